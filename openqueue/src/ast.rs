@@ -1,0 +1,179 @@
+//! What a policy's text says, as it stands there.
+
+use crate::error::Place;
+use crate::number::{Dimension, Ratio};
+
+/// A name and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Name {
+    pub text: String,
+    pub at: Place,
+}
+
+/// An expression and where it begins.
+#[derive(Clone, Debug)]
+pub(crate) struct Expr {
+    pub at: Place,
+    pub kind: ExprKind,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum ExprKind {
+    Number(Ratio, Dimension),
+    Bool(bool),
+    Path(Path),
+    Call(Name, Vec<Expr>),
+    Not(Box<Expr>),
+    Negative(Box<Expr>),
+    Binary(Binary, Box<Expr>, Box<Expr>),
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Binary {
+    Or,
+    And,
+    Equal,
+    Unequal,
+    Less,
+    AtMost,
+    Greater,
+    AtLeast,
+    Plus,
+    Minus,
+    Times,
+    Over,
+    Modulo,
+}
+
+impl Binary {
+    pub fn sign(self) -> &'static str {
+        match self {
+            Binary::Or => "||",
+            Binary::And => "&&",
+            Binary::Equal => "==",
+            Binary::Unequal => "!=",
+            Binary::Less => "<",
+            Binary::AtMost => "<=",
+            Binary::Greater => ">",
+            Binary::AtLeast => ">=",
+            Binary::Plus => "+",
+            Binary::Minus => "-",
+            Binary::Times => "*",
+            Binary::Over => "/",
+            Binary::Modulo => "%",
+        }
+    }
+
+    /// How tightly it binds; looser ones are lower.
+    pub fn binding(self) -> u8 {
+        match self {
+            Binary::Or => 0,
+            Binary::And => 1,
+            Binary::Equal | Binary::Unequal | Binary::Less | Binary::AtMost | Binary::Greater | Binary::AtLeast => 2,
+            Binary::Plus | Binary::Minus => 3,
+            Binary::Times | Binary::Over | Binary::Modulo => 4,
+        }
+    }
+}
+
+/// `name[index]…field…`: an object, a parameter, a field.
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    pub name: Name,
+    pub indices: Vec<Index>,
+    pub fields: Vec<Name>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Index {
+    /// `*`: all there are.
+    All,
+    One(Expr),
+}
+
+/// What a comparator or a condition says.
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    /// A predicate: of comparators.
+    Predicate(Expr),
+    /// Cases of a condition.
+    Cases(Vec<Case>),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub when: Expr,
+    pub actions: Vec<Action>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Action {
+    pub at: Place,
+    pub kind: ActionKind,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum ActionKind {
+    /// With what probability; `None`: always.
+    Drop(Option<Expr>),
+    Mark(Option<Expr>),
+    Trim,
+    Notify(Name, Option<Expr>),
+    Modify(Path, Expr),
+}
+
+/// A comparator or condition with its formal parameters.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    pub at: Place,
+    pub formals: Vec<Name>,
+    pub body: Body,
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ObjectKind {
+    Queue,
+    Buffer,
+    Port,
+}
+
+impl ObjectKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            ObjectKind::Queue => "Queue",
+            ObjectKind::Buffer => "Buffer",
+            ObjectKind::Port => "Port",
+        }
+    }
+}
+
+/// What an attribute is set to.
+#[derive(Clone, Debug)]
+pub(crate) enum Setting {
+    /// A rule by its name.
+    Named(Name),
+    /// A rule that stands there.
+    Written(Rule),
+    /// A number.
+    Number(Expr),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Range {
+    Inputs,
+    Outputs,
+    Priorities,
+    Numbers(Expr, Expr),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Statement {
+    Param(Name, Expr),
+    For(Vec<(Name, Range)>, Vec<Statement>),
+    If(Expr, Vec<Statement>, Vec<Statement>),
+    Create(Path, ObjectKind, Vec<Expr>),
+    Define(Name, Rule),
+    Set(Path, Name, Setting),
+    /// What the classifier gives a packet: which field, and of several cases the first that holds.
+    Classify(Name, Vec<(Option<Expr>, Expr)>),
+}

@@ -1,0 +1,618 @@
+//! From statements to a plan: loops are gone through, objects made, attributes set, and all of it checked.
+
+mod classify;
+mod rules;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::ast::{Expr, ExprKind, Index, Name, ObjectKind, Path, Range, Rule, Setting, Statement};
+use crate::compile::{About, Compiler, Constant, Constants};
+use crate::error::{Place, PolicyError, Result, alternatives};
+use crate::number::{Dimension, Ratio};
+use crate::order::{PacketOrder, QueueKey, QueueOrder};
+use crate::plan::{Accounts, BufferSpec, Condition, ConditionId, Plan, PortSpec, QueueSpec};
+
+/// Steps that loops may take in all: no text keeps a reader busy.
+const STEPS: usize = 1 << 20;
+/// Indices of an array at most.
+const DEPTH: usize = 4;
+/// Names that say what holds for all objects that do not say otherwise.
+const DEFAULTS: [&str; 7] =
+    ["procPrio", "admPrio", "congestion", "postAdmAct", "queuePrio", "schedPrio", "postSchedAct"];
+
+/// Parameters that a user sets, by their names.
+pub(crate) type Settings = BTreeMap<String, Constant>;
+
+/// A rule by its name, and the constants where it was defined.
+#[derive(Clone)]
+struct Defined {
+    rule: Rc<Rule>,
+    constants: Constants,
+}
+
+/// An array of objects of a kind; a single one has no indices.
+struct Array {
+    kind: ObjectKind,
+    at: Place,
+    /// What the indices are called in the loop that made the objects; empty if nothing.
+    indices: Vec<String>,
+    /// Places among all objects of the kind.
+    objects: BTreeMap<Vec<i64>, u32>,
+    /// The index by which queues are numbered first.
+    outermost: Option<usize>,
+}
+
+struct Queue {
+    spec: QueueSpec,
+    array: String,
+    at: Place,
+    on_port: Option<u32>,
+}
+
+pub(crate) struct Elaborator<'s> {
+    ports: usize,
+    settings: &'s Settings,
+    constants: Constants,
+    parameters: Vec<String>,
+    defined: BTreeMap<String, Defined>,
+    arrays: BTreeMap<String, Array>,
+    queues: Vec<Queue>,
+    buffers: Vec<BufferSpec>,
+    port_specs: Vec<(PortSpec, Place)>,
+    /// Attributes that were set, by kind, object and name, with rules read when all objects are known.
+    attributes: Vec<(ObjectKind, Vec<u32>, Name, Assigned)>,
+    classes: Vec<Classes>,
+    orders: Vec<PacketOrder>,
+    conditions: Vec<Condition>,
+    steps: usize,
+}
+
+/// A field of packets that is classified: its cases, and the constants where they stand.
+type Classes = (Name, Vec<(Option<Expr>, Expr)>, Constants);
+
+/// What an attribute was set to.
+#[derive(Clone)]
+enum Assigned {
+    Rule(Defined),
+    Number(Expr, Constants),
+}
+
+/// Makes the plan of a policy for a switch with so many ports.
+pub(crate) fn plan(statements: &[Statement], settings: &Settings, ports: usize) -> Result<Plan> {
+    let mut elaborator = Elaborator::new(settings, ports);
+    elaborator.statements(statements, true)?;
+    elaborator.finish()
+}
+
+/// How many ports a policy has, if it does not follow the switch's.
+pub(crate) fn fixed_ports(statements: &[Statement], settings: &Settings) -> Option<usize> {
+    let count = |ports| {
+        let mut elaborator = Elaborator::new(settings, ports);
+        elaborator.statements(statements, true).ok()?;
+        (!elaborator.is_of_one_port()).then_some(elaborator.port_specs.len())
+    };
+    let ports = count(2)?;
+    (ports > 0 && count(3)? == ports).then_some(ports)
+}
+
+fn error<T>(at: Place, what: impl std::fmt::Display) -> Result<T> {
+    Err(PolicyError::new(at, what))
+}
+
+impl<'s> Elaborator<'s> {
+    fn new(settings: &'s Settings, ports: usize) -> Elaborator<'s> {
+        Elaborator {
+            ports,
+            settings,
+            constants: Constants::new(),
+            parameters: Vec::new(),
+            defined: BTreeMap::new(),
+            arrays: BTreeMap::new(),
+            queues: Vec::new(),
+            buffers: Vec::new(),
+            port_specs: Vec::new(),
+            attributes: Vec::new(),
+            classes: Vec::new(),
+            orders: vec![PacketOrder::Arrival],
+            conditions: Vec::new(),
+            steps: 0,
+        }
+    }
+
+    fn statements(&mut self, statements: &[Statement], outermost: bool) -> Result<()> {
+        statements.iter().try_for_each(|statement| self.statement(statement, outermost))
+    }
+
+    fn statement(&mut self, statement: &Statement, outermost: bool) -> Result<()> {
+        self.steps += 1;
+        match statement {
+            Statement::Param(name, value) => {
+                if !outermost {
+                    return error(name.at, "parameters stand outside of loops and conditions");
+                }
+                self.param(name, value)
+            }
+            Statement::For(binders, body) => self.each(binders, body),
+            Statement::If(condition, then, otherwise) => {
+                match Compiler::new(&self.constants, About::Nothing).constant(condition)? {
+                    Constant::Bool(true) => self.statements(then, false),
+                    Constant::Bool(false) => self.statements(otherwise, false),
+                    Constant::Number(..) => error(condition.at, "expected on or off, found a number"),
+                }
+            }
+            Statement::Create(path, kind, arguments) => self.create(path, *kind, arguments),
+            Statement::Define(name, rule) => {
+                if self.defined.contains_key(&name.text) {
+                    return error(name.at, format_args!("{} is defined twice", name.text));
+                }
+                let defined = Defined { rule: Rc::new(rule.clone()), constants: self.constants.clone() };
+                self.defined.insert(name.text.clone(), defined);
+                Ok(())
+            }
+            Statement::Set(path, attribute, setting) => self.set(path, attribute, setting),
+            Statement::Classify(field, classes) => {
+                if self.classes.iter().any(|(name, ..)| name.text == field.text) {
+                    return error(field.at, format_args!("{} is classified twice", field.text));
+                }
+                self.classes.push((field.clone(), classes.clone(), self.constants.clone()));
+                Ok(())
+            }
+        }
+    }
+
+    fn param(&mut self, name: &Name, value: &Expr) -> Result<()> {
+        if self.constants.contains_key(&name.text) {
+            return error(name.at, format_args!("{} is a parameter already", name.text));
+        }
+        let default = Compiler::new(&self.constants, About::Nothing).constant(value)?;
+        let value = match (self.settings.get(&name.text), default) {
+            (None, default) => default,
+            (Some(Constant::Bool(truth)), Constant::Bool(_)) => Constant::Bool(*truth),
+            (Some(Constant::Number(number, given)), Constant::Number(_, expected)) => {
+                match given.joined(expected).filter(|_| *given == expected || *given == Dimension::Plain) {
+                    Some(dimension) => Constant::Number(*number, dimension),
+                    None => return error(name.at, format_args!("{} is {expected}, and set to {given}", name.text)),
+                }
+            }
+            (Some(_), Constant::Bool(_)) => return error(name.at, format_args!("{} is on or off", name.text)),
+            (Some(_), _) => return error(name.at, format_args!("{} is a number", name.text)),
+        };
+        self.parameters.push(name.text.clone());
+        self.constants.insert(name.text.clone(), value);
+        Ok(())
+    }
+
+    fn each(&mut self, binders: &[(Name, Range)], body: &[Statement]) -> Result<()> {
+        let Some(((name, range), rest)) = binders.split_first() else { return self.statements(body, false) };
+        let whole = |expr: &Expr| match Compiler::new(&self.constants, About::Nothing).constant(expr)? {
+            Constant::Number(number, _) => match number.as_whole() {
+                Some(number) if (0..=1 << 20).contains(&number) => Ok(number),
+                _ => error(expr.at, "expected a whole number from 0 to 1048576"),
+            },
+            Constant::Bool(_) => error(expr.at, "expected a whole number"),
+        };
+        let values = match range {
+            Range::Inputs | Range::Outputs => 0..self.ports as i64,
+            Range::Priorities => 0..8,
+            Range::Numbers(from, to) => whole(from)?..whole(to)?,
+        };
+        if self.constants.contains_key(&name.text) {
+            return error(
+                name.at,
+                format_args!("{} has a meaning already; an index needs a name of its own", name.text),
+            );
+        }
+        for value in values {
+            self.steps += 1;
+            if self.steps > STEPS {
+                return error(name.at, format_args!("loops take more than {STEPS} steps"));
+            }
+            self.constants.insert(name.text.clone(), Constant::Number(Ratio::whole(value), Dimension::Plain));
+            let done = self.each(rest, body);
+            self.constants.remove(&name.text);
+            done?;
+        }
+        Ok(())
+    }
+
+    /// The numbers that indices are; they may be loops' indices, or anything constant.
+    fn numbers(&self, indices: &[Index]) -> Result<Vec<Option<i64>>> {
+        let one = |index: &Index| match index {
+            Index::All => Ok(None),
+            Index::One(expr) => match Compiler::new(&self.constants, About::Nothing).constant(expr)? {
+                Constant::Number(number, _) if number.as_whole().is_some_and(|n| n >= 0) => Ok(number.as_whole()),
+                _ => error(expr.at, "an index is a whole number, 0 or more"),
+            },
+        };
+        indices.iter().map(one).collect()
+    }
+
+    fn create(&mut self, path: &Path, kind: ObjectKind, arguments: &[Expr]) -> Result<()> {
+        let name = &path.name;
+        if self.constants.contains_key(&name.text) || self.defined.contains_key(&name.text) {
+            return error(name.at, format_args!("{} has a meaning already", name.text));
+        }
+        if ["packet", "queue", "buffer", "port", "ingress"].contains(&name.text.as_str()) {
+            return error(
+                name.at,
+                format_args!("{} stands for the {0} that a condition is about: choose another name", name.text),
+            );
+        }
+        if path.indices.len() > DEPTH {
+            return error(name.at, format_args!("an array has at most {DEPTH} indices"));
+        }
+        let Some(numbers) = self.numbers(&path.indices)?.into_iter().collect::<Option<Vec<i64>>>() else {
+            return error(name.at, "an object that is made has indices, not '*'");
+        };
+        let object = match kind {
+            ObjectKind::Queue => self.make_queue(name, &numbers, arguments)?,
+            ObjectKind::Buffer => self.make_buffer(name, &numbers, arguments)?,
+            ObjectKind::Port => self.make_port(name, &numbers, arguments)?,
+        };
+        let indices = path.indices.iter().map(|index| match index {
+            Index::One(Expr { kind: ExprKind::Path(path), .. }) => path.name.text.clone(),
+            _ => String::new(),
+        });
+        let array = self.arrays.entry(name.text.clone()).or_insert_with(|| Array {
+            kind,
+            at: name.at,
+            indices: indices.collect(),
+            objects: BTreeMap::new(),
+            outermost: None,
+        });
+        if array.kind != kind {
+            return error(name.at, format_args!("{} is a {} already", name.text, array.kind.name()));
+        }
+        if array.indices.len() != numbers.len() {
+            let what =
+                format!("{} has {} indices elsewhere, and {} here", name.text, array.indices.len(), numbers.len());
+            return error(name.at, what);
+        }
+        if array.objects.insert(numbers.clone(), object).is_some() {
+            return error(name.at, format_args!("{} is made twice", title(&name.text, &numbers)));
+        }
+        Ok(())
+    }
+
+    fn size(&self, of: &str, at: Place, argument: Option<&Expr>) -> Result<u64> {
+        let Some(argument) = argument else { return error(at, format_args!("a {of} has a size: expected {of}(SIZE)")) };
+        match Compiler::new(&self.constants, About::Nothing).constant(argument)? {
+            Constant::Number(number, Dimension::Bytes | Dimension::Plain)
+                if number.as_whole().is_some_and(|n| n > 0) =>
+            {
+                Ok(number.above.unsigned_abs())
+            }
+            _ => error(argument.at, "expected a size in whole bytes, above 0"),
+        }
+    }
+
+    fn make_queue(&mut self, name: &Name, numbers: &[i64], arguments: &[Expr]) -> Result<u32> {
+        let size = self.size("Queue", name.at, arguments.first())?;
+        if let Some(more) = arguments.get(1) {
+            return error(more.at, "a Queue has a size, and nothing else");
+        }
+        let spec = QueueSpec {
+            name: title(&name.text, numbers),
+            size,
+            buffer: None,
+            port: 0,
+            indices: numbers.to_vec(),
+            processing: 0,
+            admission: u16::MAX,
+            congestion: None,
+            after_admission: None,
+            states: [0, 0, 1, 1],
+            priority: None,
+        };
+        self.queues.push(Queue { spec, array: name.text.clone(), at: name.at, on_port: None });
+        Ok(self.queues.len() as u32 - 1)
+    }
+
+    fn make_buffer(&mut self, name: &Name, numbers: &[i64], arguments: &[Expr]) -> Result<u32> {
+        let size = self.size("Buffer", name.at, arguments.first())?;
+        let queues = self.members("Buffer", name.at, &arguments[1..])?;
+        let place = self.buffers.len() as u32;
+        for queue in &queues {
+            let queue = &mut self.queues[*queue as usize].spec;
+            if queue.buffer.replace(place).is_some() {
+                return error(name.at, format_args!("{} is in two buffers", queue.name));
+            }
+        }
+        let name = title(&name.text, numbers);
+        let (order, congestion, after_admission, accounts) = (None, None, None, None);
+        self.buffers.push(BufferSpec { name, size, queues, order, congestion, after_admission, accounts });
+        Ok(place)
+    }
+
+    fn make_port(&mut self, name: &Name, numbers: &[i64], arguments: &[Expr]) -> Result<u32> {
+        let rate = match arguments.first() {
+            Some(first) if !self.is_object(first) => Some(first),
+            _ => None,
+        };
+        if let Some(rate) = rate {
+            let full = Constant::Number(Ratio::ONE, Dimension::Plain);
+            if Compiler::new(&self.constants, About::Nothing).constant(rate)? != full {
+                return error(rate.at, "a port sends at the rate of its link: expected 100%");
+            }
+        }
+        let queues = self.members("Port", name.at, &arguments[usize::from(rate.is_some())..])?;
+        let place = self.port_specs.len() as u32;
+        for queue in &queues {
+            let queue = &mut self.queues[*queue as usize];
+            if queue.on_port.replace(place).is_some() {
+                return error(name.at, format_args!("{} is at two ports", queue.spec.name));
+            }
+            queue.spec.port = place;
+        }
+        let spec = PortSpec {
+            name: title(&name.text, numbers),
+            queues,
+            order: QueueOrder(vec![QueueKey::Turn(None)]),
+            after_scheduling: None,
+        };
+        self.port_specs.push((spec, name.at));
+        Ok(place)
+    }
+
+    fn is_object(&self, expr: &Expr) -> bool {
+        matches!(&expr.kind, ExprKind::Path(path) if self.arrays.contains_key(&path.name.text))
+    }
+
+    /// The queues that a buffer or a port is made of.
+    fn members(&self, of: &str, at: Place, arguments: &[Expr]) -> Result<Vec<u32>> {
+        let mut members = Vec::new();
+        for argument in arguments {
+            let ExprKind::Path(path) = &argument.kind else {
+                return error(argument.at, format_args!("a {of} is made of queues: expected the name of one"));
+            };
+            let (kind, objects) = self.objects(path)?;
+            if kind != ObjectKind::Queue {
+                return error(
+                    argument.at,
+                    format_args!("a {of} is made of queues, and {} is a {}", path.name.text, kind.name()),
+                );
+            }
+            if let Some(field) = path.fields.first() {
+                return error(field.at, "expected a queue, found a field");
+            }
+            members.extend(objects);
+        }
+        if members.is_empty() {
+            return error(at, format_args!("a {of} has one queue at least"));
+        }
+        Ok(members)
+    }
+
+    /// The objects that a path names: of an array all that begin with its indices.
+    fn objects(&self, path: &Path) -> Result<(ObjectKind, Vec<u32>)> {
+        let name = &path.name;
+        let Some(array) = self.arrays.get(&name.text) else {
+            let names: Vec<&String> = self.arrays.keys().collect();
+            let expected = if names.is_empty() { "none yet".into() } else { alternatives(&names) };
+            return error(name.at, format_args!("there is no {}; objects are: {expected}", name.text));
+        };
+        let numbers = self.numbers(&path.indices)?;
+        if numbers.len() > array.indices.len() {
+            return error(name.at, format_args!("{} has {} indices", name.text, array.indices.len()));
+        }
+        let wanted = |key: &Vec<i64>| key.iter().zip(&numbers).all(|(key, number)| number.is_none_or(|n| n == *key));
+        let objects: Vec<u32> =
+            array.objects.iter().filter(|(key, _)| wanted(key)).map(|(_, object)| *object).collect();
+        if objects.is_empty() {
+            return error(name.at, format_args!("there is no such {}", name.text));
+        }
+        Ok((array.kind, objects))
+    }
+
+    fn set(&mut self, path: &Path, attribute: &Name, setting: &Setting) -> Result<()> {
+        let (kind, objects) = self.objects(path)?;
+        if let Some(field) = path.fields.first() {
+            return error(field.at, format_args!("{} has no field {} with fields", path.name.text, field.text));
+        }
+        let assigned = match setting {
+            Setting::Number(expr) => Assigned::Number(expr.clone(), self.constants.clone()),
+            Setting::Written(rule) => {
+                Assigned::Rule(Defined { rule: Rc::new(rule.clone()), constants: self.constants.clone() })
+            }
+            Setting::Named(name) => match self.defined.get(&name.text) {
+                Some(defined) => Assigned::Rule(defined.clone()),
+                None => {
+                    let path = Path { name: name.clone(), indices: Vec::new(), fields: Vec::new() };
+                    Assigned::Number(Expr { at: name.at, kind: ExprKind::Path(path) }, self.constants.clone())
+                }
+            },
+        };
+        self.attributes.push((kind, objects, attribute.clone(), assigned));
+        Ok(())
+    }
+}
+
+/// The name of an object of an array.
+fn title(name: &str, indices: &[i64]) -> String {
+    indices.iter().fold(name.to_owned(), |name, index| format!("{name}[{index}]"))
+}
+
+impl Elaborator<'_> {
+    fn finish(mut self) -> Result<Plan> {
+        let end = Place { line: 1, column: 1 };
+        if let Some(unknown) = self.settings.keys().find(|key| !self.parameters.contains(key)) {
+            let expected =
+                if self.parameters.is_empty() { "it has none".into() } else { alternatives(&self.parameters) };
+            return error(end, format_args!("the policy has no parameter {unknown}; expected {expected}"));
+        }
+        if self.port_specs.is_empty() {
+            return error(end, "a policy has a port at least: expected NAME = Port(100%, QUEUE, …)");
+        }
+        if let Some(queue) = self.queues.iter().find(|queue| queue.on_port.is_none()) {
+            return error(queue.at, format_args!("{} is at no port", queue.spec.name));
+        }
+        let copies = self.copies()?;
+        self.defaults()?;
+        for (kind, objects, name, assigned) in std::mem::take(&mut self.attributes) {
+            self.assign(kind, &objects, &name, &assigned)?;
+        }
+        for queue in &mut self.queues {
+            // What does not say what to drop first drops what is least valuable to process.
+            if queue.spec.admission == u16::MAX {
+                queue.spec.admission = queue.spec.processing;
+            }
+        }
+        let classifier = self.classifier(copies)?;
+        let places: Vec<Place> = self.port_specs.iter().map(|(_, at)| *at).collect();
+        let plan = Plan {
+            copies,
+            ports_in_all: self.ports,
+            queues: self.queues.into_iter().map(|queue| queue.spec).collect(),
+            buffers: self.buffers,
+            ports: self.port_specs.into_iter().map(|(port, _)| port).collect(),
+            orders: self.orders,
+            conditions: self.conditions,
+            classifier,
+            shared: crate::plan::Kept::default(),
+        };
+        match crate::run::build::arrangements(&plan) {
+            Ok(_) => Ok(plan),
+            Err((port, why)) => error(places[port], format_args!("{}: {why}", plan.ports[port].name)),
+        }
+    }
+
+    /// How often the objects are there: once if they are a whole switch's, and for each output if one port's.
+    fn copies(&self) -> Result<usize> {
+        match self.port_specs.len() {
+            1 if self.is_of_one_port() => Ok(self.ports),
+            ports if ports == self.ports => Ok(1),
+            ports => {
+                let what = format!(
+                    "the policy has {ports} ports, and the switch {}; with for output in outputs {{ … }} there are as many",
+                    self.ports
+                );
+                error(self.port_specs[0].1, what)
+            }
+        }
+    }
+
+    /// Whether the policy is that of one port, which a switch has for each output.
+    fn is_of_one_port(&self) -> bool {
+        let single = |array: &Array| array.kind == ObjectKind::Port && array.indices.is_empty();
+        self.port_specs.len() == 1 && self.arrays.values().any(single)
+    }
+
+    fn defaults(&mut self) -> Result<()> {
+        let all = |n: usize| (0..n as u32).collect::<Vec<u32>>();
+        let mut first = Vec::new();
+        for name in DEFAULTS {
+            let Some(defined) = self.defined.get(name) else { continue };
+            let (kind, objects) = match name {
+                "queuePrio" => (ObjectKind::Buffer, all(self.buffers.len())),
+                "schedPrio" | "postSchedAct" => (ObjectKind::Port, all(self.port_specs.len())),
+                _ => (ObjectKind::Queue, all(self.queues.len())),
+            };
+            let at = defined.rule.at;
+            first.push((kind, objects, Name { text: name.into(), at }, Assigned::Rule(defined.clone())));
+        }
+        first.append(&mut self.attributes);
+        self.attributes = first;
+        Ok(())
+    }
+
+    fn assign(&mut self, kind: ObjectKind, objects: &[u32], name: &Name, assigned: &Assigned) -> Result<()> {
+        match assigned {
+            Assigned::Number(expr, constants) => self.assign_number(kind, objects, name, expr, constants),
+            Assigned::Rule(defined) => self.assign_rule(kind, objects, name, defined),
+        }
+    }
+
+    fn assign_number(
+        &mut self,
+        kind: ObjectKind,
+        objects: &[u32],
+        name: &Name,
+        expr: &Expr,
+        constants: &Constants,
+    ) -> Result<()> {
+        let state = ["admState", "schedState", "weightAdm", "weightSched"].iter().position(|s| *s == name.text);
+        match (kind, name.text.as_str(), state) {
+            (ObjectKind::Queue, _, Some(state)) => {
+                let number = match Compiler::new(constants, About::Nothing).constant(expr)? {
+                    Constant::Number(number, _) if number.as_whole().is_some() => number.above,
+                    _ => return error(expr.at, "expected a whole number"),
+                };
+                objects.iter().for_each(|queue| self.queues[*queue as usize].spec.states[state] = number);
+                Ok(())
+            }
+            (ObjectKind::Buffer, "reserve" | "headroom" | "ingressLimit", _) => {
+                objects.iter().try_for_each(|buffer| self.account(*buffer, name, expr, constants))
+            }
+            _ if self.attributes_of(kind).contains(&name.text.as_str()) => {
+                error(expr.at, format_args!("{}: expected the name of a rule; there is none of this name", name.text))
+            }
+            _ => self.no_attribute(kind, name),
+        }
+    }
+
+    fn account(&mut self, buffer: u32, name: &Name, expr: &Expr, constants: &Constants) -> Result<()> {
+        let about = About::Condition(crate::compile::Subject::Buffer, None, &[]);
+        let accounts = self.buffers[buffer as usize].accounts.get_or_insert_with(|| Accounts {
+            reserve: 0,
+            headroom: None,
+            limit: crate::program::Program::constant(i64::MAX, 1),
+        });
+        if name.text == "ingressLimit" {
+            let (program, counts) = Compiler::new(constants, about).number(expr)?;
+            if counts.joined(Dimension::Bytes).is_none() {
+                return error(expr.at, format_args!("expected bytes, found {counts}"));
+            }
+            accounts.limit = program;
+            return Ok(());
+        }
+        // What each link needs is known to the switch, not to the policy.
+        if matches!(&expr.kind, ExprKind::Path(path) if path.name.text == "links") && name.text == "headroom" {
+            accounts.headroom = None;
+            return Ok(());
+        }
+        let bytes = match Compiler::new(constants, About::Nothing).constant(expr)? {
+            Constant::Number(number, Dimension::Bytes | Dimension::Plain) => number.as_whole(),
+            _ => None,
+        };
+        let Some(bytes) = bytes.and_then(|bytes| u64::try_from(bytes).ok()) else {
+            return error(expr.at, "expected a size in whole bytes");
+        };
+        if name.text == "reserve" {
+            accounts.reserve = bytes;
+        } else {
+            accounts.headroom = Some(bytes);
+        }
+        Ok(())
+    }
+
+    fn attributes_of(&self, kind: ObjectKind) -> &'static [&'static str] {
+        match kind {
+            ObjectKind::Queue => &[
+                "procPrio",
+                "admPrio",
+                "congestion",
+                "postAdmAct",
+                "admState",
+                "schedState",
+                "weightAdm",
+                "weightSched",
+            ],
+            ObjectKind::Buffer => &["queuePrio", "congestion", "postAdmAct", "reserve", "headroom", "ingressLimit"],
+            ObjectKind::Port => &["schedPrio", "postSchedAct"],
+        }
+    }
+
+    fn no_attribute<T>(&self, kind: ObjectKind, name: &Name) -> Result<T> {
+        let expected = alternatives(self.attributes_of(kind));
+        error(name.at, format_args!("a {} has no attribute {} to set; expected {expected}", kind.name(), name.text))
+    }
+
+    fn remember(&mut self, condition: Condition) -> ConditionId {
+        let place = self.conditions.iter().position(|known| *known == condition).unwrap_or_else(|| {
+            self.conditions.push(condition);
+            self.conditions.len() - 1
+        });
+        place as ConditionId
+    }
+}

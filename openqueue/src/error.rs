@@ -1,0 +1,50 @@
+//! What is wrong with a policy, and where.
+
+use std::fmt;
+
+/// A place in the text of a policy.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Line, counted from 1.
+    pub line: u32,
+    /// Column in characters, counted from 1.
+    pub column: u32,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// Why a policy is refused. Displayed as `LINE:COLUMN: WHAT`, in one line; who has a file's name puts it before.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{at}: {what}")]
+pub struct PolicyError {
+    /// Where.
+    pub at: Place,
+    /// What is wrong there, and what was expected.
+    pub what: String,
+}
+
+impl PolicyError {
+    /// Returns the error that something is wrong at a place.
+    pub(crate) fn new(at: Place, what: impl fmt::Display) -> PolicyError {
+        PolicyError { at, what: what.to_string() }
+    }
+}
+
+/// What reading a policy returns.
+pub(crate) type Result<T> = std::result::Result<T, PolicyError>;
+
+/// A list of names as a message has it: `a, b or c`.
+pub(crate) fn alternatives<S: AsRef<str>>(names: &[S]) -> String {
+    match names {
+        [] => "nothing".into(),
+        [one] => one.as_ref().into(),
+        [first @ .., last] => {
+            let first: Vec<&str> = first.iter().map(AsRef::as_ref).collect();
+            format!("{} or {}", first.join(", "), last.as_ref())
+        }
+    }
+}

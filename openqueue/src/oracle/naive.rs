@@ -1,0 +1,317 @@
+//! The interpreter.
+
+use std::cmp::Ordering;
+
+use super::random::Description;
+use crate::ast::{ActionKind, Binary, Body, Case, Expr, ExprKind, Path, Setting, Statement};
+use crate::program::QUOTIENT_BITS;
+use crate::{Host, Packet};
+
+/// A packet that waits: number, place in the order of arrival, fields.
+type Waiting = (u32, u64, Packet);
+
+#[derive(Default)]
+struct Queue {
+    packets: Vec<Waiting>,
+    adm_state: i64,
+    sched_state: i64,
+}
+
+impl Queue {
+    fn bytes(&self) -> u64 {
+        self.packets.iter().map(|(_, _, packet)| u64::from(packet.size)).sum()
+    }
+}
+
+pub(super) struct Naive {
+    queues: Vec<Queue>,
+    size: u64,
+    buffer: Option<u64>,
+    processing: Body,
+    admission: Body,
+    congestion: Vec<Case>,
+    buffer_congestion: Vec<Case>,
+    queue_order: Option<Body>,
+    scheduling: Option<Body>,
+    after_admission: Vec<Case>,
+    after_scheduling: Vec<Case>,
+    arrived: u64,
+    turn: usize,
+}
+
+fn rule(text: &str) -> Body {
+    let mut statements = crate::parse::parse(&format!("x.a(a, b) = {text};")).expect("a rule");
+    match statements.pop() {
+        Some(Statement::Set(_, _, Setting::Written(rule))) => rule.body,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn cases(text: Option<&str>) -> Vec<Case> {
+    match text.map(rule) {
+        None => Vec::new(),
+        Some(Body::Cases(cases)) => cases,
+        Some(Body::Predicate(expr)) => panic!("{expr:?}"),
+    }
+}
+
+/// A fraction, or a truth as 1 or 0.
+type Number = (i128, i128);
+
+fn packet_field(packet: &Packet, name: &str) -> Number {
+    let value: i128 = match name {
+        "arrival" => packet.arrival.into(),
+        "size" => packet.size.into(),
+        "value" => packet.value.into(),
+        "processing" => packet.processing.into(),
+        "slack" => packet.slack.into(),
+        "flow" => packet.flow.into(),
+        "priority" => packet.priority.into(),
+        other => panic!("{other}"),
+    };
+    (value, 1)
+}
+
+fn evaluate(expr: &Expr, read: &dyn Fn(&Path) -> Number) -> Number {
+    let truth = |truth: bool| (i128::from(truth), 1);
+    match &expr.kind {
+        ExprKind::Number(number, _) => (number.above.into(), number.below.into()),
+        ExprKind::Bool(value) => truth(*value),
+        ExprKind::Path(path) => read(path),
+        ExprKind::Not(inner) => truth(evaluate(inner, read).0 == 0),
+        ExprKind::Negative(inner) => {
+            let (above, below) = evaluate(inner, read);
+            (-above, below)
+        }
+        ExprKind::Call(name, _) => panic!("{}", name.text),
+        ExprKind::Binary(operator, left, right) => {
+            let ((a, b), (c, d)) = (evaluate(left, read), evaluate(right, read));
+            match operator {
+                Binary::Or => truth(a != 0 || c != 0),
+                Binary::And => truth(a != 0 && c != 0),
+                Binary::Equal => truth(a * d == c * b),
+                Binary::Unequal => truth(a * d != c * b),
+                Binary::Less => truth(a * d < c * b),
+                Binary::AtMost => truth(a * d <= c * b),
+                Binary::Greater => truth(a * d > c * b),
+                Binary::AtLeast => truth(a * d >= c * b),
+                Binary::Plus => (a * d + c * b, b * d),
+                Binary::Minus => (a * d - c * b, b * d),
+                Binary::Times => (a * c, b * d),
+                // By what is not known beforehand, in units of 2⁻¹⁶.
+                Binary::Over if is_known(right) => (a * d, b * c),
+                Binary::Over => (((a * d) << QUOTIENT_BITS) / (c * b), 1 << QUOTIENT_BITS),
+                Binary::Modulo => ((a / b).rem_euclid(c / d), 1),
+            }
+        }
+    }
+}
+
+fn is_known(expr: &Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Number(..) => true,
+        ExprKind::Binary(_, left, right) => is_known(left) && is_known(right),
+        _ => false,
+    }
+}
+
+/// What comes first of two, by a comparator, and by `otherwise` of equals.
+fn order<T>(
+    body: &Body,
+    a: &T,
+    b: &T,
+    read: impl Fn(&T, &[crate::ast::Name]) -> Number,
+    otherwise: Ordering,
+) -> Ordering {
+    let Body::Predicate(expr) = body else { panic!("{body:?}") };
+    let before = |first: &T, second: &T| {
+        let of = |path: &Path| read(if path.name.text.ends_with('1') { first } else { second }, &path.fields);
+        evaluate(expr, &of).0 != 0
+    };
+    if before(a, b) {
+        Ordering::Less
+    } else if before(b, a) {
+        Ordering::Greater
+    } else {
+        otherwise
+    }
+}
+
+fn of_packets(body: &Body, a: &Waiting, b: &Waiting) -> Ordering {
+    order(body, &a.2, &b.2, |packet, fields| packet_field(packet, &fields[0].text), a.1.cmp(&b.1))
+}
+
+impl Naive {
+    pub fn new(description: &Description) -> Naive {
+        let processing = rule(description.processing);
+        Naive {
+            queues: (0..description.queues).map(|_| Queue::default()).collect(),
+            size: description.size,
+            buffer: description.buffer,
+            admission: description.admission.map_or(processing.clone(), rule),
+            processing,
+            congestion: cases(description.congestion.as_deref()),
+            buffer_congestion: cases(description.buffer_congestion.as_deref()),
+            queue_order: description.queue_order.map(rule),
+            scheduling: description.scheduling.map(rule),
+            after_admission: cases(description.after_admission),
+            after_scheduling: cases(description.after_scheduling),
+            arrived: 0,
+            turn: 0,
+        }
+    }
+
+    pub fn queues(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
+        self.queues.iter().map(|queue| (queue.bytes(), queue.packets.len() as u32))
+    }
+
+    fn queue_field(&self, queue: usize, fields: &[crate::ast::Name]) -> Number {
+        let state = &self.queues[queue];
+        let value: i128 = match fields[0].text.as_str() {
+            "currSize" => state.bytes().into(),
+            "size" => self.size.into(),
+            "packets" => state.packets.len() as i128,
+            "i" => queue as i128,
+            "admState" => state.adm_state.into(),
+            "schedState" => state.sched_state.into(),
+            "turn" => ((queue + self.queues.len() - self.turn) % self.queues.len()) as i128,
+            "getHOL" => {
+                let Some(first) = self.first(queue) else { return (0, 1) };
+                return packet_field(&first.2, &fields[1].text);
+            }
+            other => panic!("{other}"),
+        };
+        (value, 1)
+    }
+
+    fn first(&self, queue: usize) -> Option<&Waiting> {
+        self.queues[queue].packets.iter().min_by(|a, b| of_packets(&self.processing, a, b))
+    }
+
+    fn of_queues(&self, body: &Body, a: usize, b: usize) -> Ordering {
+        order(body, &a, &b, |queue, fields| self.queue_field(*queue, fields), a.cmp(&b))
+    }
+
+    fn holds(&self, cases: &[Case], of_buffer: bool, queue: usize, packet: &Packet) -> Option<usize> {
+        cases.iter().position(|case| self.evaluate(&case.when, of_buffer, queue, packet).0 != 0)
+    }
+
+    fn evaluate(&self, expr: &Expr, of_buffer: bool, queue: usize, packet: &Packet) -> Number {
+        let read = |path: &Path| match (path.name.text.as_str(), &path.fields[..]) {
+            ("packet", [field]) => packet_field(packet, &field.text),
+            ("currSize", []) if of_buffer => (self.queues().map(|(bytes, _)| i128::from(bytes)).sum(), 1),
+            ("size", []) if of_buffer => (self.buffer.unwrap_or(0).into(), 1),
+            (_, []) => self.queue_field(queue, std::slice::from_ref(&path.name)),
+            _ => panic!("{path:?}"),
+        };
+        evaluate(expr, &read)
+    }
+
+    fn draw(
+        &self,
+        host: &mut impl Host,
+        chance: Option<&Expr>,
+        of_buffer: bool,
+        queue: usize,
+        packet: &Packet,
+    ) -> bool {
+        let Some(expr) = chance else { return true };
+        if is_known(expr) && self.evaluate(expr, of_buffer, queue, packet) == (1, 1) {
+            return true;
+        }
+        let (above, below) = self.evaluate(expr, of_buffer, queue, packet);
+        i128::from(host.random() >> 11) * below < above << 53
+    }
+
+    pub fn arrive(&mut self, host: &mut impl Host, id: u32, packet: &Packet) -> bool {
+        let queue = packet.flow as usize % self.queues.len();
+        let size = u64::from(packet.size);
+        if size > self.size || self.buffer.is_some_and(|buffer| size > buffer) {
+            return false;
+        }
+        self.arrived += 1;
+        self.queues[queue].packets.push((id, self.arrived, *packet));
+        for of_buffer in [false, true] {
+            if of_buffer && self.buffer.is_none() {
+                continue;
+            }
+            let cases = if of_buffer { self.buffer_congestion.clone() } else { self.congestion.clone() };
+            let mut decided = Vec::new();
+            loop {
+                let mut drops = if of_buffer {
+                    self.queues().map(|(bytes, _)| bytes).sum::<u64>() > self.buffer.unwrap_or(0)
+                } else {
+                    self.queues[queue].bytes() > self.size
+                };
+                if let Some(case) = self.holds(&cases, of_buffer, queue, packet) {
+                    for action in &cases[case].actions {
+                        let ActionKind::Drop(chance) = &action.kind else { panic!("{action:?}") };
+                        let always = chance.as_ref().is_none_or(|chance| {
+                            is_known(chance) && self.evaluate(chance, of_buffer, queue, packet) == (1, 1)
+                        });
+                        if always {
+                            drops = true;
+                        } else if !decided.contains(&case) {
+                            decided.push(case);
+                            drops |= self.draw(host, chance.as_ref(), of_buffer, queue, packet);
+                        }
+                    }
+                }
+                if !drops {
+                    break;
+                }
+                let mut from = queue;
+                if of_buffer && let Some(order) = &self.queue_order {
+                    let filled = (0..self.queues.len()).filter(|queue| !self.queues[*queue].packets.is_empty());
+                    from = filled.max_by(|a, b| self.of_queues(order, *a, *b)).expect("the arriving packet's");
+                }
+                let packets = &self.queues[from].packets;
+                let last = packets.iter().max_by(|a, b| of_packets(&self.admission, a, b)).expect("a packet").0;
+                self.queues[from].packets.retain(|(id, ..)| *id != last);
+                if last == id {
+                    return false;
+                }
+                host.push_out(last);
+            }
+        }
+        let cases = self.after_admission.clone();
+        self.act(host, &cases, queue, id, packet);
+        true
+    }
+
+    fn act(&mut self, host: &mut impl Host, cases: &[Case], queue: usize, id: u32, packet: &Packet) {
+        let Some(case) = self.holds(cases, false, queue, packet) else { return };
+        for action in &cases[case].actions {
+            match &action.kind {
+                ActionKind::Mark(chance) => {
+                    if self.draw(host, chance.as_ref(), false, queue, packet) {
+                        host.mark(id);
+                    }
+                }
+                ActionKind::Modify(path, value) => {
+                    let (above, below) = self.evaluate(value, false, queue, packet);
+                    let value = above.div_euclid(below) as i64;
+                    match path.name.text.as_str() {
+                        "admState" => self.queues[queue].adm_state = value,
+                        _ => self.queues[queue].sched_state = value,
+                    }
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    pub fn depart(&mut self, host: &mut impl Host, paused: u8) -> Option<u32> {
+        let going = (0..self.queues.len())
+            .filter(|queue| self.first(*queue).is_some_and(|(_, _, packet)| paused >> packet.priority & 1 == 0));
+        let turn = rule("q1.turn < q2.turn");
+        let order = self.scheduling.as_ref().unwrap_or(&turn);
+        let queue = going.min_by(|a, b| self.of_queues(order, *a, *b))?;
+        self.turn = (queue + 1) % self.queues.len();
+        let (id, _, packet) = *self.first(queue)?;
+        self.queues[queue].packets.retain(|(other, ..)| *other != id);
+        let cases = self.after_scheduling.clone();
+        self.act(host, &cases, queue, id, &packet);
+        Some(id)
+    }
+}

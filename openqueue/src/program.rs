@@ -1,0 +1,152 @@
+//! Programs that expressions become: flat lists of operations on integers, without jumps, calls or memory. Fractions
+//! are whole numbers over a denominator that is known when the program is made.
+
+use std::fmt;
+
+use crate::source::Source;
+
+/// Operations of a program at most, and so registers.
+pub(crate) const LONGEST: usize = 64;
+
+/// Places behind the point that a quotient of two fields has, in bits.
+pub(crate) const QUOTIENT_BITS: u32 = 16;
+
+/// Where an operation finds a number.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Operand {
+    Constant(i64),
+    /// What an operation before it has left.
+    Register(u8),
+    Load(Source),
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Operator {
+    Plus,
+    Minus,
+    Times,
+    /// In units of 2⁻¹⁶; by zero, the largest.
+    Over,
+    Modulo,
+    Min,
+    Max,
+    Less,
+    AtMost,
+    Equal,
+    And,
+    Or,
+    Not,
+}
+
+/// Leaves its result in the register of its own number. Truth is 1.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Operation {
+    pub operator: Operator,
+    pub a: Operand,
+    pub b: Operand,
+}
+
+/// A program: its operations, where the result is, and what the result is to be divided by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Program {
+    pub operations: Box<[Operation]>,
+    pub result: Operand,
+    pub denominator: i64,
+}
+
+impl Operator {
+    /// All numbers are defined for all operands: sums and products that do not fit are the largest or smallest that
+    /// do.
+    #[inline]
+    pub fn apply(self, a: i64, b: i64) -> i64 {
+        match self {
+            Operator::Plus => a.saturating_add(b),
+            Operator::Minus => a.saturating_sub(b),
+            Operator::Times => a.saturating_mul(b),
+            Operator::Over if b == 0 => i64::MAX,
+            Operator::Over => {
+                let quotient = (i128::from(a) << QUOTIENT_BITS) / i128::from(b);
+                quotient.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+            }
+            Operator::Modulo if b == 0 => 0,
+            Operator::Modulo => a.wrapping_rem_euclid(b),
+            Operator::Min => a.min(b),
+            Operator::Max => a.max(b),
+            Operator::Less => i64::from(a < b),
+            Operator::AtMost => i64::from(a <= b),
+            Operator::Equal => i64::from(a == b),
+            Operator::And => a & b,
+            Operator::Or => a | b,
+            Operator::Not => a ^ 1,
+        }
+    }
+}
+
+impl Program {
+    /// The program of a number that is always the same.
+    pub fn constant(value: i64, denominator: i64) -> Program {
+        Program { operations: Box::default(), result: Operand::Constant(value), denominator }
+    }
+
+    /// Runs the program on what `load` reads.
+    #[inline]
+    pub fn run(&self, load: impl Fn(Source) -> i64) -> i64 {
+        match self.operations.len() {
+            0 => self.run_with::<1>(load),
+            1..=8 => self.run_with::<8>(load),
+            _ => self.run_with::<LONGEST>(load),
+        }
+    }
+
+    /// Runs the program with so many registers.
+    #[inline]
+    fn run_with<const REGISTERS: usize>(&self, load: impl Fn(Source) -> i64) -> i64 {
+        let mut registers = [0; REGISTERS];
+        let read = |operand: Operand, registers: &[i64; REGISTERS]| match operand {
+            Operand::Constant(value) => value,
+            Operand::Register(register) => registers[usize::from(register) % REGISTERS],
+            Operand::Load(source) => load(source),
+        };
+        for (register, operation) in self.operations.iter().enumerate() {
+            let (a, b) = (read(operation.a, &registers), read(operation.b, &registers));
+            registers[register % REGISTERS] = operation.operator.apply(a, b);
+        }
+        read(self.result, &registers)
+    }
+
+    /// Everything that the program reads.
+    pub fn sources(&self) -> impl Iterator<Item = Source> + '_ {
+        let operands = self.operations.iter().flat_map(|operation| [operation.a, operation.b]);
+        operands.chain([self.result]).filter_map(|operand| match operand {
+            Operand::Load(source) => Some(source),
+            _ => None,
+        })
+    }
+
+    /// The value, if it is always the same.
+    pub fn as_constant(&self) -> Option<i64> {
+        match self.result {
+            Operand::Constant(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let operand = |operand: Operand| match operand {
+            Operand::Constant(value) => value.to_string(),
+            Operand::Register(register) => format!("r{register}"),
+            Operand::Load(source) => format!("{source:?}"),
+        };
+        for (register, operation) in self.operations.iter().enumerate() {
+            let Operation { operator, a, b } = *operation;
+            match operator {
+                Operator::Not => write!(f, "r{register} = Not {}; ", operand(a))?,
+                _ => write!(f, "r{register} = {} {operator:?} {}; ", operand(a), operand(b))?,
+            }
+        }
+        f.write_str(&operand(self.result))?;
+        if self.denominator == 1 { Ok(()) } else { write!(f, " / {}", self.denominator) }
+    }
+}

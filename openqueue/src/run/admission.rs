@@ -1,0 +1,381 @@
+//! Arrivals: what is admitted, what is given up for it, and what is done afterwards.
+
+use super::accounts::Ledger;
+use super::engine::{Engine, happens};
+use super::host::{Host, Verdict};
+use super::items::{NONE, Packet, Seen};
+use super::state::{NO_CONDITION, Scene, Victim, account};
+use crate::order::PacketOrder;
+use crate::plan::{Chance, ConditionId, Deed};
+use crate::program::Program;
+use crate::source::Source;
+
+/// Whose congestion is looked at.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Level {
+    Queue,
+    Buffer,
+}
+
+/// How congestion ended.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Relief {
+    Room,
+    ArrivingDropped,
+    Trim,
+}
+
+/// Adds to a count of packets and one of bytes.
+pub(super) fn count(counter: &mut (u64, u64), bytes: u64) {
+    counter.0 += 1;
+    counter.1 += bytes;
+}
+
+impl Engine {
+    /// A packet has come.
+    pub fn arrive(&mut self, host: &mut impl Host, id: u32, packet: &Packet) -> Verdict {
+        count(&mut self.counters.arrived, packet.size.into());
+        let mut packet = *packet;
+        let verdict = match self.offer(host, id, &mut packet) {
+            Relief::Room => Verdict::Queued,
+            Relief::ArrivingDropped => Verdict::Dropped,
+            Relief::Trim => {
+                let cut = host.trim(id).min(packet.size);
+                count(&mut self.counters.trimmed, cut.into());
+                packet.size -= cut;
+                packet.control = true;
+                // What is left is classified anew. It has nothing more to give.
+                match self.offer(host, id, &mut packet) {
+                    Relief::Room => Verdict::Trimmed(cut),
+                    Relief::ArrivingDropped | Relief::Trim => Verdict::Dropped,
+                }
+            }
+        };
+        if verdict == Verdict::Dropped {
+            count(&mut self.counters.refused, packet.size.into());
+        }
+        verdict
+    }
+
+    #[inline]
+    fn offer(&mut self, host: &mut impl Host, id: u32, packet: &mut Packet) -> Relief {
+        let queue = self.classify(host, packet);
+        let packet = &*packet;
+        let size = u64::from(packet.size);
+        let state = &self.world.queues[queue];
+        let (congestion, after, buffer) = (state.congestion, state.after_admission, state.buffer as usize);
+        if size > state.size {
+            return Relief::ArrivingDropped;
+        }
+        let (mut buffer_congestion, mut buffer_after) = (NO_CONDITION, NO_CONDITION);
+        if let Some(buffer) = self.world.buffers.get(buffer) {
+            if size > buffer.size {
+                return Relief::ArrivingDropped;
+            }
+            (buffer_congestion, buffer_after) = (buffer.congestion, buffer.after_admission);
+            if buffer.ledger.is_some() && !self.take_account(queue, packet) {
+                return Relief::ArrivingDropped;
+            }
+        }
+        self.book(queue, packet);
+        let mut placed = false;
+        let mut relief = Relief::Room;
+        let state = &self.world.queues[queue];
+        if state.bytes > state.size || self.is_congested(congestion, queue, packet) {
+            relief = self.relieve(host, (Level::Queue, congestion), queue, id, packet, &mut placed);
+        }
+        if relief == Relief::Room
+            && let Some(state) = self.world.buffers.get(buffer)
+            && (state.bytes > state.size || self.is_congested(buffer_congestion, queue, packet))
+        {
+            relief = self.relieve(host, (Level::Buffer, buffer_congestion), queue, id, packet, &mut placed);
+        }
+        if relief != Relief::Room {
+            if placed {
+                self.take_out(host, queue, id);
+            }
+            self.unbook(queue, packet.seen());
+            self.changed(queue);
+            return relief;
+        }
+        if !placed {
+            self.enter(host, queue, id, packet);
+        }
+        self.changed(queue);
+        for condition in [after, buffer_after] {
+            if condition != NO_CONDITION {
+                self.act(host, condition, queue, id, packet, true);
+            }
+        }
+        Relief::Room
+    }
+
+    /// Puts a packet into its queue's order, unless it is alone at its port.
+    #[inline]
+    fn enter(&mut self, host: &mut impl Host, queue: usize, id: u32, packet: &Packet) {
+        let port = self.world.queues[queue].port as usize;
+        let state = &mut self.world.ports[port];
+        if state.keeps_only {
+            if state.bytes == u64::from(packet.size) {
+                (state.only, state.only_queue) = (id, queue as u32);
+                return;
+            }
+            self.queue_up(host, port);
+        }
+        self.place(host, queue, id, packet);
+    }
+
+    /// Puts the only packet of a port into its queue's order, if it is in none.
+    #[inline]
+    fn queue_up(&mut self, host: &mut impl Host, port: usize) {
+        let state = &mut self.world.ports[port];
+        let (only, queue) = (std::mem::replace(&mut state.only, NONE), state.only_queue as usize);
+        if only != NONE {
+            let packet = Packet::of(host.seen(only));
+            self.place(host, queue, only, &packet);
+            self.changed(queue);
+        }
+    }
+
+    /// Books what came by an input where neighbours are stopped before there is no room.
+    fn take_account(&mut self, queue: usize, packet: &Packet) -> bool {
+        let buffer = self.world.queues[queue].buffer as usize;
+        let account = account(packet.input, packet.priority);
+        let Some((limit, below)) =
+            self.world.shared.limits.get(self.world.buffers[buffer].spec as usize).and_then(|limit| {
+                let limit = limit.as_ref()?;
+                Some((self.run(limit, queue, packet), limit.denominator))
+            })
+        else {
+            return true;
+        };
+        let Some(ledger) = &mut self.world.buffers[buffer].ledger else { return true };
+        let within = i128::from(ledger.shared(account)) * i128::from(below) <= i128::from(limit);
+        Ledger::admit(ledger, account, packet.size.into(), within)
+    }
+
+    #[inline]
+    pub(super) fn book(&mut self, queue: usize, packet: &Packet) {
+        let size = u64::from(packet.size);
+        let world = &mut self.world;
+        let state = &mut world.queues[queue];
+        state.bytes += size;
+        state.packets += 1;
+        world.ports[state.port as usize].bytes += size;
+        if let Some(buffer) = world.buffers.get_mut(state.buffer as usize) {
+            buffer.bytes += size;
+        }
+        if let Some(bytes) = world.ingress.get_mut(account(packet.input, packet.priority)) {
+            *bytes += size;
+        }
+    }
+
+    #[inline]
+    pub(super) fn unbook(&mut self, queue: usize, seen: Seen) {
+        let (size, account) = (u64::from(seen.size), account(seen.input, seen.priority));
+        let world = &mut self.world;
+        let state = &mut world.queues[queue];
+        state.bytes -= size;
+        state.packets -= 1;
+        world.ports[state.port as usize].bytes -= size;
+        if let Some(buffer) = world.buffers.get_mut(state.buffer as usize) {
+            buffer.bytes -= size;
+            if let Some(ledger) = &mut buffer.ledger {
+                ledger.release(account, size);
+            }
+        }
+        if let Some(bytes) = world.ingress.get_mut(account) {
+            *bytes -= size;
+        }
+    }
+
+    #[inline]
+    pub(super) fn run(&self, program: &Program, queue: usize, packet: &Packet) -> i64 {
+        let scene = Scene { queue, packet };
+        program.run(|source: Source| self.world.load(scene, source))
+    }
+
+    /// The first case of a condition that holds.
+    #[inline]
+    fn case(&self, condition: ConditionId, queue: usize, packet: &Packet) -> Option<usize> {
+        let cases = self.world.shared.conditions.get(usize::from(condition))?;
+        cases.iter().position(|case| self.run(&case.when, queue, packet) != 0)
+    }
+
+    /// Whether a condition, if there is one, has anything to say. What looks at the packets that go next is asked later, when
+    /// the arriving one is among them.
+    #[inline]
+    fn is_congested(&self, condition: ConditionId, queue: usize, packet: &Packet) -> bool {
+        condition != NO_CONDITION && (self.world.keeps_fields || self.case(condition, queue, packet).is_some())
+    }
+
+    /// Asks chance, if it is to be asked.
+    fn draw(&self, host: &mut impl Host, chance: &Chance, queue: usize, packet: &Packet) -> bool {
+        match chance {
+            Chance::Always => true,
+            Chance::Of(program) => happens(host.random(), self.run(program, queue, packet), program.denominator),
+        }
+    }
+
+    /// Drops packets until there is room, or the arriving one has gone.
+    #[inline(never)]
+    fn relieve(
+        &mut self,
+        host: &mut impl Host,
+        (level, condition): (Level, ConditionId),
+        queue: usize,
+        id: u32,
+        packet: &Packet,
+        placed: &mut bool,
+    ) -> Relief {
+        // Who looks at the packets that go next sees the arriving one, too.
+        if self.world.keeps_fields && !*placed {
+            self.place(host, queue, id, packet);
+            *placed = true;
+        }
+        // Cases that chance has decided on for this packet.
+        let mut decided = 0u64;
+        loop {
+            let over = match level {
+                Level::Queue => self.world.queues[queue].bytes > self.world.queues[queue].size,
+                Level::Buffer => {
+                    let buffer = &self.world.buffers[self.world.queues[queue].buffer as usize];
+                    buffer.bytes > buffer.size
+                }
+            };
+            let mut drops = over;
+            if let Some(case) = self.case(condition, queue, packet) {
+                for deed in 0..self.world.shared.conditions[usize::from(condition)][case].deeds.len() {
+                    match &self.world.shared.conditions[usize::from(condition)][case].deeds[deed] {
+                        Deed::Trim if !packet.control => return Relief::Trim,
+                        Deed::Trim => drops = true,
+                        Deed::Drop(Chance::Always) => drops = true,
+                        Deed::Drop(chance) if decided >> (case % 64) & 1 == 0 => {
+                            decided |= 1 << (case % 64);
+                            drops |= self.draw(host, chance, queue, packet);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            if !drops {
+                return Relief::Room;
+            }
+            let from = match level {
+                Level::Queue => queue,
+                Level::Buffer => self.worst(queue),
+            };
+            let victim = self.victim(host, from, queue, id, packet, placed);
+            if victim == id {
+                return Relief::ArrivingDropped;
+            }
+            self.push_out(host, victim);
+        }
+    }
+
+    /// The queue of a buffer that gives up a packet; that of the arriving packet if the buffer has no order.
+    fn worst(&mut self, queue: usize) -> usize {
+        self.note_in_buffer(queue);
+        let buffer = self.world.queues[queue].buffer as usize;
+        self.rank_in_buffer(buffer);
+        let buffer = &self.world.buffers[buffer];
+        let chosen = buffer.worst.as_ref().and_then(|worst| Some(worst.queues[worst.tournament.first()?] as usize));
+        chosen.unwrap_or(queue)
+    }
+
+    /// The packet that a queue gives up, perhaps the arriving one.
+    fn victim(
+        &mut self,
+        host: &mut impl Host,
+        from: usize,
+        queue: usize,
+        id: u32,
+        packet: &Packet,
+        placed: &mut bool,
+    ) -> u32 {
+        let rules = &self.world.shared.rules[usize::from(self.world.queues[from].rules)];
+        let (victim, processing, admission) = (rules.victim, rules.processing, rules.admission);
+        if victim == Victim::Newest && from == queue {
+            return id;
+        }
+        self.queue_up(host, self.world.queues[from].port as usize);
+        if from == queue && !*placed {
+            self.place(host, queue, id, packet);
+            *placed = true;
+        }
+        let world = &self.world;
+        let store = &world.queues[from].store;
+        let order = &world.shared.orders[usize::from(processing)];
+        let last = match victim {
+            Victim::Newest => store.last(&PacketOrder::Arrival),
+            Victim::Oldest => store.last(&PacketOrder::Reverse),
+            Victim::LastProcessed => store.last(order),
+            Victim::OfSecond => {
+                let second = world.seconds[from].as_ref();
+                second.and_then(|second| second.last(&world.shared.orders[usize::from(admission)]))
+            }
+        };
+        last.unwrap_or(id)
+    }
+
+    /// A packet that waited, as far as it is remembered.
+    pub(super) fn remembered(&self, id: u32, seen: Seen) -> Packet {
+        match self.world.fields.get(id as usize) {
+            Some(packet) if self.world.keeps_fields => *packet,
+            _ => Packet::of(seen),
+        }
+    }
+
+    fn push_out(&mut self, host: &mut impl Host, id: u32) {
+        let queue = self.world.items[id as usize].queue as usize;
+        let seen = self.take_out(host, queue, id);
+        self.unbook(queue, seen);
+        self.changed(queue);
+        count(&mut self.counters.pushed_out, seen.size.into());
+        host.push_out(id);
+        // Its room is free again: neighbours may go on.
+        if let Some(condition) = self.world.ports[self.world.queues[queue].port as usize].after_scheduling {
+            let packet = self.remembered(id, seen);
+            self.act(host, condition, queue, id, &packet, false);
+        }
+    }
+
+    /// Does what a condition says after a packet has come or gone. Of a packet that was dropped, only neighbours hear.
+    pub(super) fn act(
+        &mut self,
+        host: &mut impl Host,
+        condition: ConditionId,
+        queue: usize,
+        id: u32,
+        packet: &Packet,
+        is_there: bool,
+    ) {
+        let Some(case) = self.case(condition, queue, packet) else { return };
+        for deed in 0..self.world.shared.conditions[usize::from(condition)][case].deeds.len() {
+            match &self.world.shared.conditions[usize::from(condition)][case].deeds[deed] {
+                Deed::Stop | Deed::Resume if self.world.stopped.is_empty() => {}
+                deed @ (Deed::Stop | Deed::Resume) => {
+                    let stop = *deed == Deed::Stop;
+                    let stopped = &mut self.world.stopped[usize::from(packet.input)];
+                    let bit = 1u8 << (packet.priority % 8);
+                    if (*stopped & bit != 0) != stop {
+                        *stopped ^= bit;
+                        host.pause(packet.input, packet.priority, stop);
+                    }
+                }
+                _ if !is_there => {}
+                Deed::Mark(chance) => {
+                    if self.draw(host, chance, queue, packet) {
+                        host.mark(id);
+                    }
+                }
+                Deed::Modify(state, program) => {
+                    let value = self.run(program, queue, packet).div_euclid(program.denominator);
+                    self.world.modify(queue, *state, value);
+                    self.changed(queue);
+                }
+                Deed::Drop(_) | Deed::Trim => {}
+            }
+        }
+    }
+}

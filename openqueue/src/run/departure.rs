@@ -1,0 +1,81 @@
+//! Departures: which queue is served, and which of its packets goes.
+
+use super::admission::count;
+use super::engine::Engine;
+use super::host::{Host, Waiting};
+use super::items::NONE;
+use super::schedule::{Arrangement, Bits};
+use super::state::Scheduling;
+use super::store::Store;
+
+impl Engine {
+    /// The link of an output is free: takes out the packet that goes next, none whose priority is `paused`, a bit each.
+    #[inline]
+    pub fn depart(&mut self, host: &mut impl Host, output: u16, paused: u8) -> Option<u32> {
+        let world = &mut self.world;
+        let port = &mut world.ports[usize::from(output)];
+        let after = port.after_scheduling;
+        let (id, queue, seen);
+        if port.only != NONE {
+            (id, queue, seen) = (port.only, port.only_queue as usize, host.seen(port.only));
+            if paused >> (seen.priority % 8) & 1 == 1 {
+                return None;
+            }
+            port.only = NONE;
+        } else {
+            queue = self.next_queue(host, output, paused)?;
+            id = self.first_of(queue)?;
+            seen = self.take_out(host, queue, id);
+        }
+        let slot = self.world.queues[queue].slot;
+        let port = &mut self.world.ports[usize::from(output)];
+        if let (Scheduling::Bits(bits), Arrangement::Levels(levels)) =
+            (&mut port.scheduling, &self.world.shared.arrangements[usize::from(port.arrangement)])
+        {
+            bits.turn(levels, slot);
+        }
+        self.unbook(queue, seen);
+        self.changed(queue);
+        count(&mut self.counters.sent, seen.size.into());
+        if let Some(condition) = after {
+            let packet = self.remembered(id, seen);
+            self.act(host, condition, queue, id, &packet, true);
+        }
+        Some(id)
+    }
+
+    /// The packet that goes next of a queue.
+    #[inline]
+    pub(super) fn first_of(&self, queue: usize) -> Option<u32> {
+        let state = &self.world.queues[queue];
+        match &state.store {
+            Store::List(list) if state.plain => (list.head != NONE).then_some(list.head),
+            store => {
+                let rules = &self.world.shared.rules[usize::from(state.rules)];
+                store.first(&self.world.shared.orders[usize::from(rules.processing)])
+            }
+        }
+    }
+
+    /// The queue that an output serves next.
+    #[inline]
+    pub(super) fn next_queue(&self, packets: &impl Waiting, output: u16, paused: u8) -> Option<usize> {
+        let world = &self.world;
+        let port = &world.ports[usize::from(output)];
+        let queue_at = |place: usize| world.of_ports[port.first_queue as usize + place] as usize;
+        let stopped = |place: usize| {
+            let priority = |id: u32| packets.seen(id).priority % 8;
+            self.first_of(queue_at(place)).is_none_or(|id| paused >> priority(id) & 1 == 1)
+        };
+        let place = match (&port.scheduling, &world.shared.arrangements[usize::from(port.arrangement)]) {
+            (Scheduling::Bits(bits), Arrangement::Levels(levels)) if paused == 0 && levels.small => {
+                Bits::queue_at(levels, bits.first_small(levels)?)
+            }
+            (Scheduling::Bits(bits), Arrangement::Levels(levels)) => bits.first(levels, paused, stopped)?,
+            (Scheduling::Tournament(tournament), _) if paused == 0 => tournament.first()?,
+            (Scheduling::Tournament(tournament), _) => tournament.first_going(stopped)?,
+            (Scheduling::Bits(_), Arrangement::Tournament(_)) => return None,
+        };
+        Some(queue_at(place))
+    }
+}

@@ -1,0 +1,174 @@
+//! The engine of one switch: its state, and what can be asked of it.
+
+use super::host::{Counters, Host, Waiting};
+use super::items::{Item, List, NONE, Packet};
+use super::state::{QueueState, World};
+use super::store::Store;
+use crate::plan::{Plan, Target, When};
+use crate::program::Operand;
+use crate::source::{PacketField, Source};
+
+/// Runs a plan: packets are numbers that the host gives, each in one queue at most.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    pub(super) world: World,
+    queues_per_copy: usize,
+    copied: bool,
+    pub(super) arrived: u64,
+    pub(super) counters: Counters,
+}
+
+impl Engine {
+    pub(super) fn with(world: World, plan: &Plan) -> Engine {
+        Engine {
+            world,
+            queues_per_copy: plan.queues.len(),
+            copied: plan.copies > 1,
+            arrived: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Bytes that wait for an output.
+    #[inline]
+    pub fn backlog(&self, output: u16) -> u64 {
+        self.world.ports[usize::from(output)].bytes
+    }
+
+    /// Where what an output has is, for those who fetch it into the processor's cache ahead of time.
+    pub fn place_of_port(&self, output: u16) -> &(impl Sized + use<>) {
+        &self.world.ports[usize::from(output)]
+    }
+
+    /// Where the queue is that is served next, if nothing comes before; none if a packet is alone at its port.
+    pub fn place_of_next_queue<W: Waiting>(&self, packets: &W, output: u16) -> Option<&(impl Sized + use<W>)> {
+        let port = &self.world.ports[usize::from(output)];
+        if port.bytes == 0 || port.only != NONE {
+            return None;
+        }
+        Some(&self.world.queues[self.next_queue(packets, output, 0)?])
+    }
+
+    /// The packet that goes next, if nothing comes before.
+    pub fn next_of(&self, packets: &impl Waiting, output: u16) -> Option<u32> {
+        let port = &self.world.ports[usize::from(output)];
+        if port.bytes == 0 || port.only != NONE {
+            return Some(port.only).filter(|id| *id != NONE);
+        }
+        self.first_of(self.next_queue(packets, output, 0)?)
+    }
+
+    /// Where things are that a packet from `input` for `output` will need, for those who fetch them into the processor's
+    /// cache ahead of time.
+    pub fn places_of_arrival(&self, input: u16, output: u16) -> (&(impl Sized + use<>), Option<&(impl Sized + use<>)>) {
+        let [(When::Always, target)] = &self.world.shared.classifier.queue[..] else {
+            return (&self.world.ports[usize::from(output)], self.world.queues.first());
+        };
+        let packet = Packet { input, output, ..Packet::default() };
+        (&self.world.ports[usize::from(output)], self.world.queues.get(self.place_of(target, &packet)))
+    }
+
+    /// Bytes and packets in a queue of the plan.
+    pub fn queue(&self, queue: usize) -> (u64, u32) {
+        (self.world.queues[queue].bytes, self.world.queues[queue].packets)
+    }
+
+    /// Bytes that a queue of the plan holds at most.
+    pub fn queue_size(&self, queue: usize) -> u64 {
+        self.world.queues[queue].size
+    }
+
+    /// Inputs whose neighbours are asked to stop, each with the priority.
+    pub fn stopped(&self) -> impl Iterator<Item = (u16, u8)> + '_ {
+        let each = |(input, set): (usize, &u8)| {
+            let set = *set;
+            (0..8).filter(move |priority| set >> priority & 1 == 1).map(move |priority| (input as u16, priority))
+        };
+        self.world.stopped.iter().enumerate().flat_map(each)
+    }
+
+    /// Whether a packet of an input and a priority waits for an output. Looks at all that wait.
+    pub fn waits(&self, packets: &impl Waiting, input: u16, priority: u8, output: u16) -> bool {
+        let is = |id: u32| {
+            let seen = packets.seen(id);
+            (seen.input, seen.priority) == (input, priority)
+        };
+        let world = &self.world;
+        let port = &world.ports[usize::from(output)];
+        if port.only != NONE {
+            return is(port.only);
+        }
+        let ordered = |item: &Item| {
+            (item.input, item.priority) == (input, priority)
+                && world.queues.get(item.queue as usize).is_some_and(|queue| queue.port == u32::from(output))
+        };
+        let listed = |queue: &QueueState| {
+            let Store::List(List { head, .. }) = queue.store else { return false };
+            let next = |id: &u32| Some(packets.next(*id)).filter(|next| *next != NONE);
+            std::iter::successors((head != NONE).then_some(head), next).any(is)
+        };
+        let mut plain = world.queues.iter().filter(|queue| queue.plain && queue.port == u32::from(output));
+        plain.any(listed) || world.items.iter().any(ordered)
+    }
+
+    /// The queue that a packet goes to.
+    #[inline]
+    pub(super) fn classify(&self, host: &mut impl Host, packet: &mut Packet) -> usize {
+        for (field, cases) in &self.world.shared.classifier.fields {
+            let found = cases.iter().find(|(when, _)| holds(host, when, packet));
+            if let Some((_, program)) = found {
+                let value = program.run(|source| super::view::of_packet(packet, source));
+                packet.set(*field, value.div_euclid(program.denominator));
+            }
+        }
+        let mut target = &self.world.shared.classifier.queue[0].1;
+        if self.world.shared.classifier.queue.len() > 1 || self.world.shared.classifier.queue[0].0 != When::Always {
+            let found = self.world.shared.classifier.queue.iter().find(|(when, _)| holds(host, when, packet));
+            target = found.map_or(target, |(_, target)| target);
+        }
+        self.place_of(target, packet)
+    }
+
+    /// The queue of a target.
+    #[inline]
+    pub(super) fn place_of(&self, target: &Target, packet: &Packet) -> usize {
+        let mut queue = target.base;
+        for term in &target.terms {
+            let index = match term.index.result {
+                // What every policy of a whole switch has.
+                Operand::Load(Source::Packet(PacketField::Output)) => packet.output.into(),
+                Operand::Load(Source::Packet(PacketField::Input)) => packet.input.into(),
+                Operand::Load(Source::Packet(PacketField::Priority)) => packet.priority.into(),
+                _ => term.index.run(|source| super::view::of_packet(packet, source)),
+            };
+            let index = if (0..i64::from(term.count)).contains(&index) {
+                index as u32
+            } else {
+                index.rem_euclid(i64::from(term.count)) as u32
+            };
+            queue += index * term.stride;
+        }
+        let copy = if self.copied { usize::from(packet.output) * self.queues_per_copy } else { 0 };
+        copy + queue as usize
+    }
+}
+
+/// Whether something of a probability happens, by a random number: exact, and the same on every machine.
+#[inline]
+pub(super) fn happens(random: u64, above: i64, below: i64) -> bool {
+    // 53 bits, as a float between 0 and 1 has them.
+    i128::from(random >> 11) * i128::from(below) < i128::from(above) << 53
+}
+
+fn holds(host: &mut impl Host, when: &When, packet: &Packet) -> bool {
+    match when {
+        When::Always => true,
+        When::Holds(program) => program.run(|source| super::view::of_packet(packet, source)) != 0,
+        When::Chance(program) => happens(host.random(), program.run(|_| 0), program.denominator),
+    }
+}

@@ -1,0 +1,19 @@
+//! What runs a plan: packets come, wait and go; time and links are somebody else's.
+
+mod accounts;
+mod admission;
+pub(crate) mod build;
+mod departure;
+mod engine;
+mod heap;
+mod host;
+mod items;
+mod orders;
+pub(crate) mod schedule;
+pub(crate) mod state;
+pub(crate) mod store;
+pub(crate) mod view;
+
+pub use engine::Engine;
+pub use host::{Counters, Host, Surroundings, Verdict, Waiting};
+pub use items::{Packet, Seen};

@@ -1,0 +1,164 @@
+//! The orders of queues, and which queue comes first, kept as packets come and go.
+
+use super::engine::Engine;
+use super::host::{Host, Waiting};
+use super::items::{Item, NONE, Packet, Seen};
+use super::schedule::Arrangement;
+use super::state::{Scene, Scheduling, Victim, World};
+use super::store::{New, Store};
+use crate::order::SortKey;
+
+impl Engine {
+    /// Puts a packet into its queue's order, or orders.
+    #[inline]
+    pub(super) fn place(&mut self, host: &mut impl Host, queue: usize, id: u32, packet: &Packet) {
+        let state = &mut self.world.queues[queue];
+        if state.plain
+            && let Store::List(list) = &mut state.store
+        {
+            return list.append(host, id);
+        }
+        self.place_in_order(queue, id, packet);
+    }
+
+    #[inline(never)]
+    pub(super) fn place_in_order(&mut self, queue: usize, id: u32, packet: &Packet) {
+        let world = &mut self.world;
+        let place = id as usize;
+        if world.items.len() <= place {
+            world.items.resize(place + 1, Item::EMPTY);
+        }
+        let item = &mut world.items[place];
+        item.size = packet.size;
+        item.queue = queue as u32;
+        item.input = packet.input;
+        item.priority = packet.priority;
+        if world.keeps_fields {
+            if world.fields.len() <= place {
+                world.fields.resize(place + 1, Packet::default());
+            }
+            world.fields[place] = *packet;
+        }
+        self.arrived += 1;
+        let new = New { id, arrived: self.arrived, packet, fields: &world.fields };
+        let state = &mut world.queues[queue];
+        let rules = &world.shared.rules[usize::from(state.rules)];
+        state.store.push(&mut world.items, 0, &world.shared.orders[usize::from(rules.processing)], new);
+        if rules.victim == Victim::OfSecond
+            && let Some(second) = &mut world.seconds[queue]
+        {
+            second.push(&mut world.items, 1, &world.shared.orders[usize::from(rules.admission)], new);
+        }
+    }
+
+    /// Takes a packet out of its queue's orders. Returns what it was.
+    #[inline]
+    pub(super) fn take_out(&mut self, host: &impl Waiting, queue: usize, id: u32) -> Seen {
+        let state = &mut self.world.queues[queue];
+        if state.plain
+            && let Store::List(list) = &mut state.store
+        {
+            debug_assert_eq!(list.head, id, "only the first is taken out");
+            list.take_first(host);
+            return host.seen(id);
+        }
+        let item = &mut self.world.items[id as usize];
+        item.queue = NONE;
+        let seen = Seen { size: item.size, input: item.input, priority: item.priority };
+        self.take_out_of_order(queue, id);
+        seen
+    }
+
+    #[inline(never)]
+    pub(super) fn take_out_of_order(&mut self, queue: usize, id: u32) {
+        let world = &mut self.world;
+        let state = &mut world.queues[queue];
+        let rules = &world.shared.rules[usize::from(state.rules)];
+        let order = &world.shared.orders[usize::from(rules.processing)];
+        state.store.remove(&mut world.items, 0, order, &world.fields, id);
+        if rules.victim == Victim::OfSecond
+            && let Some(second) = &mut world.seconds[queue]
+        {
+            second.remove(&mut world.items, 1, &world.shared.orders[usize::from(rules.admission)], &world.fields, id);
+        }
+    }
+
+    /// A queue has changed: notes what follows for who chooses among queues.
+    #[inline]
+    pub(super) fn changed(&mut self, queue: usize) {
+        let world = &mut self.world;
+        let state = &world.queues[queue];
+        let port = &mut world.ports[state.port as usize];
+        match &mut port.scheduling {
+            _ if port.only != NONE => {}
+            Scheduling::Bits(bits) if state.small => bits.note(state.slot, state.packets > 0),
+            Scheduling::Bits(bits) => {
+                if let Arrangement::Levels(levels) = &world.shared.arrangements[usize::from(port.arrangement)] {
+                    if state.packets == 0 {
+                        bits.clear(levels, state.place.into());
+                    } else {
+                        bits.set(levels, state.place.into());
+                    }
+                }
+            }
+            Scheduling::Tournament(_) => self.rank_at_port(queue),
+        }
+        self.note_in_buffer(queue);
+    }
+
+    pub(super) fn keys_of(world: &World, keys: &[SortKey], queue: usize) -> Option<[i64; 2]> {
+        if world.queues[queue].packets == 0 {
+            return None;
+        }
+        let nothing = Packet::default();
+        let scene = Scene { queue, packet: &nothing };
+        let mut values = [0; 2];
+        for (value, key) in values.iter_mut().zip(keys) {
+            let number = key.program.run(|source| world.load(scene, source));
+            *value = if key.descending { !number } else { number };
+        }
+        Some(values)
+    }
+
+    #[inline(never)]
+    pub(super) fn rank_at_port(&mut self, queue: usize) {
+        let world = &mut self.world;
+        let (port, place) = (world.queues[queue].port as usize, usize::from(world.queues[queue].place));
+        let Arrangement::Tournament(keys) = &world.shared.arrangements[usize::from(world.ports[port].arrangement)]
+        else {
+            return;
+        };
+        let keys = Self::keys_of(world, keys, queue);
+        if let Scheduling::Tournament(tournament) = &mut world.ports[port].scheduling {
+            tournament.update(place, keys);
+        }
+    }
+
+    /// A queue has changed among which its buffer chooses: it is looked at when the buffer has to.
+    #[inline]
+    pub(super) fn note_in_buffer(&mut self, queue: usize) {
+        let world = &mut self.world;
+        let state = &mut world.queues[queue];
+        if !state.ranked || state.noted {
+            return;
+        }
+        if let Some(worst) = &mut world.buffers[state.buffer as usize].worst {
+            state.noted = true;
+            worst.changed.push(queue as u32);
+        }
+    }
+
+    /// Brings the order of a buffer's queues up to date.
+    pub(super) fn rank_in_buffer(&mut self, buffer: usize) {
+        let Some(mut worst) = self.world.buffers[buffer].worst.take() else { return };
+        let world = &mut self.world;
+        for queue in worst.changed.drain(..) {
+            let queue = queue as usize;
+            world.queues[queue].noted = false;
+            let keys = &world.shared.buffer_keys[world.buffers[buffer].spec as usize];
+            let keys = Self::keys_of(world, keys, queue);
+            worst.tournament.update(world.buffer_places[queue] as usize, keys);
+        }
+        self.world.buffers[buffer].worst = Some(worst);
+    }
+}

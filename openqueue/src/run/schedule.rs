@@ -1,0 +1,382 @@
+//! Which queue of several comes first, kept up to date as queues change: bitmaps where the order never changes but for
+//! turns, a tournament where it does.
+
+use crate::order::{QueueKey, QueueOrder, SortKey};
+use crate::plan::QueueSpec;
+use crate::program::Operand;
+use crate::source::{QueueField, Source};
+
+/// How a level of the bitmaps chooses.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// The first.
+    Strict,
+    /// The first after the one chosen last.
+    InTurn,
+}
+
+/// Where each queue of a port stands, for an order that never changes but for turns: in which group, and where in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Levels {
+    choices: [Choice; 2],
+    groups: usize,
+    within: usize,
+    /// By queue of the port: group and place in it.
+    pub places: Vec<(u16, u16)>,
+    /// By group and place, the queue of the port.
+    queues: Vec<u16>,
+    /// Of each group, the priority of all its packets, if it is known.
+    priorities: Vec<Option<u8>>,
+    /// Groups, and places in them, have a bit each in one word.
+    pub small: bool,
+}
+
+/// What an order of queues becomes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Arrangement {
+    Levels(Levels),
+    /// By numbers that change.
+    Tournament(Vec<SortKey>),
+}
+
+/// The value of a key that never changes.
+fn fixed(key: &SortKey, queue: &QueueSpec) -> i64 {
+    let value = key.program.run(|source| match source {
+        Source::Queue(QueueField::Index(place)) => queue.indices.get(usize::from(place)).copied().unwrap_or(0),
+        Source::Queue(QueueField::Size) => queue.size as i64,
+        _ => 0,
+    });
+    if key.descending { value.saturating_neg() } else { value }
+}
+
+/// The rank of each among all, equals alike, and how many ranks there are.
+fn ranks<T: Ord + Clone>(values: &[T]) -> (Vec<u16>, usize) {
+    let mut sorted = values.to_vec();
+    sorted.sort();
+    sorted.dedup();
+    let rank = |value: &T| sorted.binary_search(value).unwrap_or(0) as u16;
+    (values.iter().map(rank).collect(), sorted.len())
+}
+
+impl Arrangement {
+    /// What becomes of an order of these queues; an error says why nothing does.
+    pub fn of(order: &QueueOrder, queues: &[&QueueSpec]) -> Result<Arrangement, String> {
+        if !order.0.iter().all(QueueKey::is_fixed) {
+            let keys = order.0.iter().filter_map(|key| match key {
+                QueueKey::Number(key) => Some(key.clone()),
+                QueueKey::Turn(_) => None,
+            });
+            return Ok(Arrangement::Tournament(keys.collect()));
+        }
+        // Keys that never change and follow each other are one.
+        let mut levels: Vec<(Choice, Vec<Vec<i64>>)> = Vec::new();
+        for key in &order.0 {
+            let (choice, values): (_, Vec<i64>) = match key {
+                QueueKey::Number(key) => (Choice::Strict, queues.iter().map(|queue| fixed(key, queue)).collect()),
+                QueueKey::Turn(None) => (Choice::InTurn, (0..queues.len() as i64).collect()),
+                QueueKey::Turn(Some(index)) => {
+                    let of = |queue: &&QueueSpec| queue.indices.get(usize::from(*index)).copied().unwrap_or(0);
+                    (Choice::InTurn, queues.iter().map(of).collect())
+                }
+            };
+            match levels.last_mut() {
+                Some((Choice::Strict, last)) if choice == Choice::Strict => {
+                    last.iter_mut().zip(values).for_each(|(all, value)| all.push(value));
+                }
+                _ => levels.push((choice, values.into_iter().map(|value| vec![value]).collect())),
+            }
+        }
+        // What is left to decide is decided by the order in which queues were named.
+        let tells_all = |values: &[Vec<i64>]| ranks(values).1 == queues.len();
+        if levels.len() == 1 && tells_all(&levels[0].1) {
+            levels.insert(0, (Choice::Strict, vec![vec![0]; queues.len()]));
+        }
+        if levels.len() == 1 {
+            levels.push((Choice::Strict, (0..queues.len() as i64).map(|place| vec![place]).collect()));
+        }
+        let [(first, groups), (second, within)] = &levels[..] else {
+            return Err("an order with turns has at most two levels".into());
+        };
+        let ((groups, group_count), (within, within_count)) = (ranks(groups), ranks(within));
+        let places: Vec<(u16, u16)> = groups.into_iter().zip(within).collect();
+        let mut by_place = vec![u16::MAX; group_count * within_count];
+        for (queue, (group, place)) in places.iter().enumerate() {
+            let at = usize::from(*group) * within_count + usize::from(*place);
+            if by_place[at] != u16::MAX {
+                let (a, b) = (&queues[usize::from(by_place[at])].name, &queues[queue].name);
+                return Err(format!("the order does not tell {a} from {b}"));
+            }
+            by_place[at] = queue as u16;
+        }
+        let priority = |group: usize| {
+            let mut of_group = places.iter().zip(queues).filter(|(place, _)| usize::from(place.0) == group);
+            let first = of_group.next()?.1.priority?;
+            of_group.all(|(_, queue)| queue.priority == Some(first)).then_some(first)
+        };
+        Ok(Arrangement::Levels(Levels {
+            choices: [*first, *second],
+            groups: group_count,
+            within: within_count,
+            small: group_count <= 64 && within_count <= 64,
+            priorities: (0..group_count).map(priority).collect(),
+            places,
+            queues: by_place,
+        }))
+    }
+
+    /// What it costs to choose, and to note a change.
+    pub fn cost(&self) -> (&'static str, &'static str) {
+        match self {
+            Arrangement::Levels(_) => ("bitmap", "O(1)"),
+            Arrangement::Tournament(keys)
+                if keys.iter().all(|key| matches!(key.program.result, Operand::Constant(_))) =>
+            {
+                ("first named", "O(1)")
+            }
+            Arrangement::Tournament(_) => ("tournament", "O(log k)"),
+        }
+    }
+}
+
+/// The bits and turns of a port whose order never changes but for turns.
+#[derive(Clone, Debug)]
+pub(crate) struct Bits {
+    /// Groups with something, and then of each group the places with something.
+    bits: Box<[u64]>,
+    turn: u16,
+    turns: Box<[u16]>,
+}
+
+fn words(bits: usize) -> usize {
+    bits.div_ceil(64)
+}
+
+/// The first set bit at or after `from`, else the first.
+#[inline]
+pub(crate) fn next_bit(words: &[u64], from: u16) -> Option<u16> {
+    let (start, bit) = (usize::from(from) / 64, from % 64);
+    let of = |word: usize, bits: u64| (bits != 0).then(|| (word * 64) as u16 + bits.trailing_zeros() as u16);
+    if let Some(found) = words.get(start).and_then(|word| of(start, word & (u64::MAX << bit))) {
+        return Some(found);
+    }
+    (0..words.len()).find_map(|word| of(word, words[word]))
+}
+
+impl Bits {
+    pub fn new(levels: &Levels) -> Bits {
+        Bits {
+            bits: vec![0; words(levels.groups) + levels.groups * words(levels.within)].into(),
+            turn: 0,
+            turns: vec![0; levels.groups].into(),
+        }
+    }
+
+    #[inline]
+    fn group(&self, levels: &Levels, group: usize) -> std::ops::Range<usize> {
+        let each = words(levels.within);
+        let first = words(levels.groups) + group * each;
+        first..first + each
+    }
+
+    /// Notes whether a queue has packets, where groups and places have a bit each in one word.
+    #[inline]
+    pub fn note(&mut self, (group, place): (u16, u16), filled: bool) {
+        let of_group = &mut self.bits[1 + usize::from(group)];
+        let bit = 1 << (place % 64);
+        *of_group = if filled { *of_group | bit } else { *of_group & !bit };
+        let (any, bit) = (*of_group != 0, 1 << (group % 64));
+        self.bits[0] = if any { self.bits[0] | bit } else { self.bits[0] & !bit };
+    }
+
+    /// The group and the place in it that come first, where each have a bit in one word.
+    #[inline]
+    pub fn first_small(&self, levels: &Levels) -> Option<(u16, u16)> {
+        let next = |word: u64, choice: Choice, turn: u16| {
+            let ahead = if choice == Choice::InTurn { word & u64::MAX << (turn % 64) } else { word };
+            if ahead != 0 { ahead.trailing_zeros() } else { word.trailing_zeros() }
+        };
+        if self.bits[0] == 0 {
+            return None;
+        }
+        let group = next(self.bits[0], levels.choices[0], self.turn) as u16;
+        let place = next(self.bits[1 + usize::from(group)], levels.choices[1], self.turns[usize::from(group)]) as u16;
+        Some((group, place))
+    }
+
+    #[inline]
+    pub fn set(&mut self, levels: &Levels, queue: usize) {
+        let (group, place) = levels.places[queue];
+        self.bits[usize::from(group) / 64] |= 1 << (group % 64);
+        let range = self.group(levels, group.into());
+        self.bits[range][usize::from(place) / 64] |= 1 << (place % 64);
+    }
+
+    #[inline]
+    pub fn clear(&mut self, levels: &Levels, queue: usize) {
+        let (group, place) = levels.places[queue];
+        let range = self.group(levels, group.into());
+        let of_group = &mut self.bits[range];
+        of_group[usize::from(place) / 64] &= !(1 << (place % 64));
+        if of_group.iter().all(|word| *word == 0) {
+            self.bits[usize::from(group) / 64] &= !(1 << (group % 64));
+        }
+    }
+
+    /// The queue that comes first, without turning: of those that are not stopped.
+    #[inline]
+    pub fn first(&self, levels: &Levels, paused: u8, stopped: impl Fn(usize) -> bool) -> Option<usize> {
+        if paused == 0 {
+            let groups = &self.bits[..words(levels.groups)];
+            let group = next_bit(groups, if levels.choices[0] == Choice::InTurn { self.turn } else { 0 })?;
+            return self.within(levels, group);
+        }
+        self.first_going(levels, paused, stopped)
+    }
+
+    /// The queue of a group and a place in it.
+    #[inline]
+    pub fn queue_at(levels: &Levels, (group, place): (u16, u16)) -> usize {
+        levels.queues[usize::from(group) * levels.within + usize::from(place)].into()
+    }
+
+    #[inline]
+    fn within(&self, levels: &Levels, group: u16) -> Option<usize> {
+        let turn = if levels.choices[1] == Choice::InTurn { self.turns[usize::from(group)] } else { 0 };
+        let place = next_bit(&self.bits[self.group(levels, group.into())], turn)?;
+        Some(levels.queues[usize::from(group) * levels.within + usize::from(place)].into())
+    }
+
+    /// The same while some priorities are paused.
+    #[inline(never)]
+    fn first_going(&self, levels: &Levels, paused: u8, stopped: impl Fn(usize) -> bool) -> Option<usize> {
+        let start = if levels.choices[0] == Choice::InTurn { self.turn } else { 0 };
+        let in_order = |from: u16, n: usize| (0..n as u16).map(move |i| (from + i) % n as u16);
+        for group in in_order(start % levels.groups as u16, levels.groups) {
+            if self.bits[usize::from(group) / 64] >> (group % 64) & 1 == 0 {
+                continue;
+            }
+            match levels.priorities[usize::from(group)] {
+                Some(priority) if paused >> priority & 1 == 1 => continue,
+                Some(_) => return self.within(levels, group),
+                None => {}
+            }
+            let turn = if levels.choices[1] == Choice::InTurn { self.turns[usize::from(group)] } else { 0 };
+            let of_group = &self.bits[self.group(levels, group.into())];
+            for place in in_order(turn % levels.within as u16, levels.within) {
+                let queue = levels.queues[usize::from(group) * levels.within + usize::from(place)];
+                if of_group[usize::from(place) / 64] >> (place % 64) & 1 == 1 && !stopped(queue.into()) {
+                    return Some(queue.into());
+                }
+            }
+        }
+        None
+    }
+
+    /// A queue has been served: the turn is the next one's.
+    #[inline]
+    pub fn turn(&mut self, levels: &Levels, (group, place): (u16, u16)) {
+        self.turn = if usize::from(group) + 1 == levels.groups { 0 } else { group + 1 };
+        self.turns[usize::from(group)] = if usize::from(place) + 1 == levels.within { 0 } else { place + 1 };
+    }
+}
+
+/// A tournament among queues: the winner of each pair goes on. A queue that changes plays its matches again.
+#[derive(Clone, Debug)]
+pub(crate) struct Tournament {
+    /// By queue, its keys, the smaller the better; none if it does not play.
+    keys: Vec<Option<[i64; 2]>>,
+    /// The last comes first: the worst wins.
+    reversed: bool,
+    /// Winners, the final first; the leaves are the queues.
+    winners: Vec<u32>,
+    leaves: usize,
+}
+
+impl Tournament {
+    pub fn new(queues: usize, reversed: bool) -> Tournament {
+        let leaves = queues.next_power_of_two();
+        let winners = (0..2 * leaves as u32).map(|node| node.saturating_sub(leaves as u32)).collect();
+        let mut tournament = Tournament { keys: vec![None; leaves], reversed, winners, leaves };
+        for node in (1..leaves).rev() {
+            tournament.winners[node] = tournament.winners[2 * node];
+        }
+        tournament
+    }
+
+    /// Whether one queue comes before another; of equals the one named first.
+    fn before(&self, a: u32, b: u32) -> bool {
+        match (self.keys[a as usize], self.keys[b as usize]) {
+            (None, None) => a < b,
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (Some(x), Some(y)) if self.reversed => (y, b) < (x, a),
+            (Some(x), Some(y)) => (x, a) < (y, b),
+        }
+    }
+
+    pub fn update(&mut self, queue: usize, keys: Option<[i64; 2]>) {
+        if self.keys[queue] == keys {
+            return;
+        }
+        self.keys[queue] = keys;
+        let mut node = (self.leaves + queue) / 2;
+        while node > 0 {
+            let (a, b) = (self.winners[2 * node], self.winners[2 * node + 1]);
+            let winner = if self.before(a, b) { a } else { b };
+            if winner == self.winners[node] && winner != queue as u32 {
+                return;
+            }
+            self.winners[node] = winner;
+            node /= 2;
+        }
+    }
+
+    pub fn first(&self) -> Option<usize> {
+        let winner = if self.leaves == 1 { 0 } else { self.winners[1] as usize };
+        self.keys[winner].map(|_| winner)
+    }
+
+    /// The first of those that are not stopped, by looking at all.
+    pub fn first_going(&self, stopped: impl Fn(usize) -> bool) -> Option<usize> {
+        let playing = (0..self.keys.len()).filter(|queue| self.keys[*queue].is_some() && !stopped(*queue));
+        playing.reduce(|a, b| if self.before(b as u32, a as u32) { b } else { a })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_pcg::Pcg64Mcg;
+
+    use super::*;
+
+    #[test]
+    fn a_tournament_knows_the_first_and_the_last() {
+        let mut rng = Pcg64Mcg::seed_from_u64(5);
+        for queues in [1, 2, 3, 7, 8, 20] {
+            for reversed in [false, true] {
+                let mut tournament = Tournament::new(queues, reversed);
+                let mut keys = vec![None; queues];
+                for _ in 0..2_000 {
+                    let queue = rng.random_range(0..queues);
+                    keys[queue] = rng.random::<bool>().then(|| [rng.random_range(0..4), rng.random_range(0..2)]);
+                    tournament.update(queue, keys[queue]);
+                    let playing = (0..queues).filter(|queue| keys[*queue].is_some());
+                    let order = |queue: &usize| (keys[*queue], *queue);
+                    let first = if reversed { playing.max_by_key(order) } else { playing.min_by_key(order) };
+                    assert_eq!(tournament.first(), first);
+                    assert_eq!(tournament.first_going(|_| false), first);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn turns_go_round() {
+        assert_eq!(next_bit(&[0b1010], 0), Some(1));
+        assert_eq!(next_bit(&[0b1010], 4), Some(1));
+        assert_eq!(next_bit(&[0, 1 << 5], 70), Some(69));
+        assert_eq!(next_bit(&[1, 0], 64), Some(0));
+        assert_eq!(next_bit(&[0, 0], 3), None);
+    }
+}

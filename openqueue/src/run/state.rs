@@ -1,0 +1,249 @@
+//! What changes while a policy runs, and how programs read it.
+
+use std::sync::Arc;
+
+use super::accounts::Ledger;
+use super::items::{Items, Packet};
+use super::schedule::{Arrangement, Bits, Tournament};
+use super::store::Store;
+use crate::order::{PacketOrder, SortKey};
+use crate::plan::{Classifier, Condition, ConditionId, State};
+use crate::program::Program;
+use crate::source::{BufferField, IngressField, PacketField, PortField, QueueField, Source};
+
+/// Which packet a queue gives up when one has to go.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Victim {
+    /// The last that came, which is the arriving one if it is of this queue.
+    Newest,
+    /// The first that came, of a list.
+    Oldest,
+    /// The last to be processed.
+    LastProcessed,
+    /// The last of the second store.
+    OfSecond,
+}
+
+/// What holds for many queues alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rules {
+    pub processing: u16,
+    pub admission: u16,
+    pub victim: Victim,
+}
+
+/// The number of no condition.
+pub(crate) const NO_CONDITION: ConditionId = ConditionId::MAX;
+
+/// A queue: what every packet needs, on one line of the cache.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+pub(crate) struct QueueState {
+    pub store: Store,
+    pub bytes: u64,
+    pub size: u64,
+    pub packets: u32,
+    pub buffer: u32,
+    pub port: u32,
+    /// Place among the queues of its port.
+    pub place: u16,
+    /// Group, and place in it, where the port has bitmaps.
+    pub slot: (u16, u16),
+    pub rules: u16,
+    pub congestion: ConditionId,
+    pub after_admission: ConditionId,
+    /// A list of which only the first is ever taken out.
+    pub plain: bool,
+    /// The queues of its port have no more than bitmaps of one word.
+    pub small: bool,
+    /// Its buffer chooses among its queues.
+    pub ranked: bool,
+    /// It has changed since the buffer looked at it.
+    pub noted: bool,
+}
+
+const _: () = assert!(size_of::<QueueState>() == 64);
+
+#[derive(Clone, Debug)]
+pub(crate) struct BufferState {
+    pub bytes: u64,
+    pub size: u64,
+    pub adm_state: i64,
+    pub congestion: ConditionId,
+    pub after_admission: ConditionId,
+    pub ledger: Option<Box<Ledger>>,
+    /// Of its queues, the one that gives up a packet.
+    pub worst: Option<Box<Worst>>,
+    /// Its place in the plan.
+    pub spec: u32,
+}
+
+/// Which queue of a buffer gives up a packet.
+#[derive(Clone, Debug)]
+pub(crate) struct Worst {
+    pub tournament: Tournament,
+    pub queues: Box<[u32]>,
+    /// Queues that have changed since the tournament was played; each once.
+    pub changed: Vec<u32>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Scheduling {
+    Bits(Bits),
+    Tournament(Box<Tournament>),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct PortState {
+    pub bytes: u64,
+    pub scheduling: Scheduling,
+    pub sched_state: i64,
+    pub rate: u64,
+    pub first_queue: u32,
+    /// The only packet that waits, if it is in no queue's order: as long as nothing comes between its arrival and its
+    /// departure, no order need be looked at.
+    pub only: u32,
+    /// Its queue.
+    pub only_queue: u32,
+    /// Whether that is done at this port.
+    pub keeps_only: bool,
+    pub arrangement: u16,
+    pub after_scheduling: Option<ConditionId>,
+}
+
+/// Everything that changes.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    pub queues: Box<[QueueState]>,
+    pub buffers: Box<[BufferState]>,
+    pub ports: Box<[PortState]>,
+    /// By port and place there, the queue.
+    pub of_ports: Box<[u32]>,
+    /// By queue: admState, schedState, weightAdm, weightSched.
+    pub states: Box<[[i64; 4]]>,
+    /// By queue, its indices.
+    pub indices: Box<[[i64; 4]]>,
+    /// By queue, its place among the queues of its buffer, if its buffer chooses among them.
+    pub buffer_places: Box<[u32]>,
+    /// By queue, the second store, if it has one.
+    pub seconds: Box<[Option<Store>]>,
+    pub items: Items,
+    /// Fields of all packets, if something looks at them.
+    pub fields: Vec<Packet>,
+    pub keeps_fields: bool,
+    /// Bytes by input and priority, if something looks at them.
+    pub ingress: Box<[u64]>,
+    /// Priorities that neighbours were asked to stop, by input.
+    pub stopped: Box<[u8]>,
+    pub shared: Arc<Shared>,
+}
+
+/// What never changes, shared by all engines of a plan, so that it lies in the processor's cache once.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub orders: Box<[PacketOrder]>,
+    pub rules: Box<[Rules]>,
+    pub conditions: Box<[Condition]>,
+    pub arrangements: Box<[Arrangement]>,
+    /// By buffer of the plan, what each account may take of the shared part.
+    pub limits: Box<[Option<Program>]>,
+    /// By buffer of the plan, the keys by which it chooses among its queues.
+    pub buffer_keys: Box<[Vec<SortKey>]>,
+    pub classifier: Classifier,
+}
+
+/// What a program is about.
+#[derive(Copy, Clone)]
+pub(crate) struct Scene<'a> {
+    pub queue: usize,
+    pub packet: &'a Packet,
+}
+
+impl World {
+    #[inline]
+    pub fn load(&self, scene: Scene<'_>, source: Source) -> i64 {
+        match source {
+            Source::Packet(field) | Source::Second(field) => scene.packet.field(field),
+            Source::Queue(field) => self.of_queue(scene.queue, field),
+            Source::Buffer(field) => self.of_buffer(scene.queue, field),
+            Source::Port(field) => {
+                let port = &self.ports[self.queues[scene.queue].port as usize];
+                match field {
+                    PortField::Rate => port.rate as i64,
+                    PortField::CurrSize => port.bytes as i64,
+                    PortField::SchedState => port.sched_state,
+                }
+            }
+            Source::Ingress(field) => self.of_ingress(scene, field),
+        }
+    }
+
+    #[inline]
+    fn of_queue(&self, queue: usize, field: QueueField) -> i64 {
+        match field {
+            QueueField::Size => self.queues[queue].size as i64,
+            QueueField::CurrSize => self.queues[queue].bytes as i64,
+            QueueField::Packets => self.queues[queue].packets.into(),
+            QueueField::AdmState => self.states[queue][0],
+            QueueField::SchedState => self.states[queue][1],
+            QueueField::WeightAdm => self.states[queue][2],
+            QueueField::WeightSched => self.states[queue][3],
+            QueueField::Index(place) => self.indices[queue][usize::from(place) % 4],
+            QueueField::Hol(field) => self.of_first(queue, field),
+        }
+    }
+
+    fn of_first(&self, queue: usize, field: PacketField) -> i64 {
+        let state = &self.queues[queue];
+        let first =
+            state.store.first(&self.shared.orders[usize::from(self.shared.rules[usize::from(state.rules)].processing)]);
+        first.and_then(|id| self.fields.get(id as usize)).map_or(0, |packet| packet.field(field))
+    }
+
+    #[inline]
+    fn of_buffer(&self, queue: usize, field: BufferField) -> i64 {
+        let Some(buffer) = self.buffers.get(self.queues[queue].buffer as usize) else { return 0 };
+        match field {
+            BufferField::Size => buffer.size as i64,
+            BufferField::CurrSize => buffer.bytes as i64,
+            BufferField::Free => match &buffer.ledger {
+                Some(ledger) => ledger.free() as i64,
+                None => buffer.size as i64 - buffer.bytes as i64,
+            },
+            BufferField::AdmState => buffer.adm_state,
+        }
+    }
+
+    fn of_ingress(&self, scene: Scene<'_>, field: IngressField) -> i64 {
+        let account = account(scene.packet.input, scene.packet.priority);
+        let ledger = self.buffers.get(self.queues[scene.queue].buffer as usize).and_then(|b| b.ledger.as_ref());
+        match (field, ledger) {
+            (IngressField::CurrSize, _) => self.ingress.get(account).copied().unwrap_or(0) as i64,
+            (IngressField::Shared, Some(ledger)) => ledger.shared(account) as i64,
+            (IngressField::Headroom, Some(ledger)) => ledger.in_headroom(account) as i64,
+            (_, None) => 0,
+        }
+    }
+
+    /// Changes a state.
+    pub fn modify(&mut self, queue: usize, state: State, value: i64) {
+        match state {
+            State::QueueAdm => self.states[queue][0] = value,
+            State::QueueSched => self.states[queue][1] = value,
+            State::WeightAdm => self.states[queue][2] = value,
+            State::WeightSched => self.states[queue][3] = value,
+            State::BufferAdm => {
+                if let Some(buffer) = self.buffers.get_mut(self.queues[queue].buffer as usize) {
+                    buffer.adm_state = value;
+                }
+            }
+            State::PortSched => self.ports[self.queues[queue].port as usize].sched_state = value,
+        }
+    }
+}
+
+/// Where the account of an input and a priority is.
+#[inline]
+pub(crate) fn account(input: u16, priority: u8) -> usize {
+    usize::from(input) * super::accounts::PRIORITIES + usize::from(priority % 8)
+}
