@@ -97,6 +97,8 @@ pub struct Generator {
     received: Received,
     /// Packets that arrived with their payload, by the host that sent them.
     whole: Vec<u64>,
+    /// Packets that arrived, by priority.
+    by_priority: [u64; Priorities::COUNT],
 }
 
 impl Generator {
@@ -121,6 +123,7 @@ impl Generator {
             sent: 0,
             received: Received::default(),
             whole: Vec::new(),
+            by_priority: [0; Priorities::COUNT],
         }
     }
 
@@ -143,6 +146,11 @@ impl Generator {
     /// What has arrived.
     pub fn received(&self) -> &Received {
         &self.received
+    }
+
+    /// Packets of a priority that have arrived.
+    pub fn of_priority(&self, priority: u8) -> u64 {
+        self.by_priority[usize::from(priority % 8)]
     }
 
     /// Packets of a host that have arrived with their payload.
@@ -194,6 +202,7 @@ impl Endpoint for Generator {
         r.delay += delay;
         r.longest = r.longest.max(delay);
         r.last = ctx.now;
+        self.by_priority[usize::from(packet.priority)] += 1;
         if !packet.is_trimmed() {
             let from = host_of(content.path.src) as usize;
             if self.whole.len() <= from {

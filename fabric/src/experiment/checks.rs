@@ -119,7 +119,7 @@ fn marks(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> 
     let (buffer, inputs, ecn) = match &config.switch {
         SwitchConfig::InputQueued(c) => (c.buffer, most_ports(&config.topology), c.ecn),
         SwitchConfig::SharedBuffer(c) => (c.buffer, 1, c.ecn),
-        SwitchConfig::Trimming(_) | SwitchConfig::Custom(_) => return Ok(()),
+        SwitchConfig::Trimming(_) | SwitchConfig::Policy(_) | SwitchConfig::Custom(_) => return Ok(()),
     };
     let (first, last) = match ecn {
         Ecn::Step { k } => (k, k),

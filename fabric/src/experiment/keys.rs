@@ -8,7 +8,7 @@ use irnic_units::{self as units, MAX_BYTES, MAX_NS, SIZE, TIME, quotient};
 use super::hol::{flow_control, hol};
 use super::{Buffers, Experiment, InputBuffers, QueueLength, SharedBuffers, Transport, TrimmingBuffers, checks};
 use crate::sim::{Change, Detour, HeaderBytes, LinkChange, QpPolicy, Routing};
-use crate::switch::{Compute, Cut, Ecn, FlowTable, PiConfig, RoccConfig, Scheduling};
+use crate::switch::{Compute, Cut, Ecn, FlowTable, PiConfig, PolicyRefused, RoccConfig, Scheduling};
 use crate::topology::Topology;
 use crate::workload::poisson;
 
@@ -65,6 +65,16 @@ pub static KEYS: [Key; 46] = [
         let shared = Buffers::Shared(SharedBuffers::default());
         let trimming = Buffers::Trimming(TrimmingBuffers::default());
         let kinds = [("input-queued", input), ("shared-buffer", shared), ("trimming", trimming)];
+        if kinds.iter().all(|(kind, _)| *kind != v.text) {
+            return match v.text.parse() {
+                Ok(policy) => {
+                    e.policy = Some(policy);
+                    Ok(())
+                }
+                Err(PolicyRefused::Unknown { expected, .. }) => Err(v.wrong(expected)),
+                Err(error) => Err(v.refuse(error)),
+            };
+        }
         v.word(&kinds).map(|buffers| e.buffers = buffers)
     }),
     key("data-queue", |e, v| trimming(e, v).and_then(|t| queue(v).map(|data| t.data = Some(data)))),

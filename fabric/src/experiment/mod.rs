@@ -52,7 +52,7 @@ use irnic_transports::wire::Mtu;
 use irnic_units::keys::{Value, ValueError};
 
 use crate::sim::{Detour, HeaderBytes, LinkChange, QpPolicy, Routing};
-use crate::switch::{Ecn, HolConfig, RoccConfig, Scheduling};
+use crate::switch::{Ecn, HolConfig, PolicySwitch, RoccConfig, Scheduling};
 use crate::topology::Topology;
 use crate::workload::{Flow, Workload};
 
@@ -76,6 +76,8 @@ pub struct Experiment {
     pub priority: u8,
     /// Kind of the switches' buffers, and how they are shared.
     pub buffers: Buffers,
+    /// What the switches' buffers, queues and schedulers do instead, if a policy says it.
+    pub policy: Option<PolicySwitch>,
     /// Bytes of a buffer: of each input, or of each switch. By default 240 KB (IRN §4.3.1), or 9 MB (ConWeave).
     pub buffer: Option<u64>,
     /// Priority flow control.
@@ -134,6 +136,7 @@ impl Default for Experiment {
             arrivals: None,
             priority: 0,
             buffers: Buffers::InputQueued(InputBuffers::default()),
+            policy: None,
             buffer: None,
             pfc: false,
             headroom: None,

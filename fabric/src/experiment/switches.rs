@@ -7,8 +7,8 @@ use irnic_units::{BitRate, Nanoseconds};
 use super::{Experiment, GfcGiven};
 use crate::sim::{QpSetup, SimConfig};
 use crate::switch::{
-    Cut, Ecn, GfcConfig, HolConfig, InputQueuedConfig, RoccConfig, SharedBufferConfig, SharedPfc, SwitchConfig,
-    Thresholds, TrimmingConfig, headroom,
+    Cut, Ecn, GfcConfig, HolConfig, InputQueuedConfig, PolicySwitch, RoccConfig, SharedBufferConfig, SharedPfc,
+    SwitchConfig, Thresholds, TrimmingConfig, headroom,
 };
 
 /// Bytes of buffer of an input, IRN §4.3.1.
@@ -198,6 +198,9 @@ impl Experiment {
     /// full packets of the flows have, bytes.
     pub(super) fn switch(&self, ecn: Ecn, longest: u32, full: u64) -> Result<SwitchConfig, ValueError> {
         let scheduling = self.scheduling;
+        if let Some(policy) = &self.policy {
+            return self.policy_switch(policy.clone(), ecn, longest);
+        }
         Ok(match self.buffers {
             Buffers::InputQueued(_) if self.pfc && self.gfc.is_some() => {
                 return Err(self.refuse("flow-control", "gfc goes with --switch shared-buffer only"));
@@ -257,6 +260,46 @@ impl Experiment {
 }
 
 impl Experiment {
+    /// Returns switches that run a policy, whose parameters the experiment sets where the policy has them.
+    fn policy_switch(&self, mut policy: PolicySwitch, ecn: Ecn, longest: u32) -> Result<SwitchConfig, ValueError> {
+        if self.is_given("speedup") {
+            return Err(self.refuse("speedup", "switches that run a policy have crossbars without limit"));
+        }
+        for (key, given) in [("hol", self.hol.is_some()), ("flow-control", self.gfc.is_some())] {
+            if given && self.pfc {
+                return Err(self.refuse(key, "goes with --switch input-queued and shared-buffer only"));
+            }
+        }
+        if let Some(buffer) = self.buffer
+            && !policy.fill("buffer", &buffer.to_string())
+        {
+            return Err(self.refuse("buffer", "the policy of --switch has no parameter buffer"));
+        }
+        let at = if self.pfc && policy.has("xoff") {
+            let xoff = self.xoff(longest)?;
+            let xon = match self.buffers {
+                Buffers::InputQueued(InputBuffers { xon: Some(xon), .. }) => xon,
+                _ => xoff.saturating_sub(PFC_RESUME),
+            };
+            Some(Thresholds { xoff, xon })
+        } else {
+            None
+        };
+        if let Err(key) = policy.fill_all(ecn, self.scheduling, self.pfc, at) {
+            let key = if self.is_given(key) { key } else { "transport" };
+            let parameters: Vec<String> = policy.policy().parameters().into_iter().map(|p| p.name).collect();
+            let why =
+                format!("the policy of --switch has nothing for it; its parameters are: {}", parameters.join(", "));
+            return Err(self.refuse(key, why));
+        }
+        let policy = policy.with_packets(longest, 1);
+        for node in self.topology.hosts..self.topology.nodes() {
+            let ports = self.topology.links.iter().filter(|link| link.a == node || link.b == node).count();
+            policy.plan(ports).map_err(|error| self.refuse("switch", error))?;
+        }
+        Ok(SwitchConfig::Policy(policy))
+    }
+
     /// Returns the congestion points of the switches, which they have if one of the setups heeds them.
     pub(super) fn points(&self, setups: &[QpSetup]) -> Result<Option<RoccConfig>, ValueError> {
         let heeding = setups.iter().map(|setup| &setup.transport.congestion).filter(|c| c.uses_fair_rate());
@@ -331,5 +374,8 @@ pub(super) fn count_priorities(config: &mut SimConfig) {
         .fold(0u8, |used, priority| used | 1 << priority);
     if let SwitchConfig::SharedBuffer(SharedBufferConfig { pfc: Some(pfc), .. }) = &mut config.switch {
         pfc.priorities = used.count_ones() as u8;
+    }
+    if let SwitchConfig::Policy(policy) = &mut config.switch {
+        policy.set_priorities(used.count_ones() as u8);
     }
 }

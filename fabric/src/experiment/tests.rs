@@ -155,7 +155,10 @@ fn bad_values_name_flag_value_and_what_is_allowed() {
         (&[("pfc", "on, off")], "--pfc on, off: expected one value; several are --pfc on --pfc off"),
         (&[("cc", "cubic")], "--cc: congestion control \"cubic\" does not exist; choose none, "),
         (&[("pfc", "yes")], "--pfc yes: expected on or off"),
-        (&[("switch", "x")], "--switch x: expected input-queued or shared-buffer or trimming"),
+        (
+            &[("switch", "x")],
+            "--switch x: expected input-queued, shared-buffer, trimming, FILE.oq, or a name that irnic oq list has",
+        ),
         (&[("mtu", "1500")], "--mtu 1500: expected 256, 512, 1024, 2048, 4096 or 8192 bytes of payload"),
         (&[("colour-threshold", "2KB")], "--colour-threshold: goes with --switch shared-buffer only"),
         (

@@ -1,6 +1,6 @@
 //! What a network is made of.
 
-use crate::switch::{HolConfig, RoccConfig, SwitchConfig};
+use crate::switch::{HolConfig, PolicyRefused, RoccConfig, SwitchConfig};
 use crate::topology::{Topology, Wires};
 
 /// How a switch chooses among equally short ways.
@@ -99,6 +99,12 @@ impl NetworkConfig {
                 return Err(NetworkError::Ports { host, n });
             }
         }
+        if let SwitchConfig::Policy(policy) = &self.switch {
+            let mut ports = (hosts..self.topology.nodes()).map(|node| wires.of(node).len());
+            if let Some(error) = ports.find_map(|ports| policy.plan(ports).err()) {
+                return Err(NetworkError::Policy(error));
+            }
+        }
         if let Some(change) = self.changes.iter().find(|c| c.link as usize >= self.topology.links.len()) {
             return Err(NetworkError::Link(change.link));
         }
@@ -138,6 +144,9 @@ pub enum NetworkError {
     #[error("the detour from node {node} by {via} leads from no switch, to no neighbour, or to no host")]
     #[allow(missing_docs)]
     Detour { node: u32, via: u32 },
+    /// The policy of the switches does not fit one of them.
+    #[error(transparent)]
+    Policy(PolicyRefused),
     /// What must hold at any time, and did not.
     #[error("broken invariant: {0}")]
     Invariant(String),

@@ -115,6 +115,18 @@ impl Packets {
         }
     }
 
+    /// The link from a packet to another, where somebody else keeps queues of them.
+    #[inline]
+    pub(crate) fn link(&self, id: PacketId) -> PacketId {
+        self.packets[id as usize].next
+    }
+
+    /// Sets the link from a packet to another.
+    #[inline]
+    pub(crate) fn set_link(&mut self, id: PacketId, next: PacketId) {
+        self.packets[id as usize].next = next;
+    }
+
     /// Forgets a packet.
     #[inline]
     pub(crate) fn remove(&mut self, id: PacketId) {

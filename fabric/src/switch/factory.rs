@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::EscapeConfig;
-use super::{InputQueued, InputQueuedConfig, SharedBuffer, SharedBufferConfig, Switch, Trimming, TrimmingConfig};
+use super::{
+    InputQueued, InputQueuedConfig, PolicySwitch, SharedBuffer, SharedBufferConfig, Switch, Trimming, TrimmingConfig,
+};
 use crate::network::Port;
 
 /// Builds switches. Closures are factories.
@@ -52,6 +54,8 @@ pub enum SwitchConfig {
     SharedBuffer(SharedBufferConfig),
     /// Payloads are cut off where there is no room: [`Trimming`].
     Trimming(TrimmingConfig),
+    /// What a policy says: [`PolicySwitch`].
+    Policy(PolicySwitch),
     /// Any other: [`SwitchConfig::custom`].
     Custom(CustomSwitch),
 }
@@ -80,6 +84,7 @@ impl SwitchConfig {
             SwitchConfig::InputQueued(config) => Box::new(InputQueued::new(config, ports)),
             SwitchConfig::SharedBuffer(config) => Box::new(SharedBuffer::new(config, ports)),
             SwitchConfig::Trimming(config) => Box::new(Trimming::new(config, ports)),
+            SwitchConfig::Policy(policy) => policy.build(ports),
             SwitchConfig::Custom(CustomSwitch(factory)) => factory.build(node, ports),
         }
     }

@@ -19,6 +19,7 @@ mod loops;
 mod observed;
 mod paths;
 mod pauses;
+mod policies;
 mod processes;
 mod pulled;
 mod random;

@@ -1,0 +1,181 @@
+//! Switches whose buffers, queues and schedulers a policy describes ([`irnic_openqueue`], `docs/openqueue.md`).
+
+mod config;
+mod known;
+
+pub use config::{PolicyRefused, PolicySwitch};
+
+use irnic_openqueue::{Engine, Host, Plan, Seen, Surroundings, Verdict as Admission, Waiting};
+use irnic_transports::Colour;
+use rand::RngExt;
+
+use super::{Dequeue, Switch, SwitchCtx, Verdict, headroom};
+use crate::network::{PacketId, Packets, Pause, Port};
+use crate::prefetch::fetch;
+use crate::priorities::Priorities;
+
+/// A switch that runs a plan.
+#[derive(Debug)]
+pub struct Planned {
+    engine: Engine,
+    looks_at_dscp: bool,
+}
+
+impl Planned {
+    /// An empty one, for packets of `longest` bytes on the wire at most and so many priorities in use.
+    pub fn new(plan: &Plan, ports: &[Port], longest: u32, priorities: u8) -> Planned {
+        let surroundings = Surroundings {
+            rates: ports.iter().map(|port| port.rate).collect(),
+            headroom: ports.iter().map(|port| headroom(port.rate, port.delay, longest)).collect(),
+            priorities,
+        };
+        Planned { engine: Engine::new(plan, &surroundings), looks_at_dscp: plan.looks_at_dscp() }
+    }
+}
+
+/// What a policy can have done, by the network.
+struct Doing<'c, 's> {
+    ctx: &'c mut SwitchCtx<'s>,
+    output: u16,
+}
+
+/// Packets of the network, as they wait for a policy.
+struct Under<'p>(&'p Packets);
+
+impl Waiting for Under<'_> {
+    #[inline]
+    fn next(&self, id: PacketId) -> PacketId {
+        self.0.link(id)
+    }
+
+    #[inline]
+    fn seen(&self, id: PacketId) -> Seen {
+        let packet = self.0.get(id);
+        Seen { size: packet.wire, input: packet.input, priority: packet.priority }
+    }
+}
+
+impl Waiting for Doing<'_, '_> {
+    #[inline]
+    fn next(&self, id: PacketId) -> PacketId {
+        Under(self.ctx.packets).next(id)
+    }
+
+    #[inline]
+    fn seen(&self, id: PacketId) -> Seen {
+        Under(self.ctx.packets).seen(id)
+    }
+}
+
+impl Host for Doing<'_, '_> {
+    #[inline]
+    fn set_next(&mut self, id: PacketId, next: PacketId) {
+        self.ctx.packets.set_link(id, next);
+    }
+
+    #[inline]
+    fn random(&mut self) -> u64 {
+        self.ctx.rng.random()
+    }
+
+    #[inline]
+    fn mark(&mut self, id: PacketId) {
+        if self.ctx.packets.mark(id) {
+            self.ctx.ports[usize::from(self.output)].counters.marked += 1;
+        }
+    }
+
+    #[inline]
+    fn pause(&mut self, input: u16, priority: u8, stop: bool) {
+        self.ctx.request_pause(input, Pause { priority, stop });
+    }
+
+    #[inline]
+    fn push_out(&mut self, id: PacketId) {
+        self.ctx.drop(id);
+    }
+
+    fn trim(&mut self, id: PacketId) -> u32 {
+        if self.ctx.packets.get(id).is_control() { 0 } else { self.ctx.trim(id, self.output) }
+    }
+}
+
+impl Planned {
+    /// A packet as policies see it.
+    #[inline]
+    fn seen(&self, ctx: &SwitchCtx<'_>, id: PacketId, output: u16) -> irnic_openqueue::Packet {
+        let packet = ctx.packets.get(id);
+        irnic_openqueue::Packet {
+            arrival: ctx.now,
+            size: packet.wire,
+            value: packet.priority.into(),
+            processing: 1,
+            slack: packet.slack,
+            flow: u64::from(packet.src_qp) << 32 | u64::from(packet.entropy),
+            input: packet.input,
+            output,
+            priority: packet.priority,
+            dscp: if self.looks_at_dscp { ctx.packets.content(id).path.traffic_class >> 2 } else { 0 },
+            control: packet.is_control(),
+            red: packet.colour() == Colour::Red,
+        }
+    }
+}
+
+impl Switch for Planned {
+    #[inline]
+    fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
+        let packet = self.seen(ctx, id, output);
+        let verdict = match self.engine.arrive(&mut Doing { ctx, output }, id, &packet) {
+            Admission::Queued => Verdict::Queued,
+            Admission::Trimmed(cut) => Verdict::Trimmed { cut },
+            Admission::Dropped => return Verdict::Dropped,
+        };
+        let counters = &mut ctx.ports[usize::from(output)].counters;
+        counters.peak = counters.peak.max(self.engine.backlog(output));
+        verdict
+    }
+
+    #[inline]
+    fn dequeue(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, paused: Priorities) -> Dequeue {
+        let next = self.engine.depart(&mut Doing { ctx, output }, output, paused.bits());
+        next.map_or(Dequeue::Idle, Dequeue::Packet)
+    }
+
+    #[inline]
+    fn backlog(&self, output: u16) -> u64 {
+        self.engine.backlog(output)
+    }
+
+    fn paused_upstreams(&self) -> Vec<(u16, u8)> {
+        self.engine.stopped().collect()
+    }
+
+    fn blocks(&self, packets: &Packets, input: u16, priority: u8, output: u16) -> bool {
+        self.engine.waits(&Under(packets), input, priority, output)
+    }
+
+    fn prefetch(&self, input: u16, output: u16) {
+        let (port, queue) = self.engine.places_of_arrival(input, output);
+        fetch(port);
+        if let Some(queue) = queue {
+            fetch(queue);
+        }
+    }
+
+    fn prefetch_output(&self, packets: &Packets, output: u16, step: usize) {
+        match step {
+            0 => fetch(self.engine.place_of_port(output)),
+            1 => {
+                if let Some(queue) = self.engine.place_of_next_queue(&Under(packets), output) {
+                    fetch(queue);
+                }
+            }
+            _ => {
+                if let Some(id) = self.engine.next_of(&Under(packets), output) {
+                    fetch(packets.get(id));
+                }
+            }
+        }
+    }
+}
