@@ -14,6 +14,7 @@ mod interrupt;
 mod junit;
 mod lab;
 mod network_args;
+mod oq;
 mod perf;
 mod picture;
 mod port_capture;
@@ -51,6 +52,7 @@ enum Command {
     Lab(Box<lab::LabArgs>),
     Man(shell::ManArgs),
     Merge(sweep::MergeArgs),
+    Oq(oq::OqArgs),
     Perf(Box<perf::PerfArgs>),
     Reproduce(Box<reproduce::ReproduceArgs>),
     Rtt(Box<rtt::RttArgs>),
@@ -120,6 +122,7 @@ fn main() -> ExitCode {
         Command::Lab(args) => lab::main(&args),
         Command::Merge(args) => sweep::merge::main(&args),
         Command::Man(args) => shell::man(&args, Command::command()),
+        Command::Oq(args) => oq::main(&args),
         Command::Perf(args) => perf::main(&args),
         Command::Reproduce(args) => reproduce::main(&args),
         Command::Rtt(args) => rtt::main(&args),

@@ -54,8 +54,9 @@ pub struct NetworkArgs {
     /// Payload bytes of a full packet: 256, 512, 1024, 2048, 4096 or 8192 [default: 1024]
     #[arg(long, value_name = "BYTES", help_heading = "NICs")]
     mtu: Vec<String>,
-    /// input-queued, shared-buffer or trimming [default: input-queued]
-    #[arg(long, value_name = "KIND", help_heading = "Switches")]
+    /// input-queued, shared-buffer, trimming, or a policy: FILE.oq or a name of irnic oq list, and parameters as in
+    /// shared-lqd,buffer=480KB [default: input-queued]
+    #[arg(long, value_name = "KIND|POLICY", help_heading = "Switches")]
     switch: Vec<String>,
     /// Buffer of each input, or shared by all ports [default: 240KB, or 9MB]
     #[arg(long, value_name = "SIZE", help_heading = "Switches")]

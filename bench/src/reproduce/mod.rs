@@ -9,6 +9,7 @@ mod compared;
 mod escape;
 mod irn;
 mod ndp;
+mod openqueue;
 mod pictures;
 mod points;
 mod rocc;
@@ -44,6 +45,8 @@ enum Paper {
     Tlt(tlt::TltArgs),
     Rocc(rocc::RoccArgs),
     Escape(escape::EscapeArgs),
+    #[command(name = "openqueue")]
+    OpenQueue(openqueue::OpenQueueArgs),
 }
 
 /// What all papers' runs can be told.
@@ -81,6 +84,7 @@ impl ReproduceArgs {
             Paper::Tlt(args) => &mut args.common.sweep,
             Paper::Rocc(args) => &mut args.common.sweep,
             Paper::Escape(args) => &mut args.common.sweep,
+            Paper::OpenQueue(args) => &mut args.common.sweep,
         }
     }
 }
@@ -172,6 +176,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), SimError> {
         Paper::Tlt(args) => tlt::run(args),
         Paper::Rocc(args) => rocc::run(args),
         Paper::Escape(args) => escape::run(args),
+        Paper::OpenQueue(args) => openqueue::run(args),
     }
 }
 

@@ -376,6 +376,11 @@ fn resolved(config: &SimConfig) -> Vec<(Cow<'static, str>, String)> {
                 ),
             ));
         }
+        SwitchConfig::Policy(policy) => {
+            let parameters = policy.policy().parameters();
+            let parameters: Vec<String> = parameters.iter().map(|p| format!("{}={}", p.name, p.value)).collect();
+            all.push(("policy", parameters.join(", ")));
+        }
         // The command line has names for no others.
         _ => {}
     }
