@@ -15,6 +15,7 @@ mod describe;
 mod elaborate;
 mod error;
 mod lex;
+mod named;
 mod number;
 #[cfg(test)]
 mod oracle;
@@ -28,6 +29,7 @@ mod shipped;
 mod source;
 
 pub use error::{Place, PolicyError};
+pub use named::{NameError, NamedPolicy};
 pub use plan::Plan;
 pub use policy::{Parameter, ParameterError, Policy};
 pub use run::{Counters, Engine, Host, Packet, Seen, Surroundings, Verdict, Waiting};

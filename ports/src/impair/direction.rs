@@ -1,4 +1,4 @@
-//! One direction of an impaired port: the engine, frames that wait, and the line if it trims.
+//! One direction of an impaired port: the engine, frames that wait, and the line if it has queues of its own.
 
 use std::collections::VecDeque;
 
@@ -8,6 +8,7 @@ use super::cut;
 use super::engine::{Delivery, Impairment};
 use super::grammar::Spec;
 use super::held::{About, DelayQueue, DelayedFrame, flipped};
+use super::policy::PolicyLine;
 use super::port::Report;
 use super::rocc::Rocc;
 use super::trimming::{Kind, Load, Refused, Trimming};
@@ -21,16 +22,37 @@ pub(super) struct Direction {
     /// Nothing is configured: the engine is not asked.
     pub(super) idle: bool,
     pub(super) held: DelayQueue,
-    /// The line, if it trims. The engine has any other.
+    /// The line, if it trims or has a policy. The engine has any other.
     line: Option<Box<Line>>,
     /// The congestion point of the engine's line.
     pub(super) rocc: Option<Box<Rocc>>,
 }
 
 struct Line {
-    queues: Trimming<DelayedFrame>,
+    queues: Queues,
     /// Trimmed frames on their way back to their sender.
     returned: VecDeque<DelayedFrame>,
+}
+
+enum Queues {
+    Trimming(Trimming<DelayedFrame>),
+    Policy(PolicyLine),
+}
+
+impl Queues {
+    fn next_deadline(&self) -> Time {
+        match self {
+            Queues::Trimming(line) => line.next_deadline(),
+            Queues::Policy(line) => line.next_deadline(),
+        }
+    }
+
+    fn due(&self, now: Time) -> Option<(Time, &DelayedFrame)> {
+        match self {
+            Queues::Trimming(line) => line.due(now),
+            Queues::Policy(line) => line.due(now),
+        }
+    }
 }
 
 impl Direction {
@@ -38,10 +60,15 @@ impl Direction {
     pub(super) fn new(spec: &Spec, seed: u64, stream: u64, buffer: usize) -> Direction {
         // Another stream than the engine's, so that trimming changes nothing about what is lost before.
         const COIN: u64 = 1 << 63;
-        let line = spec.rate.zip(spec.trim).map(|(rate, trim)| {
+        let queues = |rate| {
             let seed = Impairment::seed(spec, seed, stream) ^ COIN;
-            Box::new(Line { queues: Trimming::new(rate, &trim, seed), returned: VecDeque::new() })
-        });
+            match (&spec.trim, &spec.policy) {
+                (Some(trim), _) => Some(Queues::Trimming(Trimming::new(rate, trim, seed))),
+                (_, Some(policy)) => PolicyLine::new(rate, policy.policy(), seed).map(Queues::Policy),
+                _ => None,
+            }
+        };
+        let line = spec.rate.and_then(queues).map(|queues| Box::new(Line { queues, returned: VecDeque::new() }));
         Direction {
             engine: Impairment::new(spec, seed, stream),
             idle: spec.is_empty(),
@@ -51,8 +78,8 @@ impl Direction {
         }
     }
 
-    /// Returns whether frames wait for a line that trims, even those that nothing delays.
-    pub(super) fn trims(&self) -> bool {
+    /// Returns whether frames wait in queues before a line, even those that nothing delays.
+    pub(super) fn has_queues(&self) -> bool {
         self.line.is_some()
     }
 
@@ -73,7 +100,14 @@ impl Direction {
         while line.queues.next_deadline() > held.next_deadline().min(now) {
             let frame = held.due(now).is_some().then(|| held.pop()).flatten()?;
             let counters = engine.counters_mut();
-            match line.queues.admit(frame.at, frame, counters) {
+            let queues = match &mut line.queues {
+                Queues::Trimming(queues) => queues,
+                Queues::Policy(queues) => {
+                    queues.admit(frame.at, frame, counters, &mut |frame| held.recycle(frame.bytes));
+                    continue;
+                }
+            };
+            match queues.admit(frame.at, frame, counters) {
                 Some(Refused::Returned(frame)) if line.returned.len() < MAX_RETURNED => line.returned.push_back(frame),
                 Some(Refused::Returned(frame)) => {
                     counters.returned -= 1;
@@ -91,8 +125,15 @@ impl Direction {
     pub(super) fn drop_first(&mut self) {
         let first = match &mut self.line {
             Some(line) => {
-                self.engine.counters_mut().delayed += 1;
-                line.queues.drop_first()
+                let counters = self.engine.counters_mut();
+                counters.delayed += 1;
+                match &mut line.queues {
+                    Queues::Trimming(queues) => queues.drop_first(),
+                    Queues::Policy(queues) => {
+                        let held = &mut self.held;
+                        queues.drop_first(counters, &mut |frame| held.recycle(frame.bytes))
+                    }
+                }
             }
             None => self.held.pop(),
         };
@@ -141,7 +182,10 @@ impl Direction {
 
     /// Returns what happened so far.
     pub(super) fn report(&self) -> Report {
-        let [data, headers] = self.line.as_ref().map_or([None; 2], |line| line.queues.queues().map(Some));
+        let [data, headers] = self.line.as_ref().map_or([None; 2], |line| match &line.queues {
+            Queues::Trimming(queues) => queues.queues().map(Some),
+            Queues::Policy(queues) => [Some(queues.queue()), None],
+        });
         Report {
             counters: *self.engine.counters(),
             queue: data.or_else(|| self.engine.queue()),

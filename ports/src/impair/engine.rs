@@ -81,11 +81,11 @@ pub struct Counters {
     /// Notices of the fair rate that `rocc` has sent.
     pub notices: u64,
     /// Frames dropped because `limit` frames were already waiting, or because the queue of `trim` was full and they had
-    /// payload that could not be cut off.
+    /// payload that could not be cut off, or by a `policy`.
     pub over_limit: u64,
     /// Red frames dropped because the queue before the line held as many as `red` allows.
     pub red_drops: u64,
-    /// Frames whose payload `trim` cut off.
+    /// Frames whose payload `trim` or a `policy` cut off.
     pub trimmed: u64,
     /// Trimmed frames sent back to their sender, because the queue for frames without payload was full.
     pub returned: u64,
@@ -95,8 +95,8 @@ pub struct Counters {
 
 /// The impairments of one direction with their state: random numbers, queue of `rate`, counters.
 ///
-/// With `trim` a verdict says when a copy comes to the line, which sends it later, or its headers: what happens there
-/// depends on its bytes and on frames to come, and is left to [`super::port`].
+/// With `trim` or `policy` a verdict says when a copy comes to the line, which sends it later, or its headers: what happens
+/// there depends on its bytes and on frames to come, and is left to [`super::port`].
 #[derive(Clone, Debug)]
 pub struct Impairment {
     random: Pcg64,
@@ -112,7 +112,7 @@ pub struct Impairment {
     since_reorder: u32,
     line: Option<Line>,
     /// What is not held back by `delay` waits for a line elsewhere.
-    trims: bool,
+    elsewhere: bool,
     limit: usize,
     counters: Counters,
 }
@@ -123,8 +123,9 @@ impl Impairment {
     pub fn new(spec: &Spec, seed: u64, stream: u64) -> Impairment {
         let seed = Impairment::seed(spec, seed, stream);
         let delay = spec.delay.unwrap_or_default();
-        // A line that trims has room of its own: only what is delayed counts.
-        let at_once = spec.trim.is_some() && spec.delay.is_none();
+        // A line with queues has room of its own: only what is delayed counts.
+        let elsewhere = spec.has_queues();
+        let at_once = elsewhere && spec.delay.is_none();
         let limit = if at_once { usize::MAX } else { spec.limit.unwrap_or(DEFAULT_LIMIT) as usize };
         Impairment {
             random: Pcg64::seed_from_u64(seed),
@@ -136,8 +137,8 @@ impl Impairment {
             jitter: Correlated::new(delay.correlation),
             reorder: spec.reorder.map(|Reorder { chance, gap }| (Trial::new(chance), gap)),
             since_reorder: 0,
-            line: spec.rate.filter(|_| spec.trim.is_none()).map(|rate| Line::new(rate, spec.red(), spec.colour)),
-            trims: spec.trim.is_some(),
+            line: spec.rate.filter(|_| !elsewhere).map(|rate| Line::new(rate, spec.red(), spec.colour)),
+            elsewhere,
             limit,
             counters: Counters::default(),
         }
@@ -173,7 +174,7 @@ impl Impairment {
         &mut self.counters
     }
 
-    /// Returns how long the queue of `rate` was; `None` without a `rate`, or with `trim`.
+    /// Returns how long the queue of `rate` was; `None` without a `rate`, or with `trim` or `policy`.
     pub fn queue(&self) -> Option<Queue> {
         self.line.as_ref().map(Line::queue)
     }
@@ -206,7 +207,7 @@ impl Impairment {
         };
         let mark_ce = spared || queued && frame.ect;
         self.counters.marked += u64::from(mark_ce);
-        self.counters.delayed += u64::from(at > now && !self.trims);
+        self.counters.delayed += u64::from(at > now && !self.elsewhere);
         Some(Delivery { at, joined, flip_bit, mark_ce })
     }
 

@@ -19,10 +19,12 @@
 //!              | "return"                                          with trim
 //!              | "red" ROOM                                        with rate, without trim
 //!              | "rocc" [ QREF [ QMID QMAX ] ] [ PERIOD ]          behind tx, with rate, without trim
+//!              | "policy" NAME { "," PARAMETER "=" VALUE }         with rate, without trim, red, rocc
 //!              | "limit" PACKETS
 //!              | "seed" NUMBER
 //! ```
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -31,8 +33,10 @@ use irnic_units::{BitRate, Nanoseconds, tc_rate, tc_size, tc_time};
 
 use super::percent::Percent;
 
+mod policy;
 mod rocc;
 mod room;
+pub use policy::LinePolicy;
 pub use rocc::CongestionPoint;
 use rocc::RoccWords;
 use room::{EXPECT_ROOM, TrimWords};
@@ -95,8 +99,10 @@ pub struct Spec {
     pub colour: Option<Room>,
     /// The congestion point of the queue of `rate`, if it has one: of frames that the NIC sends.
     pub rocc: Option<CongestionPoint>,
-    /// Most frames that wait, [`DEFAULT_LIMIT`] if unset; further ones are dropped. With `trim`, only frames that
-    /// `delay` holds back count.
+    /// The queues before the link of `rate`, if a policy describes them.
+    pub policy: Option<LinePolicy>,
+    /// Most frames that wait, [`DEFAULT_LIMIT`] if unset; further ones are dropped. With `trim` or
+    /// `policy`, only frames that `delay` holds back count.
     pub limit: Option<u32>,
     /// Seed of the random numbers. Unset: the seed of the port.
     pub seed: Option<u64>,
@@ -114,6 +120,11 @@ impl Spec {
     /// Returns the parameters of the congestion point; `None` without one.
     pub fn fair_rate(&self) -> Option<FairRateConfig> {
         Some(self.rocc?.fair_rate(self.rate?.bits))
+    }
+
+    /// Returns whether frames wait in queues of their own before the link of `rate`, in an order of their own.
+    pub fn has_queues(&self) -> bool {
+        self.trim.is_some() || self.policy.is_some()
     }
 
     /// Returns whether frames pass unchanged: at most `ecn`, a limit or a seed is given.
@@ -239,7 +250,7 @@ pub struct ParseError {
     /// Column of the token in characters, from 1.
     pub column: usize,
     /// What was expected instead.
-    pub expected: &'static str,
+    pub expected: Cow<'static, str>,
 }
 
 impl fmt::Display for ParseError {
@@ -256,7 +267,7 @@ impl fmt::Display for ParseError {
 }
 
 const EXPECT_OPTION: &str = "loss, delay, distribution, reorder, gap, duplicate, corrupt, rate, trim, headers, wrr, return, \
-     red, rocc, limit, ecn or seed (tx or rx begin a section)";
+     red, rocc, policy, limit, ecn or seed (tx or rx begin a section)";
 const EXPECT_ONCE: &str = "each option once in a direction";
 const EXPECT_PERCENT: &str = "a percentage of 0% to 100% with at most 6 decimals, such as 0.1%";
 const EXPECT_LOSS: &str = "a percentage such as 0.1%, or random, or gemodel";
@@ -286,8 +297,8 @@ struct Token<'a> {
 }
 
 impl Token<'_> {
-    fn error(self, expected: &'static str) -> ParseError {
-        ParseError { token: self.text.to_owned(), column: self.column, expected }
+    fn error(self, expected: impl Into<Cow<'static, str>>) -> ParseError {
+        ParseError { token: self.text.to_owned(), column: self.column, expected: expected.into() }
     }
 }
 
@@ -402,7 +413,7 @@ impl<'a> Section<'a> {
     fn spec(&mut self, receives: bool) -> Result<Spec, ParseError> {
         let mut spec = Spec::default();
         let (mut distribution, mut gap, mut ecn, mut reorder, mut red) = (None, None, None, None, None);
-        let mut rocc = None;
+        let (mut rocc, mut policy) = (None, None);
         let mut trim = TrimWords::default();
         while let Some(word) = self.next() {
             let first = match word.text {
@@ -416,6 +427,7 @@ impl<'a> Section<'a> {
                 "trim" | "headers" | "wrr" | "return" => trim.read(word, self)?,
                 "red" => red.replace((word, self.take(EXPECT_ROOM, Room::parse)?)).is_none(),
                 "rocc" => rocc.replace(RoccWords::read(word, self)?).is_none(),
+                "policy" => policy.replace((word, LinePolicy::read(self)?)).is_none(),
                 "distribution" => {
                     let named = |text: &str| Distribution::NAMES.iter().find(|(name, _)| *name == text);
                     let (_, shape) = self.take(EXPECT_DISTRIBUTION, named)?;
@@ -465,6 +477,13 @@ impl<'a> Section<'a> {
         }
         let rate = spec.rate.map(|rate| rate.bits);
         spec.rocc = rocc.map(|rocc| rocc.check(rate, trim.is_any(), receives)).transpose()?;
+        if let Some((word, policy)) = policy {
+            let other = trim.is_any() || spec.rocc.is_some() || spec.colour.is_some() || spec.red().is_some();
+            if spec.rate.is_none() || other {
+                return Err(word.error(if other { policy::ALONE } else { policy::NEED_RATE }));
+            }
+            spec.policy = Some(policy);
+        }
         spec.trim = trim.check(spec.rate.is_some())?;
         Ok(spec)
     }
@@ -571,6 +590,7 @@ impl fmt::Display for Spec {
         words.extend(self.trim.map(|trim| trim.to_string()));
         words.extend(self.colour.map(|room| format!("red {room}")));
         words.extend(self.rocc.map(|rocc| rocc.to_string()));
+        words.extend(self.policy.as_ref().map(|policy| policy.to_string()));
         words.extend(self.limit.map(|limit| format!("limit {limit}")));
         words.extend(self.seed.map(|seed| format!("seed {seed}")));
         f.write_str(&words.join(" "))

@@ -13,7 +13,7 @@ pub(super) const ECN_CE: u8 = 0b11;
 
 /// A frame that is delayed.
 pub(super) struct DelayedFrame {
-    /// When it leaves, or joins the queue of a line that trims.
+    /// When it leaves, or joins the queues of a line that has its own.
     pub(super) at: Time,
     /// Sequence number of the frame: frames that are due at the same time keep their order.
     arrival: u64,

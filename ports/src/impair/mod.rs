@@ -30,6 +30,7 @@ pub mod grammar;
 mod held;
 mod line;
 mod percent;
+mod policy;
 pub mod port;
 mod rocc;
 mod trimming;

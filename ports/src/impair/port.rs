@@ -25,7 +25,7 @@ use crate::{Port, RxFrame, RxIcrc, TxFrame, forward_rest, packet_len};
 /// them, and a caller that waits must not wait longer. While the inner port has no room for a frame that is due, this
 /// one has none either.
 ///
-/// A line that trims may send the headers of a frame back to its sender: what came in goes out by the inner port,
+/// A line with queues, of `trim` or of a policy, has the frames that wait. One that trims may send the headers of a frame back to its sender: what came in goes out by the inner port,
 /// and what the NIC sent comes in again. No other impairment meets them.
 ///
 /// A line with a congestion point notifies the NIC of its fair rate ([`Port::take_notices`]). Its notices are lost and
@@ -116,7 +116,7 @@ impl<P: Port> Impaired<P> {
         true
     }
 
-    /// Receives through a line that trims. All frames wait for it in the order of their arrival, which is not that in
+    /// Receives through a line with queues. All frames wait for it in the order of their arrival, which is not that in
     /// which the inner port hands them out if it has several sources.
     #[cold]
     fn receive_by_line(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
@@ -204,7 +204,7 @@ impl<P: Port> Port for Impaired<P> {
             return false;
         }
         let verdict = self.tx.engine.judge(now, describe(path, len), self.tx.held.len());
-        if let Some(copy) = verdict.only().filter(|copy| copy.at <= now && !self.tx.trims()) {
+        if let Some(copy) = verdict.only().filter(|copy| copy.at <= now && !self.tx.has_queues()) {
             let marked = TxFrame { path: &marked(path, copy), ..*frame };
             let mut filled = |to: &mut [u8]| {
                 fill(to);
@@ -216,7 +216,7 @@ impl<P: Port> Port for Impaired<P> {
         }
         let wire;
         let mut kept = *frame;
-        if self.tx.trims() {
+        if self.tx.has_queues() {
             // What its ICRC covers: it may need a new one.
             wire = self.port.wire_path(path);
             kept.path = &wire;
@@ -266,7 +266,7 @@ impl<P: Port> Port for Impaired<P> {
         if self.rx.idle {
             return Ok(given + self.port.receive(now, budget - given, each)?);
         }
-        if self.rx.trims() {
+        if self.rx.has_queues() {
             return Ok(given + self.receive_by_line(now, budget - given, each)?);
         }
         let Impaired { port, rx, .. } = self;

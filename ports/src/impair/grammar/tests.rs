@@ -128,7 +128,7 @@ fn errors_name_the_token_its_place_and_what_was_expected() {
         ("loss 1% ü x", "ü", 9, EXPECT_OPTION),
     ] {
         let error = text.parse::<Impairments>().expect_err(text);
-        assert_eq!((error.token.as_str(), error.column, error.expected), (token, column, expected), "{text}");
+        assert_eq!((error.token.as_str(), error.column, error.expected.as_ref()), (token, column, expected), "{text}");
     }
 }
 
@@ -229,6 +229,7 @@ fn spec() -> impl Strategy<Value = Spec> {
                 trim,
                 colour: red.filter(|_| marks),
                 rocc: rocc.filter(|_| marks),
+                policy: None,
                 limit,
                 seed,
             }

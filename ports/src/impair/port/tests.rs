@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 
 mod line;
+mod policy;
 mod rocc;
 
 /// Sends to nowhere but a list, receives what the test puts in.

@@ -1,0 +1,206 @@
+//! A line whose queues, and what goes next, a policy describes ([`irnic_openqueue`]).
+
+use irnic_openqueue::{Engine, Host, NamedPolicy, Packet, Surroundings, Verdict};
+use irnic_transports::{Colour, Time};
+use rand_pcg::Pcg64;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+
+use super::cut;
+use super::engine::Counters;
+use super::grammar::Rate;
+use super::held::{DelayedFrame, ECN_CE};
+use super::line::{Lengths, LineClock, Queue};
+use super::trimming::{Kind, Load};
+
+/// See the module. A frame is on the line until [`PolicyLine::drop_first`] takes it off; whatever the caller does late
+/// happens at the time when it was due.
+pub(super) struct PolicyLine {
+    clock: LineClock,
+    engine: Engine,
+    frames: Frames,
+    /// The frame on the line, and when its last bit leaves.
+    sending: Option<(Time, DelayedFrame)>,
+    random: Pcg64,
+    /// As the frames met the queue that joined it, the one on the line included.
+    met: Lengths,
+}
+
+/// Frames that wait, by the numbers that the engine knows them by.
+#[derive(Default)]
+struct Frames {
+    waiting: Vec<Option<DelayedFrame>>,
+    free: Vec<u32>,
+}
+
+impl Frames {
+    fn add(&mut self, frame: DelayedFrame) -> u32 {
+        match self.free.pop() {
+            Some(id) => {
+                self.waiting[id as usize] = Some(frame);
+                id
+            }
+            None => {
+                self.waiting.push(Some(frame));
+                self.waiting.len() as u32 - 1
+            }
+        }
+    }
+
+    fn take(&mut self, id: u32) -> Option<DelayedFrame> {
+        let frame = self.waiting.get_mut(id as usize)?.take()?;
+        self.free.push(id);
+        Some(frame)
+    }
+
+    fn get(&mut self, id: u32) -> Option<&mut DelayedFrame> {
+        self.waiting.get_mut(id as usize)?.as_mut()
+    }
+}
+
+/// What the policy has done.
+struct Doing<'a> {
+    frames: &'a mut Frames,
+    random: &'a mut Pcg64,
+    counters: &'a mut Counters,
+    drop: &'a mut dyn FnMut(DelayedFrame),
+}
+
+impl Host for Doing<'_> {
+    fn random(&mut self) -> u64 {
+        self.random.next_u64()
+    }
+
+    fn mark(&mut self, id: u32) {
+        // The ICRC leaves the ECN field out.
+        if let Some(frame) = self.frames.get(id)
+            && frame.about.path.traffic_class & ECN_CE != 0
+        {
+            self.counters.marked += 1;
+            frame.about.path.traffic_class |= ECN_CE;
+        }
+    }
+
+    /// There is no neighbour. Policies that would ask for that are refused.
+    fn pause(&mut self, _input: u16, _priority: u8, _stop: bool) {}
+
+    fn push_out(&mut self, id: u32) {
+        if let Some(frame) = self.frames.take(id) {
+            self.counters.over_limit += 1;
+            (self.drop)(frame);
+        }
+    }
+
+    fn trim(&mut self, id: u32) -> u32 {
+        let Some(frame) = self.frames.get(id) else { return 0 };
+        let before = frame.wire_bytes();
+        if frame.kind() != Kind::Trimmable || !frame.trim() {
+            return 0;
+        }
+        self.counters.trimmed += 1;
+        before - frame.wire_bytes()
+    }
+}
+
+impl PolicyLine {
+    /// An idle line; `None` if the policy is none for one output. `seed` is of what the policy leaves to chance.
+    pub(super) fn new(rate: Rate, policy: &NamedPolicy, seed: u64) -> Option<PolicyLine> {
+        let plan = policy.policy.plan(1).ok()?;
+        let surroundings = Surroundings { rates: vec![rate.bits], headroom: vec![0], priorities: 8 };
+        Some(PolicyLine {
+            clock: LineClock::new(rate),
+            engine: Engine::new(&plan, &surroundings),
+            frames: Frames::default(),
+            sending: None,
+            random: Pcg64::seed_from_u64(seed),
+            met: Lengths::default(),
+        })
+    }
+
+    /// Takes in a frame at `now`, up to when the line must have been emptied of what has left it. Gives `drop` what there
+    /// is no room for.
+    pub(super) fn admit(
+        &mut self,
+        now: Time,
+        frame: DelayedFrame,
+        counters: &mut Counters,
+        drop: &mut dyn FnMut(DelayedFrame),
+    ) {
+        let left = self.sending.as_ref().map_or(0, |(end, frame)| {
+            self.clock.bytes(end.since(now)).min(frame.wire_bytes().into())
+        });
+        let met = self.engine.backlog(0) + left;
+        let packet = seen(now, &frame);
+        let id = self.frames.add(frame);
+        let PolicyLine { engine, frames, random, .. } = self;
+        let verdict = engine.arrive(&mut Doing { frames, random, counters, drop }, id, &packet);
+        if verdict == Verdict::Dropped {
+            if let Some(frame) = self.frames.take(id) {
+                counters.over_limit += 1;
+                drop(frame);
+            }
+        } else {
+            self.met.record(met);
+        }
+        self.start(now, counters, drop);
+    }
+
+    /// Puts the next frame on the line if that is free, from `at` on.
+    fn start(&mut self, at: Time, counters: &mut Counters, drop: &mut dyn FnMut(DelayedFrame)) {
+        if self.sending.is_some() {
+            return;
+        }
+        let PolicyLine { engine, frames, random, .. } = self;
+        let next = engine.depart(&mut Doing { frames, random, counters, drop }, 0, 0);
+        if let Some(frame) = next.and_then(|id| self.frames.take(id)) {
+            let end = self.clock.send(at, frame.wire_bytes());
+            self.sending = Some((end, frame));
+        }
+    }
+
+    /// Returns the first frame to leave the line and when that is, if it has left by `now`.
+    pub(super) fn due(&self, now: Time) -> Option<(Time, &DelayedFrame)> {
+        self.sending.as_ref().filter(|(end, _)| *end <= now).map(|(end, frame)| (*end, frame))
+    }
+
+    /// Takes the frame on the line off it, and puts the next one there.
+    pub(super) fn drop_first(
+        &mut self,
+        counters: &mut Counters,
+        drop: &mut dyn FnMut(DelayedFrame),
+    ) -> Option<DelayedFrame> {
+        let (end, frame) = self.sending.take()?;
+        self.start(end, counters, drop);
+        Some(frame)
+    }
+
+    /// Returns when the frame on the line has left it.
+    pub(super) fn next_deadline(&self) -> Time {
+        self.sending.as_ref().map_or(Time::NEVER, |(end, _)| *end)
+    }
+
+    /// Returns how long all queues together were.
+    pub(super) fn queue(&self) -> Queue {
+        self.met.queue()
+    }
+}
+
+/// A frame as policies see it.
+fn seen(now: Time, frame: &DelayedFrame) -> Packet {
+    let path = &frame.about.path;
+    // The destination queue pair follows opcode, flags, P_Key and a reserved byte (IBA 9.2).
+    let qpn = frame.bytes.get(5..8).map_or(0, |b| u32::from_be_bytes([0, b[0], b[1], b[2]]));
+    Packet {
+        arrival: now.0,
+        size: frame.wire_bytes(),
+        value: path.priority().into(),
+        processing: 1,
+        slack: 0,
+        flow: u64::from(qpn) << 16 | u64::from(path.udp_src),
+        input: 0,
+        output: 0,
+        priority: path.priority(),
+        dscp: path.traffic_class >> 2,
+        control: matches!(cut::kind(path, &frame.bytes), Kind::Headers | Kind::Trimmed),
+        red: path.colour() == Colour::Red,
+    }
+}
