@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use crate::{ParameterError, Policy, PolicyError, SHIPPED, Shipped};
+use crate::{ParameterError, Policy, PolicyError, Shipped};
 
 /// A policy and where it comes from, as [`FromStr`] reads it: `FILE.oq` or the name of a policy that comes with irnic, then
 /// parameters, such as `shared-lqd,buffer=480KB`.
@@ -50,7 +50,8 @@ impl FromStr for NamedPolicy {
     type Err = NameError;
 
     fn from_str(description: &str) -> Result<NamedPolicy, NameError> {
-        let (name, parameters) = description.split_once(',').map_or((description, None), |(name, rest)| (name, Some(rest)));
+        let (name, parameters) =
+            description.split_once(',').map_or((description, None), |(name, rest)| (name, Some(rest)));
         let name = name.trim();
         let text = text_of(name)?;
         let mut policy: Policy = text.parse().map_err(|error| NameError::Policy { name: name.into(), error })?;
@@ -73,9 +74,6 @@ fn text_of(name: &str) -> Result<String, NameError> {
         (Some(Ok(text)), _) => Ok(text),
         (_, Some(shipped)) => Ok(shipped.text.to_owned()),
         (Some(Err(error)), None) => Err(unknown(format!("a policy's file: {error}"))),
-        (None, None) => {
-            let names: Vec<&str> = SHIPPED.iter().map(|shipped| shipped.name).collect();
-            Err(unknown(format!("FILE.oq, or a policy: {}", names.join(", "))))
-        }
+        (None, None) => Err(unknown("FILE.oq, or a name that irnic oq list has".to_owned())),
     }
 }

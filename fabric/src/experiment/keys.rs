@@ -1,5 +1,6 @@
 //! The keys of experiments, by which users describe them: names of flags, and of keys of files.
 
+use irnic_openqueue::NameError;
 use irnic_transports::config::{Timer, WireFormat};
 use irnic_transports::wire::Mtu;
 use irnic_units::keys::{Key as Setter, Value, ValueError, pairs};
@@ -8,7 +9,7 @@ use irnic_units::{self as units, MAX_BYTES, MAX_NS, SIZE, TIME, quotient};
 use super::hol::{flow_control, hol};
 use super::{Buffers, Experiment, InputBuffers, QueueLength, SharedBuffers, Transport, TrimmingBuffers, checks};
 use crate::sim::{Change, Detour, HeaderBytes, LinkChange, QpPolicy, Routing};
-use crate::switch::{Compute, Cut, Ecn, FlowTable, PiConfig, PolicyRefused, RoccConfig, Scheduling};
+use crate::switch::{Compute, Cut, Ecn, FlowTable, PiConfig, RoccConfig, Scheduling};
 use crate::topology::Topology;
 use crate::workload::poisson;
 
@@ -71,7 +72,7 @@ pub static KEYS: [Key; 46] = [
                     e.policy = Some(policy);
                     Ok(())
                 }
-                Err(PolicyRefused::Unknown { expected, .. }) => Err(v.wrong(expected)),
+                Err(NameError::Unknown { expected, .. }) => Err(v.wrong(expected)),
                 Err(error) => Err(v.refuse(error)),
             };
         }

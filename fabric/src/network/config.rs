@@ -1,6 +1,8 @@
 //! What a network is made of.
 
-use crate::switch::{HolConfig, PolicyRefused, RoccConfig, SwitchConfig};
+use irnic_openqueue::NameError;
+
+use crate::switch::{HolConfig, RoccConfig, SwitchConfig};
 use crate::topology::{Topology, Wires};
 
 /// How a switch chooses among equally short ways.
@@ -146,7 +148,7 @@ pub enum NetworkError {
     Detour { node: u32, via: u32 },
     /// The policy of the switches does not fit one of them.
     #[error(transparent)]
-    Policy(PolicyRefused),
+    Policy(NameError),
     /// What must hold at any time, and did not.
     #[error("broken invariant: {0}")]
     Invariant(String),

@@ -31,7 +31,7 @@ pub use factory::{CustomSwitch, HolConfig, SwitchConfig, SwitchFactory};
 use gfc::Gfc;
 pub use gfc::GfcConfig;
 pub use pfc::{Pfc, Thresholds};
-pub use policy::{Planned, PolicyRefused, PolicySwitch};
+pub use policy::{Planned, PolicySwitch};
 pub(crate) use rocc::Rocc;
 pub use rocc::{Compute, FlowTable, RoccConfig};
 pub use scheduler::{CustomScheduler, Scheduler, SchedulerFactory, Scheduling};

@@ -1,6 +1,6 @@
 //! A line whose queues, and what goes next, a policy describes ([`irnic_openqueue`]).
 
-use irnic_openqueue::{Engine, Host, NamedPolicy, Packet, Surroundings, Verdict};
+use irnic_openqueue::{Engine, Host, NamedPolicy, Packet, Seen, Surroundings, Verdict, Waiting};
 use irnic_transports::{Colour, Time};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -29,6 +29,8 @@ pub(super) struct PolicyLine {
 #[derive(Default)]
 struct Frames {
     waiting: Vec<Option<DelayedFrame>>,
+    /// The engine's links.
+    links: Vec<u32>,
     free: Vec<u32>,
 }
 
@@ -41,6 +43,7 @@ impl Frames {
             }
             None => {
                 self.waiting.push(Some(frame));
+                self.links.push(u32::MAX);
                 self.waiting.len() as u32 - 1
             }
         }
@@ -65,7 +68,34 @@ struct Doing<'a> {
     drop: &'a mut dyn FnMut(DelayedFrame),
 }
 
+impl Waiting for Frames {
+    fn next(&self, id: u32) -> u32 {
+        self.links[id as usize]
+    }
+
+    fn seen(&self, id: u32) -> Seen {
+        let frame = self.waiting.get(id as usize).and_then(Option::as_ref);
+        let about = |frame: &DelayedFrame| (frame.wire_bytes(), frame.about.path.priority());
+        let (size, priority) = frame.map_or((0, 0), about);
+        Seen { size, input: 0, priority }
+    }
+}
+
+impl Waiting for Doing<'_> {
+    fn next(&self, id: u32) -> u32 {
+        self.frames.next(id)
+    }
+
+    fn seen(&self, id: u32) -> Seen {
+        self.frames.seen(id)
+    }
+}
+
 impl Host for Doing<'_> {
+    fn set_next(&mut self, id: u32, next: u32) {
+        self.frames.links[id as usize] = next;
+    }
+
     fn random(&mut self) -> u64 {
         self.random.next_u64()
     }
@@ -125,9 +155,10 @@ impl PolicyLine {
         counters: &mut Counters,
         drop: &mut dyn FnMut(DelayedFrame),
     ) {
-        let left = self.sending.as_ref().map_or(0, |(end, frame)| {
-            self.clock.bytes(end.since(now)).min(frame.wire_bytes().into())
-        });
+        let left = self
+            .sending
+            .as_ref()
+            .map_or(0, |(end, frame)| self.clock.bytes(end.since(now)).min(frame.wire_bytes().into()));
         let met = self.engine.backlog(0) + left;
         let packet = seen(now, &frame);
         let id = self.frames.add(frame);

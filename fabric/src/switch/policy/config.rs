@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use irnic_openqueue::{ParameterError, Plan, Policy, PolicyError, Shipped};
+use irnic_openqueue::{NameError, NamedPolicy, Plan, Policy};
 
 use super::{Planned, known};
 use crate::network::Port;
@@ -45,34 +44,6 @@ pub struct PolicySwitch {
     plans: Arc<Mutex<BTreeMap<usize, Arc<Plan>>>>,
 }
 
-/// Why a description of a policy is refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PolicyRefused {
-    /// There is no such file, and no policy of this name.
-    #[error("{name}: expected {expected}")]
-    Unknown {
-        /// Name that was given.
-        name: String,
-        /// What there is.
-        expected: String,
-    },
-    /// The policy itself is wrong.
-    #[error("{name}:{error}")]
-    Policy {
-        /// Name of the policy or its file.
-        name: String,
-        /// What is wrong.
-        error: PolicyError,
-    },
-    /// A parameter is wrong.
-    #[error(transparent)]
-    Parameter(#[from] ParameterError),
-    /// What is after a comma is no parameter.
-    #[error("{0:?}: expected PARAMETER=VALUE")]
-    NoParameter(String),
-}
-
 impl PartialEq for PolicySwitch {
     fn eq(&self, other: &PolicySwitch) -> bool {
         self.policy == other.policy
@@ -87,46 +58,19 @@ impl fmt::Debug for PolicySwitch {
 }
 
 impl std::str::FromStr for PolicySwitch {
-    type Err = PolicyRefused;
+    type Err = NameError;
 
     /// Reads `FILE.oq` or the name of a policy that comes with irnic, and parameters: `shared-lqd,buffer=480KB`. The
     /// parameter `plan=generic` has plans that a switch here knows by heart run as any other.
-    fn from_str(text: &str) -> Result<PolicySwitch, PolicyRefused> {
-        let (name, parameters) = text.split_once(',').map_or((text, None), |(name, rest)| (name, Some(rest)));
-        let name = name.trim();
-        let (text, policy) = read(name)?;
-        let mut switch = PolicySwitch::new(name, policy);
-        switch.text = text.into();
-        for parameter in parameters.iter().flat_map(|all| all.split(',')) {
-            match parameter.split_once('=') {
-                Some(("plan", "generic")) => switch.generic = true,
-                Some((name, value)) => switch.set(name.trim(), value.trim())?,
-                None => return Err(PolicyRefused::NoParameter(parameter.into())),
-            }
-        }
+    fn from_str(text: &str) -> Result<PolicySwitch, NameError> {
+        let generic = |part: &&str| part.trim() == "plan=generic";
+        let described: Vec<&str> = text.split(',').filter(|part| !generic(part)).collect();
+        let NamedPolicy { name, text: policy_text, policy, given } = described.join(",").parse()?;
+        let mut switch = PolicySwitch::new(&name, policy);
+        (switch.text, switch.given, switch.generic) = (policy_text.into(), given, text.split(',').any(|p| generic(&p)));
         switch.check()?;
         Ok(switch)
     }
-}
-
-/// Reads the policy of a file, or of a name.
-fn read(name: &str) -> Result<(String, Policy), PolicyRefused> {
-    let path = Path::new(name);
-    let is_file = path.extension().is_some_and(|extension| extension == "oq");
-    let shipped = Shipped::named(name.strip_suffix(".oq").unwrap_or(name));
-    let text = match (is_file.then(|| std::fs::read_to_string(path)), shipped) {
-        (Some(Ok(text)), _) => text,
-        (_, Some(shipped)) => shipped.text.to_owned(),
-        (Some(Err(error)), None) => {
-            return Err(PolicyRefused::Unknown { name: name.into(), expected: format!("a policy's file: {error}") });
-        }
-        (None, None) => {
-            let expected = "input-queued, shared-buffer, trimming, FILE.oq, or a name that irnic oq list has".into();
-            return Err(PolicyRefused::Unknown { name: name.into(), expected });
-        }
-    };
-    let policy = text.parse().map_err(|error| PolicyRefused::Policy { name: name.into(), error })?;
-    Ok((text, policy))
 }
 
 impl PolicySwitch {
@@ -165,7 +109,7 @@ impl PolicySwitch {
     ///
     /// # Errors
     /// Says what was expected.
-    pub fn set(&mut self, name: &str, value: &str) -> Result<(), PolicyRefused> {
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), NameError> {
         self.policy.set(name, value)?;
         self.given.push(name.into());
         self.plans = Arc::default();
@@ -236,7 +180,7 @@ impl PolicySwitch {
     ///
     /// # Errors
     /// As [`Self::plan`].
-    pub fn is_known(&self, ports: usize) -> Result<bool, PolicyRefused> {
+    pub fn is_known(&self, ports: usize) -> Result<bool, NameError> {
         Ok(!self.generic && known::switch(self, &*self.plan(ports)?).is_some())
     }
 
@@ -255,7 +199,7 @@ impl PolicySwitch {
         self.priorities
     }
 
-    fn check(&self) -> Result<(), PolicyRefused> {
+    fn check(&self) -> Result<(), NameError> {
         self.plan(self.policy.fixed_ports().unwrap_or(3)).map(|_| ())
     }
 
@@ -263,13 +207,13 @@ impl PolicySwitch {
     ///
     /// # Errors
     /// Says where the policy is wrong.
-    pub fn plan(&self, ports: usize) -> Result<Arc<Plan>, PolicyRefused> {
+    pub fn plan(&self, ports: usize) -> Result<Arc<Plan>, NameError> {
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(plan) = plans.get(&ports) {
             return Ok(plan.clone());
         }
         let plan = self.policy.plan(ports);
-        let plan = Arc::new(plan.map_err(|error| PolicyRefused::Policy { name: self.name.clone(), error })?);
+        let plan = Arc::new(plan.map_err(|error| NameError::Policy { name: self.name.clone(), error })?);
         plans.insert(ports, plan.clone());
         Ok(plan)
     }

@@ -3,7 +3,7 @@
 mod config;
 mod known;
 
-pub use config::{PolicyRefused, PolicySwitch};
+pub use config::PolicySwitch;
 
 use irnic_openqueue::{Engine, Host, Plan, Seen, Surroundings, Verdict as Admission, Waiting};
 use irnic_transports::Colour;
