@@ -129,29 +129,27 @@ pub fn incast() -> Wired {
 
 #[cfg(test)]
 mod tests {
+    use irnic_fabric::topology::Routes;
+
     use super::*;
-    use irnic_fabric::sim::{SimConfig, Simulation};
-    use irnic_fabric::switch::{InputQueuedConfig, SwitchConfig};
-    use irnic_fabric::workload::Flow;
 
     /// The switches by which a packet of a pair goes.
     fn passed(wired: &Wired, pair: usize) -> Vec<u32> {
         let (src, dst) = wired.pairs[pair];
-        let switch = SwitchConfig::InputQueued(InputQueuedConfig::new(1 << 20));
-        let transport = "roce".parse().expect("a preset");
-        let mut config = SimConfig::new(wired.topology.clone(), vec![Flow::new(src, dst, 1, 0)], switch, transport);
-        config.detours.clone_from(&wired.detours);
-        config.until = 30_000;
-        let outcome = Simulation::new(config).and_then(Simulation::finish).expect("an outcome");
-        // Packets of requests are longer than acknowledgements, which are apart by their direction.
-        let mut at = src;
-        let mut way = Vec::new();
-        while at != dst {
-            let next = |link: &&irnic_fabric::network::LinkRecord| {
-                link.from == at && link.counters.packets > 0 && !way.contains(&link.to) && link.to != src
-            };
-            at = outcome.links.iter().find(next).expect("a link").to;
-            way.push(at);
+        let routes = Routes::compute(&wired.topology, &|_| false);
+        let next = |at: u32| {
+            let detour = wired.detours.iter().find(|detour| (detour.node, detour.dst) == (at, dst));
+            detour.map_or_else(
+                || match routes.ports(at, dst) {
+                    [only] => wired.topology.ports(at)[usize::from(*only)].1,
+                    several => panic!("{} ways from {at} to {dst}", several.len()),
+                },
+                |detour| detour.via,
+            )
+        };
+        let mut way = vec![next(src)];
+        while let Some(&at) = way.last().filter(|at| **at != dst) {
+            way.push(next(at));
         }
         way.pop();
         assert!((way.len() as u64) < wired.longest);
