@@ -28,7 +28,8 @@ tests --all-features --all-features -p irnic --test lab_kills --test lab_applica
 tests --release --release -p irnic-nic --test '*'
 # The book's links are looked at where mdbook is.
 tools/book.sh >>"$log" 2>&1 || status=1
-tests --all-features --all-features -p irnic --test ci --test book
+tests --all-features --all-features -p irnic --test ci rust
+tests --all-features --all-features -p irnic --test book
 tests --all-features --all-features -p irnic --test sweep slurm
 tests --all-features --all-features -p irnic --test packages
 {

@@ -293,7 +293,7 @@ fn what_makes_no_sense_is_told_in_one_line_before_anything_starts() {
     folder.write("when.toml", "[[host]]\nhost = 0\ncommand = 'x'\nafter = 'soon'\n");
     let touch = ["--", "touch", "started"];
     for (arguments, part) in [
-        (vec!["--topology", "ring:hosts=3"], "star, dumbbell"),
+        (vec!["--topology", "torus:hosts=3"], "star, dumbbell"),
         (vec!["--topology", "star:hosts=2", "--topology", "star:hosts=3"], "2 networks"),
         (vec!["--clock", "slow"], "expected elastic, realtime"),
         (vec!["--max-lag", "x"], "a time such as"),

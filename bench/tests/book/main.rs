@@ -29,7 +29,8 @@ fn main() -> ExitCode {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the repository");
     let book = Arc::new(pages::book(&repository));
     let mut trials: Vec<Trial> = (0..book.len())
-        .filter(|page| book[*page].blocks.iter().any(|block| is_command(&block.class)))
+        // Of the long form alone those with blocks that the short one leaves out.
+        .filter(|page| book[*page].blocks.iter().any(|block| is_run(&block.class)))
         .map(|page| {
             let (book, repository) = (Arc::clone(&book), repository.clone());
             Trial::test(book[page].name.clone(), move || {
@@ -54,16 +55,22 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-fn is_command(class: &Result<Class, String>) -> bool {
-    matches!(class, Ok(Class::Run | Class::Long | Class::Stop | Class::Parse(_)))
+fn is_run(class: &Result<Class, String>) -> bool {
+    match class {
+        Ok(Class::Long) => true,
+        Ok(Class::Run | Class::Stop | Class::Parse(_)) => form().as_deref() != Some("long"),
+        _ => false,
+    }
 }
 
-fn is_long() -> bool {
-    std::env::var("IRNIC_APPLICATIONS").is_ok_and(|form| ["all", "long"].contains(&form.as_str()))
+/// `long`, what the short form leaves out, or `all`.
+fn form() -> Option<String> {
+    std::env::var("IRNIC_APPLICATIONS").ok()
 }
 
 fn commands_run(page: &Page, book: &[Page], repository: &Path) -> Result<(), String> {
-    let mut reader = Reader::new(page, book, repository, is_long());
+    let mut reader =
+        Reader::new(page, book, repository, form().is_some_and(|form| ["all", "long"].contains(&form.as_str())));
     page.blocks.iter().try_for_each(|block| reader.read(block))
 }
 

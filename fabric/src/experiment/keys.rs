@@ -72,7 +72,9 @@ pub static KEYS: [Key; 46] = [
                     e.policy = Some(policy);
                     Ok(())
                 }
-                Err(NameError::Unknown { expected, .. }) => Err(v.wrong(expected)),
+                Err(NameError::Unknown { expected, .. }) => {
+                    Err(v.wrong(format!("input-queued, shared-buffer, trimming, {expected}")))
+                }
                 Err(error) => Err(v.refuse(error)),
             };
         }
