@@ -353,11 +353,6 @@ impl Nic {
         self.qps[self.index(qpn)?].as_ref().map(|s| &s.qp)
     }
 
-    /// Returns the queue pairs that exist, by their numbers.
-    pub fn qps(&self) -> impl Iterator<Item = &Qp> {
-        self.qps.iter().flatten().map(|slot| &slot.qp)
-    }
-
     /// Brings a queue pair from RESET to RTS, through INIT and RTR.
     pub fn connect(&mut self, qpn: u32, params: &ConnectParams) -> Result<(), NicError> {
         params.steps().iter().try_for_each(|step| self.modify_qp(qpn, step))

@@ -1,9 +1,9 @@
-//! Calls on protection domains, completion queues and shared receive queues.
+//! Calls on protection domains, completion queues and shared receive queues, and the queue pairs there are.
 
 use std::sync::atomic::Ordering;
 
 use irnic_transports::Gather;
-use irnic_transports::qp::{CqId, PdId, PostError, RecvWr, SrqId, Wc};
+use irnic_transports::qp::{CqId, PdId, PostError, Qp, RecvWr, SrqId, Wc};
 use irnic_transports::room;
 
 use super::{Nic, limit};
@@ -13,6 +13,11 @@ use crate::error::{NicError, Object, Quantity};
 use crate::srq::Srq;
 
 impl Nic {
+    /// Returns the queue pairs that exist, by their numbers.
+    pub fn qps(&self) -> impl Iterator<Item = &Qp> {
+        self.qps.iter().flatten().map(|slot| &slot.qp)
+    }
+
     /// Allocates a protection domain.
     ///
     /// # Errors

@@ -246,7 +246,7 @@ impl Bits {
         Some(levels.queues[usize::from(group) * levels.within + usize::from(place)].into())
     }
 
-    /// The same while some priorities are paused.
+    /// Returns the first queue that is served while some priorities are paused.
     #[inline(never)]
     fn first_going(&self, levels: &Levels, paused: u8, stopped: impl Fn(usize) -> bool) -> Option<usize> {
         let start = if levels.choices[0] == Choice::InTurn { self.turn } else { 0 };

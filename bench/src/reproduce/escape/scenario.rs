@@ -25,7 +25,7 @@ pub enum Means {
     Pfc,
     /// PFC and Escape.
     Escape,
-    /// The same without answers to tokens.
+    /// Escape without answers to tokens.
     EscapeTimer,
     /// GFC: the first stage where XOFF would be, and room for all of them by default.
     Gfc,

@@ -168,7 +168,7 @@ impl PolicySwitch {
         Ok(())
     }
 
-    /// The same switches, for packets of `longest` bytes on the wire at most and so many priorities in use: what PFC
+    /// Returns these switches for packets of `longest` bytes on the wire at most and so many priorities in use: what PFC
     /// sets aside follows from them. [`crate::experiment::Experiment::config`] sees to it.
     #[must_use]
     pub fn with_packets(mut self, longest: u32, priorities: u8) -> PolicySwitch {
