@@ -17,7 +17,7 @@ const ROOM: usize = 2;
 const SRPT: &str = "q = Queue(2); out = Port(100%, q);
     q.procPrio(p1, p2) = p1.processing < p2.processing;
     q.admPrio(p1, p2) = p1.processing < p2.processing;";
-/// The same without push-out: what comes last is dropped.
+/// SRPT without push-out: what comes last is dropped.
 const NON_PUSH_OUT: &str = "q = Queue(2); out = Port(100%, q);
     q.procPrio(p1, p2) = p1.processing < p2.processing;
     q.admPrio(p1, p2) = p1.arrival < p2.arrival;";

@@ -34,9 +34,9 @@ pub enum Scenario {
     /// Two sources of packets of high and of low value share a link, which they offer so much of its rate, percent;
     /// so many queues.
     TwoSources(Algorithm, u32, u32),
-    /// The same with one queue and first in, first out by a list, or by a heap.
+    /// Both sources and one queue, first in, first out by a list or by a heap.
     Fifo {
-        /// The latter.
+        /// By a heap.
         heap: bool,
     },
     /// Three outputs, of which one is offered more than its rate, by a policy of irnic's.
