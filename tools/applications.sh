@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs what `make test` leaves out: applications over every port, family and loss, kill and churn matrices, virtual machines,
-# the long form of rxe's tests, more schedules. `make test` installs the programs. The last lines count the tests.
+# Runs what `make test` leaves out, on the optimised library: applications over every port, family and loss, kill and churn
+# matrices, virtual machines, the long form of rxe's tests, more schedules. `make test` installs the programs. The last lines count the tests.
 #
 # What fails beside another program is run once more by itself.
 set -uo pipefail
@@ -21,10 +21,10 @@ tests() { # AGAIN ARGUMENTS...: cargo test with ARGUMENTS, and with AGAIN for ea
 }
 
 export IRNIC_APPLICATIONS=long IRNIC_SCHEDULES=20000 IRNIC_LIARS=2000 IRNIC_KILLS=15
-tests --release --release -p irnic-verbs --test applications
+IRNIC_APPLICATIONS=all tests --release --release -p irnic-verbs --test applications
 tests --release --release -p irnic-verbs --test rxe
 tests --all-features -p irnic --test mpi mpi4py
-tests --all-features --all-features -p irnic --test lab_kills --test lab_applications
+tests --all-features --all-features -p irnic --test lab_kills --test lab_applications --test guests
 tests --release --release -p irnic-nic --test '*'
 # The book's links are looked at where mdbook is.
 tools/book.sh >>"$log" 2>&1 || status=1

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Runs every test there is. The last line counts them; the status is 0 only if nothing failed, or what failed passed when it
-# ran again. A step that fails does not keep the later ones from running. A test that ran twice, in debug and in release,
-# counts twice.
+# Runs every test there is, those with applications in their short forms. The last line counts them; the status is 0 only if
+# nothing failed, or what failed passed when it ran again. A step that fails does not keep the later ones from running.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 . tools/steps.sh
@@ -102,13 +101,8 @@ if command -v cargo >/dev/null; then
     step 'format of the example' cargo fmt --manifest-path bench/examples/ibverbs/Cargo.toml --check
     step 'format of the example of rdma_cm' cargo fmt --manifest-path bench/examples/rdma-cm/Cargo.toml --check
     step 'clippy' cargo clippy --workspace --all-targets --all-features -- -D warnings
-    tests 'tests, debug' --all-features --workspace --all-features
+    tests 'tests' --all-features --workspace --all-features
     step 'models' tools/models.sh
-    # What runs more schedules with optimisation; the other tests of the firmware would only be repeated.
-    tests 'harness, optimised' --release --release -p irnic-nic --test schedules --test liar --test errors \
-        --test entry_points
-    # Applications spin, on what should be the library that users get.
-    tests 'applications, release' --release --release -p irnic-verbs --test applications
 else
     echo 'no cargo: install Rust first, see https://rustup.rs'
     other=1

@@ -17,7 +17,7 @@ fn a_lying_peer_gets_nothing_but_a_broken_connection() {
         println!("seed {seed}: {:?}", victim::run(seed));
         return;
     }
-    let count = env("IRNIC_LIARS").unwrap_or(if cfg!(debug_assertions) { 60 } else { 1_000 });
+    let count = env("IRNIC_LIARS").unwrap_or(if cfg!(debug_assertions) { 150 } else { 1_000 });
     let total = sweep("liar", 1, count, victim::run, victim::Outcome::add);
     println!("{count} liars: {total:?}");
     // Lies that are all found out at once prove nothing: some must look true.

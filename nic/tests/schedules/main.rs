@@ -18,7 +18,7 @@ use unreliable::Outcome;
 
 /// How many schedules to run: what is asked for, or `usual`; few in debug builds.
 fn how_many(usual: u64) -> u64 {
-    env("IRNIC_SCHEDULES").unwrap_or(if cfg!(debug_assertions) { 300 } else { usual })
+    env("IRNIC_SCHEDULES").unwrap_or(if cfg!(debug_assertions) { 800 } else { usual })
 }
 
 /// Runs schedules of a reliable service, and sees that they exercise what they are to.

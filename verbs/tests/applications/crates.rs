@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use libtest_mimic::{Failed, Trial};
 
 use crate::habitat::{
-    Device, Habitat, RELIABLE, free_port, isolated, missing, skipped, wait_for_listener, wait_for_service,
+    Device, Habitat, RELIABLE, all, free_port, isolated, missing, skipped, wait_for_listener, wait_for_service,
 };
 use crate::process::Process;
 
@@ -48,9 +48,12 @@ enum Built {
     Broken(String),
 }
 
-/// All tests of crates.
+/// All tests of crates. The builds are long: all of it belongs to the long form.
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
+    if !all() {
+        return trials;
+    }
     for (network, device) in RELIABLE {
         trials.push(example(&IBVERBS, "echo", network, move |habitat, program| echo(habitat, program, device)));
         trials.push(example(&IBVERBS, "loopback", network, move |habitat, program| {

@@ -2,7 +2,7 @@
 
 use libtest_mimic::{Failed, Trial};
 
-use crate::habitat::{Device, Habitat, RELIABLE, free_port, installed, trial, wait_for_listener};
+use crate::habitat::{Device, Habitat, free_port, installed, reliable, trial, wait_for_listener};
 use crate::process::{Ended, Process, unspoilt};
 
 /// Ping-pong programs, their options, and whether what they do is reliable. All check what they receive.
@@ -17,20 +17,19 @@ const PINGPONG: [(&str, &[&str], bool); 4] = [
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     let clean = [("no loss", Device::default())];
-    for (tool, options, reliable) in PINGPONG {
+    for (tool, options, over_rc) in PINGPONG {
         let program = format!("/usr/bin/{tool}");
-        for (network, device) in if reliable { &RELIABLE[..] } else { &clean[..] } {
-            for args in options {
+        for (row, args) in options.iter().enumerate() {
+            for &(network, device) in if over_rc { reliable(row) } else { &clean } {
                 let name = format!("examples: {tool} -c {args} ({network})");
-                let device = *device;
                 trials.push(trial(name, &[&program, "/usr/bin/ibv_devinfo"], move |habitat| {
-                    pingpong(habitat, tool, args, device, reliable)
+                    pingpong(habitat, tool, args, device, over_rc)
                 }));
             }
         }
     }
-    for (network, device) in RELIABLE {
-        for args in ["-n 300", "-n 300 -e", "-n 50 -s 100000"] {
+    for (row, args) in ["-n 300", "-n 300 -e", "-n 50 -s 100000"].into_iter().enumerate() {
+        for &(network, device) in reliable(row) {
             let needs = ["/usr/bin/ibv_xsrq_pingpong", "/usr/bin/ibv_devinfo"];
             trials.push(trial(format!("examples: ibv_xsrq_pingpong {args} ({network})"), &needs, move |habitat| {
                 xsrq_pingpong(habitat, args, device)

@@ -215,6 +215,12 @@ pub fn want_all(all: bool) {
     LONG.store(all, Ordering::Relaxed);
 }
 
+/// The devices of [`RELIABLE`] on which a table's row of this number is run: all of them, or in the short form one, another
+/// for the next row.
+pub fn reliable(row: usize) -> &'static [(&'static str, Device)] {
+    if all() { &RELIABLE } else { std::slice::from_ref(&RELIABLE[row % RELIABLE.len()]) }
+}
+
 /// The path of a program of the distribution.
 pub fn installed(program: &str) -> Result<PathBuf, Failed> {
     let path = Path::new("/usr/bin").join(program);

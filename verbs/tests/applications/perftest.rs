@@ -4,7 +4,7 @@ use std::path::Path;
 
 use libtest_mimic::{Failed, Trial};
 
-use crate::habitat::{Device, Habitat, RELIABLE, all, free_port, installed, trial, wait_for_listener};
+use crate::habitat::{Device, Habitat, free_port, installed, reliable, trial, wait_for_listener};
 use crate::process::{Ended, Process, TRIES, unspoilt};
 
 /// One run of a tool.
@@ -167,24 +167,18 @@ const UD: Tools = &[
     ),
 ];
 
-/// All tests of perftest. The short form has each run over RC on two of the four devices: with and without loss, with
-/// and without IRN. Runs that follow each other have the one pair and the other.
+/// All tests of perftest.
 pub fn trials() -> Vec<Trial> {
     let clean = [("no loss", Device::default())];
     let mut trials = Vec::new();
-    for (service, tools, devices) in [("RC", RC, &RELIABLE[..]), ("UC", UC, &clean[..]), ("UD", UD, &clean[..])] {
-        for (place, (network, device)) in devices.iter().enumerate() {
-            for &(tool, runs) in tools {
-                let program = format!("/usr/bin/{tool}");
-                for (number, &(args, rows)) in runs.iter().enumerate() {
-                    if !all() && service == "RC" && matches!(place, 0 | 3) != number.is_multiple_of(2) {
-                        continue;
-                    }
-                    let run = Run { tool, service, args, rows };
-                    let name = format!("perftest: {tool} -c {service} {args} ({network})");
-                    let device = *device;
-                    trials.push(trial(name, &[&program], move |habitat| both_ends(habitat, run, device)));
-                }
+    for (service, tools) in [("RC", RC), ("UC", UC), ("UD", UD)] {
+        let rows = tools.iter().flat_map(|&(tool, runs)| runs.iter().map(move |run| (tool, run)));
+        for (number, (tool, &(args, rows))) in rows.enumerate() {
+            let program = format!("/usr/bin/{tool}");
+            let run = Run { tool, service, args, rows };
+            for &(network, device) in if service == "RC" { reliable(number) } else { &clean } {
+                let name = format!("perftest: {tool} -c {service} {args} ({network})");
+                trials.push(trial(name, &[&program], move |habitat| both_ends(habitat, run, device)));
             }
         }
     }
