@@ -115,6 +115,9 @@ pub struct Summary {
     pub by_size: Vec<Bucket>,
     /// By class of the workload: the first is class 0.
     pub by_class: Vec<Group>,
+    /// Times of calls that are complete, ns, from the start of the request to the end of the response, if there are any.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub calls: Option<Distribution>,
     /// Payload of complete flows, in bit/s, from the first start to the last delivery.
     pub goodput: f64,
     /// Flows with a timeout, as far as they had queue pairs of their own.
@@ -175,8 +178,10 @@ impl Summary {
         let all = Group::of(flows());
         let first = outcome.flows.first().map_or(0, |f| f.start);
         let last = outcome.records.iter().filter_map(|r| r.delivered).max().unwrap_or(first);
+        let mut calls: Vec<f64> = outcome.records.iter().filter_map(|r| Some(r.call()? as f64)).collect();
         Summary {
             ending: outcome.ending.clone(),
+            calls: (!calls.is_empty()).then(|| Distribution::of(&mut calls)),
             ended: outcome.ended,
             all,
             by_size: by_size.collect(),

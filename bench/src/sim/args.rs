@@ -30,6 +30,7 @@ Workloads, joined by +, of which each may have a load of its own:
   cdf:NAME           AliStorage2019, CacheFollower, FbHdp2015, GoogleRPC2008, IMC10, NdpWeb, RoccHadoop, Solar2022,
                      WebSearch, WebServer
   cdf:FILE,discrete=on,unit=1460 only the sizes of its points; in packets of 1460 bytes
+  rpc:load=0.3,to=farthest       64 KiB there, and 64 KiB back when they are; request=SIZE,response=SIZE
   incast:senders=N,bytes=SIZE    many to one; senders=all,each=SIZE,to=random,load=0.05
   foreground                     bursts of short flows, a share of the load: foreground:share=0.05
   permutation:bytes=SIZE         each to one

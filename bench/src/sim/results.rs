@@ -159,10 +159,17 @@ pub fn rows(columns: &[Column<'_>]) -> Vec<Row> {
         row("paused [% of all ports]", 3, |s| 100.0 * s.paused_share()),
         row("longest queue [KB]", 1, |s| s.peak_queue as f64 / 1e3),
         row("ended at [ms]", 3, |s| s.ended as f64 / MS),
+        row("calls complete", 0, |s| s.calls.map_or(0.0, |calls| calls.count as f64)),
+        row("p50 call [ms]", 4, |s| s.calls.map_or(f64::NAN, |calls| calls.p50 / MS)),
+        row("p99 call [ms]", 4, |s| s.calls.map_or(f64::NAN, |calls| calls.p99 / MS)),
     ];
     let any = |of: &dyn Fn(&Summary) -> f64| columns.iter().any(|c| c.runs.iter().any(|f| of(&f.summary) != 0.0));
     let coloured = columns.iter().any(|c| c.runs.iter().any(|f| f.summary.colours.is_some()));
+    let calls = columns.iter().any(|c| c.runs.iter().any(|f| f.summary.calls.is_some()));
     rows.retain(|r| {
+        if r.name.contains("call") {
+            return calls;
+        }
         if COLOURS.contains(&r.name.as_str()) {
             return coloured;
         }

@@ -7,14 +7,28 @@ pub mod flows {
     use serde::{Deserialize, Deserializer, Serializer};
 
     /// Source, destination, bytes, start, priority, class, setup; delivered, acknowledged, ideal, retransmitted,
-    /// timeouts.
-    type Row = (u32, u32, u64, u64, u8, u8, u16, Option<u64>, Option<u64>, u64, u64, u64);
+    /// timeouts, when the request started.
+    type Row = (u32, u32, u64, u64, u8, u8, u16, Option<u64>, Option<u64>, u64, u64, u64, Option<u64>);
 
     pub fn serialize<S: Serializer>(flows: &[(Flow, FlowRecord)], to: S) -> Result<S::Ok, S::Error> {
         let row = |(f, r): &(Flow, FlowRecord)| -> Row {
             let Flow { src, dst, bytes, start, priority, class, setup } = *f;
-            let FlowRecord { delivered, acknowledged, ideal, retransmitted, timeouts } = *r;
-            (src, dst, bytes, start, priority, class, setup, delivered, acknowledged, ideal, retransmitted, timeouts)
+            let FlowRecord { delivered, acknowledged, ideal, retransmitted, timeouts, called } = *r;
+            (
+                src,
+                dst,
+                bytes,
+                start,
+                priority,
+                class,
+                setup,
+                delivered,
+                acknowledged,
+                ideal,
+                retransmitted,
+                timeouts,
+                called,
+            )
         };
         to.collect_seq(flows.iter().map(row))
     }
@@ -22,8 +36,8 @@ pub mod flows {
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(Flow, FlowRecord)>, D::Error> {
         let flow = |row: Row| {
             let (src, dst, bytes, start, priority, class, setup, ..) = row;
-            let (.., delivered, acknowledged, ideal, retransmitted, timeouts) = row;
-            let record = FlowRecord { delivered, acknowledged, ideal, retransmitted, timeouts };
+            let (.., delivered, acknowledged, ideal, retransmitted, timeouts, called) = row;
+            let record = FlowRecord { delivered, acknowledged, ideal, retransmitted, timeouts, called };
             (Flow { src, dst, bytes, start, priority, class, setup }, record)
         };
         Ok(Vec::<Row>::deserialize(from)?.into_iter().map(flow).collect())

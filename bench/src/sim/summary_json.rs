@@ -97,6 +97,9 @@ fn run(seed: u64, finished: &Finished) -> Value {
         "events": s.events,
         "nic_counters": counters,
     });
+    if let Some(calls) = &s.calls {
+        value["calls"] = json!({ "complete": calls.count, "time_ns": distribution(calls) });
+    }
     if let Some(escape) = &s.escape {
         let counters = escape.iter().map(|(name, n)| (name.to_owned(), n.into()));
         value["escape"] = counters.collect::<Map<String, Value>>().into();

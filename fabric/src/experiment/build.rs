@@ -28,6 +28,7 @@ impl Experiment {
             None => {
                 let (flows, loops) = self.generate(seed)?;
                 config.loops = loops;
+                config.responses = self.workload.responses();
                 flows
             }
         };

@@ -10,7 +10,7 @@ use super::endpoint::MAX_FLOW;
 use crate::network::{Detour, LinkChange, NetworkConfig, NetworkError, Routing};
 use crate::switch::{HolConfig, RoccConfig, SwitchConfig};
 use crate::topology::Topology;
-use crate::workload::{Flow, Loops};
+use crate::workload::{Flow, Loops, Response};
 
 /// How queue pairs of a run are set up.
 #[derive(Copy, Clone, Debug, PartialEq)]
@@ -85,6 +85,8 @@ pub struct SimConfig {
     pub flows: Vec<Flow>,
     /// Connections on which flows start when others have ended.
     pub loops: Vec<Loops>,
+    /// What the receivers of flows return when they have all of them, by class: flows that follow. At most one a class.
+    pub responses: Vec<Response>,
     /// What switches do.
     pub switch: SwitchConfig,
     /// Congestion points of RoCC in all switches.
@@ -133,6 +135,7 @@ impl SimConfig {
             topology,
             flows,
             loops: Vec::new(),
+            responses: Vec::new(),
             switch,
             rocc: None,
             hol: None,
@@ -168,10 +171,16 @@ impl SimConfig {
         &self.setups[usize::from(flow.setup)]
     }
 
-    /// The setup and the bytes of each flow, and of the longest of each closed loop.
+    /// What a flow is answered with, bytes.
+    pub(super) fn response_to(&self, flow: &Flow) -> Option<u64> {
+        self.responses.iter().find(|response| response.class == flow.class).map(|response| response.bytes)
+    }
+
+    /// The setup and the bytes of each flow and its response, and of the longest of each closed loop.
     pub(crate) fn longest_flows(&self) -> impl Iterator<Item = (u16, u64)> {
         let loops = self.loops.iter().map(|loops| (loops.setup, loops.longest()));
-        self.flows.iter().map(|flow| (flow.setup, flow.bytes)).chain(loops)
+        let bytes = |flow: &Flow| flow.bytes.max(self.response_to(flow).unwrap_or(0));
+        self.flows.iter().map(move |flow| (flow.setup, bytes(flow))).chain(loops)
     }
 
     /// Returns links and switches of the run.
@@ -199,7 +208,7 @@ impl SimConfig {
                 "a host that is not there"
             } else if flow.src == flow.dst {
                 "the same host at both ends"
-            } else if flow.bytes > MAX_FLOW {
+            } else if flow.bytes.max(self.response_to(flow).unwrap_or(0)) > MAX_FLOW {
                 "more bytes than 2^40"
             } else if usize::from(flow.setup) >= self.setups.len() {
                 "a queue pair setup that is not there"

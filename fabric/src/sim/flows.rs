@@ -45,9 +45,14 @@ pub(super) struct Flows {
     /// The flow that started last.
     newest: Option<u32>,
     loops: Vec<Loops>,
-    /// When the next flow of a connection starts: time, loop and connection. None of those with a flow under way.
+    /// Classes of requests.
+    answered: Vec<u8>,
+    /// Listed flows of those classes.
+    requests: usize,
+    /// When the next flow of a connection starts: time, loop and connection. None of those with a flow under way. Of a
+    /// response the time, [`RESPONSE`] and its request.
     to_come: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    /// Loop and connection of each flow that is not listed.
+    /// Loop and connection of each flow that is not listed; of a response [`RESPONSE`] and its request.
     of_loop: Vec<(u32, u32)>,
     /// Of each of those, whether the one that follows it is seen to.
     followed: Vec<bool>,
@@ -127,6 +132,9 @@ impl Numbers {
 /// Messages that may be in one send queue, with queue pairs reused; more, if one flow has more.
 const SHARED_DEPTH: u32 = 64;
 
+/// In the place of a closed loop: a response to a request.
+const RESPONSE: u32 = u32::MAX;
+
 fn messages(bytes: u64) -> u32 {
     bytes.div_ceil(MESSAGE).max(1) as u32
 }
@@ -141,6 +149,8 @@ impl Flows {
             next: 0,
             newest: None,
             loops: config.loops.clone(),
+            requests: config.flows.iter().filter(|flow| config.response_to(flow).is_some()).count(),
+            answered: config.responses.iter().map(|response| response.class).collect(),
             to_come: BinaryHeap::new(),
             of_loop: Vec::new(),
             followed: Vec::new(),
@@ -217,7 +227,7 @@ impl Flows {
             u64::MAX => begun + loops.left() as usize,
             end => (begun as u128 * u128::from(end) / u128::from(now.clamp(1, end))) as usize,
         };
-        self.listed + self.loops.iter().map(last).max().unwrap_or(0).max(begun)
+        self.listed + self.requests + self.loops.iter().map(last).max().unwrap_or(0).max(begun)
     }
 
     /// Sees to it that the first flow of each connection of the closed loops starts.
@@ -246,10 +256,18 @@ impl Flows {
     ) -> Result<Option<u32>, SimError> {
         while let Some(&Reverse((at, of, connection))) = self.to_come.peek().filter(|next| next.0.0 <= net.now()) {
             self.to_come.pop();
-            if let Some(flow) = self.loops[of as usize].start(connection, at) {
+            let (flow, called) = if of == RESPONSE {
+                let Flow { src, dst, start, .. } = self.flows[connection as usize];
+                let bytes = config.response_to(&self.flows[connection as usize]);
+                let turned = Flow { src: dst, dst: src, start: at, ..self.flows[connection as usize] };
+                (bytes.map(|bytes| Flow { bytes, ..turned }), Some(start))
+            } else {
+                (self.loops[of as usize].start(connection, at), None)
+            };
+            if let Some(flow) = flow {
                 let id = self.flows.len() as u32;
                 self.flows.push(flow);
-                self.records.push(FlowRecord::default());
+                self.records.push(FlowRecord { called, ..FlowRecord::default() });
                 self.of_flow.push(u32::MAX);
                 self.of_loop.push((of, connection));
                 self.followed.push(false);
@@ -532,6 +550,10 @@ impl Flows {
     pub(super) fn delivered(&mut self, id: u32, now: u64, net: &mut Net<impl Agenda>) -> Result<(), SimError> {
         self.records[id as usize].delivered = Some(now);
         self.arrived += 1;
+        let flow = &self.flows[id as usize];
+        if (id as usize) < self.listed && self.answered.contains(&flow.class) {
+            self.comes(RESPONSE, id, Some(now), net);
+        }
         if let Some(others) = &mut self.others
             && !net.owns(self.flows[id as usize].src)
         {
@@ -561,7 +583,8 @@ impl Flows {
     fn over(&mut self, id: u32, what: After, now: u64, net: &mut Net<impl Agenda>) {
         let Some(at) = (id as usize).checked_sub(self.listed) else { return };
         let Some(&(of, connection)) = self.of_loop.get(at) else { return };
-        if self.loops[of as usize].after() == what && !std::mem::replace(&mut self.followed[at], true) {
+        if of != RESPONSE && self.loops[of as usize].after() == what && !std::mem::replace(&mut self.followed[at], true)
+        {
             let next = self.loops[of as usize].next(connection, now);
             self.comes(of, connection, next, net);
         }

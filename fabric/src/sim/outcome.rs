@@ -22,6 +22,8 @@ pub struct FlowRecord {
     pub retransmitted: u64,
     /// Timeouts, if the flow had a queue pair of its own.
     pub timeouts: u64,
+    /// Of a response, when the request to which it is one started, ns.
+    pub called: Option<u64>,
 }
 
 impl FlowRecord {
@@ -35,6 +37,12 @@ impl FlowRecord {
     /// Flow completion time, ns: from the start to the last byte at the receiver.
     pub fn fct(&self, flow: &Flow) -> Option<u64> {
         self.delivered.map(|at| at - flow.start)
+    }
+
+    /// Of a response, the time of the whole call, ns: from the start of the request to the last byte of the response at the
+    /// client.
+    pub fn call(&self) -> Option<u64> {
+        Some(self.delivered? - self.called?)
     }
 
     /// Flow completion time in units of what it would have been in an empty network.

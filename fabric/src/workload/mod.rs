@@ -12,12 +12,14 @@ pub mod ns3;
 pub mod permutation;
 pub mod poisson;
 pub(crate) mod random;
+pub mod rpc;
 pub mod sizes;
 pub mod spec;
 #[cfg(test)]
 mod tests;
 
 pub use closed_loop::Loops;
+pub use rpc::Response;
 pub use sizes::Sizes;
 pub use spec::Workload;
 
@@ -60,7 +62,7 @@ pub struct Setting<'a> {
     pub topology: &'a Topology,
     /// Same seed, same flows.
     pub seed: u64,
-    /// Of Poisson arrivals that have no load of their own, and of incasts that take a share of it: the share of the
+    /// Of Poisson arrivals and requests that have no load of their own, and of incasts that take a share of it: the share of the
     /// rate of its links that each host offers to send, headers included. Above 0, at most [`poisson::MAX_LOAD`].
     pub load: f64,
     /// Of Poisson arrivals, incasts by load and closed loops: none start at this time or later, ns.

@@ -35,6 +35,20 @@ struct Source {
 ///
 /// The load counts what a flow takes on the wire: its payload, and headers for each packet.
 pub fn generate(sizes: &Sizes, setting: &Setting<'_>, class: u8) -> Result<Vec<Flow>, Error> {
+    let hosts = setting.topology.hosts;
+    generate_to(sizes, setting, class, |src, random| {
+        let other = random.below(u64::from(hosts) - 1) as u32;
+        Some(if other < src { other } else { other + 1 })
+    })
+}
+
+/// As [`generate`], to hosts that `draw` returns for a sender; a flow for which it returns none is left out.
+pub(super) fn generate_to(
+    sizes: &Sizes,
+    setting: &Setting<'_>,
+    class: u8,
+    mut draw: impl FnMut(u32, &mut Random) -> Option<u32>,
+) -> Result<Vec<Flow>, Error> {
     let wrong = |key: &str, value: String, expected: String| Err(Error::value(&sizes.name, key, value, expected));
     setting.needs_two_hosts(&sizes.name)?;
     if !(setting.load > 0.0 && setting.load <= MAX_LOAD) {
@@ -69,7 +83,6 @@ pub fn generate(sizes: &Sizes, setting: &Setting<'_>, class: u8) -> Result<Vec<F
         sources.push(source);
     }
 
-    let hosts = setting.topology.hosts;
     let limit = setting.flows.unwrap_or(MAX_FLOWS).min(MAX_FLOWS) as usize;
     let mut flows = Vec::new();
     while let Some(Reverse((start, src))) = queue.pop().filter(|Reverse((start, _))| *start < end) {
@@ -78,9 +91,9 @@ pub fn generate(sizes: &Sizes, setting: &Setting<'_>, class: u8) -> Result<Vec<F
         }
         let source = &mut sources[src as usize];
         let bytes = sizes.draw(&mut source.flows);
-        let other = source.destinations.below(u64::from(hosts) - 1) as u32;
-        let dst = if other < src { other } else { other + 1 };
-        flows.push(Flow { src, dst, bytes, start, priority: setting.priority, class, setup: 0 });
+        if let Some(dst) = draw(src, &mut source.destinations) {
+            flows.push(Flow { src, dst, bytes, start, priority: setting.priority, class, setup: 0 });
+        }
         queue.push(Reverse((source.start_next(), src)));
     }
     Ok(flows)

@@ -20,6 +20,8 @@ pub(crate) enum Purpose {
     Packets = 5,
     /// What a connection of a closed loop does.
     Loops = 6,
+    /// Whom a client calls.
+    Servers = 7,
 }
 
 /// A generator.

@@ -5,6 +5,7 @@
 //! | `irn-heavy`, `irn-imc10`, `irn-uniform` | Poisson arrivals of [`Sizes::irn_heavy`], [`Sizes::irn_imc10`], [`Sizes::irn_uniform`]; `load` |
 //! | `fixed:64KB` | Poisson arrivals, all of that size; `load` |
 //! | `cdf:NAME`, `cdf:PATH` | Poisson arrivals from a distribution, one of [`cdf::NAMES`] or a file ([`cdf`]); `discrete=off`, `unit=1B` (of a file), `load` |
+//! | `rpc` | each host calls `to=any` other or one of the `farthest`, `servers=all` or so many of them, whenever: a `request=64KiB`, and when the server has it a `response=64KiB`; `load`, that of requests |
 //! | `incast` | `senders=30` or `all`, `flows=1`, `bytes=150MB` together or `each`, `to=0` or `random`, `start=0`, then `every=100ms`, `repeat=1`, or `load`, or `share` |
 //! | `foreground` | an incast with `senders=all`, `flows=8`, `each=8KB`, `to=random`, `share=0.05` (TLT §7.1) |
 //! | `permutation` | `bytes=1MB` or `endless`, `start=0` |
@@ -22,6 +23,7 @@ use irnic_units as units;
 use super::closed_loop::{After, ClosedLoop, Gaps, Loops, MAX_CONNECTIONS};
 use super::incast::{self, Bytes, Incast, When};
 use super::permutation::{self, Anywhere, Permutation};
+use super::rpc::{self, Response, Rpc, To};
 use super::{ENDLESS, Flow, Setting, Sizes, cdf, matrix, ns3, poisson, sort};
 use crate::input::{Error, Keys};
 
@@ -47,6 +49,8 @@ pub enum Part {
         /// Share of the hosts' rate that they offer; `None`: [`Setting::load`], less what an incast takes of it.
         load: Option<f64>,
     },
+    /// Calls, each answered when it has arrived.
+    Rpc(Rpc),
     /// Many to one.
     Incast(Incast),
     /// One to one.
@@ -84,6 +88,7 @@ impl Workload {
                     last_arrival = last_arrival.max(arrivals.last().map(|flow| flow.start));
                     arrivals
                 }
+                Part::Rpc(of) => rpc::requests(of, setting, class)?,
                 Part::Permutation(permutation) => permutation::generate(permutation, setting, class)?,
                 Part::Anywhere(anywhere) => permutation::anywhere(anywhere, setting, class)?,
                 Part::Matrix(path, unit) => matrix::read(path, *unit, setting, class)?,
@@ -104,6 +109,17 @@ impl Workload {
     pub fn loops(&self, setting: &Setting<'_>) -> Result<Vec<Loops>, Error> {
         let parts = (0..).zip(&self.parts).filter_map(|(class, part)| match part {
             Part::Loop(of) => Some(Loops::new(of, setting, class)),
+            _ => None,
+        });
+        parts.collect()
+    }
+}
+
+impl Workload {
+    /// What servers return, class by class.
+    pub fn responses(&self) -> Vec<Response> {
+        let parts = (0..).zip(&self.parts).filter_map(|(class, part)| match part {
+            Part::Rpc(of) => Some(Response { class, bytes: of.response }),
             _ => None,
         });
         parts.collect()
@@ -160,6 +176,24 @@ impl FromStr for Part {
                 let keys = Keys::parse(kind, keys, &["discrete", "unit", "load"])?;
                 Part::Poisson { sizes: distribution(name, &keys)?, load: load(&keys)? }
             }
+            "rpc" => {
+                let keys = Keys::parse(kind, rest, &["request", "response", "load", "to", "servers"])?;
+                let Rpc { request, response, .. } = Rpc::default();
+                let to = match keys.text("to") {
+                    None | Some("any") => To::Any,
+                    Some("farthest") => To::Farthest,
+                    Some(_) => return Err(keys.wrong("to", "any or farthest")),
+                };
+                let (request, response) = (keys.size("request", request)?, keys.size("response", response)?);
+                let servers = match keys.text("servers") {
+                    None | Some("all") => None,
+                    Some(_) => Some(
+                        keys.number("servers", 1, 1..=1_000_000)
+                            .map_err(|_| keys.wrong("servers", "a number from 1 to 1000000, or all"))?,
+                    ),
+                };
+                Part::Rpc(Rpc { request, response, load: load(&keys)?, to, servers })
+            }
             "incast" => Part::Incast(parse_incast(kind, rest, Incast::default())?),
             "foreground" => Part::Incast(parse_incast(kind, rest, Incast::foreground())?),
             "permutation" => {
@@ -195,7 +229,7 @@ impl FromStr for Part {
                 return Err(Error::Name {
                     what: "workload",
                     name: kind.to_owned(),
-                    known: "irn-heavy, irn-imc10, irn-uniform, fixed:SIZE, cdf:NAME, incast, foreground, permutation, random, closed-loop, cm:PATH, file:PATH"
+                    known: "irn-heavy, irn-imc10, irn-uniform, fixed:SIZE, cdf:NAME, rpc, incast, foreground, permutation, random, closed-loop, cm:PATH, file:PATH"
                         .to_owned(),
                 });
             }
@@ -406,6 +440,17 @@ mod tests {
                     ..Incast::foreground()
                 })],
             ),
+            ("rpc", vec![Part::Rpc(Rpc::default())]),
+            (
+                "rpc:request=1KB,response=2KB,load=0.3,to=farthest,servers=8",
+                vec![Part::Rpc(Rpc {
+                    request: 1_000,
+                    response: 2_000,
+                    load: Some(0.3),
+                    to: To::Farthest,
+                    servers: Some(8),
+                })],
+            ),
             ("permutation:bytes=5KB", vec![Part::Permutation(Permutation { bytes: 5_000, start: 0 })]),
             ("permutation:bytes=endless", vec![Part::Permutation(Permutation { bytes: ENDLESS, start: 0 })]),
             ("random:flows=2,bytes=9KB", vec![Part::Anywhere(Anywhere { flows: 2, bytes: 9_000, start: 0 })]),
@@ -434,7 +479,7 @@ mod tests {
 
     #[test]
     fn errors_say_what_there_is() {
-        let kinds = "known are irn-heavy, irn-imc10, irn-uniform, fixed:SIZE, cdf:NAME, incast, foreground, permutation, random, closed-loop, cm:PATH, file:PATH";
+        let kinds = "known are irn-heavy, irn-imc10, irn-uniform, fixed:SIZE, cdf:NAME, rpc, incast, foreground, permutation, random, closed-loop, cm:PATH, file:PATH";
         let load = "expected a share of the links' rate, above 0, 1 being all of it, at most 10";
         let size = "expected a size such as 1000, 150MB (decimal), 64K or 64KiB (of 1024), 1 byte to 1 TB";
         for (text, said) in [
@@ -454,6 +499,9 @@ mod tests {
             ("cdf:IMC10,unit=1460", "cdf: unit=1460: expected a file; IMC10 is in bytes".to_owned()),
             ("cdf:a.txt,unit=0", format!("cdf: unit=0: {size}")),
             ("incast:load=NaN", format!("incast: load=NaN: {load}")),
+            ("rpc:servers=0", "rpc: servers=0: expected a number from 1 to 1000000, or all".to_owned()),
+            ("rpc:to=all", "rpc: to=all: expected any or farthest".to_owned()),
+            ("rpc:bytes=1", "rpc: unknown key `bytes`; it takes request, response, load, to, servers".to_owned()),
             ("incast:senders=some", "incast: senders=some: expected a number from 1 to 1000000, or all, which is all hosts but the receiver".to_owned()),
             ("incast:bytes=1MB,each=1KB", "incast: each=1KB: expected either each or bytes".to_owned()),
             ("incast:load=0.1,repeat=2", "incast: load=0.1: expected either load or repeat".to_owned()),

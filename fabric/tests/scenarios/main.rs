@@ -25,6 +25,7 @@ mod pulled;
 mod random;
 mod repetition;
 mod rocc;
+mod rpc;
 mod seams;
 mod setups;
 mod shares;

@@ -303,6 +303,7 @@ fn obstacle(config: &SimConfig) -> Option<&'static str> {
             "links that lose packets by chance, one after another",
         ),
         (!config.loops.is_empty(), "closed loops, whose flows follow from others"),
+        (!config.responses.is_empty(), "responses, which follow from requests"),
         (config.qps == QpPolicy::Reused, "queue pairs that several flows share"),
         (config.carry_bytes, "packets with bytes"),
         (config.observe.is_some(), "observed connections"),
