@@ -256,6 +256,10 @@ fn estimate(experiment: &Experiment) -> f64 {
     };
     let part = |part: &Part| match part {
         Part::Poisson { sizes, load } => offered(load.unwrap_or(experiment.load), sizes.mean()),
+        Part::Rpc(rpc) => {
+            let both = (rpc.request + rpc.response) as f64;
+            offered(rpc.load.unwrap_or(experiment.load) * both / rpc.request as f64, both)
+        }
         Part::Permutation(permutation) => hosts * permutation.bytes as f64 * 8.0,
         Part::Anywhere(anywhere) => hosts * f64::from(anywhere.flows) * anywhere.bytes as f64 * 8.0,
         Part::Incast(Incast { when: When::Load(load), .. }) => offered(*load, f64::INFINITY),

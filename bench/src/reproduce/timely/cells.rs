@@ -2,14 +2,15 @@
 
 use std::borrow::Cow;
 
+use super::clos::Clos;
 use super::incast::{Incast, Network};
-use super::measure::{Measured, PERCENTILES};
+use super::measure::{Measured, PERCENTILES, Scenario};
 use crate::reproduce::points::{self, Reference};
 
 /// A number of the results.
-pub type Cell = points::Cell<Incast, Metric>;
+pub type Cell = points::Cell<Scenario, Metric>;
 
-type Point = points::Point<Incast, Metric>;
+type Point = points::Point<Scenario, Metric>;
 
 /// What is measured. Times are in µs but those of [`Metric::Reached`] in ms, rates in Gbit/s.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,14 @@ pub enum Metric {
     RttOverQueue(usize),
     /// A place in [`Measured::reached`].
     Reached(usize),
+    /// Of calls, over what links can carry.
+    Accepted,
+    /// Round trips of pingers: median, 99 %.
+    Ping(usize),
+    /// Times of calls: median, 99 %.
+    Call(usize),
+    /// Percent of all ports' time that they were stopped.
+    Paused,
 }
 
 use Metric::*;
@@ -47,6 +56,10 @@ impl points::Metric for Metric {
             Dropped => "dropped".into(),
             RttOverQueue(at) => format!("p{}_rtt_over_queue", PERCENTILES[at]).into(),
             Reached(at) => ["reached_1.5", "reached_2"][at].into(),
+            Accepted => "accepted".into(),
+            Ping(at) => ["p50_ping", "p99_ping"][at].into(),
+            Call(at) => ["p50_call", "p99_call"][at].into(),
+            Paused => "paused".into(),
         }
     }
 
@@ -54,7 +67,8 @@ impl points::Metric for Metric {
         let rtts = (0..PERCENTILES.len()).map(Rtt);
         let others = [Throughput, AvgRtt, Jain, Oscillation, PfcFrames, Dropped, Reached(0), Reached(1)];
         let ratios = (0..PERCENTILES.len()).map(RttOverQueue);
-        others.into_iter().chain(rtts).chain(ratios).find(|m| m.name() == name)
+        let calls = [Accepted, Ping(0), Ping(1), Call(0), Call(1), Paused];
+        others.into_iter().chain(calls).chain(rtts).chain(ratios).find(|m| m.name() == name)
     }
 
     fn of(self, run: &Measured) -> Option<f64> {
@@ -71,12 +85,48 @@ impl points::Metric for Metric {
                 (run.rtt[at] - run.base) / queue
             }
             Reached(at) => return run.reached[at],
+            Accepted => run.calls?.accepted,
+            Ping(at) => run.calls?.ping[at],
+            Call(at) => run.calls?.call[at],
+            Paused => run.calls?.paused,
         })
     }
 }
 
 /// All that is run. `more`: parameters of TIMELY's besides the paper's.
 fn points(more: &str) -> Vec<Point> {
+    let incasts = incasts(more).into_iter().map(|points::Point(id, of, metrics)| (id, Scenario::Incast(of), metrics));
+    let calls = calls(more).into_iter().map(|points::Point(id, of, metrics)| (id, Scenario::Clos(of), metrics));
+    incasts.chain(calls).map(|(id, of, metrics)| points::Point(id, of, metrics)).collect()
+}
+
+/// The calls of §6.2.
+fn calls(more: &str) -> Vec<points::Point<Clos, Metric>> {
+    let both = |percent, incast| [("timely", Clos::timely(percent, incast, more)), ("pfc", Clos::pfc(percent, incast))];
+    let figures: [(u32, &[Metric]); 3] =
+        [(19, &[Accepted, Paused]), (20, &[Ping(0), Ping(1)]), (21, &[Call(0), Call(1)])];
+    let mut all = Vec::new();
+    for (figure, metrics) in figures {
+        for percent in [20, 40, 60, 70, 80, 90, 100] {
+            for (name, scenario) in both(percent, false) {
+                all.push(points::Point(format!("figure{figure}/{name}/{percent}"), scenario, metrics));
+            }
+        }
+    }
+    // "Low (0.167 of the maximum offered load in Figure 19), medium (0.3) and high (0.5)".
+    for (level, percent) in [("low", 17), ("medium", 30), ("high", 50)] {
+        for (beside, incast) in [("alone", false), ("incast", true)] {
+            for (name, scenario) in both(percent, incast) {
+                let id = format!("figure22/{name}-{beside}/{level}");
+                all.push(points::Point(id, scenario, &[Accepted, Ping(1)]));
+            }
+        }
+    }
+    all
+}
+
+/// The incasts.
+fn incasts(more: &str) -> Vec<points::Point<Incast, Metric>> {
     const FIGURE: &[Metric] = &[Throughput, AvgRtt, TAIL];
     let timely = |segment, with: &str| {
         let parts: Vec<&str> = [more, with].into_iter().filter(|p| !p.is_empty()).collect();
@@ -192,7 +242,7 @@ mod tests {
     #[test]
     fn what_a_point_varies_holds_against_parameters_that_are_given() {
         let cells = timely(&reference(), "hai=7,gain=0.5");
-        let additive = cells.iter().find(|c| c.id.starts_with("figure18/additive/")).map(|c| &c.scenarios.0.cc);
+        let additive = cells.iter().find(|c| c.id.starts_with("figure18/additive/")).map(|c| c.scenarios.0.cc());
         let config: irnic_transports::congestion::CongestionConfig = additive.unwrap().parse().unwrap();
         assert_eq!((config.get("hai").as_deref(), config.get("gain").as_deref()), (Some("1"), Some("0.5")));
     }

@@ -26,13 +26,13 @@ const SERVER_LINKS: u32 = 2;
 const DELAY: u64 = 4_000;
 /// Payload bytes of a packet, and what each has besides on the wire. The paper's 19.5 Gbit/s are what packets of 1500
 /// bytes leave of 20 with 38 of Ethernet around each, gap and preamble included; these leave the same share.
-const MTU: Mtu = Mtu::B1024;
-const AROUND: u32 = 26;
+pub const MTU: Mtu = Mtu::B1024;
+pub const AROUND: u32 = 26;
 /// Bytes of the switch's buffer, and the share of what is free of it that an input may hold before it is stopped. That
 /// of the testbed is not said; chosen by the average round trip with PFC alone, 658 µs, which is 1.6 MB of queue, 160
 /// KB for each of ten clients.
-const BUFFER: u64 = 12_000_000;
-const PFC_ALPHA: f64 = 1.0 / 64.0;
+pub const BUFFER: u64 = 12_000_000;
+pub const PFC_ALPHA: f64 = 1.0 / 64.0;
 /// Bytes above which DCTCP's packets are marked (§6.1).
 const DCTCP_K: u64 = 80_000;
 /// Connections begin within this time, ns, each at a time of its own: that they keep step is nothing that the paper

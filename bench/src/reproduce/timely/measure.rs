@@ -1,9 +1,10 @@
 //! Runs scenarios, and what is measured of each.
 
-use irnic_fabric::sim::Observed;
+use irnic_fabric::sim::{Observed, SimConfig};
 use irnic_fabric::summary::percentile;
 use serde::{Deserialize, Serialize};
 
+use super::clos::{self, Calls, Clos};
 use super::incast::{INTERVAL, Incast, LINK_RATE, Time};
 use crate::reproduce::runs::simulate;
 use crate::sweep::{NoResult, Watch};
@@ -24,6 +25,32 @@ pub const SAMPLE: u64 = SMOOTH as u64 * INTERVAL;
 const SAMPLED: usize = 4;
 /// Parts that the distribution of round trips is drawn in.
 pub const QUANTILES: usize = 400;
+
+/// What is run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Scenario {
+    /// An incast of §2.2, §4.4 or §6.1.
+    Incast(Incast),
+    /// Calls of §6.2.
+    Clos(Clos),
+}
+
+impl Scenario {
+    /// Returns the run with a seed.
+    pub fn config(&self, time: Time, seed: u64) -> Result<SimConfig, String> {
+        match self {
+            Scenario::Incast(incast) => incast.config(time, seed),
+            Scenario::Clos(clos) => clos.config(clos::time(time), seed),
+        }
+    }
+
+    /// Returns the congestion control, as `--cc` takes it.
+    pub fn cc(&self) -> &str {
+        match self {
+            Scenario::Incast(Incast { cc, .. }) | Scenario::Clos(Clos { cc, .. }) => cc,
+        }
+    }
+}
 
 /// What came of a run. Times in µs, rates in Gbit/s.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -55,10 +82,22 @@ pub struct Measured {
     pub sample: Vec<Vec<f64>>,
     /// Average rate of all of those, by intervals of [`INTERVAL`].
     pub mean: Vec<f64>,
+    /// Of calls, and nothing else of a run with them.
+    pub calls: Option<Calls>,
 }
 
 /// Runs a scenario with a seed.
-pub fn one(scenario: &Incast, time: Time, seed: u64, watch: &Watch<'_>) -> Result<Measured, NoResult> {
+pub fn one(scenario: &Scenario, time: Time, seed: u64, watch: &Watch<'_>) -> Result<Measured, NoResult> {
+    match scenario {
+        Scenario::Incast(incast) => of_incast(incast, time, seed, watch),
+        Scenario::Clos(_) => {
+            let outcome = simulate(watch, scenario.config(time, seed).map_err(NoResult::Failed)?)?;
+            Ok(Measured { calls: Some(Calls::of(&outcome, clos::time(time))), ..Measured::default() })
+        }
+    }
+}
+
+fn of_incast(scenario: &Incast, time: Time, seed: u64, watch: &Watch<'_>) -> Result<Measured, NoResult> {
     let config = scenario.config(time, seed).map_err(NoResult::Failed)?;
     let quits = config.quits.clone();
     let outcome = simulate(watch, config)?;
@@ -119,6 +158,7 @@ impl Measured {
             base: 0.0,
             sample: rates.sample(),
             mean: rates.mean(),
+            calls: None,
         }
     }
 }

@@ -1,9 +1,10 @@
-//! `irnic reproduce timely`: the incasts of TIMELY's §2.2, §4.4 and §6.1, the paper's numbers beside ours.
+//! `irnic reproduce timely`: the incasts of TIMELY's §2.2, §4.4 and §6.1, and the calls of §6.2, the paper's numbers beside ours.
 //!
-//! [`incast`] is what the paper's testbed is here, [`cells`] what is run and what of it, [`measure`] runs it, [`table`]
+//! [`incast`] is what the paper's testbed is here, [`clos`] its larger network, [`cells`] what is run and what of it, [`measure`] runs it, [`table`]
 //! prints, [`picture`] draws.
 
 mod cells;
+mod clos;
 mod incast;
 mod measure;
 mod picture;
@@ -18,12 +19,13 @@ use super::compared::Compared;
 use super::runs::{Scenarios, once};
 use super::{Common, choose, pictures, time};
 use crate::sim::SimError;
-use incast::{Incast, Time};
+use incast::Time;
+use measure::Scenario;
 
-/// §2.2 and §6.1 of the TIMELY paper: an incast of ten clients with four connections each to one server, by hardware there,
-/// simulated here.
+/// §2.2 and §6 of the TIMELY paper: an incast of ten clients with four connections each to one server, and calls between 250
+/// hosts, by hardware there, simulated here.
 ///
-/// Table 1, and Figures 2, 4 and 9 to 18 as far as the text has numbers or words for them, stand beside what comes out here.
+/// Table 1, and Figures 2, 4 and 9 to 22 as far as the text has numbers or words for them, stand beside what comes out here.
 /// docs/reproduction-timely.md tells what the paper leaves open and what was chosen.
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -72,7 +74,7 @@ pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
     let time = Time { warm_up: args.warm_up, measured: args.time };
     let mut cells = cells::timely(&cells::reference(), &args.timely);
     choose(&mut cells, &args.only, |c| &c.id)?;
-    let needed: Vec<Incast> = once(cells.iter().flat_map(|cell| cell.needed().cloned()));
+    let needed: Vec<Scenario> = once(cells.iter().flat_map(|cell| cell.needed().cloned()));
     for scenario in &needed {
         scenario.config(time, args.common.seed).map_err(|e| SimError::Usage(format!("--timely: {e}")))?;
     }
@@ -84,10 +86,10 @@ pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
         scenarios: &needed,
         seeds: &seeds,
         settings: format!("{time:?}"),
-        name: &|scenario| scenario.cc.clone(),
+        name: &|scenario| scenario.cc().to_owned(),
         cell: &|scenario| cells.iter().find(|c| c.needed().any(|s| s == scenario)).map(|c| c.id.as_str()),
-        // All fill the same links for the same time.
-        estimate: &|_| 1.0,
+        // All fill the same links for the same time, but for the larger network.
+        estimate: &|scenario| if matches!(scenario, Scenario::Clos(_)) { 4.0 } else { 1.0 },
         make: &|scenario, seed, watch| measure::one(scenario, time, seed, watch),
     };
     let Some(runs) = scenarios.perform(&args.common.how())? else { return Ok(()) };
@@ -108,5 +110,5 @@ pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
         let files = picture::all(&cells, &|scenario| runs.of(scenario).into_iter().flatten().collect());
         pictures::write(folder, files)?;
     }
-    runs.conclude(|scenario| scenario.cc.clone())
+    runs.conclude(|scenario| scenario.cc().to_owned())
 }

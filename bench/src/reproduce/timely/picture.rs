@@ -3,13 +3,14 @@
 use irnic_units as units;
 
 use super::cells::Cell;
-use super::incast::{INTERVAL, Incast, LINK_RATE};
-use super::measure::{Measured, PERCENTILES, QUANTILES, SAMPLE};
+use super::clos::Calls;
+use super::incast::{INTERVAL, LINK_RATE};
+use super::measure::{Measured, PERCENTILES, QUANTILES, SAMPLE, Scenario};
 use crate::picture::{Axis, Plot, Scale, Series};
 use crate::reproduce::pictures::{self, Rows, files, mean};
 
 /// Runs of a scenario that have a result, by seed.
-pub type Runs<'a> = dyn Fn(&Incast) -> Vec<&'a Measured> + 'a;
+pub type Runs<'a> = dyn Fn(&Scenario) -> Vec<&'a Measured> + 'a;
 
 /// A figure over one parameter: its number, what the picture shows, and the parameter.
 struct Swept(u32, &'static str, Axis);
@@ -33,6 +34,35 @@ const SWEPT: [Swept; 4] = [
     Swept(17, "throughput and round trips by T_high and connections of a client", linear("T_high [µs]")),
 ];
 
+/// What is drawn of a run, and what its line's name ends with.
+type Value = (&'static str, fn(&Measured) -> f64);
+
+/// Figures of calls over the load: number, title, what is upwards.
+const CALLS: [(u32, &str, &str, &[Value]); 3] = [
+    (
+        19,
+        "accepted versus offered load",
+        "accepted load [% of links]",
+        &[("", |m| of_calls(m, |c| 100.0 * c.accepted))],
+    ),
+    (
+        20,
+        "round trips of pingers: median, and 99 % dashed",
+        "round trip [µs]",
+        &[("", |m| of_calls(m, |c| c.ping[0])), (", 99 %", |m| of_calls(m, |c| c.ping[1]))],
+    ),
+    (
+        21,
+        "times of calls: median, and 99 % dashed",
+        "time of a call [µs]",
+        &[("", |m| of_calls(m, |c| c.call[0])), (", 99 %", |m| of_calls(m, |c| c.call[1]))],
+    ),
+];
+
+fn of_calls(run: &Measured, value: fn(&Calls) -> f64) -> f64 {
+    run.calls.as_ref().map_or(f64::NAN, value)
+}
+
 /// Names and contents of the files, of those figures that some of the cells are of.
 pub fn all(cells: &[Cell], runs: &Runs<'_>) -> Vec<(String, String)> {
     let own = cells.iter().filter(|c| c.text.is_none());
@@ -53,6 +83,15 @@ pub fn all(cells: &[Cell], runs: &Runs<'_>) -> Vec<(String, String)> {
             plots.push(Plot { x: x.clone(), y: linear("99 % round trip [µs]"), series: curves(Measured::tail) });
         }
         pictures.push((*figure, *title, plots));
+    }
+    for (figure, title, y, values) in CALLS {
+        let offered = linear("offered load [% of links]");
+        let lines = |&(name, value): &Value| {
+            let lines = swept(&of(figure), runs, value).into_iter();
+            lines.map(move |line| Series { dashed: !name.is_empty(), name: format!("{}{name}", line.name), ..line })
+        };
+        let series = values.iter().flat_map(lines).collect();
+        pictures.push((figure, title, vec![Plot { x: offered, y: linear(y), series }]));
     }
     files(pictures)
 }
@@ -93,15 +132,15 @@ fn over_time(values: &[f64], interval: u64) -> Vec<(f64, f64)> {
 }
 
 /// A connection of the first seed for each name.
-fn one_of_each(points: &[(&str, &Incast)], runs: &Runs<'_>) -> Plot {
-    let one = |(colour, (name, scenario)): (usize, &(&str, &Incast))| {
+fn one_of_each(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
+    let one = |(colour, (name, scenario)): (usize, &(&str, &Scenario))| {
         Some(series(name, colour, over_time(runs(scenario).first()?.sample.first()?, SAMPLE)))
     };
     Plot { x: TIME, y: RATE, series: points.iter().enumerate().filter_map(one).collect() }
 }
 
 /// Connections of the first seed.
-fn sample(points: &[(&str, &Incast)], runs: &Runs<'_>) -> Plot {
+fn sample(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     let first = points.first().and_then(|(_, scenario)| runs(scenario).first().copied());
     let rates = first.into_iter().flat_map(|m| &m.sample).enumerate();
     let one = |(n, rates): (usize, &Vec<f64>)| series(&format!("connection {}", n + 1), n, over_time(rates, SAMPLE));
@@ -109,8 +148,8 @@ fn sample(points: &[(&str, &Incast)], runs: &Runs<'_>) -> Plot {
 }
 
 /// Of the first seed.
-fn distribution(points: &[(&str, &Incast)], runs: &Runs<'_>) -> Plot {
-    let one = |(colour, (name, scenario)): (usize, &(&str, &Incast))| {
+fn distribution(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
+    let one = |(colour, (name, scenario)): (usize, &(&str, &Scenario))| {
         let run = *runs(scenario).first()?;
         let shares = (0..).map(|n| f64::from(n) / QUANTILES as f64);
         Some(series(name, colour, run.quantiles.iter().copied().zip(shares).collect()))
@@ -120,7 +159,7 @@ fn distribution(points: &[(&str, &Incast)], runs: &Runs<'_>) -> Plot {
 }
 
 /// Of the first seed: a line of round trips and a dashed one of the queue for each.
-fn queue(points: &[(&str, &Incast)], runs: &Runs<'_>) -> Plot {
+fn queue(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     let mut lines = Vec::new();
     for (colour, (name, scenario)) in points.iter().enumerate() {
         let Some(run) = runs(scenario).first().copied() else { continue };
@@ -134,8 +173,8 @@ fn queue(points: &[(&str, &Incast)], runs: &Runs<'_>) -> Plot {
 }
 
 /// Of the first seed.
-fn left(points: &[(&str, &Incast)], runs: &Runs<'_>) -> Plot {
-    let one = |(colour, (name, scenario)): (usize, &(&str, &Incast))| {
+fn left(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
+    let one = |(colour, (name, scenario)): (usize, &(&str, &Scenario))| {
         let rates: Vec<f64> = runs(scenario).first()?.mean.iter().copied().take((SHOWN / INTERVAL) as usize).collect();
         Some(series(name, colour, over_time(&rates, INTERVAL)))
     };
@@ -147,7 +186,7 @@ fn left(points: &[(&str, &Incast)], runs: &Runs<'_>) -> Plot {
 const SHOWN: u64 = 200_000_000;
 
 /// A line for each name but for its last part, which is the parameter; means of all seeds.
-fn swept(points: &[(&str, &Incast)], runs: &Runs<'_>, value: fn(&Measured) -> f64) -> Vec<Series> {
+fn swept(points: &[(&str, &Scenario)], runs: &Runs<'_>, value: fn(&Measured) -> f64) -> Vec<Series> {
     let parts = |name: &str| name.rsplit_once('/').and_then(|(line, at)| Some((line.to_owned(), place(at)?)));
     let lines = pictures::swept(points, parts, |scenario| mean(runs(scenario).into_iter().map(value)));
     lines.into_iter().enumerate().map(|(colour, (name, points))| series(&name, colour, points)).collect()
@@ -189,7 +228,21 @@ mod tests {
             .into_iter()
             .map(|(name, svg)| (name, svg.matches("<polyline").count()))
             .collect();
-        let expected = [(2, 4), (4, 3), (10, 3), (13, 4), (14, 3), (18, 4), (12, 2), (15, 6), (16, 4), (17, 6)];
+        let expected = [
+            (2, 4),
+            (4, 3),
+            (10, 3),
+            (13, 4),
+            (14, 3),
+            (18, 4),
+            (12, 2),
+            (15, 6),
+            (16, 4),
+            (17, 6),
+            (19, 2),
+            (20, 4),
+            (21, 4),
+        ];
         assert_eq!(lines, expected.map(|(figure, lines)| (format!("figure{figure}.svg"), lines)));
         assert!(all(&cells, &|_| Vec::new()).is_empty(), "nothing is drawn of runs without results");
         let only: Vec<Cell> = cells.into_iter().filter(|c| c.id.starts_with("figure15/64KB")).collect();
