@@ -10,6 +10,7 @@ mod ctl;
 mod decode;
 mod devinfo;
 mod doctor;
+mod footprint;
 mod interrupt;
 mod junit;
 mod lab;
@@ -48,6 +49,7 @@ enum Command {
     Decode(decode::DecodeArgs),
     Devinfo(devinfo::DevinfoArgs),
     Doctor(doctor::DoctorArgs),
+    Footprint(footprint::FootprintArgs),
     Host(lab::host::HostArgs),
     Lab(Box<lab::LabArgs>),
     Man(shell::ManArgs),
@@ -118,6 +120,7 @@ fn main() -> ExitCode {
         Command::Decode(args) => decode::main(&args),
         Command::Devinfo(args) => devinfo::main(&args),
         Command::Doctor(args) => doctor::main(&args),
+        Command::Footprint(args) => footprint::main(&args),
         Command::Host(args) => lab::host::main(args),
         Command::Lab(args) => lab::main(&args),
         Command::Merge(args) => sweep::merge::main(&args),

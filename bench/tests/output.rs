@@ -24,7 +24,7 @@ fn printing(folder: &Folder) -> Vec<Command> {
     let rtt = ["rtt", "-n", "5", "-s", "64", "--port", "shm"];
     let figure = ["reproduce", "timely", "--only", "figure15/64KB", "--warm-up", "100us", "--time", "1ms"];
     let table = ["reproduce", "irn", "--only", "table4.2/70%/no-cc/irn/avg_slowdown", "--arrivals", "100us"];
-    let lines: [&[&str]; 18] = [
+    let lines: [&[&str]; 20] = [
         &["--help"],
         &["--version"],
         &["help", "perf"],
@@ -43,6 +43,8 @@ fn printing(folder: &Folder) -> Vec<Command> {
         &["devinfo"],
         &["devinfo", "--json"],
         &["config"],
+        &["footprint"],
+        &["footprint", "--json"],
     ];
     let command = |words: &&[&str]| {
         let mut command = irnic(folder);

@@ -1,5 +1,6 @@
 //! The NIC: queue pairs, their scheduler and timers, and the calls that a habitat makes.
 
+mod footprint;
 mod limits;
 mod notices;
 mod objects;
@@ -26,8 +27,7 @@ use irnic_transports::{Gather, Path, RxPacket, Time};
 use crate::clock::Clock;
 use crate::cq::Cq;
 use crate::device::{Device, Table};
-use crate::error::NicError;
-use crate::error::{Object, Quantity, limit};
+use crate::error::{NicError, Object, Quantity, limit};
 use crate::gsi::{Gsi, ManagementDatagram};
 use crate::memory::Memory;
 use crate::memory::prefetch::{fetch, fetch_all, fetch_first};

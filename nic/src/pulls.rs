@@ -10,13 +10,13 @@ use irnic_transports::Time;
 /// Queue pairs, by their places in the NIC, that owe pulls.
 #[derive(Debug)]
 pub(crate) struct Pulls {
-    rings: [VecDeque<u32>; Pulls::CLASSES],
-    waiting: usize,
+    pub(crate) rings: [VecDeque<u32>; Pulls::CLASSES],
+    pub(crate) waiting: usize,
     /// When the next pull may leave: ns, and ps of the next one.
-    open: Time,
-    ps: u64,
+    pub(crate) open: Time,
+    pub(crate) ps: u64,
     /// `open`, rounded up, while any queue pair waits.
-    deadline: Time,
+    pub(crate) deadline: Time,
 }
 
 impl Default for Pulls {

@@ -5,15 +5,15 @@ use std::collections::VecDeque;
 /// Queue pairs, by their places in the NIC, that may have a packet to send, in turn.
 #[derive(Debug, Default)]
 pub(crate) struct Scheduler {
-    ready: VecDeque<u32>,
+    pub(crate) ready: VecDeque<u32>,
     /// Those that have answers of pulled streams to send, which go before all else.
     pub(crate) urgent: VecDeque<u32>,
     /// The queue pair at the front whose turn was interrupted, and the packets that it may still send.
-    interrupted: Option<(u32, u32)>,
+    pub(crate) interrupted: Option<(u32, u32)>,
     /// Priorities that the link partner has paused, one bit each (IEEE 802.1Qbb).
-    paused: u8,
+    pub(crate) paused: u8,
     /// Queue pairs whose turn came while their priority was paused.
-    parked: Vec<u32>,
+    pub(crate) parked: Vec<u32>,
 }
 
 impl Scheduler {

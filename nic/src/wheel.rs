@@ -56,6 +56,9 @@ pub struct Wheel {
 }
 
 impl Wheel {
+    /// Bytes that each id takes.
+    pub const BYTES_EACH: usize = size_of::<Timer>();
+
     /// Creates an empty wheel whose time begins at `start`. `tick_ns` is the granularity of sorting in ns, rounded down
     /// to a power of two (0 counts as 1). It does not limit the precision of timers.
     pub fn new(start: Time, tick_ns: u64) -> Wheel {

@@ -25,6 +25,7 @@
 //!   only, and can be run against traces.
 //! - [`congestion`] has the controllers, and shows how a program brings one of its own.
 //! - [`config`] describes a transport as a composition of choices, in types and in text.
+//! - [`footprint`] lists what a hardware NIC would keep of a queue pair, field by field.
 //! - [`qp`] has the queue pair, [`qp::Qp`]. It needs a device around it, [`qp::Host`]: crate `irnic-nic` is one, and
 //!   what programs that want a whole NIC should use.
 //!
@@ -62,6 +63,7 @@
 
 pub mod config;
 pub mod congestion;
+pub mod footprint;
 pub mod pacer;
 pub mod packet;
 pub mod psn;

@@ -1,5 +1,6 @@
 //! A token bucket that decides when the next packet may leave.
 
+use crate::footprint::{bits, footprint, instant, left, why, width};
 use crate::time::Time;
 use crate::time::{MS, SEC};
 
@@ -108,6 +109,14 @@ impl Pacer {
         self.burst + i128::from(self.rate)
     }
 }
+
+footprint!(Pacer, |at| {
+    rate => bits(width::RATE),
+    burst => left(why::SHARED),
+    tokens => bits(width::RATE),
+    counted => instant(),
+    held => left("makes up for software that is late"),
+});
 
 #[cfg(test)]
 mod tests {

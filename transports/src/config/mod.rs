@@ -76,6 +76,16 @@ pub enum Timer {
     },
 }
 
+/// Who keeps apart requests to overlapping remote memory, which IRN's receivers place in the order of arrival (§4.4.3).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Overlap {
+    /// The application, by waiting or by fences of its own.
+    Application,
+    /// The NIC: a request that could overwrite what an outstanding one of its queue pair writes or reads starts when that
+    /// is complete.
+    Fence,
+}
+
 /// A stream whose receiver asks for each packet (NDP §3.2).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct PullConfig {
@@ -189,6 +199,9 @@ pub struct TransportConfig {
     /// of the way there (TIMELY §3.1, §5). Plain RoCE's are like the rest once the queue pair has answered a READ or
     /// atomic: an acknowledgement that overtook the response would read as a NAK.
     pub ack_priority: Option<u8>,
+    /// Who keeps apart requests of one reliable connection to overlapping remote memory. Plain RoCE places requests in
+    /// order.
+    pub overlap: Overlap,
     /// Whether receivers ask for each packet, NDP's way, on reliable connections. Loss recovery, cap and NACKs are those
     /// of other packets then.
     pub pull: Option<PullConfig>,
@@ -264,6 +277,7 @@ impl TransportConfig {
         patience: 0,
         credits: true,
         ack_priority: None,
+        overlap: Overlap::Application,
         pull: None,
         tlt: TltConfig::OFF,
         tlp: 0,

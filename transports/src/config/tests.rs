@@ -68,6 +68,21 @@ fn congestion_control_is_a_parameter_like_others() {
 }
 
 #[test]
+fn overlapping_requests_are_the_applications_unless_told_otherwise() {
+    let read = |text| TransportConfig::parse(text, true).map(|c| c.overlap);
+    assert_eq!((read("irn"), read("auto,overlap=fence")), (Ok(Overlap::Application), Ok(Overlap::Fence)));
+    let config = TransportConfig::parse("irn,overlap=fence", true).unwrap();
+    assert_eq!(TransportConfig::parse(&config.to_string(), true), Ok(config), "{config}");
+    let why = |text| TransportConfig::parse(text, true).err().map(|e| e.to_string());
+    for (text, expected) in [
+        ("irn,overlap=on", "transport parameter overlap=on: expected application or fence"),
+        ("roce,overlap=fence", "plain RoCE places requests in order; leave out overlap=fence, or use an irn transport"),
+    ] {
+        assert_eq!(why(text).as_deref(), Some(expected));
+    }
+}
+
+#[test]
 fn acknowledgements_have_the_priority_of_the_rest_unless_told_otherwise() {
     let read = |text| TransportConfig::parse(text, false).map(|c| c.ack_priority);
     assert_eq!((read("irn"), read("irn,ack-priority=7")), (Ok(None), Ok(Some(7))));

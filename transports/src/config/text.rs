@@ -7,8 +7,8 @@ use irnic_units::keys::{Key, Value, ValueError, pairs};
 use irnic_units::{MAX_NS, MAX_RATE, Nanoseconds, RATE};
 
 use super::{
-    FlowControl, MAX_RETRANSMIT_DELAY, Nak, PullConfig, Timer, TltClock, TltConfig, TltFirst, TltMode, TransportConfig,
-    WireFormat, paper, real_time,
+    FlowControl, MAX_RETRANSMIT_DELAY, Nak, Overlap, PullConfig, Timer, TltClock, TltConfig, TltFirst, TltMode,
+    TransportConfig, WireFormat, paper, real_time,
 };
 use crate::congestion::{CongestionConfig, FairRateConfig, RoccConfig};
 use crate::recovery::{Bitmap, Recovery};
@@ -21,7 +21,7 @@ const WINDOW: &str = "a power of two from 64 to 65536 packets";
 const TIMEOUT: &str = "a time such as 320us, 2ms or 1s";
 
 /// All parameters.
-static KEYS: [Key<TransportConfig, ConfigError>; 30] = [
+static KEYS: [Key<TransportConfig, ConfigError>; 31] = [
     Key::new("recovery", |t, v| set(&mut t.recovery, recovery(v))),
     Key::new("nak", |t, v| set(&mut t.nak, nak(v))),
     Key::new("cap", |t, v| set(&mut t.flow, cap(v))),
@@ -40,6 +40,7 @@ static KEYS: [Key<TransportConfig, ConfigError>; 30] = [
     Key::new("patience", |t, v| set(&mut t.patience, patience(v))),
     Key::new("credits", |t, v| set(&mut t.credits, v.switch())),
     Key::new("ack-priority", |t, v| set(&mut t.ack_priority, ack_priority(v))),
+    Key::new("overlap", |t, v| set(&mut t.overlap, v.word(&OVERLAPS))),
     Key::new("iw", |t, v| set(&mut pull(t, v)?.window, v.number(1..=4096, "1 to 4096 packets"))),
     Key::new("paths", |t, v| set(&mut pull(t, v)?.paths, paths(v))),
     Key::new("penalty", |t, v| set(&mut pull(t, v)?.penalty, v.switch())),
@@ -56,6 +57,7 @@ static KEYS: [Key<TransportConfig, ConfigError>; 30] = [
     Key::new("base-rtt", |t, v| set(&mut t.base_rtt, timeout(v))),
 ];
 
+const OVERLAPS: [(&str, Overlap); 2] = [("application", Overlap::Application), ("fence", Overlap::Fence)];
 const TLT_MODES: [(&str, TltMode); 4] =
     [("off", TltMode::Off), ("on", TltMode::On), ("window", TltMode::Window), ("rate", TltMode::Rate)];
 const TLT_CLOCKS: [(&str, TltClock); 3] =
@@ -173,6 +175,9 @@ impl TransportConfig {
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.wire == WireFormat::Roce && self.recovery != Recovery::GoBackN {
             return Err(ConfigError::RoceRecovery);
+        }
+        if self.wire == WireFormat::Roce && self.overlap == Overlap::Fence {
+            return Err(ConfigError::RoceOverlap);
         }
         if self.pull.is_some() {
             if self.wire != WireFormat::Irn {
@@ -431,7 +436,7 @@ pub enum ConfigError {
     /// Unknown parameter.
     #[error(
         "transport parameter \"{0}\" does not exist; there are recovery, nak, cap, window, rto, rto-low, rto-high, n, rto-min, \
-         rto-max, nack-threshold, retransmit-delay, evidence, patience, credits, ack-priority, iw, paths, penalty, rts, pull-rate, pull-class, tlt, tlt-clock, tlt-first, tlt-every, tlp, cc, cc.…, line-rate and base-rtt"
+         rto-max, nack-threshold, retransmit-delay, evidence, patience, credits, ack-priority, overlap, iw, paths, penalty, rts, pull-rate, pull-class, tlt, tlt-clock, tlt-first, tlt-every, tlp, cc, cc.…, line-rate and base-rtt"
     )]
     Key(String),
     /// Bad value.
@@ -446,6 +451,9 @@ pub enum ConfigError {
     /// Plain RoCE receivers discard what is out of order.
     #[error("plain RoCE can only recover by go-back-n; use an irn transport for recovery=selective")]
     RoceRecovery,
+    /// Plain RoCE receivers place requests in order.
+    #[error("plain RoCE places requests in order; leave out overlap=fence, or use an irn transport")]
+    RoceOverlap,
     /// An algorithm that needs what only simulated and emulated networks have.
     #[error("hpcc needs telemetry of the switches, which only irnic sim and irnic lab have")]
     NoTelemetry,
@@ -554,6 +562,9 @@ impl fmt::Display for TransportConfig {
         write!(f, ",credits={credits}")?;
         if let Some(priority) = self.ack_priority {
             write!(f, ",ack-priority={priority}")?;
+        }
+        if self.overlap != Overlap::Application {
+            write!(f, ",overlap={}", word(&OVERLAPS, self.overlap))?;
         }
         if let Some(PullConfig { window, paths, penalty, returns, rate, class }) = self.pull {
             write!(f, ",iw={window},paths=")?;

@@ -3,6 +3,7 @@
 
 use super::config::{Parameter, Parameters, parameter, window, window_text};
 use super::{Ack, Controller, Line, MOST_WINDOW};
+use crate::footprint::{bits, footprint, width};
 use crate::time::Time;
 
 /// Parameters of [`Aimd`].
@@ -60,6 +61,11 @@ impl Controller for Aimd {
         self.window
     }
 }
+
+footprint!(Aimd, |at| {
+    window => bits(width::COUNT),
+    counted => bits(width::COUNT),
+});
 
 #[cfg(test)]
 mod tests {

@@ -8,6 +8,7 @@
 //! α's periods are counted when α is next needed, so that only increases and gathered decreases need a timer. Increases
 //! stop at the line rate, where they have no effect: a flow without congestion costs nothing.
 
+use crate::footprint::{bits, flag, footprint, instant, left, why, width};
 use irnic_units::keys::{Value, ValueError};
 use irnic_units::math::power;
 use irnic_units::{MAX_BYTES, MAX_NS, MAX_RATE, TIME};
@@ -300,6 +301,22 @@ impl Controller for Dcqcn {
         self.rate
     }
 }
+
+footprint!(Dcqcn, |at| {
+    config => left(why::SHARED),
+    line => left(why::SHARED),
+    rate => bits(width::RATE),
+    target => bits(width::RATE),
+    alpha => bits(width::FIXED),
+    alpha_at => instant(),
+    noted => flag(),
+    decrease_at => instant(),
+    first_at => instant(),
+    increase_at => instant(),
+    sent => bits(32),
+    by_time => bits(8),
+    by_bytes => bits(8),
+});
 
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@
 
 use super::config::{Parameter, Parameters, Share, parameter, share, share_text, window, window_text};
 use super::{Ack, Controller, ControllerMetrics, Line, MOST_WINDOW};
+use crate::footprint::{bits, flag, footprint, left, maybe, why, width};
 use crate::time::Time;
 use irnic_units::keys::{Value, ValueError};
 
@@ -159,6 +160,20 @@ impl Controller for Dctcp {
         ControllerMetrics { rate: 0, window: self.window(), ssthresh: self.ssthresh.map(|packets| packets as u32) }
     }
 }
+
+footprint!(Dctcp, |at| {
+    g => left(why::SHARED),
+    window => bits(width::FIXED),
+    ssthresh => maybe(width::FIXED),
+    counted => bits(width::COUNT),
+    alpha => bits(width::FIXED),
+    packets => bits(32),
+    marked => bits(32),
+    owed => flag(),
+    end => bits(32),
+    decreased => bits(32),
+    ahead => bits(32),
+});
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,7 @@ use super::config::{
     Parameter, Parameters, Share, parameter, rate, round_trip, segment, share, share_of_line, share_text, size, time,
 };
 use super::{Ack, Controller, Line};
+use crate::footprint::{bits, footprint, instant, left, maybe, why, width};
 use crate::time::{Time, US};
 use irnic_units::{MAX_RATE, RATE};
 
@@ -100,6 +101,15 @@ impl Controller for Fast {
         self.rate as u64
     }
 }
+
+footprint!(Fast, |at| {
+    config => left(why::SHARED),
+    rate => bits(width::RATE),
+    least => left(why::SHARED),
+    most => left(why::SHARED),
+    base => instant(),
+    last => maybe(width::TIME),
+});
 
 #[cfg(test)]
 mod tests {

@@ -10,6 +10,7 @@
 use super::config::{Parameter, Parameters, Share, parameter, share, share_text};
 use super::dcqcn::Step;
 use super::{Ack, Controller, Line, MOST_WINDOW};
+use crate::footprint::{bits, footprint, left, why, width};
 use crate::telemetry::Int;
 use crate::time::Time;
 
@@ -172,6 +173,23 @@ impl Controller for Hpcc {
         whole.saturating_add((f64::from(whole) < packets).into()).clamp(1, MOST_WINDOW)
     }
 }
+
+footprint!(Hpcc, |at| {
+    eta => left(why::SHARED),
+    max_stage => left(why::SHARED),
+    line => left(why::SHARED),
+    step => left(why::SHARED),
+    least => left(why::SHARED),
+    most => left(why::SHARED),
+    window => bits(width::FIXED),
+    reference => bits(width::FIXED),
+    used => bits(width::FIXED),
+    stage => bits(8),
+    last => bits(8 * u64::from(Int::LEN)).heap(size_of::<Int>()),
+    updated => bits(32),
+    acked => bits(32),
+    sent => bits(32),
+});
 
 #[cfg(test)]
 mod tests {

@@ -114,6 +114,7 @@ pub use rocc::{FairRate, FairRateConfig, FairRateHistory, Rocc, RoccConfig};
 pub use tcp::{Tcp, TcpConfig};
 pub use timely::{Timely, TimelyConfig};
 
+use crate::footprint::{Ledger, Parts, Setup, left};
 use crate::telemetry::Int;
 use crate::time::{Time, bytes_in};
 use crate::wire::Cnp;
@@ -265,6 +266,15 @@ macro_rules! controllers {
                     CongestionConfig::None => None,
                     $(CongestionConfig::$name(config) => Some(Congestion::$name($name::new(config, line)))),+,
                     CongestionConfig::Custom(factory) => Some(Congestion::Custom(factory.build(line))),
+                }
+            }
+        }
+
+        impl Parts for Congestion {
+            fn list(&self, at: &Setup<'_>, ledger: &mut Ledger) {
+                match self {
+                    $(Congestion::$name(controller) => controller.list(at, ledger)),+,
+                    Congestion::Custom(_) => ledger.enter(at, "custom", left("unknown: a controller from outside")),
                 }
             }
         }

@@ -8,6 +8,7 @@ mod point;
 
 pub use point::{FairRate, FairRateConfig, FairRateHistory};
 
+use crate::footprint::{bits, footprint, instant, left, maybe, why, width};
 use irnic_units::{MAX_NS, MAX_RATE, RATE, TIME};
 
 use super::config::{Parameter, Parameters, parameter, rate, time};
@@ -143,6 +144,17 @@ impl Controller for Rocc {
         self.rate
     }
 }
+
+footprint!(Rocc, |at| {
+    config => left(why::SHARED),
+    rate => bits(width::RATE),
+    least => left(why::SHARED),
+    most => left(why::SHARED),
+    point => maybe(64),
+    recover => instant(),
+    pending => bits(pending.len() as u64 * (width::TIME + 64 + width::RATE)),
+    waiting => bits(4),
+});
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@
 
 use super::config::{Parameter, Parameters, parameter, window, window_text};
 use super::{Ack, Controller, ControllerMetrics, Line, MOST_WINDOW};
+use crate::footprint::{bits, flag, footprint, width};
 use crate::time::Time;
 
 /// Parameters of [`Tcp`].
@@ -127,6 +128,17 @@ impl Controller for Tcp {
         ControllerMetrics { rate: 0, window: self.window, ssthresh: Some(self.ssthresh) }
     }
 }
+
+footprint!(Tcp, |at| {
+    window => bits(width::COUNT),
+    ssthresh => bits(width::COUNT),
+    counted => bits(width::COUNT),
+    recovering => flag(),
+    recover => bits(32),
+    silent => flag(),
+    acked => bits(32),
+    sent => bits(32),
+});
 
 #[cfg(test)]
 mod tests {

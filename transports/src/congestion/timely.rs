@@ -6,6 +6,7 @@
 //! Losses and timeouts are no signal to TIMELY: reliability is the transport's own (§5). The IRN chapter tried to make
 //! them one, for senders that go back N (§4.3.3): `backoff`.
 
+use crate::footprint::{bits, footprint, left, maybe, why, width};
 use irnic_units::keys::{Value, ValueError};
 use irnic_units::{MAX_NS, MAX_RATE, RATE, TIME};
 
@@ -263,6 +264,17 @@ impl Controller for Timely {
         (self.rate as u64).clamp(self.least, self.most)
     }
 }
+
+footprint!(Timely, |at| {
+    config => left(why::SHARED),
+    rate => bits(width::RATE),
+    least => left(why::SHARED),
+    most => left(why::SHARED),
+    last => maybe(2 * width::TIME),
+    rtt_diff => bits(width::FIXED),
+    falling => bits(8),
+    chance => bits(64),
+});
 
 #[cfg(test)]
 mod tests;

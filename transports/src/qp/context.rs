@@ -1,5 +1,6 @@
 //! What the halves of one queue pair share: its attributes, and how it can fail.
 
+use crate::footprint::{bits, flag, footprint, left, part, why, width};
 use std::sync::Arc;
 
 use super::Service;
@@ -156,6 +157,39 @@ pub(crate) fn position(k: u32, n: u32) -> Position {
 pub(crate) fn ends(position: Position) -> bool {
     matches!(position, Position::Only | Position::Last)
 }
+
+footprint!(QpContext, |at| {
+    service => bits(3),
+    qpn => left("the place of the queue pair"),
+    pd => bits(width::HANDLE),
+    send_cq => bits(width::HANDLE),
+    recv_cq => bits(width::HANDLE),
+    xrcd => left("of XRC"),
+    config => left(why::SHARED),
+    knows_irn => left(why::SHARED),
+    evidence => left(why::SHARED),
+    credits => left(why::SHARED),
+    // Remote rights: WRITE, READ, atomics, two of FLUSH.
+    access => bits(5),
+    paths => paths.as_ref().map_or(left("not connected"), |paths| part(paths)),
+    path_mtu => bits(3),
+    mtu => left(why::FOLLOWS),
+    dest_qp => bits(24),
+    qkey => left("of datagrams"),
+    min_rnr_timer => bits(5),
+    timeout => bits(5),
+    retry_cnt => bits(3),
+    rnr_retry => bits(3),
+    max_rd_atomic => bits(8),
+    max_dest_rd_atomic => bits(8),
+    peer_capable => flag().when(at.irn && at.plain, why::OFF),
+});
+
+footprint!(ClassPaths, |at| {
+    // Two addresses, UDP source port, traffic class, hop limit; and the traffic class of what may overtake.
+    paths => bits(2 * 128 + 16 + 8 + 8 + at.config.ack_priority.map_or(0, |_| 8)),
+    index => left(why::SHARED),
+});
 
 #[cfg(test)]
 mod tests {

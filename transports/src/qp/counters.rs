@@ -126,4 +126,6 @@ counters! {
     tlt_losses_found,
     /// Tail loss probes sent, new packets and old ones (RFC 8985 §7).
     tlp_probes,
+    /// Requests posted while one that they could overwrite was outstanding, for which they waited (`overlap = fence`).
+    overlap_fences,
 }

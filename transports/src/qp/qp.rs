@@ -1,5 +1,6 @@
 //! The state machine of a queue pair, around what its service does with packets.
 
+use crate::footprint::{Footprint, Setup, bits, flag, footprint, left, part, why};
 use std::sync::Arc;
 
 use super::access::Access;
@@ -304,6 +305,14 @@ impl Qp {
         stats
     }
 
+    /// Returns what a hardware NIC would keep of it, if it is a reliable connection, connected.
+    pub fn footprint(&self) -> Option<Footprint> {
+        let c = &self.context;
+        let connected = c.service == Service::Rc && c.paths.is_some();
+        let at = Setup::new(&c.config, c.mtu, c.max_rd_atomic, c.max_dest_rd_atomic);
+        connected.then(|| crate::footprint::of(self, size_of::<Qp>(), &at))
+    }
+
     /// The round trips that it has measured, if its service has acknowledgements.
     pub fn rtt(&self) -> Option<&RttHistogram> {
         self.service.rtt()
@@ -403,10 +412,13 @@ impl Qp {
         }
         self.service.check(wr, &self.context)?;
         let queue = self.service.send_queue_mut();
-        if self.sq_sig_all && !wr.signaled {
-            queue.post(&SendWr { signaled: true, ..*wr })?;
+        let waits = if self.sq_sig_all && !wr.signaled {
+            queue.post(&SendWr { signaled: true, ..*wr })?
         } else {
-            queue.post(wr)?;
+            queue.post(wr)?
+        };
+        if waits {
+            host.counters().overlap_fences += 1;
         }
         if matches!(self.state, QpState::Err | QpState::Sqe) {
             self.service.flush_send(&self.context, WcStatus::WrFlushErr, host);
@@ -646,3 +658,18 @@ impl Qp {
         }
     }
 }
+
+footprint!(Qp, |at| {
+    state => bits(3),
+    context => part(context),
+    service => part(service),
+    sq_sig_all => flag(),
+    sqd_event => flag(),
+    no_rx_yet => flag(),
+    sent_pkts => left(why::STATISTICS),
+    rcvd_pkts => left(why::STATISTICS),
+    rx_trimmed => left(why::STATISTICS),
+    sent_bytes => left(why::STATISTICS),
+    retransmitted_bytes => left(why::STATISTICS),
+    rcvd_bytes => left(why::STATISTICS),
+});

@@ -4,6 +4,7 @@ use super::context::QpContext;
 use super::host::{Event, Host, RecvWqe, SrqId, XrcSrq};
 use super::send_queue::PostError;
 use super::work::{RecvWr, Sge, Wc, WcOpcode, WcStatus};
+use crate::footprint::{Per, bits, each, footprint, left, maybe, sequence, width};
 use crate::psn::Psn;
 use crate::room::{OutOfMemory, boxed};
 
@@ -311,3 +312,21 @@ impl RecvQueue {
         }
     }
 }
+
+footprint!(RecvQueue, |at| {
+    slots => each(Per::RecvWqe, RecvSlot::default(), size_of::<RecvSlot>() + max_sge * size_of::<Sge>()),
+    sges => left("in the work requests"),
+    limit => bits(width::INDEX),
+    max_sge => bits(8),
+    source => maybe(width::HANDLE),
+    from => left("of XRC"),
+    head => sequence(),
+    tail => sequence(),
+});
+
+footprint!(RecvSlot, |at| {
+    wr_id => bits(64),
+    // With the first of them.
+    sge_count => bits(8 + width::ADDRESS + width::LENGTH + width::KEY),
+    premature => left("in host memory: premature CQEs (IRN §4.5.1)"),
+});

@@ -4,6 +4,8 @@ use super::Service;
 use super::context::QpContext;
 use super::host::Host;
 use super::work::{Address, MwBind, SendData, SendOp, SendWr, Sge, Wc, WcStatus};
+use crate::config::Overlap;
+use crate::footprint::{Item, Per, bits, each, flag, footprint, left, sequence, why, width};
 use crate::psn::Psn;
 use crate::room::{OutOfMemory, boxed};
 
@@ -72,7 +74,7 @@ pub(crate) struct SendWqe {
     pub sge_count: u8,
     pub signaled: bool,
     pub solicited: bool,
-    pub fence: bool,
+    pub fence: Fence,
 
     /// First sequence number of its request packets.
     pub first: Psn,
@@ -91,8 +93,29 @@ pub(crate) struct SendWqe {
     pub sn: Psn,
 }
 
+/// What a WQE waits for before it starts, beside its turn.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fence(u8);
+
+impl Fence {
+    pub(crate) const NONE: Fence = Fence(0);
+    /// READs and atomics before it, as the application asks for (IBA 10.8.3.3).
+    pub(crate) const READS: Fence = Fence(1);
+    /// A request before it that it could overwrite: [`SendQueue::is_behind_overlap`].
+    pub(crate) const OVERLAP: Fence = Fence(2);
+
+    /// Whether it is, or includes, this one.
+    #[inline]
+    pub(crate) fn has(self, other: Fence) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
 // There is one for each send work request of each queue pair.
 const _: () = assert!(size_of::<SendWqe>() == 80);
+
+/// Outstanding requests that a new one is compared with.
+const LOOK: u32 = 64;
 
 /// In place of the length of a gather list: the data is inline.
 const INLINE: u8 = u8::MAX;
@@ -136,7 +159,7 @@ const EMPTY: SendWqe = SendWqe {
     sge_count: 0,
     signaled: false,
     solicited: false,
-    fence: false,
+    fence: Fence::NONE,
     first: Psn::new(0),
     packets: 0,
     resp_first: Psn::new(0),
@@ -165,6 +188,8 @@ pub(crate) struct SendQueue {
     sges: Box<[Sge]>,
     inline: Box<[u8]>,
     destinations: Destinations,
+    /// The request that each slot's waits for, if it has [`Fence::OVERLAP`]. Empty where no overlaps are looked for.
+    overlaps: Box<[u32]>,
     limit: u32,
     max_sge: usize,
     max_inline: usize,
@@ -190,6 +215,7 @@ impl SendQueue {
                 Service::XrcInitiator => Destinations::Srqs(boxed(0, slots)?),
                 _ => Destinations::Peer,
             },
+            overlaps: Box::default(),
             limit,
             max_sge,
             max_inline,
@@ -197,6 +223,12 @@ impl SendQueue {
             started: 0,
             tail: 0,
         })
+    }
+
+    /// Has requests wait for those before them that they could overwrite (IRN §4.4.3).
+    pub(crate) fn with_overlap_fences(mut self) -> Result<SendQueue, OutOfMemory> {
+        self.overlaps = boxed(0, self.wqes.len())?;
+        Ok(self)
     }
 
     #[inline]
@@ -264,8 +296,37 @@ impl SendQueue {
         (self.head, self.started) = (self.tail, self.tail);
     }
 
+    /// The latest request not complete that one to be posted could overwrite. Where there are more than [`LOOK`], it is taken
+    /// for one of those before them.
+    #[cold]
+    fn overlapped(&self, wr: &SendWr<'_>, len: u32) -> Option<u32> {
+        let (own, kind) = (wr.op.remote_len(len), wr.op);
+        let outstanding = self.len();
+        if own == 0 || !kind.changes_remote() {
+            return None;
+        }
+        let before = |back: u32| self.tail.wrapping_sub(back);
+        let meets = |index: &u32| {
+            let earlier = self.get(*index);
+            let apart = wr.remote_addr.wrapping_sub(earlier.remote_addr);
+            let theirs = earlier.op.remote_len(earlier.len);
+            let overlap = apart < u64::from(theirs) || (apart.wrapping_neg() < u64::from(own) && theirs > 0);
+            overlap && kind.must_follow(&earlier.op)
+        };
+        let latest = (1..=outstanding.min(LOOK)).map(before).find(meets);
+        latest.or_else(|| (outstanding > LOOK).then(|| before(LOOK + 1)))
+    }
+
+    /// Whether a WQE with [`Fence::OVERLAP`] still waits.
+    #[cold]
+    pub(crate) fn is_behind_overlap(&self, index: u32) -> bool {
+        let awaited = self.overlaps.get(self.slot(index)).map(|awaited| awaited.wrapping_sub(self.head));
+        awaited.is_some_and(|awaited| awaited < index.wrapping_sub(self.head))
+    }
+
+    /// Appends a work request. Returns whether it is to wait for one before it that it could overwrite.
     #[inline]
-    pub(crate) fn post(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
+    pub(crate) fn post(&mut self, wr: &SendWr<'_>) -> Result<bool, PostError> {
         if self.len() >= self.limit {
             return Err(PostError::Full(self.limit));
         }
@@ -307,6 +368,13 @@ impl SendQueue {
         if !matches!(self.destinations, Destinations::Peer) {
             self.set_destination(slot, wr);
         }
+        let mut fence = if wr.fence { Fence::READS } else { Fence::NONE };
+        if !self.overlaps.is_empty()
+            && let Some(awaited) = self.overlapped(wr, len)
+        {
+            self.overlaps[slot] = awaited;
+            fence = Fence(fence.0 | Fence::OVERLAP.0);
+        }
         self.wqes[slot] = SendWqe {
             wr_id: wr.wr_id,
             op: wr.op,
@@ -316,11 +384,11 @@ impl SendQueue {
             sge_count,
             signaled: wr.signaled,
             solicited: wr.solicited,
-            fence: wr.fence,
+            fence,
             ..EMPTY
         };
         self.tail = self.tail.wrapping_add(1);
-        Ok(())
+        Ok(fence.has(Fence::OVERLAP))
     }
 
     /// Ends every WQE: the oldest with `status`, the others flushed (IBA 10.10.2.2).
@@ -362,3 +430,37 @@ impl SendQueue {
         covers(index).then_some(index)
     }
 }
+
+footprint!(SendQueue, |at| {
+    wqes => each(Per::SendWqe, EMPTY, size_of::<SendWqe>() + max_sge * size_of::<Sge>() + max_inline),
+    sges => left("in the work requests"),
+    inline => left("in the work requests"),
+    destinations => left("of datagrams and XRC"),
+    overlaps => left("in host memory: the driver finds overlaps (IRN §4.4.3)"),
+    limit => bits(width::INDEX),
+    max_sge => bits(8),
+    max_inline => left(why::HOST),
+    head => bits(width::INDEX),
+    started => bits(width::INDEX),
+    tail => bits(width::INDEX),
+});
+
+footprint!(SendWqe, |at| {
+    wr_id => bits(64),
+    // Which it is, and what an atomic brings: two operands. In their place others have an element of the gather list.
+    op => bits(4 + 128),
+    len => bits(width::LENGTH),
+    remote_addr => bits(width::ADDRESS),
+    rkey => bits(width::KEY),
+    sge_count => bits(8),
+    signaled => flag(),
+    solicited => flag(),
+    fence => bits(if at.config.overlap == Overlap::Fence { 2 } else { 1 }),
+    first => sequence(),
+    packets => left("follows from length and MTU"),
+    resp_first => sequence().when(at.irn, "of plain RoCE it is `first`"),
+    resp_packets => left("follows from length and MTU"),
+    resp_arrived => sequence().when(at.plain, "with IRN, in the bitmap of responses"),
+    ssn => sequence(),
+    sn => sequence().is(Item::WqeNumber).when(at.irn, why::IRN),
+});

@@ -8,6 +8,7 @@ use super::send_queue::{PostError, SendQueue};
 use super::stats::{QpStats, RttHistogram};
 use super::work::{SendWr, WcStatus};
 use crate::congestion::{ControllerMetrics, Point};
+use crate::footprint::{Ledger, Parts, Setup};
 use crate::packet::{PacketClass, Path, RxPacket};
 use crate::psn::Psn;
 use crate::rc::{PullTurn, Rc};
@@ -362,5 +363,15 @@ impl TransportService for AnyService {
 
     fn controller_metrics(&self) -> Option<ControllerMetrics> {
         each!(self, s => s.controller_metrics())
+    }
+}
+
+impl Parts for AnyService {
+    fn list(&self, at: &Setup<'_>, ledger: &mut Ledger) {
+        match self {
+            AnyService::Rc(rc) => rc.list(at, ledger),
+            // Neither recovers losses.
+            AnyService::Uc(_) | AnyService::Ud(_) => {}
+        }
     }
 }

@@ -67,6 +67,9 @@ impl fmt::Debug for RttHistogram {
 }
 
 impl RttHistogram {
+    /// Bytes that it allocates.
+    pub(crate) const HEAP: usize = BUCKETS * size_of::<u32>();
+
     #[inline]
     fn bucket(ns: u64) -> usize {
         if ns < u64::from(SUB) {

@@ -132,6 +132,27 @@ impl SendOp {
         matches!(self, SendOp::AtomicWrite(_) | SendOp::Flush { .. })
     }
 
+    /// Bytes of the peer's memory, from [`SendWr::remote_addr`] on, that it reads or changes with a message of `len` bytes.
+    pub(crate) fn remote_len(&self, len: u32) -> u32 {
+        match self {
+            SendOp::Write | SendOp::WriteImm(_) | SendOp::Read => len,
+            SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } | SendOp::AtomicWrite(_) => 8,
+            _ => 0,
+        }
+    }
+
+    /// Whether it changes memory that it names.
+    pub(crate) fn changes_remote(&self) -> bool {
+        !matches!(self, SendOp::Read) && self.remote_len(1) > 0
+    }
+
+    /// Whether one that [changes memory](Self::changes_remote) may not start before an earlier one to the same memory is
+    /// complete. IRN's responders place WRITEs as they come, and read memory again for responses that were lost (§4.4.3);
+    /// atomics wait there for all that was sent before them.
+    pub(crate) fn must_follow(&self, earlier: &SendOp) -> bool {
+        matches!(self, SendOp::Write | SendOp::WriteImm(_)) || matches!(earlier, SendOp::Read)
+    }
+
     /// Whether it is carried out here, in its turn, without a packet.
     #[inline]
     pub fn is_local(&self) -> bool {

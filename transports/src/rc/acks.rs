@@ -1,5 +1,6 @@
 //! Acknowledgements that wait for the link.
 
+use crate::footprint::{bits, flag, footprint, left, maybe, why, width};
 use crate::psn::Psn;
 use crate::recovery::Sack;
 use crate::room::boxed;
@@ -161,6 +162,16 @@ impl AckQueue {
         (self.cumulative, self.count, self.sent, self.echo) = (false, 0, None, None);
     }
 }
+
+footprint!(AckQueue, |at| {
+    cumulative => flag(),
+    nacks => left(why::PORT).heap(MAX_NACKS_WAITING * size_of::<Sack>()),
+    first => left(why::PORT),
+    count => left(why::PORT),
+    sent => maybe(width::PSN + 8).when(at.irn, why::IRN),
+    echo => maybe(2 + width::PSN + 1).when(at.config.has_tlt_window(), why::OFF),
+    before_echo => bits(6).when(at.config.has_tlt_window(), why::OFF),
+});
 
 #[cfg(test)]
 mod tests {

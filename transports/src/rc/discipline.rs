@@ -3,6 +3,7 @@
 use super::pull::{PullReceiver, PullSender};
 use super::tlp::Tlp;
 use super::tlt::{Tlt, TltRate};
+use crate::footprint::{Ledger, Parts, Setup, footprint, part};
 use crate::qp::context::QpContext;
 use crate::room::OutOfMemory;
 
@@ -106,3 +107,20 @@ impl Discipline {
         if let Discipline::Probes(tlp) = self { Some(tlp) } else { None }
     }
 }
+
+impl Parts for Discipline {
+    fn list(&self, at: &Setup<'_>, ledger: &mut Ledger) {
+        match self {
+            Discipline::Plain => {}
+            Discipline::Pulled(ends) => ledger.enter(at, "pulled", part(&**ends).heap(size_of_val(&**ends))),
+            Discipline::Window(tlt) => ledger.enter(at, "tlt", part(&**tlt).heap(size_of_val(&**tlt))),
+            Discipline::Rate(rate) => ledger.enter(at, "tlt", part(&**rate).heap(size_of_val(&**rate))),
+            Discipline::Probes(tlp) => ledger.enter(at, "tlp", part(&**tlp).heap(size_of_val(&**tlp))),
+        }
+    }
+}
+
+footprint!(Ends, |at| {
+    send => part(send),
+    receive => part(receive),
+});

@@ -1,5 +1,6 @@
 //! What a packet that is sent again waits for: its payload has to come from the host's memory once more.
 
+use crate::footprint::{footprint, left, why};
 use crate::psn::Psn;
 use crate::recovery::Sender;
 use crate::time::Time;
@@ -91,3 +92,10 @@ impl Fetch {
         psn
     }
 }
+
+footprint!(Fetch, |at| {
+    delay => left(why::MODEL),
+    lost => left(why::MODEL),
+    next => left(why::MODEL),
+    ready => left(why::MODEL),
+});

@@ -17,6 +17,7 @@ pub use acks::MAX_NACKS_WAITING;
 pub use pull::PullTurn;
 
 use crate::congestion::{ControllerMetrics, Point};
+use crate::footprint::{flag, footprint, part};
 use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure};
@@ -330,3 +331,9 @@ impl TransportService for Rc {
         self.requester.controller_metrics()
     }
 }
+
+footprint!(Rc, |at| {
+    requester => part(requester),
+    responder => part(responder),
+    responder_sent => flag(),
+});

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use super::acks::MAX_NACKS_WAITING;
 use crate::config::{PullConfig, Timer};
+use crate::footprint::{bits, flag, footprint, instant, left, maybe, part, sequence, why, width};
 use crate::packet::{PacketClass, RxPacket};
 use crate::psn::Psn;
 use crate::qp::Service;
@@ -412,3 +413,27 @@ pub(super) enum What {
     /// Without its payload.
     Trimmed,
 }
+
+footprint!(PullSender, |at| {
+    stream => part(stream),
+    paths => part(paths),
+    returns => left(why::SHARED),
+    turn => left("of the packet that is being made"),
+    silent => instant(),
+});
+
+footprint!(PullReceiver, |at| {
+    answers => left(why::PORT).heap(MAX_NACKS_WAITING * size_of::<Arrived>()),
+    owed => bits(width::COUNT),
+    granted => bits(width::COUNT),
+    sent => sequence(),
+    seen => maybe(width::PSN),
+    last => flag(),
+    over => flag(),
+    again => flag(),
+    heard => instant(),
+    repeat => instant(),
+    repeats => bits(4),
+    interval => left(why::SHARED),
+    paths => part(paths),
+});

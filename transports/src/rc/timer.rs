@@ -1,6 +1,7 @@
 //! The retransmission timer of a stream: when silence means loss, and when it means that the peer is gone.
 
 use crate::config::Timer;
+use crate::footprint::{Item, bits, flag, footprint, instant, left, maybe, why, width};
 use crate::psn::Psn;
 use crate::qp::context::QpContext;
 use crate::qp::host::PeerProcess;
@@ -290,6 +291,23 @@ impl RetransmitTimer {
         }
     }
 }
+
+footprint!(RetransmitTimer, |at| {
+    deadline => instant().is(Item::Deadline),
+    estimated => left(why::SHARED),
+    quick => flag().when(at.irn, why::IRN).is(Item::Flags),
+    extended => flag().when(at.irn, why::IRN).is(Item::Flags),
+    back_off => bits(4).when(at.measures(), why::OFF),
+    // Retries, of which there are up to seven.
+    timeouts => bits(3),
+    last_progress => instant(),
+    since => instant().when(at.measures(), why::OFF),
+    absent => left("software that nobody has run"),
+    doubt => left("of real time: processes of hosts"),
+    srtt => instant().when(at.measures(), why::STATISTICS),
+    rttvar => instant().when(at.measures(), why::STATISTICS),
+    timed => maybe(width::PSN + width::TIME).when(at.measures(), why::STATISTICS),
+});
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,7 @@
 //! it comes: packets and acknowledgements put off when the probe is due, not the deadline.
 
 use crate::config::Timer;
+use crate::footprint::{flag, footprint, instant, left, maybe, sequence, why, width};
 use crate::psn::Psn;
 use crate::qp::context::QpContext;
 use crate::recovery::{Sack, Sender};
@@ -185,6 +186,17 @@ impl Tlp {
         self.recovered = stream.high();
     }
 }
+
+footprint!(Tlp, |at| {
+    least => left(why::SHARED),
+    first_rtt => left(why::SHARED),
+    deadline => instant(),
+    since => instant(),
+    due => flag(),
+    probe => maybe(2 * width::PSN + 1),
+    measured => maybe(width::TIME),
+    recovered => sequence(),
+});
 
 #[cfg(test)]
 mod tests;

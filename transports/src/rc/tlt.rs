@@ -12,6 +12,7 @@ pub(super) use rate::TltRate;
 
 use super::fetch::Fetch;
 use crate::config::{TltClock, TltFirst};
+use crate::footprint::{bits, flag, footprint, left, maybe, sequence, times, why, width};
 use crate::packet::PacketClass;
 use crate::psn::Psn;
 use crate::qp::context::QpContext;
@@ -370,3 +371,27 @@ fn count(host: &mut impl Host, out: &TxSlot) {
 fn is_after(number: u32, other: u32) -> bool {
     (number.wrapping_sub(other) as i32) > 0
 }
+
+footprint!(Tlt, |at| {
+    clock => left(why::SHARED),
+    first => left(why::SHARED),
+    next => bits(2),
+    flight => maybe(NUMBER + width::PSN + 2),
+    number => bits(NUMBER),
+    echoed => bits(NUMBER),
+    sent => times(at.config.cap().next_power_of_two().into(), Sent::default())
+        .heap(at.config.cap().next_power_of_two() as usize * size_of::<Sent>()),
+    lost => bits(width::COUNT),
+    scan => sequence(),
+    clocking => flag(),
+    off => left("for want of memory"),
+});
+
+footprint!(Sent, |at| {
+    number => bits(NUMBER),
+    lost => flag(),
+    again => flag(),
+});
+
+/// Bits of a transmission's number.
+const NUMBER: u64 = 32;

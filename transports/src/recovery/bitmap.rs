@@ -1,5 +1,6 @@
 //! A ring of flags over the window of sequence numbers that starts at the head.
 
+use crate::footprint::{Ledger, Parts, Setup, bits, left, why};
 use crate::room::boxed;
 
 /// `PLANES` parallel bitmaps over one window. Bit `i` stands for the sequence number `i` places after the head; moving
@@ -196,6 +197,18 @@ impl<const PLANES: usize> Bitmap<PLANES> {
     pub fn clear(&mut self) {
         let n = self.end;
         self.advance(n, |_| ());
+    }
+}
+
+impl<const PLANES: usize> Parts for Bitmap<PLANES> {
+    fn list(&self, at: &Setup<'_>, ledger: &mut Ledger) {
+        let Bitmap { words: _, bits: len, start: _, end: _ } = self;
+        let planes = PLANES as u64;
+        let heap = (*len as usize).div_ceil(64) * size_of::<[u64; PLANES]>();
+        ledger.enter(at, "words", bits(planes * u64::from(*len)).heap(heap));
+        ledger.enter(at, "bits", left(why::SHARED));
+        ledger.enter(at, "start", left("the low bits of the number that the window starts with"));
+        ledger.enter(at, "end", left(why::FOLLOWS));
     }
 }
 

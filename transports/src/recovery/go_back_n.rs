@@ -1,6 +1,7 @@
 //! Go-back-N: a loss sends everything again from the first packet that is missing.
 
 use super::stream::Stream;
+use crate::footprint::{bits, footprint, why, width};
 use crate::psn::Psn;
 
 /// What going back N keeps beside its stream.
@@ -35,3 +36,7 @@ impl GoBackN {
         }
     }
 }
+
+footprint!(GoBackN, |at| {
+    slow_start => bits(width::COUNT).when(at.irn && at.plain, why::OFF),
+});

@@ -1,6 +1,7 @@
 //! The ways of a sender that chooses one for each packet (NDP §3.1.1, §3.2.3): a permutation of all of them, and a
 //! scoreboard by which those that lose packets out of proportion are left out for a while.
 
+use crate::footprint::{bits, footprint, times, why, width};
 use crate::room::{OutOfMemory, boxed};
 
 /// When a way is bad. The paper has no numbers; these are its authors' (`NdpSrc::is_bad_path` of their simulator).
@@ -169,6 +170,21 @@ impl Score {
             && nacks * u64::from(all.acks.max(1)) * 100 > u64::from(all.nacks) * acks * limits::TIMES_MEAN_PERCENT
     }
 }
+
+footprint!(Paths, |_setup| {
+    order => bits(order.len() as u64 * 14).when(order.len() > 1, why::OFF).heap(size_of_val(&**order)),
+    at => bits(14).when(order.len() > 1, why::OFF),
+    scores => times(scores.len() as u64, Score::default()).heap(size_of_val(&**scores)),
+    all => times(1, Score::default()).when(!scores.is_empty(), why::OFF),
+    random => bits(32).when(order.len() > 1, why::OFF),
+});
+
+footprint!(Score, |at| {
+    acks => bits(width::COUNT),
+    nacks => bits(width::COUNT),
+    avoid => bits(width::COUNT),
+    skipped => bits(width::COUNT),
+});
 
 #[cfg(test)]
 mod tests {

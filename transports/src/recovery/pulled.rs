@@ -14,6 +14,7 @@
 
 use std::collections::VecDeque;
 
+use crate::footprint::{bits, footprint, instant, left, maybe, sequence, times, why, width};
 use crate::psn::Psn;
 use crate::room::{OutOfMemory, boxed};
 use crate::time::{Time, US};
@@ -535,6 +536,38 @@ impl Pulled {
 /// Feedback speaks of packets that were never sent, or of more pulls than there can be.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Unexpected;
+
+footprint!(Pulled, |at| {
+    next => sequence(),
+    acked => sequence(),
+    slots => times(slots.len() as u64, Slot::default()).heap(size_of_val(&**slots)),
+    window => left(why::SHARED),
+    flying => bits(width::COUNT),
+    owed => bits(width::COUNT + 1),
+    credits => bits(width::COUNT),
+    held => bits(width::COUNT),
+    last_pull => sequence(),
+    // The order in which slots go again.
+    lost => bits(slots.len() as u64 * width::INDEX).heap(slots.len() * size_of::<Psn>()),
+    waiting => bits(width::COUNT),
+    overdue => bits(slots.len() as u64 * width::INDEX).heap(slots.len() * size_of::<Psn>()),
+    overdue_count => bits(width::COUNT),
+    history => times(1, *history),
+    last => maybe(width::PSN),
+    rto => left(why::SHARED),
+    check => instant(),
+});
+
+footprint!(Slot, |at| {
+    sent => instant(),
+    path => bits(14),
+    state => bits(2),
+});
+
+footprint!(History, |at| {
+    bits => crate::footprint::bits(History::LEN.into()),
+    count => crate::footprint::bits(4),
+});
 
 #[cfg(test)]
 mod tests;

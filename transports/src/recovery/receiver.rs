@@ -1,6 +1,7 @@
 //! receiveData: what has arrived of a stream, and what that completes.
 
 use super::{Bitmap, Sack};
+use crate::footprint::{Item, bits, footprint, part, sequence, why};
 use crate::psn::Psn;
 use crate::wire::Opcode;
 
@@ -173,6 +174,13 @@ impl Receiver {
         self.msn = self.msn.plus(messages);
     }
 }
+
+footprint!(Receiver, |at| {
+    expected => sequence(),
+    msn => sequence(),
+    told => bits(2),
+    arrived => part(arrived).is(Item::Received).when(at.irn, why::ORDER),
+});
 
 #[cfg(test)]
 mod tests {

@@ -13,6 +13,7 @@
 
 use super::scoreboard::Scoreboard;
 use super::stream::Stream;
+use crate::footprint::{bits, flag, footprint, maybe, part, sequence, width};
 use crate::psn::Psn;
 
 /// What these rules keep beside the scoreboard.
@@ -166,3 +167,12 @@ impl SackRules {
         (self.rexmit_first, self.rto_silent, self.tail_probe) = (false, false, None);
     }
 }
+
+footprint!(SackRules, |at| {
+    board => part(board),
+    rexmit_first => flag(),
+    rto_silent => flag(),
+    tail_probe => maybe(width::PSN),
+    rexmit_mark => sequence(),
+    dup_sacks => bits(8),
+});

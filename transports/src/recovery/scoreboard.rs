@@ -2,6 +2,7 @@
 
 use super::Bitmap;
 use super::stream::Stream;
+use crate::footprint::{Item, bits, flag, footprint, left, part, sequence, why};
 use crate::psn::Psn;
 
 /// What selective recovery keeps beside its stream (IRN §4.5.2), whatever the rules by which it enters and leaves
@@ -239,3 +240,16 @@ impl Scoreboard {
         self.in_recovery = false;
     }
 }
+
+footprint!(Scoreboard, |at| {
+    retransmit => sequence().is(Item::Retransmit),
+    recovery => sequence().is(Item::Recovery),
+    do_retransmit => flag().is(Item::Flags),
+    in_recovery => flag().is(Item::Flags),
+    find_new_hole => flag().is(Item::Flags),
+    sacks => part(sacks).is(Item::Sacked).when(*keeps, why::OFF),
+    keeps => left(why::SHARED),
+    pipe => left(why::SHARED),
+    nack_threshold => left(why::SHARED),
+    nacks => bits(8).when(*nack_threshold > 1, why::OFF),
+});

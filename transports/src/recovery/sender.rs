@@ -5,6 +5,7 @@ use super::irn;
 use super::sack::SackRules;
 use super::scoreboard::Scoreboard;
 use super::stream::Stream;
+use crate::footprint::{Ledger, Parts, Setup, footprint, part};
 use crate::psn::Psn;
 
 /// How a sender recovers from loss.
@@ -344,6 +345,21 @@ impl Sender {
             Scheme::GoBackN(_) => stream.next = stream.acked,
             Scheme::Irn(board) => board.go_back(stream),
             Scheme::Sack(rules) => rules.go_back(stream),
+        }
+    }
+}
+
+footprint!(Sender, |at| {
+    stream => part(stream),
+    scheme => part(scheme),
+});
+
+impl Parts for Scheme {
+    fn list(&self, at: &Setup<'_>, ledger: &mut Ledger) {
+        match self {
+            Scheme::GoBackN(scheme) => scheme.list(at, ledger),
+            Scheme::Irn(board) => board.list(at, ledger),
+            Scheme::Sack(rules) => rules.list(at, ledger),
         }
     }
 }

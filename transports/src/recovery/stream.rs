@@ -1,6 +1,8 @@
 //! What every sender keeps of its stream, however it recovers losses.
 
 use super::Bitmap;
+use crate::congestion::CongestionConfig;
+use crate::footprint::{flag, footprint, left, sequence, why};
 use crate::psn::Psn;
 
 /// Sequence numbers of a stream, and how far ahead it may be sent.
@@ -95,3 +97,13 @@ impl Stream {
         }
     }
 }
+
+footprint!(Stream, |at| {
+    next => sequence(),
+    high => sequence(),
+    acked => sequence(),
+    cap => left(why::SHARED),
+    window => left("congestion control's"),
+    losses => flag().when(at.config.congestion != CongestionConfig::None, why::OFF),
+    lost_until => sequence().when(at.config.congestion != CongestionConfig::None, why::OFF),
+});

@@ -67,7 +67,7 @@ const fn parameter(
 }
 
 /// All settings. What comes later builds on what comes earlier: a transport's parameters follow it.
-pub static KEYS: [Key; 37] = [
+pub static KEYS: [Key; 38] = [
     Key {
         name: "name",
         variable: "IRNIC_DEVICE",
@@ -210,6 +210,14 @@ pub static KEYS: [Key; 37] = [
         "`same`, or 0 to 7",
         "`same`",
         "Priority of acknowledgements and congestion notifications (the upper three bits of the traffic class)",
+    ),
+    parameter(
+        "overlap",
+        "IRNIC_OVERLAP",
+        "`application`, `fence`",
+        "`application`",
+        "Who keeps requests to overlapping remote memory apart, which IRN places in the order of arrival: the application, or a fence \
+         on each that could overwrite an outstanding one",
     ),
     Key {
         name: "impair",

@@ -16,7 +16,7 @@ use super::discipline::Discipline;
 use super::fetch::Fetch;
 use super::pull::{PullSender, PullTurn};
 use super::timer::RetransmitTimer;
-use crate::config::{PLAIN_CAP, WireFormat};
+use crate::config::{Overlap, PLAIN_CAP, WireFormat};
 use crate::congestion::{ControllerMetrics, Point};
 use crate::packet::RxPacket;
 use crate::psn::Psn;
@@ -30,6 +30,7 @@ use crate::room::OutOfMemory;
 use crate::time::Time;
 use crate::wire::{Aeth, Cnp, IrnEth, NakCode, Syndrome};
 
+use crate::footprint::{bits, flag, footprint, left, maybe, part, sequence, why, width};
 use throttle::Throttle;
 
 /// Which format the requests have.
@@ -101,8 +102,12 @@ impl Requester {
         max_inline: usize,
     ) -> Result<Requester, OutOfMemory> {
         let zero = Psn::new(0);
+        let queue = SendQueue::new(sq_limit, max_sge, max_inline, c.service)?;
         Ok(Requester {
-            sq: SendQueue::new(sq_limit, max_sge, max_inline, c.service)?,
+            sq: match c.config.overlap {
+                Overlap::Application => queue,
+                Overlap::Fence => queue.with_overlap_fences()?,
+            },
             format: Format::Plain,
             stream: Sender::new(Recovery::GoBackN, zero, 1, 1),
             fetch: Fetch::new(0, zero),
@@ -542,3 +547,38 @@ impl Requester {
         self.complete(c, host)
     }
 }
+
+footprint!(Requester, |at| {
+    sq => part(sq),
+    format => bits(2).when(at.irn && at.plain, why::SHARED),
+    stream => part(stream),
+    fetch => part(fetch),
+    assigned => sequence(),
+    responses => part(responses).when(at.irn, why::IRN),
+    next_response => sequence().when(at.irn, why::IRN),
+    reads => bits(at.reads * width::INDEX).heap(at.reads as usize * size_of::<u32>()),
+    max_rd_atomic => left("an attribute, listed there"),
+    read_acks => part(read_acks).when(at.irn, why::IRN),
+    probe => flag().when(at.irn, why::IRN),
+    hint => left(why::SPEED),
+    ssn => sequence(),
+    done_ssn => sequence(),
+    credit_limit => maybe(width::PSN),
+    credit_stop => maybe(width::PSN),
+    next_recv_sn => left(DRIVER).when(at.irn, why::IRN),
+    next_read_sn => left(DRIVER).when(at.irn, why::IRN),
+    broken => maybe(width::INDEX + 4),
+    went_back_at => maybe(width::PSN).when(at.plain, why::PLAIN),
+    timer => part(timer),
+    throttle => throttle.as_ref().map_or(left(why::OFF), |throttle| {
+        part(&**throttle).heap(size_of::<Throttle>())
+    }),
+    discipline => part(discipline),
+    tally => left(why::STATISTICS),
+    rtt => left(why::STATISTICS).heap(RttHistogram::HEAP),
+    rnr_until => maybe(width::TIME),
+    rnr_left => bits(3),
+});
+
+/// Of counters that give work requests their numbers.
+const DRIVER: &str = "in host memory: the driver numbers work requests when they are posted (IRN §4.5.1)";

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use crate::config::TransportConfig;
 use crate::congestion::{Ack, Congestion, Controller, ControllerMetrics, Line, Point};
+use crate::footprint::{Setup, bits, flag, footprint, instant, left, part, sequence, times, why, width};
 use crate::pacer::Pacer;
 use crate::psn::Psn;
 use crate::rc::acks::ACK_EVERY;
@@ -26,6 +27,10 @@ struct Segment {
     payload: u32,
     /// Payload of all.
     bytes: u32,
+}
+
+impl Segment {
+    const NONE: Segment = Segment { first: Psn::new(0), last: Psn::new(0), sent: Time::ZERO, payload: 0, bytes: 0 };
 }
 
 /// Segments measured at a time; more are not.
@@ -359,6 +364,40 @@ impl Throttle {
         self.set_rate(now);
     }
 }
+
+footprint!(Throttle, |at| {
+    controller => part(controller),
+    telemetry => left(why::SHARED),
+    line => left(why::SHARED),
+    pacer => part(pacer),
+    blocked => left(why::FOLLOWS),
+    segment => left(why::SHARED),
+    pacing => left(why::SHARED),
+    paced => instant().when(*pacing > 0, why::OFF),
+    open => times(1, Segment::NONE).when(segment.is_some(), why::OFF),
+    segments => times(segment.map_or(0, |bytes| measured(at, bytes)), Segment::NONE)
+    .heap(segment.map_or(0, |_| SEGMENTS * size_of::<Segment>())),
+    acked => bits(32),
+    next_notice => instant().when(at.config.congestion.cnp_interval().is_some(), why::OFF),
+    due => instant(),
+    since => instant(),
+    unused => instant(),
+    busy => flag(),
+});
+
+/// Segments of so many bytes that the window has packets for.
+fn measured(at: &Setup<'_>, bytes: u32) -> u64 {
+    let packets = u64::from(bytes).div_ceil(at.mtu).max(1);
+    u64::from(at.config.cap()).div_ceil(packets).min(SEGMENTS as u64)
+}
+
+footprint!(Segment, |at| {
+    first => sequence(),
+    last => sequence(),
+    sent => instant(),
+    payload => bits(width::LENGTH),
+    bytes => bits(width::LENGTH),
+});
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use crate::packet::PacketClass;
 use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure, ends, position};
 use crate::qp::host::{Host, TxSlot};
-use crate::qp::send_queue::SendWqe;
+use crate::qp::send_queue::{Fence, SendWqe};
 use crate::qp::work::{SendOp, WcStatus};
 use crate::rc::acks::{ACK_EVERY, Ack};
 use crate::rc::discipline::Discipline;
@@ -59,7 +59,7 @@ impl Requester {
             return false;
         }
         let w = self.sq.get(self.sq.started);
-        if w.fence && !self.reads.is_empty() {
+        if w.fence != Fence::NONE && self.is_fenced(w.fence) {
             return false;
         }
         match w.op {
@@ -81,6 +81,13 @@ impl Requester {
             // Without credit one message may go as a probe (IBA 9.7.7.2.5).
             _ => self.credit_limit().is_none_or(|limit| self.ssn.plus(1).distance(limit) <= 1),
         }
+    }
+
+    /// Whether the next WQE, which has this fence, waits for any before it.
+    #[cold]
+    fn is_fenced(&self, fence: Fence) -> bool {
+        fence.has(Fence::READS) && !self.reads.is_empty()
+            || fence.has(Fence::OVERLAP) && self.sq.is_behind_overlap(self.sq.started)
     }
 
     /// Whether the next WQE has to fail: a READ or atomic where none may be outstanding. In its turn.

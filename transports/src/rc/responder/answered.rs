@@ -5,6 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use super::Responder;
 use super::refuse::{INVALID, Refusal, access_refused};
+use crate::footprint::{bits, footprint, left, sequence, width};
 use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::qp::access::Access;
@@ -34,6 +35,19 @@ pub(super) struct ReadOp {
 }
 
 impl ReadOp {
+    /// One that nobody has asked for.
+    pub(super) const NONE: ReadOp = ReadOp {
+        sn: Psn::new(0),
+        psn: Psn::new(0),
+        kind: ReadKind::Done,
+        rkey: 0,
+        va: 0,
+        len: 0,
+        pd: PdId::NONE,
+        first: Psn::new(0),
+        packets: 0,
+    };
+
     /// Whose memory it reaches.
     pub(super) fn caller(&self, c: &QpContext) -> Caller {
         Caller { pd: self.pd, qpn: c.qpn }
@@ -183,3 +197,16 @@ impl Responder {
         checked.map_err(|e| access_refused(e, host))
     }
 }
+
+footprint!(ReadOp, |at| {
+    sn => left("its place"),
+    psn => sequence(),
+    // Which it is, and what an atomic brings: two operands.
+    kind => bits(3 + 128),
+    rkey => bits(width::KEY),
+    va => bits(width::ADDRESS),
+    len => bits(width::LENGTH),
+    pd => left("the queue pair's"),
+    first => sequence(),
+    packets => sequence(),
+});

@@ -17,7 +17,7 @@ use super::discipline::Discipline;
 use super::fetch::Fetch;
 use super::pull::{PullSender, PullTurn};
 use super::timer::RetransmitTimer;
-use crate::config::WireFormat;
+use crate::config::{TransportConfig, WireFormat};
 use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
 use crate::qp::access::Access;
@@ -34,6 +34,7 @@ use crate::time::Time;
 use crate::wire::opcode::Operation;
 use crate::wire::{Headers, Importance, NakCode, Opcode, Reth, Syndrome};
 
+use crate::footprint::{Item, bits, flag, footprint, instant, left, maybe, own, part, sequence, times, why, width};
 use answered::{ReadKind, ReadOp};
 use refuse::{INVALID, Refusal, access_refused};
 
@@ -369,6 +370,12 @@ impl Responder {
         begins && headers.bth.opcode.is_request()
     }
 
+    /// The stream of IRN's responses, which starts with `first`.
+    fn response_stream(pulled: bool, config: &TransportConfig, first: Psn) -> Sender {
+        let scheme = if pulled { Recovery::GoBackN } else { config.recovery };
+        Sender::new(scheme, first, config.cap(), config.nack_threshold).with_sack_rules(config.evidence)
+    }
+
     /// The first packet with the extension: the peer has heard everything that went before, so what is expected now is
     /// where both sequence spaces begin.
     fn enter_irn(&mut self, c: &QpContext) {
@@ -377,9 +384,7 @@ impl Responder {
         self.message = None;
         self.jobs.clear();
         let first = self.rx.expected();
-        let config = &c.config;
-        let scheme = if self.discipline.is_pulled() { Recovery::GoBackN } else { config.recovery };
-        self.tx = Sender::new(scheme, first, config.cap(), config.nack_threshold).with_sack_rules(config.evidence);
+        self.tx = Self::response_stream(self.discipline.is_pulled(), &c.config, first);
         if let Some(pulled) = self.discipline.send_mut() {
             pulled.start(first, c);
         }
@@ -387,7 +392,7 @@ impl Responder {
             tlt.start(first);
         }
         self.tx_assigned = first;
-        self.fetch = Fetch::new(config.retransmit_delay, first);
+        self.fetch = Fetch::new(c.config.retransmit_delay, first);
     }
 
     /// Whose memory the request at hand reaches: the queue pair's protection domain, or of an XRC target that of the
@@ -550,3 +555,47 @@ impl Responder {
         if fits { Ok(()) } else { Err(INVALID) }
     }
 }
+
+footprint!(Responder, |at| {
+    rq => part(rq),
+    named => left("of the request at hand"),
+    rx => part(rx),
+    irn => flag().when(at.irn && at.plain, why::SHARED),
+    plain_peer => flag().when(at.irn && at.plain, why::SHARED),
+    message => bits(2 + width::ADDRESS + width::KEY + 2 * width::LENGTH).when(at.plain, why::PLAIN),
+    acks => part(acks),
+    nak => maybe(width::PSN + 8),
+    pending => maybe(3),
+    terminal_nak => maybe(width::PSN + 8),
+    history => left("plain RoCE's `buffer`").heap(at.answers as usize * size_of::<ReadOp>()),
+    buffer => times(at.answers, ReadOp::NONE)
+        .heap(at.answers.next_power_of_two() as usize * size_of::<Option<ReadOp>>()),
+    jobs => times(at.answers, Job { op: ReadOp::NONE, start: 0, next: 0, end: 0, cut: false, again: false }).when(at.plain, why::PLAIN)
+        .heap(at.answers as usize * size_of::<Job>()),
+    depth => left("an attribute, listed there"),
+    next_read_sn => sequence().is(Item::ReadProgress).when(at.irn, why::IRN),
+    oldest_read_sn => sequence().when(at.irn, why::IRN),
+    tx => own(Responder::response_stream(discipline.is_pulled(), at.config, Psn::new(0))).when(at.irn, why::IRN),
+    tx_assigned => sequence().when(at.irn, why::IRN),
+    discipline => part(discipline),
+    fetch => part(fetch),
+    timer => part(timer).when(at.irn, why::IRN),
+    tally => left(why::STATISTICS),
+    peer_silent => flag().when(at.irn, why::IRN),
+    marked => flag(),
+    cnp => flag().when(at.config.congestion.cnp_interval().is_some(), why::OFF),
+    next_cnp => instant().when(at.config.congestion.cnp_interval().is_some(), why::OFF),
+    telemetry => bits(8 * u64::from(Int::LEN)).when(at.config.congestion.uses_telemetry(), why::OFF)
+        .heap(if at.config.congestion.uses_telemetry() { size_of::<Int>() } else { 0 }),
+    unanswered => flag().when(at.config.congestion.uses_telemetry(), why::OFF),
+    zero_credits_sent => flag(),
+});
+
+footprint!(Job, |at| {
+    op => bits(8),
+    start => sequence(),
+    next => sequence(),
+    end => sequence(),
+    cut => flag(),
+    again => flag(),
+});

@@ -1,5 +1,6 @@
 //! TLT on a stream that leaves at a rate (EuroSys 2021, §5.2): colours alone, of which the receiver knows nothing.
 
+use crate::footprint::{bits, footprint, left, maybe, why, width};
 use crate::psn::Psn;
 use crate::qp::context::QpContext;
 use crate::qp::host::{Host, TxSlot};
@@ -55,3 +56,9 @@ impl TltRate {
         important
     }
 }
+
+footprint!(TltRate, |at| {
+    every => left(why::SHARED),
+    since => bits(width::COUNT),
+    last => maybe(width::PSN),
+});

@@ -1,0 +1,135 @@
+//! `irnic footprint`: what a hardware NIC would keep of its queue pairs, beside IRN's own figures.
+//!
+//! [`state`] takes the lists from connected queue pairs, [`paper`] has the dissertation's, [`report`] prints both.
+
+mod paper;
+mod report;
+mod state;
+
+use std::process::ExitCode;
+
+use clap::Args;
+use irnic_transports::wire::Mtu;
+use irnic_units::{self as units, RATE, SIZE, TIME};
+
+use crate::output::print;
+
+const AFTER_HELP: &str = "\
+The bits are those of the fields of irnic's own state machines, at the widths that their values need. What they have in
+host memory on real NICs, what all queue pairs share and what is counted for users is not on the chip; --fields tells
+which and why. A BDP cap and the bitmaps, rings of a power of two, follow from rate, round trip and MTU, unless a transport
+names its cap; without a cap they are as long as its window. The figures beside IRN's are those of its authors (dissertation, 4.5.1).
+
+Examples:
+  irnic footprint                                          every transport, 40 Gbit/s, 24 us
+  irnic footprint --rate 100gbps --qps 2000 --wqes 20000   a NIC full of queue pairs
+  irnic footprint --transport roce,cc=dcqcn --transport ndp --fields
+  irnic footprint --json";
+
+/// Show the state that a NIC keeps for each queue pair and work request, field by field.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER_HELP, disable_version_flag = true)]
+pub struct FootprintArgs {
+    /// Preset and parameters as in irn,cap=110 or roce,cc=dcqcn; may be repeated [default: all presets but auto]
+    #[arg(long, value_name = "NAME")]
+    transport: Vec<String>,
+    /// Rate of the NIC's link
+    #[arg(long, value_name = "RATE", default_value = "40gbps")]
+    rate: String,
+    /// Round trip of the longest path without queues
+    #[arg(long, value_name = "TIME", default_value = "24us")]
+    rtt: String,
+    /// Payload bytes of a full packet: 256, 512, 1024, 2048, 4096 or 8192
+    #[arg(long, value_name = "BYTES", default_value = "1024")]
+    mtu: String,
+    /// READs and atomics that may be outstanding, in each direction
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u8).range(0..=128))]
+    reads: u8,
+    /// Queue pairs of the NIC
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    qps: u32,
+    /// Request WQEs of the NIC, and as many receive WQEs
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(0..=1 << 30))]
+    wqes: u32,
+    /// The NIC's cache, M is 2^20: the paper's have "several MBs"
+    #[arg(long, value_name = "SIZE", default_value = "4M")]
+    cache: String,
+    /// Every field, with its bits or the reason why it has none
+    #[arg(long)]
+    fields: bool,
+    /// As JSON, with every field
+    #[arg(long)]
+    json: bool,
+}
+
+/// What NIC it is.
+#[derive(Copy, Clone, Debug)]
+struct Setting {
+    /// bit/s.
+    rate: u64,
+    /// ns.
+    rtt: u64,
+    mtu: Mtu,
+    reads: u8,
+    qps: u32,
+    wqes: u32,
+    /// Bytes.
+    cache: u64,
+}
+
+/// Ethernet with its FCS (18), IPv4 (20), UDP (8), BTH (12) and ICRC (4): what a packet is longer than its payload.
+const OVERHEAD: u64 = 62;
+
+impl Setting {
+    /// Full packets that the bandwidth-delay product holds, one at least: IRN's cap (§4.2.2).
+    fn cap(&self) -> u64 {
+        let bytes = u128::from(self.rate) * u128::from(self.rtt) / 8_000_000_000;
+        let packets = bytes / u128::from(self.mtu.bytes() as u64 + OVERHEAD);
+        u64::try_from(packets).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// Bits of the authors' bitmaps: as long as the cap, in chunks of 32 (§4.5.2).
+    fn bitmap(&self) -> u64 {
+        self.cap().next_multiple_of(32)
+    }
+}
+
+/// Longest cap that irnic tracks, packets.
+const MOST: u64 = 1 << 16;
+
+fn setting(args: &FootprintArgs) -> Result<Setting, String> {
+    let read = |option: &str, text: &str, value: Option<u64>, expected: &str| {
+        value.filter(|v| *v > 0).ok_or_else(|| format!("{option} {text}: expected {expected}"))
+    };
+    let mtu = args.mtu.parse().ok().and_then(Mtu::from_bytes);
+    let setting = Setting {
+        rate: read("--rate", &args.rate, units::rate(&args.rate), RATE)?,
+        rtt: read("--rtt", &args.rtt, units::time(&args.rtt), TIME)?,
+        mtu: mtu.ok_or_else(|| format!("--mtu {}: expected 256, 512, 1024, 2048, 4096 or 8192", args.mtu))?,
+        reads: args.reads,
+        qps: args.qps,
+        wqes: args.wqes,
+        cache: read("--cache", &args.cache, units::size(&args.cache), SIZE)?,
+    };
+    if setting.cap() > MOST {
+        let cap = setting.cap();
+        return Err(format!(
+            "--rate and --rtt: a bandwidth-delay product of {cap} packets, at most {MOST} can be tracked"
+        ));
+    }
+    Ok(setting)
+}
+
+/// Runs `irnic footprint`.
+pub fn main(args: &FootprintArgs) -> ExitCode {
+    let made = setting(args).and_then(|setting| Ok((setting, state::all(&args.transport, &setting)?)));
+    match made {
+        Ok((setting, transports)) if args.json => print(&format!("{:#}\n", report::json(&setting, &transports))),
+        Ok((setting, transports)) => print(&report::text(&setting, &transports, args.fields)),
+        Err(e) => {
+            eprintln!("irnic footprint: {e}");
+            return ExitCode::from(2);
+        }
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,51 @@
+//! What the NIC keeps for each queue pair beside the queue pair itself, and for all of them.
+
+use irnic_transports::footprint::{Field, Footprint, Per, width};
+use irnic_transports::qp::Qp;
+
+use super::{Nic, PulledSlot, Slot};
+use crate::pulls::Pulls;
+use crate::scheduler::Scheduler;
+use crate::wheel::Wheel;
+
+/// Entries of rings and lists, of queue pairs.
+const QP: u64 = 16;
+
+impl Nic {
+    /// Returns what a hardware NIC would keep of a queue pair, field by field, and what this one takes in memory. `None`
+    /// if it does not exist, or is no reliable connection, or not connected.
+    pub fn footprint(&self, qpn: u32) -> Option<Footprint> {
+        let slot = self.qps.get(qpn.checked_sub(self.first_qpn)? as usize)?.as_ref()?;
+        let mut footprint = slot.qp.footprint()?;
+        footprint.memory.queue_pair += size_of::<Slot>() - size_of::<Qp>() + Wheel::BYTES_EACH + size_of::<u32>();
+        for field in &mut footprint.fields {
+            field.name.insert_str(0, if field.per == Per::Nic { "" } else { "qp." });
+        }
+        let mut add = |name: &str, per, bits, left| {
+            footprint.fields.push(Field { name: name.into(), per, bits, item: None, left });
+        };
+        let Slot { qp: _, ready: _, timer: _, pacer: _, pulled } = &**slot;
+        add("ready", Per::QueuePair, 1, None);
+        // Neighbours in its list of the wheel, and which list. The time itself is the queue pair's.
+        add("timer", Per::QueuePair, 2 * QP + 10, None);
+        add("pacer", Per::QueuePair, 0, Some("of rate limits, which a program may set"));
+        let Scheduler { ready: _, urgent: _, interrupted: _, paused: _, parked: _ } = &self.scheduler;
+        add("scheduler.ready", Per::QueuePair, QP, None);
+        add("scheduler.parked", Per::QueuePair, 0, Some("takes the place of `scheduler.ready`"));
+        add("scheduler.interrupted", Per::Nic, 1 + QP + 8, None);
+        add("scheduler.paused", Per::Nic, 8, None);
+        if let Some(PulledSlot { class: _, asks: _, urgent: _ }) = pulled {
+            add("pulled.class", Per::Nic, 3, None);
+            add("pulled.asks", Per::QueuePair, 1, None);
+            add("pulled.urgent", Per::QueuePair, 1, None);
+            add("scheduler.urgent", Per::QueuePair, QP, None);
+            let Pulls { rings: _, waiting: _, open: _, ps: _, deadline: _ } = &self.pulls;
+            add("pulls.rings", Per::QueuePair, QP, None);
+            add("pulls.waiting", Per::Nic, QP, None);
+            add("pulls.open", Per::Nic, width::TIME, None);
+            add("pulls.ps", Per::Nic, 10, None);
+            add("pulls.deadline", Per::Nic, 0, Some("follows from other fields"));
+        }
+        Some(footprint)
+    }
+}

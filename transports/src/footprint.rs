@@ -1,0 +1,391 @@
+//! What a hardware NIC would keep of a queue pair, field by field, and what this one takes in memory.
+//!
+//! Each struct of a reliable connection has a table of its fields at its end, made by `footprint!`. A field without an
+//! entry does not compile: the table takes the struct apart. An entry says how many bits a NIC would hold on its chip,
+//! or why it would hold none: because the value is the same for all queue pairs, follows from others, waits in host
+//! memory, or counts only what users look at.
+//!
+//! Bits are those that the values need, not those that Rust gives them: [`width`] has them.
+
+use crate::config::{FlowControl, Timer, TransportConfig, WireFormat};
+
+/// Bits of values.
+pub mod width {
+    /// Sequence numbers of packets, messages and work requests (IBA 9.7.2).
+    pub const PSN: u64 = 24;
+    /// Points in time, and times: ns, wrapping after 4.3 s.
+    pub const TIME: u64 = 32;
+    /// Indices of work requests.
+    pub const INDEX: u64 = 16;
+    /// Packets that are counted within a window of at most 65,536.
+    pub const COUNT: u64 = 17;
+    /// Rates: bit/s, up to 1 Tbit/s.
+    pub const RATE: u64 = 40;
+    /// Fixed-point numbers that software keeps in floating point.
+    pub const FIXED: u64 = 32;
+    /// Handles of other objects of the NIC: completion queues, protection domains.
+    pub const HANDLE: u64 = 24;
+    /// Keys of memory regions.
+    pub const KEY: u64 = 32;
+    /// Addresses of memory.
+    pub const ADDRESS: u64 = 64;
+    /// Lengths of messages.
+    pub const LENGTH: u64 = 32;
+}
+
+/// What there is one of for each such field.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Per {
+    /// A queue pair.
+    QueuePair,
+    /// A request WQE.
+    SendWqe,
+    /// A receive WQE.
+    RecvWqe,
+    /// A NIC: parameters that all queue pairs share.
+    Nic,
+}
+
+/// What the dissertation's list of IRN's additional state (§4.5.1) has a field under.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// "The packet sequence to be retransmitted", of requester and responder.
+    Retransmit,
+    /// "The recovery sequence", of both.
+    Recovery,
+    /// "Various flags", of both.
+    Flags,
+    /// A retransmission timer: RoCE has the requester's, IRN adds the responder's for READs.
+    Deadline,
+    /// "A variable to track in-progress Read requests in the Read WQE buffer".
+    ReadProgress,
+    /// Bitmaps of packets received: of requests at the responder, of READ responses at the requester.
+    Received,
+    /// The bitmaps of selective acknowledgements, one at each end.
+    Sacked,
+    /// "Sequence numbers for certain types of WQEs".
+    WqeNumber,
+    /// "The BDP cap value, the RTO_low value, and N for RTO_low".
+    Shared,
+}
+
+/// One field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Where it is, from the queue pair on: `service.requester.assigned`.
+    pub name: String,
+    /// What has one.
+    pub per: Per,
+    /// Bits on the chip; 0 if `left` says why there are none.
+    pub bits: u64,
+    /// What the dissertation counts it as, if it does.
+    pub item: Option<Item>,
+    /// Why it is not on the chip.
+    pub left: Option<&'static str>,
+}
+
+/// Bytes that the software takes, once all that grows on demand has grown.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// A queue pair, without its work requests.
+    pub queue_pair: usize,
+    /// Each place of its send queue.
+    pub send_wqe: usize,
+    /// Each place of its receive queue.
+    pub recv_wqe: usize,
+}
+
+/// A queue pair's state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Every field, in the order of the structs.
+    pub fields: Vec<Field>,
+    /// What it takes here.
+    pub memory: Memory,
+}
+
+impl Footprint {
+    /// Returns the bits on the chip for each of these.
+    pub fn bits(&self, per: Per) -> u64 {
+        self.fields.iter().filter(|field| field.per == per).map(|field| field.bits).sum()
+    }
+
+    /// Returns the bits that the dissertation counts as this, of fields whose names contain `within`.
+    pub fn item(&self, item: Item, within: &str) -> u64 {
+        let counts = |field: &&Field| field.item == Some(item) && field.name.contains(within);
+        self.fields.iter().filter(counts).map(|field| field.bits).sum()
+    }
+}
+
+/// What fields depend on.
+pub(crate) struct Setup<'a> {
+    pub(crate) config: &'a TransportConfig,
+    /// The IRN extension may be spoken, and plain RoCE.
+    pub(crate) irn: bool,
+    pub(crate) plain: bool,
+    /// Payload bytes of a full packet.
+    pub(crate) mtu: u64,
+    /// READs and atomics that may be outstanding as a requester, and as a responder.
+    pub(crate) reads: u64,
+    pub(crate) answers: u64,
+}
+
+impl<'a> Setup<'a> {
+    pub(crate) fn new(config: &'a TransportConfig, mtu: u32, reads: u8, answers: u8) -> Setup<'a> {
+        Setup {
+            config,
+            irn: config.wire != WireFormat::Roce,
+            plain: config.wire != WireFormat::Irn,
+            mtu: mtu.into(),
+            reads: reads.into(),
+            answers: answers.into(),
+        }
+    }
+
+    /// Whether anything follows from measured round trips.
+    pub(crate) fn measures(&self) -> bool {
+        matches!(self.config.timer, Timer::Estimated { .. } | Timer::Tcp { .. }) || self.config.tlp > 0
+    }
+}
+
+/// What holds fields.
+pub(crate) trait Parts {
+    fn list(&self, at: &Setup<'_>, ledger: &mut Ledger);
+}
+
+/// What a table says of a field.
+pub(crate) struct Entry<'a> {
+    what: What<'a>,
+    item: Option<Item>,
+    heap: usize,
+}
+
+enum What<'a> {
+    Bits(u64),
+    Left(&'static str),
+    Part(&'a dyn Parts),
+    Own(Box<dyn Parts>),
+    Each(Per, Box<dyn Parts>, usize),
+    Times(u64, Box<dyn Parts>),
+}
+
+impl<'a> Entry<'a> {
+    fn new(what: What<'a>) -> Entry<'a> {
+        Entry { what, item: None, heap: 0 }
+    }
+
+    /// The dissertation counts it as this, and so it does all that is in it.
+    pub(crate) fn is(self, item: Item) -> Entry<'a> {
+        Entry { item: Some(item), ..self }
+    }
+
+    /// Beside the struct itself it takes so many bytes.
+    pub(crate) fn heap(self, bytes: usize) -> Entry<'a> {
+        Entry { heap: bytes, ..self }
+    }
+
+    /// It is there only if so; else nothing is, for this reason.
+    pub(crate) fn when(self, there: bool, why: &'static str) -> Entry<'a> {
+        if there { self } else { left(why).heap(self.heap) }
+    }
+}
+
+/// So many bits on the chip.
+pub(crate) fn bits<'a>(bits: u64) -> Entry<'a> {
+    Entry::new(What::Bits(bits))
+}
+
+/// Yes or no.
+pub(crate) fn flag<'a>() -> Entry<'a> {
+    bits(1)
+}
+
+/// A sequence number.
+pub(crate) fn sequence<'a>() -> Entry<'a> {
+    bits(width::PSN)
+}
+
+/// A point in time, or a time.
+pub(crate) fn instant<'a>() -> Entry<'a> {
+    bits(width::TIME)
+}
+
+/// A value of so many bits, or none.
+pub(crate) fn maybe<'a>(inner: u64) -> Entry<'a> {
+    bits(1 + inner)
+}
+
+/// Nothing on the chip, and why.
+pub(crate) fn left<'a>(why: &'static str) -> Entry<'a> {
+    Entry::new(What::Left(why))
+}
+
+/// A struct with a table of its own.
+pub(crate) fn part(part: &dyn Parts) -> Entry<'_> {
+    Entry::new(What::Part(part))
+}
+
+/// As [`part`], made for the occasion: one that this queue pair does not have yet.
+pub(crate) fn own<'a>(part: impl Parts + 'static) -> Entry<'a> {
+    Entry::new(What::Own(Box::new(part)))
+}
+
+/// A work request with a table of its own, for which software takes so many bytes.
+pub(crate) fn each<'a>(per: Per, part: impl Parts + 'static, bytes: usize) -> Entry<'a> {
+    Entry::new(What::Each(per, Box::new(part), bytes))
+}
+
+/// So many of a struct with a table of its own, as one field.
+pub(crate) fn times<'a>(count: u64, part: impl Parts + 'static) -> Entry<'a> {
+    Entry::new(What::Times(count, Box::new(part)))
+}
+
+/// Why fields are not on the chip.
+pub(crate) mod why {
+    pub(crate) const STATISTICS: &str = "statistics";
+    pub(crate) const SHARED: &str = "the same for all queue pairs of a transport";
+    pub(crate) const FOLLOWS: &str = "follows from other fields";
+    pub(crate) const SPEED: &str = "makes software faster";
+    pub(crate) const HOST: &str = "in host memory";
+    pub(crate) const IRN: &str = "of the IRN format";
+    pub(crate) const PLAIN: &str = "of plain RoCE";
+    pub(crate) const OFF: &str = "of what this transport does not use";
+    pub(crate) const ORDER: &str = "of what takes packets in any order";
+    pub(crate) const PORT: &str = "answers wait in the port's queue";
+    pub(crate) const MODEL: &str = "models a delay that a NIC would have";
+}
+
+/// Fields as they are listed.
+pub(crate) struct Ledger {
+    path: String,
+    per: Per,
+    item: Option<Item>,
+    footprint: Footprint,
+}
+
+impl Ledger {
+    fn new() -> Ledger {
+        Ledger { path: String::new(), per: Per::QueuePair, item: None, footprint: Footprint::default() }
+    }
+
+    pub(crate) fn enter(&mut self, at: &Setup<'_>, name: &str, entry: Entry<'_>) {
+        let (len, item) = (self.path.len(), self.item);
+        if len > 0 {
+            self.path.push('.');
+        }
+        self.path += name;
+        self.item = entry.item.or(item);
+        self.footprint.memory.queue_pair += entry.heap;
+        match entry.what {
+            What::Bits(bits) => self.add(bits, None),
+            What::Left(why) => self.add(0, Some(why)),
+            What::Times(count, part) => {
+                let mut one = Ledger::new();
+                part.list(at, &mut one);
+                self.add(count * one.footprint.fields.iter().map(|field| field.bits).sum::<u64>(), None);
+            }
+            What::Part(part) => part.list(at, self),
+            What::Own(part) => part.list(at, self),
+            What::Each(per, part, bytes) => {
+                let outer = std::mem::replace(&mut self.per, per);
+                match per {
+                    Per::SendWqe => self.footprint.memory.send_wqe += bytes,
+                    Per::RecvWqe => self.footprint.memory.recv_wqe += bytes,
+                    Per::QueuePair | Per::Nic => {}
+                }
+                part.list(at, self);
+                self.per = outer;
+            }
+        }
+        self.path.truncate(len);
+        self.item = item;
+    }
+
+    fn add(&mut self, bits: u64, left: Option<&'static str>) {
+        let left = left.or((bits == 0).then_some(why::OFF));
+        let item = self.item.filter(|_| left.is_none());
+        self.footprint.fields.push(Field { name: self.path.clone(), per: self.per, bits, item, left });
+    }
+}
+
+/// Lists what is in `parts`, which takes `bytes` itself, and what its transport has all queue pairs share.
+pub(crate) fn of(parts: &dyn Parts, bytes: usize, at: &Setup<'_>) -> Footprint {
+    let mut ledger = Ledger::new();
+    ledger.footprint.memory.queue_pair = bytes;
+    parts.list(at, &mut ledger);
+    ledger.per = Per::Nic;
+    ledger.enter(at, "transport", part(at.config));
+    ledger.footprint
+}
+
+/// Makes the table of a struct. `$at` is the [`Setup`]; entries may use the fields by their names.
+macro_rules! footprint {
+    ($type:path, |$at:ident| { $($field:ident => $entry:expr),+ $(,)? }) => {
+        impl $crate::footprint::Parts for $type {
+            fn list(&self, $at: &$crate::footprint::Setup<'_>, ledger: &mut $crate::footprint::Ledger) {
+                #[allow(unused_variables)]
+                let Self { $($field),+ } = self;
+                $(ledger.enter($at, stringify!($field), $entry);)+
+            }
+        }
+    };
+}
+
+pub(crate) use footprint;
+
+footprint!(TransportConfig, |at| {
+    wire => left(FIXED),
+    recovery => left(FIXED),
+    nak => left(FIXED),
+    flow => part(flow),
+    timer => part(timer),
+    window => left("the length of the bitmaps"),
+    nack_threshold => bits(8).when(*nack_threshold > 1, why::OFF),
+    retransmit_delay => left(why::MODEL),
+    evidence => left(FIXED),
+    patience => left("of real time: how long software waits for a process"),
+    credits => left(FIXED),
+    ack_priority => bits(3).when(ack_priority.is_some(), why::OFF),
+    overlap => left(FIXED),
+    pull => bits(16 + 16 + 10).when(pull.is_some(), why::OFF),
+    tlt => bits(16).when(at.config.has_tlt_window() || at.config.has_tlt_rate(), why::OFF),
+    tlp => instant().when(*tlp > 0, why::OFF),
+    congestion => left("parameters of congestion control: see its page"),
+    line_rate => left("the port's"),
+    base_rtt => left("what congestion control starts from"),
+});
+
+/// Of [`TransportConfig`]: which transport it is.
+const FIXED: &str = "which transport it is: the NIC is built for it";
+
+impl Parts for FlowControl {
+    fn list(&self, at: &Setup<'_>, ledger: &mut Ledger) {
+        match self {
+            FlowControl::None => ledger.enter(at, "cap", left(why::OFF)),
+            FlowControl::BdpCap(_) => ledger.enter(at, "cap", sequence().is(Item::Shared)),
+        }
+    }
+}
+
+impl Parts for Timer {
+    fn list(&self, at: &Setup<'_>, ledger: &mut Ledger) {
+        match self {
+            Timer::Fixed(_) => {
+                ledger.enter(at, "timeout", instant().when(at.config.timer != Timer::Fixed(None), PER_QP))
+            }
+            Timer::Irn { .. } => {
+                ledger.enter(at, "low", instant().is(Item::Shared));
+                ledger.enter(at, "high", instant());
+                ledger.enter(at, "n", sequence().is(Item::Shared));
+            }
+            Timer::Estimated { .. } => {
+                ["min", "max"].into_iter().for_each(|name| ledger.enter(at, name, instant()));
+                ledger.enter(at, "n", sequence());
+            }
+            Timer::Tcp { .. } => ["min", "max"].into_iter().for_each(|name| ledger.enter(at, name, instant())),
+        }
+    }
+}
+
+/// Of the timeout.
+const PER_QP: &str = "an attribute of the queue pair";
