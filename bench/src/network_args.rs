@@ -80,8 +80,9 @@ pub struct NetworkArgs {
     /// gfc,b1=281KB,bm=300KB [default: pfc]
     #[arg(long, value_name = "HOW", help_heading = "Switches")]
     flow_control: Vec<String>,
-    /// Against head-of-line blocking by PFC and its deadlocks: off, or escape and parameters as in
-    /// escape,pool=8,period=2x,nack=on [default: off]
+    /// Against head-of-line blocking by PFC and its deadlocks: off, escape and parameters as in
+    /// escape,pool=8,period=2x,nack=on, or lb or dlb, which find deadlocks by tokens and drop frames (lb) or send one on each
+    /// (dlb), as in lb,wait=100us [default: off]
     #[arg(long, value_name = "HOW", help_heading = "Switches")]
     hol: Vec<String>,
     /// shared-buffer: a queue holds at most so many times what is free [default: 1]

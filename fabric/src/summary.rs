@@ -6,7 +6,7 @@
 use irnic_transports::qp::Counters;
 
 use crate::sim::{ColourTotals, Ending, FlowRecord, Outcome};
-use crate::switch::EscapeCounters;
+use crate::switch::{BreakerCounters, EscapeCounters};
 use crate::workload::Flow;
 
 /// What a set of values looks like. All zero if there are none.
@@ -141,6 +141,9 @@ pub struct Summary {
     /// What Escape did, if switches have it.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub escape: Option<EscapeCounters>,
+    /// What breakers of loops did, if switches have them.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub breaker: Option<BreakerCounters>,
     /// PFC frames that arrived.
     pub pfc_frames: u64,
     /// ns that ports were stopped, added up.
@@ -197,6 +200,7 @@ impl Summary {
             marked: outcome.links.iter().map(|l| l.counters.marked).sum(),
             colours: outcome.colours,
             escape: outcome.escape,
+            breaker: outcome.breaker,
             pfc_frames: outcome.pfc_frames,
             paused: outcome.paused(),
             ports: outcome.links.len() as u64,

@@ -105,6 +105,10 @@ fn run(seed: u64, finished: &Finished) -> Value {
         let counters = escape.iter().map(|(name, n)| (name.to_owned(), n.into()));
         value["escape"] = counters.collect::<Map<String, Value>>().into();
     }
+    if let Some(breaker) = &s.breaker {
+        let counters = breaker.iter().map(|(name, n)| (name.to_owned(), n.into()));
+        value["breaker"] = counters.collect::<Map<String, Value>>().into();
+    }
     if let Some(c) = &s.colours {
         value["colours"] = colours(c);
     }

@@ -6,7 +6,7 @@ use irnic_units::keys::ValueError;
 
 use super::{Experiment, Transport, checks, switches};
 use crate::sim::{ENCAPSULATION, HeaderBytes, QpSetup, Routing, SimConfig};
-use crate::switch::Ecn;
+use crate::switch::{Ecn, HolConfig, Remedy};
 use crate::topology::{Routes, Topology};
 use crate::workload::{Flow, Loops, Setting};
 
@@ -79,6 +79,9 @@ impl Experiment {
         let mut config = SimConfig::new(self.topology.clone(), Vec::new(), switch, transport);
         config.rocc = self.points(&setups)?;
         config.hol = self.hol.clone().filter(|_| self.pfc && self.gfc.is_none());
+        if let Some(HolConfig::Breaker(breaker)) = &mut config.hol {
+            breaker.place = longest(&setups, self.headers);
+        }
         config.setups = setups;
         config.headers = self.headers;
         config.quantum = self.quantum;
@@ -115,9 +118,11 @@ impl Experiment {
     fn setup(&self, given: &Transport) -> Result<QpSetup, ValueError> {
         let mut transport = given.config;
         if transport.wire == WireFormat::Roce && !given.gives_timer() {
-            // IRN §4.3.2: with PFC nothing is lost, so RoCE has no timeouts there; without it has RTO_high alone.
+            // IRN §4.3.2: with PFC nothing is lost, so RoCE has no timeouts there; without it has RTO_high alone. So it does
+            // where switches drop what is in a loop.
+            let drops = matches!(&self.hol, Some(HolConfig::Breaker(breaker)) if breaker.remedy == Remedy::Drop);
             transport.timer = match transport.timer {
-                Timer::Fixed(_) if self.pfc => Timer::Fixed(None),
+                Timer::Fixed(_) if self.pfc && !drops => Timer::Fixed(None),
                 Timer::Fixed(None) => Timer::Fixed(Some(paper::RTO_HIGH)),
                 chosen => chosen,
             };

@@ -1,10 +1,10 @@
 //! What switches do against head-of-line blocking, and what they do instead of PFC, as users write it:
-//! `escape,pool=8,period=2x,nack=on`, `gfc,b1=281KB,bm=300KB`.
+//! `escape,pool=8,period=2x,nack=on`, `lb,wait=100us`, `gfc,b1=281KB,bm=300KB`.
 
 use irnic_units::keys::{Key, Value, ValueError, pairs};
 use irnic_units::{MAX_BYTES, MAX_NS, SIZE, TIME};
 
-use crate::switch::{EscapeConfig, HolConfig, Order, Period};
+use crate::switch::{BreakerConfig, EscapeConfig, HolConfig, Order, Period, Remedy};
 
 /// Most tokens of an output, and flows of an input.
 const MOST: u16 = 4_096;
@@ -19,6 +19,8 @@ static ESCAPE: [Key<EscapeConfig>; 7] = [
     Key::new("order", |c, v| v.word(&[("strict", Order::Strict), ("printed", Order::Printed)]).map(|o| c.order = o)),
     Key::new("tag", |c, v| v.number(0..=64, "0 to 64 bytes").map(|bytes| c.tag = bytes)),
 ];
+
+static BREAKER: [Key<BreakerConfig>; 1] = [Key::new("wait", |c, v| v.time(1..=MAX_NS, TIME).map(|ns| c.wait = ns))];
 
 /// What of GFC somebody chose.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -95,6 +97,12 @@ pub(super) fn hol(value: &Value<'_>) -> Result<Option<HolConfig>, ValueError> {
             keys(value, name, rest, &ESCAPE, &mut config)?;
             Ok(Some(HolConfig::Escape(config)))
         }
-        _ => Err(value.wrong("off, or escape and parameters as in escape,pool=8,nack=on")),
+        "lb" | "dlb" => {
+            let remedy = if name == "lb" { Remedy::Drop } else { Remedy::Rotate };
+            let mut config = BreakerConfig::new(remedy);
+            keys(value, name, rest, &BREAKER, &mut config)?;
+            Ok(Some(HolConfig::Breaker(config)))
+        }
+        _ => Err(value.wrong("off, escape, lb or dlb, and parameters as in escape,pool=8,nack=on or lb,wait=100us")),
     }
 }

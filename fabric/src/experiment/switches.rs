@@ -7,8 +7,8 @@ use irnic_units::{BitRate, Nanoseconds};
 use super::{Experiment, GfcGiven};
 use crate::sim::{QpSetup, SimConfig};
 use crate::switch::{
-    Cut, Ecn, GfcConfig, HolConfig, InputQueuedConfig, PolicySwitch, RoccConfig, SharedBufferConfig, SharedPfc,
-    SwitchConfig, Thresholds, TrimmingConfig, headroom,
+    Cut, Ecn, GfcConfig, InputQueuedConfig, PolicySwitch, RoccConfig, SharedBufferConfig, SharedPfc, SwitchConfig,
+    Thresholds, TrimmingConfig, headroom,
 };
 
 /// Bytes of buffer of an input, IRN §4.3.1.
@@ -188,10 +188,7 @@ impl Experiment {
 
     /// Returns the bytes that an input needs beside its headroom, for what comes in spite of XOFF.
     fn margin(&self, longest: u32) -> u64 {
-        match &self.hol {
-            Some(HolConfig::Escape(escape)) if self.pfc => escape.margin(longest),
-            _ => 0,
-        }
+        self.hol.as_ref().filter(|_| self.pfc).map_or(0, |hol| hol.margin(longest))
     }
 
     /// Returns the configuration of the switches. `longest` is the most that packets can have on the wire, `full` what

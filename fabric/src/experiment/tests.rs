@@ -190,7 +190,10 @@ fn bad_values_name_flag_value_and_what_is_allowed() {
         ),
         (&[("flow-control", "gfc,b0=1")], "--flow-control: gfc has no b0; it takes b1, bm, levels"),
         (&[("flow-control", "off")], "--flow-control off: expected pfc, or gfc and parameters as in "),
-        (&[("hol", "on")], "--hol on: expected off, or escape and parameters as in escape,pool=8,nack=on"),
+        (
+            &[("hol", "on")],
+            "--hol on: expected off, escape, lb or dlb, and parameters as in escape,pool=8,nack=on or lb,wait=100us",
+        ),
         (&[("hol", "escape,pool=0")], "--hol: pool=0: expected a number of frames, 1 to 4096"),
         (
             &[("hol", "escape,period=0x")],
@@ -201,6 +204,9 @@ fn bad_values_name_flag_value_and_what_is_allowed() {
             "--hol: escape has no size; it takes pool, flows, period, reclaim, nack, order, tag",
         ),
         (&[("hol", "escape,pool")], "--hol: pool: expected KEY=VALUE"),
+        (&[("hol", "lb,pool=8")], "--hol: lb has no pool; it takes wait"),
+        (&[("hol", "dlb,wait=0s")], "--hol: wait=0s: expected"),
+        (&[("pfc", "on"), ("switch", "trimming"), ("hol", "dlb")], "--pfc: switches that trim pause nobody"),
         (&[("pfc", "on"), ("switch", "trimming"), ("hol", "escape")], "--pfc: switches that trim pause nobody"),
         (&[("deadlock", "on")], "--deadlock on: expected end or continue"),
         (

@@ -7,21 +7,35 @@ use super::{
     Agenda, End, Endpoint, Event, EventQueue, Host, Network, NetworkConfig, NetworkError, Packets, Port, PortId,
     SwitchNode, mix,
 };
-use crate::switch::{Elsewhere, Escape, HolConfig, Ledger, Rocc, Switch};
+use crate::switch::{
+    Any, Breaker, Elsewhere, Escape, HolConfig, InputQueued, Ledger, Rocc, SharedBuffer, Switch, SwitchConfig,
+};
 use crate::topology::{Topology, Wires};
 
 /// Builds the switch of `node` with these ports, wired so.
 fn switch(config: &NetworkConfig, node: u32, ports: &[Port], wires: &Wires) -> Box<dyn Switch> {
-    let switch = config.switch.build(node, ports);
+    let Topology { hosts, switches, links, .. } = &config.topology;
+    let edges = || wires.of(node).iter().map(|(_, peer)| peer < hosts).collect::<Vec<bool>>();
     let switch: Box<dyn Switch> = match &config.hol {
-        None => switch,
+        None => config.switch.build(node, ports),
+        Some(HolConfig::Breaker(breaker)) => {
+            Box::new(Breaker::around(config.switch.build(node, ports), breaker, node, ports, &edges()))
+        }
         Some(HolConfig::Escape(escape)) => {
-            let Topology { hosts, switches, links, .. } = &config.topology;
-            let edges: Vec<bool> = wires.of(node).iter().map(|(_, peer)| peer < hosts).collect();
             let delay = links.iter().map(|link| link.delay).max().unwrap_or(0);
             let rate = links.iter().map(|link| link.rate).min().unwrap_or(1);
             let reclaim = escape.reclaim_in(*switches, delay, rate);
-            Box::new(Escape::around(switch, escape, ports, &edges, reclaim))
+            let edges = edges();
+            // Every packet passes both: those that are usual are one to the compiler.
+            match &config.switch {
+                SwitchConfig::InputQueued(inner) => {
+                    Box::new(Escape::around(InputQueued::new(inner, ports), escape, ports, &edges, reclaim))
+                }
+                SwitchConfig::SharedBuffer(inner) => {
+                    Box::new(Escape::around(SharedBuffer::new(inner, ports), escape, ports, &edges, reclaim))
+                }
+                other => Box::new(Escape::around(Any(other.build(node, ports)), escape, ports, &edges, reclaim)),
+            }
         }
     };
     match &config.rocc {

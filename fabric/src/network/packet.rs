@@ -35,7 +35,7 @@ pub struct Packet {
     pub input: u16,
     /// 0 to 7.
     pub priority: u8,
-    /// Bits: telemetry, trimmed, red, returned, control, announced, notice.
+    /// Bits: telemetry, trimmed, red, returned, control, announced, notice, escaping.
     flags: u8,
 }
 
@@ -48,6 +48,7 @@ const RETURNED: u8 = 8;
 const CONTROL: u8 = 16;
 const ANNOUNCED: u8 = 32;
 const NOTICE: u8 = 64;
+const ESCAPING: u8 = 128;
 
 /// What only the ends look at, and marks for them.
 #[derive(Clone, Debug)]
@@ -284,6 +285,16 @@ impl Packet {
 
     pub(crate) fn set_announced(&mut self) {
         self.flags |= ANNOUNCED;
+    }
+
+    /// Whether it has hops left by escape queues ([`Content::hops`]).
+    #[inline]
+    pub(crate) fn is_escaping(&self) -> bool {
+        self.flags & ESCAPING != 0
+    }
+
+    pub(crate) fn set_escaping(&mut self, escaping: bool) {
+        self.flags = self.flags & !ESCAPING | if escaping { ESCAPING } else { 0 };
     }
 
     /// Whether it is a switch's notice ([`Packets::notice`]).

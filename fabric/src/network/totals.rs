@@ -3,7 +3,7 @@
 use irnic_transports::Colour;
 
 use super::Packet;
-use crate::switch::EscapeCounters;
+use crate::switch::{BreakerCounters, EscapeCounters};
 
 /// Sums over a network since its beginning. What entered is somewhere: see [`crate::network::Network::check`].
 #[derive(Clone, Debug, Default)]
@@ -51,6 +51,8 @@ pub struct Totals {
     pub shrunk_bytes: u64,
     /// What Escape did.
     pub escape: EscapeCounters,
+    /// What breakers of loops did.
+    pub breaker: BreakerCounters,
     /// PFC frames that arrived.
     pub pfc_frames: u64,
     /// PFC frames that arrived from the time on that the owner of the network named.
@@ -142,6 +144,7 @@ impl Totals {
         self.grown_bytes += other.grown_bytes;
         self.shrunk_bytes += other.shrunk_bytes;
         self.escape.add(&other.escape);
+        self.breaker.add(&other.breaker);
         self.pfc_frames += other.pfc_frames;
         self.late_pfc_frames += other.late_pfc_frames;
         self.control_frames += other.control_frames;

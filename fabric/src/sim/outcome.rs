@@ -6,7 +6,7 @@ use irnic_transports::qp::Counters;
 use super::ideal::{ideal, packets};
 use super::{LinkRecord, Observed, SAMPLE, SimError, Site};
 use crate::network::{Agenda, NetworkError, PortCounters, PortId, Totals};
-use crate::switch::{EscapeCounters, HolConfig, SharedBufferConfig, SwitchConfig};
+use crate::switch::{BreakerCounters, EscapeCounters, HolConfig, SharedBufferConfig, SwitchConfig};
 use crate::workload::Flow;
 
 /// A flow and what became of it.
@@ -166,6 +166,8 @@ pub struct Outcome {
     pub colours: Option<ColourTotals>,
     /// What Escape did, if switches have it.
     pub escape: Option<EscapeCounters>,
+    /// What breakers of loops did, if switches have them.
+    pub breaker: Option<BreakerCounters>,
     /// PFC frames that arrived.
     pub pfc_frames: u64,
     /// Links, both directions of each.
@@ -300,6 +302,7 @@ pub(super) fn of<A: Agenda>(mut sites: Vec<Site<A>>, ending: Ending) -> Result<O
         byte_time,
         stay,
         escape: matches!(first.config.hol, Some(HolConfig::Escape(_))).then_some(t.escape),
+        breaker: matches!(first.config.hol, Some(HolConfig::Breaker(_))).then_some(t.breaker),
         pfc_frames: t.pfc_frames,
         colours: coloured.then(|| ColourTotals::of(t, &links)),
         links,

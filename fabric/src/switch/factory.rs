@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::EscapeConfig;
+use super::{BreakerConfig, EscapeConfig};
 use super::{
     InputQueued, InputQueuedConfig, PolicySwitch, SharedBuffer, SharedBufferConfig, Switch, Trimming, TrimmingConfig,
 };
@@ -66,6 +66,19 @@ pub enum SwitchConfig {
 pub enum HolConfig {
     /// Blocked frames with an open way leave their queues ([`EscapeConfig`]).
     Escape(EscapeConfig),
+    /// Loops of ports that wait for each other are found and broken ([`BreakerConfig`]).
+    Breaker(BreakerConfig),
+}
+
+impl HolConfig {
+    /// Bytes that each input needs beside the headroom of PFC, if frames have at most `longest` on the wire: what comes in
+    /// spite of XOFF.
+    pub fn margin(&self, longest: u32) -> u64 {
+        match self {
+            HolConfig::Escape(escape) => escape.margin(longest),
+            HolConfig::Breaker(breaker) => breaker.margin(longest),
+        }
+    }
 }
 
 impl SwitchConfig {

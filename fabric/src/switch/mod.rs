@@ -5,7 +5,9 @@
 //! goes next, and [`Ecn`] and [`Pfc`] that mark and pause. One of your own implements [`Switch`] and comes in by
 //! [`SwitchConfig::custom`]; it may hold one of those here and hand on what it does not change.
 
+mod any;
 mod around;
+mod breaker;
 pub mod buffer;
 mod ctx;
 mod ecn;
@@ -19,6 +21,9 @@ mod rocc;
 pub mod scheduler;
 mod trimming;
 
+pub(crate) use any::Any;
+pub(crate) use breaker::Breaker;
+pub use breaker::{BreakerConfig, BreakerCounters, Remedy};
 pub use buffer::{InputQueued, InputQueuedConfig, SharedBuffer, SharedBufferConfig, SharedPfc, headroom};
 pub(crate) use ctx::{Effect, Ledger};
 pub use ctx::{SwitchCtx, Via};

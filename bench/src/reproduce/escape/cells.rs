@@ -30,6 +30,10 @@ pub enum Metric {
     Escaped,
     /// Tokens for each of these.
     Tokens,
+    /// Loops that were found.
+    Loops,
+    /// Frames dropped for these, or moved on.
+    Touched,
     /// Mean rate of a flow, Gbit/s.
     PerFlow,
     /// Fairness among senders, Jain's index.
@@ -51,7 +55,7 @@ const TO_H4: Metric = Rate("h13-h15", 2, 4);
 const H7: Metric = Rate("h7", 4, 5);
 const H11: Metric = Rate("h11", 5, 6);
 
-const ALL: [Metric; 21] = [
+const ALL: [Metric; 23] = [
     Deadlock,
     Gap,
     Utilization,
@@ -60,6 +64,8 @@ const ALL: [Metric; 21] = [
     Harm,
     Escaped,
     Tokens,
+    Loops,
+    Touched,
     PerFlow,
     Jain,
     TO_H16,
@@ -89,6 +95,8 @@ impl points::Metric for Metric {
             Harm => "harm".into(),
             Escaped => "escaped".into(),
             Tokens => "tokens".into(),
+            Loops => "loops".into(),
+            Touched => "touched".into(),
             PerFlow => "per_flow".into(),
             Jain => "jain".into(),
             Rate(name, ..) => name.into(),
@@ -113,6 +121,8 @@ impl points::Metric for Metric {
             Harm => run.harm,
             Escaped => run.escaped,
             Tokens => run.tokens / run.escaped.max(1.0),
+            Loops => run.loops,
+            Touched => run.touched,
             PerFlow => mean(&run.rates) / run.per_sender,
             Jain => jain(&run.rates),
             Rate(_, from, to) => mean(run.rates.get(from..to)?),
@@ -159,14 +169,17 @@ fn points() -> Vec<Point> {
         add(format!("figure4.13/{xoff}KB/escape"), tree(true, Means::Escape), after);
     }
     for (name, sizes) in SIZES {
-        for xoff in [500, 100] {
-            for means in [Means::Pfc, Means::Gfc, Means::Escape] {
-                let scenario = Scenario { xoff, ..Scenario::new(Network::TwoLevels(sizes), means) };
-                let metrics: &[Metric] = match means {
-                    Means::Pfc => &[Deadlock, P99(0), P99(2), Incomplete],
-                    _ => &[P99(0), P99(1), P99(2), Gap, Escaped, Incomplete, Harm],
-                };
-                add(format!("figure4.15/{name}/{xoff}KB/{}", means.name()), scenario, metrics);
+        for (base, share) in [("", Share::Both), ("-each", Share::Each)] {
+            for xoff in [500, 100] {
+                for means in [Means::Pfc, Means::Lb, Means::Dlb, Means::Gfc, Means::Escape] {
+                    let scenario = Scenario { xoff, ..Scenario::new(Network::TwoLevels(sizes, share), means) };
+                    let metrics: &[Metric] = match means {
+                        Means::Pfc => &[Deadlock, P99(0), P99(2), Incomplete],
+                        Means::Lb | Means::Dlb => &[P99(0), P99(1), P99(2), Gap, Loops, Touched, Incomplete, Harm],
+                        _ => &[P99(0), P99(1), P99(2), Gap, Escaped, Incomplete, Harm],
+                    };
+                    add(format!("figure4.15/{name}{base}/{xoff}KB/{}", means.name()), scenario, metrics);
+                }
             }
         }
         for (base, share) in [("", Share::Both), ("-each", Share::Each)] {
@@ -214,8 +227,8 @@ mod tests {
             let until = scenario.times(true)[1];
             let config = scenario.config(1, true, until).unwrap_or_else(|e| panic!("{scenario:?}: {e}"));
             assert!(config.flows.len() > 2);
-            let escapes = matches!(scenario.means, Means::Escape | Means::EscapeTimer);
-            assert_eq!(config.hol.is_some(), escapes, "{scenario:?}");
+            let without = matches!(scenario.means, Means::Ideal | Means::Pfc | Means::Gfc);
+            assert_eq!(config.hol.is_none(), without, "{scenario:?}");
         }
     }
 

@@ -28,6 +28,9 @@ pub struct Measured {
     /// Frames that escaped, and tokens sent for them.
     pub escaped: f64,
     pub tokens: f64,
+    /// Loops that LB or DLB found, and frames dropped for them or moved on.
+    pub loops: f64,
+    pub touched: f64,
     /// Rates of hosts on their links while it was measured, Gbit/s, by pair.
     pub rates: Vec<f64>,
     /// Flows on each of these.
@@ -70,6 +73,7 @@ impl Measured {
         let fcts: Vec<(u64, f64)> =
             flows.filter_map(|(flow, record)| Some((flow.bytes, record.fct(flow)? as f64 / 1e3))).collect();
         let escape = after.escape.unwrap_or_default();
+        let breaker = after.breaker.unwrap_or_default();
         let harm = after.dropped.0 + after.nics.retransmitted_pkts + after.nics.out_of_seq_request;
         let (gap, last) = stands(after);
         Measured {
@@ -81,6 +85,8 @@ impl Measured {
             harm: harm as f64,
             escaped: escape.frames as f64,
             tokens: escape.tokens as f64,
+            loops: breaker.loops as f64,
+            touched: (breaker.dropped + breaker.moved) as f64,
             rates: wired.pairs.iter().map(|&(src, _)| gbps(src, None)).collect(),
             per_sender: scenario.per_sender(),
             fct: EDGES.map(|edge| mean(&fcts, edge)),

@@ -2,7 +2,7 @@
 
 use irnic_fabric::experiment::{Buffers, Experiment, GfcGiven, SharedBuffers};
 use irnic_fabric::sim::{ENCAPSULATION, SimConfig};
-use irnic_fabric::switch::{EscapeConfig, HolConfig};
+use irnic_fabric::switch::{BreakerConfig, EscapeConfig, HolConfig, Remedy};
 use irnic_fabric::workload::poisson::{Pair, between};
 use irnic_fabric::workload::{Flow, cdf};
 
@@ -13,6 +13,8 @@ const ENDLESS: u64 = 1 << 38;
 /// Bytes of a switch's buffer: nothing is dropped.
 const BUFFER: u64 = 1 << 34;
 const MS: u64 = 1_000_000;
+/// Timeout where frames are dropped, ns: longer than what is in all buffers of a way takes at 40 Gbit/s.
+const TIMEOUT: u64 = 4 * MS;
 /// Bytes of headers of a packet, IRN's apart.
 const HEADER: u32 = ENCAPSULATION + 16;
 
@@ -27,6 +29,10 @@ pub enum Means {
     Escape,
     /// Escape without answers to tokens.
     EscapeTimer,
+    /// PFC and LB as it is evaluated: what is in a loop is dropped until it moves again.
+    Lb,
+    /// PFC and DLB: what is in a loop moves on by a frame at a time.
+    Dlb,
     /// GFC: the first stage where XOFF would be, and room for all of them by default.
     Gfc,
 }
@@ -39,6 +45,8 @@ impl Means {
             Means::Pfc => "pfc",
             Means::Escape => "escape",
             Means::EscapeTimer => "escape-timer",
+            Means::Lb => "lb",
+            Means::Dlb => "dlb",
             Means::Gfc => "gfc",
         }
     }
@@ -68,18 +76,18 @@ pub enum Network {
         /// Two links are missing.
         failed: bool,
     },
-    /// Figure 4.15: flows of this distribution.
-    TwoLevels(&'static str),
+    /// Figure 4.15: flows of this distribution, 70 % of the links of the cycle, two pairs on each together or each alone.
+    TwoLevels(&'static str, Share),
     /// Figure 4.17: flows of this distribution, 80 % and 40 % of the receivers' links, or of those from each sender.
     Incast(&'static str, Share),
 }
 
-/// What the loads of Figure 4.17 are shares of.
+/// What the loads of Figures 4.15 and 4.17 are shares of.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// The receiver's link, both senders together.
+    /// The link that two share, both senders together.
     Both,
-    /// The receiver's link, each sender alone.
+    /// That link, each sender alone.
     Each,
 }
 
@@ -103,7 +111,7 @@ impl Scenario {
         match self.network {
             Network::Ring(_) | Network::RingHpcc { .. } => networks::ring(),
             Network::FatTree { failed } => networks::fat_tree(failed),
-            Network::TwoLevels(_) => networks::two_levels(),
+            Network::TwoLevels(..) => networks::two_levels(),
             Network::Incast(..) => networks::incast(),
         }
     }
@@ -118,7 +126,7 @@ impl Scenario {
             (Network::RingHpcc { late: true }, true) => [80 * MS, 90 * MS],
             (Network::FatTree { .. }, false) => [60 * MS, 80 * MS],
             (Network::FatTree { .. }, true) => [30 * MS, 40 * MS],
-            (Network::TwoLevels(_) | Network::Incast(..), _) => [0, 10_000 * MS],
+            (Network::TwoLevels(..) | Network::Incast(..), _) => [0, 10_000 * MS],
         }
     }
 
@@ -160,7 +168,8 @@ impl Scenario {
             Network::Ring(Load::WebSearch) => arrivals("WebSearch", &rate(0.48, 40e9)),
             Network::RingHpcc { .. } => [each(2, 0), each(14, 50 * MS)].concat(),
             Network::FatTree { .. } => each(10, 0),
-            Network::TwoLevels(sizes) => arrivals(sizes, &rate(0.35, 40e9)),
+            Network::TwoLevels(sizes, Share::Both) => arrivals(sizes, &rate(0.35, 40e9)),
+            Network::TwoLevels(sizes, Share::Each) => arrivals(sizes, &rate(0.7, 40e9)),
             Network::Incast(sizes, share) => {
                 let part = if share == Share::Each { 1.0 } else { 0.5 };
                 let mut pairs = rate(part, 40e9);
@@ -178,8 +187,12 @@ impl Scenario {
     pub fn config(&self, seed: u64, quick: bool, until: u64) -> Result<SimConfig, String> {
         let wired = self.wired();
         let hpcc = matches!(self.network, Network::RingHpcc { .. } | Network::FatTree { .. });
-        let transport =
-            if hpcc { format!("roce,cc=hpcc,base-rtt={}ns", wired.round_trip()) } else { "roce".to_owned() };
+        let transport = match self.means {
+            _ if hpcc => format!("roce,cc=hpcc,base-rtt={}ns", wired.round_trip()),
+            // Frames that nothing follows are missed by nobody.
+            Means::Lb => format!("roce,rto={TIMEOUT}ns"),
+            _ => "roce".to_owned(),
+        };
         // Queues of outputs, first in, first out; a counter for each input (§4.6).
         let mut shared = SharedBuffers::default();
         let ideal = self.means == Means::Ideal;
@@ -196,7 +209,12 @@ impl Scenario {
         experiment.gfc = (self.means == Means::Gfc).then(GfcGiven::default);
         let mut escape = EscapeConfig::default();
         escape.nack = self.means != Means::EscapeTimer;
-        experiment.hol = matches!(self.means, Means::Escape | Means::EscapeTimer).then_some(HolConfig::Escape(escape));
+        experiment.hol = match self.means {
+            Means::Ideal | Means::Pfc | Means::Gfc => None,
+            Means::Escape | Means::EscapeTimer => Some(HolConfig::Escape(escape)),
+            Means::Lb => Some(HolConfig::Breaker(BreakerConfig::new(Remedy::Drop))),
+            Means::Dlb => Some(HolConfig::Breaker(BreakerConfig::new(Remedy::Rotate))),
+        };
         experiment.until = Some(until);
         experiment.sample = Some(50_000);
         experiment.config(seed).map_err(|e| e.to_string())

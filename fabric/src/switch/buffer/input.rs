@@ -246,7 +246,7 @@ fn next_bit(words: &[u64], from: u16) -> Option<u16> {
 }
 
 impl Switch for InputQueued {
-    #[inline]
+    #[inline(always)]
     fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
         let (wire, input, priority) = {
             let p = ctx.packets.get(id);
@@ -277,7 +277,7 @@ impl Switch for InputQueued {
         Verdict::Queued
     }
 
-    #[inline]
+    #[inline(always)]
     fn dequeue(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, paused: Priorities) -> Dequeue {
         let out = &mut self.outputs[usize::from(output)];
         let candidates = out.priorities.without(paused);
@@ -312,6 +312,7 @@ impl Switch for InputQueued {
         Dequeue::Packet(id)
     }
 
+    #[inline(always)]
     fn backlog(&self, output: u16) -> u64 {
         self.outputs[usize::from(output)].bytes
     }

@@ -276,7 +276,7 @@ impl SharedBuffer {
 }
 
 impl Switch for SharedBuffer {
-    #[inline]
+    #[inline(always)]
     fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
         let (wire, input, priority) = {
             let p = ctx.packets.get(id);
@@ -314,7 +314,7 @@ impl Switch for SharedBuffer {
         Verdict::Queued
     }
 
-    #[inline]
+    #[inline(always)]
     fn dequeue(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, paused: Priorities) -> Dequeue {
         if let Some(schedulers) = &mut self.schedulers {
             let Some(id) = schedulers[usize::from(output)].pop(ctx, paused) else { return Dequeue::Idle };
@@ -326,6 +326,7 @@ impl Switch for SharedBuffer {
         chosen.and_then(|priority| self.take(ctx, output, priority)).map_or(Dequeue::Idle, Dequeue::Packet)
     }
 
+    #[inline(always)]
     fn backlog(&self, output: u16) -> u64 {
         self.outputs[usize::from(output)].bytes
     }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::network::{PacketId, Packets, host_of, mix};
+use crate::network::{Packet, PacketId, Packets, host_of, mix};
 
 /// A flow: the 5-tuple of RoCEv2, of which protocol and destination port are always the same, and the priority, by which
 /// PFC tells frames apart.
@@ -35,6 +35,23 @@ impl FlowId {
     }
 }
 
+/// What tells flows apart without a look at headers, and never one flow from itself: what ECMP hashes and the destination, queue
+/// pair, output and priority. None is 0.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+struct Key(u64, u64);
+
+impl Key {
+    #[inline(always)]
+    fn of(packet: &Packet, output: u16) -> Key {
+        let ends = u64::from(packet.entropy) << 32 | u64::from(packet.dst);
+        let rest = u64::from(packet.src_qp) << 32 | u64::from(output) << 16 | u64::from(packet.priority) << 8 | 1;
+        Key(ends, rest)
+    }
+}
+
+/// Flows whose frames come again and again, by their hash.
+const RECENT: usize = 32;
+
 /// No place in a [`FlowTable`].
 const NOWHERE: u16 = u16::MAX;
 /// A flow whose last so many tokens found nothing is passed over for at most two to that power looks.
@@ -62,8 +79,8 @@ pub(super) struct FlowTable {
     heads: Box<[u16]>,
     /// Where the next new flow goes.
     next: usize,
-    /// Where the flow is that came last.
-    last: usize,
+    /// Flows that are known, whose frames leave by the same output as the last, and whose last token did not fail.
+    recent: [Key; RECENT],
     /// Whose turn it is to be sent a token.
     cursor: usize,
 }
@@ -73,7 +90,7 @@ impl FlowTable {
     pub(super) fn new(most: u16) -> FlowTable {
         let most = usize::from(most.clamp(1, NOWHERE - 1));
         let heads = vec![NOWHERE; most.next_power_of_two()].into();
-        FlowTable { entries: Vec::new(), most, heads, next: 0, last: 0, cursor: 0 }
+        FlowTable { entries: Vec::new(), most, heads, next: 0, recent: [Key::default(); RECENT], cursor: 0 }
     }
 
     fn hash(&self, flow: FlowId) -> usize {
@@ -89,20 +106,31 @@ impl FlowTable {
         (at != NOWHERE).then_some(at.into())
     }
 
-    /// A frame of a flow has come that leaves by `output`.
-    #[inline]
-    pub(super) fn note(&mut self, flow: FlowId, output: u16) {
-        match self.entries.get_mut(self.last) {
-            Some(last) if last.flow == flow && last.output == output => (last.failed, last.rests) = (0, 0),
-            _ => self.note_other(flow, output),
-        }
+    /// A packet has come that leaves by `output`. Returns whether that says nothing new about its flow; if it does see
+    /// [`Self::learn`].
+    #[inline(always)]
+    pub(super) fn knows(&self, packet: &Packet, output: u16) -> bool {
+        self.recent[packet.entropy as usize % RECENT] == Key::of(packet, output)
     }
 
-    fn note_other(&mut self, flow: FlowId, output: u16) {
+    /// A packet has come that leaves by `output`, of a flow that is not known, or not so.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn learn(&mut self, packets: &Packets, id: PacketId, output: u16) {
+        self.note(FlowId::of(packets, id), output);
+        let packet = packets.get(id);
+        self.recent[packet.entropy as usize % RECENT] = Key::of(packet, output);
+    }
+
+    /// A frame of a flow has come that leaves by `output`.
+    fn note(&mut self, flow: FlowId, output: u16) {
         if let Some(at) = self.find(flow) {
             let entry = &mut self.entries[at];
-            (entry.output, entry.failed, entry.rests) = (output, 0, 0);
-            self.last = at;
+            if entry.output != output {
+                entry.output = output;
+                self.recent = [Key::default(); RECENT];
+            }
+            (entry.failed, entry.rests) = (0, 0);
             return;
         }
         let hash = self.hash(flow);
@@ -113,11 +141,11 @@ impl FlowTable {
             None => self.entries.push(entry),
         }
         self.heads[hash] = at as u16;
-        self.last = at;
     }
 
     /// Forgets the flow that was new before all others; returns its place.
     fn evict(&mut self) -> usize {
+        self.recent = [Key::default(); RECENT];
         let at = self.next;
         self.next = (at + 1) % self.most;
         let Entry { flow, next, .. } = self.entries[at];
@@ -166,6 +194,7 @@ impl FlowTable {
             let entry = &mut self.entries[at];
             entry.failed = (entry.failed + 1).min(PATIENCE);
             entry.rests = (1 << entry.failed) - 1;
+            self.recent = [Key::default(); RECENT];
         }
     }
 }

@@ -48,8 +48,8 @@ struct Output {
 
 /// A switch around another one, whose queues it takes frames out of ([`Switch::extract`]).
 #[derive(Debug)]
-pub(crate) struct Escape {
-    inner: Box<dyn Switch>,
+pub(crate) struct Escape<S> {
+    inner: S,
     inputs: Box<[Input]>,
     outputs: Box<[Output]>,
     config: EscapeConfig,
@@ -59,16 +59,10 @@ pub(crate) struct Escape {
     reclaim_at: u64,
 }
 
-impl Escape {
+impl<S: Switch> Escape<S> {
     /// Escape for a switch with these ports. `edges` are those at whose other ends are hosts; `reclaim` is
     /// [`EscapeConfig::reclaim_in`] the network.
-    pub(crate) fn around(
-        inner: Box<dyn Switch>,
-        config: &EscapeConfig,
-        ports: &[Port],
-        edges: &[bool],
-        reclaim: u64,
-    ) -> Escape {
+    pub(crate) fn around(inner: S, config: &EscapeConfig, ports: &[Port], edges: &[bool], reclaim: u64) -> Escape<S> {
         let pool = config.pool.max(1);
         let input = |(port, edge): (&Port, &bool)| Input {
             flows: FlowTable::new(config.flows),
@@ -203,6 +197,7 @@ impl Escape {
     /// Has a frame carry so many hops, or none any more.
     fn tag(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, hops: u16) {
         let before = std::mem::replace(&mut ctx.packets.content_mut(id).hops, hops);
+        ctx.packets.get_mut(id).set_escaping(hops > 0);
         match (before, hops) {
             (0, 1..) => ctx.grow(id, self.config.tag),
             (1.., 0) => ctx.shrink(id, self.config.tag),
@@ -224,7 +219,8 @@ impl Escape {
 
     /// A frame has come that escapes.
     #[cold]
-    fn arrive(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16, flow: FlowId, hops: u16) -> Verdict {
+    fn arrive(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
+        let (flow, hops) = (FlowId::of(ctx.packets, id), ctx.packets.content(id).hops);
         if !self.outputs[usize::from(output)].pool.arrive() {
             // It was slower than tokens are taken back, or comes another way than its token. No earlier frame of its flow
             // is behind it, so it may wait with the others.
@@ -249,7 +245,7 @@ impl Escape {
         self.enqueue_regular(ctx, id, output)
     }
 
-    #[inline]
+    #[inline(always)]
     fn enqueue_regular(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
         let verdict = self.inner.enqueue(ctx, id, output);
         self.keep_registry(ctx);
@@ -265,16 +261,15 @@ impl Escape {
     }
 }
 
-impl Switch for Escape {
+impl<S: Switch> Switch for Escape<S> {
     #[inline]
     fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
-        let flow = FlowId::of(ctx.packets, id);
-        let input = usize::from(ctx.packets.get(id).input);
-        self.inputs[input].flows.note(flow, output);
-        match ctx.packets.content(id).hops {
-            0 => self.enqueue_regular(ctx, id, output),
-            hops => self.arrive(ctx, id, output, flow, hops),
+        let packet = ctx.packets.get(id);
+        let (input, escapes) = (usize::from(packet.input), packet.is_escaping());
+        if !self.inputs[input].flows.knows(packet, output) {
+            self.inputs[input].flows.learn(ctx.packets, id, output);
         }
+        if escapes { self.arrive(ctx, id, output) } else { self.enqueue_regular(ctx, id, output) }
     }
 
     #[inline]
