@@ -58,6 +58,10 @@ pub struct NetworkArgs {
     /// shared-lqd,buffer=480KB [default: input-queued]
     #[arg(long, value_name = "KIND|POLICY", help_heading = "Switches")]
     switch: Vec<String>,
+    /// POLICY@TIME: the switches run this policy from then on, as in shared-lqd@5ms; what waits leaves by the policy by which it
+    /// came. With a policy for --switch. May be repeated
+    #[arg(long, value_name = "POLICY@TIME", help_heading = "Switches")]
+    policy_event: Vec<String>,
     /// Buffer of each input, or shared by all ports [default: 240KB, or 9MB]
     #[arg(long, value_name = "SIZE", help_heading = "Switches")]
     buffer: Vec<String>,
@@ -132,6 +136,7 @@ impl NetworkArgs {
     pub fn values(&self) -> Values {
         let joined = |all: &[String]| if all.is_empty() { Vec::new() } else { vec![all.join(",")] };
         let (events, detours) = (joined(&self.link_event), joined(&self.detour));
+        let policies = joined(&self.policy_event);
         given(&[
             ("topology", &self.topology),
             ("priority", &self.priority),
@@ -146,6 +151,7 @@ impl NetworkArgs {
             ("quantum", &self.quantum),
             ("mtu", &self.mtu),
             ("switch", &self.switch),
+            ("policy-event", &policies),
             ("buffer", &self.buffer),
             ("speedup", &self.speedup),
             ("pfc", &self.pfc),

@@ -138,6 +138,9 @@ pub struct Summary {
     pub marked: u64,
     /// What became of packets by their colours, if switches look at them.
     pub colours: Option<ColourTotals>,
+    /// Packets that left switches by a policy that another had taken the place of, if policies change.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub drained: Option<u64>,
     /// What Escape did, if switches have it.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub escape: Option<EscapeCounters>,
@@ -199,6 +202,7 @@ impl Summary {
             lost: outcome.lost.0,
             marked: outcome.links.iter().map(|l| l.counters.marked).sum(),
             colours: outcome.colours,
+            drained: outcome.drained.map(|(packets, _)| packets),
             escape: outcome.escape,
             breaker: outcome.breaker,
             pfc_frames: outcome.pfc_frames,

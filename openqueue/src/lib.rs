@@ -32,5 +32,5 @@ pub use error::{Place, PolicyError};
 pub use named::{NameError, NamedPolicy};
 pub use plan::Plan;
 pub use policy::{Parameter, ParameterError, Policy};
-pub use run::{Counters, Engine, Host, Packet, Seen, Surroundings, Verdict, Waiting};
+pub use run::{Booked, Counters, Engine, Host, Packet, Seen, Stopped, Surroundings, Verdict, Waiting};
 pub use shipped::{SHIPPED, Shipped};

@@ -239,6 +239,13 @@ impl Plan {
         all.into_iter().any(|program| program.sources().any(is))
     }
 
+    /// Whether something looks at the bytes of red packets in queues.
+    pub fn looks_at_red_sizes(&self) -> bool {
+        self.programs().any(|program| {
+            program.sources().any(|source| matches!(source, Source::Queue(QueueField::RedSize)))
+        })
+    }
+
     /// Whether two plans are the same but for the names of their objects: then they do the same.
     pub fn does_as(&self, other: &Plan) -> bool {
         let nameless = |plan: &Plan| {

@@ -24,6 +24,8 @@ pub(crate) enum PacketField {
 pub(crate) enum QueueField {
     Size,
     CurrSize,
+    /// Bytes of red packets.
+    RedSize,
     Packets,
     AdmState,
     SchedState,
@@ -90,9 +92,10 @@ pub(crate) const PACKET: [Row<PacketField>; 12] = [
     ("red", PacketField::Red, Dimension::Plain),
 ];
 
-pub(crate) const QUEUE: [Row<QueueField>; 7] = [
+pub(crate) const QUEUE: [Row<QueueField>; 8] = [
     ("size", QueueField::Size, Dimension::Bytes),
     ("currSize", QueueField::CurrSize, Dimension::Bytes),
+    ("redSize", QueueField::RedSize, Dimension::Bytes),
     ("packets", QueueField::Packets, Dimension::Plain),
     ("admState", QueueField::AdmState, Dimension::Plain),
     ("schedState", QueueField::SchedState, Dimension::Plain),

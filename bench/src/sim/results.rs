@@ -119,6 +119,9 @@ pub fn of_complete(group: &Group, statistic: f64) -> f64 {
 const COLOURS: [&str; 5] =
     ["red dropped", "green dropped", "control dropped", "green data [% of bytes]", "longest red queue [KB]"];
 
+/// The row of runs in which policies change.
+const DRAINED: &str = "left by the old policy";
+
 /// Returns a statistic of runs in which switches look at colours; of others it is not a number.
 fn colour(of: fn(&ColourTotals) -> f64) -> impl Fn(&Summary) -> f64 {
     move |summary| summary.colours.as_ref().map_or(f64::NAN, of)
@@ -143,6 +146,7 @@ pub fn rows(columns: &[Column<'_>]) -> Vec<Row> {
         row("trimmed", 0, |s| s.trimmed as f64),
         row("trimmed on uplinks [%]", 3, |s| 100.0 * s.trimmed_upwards as f64 / s.sent.max(1) as f64),
         row("headers returned", 0, |s| s.returned as f64),
+        row(DRAINED, 0, |s| s.drained.map_or(f64::NAN, |packets| packets as f64)),
         row("lost on links", 0, |s| s.lost as f64),
         row("dropped or lost [%]", 3, |s| 100.0 * s.loss_rate()),
         row("retransmitted", 0, |s| s.nics.retransmitted_pkts as f64),
@@ -166,12 +170,16 @@ pub fn rows(columns: &[Column<'_>]) -> Vec<Row> {
     let any = |of: &dyn Fn(&Summary) -> f64| columns.iter().any(|c| c.runs.iter().any(|f| of(&f.summary) != 0.0));
     let coloured = columns.iter().any(|c| c.runs.iter().any(|f| f.summary.colours.is_some()));
     let calls = columns.iter().any(|c| c.runs.iter().any(|f| f.summary.calls.is_some()));
+    let changing = columns.iter().any(|c| c.runs.iter().any(|f| f.summary.drained.is_some()));
     rows.retain(|r| {
         if r.name.contains("call") {
             return calls;
         }
         if COLOURS.contains(&r.name.as_str()) {
             return coloured;
+        }
+        if r.name == DRAINED {
+            return changing;
         }
         ![
             "trimmed",

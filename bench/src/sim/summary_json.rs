@@ -101,6 +101,9 @@ fn run(seed: u64, finished: &Finished) -> Value {
     if let Some(calls) = &s.calls {
         value["calls"] = json!({ "complete": calls.count, "time_ns": distribution(calls) });
     }
+    if let Some(drained) = s.drained {
+        value["drained_packets"] = drained.into();
+    }
     if let Some(escape) = &s.escape {
         let counters = escape.iter().map(|(name, n)| (name.to_owned(), n.into()));
         value["escape"] = counters.collect::<Map<String, Value>>().into();

@@ -7,7 +7,7 @@ use irnic_units::keys::{Key as Setter, Value, ValueError, pairs};
 use irnic_units::{self as units, MAX_BYTES, MAX_NS, SIZE, TIME, quotient};
 
 use super::hol::{flow_control, hol};
-use super::{Buffers, Experiment, InputBuffers, QueueLength, SharedBuffers, Transport, TrimmingBuffers, checks};
+use super::{Buffers, Experiment, InputBuffers, QueueLength, SharedBuffers, Transport, TrimmingBuffers, checks, policies};
 use crate::sim::{Change, Detour, HeaderBytes, LinkChange, QpPolicy, Routing};
 use crate::switch::{Compute, Cut, Ecn, FlowTable, PiConfig, RoccConfig, Scheduling};
 use crate::topology::Topology;
@@ -51,7 +51,7 @@ const fn bare(name: &'static str, default: &'static str, set: Set) -> Key {
 
 /// All keys, in the order in which a grid is gone through: the last changes fastest. Their defaults are those of
 /// [`Experiment::default`].
-pub static KEYS: [Key; 46] = [
+pub static KEYS: [Key; 47] = [
     bare("topology", "fat-tree:k=6,rate=40G,delay=2us", |e, v| parse(v).map(|topology| e.topology = topology)),
     bare("workload", "irn-heavy", |e, v| parse(v).map(|workload| e.workload = workload)),
     key("flows", flows),
@@ -80,6 +80,7 @@ pub static KEYS: [Key; 46] = [
         }
         v.word(&kinds).map(|buffers| e.buffers = buffers)
     }),
+    key("policy-event", |e, v| policies::changes(v).map(|changes| e.policy_changes = changes)),
     key("data-queue", |e, v| trimming(e, v).and_then(|t| queue(v).map(|data| t.data = Some(data)))),
     key("header-queue", |e, v| trimming(e, v).and_then(|t| size(v).map(|bytes| t.headers = Some(bytes)))),
     key("wrr", |e, v| {

@@ -33,6 +33,7 @@ mod checks;
 mod grid;
 mod hol;
 mod keys;
+mod policies;
 mod switches;
 #[cfg(test)]
 mod tests;
@@ -78,6 +79,8 @@ pub struct Experiment {
     pub buffers: Buffers,
     /// What the switches' buffers, queues and schedulers do instead, if a policy says it.
     pub policy: Option<PolicySwitch>,
+    /// Policies that take its place, each with its time, ns.
+    pub policy_changes: Vec<(u64, PolicySwitch)>,
     /// Bytes of a buffer: of each input, or of each switch. By default 240 KB (IRN §4.3.1), or 9 MB (ConWeave).
     pub buffer: Option<u64>,
     /// Priority flow control.
@@ -137,6 +140,7 @@ impl Default for Experiment {
             priority: 0,
             buffers: Buffers::InputQueued(InputBuffers::default()),
             policy: None,
+            policy_changes: Vec::new(),
             buffer: None,
             pfc: false,
             headroom: None,
@@ -173,6 +177,7 @@ impl Experiment {
             "ecn" => self.ecn.is_some(),
             "detour" => !self.detours.is_empty(),
             "link-event" => !self.changes.is_empty(),
+            "policy-event" => !self.policy_changes.is_empty(),
             "pfc-headroom" => self.headroom.is_some(),
             "rocc" => self.rocc.is_some(),
             "sample" => self.sample.is_some(),

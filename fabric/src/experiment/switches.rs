@@ -7,8 +7,8 @@ use irnic_units::{BitRate, Nanoseconds};
 use super::{Experiment, GfcGiven};
 use crate::sim::{QpSetup, SimConfig};
 use crate::switch::{
-    Cut, Ecn, GfcConfig, InputQueuedConfig, PolicySwitch, RoccConfig, SharedBufferConfig, SharedPfc, SwitchConfig,
-    Thresholds, TrimmingConfig, headroom,
+    Cut, Ecn, GfcConfig, InputQueuedConfig, RoccConfig, SharedBufferConfig, SharedPfc, SwitchConfig, Thresholds,
+    TrimmingConfig, headroom,
 };
 
 /// Bytes of buffer of an input, IRN §4.3.1.
@@ -22,7 +22,7 @@ const PFC_ALPHA: f64 = 1.0 / 16.0;
 /// Bytes that an input and priority has for itself, HPCC's.
 const PFC_RESERVE: u64 = 4_096;
 /// Bytes below the threshold at which a paused neighbour may go on, HPCC's.
-const PFC_RESUME: u64 = 3_072;
+pub(super) const PFC_RESUME: u64 = 3_072;
 
 /// Full packets that an output holds, NDP §3.1.
 const DATA_PACKETS: u64 = 8;
@@ -196,7 +196,11 @@ impl Experiment {
     pub(super) fn switch(&self, ecn: Ecn, longest: u32, full: u64) -> Result<SwitchConfig, ValueError> {
         let scheduling = self.scheduling;
         if let Some(policy) = &self.policy {
-            return self.policy_switch(policy.clone(), ecn, longest);
+            return self.policy_switch(policy, ecn, longest);
+        }
+        if !self.policy_changes.is_empty() {
+            let why = "goes with a policy for --switch, such as input-queued.oq: there is none to change from";
+            return Err(self.refuse("policy-event", why));
         }
         Ok(match self.buffers {
             Buffers::InputQueued(_) if self.pfc && self.gfc.is_some() => {
@@ -257,46 +261,6 @@ impl Experiment {
 }
 
 impl Experiment {
-    /// Returns switches that run a policy, whose parameters the experiment sets where the policy has them.
-    fn policy_switch(&self, mut policy: PolicySwitch, ecn: Ecn, longest: u32) -> Result<SwitchConfig, ValueError> {
-        if self.is_given("speedup") {
-            return Err(self.refuse("speedup", "switches that run a policy have crossbars without limit"));
-        }
-        for (key, given) in [("hol", self.hol.is_some()), ("flow-control", self.gfc.is_some())] {
-            if given && self.pfc {
-                return Err(self.refuse(key, "goes with --switch input-queued and shared-buffer only"));
-            }
-        }
-        if let Some(buffer) = self.buffer
-            && !policy.fill("buffer", &buffer.to_string())
-        {
-            return Err(self.refuse("buffer", "the policy of --switch has no parameter buffer"));
-        }
-        let at = if self.pfc && policy.has("xoff") {
-            let xoff = self.xoff(longest)?;
-            let xon = match self.buffers {
-                Buffers::InputQueued(InputBuffers { xon: Some(xon), .. }) => xon,
-                _ => xoff.saturating_sub(PFC_RESUME),
-            };
-            Some(Thresholds { xoff, xon })
-        } else {
-            None
-        };
-        if let Err(key) = policy.fill_all(ecn, self.scheduling, self.pfc, at) {
-            let key = if self.is_given(key) { key } else { "transport" };
-            let parameters: Vec<String> = policy.policy().parameters().into_iter().map(|p| p.name).collect();
-            let why =
-                format!("the policy of --switch has nothing for it; its parameters are: {}", parameters.join(", "));
-            return Err(self.refuse(key, why));
-        }
-        let policy = policy.with_packets(longest, 1);
-        for node in self.topology.hosts..self.topology.nodes() {
-            let ports = self.topology.links.iter().filter(|link| link.a == node || link.b == node).count();
-            policy.plan(ports).map_err(|error| self.refuse("switch", error))?;
-        }
-        Ok(SwitchConfig::Policy(policy))
-    }
-
     /// Returns the congestion points of the switches, which they have if one of the setups heeds them.
     pub(super) fn points(&self, setups: &[QpSetup]) -> Result<Option<RoccConfig>, ValueError> {
         let heeding = setups.iter().map(|setup| &setup.transport.congestion).filter(|c| c.uses_fair_rate());

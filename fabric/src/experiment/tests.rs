@@ -334,6 +334,30 @@ fn what_would_never_end_or_say_nothing_is_refused_with_what_was_meant() {
             "--transport: line-rate is 2bit; expected a rate of 1M or more",
         ),
         (&[("link-event", "rate:1=10@1us")], "--link-event rate:1=10@1us: expected "),
+        (
+            &[("policy-event", "shared-lqd@1ms")],
+            "--policy-event: goes with a policy for --switch, such as input-queued.oq: there is none to change from",
+        ),
+        (
+            &[("switch", "tail-drop"), ("policy-event", "shared-ldq@1ms")],
+            "--policy-event: shared-ldq: expected FILE.oq, or a name that irnic oq list has",
+        ),
+        (
+            &[("switch", "tail-drop"), ("policy-event", "shared-lqd")],
+            "--policy-event shared-lqd: expected POLICY@TIME, such as shared-lqd,buffer=480KB@5ms",
+        ),
+        (
+            &[("switch", "tail-drop"), ("policy-event", "shared-lqd@5parsecs")],
+            "--policy-event: 5parsecs: expected a time such as 5ms",
+        ),
+        (
+            &[("switch", "tail-drop"), ("policy-event", "shared-lqd,room=4@5ms")],
+            "--policy-event: ",
+        ),
+        (
+            &[("switch", "shared-buffer.oq"), ("scheduling", "round-robin"), ("policy-event", "shared-lqd@5ms")],
+            "--scheduling: the policy of --policy-event has nothing for it; its parameters are: buffer",
+        ),
         (&[("sample", "1ns")], "--sample 1ns: expected 222ns or more: in less no packet passes"),
         (&[("until", "1us")], "--until 1us: expected more than 1us, when the first flow starts"),
         (

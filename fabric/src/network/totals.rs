@@ -45,6 +45,10 @@ pub struct Totals {
     pub trimmed_bytes: u64,
     /// Packets that switches sent back.
     pub returned_packets: u64,
+    /// Packets that left switches by a policy that another had taken the place of.
+    pub drained_packets: u64,
+    /// Bytes on the wire of these.
+    pub drained_bytes: u64,
     /// Bytes that switches added to packets.
     pub grown_bytes: u64,
     /// Of those, bytes that switches took off again.
@@ -141,6 +145,8 @@ impl Totals {
         self.trimmed_packets += other.trimmed_packets;
         self.trimmed_bytes += other.trimmed_bytes;
         self.returned_packets += other.returned_packets;
+        self.drained_packets += other.drained_packets;
+        self.drained_bytes += other.drained_bytes;
         self.grown_bytes += other.grown_bytes;
         self.shrunk_bytes += other.shrunk_bytes;
         self.escape.add(&other.escape);

@@ -164,6 +164,9 @@ pub struct Outcome {
     pub stay: u128,
     /// What became of packets by their colours, if switches look at them.
     pub colours: Option<ColourTotals>,
+    /// Packets that left switches by a policy that another had taken the place of, and their bytes on the wire; if policies
+    /// change.
+    pub drained: Option<(u64, u64)>,
     /// What Escape did, if switches have it.
     pub escape: Option<EscapeCounters>,
     /// What breakers of loops did, if switches have them.
@@ -287,8 +290,12 @@ pub(super) fn of<A: Agenda>(mut sites: Vec<Site<A>>, ending: Ending) -> Result<O
     let observer = first.net.shared_mut().observer.take();
     let mut observed = observer.map(|observer| observer.finish(now, t.late_pfc_frames));
     let (flows, records) = first.flows.take(observed.as_mut());
-    let coloured =
-        matches!(first.config.switch, SwitchConfig::SharedBuffer(SharedBufferConfig { colour: Some(_), .. }));
+    let coloured = match &first.config.switch {
+        SwitchConfig::SharedBuffer(SharedBufferConfig { colour, .. }) => colour.is_some(),
+        SwitchConfig::Policy(policy) => policy.looks_at_red(),
+        _ => false,
+    };
+    let changing = matches!(&first.config.switch, SwitchConfig::Policy(policy) if policy.changes());
     Ok(Outcome {
         ending,
         ended: now,
@@ -301,6 +308,7 @@ pub(super) fn of<A: Agenda>(mut sites: Vec<Site<A>>, ending: Ending) -> Result<O
         payload: t.payload_bytes,
         byte_time,
         stay,
+        drained: changing.then_some((t.drained_packets, t.drained_bytes)),
         escape: matches!(first.config.hol, Some(HolConfig::Escape(_))).then_some(t.escape),
         breaker: matches!(first.config.hol, Some(HolConfig::Breaker(_))).then_some(t.breaker),
         pfc_frames: t.pfc_frames,

@@ -85,6 +85,12 @@ impl SwitchCtx<'_> {
         self.submit(id, Via::Route);
     }
 
+    /// Counts a packet that leaves by a policy that another has taken the place of.
+    pub(crate) fn count_drained(&mut self, id: PacketId) {
+        self.ledger.totals.drained_packets += 1;
+        self.ledger.totals.drained_bytes += u64::from(self.packets.get(id).wire);
+    }
+
     /// Makes a packet `bytes` longer on the wire, for a tag that switches put in. The switch adds them to its own
     /// counts of a packet that was queued.
     pub fn grow(&mut self, id: PacketId, bytes: u32) {

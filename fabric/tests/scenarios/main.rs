@@ -21,6 +21,7 @@ mod observed;
 mod paths;
 mod pauses;
 mod policies;
+mod policy_changes;
 mod processes;
 mod pulled;
 mod random;

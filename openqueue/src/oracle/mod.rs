@@ -26,8 +26,8 @@ impl Waiting for Notes {
     }
 
     fn seen(&self, id: u32) -> Seen {
-        let Packet { size, input, priority, .. } = self.packets[id as usize];
-        Seen { size, input, priority }
+        let Packet { size, input, priority, red, .. } = self.packets[id as usize];
+        Seen { size, input, priority, red }
     }
 }
 

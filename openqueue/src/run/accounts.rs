@@ -71,6 +71,13 @@ impl Ledger {
         true
     }
 
+    /// Books so many bytes, whether there is room or not: they are there already.
+    pub fn force(&mut self, account: usize, bytes: u64) {
+        let before = self.shared(account);
+        self.held[account] += bytes;
+        self.shared += self.shared(account) - before;
+    }
+
     /// Gives back what a packet took: headroom first.
     #[inline]
     pub fn release(&mut self, account: usize, bytes: u64) {

@@ -101,6 +101,9 @@ impl Engine {
         if !placed {
             self.enter(host, queue, id, packet);
         }
+        if packet.red {
+            self.note_red(queue);
+        }
         self.changed(queue);
         for condition in [after, buffer_after] {
             if condition != NO_CONDITION {
@@ -108,6 +111,16 @@ impl Engine {
             }
         }
         Relief::Room
+    }
+
+    /// A red packet has come into a queue.
+    #[cold]
+    fn note_red(&mut self, queue: usize) {
+        if let (Some(bytes), Some(peak)) =
+            (self.world.red.get(queue), self.world.red_peaks.get_mut(self.world.queues[queue].port as usize))
+        {
+            *peak = (*peak).max(*bytes);
+        }
     }
 
     /// Puts a packet into its queue's order, unless it is alone at its port.
@@ -156,27 +169,42 @@ impl Engine {
 
     #[inline]
     pub(super) fn book(&mut self, queue: usize, packet: &Packet) {
-        let size = u64::from(packet.size);
+        self.world.queues[queue].packets += 1;
+        self.add_bytes(queue, packet.seen());
+    }
+
+    #[inline]
+    pub(super) fn unbook(&mut self, queue: usize, seen: Seen) {
+        self.world.queues[queue].packets -= 1;
+        self.take_bytes(queue, seen);
+    }
+
+    #[inline]
+    pub(super) fn add_bytes(&mut self, queue: usize, seen: Seen) {
+        let size = u64::from(seen.size);
         let world = &mut self.world;
         let state = &mut world.queues[queue];
         state.bytes += size;
-        state.packets += 1;
         world.ports[state.port as usize].bytes += size;
         if let Some(buffer) = world.buffers.get_mut(state.buffer as usize) {
             buffer.bytes += size;
         }
-        if let Some(bytes) = world.ingress.get_mut(account(packet.input, packet.priority)) {
+        if let Some(bytes) = world.ingress.get_mut(account(seen.input, seen.priority)) {
+            *bytes += size;
+        }
+        if seen.red
+            && let Some(bytes) = world.red.get_mut(queue)
+        {
             *bytes += size;
         }
     }
 
     #[inline]
-    pub(super) fn unbook(&mut self, queue: usize, seen: Seen) {
+    pub(super) fn take_bytes(&mut self, queue: usize, seen: Seen) {
         let (size, account) = (u64::from(seen.size), account(seen.input, seen.priority));
         let world = &mut self.world;
         let state = &mut world.queues[queue];
         state.bytes -= size;
-        state.packets -= 1;
         world.ports[state.port as usize].bytes -= size;
         if let Some(buffer) = world.buffers.get_mut(state.buffer as usize) {
             buffer.bytes -= size;
@@ -185,6 +213,11 @@ impl Engine {
             }
         }
         if let Some(bytes) = world.ingress.get_mut(account) {
+            *bytes -= size;
+        }
+        if seen.red
+            && let Some(bytes) = world.red.get_mut(queue)
+        {
             *bytes -= size;
         }
     }
@@ -198,8 +231,8 @@ impl Engine {
     /// The first case of a condition that holds.
     #[inline]
     fn case(&self, condition: ConditionId, queue: usize, packet: &Packet) -> Option<usize> {
-        let cases = self.world.shared.conditions.get(usize::from(condition))?;
-        cases.iter().position(|case| self.run(&case.when, queue, packet) != 0)
+        let condition = self.world.shared.conditions.get(usize::from(condition))?;
+        condition.cases.iter().position(|case| case.when.holds(&self.world, queue, packet))
     }
 
     /// Whether a condition, if there is one, has anything to say. What looks at the packets that go next is asked later, when
@@ -245,8 +278,8 @@ impl Engine {
             };
             let mut drops = over;
             if let Some(case) = self.case(condition, queue, packet) {
-                for deed in 0..self.world.shared.conditions[usize::from(condition)][case].deeds.len() {
-                    match &self.world.shared.conditions[usize::from(condition)][case].deeds[deed] {
+                for deed in 0..self.world.shared.conditions[usize::from(condition)].cases[case].deeds.len() {
+                    match &self.world.shared.conditions[usize::from(condition)].cases[case].deeds[deed] {
                         Deed::Trim if !packet.control => return Relief::Trim,
                         Deed::Trim => drops = true,
                         Deed::Drop(Chance::Always) => drops = true,
@@ -350,9 +383,17 @@ impl Engine {
         packet: &Packet,
         is_there: bool,
     ) {
-        let Some(case) = self.case(condition, queue, packet) else { return };
-        for deed in 0..self.world.shared.conditions[usize::from(condition)][case].deeds.len() {
-            match &self.world.shared.conditions[usize::from(condition)][case].deeds[deed] {
+        let Some(prepared) = self.world.shared.conditions.get(usize::from(condition)) else { return };
+        let mut matter = prepared.cases.len();
+        if prepared.only_notifies {
+            let Some(stopped) = self.world.stopped.get(usize::from(packet.input)) else { return };
+            let is_stopped = stopped >> (packet.priority % 8) & 1 == 1;
+            matter = if is_stopped { prepared.while_stopped } else { prepared.while_going };
+        }
+        let mut cases = prepared.cases[..matter].iter();
+        let Some(case) = cases.position(|case| case.when.holds(&self.world, queue, packet)) else { return };
+        for deed in 0..prepared.cases[case].deeds.len() {
+            match &self.world.shared.conditions[usize::from(condition)].cases[case].deeds[deed] {
                 Deed::Stop | Deed::Resume if self.world.stopped.is_empty() => {}
                 deed @ (Deed::Stop | Deed::Resume) => {
                     let stop = *deed == Deed::Stop;

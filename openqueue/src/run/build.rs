@@ -9,6 +9,7 @@ use super::items::NONE;
 use super::schedule::{Arrangement, Bits, Tournament};
 use super::state::{BufferState, NO_CONDITION, PortState, QueueState, Rules, Scheduling, Shared, Victim, World, Worst};
 use super::store::{Shape, Store};
+use super::weigh::Prepared;
 use crate::order::{PacketOrder, QueueKey};
 use crate::plan::{BufferSpec, Plan, QueueSpec};
 
@@ -74,11 +75,13 @@ impl Plan {
                 let order = buffer.order.iter().flat_map(|order| &order.0);
                 order.filter_map(QueueKey::as_number).cloned().collect()
             };
+            let sizes = self.queues.iter().map(|queue| queue.size).chain(self.buffers.iter().map(|buffer| buffer.size));
+            let largest = sizes.max().unwrap_or(0);
             let limit = |buffer: &BufferSpec| Some(buffer.accounts.as_ref()?.limit.clone());
             Arc::new(Shared {
                 orders: self.orders.clone().into(),
                 rules: all_rules.into(),
-                conditions: self.conditions.clone().into(),
+                conditions: self.conditions.iter().map(|condition| Prepared::of(condition, largest)).collect(),
                 arrangements: arranged.into(),
                 limits: self.buffers.iter().map(limit).collect(),
                 buffer_keys: self.buffers.iter().map(keys).collect(),
@@ -199,6 +202,7 @@ impl Engine {
                 });
             }
         }
+        let (reds, red_ports) = if plan.looks_at_red_sizes() { (queues.len(), ports.len()) } else { (0, 0) };
         let world = World {
             queues: queues.into(),
             buffers: buffers.into(),
@@ -211,6 +215,8 @@ impl Engine {
             items: Vec::new(),
             fields: Vec::new(),
             keeps_fields,
+            red: vec![0; reds].into(),
+            red_peaks: vec![0; red_ports].into(),
             ingress: vec![0; if plan.has_ingress() { plan.ports_in_all * 8 } else { 0 }].into(),
             stopped: vec![0; plan.ports_in_all].into(),
             shared,

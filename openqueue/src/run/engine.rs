@@ -14,16 +14,66 @@ pub struct Engine {
     pub(super) world: World,
     queues_per_copy: usize,
     copied: bool,
+    direct: Option<Direct>,
+    pub(super) pauses: bool,
     pub(super) arrived: u64,
     pub(super) counters: Counters,
+}
+
+/// Where packets go if nothing but their output, input and priority says it, each in its range: the queue is a sum.
+#[derive(Copy, Clone, Debug)]
+struct Direct {
+    base: u32,
+    /// Of output, input and priority: how many there are, and how far apart their queues are.
+    of: [(u32, u32); 3],
+}
+
+impl Direct {
+    fn of(plan: &Plan) -> Option<Direct> {
+        let [(When::Always, target)] = &plan.classifier.queue[..] else { return None };
+        if !plan.classifier.fields.is_empty() {
+            return None;
+        }
+        let mut direct = Direct { base: target.base, of: [(u32::MAX, 0); 3] };
+        if plan.copies > 1 {
+            direct.of[0] = (plan.copies as u32, plan.queues.len() as u32);
+        }
+        for term in &target.terms {
+            let place = match (&term.index.operations[..], term.index.result) {
+                ([], Operand::Load(Source::Packet(PacketField::Output))) => 0,
+                ([], Operand::Load(Source::Packet(PacketField::Input))) => 1,
+                ([], Operand::Load(Source::Packet(PacketField::Priority))) => 2,
+                _ => return None,
+            };
+            if direct.of[place].1 != 0 {
+                return None;
+            }
+            direct.of[place] = (term.count, term.stride);
+        }
+        Some(direct)
+    }
+
+    #[inline]
+    fn queue(&self, packet: &Packet) -> Option<usize> {
+        let fields = [packet.output.into(), packet.input.into(), u32::from(packet.priority)];
+        let mut queue = self.base;
+        let mut all_within = true;
+        for (field, (count, stride)) in fields.into_iter().zip(self.of) {
+            all_within &= field < count;
+            queue = queue.wrapping_add(field.wrapping_mul(stride));
+        }
+        all_within.then_some(queue as usize)
+    }
 }
 
 impl Engine {
     pub(super) fn with(world: World, plan: &Plan) -> Engine {
         Engine {
+            direct: Direct::of(plan),
             world,
             queues_per_copy: plan.queues.len(),
             copied: plan.copies > 1,
+            pauses: plan.pauses(),
             arrived: 0,
             counters: Counters::default(),
         }
@@ -38,6 +88,11 @@ impl Engine {
     #[inline]
     pub fn backlog(&self, output: u16) -> u64 {
         self.world.ports[usize::from(output)].bytes
+    }
+
+    /// The most bytes of red packets that a queue for an output has had, if the policy looks at them.
+    pub fn red_peak(&self, output: u16) -> Option<u64> {
+        self.world.red_peaks.get(usize::from(output)).copied()
     }
 
     /// Where what an output has is, for those who fetch it into the processor's cache ahead of time.
@@ -66,11 +121,9 @@ impl Engine {
     /// Where things are that a packet from `input` for `output` will need, for those who fetch them into the processor's
     /// cache ahead of time.
     pub fn places_of_arrival(&self, input: u16, output: u16) -> (&(impl Sized + use<>), Option<&(impl Sized + use<>)>) {
-        let [(When::Always, target)] = &self.world.shared.classifier.queue[..] else {
-            return (&self.world.ports[usize::from(output)], self.world.queues.first());
-        };
         let packet = Packet { input, output, ..Packet::default() };
-        (&self.world.ports[usize::from(output)], self.world.queues.get(self.place_of(target, &packet)))
+        let queue = self.direct.as_ref().and_then(|direct| direct.queue(&packet)).unwrap_or(0);
+        (&self.world.ports[usize::from(output)], self.world.queues.get(queue))
     }
 
     /// Bytes and packets in a queue of the plan.
@@ -119,6 +172,14 @@ impl Engine {
     /// The queue that a packet goes to.
     #[inline]
     pub(super) fn classify(&self, host: &mut impl Host, packet: &mut Packet) -> usize {
+        match self.direct.as_ref().and_then(|direct| direct.queue(packet)) {
+            Some(queue) => queue,
+            None => self.classify_by_cases(host, packet),
+        }
+    }
+
+    #[inline(never)]
+    fn classify_by_cases(&self, host: &mut impl Host, packet: &mut Packet) -> usize {
         for (field, cases) in &self.world.shared.classifier.fields {
             let found = cases.iter().find(|(when, _)| holds(host, when, packet));
             if let Some((_, program)) = found {
@@ -135,23 +196,11 @@ impl Engine {
     }
 
     /// The queue of a target.
-    #[inline]
-    pub(super) fn place_of(&self, target: &Target, packet: &Packet) -> usize {
+    fn place_of(&self, target: &Target, packet: &Packet) -> usize {
         let mut queue = target.base;
         for term in &target.terms {
-            let index = match term.index.result {
-                // What every policy of a whole switch has.
-                Operand::Load(Source::Packet(PacketField::Output)) => packet.output.into(),
-                Operand::Load(Source::Packet(PacketField::Input)) => packet.input.into(),
-                Operand::Load(Source::Packet(PacketField::Priority)) => packet.priority.into(),
-                _ => term.index.run(|source| super::view::of_packet(packet, source)),
-            };
-            let index = if (0..i64::from(term.count)).contains(&index) {
-                index as u32
-            } else {
-                index.rem_euclid(i64::from(term.count)) as u32
-            };
-            queue += index * term.stride;
+            let index = term.index.run(|source| super::view::of_packet(packet, source));
+            queue += index.rem_euclid(i64::from(term.count)) as u32 * term.stride;
         }
         let copy = if self.copied { usize::from(packet.output) * self.queues_per_copy } else { 0 };
         copy + queue as usize

@@ -14,6 +14,8 @@ pub struct Seen {
     pub input: u16,
     /// 0 to 7.
     pub priority: u8,
+    /// Whether its colour is red.
+    pub red: bool,
 }
 
 /// A packet as a policy sees it. Times are ns, sizes bytes.
@@ -55,13 +57,14 @@ pub(crate) struct Item {
     pub queue: u32,
     pub input: u16,
     pub priority: u8,
+    pub red: bool,
     /// In each of the two orders, its bucket.
     pub buckets: [u8; 2],
 }
 
 impl Item {
     pub const EMPTY: Item =
-        Item { links: [[NONE; 2]; 2], size: 0, queue: NONE, input: 0, priority: 0, buckets: [0; 2] };
+        Item { links: [[NONE; 2]; 2], size: 0, queue: NONE, input: 0, priority: 0, red: false, buckets: [0; 2] };
 }
 
 /// All packets, by their numbers.

@@ -5,6 +5,7 @@ mod admission;
 pub(crate) mod build;
 mod departure;
 mod engine;
+mod handover;
 mod heap;
 mod host;
 mod items;
@@ -13,7 +14,9 @@ pub(crate) mod schedule;
 pub(crate) mod state;
 pub(crate) mod store;
 pub(crate) mod view;
+mod weigh;
 
 pub use engine::Engine;
+pub use handover::{Booked, Stopped};
 pub use host::{Counters, Host, Surroundings, Verdict, Waiting};
 pub use items::{Packet, Seen};

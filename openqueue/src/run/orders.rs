@@ -33,6 +33,7 @@ impl Engine {
         item.queue = queue as u32;
         item.input = packet.input;
         item.priority = packet.priority;
+        item.red = packet.red;
         if world.keeps_fields {
             if world.fields.len() <= place {
                 world.fields.resize(place + 1, Packet::default());
@@ -64,7 +65,7 @@ impl Engine {
         }
         let item = &mut self.world.items[id as usize];
         item.queue = NONE;
-        let seen = Seen { size: item.size, input: item.input, priority: item.priority };
+        let seen = Seen { size: item.size, input: item.input, priority: item.priority, red: item.red };
         self.take_out_of_order(queue, id);
         seen
     }

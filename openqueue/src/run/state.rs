@@ -6,8 +6,9 @@ use super::accounts::Ledger;
 use super::items::{Items, Packet};
 use super::schedule::{Arrangement, Bits, Tournament};
 use super::store::Store;
+use super::weigh::Prepared;
 use crate::order::{PacketOrder, SortKey};
-use crate::plan::{Classifier, Condition, ConditionId, State};
+use crate::plan::{Classifier, ConditionId, State};
 use crate::program::Program;
 use crate::source::{BufferField, IngressField, PacketField, PortField, QueueField, Source};
 
@@ -131,6 +132,10 @@ pub(crate) struct World {
     /// Fields of all packets, if something looks at them.
     pub fields: Vec<Packet>,
     pub keeps_fields: bool,
+    /// Bytes of red packets by queue, if something looks at them.
+    pub red: Box<[u64]>,
+    /// The most that a queue of each port has had of them.
+    pub red_peaks: Box<[u64]>,
     /// Bytes by input and priority, if something looks at them.
     pub ingress: Box<[u64]>,
     /// Priorities that neighbours were asked to stop, by input.
@@ -143,7 +148,7 @@ pub(crate) struct World {
 pub(crate) struct Shared {
     pub orders: Box<[PacketOrder]>,
     pub rules: Box<[Rules]>,
-    pub conditions: Box<[Condition]>,
+    pub conditions: Box<[Prepared]>,
     pub arrangements: Box<[Arrangement]>,
     /// By buffer of the plan, what each account may take of the shared part.
     pub limits: Box<[Option<Program>]>,
@@ -183,6 +188,7 @@ impl World {
         match field {
             QueueField::Size => self.queues[queue].size as i64,
             QueueField::CurrSize => self.queues[queue].bytes as i64,
+            QueueField::RedSize => self.red.get(queue).copied().unwrap_or(0) as i64,
             QueueField::Packets => self.queues[queue].packets.into(),
             QueueField::AdmState => self.states[queue][0],
             QueueField::SchedState => self.states[queue][1],

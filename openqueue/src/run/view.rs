@@ -7,12 +7,12 @@ use crate::source::{PacketField, Source};
 impl Packet {
     /// A packet of which no more is known.
     pub(crate) fn of(seen: Seen) -> Packet {
-        Packet { size: seen.size, input: seen.input, priority: seen.priority, ..Packet::default() }
+        Packet { size: seen.size, input: seen.input, priority: seen.priority, red: seen.red, ..Packet::default() }
     }
 
     #[inline]
     pub(crate) fn seen(&self) -> Seen {
-        Seen { size: self.size, input: self.input, priority: self.priority }
+        Seen { size: self.size, input: self.input, priority: self.priority, red: self.red }
     }
 
     #[inline]

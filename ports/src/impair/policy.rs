@@ -75,9 +75,12 @@ impl Waiting for Frames {
 
     fn seen(&self, id: u32) -> Seen {
         let frame = self.waiting.get(id as usize).and_then(Option::as_ref);
-        let about = |frame: &DelayedFrame| (frame.wire_bytes(), frame.about.path.priority());
-        let (size, priority) = frame.map_or((0, 0), about);
-        Seen { size, input: 0, priority }
+        let about = |frame: &DelayedFrame| {
+            let path = &frame.about.path;
+            (frame.wire_bytes(), path.priority(), path.colour() == Colour::Red)
+        };
+        let (size, priority, red) = frame.map_or((0, 0, false), about);
+        Seen { size, input: 0, priority, red }
     }
 }
 

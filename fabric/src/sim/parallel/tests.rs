@@ -51,7 +51,7 @@ const NETWORKS: [&str; 4] = [
     "topology=dumbbell:left=4,right=4,bottleneck=100G",
 ];
 
-const LOADS: [&str; 16] = [
+const LOADS: [&str; 18] = [
     "workload=irn-heavy load=0.8 buffer=60KB",
     "workload=irn-heavy load=0.8 transport=roce pfc=on buffer=200KB",
     "workload=irn-heavy load=0.8 transport=roce buffer=60KB",
@@ -68,6 +68,9 @@ const LOADS: [&str; 16] = [
     "workload=permutation:bytes=400KB+incast:senders=6,each=300KB transport=roce pfc=on buffer=150KB hol=escape",
     "workload=permutation:bytes=400KB+incast:senders=6,each=300KB transport=roce pfc=on buffer=150KB hol=lb,wait=3us",
     "workload=permutation:bytes=400KB+incast:senders=6,each=300KB transport=roce pfc=on buffer=150KB hol=dlb,wait=3us",
+    "workload=irn-heavy load=0.8 buffer=60KB switch=tail-drop policy-event=shared-lqd@20us,most-value-first@33us",
+    "workload=permutation:bytes=400KB+incast:senders=6,each=300KB transport=roce pfc=on buffer=300KB \
+     switch=input-queued.oq policy-event=shared-buffer,buffer=500KB@21us",
 ];
 
 #[test]

@@ -53,7 +53,7 @@ impl Colours {
 
 /// Counts a packet that its colour would have let in, and for which there was no room.
 #[cold]
-pub(super) fn count_drop(ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) {
+pub(in crate::switch) fn count_drop(ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) {
     let packet = ctx.packets.get(id);
     let counters = &mut ctx.ports[usize::from(output)].counters;
     match packet.colour() {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use irnic_openqueue::{NameError, NamedPolicy, Plan, Policy};
 
-use super::{Planned, known};
+use super::{Planned, Successive, known};
 use crate::network::Port;
 use crate::switch::{Ecn, InputQueued, Scheduling, SharedBuffer, Switch, Thresholds};
 
@@ -40,6 +40,8 @@ pub struct PolicySwitch {
     longest: u32,
     /// Priorities in use.
     priorities: u8,
+    /// Policies that take its place, each with its time, ns.
+    next: Vec<(u64, PolicySwitch)>,
     /// Plans by numbers of ports.
     plans: Arc<Mutex<BTreeMap<usize, Arc<Plan>>>>,
 }
@@ -48,6 +50,7 @@ impl PartialEq for PolicySwitch {
     fn eq(&self, other: &PolicySwitch) -> bool {
         self.policy == other.policy
             && (self.generic, self.longest, self.priorities) == (other.generic, other.longest, other.priorities)
+            && self.next == other.next
     }
 }
 
@@ -84,6 +87,7 @@ impl PolicySwitch {
             generic: false,
             longest: 0,
             priorities: 1,
+            next: Vec::new(),
             plans: Arc::default(),
         }
     }
@@ -103,6 +107,20 @@ impl PolicySwitch {
     pub fn generic(mut self) -> PolicySwitch {
         self.generic = true;
         self
+    }
+
+    /// Has another policy take the place of this one at a time, ns: packets that arrive from then on fall under it. Those that
+    /// wait go before them, in the order of the policy by which they came. Policies that change are none that a switch here
+    /// knows by heart.
+    #[must_use]
+    pub fn then(mut self, at: u64, next: PolicySwitch) -> PolicySwitch {
+        self.next.push((at, next));
+        self
+    }
+
+    /// Whether another policy takes the place of this one.
+    pub fn changes(&self) -> bool {
+        !self.next.is_empty()
     }
 
     /// Sets a parameter of the policy.
@@ -173,6 +191,7 @@ impl PolicySwitch {
     #[must_use]
     pub fn with_packets(mut self, longest: u32, priorities: u8) -> PolicySwitch {
         (self.longest, self.priorities) = (longest, priorities);
+        self.next.iter_mut().for_each(|(_, next)| (next.longest, next.priorities) = (longest, priorities));
         self
     }
 
@@ -181,12 +200,19 @@ impl PolicySwitch {
     /// # Errors
     /// As [`Self::plan`].
     pub fn is_known(&self, ports: usize) -> Result<bool, NameError> {
-        Ok(!self.generic && known::switch(self, &*self.plan(ports)?).is_some())
+        Ok(!self.generic && !self.changes() && known::switch(self, &*self.plan(ports)?).is_some())
+    }
+
+    /// Whether the policy counts red packets, which are then counted by their colours.
+    pub(crate) fn looks_at_red(&self) -> bool {
+        let plan = self.plan(self.policy.fixed_ports().unwrap_or(3));
+        plan.is_ok_and(|plan| plan.looks_at_red_sizes()) || self.next.iter().any(|(_, next)| next.looks_at_red())
     }
 
     /// Number of priorities in use.
     pub(crate) fn set_priorities(&mut self, priorities: u8) {
         self.priorities = priorities;
+        self.next.iter_mut().for_each(|(_, next)| next.priorities = priorities);
     }
 
     /// Bytes on the wire of the longest packet.
@@ -224,6 +250,11 @@ impl PolicySwitch {
             // A policy that does not fit was refused before (`Experiment::config`).
             return Box::new(crate::switch::Elsewhere);
         };
+        if self.changes() {
+            // Policies that do not fit were refused, too.
+            let next = self.next.iter().filter_map(|(at, next)| Some((*at, next.plan(ports.len()).ok()?)));
+            return Box::new(Successive::new(&plan, next, ports, self.longest, self.priorities));
+        }
         if !self.generic {
             match known::switch(self, &plan) {
                 Some(known::Known::InputQueued(config)) => return Box::new(InputQueued::new(&config, ports)),

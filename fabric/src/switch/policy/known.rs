@@ -83,7 +83,7 @@ pub(super) fn switch(switch: &PolicySwitch, plan: &Plan) -> Option<Known> {
         pfc: values.on("pfc")?.then_some(pfc),
         gfc: None,
         longest: switch.longest(),
-        colour: None,
+        colour: if values.on("colours")? { Some(values.bytes("threshold")?) } else { None },
         ecn: values.ecn()?,
         scheduling: values.scheduling()?,
         scheduler: None,

@@ -2,13 +2,16 @@
 
 mod config;
 mod known;
+mod successive;
 
 pub use config::PolicySwitch;
+use successive::Successive;
 
 use irnic_openqueue::{Engine, Host, Plan, Seen, Surroundings, Verdict as Admission, Waiting};
 use irnic_transports::Colour;
 use rand::RngExt;
 
+use super::buffer::count_drop;
 use super::{Dequeue, Switch, SwitchCtx, Verdict, headroom};
 use crate::network::{PacketId, Packets, Pause, Port};
 use crate::prefetch::fetch;
@@ -19,17 +22,26 @@ use crate::priorities::Priorities;
 pub struct Planned {
     engine: Engine,
     looks_at_dscp: bool,
+    /// The policy counts red packets.
+    looks_at_red: bool,
 }
 
 impl Planned {
     /// An empty one, for packets of `longest` bytes on the wire at most and so many priorities in use.
     pub fn new(plan: &Plan, ports: &[Port], longest: u32, priorities: u8) -> Planned {
-        let surroundings = Surroundings {
+        Planned::around(plan, &Planned::surroundings(ports, longest, priorities))
+    }
+
+    fn surroundings(ports: &[Port], longest: u32, priorities: u8) -> Surroundings {
+        Surroundings {
             rates: ports.iter().map(|port| port.rate).collect(),
             headroom: ports.iter().map(|port| headroom(port.rate, port.delay, longest)).collect(),
             priorities,
-        };
-        Planned { engine: Engine::new(plan, &surroundings), looks_at_dscp: plan.looks_at_dscp() }
+        }
+    }
+
+    fn around(plan: &Plan, surroundings: &Surroundings) -> Planned {
+        Planned { engine: Engine::new(plan, surroundings), looks_at_dscp: plan.looks_at_dscp(), looks_at_red: plan.looks_at_red_sizes() }
     }
 }
 
@@ -51,7 +63,8 @@ impl Waiting for Under<'_> {
     #[inline]
     fn seen(&self, id: PacketId) -> Seen {
         let packet = self.0.get(id);
-        Seen { size: packet.wire, input: packet.input, priority: packet.priority }
+        let red = packet.colour() == Colour::Red;
+        Seen { size: packet.wire, input: packet.input, priority: packet.priority, red }
     }
 }
 
@@ -120,13 +133,24 @@ impl Planned {
             red: packet.colour() == Colour::Red,
         }
     }
-}
 
-impl Switch for Planned {
+    #[inline(never)]
+    fn count_colours(&self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16, admission: Admission) {
+        if admission == Admission::Dropped {
+            count_drop(ctx, id, output);
+        } else if let Some(peak) = self.engine.red_peak(output) {
+            let counters = &mut ctx.ports[usize::from(output)].counters;
+            counters.red_peak = counters.red_peak.max(peak);
+        }
+    }
+
+    /// Counts what became of a packet that has arrived, and says it to the network.
     #[inline]
-    fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
-        let packet = self.seen(ctx, id, output);
-        let verdict = match self.engine.arrive(&mut Doing { ctx, output }, id, &packet) {
+    fn admitted(&self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16, admission: Admission) -> Verdict {
+        if self.looks_at_red {
+            self.count_colours(ctx, id, output, admission);
+        }
+        let verdict = match admission {
             Admission::Queued => Verdict::Queued,
             Admission::Trimmed(cut) => Verdict::Trimmed { cut },
             Admission::Dropped => return Verdict::Dropped,
@@ -134,6 +158,15 @@ impl Switch for Planned {
         let counters = &mut ctx.ports[usize::from(output)].counters;
         counters.peak = counters.peak.max(self.engine.backlog(output));
         verdict
+    }
+}
+
+impl Switch for Planned {
+    #[inline]
+    fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
+        let packet = self.seen(ctx, id, output);
+        let admission = self.engine.arrive(&mut Doing { ctx, output }, id, &packet);
+        self.admitted(ctx, id, output, admission)
     }
 
     #[inline]

@@ -1,0 +1,98 @@
+//! Policies of an experiment: what its other keys say of them, and when one takes the place of another.
+
+use irnic_openqueue::NameError;
+use irnic_units as units;
+use irnic_units::keys::{Value, ValueError};
+
+use super::switches::PFC_RESUME;
+use super::{Buffers, Experiment, InputBuffers};
+use crate::switch::{Ecn, PolicySwitch, SwitchConfig, Thresholds};
+
+/// What [`changes`] reads, for messages.
+const EXPECTED: &str = "POLICY@TIME, such as shared-lqd,buffer=480KB@5ms";
+
+/// Reads `POLICY@TIME`, joined by commas, as are the parameters of a policy.
+pub(super) fn changes(value: &Value<'_>) -> Result<Vec<(u64, PolicySwitch)>, ValueError> {
+    let mut changes = Vec::new();
+    let mut rest = value.text;
+    while !rest.trim().is_empty() {
+        let (policy, behind) = rest.split_once('@').ok_or_else(|| value.wrong(EXPECTED))?;
+        let (time, others) = behind.split_once(',').unwrap_or((behind, ""));
+        let at = units::time(time.trim()).filter(|ns| *ns <= units::MAX_NS);
+        let at = at.ok_or_else(|| value.refuse(format_args!("{}: expected a time such as 5ms", time.trim())))?;
+        let policy = policy.trim().parse().map_err(|error| match error {
+            NameError::Unknown { name, expected } => value.refuse(format_args!("{name}: expected {expected}")),
+            error => value.refuse(error),
+        })?;
+        changes.push((at, policy));
+        rest = others;
+    }
+    if changes.is_empty() {
+        return Err(value.wrong(EXPECTED));
+    }
+    changes.sort_by_key(|(at, _)| *at);
+    Ok(changes)
+}
+
+impl Experiment {
+    /// Returns switches that run a policy, and perhaps others after it.
+    pub(super) fn policy_switch(
+        &self,
+        policy: &PolicySwitch,
+        ecn: Ecn,
+        longest: u32,
+    ) -> Result<SwitchConfig, ValueError> {
+        if self.is_given("speedup") {
+            return Err(self.refuse("speedup", "switches that run a policy have crossbars without limit"));
+        }
+        for (key, given) in [("hol", self.hol.is_some()), ("flow-control", self.gfc.is_some())] {
+            if given && self.pfc {
+                return Err(self.refuse(key, "goes with --switch input-queued and shared-buffer only"));
+            }
+        }
+        let mut switches = self.filled(policy, "switch", ecn, longest)?;
+        for (at, next) in &self.policy_changes {
+            switches = switches.then(*at, self.filled(next, "policy-event", ecn, longest)?);
+        }
+        Ok(SwitchConfig::Policy(switches))
+    }
+
+    /// Returns a policy whose parameters the experiment has set, where it has them. `key` is that by which it was given.
+    fn filled(
+        &self,
+        policy: &PolicySwitch,
+        key: &'static str,
+        ecn: Ecn,
+        longest: u32,
+    ) -> Result<PolicySwitch, ValueError> {
+        let mut policy = policy.clone();
+        if let Some(buffer) = self.buffer
+            && !policy.fill("buffer", &buffer.to_string())
+        {
+            return Err(self.refuse("buffer", format_args!("the policy of --{key} has no parameter buffer")));
+        }
+        let at = if self.pfc && policy.has("xoff") {
+            let xoff = self.xoff(longest)?;
+            let xon = match self.buffers {
+                Buffers::InputQueued(InputBuffers { xon: Some(xon), .. }) => xon,
+                _ => xoff.saturating_sub(PFC_RESUME),
+            };
+            Some(Thresholds { xoff, xon })
+        } else {
+            None
+        };
+        if let Err(lacking) = policy.fill_all(ecn, self.scheduling, self.pfc, at) {
+            let lacking = if self.is_given(lacking) { lacking } else { "transport" };
+            let parameters: Vec<String> = policy.policy().parameters().into_iter().map(|p| p.name).collect();
+            let why =
+                format!("the policy of --{key} has nothing for it; its parameters are: {}", parameters.join(", "));
+            return Err(self.refuse(lacking, why));
+        }
+        let policy = policy.with_packets(longest, 1);
+        for node in self.topology.hosts..self.topology.nodes() {
+            let ports = self.topology.links.iter().filter(|link| link.a == node || link.b == node).count();
+            policy.plan(ports).map_err(|error| self.refuse(key, error))?;
+        }
+        Ok(policy)
+    }
+}

@@ -1,0 +1,268 @@
+//! Switches whose policy changes while they run: packets that wait leave by the policy by which they came.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use irnic_openqueue::{Booked, Host, Plan, Seen, Surroundings, Waiting};
+
+use super::{Doing, Planned};
+use crate::network::{PacketId, Packets, Port};
+use crate::priorities::Priorities;
+use crate::switch::{Dequeue, Switch, SwitchCtx, Verdict};
+
+/// A policy to come, and when, ns.
+type Change = (u64, Arc<Plan>);
+
+/// A switch that runs one policy after the other. From the time of a change on, packets that arrive fall under the next
+/// policy. Those that wait go before them, in the order of the policy by which they came; the next policy has their bytes
+/// in the queues to which it would send them, and tells neighbours to stop and to go on.
+///
+/// A change takes place when something comes or goes, first thing.
+#[derive(Debug)]
+pub(crate) struct Successive {
+    /// The oldest first, as long as it has packets; the last is the present one.
+    policies: VecDeque<Planned>,
+    /// How many policies there were before the first of [`Self::policies`].
+    past: u32,
+    to_come: VecDeque<Change>,
+    surroundings: Surroundings,
+    packets: Tickets,
+}
+
+/// What is known of a packet that waits.
+#[derive(Copy, Clone, Debug)]
+struct Ticket {
+    /// The policy by which it came, counted from the first; none if it does not wait.
+    policy: Option<u32>,
+    output: u16,
+    /// Its place in the order of arrival.
+    arrived: u64,
+    /// Of a packet of a policy before the present one.
+    booked: Option<Booked>,
+}
+
+/// By number of the packet.
+#[derive(Debug, Default)]
+struct Tickets {
+    of: Vec<Ticket>,
+    arrived: u64,
+    /// Packets that wait, by policy.
+    waiting: Vec<u64>,
+}
+
+impl Tickets {
+    fn enter(&mut self, id: PacketId, policy: u32, output: u16) {
+        const NOBODY: Ticket = Ticket { policy: None, output: 0, arrived: 0, booked: None };
+        let place = id as usize;
+        if self.of.len() <= place {
+            self.of.resize(place + 1, NOBODY);
+        }
+        self.arrived += 1;
+        self.of[place] = Ticket { policy: Some(policy), output, arrived: self.arrived, booked: None };
+        self.waiting.resize(self.waiting.len().max(policy as usize + 1), 0);
+        self.waiting[policy as usize] += 1;
+    }
+
+    /// The packet waits no more.
+    fn leave(&mut self, id: PacketId) -> Option<Ticket> {
+        let ticket = self.of.get_mut(id as usize)?;
+        let policy = ticket.policy.take()?;
+        self.waiting[policy as usize] -= 1;
+        Some(*ticket)
+    }
+
+    fn waits_of(&self, policy: u32) -> u64 {
+        self.waiting.get(policy as usize).copied().unwrap_or(0)
+    }
+
+    /// All that wait, as they came.
+    fn in_order(&self) -> Vec<PacketId> {
+        let waits = |(id, ticket): (usize, &Ticket)| ticket.policy.map(|_| (ticket.arrived, id as PacketId));
+        let mut all: Vec<(u64, PacketId)> = self.of.iter().enumerate().filter_map(waits).collect();
+        all.sort_unstable();
+        all.into_iter().map(|(_, id)| id).collect()
+    }
+}
+
+/// The network, for the present policy: packets that it pushes out wait no more.
+struct Watched<'w, 'c, 's> {
+    doing: Doing<'c, 's>,
+    packets: &'w mut Tickets,
+}
+
+impl Waiting for Watched<'_, '_, '_> {
+    fn next(&self, id: PacketId) -> PacketId {
+        self.doing.next(id)
+    }
+
+    fn seen(&self, id: PacketId) -> Seen {
+        self.doing.seen(id)
+    }
+}
+
+impl Host for Watched<'_, '_, '_> {
+    fn set_next(&mut self, id: PacketId, next: PacketId) {
+        self.doing.set_next(id, next);
+    }
+
+    fn random(&mut self) -> u64 {
+        self.doing.random()
+    }
+
+    fn mark(&mut self, id: PacketId) {
+        self.doing.mark(id);
+    }
+
+    fn pause(&mut self, input: u16, priority: u8, stop: bool) {
+        self.doing.pause(input, priority, stop);
+    }
+
+    fn push_out(&mut self, id: PacketId) {
+        self.packets.leave(id);
+        self.doing.push_out(id);
+    }
+
+    fn trim(&mut self, id: PacketId) -> u32 {
+        self.doing.trim(id)
+    }
+}
+
+impl Successive {
+    /// A switch that begins with a plan, and changes to the others in the order of their times.
+    pub(crate) fn new(
+        first: &Plan,
+        to_come: impl IntoIterator<Item = Change>,
+        ports: &[Port],
+        longest: u32,
+        priorities: u8,
+    ) -> Successive {
+        let surroundings = Planned::surroundings(ports, longest, priorities);
+        let mut to_come: VecDeque<Change> = to_come.into_iter().collect();
+        to_come.make_contiguous().sort_by_key(|(at, _)| *at);
+        Successive {
+            policies: [Planned::around(first, &surroundings)].into(),
+            past: 0,
+            to_come,
+            surroundings,
+            packets: Tickets::default(),
+        }
+    }
+
+    /// The number of the present policy.
+    fn number(&self) -> u32 {
+        self.past + self.policies.len() as u32 - 1
+    }
+
+    /// Changes to the policies whose time has come.
+    #[inline]
+    fn keep_up(&mut self, ctx: &mut SwitchCtx<'_>) {
+        while let Some((at, _)) = self.to_come.front()
+            && *at <= ctx.now
+        {
+            self.change(ctx);
+        }
+    }
+
+    #[cold]
+    fn change(&mut self, ctx: &mut SwitchCtx<'_>) {
+        let Some((_, plan)) = self.to_come.pop_front() else { return };
+        let mut next = Planned::around(&plan, &self.surroundings);
+        let mut booked = Vec::new();
+        let waiting = self.packets.in_order();
+        for &id in &waiting {
+            let ticket = &mut self.packets.of[id as usize];
+            if let (Some(before), Some(present)) = (ticket.booked.take(), self.policies.back_mut()) {
+                present.engine.forget(before);
+            }
+            let output = ticket.output;
+            let packet = next.seen(ctx, id, output);
+            let of_next = next.engine.book_elsewhere(&mut Doing { ctx, output }, &packet);
+            ticket.booked = Some(of_next);
+            booked.push((id, of_next));
+        }
+        if let Some(present) = self.policies.back_mut() {
+            let stopped = present.engine.retire();
+            next.engine.take_over(&mut Doing { ctx, output: 0 }, stopped, &booked);
+        }
+        self.policies.push_back(next);
+        self.forget_empty();
+    }
+
+    /// Forgets policies of which no packet waits.
+    fn forget_empty(&mut self) {
+        while self.policies.len() > 1 && self.packets.waits_of(self.past) == 0 {
+            self.policies.pop_front();
+            self.past += 1;
+        }
+    }
+
+    /// Takes out the packet that goes next of the policies before the present one.
+    #[cold]
+    fn drain(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, paused: Priorities) -> Option<PacketId> {
+        let before = self.policies.len() - 1;
+        let mut old = self.policies.iter_mut().take(before);
+        let id = old.find_map(|old| old.engine.depart(&mut Doing { ctx, output }, output, paused.bits()))?;
+        ctx.count_drained(id);
+        let booked = self.packets.leave(id).and_then(|ticket| ticket.booked);
+        if let (Some(booked), Some(present)) = (booked, self.policies.back_mut()) {
+            present.engine.gone_elsewhere(&mut Doing { ctx, output }, id, booked);
+        }
+        self.forget_empty();
+        Some(id)
+    }
+
+    fn present(&self) -> &Planned {
+        &self.policies[self.policies.len() - 1]
+    }
+}
+
+impl Switch for Successive {
+    fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
+        self.keep_up(ctx);
+        let number = self.number();
+        let Some(present) = self.policies.back_mut() else { return Verdict::Dropped };
+        let packet = present.seen(ctx, id, output);
+        let mut host = Watched { doing: Doing { ctx, output }, packets: &mut self.packets };
+        let verdict = present.engine.arrive(&mut host, id, &packet);
+        let verdict = present.admitted(ctx, id, output, verdict);
+        if verdict != Verdict::Dropped {
+            self.packets.enter(id, number, output);
+        }
+        verdict
+    }
+
+    fn dequeue(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, paused: Priorities) -> Dequeue {
+        self.keep_up(ctx);
+        if self.policies.len() > 1
+            && let Some(id) = self.drain(ctx, output, paused)
+        {
+            return Dequeue::Packet(id);
+        }
+        let Some(present) = self.policies.back_mut() else { return Dequeue::Idle };
+        let mut host = Watched { doing: Doing { ctx, output }, packets: &mut self.packets };
+        let Some(id) = present.engine.depart(&mut host, output, paused.bits()) else { return Dequeue::Idle };
+        self.packets.leave(id);
+        Dequeue::Packet(id)
+    }
+
+    /// What waits under policies before the present one is in its queues' bytes.
+    fn backlog(&self, output: u16) -> u64 {
+        self.present().backlog(output)
+    }
+
+    fn paused_upstreams(&self) -> Vec<(u16, u8)> {
+        self.present().paused_upstreams()
+    }
+
+    fn blocks(&self, packets: &Packets, input: u16, priority: u8, output: u16) -> bool {
+        self.policies.iter().any(|policy| policy.blocks(packets, input, priority, output))
+    }
+
+    fn prefetch(&self, input: u16, output: u16) {
+        self.present().prefetch(input, output);
+    }
+
+    fn prefetch_output(&self, packets: &Packets, output: u16, step: usize) {
+        self.present().prefetch_output(packets, output, step);
+    }
+}

@@ -1,0 +1,308 @@
+//! Conditions as they are run. Most compare sums of sizes with a bound: those are weighed at once, without a walk through
+//! their programs.
+
+use super::items::Packet;
+use super::state::{Scene, World, account};
+use crate::plan::{Condition, Deed, PlanCase};
+use crate::program::{Operand, Operator, Program};
+use crate::source::{BufferField, IngressField, PacketField, PortField, QueueField, Source};
+
+/// Weights, and constants in units of the largest size, up to which sums of sizes fit into an integer, whatever is added
+/// first.
+const HEAVIEST: i64 = 1 << 19;
+/// Sizes up to which they do.
+const LARGEST: u64 = 1 << 40;
+
+/// What is weighed, by its place among the weights.
+const PACKET: usize = 0;
+const QUEUE: usize = 1;
+const QUEUE_SIZE: usize = 2;
+const PORT: usize = 3;
+const BUFFER: usize = 4;
+const BUFFER_SIZE: usize = 5;
+const FREE: usize = 6;
+const INGRESS: usize = 7;
+const HEADROOM: usize = 8;
+const TERMS: usize = 9;
+
+/// A sum of sizes, each times a weight, and a constant.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sum {
+    weights: [i64; TERMS],
+    constant: i64,
+}
+
+/// What a case waits for.
+#[derive(Clone, Debug)]
+pub(crate) enum Test {
+    Always,
+    Never,
+    /// The sum is above 0.
+    Above(Sum),
+    /// One of the sums is.
+    AnyAbove(Box<[Sum]>),
+    Holds(Program),
+}
+
+/// A case of a condition.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub when: Test,
+    pub deeds: Box<[Deed]>,
+}
+
+/// A condition.
+#[derive(Clone, Debug)]
+pub(crate) struct Prepared {
+    pub cases: Box<[Case]>,
+    /// Neighbours hear of it, and else nothing happens.
+    pub only_notifies: bool,
+    /// So many cases matter if the neighbour of the packet goes on, and if it was asked to stop: what asks for what is so
+    /// already has no effect.
+    pub while_going: usize,
+    pub while_stopped: usize,
+}
+
+/// What an operation leaves.
+enum Left {
+    Sum(Sum),
+    /// Whether one of the sums is above 0.
+    Truth(Vec<Sum>),
+}
+
+impl Sum {
+    const fn of_one(term: usize) -> Sum {
+        let mut weights = [0; TERMS];
+        weights[term] = 1;
+        Sum { weights, constant: 0 }
+    }
+
+    const fn constant(constant: i64) -> Sum {
+        Sum { weights: [0; TERMS], constant }
+    }
+
+    fn times(self, factor: i64) -> Option<Sum> {
+        let mut all = self;
+        for weight in all.weights.iter_mut().chain([&mut all.constant]) {
+            *weight = weight.checked_mul(factor)?;
+        }
+        Some(all)
+    }
+
+    fn plus(self, other: Sum) -> Option<Sum> {
+        let mut all = self;
+        for (weight, more) in all.weights.iter_mut().zip(other.weights) {
+            *weight = weight.checked_add(more)?;
+        }
+        all.constant = all.constant.checked_add(other.constant)?;
+        Some(all)
+    }
+
+    fn as_constant(self) -> Option<i64> {
+        (self.weights == [0; TERMS]).then_some(self.constant)
+    }
+
+    fn if_light(self) -> Option<Sum> {
+        let light = self.weights.iter().all(|weight| (-HEAVIEST..=HEAVIEST).contains(weight))
+            && self.constant.unsigned_abs() <= LARGEST * HEAVIEST as u64;
+        light.then_some(self)
+    }
+
+    #[inline]
+    fn is_above(&self, world: &World, queue: usize, packet: &Packet) -> bool {
+        let weights = &self.weights;
+        let state = &world.queues[queue];
+        let mut sum = self.constant
+            + weights[PACKET] * i64::from(packet.size)
+            + weights[QUEUE] * state.bytes as i64
+            + weights[QUEUE_SIZE] * state.size as i64;
+        if weights[PORT] != 0 {
+            sum += weights[PORT] * world.ports[state.port as usize].bytes as i64;
+        }
+        if weights[BUFFER] | weights[BUFFER_SIZE] | weights[FREE] | weights[HEADROOM] != 0
+            && let Some(buffer) = world.buffers.get(state.buffer as usize)
+        {
+            sum += weights[BUFFER] * buffer.bytes as i64 + weights[BUFFER_SIZE] * buffer.size as i64;
+            match &buffer.ledger {
+                Some(ledger) if weights[FREE] | weights[HEADROOM] != 0 => {
+                    let headroom = ledger.in_headroom(account(packet.input, packet.priority));
+                    sum += weights[FREE] * ledger.free() as i64 + weights[HEADROOM] * headroom as i64;
+                }
+                Some(_) => {}
+                None => sum += weights[FREE] * (buffer.size as i64 - buffer.bytes as i64),
+            }
+        }
+        if weights[INGRESS] != 0 {
+            let bytes = world.ingress.get(account(packet.input, packet.priority)).copied().unwrap_or(0);
+            sum += weights[INGRESS] * bytes as i64;
+        }
+        sum > 0
+    }
+}
+
+impl Left {
+    fn of(operand: Operand, before: &[Left]) -> Option<Sum> {
+        let term = match operand {
+            Operand::Constant(constant) => return Some(Sum::constant(constant)),
+            Operand::Register(register) => match before.get(usize::from(register))? {
+                Left::Sum(sum) => return Some(*sum),
+                Left::Truth(_) => return None,
+            },
+            Operand::Load(Source::Packet(PacketField::Size)) => PACKET,
+            Operand::Load(Source::Queue(QueueField::CurrSize)) => QUEUE,
+            Operand::Load(Source::Queue(QueueField::Size)) => QUEUE_SIZE,
+            Operand::Load(Source::Port(PortField::CurrSize)) => PORT,
+            Operand::Load(Source::Buffer(BufferField::CurrSize)) => BUFFER,
+            Operand::Load(Source::Buffer(BufferField::Size)) => BUFFER_SIZE,
+            Operand::Load(Source::Buffer(BufferField::Free)) => FREE,
+            Operand::Load(Source::Ingress(IngressField::CurrSize)) => INGRESS,
+            Operand::Load(Source::Ingress(IngressField::Headroom)) => HEADROOM,
+            Operand::Load(_) => return None,
+        };
+        Some(Sum::of_one(term))
+    }
+
+    fn truth(operand: Operand, before: &[Left]) -> Option<Vec<Sum>> {
+        match operand {
+            Operand::Register(register) => match before.get(usize::from(register))? {
+                Left::Truth(sums) => Some(sums.clone()),
+                Left::Sum(_) => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+impl Test {
+    fn of(program: &Program) -> Test {
+        match (program.as_constant(), Test::sums(program)) {
+            (Some(0), _) => Test::Never,
+            (Some(_), _) => Test::Always,
+            (None, Some(sums)) => match sums[..] {
+                [sum] => Test::Above(sum),
+                _ => Test::AnyAbove(sums.into()),
+            },
+            (None, None) => Test::Holds(program.clone()),
+        }
+    }
+
+    /// The sums one of which is above 0 where a program holds, if there are such.
+    fn sums(program: &Program) -> Option<Vec<Sum>> {
+        let mut left: Vec<Left> = Vec::new();
+        for operation in &program.operations {
+            let number = |operand| Left::of(operand, &left);
+            let next = match operation.operator {
+                Operator::Or => {
+                    let mut sums = Left::truth(operation.a, &left)?;
+                    sums.extend(Left::truth(operation.b, &left)?);
+                    Left::Truth(sums)
+                }
+                operator => {
+                    let (a, b) = (number(operation.a)?, number(operation.b)?);
+                    let difference = b.plus(a.times(-1)?)?;
+                    match (operator, a.as_constant(), b.as_constant()) {
+                        (Operator::Plus, ..) => Left::Sum(a.plus(b)?.if_light()?),
+                        (Operator::Minus, ..) => Left::Sum(difference.times(-1)?.if_light()?),
+                        (Operator::Times, Some(factor), _) => Left::Sum(b.times(factor)?.if_light()?),
+                        (Operator::Times, _, Some(factor)) => Left::Sum(a.times(factor)?.if_light()?),
+                        (Operator::Less, ..) => Left::Truth(vec![difference.if_light()?]),
+                        // Of whole numbers.
+                        (Operator::AtMost, ..) => Left::Truth(vec![difference.plus(Sum::constant(1))?.if_light()?]),
+                        _ => return None,
+                    }
+                }
+            };
+            left.push(next);
+        }
+        Left::truth(program.result, &left)
+    }
+
+    #[inline]
+    pub fn holds(&self, world: &World, queue: usize, packet: &Packet) -> bool {
+        match self {
+            Test::Above(sum) => sum.is_above(world, queue, packet),
+            Test::AnyAbove(sums) => sums.iter().any(|sum| sum.is_above(world, queue, packet)),
+            Test::Always => true,
+            Test::Never => false,
+            Test::Holds(program) => {
+                let scene = Scene { queue, packet };
+                program.run(|source| world.load(scene, source)) != 0
+            }
+        }
+    }
+}
+
+impl Prepared {
+    /// A condition of a plan whose queues and buffers are of `sizes` at most.
+    pub fn of(condition: &Condition, sizes: u64) -> Prepared {
+        let case = |case: &PlanCase| Case {
+            when: if sizes <= LARGEST { Test::of(&case.when) } else { Test::Holds(case.when.clone()) },
+            deeds: case.deeds.clone().into(),
+        };
+        let up_to = |has: fn(&Deed) -> bool| condition.iter().rposition(|case| case.deeds.iter().any(has));
+        let notifies = |deed: &Deed| matches!(deed, Deed::Stop | Deed::Resume);
+        Prepared {
+            cases: condition.iter().map(case).collect(),
+            only_notifies: condition.iter().flat_map(|case| &case.deeds).all(notifies),
+            while_going: up_to(|deed| *deed == Deed::Stop).map_or(0, |last| last + 1),
+            while_stopped: up_to(|deed| *deed == Deed::Resume).map_or(0, |last| last + 1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Plan, Policy};
+
+    fn plan(text: &str) -> Plan {
+        let around = "out = Port(100%, q); b = Buffer(90KB, q); queue = q;
+            fifo(p1, p2) = p1.arrival < p2.arrival q.procPrio = fifo;";
+        let policy: Policy = format!("q = Queue(90KB); {around} {text}").parse().expect("a policy");
+        policy.plan(2).expect("a plan")
+    }
+
+    fn tests(text: &str) -> Vec<Test> {
+        let plan = plan(text);
+        let prepared = plan.conditions.iter().map(|condition| Prepared::of(condition, 90_000));
+        prepared.flat_map(|prepared| prepared.cases.into_vec()).map(|case| case.when).collect()
+    }
+
+    #[test]
+    fn sums_of_sizes_are_weighed() {
+        let [Test::Above(sum)] = tests("q.congestion(q) = (q.currSize > 3/2 * (buffer.free + packet.size), drop);")[..]
+        else {
+            panic!("no sum");
+        };
+        assert_eq!((sum.weights[QUEUE], sum.weights[FREE], sum.weights[PACKET], sum.constant), (2, -3, -3, 0));
+        let all = tests("b.postAdmAct(b) = (ingress.headroom > 0 || ingress.currSize >= 2KB, notify(xoff));");
+        let [Test::AnyAbove(sums)] = &all[..] else { panic!("{all:?}") };
+        assert_eq!((sums[0].weights[HEADROOM], sums[0].constant), (1, 0));
+        assert_eq!((sums[1].weights[INGRESS], sums[1].constant), (1, -1_999));
+    }
+
+    #[test]
+    fn what_is_no_sum_runs_its_program() {
+        for condition in [
+            "q.currSize * packet.priority > 10KB",
+            "max(q.currSize, packet.size) > 10",
+            "q.currSize > 1KB && packet.size > 100",
+            "q.schedState > 1",
+            // The weights are too large for a sum.
+            "q.currSize * 1000000 > packet.size",
+        ] {
+            let all = tests(&format!("q.congestion(q) = ({condition}, drop);"));
+            assert!(matches!(all[..], [Test::Holds(_)]), "{condition}: {all:?}");
+        }
+        let huge = Prepared::of(&plan("q.congestion(q) = (q.currSize > 1KB, drop);").conditions[0], LARGEST + 1);
+        assert!(matches!(huge.cases[0].when, Test::Holds(_)));
+    }
+
+    #[test]
+    fn what_has_no_effect_is_not_looked_at() {
+        let text = "b.postAdmAct(b) = (ingress.currSize > 2KB, notify(xoff)).(ingress.currSize < 1KB, notify(xon));";
+        let prepared = Prepared::of(&plan(text).conditions[0], 90_000);
+        assert!(prepared.only_notifies);
+        assert_eq!((prepared.while_going, prepared.while_stopped), (1, 2));
+    }
+}
