@@ -15,8 +15,8 @@ impl Waiting for Nothing {
     }
 
     fn seen(&self, id: u32) -> Seen {
-        let Packet { size, input, priority, .. } = self.packets[id as usize];
-        Seen { size, input, priority }
+        let Packet { size, input, priority, red, .. } = self.packets[id as usize];
+        Seen { size, input, priority, red }
     }
 }
 
@@ -33,6 +33,10 @@ impl Host for Nothing {
     fn mark(&mut self, _id: u32) {}
 
     fn pause(&mut self, _input: u16, _priority: u8, _stop: bool) {}
+
+    fn is_sending(&self, _output: u16) -> bool {
+        false
+    }
 
     fn push_out(&mut self, _id: u32) {}
 

@@ -246,6 +246,13 @@ impl Plan {
         })
     }
 
+    /// Whether something looks at the packet that a port is sending.
+    pub(crate) fn looks_at_sending(&self) -> bool {
+        self.programs().any(|program| {
+            program.sources().any(|source| matches!(source, Source::Queue(QueueField::Sending)))
+        })
+    }
+
     /// Whether two plans are the same but for the names of their objects: then they do the same.
     pub fn does_as(&self, other: &Plan) -> bool {
         let nameless = |plan: &Plan| {

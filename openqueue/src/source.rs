@@ -26,6 +26,8 @@ pub(crate) enum QueueField {
     CurrSize,
     /// Bytes of red packets.
     RedSize,
+    /// Bytes of its packet that its port is sending.
+    Sending,
     Packets,
     AdmState,
     SchedState,
@@ -92,10 +94,11 @@ pub(crate) const PACKET: [Row<PacketField>; 12] = [
     ("red", PacketField::Red, Dimension::Plain),
 ];
 
-pub(crate) const QUEUE: [Row<QueueField>; 8] = [
+pub(crate) const QUEUE: [Row<QueueField>; 9] = [
     ("size", QueueField::Size, Dimension::Bytes),
     ("currSize", QueueField::CurrSize, Dimension::Bytes),
     ("redSize", QueueField::RedSize, Dimension::Bytes),
+    ("sending", QueueField::Sending, Dimension::Bytes),
     ("packets", QueueField::Packets, Dimension::Plain),
     ("admState", QueueField::AdmState, Dimension::Plain),
     ("schedState", QueueField::SchedState, Dimension::Plain),

@@ -23,8 +23,8 @@ impl Waiting for Sequence {
     }
 
     fn seen(&self, id: u32) -> Seen {
-        let Packet { size, input, priority, .. } = self.packets[id as usize];
-        Seen { size, input, priority }
+        let Packet { size, input, priority, red, .. } = self.packets[id as usize];
+        Seen { size, input, priority, red }
     }
 }
 
@@ -48,6 +48,10 @@ impl Host for Sequence {
     fn mark(&mut self, _id: u32) {}
 
     fn pause(&mut self, _input: u16, _priority: u8, _stop: bool) {}
+
+    fn is_sending(&self, _output: u16) -> bool {
+        false
+    }
 
     fn push_out(&mut self, id: u32) {
         self.pushed_out.push(id);

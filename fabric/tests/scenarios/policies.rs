@@ -63,6 +63,56 @@ fn policies_pause_as_their_switches_do() {
     }
 }
 
+/// TLT's benchmark (§7.1), small: web search and foreground incasts on a leaf-spine of 12 hosts, with and without PFC.
+#[test]
+fn policies_drop_red_packets_as_their_switches_do() {
+    let benchmark = [
+        ("topology", "leaf-spine:leaves=3,spines=2,hosts=4,rate=40G,uplink=40G,delay=1us"),
+        ("workload", "cdf:WebSearch+foreground:flows=8"),
+        ("load", "0.4"),
+        ("flows-count", "60"),
+        ("buffer", "400KB"),
+    ];
+    for more in [
+        &[("transport", "irn,tlt=on"), ("cc", "dctcp")][..],
+        &[("transport", "roce,tlt=on"), ("cc", "dcqcn")],
+        &[("transport", "irn,tlt=on"), ("cc", "dctcp"), ("pfc", "on")],
+    ] {
+        let pairs = [&benchmark[..], more].concat();
+        let outcome = |own: &[(&str, &str)]| run(experiment(&[&pairs[..], own].concat()));
+        let by_heart = outcome(&[("switch", "shared-buffer"), ("colour-threshold", "60KB")]);
+        let colours = by_heart.colours.expect("counted");
+        assert!(colours.red_dropped > 20 && colours.red_peak > 55_000, "{more:?}: {colours:?}");
+        for plan in ["", ",plan=generic"] {
+            let policy = format!("shared-buffer.oq,colours=on,threshold=60KB{plan}");
+            let same = outcome(&[("switch", &policy)]);
+            assert!(format!("{same:?}") == format!("{by_heart:?}"), "{more:?}: {policy} differs");
+        }
+    }
+}
+
+/// Of NDP's switch without coin and returns everything is the same: what is cut, what goes first, and what is sent counts.
+#[test]
+fn a_policy_trims_as_the_switch_does() {
+    let pairs = [
+        ("topology", "fat-tree:k=4,rate=10G,delay=1us"),
+        ("workload", "incast:senders=15,bytes=900KB+permutation:bytes=200KB"),
+        ("routing", "source"),
+        ("transport", "ndp"),
+    ];
+    let outcome = |own: &[(&str, &str)]| run(experiment(&[&pairs[..], own].concat()));
+    for (ratio, headers) in [("10", "9KB"), ("1", "2KB")] {
+        let queues = [("data-queue", "9KB"), ("header-queue", headers), ("wrr", ratio)];
+        let without = [("switch", "trimming"), ("trim", "arriving"), ("return-headers", "off")];
+        let by_heart = outcome(&[&without[..], &queues].concat());
+        assert!(by_heart.trimmed.0 > 200, "{:?}", by_heart.trimmed);
+        assert!(headers == "9KB" || by_heart.dropped.0 > 20, "{:?}", by_heart.dropped);
+        let policy = format!("trimming.oq,data=9KB,headers={headers},ratio={ratio}");
+        let same = outcome(&[("switch", &policy)]);
+        assert!(format!("{same:?}") == format!("{by_heart:?}"), "{policy} differs");
+    }
+}
+
 /// A policy with parameters, for packets of [`WIRE`] bytes and one priority.
 fn policy(text: &str, priorities: u8) -> SwitchConfig {
     SwitchConfig::Policy(text.parse::<PolicySwitch>().unwrap().with_packets(WIRE as u32, priorities))

@@ -2,6 +2,7 @@
 
 use irnic_fabric::experiment::{Grid, Written, find};
 use irnic_fabric::sim::{Ending, Outcome, SimConfig};
+use irnic_fabric::switch::{PolicySwitch, SwitchConfig};
 
 use crate::kit::*;
 
@@ -27,7 +28,6 @@ fn a_policy_that_follows_itself_changes_nothing() {
     for more in [
         &[("buffer", "60KB")][..],
         &[("buffer", "2MB"), ("cc", "dcqcn")],
-        &[("buffer", "400KB"), ("transport", "roce"), ("pfc", "on")],
     ] {
         let pairs = [&INCAST[..], more].concat();
         let alone = run(experiment(&[&pairs[..], &[("switch", "shared-buffer.oq,plan=generic")]].concat()));
@@ -36,6 +36,26 @@ fn a_policy_that_follows_itself_changes_nothing() {
         assert!(drained.0 > 30 && drained.1 > 30 * WIRE, "{drained:?}");
         assert_eq!(format!("{alone:?}"), format!("{changed:?}"), "{more:?}");
     }
+}
+
+/// So where neighbours are stopped at thresholds that do not depend on what else waits.
+#[test]
+fn whoever_is_stopped_stays_stopped() {
+    let text = "q = Queue(1MB); out = Port(100%, q); queue = q;
+        fifo(p1, p2) = p1.arrival < p2.arrival q.procPrio = fifo;
+        backpressure(x) = (ingress.currSize > 20KB, notify(xoff)).(ingress.currSize <= 10KB, notify(xon));
+        q.postAdmAct = backpressure;
+        out.postSchedAct = backpressure;";
+    let policy = || PolicySwitch::new("thresholds", text.parse().unwrap());
+    let outcome = |policy: PolicySwitch| {
+        let pairs = [&INCAST[..], &[("transport", "roce"), ("pfc", "on")]].concat();
+        run(with! { switch: SwitchConfig::Policy(policy), ..experiment(&pairs) })
+    };
+    let alone = outcome(policy().generic());
+    assert!(alone.paused() > 0 && alone.dropped.0 == 0);
+    let mut changed = outcome(policy().then(100_000, policy()).then(170_001, policy()));
+    assert!(changed.drained.take().is_some_and(|(packets, _)| packets > 100));
+    assert_eq!(format!("{alone:?}"), format!("{changed:?}"));
 }
 
 /// From lists to heaps and back, with room for all: nothing is dropped, and nobody finds a packet overtaken.

@@ -62,6 +62,10 @@ impl Host for Notes {
         self.done.push((if stop { 's' } else { 'r' }, u32::from(input) * 8 + u32::from(priority)));
     }
 
+    fn is_sending(&self, _output: u16) -> bool {
+        false
+    }
+
     fn push_out(&mut self, id: u32) {
         self.done.push(('p', id));
     }

@@ -71,8 +71,12 @@ impl Ledger {
         true
     }
 
-    /// Books so many bytes, whether there is room or not: they are there already.
+    /// Books so many bytes, whether there is room or not: they are there already. What the shared part has no room for is in
+    /// the headroom, as far as that goes.
     pub fn force(&mut self, account: usize, bytes: u64) {
+        if self.admit(account, bytes, true) {
+            return;
+        }
         let before = self.shared(account);
         self.held[account] += bytes;
         self.shared += self.shared(account) - before;

@@ -36,6 +36,11 @@ impl Engine {
     pub fn arrive(&mut self, host: &mut impl Host, id: u32, packet: &Packet) -> Verdict {
         count(&mut self.counters.arrived, packet.size.into());
         let mut packet = *packet;
+        if let Some(sent) = self.world.sent.get_mut(usize::from(packet.output))
+            && !host.is_sending(packet.output)
+        {
+            sent.bytes = 0;
+        }
         let verdict = match self.offer(host, id, &mut packet) {
             Relief::Room => Verdict::Queued,
             Relief::ArrivingDropped => Verdict::Dropped,

@@ -7,7 +7,7 @@ use super::engine::Engine;
 use super::host::Surroundings;
 use super::items::NONE;
 use super::schedule::{Arrangement, Bits, Tournament};
-use super::state::{BufferState, NO_CONDITION, PortState, QueueState, Rules, Scheduling, Shared, Victim, World, Worst};
+use super::state::{BufferState, NO_CONDITION, PortState, QueueState, Rules, Scheduling, Sent, Shared, Victim, World, Worst};
 use super::store::{Shape, Store};
 use super::weigh::Prepared;
 use crate::order::{PacketOrder, QueueKey};
@@ -203,6 +203,7 @@ impl Engine {
             }
         }
         let (reds, red_ports) = if plan.looks_at_red_sizes() { (queues.len(), ports.len()) } else { (0, 0) };
+        let senders = if plan.looks_at_sending() { ports.len() } else { 0 };
         let world = World {
             queues: queues.into(),
             buffers: buffers.into(),
@@ -217,6 +218,7 @@ impl Engine {
             keeps_fields,
             red: vec![0; reds].into(),
             red_peaks: vec![0; red_ports].into(),
+            sent: vec![Sent::default(); senders].into(),
             ingress: vec![0; if plan.has_ingress() { plan.ports_in_all * 8 } else { 0 }].into(),
             stopped: vec![0; plan.ports_in_all].into(),
             shared,

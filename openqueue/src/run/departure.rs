@@ -5,7 +5,7 @@ use super::engine::Engine;
 use super::host::{Host, Waiting};
 use super::items::NONE;
 use super::schedule::{Arrangement, Bits};
-use super::state::Scheduling;
+use super::state::{Scheduling, Sent};
 use super::store::Store;
 
 impl Engine {
@@ -35,6 +35,9 @@ impl Engine {
             bits.turn(levels, slot);
         }
         self.unbook(queue, seen);
+        if let Some(sent) = self.world.sent.get_mut(usize::from(output)) {
+            *sent = Sent { queue: queue as u32, bytes: seen.size };
+        }
         self.changed(queue);
         count(&mut self.counters.sent, seen.size.into());
         if let Some(condition) = after {

@@ -37,6 +37,9 @@ pub trait Host: Waiting {
     /// Asks the neighbour at an input to stop or go on sending a priority.
     fn pause(&mut self, input: u16, priority: u8, stop: bool);
 
+    /// Whether the link of an output is sending a packet.
+    fn is_sending(&self, output: u16) -> bool;
+
     /// Drops a packet that was taken in before.
     fn push_out(&mut self, id: u32);
 

@@ -112,6 +112,13 @@ pub(crate) struct PortState {
     pub after_scheduling: Option<ConditionId>,
 }
 
+/// A packet that a port has begun to send: its queue, and its bytes, 0 once it has left.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct Sent {
+    pub queue: u32,
+    pub bytes: u32,
+}
+
 /// Everything that changes.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
@@ -136,6 +143,8 @@ pub(crate) struct World {
     pub red: Box<[u64]>,
     /// The most that a queue of each port has had of them.
     pub red_peaks: Box<[u64]>,
+    /// By port, the packet that was sent last, if something looks at it.
+    pub sent: Box<[Sent]>,
     /// Bytes by input and priority, if something looks at them.
     pub ingress: Box<[u64]>,
     /// Priorities that neighbours were asked to stop, by input.
@@ -189,6 +198,10 @@ impl World {
             QueueField::Size => self.queues[queue].size as i64,
             QueueField::CurrSize => self.queues[queue].bytes as i64,
             QueueField::RedSize => self.red.get(queue).copied().unwrap_or(0) as i64,
+            QueueField::Sending => {
+                let sent = self.sent.get(self.queues[queue].port as usize);
+                sent.filter(|sent| sent.queue as usize == queue).map_or(0, |sent| sent.bytes.into())
+            }
             QueueField::Packets => self.queues[queue].packets.into(),
             QueueField::AdmState => self.states[queue][0],
             QueueField::SchedState => self.states[queue][1],

@@ -63,6 +63,8 @@ impl Frames {
 /// What the policy has done.
 struct Doing<'a> {
     frames: &'a mut Frames,
+    /// A frame is on the line.
+    sending: bool,
     random: &'a mut Pcg64,
     counters: &'a mut Counters,
     drop: &'a mut dyn FnMut(DelayedFrame),
@@ -116,6 +118,10 @@ impl Host for Doing<'_> {
     /// There is no neighbour. Policies that would ask for that are refused.
     fn pause(&mut self, _input: u16, _priority: u8, _stop: bool) {}
 
+    fn is_sending(&self, _output: u16) -> bool {
+        self.sending
+    }
+
     fn push_out(&mut self, id: u32) {
         if let Some(frame) = self.frames.take(id) {
             self.counters.over_limit += 1;
@@ -165,8 +171,9 @@ impl PolicyLine {
         let met = self.engine.backlog(0) + left;
         let packet = seen(now, &frame);
         let id = self.frames.add(frame);
-        let PolicyLine { engine, frames, random, .. } = self;
-        let verdict = engine.arrive(&mut Doing { frames, random, counters, drop }, id, &packet);
+        let PolicyLine { engine, frames, random, sending, .. } = self;
+        let sending = sending.is_some();
+        let verdict = engine.arrive(&mut Doing { frames, sending, random, counters, drop }, id, &packet);
         if verdict == Verdict::Dropped {
             if let Some(frame) = self.frames.take(id) {
                 counters.over_limit += 1;
@@ -184,7 +191,7 @@ impl PolicyLine {
             return;
         }
         let PolicyLine { engine, frames, random, .. } = self;
-        let next = engine.depart(&mut Doing { frames, random, counters, drop }, 0, 0);
+        let next = engine.depart(&mut Doing { frames, sending: false, random, counters, drop }, 0, 0);
         if let Some(frame) = next.and_then(|id| self.frames.take(id)) {
             let end = self.clock.send(at, frame.wire_bytes());
             self.sending = Some((end, frame));

@@ -32,8 +32,8 @@ impl Waiting for Bare {
 
     #[inline]
     fn seen(&self, id: u32) -> Seen {
-        let Packet { size, input, priority, .. } = self.packets[id as usize];
-        Seen { size, input, priority }
+        let Packet { size, input, priority, red, .. } = self.packets[id as usize];
+        Seen { size, input, priority, red }
     }
 }
 
@@ -51,6 +51,10 @@ impl Host for Bare {
     fn mark(&mut self, _id: u32) {}
 
     fn pause(&mut self, _input: u16, _priority: u8, _stop: bool) {}
+
+    fn is_sending(&self, _output: u16) -> bool {
+        false
+    }
 
     fn push_out(&mut self, id: u32) {
         self.free.push(id);

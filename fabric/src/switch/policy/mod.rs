@@ -103,6 +103,10 @@ impl Host for Doing<'_, '_> {
         self.ctx.request_pause(input, Pause { priority, stop });
     }
 
+    fn is_sending(&self, output: u16) -> bool {
+        self.ctx.ports[usize::from(output)].is_busy(self.ctx.now)
+    }
+
     #[inline]
     fn push_out(&mut self, id: PacketId) {
         self.ctx.drop(id);

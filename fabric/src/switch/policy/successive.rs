@@ -117,6 +117,10 @@ impl Host for Watched<'_, '_, '_> {
         self.doing.pause(input, priority, stop);
     }
 
+    fn is_sending(&self, output: u16) -> bool {
+        self.doing.is_sending(output)
+    }
+
     fn push_out(&mut self, id: PacketId) {
         self.packets.leave(id);
         self.doing.push_out(id);
