@@ -241,16 +241,14 @@ impl Plan {
 
     /// Whether something looks at the bytes of red packets in queues.
     pub fn looks_at_red_sizes(&self) -> bool {
-        self.programs().any(|program| {
-            program.sources().any(|source| matches!(source, Source::Queue(QueueField::RedSize)))
-        })
+        self.programs()
+            .any(|program| program.sources().any(|source| matches!(source, Source::Queue(QueueField::RedSize))))
     }
 
     /// Whether something looks at the packet that a port is sending.
     pub(crate) fn looks_at_sending(&self) -> bool {
-        self.programs().any(|program| {
-            program.sources().any(|source| matches!(source, Source::Queue(QueueField::Sending)))
-        })
+        self.programs()
+            .any(|program| program.sources().any(|source| matches!(source, Source::Queue(QueueField::Sending))))
     }
 
     /// Whether two plans are the same but for the names of their objects: then they do the same.

@@ -88,9 +88,8 @@ fn trimming_sends_so_many_headers_for_each_payload_while_both_wait() {
     }
     (0..10).for_each(|_| assert_eq!(arrive(&mut engine, &mut host, HEADER), Verdict::Queued));
     (0..4).for_each(|_| assert_eq!(arrive(&mut engine, &mut host, FULL), Verdict::Queued));
-    let went: String = std::iter::from_fn(|| engine.depart(&mut host, 0, 0))
-        .map(|id| if is_header(id) { 'h' } else { 'p' })
-        .collect();
+    let went: String =
+        std::iter::from_fn(|| engine.depart(&mut host, 0, 0)).map(|id| if is_header(id) { 'h' } else { 'p' }).collect();
     assert_eq!(went, "hhhphhhphhhphp");
 }
 

@@ -7,7 +7,9 @@ use irnic_units::keys::{Key as Setter, Value, ValueError, pairs};
 use irnic_units::{self as units, MAX_BYTES, MAX_NS, SIZE, TIME, quotient};
 
 use super::hol::{flow_control, hol};
-use super::{Buffers, Experiment, InputBuffers, QueueLength, SharedBuffers, Transport, TrimmingBuffers, checks, policies};
+use super::{
+    Buffers, Experiment, InputBuffers, QueueLength, SharedBuffers, Transport, TrimmingBuffers, checks, policies,
+};
 use crate::sim::{Change, Detour, HeaderBytes, LinkChange, QpPolicy, Routing};
 use crate::switch::{Compute, Cut, Ecn, FlowTable, PiConfig, RoccConfig, Scheduling};
 use crate::topology::Topology;

@@ -350,10 +350,7 @@ fn what_would_never_end_or_say_nothing_is_refused_with_what_was_meant() {
             &[("switch", "tail-drop"), ("policy-event", "shared-lqd@5parsecs")],
             "--policy-event: 5parsecs: expected a time such as 5ms",
         ),
-        (
-            &[("switch", "tail-drop"), ("policy-event", "shared-lqd,room=4@5ms")],
-            "--policy-event: ",
-        ),
+        (&[("switch", "tail-drop"), ("policy-event", "shared-lqd,room=4@5ms")], "--policy-event: "),
         (
             &[("switch", "shared-buffer.oq"), ("scheduling", "round-robin"), ("policy-event", "shared-lqd@5ms")],
             "--scheduling: the policy of --policy-event has nothing for it; its parameters are: buffer",

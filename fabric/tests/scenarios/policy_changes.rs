@@ -25,13 +25,11 @@ const INCAST: [(&str, &str); 2] =
 /// pauses, drops and random numbers are the same.
 #[test]
 fn a_policy_that_follows_itself_changes_nothing() {
-    for more in [
-        &[("buffer", "60KB")][..],
-        &[("buffer", "2MB"), ("cc", "dcqcn")],
-    ] {
+    for more in [&[("buffer", "60KB")][..], &[("buffer", "2MB"), ("cc", "dcqcn")]] {
         let pairs = [&INCAST[..], more].concat();
         let alone = run(experiment(&[&pairs[..], &[("switch", "shared-buffer.oq,plan=generic")]].concat()));
-        let mut changed = changing(&pairs, "shared-buffer.oq", "shared-buffer@100us,shared-buffer@101us,shared-buffer@300us");
+        let mut changed =
+            changing(&pairs, "shared-buffer.oq", "shared-buffer@100us,shared-buffer@101us,shared-buffer@300us");
         let drained = changed.drained.take().expect("counted");
         assert!(drained.0 > 30 && drained.1 > 30 * WIRE, "{drained:?}");
         assert_eq!(format!("{alone:?}"), format!("{changed:?}"), "{more:?}");

@@ -7,7 +7,9 @@ use super::engine::Engine;
 use super::host::Surroundings;
 use super::items::NONE;
 use super::schedule::{Arrangement, Bits, Tournament};
-use super::state::{BufferState, NO_CONDITION, PortState, QueueState, Rules, Scheduling, Sent, Shared, Victim, World, Worst};
+use super::state::{
+    BufferState, NO_CONDITION, PortState, QueueState, Rules, Scheduling, Sent, Shared, Victim, World, Worst,
+};
 use super::store::{Shape, Store};
 use super::weigh::Prepared;
 use crate::order::{PacketOrder, QueueKey};

@@ -41,7 +41,11 @@ impl Planned {
     }
 
     fn around(plan: &Plan, surroundings: &Surroundings) -> Planned {
-        Planned { engine: Engine::new(plan, surroundings), looks_at_dscp: plan.looks_at_dscp(), looks_at_red: plan.looks_at_red_sizes() }
+        Planned {
+            engine: Engine::new(plan, surroundings),
+            looks_at_dscp: plan.looks_at_dscp(),
+            looks_at_red: plan.looks_at_red_sizes(),
+        }
     }
 }
 
