@@ -103,7 +103,7 @@ const CASES: &[(&str, &str)] = &[
     ),
     (
         "q = Queue(1KB); out = Port(q); q.congestion() = (currSize > limit, drop)",
-        "1:61: limit: expected a parameter, packet, queue, buffer, port, ingress, or a field: size, currSize, packets, admState, schedState, weightAdm or weightSched",
+        "1:61: limit: expected a parameter, packet, queue, buffer, port, ingress, or a field: size, currSize, redSize, sending, packets, admState, schedState, weightAdm or weightSched",
     ),
     (
         "q = Queue(1KB); out = Port(q); q.congestion() = (buffer.free < 10, drop)",

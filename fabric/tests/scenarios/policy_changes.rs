@@ -92,7 +92,7 @@ fn neighbours_go_on_under_the_next_policy() {
     assert_eq!((&ended.ending, ended.dropped.0), (&Ending::Complete, 0));
     let begun = changing(&roce, free, &format!("{paused}@20us"));
     assert!(begun.paused() > 0 && begun.ending == Ending::Complete);
-    let tighter = changing(&roce, paused, &format!("input-queued,pfc=on,buffer=100KB,xoff=60KB,xon=57KB@200us"));
+    let tighter = changing(&roce, paused, "input-queued,pfc=on,buffer=100KB,xoff=60KB,xon=57KB@200us");
     assert!(tighter.paused() > ended.paused() && tighter.ending == Ending::Complete);
 }
 

@@ -34,6 +34,7 @@ struct Line {
     returned: VecDeque<DelayedFrame>,
 }
 
+#[expect(clippy::large_enum_variant, reason = "there is one a line, and each frame looks at it")]
 enum Queues {
     Trimming(Trimming<DelayedFrame>),
     Policy(PolicyLine),
