@@ -122,6 +122,16 @@ const COLOURS: [&str; 5] =
 /// The row of runs in which policies change.
 const DRAINED: &str = "left by the old policy";
 
+/// Names of rows, and whether a run has what they are about.
+type Optional = (&'static [&'static str], fn(&Summary) -> bool);
+
+/// Rows that are there if a run has what they are about, be it nought.
+const WHERE_THERE: [Optional; 3] = [
+    (&COLOURS, |s| s.colours.is_some()),
+    (&["calls complete", "p50 call [ms]", "p99 call [ms]"], |s| s.calls.is_some()),
+    (&[DRAINED], |s| s.drained.is_some()),
+];
+
 /// Returns a statistic of runs in which switches look at colours; of others it is not a number.
 fn colour(of: fn(&ColourTotals) -> f64) -> impl Fn(&Summary) -> f64 {
     move |summary| summary.colours.as_ref().map_or(f64::NAN, of)
@@ -168,18 +178,9 @@ pub fn rows(columns: &[Column<'_>]) -> Vec<Row> {
         row("p99 call [ms]", 4, |s| s.calls.map_or(f64::NAN, |calls| calls.p99 / MS)),
     ];
     let any = |of: &dyn Fn(&Summary) -> f64| columns.iter().any(|c| c.runs.iter().any(|f| of(&f.summary) != 0.0));
-    let coloured = columns.iter().any(|c| c.runs.iter().any(|f| f.summary.colours.is_some()));
-    let calls = columns.iter().any(|c| c.runs.iter().any(|f| f.summary.calls.is_some()));
-    let changing = columns.iter().any(|c| c.runs.iter().any(|f| f.summary.drained.is_some()));
     rows.retain(|r| {
-        if r.name.contains("call") {
-            return calls;
-        }
-        if COLOURS.contains(&r.name.as_str()) {
-            return coloured;
-        }
-        if r.name == DRAINED {
-            return changing;
+        if let Some((_, has)) = WHERE_THERE.iter().find(|(names, _)| names.contains(&r.name.as_str())) {
+            return columns.iter().any(|c| c.runs.iter().any(|f| has(&f.summary)));
         }
         ![
             "trimmed",

@@ -34,7 +34,7 @@ fn counters(outcome: &Outcome) -> BreakerCounters {
     outcome.breaker.expect("switches have breakers")
 }
 
-/// The same run in parts.
+/// Runs a configuration cut into parts, one thread each.
 fn in_parts(config: &SimConfig, parts: usize) -> String {
     format!("{:?}", Parallel::new(config.clone(), parts).unwrap().finish().unwrap())
 }
