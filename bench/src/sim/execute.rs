@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use irnic_fabric::experiment::{Case, Experiment, KEYS};
-use irnic_fabric::network::address;
+use irnic_fabric::network::{CreditConfig, address};
 use irnic_fabric::sim::{Ending, FlowRecord, Outcome, Parallel, Sample, SimConfig, Simulation};
 use irnic_fabric::summary::{Summary, size_edges};
 use irnic_fabric::switch::{SwitchConfig, Thresholds};
@@ -349,6 +349,9 @@ fn resolved(config: &SimConfig) -> Vec<(Cow<'static, str>, String)> {
             all.push(("buffer", format!("{} bytes for each input", c.buffer)));
             if let Some(n) = c.speedup {
                 all.push(("crossbar", format!("each input sends to {n} outputs at a time")));
+            }
+            if let Some(CreditConfig { each, .. }) = c.credits {
+                all.push(("credits", format!("{each} bytes for each priority of an input")));
             }
             if let Some(Thresholds { xoff, xon }) = c.pfc {
                 all.push(("pfc", format!("XOFF above {xoff} bytes, XON at {xon}")));

@@ -4,7 +4,7 @@ use irnic_transports::config::{FlowControl, Timer, TransportConfig, WireFormat, 
 use irnic_transports::congestion::CongestionConfig;
 use irnic_units::keys::ValueError;
 
-use super::{Experiment, Transport, checks, switches};
+use super::{Experiment, LinkFlowControl, Transport, checks, switches};
 use crate::sim::{ENCAPSULATION, HeaderBytes, QpSetup, Routing, SimConfig};
 use crate::switch::{Ecn, HolConfig, Remedy};
 use crate::topology::{Routes, Topology};
@@ -56,6 +56,9 @@ impl Experiment {
         if let Err(error) = config.setups.iter().try_for_each(|setup| setup.transport.check_without_notices()) {
             return Err(self.refuse("transport", error));
         }
+        if self.pfc && self.flow_control == LinkFlowControl::Credits {
+            return Err(self.refuse("flow-control", "hosts from outside do not count credits"));
+        }
         // Who sends, and how much, is not known.
         config.flows = vec![Flow { priority: self.priority, ..Flow::new(0, 1, 0, 0) }];
         switches::count_priorities(&mut config);
@@ -78,7 +81,7 @@ impl Experiment {
         let switch = self.switch(ecn, longest(&setups, self.headers), full)?;
         let mut config = SimConfig::new(self.topology.clone(), Vec::new(), switch, transport);
         config.rocc = self.points(&setups)?;
-        config.hol = self.hol.clone().filter(|_| self.pfc && self.gfc.is_none());
+        config.hol = self.hol.clone().filter(|_| self.pfc && self.flow_control == LinkFlowControl::Pfc);
         if let Some(HolConfig::Breaker(breaker)) = &mut config.hol {
             breaker.place = longest(&setups, self.headers);
         }

@@ -6,6 +6,7 @@ use irnic_units::keys::ValueError;
 use irnic_units::{self as units, BitRate, Nanoseconds};
 
 use super::{Experiment, Transport};
+use crate::network::CreditConfig;
 use crate::sim::QpSetup;
 use crate::sim::{Change, HeaderBytes, SimConfig, ideal, packets};
 use crate::switch::{
@@ -193,6 +194,7 @@ pub(super) fn round_trip(topology: &Topology, setup: &QpSetup, headers: HeaderBy
 /// Refuses what is known to make no sense only with the flows.
 pub(super) fn run(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
     set_aside(experiment, config)?;
+    credits(experiment, config)?;
     let first = config.flows.first().filter(|_| config.loops.is_empty()).map_or(0, |flow| flow.start);
     if experiment.is_given("until") {
         let begins = Nanoseconds(first);
@@ -222,6 +224,17 @@ pub(super) fn run(experiment: &Experiment, config: &SimConfig) -> Result<(), Val
         "there is no way from host {src} to {dst}, to which a flow starts at {starts}; with --until the run would end"
     );
     Err(experiment.refuse(if experiment.is_given("link-event") { "link-event" } else { experiment.origin() }, why))
+}
+
+/// Refuses credit for less than a packet.
+fn credits(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
+    match config.switch.credits() {
+        Some(CreditConfig { each, longest }) if each < longest => {
+            let expected = format!("{longest} bytes, a packet, for each priority in use; there are {each}");
+            Err(experiment.wrong("buffer", expected))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Refuses a shared buffer that does not hold what PFC sets aside for its inputs.

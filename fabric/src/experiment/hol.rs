@@ -1,5 +1,5 @@
 //! What switches do against head-of-line blocking, and what they do instead of PFC, as users write it:
-//! `escape,pool=8,period=2x,nack=on`, `lb,wait=100us`, `gfc,b1=281KB,bm=300KB`.
+//! `escape,pool=8,period=2x,nack=on`, `lb,wait=100us`, `gfc,b1=281KB,bm=300KB`, `credits`.
 
 use irnic_units::keys::{Key, Value, ValueError, pairs};
 use irnic_units::{MAX_BYTES, MAX_NS, SIZE, TIME};
@@ -21,6 +21,19 @@ static ESCAPE: [Key<EscapeConfig>; 7] = [
 ];
 
 static BREAKER: [Key<BreakerConfig>; 1] = [Key::new("wait", |c, v| v.time(1..=MAX_NS, TIME).map(|ns| c.wait = ns))];
+
+/// How switches keep their inputs from overflowing, with PFC [on](super::Experiment::pfc).
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LinkFlowControl {
+    /// They have neighbours stop and go on (IEEE 802.1Qbb).
+    #[default]
+    Pfc,
+    /// They tell neighbours how fast to send (GFC), with a shared buffer.
+    Gfc(GfcGiven),
+    /// They tell neighbours how much they may send (InfiniBand's credits), with a buffer for each input.
+    Credits,
+}
 
 /// What of GFC somebody chose.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -59,17 +72,18 @@ fn keys<C>(
     Ok(())
 }
 
-/// Reads how switches have their neighbours send less: by PFC, or by GFC with its parameters.
-pub(super) fn flow_control(value: &Value<'_>) -> Result<Option<GfcGiven>, ValueError> {
+/// Reads how switches have their neighbours send less: by PFC, by credits, or by GFC with its parameters.
+pub(super) fn flow_control(value: &Value<'_>) -> Result<LinkFlowControl, ValueError> {
     let (name, rest) = value.text.split_once(',').unwrap_or((value.text, ""));
     match name {
-        "pfc" if rest.is_empty() => Ok(None),
+        "pfc" if rest.is_empty() => Ok(LinkFlowControl::Pfc),
+        "credits" if rest.is_empty() => Ok(LinkFlowControl::Credits),
         "gfc" => {
             let mut given = GfcGiven::default();
             keys(value, name, rest, &GFC, &mut given)?;
-            Ok(Some(given))
+            Ok(LinkFlowControl::Gfc(given))
         }
-        _ => Err(value.wrong("pfc, or gfc and parameters as in gfc,b1=281KB,bm=300KB")),
+        _ => Err(value.wrong("pfc, credits, or gfc and parameters as in gfc,b1=281KB,bm=300KB")),
     }
 }
 

@@ -99,7 +99,7 @@ pub static KEYS: [Key; 47] = [
     key("colour-threshold", |e, v| shared(e, v).and_then(|shared| size(v).map(|bytes| shared.colour = Some(bytes)))),
     key("ecn", |e, v| v.read(ecn, ECN).map(|rule| e.ecn = Some(rule))),
     key("rocc", |e, v| points(v).map(|points| e.rocc = Some(points))),
-    key("flow-control", |e, v| flow_control(v).map(|gfc| e.gfc = gfc)),
+    key("flow-control", |e, v| flow_control(v).map(|how| e.flow_control = how)),
     key("hol", |e, v| hol(v).map(|hol| e.hol = hol)),
     with_default("scheduling", "strict", |e, v| {
         let ways = [("strict", Scheduling::Strict), ("round-robin", Scheduling::RoundRobin)];

@@ -41,7 +41,7 @@ mod transport;
 mod written;
 
 pub use grid::{Case, Grid, Run, Values};
-pub use hol::GfcGiven;
+pub use hol::{GfcGiven, LinkFlowControl};
 pub use keys::{KEYS, Key, find, link_named};
 pub use switches::{Buffers, InputBuffers, QueueLength, SharedBuffers, TrimmingBuffers};
 pub use transport::Transport;
@@ -92,8 +92,8 @@ pub struct Experiment {
     /// Congestion points of RoCC, which the switches have if a transport heeds them. By default the paper's, by the rates of
     /// links.
     pub rocc: Option<RoccConfig>,
-    /// GFC, of shared buffers, where PFC would be.
-    pub gfc: Option<GfcGiven>,
+    /// What there is where PFC would be.
+    pub flow_control: LinkFlowControl,
     /// What switches do against head-of-line blocking by PFC. Without PFC it is nothing.
     pub hol: Option<HolConfig>,
     /// Choice among priorities.
@@ -146,7 +146,7 @@ impl Default for Experiment {
             headroom: None,
             ecn: None,
             rocc: None,
-            gfc: None,
+            flow_control: LinkFlowControl::Pfc,
             hol: None,
             scheduling: Scheduling::Strict,
             routing: Routing::Ecmp,

@@ -5,7 +5,7 @@ use irnic_units as units;
 use irnic_units::keys::{Value, ValueError};
 
 use super::switches::PFC_RESUME;
-use super::{Buffers, Experiment, InputBuffers};
+use super::{Buffers, Experiment, InputBuffers, LinkFlowControl};
 use crate::switch::{Ecn, PolicySwitch, SwitchConfig, Thresholds};
 
 /// What [`changes`] reads, for messages.
@@ -45,7 +45,7 @@ impl Experiment {
         if self.is_given("speedup") {
             return Err(self.refuse("speedup", "switches that run a policy have crossbars without limit"));
         }
-        for (key, given) in [("hol", self.hol.is_some()), ("flow-control", self.gfc.is_some())] {
+        for (key, given) in [("hol", self.hol.is_some()), ("flow-control", self.flow_control != LinkFlowControl::Pfc)] {
             if given && self.pfc {
                 return Err(self.refuse(key, "goes with --switch input-queued and shared-buffer only"));
             }

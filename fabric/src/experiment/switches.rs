@@ -4,7 +4,8 @@ use irnic_transports::congestion::{CongestionConfig, FairRateConfig};
 use irnic_units::keys::ValueError;
 use irnic_units::{BitRate, Nanoseconds};
 
-use super::{Experiment, GfcGiven};
+use super::{Experiment, GfcGiven, LinkFlowControl};
+use crate::network::CreditConfig;
 use crate::sim::{QpSetup, SimConfig};
 use crate::switch::{
     Cut, Ecn, GfcConfig, InputQueuedConfig, RoccConfig, SharedBufferConfig, SharedPfc, SwitchConfig, Thresholds,
@@ -23,6 +24,9 @@ const PFC_ALPHA: f64 = 1.0 / 16.0;
 const PFC_RESERVE: u64 = 4_096;
 /// Bytes below the threshold at which a paused neighbour may go on, HPCC's.
 pub(super) const PFC_RESUME: u64 = 3_072;
+
+/// Most bytes that credits count: half of what their counters hold.
+const MAX_CREDIT: u64 = 1 << 31;
 
 /// Full packets that an output holds, NDP §3.1.
 const DATA_PACKETS: u64 = 8;
@@ -203,11 +207,19 @@ impl Experiment {
             return Err(self.refuse("policy-event", why));
         }
         Ok(match self.buffers {
-            Buffers::InputQueued(_) if self.pfc && self.gfc.is_some() => {
+            Buffers::InputQueued(_) if self.pfc && matches!(self.flow_control, LinkFlowControl::Gfc(_)) => {
                 return Err(self.refuse("flow-control", "gfc goes with --switch shared-buffer only"));
             }
+            Buffers::Shared(_) if self.pfc && self.flow_control == LinkFlowControl::Credits => {
+                return Err(self.refuse("flow-control", "credits go with --switch input-queued only"));
+            }
             Buffers::InputQueued(InputBuffers { speedup, xon, .. }) => {
-                let pfc = if self.pfc {
+                let buffer = self.buffer.unwrap_or(INPUT_BUFFER);
+                let credits = self.pfc && self.flow_control == LinkFlowControl::Credits;
+                // The priorities in use, which share the buffer, are counted once the flows are known.
+                let each = buffer.min(MAX_CREDIT) as u32;
+                let credits = credits.then_some(CreditConfig { each, longest });
+                let pfc = if self.pfc && credits.is_none() {
                     let xoff = self.xoff(longest)?;
                     let xon = xon.unwrap_or_else(|| xoff.saturating_sub(PFC_RESUME));
                     if xon > xoff {
@@ -217,8 +229,7 @@ impl Experiment {
                 } else {
                     None
                 };
-                let buffer = self.buffer.unwrap_or(INPUT_BUFFER);
-                SwitchConfig::InputQueued(InputQueuedConfig { buffer, pfc, ecn, scheduling, speedup })
+                SwitchConfig::InputQueued(InputQueuedConfig { buffer, pfc, credits, ecn, scheduling, speedup })
             }
             Buffers::Trimming(TrimmingBuffers { data, headers, ratio, cut, returns }) => {
                 self.trims_alone(ecn)?;
@@ -237,9 +248,9 @@ impl Experiment {
                     Some(xoff) => Some(Thresholds { xoff, xon: xon.unwrap_or_else(|| xoff.saturating_sub(resume)) }),
                     None => None,
                 };
-                let gfc = match self.gfc.filter(|_| self.pfc) {
-                    None => None,
-                    Some(given) => Some(self.gfc(given, xoff, longest)?),
+                let gfc = match self.flow_control {
+                    LinkFlowControl::Gfc(given) if self.pfc => Some(self.gfc(given, xoff, longest)?),
+                    _ => None,
                 };
                 // The priorities in use are counted once the flows are known.
                 let (alpha, headroom, margin) = (pfc_alpha, self.headroom, self.margin(longest));
@@ -274,6 +285,9 @@ impl Experiment {
             return if self.is_given("rocc") { Err(self.refuse("rocc", why)) } else { Ok(None) };
         }
         let key = |key| if self.is_given(key) { key } else { "transport" };
+        if self.pfc && self.flow_control == LinkFlowControl::Credits {
+            return Err(self.refuse("flow-control", "nobody has credit for the notices of rocc"));
+        }
         if matches!(self.buffers, Buffers::Trimming(_)) {
             return Err(self.refuse("switch", "switches that trim have no congestion points of rocc"));
         }
@@ -323,7 +337,7 @@ impl Experiment {
     }
 }
 
-/// Counts the priorities in use, for which PFC sets room aside: those of the flows and of acknowledgements.
+/// Counts the priorities in use, for which PFC sets room aside and among which credits divide it: those of the flows and of acknowledgements.
 pub(super) fn count_priorities(config: &mut SimConfig) {
     let acks = config.setups.iter().filter_map(|setup| setup.transport.ack_priority);
     let used = config
@@ -335,6 +349,9 @@ pub(super) fn count_priorities(config: &mut SimConfig) {
         .fold(0u8, |used, priority| used | 1 << priority);
     if let SwitchConfig::SharedBuffer(SharedBufferConfig { pfc: Some(pfc), .. }) = &mut config.switch {
         pfc.priorities = used.count_ones() as u8;
+    }
+    if let SwitchConfig::InputQueued(InputQueuedConfig { credits: Some(credits), .. }) = &mut config.switch {
+        credits.each /= used.count_ones().max(1);
     }
     if let SwitchConfig::Policy(policy) = &mut config.switch {
         policy.set_priorities(used.count_ones() as u8);

@@ -181,6 +181,18 @@ fn bad_values_name_flag_value_and_what_is_allowed() {
         ),
         (&[("pfc", "on"), ("flow-control", "gfc")], "--flow-control: gfc goes with --switch shared-buffer only"),
         (
+            &[("pfc", "on"), ("switch", "shared-buffer"), ("flow-control", "credits")],
+            "--flow-control: credits go with --switch input-queued only",
+        ),
+        (
+            &[("pfc", "on"), ("flow-control", "credits"), ("transport", "roce"), ("cc", "rocc")],
+            "--flow-control: nobody has credit for the notices of rocc",
+        ),
+        (
+            &[("pfc", "on"), ("flow-control", "credits"), ("buffer", "2000"), ("transport", "irn,ack-priority=3")],
+            "--buffer 2000: expected 1118 bytes, a packet, for each priority in use; there are 1000",
+        ),
+        (
             &[("pfc", "on"), ("switch", "shared-buffer"), ("flow-control", "gfc")],
             "--flow-control: gfc needs b1=SIZE, or --pfc-threshold",
         ),
@@ -189,7 +201,7 @@ fn bad_values_name_flag_value_and_what_is_allowed() {
             "--flow-control: bm is 2000 bytes, expected more than b1, 2000",
         ),
         (&[("flow-control", "gfc,b0=1")], "--flow-control: gfc has no b0; it takes b1, bm, levels"),
-        (&[("flow-control", "off")], "--flow-control off: expected pfc, or gfc and parameters as in "),
+        (&[("flow-control", "off")], "--flow-control off: expected pfc, credits, or gfc and parameters as in "),
         (
             &[("hol", "on")],
             "--hol on: expected off, escape, lb or dlb, and parameters as in escape,pool=8,nack=on or lb,wait=100us",

@@ -93,6 +93,15 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
             ports[a as usize].peer = b;
             ports[b as usize].peer = a;
         }
+        if let Some(credits) = config.switch.credits() {
+            for at in 0..ports.len() {
+                if ports[at].node >= topology.hosts {
+                    ports[at].grant_credit(credits);
+                    let peer = ports[at].peer as usize;
+                    ports[peer].set_credit(credits);
+                }
+            }
+        }
         if A::PARTED {
             for at in 0..ports.len() {
                 let peer = ports[ports[at].peer as usize].node;

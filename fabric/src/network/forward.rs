@@ -5,8 +5,7 @@ use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 
 use super::{
-    Agenda, CONTROL_FRAME, Control, End, Endpoint, Event, Network, Packet, PacketId, Packets, Port, PortId, Routing,
-    Step, SwitchNode,
+    Agenda, Control, End, Endpoint, Event, Network, Packet, PacketId, Packets, Port, PortId, Routing, Step, SwitchNode,
 };
 use crate::priorities::Priorities;
 use crate::switch::{Dequeue, Effect, Ledger, Switch, SwitchCtx, Verdict, Via};
@@ -61,9 +60,10 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         }
         let port = &mut self.ports[id as usize];
         let ends = port.send(self.now, wire);
-        if port.is_paced() {
-            port.note_packet(wire);
+        if port.is_limited() {
+            self.note_packet(id, node, packet);
         }
+        let port = &mut self.ports[id as usize];
         port.counters.packets += 1;
         port.counters.bytes += u64::from(wire);
         let (peer, epoch) = (port.peer, port.epoch);
@@ -81,6 +81,17 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
             self.announce(arrives, peer, packet);
         }
         self.events.push(arrives, Event::Arrive(peer, epoch, packet));
+    }
+
+    /// A port that is limited has begun a packet.
+    #[cold]
+    fn note_packet(&mut self, id: PortId, node: u32, packet: PacketId) {
+        let &Packet { priority, wire, .. } = self.packets.get(packet);
+        let port = &mut self.ports[id as usize];
+        if port.note_packet(self.now, priority, wire) && node < self.all_hosts {
+            let paused = port.paused();
+            self.tell_host(node, paused);
+        }
     }
 
     /// Whether a port that is paced may not send yet. If so it is started when it may.
@@ -106,7 +117,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
             self.show_control(id, control);
         }
         let port = &mut self.ports[id as usize];
-        let ends = port.send(self.now, CONTROL_FRAME);
+        let ends = port.send(self.now, control.wire());
         port.awaited = ends;
         let (peer, epoch, arrives) = (port.peer, port.epoch, ends + port.delay);
         let cut = A::PARTED && port.is_cut();
@@ -209,6 +220,13 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
                         self.start(port);
                     }
                 }
+                Effect::ReturnCredit(input, priority, bytes) => {
+                    let port = first + u32::from(input);
+                    self.ports[port as usize].return_credit(priority, bytes);
+                    if by != Some(port) {
+                        self.start(port);
+                    }
+                }
                 Effect::Submit(id, via) => self.submit(place, id, via),
                 Effect::Poll(output) => self.start(first + u32::from(output)),
                 Effect::WakeAt(at) => {
@@ -262,8 +280,10 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         }
         let peer = self.ports[to as usize].peer;
         self.ports[peer as usize].counters.lost += 1;
-        self.ledger.totals.lost(self.now, self.packets.content(id).sent, self.packets.get(id).wire);
+        let &Packet { priority, wire, .. } = self.packets.get(id);
+        self.ledger.totals.lost(self.now, self.packets.content(id).sent, wire);
         self.packets.remove(id);
+        self.make_good(to, priority, wire);
         Step::Done
     }
 
@@ -356,10 +376,24 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
             return Step::Done;
         }
         self.ledger.totals.control_frames += 1;
-        if let Control::Rate { halvings } = control {
-            self.ports[to as usize].pace(halvings);
-            self.start(to);
-            return Step::Done;
+        match control {
+            Control::Rate { halvings } => {
+                self.ports[to as usize].pace(halvings);
+                self.start(to);
+                return Step::Done;
+            }
+            Control::CreditLimit { priority, limit } => {
+                let port = &mut self.ports[to as usize];
+                if port.allow(self.now, priority, limit) {
+                    let paused = port.paused();
+                    if node < self.all_hosts {
+                        self.tell_host(node, paused);
+                    }
+                    self.start(to);
+                }
+                return Step::Done;
+            }
+            _ => {}
         }
         let Some(place) = node.checked_sub(self.all_hosts) else {
             return self.deliver_control(node, control);
@@ -405,8 +439,18 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
     #[cold]
     fn drop_at(&mut self, input: PortId, id: PacketId) {
         self.ports[input as usize].counters.dropped += 1;
-        self.ledger.totals.dropped(self.now, self.packets.content(id).sent, self.packets.get(id).wire);
+        let &Packet { priority, wire, .. } = self.packets.get(id);
+        self.ledger.totals.dropped(self.now, self.packets.content(id).sent, wire);
         self.packets.remove(id);
+        self.make_good(input, priority, wire);
+    }
+
+    /// A packet that came, or should have come, by a port takes no room there: its sender may send another.
+    fn make_good(&mut self, port: PortId, priority: u8, bytes: u32) {
+        if self.ports[port as usize].has_credits() {
+            self.ports[port as usize].return_credit(priority, bytes);
+            self.start(port);
+        }
     }
 
     /// A switch and what it works with.

@@ -1,7 +1,6 @@
 //! Links that fail, return or change their rate, and the routes that follow from it.
 
 use super::{Agenda, Change, Endpoint, Event, LinkChange, Network, NetworkConfig, Pause, Port, PortId};
-use crate::priorities::Priorities;
 use crate::topology::Routes;
 
 impl<E: Endpoint, A: Agenda> Network<E, A> {
@@ -44,7 +43,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
                     // it.
                     port.reset_controls(self.now);
                     let &mut Port { node, local, .. } = port;
-                    if node >= hosts {
+                    if node >= hosts && !self.ports[id as usize].has_credits() {
                         let paused = self.switches[(node - hosts) as usize].switch.paused_upstreams();
                         for (_, priority) in paused.into_iter().filter(|(input, _)| *input == local) {
                             self.ports[id as usize].request_pause(Pause { priority, stop: true });
@@ -61,7 +60,8 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
                         continue;
                     }
                     if node < hosts {
-                        self.tell_host(node, Priorities::NONE);
+                        let paused = port.paused();
+                        self.tell_host(node, paused);
                     } else {
                         let place = (node - hosts) as usize;
                         let mut lost = Vec::new();

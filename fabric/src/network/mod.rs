@@ -12,6 +12,7 @@ mod agenda;
 mod ahead;
 mod build;
 mod config;
+mod credits;
 mod cut;
 mod deadlock;
 mod endpoint;
@@ -32,6 +33,7 @@ use irnic_transports::telemetry::Int;
 use rand_pcg::Pcg64Mcg;
 
 pub use config::{Change, Detour, LinkChange, NetworkConfig, NetworkError, Routing};
+pub use credits::CreditConfig;
 pub(crate) use cut::Cut;
 pub use deadlock::Standstill;
 use endpoint::Host;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::credits::{CreditConfig, Credits};
 use crate::priorities::Priorities;
 
 /// Number of a port, across the network.
@@ -22,7 +23,7 @@ pub struct Pause {
     pub stop: bool,
 }
 
-/// A control frame between the two ends of a link. It goes before all packets, takes [`CONTROL_FRAME`] bytes of the
+/// A control frame between the two ends of a link. It goes before all packets, takes [`Control::wire`] bytes of the
 /// link, and is lost only if the link goes down.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -35,7 +36,15 @@ pub enum Control {
         /// 0 to 31; 0 is the rate of the link.
         halvings: u8,
     },
-    /// Credit-based flow control: the receiver may send so many more bytes into a queue of the sender.
+    /// Credit-based flow control (IBTA volume 1, clause 7.9.4): the receiver may have sent so many bytes of a priority since
+    /// the beginning, modulo 2^32. The network sees to it, at switches and hosts alike.
+    CreditLimit {
+        /// 0 to 7.
+        priority: u8,
+        /// Bytes on the wire.
+        limit: u32,
+    },
+    /// Credits for a queue of the sender, into which the receiver may send so many more bytes; for switches of one's own.
     Credit {
         /// The queue, as both ends number it.
         queue: u16,
@@ -49,6 +58,18 @@ pub enum Control {
         /// What the opcode takes.
         parameters: [u32; 4],
     },
+}
+
+impl Control {
+    /// Returns the bytes that the frame takes of the link: [`CONTROL_FRAME`], but for InfiniBand's credits, which are link
+    /// packets of six bytes between two delimiters (IBTA volume 1, clause 7.9.4).
+    #[inline]
+    pub fn wire(&self) -> u32 {
+        match self {
+            Control::CreditLimit { .. } => 8,
+            _ => CONTROL_FRAME,
+        }
+    }
 }
 
 /// What went through a port and how long it had to stand still.
@@ -69,7 +90,7 @@ pub struct PortCounters {
     pub marked: u64,
     /// XOFF frames sent by this port.
     pub pauses: u64,
-    /// ns for which the other end had at least one priority of this port stopped.
+    /// ns for which the other end had at least one priority of this port stopped, or left it without credit.
     pub paused: u64,
     /// Packets whose payload was cut off in the queues of this port.
     pub trimmed: u64,
@@ -128,6 +149,8 @@ pub struct Port {
     /// How often the rate is halved, and of the last packet that was sent so: when it began and how long it took, ps.
     halvings: u8,
     last: (u64, u64),
+    /// Credits of the link, if it has some.
+    credits: Option<Box<Credits>>,
 }
 
 const UP: u8 = 1;
@@ -136,6 +159,7 @@ const RESERVED: u8 = 4;
 const TAPPED: u8 = 8;
 const CUT: u8 = 16;
 const PACED: u8 = 32;
+const CREDITED: u8 = 64;
 
 impl Port {
     /// An idle port of a working link of `rate` bit/s.
@@ -161,6 +185,7 @@ impl Port {
             controls: VecDeque::new(),
             halvings: 0,
             last: (0, 0),
+            credits: None,
         };
         port.set_rate(rate);
         port
@@ -277,15 +302,61 @@ impl Port {
         self.flags & PACED != 0
     }
 
+    /// Whether packets that are sent are to be noted: the port is paced, or lives on credit.
+    #[inline]
+    pub(crate) fn is_limited(&self) -> bool {
+        self.flags & (PACED | CREDITED) != 0
+    }
+
     /// When a port that is paced may send its next packet, ns rounded up.
     pub(crate) fn may_send_at(&self) -> u64 {
         self.last.0.saturating_add(self.last.1 << self.halvings).div_ceil(1000)
     }
 
-    /// A port that is paced has begun a packet of so many bytes, whose end is known.
-    pub(crate) fn note_packet(&mut self, bytes: u32) {
+    /// A port that is limited has begun a packet of so many bytes, whose end is known. Returns whether that has used up the
+    /// credit for its priority.
+    pub(crate) fn note_packet(&mut self, now: u64, priority: u8, bytes: u32) -> bool {
         let takes = self.serialization(bytes);
         self.last = (self.ends - takes, takes);
+        let spent = self.credits.as_mut().is_some_and(|credits| credits.spend(priority, bytes));
+        if spent {
+            self.set_paused(now, self.paused.and(Priorities::of(priority)));
+        }
+        spent
+    }
+
+    /// Has the other end limit this one by credits.
+    pub(crate) fn set_credit(&mut self, config: CreditConfig) {
+        self.credits.get_or_insert_default().limit(config);
+        self.flag(CREDITED, true);
+    }
+
+    /// Has this end limit the other by credits.
+    pub(crate) fn grant_credit(&mut self, config: CreditConfig) {
+        self.credits.get_or_insert_default().grant_all(config);
+    }
+
+    /// The other end lets this one have sent so many bytes of a priority. Returns whether that lets it go on.
+    pub(crate) fn allow(&mut self, now: u64, priority: u8, limit: u32) -> bool {
+        let enough = self.credits.as_mut().is_none_or(|credits| credits.allow(priority, limit));
+        let goes_on = enough && self.paused.contains(priority);
+        if goes_on {
+            self.set_paused(now, self.paused.without(Priorities::of(priority)));
+        }
+        goes_on
+    }
+
+    /// Lets the other end send so many more bytes of a priority, if it is limited: the next frame of this port says so.
+    pub(crate) fn return_credit(&mut self, priority: u8, bytes: u32) {
+        if let Some(credits) = &mut self.credits {
+            credits.grant(priority, bytes);
+            self.flags |= if credits.is_owed() { CONTROL } else { 0 };
+        }
+    }
+
+    /// Whether the link has credits.
+    pub(crate) fn has_credits(&self) -> bool {
+        self.credits.is_some()
     }
 
     fn flag(&mut self, flag: u8, set: bool) {
@@ -325,8 +396,11 @@ impl Port {
             self.advertised = self.wanted;
             return Some(Control::Pfc(self.advertised));
         }
-        let control = self.controls.pop_front();
-        self.flag(CONTROL, !self.controls.is_empty());
+        let credit = self.credits.as_mut().and_then(|credits| credits.next());
+        let credit = credit.map(|(priority, limit)| Control::CreditLimit { priority, limit });
+        let control = credit.or_else(|| self.controls.pop_front());
+        let owed = self.credits.as_ref().is_some_and(|credits| credits.is_owed());
+        self.flag(CONTROL, owed || !self.controls.is_empty());
         control
     }
 
@@ -354,6 +428,13 @@ impl Port {
         self.controls.clear();
         self.flag(CONTROL, false);
         self.pace(0);
+        if let Some(credits) = &mut self.credits {
+            // Counts go on; what the other end was told may be lost.
+            credits.repeat();
+            let (short, owed) = (credits.short(), credits.is_owed());
+            self.flag(CONTROL, owed);
+            self.set_paused(now, short);
+        }
     }
 
     /// The counters at `now`, with the pause that is under way.

@@ -7,14 +7,13 @@ use irnic_transports::wire::icrc_append;
 use super::*;
 use crate::Priorities;
 use crate::network::{Fifo, NetworkError, PacketId};
-use crate::switch::{Dequeue, Ecn, InputQueuedConfig, Scheduling, Switch, SwitchConfig, SwitchCtx, Verdict};
+use crate::switch::{Dequeue, InputQueuedConfig, Switch, SwitchConfig, SwitchCtx, Verdict};
 use crate::topology::{LinkSpec, Topology};
 use crate::workload::Flow;
 
 /// Ten packets from host 0 to host 1, as frames.
 fn carried() -> Simulation {
-    let switch =
-        InputQueuedConfig { buffer: 1 << 20, pfc: None, ecn: Ecn::Off, scheduling: Scheduling::Strict, speedup: None };
+    let switch = InputQueuedConfig::new(1 << 20);
     let flow = Flow { src: 0, dst: 1, bytes: 10_000, start: 0, priority: 0, class: 0, setup: 0 };
     let irn = TransportConfig::preset("irn").expect("a preset");
     let topology = Topology::star(2, 40_000_000_000, 1_000);
@@ -77,8 +76,7 @@ fn a_packet_that_dawdles_breaks_littles_law() {
 /// link.
 #[test]
 fn switches_write_what_a_packet_leaves_behind() {
-    let switch =
-        InputQueuedConfig { buffer: 1 << 20, pfc: None, ecn: Ecn::Off, scheduling: Scheduling::Strict, speedup: None };
+    let switch = InputQueuedConfig::new(1 << 20);
     let flow = Flow { src: 0, dst: 1, bytes: 3 * 1024, start: 0, priority: 0, class: 0, setup: 0 };
     let link = |a, b, rate| LinkSpec { a, b, rate, delay: 1_000, loss: 0.0 };
     let (fast, slow) = (40_000_000_000, 10_000_000_000);

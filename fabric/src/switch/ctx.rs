@@ -34,6 +34,8 @@ pub(crate) struct Ledger {
 pub(crate) enum Effect {
     /// Ask the upstream neighbour of an input to stop or go on.
     RequestPause(u16, Pause),
+    /// Let the upstream neighbour of an input send so many more bytes of a priority.
+    ReturnCredit(u16, u8, u32),
     /// Send a control frame by a port.
     Control(u16, Control),
     /// Offer a packet to the switch, as if it had just arrived.
@@ -141,6 +143,12 @@ impl SwitchCtx<'_> {
     /// Has the upstream neighbour of `input` asked to stop or go on sending a priority, by a PFC frame.
     pub fn request_pause(&mut self, input: u16, pause: Pause) {
         self.ledger.effects.push(Effect::RequestPause(input, pause));
+    }
+
+    /// Lets the upstream neighbour of `input` send `bytes` more of a priority: what came from there has left the switch, or
+    /// the input has more room. For switches that grant credits ([`super::SwitchConfig::credits`]).
+    pub(crate) fn return_credit(&mut self, input: u16, priority: u8, bytes: u32) {
+        self.ledger.effects.push(Effect::ReturnCredit(input, priority, bytes));
     }
 
     /// Sends a control frame by `port`, before any packet. For PFC see [`Self::request_pause`].

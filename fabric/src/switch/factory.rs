@@ -7,7 +7,7 @@ use super::{BreakerConfig, EscapeConfig};
 use super::{
     InputQueued, InputQueuedConfig, PolicySwitch, SharedBuffer, SharedBufferConfig, Switch, Trimming, TrimmingConfig,
 };
-use crate::network::Port;
+use crate::network::{CreditConfig, Port};
 
 /// Builds switches. Closures are factories.
 pub trait SwitchFactory: Send + Sync {
@@ -89,6 +89,14 @@ impl SwitchConfig {
         F: Fn(u32, &[Port]) -> Box<dyn Switch> + Send + Sync + 'static,
     {
         SwitchConfig::Custom(CustomSwitch::new(factory))
+    }
+
+    /// Returns what the switches grant to each neighbour, if neighbours send on credit alone.
+    pub fn credits(&self) -> Option<CreditConfig> {
+        match self {
+            SwitchConfig::InputQueued(config) => config.credits,
+            _ => None,
+        }
     }
 
     /// Builds the switch of `node` with these ports.

@@ -8,7 +8,7 @@ use irnic_fabric::workload::Flow;
 use crate::kit::*;
 
 /// Switches in a ring, two hosts at each: the switch of host h is number h / 2.
-fn ring(n: u32) -> Topology {
+pub fn ring(n: u32) -> Topology {
     let hosts = (0..2 * n).map(|h| (h, 2 * n + h / 2, 40 * G, 1_000));
     let ring = (0..n).map(|i| (2 * n + i, 2 * n + (i + 1) % n, 40 * G, 1_000));
     network(2 * n, n, &hosts.chain(ring).collect::<Vec<_>>())
@@ -17,12 +17,12 @@ fn ring(n: u32) -> Topology {
 /// Every host sends two switches further. A switch has three inputs for the next link: two hosts, and the link before,
 /// which gets a third of it. But two thirds of what comes by that link want to go on: they pile up, and wait for the
 /// next link.
-fn flows(n: u32, packets: u64) -> Vec<Flow> {
+pub fn flows(n: u32, packets: u64) -> Vec<Flow> {
     (0..2 * n).map(|host| flow(host, (host + 4) % (2 * n), packets)).collect()
 }
 
 /// In a ring of three the other way round is shorter; these go clockwise all the same.
-fn clockwise() -> Vec<Detour> {
+pub fn clockwise() -> Vec<Detour> {
     (0..3).map(|i| Detour { node: 6 + i, dst: 2 * ((i + 2) % 3), via: 6 + (i + 1) % 3 }).collect()
 }
 
@@ -30,7 +30,7 @@ fn switch(pfc: bool) -> SwitchConfig {
     input_queued(if pfc { DEEP } else { 40 * WIRE }, pfc.then_some(Thresholds { xoff: 20 * WIRE, xon: 18 * WIRE }))
 }
 
-fn check(outcome: &Outcome, n: u32) {
+pub fn check(outcome: &Outcome, n: u32) {
     assert!(matches!(&outcome.ending, Ending::Deadlock(ports) if ports.len() == n as usize), "{:?}", outcome.ending);
     // The ring, wherever it begins.
     let mut cycle = outcome.deadlock.clone();

@@ -5,6 +5,7 @@ mod carried;
 mod chances;
 mod colours;
 mod congestion;
+mod credits;
 mod deadlock;
 mod ecn;
 mod endings;

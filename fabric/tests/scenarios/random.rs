@@ -1,7 +1,8 @@
 //! Random networks, workloads and switches: whatever happens, the run ends, says how, and breaks no invariant.
 
+use irnic_fabric::network::CreditConfig;
 use irnic_fabric::sim::{Change, Ending, HeaderBytes, LinkChange, QpPolicy, Routing, Simulation};
-use irnic_fabric::switch::{Ecn, Scheduling, SwitchConfig, Thresholds, headroom};
+use irnic_fabric::switch::{Ecn, InputQueuedConfig, Scheduling, SwitchConfig, Thresholds, headroom};
 use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::Flow;
 use proptest::prelude::*;
@@ -40,6 +41,11 @@ fn switches() -> impl Strategy<Value = (SwitchConfig, bool)> {
     (any::<bool>(), any::<bool>(), 3_000..200_000u64, 0.05..4.0f64, ecn, any::<bool>()).prop_map(
         |(input, pfc, buffer, alpha, ecn, strict)| {
             let mut switch = match input {
+                true if !pfc && alpha > 2.0 => {
+                    let credits = CreditConfig { each: (buffer / 8).max(1_500) as u32, longest: 1_500 };
+                    let buffer = 8 * u64::from(credits.each);
+                    SwitchConfig::InputQueued(with! { credits: Some(credits), ..InputQueuedConfig::new(buffer) })
+                }
                 true => input_queued(buffer, pfc.then_some(Thresholds { xoff: buffer / 2, xon: buffer / 3 })),
                 false => {
                     let pfc = with! {
@@ -51,7 +57,7 @@ fn switches() -> impl Strategy<Value = (SwitchConfig, bool)> {
                 }
             };
             let has_pfc = match &switch {
-                SwitchConfig::InputQueued(c) => c.pfc.is_some(),
+                SwitchConfig::InputQueued(c) => c.pfc.is_some() || c.credits.is_some(),
                 SwitchConfig::SharedBuffer(c) => c.pfc.is_some(),
                 other => panic!("{other:?}"),
             };

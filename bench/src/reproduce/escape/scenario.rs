@@ -1,6 +1,6 @@
 //! What is run (§4.6), as experiments. docs/reproduction-escape.md tells what the text leaves open.
 
-use irnic_fabric::experiment::{Buffers, Experiment, GfcGiven, SharedBuffers};
+use irnic_fabric::experiment::{Buffers, Experiment, GfcGiven, LinkFlowControl, SharedBuffers};
 use irnic_fabric::sim::{ENCAPSULATION, SimConfig};
 use irnic_fabric::switch::{BreakerConfig, EscapeConfig, HolConfig, Remedy};
 use irnic_fabric::workload::poisson::{Pair, between};
@@ -206,7 +206,9 @@ impl Scenario {
         experiment.buffers = Buffers::Shared(shared);
         experiment.buffer = Some(BUFFER);
         experiment.pfc = true;
-        experiment.gfc = (self.means == Means::Gfc).then(GfcGiven::default);
+        if self.means == Means::Gfc {
+            experiment.flow_control = LinkFlowControl::Gfc(GfcGiven::default());
+        }
         let mut escape = EscapeConfig::default();
         escape.nack = self.means != Means::EscapeTimer;
         experiment.hol = match self.means {

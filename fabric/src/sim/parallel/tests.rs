@@ -51,7 +51,7 @@ const NETWORKS: [&str; 4] = [
     "topology=dumbbell:left=4,right=4,bottleneck=100G",
 ];
 
-const LOADS: [&str; 18] = [
+const LOADS: [&str; 19] = [
     "workload=irn-heavy load=0.8 buffer=60KB",
     "workload=irn-heavy load=0.8 transport=roce pfc=on buffer=200KB",
     "workload=irn-heavy load=0.8 transport=roce buffer=60KB",
@@ -65,6 +65,7 @@ const LOADS: [&str; 18] = [
     "workload=irn-heavy load=0.8 transport=irn-no-sack buffer=60KB link-event=rate:3=5G@20us",
     "workload=fixed:2KB load=0.9 transport=irn,cc=dctcp+roce buffer=100KB until=60us",
     "workload=permutation:bytes=400KB+incast:senders=6,each=300KB transport=roce pfc=on cc=rocc buffer=300KB",
+    "workload=permutation:bytes=400KB+incast:senders=6,each=300KB transport=roce pfc=on buffer=60KB flow-control=credits",
     "workload=permutation:bytes=400KB+incast:senders=6,each=300KB transport=roce pfc=on buffer=150KB hol=escape",
     "workload=permutation:bytes=400KB+incast:senders=6,each=300KB transport=roce pfc=on buffer=150KB hol=lb,wait=3us",
     "workload=permutation:bytes=400KB+incast:senders=6,each=300KB transport=roce pfc=on buffer=150KB hol=dlb,wait=3us",

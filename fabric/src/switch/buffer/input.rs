@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::network::{Fifo, NONE, PacketId, Packets, Port};
+use crate::network::{CreditConfig, Fifo, NONE, PacketId, Packets, Port};
 use crate::prefetch::fetch;
 use crate::priorities::Priorities;
 use crate::switch::{Dequeue, Ecn, Marker, Pfc, Scheduling, Switch, SwitchCtx, Thresholds, Verdict};
@@ -16,6 +16,8 @@ pub struct InputQueuedConfig {
     pub buffer: u64,
     /// PFC, on the bytes of one input and priority.
     pub pfc: Option<Thresholds>,
+    /// Credits instead of PFC, for the bytes of one input and priority; all priorities in use together within the buffer.
+    pub credits: Option<CreditConfig>,
     /// Marking, by the bytes that wait for the output.
     pub ecn: Ecn,
     /// Choice among priorities.
@@ -25,9 +27,10 @@ pub struct InputQueuedConfig {
 }
 
 impl InputQueuedConfig {
-    /// So many bytes of buffer for each input: no PFC, no marks, strict priorities, a crossbar without limit.
+    /// So many bytes of buffer for each input: no PFC, no credits, no marks, strict priorities, a crossbar without limit.
     pub fn new(buffer: u64) -> InputQueuedConfig {
-        InputQueuedConfig { buffer, pfc: None, ecn: Ecn::Off, scheduling: Scheduling::Strict, speedup: None }
+        let (scheduling, ecn) = (Scheduling::Strict, Ecn::Off);
+        InputQueuedConfig { buffer, pfc: None, credits: None, ecn, scheduling, speedup: None }
     }
 }
 
@@ -80,7 +83,7 @@ pub struct InputQueued {
     words: usize,
     crossbar: Option<Box<Crossbar>>,
     config: InputQueuedConfig,
-    /// Bytes by input and priority; none without PFC.
+    /// Bytes by input and priority; none without PFC and without credits.
     by_priority: Box<[[u64; PRIORITIES]]>,
     pfc: Pfc,
     marker: Marker,
@@ -138,7 +141,8 @@ impl InputQueued {
             words,
             crossbar: config.speedup.map(|speedup| Box::new(Crossbar::new(n, words, speedup))),
             config: config.clone(),
-            by_priority: vec![[0; PRIORITIES]; if config.pfc.is_some() { n } else { 0 }].into(),
+            by_priority: vec![[0; PRIORITIES]; if config.pfc.is_some() || config.credits.is_some() { n } else { 0 }]
+                .into(),
             pfc: Pfc::new(n),
             marker: Marker::new(config.ecn, n),
         }
@@ -156,12 +160,20 @@ impl InputQueued {
         first..first + self.words
     }
 
+    /// Whether neighbours are told what their inputs hold.
+    #[inline]
+    fn tells(&self) -> bool {
+        !self.by_priority.is_empty()
+    }
+
     /// The buffer of an input has so many bytes of a priority more, or less.
-    fn update_pfc(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, priority: u8, more: i64) {
+    fn tell(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, priority: u8, more: i64) {
+        let bytes = &mut self.by_priority[usize::from(input)][usize::from(priority)];
+        *bytes = bytes.wrapping_add_signed(more);
         if let Some(at) = self.config.pfc {
-            let bytes = &mut self.by_priority[usize::from(input)][usize::from(priority)];
-            *bytes = bytes.wrapping_add_signed(more);
             self.pfc.update(ctx, input, priority, *bytes, at);
+        } else if more < 0 {
+            ctx.return_credit(input, priority, more.unsigned_abs() as u32);
         }
     }
 
@@ -198,8 +210,8 @@ impl InputQueued {
             self.busy &= !(1 << (output % 64));
         }
         self.buffered[usize::from(input)] -= wire;
-        if self.config.pfc.is_some() {
-            self.update_pfc(ctx, input, priority, -(wire as i64));
+        if self.tells() {
+            self.tell(ctx, input, priority, -(wire as i64));
         }
     }
 
@@ -271,8 +283,8 @@ impl Switch for InputQueued {
             self.queue_up(ctx, output);
             self.push(ctx, id, output, priority, input);
         }
-        if self.config.pfc.is_some() {
-            self.update_pfc(ctx, input, priority, wire as i64);
+        if self.tells() {
+            self.tell(ctx, input, priority, wire as i64);
         }
         Verdict::Queued
     }
@@ -341,7 +353,13 @@ impl Switch for InputQueued {
     }
 
     fn paused_upstreams(&self) -> Vec<(u16, u8)> {
-        self.pfc.paused_upstreams()
+        let Some(CreditConfig { each, longest }) = self.config.credits else { return self.pfc.paused_upstreams() };
+        let full = |bytes: &u64| bytes + u64::from(longest) > u64::from(each);
+        let each = |(input, bytes): (usize, &[u64; PRIORITIES])| {
+            let full = bytes.iter().enumerate().filter(|(_, bytes)| full(bytes));
+            full.map(|(priority, _)| (input as u16, priority as u8)).collect::<Vec<_>>()
+        };
+        self.by_priority.iter().enumerate().flat_map(each).collect()
     }
 
     fn blocks(&self, packets: &Packets, input: u16, priority: u8, output: u16) -> bool {

@@ -62,6 +62,7 @@ pub(super) fn switch(switch: &PolicySwitch, plan: &Plan) -> Option<Known> {
         return Some(Known::InputQueued(InputQueuedConfig {
             buffer: values.bytes("buffer")?,
             pfc: values.on("pfc")?.then_some(pfc),
+            credits: None,
             ecn: values.ecn()?,
             scheduling: values.scheduling()?,
             speedup: None,
