@@ -80,8 +80,8 @@ pub struct NetworkArgs {
     /// Room for what arrives after XOFF [default: by rate, delay and longest packet of the links]
     #[arg(long, value_name = "SIZE", help_heading = "Switches")]
     pfc_headroom: Vec<String>,
-    /// With --pfc on and shared-buffer: pfc, or gfc, which slows neighbours down instead of stopping them, and parameters as in
-    /// gfc,b1=281KB,bm=300KB [default: pfc]
+    /// With --pfc on: pfc; credits, InfiniBand's, by which neighbours know how much they may send (input-queued); or gfc, which
+    /// slows neighbours down instead of stopping them, and parameters as in gfc,b1=281KB,bm=300KB (shared-buffer) [default: pfc]
     #[arg(long, value_name = "HOW", help_heading = "Switches")]
     flow_control: Vec<String>,
     /// Against head-of-line blocking by PFC and its deadlocks: off, escape and parameters as in

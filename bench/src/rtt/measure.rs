@@ -24,17 +24,18 @@ use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Time};
 
 use super::RttPlan;
+use super::tcp::Tcp;
 use crate::perf::endpoint::{BATCH, Endpoint};
 use crate::perf::local::ADDRESSES;
 use crate::perf::{PerfArgs, PerfError};
 
 /// Between two segments: the network is empty again, and a thread with real-time priority does not use up its share of
 /// a processor.
-const PAUSE: Duration = Duration::from_millis(1);
+pub const PAUSE: Duration = Duration::from_millis(1);
 /// How long a completion may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(10);
 /// Segments at the beginning that are not counted: caches are cold, and the line through the clocks is short.
-const WARM_UP: u64 = 16;
+pub const WARM_UP: u64 = 16;
 
 /// Round trips under one load, ns.
 pub struct Case {
@@ -47,12 +48,16 @@ pub struct Case {
     pub drift_ppm: f64,
     /// The NICs' thread had real-time priority.
     pub real_time: bool,
+    /// The kernel's TCP under the same load, if that is wanted.
+    pub tcp: Option<Tcp>,
 }
 
 impl Case {
     /// Names of the clocks, and the round trips by each.
-    pub fn clocks(&self) -> [(&'static str, &Histogram<u64>); 3] {
-        [("NIC", &self.nic), ("calibrated", &self.calibrated), ("software", &self.software)]
+    pub fn clocks(&self) -> Vec<(&'static str, &Histogram<u64>)> {
+        let nic = [("NIC", &self.nic), ("calibrated", &self.calibrated), ("software", &self.software)];
+        let tcp = self.tcp.iter().flat_map(|tcp| [("TCP stack", &tcp.kernel), ("TCP ping", &tcp.application)]);
+        nic.into_iter().chain(tcp).collect()
     }
 }
 
@@ -269,6 +274,18 @@ fn real_time() -> bool {
     }
 }
 
+/// Has so many threads compute until `stop`.
+pub fn computing<'scope>(scope: &'scope thread::Scope<'scope, '_>, load: usize, stop: &'scope AtomicBool) {
+    for _ in 0..load {
+        scope.spawn(|| {
+            let mut x = 1u64;
+            while !stop.load(Ordering::Relaxed) {
+                x = std::hint::black_box(x.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(7));
+            }
+        });
+    }
+}
+
 /// Measures while `load` threads compute.
 pub fn run(plan: &RttPlan, load: usize, interrupted: &AtomicBool) -> Result<Case, PerfError> {
     let start = Instant::now();
@@ -285,14 +302,7 @@ pub fn run(plan: &RttPlan, load: usize, interrupted: &AtomicBool) -> Result<Case
             let _ = tell.send(real_time());
             shared.run(&done);
         });
-        for _ in 0..load {
-            scope.spawn(|| {
-                let mut x = 1u64;
-                while !shared.over() {
-                    x = std::hint::black_box(x.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(7));
-                }
-            });
-        }
+        computing(scope, load, &shared.stop);
         let real_time = told.recv().unwrap_or(false);
         let result = application(plan, &shared, hardware.thread(), &completions, interrupted);
         shared.stop.store(true, Ordering::Relaxed);
@@ -317,6 +327,7 @@ fn application(
         software: histogram()?,
         drift_ppm: 0.0,
         real_time: false,
+        tcp: None,
     };
     let clock = plan.clock;
     let mut calibration = Calibration::new(clock.nominal_hz());
@@ -364,6 +375,6 @@ fn compare(calibration: &mut Calibration, clock: &Clock, now: impl Fn() -> u64) 
     calibration.observe(before, ticks, now());
 }
 
-fn record(histogram: &mut Histogram<u64>, ns: u64) -> Result<(), PerfError> {
+pub fn record(histogram: &mut Histogram<u64>, ns: u64) -> Result<(), PerfError> {
     histogram.record(ns.max(1)).map_err(PerfError::failed)
 }

@@ -1,10 +1,12 @@
-//! `irnic rtt`: round trips by three clocks, as TIMELY's Figure 11 compares them.
+//! `irnic rtt`: round trips by three clocks, as TIMELY's Figure 11 compares them, and a kernel's TCP beside them, as its
+//! Figure 1 does.
 //!
-//! [`measure`] takes them, [`report`] prints them, [`picture`] draws them.
+//! [`measure`] takes them, [`tcp`] those of TCP, [`report`] prints them, [`picture`] draws them.
 
 mod measure;
 mod picture;
 mod report;
+mod tcp;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -23,12 +25,16 @@ An application writes a segment, sleeps until its completion wakes it, and takes
   calibrated  from the host's clock before posting to that arrival, put on the host's time line by a line fitted through readings
               of both clocks
   software    from the host's clock before posting to the host's clock after waking up and taking the completion
+With --tcp a ping-pong of such segments over a TCP connection of this machine follows
+  TCP stack   from the kernel's transmit stamp of a segment's last byte to its stamp of the acknowledgement
+  TCP ping    from the host's clock before writing a segment to the host's clock after reading its echo
 With --load as many threads as there are processors, or N, do nothing but compute. The NICs' own thread has real-time priority where that
 is permitted, as hardware has; the application has none.
 
 Examples:
   irnic rtt                                                idle, over UDP, stamped by the kernel
   irnic rtt --load --svg rtt.svg                           idle and under load, with a picture
+  irnic rtt --tcp --svg rtt.svg                            a NIC's stamps beside a kernel's TCP: TIMELY's Figure 1
   irnic rtt --load --timestamps poll --port shm --json -";
 
 /// Show round trips by NIC timestamps, by calibrated ones and by software: what TIMELY's Figure 11 shows.
@@ -54,6 +60,9 @@ pub struct RttArgs {
     /// the time
     #[arg(long, value_name = "TIME", default_value = "0")]
     look_every: String,
+    /// Also measure the kernel's TCP
+    #[arg(long)]
+    tcp: bool,
     /// The NICs' clock: FREQUENCY, then drift=PPM and offset=TICKS
     #[arg(long, value_name = "CLOCK", default_value = "156.25MHz,drift=20")]
     clock: String,
@@ -110,6 +119,15 @@ impl RttArgs {
     }
 }
 
+#[cfg(test)]
+impl RttPlan {
+    /// A plan of ten segments of 16 KiB over UDP.
+    fn of_udp() -> RttPlan {
+        let clock = "156.25MHz".parse().expect("a clock");
+        RttPlan { udp: true, kernel_stamps: true, size: 16 << 10, iters: 10, look_every: 0, load: None, clock }
+    }
+}
+
 /// The largest segment.
 const MAX_SIZE: u32 = 1 << 20;
 
@@ -123,9 +141,13 @@ pub fn main(args: &RttArgs) -> ExitCode {
         let svg = open("--svg", args.svg.as_deref().map(OutFile::open))?;
         let json = open("--json", args.json.as_deref().map(OutFile::open_or_stdout))?;
         let interrupted = crate::interrupt::flag()?;
-        let mut cases = vec![measure::run(&plan, 0, &interrupted)?];
+        let case = |load| -> Result<measure::Case, PerfError> {
+            let tcp = args.tcp.then(|| tcp::run(&plan, load, &interrupted)).transpose()?;
+            Ok(measure::Case { tcp, ..measure::run(&plan, load, &interrupted)? })
+        };
+        let mut cases = vec![case(0)?];
         if let Some(threads) = plan.load {
-            cases.push(measure::run(&plan, threads, &interrupted)?);
+            cases.push(case(threads)?);
         }
         let drawn = svg.map(|file| file.write(|to| to.write_all(picture::draw(&plan, &cases).as_bytes())));
         let written = json.map(|file| file.write(|to| writeln!(to, "{:#}", report::json(&plan, &cases))));

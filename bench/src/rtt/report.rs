@@ -69,7 +69,7 @@ pub fn json(plan: &RttPlan, cases: &[Case]) -> Value {
                 ("stdev".to_owned(), json!(times.stdev())),
             ]);
             values.extend(PERCENTILES.map(|(p, name)| (name.to_owned(), json!(at(times, p)))));
-            map.insert(format!("{}_ns", clock.to_lowercase()), Value::Object(values));
+            map.insert(format!("{}_ns", clock.to_lowercase().replace(' ', "_")), Value::Object(values));
         }
         Value::Object(map)
     };

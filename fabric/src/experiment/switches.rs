@@ -219,6 +219,12 @@ impl Experiment {
                 // The priorities in use, which share the buffer, are counted once the flows are known.
                 let each = buffer.min(MAX_CREDIT) as u32;
                 let credits = credits.then_some(CreditConfig { each, longest });
+                for key in ["pfc-threshold", "xon", "pfc-headroom"] {
+                    if credits.is_some() && self.is_given(key) {
+                        return Err(self
+                            .refuse(key, "credits have no threshold and no headroom: an input is granted all it has"));
+                    }
+                }
                 let pfc = if self.pfc && credits.is_none() {
                     let xoff = self.xoff(longest)?;
                     let xon = xon.unwrap_or_else(|| xoff.saturating_sub(PFC_RESUME));

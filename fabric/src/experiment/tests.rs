@@ -185,6 +185,10 @@ fn bad_values_name_flag_value_and_what_is_allowed() {
             "--flow-control: credits go with --switch input-queued only",
         ),
         (
+            &[("pfc", "on"), ("flow-control", "credits"), ("pfc-threshold", "100KB")],
+            "--pfc-threshold: credits have no threshold and no headroom: an input is granted all it has",
+        ),
+        (
             &[("pfc", "on"), ("flow-control", "credits"), ("transport", "roce"), ("cc", "rocc")],
             "--flow-control: nobody has credit for the notices of rocc",
         ),

@@ -147,7 +147,8 @@ impl Endpoint for NicEndpoint {
             }
         }
         if let Some(observer) = &mut ctx.shared.observer {
-            observer.arrived(ctx.now, ctx.host, &content.headers, content.payload);
+            let marked = content.path.traffic_class & 3 == 3;
+            observer.arrived(ctx.now, ctx.host, &content.headers, content.payload, marked);
         }
     }
 

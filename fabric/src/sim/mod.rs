@@ -13,6 +13,7 @@ mod ideal;
 mod observe;
 mod outcome;
 mod parallel;
+mod rounds;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,7 @@ pub use ideal::{Train, ideal, packets};
 pub use observe::{Observe, Observed};
 pub use outcome::{ColourTotals, Ending, FlowRecord, Outcome, Sample};
 pub use parallel::Parallel;
+pub use rounds::Round;
 
 use crate::network::{Agenda, Event, EventQueue, Network, PortId, Recorder, Standstill, Step};
 pub use crate::network::{Change, Detour, LinkChange, LinkRecord, Routing};

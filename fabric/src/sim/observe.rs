@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use irnic_transports::Psn;
 use irnic_transports::wire::{FeedbackKind, Headers, IrnEth, Syndrome};
 
+use super::rounds::{Round, Rounds};
+
 /// What is to be observed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Observe {
@@ -20,6 +22,8 @@ pub struct Observe {
     /// The time from when a packet is first sent to when its sender knows that it has arrived is noted, of transports
     /// whose receivers name each packet (NDP).
     pub latencies: bool,
+    /// Rounds of senders are noted.
+    pub rounds: bool,
 }
 
 /// What was observed.
@@ -39,6 +43,8 @@ pub struct Observed {
     /// With [`Observe::latencies`], ns, in the order in which they ended: from when a packet leaves its NIC for the first
     /// time, no earlier than [`Observe::from`], to when the answer that it has arrived reaches that NIC.
     pub latencies: Vec<u64>,
+    /// With [`Observe::rounds`], of all flows whose round trips are observed, in the order in which they ended.
+    pub rounds: Vec<Round>,
     /// PFC frames that arrived in that time.
     pub pfc_frames: u64,
 }
@@ -66,6 +72,7 @@ struct Sender {
     waiting: VecDeque<(Psn, u64)>,
     /// When packets that are not answered were first sent, by their numbers.
     first: BTreeMap<u32, u64>,
+    rounds: Rounds,
 }
 
 impl Observer {
@@ -108,12 +115,15 @@ impl Observer {
         }
     }
 
-    /// A packet has reached its host.
-    pub(super) fn arrived(&mut self, now: u64, host: u32, headers: &Headers, payload: u32) {
+    /// A packet has reached its host, and switches may have marked it.
+    pub(super) fn arrived(&mut self, now: u64, host: u32, headers: &Headers, payload: u32, marked: bool) {
         let at = (host, headers.bth.dest_qp);
         if payload > 0 {
             if let Some(&flow) = self.sinks.get(&at) {
                 self.payload(now, flow as usize, payload.into());
+                if marked && self.what.rounds {
+                    self.senders[flow as usize].rounds.marked(headers.bth.psn);
+                }
             }
             return;
         }
@@ -134,12 +144,22 @@ impl Observer {
         while waiting.front().is_some_and(|(psn, _)| !headers.bth.psn.before(*psn)) {
             left = waiting.pop_front();
         }
+        let trip = left.map(|(_, left)| now.saturating_sub(left).max(1));
+        let sender = &mut self.senders[flow as usize];
+        if self.what.rounds
+            && let Some(high) = sender.high
+            && let Some(round) = sender.rounds.acknowledged(headers.bth.psn, high, trip)
+            && now >= self.what.from
+            && sender.counts
+        {
+            self.observed.rounds.push(round);
+        }
         // Of several that end together the latest says most of the network as it is.
-        if let Some((_, left)) = left
+        if let Some(trip) = trip
             && now >= self.what.from
             && self.senders[flow as usize].counts
         {
-            self.observed.round_trips.push(now.saturating_sub(left).max(1));
+            self.observed.round_trips.push(trip);
         }
     }
 

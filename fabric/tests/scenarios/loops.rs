@@ -73,7 +73,8 @@ fn a_flow_can_follow_one_that_has_left_its_sender() {
 #[test]
 fn flows_of_loops_and_others_are_in_the_order_of_their_starts() {
     let mut config = loops("closed-loop:connections=4,gap=20us,bytes=20KB+fixed:3KB,load=0.2");
-    config.observe = Some(Observe { from: 0, segment: 1, interval: 100_000, to: None, latencies: false });
+    config.observe =
+        Some(Observe { from: 0, segment: 1, interval: 100_000, to: None, latencies: false, rounds: false });
     let outcome = complete(config);
     assert!(outcome.flows.is_sorted_by_key(|flow| (flow.start, flow.src)));
     let observed = outcome.observed.unwrap();

@@ -7,7 +7,7 @@ use irnic_fabric::workload::Flow;
 use crate::kit::*;
 
 /// All of it, in segments of four packets.
-const ALL: Observe = Observe { from: 0, segment: 4, interval: 10_000, to: None, latencies: false };
+const ALL: Observe = Observe { from: 0, segment: 4, interval: 10_000, to: None, latencies: false, rounds: false };
 
 fn observed(config: SimConfig, what: Observe) -> Observed {
     run(with! { observe: Some(what), ..config }).observed.expect("it was wanted")

@@ -1,7 +1,7 @@
 //! The scenarios of the IRN chapter (§4.3), as experiments. What follows from others is computed here as the paper
 //! says, once for all cells; `docs/reproduction.md` has the reasons.
 
-use irnic_fabric::experiment::{Experiment, Transport};
+use irnic_fabric::experiment::{Experiment, LinkFlowControl, Transport};
 use irnic_fabric::sim::{HeaderBytes, Routing};
 use irnic_fabric::switch::Ecn;
 use irnic_fabric::topology::Topology;
@@ -107,6 +107,10 @@ pub enum System {
     IrnPfc,
     /// RoCE with PFC, and no timeouts.
     RocePfc,
+    /// IRN with credit-based flow control, and no timeouts.
+    IrnCredits,
+    /// RoCE with credit-based flow control, and no timeouts.
+    RoceCredits,
     /// RoCE without PFC, with RTO_high.
     Roce,
     /// IRN that goes back N.
@@ -129,10 +133,12 @@ pub enum System {
 
 impl System {
     /// All of them, by the names that cells have.
-    pub const ALL: [(&'static str, System); 12] = [
+    pub const ALL: [(&'static str, System); 14] = [
         ("irn", System::Irn),
         ("irn-pfc", System::IrnPfc),
         ("roce-pfc", System::RocePfc),
+        ("irn-credits", System::IrnCredits),
+        ("roce-credits", System::RoceCredits),
         ("roce", System::Roce),
         ("irn-go-back-n", System::IrnGoBackN),
         ("irn-no-bdp", System::IrnNoBdp),
@@ -154,10 +160,19 @@ impl System {
         Self::ALL.iter().find(|(_, s)| *s == self).map_or("", |(name, _)| name)
     }
 
+    /// Whether nothing is lost in switches.
+    fn is_lossless(self) -> bool {
+        self.has_credits() || matches!(self, System::IrnPfc | System::RocePfc)
+    }
+
+    fn has_credits(self) -> bool {
+        matches!(self, System::IrnCredits | System::RoceCredits)
+    }
+
     /// Returns the name of the transport that the system is a variant of.
     fn preset(self) -> &'static str {
         match self {
-            System::RocePfc | System::Roce | System::ResilientRoce => "roce",
+            System::RocePfc | System::RoceCredits | System::Roce | System::ResilientRoce => "roce",
             System::IrnGoBackN => "irn-go-back-n",
             System::IrnNoBdp => "irn-no-bdp",
             System::Iwarp => "iwarp",
@@ -209,7 +224,8 @@ impl Scenario {
                 let senders: u32 = incast.strip_prefix("incast-")?.parse().ok()?;
                 s.workload = Workload { name: incast.to_owned(), parts: vec![self::incast(senders)] };
             }
-            ("figure4.12", "headers") | ("spraying", "default") => {}
+            ("figure4.12", "headers") | ("spraying" | "credits", "default") => {}
+            ("credits", load) => s.load = load.strip_suffix('%')?.parse::<f64>().ok()? / 100.0,
             (figure, "default") if figure.starts_with("figure4.") => {}
             _ => return None,
         }
@@ -258,7 +274,10 @@ impl Scenario {
         experiment.load = if header == HEADER { self.load } else { self.load * self.growth(header) };
         experiment.duration = Some(self.arrivals * 40 / self.gbps);
         experiment.buffer = Some(self.buffer());
-        experiment.pfc = matches!(system, System::IrnPfc | System::RocePfc);
+        experiment.pfc = system.is_lossless();
+        if system.has_credits() {
+            experiment.flow_control = LinkFlowControl::Credits;
+        }
         experiment.ecn = (transport.config.congestion == DCQCN).then(|| self.marking());
         experiment.headers = HeaderBytes::Fixed(header);
         experiment.quantum = QUANTUM;
@@ -280,7 +299,7 @@ impl Scenario {
         };
         config.timer = match system {
             // "We disable timeouts when PFC is enabled to prevent spurious retransmissions" (§4.3.1).
-            System::IrnPfc | System::RocePfc => Timer::Fixed(None),
+            lossless if lossless.is_lossless() => Timer::Fixed(None),
             System::Roce | System::ResilientRoce => Timer::Fixed(Some(self.rto_high())),
             System::Iwarp => config.timer,
             _ => Timer::Irn { low: paper::RTO_LOW, high: self.rto_high(), n: self.n },
@@ -295,7 +314,7 @@ impl Scenario {
         }
         // What TCP's receiver advertises is not said; with less than the bandwidth-delay product no flow could use
         // iWARP's link.
-        if !matches!(system, System::RocePfc | System::Roce | System::ResilientRoce | System::IrnNoBdp) {
+        if system.preset() != "roce" && system != System::IrnNoBdp {
             let packet = (MTU.bytes() as u64) + u64::from(HEADER);
             config.flow = FlowControl::BdpCap((self.bdp() / packet) as u32);
         }

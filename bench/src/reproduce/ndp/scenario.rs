@@ -250,8 +250,14 @@ impl Scenario {
             experiment.changes = vec![slow_link(&experiment.topology)];
         }
         let mut config = experiment.config(seed).map_err(|e| e.to_string())?;
-        config.observe =
-            Some(Observe { from: time.from, segment: 1, interval: INTERVAL, to: None, latencies: self.latencies });
+        config.observe = Some(Observe {
+            from: time.from,
+            segment: 1,
+            interval: INTERVAL,
+            to: None,
+            latencies: self.latencies,
+            rounds: false,
+        });
         self.prefer(&mut config);
         Ok(config)
     }

@@ -25,6 +25,8 @@ pub enum Metric {
     Dropped,
     /// A place in [`PERCENTILES`]: of round trips, less that of the empty network, over those of the queue.
     RttOverQueue(usize),
+    /// Of marked shares of rounds with their shortest round trips.
+    Correlation,
     /// A place in [`Measured::reached`].
     Reached(usize),
     /// Of calls, over what links can carry.
@@ -55,6 +57,7 @@ impl points::Metric for Metric {
             PfcFrames => "pfc_frames".into(),
             Dropped => "dropped".into(),
             RttOverQueue(at) => format!("p{}_rtt_over_queue", PERCENTILES[at]).into(),
+            Correlation => "correlation".into(),
             Reached(at) => ["reached_1.5", "reached_2"][at].into(),
             Accepted => "accepted".into(),
             Ping(at) => ["p50_ping", "p99_ping"][at].into(),
@@ -65,7 +68,7 @@ impl points::Metric for Metric {
 
     fn named(name: &str) -> Option<Metric> {
         let rtts = (0..PERCENTILES.len()).map(Rtt);
-        let others = [Throughput, AvgRtt, Jain, Oscillation, PfcFrames, Dropped, Reached(0), Reached(1)];
+        let others = [Throughput, AvgRtt, Jain, Oscillation, PfcFrames, Dropped, Correlation, Reached(0), Reached(1)];
         let ratios = (0..PERCENTILES.len()).map(RttOverQueue);
         let calls = [Accepted, Ping(0), Ping(1), Call(0), Call(1), Paused];
         others.into_iter().chain(calls).chain(rtts).chain(ratios).find(|m| m.name() == name)
@@ -84,6 +87,7 @@ impl points::Metric for Metric {
                 let queue = run.queue.map(|queue| queue[at]).filter(|queue| *queue > 0.0)?;
                 (run.rtt[at] - run.base) / queue
             }
+            Correlation => return run.marks_tell(),
             Reached(at) => return run.reached[at],
             Accepted => run.calls?.accepted,
             Ping(at) => run.calls?.ping[at],
@@ -146,6 +150,10 @@ fn incasts(more: &str) -> Vec<points::Point<Incast, Metric>> {
     for (name, scenario) in [("timely", timely(64, "")), ("pfc", Incast { segment: 64, ..Incast::pfc() })] {
         let scenario = Incast { network: Network::OneLink, connections: 10, ..scenario };
         all.push(points::Point(format!("figure2/{name}"), scenario, BOTH));
+    }
+    for connections in [1, 4, 10] {
+        let scenario = Incast { network: Network::OneLink, connections, rounds: true, ..Incast::dctcp() };
+        all.push(points::Point(format!("figure3/dctcp/{connections}"), scenario, &[Correlation, Throughput]));
     }
     const REVERSE: &[Metric] = &[Throughput, Rtt(1), Rtt(3), Rtt(5), Rtt(7)];
     for (name, secondary, ack_first) in

@@ -80,6 +80,8 @@ pub struct Incast {
     pub network: Network,
     /// Acknowledgements go before all else.
     pub ack_first: bool,
+    /// Senders' rounds are observed (Figure 3).
+    pub rounds: bool,
 }
 
 /// When a run is measured, ns.
@@ -104,6 +106,7 @@ impl Incast {
             quit: false,
             network: Network::TwoLinks,
             ack_first: false,
+            rounds: false,
         }
     }
 
@@ -147,7 +150,9 @@ impl Incast {
         let mut config = experiment.config(seed).map_err(|e| e.to_string())?;
         config.until = end;
         let (from, to) = (time.warm_up, self.server());
-        config.observe = Some(Observe { from, segment: packets, interval: INTERVAL, to, latencies: false });
+        // Figure 3 has round trips of packets, which TCP's are.
+        let segment = if self.rounds { 1 } else { packets };
+        config.observe = Some(Observe { from, segment, interval: INTERVAL, to, latencies: false, rounds: self.rounds });
         config.sample = (self.network == Network::OneLink).then_some(SAMPLE_QUEUE);
         config.quits = self.quits(&config.flows, time.warm_up);
         Ok(config)

@@ -82,6 +82,8 @@ pub struct Measured {
     pub sample: Vec<Vec<f64>>,
     /// Average rate of all of those, by intervals of [`INTERVAL`].
     pub mean: Vec<f64>,
+    /// Of senders' rounds: the share of packets that were marked, and the shortest round trip; if they were observed.
+    pub rounds: Vec<(f64, f64)>,
     /// Of calls, and nothing else of a run with them.
     pub calls: Option<Calls>,
 }
@@ -141,6 +143,7 @@ impl Measured {
         let mut rtts = observed.round_trips;
         let avg_rtt = rtts.iter().sum::<u64>() as f64 / rtts.len().max(1) as f64 / 1e3;
         rtts.sort_unstable();
+        let rounds = observed.rounds.iter();
         let rates = Rates { intervals: &observed.intervals, stay, from, until };
         Measured {
             throughput: observed.bytes.iter().sum::<u64>() as f64 * 8.0 / elapsed,
@@ -158,8 +161,19 @@ impl Measured {
             base: 0.0,
             sample: rates.sample(),
             mean: rates.mean(),
+            rounds: rounds.map(|r| (f64::from(r.marked) / f64::from(r.packets), r.least as f64 / 1e3)).collect(),
             calls: None,
         }
+    }
+
+    /// Pearson's correlation of the marked share of rounds with their shortest round trips, if both vary.
+    pub fn marks_tell(&self) -> Option<f64> {
+        let n = self.rounds.len() as f64;
+        let mean = |of: fn(&(f64, f64)) -> f64| self.rounds.iter().map(of).sum::<f64>() / n;
+        let (share, trip) = (mean(|r| r.0), mean(|r| r.1));
+        let sum = |of: &dyn Fn(f64, f64) -> f64| self.rounds.iter().map(|r| of(r.0 - share, r.1 - trip)).sum::<f64>();
+        let (both, shares, trips) = (sum(&|s, t| s * t), sum(&|s, _| s * s), sum(&|_, t| t * t));
+        (shares > 0.0 && trips > 0.0).then(|| both / (shares * trips).sqrt())
     }
 }
 
@@ -213,6 +227,8 @@ impl Rates<'_> {
 
 #[cfg(test)]
 mod tests {
+    use irnic_fabric::sim::Round;
+
     use super::*;
 
     const MS: u64 = 1_000_000;
@@ -220,6 +236,7 @@ mod tests {
     /// From 10 to 20 ms, of two connections of 1 Gbit/s (125 KB a millisecond) and 2.
     fn observed() -> Observed {
         Observed {
+            rounds: vec![Round { packets: 4, marked: 1, least: 9_000 }],
             time: (10 * MS, 20 * MS),
             bytes: vec![1_250_000, 2_500_000],
             intervals: vec![vec![125_000; 20], vec![250_000; 20]],
@@ -238,7 +255,16 @@ mod tests {
         assert!((m.jain - 0.9).abs() < 1e-12 && m.oscillation == 0.0, "{m:?}");
         // 1.5 each on average from the beginning on; never 1.85.
         assert_eq!(m.reached, [Some(1.0), None]);
+        assert_eq!(m.rounds, [(0.25, 9.0)]);
         assert_eq!((m.quantiles.len(), m.quantiles[0], m.quantiles[QUANTILES / 2]), (QUANTILES + 1, 1.0, 50.0));
+    }
+
+    #[test]
+    fn marks_tell_round_trips_as_far_as_both_go_together() {
+        let of = |rounds: &[(f64, f64)]| Measured { rounds: rounds.to_vec(), ..Measured::default() }.marks_tell();
+        assert_eq!(of(&[(0.0, 10.0), (0.5, 20.0), (1.0, 30.0)]), Some(1.0));
+        assert_eq!(of(&[(0.0, 10.0), (1.0, 10.0), (0.0, 30.0), (1.0, 30.0)]), Some(0.0));
+        assert_eq!((of(&[]), of(&[(1.0, 10.0), (1.0, 20.0)])), (None, None));
     }
 
     #[test]

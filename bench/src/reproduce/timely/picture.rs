@@ -70,6 +70,11 @@ pub fn all(cells: &[Cell], runs: &Runs<'_>) -> Vec<(String, String)> {
     let of = |figure| rows.of(figure);
     let mut pictures = vec![
         (2, "round trips less that of the empty network, and the queue", vec![queue(&of(2), runs)]),
+        (
+            3,
+            "shortest round trips of rounds by the share of packets marked: median, quartiles",
+            vec![marks(&of(3), runs)],
+        ),
         (4, "round trips with and without congestion on the way back", vec![distribution(&of(4), runs)]),
         (10, "rate of one connection, by the gradient and by queue size", vec![one_of_each(&of(9), runs)]),
         (13, "rates of four connections", vec![sample(&of(13), runs)]),
@@ -106,6 +111,7 @@ fn words(name: &str) -> String {
         "alone" => "no congestion on the way back",
         "congested" => "congestion on the way back",
         "acks-first" => "acknowledgements first",
+        "1" => return "1 connection".into(),
         "4" | "7" | "10" => return format!("{name} connections"),
         other => other,
     };
@@ -172,6 +178,25 @@ fn queue(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     Plot { x: linear("[µs]"), y: linear("share"), series: lines }
 }
 
+/// Of the first seed: of rounds with about the same share of marked packets, the median of the shortest round trips, and
+/// from where to where the middle half of them is.
+fn marks(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
+    const PARTS: usize = 10;
+    let mut lines = Vec::new();
+    for (colour, (name, scenario)) in points.iter().enumerate() {
+        let Some(run) = runs(scenario).first().copied() else { continue };
+        let mut parts = vec![Vec::new(); PARTS + 1];
+        run.rounds.iter().for_each(|(share, trip)| parts[(share * PARTS as f64).round() as usize].push(*trip));
+        parts.iter_mut().for_each(|trips| trips.sort_by(f64::total_cmp));
+        let parts = || parts.iter().enumerate().filter(|(_, trips)| !trips.is_empty());
+        let at = |trips: &[f64], share: f64| trips[((trips.len() - 1) as f64 * share).round() as usize];
+        let middle = parts().map(|(part, trips)| (100.0 * part as f64 / PARTS as f64, at(trips, 0.5))).collect();
+        let spread = parts().map(|(_, trips)| (at(trips, 0.25), at(trips, 0.75))).collect();
+        lines.push(Series { spread, ..series(&name.replace("dctcp/", ""), colour, middle) });
+    }
+    Plot { x: linear("packets of the round that were marked [%]"), y: linear("round trip [µs]"), series: lines }
+}
+
 /// Of the first seed.
 fn left(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     let one = |(colour, (name, scenario)): (usize, &(&str, &Scenario))| {
@@ -221,6 +246,7 @@ mod tests {
             queue: Some([1.0; 9]),
             sample: vec![vec![0.5; 9]; 4],
             mean: vec![0.2; 9],
+            rounds: vec![(0.0, 20.0), (1.0, 80.0), (0.96, 60.0), (0.5, 40.0)],
             ..Measured::default()
         };
         let cells = timely(&reference(), "");
@@ -230,6 +256,7 @@ mod tests {
             .collect();
         let expected = [
             (2, 4),
+            (3, 3),
             (4, 3),
             (10, 3),
             (13, 4),
