@@ -291,6 +291,7 @@ impl fmt::Display for Fields<'_> {
             (ndp.is_some(), "N"),
             (bth.importance == Importance::Important, "important"),
             (bth.importance == Importance::Clock, "clock"),
+            (bth.low, "low"),
             (bth.fecn, "FECN"),
             (bth.becn, "BECN"),
             (self.path.traffic_class & 3 == 3, "CE"),

@@ -57,6 +57,7 @@ local f = {
     irn = ProtoField.bool("irnic.irn", "IRN extension (X)", 8, nil, 0x40),
     ndp = ProtoField.bool("irnic.ndp", "NDP's word (N)", 8, nil, 0x10),
     importance = ProtoField.uint8("irnic.tlt", "TLT (T)", base.DEC, IMPORTANCE, 0x0c),
+    low = ProtoField.bool("irnic.rc3", "RC3's low priority (L)", 8, nil, 0x02),
     qp = ProtoField.uint24("irnic.qp", "Destination queue pair", base.HEX),
     psn = ProtoField.uint24("irnic.psn", "PSN"),
     srqn = ProtoField.uint24("irnic.srqn", "XRC shared receive queue", base.HEX),
@@ -191,6 +192,7 @@ local function dissect(tvb, pinfo, root)
     if x then
         tree:add(f.ndp, bits)
         tree:add(f.importance, bits)
+        tree:add(f.low, bits)
     end
     tree:add(f.qp, tvb(5, 3))
     tree:add(f.psn, tvb(9, 3))

@@ -2,6 +2,7 @@
 
 mod footprint;
 mod limits;
+mod low;
 mod notices;
 mod objects;
 mod pulled;
@@ -11,12 +12,11 @@ mod xrc;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::{
-    ConnectParams, Counters, CqId, Host, MULTICAST_QPN, PdId, PeerProcess, PostError, Qp, QpAttr, QpConfig, QpState,
-    RecvWr, SendWr, Service, SrqId, TxSlot,
+    ConnectParams, Counters, CqId, Host, MULTICAST_QPN, PeerProcess, PostError, Qp, QpAttr, QpConfig, QpState, RecvWr,
+    SendWr, Service, TxSlot,
 };
 use irnic_transports::rc::MAX_NACKS_WAITING;
 use irnic_transports::room;
@@ -37,6 +37,7 @@ use crate::pulls::Pulls;
 use crate::scheduler::Scheduler;
 use crate::wheel::Wheel;
 pub use limits::Limits;
+use low::LowSlot;
 use notices::Noticed;
 use pulled::PulledSlot;
 
@@ -91,6 +92,8 @@ struct Slot {
     pacer: Option<Box<Pacer>>,
     /// Its streams are pulled.
     pulled: Option<PulledSlot>,
+    /// It has packets at low priority.
+    low: Option<LowSlot>,
 }
 
 /// An RDMA NIC, as a state machine without I/O.
@@ -256,7 +259,7 @@ impl Nic {
                 return Err(NicError::Domain);
             }
             // As many messages may be under way at a time as the window has packets; without reliability, one.
-            max_recv_wr = if config.service == Service::Rc { config.transport.window } else { 1 };
+            max_recv_wr = if config.service == Service::Rc { config.transport.tracked() } else { 1 };
             max_recv_sge = queue.max_sge() as u32;
         }
         if target {
@@ -284,41 +287,17 @@ impl Nic {
             self.pulls.reserve(class, self.qps.len());
             self.scheduler.urgent.reserve(self.qps.len().saturating_sub(self.scheduler.urgent.len()));
         }
-        self.qps[index as usize] = Some(Box::new(Slot { qp, ready: false, timer: Time::NEVER, pacer: None, pulled }));
+        let low = qp.has_low().then(LowSlot::default);
+        if low.is_some() {
+            self.scheduler.reserve_low(self.qps.len());
+        }
+        self.qps[index as usize] =
+            Some(Box::new(Slot { qp, ready: false, timer: Time::NEVER, pacer: None, pulled, low }));
         self.count_users(config.pd, [config.send_cq, config.recv_cq], config.srq, true);
         if let Some(domain) = config.xrcd.and_then(|d| self.device.xrcds.get_mut(d.0)) {
             domain.users += 1;
         }
         Ok(qpn)
-    }
-
-    /// Returns the copy of a transport that its queue pairs share. Those that none has any more are forgotten.
-    fn transport(&mut self, config: &TransportConfig) -> Result<Arc<TransportConfig>, NicError> {
-        if let Some(shared) = self.transports.iter().find(|t| ***t == *config) {
-            return Ok(shared.clone());
-        }
-        room::ensure(size_of::<TransportConfig>())?;
-        self.transports.retain(|t| Arc::strong_count(t) > 1);
-        let shared = Arc::new(*config);
-        if self.transports.len() < Self::SHARED_TRANSPORTS {
-            self.transports.push(shared.clone());
-        }
-        Ok(shared)
-    }
-
-    fn count_users(&mut self, pd: PdId, cqs: [CqId; 2], srq: Option<SrqId>, add: bool) {
-        let step = |users: &mut u32| *users = if add { *users + 1 } else { *users - 1 };
-        if let Some(pd) = self.device.memory.pds.get(pd.0) {
-            pd.users.fetch_add(if add { 1 } else { u32::MAX }, Ordering::AcqRel);
-        }
-        for cq in cqs {
-            if let Some(cq) = self.device.cqs.get_mut(cq.0) {
-                step(&mut cq.users);
-            }
-        }
-        if let Some(srq) = srq.and_then(|s| self.device.srqs.get_mut(s.0)) {
-            step(&mut srq.users);
-        }
     }
 
     #[inline]
@@ -339,7 +318,9 @@ impl Nic {
     pub fn is_quiet(&self, qpn: u32) -> bool {
         let Some(index) = self.index(qpn) else { return true };
         let pulled = |slot: &Slot| slot.pulled.is_some_and(|pulled| pulled.asks || pulled.urgent);
-        let busy = self.qps[index].as_ref().is_some_and(|slot| slot.ready || pulled(slot));
+        let busy = self.qps[index]
+            .as_ref()
+            .is_some_and(|slot| slot.ready || pulled(slot) || slot.low.is_some_and(|low| low.rings != 0));
         !busy && self.wheel.deadline(index as u32).is_none()
     }
 
@@ -393,8 +374,8 @@ impl Nic {
                 cq.purge(qpn);
             }
         }
-        let (pulled, peer) = (slot.pulled, notices::peer(&slot.qp));
-        if slot.ready || pulled.is_some_and(|pulled| pulled.urgent) {
+        let (pulled, low, peer) = (slot.pulled, slot.low, notices::peer(&slot.qp));
+        if slot.ready || pulled.is_some_and(|pulled| pulled.urgent) || low.is_some_and(|low| low.rings != 0) {
             self.scheduler.remove(index);
         }
         if pulled.is_some_and(|pulled| pulled.asks) {
@@ -655,6 +636,9 @@ impl Nic {
         }
         if slot.pulled.is_some() {
             slot.hurry(index, &mut self.scheduler);
+        }
+        if slot.low.is_some() {
+            deadline = deadline.min(slot.offer_low(index, self.device.now, &mut self.scheduler));
         }
         if deadline < slot.timer {
             slot.timer = deadline;

@@ -14,13 +14,47 @@ pub(crate) struct Scheduler {
     pub(crate) paused: u8,
     /// Queue pairs whose turn came while their priority was paused.
     pub(crate) parked: Vec<u32>,
+    /// Those that have packets at low priority (RC3), by that.
+    pub(crate) low: [VecDeque<u32>; 8],
+    /// Rings of `low` that are not empty, one bit each.
+    pub(crate) low_waiting: u8,
 }
 
 impl Scheduler {
     /// Returns whether no queue pair is ready.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.ready.is_empty() && self.urgent.is_empty()
+        self.ready.is_empty() && self.urgent.is_empty() && !self.has_low()
+    }
+
+    /// Returns whether a queue pair may have a packet at a low priority that is not paused.
+    #[inline]
+    pub(crate) fn has_low(&self) -> bool {
+        self.low_waiting & !self.paused != 0
+    }
+
+    /// Appends a queue pair to the ring of a low priority, which it must not be in.
+    pub(crate) fn push_low(&mut self, priority: u8, qp: u32) {
+        self.low[usize::from(priority & 7)].push_back(qp);
+        self.low_waiting |= 1 << (priority & 7);
+    }
+
+    /// Takes the queue pair whose turn it is out of the ring of the highest low priority that is not paused.
+    pub(crate) fn pop_low(&mut self) -> Option<(u8, u32)> {
+        let priority = (self.low_waiting & !self.paused).checked_ilog2()? as u8;
+        let ring = &mut self.low[usize::from(priority)];
+        let qp = ring.pop_front()?;
+        if ring.is_empty() {
+            self.low_waiting &= !(1 << priority);
+        }
+        Some((priority, qp))
+    }
+
+    /// Makes room for so many queue pairs in each ring of low priority.
+    pub(crate) fn reserve_low(&mut self, qps: usize) {
+        for ring in &mut self.low {
+            ring.reserve(qps.saturating_sub(ring.len()));
+        }
     }
 
     /// Returns the queue pair whose turn is next.
@@ -94,6 +128,12 @@ impl Scheduler {
         self.ready.retain(|&ready| ready != qp);
         self.parked.retain(|&parked| parked != qp);
         self.urgent.retain(|&urgent| urgent != qp);
+        for (priority, ring) in self.low.iter_mut().enumerate() {
+            ring.retain(|&low| low != qp);
+            if ring.is_empty() {
+                self.low_waiting &= !(1 << priority);
+            }
+        }
     }
 }
 
@@ -115,6 +155,22 @@ mod tests {
         scheduler.push(1);
         assert_eq!(scheduler.pop(), Some(2));
         assert_eq!(scheduler.begin_turn(2, 8), 8);
+    }
+
+    #[test]
+    fn low_priorities_go_by_rank_and_each_is_paused_alone() {
+        let mut scheduler = Scheduler::default();
+        for (priority, qp) in [(1, 1), (6, 2), (5, 3), (6, 4)] {
+            scheduler.push_low(priority, qp);
+        }
+        assert!(!scheduler.is_empty());
+        assert_eq!(scheduler.pop_low(), Some((6, 2)));
+        scheduler.set_paused(1 << 6 | 1 << 1);
+        assert_eq!((scheduler.pop_low(), scheduler.pop_low(), scheduler.has_low()), (Some((5, 3)), None, false));
+        scheduler.set_paused(0);
+        scheduler.remove(4);
+        assert_eq!((scheduler.pop_low(), scheduler.pop_low()), (Some((1, 1)), None));
+        assert!(scheduler.is_empty());
     }
 
     #[test]

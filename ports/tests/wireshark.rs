@@ -209,6 +209,7 @@ fn fields_of(headers: &Headers, payload: usize) -> [(&'static str, Option<u64>);
         ("irnic.irn", Some(1)),
         ("irnic.ndp", Some(headers.ndp.is_some().into())),
         ("irnic.tlt", Some(bth.importance as u64)),
+        ("irnic.rc3", Some(bth.low.into())),
         ("irnic.qp", Some(bth.dest_qp.into())),
         ("irnic.psn", Some(bth.psn.get().into())),
         ("irnic.srqn", headers.xrc.map(u64::from)),
@@ -243,7 +244,7 @@ fn the_dissector_names_every_field_that_irnic_adds() {
         if headers.bth.opcode.may_be_pulled() && pulled.is_consistent() {
             packets.push((pulled, payload.clone()));
         }
-        let bth = Bth { importance: Importance::Clock, irn_capable: true, ..headers.bth };
+        let bth = Bth { importance: Importance::Clock, low: true, irn_capable: true, ..headers.bth };
         packets.push((Headers { bth, ..headers }, payload));
     }
     assert!(packets.iter().filter(|(headers, _)| headers.ndp.is_some()).count() > 20);

@@ -350,6 +350,8 @@ footprint!(TransportConfig, |at| {
     pull => bits(16 + 16 + 10).when(pull.is_some(), why::OFF),
     tlt => bits(16).when(at.config.has_tlt_window() || at.config.has_tlt_rate(), why::OFF),
     tlp => instant().when(*tlp > 0, why::OFF),
+    // Packets of the first priority, priorities, reach.
+    rc3 => bits(17 + 3 + 17).when(rc3.is_on(), why::OFF),
     congestion => left("parameters of congestion control: see its page"),
     line_rate => left("the port's"),
     base_rtt => left("what congestion control starts from"),

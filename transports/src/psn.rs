@@ -42,6 +42,12 @@ impl Psn {
         ((self.0.wrapping_sub(earlier.0) << 8) as i32) >> 8
     }
 
+    /// The later of two.
+    #[inline]
+    pub(crate) const fn later(self, other: Psn) -> Psn {
+        if self.before(other) { other } else { self }
+    }
+
     /// Whether `self` lies before `other`.
     #[inline]
     pub const fn before(self, other: Psn) -> bool {

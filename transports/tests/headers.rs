@@ -53,7 +53,7 @@ fn headers() -> impl Strategy<Value = Headers> {
             let importance = irn.map_or(Importance::None, |_| importances[usize::from(byte >> 4) % 3]);
             let layout = opcode.layout(irn.is_some());
             Headers {
-                bth: Bth { importance, ..bth },
+                bth: Bth { importance, low: irn.is_some() && byte & 4 != 0, ..bth },
                 deth: layout.has(Layout::DETH).then_some(Deth { qkey: word[0], src_qp: word[1] & 0xff_ffff }),
                 xrc: layout.has(Layout::XRCETH).then_some(word[2] & 0xff_ffff),
                 feth: layout.has(Layout::FETH).then_some(Feth { placement: byte & 15, selectivity: byte >> 4 & 3 }),
@@ -305,4 +305,19 @@ fn clocks_and_the_bits_of_importance_lie_where_the_documentation_says() {
         bytes[8] |= bits;
         assert_eq!(parse(&bytes).map(|(headers, _)| headers), Ok(plain));
     }
+}
+
+/// RC3's part of it.
+#[test]
+fn the_bit_of_low_priority_lies_where_the_documentation_says() {
+    let aeth = Some(Aeth { syndrome: 0x60, msn: Psn::new(3) });
+    let plain = Headers { aeth, ..Headers::new(Bth::new(Opcode::RcAcknowledge, 1, Psn::new(9))) };
+    let irn = Headers { irn: Some(IrnEth::Ack { selective: Psn::new(4), run: 0 }), ..plain };
+    let low = Headers { bth: Bth { low: true, ..irn.bth }, ..irn };
+    assert_eq!(frame(&low, &[])[8], frame(&irn, &[])[8] | 0x02);
+    assert_eq!(parse(&frame(&low, &[])).map(|(headers, _)| headers), Ok(low));
+    // In plain RoCE it is IBA's, and reserved.
+    let mut bytes = frame(&plain, &[]);
+    bytes[8] |= 0x02;
+    assert_eq!(parse(&bytes).map(|(headers, _)| headers), Ok(plain));
 }

@@ -3,7 +3,7 @@
 use irnic_transports::footprint::{Field, Footprint, Per, width};
 use irnic_transports::qp::Qp;
 
-use super::{Nic, PulledSlot, Slot};
+use super::{LowSlot, Nic, PulledSlot, Slot};
 use crate::pulls::Pulls;
 use crate::scheduler::Scheduler;
 use crate::wheel::Wheel;
@@ -24,12 +24,13 @@ impl Nic {
         let mut add = |name: &str, per, bits, left| {
             footprint.fields.push(Field { name: name.into(), per, bits, item: None, left });
         };
-        let Slot { qp: _, ready: _, timer: _, pacer: _, pulled } = &**slot;
+        let Slot { qp: _, ready: _, timer: _, pacer: _, pulled, low } = &**slot;
         add("ready", Per::QueuePair, 1, None);
         // Neighbours in its list of the wheel, and which list. The time itself is the queue pair's.
         add("timer", Per::QueuePair, 2 * QP + 10, None);
         add("pacer", Per::QueuePair, 0, Some("of rate limits, which a program may set"));
-        let Scheduler { ready: _, urgent: _, interrupted: _, paused: _, parked: _ } = &self.scheduler;
+        let Scheduler { ready: _, urgent: _, interrupted: _, paused: _, parked: _, low: _, low_waiting: _ } =
+            &self.scheduler;
         add("scheduler.ready", Per::QueuePair, QP, None);
         add("scheduler.parked", Per::QueuePair, 0, Some("takes the place of `scheduler.ready`"));
         add("scheduler.interrupted", Per::Nic, 1 + QP + 8, None);
@@ -45,6 +46,12 @@ impl Nic {
             add("pulls.open", Per::Nic, width::TIME, None);
             add("pulls.ps", Per::Nic, 10, None);
             add("pulls.deadline", Per::Nic, 0, Some("follows from other fields"));
+        }
+        if let Some(LowSlot { rings: _ }) = low {
+            let levels = u64::from(slot.qp.config().rc3.levels);
+            add("low.rings", Per::QueuePair, levels, None);
+            add("scheduler.low", Per::QueuePair, levels * QP, None);
+            add("scheduler.low_waiting", Per::Nic, 8, None);
         }
         Some(footprint)
     }

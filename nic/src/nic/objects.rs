@@ -1,8 +1,10 @@
 //! Calls on protection domains, completion queues and shared receive queues, and the queue pairs there are.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use irnic_transports::Gather;
+use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::{CqId, PdId, PostError, Qp, RecvWr, SrqId, Wc};
 use irnic_transports::room;
 
@@ -204,6 +206,35 @@ impl Nic {
             }
         }
         Ok(())
+    }
+
+    /// Returns the copy of a transport that its queue pairs share. Those that none has any more are forgotten.
+    pub(super) fn transport(&mut self, config: &TransportConfig) -> Result<Arc<TransportConfig>, NicError> {
+        if let Some(shared) = self.transports.iter().find(|t| ***t == *config) {
+            return Ok(shared.clone());
+        }
+        room::ensure(size_of::<TransportConfig>())?;
+        self.transports.retain(|t| Arc::strong_count(t) > 1);
+        let shared = Arc::new(*config);
+        if self.transports.len() < Self::SHARED_TRANSPORTS {
+            self.transports.push(shared.clone());
+        }
+        Ok(shared)
+    }
+
+    pub(super) fn count_users(&mut self, pd: PdId, cqs: [CqId; 2], srq: Option<SrqId>, add: bool) {
+        let step = |users: &mut u32| *users = if add { *users + 1 } else { *users - 1 };
+        if let Some(pd) = self.device.memory.pds.get(pd.0) {
+            pd.users.fetch_add(if add { 1 } else { u32::MAX }, Ordering::AcqRel);
+        }
+        for cq in cqs {
+            if let Some(cq) = self.device.cqs.get_mut(cq.0) {
+                step(&mut cq.users);
+            }
+        }
+        if let Some(srq) = srq.and_then(|s| self.device.srqs.get_mut(s.0)) {
+            step(&mut srq.users);
+        }
     }
 
     fn release_pd(&mut self, pd: PdId) {

@@ -14,7 +14,8 @@ impl Nic {
 
     /// Hands packets to `sink` until it returns false (it took that packet, but wants no more), nothing is left to
     /// send, or `budget` packets are out. Queue pairs take turns of [`quantum`](super::NicConfig::quantum) packets,
-    /// which may be spread over several calls. Returns how many packets went.
+    /// which may be spread over several calls. Packets at low priority (RC3) go when no others may. Returns how many
+    /// packets went.
     #[inline]
     pub fn poll_transmit(&mut self, now: Time, budget: usize, mut sink: impl FnMut(&TxPacket<'_>) -> bool) -> usize {
         self.transmit(now, budget, &mut sink)
@@ -41,6 +42,7 @@ impl Nic {
                 return sent;
             }
         }
+        let mut open = true;
         while sent < budget
             && let Some(index) = self.scheduler.pop()
         {
@@ -52,7 +54,6 @@ impl Nic {
             slot.ready = false;
             let Slot { qp, pacer, .. } = &mut **slot;
             let mtu = qp.path_mtu().bytes() as u32;
-            let mut open = true;
             let mut left = self.scheduler.begin_turn(index, self.quantum);
             while left > 0 && open && sent < budget {
                 if pacer.as_ref().is_some_and(|p| p.earliest(now, mtu) > now) {
@@ -89,6 +90,9 @@ impl Nic {
                 break;
             }
         }
+        if open && sent < budget && self.scheduler.has_low() {
+            sent += self.transmit_low(now, timestamp, budget - sent, sink);
+        }
         if self.device.cq_failed {
             self.spread_cq_failure();
         }
@@ -96,7 +100,7 @@ impl Nic {
     }
 
     /// Pauses priorities (priority flow control, IEEE 802.1Qbb): queue pairs that send with a priority in `stopped`,
-    /// one bit each, send nothing until this says otherwise. The priority of a packet is the upper three bits of its
+    /// one bit each, send nothing until this says otherwise; packets at low priority have each its own. The priority of a packet is the upper three bits of its
     /// traffic class (its class selector, RFC 2474). Datagram queue pairs, whose packets may have any, wait for all.
     #[inline]
     pub fn set_stopped(&mut self, stopped: u8) {

@@ -325,7 +325,11 @@ pub fn connect(net: &mut Network, c: &Connection, ends: [End; 2]) {
 
 /// The three steps from RESET to RTS of end `which`, as its service takes them.
 pub fn attributes(c: &Connection, me: End, peer: End, which: usize) -> [QpAttr; 3] {
-    let way = path(me.nic, peer.nic);
+    let mut way = path(me.nic, peer.nic);
+    if c.transport[which].rc3.is_on() {
+        // There have to be priorities below.
+        way = way.with_priority(7);
+    }
     let mut params = match c.service {
         Service::Rc => ConnectParams::reliable(way, c.mtu, peer.qpn),
         Service::Uc => ConnectParams::unreliable(way, c.mtu, peer.qpn),

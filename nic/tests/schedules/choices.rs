@@ -132,6 +132,36 @@ pub fn marked(rng: &mut StdRng) -> [TransportConfig; 2] {
     ends
 }
 
+/// RC3 at one end or at both, with windows that hold packets back.
+pub fn low(rng: &mut StdRng) -> [TransportConfig; 2] {
+    let window = ["64", "128", "1024"][rng.random_range(0..3)];
+    let mut ends = std::array::from_fn(|_| {
+        let mut c = TransportConfig::preset(["iwarp", "irn", "irn-no-bdp"][rng.random_range(0..3)]).unwrap();
+        for (key, value) in [
+            ("cap", ["1", "2", "5", "16", "none"][rng.random_range(0..5)]),
+            ("rto", ["300us", "1ms", "3ms"][rng.random_range(0..3)]),
+            ("evidence", ["on", "off"][rng.random_range(0..2)]),
+            ("credits", ["on", "off"][rng.random_range(0..2)]),
+            ("nack-threshold", ["1", "1", "3"][rng.random_range(0..3)]),
+            ("overlap", ["application", "fence"][rng.random_range(0..2)]),
+            ("window", window),
+        ] {
+            c.set(key, value).unwrap();
+        }
+        if rng.random_bool(0.9) {
+            c.set("rc3", ["1", "2", "40"][rng.random_range(0..3)]).unwrap();
+            c.set("rc3-levels", ["1", "3", "7"][rng.random_range(0..3)]).unwrap();
+            c.set("rc3-reach", window).unwrap();
+        }
+        c
+    });
+    congestion(rng, &mut ends);
+    for c in &ends {
+        c.check().unwrap();
+    }
+    ends
+}
+
 /// Now and then one of the controllers, at a line rate that need not be the network's.
 pub fn congestion(rng: &mut StdRng, transport: &mut [TransportConfig; 2]) {
     for c in transport {

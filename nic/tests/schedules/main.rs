@@ -88,6 +88,21 @@ fn marked_packets_are_delivered_whatever_becomes_of_the_red_ones() {
 }
 
 #[test]
+fn what_went_early_at_low_priority_changes_nothing_of_what_is_delivered() {
+    if let Some(seed) = env("IRNIC_SEED") {
+        println!("RC3 seed {seed}: {:?}", model::run_low(seed, true));
+        return;
+    }
+    let count = how_many(10_000);
+    let first = env("IRNIC_FIRST").unwrap_or(1);
+    let total = sweep("schedules", first, count, |seed| model::run_low(seed, false), model::Outcome::add);
+    println!("{count} RC3 schedules: {total:?}");
+    for n in [total.retransmitted, total.placed_ooo, total.rnr, total.bad_icrc, total.duplicates, total.low] {
+        assert!(n > 0, "{total:?}");
+    }
+}
+
+#[test]
 fn every_message_of_xrc_reaches_the_queue_that_it_names_once() {
     sweep_reliable("XRC", 10_000, xrc::run);
 }

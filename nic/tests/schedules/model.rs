@@ -9,7 +9,7 @@ use irnic_transports::{Psn, Time};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 
-use crate::choices::{congestion, impairments, marked, pulled, transport};
+use crate::choices::{congestion, impairments, low, marked, pulled, transport};
 use crate::common::{Connection, End, Network, connect, create, region};
 
 /// Sums over schedules.
@@ -33,6 +33,7 @@ pub struct Outcome {
     pub marks: u64,
     pub cnps: u64,
     pub probes: u64,
+    pub low: u64,
 }
 
 impl Outcome {
@@ -56,6 +57,7 @@ impl Outcome {
             o.duplicates += c.duplicate_request;
             o.implied += c.implied_nak_seq_err;
             o.nacks += c.irn_nacks_rcvd;
+            o.low += c.rc3_low_acked;
             o.marks += c.np_ecn_marked_roce_packets;
             o.cnps += c.rp_cnp_handled;
             o.probes += c.tlp_probes;
@@ -82,6 +84,7 @@ impl Outcome {
         self.marks += o.marks;
         self.cnps += o.cnps;
         self.probes += o.probes;
+        self.low += o.low;
     }
 }
 
@@ -149,6 +152,13 @@ pub enum Kind {
     Pulled,
     /// Packets are marked (TLT), and switches drop red ones.
     Marked,
+    /// The end of what is posted goes first, at low priority (RC3).
+    Low,
+}
+
+/// Runs a schedule with low priorities.
+pub fn run_low(seed: u64, verbose: bool) -> Outcome {
+    run_with(StdRng::seed_from_u64(seed ^ 0x3c3), seed, verbose, Kind::Low)
 }
 
 /// Runs a schedule of pulled streams.
@@ -230,6 +240,9 @@ fn connection(rng: &mut StdRng, net: &mut Network, flows: &mut Vec<Flow>, verbos
     }
     if kind == Kind::Marked {
         transport = marked(rng);
+    }
+    if kind == Kind::Low {
+        transport = low(rng);
     }
     let mut c = Connection {
         mtu,

@@ -11,6 +11,7 @@ mod captures;
 mod congestion;
 mod custom;
 mod gsi;
+mod low;
 mod multicast;
 mod newer;
 mod notices;

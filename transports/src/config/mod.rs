@@ -163,6 +163,46 @@ impl TltConfig {
         TltConfig { mode: TltMode::Off, clock: TltClock::Adaptive, first: TltFirst::Window, every: 96 };
 }
 
+/// RC3 (NSDI 2014; dissertation chapter 2): a second loop sends, from the last packet back, what the window does not let
+/// go yet, at lower priorities.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Rc3Config {
+    /// Packets that go at the first of the low priorities, 1 to 65,536; each further one takes ten times as many as the
+    /// one before it (§2.1.1). 0: RC3 is off.
+    pub slots: u32,
+    /// Low priorities, 1 to 7. What is left goes at the last.
+    pub levels: u8,
+    /// Packets behind the first that is not acknowledged up to which low priority sends, and that both ends track at
+    /// least; a power of two from 64 to 65,536.
+    pub reach: u32,
+}
+
+impl Rc3Config {
+    /// Nothing goes at low priority. What is given beside holds once something does: three priorities, of which the last
+    /// begins at the 441st packet from the end, and a reach of the largest bandwidth-delay product of §2.4.
+    pub const OFF: Rc3Config = Rc3Config { slots: 0, levels: 3, reach: 8192 };
+    /// Packets of the first priority (§2.1.1).
+    pub const SLOTS: u32 = 40;
+
+    /// Whether packets go at low priority.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.slots > 0
+    }
+
+    /// Returns how many priorities below its stream's the `k`-th packet from the end goes, counted from 1: the first for
+    /// the last `slots` packets, the second for ten times as many before those, and so on.
+    pub fn level(&self, k: u32) -> u8 {
+        let (mut level, mut size, mut end) = (1, u64::from(self.slots), u64::from(self.slots));
+        while u64::from(k) > end && level < self.levels {
+            level += 1;
+            size *= 10;
+            end += size;
+        }
+        level
+    }
+}
+
 /// A transport: one choice along each axis. Presets make one, whose fields can then be set; more fields will come.
 #[non_exhaustive]
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -210,6 +250,8 @@ pub struct TransportConfig {
     /// Least time from the last sign of life to a tail loss probe (RFC 8985 §7), ns; 0: there are none. On reliable
     /// connections, of requests.
     pub tlp: u64,
+    /// Whether reliable connections send what the window holds back at lower priorities (RC3).
+    pub rc3: Rc3Config,
     /// Congestion control of what this end sends.
     pub congestion: CongestionConfig,
     /// Rate of the NIC's link, bit/s, and round trip of an empty network, ns: what congestion control starts from.
@@ -281,6 +323,7 @@ impl TransportConfig {
         pull: None,
         tlt: TltConfig::OFF,
         tlp: 0,
+        rc3: Rc3Config::OFF,
         congestion: CongestionConfig::None,
         line_rate: paper::LINE_RATE,
         base_rtt: paper::BASE_RTT,
@@ -359,6 +402,11 @@ impl TransportConfig {
     /// Whether TLT marks packets by the rules of rates.
     pub fn has_tlt_rate(&self) -> bool {
         self.tlt.mode != TltMode::Off && !self.has_tlt_window()
+    }
+
+    /// Packets from the first one missing on that both ends of a stream of requests keep track of.
+    pub fn tracked(&self) -> u32 {
+        if self.rc3.is_on() { self.window.max(self.rc3.reach) } else { self.window }
     }
 
     /// Most packets in flight.

@@ -7,8 +7,8 @@ use irnic_units::keys::{Key, Value, ValueError, pairs};
 use irnic_units::{MAX_NS, MAX_RATE, Nanoseconds, RATE};
 
 use super::{
-    FlowControl, MAX_RETRANSMIT_DELAY, Nak, Overlap, PullConfig, Timer, TltClock, TltConfig, TltFirst, TltMode,
-    TransportConfig, WireFormat, paper, real_time,
+    FlowControl, MAX_RETRANSMIT_DELAY, Nak, Overlap, PullConfig, Rc3Config, Timer, TltClock, TltConfig, TltFirst,
+    TltMode, TransportConfig, WireFormat, paper, real_time,
 };
 use crate::congestion::{CongestionConfig, FairRateConfig, RoccConfig};
 use crate::recovery::{Bitmap, Recovery};
@@ -21,7 +21,7 @@ const WINDOW: &str = "a power of two from 64 to 65536 packets";
 const TIMEOUT: &str = "a time such as 320us, 2ms or 1s";
 
 /// All parameters.
-static KEYS: [Key<TransportConfig, ConfigError>; 31] = [
+static KEYS: [Key<TransportConfig, ConfigError>; 34] = [
     Key::new("recovery", |t, v| set(&mut t.recovery, recovery(v))),
     Key::new("nak", |t, v| set(&mut t.nak, nak(v))),
     Key::new("cap", |t, v| set(&mut t.flow, cap(v))),
@@ -52,6 +52,9 @@ static KEYS: [Key<TransportConfig, ConfigError>; 31] = [
     Key::new("tlt-first", |t, v| set(&mut t.tlt.first, v.word(&TLT_FIRSTS))),
     Key::new("tlt-every", |t, v| set(&mut t.tlt.every, tlt_every(v))),
     Key::new("tlp", |t, v| set(&mut t.tlp, tlp(v))),
+    Key::new("rc3", |t, v| set(&mut t.rc3.slots, rc3(v))),
+    Key::new("rc3-levels", |t, v| set(&mut t.rc3.levels, v.number(1..=7, "1 to 7 priorities"))),
+    Key::new("rc3-reach", |t, v| set(&mut t.rc3.reach, window(v))),
     Key::new("cc", congestion),
     Key::new("line-rate", |t, v| set(&mut t.line_rate, v.rate(1..=MAX_RATE, RATE))),
     Key::new("base-rtt", |t, v| set(&mut t.base_rtt, timeout(v))),
@@ -98,6 +101,14 @@ fn tlp(value: &Value<'_>) -> Result<u64, ValueError> {
     match value.text {
         "off" => Ok(0),
         _ => value.time(1..=MAX_NS, "off, or a time such as 10us"),
+    }
+}
+
+fn rc3(value: &Value<'_>) -> Result<u32, ValueError> {
+    match value.text {
+        "off" => Ok(0),
+        "on" => Ok(Rc3Config::SLOTS),
+        _ => value.number(1..=65_536, "off, on, or 1 to 65536 packets of the first low priority"),
     }
 }
 
@@ -192,6 +203,7 @@ impl TransportConfig {
         }
         self.check_tlt()?;
         self.check_tlp()?;
+        self.check_rc3()?;
         if let Timer::Irn { low, high, .. } = self.timer
             && low > high
         {
@@ -286,6 +298,30 @@ impl TransportConfig {
         }
         if self.retransmit_delay != 0 {
             return Err(ConfigError::TlpDelay);
+        }
+        Ok(())
+    }
+
+    /// Checks that low priority goes with the rest.
+    fn check_rc3(&self) -> Result<(), ConfigError> {
+        let Rc3Config { levels, reach, .. } = self.rc3;
+        let off = Rc3Config::OFF;
+        if !self.rc3.is_on() {
+            let given = [("rc3-levels", levels != off.levels), ("rc3-reach", reach != off.reach)];
+            let given = given.into_iter().find_map(|(key, given)| given.then_some(key));
+            return given.map_or(Ok(()), |key| Err(ConfigError::Rc3Off(key)));
+        }
+        if self.pull.is_some() {
+            return Err(ConfigError::PulledRc3);
+        }
+        if self.wire != WireFormat::Irn || self.recovery != Recovery::Selective {
+            return Err(ConfigError::Rc3Recovery);
+        }
+        if self.tlt.mode != TltMode::Off || self.tlp != 0 {
+            return Err(ConfigError::Rc3Tail);
+        }
+        if self.retransmit_delay != 0 {
+            return Err(ConfigError::Rc3Delay);
         }
         Ok(())
     }
@@ -436,7 +472,7 @@ pub enum ConfigError {
     /// Unknown parameter.
     #[error(
         "transport parameter \"{0}\" does not exist; there are recovery, nak, cap, window, rto, rto-low, rto-high, n, rto-min, \
-         rto-max, nack-threshold, retransmit-delay, evidence, patience, credits, ack-priority, overlap, iw, paths, penalty, rts, pull-rate, pull-class, tlt, tlt-clock, tlt-first, tlt-every, tlp, cc, cc.…, line-rate and base-rtt"
+         rto-max, nack-threshold, retransmit-delay, evidence, patience, credits, ack-priority, overlap, iw, paths, penalty, rts, pull-rate, pull-class, tlt, tlt-clock, tlt-first, tlt-every, tlp, rc3, rc3-levels, rc3-reach, cc, cc.…, line-rate and base-rtt"
     )]
     Key(String),
     /// Bad value.
@@ -504,6 +540,21 @@ pub enum ConfigError {
     /// A probe is sent at once.
     #[error("tlp sends the last packet again at once; leave out retransmit-delay")]
     TlpDelay,
+    /// A parameter of RC3 without RC3.
+    #[error("transport parameter {0} needs rc3=on")]
+    Rc3Off(&'static str),
+    /// Pulled streams have no window that holds packets back.
+    #[error("ndp sends what is asked for; leave out rc3")]
+    PulledRc3,
+    /// What comes from the end has to be placed out of order, and acknowledged so.
+    #[error("rc3 needs the packets of IRN and recovery=selective: irn, irn-no-bdp or iwarp")]
+    Rc3Recovery,
+    /// Each marks or chooses packets.
+    #[error("rc3 sends the end of a message early; leave out tlt and tlp")]
+    Rc3Tail,
+    /// What low priority sends is not waited for.
+    #[error("rc3 does not model the fetching of packets; leave out retransmit-delay")]
+    Rc3Delay,
     /// Timers in the wrong order.
     #[error("{low} is longer than {high}")]
     #[allow(missing_docs)]
@@ -587,6 +638,10 @@ impl fmt::Display for TransportConfig {
         }
         if self.tlp != 0 {
             write!(f, ",tlp={}", Nanoseconds(self.tlp))?;
+        }
+        if self.rc3.is_on() {
+            let Rc3Config { slots, levels, reach } = self.rc3;
+            write!(f, ",rc3={slots},rc3-levels={levels},rc3-reach={reach}")?;
         }
         if self.congestion != CongestionConfig::None {
             let text = self.congestion.to_string();

@@ -126,6 +126,16 @@ counters! {
     tlt_losses_found,
     /// Tail loss probes sent, new packets and old ones (RFC 8985 §7).
     tlp_probes,
+    /// RC3: packets sent at low priority.
+    rc3_low_pkts,
+    /// RC3: packets known to have arrived, at low priority, before they were sent otherwise.
+    rc3_low_acked,
+    /// RC3: packets sent at low priority, and once more in their turn before they were known to have arrived.
+    rc3_sent_twice,
+    /// RC3: cumulative acknowledgements of more than was sent but at low priority ("ACK bump").
+    rc3_ack_bumps,
+    /// RC3: times that low priority, on its way from the end of what was posted, has met what is sent in its turn.
+    rc3_crossings,
     /// Requests posted while one that they could overwrite was outstanding, for which they waited (`overlap = fence`).
     overlap_fences,
 }

@@ -552,6 +552,38 @@ impl Qp {
         made
     }
 
+    /// Whether it may have packets that go after all others, whichever queue pair's (RC3).
+    #[inline]
+    pub fn has_low(&self) -> bool {
+        self.context.config.rc3.is_on() && self.context.service == Service::Rc
+    }
+
+    /// Returns the priority of the next packet of [`Self::poll_low`], 0 to 7, if there may be one.
+    pub fn low_priority(&self) -> Option<u8> {
+        self.service.low_priority(self.state, &self.context)
+    }
+
+    /// Makes the next of the packets that go after all others, as [`Self::poll_transmit`] does. Returns its priority, with
+    /// which it takes the path of data; `None` if there is none.
+    pub fn poll_low(&mut self, host: &mut impl Host, out: &mut TxSlot) -> Option<u8> {
+        out.reset();
+        let before = host.counters().sent_bytes;
+        match self.service.poll_low(self.state, &self.context, host, out) {
+            Ok(priority) => {
+                let counters = host.counters();
+                let made = u64::from(priority.is_some());
+                counters.sent_pkts += made;
+                self.sent_pkts += made;
+                self.sent_bytes += counters.sent_bytes - before;
+                priority
+            }
+            Err(failure) => {
+                self.fail(Some(failure), host);
+                None
+            }
+        }
+    }
+
     fn check_drained(&mut self, host: &mut impl Host) {
         if self.sqd_event && !self.service.busy() {
             self.sqd_event = false;

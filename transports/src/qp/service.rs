@@ -88,6 +88,22 @@ pub(crate) trait TransportService {
         false
     }
 
+    /// Returns the priority of the next packet of [`TransportService::poll_low`], 0 to 7, if there may be one.
+    fn low_priority(&self, _state: QpState, _c: &QpContext) -> Option<u8> {
+        None
+    }
+
+    /// Makes the next packet of those that go after all others, and returns its priority; `None` if there is none.
+    fn poll_low(
+        &mut self,
+        _state: QpState,
+        _c: &QpContext,
+        _host: &mut impl Host,
+        _out: &mut TxSlot,
+    ) -> Result<Option<u8>, QpFailure> {
+        Ok(None)
+    }
+
     /// Receives a congestion notification packet. Returns whether the service has any use for it in this state.
     fn on_cnp(&mut self, _state: QpState, _at: Time, _cnp: &Cnp, _host: &mut impl Host) -> bool {
         false
@@ -281,6 +297,20 @@ impl TransportService for AnyService {
 
     fn poll_feedback(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
         each!(self, s => s.poll_feedback(c, host, out))
+    }
+
+    fn low_priority(&self, state: QpState, c: &QpContext) -> Option<u8> {
+        each!(self, s => s.low_priority(state, c))
+    }
+
+    fn poll_low(
+        &mut self,
+        state: QpState,
+        c: &QpContext,
+        host: &mut impl Host,
+        out: &mut TxSlot,
+    ) -> Result<Option<u8>, QpFailure> {
+        each!(self, s => s.poll_low(state, c, host, out))
     }
 
     fn on_cnp(&mut self, state: QpState, at: Time, cnp: &Cnp, host: &mut impl Host) -> bool {

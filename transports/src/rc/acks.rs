@@ -117,6 +117,19 @@ impl AckQueue {
         }
     }
 
+    /// [`Self::push_selective`] of a stream that comes from its end: what arrives in a row either way leaves as one.
+    pub(super) fn push_run(&mut self, psn: Psn) {
+        if self.count > 0 {
+            let latest = self.place(self.count - 1);
+            let latest = &mut self.nacks[latest];
+            if psn.plus(1) == latest.last.minus(latest.run.into()) && latest.run < u8::MAX {
+                latest.run += 1;
+                return;
+            }
+        }
+        self.push_selective(psn);
+    }
+
     /// Makes room for more NACKs than ever waited. Returns false if there are too many already, or there is no memory.
     #[cold]
     #[inline(never)]

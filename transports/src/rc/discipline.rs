@@ -1,6 +1,8 @@
-//! What decides beside recovery which packets of a stream leave and what they say of themselves: pulls, marks or probes.
+//! What decides beside recovery which packets of a stream leave and what they say of themselves: pulls, marks, probes or
+//! low priorities.
 
 use super::pull::{PullReceiver, PullSender};
+use super::rc3::{LowAcks, LowLoop};
 use super::tlp::Tlp;
 use super::tlt::{Tlt, TltRate};
 use crate::footprint::{Ledger, Parts, Setup, footprint, part};
@@ -20,6 +22,10 @@ pub(super) enum Discipline {
     Rate(Box<TltRate>),
     /// Tail loss probes.
     Probes(Box<Tlp>),
+    /// RC3: of a requester, the loop at low priority.
+    Low(Box<LowLoop>),
+    /// RC3: of a responder, what it answers at low priority.
+    LowAcks(Box<LowAcks>),
 }
 
 /// NDP: both ends that a half of a connection is.
@@ -39,6 +45,7 @@ impl Discipline {
                 let rate = TltRate::new(c).map(|rate| Discipline::Rate(Box::new(rate)));
                 rate.or(Tlp::new(c).map(|tlp| Discipline::Probes(Box::new(tlp)))).unwrap_or(Discipline::Plain)
             }
+            Discipline::LowAcks(_) => LowLoop::new(c).map_or(Discipline::Plain, |low| Discipline::Low(Box::new(low))),
             of_both => of_both,
         })
     }
@@ -48,7 +55,9 @@ impl Discipline {
         if let (Some(send), Some(receive)) = (PullSender::new(c)?, PullReceiver::new(c)?) {
             return Ok(Discipline::Pulled(Box::new(Ends { send, receive })));
         }
-        Ok(Tlt::new(c).map_or(Discipline::Plain, |tlt| Discipline::Window(Box::new(tlt))))
+        let low = LowAcks::new(c).map(|acks| Discipline::LowAcks(Box::new(acks)));
+        let tlt = Tlt::new(c).map(|tlt| Discipline::Window(Box::new(tlt)));
+        Ok(low.or(tlt).unwrap_or(Discipline::Plain))
     }
 
     #[inline]
@@ -103,6 +112,16 @@ impl Discipline {
     }
 
     #[inline]
+    pub(super) fn low_acks(&self) -> Option<&LowAcks> {
+        if let Discipline::LowAcks(acks) = self { Some(acks) } else { None }
+    }
+
+    #[inline]
+    pub(super) fn low_acks_mut(&mut self) -> Option<&mut LowAcks> {
+        if let Discipline::LowAcks(acks) = self { Some(acks) } else { None }
+    }
+
+    #[inline]
     pub(super) fn tlp_mut(&mut self) -> Option<&mut Tlp> {
         if let Discipline::Probes(tlp) = self { Some(tlp) } else { None }
     }
@@ -116,6 +135,8 @@ impl Parts for Discipline {
             Discipline::Window(tlt) => ledger.enter(at, "tlt", part(&**tlt).heap(size_of_val(&**tlt))),
             Discipline::Rate(rate) => ledger.enter(at, "tlt", part(&**rate).heap(size_of_val(&**rate))),
             Discipline::Probes(tlp) => ledger.enter(at, "tlp", part(&**tlp).heap(size_of_val(&**tlp))),
+            Discipline::Low(low) => ledger.enter(at, "rc3", part(&**low).heap(size_of_val(&**low))),
+            Discipline::LowAcks(acks) => ledger.enter(at, "rc3", part(&**acks).heap(size_of_val(&**acks))),
         }
     }
 }

@@ -7,6 +7,7 @@ mod acks;
 mod discipline;
 mod fetch;
 mod pull;
+mod rc3;
 mod requester;
 mod responder;
 mod timer;
@@ -218,6 +219,31 @@ impl TransportService for Rc {
 
     fn poll_feedback(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
         self.responder.poll_feedback(c, host, out) || self.requester.poll_feedback(c, host, out)
+    }
+
+    fn low_priority(&self, state: QpState, c: &QpContext) -> Option<u8> {
+        let sends = matches!(state, QpState::Rts | QpState::Sqd);
+        let answer = if sends || state == QpState::Rtr { self.responder.low_priority() } else { None };
+        let level = if sends { self.requester.wants_low(state == QpState::Rts) } else { None };
+        let request = level.and_then(|level| c.low_priority(level));
+        answer.max(request)
+    }
+
+    fn poll_low(
+        &mut self,
+        state: QpState,
+        c: &QpContext,
+        host: &mut impl Host,
+        out: &mut TxSlot,
+    ) -> Result<Option<u8>, QpFailure> {
+        out.gather.clear();
+        let Some(priority) = self.low_priority(state, c) else { return Ok(None) };
+        // The shorter packet first.
+        if self.responder.low_priority() == Some(priority) && self.responder.poll_low(priority, c, host, out) {
+            return Ok(Some(priority));
+        }
+        let level = self.requester.poll_low(state == QpState::Rts, c, host, out)?;
+        Ok(level.and_then(|level| c.low_priority(level)))
     }
 
     fn on_cnp(&mut self, state: QpState, at: Time, cnp: &Cnp, host: &mut impl Host) -> bool {

@@ -170,6 +170,27 @@ impl<const PLANES: usize> Bitmap<PLANES> {
         ones
     }
 
+    /// Sets the bits of `n` offsets from `from` on in all planes. Returns how many of them were set in none.
+    pub fn fill(&mut self, from: u32, n: u32) -> u32 {
+        if n == 0 || !self.reserve(from + n - 1) {
+            return 0;
+        }
+        let (mut offset, to, mut news) = (from, from + n, 0);
+        while offset < to {
+            let (word, bit) = self.locate(offset);
+            let take = (to - offset).min(64 - bit);
+            let mask = (u64::MAX >> (64 - take)) << bit;
+            let any = self.words[word].iter().fold(0, |a, w| a | w);
+            news += (mask & !any).count_ones();
+            for w in &mut self.words[word] {
+                *w |= mask;
+            }
+            offset += take;
+        }
+        self.end = self.end.max(to);
+        news
+    }
+
     /// Moves the head on by `n`; what falls out of the window is cleared, and handed to `out` as masked words of all
     /// planes.
     #[inline]
@@ -244,7 +265,7 @@ mod tests {
         #[test]
         fn behaves_like_a_vector_of_flags(
             bits in prop_oneof![Just(64u32), Just(128), Just(4096)],
-            ops in prop::collection::vec((0u8..3, 0u32..5000, any::<[bool; 2]>()), 1..300),
+            ops in prop::collection::vec((0u8..4, 0u32..5000, any::<[bool; 2]>()), 1..300),
         ) {
             let mut map = Bitmap::<2>::new(bits);
             let mut model = vec![[false; 2]; bits as usize];
@@ -266,6 +287,14 @@ mod tests {
                         }
                         model.drain(..n as usize);
                         model.resize(bits as usize, [false; 2]);
+                    }
+                    2 => {
+                        let from = n % bits;
+                        let count = (n / 7 % 200).min(bits - from);
+                        let run = &mut model[from as usize..(from + count) as usize];
+                        let clear = run.iter().filter(|b| **b == [false; 2]).count();
+                        run.fill([true; 2]);
+                        prop_assert_eq!(map.fill(from, count) as usize, clear);
                     }
                     _ => {
                         let n = n % bits;

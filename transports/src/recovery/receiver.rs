@@ -164,6 +164,14 @@ impl Receiver {
         Sack { last: sack.last, run: self.arrived.run_before(ahead).min(255) as u8 }
     }
 
+    /// Returns the first and the last of the packets in a row around `psn`, which is ahead of the expected one, that have
+    /// arrived.
+    pub fn block(&self, psn: Psn) -> (Psn, Psn) {
+        let ahead = psn.distance(self.expected).max(0) as u32;
+        let (first, end) = (ahead - self.arrived.run_before(ahead), self.arrived.first_clear(ahead));
+        (self.expected.plus(first), self.expected.plus(end.max(ahead + 1) - 1))
+    }
+
     /// Takes `packets` packets and `messages` messages as arrived in order: plain RoCE's in-order path, where a READ
     /// request takes as many sequence numbers as its response has packets (IBA 9.7.3.1). Only without a gap.
     #[inline]

@@ -1,6 +1,7 @@
 //! Which packets of a stream are missing, and which of them is sent again next: the registers of IRN's sender modules.
 
 use super::Bitmap;
+use super::brought::Brought;
 use super::stream::Stream;
 use crate::footprint::{Item, bits, flag, footprint, left, part, sequence, why};
 use crate::psn::Psn;
@@ -18,6 +19,8 @@ pub(super) struct Scoreboard {
     pub find_new_hole: bool,
     /// Selective acknowledgements from the first packet on that is not acknowledged cumulatively.
     pub sacks: Bitmap<1>,
+    /// What low priority has brought, if there is any.
+    pub brought: Option<Box<Brought>>,
     /// Selective acknowledgements are kept.
     keeps: bool,
     /// The window holds packets in the network; see [`Sender::with_pipe`](super::Sender::with_pipe).
@@ -37,6 +40,7 @@ impl Scoreboard {
             in_recovery: false,
             find_new_hole: false,
             sacks: Bitmap::new(if keeps { cap } else { 0 }),
+            brought: None,
             keeps,
             pipe: false,
             nack_threshold: nack_threshold.max(1),
@@ -57,15 +61,15 @@ impl Scoreboard {
 
     /// Of the packets in flight, counts those that are thought to be in the network.
     fn in_network(&self, stream: &Stream) -> u32 {
-        let in_flight = stream.in_flight();
-        let end = self.sacks.end().min(in_flight);
+        let end = self.sacks.end().min(stream.span());
         // In recovery, what is missing has been sent again up to `again`, and is lost from there on.
         let mut again = end;
         if self.in_recovery || self.do_retransmit {
             let next = self.retransmit.distance(stream.acked) + i32::from(!self.do_retransmit);
             again = end.min(next.max(0) as u32);
         }
-        in_flight - (end - again) - self.sacks.ones(again)
+        let lost_or_arrived = end - again - self.brought_between(again, end);
+        stream.in_flight() - lost_or_arrived - self.sacks.ones(again)
     }
 
     /// Whether `retransmit` waits to be sent, and may be.
@@ -138,7 +142,10 @@ impl Scoreboard {
     #[inline]
     pub(super) fn send_next(&mut self, stream: &mut Stream, more: bool) -> Option<Psn> {
         if self.pipe && stream.next != stream.high {
-            stream.next = stream.acked.plus(self.sacks.first_clear(stream.in_flight()));
+            let from = stream.span();
+            let next = self.first_missing(from);
+            stream.next = stream.acked.plus(next);
+            stream.skipped += self.brought_between(from, next);
         }
         let full = stream.is_full(self.in_window(stream));
         (!full && (more || stream.next != stream.high)).then(|| stream.take_next())
@@ -149,8 +156,8 @@ impl Scoreboard {
     #[inline]
     fn look_ahead(&mut self, stream: &Stream) {
         let from = (self.retransmit.distance(stream.acked) + 1).max(0) as u32;
-        let hole = self.sacks.first_clear(from);
-        if hole < self.sacks.end().min(stream.in_flight()) {
+        let hole = self.first_missing(from);
+        if hole < self.sacks.end().min(stream.span()) {
             self.retransmit = stream.acked.plus(hole);
             self.do_retransmit = true;
         }
@@ -167,7 +174,7 @@ impl Scoreboard {
     #[inline]
     pub(super) fn record(&mut self, stream: &Stream, selective: Psn) -> bool {
         let offset = selective.distance(stream.acked);
-        if offset <= 0 || !self.keeps {
+        if offset <= 0 || !self.keeps || self.is_brought(offset as u32) {
             return false;
         }
         let offset = offset as u32;
@@ -233,7 +240,7 @@ impl Scoreboard {
     }
 
     fn start_over(&mut self, stream: &mut Stream) {
-        stream.next = stream.acked;
+        (stream.next, stream.skipped) = (stream.acked, 0);
         self.nacks = 0;
         self.do_retransmit = false;
         self.find_new_hole = false;
@@ -248,6 +255,7 @@ footprint!(Scoreboard, |at| {
     in_recovery => flag().is(Item::Flags),
     find_new_hole => flag().is(Item::Flags),
     sacks => part(sacks).is(Item::Sacked).when(*keeps, why::OFF),
+    brought => brought.as_deref().map_or(left(why::OFF), |brought| part(brought).heap(size_of::<Brought>())),
     keeps => left(why::SHARED),
     pipe => left(why::SHARED),
     nack_threshold => left(why::SHARED),

@@ -1,5 +1,7 @@
 //! txFree, receiveAck and timeout: which packet of a stream goes next.
 
+use super::Bitmap;
+use super::brought::Brought;
 use super::go_back_n::GoBackN;
 use super::irn;
 use super::sack::SackRules;
@@ -104,6 +106,27 @@ impl Sender {
             Scheme::Irn(board) | Scheme::Sack(SackRules { board, .. }) => board.pipe = pipe,
         }
         self
+    }
+
+    /// Has low priority send packets from the end, up to `reach` ahead of the first that is not acknowledged
+    /// ([`crate::config::Rc3Config`]). What it brought is left out here. Without effect on one that goes back N, or keeps no
+    /// record of selective acknowledgements.
+    #[must_use]
+    pub fn with_low_priority(mut self, reach: u32) -> Sender {
+        let acked = self.stream.acked;
+        if let Some(board) = self.board_mut().filter(|board| board.keeps()) {
+            board.sacks = Bitmap::new(reach);
+            board.brought = Some(Box::new(Brought::new(acked, reach)));
+            self.stream.reach = reach;
+        }
+        self
+    }
+
+    fn board_mut(&mut self) -> Option<&mut Scoreboard> {
+        match &mut self.scheme {
+            Scheme::GoBackN(_) => None,
+            Scheme::Irn(board) | Scheme::Sack(SackRules { board, .. }) => Some(board),
+        }
     }
 
     fn board(&self) -> Option<&Scoreboard> {
@@ -288,8 +311,16 @@ impl Sender {
                 let full = stream.is_full(stream.in_flight());
                 (!full && (more || stream.next != stream.high)).then(|| stream.take_next())
             }
-            Scheme::Irn(board) => board.tx_free(stream, more).0,
-            Scheme::Sack(rules) => rules.tx_free(stream, more),
+            Scheme::Irn(board) => {
+                let sent = board.tx_free(stream, more).0;
+                board.leave_out(stream);
+                sent
+            }
+            Scheme::Sack(rules) => {
+                let sent = rules.tx_free(stream, more);
+                rules.board.leave_out(stream);
+                sent
+            }
         }
     }
 
@@ -304,6 +335,9 @@ impl Sender {
     #[inline]
     pub fn receive_ack(&mut self, cumulative: Psn, nack: Option<Psn>) -> bool {
         let stream = &mut self.stream;
+        if stream.reach != u32::MAX {
+            return self.receive_ack_beside_low(cumulative, nack);
+        }
         let Some(news) = stream.acknowledge(cumulative, nack) else { return false };
         match &mut self.scheme {
             Scheme::GoBackN(scheme) => scheme.receive_ack(stream, news, cumulative, nack.is_some()),
@@ -311,6 +345,70 @@ impl Sender {
             Scheme::Sack(rules) => rules.receive_ack(stream, news, cumulative, nack),
         }
         true
+    }
+
+    /// [`Self::receive_ack`] where low priority sends, too.
+    #[cold]
+    fn receive_ack_beside_low(&mut self, cumulative: Psn, nack: Option<Psn>) -> bool {
+        let Sender { stream, scheme } = self;
+        let (Scheme::Irn(board) | Scheme::Sack(SackRules { board, .. })) = scheme else { return false };
+        let before = board.before_ack(stream, cumulative, nack);
+        let Some(news) = stream.acknowledge(cumulative, nack) else { return false };
+        board.after_ack(stream, &before, news);
+        // That a packet of low priority has arrived says nothing of those that the primary loop sends.
+        let offset = |psn: Psn| psn.distance(stream.acked).max(0) as u32;
+        let nack = nack.filter(|psn| !board.is_brought(offset(*psn)));
+        // More may be known to have arrived than it says.
+        let cumulative = if cumulative.before(stream.acked) { stream.acked } else { cumulative };
+        match scheme {
+            Scheme::GoBackN(_) => {}
+            Scheme::Irn(board) => {
+                irn::receive_ack(board, stream, news, cumulative, nack);
+                board.leave_out(stream);
+            }
+            Scheme::Sack(rules) => {
+                rules.receive_ack(stream, news, cumulative, nack);
+                rules.board.leave_out(stream);
+            }
+        }
+        true
+    }
+
+    /// Takes an acknowledgement of low priority: the packets from `first` to `last` have arrived. It opens no window, shows
+    /// no loss, and ends no recovery. Returns how many packets were not known to have; `None`, without any change, if it
+    /// speaks of packets that were never sent.
+    pub fn receive_low_ack(&mut self, first: Psn, last: Psn) -> Option<u32> {
+        let Sender { stream, scheme } = self;
+        let (Scheme::Irn(board) | Scheme::Sack(SackRules { board, .. })) = scheme else { return None };
+        board.record_low(stream, first, last)
+    }
+
+    /// Low priority has sent a packet.
+    pub fn sent_low(&mut self, psn: Psn) {
+        if let Some(brought) = self.board_mut().and_then(|board| board.brought.as_mut())
+            && !psn.before(brought.end)
+        {
+            brought.end = psn.plus(1);
+        }
+    }
+
+    /// Returns how many packets are acknowledged that only low priority had sent. Wraps.
+    #[inline]
+    pub fn brought(&self) -> u32 {
+        self.board().and_then(|board| board.brought.as_ref()).map_or(0, |brought| brought.passed)
+    }
+
+    /// Returns how many cumulative acknowledgements have told of packets that only low priority had sent, before it was
+    /// known that they had arrived. Wraps.
+    pub fn bumps(&self) -> u32 {
+        self.board().and_then(|board| board.brought.as_ref()).map_or(0, |brought| brought.bumps)
+    }
+
+    /// Returns how many packets were sent, at no low priority, and are not acknowledged cumulatively.
+    #[inline]
+    pub fn unacknowledged(&self) -> u32 {
+        let sent = self.stream.high.distance(self.stream.acked).max(0) as u32;
+        sent - self.board().and_then(|board| board.brought.as_ref()).map_or(0, |brought| brought.map.ones(sent))
     }
 
     /// Takes an acknowledgement that may stand for a run of NACKs, which are taken in the order of arrival. Returns
@@ -334,6 +432,7 @@ impl Sender {
             Scheme::Irn(board) => irn::timeout(board, stream),
             Scheme::Sack(rules) => rules.timeout(stream),
         }
+        self.leave_out();
         false
     }
 
@@ -345,6 +444,15 @@ impl Sender {
             Scheme::GoBackN(_) => stream.next = stream.acked,
             Scheme::Irn(board) => board.go_back(stream),
             Scheme::Sack(rules) => rules.go_back(stream),
+        }
+        self.leave_out();
+    }
+
+    /// See [`Scoreboard::leave_out`].
+    fn leave_out(&mut self) {
+        let Sender { stream, scheme } = self;
+        if let Scheme::Irn(board) | Scheme::Sack(SackRules { board, .. }) = scheme {
+            board.leave_out(stream);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Bitmap;
 use crate::congestion::CongestionConfig;
-use crate::footprint::{flag, footprint, left, sequence, why};
+use crate::footprint::{bits, flag, footprint, left, sequence, why, width};
 use crate::psn::Psn;
 
 /// Sequence numbers of a stream, and how far ahead it may be sent.
@@ -14,8 +14,12 @@ pub(super) struct Stream {
     pub high: Psn,
     /// Everything before it is acknowledged cumulatively.
     pub acked: Psn,
+    /// Of the packets before `next` that are not acknowledged, those that low priority brought: they are not in flight.
+    pub skipped: u32,
     /// Most packets in flight (BDP-FC), at most the window of the bitmap.
     pub cap: u32,
+    /// Packets that may lie between `acked` and `next`, whatever brought them: the receiver keeps track of no more.
+    pub reach: u32,
     /// Packets in flight that congestion control allows.
     pub window: u32,
     /// Losses found by NACKs, one for all that was in flight then. Wraps.
@@ -30,20 +34,36 @@ impl Stream {
 
     pub(super) fn new(first: Psn, cap: u32) -> Stream {
         let cap = cap.clamp(1, Bitmap::<1>::MAX_BITS);
-        Stream { next: first, high: first, acked: first, cap, window: u32::MAX, losses: 0, lost_until: first }
+        Stream {
+            next: first,
+            high: first,
+            acked: first,
+            skipped: 0,
+            cap,
+            reach: u32::MAX,
+            window: u32::MAX,
+            losses: 0,
+            lost_until: first,
+        }
     }
 
     /// Returns the packets in flight as BDP-FC counts them: sent (since the last go-back) and not acknowledged
     /// cumulatively.
     #[inline]
     pub(super) fn in_flight(&self) -> u32 {
+        self.span() - self.skipped
+    }
+
+    /// Returns how far ahead of the first packet that is not acknowledged the next one is.
+    #[inline]
+    pub(super) fn span(&self) -> u32 {
         self.next.distance(self.acked).max(0) as u32
     }
 
     /// Whether as many packets are in flight as may be, `in_window` of which count against the window.
     #[inline]
     pub(super) fn is_full(&self, in_window: u32) -> bool {
-        self.in_flight() >= self.cap || in_window >= self.window
+        self.in_flight() >= self.cap || in_window >= self.window || self.span() >= self.reach
     }
 
     /// Takes the next packet in order; the caller has seen to it that it may go. What was sent before goes again.
@@ -88,6 +108,14 @@ impl Stream {
         Some(news as u32)
     }
 
+    /// The next `packets` are known to have arrived, though no cumulative acknowledgement says so.
+    pub(super) fn pass(&mut self, packets: u32) {
+        self.acked = self.acked.plus(packets);
+        if self.lost_until.before(self.acked) {
+            self.lost_until = self.acked;
+        }
+    }
+
     /// Counts a loss that a NACK told of, unless it is one of those that were in flight at the latest.
     #[inline]
     pub(super) fn count_loss(&mut self) {
@@ -102,7 +130,9 @@ footprint!(Stream, |at| {
     next => sequence(),
     high => sequence(),
     acked => sequence(),
+    skipped => bits(width::COUNT).when(at.config.rc3.is_on(), why::OFF),
     cap => left(why::SHARED),
+    reach => left(why::SHARED),
     window => left("congestion control's"),
     losses => flag().when(at.config.congestion != CongestionConfig::None, why::OFF),
     lost_until => sequence().when(at.config.congestion != CongestionConfig::None, why::OFF),

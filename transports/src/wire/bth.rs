@@ -1,7 +1,7 @@
 //! The base transport header, 12 bytes.
 //!
 //! ```text
-//! byte 0  opcode             4  FECN | BECN | Resv6     8  AckReq | X | C | N | T(2) | Resv2
+//! byte 0  opcode             4  FECN | BECN | Resv6     8  AckReq | X | C | N | T(2) | L | Resv
 //!      1  SE | M | Pad | TVer 5  destination QP          9  PSN
 //!      2  P_Key
 //! ```
@@ -34,6 +34,9 @@ pub struct Bth {
     pub irn_capable: bool,
     /// What the packet is to TLT (irnic's reserved bits T); [`Importance::None`] in packets without the IRN extension.
     pub importance: Importance,
+    /// RC3: the packet goes at low priority, or acknowledges one that did (irnic's reserved bit L); false in packets
+    /// without the IRN extension.
+    pub low: bool,
     /// Packet sequence number.
     pub psn: Psn,
 }
@@ -84,6 +87,8 @@ const X: u8 = 0x40;
 const C: u8 = 0x20;
 /// NDP's word is in the packet. Only beside X.
 const N: u8 = 0x10;
+/// RC3's low priority. Only beside X.
+const L: u8 = 0x02;
 
 /// Transport version of IBA packets.
 const TVER_IBA: u8 = 0;
@@ -114,6 +119,7 @@ impl Bth {
             ack_req: false,
             irn_capable: false,
             importance: Importance::None,
+            low: false,
             psn,
         }
     }
@@ -139,6 +145,7 @@ impl Bth {
             ack_req: b[8] & ACK_REQ != 0,
             irn_capable: b[8] & C != 0,
             importance: if irn { Importance::from_bits(b[8]) } else { Importance::None },
+            low: irn && b[8] & L != 0,
             psn: Psn::new(u32::from_be_bytes([0, b[9], b[10], b[11]])),
         };
         Ok((bth, Extensions { irn, ndp: irn && b[8] & N != 0 }))
@@ -148,7 +155,7 @@ impl Bth {
     #[inline]
     pub(super) fn emit(&self, Extensions { irn, ndp }: Extensions) -> [u8; Bth::LEN] {
         let set = |condition: bool, bit: u8| if condition { bit } else { 0 };
-        let type_bits = if irn { (self.importance as u8) << 2 } else { 0 };
+        let type_bits = if irn { (self.importance as u8) << 2 | set(self.low, L) } else { 0 };
         let [p0, p1] = self.pkey.to_be_bytes();
         let [_, q0, q1, q2] = self.dest_qp.to_be_bytes();
         let [_, s0, s1, s2] = self.psn.get().to_be_bytes();

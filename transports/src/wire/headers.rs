@@ -137,7 +137,7 @@ impl Headers {
             && (layout.has(Layout::CNP) || cnp.is_none())
             && match irn {
                 Some(irn) => irn.fits(bth.opcode),
-                None => !bth.opcode.needs_irn() && bth.importance == Importance::None,
+                None => !bth.opcode.needs_irn() && bth.importance == Importance::None && !bth.low,
             }
             && (ndp.is_none() || irn.is_some() && bth.opcode.may_be_pulled())
     }

@@ -61,10 +61,12 @@ impl Requester {
             self.measured(sample);
         }
         let before = self.stream.acked();
+        let bumps = self.stream.bumps();
         if !self.stream.receive_acks(cumulative, nack) {
             host.counters().rx_unexpected += 1;
             return Ok(());
         }
+        host.counters().rc3_ack_bumps += u64::from(self.stream.bumps() != bumps);
         let cumulative = match self.discipline.send_mut() {
             None => cumulative,
             Some(pulled) => {

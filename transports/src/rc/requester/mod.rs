@@ -4,6 +4,7 @@
 //! `timer` decides when silence means loss. What they share is here: the state, completion and failure.
 
 mod irn;
+mod low;
 mod plain;
 mod throttle;
 mod timer;
@@ -177,6 +178,8 @@ impl Requester {
             Discipline::Window(tlt) => tlt.start(first),
             Discipline::Rate(rate) => rate.start(),
             Discipline::Probes(tlp) => tlp.start(first),
+            Discipline::Low(low) => low.start(first),
+            Discipline::LowAcks(_) => {}
         }
         let alone = self.format == Format::Irn && !self.discipline.is_pulled();
         let scheme = if alone { config.recovery } else { Recovery::GoBackN };
@@ -184,6 +187,10 @@ impl Requester {
         self.stream = Sender::new(scheme, first, config.cap(), config.nack_threshold)
             .with_sack_rules(config.evidence)
             .with_pipe(pipe);
+        if let Discipline::Low(_) = &self.discipline {
+            let stream = std::mem::replace(&mut self.stream, Sender::new(Recovery::GoBackN, first, 1, 1));
+            self.stream = stream.with_low_priority(config.tracked());
+        }
         self.fetch = Fetch::new(config.retransmit_delay, first);
         self.responses = Receiver::new(first, Psn::new(0), if self.format == Format::Irn { config.window } else { 0 });
         if let Some(throttle) = &self.throttle {
@@ -267,13 +274,19 @@ impl Requester {
             host.counters().rx_unexpected += 1;
             return Ok(());
         }
+        if packet.headers.bth.low {
+            return self.receive_low(c, packet.headers, host);
+        }
         let (acked, losses) = (self.stream.acked(), self.stream.losses());
+        let brought = self.stream.brought();
         if irn {
             self.receive_irn(now, c, packet, host)?
         } else {
             self.receive_plain(now, c, packet, host)?
         }
         if self.throttle.is_some() {
+            // What low priority brought is no news to it.
+            let acked = acked.plus(self.stream.brought().wrapping_sub(brought));
             self.feed_congestion(c, packet, acked, losses, host);
         }
         if self.format == Format::Negotiating && self.stream.acked() != acked {
@@ -303,7 +316,7 @@ impl Requester {
         };
         let now_acked = self.stream.acked();
         let packets = now_acked.distance(acked).max(0) as u32;
-        let outstanding = self.stream.high().distance(now_acked).max(0) as u32;
+        let outstanding = self.stream.unacknowledged();
         let at = packet.arrived;
         throttle.on_ack(at, now_acked, packets, outstanding, sack, marked || headers.bth.becn);
         if let Some(int) = packet.sideband.telemetry.filter(|int| int.is_answer()) {

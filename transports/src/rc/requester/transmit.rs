@@ -96,7 +96,7 @@ impl Requester {
     }
 
     /// Gives the next WQE its sequence numbers.
-    fn start_next(&mut self, c: &QpContext) {
+    pub(super) fn start_next(&mut self, c: &QpContext) {
         let index = self.sq.started;
         self.sq.started = index.wrapping_add(1);
         self.ssn = self.ssn.plus(1);
@@ -246,12 +246,13 @@ impl Requester {
                     if c.service.is_xrc() {
                         out.headers.xrc = self.sq.remote_srqn(index);
                     }
+                    let mut measured = fresh;
                     if !self.discipline.is_plain() {
-                        self.mark(now, psn, high, sending, c, host, out);
+                        measured &= self.mark(now, psn, high, sending, c, host, out);
                     }
                     // A READ's request may have covered more.
                     self.fetch.observe(now, &self.stream);
-                    self.timer.sent(now, psn, fresh, c);
+                    self.timer.sent(now, psn, measured, c);
                     if psn == self.stream.acked() {
                         self.timer.alive(now);
                     }
@@ -273,7 +274,7 @@ impl Requester {
             Discipline::Pulled(ends) => ends.send.wants_tx(more),
             Discipline::Window(tlt) => stream() || tlt.wants_tx(&self.stream),
             Discipline::Probes(tlp) => stream() || tlp.wants_tx(),
-            Discipline::Plain | Discipline::Rate(_) => stream(),
+            Discipline::Plain | Discipline::Rate(_) | Discipline::Low(_) | Discipline::LowAcks(_) => stream(),
         }
     }
 
@@ -306,12 +307,12 @@ impl Requester {
                 }
                 None => Chosen::Stream,
             },
-            Discipline::Plain | Discipline::Rate(_) | Discipline::Probes(_) => Chosen::Stream,
+            _ => Chosen::Stream,
         }
     }
 
     /// The packet at `psn` leaves, when everything before `high` had: it says of itself what the peer and switches have to
-    /// know.
+    /// know. Returns whether its acknowledgement will tell of a round trip.
     #[cold]
     #[expect(clippy::too_many_arguments, reason = "the state of one packet")]
     fn mark(
@@ -323,16 +324,18 @@ impl Requester {
         c: &QpContext,
         host: &mut impl Host,
         out: &mut TxSlot,
-    ) {
+    ) -> bool {
         let more = self.has_more(sending);
         let follows = self.fetch.wants_tx(&self.stream, more);
         match &mut self.discipline {
-            Discipline::Plain => {}
+            Discipline::Plain | Discipline::LowAcks(_) => {}
+            Discipline::Low(_) => return psn.before(high) || !self.is_low_again(psn, host),
             Discipline::Pulled(ends) => ends.send.mark(more, c, out),
             Discipline::Window(tlt) => tlt.mark(psn, high, &self.stream, follows, host, out),
             Discipline::Rate(rate) => rate.mark(psn, high, follows, host, out),
             Discipline::Probes(tlp) => tlp.sent(now, !psn.before(high), &self.stream, self.timer.srtt()),
         }
+        true
     }
 
     /// NDP: whether [`Self::poll_feedback`] has a packet.
@@ -369,7 +372,7 @@ impl Requester {
     }
 
     /// The packet of WQE `index` at `psn`.
-    fn build(
+    pub(super) fn build(
         &mut self,
         index: u32,
         psn: Psn,

@@ -28,8 +28,16 @@ impl Responder {
         if packet.headers.bth.importance != Importance::None {
             self.promise_echo(packet);
         }
+        let low = packet.headers.bth.low;
         match self.rx.locate(psn) {
-            Arrival::InOrder => self.place(now, c, packet, true, host)?,
+            Arrival::InOrder => match self.place(now, c, packet, true, host) {
+                // It was early, and comes again in its turn.
+                Err(Refusal::NotReady) if low => {
+                    host.counters().irn_ooo_dropped += 1;
+                    return Ok(());
+                }
+                placed => placed?,
+            },
             Arrival::OutOfOrder(_) => {
                 host.counters().out_of_seq_request += 1;
                 if c.config.recovery == Recovery::GoBackN {
@@ -92,6 +100,11 @@ impl Responder {
             _ if packet.headers.bth.importance != Importance::None => {
                 let bth = &packet.headers.bth;
                 self.acks.push_echo(Echo { importance: bth.importance, psn: bth.psn, arrived: true });
+            }
+            _ if packet.headers.bth.low => {
+                if let Some(acks) = self.discipline.low_acks_mut() {
+                    acks.push(packet.path.priority(), packet.headers.bth.psn);
+                }
             }
             _ => self.acknowledge(packet.headers.bth.psn),
         }

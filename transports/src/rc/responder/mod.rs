@@ -154,7 +154,7 @@ impl Responder {
     /// INIT to RTR: the first PSN and the limits are known.
     pub(super) fn start(&mut self, c: &QpContext, rq_psn: Psn, max_dest_rd_atomic: u8) {
         let config = &c.config;
-        self.rx = Receiver::new(rq_psn, Psn::new(0), if config.knows_irn() { config.window } else { 0 });
+        self.rx = Receiver::new(rq_psn, Psn::new(0), if config.knows_irn() { config.tracked() } else { 0 });
         (self.irn, self.plain_peer) = (false, false);
         self.message = None;
         self.acks.clear();
@@ -166,8 +166,10 @@ impl Responder {
         (self.peer_silent, self.zero_credits_sent) = (false, false);
         (self.marked, self.cnp, self.next_cnp) = (false, false, Time::ZERO);
         self.unanswered = false;
-        if let Some(pull) = self.discipline.receive_mut() {
-            pull.start(c);
+        match &mut self.discipline {
+            Discipline::Pulled(ends) => ends.receive.start(c),
+            Discipline::LowAcks(acks) => acks.clear(),
+            _ => {}
         }
     }
 
@@ -227,8 +229,10 @@ impl Responder {
         if let Some(tlt) = self.discipline.tlt_mut() {
             tlt.start(self.tx_assigned);
         }
-        if let Some(pull) = self.discipline.receive_mut() {
-            pull.clear();
+        match &mut self.discipline {
+            Discipline::Pulled(ends) => ends.receive.clear(),
+            Discipline::LowAcks(acks) => acks.clear(),
+            _ => {}
         }
         self.timer.stop();
     }
@@ -280,7 +284,8 @@ impl Responder {
             }
             _ => {}
         }
-        if headers.ndp.is_some() && !self.discipline.is_pulled() {
+        let unknown = headers.ndp.is_some() && !self.discipline.is_pulled();
+        if unknown || headers.bth.low && self.discipline.low_acks().is_none() {
             host.counters().rx_unexpected += 1;
             return Ok(());
         }
@@ -365,7 +370,7 @@ impl Responder {
         let begins = match c.config.wire {
             WireFormat::Roce => false,
             WireFormat::Auto => ahead == 0 && !self.plain_peer,
-            WireFormat::Irn => ahead >= 0 && (ahead as u32) < c.config.window,
+            WireFormat::Irn => ahead >= 0 && (ahead as u32) < c.config.tracked(),
         };
         begins && headers.bth.opcode.is_request()
     }

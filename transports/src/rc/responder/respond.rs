@@ -59,6 +59,29 @@ impl Responder {
         made
     }
 
+    /// RC3: the highest priority of packets with low priority that have no answer yet.
+    pub(crate) fn low_priority(&self) -> Option<u8> {
+        self.discipline.low_acks()?.priority()
+    }
+
+    /// RC3: answers the next packet that came with a low priority. A packet ahead of the expected one is answered by a NAK
+    /// that names the block around it, from the selective PSN to its own: what an answer that was lost said is said again.
+    pub(crate) fn poll_low(&mut self, priority: u8, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
+        let Some(psn) = self.discipline.low_acks_mut().and_then(|acks| acks.pop(priority)) else { return false };
+        let expected = self.rx.expected();
+        host.counters().sent_acks += 1;
+        if psn.before(expected) {
+            let (last, credits) = (expected.minus(1), self.credits(c));
+            self.acknowledgement(c, last, Sack { last, run: 0 }, Syndrome::Ack { credits }, out);
+        } else {
+            let (first, last) = self.rx.block(psn);
+            let nak = Syndrome::Nak(NakCode::PsnSequenceError);
+            self.acknowledgement(c, last, Sack { last: first, run: 0 }, nak, out);
+        }
+        out.headers.bth.low = true;
+        true
+    }
+
     /// Makes the next acknowledgement or response packet; false if there is none.
     pub(crate) fn poll_transmit(
         &mut self,

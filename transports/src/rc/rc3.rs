@@ -1,0 +1,194 @@
+//! RC3's second loop (dissertation §2.1.1): from the last packet back, each once, at low priorities; and what answers
+//! such packets.
+
+use super::acks::{AckQueue, MAX_NACKS_WAITING};
+use crate::config::Rc3Config;
+use crate::footprint::{bits, footprint, left, sequence, why, width};
+use crate::psn::Psn;
+use crate::qp::Service;
+use crate::qp::context::QpContext;
+use crate::recovery::Sack;
+
+/// Where the loop of a requester is.
+#[derive(Clone, Debug)]
+pub(super) struct LowLoop {
+    config: Rc3Config,
+    /// One past the last packet that was posted when the loop began: levels are counted from here.
+    tail: Psn,
+    /// One past the highest packet that it has begun with, and where what it sends now ends: before that it has sent
+    /// all that it will.
+    top: Psn,
+    floor: Psn,
+    /// The lowest packet that it has sent since it began at `top`.
+    low: Psn,
+    /// It has met the primary loop since it began.
+    crossed: bool,
+}
+
+impl LowLoop {
+    /// Of a connection whose transport asks for it.
+    pub(super) fn new(c: &QpContext) -> Option<LowLoop> {
+        let zero = Psn::new(0);
+        is_on(c).then(|| LowLoop { config: c.config.rc3, tail: zero, top: zero, floor: zero, low: zero, crossed: true })
+    }
+
+    pub(super) fn start(&mut self, first: Psn) {
+        (self.tail, self.top, self.floor, self.low) = (first, first, first, first);
+        self.crossed = true;
+    }
+
+    pub(super) fn reach(&self) -> u32 {
+        self.config.reach
+    }
+
+    /// Whether it has a packet left, where the primary loop sends `next` next.
+    #[inline]
+    pub(super) fn has_more(&self, next: Psn) -> bool {
+        self.floor.later(next).before(self.low)
+    }
+
+    /// Whether it could begin again at `top`.
+    #[inline]
+    pub(super) fn may_begin(&self, top: Psn, next: Psn) -> bool {
+        self.top.later(next).before(top)
+    }
+
+    /// Begins with what was posted since, up to `tail`, or as much as is in reach: up to `top`. What was sent before is not
+    /// sent again.
+    pub(super) fn begin(&mut self, top: Psn, tail: Psn) {
+        (self.floor, self.top, self.low, self.tail) = (self.top, top, top, tail);
+        self.crossed = false;
+    }
+
+    /// Returns the priorities below the stream's at which the packet goes that [`Self::take`] names.
+    #[inline]
+    pub(super) fn level(&self) -> u8 {
+        self.config.level(self.tail.distance(self.low) as u32 + 1)
+    }
+
+    /// Returns the next packet back.
+    #[inline]
+    pub(super) fn take(&mut self) -> Psn {
+        self.low = self.low.minus(1);
+        self.low
+    }
+
+    /// The primary loop sends a packet for the first time, and `next` next. Returns whether low priority had, and whether the
+    /// two loops have met just now.
+    pub(super) fn primary_sent(&mut self, psn: Psn, next: Psn) -> (bool, bool) {
+        let again = !psn.before(self.low) && psn.before(self.top);
+        let met = !self.crossed && !self.has_more(next);
+        self.crossed |= met;
+        if self.top.before(next) {
+            // All of it lies behind. No number gets so old that it seems new.
+            (self.floor, self.low, self.top) = (next, next, next);
+        }
+        (again, met)
+    }
+}
+
+/// Whether a connection has low priorities.
+fn is_on(c: &QpContext) -> bool {
+    c.config.rc3.is_on() && c.service == Service::Rc
+}
+
+/// What a responder has to say of packets that came at low priority: by the priority that they had, which the answer has
+/// as well (§2.3.1).
+#[derive(Clone, Debug)]
+pub(super) struct LowAcks {
+    queues: [AckQueue; 8],
+    /// Priorities with something to say, one bit each.
+    waiting: u8,
+}
+
+impl LowAcks {
+    /// Of a connection whose transport asks for it.
+    pub(super) fn new(c: &QpContext) -> Option<LowAcks> {
+        is_on(c).then(|| LowAcks { queues: Default::default(), waiting: 0 })
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.queues.iter_mut().for_each(AckQueue::clear);
+        self.waiting = 0;
+    }
+
+    /// A packet has come with this priority, 0 to 7.
+    pub(super) fn push(&mut self, priority: u8, psn: Psn) {
+        self.queues[usize::from(priority & 7)].push_run(psn);
+        self.waiting |= 1 << (priority & 7);
+    }
+
+    /// Returns the highest priority with something to say.
+    #[inline]
+    pub(super) fn priority(&self) -> Option<u8> {
+        self.waiting.checked_ilog2().map(|priority| priority as u8)
+    }
+
+    /// Returns the packet to answer next at a priority.
+    pub(super) fn pop(&mut self, priority: u8) -> Option<Psn> {
+        let queue = &mut self.queues[usize::from(priority & 7)];
+        let sack = queue.pop(false).and_then(|ack| ack.sack());
+        if queue.is_empty() {
+            self.waiting &= !(1 << (priority & 7));
+        }
+        sack.map(|sack| sack.last)
+    }
+}
+
+footprint!(LowLoop, |at| {
+    config => left(why::SHARED),
+    tail => sequence(),
+    top => sequence(),
+    floor => sequence(),
+    low => sequence(),
+    crossed => left(why::STATISTICS),
+});
+
+footprint!(LowAcks, |at| {
+    // Of each priority, the packet to answer: the block around it says the rest.
+    queues => bits(u64::from(at.config.rc3.levels) * width::PSN)
+        .heap(usize::from(at.config.rc3.levels) * MAX_NACKS_WAITING * size_of::<Sack>()),
+    waiting => bits(at.config.rc3.levels.into()),
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_priority_takes_ten_times_as_many_packets_as_the_one_before() {
+        let config = Rc3Config { slots: 40, ..Rc3Config::OFF };
+        let ends = [(1, 1), (40, 1), (41, 2), (440, 2), (441, 3), (4440, 3), (4441, 3), (u32::MAX, 3)];
+        assert!(ends.iter().all(|&(k, level)| config.level(k) == level));
+        let config = Rc3Config { slots: 10, levels: 4, ..config };
+        let ends = [(10, 1), (11, 2), (110, 2), (111, 3), (1110, 3), (1111, 4), (100_000, 4)];
+        assert!(ends.iter().all(|&(k, level)| config.level(k) == level));
+        assert_eq!(Rc3Config { levels: 1, ..config }.level(5000), 1);
+    }
+
+    #[test]
+    fn what_was_posted_later_begins_anew_and_nothing_goes_twice() {
+        let config = Rc3Config { slots: 2, levels: 3, reach: 64 };
+        let psn = Psn::new;
+        let mut low = LowLoop { config, tail: psn(0), top: psn(0), floor: psn(0), low: psn(0), crossed: true };
+        low.start(psn(0xff_fffe));
+        let at = |n| psn(0xff_fffe).plus(n);
+        let drain = |low: &mut LowLoop, next: Psn| {
+            let mut sent = Vec::new();
+            while low.has_more(next) {
+                sent.push((low.level(), low.take().distance(at(0))));
+            }
+            sent
+        };
+        assert!(!low.may_begin(at(0), at(0)) && low.may_begin(at(5), at(0)));
+        low.begin(at(5), at(5));
+        assert_eq!(drain(&mut low, at(1)), [(1, 4), (1, 3), (2, 2), (2, 1)]);
+        low.begin(at(8), at(8));
+        assert_eq!(drain(&mut low, at(1)), [(1, 7), (1, 6), (2, 5)]);
+        // Only part of what was posted is in reach: levels are as if all were.
+        low.begin(at(10), at(12));
+        assert_eq!(drain(&mut low, at(1)), [(2, 9), (2, 8)]);
+        assert_eq!(low.primary_sent(at(1), at(2)), (false, true));
+        assert_eq!(low.primary_sent(at(8), at(9)), (true, false));
+    }
+}

@@ -1,0 +1,141 @@
+//! Packets at low priority (RC3): which go, and what their acknowledgements say.
+
+use super::{Format, Requester};
+use crate::packet::PacketClass;
+use crate::psn::Psn;
+use crate::qp::context::{QpContext, QpFailure};
+use crate::qp::host::{Host, TxSlot};
+use crate::qp::send_queue::Fence;
+use crate::qp::work::SendOp;
+use crate::rc::discipline::Discipline;
+use crate::rc::rc3::LowLoop;
+use crate::wire::{Headers, IrnEth, NakCode, Syndrome};
+
+impl Requester {
+    /// Returns how many priorities below the queue pair's the next packet of [`Self::poll_low`] may go, if there may be one.
+    /// `sending`: new WQEs may start (RTS, not SQD).
+    pub(crate) fn wants_low(&self, sending: bool) -> Option<u8> {
+        let Discipline::Low(low) = &self.discipline else { return None };
+        if self.rnr_until.is_some() || self.broken.is_some() || self.format != Format::Irn {
+            return None;
+        }
+        let next = self.stream.next();
+        if low.has_more(next) {
+            return Some(low.level());
+        }
+        let reach = self.reach(low);
+        let startable = sending && self.assigned.before(reach) && self.may_start_low();
+        let top = if startable { self.assigned.plus(1) } else { self.assigned };
+        low.may_begin(if reach.before(top) { reach } else { top }, next).then_some(1)
+    }
+
+    /// One past the last packet that the peer keeps track of.
+    fn reach(&self, low: &LowLoop) -> Psn {
+        self.stream.acked().plus(low.reach())
+    }
+
+    /// Whether the next WQE may start before its turn has come: the peer places it whenever it comes, and is ready to.
+    fn may_start_low(&self) -> bool {
+        if self.sq.started == self.sq.tail || self.broken.is_some() || self.credit_stop.is_some() {
+            return false;
+        }
+        let w = self.sq.get(self.sq.started);
+        let placed = matches!(w.op, SendOp::Send | SendOp::SendImm(_) | SendOp::Write | SendOp::WriteImm(_));
+        let credit = !w.op.takes_recv_wqe() || self.credit_limit().is_none_or(|limit| !limit.before(self.ssn.plus(1)));
+        placed && w.fence == Fence::NONE && credit
+    }
+
+    /// Has the loop begin again with what was posted since. Returns false if nothing was.
+    fn begin_low(&mut self, sending: bool, c: &QpContext) -> bool {
+        let Discipline::Low(low) = &self.discipline else { return false };
+        let reach = self.reach(low);
+        while sending && self.assigned.before(reach) && self.may_start_low() {
+            self.start_next(c);
+        }
+        let (tail, next) = (self.assigned, self.stream.next());
+        let top = if reach.before(tail) { reach } else { tail };
+        let Discipline::Low(low) = &mut self.discipline else { return false };
+        let begins = low.may_begin(top, next);
+        if begins {
+            low.begin(top, tail);
+        }
+        begins
+    }
+
+    /// Makes the next packet at low priority. Returns how many priorities below the queue pair's it goes; `None` if none
+    /// may now.
+    pub(crate) fn poll_low(
+        &mut self,
+        sending: bool,
+        c: &QpContext,
+        host: &mut impl Host,
+        out: &mut TxSlot,
+    ) -> Result<Option<u8>, QpFailure> {
+        loop {
+            let Some(level) = self.wants_low(sending) else { return Ok(None) };
+            let next = self.stream.next();
+            let Discipline::Low(low) = &mut self.discipline else { return Ok(None) };
+            if !low.has_more(next) {
+                if self.begin_low(sending, c) && self.wants_low(sending) == Some(level) {
+                    continue;
+                }
+                // What was posted is longer than it seemed: its end is out of reach, and this is for another turn.
+                return Ok(None);
+            }
+            let psn = low.take();
+            let Some(index) = self.sq.find(psn, &mut self.hint) else { continue };
+            out.class = PacketClass::Data;
+            out.gather.clear();
+            match self.build(index, psn, true, c, host, out) {
+                Ok(()) => {
+                    out.headers.bth.low = true;
+                    self.stream.sent_low(psn);
+                    host.counters().rc3_low_pkts += 1;
+                    return Ok(Some(level));
+                }
+                Err(status) => self.fail_wqe(index, status, c, host)?,
+            }
+        }
+    }
+
+    /// The primary loop sends a packet, for the first time. Returns whether low priority had sent it.
+    pub(super) fn is_low_again(&mut self, psn: Psn, host: &mut impl Host) -> bool {
+        let next = self.stream.next();
+        let Discipline::Low(low) = &mut self.discipline else { return false };
+        let (again, met) = low.primary_sent(psn, next);
+        host.counters().rc3_sent_twice += u64::from(again);
+        host.counters().rc3_crossings += u64::from(met);
+        again
+    }
+
+    /// An acknowledgement of a packet at low priority. It tells what need not be sent any more, and nothing else: it is no
+    /// sign of life for the timer, and congestion control does not hear of it.
+    #[cold]
+    pub(super) fn receive_low(
+        &mut self,
+        c: &QpContext,
+        headers: &Headers,
+        host: &mut impl Host,
+    ) -> Result<(), QpFailure> {
+        let block = match (headers.irn, headers.aeth) {
+            (Some(IrnEth::Ack { selective, .. }), Some(aeth)) => {
+                let last = headers.bth.psn;
+                match Syndrome::from_u8(aeth.syndrome) {
+                    // Everything up to there.
+                    Some(Syndrome::Ack { .. }) => Some((self.stream.high(), last, aeth)),
+                    Some(Syndrome::Nak(NakCode::PsnSequenceError)) => Some((selective, last, aeth)),
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        let known = block.and_then(|(first, last, aeth)| Some((self.stream.receive_low_ack(first, last)?, aeth)));
+        let Some((news, aeth)) = known else {
+            host.counters().rx_unexpected += 1;
+            return Ok(());
+        };
+        host.counters().rc3_low_acked += u64::from(news);
+        self.update_credits(&aeth);
+        self.complete(c, host)
+    }
+}

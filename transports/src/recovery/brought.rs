@@ -1,0 +1,149 @@
+//! What low priority has brought of a stream (RC3 §2.1.1), beside what the primary loop sends of it.
+//!
+//! The primary loop goes from the front, as ever; low priority from the end, each packet once. What low priority has
+//! brought by the time that the primary loop gets there, that leaves out. The rules by which the primary loop counts,
+//! finds losses and ends recovery see only what it sent itself:
+//!
+//! - an acknowledgement of low priority only adds to this record, and only packets from [`Stream::high`] on;
+//! - a packet of the record never counts as in flight, and never as lost;
+//! - packets that the record and a cumulative number pass together are no news to congestion control.
+
+use super::Bitmap;
+use super::scoreboard::Scoreboard;
+use super::stream::Stream;
+use crate::footprint::{Item, footprint, left, part, sequence, why};
+use crate::psn::Psn;
+
+/// The record.
+#[derive(Clone, Debug)]
+pub(super) struct Brought {
+    /// By their places from the first packet on that is not acknowledged. Those before [`Stream::next`] were left out, and
+    /// neither the first packet nor that at [`Stream::high`] is ever one: see [`Scoreboard::leave_out`].
+    pub map: Bitmap<1>,
+    /// One past the highest packet that low priority has sent.
+    pub end: Psn,
+    /// Packets that are acknowledged, and that the primary loop had not sent. Wraps.
+    pub passed: u32,
+    /// Cumulative acknowledgements of more than the primary loop had sent. Wraps.
+    pub bumps: u32,
+}
+
+impl Brought {
+    pub(super) fn new(first: Psn, reach: u32) -> Brought {
+        Brought { map: Bitmap::new(reach), end: first, passed: 0, bumps: 0 }
+    }
+}
+
+/// What a cumulative acknowledgement finds.
+pub(super) struct Before {
+    span: u32,
+    sent: u32,
+    bump: u32,
+}
+
+impl Scoreboard {
+    /// Whether low priority has brought a packet, by its place from the first one not acknowledged.
+    #[inline]
+    pub(super) fn is_brought(&self, offset: u32) -> bool {
+        self.brought.as_ref().is_some_and(|brought| brought.map.any(offset))
+    }
+
+    /// How many packets of the record lie in a range of such places.
+    pub(super) fn brought_between(&self, from: u32, to: u32) -> u32 {
+        let ones = |map: &Bitmap<1>| map.ones(to) - map.ones(from.min(to));
+        self.brought.as_ref().map_or(0, |brought| ones(&brought.map))
+    }
+
+    /// Returns the first packet, from a place on, that is not known to have arrived.
+    #[inline]
+    pub(super) fn first_missing(&self, from: u32) -> u32 {
+        let Some(brought) = &self.brought else { return self.sacks.first_clear(from) };
+        let mut at = from;
+        loop {
+            let clear = self.sacks.first_clear(at);
+            at = brought.map.first_clear(clear);
+            if at == clear {
+                return at;
+            }
+        }
+    }
+
+    /// Records that low priority brought the packets from `first` to `last`. Those that the primary loop has sent are its
+    /// own. Returns how many that are that were not known; `None` if it speaks of packets that were never sent.
+    pub(super) fn record_low(&mut self, stream: &mut Stream, first: Psn, last: Psn) -> Option<u32> {
+        let brought = self.brought.as_deref_mut()?;
+        if !last.before(brought.end.later(stream.high)) {
+            return None;
+        }
+        let from = if first.before(stream.high) { stream.high } else { first };
+        if last.before(from) {
+            return Some(0);
+        }
+        let news = brought.map.fill(from.distance(stream.acked) as u32, last.distance(from) as u32 + 1);
+        self.leave_out_some(stream);
+        Some(news)
+    }
+
+    /// Has the primary loop go on behind packets of the record: what would be sent next, what was sent last, and what is
+    /// not acknowledged.
+    #[inline]
+    pub(super) fn leave_out(&mut self, stream: &mut Stream) {
+        if self.brought.is_some() {
+            self.leave_out_some(stream);
+        }
+    }
+
+    fn leave_out_some(&mut self, stream: &mut Stream) {
+        let Some(brought) = self.brought.as_deref_mut() else { return };
+        let map = &mut brought.map;
+        stream.high = stream.acked.plus(map.first_clear(stream.high.distance(stream.acked) as u32));
+        let span = stream.span();
+        let next = map.first_clear(span);
+        stream.next = stream.acked.plus(next);
+        stream.skipped += next - span;
+        let run = map.first_clear(0);
+        if run > 0 {
+            map.advance(run, |_| ());
+            self.sacks.advance(run, |_| ());
+            stream.skipped -= run;
+            brought.passed = brought.passed.wrapping_add(run);
+            stream.pass(run);
+        }
+    }
+
+    /// Before the stream takes over a cumulative acknowledgement, which may speak of what low priority brought behind all
+    /// that the primary loop has sent: that goes on from there ("ACK bump", §2.3.1).
+    pub(super) fn before_ack(&mut self, stream: &mut Stream, cumulative: Psn, nack: Option<Psn>) -> Before {
+        let sent = stream.high.distance(stream.acked) as u32;
+        let mut before = Before { span: stream.span(), sent, bump: 0 };
+        if let Some(brought) = &mut self.brought
+            && stream.high.before(cumulative)
+            && !brought.end.before(cumulative)
+            && nack.is_none()
+        {
+            before.bump = cumulative.distance(stream.high) as u32;
+            brought.bumps = brought.bumps.wrapping_add(1);
+            (stream.next, stream.high) = (cumulative, cumulative);
+        }
+        before
+    }
+
+    /// The stream has taken it over, and it moved by `news`.
+    pub(super) fn after_ack(&mut self, stream: &mut Stream, before: &Before, news: u32) {
+        let Some(brought) = self.brought.as_deref_mut().filter(|_| news > 0) else { return };
+        let skipped = brought.map.ones(news.min(before.span));
+        let passed = brought.map.ones(news.min(before.sent)) + before.bump;
+        brought.passed = brought.passed.wrapping_add(passed);
+        stream.skipped = if stream.acked.before(stream.next) { stream.skipped - skipped } else { 0 };
+        brought.map.advance(news, |_| ());
+        // It gets no older than half of the numbers.
+        brought.end = brought.end.later(stream.acked);
+    }
+}
+
+footprint!(Brought, |at| {
+    map => part(map).is(Item::Sacked),
+    end => sequence(),
+    passed => left("its growth is told at once"),
+    bumps => left(why::STATISTICS),
+});
