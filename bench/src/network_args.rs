@@ -36,6 +36,11 @@ pub struct NetworkArgs {
     /// parameters as in timely,t-low=50us [default: none, but for iwarp's tcp]
     #[arg(long, value_name = "NAME", help_heading = "NICs")]
     cc: Vec<String>,
+    /// How long packets may wait, for switches that schedule by least slack: none; fct, srpt or constant, and a time as in
+    /// fct:1s, for each packet that the flow has or has left, or for all; fair and a rate for each queue pair, as in fair:100M;
+    /// deadline and a time for each flow, as in deadline:2ms [default: none]
+    #[arg(long, value_name = "HOW", help_heading = "NICs")]
+    slack: Vec<String>,
     /// Most packets in flight of a queue pair, or none [default: the transport's; 110 for irn]
     #[arg(long, value_name = "PACKETS", help_heading = "NICs")]
     cap: Vec<String>,
@@ -144,6 +149,7 @@ impl NetworkArgs {
             ("detour", &detours),
             ("transport", &self.transport),
             ("cc", &self.cc),
+            ("slack", &self.slack),
             ("cap", &self.cap),
             ("rto-low", &self.rto_low),
             ("rto-high", &self.rto_high),

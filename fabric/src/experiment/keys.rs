@@ -53,7 +53,7 @@ const fn bare(name: &'static str, default: &'static str, set: Set) -> Key {
 
 /// All keys, in the order in which a grid is gone through: the last changes fastest. Their defaults are those of
 /// [`Experiment::default`].
-pub static KEYS: [Key; 47] = [
+pub static KEYS: [Key; 48] = [
     bare("topology", "fat-tree:k=6,rate=40G,delay=2us", |e, v| parse(v).map(|topology| e.topology = topology)),
     bare("workload", "irn-heavy", |e, v| parse(v).map(|workload| e.workload = workload)),
     key("flows", flows),
@@ -139,6 +139,7 @@ pub static KEYS: [Key; 47] = [
     with_default("verify", "off", |e, v| v.switch().map(|on| e.verify = on)),
     key("cc", congestion),
     bare("transport", "irn", transports),
+    key("slack", parameter),
     key("cap", parameter),
     key("rto-low", parameter),
     key("rto-high", parameter),

@@ -9,6 +9,7 @@ pub use text::{ConfigError, GivenKeys, ParsedTransport};
 
 use crate::congestion::{CongestionConfig, TcpConfig};
 use crate::recovery::Recovery;
+use crate::slack::Slack;
 use crate::time::{MS, SEC, US};
 
 /// What the packets look like.
@@ -252,6 +253,8 @@ pub struct TransportConfig {
     pub tlp: u64,
     /// Whether reliable connections send what the window holds back at lower priorities (RC3).
     pub rc3: Rc3Config,
+    /// How long packets of what this end sends may wait in queues, for switches that schedule by it.
+    pub slack: Slack,
     /// Congestion control of what this end sends.
     pub congestion: CongestionConfig,
     /// Rate of the NIC's link, bit/s, and round trip of an empty network, ns: what congestion control starts from.
@@ -324,6 +327,7 @@ impl TransportConfig {
         tlt: TltConfig::OFF,
         tlp: 0,
         rc3: Rc3Config::OFF,
+        slack: Slack::None,
         congestion: CongestionConfig::None,
         line_rate: paper::LINE_RATE,
         base_rtt: paper::BASE_RTT,

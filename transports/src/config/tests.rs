@@ -121,6 +121,11 @@ fn what_needs_telemetry_is_for_networks_that_have_it() {
     assert_eq!(hpcc.check_without_telemetry(), Err(ConfigError::NoTelemetry));
     let rocc = TransportConfig::parse("irn,cc=rocc", true).unwrap();
     assert_eq!((rocc.check_without_telemetry(), rocc.check_without_notices()), (Ok(()), Err(ConfigError::NoNotices)));
+    let slack: TransportConfig = "irn,slack=constant:2ms".parse().unwrap();
+    assert_eq!(
+        (slack.check_without_telemetry(), slack.check_without_notices()),
+        (Err(ConfigError::NoSlack), Err(ConfigError::NoSlack))
+    );
     let timely = TransportConfig::parse("irn,cc=timely", true).unwrap();
     assert_eq!((timely.check_without_telemetry(), timely.check_without_notices()), (Ok(()), Ok(())));
 }

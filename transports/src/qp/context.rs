@@ -28,6 +28,8 @@ pub(crate) struct QpContext {
     pub knows_irn: bool,
     pub evidence: bool,
     pub credits: bool,
+    /// Packets have slack.
+    pub slack: bool,
     pub access: Access,
     pub paths: Option<ClassPaths>,
     pub path_mtu: Mtu,
@@ -176,6 +178,7 @@ footprint!(QpContext, |at| {
     knows_irn => left(why::SHARED),
     evidence => left(why::SHARED),
     credits => left(why::SHARED),
+    slack => left(why::SHARED),
     // Remote rights: WRITE, READ, atomics, two of FLUSH.
     access => bits(5),
     paths => paths.as_ref().map_or(left("not connected"), |paths| part(paths)),

@@ -6,6 +6,7 @@ use super::work::{MwBind, Sge, Wc};
 use crate::packet::{PacketClass, Payload, Segment};
 use crate::psn::Psn;
 use crate::sideband::{Colour, Sideband};
+use crate::slack::Piece;
 use crate::telemetry::Int;
 use crate::wire::{Bth, Headers, Opcode};
 
@@ -182,6 +183,8 @@ pub struct TxSlot {
     pub colour: Colour,
     /// Slack in ns, for the sideband.
     pub slack: i64,
+    /// Where the packet is in its message, of queue pairs that give slack; taken as soon as the packet is made.
+    pub piece: Piece,
     /// Telemetry, for the sideband.
     pub telemetry: Option<Int>,
     /// The way that the packet is to take, 0 to 255, if its queue pair chooses one for each: its UDP source port less
@@ -198,6 +201,7 @@ impl Default for TxSlot {
             class: PacketClass::Data,
             colour: Colour::Green,
             slack: 0,
+            piece: Piece::default(),
             telemetry: None,
             path: None,
         }

@@ -18,6 +18,7 @@ use crate::packet::{Mark, PacketClass, Path, RxPacket};
 use crate::psn::Psn;
 use crate::rc::{PullTurn, Rc};
 use crate::room::OutOfMemory;
+use crate::slack::{Assignment, Slack};
 use crate::time::Time;
 use crate::uc::Uc;
 use crate::ud::Ud;
@@ -112,6 +113,8 @@ pub struct Qp {
     sent_bytes: u64,
     retransmitted_bytes: u64,
     rcvd_bytes: u64,
+    /// What its packets' slack follows from, if they have some.
+    assignment: Option<Box<Assignment>>,
 }
 
 impl Qp {
@@ -131,6 +134,7 @@ impl Qp {
             knows_irn: transport.knows_irn(),
             evidence: transport.evidence,
             credits: transport.credits,
+            slack: transport.slack != Slack::None,
             config: transport,
             access: Access::default(),
             paths: None,
@@ -151,6 +155,7 @@ impl Qp {
             Service::Uc => AnyService::Uc(Uc::new(config)?),
             Service::Ud => AnyService::Ud(Ud::new(config)?),
         };
+        let TransportConfig { slack, base_rtt, .. } = *context.config;
         Ok(Qp {
             state: QpState::Reset,
             context,
@@ -164,6 +169,7 @@ impl Qp {
             sent_bytes: 0,
             retransmitted_bytes: 0,
             rcvd_bytes: 0,
+            assignment: Assignment::new(slack, base_rtt),
         })
     }
 
@@ -383,7 +389,10 @@ impl Qp {
             (QpState::Rtr, QpState::Rts) => {
                 self.service.start_sending(&self.context, attr.sq_psn.unwrap_or_default());
             }
-            (_, QpState::Reset) => self.service.reset(),
+            (_, QpState::Reset) => {
+                self.assignment.iter_mut().for_each(|assignment| assignment.reset());
+                self.service.reset();
+            }
             (_, QpState::Err) if from != QpState::Err => self.fail(None, host),
             (_, QpState::Sqd) => {
                 if from == QpState::Rts {
@@ -610,6 +619,11 @@ impl Qp {
                 self.sent_pkts += u64::from(made);
                 let bytes = counters.sent_bytes - sent_bytes;
                 self.sent_bytes += bytes;
+                if bytes > 0
+                    && let Some(assignment) = &mut self.assignment
+                {
+                    out.slack = assignment.of(now, std::mem::take(&mut out.piece), self.context.mtu);
+                }
                 if counters.retransmitted_pkts != retransmitted_pkts {
                     self.retransmitted_bytes += bytes;
                 }
@@ -704,4 +718,6 @@ footprint!(Qp, |at| {
     sent_bytes => left(why::STATISTICS),
     retransmitted_bytes => left(why::STATISTICS),
     rcvd_bytes => left(why::STATISTICS),
+    // The slack of the packet before, and when it went.
+    assignment => bits(2 * 48).when(assignment.as_ref().is_some_and(|a| a.remembers()), why::OFF),
 });

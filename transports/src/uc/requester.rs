@@ -5,6 +5,7 @@ use crate::qp::context::{QpContext, QpFailure, ends, position};
 use crate::qp::send_queue::SendQueue;
 use crate::qp::{Host, QpConfig, SendOp, TxSlot, WcStatus};
 use crate::room::OutOfMemory;
+use crate::slack::Piece;
 use crate::wire::opcode::Position;
 use crate::wire::{Bth, Headers, Opcode, Reth, pad_for};
 
@@ -93,6 +94,9 @@ impl Requester {
         let at = position(self.sent, c.packets(w.len));
         let offset = self.sent * c.mtu;
         let len = (w.len - offset).min(c.mtu);
+        if c.slack {
+            out.piece = Piece { of: w.len, at: offset, len };
+        }
         out.gather.clear();
         if w.is_inline() {
             out.gather.push(self.sq.inline_data(index)[offset as usize..].as_ptr() as u64, len);

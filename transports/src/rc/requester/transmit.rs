@@ -10,6 +10,7 @@ use crate::qp::work::{SendOp, WcStatus};
 use crate::rc::acks::{ACK_EVERY, Ack};
 use crate::rc::discipline::Discipline;
 use crate::rc::tlt::Turn;
+use crate::slack::Piece;
 use crate::telemetry::Int;
 use crate::time::Time;
 use crate::wire::opcode::Position;
@@ -394,6 +395,9 @@ impl Requester {
         let position = position(k, w.packets);
         let offset = k * c.mtu;
         let len = (w.len - offset).min(c.mtu);
+        if c.slack {
+            out.piece = Piece { of: w.len, at: offset, len };
+        }
         if w.is_inline() {
             out.gather.push(self.sq.inline_data(index)[offset as usize..].as_ptr() as u64, len);
         } else {
