@@ -82,10 +82,19 @@ pub fn policy_parser(text: &str) {
         if engine.arrive(&mut host, id, &packet) == Verdict::Dropped || id % 3 == 0 {
             engine.depart(&mut host, packet.output, 0);
         }
+        engine.advance(&mut host, u64::from(id) * 500);
     }
-    for output in 0..ports as u16 {
-        while engine.depart(&mut host, output, 0).is_some() {}
-        assert_eq!(engine.backlog(output), 0, "{text:?}");
+    // Time goes on as long as packets are on their way to queues, from which they then leave.
+    let mut now = 40 * 500;
+    loop {
+        for output in 0..ports as u16 {
+            while engine.depart(&mut host, output, 0).is_some() {}
+        }
+        match engine.advance(&mut host, now) {
+            Some(next) => now = next,
+            None if (0..ports as u16).all(|output| engine.backlog(output) == 0) => break,
+            None => assert!((0..ports as u16).any(|output| engine.next_of(&host, output).is_some()), "{text:?}"),
+        }
     }
     let counters = engine.counters();
     assert_eq!(counters.arrived.0, counters.refused.0 + counters.pushed_out.0 + counters.sent.0, "{text:?}");

@@ -171,7 +171,8 @@ pub(crate) enum Statement {
     Param(Name, Expr),
     For(Vec<(Name, Range)>, Vec<Statement>),
     If(Expr, Vec<Statement>, Vec<Statement>),
-    Create(Path, ObjectKind, Vec<Expr>),
+    /// An object is made; of a port that leads to a queue, which.
+    Create(Path, ObjectKind, Vec<Expr>, Option<Expr>),
     Define(Name, Rule),
     Set(Path, Name, Setting),
     /// What the classifier gives a packet: which field, and of several cases the first that holds.

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use crate::order::{PacketOrder, QueueKey, QueueOrder, SortKey};
-use crate::plan::{Chance, Condition, Deed, Plan, QueueSpec, When};
+use crate::plan::{Chance, Condition, Deed, Pace, Plan, QueueSpec, Target, When};
 use crate::run::build::{arrangements, shapes, victim};
 use crate::run::state::Victim;
 use crate::run::store::Shape;
@@ -129,6 +129,13 @@ impl fmt::Display for Plan {
             let (structure, cost) = arrangement.cost();
             let cost = cost.replace('k', &port.queues.len().to_string());
             writeln!(f, "  serves        {}   {structure}, {cost}", queue_order(&port.order))?;
+            if let Some(way) = &port.way {
+                let pace = match way.pace {
+                    Pace::Share(share) => format!("{share} of the fastest link"),
+                    Pace::Rate(rate) => format!("{rate} bit/s"),
+                };
+                writeln!(f, "  leads to      {}   {pace}", self.target(&way.target))?;
+            }
             self.show_condition(f, "after", port.after_scheduling)?;
         }
         self.show_classifier(f)
@@ -175,6 +182,14 @@ impl Plan {
         Ok(())
     }
 
+    fn target(&self, target: &Target) -> String {
+        let name = self.queues.get(target.base as usize).map_or("", |queue| array(&queue.name));
+        target.terms.iter().fold(name.to_owned(), |mut text, term| {
+            let _ = write!(text, "[{}]", term.index);
+            text
+        })
+    }
+
     fn show_classifier(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let when = |when: &When| match when {
             When::Always => String::new(),
@@ -186,15 +201,8 @@ impl Plan {
             let cases: Vec<String> = cases.iter().map(|(case, value)| format!("{}{value}", when(case))).collect();
             writeln!(f, "  {:<13} {}", format!("{field:?}").to_lowercase(), cases.join("; else "))?;
         }
-        let target = |target: &crate::plan::Target| {
-            let name = self.queues.get(target.base as usize).map_or("", |queue| array(&queue.name));
-            target.terms.iter().fold(name.to_owned(), |mut text, term| {
-                let _ = write!(text, "[{}]", term.index);
-                text
-            })
-        };
         let cases: Vec<String> =
-            self.classifier.queue.iter().map(|(case, to)| format!("{}{}", when(case), target(to))).collect();
+            self.classifier.queue.iter().map(|(case, to)| format!("{}{}", when(case), self.target(to))).collect();
         writeln!(f, "  {:<13} {}", "queue", cases.join("; else "))
     }
 }

@@ -326,7 +326,15 @@ impl Parser {
                 return Err(PolicyError::new(field.at, format_args!("a {} has a name of its own", kind.name())));
             }
             self.advance();
-            return Ok(Statement::Create(path, kind, self.arguments()?));
+            let arguments = self.arguments()?;
+            if !self.is("->") {
+                return Ok(Statement::Create(path, kind, arguments, None));
+            }
+            if kind != ObjectKind::Port {
+                return Err(self.error(format_args!("only a Port leads to a queue, not a {}", kind.name())));
+            }
+            self.advance();
+            return Ok(Statement::Create(path, kind, arguments, Some(self.expr()?)));
         }
         match path.fields.pop() {
             Some(attribute) => {

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::number::Ratio;
 use crate::order::{PacketOrder, QueueOrder};
 use crate::program::Program;
 use crate::run::state::Shared;
@@ -111,12 +112,30 @@ pub(crate) struct BufferSpec {
     pub accounts: Option<Accounts>,
 }
 
+/// How fast a port between queues is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// As a share of the fastest link of the switch.
+    Share(Ratio),
+    /// bit/s.
+    Rate(u64),
+}
+
+/// Where a port between queues leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    pub pace: Pace,
+    pub target: Target,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PortSpec {
     pub name: String,
     pub queues: Vec<u32>,
     pub order: QueueOrder,
     pub after_scheduling: Option<ConditionId>,
+    /// Where it leads, if to queues. Else it has a link.
+    pub way: Option<Way>,
 }
 
 /// When a case of the classifier holds.
@@ -158,6 +177,7 @@ pub struct Plan {
     pub(crate) ports_in_all: usize,
     pub(crate) queues: Vec<QueueSpec>,
     pub(crate) buffers: Vec<BufferSpec>,
+    /// Those with links first.
     pub(crate) ports: Vec<PortSpec>,
     pub(crate) orders: Vec<PacketOrder>,
     pub(crate) conditions: Vec<Condition>,
@@ -205,8 +225,21 @@ impl Plan {
         deeds.chain(orders).chain(of_queues).chain(limits)
     }
 
+    /// How many ports of each copy have a link.
+    pub(crate) fn linked(&self) -> usize {
+        self.ports.iter().take_while(|port| port.way.is_none()).count()
+    }
+
+    /// Whether packets go from queue to queue: ports lead to queues.
+    pub fn has_levels(&self) -> bool {
+        self.linked() < self.ports.len()
+    }
+
     /// Whether something looks at packets after they have been taken in.
     pub(crate) fn keeps_fields(&self) -> bool {
+        if self.has_levels() {
+            return true;
+        }
         let hol = |source| matches!(source, Source::Queue(QueueField::Hol(_)));
         self.orders.iter().any(|order| matches!(order, PacketOrder::Comparator(_)))
             || self.programs().any(|program| program.sources().any(hol))
@@ -227,7 +260,9 @@ impl Plan {
             .queue
             .iter()
             .flat_map(|(when, target)| target.terms.iter().map(|term| Some(&term.index)).chain([when.program()]));
-        let all = self.programs().chain(of_classes.flatten()).chain(of_queues.flatten());
+        let ways = self.ports.iter().filter_map(|port| port.way.as_ref());
+        let ways = ways.flat_map(|way| way.target.terms.iter().map(|term| &term.index));
+        let all = self.programs().chain(of_classes.flatten()).chain(of_queues.flatten()).chain(ways);
         let is = |source| {
             matches!(
                 source,

@@ -88,18 +88,24 @@ impl Program {
         Program { operations: Box::default(), result: Operand::Constant(value), denominator }
     }
 
-    /// Runs the program on what `load` reads.
+    /// Runs the program on what `load` reads. Most keys are a field, or a field and a number: those take no registers.
     #[inline]
     pub fn run(&self, load: impl Fn(Source) -> i64) -> i64 {
-        match self.operations.len() {
-            0 => self.run_with::<1>(load),
-            1..=8 => self.run_with::<8>(load),
+        let read = |operand: Operand, before: i64| match operand {
+            Operand::Constant(value) => value,
+            Operand::Register(_) => before,
+            Operand::Load(source) => load(source),
+        };
+        match &self.operations[..] {
+            [] => read(self.result, 0),
+            [only] => read(self.result, only.operator.apply(read(only.a, 0), read(only.b, 0))),
+            operations if operations.len() <= 8 => self.run_with::<8>(load),
             _ => self.run_with::<LONGEST>(load),
         }
     }
 
     /// Runs the program with so many registers.
-    #[inline]
+    #[inline(never)]
     fn run_with<const REGISTERS: usize>(&self, load: impl Fn(Source) -> i64) -> i64 {
         let mut registers = [0; REGISTERS];
         let read = |operand: Operand, registers: &[i64; REGISTERS]| match operand {

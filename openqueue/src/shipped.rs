@@ -17,6 +17,7 @@ macro_rules! shipped {
 
 /// All policies that come with irnic.
 pub const SHIPPED: &[Shipped] = shipped![
+    "buffered-crossbar",
     "input-queued",
     "least-slack",
     "least-value-drop",

@@ -21,6 +21,39 @@ const CASES: &[(&str, &str)] = &[
     ("import routines", "1:1: import is C's: conditions and comparators are written here as expressions"),
     ("q = Queue(1KB); out = Port(50%, q)", "1:28: a port sends at the rate of its link: expected 100%"),
     ("q = Queue(1KB); out = Port(100%)", "1:17: a Port has one queue at least"),
+    ("q = Queue(1KB) -> r", "1:16: only a Port leads to a queue, not a Queue"),
+    ("q = Queue(1KB); r = Queue(1KB); p = Port(q) -> ; out = Port(r)", "1:48: expected an expression, found ';'"),
+    (
+        "q = Queue(1KB); r = Queue(1KB); p = Port(0, q) -> r; out = Port(r); queue = q;",
+        "1:42: expected a share of the fastest link, such as 100%, or a rate such as 40Gbps",
+    ),
+    (
+        "q = Queue(1KB); r = Queue(1KB); p = Port(2us, q) -> r; out = Port(r); queue = q;",
+        "1:42: expected a share of the fastest link, such as 100%, or a rate such as 40Gbps",
+    ),
+    ("q = Queue(1KB); r = Queue(1KB); p = Port(q) -> s; out = Port(r); queue = q;", "1:48: there is no queue s"),
+    ("q = Queue(1KB); r = Queue(1KB); p = Port(q) -> 3; out = Port(r); queue = q;", "1:48: expected a queue"),
+    ("q = Queue(1KB); p = Port(q) -> q;", "1:1: a policy has a port at least: expected NAME = Port(100%, QUEUE, …)"),
+    (
+        "q = Queue(1KB); r = Queue(1KB); p = Port(q) -> q; out = Port(r); queue = q;",
+        "1:33: packets would go in circles: p leads to a queue from which they come back to it",
+    ),
+    (
+        "for i in 0..3 { q[i] = Queue(1KB); } r = Queue(1KB); out = Port(r); queue = q[0];\nfor i in 0..3 { p[i] = Port(q[i]) -> q[i + 1]; }",
+        "2:17: packets would go in circles: p[0] leads to a queue from which they come back to it",
+    ),
+    (
+        "for o in outputs { q[o] = Queue(1KB); r[o] = Queue(1KB); } queue = q[output];\nfor o in outputs { p[o] = Port(q[o]) -> r[o]; out[o] = Port(r[o]); }",
+        "2:41: packets for one output would come to queues of another: r needs the index output, by which its queues are at their ports",
+    ),
+    (
+        "for o in outputs { q[o] = Queue(1KB); r[o] = Queue(1KB); } queue = q[output];\nfor o in outputs { p[o] = Port(q[o]); out[o] = Port(r[o]); }",
+        "2:20: the policy has 6 ports, and the switch 3; with for output in outputs { … } there are as many, and ports between queues say where they lead: Port(…) -> QUEUE",
+    ),
+    (
+        "q = Queue(1KB); r = Queue(1KB); b = Buffer(1KB, r); b.reserve = 1KB; p = Port(q) -> r; out = Port(r); queue = q;",
+        "1:85: r is in a buffer with reserve, headroom or ingressLimit: those are for packets that come from neighbours",
+    ),
     ("q = Queue(1KB); out = Port(r)", "1:28: r: expected a parameter"),
     ("q = Queue(1KB); out = Port(q); o2 = Port(q)", "1:32: q is at two ports"),
     ("q = Queue(1KB); r = Queue(1KB); out = Port(q)", "1:17: r is at no port"),

@@ -191,25 +191,70 @@ fn shared_buffer_of_figure_2_11() {
     assert_eq!((host.pushed_out, engine.backlog(0), engine.backlog(2)), (vec![2], 2, 1));
 }
 
-/// The crossbar of figure 2.13 is three levels of queues; one of them is a policy of one switch.
+/// Figure 2.13, with what it leaves out: where ports between queues lead.
+const CROSSBAR: &str = "
+    param B = 10KB; param k = 3;
+    for i in 0..k, j in 0..k { voq[i][j] = Queue(B); cq[i][j] = Queue(B); }
+    for j in 0..k { oq[j] = Queue(B); }
+    for i in 0..k { in[i] = Port(100%, voq[i]) -> cq[i][output]; }
+    for i in 0..k, j in 0..k { cp[i][j] = Port(100%, cq[i][j]) -> oq[output]; }
+    for j in 0..k { out[j] = Port(100%, oq[j]); }
+    queue = voq[input][output];
+    admPrio(p1, p2) = p1.arrival < p2.arrival
+    procPrio(p1, p2) = p1.arrival < p2.arrival
+    congestion() = (currSize > size, drop(1))
+    lqf(q1, q2) = q1.currSize > q2.currSize
+    in.schedPrio = lqf; out.schedPrio = lqf;";
+
 #[test]
-fn virtual_output_queues_of_figure_2_13() {
-    let text = format!(
-        "{ORDERS} {SCHEDULES} param B = 10KB;
-         for output in outputs, input in inputs {{ voq[output][input] = Queue(B); }}
-         for output in outputs {{ out[output] = Port(100%, voq[output]); }}
-         queue = voq[output][input];
-         voq.admPrio = fifo; voq.procPrio = fifo;
-         defCongestion() = (currSize >= size, drop(1))
-         voq.congestion = defCongestion();
-         out.schedPrio = lqf;"
-    );
-    assert_eq!(plan(&text, 3).queues(), 9);
-    let whole = "for i in 0..9 { voq[i] = Queue(1KB); cq[i] = Queue(1KB); } for i in 0..3 { oq[i] = Queue(1KB); }
-         for i in 0..3 { in[i] = Port(100%, voq[3 * i], voq[3 * i + 1], voq[3 * i + 2]); out[i] = Port(100%, oq[i]); }
-         for i in 0..9 { cp[i] = Port(100%, cq[i]); }";
-    let error = whole.parse::<Policy>().unwrap_err().to_string();
-    assert!(error.contains("several queues: expected a classifier"), "{error}");
+fn crossbar_of_figure_2_13() {
+    let plan = plan(CROSSBAR, 3);
+    assert_eq!((plan.queues(), plan.ports(), plan.has_levels()), (21, 3, true));
+    assert!(plan.to_string().contains("leads to      cq[0]["), "{plan}");
+    let rates = vec![10_000_000_000; 3];
+    let mut engine = Engine::new(&plan, &Surroundings { rates, ..Surroundings::default() });
+    let mut host = Sequence::default();
+    // Two of input 0, one of input 1, all for output 2, which take 1 µs on each line.
+    for (id, input) in [0, 0, 1].into_iter().enumerate() {
+        let packet = Packet { size: 1_250, input, output: 2, ..packet(0, 0) };
+        assert_eq!(arrive(&mut engine, &mut host, id as u32, &packet), Verdict::Queued);
+    }
+    let mut went = Vec::new();
+    let mut now = 0;
+    while let Some(next) = engine.advance(&mut host, now) {
+        assert_eq!(engine.backlog(2), 3_750 - 1_250 * went.len() as u64);
+        now = next;
+        engine.advance(&mut host, now);
+        went.extend(engine.depart(&mut host, 2, 0).map(|id| (now, id)));
+    }
+    // Input 1 has a line and a crosspoint of its own; its packet comes to the output with the first of input 0.
+    went.extend(std::iter::from_fn(|| engine.depart(&mut host, 2, 0)).map(|id| (now, id)));
+    assert_eq!(went, [(2_000, 0), (3_000, 2), (3_000, 1)]);
+    assert_eq!(engine.backlog(2), 0);
+}
+
+/// A port between queues waits until there is room where it leads; what is too large for that is dropped.
+#[test]
+fn ports_between_queues_wait_for_room() {
+    let text = "a = Queue(10KB); b = Queue(1500); queue = a;
+        way = Port(8Gbps, a) -> b; out = Port(100%, b);
+        procPrio(p1, p2) = p1.arrival < p2.arrival";
+    let mut engine = Engine::new(&plan(text, 1), &Surroundings::default());
+    let mut host = Sequence::default();
+    for (id, size) in [1_000, 1_000, 1_600, 500].into_iter().enumerate() {
+        let packet = Packet { size, ..packet(0, 0) };
+        assert_eq!(arrive(&mut engine, &mut host, id as u32, &packet), Verdict::Queued);
+    }
+    assert_eq!(engine.advance(&mut host, 0), Some(1_000));
+    // The second finds no room beside the first.
+    assert_eq!(engine.advance(&mut host, 1_000), None);
+    assert_eq!(engine.depart(&mut host, 0, 0), Some(0));
+    assert_eq!(engine.advance(&mut host, 1_500), Some(2_500));
+    assert_eq!(engine.advance(&mut host, 2_500), Some(4_100));
+    assert_eq!(engine.advance(&mut host, 4_100), Some(4_600));
+    assert_eq!((engine.advance(&mut host, 4_600), &host.pushed_out[..]), (None, &[2][..]));
+    assert_eq!([engine.depart(&mut host, 0, 0), engine.depart(&mut host, 0, 0)], [Some(1), Some(3)]);
+    assert_eq!((engine.backlog(0), engine.counters().pushed_out), (0, (1, 1_600)));
 }
 
 /// Figure 2.18, without C; and the listing after it, where the selector was random: of 200 packets 140 were in the first

@@ -23,6 +23,7 @@ mod paths;
 mod pauses;
 mod policies;
 mod policy_changes;
+mod policy_levels;
 mod processes;
 mod pulled;
 mod random;

@@ -87,7 +87,7 @@ impl Elaborator<'_> {
         members.flatten().for_each(|queue| *queue = places[*queue as usize]);
     }
 
-    fn target(&mut self, expr: &Expr, constants: &Constants, copies: usize) -> Result<Target> {
+    pub(super) fn target(&mut self, expr: &Expr, constants: &Constants, copies: usize) -> Result<Target> {
         let ExprKind::Path(path) = &expr.kind else { return error(expr.at, "expected a queue") };
         let Path { name, indices, fields } = path;
         let Some(array) = self.arrays.get(&name.text).filter(|array| array.kind == ObjectKind::Queue) else {
@@ -135,11 +135,11 @@ impl Elaborator<'_> {
             return Ok(());
         }
         let by_output = terms.iter().position(|term| is_field(&term.index, PacketField::Output));
-        let right = by_output.is_some_and(|place| {
-            array
-                .objects
-                .iter()
-                .all(|(indices, queue)| i64::from(self.queues[*queue as usize].spec.port) == indices[place])
+        // Queues whose port leads to others may have packets for all outputs.
+        let linked = self.linked();
+        let right = array.objects.iter().all(|(indices, queue)| {
+            let port = self.queues[*queue as usize].spec.port;
+            port as usize >= linked || by_output.is_some_and(|place| i64::from(port) == indices[place])
         });
         if right {
             return Ok(());

@@ -1,6 +1,7 @@
 //! From statements to a plan: loops are gone through, objects made, attributes set, and all of it checked.
 
 mod classify;
+mod levels;
 mod rules;
 
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use crate::compile::{About, Compiler, Constant, Constants};
 use crate::error::{Place, PolicyError, Result, alternatives};
 use crate::number::{Dimension, Ratio};
 use crate::order::{PacketOrder, QueueKey, QueueOrder};
-use crate::plan::{Accounts, BufferSpec, Condition, ConditionId, Plan, PortSpec, QueueSpec};
+use crate::plan::{Accounts, BufferSpec, Condition, ConditionId, Pace, Plan, PortSpec, QueueSpec};
 
 /// Steps that loops may take in all: no text keeps a reader busy.
 const STEPS: usize = 1 << 20;
@@ -60,6 +61,8 @@ pub(crate) struct Elaborator<'s> {
     queues: Vec<Queue>,
     buffers: Vec<BufferSpec>,
     port_specs: Vec<(PortSpec, Place)>,
+    /// Of each port that leads to queues, how fast and where.
+    ways: Vec<Option<Leads>>,
     /// Attributes that were set, by kind, object and name, with rules read when all objects are known.
     attributes: Vec<(ObjectKind, Vec<u32>, Name, Assigned)>,
     classes: Vec<Classes>,
@@ -70,6 +73,9 @@ pub(crate) struct Elaborator<'s> {
 
 /// A field of packets that is classified: its cases, and the constants where they stand.
 type Classes = (Name, Vec<(Option<Expr>, Expr)>, Constants);
+
+/// How fast a port is that leads to queues, to which, and the constants where it stands.
+type Leads = (Pace, Expr, Constants);
 
 /// What an attribute was set to.
 #[derive(Clone)]
@@ -90,7 +96,7 @@ pub(crate) fn fixed_ports(statements: &[Statement], settings: &Settings) -> Opti
     let count = |ports| {
         let mut elaborator = Elaborator::new(settings, ports);
         elaborator.statements(statements, true).ok()?;
-        (!elaborator.is_of_one_port()).then_some(elaborator.port_specs.len())
+        (!elaborator.is_of_one_port()).then_some(elaborator.linked())
     };
     let ports = count(2)?;
     (ports > 0 && count(3)? == ports).then_some(ports)
@@ -112,6 +118,7 @@ impl<'s> Elaborator<'s> {
             queues: Vec::new(),
             buffers: Vec::new(),
             port_specs: Vec::new(),
+            ways: Vec::new(),
             attributes: Vec::new(),
             classes: Vec::new(),
             orders: vec![PacketOrder::Arrival],
@@ -141,7 +148,7 @@ impl<'s> Elaborator<'s> {
                     Constant::Number(..) => error(condition.at, "expected on or off, found a number"),
                 }
             }
-            Statement::Create(path, kind, arguments) => self.create(path, *kind, arguments),
+            Statement::Create(path, kind, arguments, to) => self.create(path, *kind, arguments, to.as_ref()),
             Statement::Define(name, rule) => {
                 if self.defined.contains_key(&name.text) {
                     return error(name.at, format_args!("{} is defined twice", name.text));
@@ -228,7 +235,7 @@ impl<'s> Elaborator<'s> {
         indices.iter().map(one).collect()
     }
 
-    fn create(&mut self, path: &Path, kind: ObjectKind, arguments: &[Expr]) -> Result<()> {
+    fn create(&mut self, path: &Path, kind: ObjectKind, arguments: &[Expr], to: Option<&Expr>) -> Result<()> {
         let name = &path.name;
         if self.constants.contains_key(&name.text) || self.defined.contains_key(&name.text) {
             return error(name.at, format_args!("{} has a meaning already", name.text));
@@ -248,7 +255,7 @@ impl<'s> Elaborator<'s> {
         let object = match kind {
             ObjectKind::Queue => self.make_queue(name, &numbers, arguments)?,
             ObjectKind::Buffer => self.make_buffer(name, &numbers, arguments)?,
-            ObjectKind::Port => self.make_port(name, &numbers, arguments)?,
+            ObjectKind::Port => self.make_port(name, &numbers, arguments, to)?,
         };
         let indices = path.indices.iter().map(|index| match index {
             Index::One(Expr { kind: ExprKind::Path(path), .. }) => path.name.text.clone(),
@@ -325,12 +332,17 @@ impl<'s> Elaborator<'s> {
         Ok(place)
     }
 
-    fn make_port(&mut self, name: &Name, numbers: &[i64], arguments: &[Expr]) -> Result<u32> {
+    fn make_port(&mut self, name: &Name, numbers: &[i64], arguments: &[Expr], to: Option<&Expr>) -> Result<u32> {
         let rate = match arguments.first() {
             Some(first) if !self.is_object(first) => Some(first),
             _ => None,
         };
-        if let Some(rate) = rate {
+        let leads = match to {
+            Some(to) => Some((self.pace(rate)?, to.clone(), self.constants.clone())),
+            None => None,
+        };
+        self.ways.push(leads);
+        if let (Some(rate), None) = (rate, to) {
             let full = Constant::Number(Ratio::ONE, Dimension::Plain);
             if Compiler::new(&self.constants, About::Nothing).constant(rate)? != full {
                 return error(rate.at, "a port sends at the rate of its link: expected 100%");
@@ -350,6 +362,7 @@ impl<'s> Elaborator<'s> {
             queues,
             order: QueueOrder(vec![QueueKey::Turn(None)]),
             after_scheduling: None,
+            way: None,
         };
         self.port_specs.push((spec, name.at));
         Ok(place)
@@ -441,13 +454,14 @@ impl Elaborator<'_> {
                 if self.parameters.is_empty() { "it has none".into() } else { alternatives(&self.parameters) };
             return error(end, format_args!("the policy has no parameter {unknown}; expected {expected}"));
         }
-        if self.port_specs.is_empty() {
+        if self.linked() == 0 {
             return error(end, "a policy has a port at least: expected NAME = Port(100%, QUEUE, …)");
         }
         if let Some(queue) = self.queues.iter().find(|queue| queue.on_port.is_none()) {
             return error(queue.at, format_args!("{} is at no port", queue.spec.name));
         }
         let copies = self.copies()?;
+        self.links_first();
         self.defaults()?;
         for (kind, objects, name, assigned) in std::mem::take(&mut self.attributes) {
             self.assign(kind, &objects, &name, &assigned)?;
@@ -459,6 +473,7 @@ impl Elaborator<'_> {
             }
         }
         let classifier = self.classifier(copies)?;
+        self.levels(copies)?;
         let places: Vec<Place> = self.port_specs.iter().map(|(_, at)| *at).collect();
         let plan = Plan {
             copies,
@@ -479,23 +494,28 @@ impl Elaborator<'_> {
 
     /// How often the objects are there: once if they are a whole switch's, and for each output if one port's.
     fn copies(&self) -> Result<usize> {
-        match self.port_specs.len() {
+        match self.linked() {
             1 if self.is_of_one_port() => Ok(self.ports),
             ports if ports == self.ports => Ok(1),
             ports => {
                 let what = format!(
-                    "the policy has {ports} ports, and the switch {}; with for output in outputs {{ … }} there are as many",
+                    "the policy has {ports} ports, and the switch {}; with for output in outputs {{ … }} there are as \
+                     many, and ports between queues say where they lead: Port(…) -> QUEUE",
                     self.ports
                 );
-                error(self.port_specs[0].1, what)
+                let first = self.ways.iter().position(Option::is_none).unwrap_or(0);
+                error(self.port_specs[first].1, what)
             }
         }
     }
 
     /// Whether the policy is that of one port, which a switch has for each output.
     fn is_of_one_port(&self) -> bool {
-        let single = |array: &Array| array.kind == ObjectKind::Port && array.indices.is_empty();
-        self.port_specs.len() == 1 && self.arrays.values().any(single)
+        let linked = |port: &u32| self.ways[*port as usize].is_none();
+        let single = |array: &Array| {
+            array.kind == ObjectKind::Port && array.indices.is_empty() && array.objects.values().any(linked)
+        };
+        self.linked() == 1 && self.arrays.values().any(single)
     }
 
     fn defaults(&mut self) -> Result<()> {

@@ -1,6 +1,7 @@
 //! The engine against a naive interpreter: queues are vectors that are sorted by the comparator each time, expressions
 //! are walked as they stand in the text, and nothing is kept between two questions.
 
+mod levels;
 mod naive;
 mod optimum;
 mod random;

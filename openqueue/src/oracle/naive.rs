@@ -39,7 +39,7 @@ pub(super) struct Naive {
     turn: usize,
 }
 
-fn rule(text: &str) -> Body {
+pub(super) fn rule(text: &str) -> Body {
     let mut statements = crate::parse::parse(&format!("x.a(a, b) = {text};")).expect("a rule");
     match statements.pop() {
         Some(Statement::Set(_, _, Setting::Written(rule))) => rule.body,
@@ -58,7 +58,7 @@ fn cases(text: Option<&str>) -> Vec<Case> {
 /// A fraction, or a truth as 1 or 0.
 type Number = (i128, i128);
 
-fn packet_field(packet: &Packet, name: &str) -> Number {
+pub(super) fn packet_field(packet: &Packet, name: &str) -> Number {
     let value: i128 = match name {
         "arrival" => packet.arrival.into(),
         "size" => packet.size.into(),
@@ -72,7 +72,7 @@ fn packet_field(packet: &Packet, name: &str) -> Number {
     (value, 1)
 }
 
-fn evaluate(expr: &Expr, read: &dyn Fn(&Path) -> Number) -> Number {
+pub(super) fn evaluate(expr: &Expr, read: &dyn Fn(&Path) -> Number) -> Number {
     let truth = |truth: bool| (i128::from(truth), 1);
     match &expr.kind {
         ExprKind::Number(number, _) => (number.above.into(), number.below.into()),
@@ -137,7 +137,7 @@ fn order<T>(
     }
 }
 
-fn of_packets(body: &Body, a: &Waiting, b: &Waiting) -> Ordering {
+pub(super) fn of_packets(body: &Body, a: &Waiting, b: &Waiting) -> Ordering {
     order(body, &a.2, &b.2, |packet, fields| packet_field(packet, &fields[0].text), a.1.cmp(&b.1))
 }
 

@@ -17,6 +17,15 @@ enum Level {
     Buffer,
 }
 
+/// By which way a packet comes.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Entrance {
+    /// It has arrived, and is classified.
+    Outside,
+    /// By a port that leads to this queue.
+    Inside { line: usize, queue: usize },
+}
+
 /// How congestion ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Relief {
@@ -41,7 +50,29 @@ impl Engine {
         {
             sent.bytes = 0;
         }
-        let verdict = match self.offer(host, id, &mut packet) {
+        let verdict = self.take_in(host, id, &mut packet, Entrance::Outside);
+        if verdict == Verdict::Dropped {
+            count(&mut self.counters.refused, packet.size.into());
+        } else if let Some(levels) = &mut self.world.levels {
+            levels.backlog[usize::from(packet.output)] += u64::from(packet.size);
+        }
+        verdict
+    }
+
+    /// Takes a packet in, perhaps without its payload.
+    #[inline]
+    pub(super) fn take_in(
+        &mut self,
+        host: &mut impl Host,
+        id: u32,
+        packet: &mut Packet,
+        entrance: Entrance,
+    ) -> Verdict {
+        let queue = match entrance {
+            Entrance::Outside => self.classify(host, packet),
+            Entrance::Inside { queue, .. } => queue,
+        };
+        match self.offer(host, id, packet, queue, entrance != Entrance::Outside) {
             Relief::Room => Verdict::Queued,
             Relief::ArrivingDropped => Verdict::Dropped,
             Relief::Trim => {
@@ -50,32 +81,31 @@ impl Engine {
                 packet.size -= cut;
                 packet.control = true;
                 // What is left is classified anew. It has nothing more to give.
-                match self.offer(host, id, &mut packet) {
+                let queue = match entrance {
+                    Entrance::Outside => self.classify(host, packet),
+                    Entrance::Inside { line, queue } => self.next_level_of_cut(line, packet, queue),
+                };
+                match self.offer(host, id, packet, queue, false) {
                     Relief::Room => Verdict::Trimmed(cut),
                     Relief::ArrivingDropped | Relief::Trim => Verdict::Dropped,
                 }
             }
-        };
-        if verdict == Verdict::Dropped {
-            count(&mut self.counters.refused, packet.size.into());
         }
-        verdict
     }
 
+    /// Offers a packet to a queue; `inside`: its input has an account of it already.
     #[inline]
-    fn offer(&mut self, host: &mut impl Host, id: u32, packet: &mut Packet) -> Relief {
-        let queue = self.classify(host, packet);
-        let packet = &*packet;
+    fn offer(&mut self, host: &mut impl Host, id: u32, packet: &Packet, queue: usize, inside: bool) -> Relief {
         let size = u64::from(packet.size);
         let state = &self.world.queues[queue];
         let (congestion, after, buffer) = (state.congestion, state.after_admission, state.buffer as usize);
         if size > state.size {
-            return Relief::ArrivingDropped;
+            return self.refuse(packet, inside);
         }
         let (mut buffer_congestion, mut buffer_after) = (NO_CONDITION, NO_CONDITION);
         if let Some(buffer) = self.world.buffers.get(buffer) {
             if size > buffer.size {
-                return Relief::ArrivingDropped;
+                return self.refuse(packet, inside);
             }
             (buffer_congestion, buffer_after) = (buffer.congestion, buffer.after_admission);
             if buffer.ledger.is_some() && !self.take_account(queue, packet) {
@@ -83,6 +113,9 @@ impl Engine {
             }
         }
         self.book(queue, packet);
+        if inside {
+            self.take_ingress(packet.seen());
+        }
         let mut placed = false;
         let mut relief = Relief::Room;
         let state = &self.world.queues[queue];
@@ -118,6 +151,30 @@ impl Engine {
         Relief::Room
     }
 
+    /// Refuses a packet that is larger than where it goes.
+    #[cold]
+    fn refuse(&mut self, packet: &Packet, inside: bool) -> Relief {
+        if inside {
+            self.take_ingress(packet.seen());
+        }
+        Relief::ArrivingDropped
+    }
+
+    /// A packet that was on its way inside is booked with its input once more, or is gone.
+    fn take_ingress(&mut self, seen: Seen) {
+        if let Some(bytes) = self.world.ingress.get_mut(account(seen.input, seen.priority)) {
+            *bytes -= u64::from(seen.size);
+        }
+    }
+
+    /// A packet has left a queue for another: its input has it still.
+    pub(super) fn unbook_inside(&mut self, queue: usize, seen: Seen) {
+        self.unbook(queue, seen);
+        if let Some(bytes) = self.world.ingress.get_mut(account(seen.input, seen.priority)) {
+            *bytes += u64::from(seen.size);
+        }
+    }
+
     /// A red packet has come into a queue.
     #[cold]
     fn note_red(&mut self, queue: usize) {
@@ -136,6 +193,9 @@ impl Engine {
         if state.keeps_only {
             if state.bytes == u64::from(packet.size) {
                 (state.only, state.only_queue) = (id, queue as u32);
+                if state.keeps_packet {
+                    self.world.alone[port] = *packet;
+                }
                 return;
             }
             self.queue_up(host, port);
@@ -149,7 +209,7 @@ impl Engine {
         let state = &mut self.world.ports[port];
         let (only, queue) = (std::mem::replace(&mut state.only, NONE), state.only_queue as usize);
         if only != NONE {
-            let packet = Packet::of(host.seen(only));
+            let packet = if state.keeps_packet { self.world.alone[port] } else { Packet::of(host.seen(only)) };
             self.place(host, queue, only, &packet);
             self.changed(queue);
         }
@@ -349,6 +409,8 @@ impl Engine {
             Victim::Oldest => store.last(&PacketOrder::Reverse),
             Victim::LastProcessed => store.last(order),
             Victim::OfSecond => {
+                self.double(from);
+                let world = &self.world;
                 let second = world.seconds[from].as_ref();
                 second.and_then(|second| second.last(&world.shared.orders[usize::from(admission)]))
             }
@@ -370,6 +432,9 @@ impl Engine {
         self.unbook(queue, seen);
         self.changed(queue);
         count(&mut self.counters.pushed_out, seen.size.into());
+        if self.world.levels.is_some() {
+            self.gone(self.world.fields[id as usize].output, seen.size);
+        }
         host.push_out(id);
         // Its room is free again: neighbours may go on.
         if let Some(condition) = self.world.ports[self.world.queues[queue].port as usize].after_scheduling {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::accounts::Ledger;
 use super::engine::Engine;
 use super::host::Surroundings;
-use super::items::NONE;
+use super::items::{NONE, Packet};
+use super::levels::{Levels, Line};
 use super::schedule::{Arrangement, Bits, Tournament};
 use super::state::{
     BufferState, NO_CONDITION, PortState, QueueState, Rules, Scheduling, Sent, Shared, Victim, World, Worst,
@@ -13,7 +14,7 @@ use super::state::{
 use super::store::{Shape, Store};
 use super::weigh::Prepared;
 use crate::order::{PacketOrder, QueueKey};
-use crate::plan::{BufferSpec, Plan, QueueSpec};
+use crate::plan::{BufferSpec, Pace, Plan, QueueSpec};
 
 /// Which packet a queue gives up, and whether that takes a second order of its packets.
 pub(crate) fn victim(plan: &Plan, queue: &QueueSpec) -> Victim {
@@ -88,6 +89,7 @@ impl Plan {
                 limits: self.buffers.iter().map(limit).collect(),
                 buffer_keys: self.buffers.iter().map(keys).collect(),
                 classifier: self.classifier.clone(),
+                targets: self.ports.iter().filter_map(|port| Some(port.way.as_ref()?.target.clone())).collect(),
             })
         };
         self.shared.0.get_or_init(make).clone()
@@ -106,6 +108,12 @@ impl Engine {
         let kind = |arrangement: &Arrangement| shared.arrangements.iter().position(|known| known == arrangement);
         let kinds: Vec<u16> = arrangements.iter().map(|arrangement| kind(arrangement).unwrap_or(0) as u16).collect();
         let (per_copy, ports_per_copy) = (plan.queues.len(), plan.ports.len());
+        // Ports with links come first, of all copies.
+        let linked = plan.linked();
+        let port_of = |copy: usize, port: usize| match port.checked_sub(linked) {
+            None => copy * linked + port,
+            Some(line) => plan.copies * linked + copy * (ports_per_copy - linked) + line,
+        };
         let mut place_at_port = vec![0; per_copy];
         let mut slots = vec![((0, 0), false); per_copy];
         for (port, arrangement) in plan.ports.iter().zip(&arrangements) {
@@ -133,7 +141,7 @@ impl Engine {
                     size: spec.size,
                     packets: 0,
                     buffer: spec.buffer.map_or(u32::MAX, |buffer| buffer + (copy * plan.buffers.len()) as u32),
-                    port: spec.port + (copy * ports_per_copy) as u32,
+                    port: port_of(copy, spec.port as usize) as u32,
                     place: place_at_port[place],
                     slot: slots[place].0,
                     rules: known as u16,
@@ -143,6 +151,7 @@ impl Engine {
                     small: slots[place].1,
                     ranked: place_in_buffer[place] != u32::MAX,
                     noted: false,
+                    doubled: second.is_some_and(|shape| shape != Shape::Heap),
                 });
                 states.push(spec.states);
                 let mut own = [0; 4];
@@ -154,8 +163,11 @@ impl Engine {
         }
         let mut of_ports = Vec::new();
         let mut ports = Vec::new();
-        for copy in 0..plan.copies {
-            for (place, spec) in plan.ports.iter().enumerate() {
+        let fastest = surroundings.rates.iter().copied().max().unwrap_or(0);
+        let mut lines = Vec::new();
+        for ports_of_kind in [0..linked, linked..ports_per_copy] {
+            for (copy, place) in (0..plan.copies).flat_map(|c| ports_of_kind.clone().map(move |place| (c, place))) {
+                let spec = &plan.ports[place];
                 let kind = kinds.get(place).copied().unwrap_or(0);
                 let scheduling = match &shared.arrangements[usize::from(kind)] {
                     Arrangement::Levels(levels) => Scheduling::Bits(Bits::new(levels)),
@@ -163,18 +175,31 @@ impl Engine {
                         Scheduling::Tournament(Box::new(Tournament::new(spec.queues.len(), false)))
                     }
                 };
-                let number = copy * ports_per_copy + place;
+                let rate = match spec.way.as_ref().map(|way| way.pace) {
+                    None => surroundings.rates.get(port_of(copy, place)).copied().unwrap_or(0),
+                    Some(Pace::Rate(rate)) => rate,
+                    Some(Pace::Share(share)) => {
+                        let rate = u128::from(fastest) * u128::from(share.above.unsigned_abs());
+                        (rate / u128::from(share.below.unsigned_abs().max(1))).min(u64::MAX.into()) as u64
+                    }
+                };
+                if spec.way.is_some() {
+                    lines.push(Line::new((place - linked) as u32, rate));
+                }
+                let keeps_only =
+                    !keeps_fields && matches!(shared.arrangements[usize::from(kind)], Arrangement::Levels(_));
+                let lists = spec.queues.iter().all(|queue| keeps_lists(plan, &plan.queues[*queue as usize]));
                 ports.push(PortState {
                     bytes: 0,
                     scheduling,
                     sched_state: 0,
-                    rate: surroundings.rates.get(number).copied().unwrap_or(0),
+                    rate,
                     first_queue: of_ports.len() as u32,
+                    queues: spec.queues.len() as u32,
                     only: NONE,
                     only_queue: 0,
-                    keeps_only: !keeps_fields
-                        && matches!(shared.arrangements[usize::from(kind)], Arrangement::Levels(_))
-                        && spec.queues.iter().all(|queue| keeps_lists(plan, &plan.queues[*queue as usize])),
+                    keeps_only,
+                    keeps_packet: keeps_only && !lists,
                     arrangement: kind,
                     after_scheduling: spec.after_scheduling,
                 });
@@ -205,7 +230,9 @@ impl Engine {
             }
         }
         let (reds, red_ports) = if plan.looks_at_red_sizes() { (queues.len(), ports.len()) } else { (0, 0) };
+        let alone = if ports.iter().any(|port| port.keeps_packet) { ports.len() } else { 0 };
         let senders = if plan.looks_at_sending() { ports.len() } else { 0 };
+        let queue_count = queues.len();
         let world = World {
             queues: queues.into(),
             buffers: buffers.into(),
@@ -218,6 +245,10 @@ impl Engine {
             items: Vec::new(),
             fields: Vec::new(),
             keeps_fields,
+            later: Vec::new(),
+            listed: Vec::new(),
+            levels: (!lines.is_empty()).then(|| Box::new(Levels::new(plan.copies * linked, lines, queue_count))),
+            alone: vec![Packet::default(); alone].into(),
             red: vec![0; reds].into(),
             red_peaks: vec![0; red_ports].into(),
             sent: vec![Sent::default(); senders].into(),

@@ -27,13 +27,8 @@ impl Engine {
             id = self.first_of(queue)?;
             seen = self.take_out(host, queue, id);
         }
-        let slot = self.world.queues[queue].slot;
-        let port = &mut self.world.ports[usize::from(output)];
-        if let (Scheduling::Bits(bits), Arrangement::Levels(levels)) =
-            (&mut port.scheduling, &self.world.shared.arrangements[usize::from(port.arrangement)])
-        {
-            bits.turn(levels, slot);
-        }
+        self.served(output.into(), queue);
+        self.gone(output, seen.size);
         self.unbook(queue, seen);
         if let Some(sent) = self.world.sent.get_mut(usize::from(output)) {
             *sent = Sent { queue: queue as u32, bytes: seen.size };
@@ -63,19 +58,27 @@ impl Engine {
     /// The queue that an output serves next.
     #[inline]
     pub(super) fn next_queue(&self, packets: &impl Waiting, output: u16, paused: u8) -> Option<usize> {
-        let world = &self.world;
-        let port = &world.ports[usize::from(output)];
-        let queue_at = |place: usize| world.of_ports[port.first_queue as usize + place] as usize;
-        let stopped = |place: usize| {
+        let stopped = |queue: usize| {
             let priority = |id: u32| packets.seen(id).priority % 8;
-            self.first_of(queue_at(place)).is_none_or(|id| paused >> priority(id) & 1 == 1)
+            self.first_of(queue).is_none_or(|id| paused >> priority(id) & 1 == 1)
         };
+        self.pick(output.into(), Some(paused), stopped)
+    }
+
+    /// The queue that a port serves next, of those that are not stopped: because priorities are `paused`, or else each for
+    /// itself.
+    #[inline]
+    pub(super) fn pick(&self, port: usize, paused: Option<u8>, stopped: impl Fn(usize) -> bool) -> Option<usize> {
+        let world = &self.world;
+        let port = &world.ports[port];
+        let queue_at = |place: usize| world.of_ports[port.first_queue as usize + place] as usize;
+        let stopped = |place: usize| stopped(queue_at(place));
         let place = match (&port.scheduling, &world.shared.arrangements[usize::from(port.arrangement)]) {
-            (Scheduling::Bits(bits), Arrangement::Levels(levels)) if paused == 0 && levels.small => {
+            (Scheduling::Bits(bits), Arrangement::Levels(levels)) if paused == Some(0) && levels.small => {
                 Bits::queue_at(levels, bits.first_small(levels)?)
             }
             (Scheduling::Bits(bits), Arrangement::Levels(levels)) => bits.first(levels, paused, stopped)?,
-            (Scheduling::Tournament(tournament), _) if paused == 0 => tournament.first()?,
+            (Scheduling::Tournament(tournament), _) if paused == Some(0) => tournament.first()?,
             (Scheduling::Tournament(tournament), _) => tournament.first_going(stopped)?,
             (Scheduling::Bits(_), Arrangement::Tournament(_)) => return None,
         };

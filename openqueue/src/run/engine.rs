@@ -87,7 +87,10 @@ impl Engine {
     /// Bytes that wait for an output.
     #[inline]
     pub fn backlog(&self, output: u16) -> u64 {
-        self.world.ports[usize::from(output)].bytes
+        match &self.world.levels {
+            None => self.world.ports[usize::from(output)].bytes,
+            Some(levels) => levels.backlog[usize::from(output)],
+        }
     }
 
     /// The most bytes of red packets that a queue for an output has had, if the policy looks at them.
@@ -156,6 +159,12 @@ impl Engine {
         if port.only != NONE {
             return is(port.only);
         }
+        if let Some(levels) = &world.levels {
+            let waits = |(item, packet): (&Item, &Packet)| {
+                item.queue != NONE && (packet.input, packet.priority, packet.output) == (input, priority, output)
+            };
+            return world.items.iter().zip(&world.fields).any(waits) || levels.carries(input, priority, output);
+        }
         let ordered = |item: &Item| {
             (item.input, item.priority) == (input, priority)
                 && world.queues.get(item.queue as usize).is_some_and(|queue| queue.port == u32::from(output))
@@ -196,7 +205,7 @@ impl Engine {
     }
 
     /// The queue of a target.
-    fn place_of(&self, target: &Target, packet: &Packet) -> usize {
+    pub(super) fn place_of(&self, target: &Target, packet: &Packet) -> usize {
         let mut queue = target.base;
         for term in &target.terms {
             let index = term.index.run(|source| super::view::of_packet(packet, source));

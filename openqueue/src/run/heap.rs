@@ -58,6 +58,11 @@ impl Heap {
         if self.reversed { compare.before(b, a) } else { compare.before(a, b) }
     }
 
+    /// All packets, in no order.
+    pub fn all(&self) -> impl Iterator<Item = u32> {
+        self.entries.iter().map(|entry| entry.id)
+    }
+
     pub fn top(&self) -> Option<u32> {
         self.entries.first().map(|entry| entry.id)
     }
@@ -121,6 +126,11 @@ pub(crate) struct TwoEnded {
 }
 
 impl TwoEnded {
+    /// All packets, in no order.
+    pub fn all(&self) -> impl Iterator<Item = u32> {
+        self.entries.iter().map(|entry| entry.id)
+    }
+
     pub fn first(&self) -> Option<u32> {
         self.entries.first().map(|entry| entry.id)
     }

@@ -37,6 +37,9 @@ pub trait Host: Waiting {
     /// Asks the neighbour at an input to stop or go on sending a priority.
     fn pause(&mut self, input: u16, priority: u8, stop: bool);
 
+    /// What follows is about packets for this output. Only asked for where packets go from queue to queue.
+    fn turn_to(&mut self, _output: u16) {}
+
     /// Whether the link of an output is sending a packet.
     fn is_sending(&self, output: u16) -> bool;
 

@@ -112,6 +112,12 @@ impl List {
         }
     }
 
+    /// All packets, the first first.
+    pub fn all(self, items: &Items, order: usize) -> impl Iterator<Item = u32> {
+        let some = |id: u32| (id != NONE).then_some(id);
+        std::iter::successors(some(self.head), move |id| some(items[*id as usize].links[order][0]))
+    }
+
     #[inline]
     pub fn remove(&mut self, items: &mut Items, order: usize, id: u32) {
         let [next, before] = items[id as usize].links[order];

@@ -9,6 +9,7 @@ mod handover;
 mod heap;
 mod host;
 mod items;
+mod levels;
 mod orders;
 pub(crate) mod schedule;
 pub(crate) mod state;

@@ -34,21 +34,43 @@ impl Engine {
         item.input = packet.input;
         item.priority = packet.priority;
         item.red = packet.red;
+        self.arrived += 1;
         if world.keeps_fields {
             if world.fields.len() <= place {
                 world.fields.resize(place + 1, Packet::default());
             }
             world.fields[place] = *packet;
         }
-        self.arrived += 1;
         let new = New { id, arrived: self.arrived, packet, fields: &world.fields };
         let state = &mut world.queues[queue];
         let rules = &world.shared.rules[usize::from(state.rules)];
         state.store.push(&mut world.items, 0, &world.shared.orders[usize::from(rules.processing)], new);
-        if rules.victim == Victim::OfSecond
-            && let Some(second) = &mut world.seconds[queue]
-        {
-            second.push(&mut world.items, 1, &world.shared.orders[usize::from(rules.admission)], new);
+        if rules.victim != Victim::OfSecond {
+            return;
+        }
+        let order = &world.shared.orders[usize::from(rules.admission)];
+        if !state.doubled {
+            let entry = new.entry(order);
+            if world.later.len() <= place {
+                world.later.resize(place + 1, entry);
+            }
+            world.later[place] = entry;
+        } else if let Some(second) = &mut world.seconds[queue] {
+            second.push(&mut world.items, 1, order, new);
+        }
+    }
+
+    /// Puts the packets of a queue into its second order, if they are not in it: as long as none had to go, none was asked
+    /// for. From now on it is kept up to date, until the queue is empty.
+    pub(super) fn double(&mut self, queue: usize) {
+        let world = &mut self.world;
+        let state = &mut world.queues[queue];
+        let Some(second) = world.seconds[queue].as_mut().filter(|_| !state.doubled) else { return };
+        state.doubled = true;
+        let order = &world.shared.orders[usize::from(world.shared.rules[usize::from(state.rules)].admission)];
+        state.store.list(&world.items, &mut world.listed);
+        for id in world.listed.drain(..) {
+            second.push_later(&mut world.items, 1, order, &world.fields, world.later[id as usize]);
         }
     }
 
@@ -77,10 +99,11 @@ impl Engine {
         let rules = &world.shared.rules[usize::from(state.rules)];
         let order = &world.shared.orders[usize::from(rules.processing)];
         state.store.remove(&mut world.items, 0, order, &world.fields, id);
-        if rules.victim == Victim::OfSecond
+        if state.doubled
             && let Some(second) = &mut world.seconds[queue]
         {
             second.remove(&mut world.items, 1, &world.shared.orders[usize::from(rules.admission)], &world.fields, id);
+            state.doubled = !second.is_empty_heap();
         }
     }
 
@@ -105,6 +128,9 @@ impl Engine {
             Scheduling::Tournament(_) => self.rank_at_port(queue),
         }
         self.note_in_buffer(queue);
+        if self.world.levels.is_some() {
+            self.note_in_levels(queue);
+        }
     }
 
     pub(super) fn keys_of(world: &World, keys: &[SortKey], queue: usize) -> Option<[i64; 2]> {

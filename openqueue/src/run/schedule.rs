@@ -222,10 +222,11 @@ impl Bits {
         }
     }
 
-    /// The queue that comes first, without turning: of those that are not stopped.
+    /// The queue that comes first, without turning: of those that are not stopped, because priorities are `paused`, or else
+    /// each for itself.
     #[inline]
-    pub fn first(&self, levels: &Levels, paused: u8, stopped: impl Fn(usize) -> bool) -> Option<usize> {
-        if paused == 0 {
+    pub fn first(&self, levels: &Levels, paused: Option<u8>, stopped: impl Fn(usize) -> bool) -> Option<usize> {
+        if paused == Some(0) {
             let groups = &self.bits[..words(levels.groups)];
             let group = next_bit(groups, if levels.choices[0] == Choice::InTurn { self.turn } else { 0 })?;
             return self.within(levels, group);
@@ -246,19 +247,19 @@ impl Bits {
         Some(levels.queues[usize::from(group) * levels.within + usize::from(place)].into())
     }
 
-    /// Returns the first queue that is served while some priorities are paused.
+    /// Returns the first queue that is served while some are stopped.
     #[inline(never)]
-    fn first_going(&self, levels: &Levels, paused: u8, stopped: impl Fn(usize) -> bool) -> Option<usize> {
+    fn first_going(&self, levels: &Levels, paused: Option<u8>, stopped: impl Fn(usize) -> bool) -> Option<usize> {
         let start = if levels.choices[0] == Choice::InTurn { self.turn } else { 0 };
         let in_order = |from: u16, n: usize| (0..n as u16).map(move |i| (from + i) % n as u16);
         for group in in_order(start % levels.groups as u16, levels.groups) {
             if self.bits[usize::from(group) / 64] >> (group % 64) & 1 == 0 {
                 continue;
             }
-            match levels.priorities[usize::from(group)] {
-                Some(priority) if paused >> priority & 1 == 1 => continue,
-                Some(_) => return self.within(levels, group),
-                None => {}
+            match (levels.priorities[usize::from(group)], paused) {
+                (Some(priority), Some(paused)) if paused >> priority & 1 == 1 => continue,
+                (Some(_), Some(_)) => return self.within(levels, group),
+                _ => {}
             }
             let turn = if levels.choices[1] == Choice::InTurn { self.turns[usize::from(group)] } else { 0 };
             let of_group = &self.bits[self.group(levels, group.into())];

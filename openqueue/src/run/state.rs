@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use super::accounts::Ledger;
+use super::heap::Entry;
 use super::items::{Items, Packet};
+use super::levels::Levels;
 use super::schedule::{Arrangement, Bits, Tournament};
 use super::store::Store;
 use super::weigh::Prepared;
 use crate::order::{PacketOrder, SortKey};
-use crate::plan::{Classifier, ConditionId, State};
+use crate::plan::{Classifier, ConditionId, State, Target};
 use crate::program::Program;
 use crate::source::{BufferField, IngressField, PacketField, PortField, QueueField, Source};
 
@@ -61,6 +63,8 @@ pub(crate) struct QueueState {
     pub ranked: bool,
     /// It has changed since the buffer looked at it.
     pub noted: bool,
+    /// Its second store has its packets: always, or since one had to go.
+    pub doubled: bool,
 }
 
 const _: () = assert!(size_of::<QueueState>() == 64);
@@ -101,6 +105,8 @@ pub(crate) struct PortState {
     pub sched_state: i64,
     pub rate: u64,
     pub first_queue: u32,
+    /// How many queues it has.
+    pub queues: u32,
     /// The only packet that waits, if it is in no queue's order: as long as nothing comes between its arrival and its
     /// departure, no order need be looked at.
     pub only: u32,
@@ -108,6 +114,8 @@ pub(crate) struct PortState {
     pub only_queue: u32,
     /// Whether that is done at this port.
     pub keeps_only: bool,
+    /// Whether the order that it may come into later asks for more than the host says of it.
+    pub keeps_packet: bool,
     pub arrangement: u16,
     pub after_scheduling: Option<ConditionId>,
 }
@@ -139,6 +147,12 @@ pub(crate) struct World {
     /// Fields of all packets, if something looks at them.
     pub fields: Vec<Packet>,
     pub keeps_fields: bool,
+    /// By number of a packet, what it will be in a second store that is only made when a packet has to go.
+    pub later: Vec<Entry>,
+    /// Room for the numbers of the packets of a queue.
+    pub listed: Vec<u32>,
+    /// By port, the packet that is alone there, if [`PortState::keeps_packet`].
+    pub alone: Box<[Packet]>,
     /// Bytes of red packets by queue, if something looks at them.
     pub red: Box<[u64]>,
     /// The most that a queue of each port has had of them.
@@ -147,6 +161,8 @@ pub(crate) struct World {
     pub sent: Box<[Sent]>,
     /// Bytes by input and priority, if something looks at them.
     pub ingress: Box<[u64]>,
+    /// If ports lead to queues, what is on its way.
+    pub levels: Option<Box<Levels>>,
     /// Priorities that neighbours were asked to stop, by input.
     pub stopped: Box<[u8]>,
     pub shared: Arc<Shared>,
@@ -164,6 +180,8 @@ pub(crate) struct Shared {
     /// By buffer of the plan, the keys by which it chooses among its queues.
     pub buffer_keys: Box<[Vec<SortKey>]>,
     pub classifier: Classifier,
+    /// Where ports of the plan that lead to queues lead.
+    pub targets: Box<[Target]>,
 }
 
 /// What a program is about.

@@ -41,6 +41,14 @@ pub(crate) struct New<'a> {
     pub fields: &'a [Packet],
 }
 
+impl New<'_> {
+    /// What the packet is in a heap.
+    #[inline]
+    pub fn entry(&self, order: &PacketOrder) -> Entry {
+        Entry { key: order.key(self.packet), arrived: self.arrived, id: self.id }
+    }
+}
+
 impl PacketOrder {
     /// The structure for the order; `both_ends` if the last is asked for as well as the first.
     pub(crate) fn shape(&self, both_ends: bool) -> Shape {
@@ -108,13 +116,39 @@ impl Store {
                 buckets.lists[usize::from(bucket)].push(items, place, new.id);
             }
             Store::Heap(heap) => {
-                let entry = Entry { key: order.key(new.packet), arrived: new.arrived, id: new.id };
-                heap.push(items, place, order.compare(new.fields), entry);
+                heap.push(items, place, order.compare(new.fields), new.entry(order));
             }
-            Store::TwoEnded(heap) => {
-                heap.push(Entry { key: order.key(new.packet), arrived: new.arrived, id: new.id });
-            }
+            Store::TwoEnded(heap) => heap.push(new.entry(order)),
         }
+    }
+
+    /// Puts a packet into a heap with places, for which its entry was made before.
+    pub fn push_later(
+        &mut self,
+        items: &mut Items,
+        place: usize,
+        order: &PacketOrder,
+        fields: &[Packet],
+        entry: Entry,
+    ) {
+        if let Store::Heap(heap) = self {
+            heap.push(items, place, order.compare(fields), entry);
+        }
+    }
+
+    /// The numbers of all packets, in no order that matters to a heap.
+    pub fn list(&self, items: &Items, numbers: &mut Vec<u32>) {
+        match self {
+            Store::List(list) => numbers.extend(list.all(items, 0)),
+            Store::Buckets(buckets) => numbers.extend(buckets.lists.iter().flat_map(|list| list.all(items, 0))),
+            Store::Heap(heap) => numbers.extend(heap.all()),
+            Store::TwoEnded(heap) => numbers.extend(heap.all()),
+        }
+    }
+
+    /// A heap without packets.
+    pub fn is_empty_heap(&self) -> bool {
+        matches!(self, Store::Heap(heap) if heap.top().is_none())
     }
 
     /// The first in order.

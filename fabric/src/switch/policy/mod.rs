@@ -24,6 +24,8 @@ pub struct Planned {
     looks_at_dscp: bool,
     /// The policy counts red packets.
     looks_at_red: bool,
+    /// When a packet comes to a queue inside next, ns, as was asked for last.
+    wakes: u64,
 }
 
 impl Planned {
@@ -45,6 +47,7 @@ impl Planned {
             engine: Engine::new(plan, surroundings),
             looks_at_dscp: plan.looks_at_dscp(),
             looks_at_red: plan.looks_at_red_sizes(),
+            wakes: u64::MAX,
         }
     }
 }
@@ -107,6 +110,10 @@ impl Host for Doing<'_, '_> {
         self.ctx.request_pause(input, Pause { priority, stop });
     }
 
+    fn turn_to(&mut self, output: u16) {
+        self.output = output;
+    }
+
     fn is_sending(&self, output: u16) -> bool {
         self.ctx.ports[usize::from(output)].is_busy(self.ctx.now)
     }
@@ -152,6 +159,25 @@ impl Planned {
         }
     }
 
+    /// Has packets go on from queue to queue, if they do.
+    #[inline]
+    fn advance(&mut self, ctx: &mut SwitchCtx<'_>) {
+        if self.engine.has_levels() {
+            self.go_on(ctx);
+        }
+    }
+
+    #[inline(never)]
+    fn go_on(&mut self, ctx: &mut SwitchCtx<'_>) {
+        let now = ctx.now;
+        if let Some(at) = self.engine.advance(&mut Doing { ctx, output: 0 }, now)
+            && at != self.wakes
+        {
+            self.wakes = at;
+            ctx.wake_at(at);
+        }
+    }
+
     /// Counts what became of a packet that has arrived, and says it to the network.
     #[inline]
     fn admitted(&self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16, admission: Admission) -> Verdict {
@@ -174,18 +200,31 @@ impl Switch for Planned {
     fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
         let packet = self.seen(ctx, id, output);
         let admission = self.engine.arrive(&mut Doing { ctx, output }, id, &packet);
-        self.admitted(ctx, id, output, admission)
+        let verdict = self.admitted(ctx, id, output, admission);
+        self.advance(ctx);
+        verdict
     }
 
     #[inline]
     fn dequeue(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, paused: Priorities) -> Dequeue {
         let next = self.engine.depart(&mut Doing { ctx, output }, output, paused.bits());
+        self.advance(ctx);
         next.map_or(Dequeue::Idle, Dequeue::Packet)
     }
 
     #[inline]
     fn backlog(&self, output: u16) -> u64 {
         self.engine.backlog(output)
+    }
+
+    fn on_timer(&mut self, ctx: &mut SwitchCtx<'_>) {
+        self.wakes = u64::MAX;
+        self.advance(ctx);
+    }
+
+    fn flush(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, lost: &mut Vec<PacketId>) {
+        self.engine.flush(&mut Doing { ctx, output }, output, lost);
+        self.advance(ctx);
     }
 
     fn paused_upstreams(&self) -> Vec<(u16, u8)> {

@@ -10,6 +10,7 @@ pub(super) const EXPECT_NAME: &str = "a policy: the name of one that comes with 
 pub(super) const NEED_RATE: &str = "rate beside policy: without it there is no queue";
 pub(super) const ALONE: &str = "policy without trim, red, rocc and ecn with a queue length: it says all of that itself";
 const NO_NEIGHBOUR: &str = "a policy that asks no neighbour to stop: there is none";
+const ONE_LEVEL: &str = "a policy whose port has the link: one that leads to queues goes with irnic sim only";
 
 /// What describes the queues before a link in OpenQueue, as it was written: `shared-lqd,buffer=480KB`.
 #[derive(Clone, Debug)]
@@ -33,6 +34,9 @@ impl LinePolicy {
         let plan = policy.policy.plan(1).map_err(|e| token.error(format!("a policy for one output: {e}")))?;
         if plan.pauses() {
             return Err(token.error(NO_NEIGHBOUR));
+        }
+        if plan.has_levels() {
+            return Err(token.error(ONE_LEVEL));
         }
         Ok(LinePolicy { text: token.text.to_owned(), policy })
     }
