@@ -97,7 +97,8 @@ pub struct NetworkArgs {
     /// shared-buffer: a queue holds at most so many times what is free [default: 1]
     #[arg(long, value_name = "X", help_heading = "Switches")]
     alpha: Vec<String>,
-    /// shared-buffer: a queue holds at most so many bytes of red packets (TLT) [default: colours do not matter]
+    /// shared-buffer, or a policy with colours: a queue holds at most so many bytes of red packets (TLT) [default: colours
+    /// do not matter]
     #[arg(long, value_name = "SIZE", help_heading = "Switches")]
     colour_threshold: Vec<String>,
     /// shared-buffer: XOFF when an input holds more than so many times what is free [default: 1/16]

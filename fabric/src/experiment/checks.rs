@@ -35,7 +35,7 @@ pub(super) fn full_packet(setups: &[QpSetup], headers: HeaderBytes) -> u64 {
 }
 
 /// Returns what to suggest for a size in bytes below `least`: the number in KB, if it has no unit and would do then.
-fn in_kb(text: &str, least: u64) -> String {
+pub(super) fn in_kb(text: &str, least: u64) -> String {
     let bytes = text.parse::<u64>().ok().and_then(|n| n.checked_mul(1_000)).filter(|bytes| *bytes >= least);
     bytes.map_or_else(String::new, |_| format!("; did you mean {text}KB?"))
 }

@@ -96,7 +96,11 @@ pub static KEYS: [Key; 48] = [
     key("return-headers", |e, v| trimming(e, v).and_then(|t| v.switch().map(|on| t.returns = on))),
     key("buffer", |e, v| size(v).map(|bytes| e.buffer = Some(bytes))),
     key("alpha", |e, v| shared(e, v).and_then(|shared| positive(v).map(|alpha| shared.alpha = alpha))),
-    key("colour-threshold", |e, v| shared(e, v).and_then(|shared| size(v).map(|bytes| shared.colour = Some(bytes)))),
+    key("colour-threshold", |e, v| {
+        let threshold = if e.policy.is_some() { &mut e.policy_colour } else { &mut shared(e, v)?.colour };
+        *threshold = Some(size(v)?);
+        Ok(())
+    }),
     key("ecn", |e, v| v.read(ecn, ECN).map(|rule| e.ecn = Some(rule))),
     key("rocc", |e, v| points(v).map(|points| e.rocc = Some(points))),
     key("flow-control", |e, v| flow_control(v).map(|how| e.flow_control = how)),

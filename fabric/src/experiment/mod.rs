@@ -81,6 +81,8 @@ pub struct Experiment {
     pub policy: Option<PolicySwitch>,
     /// Policies that take its place, each with its time, ns.
     pub policy_changes: Vec<(u64, PolicySwitch)>,
+    /// With a policy: most bytes of red packets in a queue, as [`SharedBuffers::colour`].
+    pub policy_colour: Option<u64>,
     /// Bytes of a buffer: of each input, or of each switch. By default 240 KB (IRN §4.3.1), or 9 MB (ConWeave).
     pub buffer: Option<u64>,
     /// Priority flow control.
@@ -141,6 +143,7 @@ impl Default for Experiment {
             buffers: Buffers::InputQueued(InputBuffers::default()),
             policy: None,
             policy_changes: Vec::new(),
+            policy_colour: None,
             buffer: None,
             pfc: false,
             headroom: None,
@@ -178,6 +181,7 @@ impl Experiment {
             "detour" => !self.detours.is_empty(),
             "link-event" => !self.changes.is_empty(),
             "policy-event" => !self.policy_changes.is_empty(),
+            "colour-threshold" if self.policy_colour.is_some() => true,
             "pfc-headroom" => self.headroom.is_some(),
             "rocc" => self.rocc.is_some(),
             "sample" => self.sample.is_some(),

@@ -4,6 +4,7 @@ use irnic_openqueue::NameError;
 use irnic_units as units;
 use irnic_units::keys::{Value, ValueError};
 
+use super::checks::in_kb;
 use super::switches::PFC_RESUME;
 use super::{Buffers, Experiment, InputBuffers, LinkFlowControl};
 use crate::switch::{Ecn, PolicySwitch, SwitchConfig, Thresholds};
@@ -33,6 +34,8 @@ pub(super) fn changes(value: &Value<'_>) -> Result<Vec<(u64, PolicySwitch)>, Val
     changes.sort_by_key(|(at, _)| *at);
     Ok(changes)
 }
+
+const ONE_LEVEL: &str = "policies whose ports lead to queues do not change, and none changes to them";
 
 impl Experiment {
     /// Returns switches that run a policy, and perhaps others after it.
@@ -81,7 +84,13 @@ impl Experiment {
         } else {
             None
         };
-        if let Err(lacking) = policy.fill_all(ecn, self.scheduling, self.pfc, at) {
+        if let Some(red) = self.policy_colour
+            && red < u64::from(longest)
+        {
+            let hint = in_kb(&self.text("colour-threshold"), longest.into());
+            return Err(self.wrong("colour-threshold", format_args!("room for a packet of {longest} bytes{hint}")));
+        }
+        if let Err(lacking) = policy.fill_all(ecn, self.scheduling, self.pfc, at, self.policy_colour) {
             let lacking = if self.is_given(lacking) { lacking } else { "transport" };
             let parameters: Vec<String> = policy.policy().parameters().into_iter().map(|p| p.name).collect();
             let why =
@@ -91,7 +100,10 @@ impl Experiment {
         let policy = policy.with_packets(longest, 1);
         for node in self.topology.hosts..self.topology.nodes() {
             let ports = self.topology.links.iter().filter(|link| link.a == node || link.b == node).count();
-            policy.plan(ports).map_err(|error| self.refuse(key, error))?;
+            let plan = policy.plan(ports).map_err(|error| self.refuse(key, error))?;
+            if plan.has_levels() && !self.policy_changes.is_empty() {
+                return Err(self.refuse("policy-event", ONE_LEVEL));
+            }
         }
         Ok(policy)
     }

@@ -165,6 +165,14 @@ fn bad_values_name_flag_value_and_what_is_allowed() {
             &[("switch", "trimming"), ("colour-threshold", "2KB")],
             "--colour-threshold: goes with --switch shared-buffer only",
         ),
+        (
+            &[("switch", "tail-drop"), ("colour-threshold", "20KB")],
+            "--colour-threshold: the policy of --switch has nothing for it; its parameters are: buffer",
+        ),
+        (
+            &[("switch", "shared-buffer.oq"), ("colour-threshold", "400")],
+            "--colour-threshold 400: expected room for a packet of 1114 bytes; did you mean 400KB?",
+        ),
         (&[("alpha", "2")], "--alpha: goes with --switch shared-buffer only"),
         (&[("switch", "trimming"), ("xon", "2")], "--xon: goes with --switch input-queued or shared-buffer only"),
         (

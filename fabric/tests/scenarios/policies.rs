@@ -88,6 +88,8 @@ fn policies_drop_red_packets_as_their_switches_do() {
             let same = outcome(&[("switch", &policy)]);
             assert!(format!("{same:?}") == format!("{by_heart:?}"), "{more:?}: {policy} differs");
         }
+        let set = outcome(&[("switch", "shared-buffer.oq"), ("colour-threshold", "60KB")]);
+        assert!(format!("{set:?}") == format!("{by_heart:?}"), "{more:?}: --colour-threshold differs");
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use irnic_openqueue::{NameError, NamedPolicy, Plan, Policy};
 
-use super::{Planned, Successive, known};
+use super::known::{self, Known};
+use super::{Planned, Successive};
 use crate::network::Port;
-use crate::switch::{Ecn, InputQueued, Scheduling, SharedBuffer, Switch, Thresholds};
+use crate::switch::{Ecn, Scheduling, Switch, Thresholds};
 
 /// Switches that run a policy.
 ///
@@ -43,7 +44,21 @@ pub struct PolicySwitch {
     /// Policies that take its place, each with its time, ns.
     next: Vec<(u64, PolicySwitch)>,
     /// Plans by numbers of ports.
-    plans: Arc<Mutex<BTreeMap<usize, Arc<Plan>>>>,
+    plans: Arc<Mutex<BTreeMap<usize, Prepared>>>,
+}
+
+/// The plan for a number of ports, and the switch here that does what it says, if there is one: looked for when the first
+/// such switch is built.
+#[derive(Clone)]
+struct Prepared {
+    plan: Arc<Plan>,
+    known: Arc<OnceLock<Option<Known>>>,
+}
+
+impl Prepared {
+    fn known(&self, policy: &Policy) -> Option<&Known> {
+        self.known.get_or_init(|| known::switch(policy, &self.plan)).as_ref()
+    }
 }
 
 impl PartialEq for PolicySwitch {
@@ -149,14 +164,15 @@ impl PolicySwitch {
         set
     }
 
-    /// Fills in marking, choice among priorities and thresholds where the policy has parameters for them. Returns the
-    /// key of an experiment for which it has none.
+    /// Fills in marking, choice among priorities, thresholds, and that of red packets where the policy has parameters for
+    /// them. Returns the key of an experiment for which it has none.
     pub(crate) fn fill_all(
         &mut self,
         ecn: Ecn,
         scheduling: Scheduling,
         pfc: bool,
         at: Option<Thresholds>,
+        red: Option<u64>,
     ) -> Result<(), &'static str> {
         let marks = match ecn {
             Ecn::Off => true,
@@ -183,6 +199,11 @@ impl PolicySwitch {
             self.fill("xoff", &at.xoff.to_string());
             self.fill("xon", &at.xon.to_string());
         }
+        if let Some(red) = red
+            && !(self.fill("colours", "on") && self.fill("threshold", &red.to_string()))
+        {
+            return Err("colour-threshold");
+        }
         Ok(())
     }
 
@@ -200,7 +221,7 @@ impl PolicySwitch {
     /// # Errors
     /// As [`Self::plan`].
     pub fn is_known(&self, ports: usize) -> Result<bool, NameError> {
-        Ok(!self.generic && !self.changes() && known::switch(self, &*self.plan(ports)?).is_some())
+        Ok(!self.generic && !self.changes() && self.prepared(ports)?.known(&self.policy).is_some())
     }
 
     /// Whether the policy counts red packets, which are then counted by their colours.
@@ -215,16 +236,6 @@ impl PolicySwitch {
         self.next.iter_mut().for_each(|(_, next)| next.priorities = priorities);
     }
 
-    /// Bytes on the wire of the longest packet.
-    pub(crate) fn longest(&self) -> u32 {
-        self.longest
-    }
-
-    /// Priorities in use.
-    pub(super) fn priorities(&self) -> u8 {
-        self.priorities
-    }
-
     fn check(&self) -> Result<(), NameError> {
         self.plan(self.policy.fixed_ports().unwrap_or(3)).map(|_| ())
     }
@@ -234,34 +245,37 @@ impl PolicySwitch {
     /// # Errors
     /// Says where the policy is wrong.
     pub fn plan(&self, ports: usize) -> Result<Arc<Plan>, NameError> {
+        self.prepared(ports).map(|prepared| prepared.plan)
+    }
+
+    fn prepared(&self, ports: usize) -> Result<Prepared, NameError> {
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(plan) = plans.get(&ports) {
-            return Ok(plan.clone());
+        if let Some(prepared) = plans.get(&ports) {
+            return Ok(prepared.clone());
         }
         let plan = self.policy.plan(ports);
         let plan = Arc::new(plan.map_err(|error| NameError::Policy { name: self.name.clone(), error })?);
-        plans.insert(ports, plan.clone());
-        Ok(plan)
+        let prepared = Prepared { plan, known: Arc::default() };
+        plans.insert(ports, prepared.clone());
+        Ok(prepared)
     }
 
     /// Builds a switch with these ports. One whose plan a switch here knows by heart is that switch.
     pub(crate) fn build(&self, ports: &[Port]) -> Box<dyn Switch> {
-        let Ok(plan) = self.plan(ports.len()) else {
+        let Ok(prepared) = self.prepared(ports.len()) else {
             // A policy that does not fit was refused before (`Experiment::config`).
             return Box::new(crate::switch::Elsewhere);
         };
         if self.changes() {
             // Policies that do not fit were refused, too.
             let next = self.next.iter().filter_map(|(at, next)| Some((*at, next.plan(ports.len()).ok()?)));
-            return Box::new(Successive::new(&plan, next, ports, self.longest, self.priorities));
+            return Box::new(Successive::new(&prepared.plan, next, ports, self.longest, self.priorities));
         }
-        if !self.generic {
-            match known::switch(self, &plan) {
-                Some(known::Known::InputQueued(config)) => return Box::new(InputQueued::new(&config, ports)),
-                Some(known::Known::SharedBuffer(config)) => return Box::new(SharedBuffer::new(&config, ports)),
-                None => {}
-            }
+        if !self.generic
+            && let Some(known) = prepared.known(&self.policy)
+        {
+            return known.build(ports, self.longest, self.priorities);
         }
-        Box::new(Planned::new(&plan, ports, self.longest, self.priorities))
+        Box::new(Planned::new(&prepared.plan, ports, self.longest, self.priorities))
     }
 }

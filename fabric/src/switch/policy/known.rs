@@ -3,8 +3,10 @@
 
 use irnic_openqueue::{Plan, Policy, Shipped};
 
-use super::PolicySwitch;
-use crate::switch::{Ecn, InputQueuedConfig, Scheduling, SharedBufferConfig, SharedPfc, Thresholds};
+use crate::network::Port;
+use crate::switch::{
+    Ecn, InputQueued, InputQueuedConfig, Scheduling, SharedBuffer, SharedBufferConfig, SharedPfc, Switch, Thresholds,
+};
 
 /// A switch that does what a plan says.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,9 +48,25 @@ impl Values {
     }
 }
 
-/// The switch that does what a plan of a policy says, if there is one.
-pub(super) fn switch(switch: &PolicySwitch, plan: &Plan) -> Option<Known> {
-    let values = Values(switch.policy().parameters());
+impl Known {
+    /// The switch for packets of `longest` bytes on the wire at most and so many priorities in use, with these ports.
+    pub(super) fn build(&self, ports: &[Port], longest: u32, priorities: u8) -> Box<dyn Switch> {
+        match self {
+            Known::InputQueued(config) => Box::new(InputQueued::new(config, ports)),
+            Known::SharedBuffer(config) => {
+                let mut config = config.clone();
+                config.longest = longest;
+                config.pfc.iter_mut().for_each(|pfc| pfc.priorities = priorities);
+                Box::new(SharedBuffer::new(&config, ports))
+            }
+        }
+    }
+}
+
+/// The switch that does what a plan of a policy says, if there is one. What follows from packets is left open: see
+/// [`Known::build`].
+pub(super) fn switch(policy: &Policy, plan: &Plan) -> Option<Known> {
+    let values = Values(policy.parameters());
     let is = |name: &str| {
         let mut policy: Policy = Shipped::named(name)?.text.parse().ok()?;
         let names: Vec<String> = policy.parameters().into_iter().map(|parameter| parameter.name).collect();
@@ -76,14 +94,14 @@ pub(super) fn switch(switch: &PolicySwitch, plan: &Plan) -> Option<Known> {
         reserve: values.bytes("reserve")?,
         resume: values.bytes("resume")?,
         headroom: None,
-        priorities: switch.priorities(),
+        priorities: 1,
     };
     Some(Known::SharedBuffer(SharedBufferConfig {
         buffer: values.bytes("buffer")?,
         alpha: values.share("alpha")?,
         pfc: values.on("pfc")?.then_some(pfc),
         gfc: None,
-        longest: switch.longest(),
+        longest: 0,
         colour: if values.on("colours")? { Some(values.bytes("threshold")?) } else { None },
         ecn: values.ecn()?,
         scheduling: values.scheduling()?,
