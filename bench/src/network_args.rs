@@ -59,15 +59,15 @@ pub struct NetworkArgs {
     /// Payload bytes of a full packet: 256, 512, 1024, 2048, 4096 or 8192 [default: 1024]
     #[arg(long, value_name = "BYTES", help_heading = "NICs")]
     mtu: Vec<String>,
-    /// input-queued, shared-buffer, trimming, or a policy: FILE.oq or a name of irnic oq list, and parameters as in
-    /// shared-lqd,buffer=480KB [default: input-queued]
+    /// input-queued, shared-buffer, trimming, output-queued, or a policy: FILE.oq or a name of irnic oq list, and parameters
+    /// as in shared-lqd,buffer=480KB [default: input-queued]
     #[arg(long, value_name = "KIND|POLICY", help_heading = "Switches")]
     switch: Vec<String>,
     /// POLICY@TIME: the switches run this policy from then on, as in shared-lqd@5ms; what waits leaves by the policy by which it
     /// came. With a policy for --switch. May be repeated
     #[arg(long, value_name = "POLICY@TIME", help_heading = "Switches")]
     policy_event: Vec<String>,
-    /// Buffer of each input, or shared by all ports [default: 240KB, or 9MB]
+    /// Buffer of each input, shared by all ports, or of each output [default: 240KB, 9MB, or 5MB]
     #[arg(long, value_name = "SIZE", help_heading = "Switches")]
     buffer: Vec<String>,
     /// input-queued: outputs that an input sends to at a time, or none for no limit [default: none]
@@ -129,7 +129,8 @@ pub struct NetworkArgs {
     /// Marking: off, step:SIZE, red:KMIN,KMAX,PMAX or pi:QREF,GAIN,TIME [default: off, unless --cc needs it]
     #[arg(long, value_name = "RULE", help_heading = "Switches")]
     ecn: Vec<String>,
-    /// Choice among priorities: strict or round-robin [default: strict]
+    /// Choice among priorities: strict or round-robin [default: strict]; output-queued: fifo, lifo, random, priority, fq, rank or
+    /// lstf [default: fifo]
     #[arg(long, value_name = "HOW", help_heading = "Switches")]
     scheduling: Vec<String>,
     /// Choice among equally short ways: ecmp, spray, random, source or static [default: ecmp]

@@ -8,7 +8,7 @@ use irnic_fabric::experiment::{Case, Experiment, KEYS};
 use irnic_fabric::network::{CreditConfig, address};
 use irnic_fabric::sim::{Ending, FlowRecord, Outcome, Parallel, Sample, SimConfig, Simulation};
 use irnic_fabric::summary::{Summary, size_edges};
-use irnic_fabric::switch::{SwitchConfig, Thresholds};
+use irnic_fabric::switch::{Discipline, SwitchConfig, Thresholds};
 use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::Flow;
 use irnic_fabric::workload::incast::{Bytes, Incast, When};
@@ -382,6 +382,10 @@ fn resolved(config: &SimConfig) -> Vec<(Cow<'static, str>, String)> {
                     c.data, c.headers
                 ),
             ));
+        }
+        SwitchConfig::OutputQueued(c) => {
+            let named = Discipline::NAMES.iter().find(|(_, discipline)| *discipline == c.discipline);
+            all.push(("buffer", format!("{} bytes for each output, {}", c.buffer, named.map_or("", |(name, _)| name))));
         }
         SwitchConfig::Policy(policy) => {
             let parameters = policy.policy().parameters();

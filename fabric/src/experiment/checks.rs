@@ -10,7 +10,8 @@ use crate::network::CreditConfig;
 use crate::sim::QpSetup;
 use crate::sim::{Change, HeaderBytes, SimConfig, ideal, packets};
 use crate::switch::{
-    Ecn, InputQueuedConfig, PiConfig, SharedBufferConfig, SharedPfc, SwitchConfig, TrimmingConfig, headroom,
+    Ecn, InputQueuedConfig, OutputQueuedConfig, PiConfig, SharedBufferConfig, SharedPfc, SwitchConfig, TrimmingConfig,
+    headroom,
 };
 use crate::topology::{MIN_RATE, Routes, Topology, too_slow};
 use crate::workload::Loops;
@@ -73,6 +74,7 @@ fn buffers(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError
         return Err(experiment.wrong("data-queue", format_args!("room for a packet of {packet} bytes{hint}")));
     }
     let (SwitchConfig::InputQueued(InputQueuedConfig { buffer, .. })
+    | SwitchConfig::OutputQueued(OutputQueuedConfig { buffer, .. })
     | SwitchConfig::SharedBuffer(SharedBufferConfig { buffer, .. })) = config.switch
     else {
         return Ok(());
@@ -120,6 +122,7 @@ fn marks(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> 
     let (buffer, inputs, ecn) = match &config.switch {
         SwitchConfig::InputQueued(c) => (c.buffer, most_ports(&config.topology), c.ecn),
         SwitchConfig::SharedBuffer(c) => (c.buffer, 1, c.ecn),
+        SwitchConfig::OutputQueued(c) => (c.buffer, 1, c.ecn),
         SwitchConfig::Trimming(_) | SwitchConfig::Policy(_) | SwitchConfig::Custom(_) => return Ok(()),
     };
     let (first, last) = match ecn {

@@ -11,7 +11,7 @@ use super::{
     Buffers, Experiment, InputBuffers, QueueLength, SharedBuffers, Transport, TrimmingBuffers, checks, policies,
 };
 use crate::sim::{Change, Detour, HeaderBytes, LinkChange, QpPolicy, Routing};
-use crate::switch::{Compute, Cut, Ecn, FlowTable, PiConfig, RoccConfig, Scheduling};
+use crate::switch::{Compute, Cut, Discipline, Ecn, FlowTable, PiConfig, RoccConfig, Scheduling};
 use crate::topology::Topology;
 use crate::workload::poisson;
 
@@ -64,10 +64,12 @@ pub static KEYS: [Key; 48] = [
     }),
     with_default("priority", "0", |e, v| v.number(0..=7, "a priority, 0 to 7").map(|priority| e.priority = priority)),
     with_default("switch", "input-queued", |e, v| {
-        let input = Buffers::InputQueued(InputBuffers::default());
-        let shared = Buffers::Shared(SharedBuffers::default());
-        let trimming = Buffers::Trimming(TrimmingBuffers::default());
-        let kinds = [("input-queued", input), ("shared-buffer", shared), ("trimming", trimming)];
+        let kinds: [(&str, fn() -> Buffers); 4] = [
+            ("input-queued", || Buffers::InputQueued(InputBuffers::default())),
+            ("shared-buffer", || Buffers::Shared(SharedBuffers::default())),
+            ("trimming", || Buffers::Trimming(TrimmingBuffers::default())),
+            ("output-queued", || Buffers::OutputQueued(Discipline::Fifo)),
+        ];
         if kinds.iter().all(|(kind, _)| *kind != v.text) {
             return match v.text.parse() {
                 Ok(policy) => {
@@ -75,12 +77,12 @@ pub static KEYS: [Key; 48] = [
                     Ok(())
                 }
                 Err(NameError::Unknown { expected, .. }) => {
-                    Err(v.wrong(format!("input-queued, shared-buffer, trimming, {expected}")))
+                    Err(v.wrong(format!("input-queued, shared-buffer, trimming, output-queued, {expected}")))
                 }
                 Err(error) => Err(v.refuse(error)),
             };
         }
-        v.word(&kinds).map(|buffers| e.buffers = buffers)
+        v.word(&kinds).map(|buffers| e.buffers = buffers())
     }),
     key("policy-event", |e, v| policies::changes(v).map(|changes| e.policy_changes = changes)),
     key("data-queue", |e, v| trimming(e, v).and_then(|t| queue(v).map(|data| t.data = Some(data)))),
@@ -105,10 +107,7 @@ pub static KEYS: [Key; 48] = [
     key("rocc", |e, v| points(v).map(|points| e.rocc = Some(points))),
     key("flow-control", |e, v| flow_control(v).map(|how| e.flow_control = how)),
     key("hol", |e, v| hol(v).map(|hol| e.hol = hol)),
-    with_default("scheduling", "strict", |e, v| {
-        let ways = [("strict", Scheduling::Strict), ("round-robin", Scheduling::RoundRobin)];
-        v.word(&ways).map(|scheduling| e.scheduling = scheduling)
-    }),
+    with_default("scheduling", "strict", scheduling),
     key("speedup", |e, v| input(e, v).and_then(|input| speedup(v).map(|outputs| input.speedup = outputs))),
     with_default("routing", "ecmp", |e, v| {
         let ways = [
@@ -314,7 +313,9 @@ fn thresholds<'e>(
         Buffers::InputQueued(InputBuffers { xoff, xon, .. }) | Buffers::Shared(SharedBuffers { xoff, xon, .. }) => {
             Ok((xoff, xon))
         }
-        Buffers::Trimming(_) => Err(value.refuse("goes with --switch input-queued or shared-buffer only")),
+        Buffers::Trimming(_) | Buffers::OutputQueued(_) => {
+            Err(value.refuse("goes with --switch input-queued or shared-buffer only"))
+        }
     }
 }
 
@@ -331,6 +332,20 @@ fn xon(experiment: &mut Experiment, value: &Value<'_>) -> Result<(), ValueError>
         *thresholds(experiment, value)?.1 = Some(bytes);
     }
     Ok(())
+}
+
+/// Reads the order in which outputs send: the choice among priorities, or, where outputs have queues of their own, any.
+fn scheduling(experiment: &mut Experiment, value: &Value<'_>) -> Result<(), ValueError> {
+    if let Buffers::OutputQueued(discipline) = &mut experiment.buffers {
+        let all = Discipline::NAMES;
+        let names = all.each_ref().map(|(name, chosen)| (*name, chosen));
+        return value.word(&names).map(|chosen| discipline.clone_from(chosen));
+    }
+    if Discipline::NAMES.iter().any(|(name, _)| *name == value.text) {
+        return Err(value.refuse(format!("{} goes with --switch output-queued only", value.text)));
+    }
+    let ways = [("strict", Scheduling::Strict), ("round-robin", Scheduling::RoundRobin)];
+    value.word(&ways).map(|scheduling| experiment.scheduling = scheduling)
 }
 
 fn headers(text: &str) -> Option<HeaderBytes> {

@@ -8,12 +8,14 @@ use super::{Experiment, GfcGiven, LinkFlowControl};
 use crate::network::CreditConfig;
 use crate::sim::{QpSetup, SimConfig};
 use crate::switch::{
-    Cut, Ecn, GfcConfig, InputQueuedConfig, RoccConfig, SharedBufferConfig, SharedPfc, SwitchConfig, Thresholds,
-    TrimmingConfig, headroom,
+    Cut, Discipline, Ecn, GfcConfig, InputQueuedConfig, OutputQueuedConfig, RoccConfig, SharedBufferConfig, SharedPfc,
+    SwitchConfig, Thresholds, TrimmingConfig, headroom,
 };
 
 /// Bytes of buffer of an input, IRN §4.3.1.
 const INPUT_BUFFER: u64 = 240_000;
+/// Bytes of buffer of an output: RC3's and UPS's (UCB/EECS-2018-103, §5.2), the bandwidth-delay product of a wide area.
+const OUTPUT_BUFFER: u64 = 5_000_000;
 /// Bytes of a shared buffer: ConWeave's.
 const SHARED_BUFFER: u64 = 9_000_000;
 /// α of outputs, ConWeave's and TLT's.
@@ -32,7 +34,7 @@ const MAX_CREDIT: u64 = 1 << 31;
 const DATA_PACKETS: u64 = 8;
 
 /// How the buffers of switches are shared.
-#[derive(Copy, Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Buffers {
     /// Each input has its own.
@@ -41,6 +43,8 @@ pub enum Buffers {
     Shared(SharedBuffers),
     /// Each output has two short queues, and packets that find no room in the first lose their payload.
     Trimming(TrimmingBuffers),
+    /// Each output has its own, and an order in which it sends.
+    OutputQueued(Discipline),
 }
 
 /// The length of a queue.
@@ -206,14 +210,14 @@ impl Experiment {
             let why = "goes with a policy for --switch, such as input-queued.oq: there is none to change from";
             return Err(self.refuse("policy-event", why));
         }
-        Ok(match self.buffers {
+        Ok(match &self.buffers {
             Buffers::InputQueued(_) if self.pfc && matches!(self.flow_control, LinkFlowControl::Gfc(_)) => {
                 return Err(self.refuse("flow-control", "gfc goes with --switch shared-buffer only"));
             }
             Buffers::Shared(_) if self.pfc && self.flow_control == LinkFlowControl::Credits => {
                 return Err(self.refuse("flow-control", "credits go with --switch input-queued only"));
             }
-            Buffers::InputQueued(InputBuffers { speedup, xon, .. }) => {
+            &Buffers::InputQueued(InputBuffers { speedup, xon, .. }) => {
                 let buffer = self.buffer.unwrap_or(INPUT_BUFFER);
                 let credits = self.pfc && self.flow_control == LinkFlowControl::Credits;
                 // The priorities in use, which share the buffer, are counted once the flows are known.
@@ -237,7 +241,16 @@ impl Experiment {
                 };
                 SwitchConfig::InputQueued(InputQueuedConfig { buffer, pfc, credits, ecn, scheduling, speedup })
             }
-            Buffers::Trimming(TrimmingBuffers { data, headers, ratio, cut, returns }) => {
+            Buffers::OutputQueued(discipline) => {
+                if self.pfc {
+                    return Err(self.refuse("pfc", "switches with queues of outputs alone pause nobody"));
+                }
+                let buffer = self.buffer.unwrap_or(OUTPUT_BUFFER);
+                let mut config = OutputQueuedConfig::new(buffer, discipline.clone());
+                config.ecn = ecn;
+                SwitchConfig::OutputQueued(config)
+            }
+            &Buffers::Trimming(TrimmingBuffers { data, headers, ratio, cut, returns }) => {
                 self.trims_alone(ecn)?;
                 let data = match data.unwrap_or(QueueLength::Packets(DATA_PACKETS)) {
                     QueueLength::Packets(n) => n * full,
@@ -246,7 +259,7 @@ impl Experiment {
                 let headers = headers.unwrap_or(data);
                 SwitchConfig::Trimming(TrimmingConfig { data, headers, ratio, cut, returns })
             }
-            Buffers::Shared(SharedBuffers { alpha: of_outputs, pfc_alpha, reserve, resume, xoff, xon, colour }) => {
+            &Buffers::Shared(SharedBuffers { alpha: of_outputs, pfc_alpha, reserve, resume, xoff, xon, colour }) => {
                 let fixed = match xoff {
                     Some(xoff) if xon.is_some_and(|xon| xon > xoff) => {
                         return Err(self.wrong("xon", format_args!("at most the threshold, {xoff} bytes")));

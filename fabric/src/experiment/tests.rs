@@ -157,7 +157,7 @@ fn bad_values_name_flag_value_and_what_is_allowed() {
         (&[("pfc", "yes")], "--pfc yes: expected on or off"),
         (
             &[("switch", "x")],
-            "--switch x: expected input-queued, shared-buffer, trimming, FILE.oq, or a name that irnic oq list has",
+            "--switch x: expected input-queued, shared-buffer, trimming, output-queued, FILE.oq, or a name that irnic oq list has",
         ),
         (&[("mtu", "1500")], "--mtu 1500: expected 256, 512, 1024, 2048, 4096 or 8192 bytes of payload"),
         (&[("colour-threshold", "2KB")], "--colour-threshold: goes with --switch shared-buffer only"),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::{BreakerConfig, EscapeConfig};
 use super::{
-    InputQueued, InputQueuedConfig, PolicySwitch, SharedBuffer, SharedBufferConfig, Switch, Trimming, TrimmingConfig,
+    InputQueued, InputQueuedConfig, OutputQueued, OutputQueuedConfig, PolicySwitch, SharedBuffer, SharedBufferConfig,
+    Switch, Trimming, TrimmingConfig,
 };
 use crate::network::{CreditConfig, Port};
 
@@ -54,6 +55,8 @@ pub enum SwitchConfig {
     SharedBuffer(SharedBufferConfig),
     /// Payloads are cut off where there is no room: [`Trimming`].
     Trimming(TrimmingConfig),
+    /// A buffer for each output, and an order in which it sends: [`OutputQueued`].
+    OutputQueued(OutputQueuedConfig),
     /// What a policy says: [`PolicySwitch`].
     Policy(PolicySwitch),
     /// Any other: [`SwitchConfig::custom`].
@@ -105,6 +108,7 @@ impl SwitchConfig {
             SwitchConfig::InputQueued(config) => Box::new(InputQueued::new(config, ports)),
             SwitchConfig::SharedBuffer(config) => Box::new(SharedBuffer::new(config, ports)),
             SwitchConfig::Trimming(config) => Box::new(Trimming::new(config, ports)),
+            SwitchConfig::OutputQueued(config) => Box::new(OutputQueued::new(config, ports)),
             SwitchConfig::Policy(policy) => policy.build(ports),
             SwitchConfig::Custom(CustomSwitch(factory)) => factory.build(node, ports),
         }

@@ -19,6 +19,7 @@ mod kit;
 mod lab;
 mod loops;
 mod observed;
+mod output_queued;
 mod paths;
 mod pauses;
 mod policies;

@@ -19,7 +19,7 @@ use super::endpoint::Remote;
 use super::flows::{Flows, Numbers, Others};
 use super::{Ending, Net, Outcome, QpPolicy, SimConfig, SimError, Simulation, Site, nics, outcome};
 use crate::network::{Cut, Moment, Network, Next, Part, Records};
-use crate::switch::{SharedBufferConfig, SwitchConfig};
+use crate::switch::{Discipline, OutputQueuedConfig, SharedBufferConfig, SwitchConfig};
 use crew::Crew;
 use irnic_transports::congestion::CongestionConfig;
 
@@ -294,8 +294,11 @@ impl Parallel {
 /// What of a configuration can only be run by one thread, if anything.
 fn obstacle(config: &SimConfig) -> Option<&'static str> {
     let changes = config.changes.chunk_by(|a, b| a.at == b.at).map(<[_]>::len).max().unwrap_or(0);
-    let custom_scheduler =
-        matches!(config.switch, SwitchConfig::SharedBuffer(SharedBufferConfig { scheduler: Some(_), .. }));
+    let custom_scheduler = matches!(
+        config.switch,
+        SwitchConfig::SharedBuffer(SharedBufferConfig { scheduler: Some(_), .. })
+            | SwitchConfig::OutputQueued(OutputQueuedConfig { discipline: Discipline::Custom(_), .. })
+    );
     let all = [
         (config.topology.shortest_delay() == 0, "links without delay"),
         (

@@ -1,0 +1,164 @@
+//! An output-queued switch in which each output has a buffer of its own, and an order in which it sends: the switch of
+//! universal packet scheduling (Mittal, UCB/EECS-2018-103, chapter 5) and of RC3 (NSDI 2014, §2.4).
+
+mod fair;
+mod plain;
+mod rank;
+mod ranked;
+#[cfg(test)]
+mod tests;
+
+pub use rank::RankQueue;
+
+use super::{CustomScheduler, Dequeue, Ecn, Marker, Scheduler, Switch, SwitchCtx, Verdict};
+use crate::network::{PacketId, Packets, Port};
+use crate::prefetch::fetch;
+use crate::priorities::Priorities;
+
+/// The order in which an output sends what waits for it, and what it drops where there is no room.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum Discipline {
+    /// First in, first out. The arriving packet is dropped.
+    #[default]
+    Fifo,
+    /// Last in, first out. The arriving packet is dropped.
+    Lifo,
+    /// Any of those that wait, all as likely. The arriving packet is dropped.
+    Random,
+    /// The highest priority first, and of one priority the first. The newest packet of the lowest priority below that of the
+    /// arriving packet is dropped, else the arriving one (RC3 §2.4.1).
+    Priority,
+    /// Fair queueing: a packet of each flow in turn, flows that had nothing to send first. The newest packet of the flow with
+    /// most bytes is dropped.
+    Fair,
+    /// The lowest [`crate::network::Packet::slack`] first, as senders have set it: with sizes of flows it is SJF. The highest
+    /// is dropped.
+    Rank,
+    /// Least slack time first (LSTF, §5.1.2): by when the last bit has to leave. The packet with most slack is dropped.
+    /// Where all packets start with the same slack it is FIFO+ (§5.2.2).
+    LeastSlack,
+    /// An order of one's own.
+    Custom(CustomScheduler),
+}
+
+impl Discipline {
+    /// Names of those that have one, as users write them.
+    pub const NAMES: [(&'static str, Discipline); 7] = [
+        ("fifo", Discipline::Fifo),
+        ("lifo", Discipline::Lifo),
+        ("random", Discipline::Random),
+        ("priority", Discipline::Priority),
+        ("fq", Discipline::Fair),
+        ("rank", Discipline::Rank),
+        ("lstf", Discipline::LeastSlack),
+    ];
+
+    /// Builds the queue of an output.
+    pub fn build(&self, output: &Port) -> Box<dyn Scheduler> {
+        match self {
+            Discipline::Fifo => Box::new(plain::FirstIn::default()),
+            Discipline::Lifo => Box::new(plain::LastIn::default()),
+            Discipline::Random => Box::new(plain::AnyOf::default()),
+            Discipline::Priority => Box::new(plain::ByPriority::default()),
+            Discipline::Fair => Box::new(fair::Fair::default()),
+            Discipline::Rank => Box::new(ranked::ByRank::default()),
+            Discipline::LeastSlack => Box::new(ranked::LeastSlack::new(output.local)),
+            Discipline::Custom(custom) => custom.build(output),
+        }
+    }
+}
+
+/// Parameters of an [`OutputQueued`] switch.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct OutputQueuedConfig {
+    /// Bytes on the wire that wait for an output at most; what it is sending is not among them.
+    pub buffer: u64,
+    /// What goes next, and what is dropped.
+    pub discipline: Discipline,
+    /// Marking, by the bytes that wait for the output.
+    pub ecn: Ecn,
+}
+
+impl OutputQueuedConfig {
+    /// So many bytes for each output, and an order in which it sends: no marks.
+    pub fn new(buffer: u64, discipline: Discipline) -> OutputQueuedConfig {
+        OutputQueuedConfig { buffer, discipline, ecn: Ecn::Off }
+    }
+}
+
+/// What waits for one output.
+#[derive(Debug)]
+struct Output {
+    bytes: u64,
+    scheduler: Box<dyn Scheduler>,
+}
+
+/// A switch with a buffer for each output, which sends by its [`Discipline`] and drops by it: packets that wait may have to
+/// give way to one that arrives (push-out). It pauses nobody.
+#[derive(Debug)]
+pub struct OutputQueued {
+    outputs: Box<[Output]>,
+    buffer: u64,
+    marker: Marker,
+}
+
+impl OutputQueued {
+    /// An empty one.
+    pub fn new(config: &OutputQueuedConfig, ports: &[Port]) -> OutputQueued {
+        let output = |port| Output { bytes: 0, scheduler: config.discipline.build(port) };
+        let marker = Marker::new(config.ecn, ports.len());
+        OutputQueued { outputs: ports.iter().map(output).collect(), buffer: config.buffer, marker }
+    }
+}
+
+impl Switch for OutputQueued {
+    fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
+        let wire = u64::from(ctx.packets.get(id).wire);
+        if wire > self.buffer {
+            return Verdict::Dropped;
+        }
+        let out = &mut self.outputs[usize::from(output)];
+        while out.bytes + wire > self.buffer {
+            let Some(victim) = out.scheduler.evict(ctx, id) else { return Verdict::Dropped };
+            out.bytes -= u64::from(ctx.packets.get(victim).wire);
+            ctx.drop(victim);
+        }
+        self.marker.apply(ctx, id, output, output.into(), out.bytes);
+        out.bytes += wire;
+        let counters = &mut ctx.ports[usize::from(output)].counters;
+        counters.peak = counters.peak.max(out.bytes);
+        out.scheduler.push(ctx, id);
+        Verdict::Queued
+    }
+
+    fn dequeue(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, paused: Priorities) -> Dequeue {
+        let out = &mut self.outputs[usize::from(output)];
+        if out.bytes == 0 {
+            return Dequeue::Idle;
+        }
+        let Some(id) = out.scheduler.pop(ctx, paused) else { return Dequeue::Idle };
+        out.bytes -= u64::from(ctx.packets.get(id).wire);
+        Dequeue::Packet(id)
+    }
+
+    #[inline]
+    fn backlog(&self, output: u16) -> u64 {
+        self.outputs[usize::from(output)].bytes
+    }
+
+    fn blocks(&self, packets: &Packets, input: u16, priority: u8, output: u16) -> bool {
+        self.outputs[usize::from(output)].scheduler.blocks(packets, input, priority)
+    }
+
+    fn prefetch(&self, _input: u16, output: u16) {
+        fetch(&self.outputs[usize::from(output)]);
+    }
+
+    fn prefetch_output(&self, _packets: &Packets, output: u16, step: usize) {
+        if step == 0 {
+            fetch(&self.outputs[usize::from(output)]);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Orders by what packets carry: slack (LSTF), or a rank that switches leave as it is.
+
+use super::RankQueue;
+use crate::network::PacketId;
+use crate::priorities::Priorities;
+use crate::switch::{Scheduler, SwitchCtx};
+
+/// Least slack time first (Mittal, UCB/EECS-2018-103, §5.1.2 and §5.4): the packet goes next whose last bit has to leave
+/// first if it is to be at its destination in time. Where there is no room, the one of the highest rank is dropped.
+///
+/// [`crate::network::Packet::slack`] says how long a packet may still wait. Its rank here, the time by which its last bit
+/// has to be out, is the slack at its arrival plus that time plus the time of its transmission. When it leaves, its slack
+/// is what is left of that.
+#[derive(Debug)]
+pub(super) struct LeastSlack {
+    output: usize,
+    queue: RankQueue,
+}
+
+impl LeastSlack {
+    pub(super) fn new(output: u16) -> LeastSlack {
+        LeastSlack { output: output.into(), queue: RankQueue::default() }
+    }
+
+    fn rank(&self, ctx: &SwitchCtx<'_>, id: PacketId) -> i64 {
+        let packet = ctx.packets.get(id);
+        let transmission = ctx.ports[self.output].serialization(packet.wire).div_ceil(1000);
+        packet.slack.saturating_add_unsigned(ctx.now).saturating_add_unsigned(transmission)
+    }
+}
+
+impl Scheduler for LeastSlack {
+    fn push(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId) {
+        let rank = self.rank(ctx, id);
+        self.queue.push(rank, id);
+    }
+
+    fn pop(&mut self, ctx: &mut SwitchCtx<'_>, paused: Priorities) -> Option<PacketId> {
+        let (rank, id) = lowest(&mut self.queue, ctx, paused)?;
+        let packet = ctx.packets.get_mut(id);
+        // What the clock of the link rounds is part of the transmission, not of the wait: nothing is lost on the way.
+        let out = ctx.ports[self.output].would_end(ctx.now, packet.wire).div_ceil(1000);
+        packet.slack = rank.saturating_sub_unsigned(out);
+        Some(id)
+    }
+
+    fn evict(&mut self, ctx: &mut SwitchCtx<'_>, arriving: PacketId) -> Option<PacketId> {
+        let rank = self.rank(ctx, arriving);
+        highest_above(&mut self.queue, rank)
+    }
+}
+
+/// The lowest [`crate::network::Packet::slack`] first, which nobody changes: sizes of flows (SJF), what remains of them
+/// (SRPT), times. Where there is no room, the highest is dropped.
+#[derive(Debug, Default)]
+pub(super) struct ByRank(RankQueue);
+
+impl Scheduler for ByRank {
+    fn push(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId) {
+        self.0.push(ctx.packets.get(id).slack, id);
+    }
+
+    fn pop(&mut self, ctx: &mut SwitchCtx<'_>, paused: Priorities) -> Option<PacketId> {
+        lowest(&mut self.0, ctx, paused).map(|(_, id)| id)
+    }
+
+    fn evict(&mut self, ctx: &mut SwitchCtx<'_>, arriving: PacketId) -> Option<PacketId> {
+        highest_above(&mut self.0, ctx.packets.get(arriving).slack)
+    }
+}
+
+/// Takes out the first packet that may go.
+#[inline]
+fn lowest(queue: &mut RankQueue, ctx: &SwitchCtx<'_>, paused: Priorities) -> Option<(i64, PacketId)> {
+    if paused.is_empty() {
+        return queue.pop_lowest();
+    }
+    queue.pop_wanted(|id| !paused.contains(ctx.packets.get(id).priority))
+}
+
+/// Takes out the last packet in order, if its rank is above this one.
+fn highest_above(queue: &mut RankQueue, rank: i64) -> Option<PacketId> {
+    if queue.highest()? <= rank {
+        return None;
+    }
+    queue.pop_highest().map(|(_, id)| id)
+}

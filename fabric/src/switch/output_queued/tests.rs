@@ -1,0 +1,184 @@
+//! A switch by itself: what goes next, and what is dropped.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use irnic_transports::wire::{Bth, Headers, Opcode};
+use irnic_transports::{Path, Psn};
+use rand_pcg::Pcg64Mcg;
+
+use super::*;
+use crate::network::{Content, Packet};
+use crate::switch::Ledger;
+
+/// A switch with one output of 1 Gbit/s, and packets of 1,000 bytes, 8 us each.
+struct Alone {
+    switch: OutputQueued,
+    packets: Packets,
+    ports: Vec<Port>,
+    rng: Pcg64Mcg,
+    ledger: Ledger,
+    now: u64,
+}
+
+impl Alone {
+    fn new(buffer: u64, discipline: Discipline) -> Alone {
+        let ports = vec![Port::new(0, 0, 0, 0, 1_000_000_000, 0, 0.0)];
+        let switch = OutputQueued::new(&OutputQueuedConfig::new(buffer, discipline), &ports);
+        let (packets, ledger) = (Packets::default(), Ledger::default());
+        Alone { switch, packets, ports, rng: Pcg64Mcg::new(1), ledger, now: 0 }
+    }
+
+    /// Offers a packet of a flow; returns its number and whether it was taken in.
+    fn offer(&mut self, flow: u32, priority: u8, slack: i64, wire: u32) -> (PacketId, bool) {
+        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let path = Path { src: address, dst: address, udp_src: 0, traffic_class: 0, hop_limit: 64 };
+        let headers = Headers::new(Bth::new(Opcode::UdSendOnly, 0, Psn::new(0)));
+        let mut packet = Packet::new(wire, 0, 0, priority);
+        (packet.slack, packet.src_qp) = (slack, flow);
+        self.ledger.totals.injected(self.now, &packet, wire);
+        let id = self.packets.add(packet, Content::new(headers, path, wire));
+        let Alone { switch, packets, ports, rng, ledger, now } = self;
+        let mut ctx = SwitchCtx { now: *now, packets, ports, rng, ledger };
+        (id, switch.enqueue(&mut ctx, id, 0) == Verdict::Queued)
+    }
+
+    /// Takes out the next packet that is not paused, and begins to send it; returns number and slack.
+    fn next(&mut self, paused: Priorities) -> Option<(PacketId, i64)> {
+        let Alone { switch, packets, ports, rng, ledger, now } = self;
+        let mut ctx = SwitchCtx { now: *now, packets, ports, rng, ledger };
+        match switch.dequeue(&mut ctx, 0, paused) {
+            Dequeue::Packet(id) => Some((id, self.packets.get(id).slack)),
+            _ => None,
+        }
+    }
+
+    /// All that waits, in the order in which it goes.
+    fn drain(&mut self) -> Vec<PacketId> {
+        let all = std::iter::from_fn(|| self.next(Priorities::NONE)).map(|(id, _)| id).collect();
+        assert_eq!(self.switch.backlog(0), 0);
+        all
+    }
+
+    fn dropped(&self) -> u64 {
+        self.ledger.totals.dropped_packets
+    }
+}
+
+#[test]
+fn first_last_and_any() {
+    for (discipline, order) in [(Discipline::Fifo, [0, 1, 2, 3]), (Discipline::Lifo, [3, 2, 1, 0])] {
+        let mut alone = Alone::new(4_000, discipline);
+        (0..4).for_each(|flow| assert!(alone.offer(flow, 0, 0, 1_000).1));
+        assert!(!alone.offer(4, 7, -9, 1_000).1, "the arriving packet finds no room, whatever it is");
+        assert_eq!((alone.drain(), alone.dropped()), (order.to_vec(), 0));
+    }
+    let mut alone = Alone::new(100_000, Discipline::Random);
+    let (mut first, mut last) = ([0; 4], 0);
+    for _ in 0..2_000 {
+        let ids: Vec<PacketId> = (0..4).map(|flow| alone.offer(flow, 0, 0, 1_000).0).collect();
+        let order = alone.drain();
+        first[ids.iter().position(|id| *id == order[0]).unwrap()] += 1;
+        last += usize::from(order[3] == ids[3]);
+        order.iter().for_each(|id| alone.packets.remove(*id));
+    }
+    assert!(first.iter().chain([&last]).all(|n| (400..600).contains(n)), "{first:?} {last}");
+}
+
+#[test]
+fn priorities_are_served_from_above_and_dropped_from_below() {
+    let mut alone = Alone::new(4_000, Discipline::Priority);
+    let ids = [2, 5, 2, 1].map(|priority| alone.offer(0, priority, 0, 1_000).0);
+    // None is below 1; then the one of 1 gives way, then the newest of 2, the older of 2; then nothing is below 5.
+    assert!(!alone.offer(0, 1, 0, 1_000).1);
+    let late = [3, 5, 5].map(|priority| alone.offer(0, priority, 0, 1_000));
+    assert!(late.iter().all(|(_, taken)| *taken));
+    assert_eq!(alone.dropped(), 3);
+    assert!(!alone.offer(0, 3, 0, 1_000).1, "equals do not give way");
+    let seven = alone.offer(0, 7, 0, 1_000);
+    assert!(seven.1);
+    // The 3 has given way to it. What was freed is used again for later packets: numbers repeat, orders do not.
+    assert_eq!((alone.dropped(), ids[1]), (4, 1));
+    assert_eq!(alone.drain(), [seven.0, ids[1], late[1].0, late[2].0]);
+}
+
+#[test]
+fn several_small_packets_give_way_to_a_large_one() {
+    let mut alone = Alone::new(3_000, Discipline::Priority);
+    (0..6).for_each(|_| assert!(alone.offer(0, 0, 0, 500).1));
+    assert!(alone.offer(0, 1, 0, 1_400).1);
+    assert_eq!((alone.dropped(), alone.switch.backlog(0)), (3, 2_900));
+    assert!(!alone.offer(0, 7, 0, 3_001).1, "it would never fit");
+    assert_eq!(alone.switch.backlog(0), 2_900);
+}
+
+#[test]
+fn least_slack_goes_first_and_most_is_dropped() {
+    let mut alone = Alone::new(4_000, Discipline::LeastSlack);
+    let ids = [500, -20, 300, 300].map(|slack| alone.offer(0, 0, slack, 1_000).0);
+    // The arriving packet has as much as the last in order, and came later; then it has less.
+    assert!(!alone.offer(0, 0, 500, 1_000).1);
+    let (late, taken) = alone.offer(0, 0, 400, 1_000);
+    assert!(taken && alone.dropped() == 1);
+    assert_eq!((late, alone.drain()), (late, vec![ids[1], ids[2], ids[3], late]));
+}
+
+/// A packet's slack goes down by the time for which it waited, and by nothing else.
+#[test]
+fn waiting_is_what_uses_slack_up() {
+    let mut alone = Alone::new(10_000, Discipline::LeastSlack);
+    let (a, _) = alone.offer(0, 0, 5_000, 1_000);
+    let (b, _) = alone.offer(0, 0, 100_000, 500);
+    assert_eq!(alone.next(Priorities::NONE), Some((a, 5_000)));
+    alone.ports[0].send(0, 1_000);
+    alone.now = 8_000;
+    // It has come at 8,000, and waits for nothing: less slack than the other has by now.
+    let (c, _) = alone.offer(0, 0, 80_000, 1_000);
+    assert_eq!(alone.next(Priorities::NONE), Some((c, 80_000)));
+    alone.ports[0].send(8_000, 1_000);
+    alone.now = 16_000;
+    assert_eq!(alone.next(Priorities::NONE), Some((b, 84_000)));
+    // Of two with the same slack and different lengths, the shorter has to be out earlier.
+    let ids = [1_500, 1_000].map(|wire| alone.offer(0, 0, 7, wire).0);
+    assert_eq!(alone.drain(), [ids[1], ids[0]]);
+}
+
+#[test]
+fn ranks_stay_as_they_are() {
+    let mut alone = Alone::new(3_000, Discipline::Rank);
+    let ids = [9, 3, 9].map(|rank| alone.offer(0, 0, rank, 1_000).0);
+    alone.now = 1_000_000;
+    let (late, taken) = alone.offer(0, 0, 5, 1_000);
+    assert!(taken && !alone.offer(0, 0, 9, 1_000).1);
+    assert_eq!(alone.next(Priorities::NONE), Some((ids[1], 3)));
+    assert_eq!(alone.drain(), [late, ids[0]]);
+}
+
+#[test]
+fn flows_take_turns_and_the_longest_gives_way() {
+    let mut alone = Alone::new(6_000, Discipline::Fair);
+    let a = [(); 4].map(|()| alone.offer(1, 0, 0, 1_000).0);
+    let b = alone.offer(2, 0, 0, 1_000).0;
+    assert_eq!(alone.next(Priorities::NONE).unwrap().0, a[0]);
+    // New flows go before the one that had its turn.
+    let c = [(); 2].map(|()| alone.offer(3, 0, 0, 1_000).0);
+    // Full: the newest of the longest flow gives way to others, not to its own.
+    assert!(!alone.offer(1, 0, 0, 1_000).1);
+    let d = alone.offer(4, 0, 0, 1_000);
+    assert!(d.1 && alone.dropped() == 1);
+    assert_eq!(alone.drain(), [b, c[0], d.0, a[1], c[1], a[2]]);
+    // Flows that have left are new again.
+    let e = alone.offer(1, 0, 0, 1_000).0;
+    assert_eq!(alone.drain(), [e]);
+}
+
+#[test]
+fn what_is_paused_is_passed_over() {
+    for (name, discipline) in Discipline::NAMES {
+        let mut alone = Alone::new(10_000, discipline);
+        let paused = Priorities::of(3);
+        let ids = [3, 0, 3].map(|priority| alone.offer(u32::from(priority), priority, 0, 1_000).0);
+        assert_eq!(alone.next(paused).map(|(id, _)| id), Some(ids[1]), "{name}");
+        assert_eq!(alone.next(paused), None, "{name}");
+        assert_eq!((alone.switch.backlog(0), alone.drain().len()), (2_000, 2), "{name}");
+    }
+}
