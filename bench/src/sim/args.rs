@@ -91,6 +91,10 @@ pub struct SimArgs {
     /// Queue pairs: per-flow or reused [default: per-flow]
     #[arg(long, value_name = "HOW", help_heading = "NICs")]
     qps: Vec<String>,
+    /// Connections: rc, or uc, whose flows are open-loop: they leave as fast as the sender's link takes them, and nothing is
+    /// sent again [default: rc]
+    #[arg(long, value_name = "rc|uc", help_heading = "NICs")]
+    service: Vec<String>,
     /// Bytes around the payload: real, or fixed:N [default: real]
     #[arg(long, value_name = "HOW", help_heading = "NICs")]
     headers: Vec<String>,
@@ -152,6 +156,7 @@ impl SimArgs {
             ("rocc", &self.rocc),
             ("deadlock", &self.deadlock),
             ("qps", &self.qps),
+            ("service", &self.service),
             ("headers", &self.headers),
             ("until", &self.until),
             ("sample", &self.sample),

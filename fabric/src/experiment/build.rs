@@ -146,7 +146,7 @@ impl Experiment {
         if transport.pull.is_some() && !given.gives("line-rate") {
             transport.line_rate = fastest(&self.topology);
         }
-        let mut setup = QpSetup { transport, mtu: self.mtu, depth: 1 };
+        let mut setup = QpSetup { service: self.service, mtu: self.mtu, ..QpSetup::new(transport) };
         if transport.congestion.uses_telemetry() && !given.gives("base-rtt") {
             // HPCC compares bytes that were sent with what a link can send in a round trip: packets', not that of
             // propagation alone.

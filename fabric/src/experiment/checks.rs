@@ -2,12 +2,13 @@
 //! most of them numbers whose unit was forgotten. Each error says what would be right.
 
 use irnic_transports::config::Timer;
+use irnic_transports::qp::Service;
 use irnic_units::keys::ValueError;
 use irnic_units::{self as units, BitRate, Nanoseconds};
 
 use super::{Experiment, Transport};
 use crate::network::CreditConfig;
-use crate::sim::QpSetup;
+use crate::sim::{QpPolicy, QpSetup};
 use crate::sim::{Change, HeaderBytes, SimConfig, ideal, packets};
 use crate::switch::{
     Ecn, InputQueuedConfig, OutputQueuedConfig, PiConfig, SharedBufferConfig, SharedPfc, SwitchConfig, TrimmingConfig,
@@ -43,10 +44,13 @@ pub(super) fn in_kb(text: &str, least: u64) -> String {
 
 /// Refuses what makes no sense whatever the flows are.
 pub(super) fn network(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
+    open_loop(experiment)?;
     buffers(experiment, config)?;
     marks(experiment, config)?;
     for (setup, transport) in config.setups.iter().zip(&experiment.transports) {
-        timeouts(experiment, transport, setup, config)?;
+        if !setup.is_open_loop() {
+            timeouts(experiment, transport, setup, config)?;
+        }
         if setup.transport.line_rate < MIN_RATE {
             let rate = BitRate(setup.transport.line_rate);
             let why = format!("line-rate is {rate}; expected a rate of 1M or more");
@@ -62,6 +66,18 @@ pub(super) fn network(experiment: &Experiment, config: &SimConfig) -> Result<(),
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses what unreliable connections do not have.
+fn open_loop(experiment: &Experiment) -> Result<(), ValueError> {
+    if experiment.service != Service::Uc {
+        return Ok(());
+    }
+    if experiment.qps == QpPolicy::Reused {
+        return Err(experiment.refuse("qps", "flows cannot share an unreliable connection; expected per-flow with uc"));
+    }
+    let given = ["transport", "cc", "cap", "rto-low", "rto-high", "n"].into_iter().find(|key| experiment.is_given(key));
+    given.map_or(Ok(()), |key| Err(experiment.refuse(key, "goes with --service rc only: uc recovers nothing")))
 }
 
 /// Refuses buffers in which not every packet finds room, and thresholds that give PFC no reason to act.

@@ -2,6 +2,7 @@
 
 use irnic_openqueue::NameError;
 use irnic_transports::config::{Timer, WireFormat};
+use irnic_transports::qp::Service;
 use irnic_transports::wire::Mtu;
 use irnic_units::keys::{Key as Setter, Value, ValueError, pairs};
 use irnic_units::{self as units, MAX_BYTES, MAX_NS, SIZE, TIME, quotient};
@@ -123,6 +124,9 @@ pub static KEYS: [Key; 48] = [
     key("deadlock", |e, v| v.word(&[("end", false), ("continue", true)]).map(|on| e.outlive_deadlocks = on)),
     with_default("qps", "per-flow", |e, v| {
         v.word(&[("per-flow", QpPolicy::PerFlow), ("reused", QpPolicy::Reused)]).map(|policy| e.qps = policy)
+    }),
+    with_default("service", "rc", |e, v| {
+        v.word(&[("rc", Service::Rc), ("uc", Service::Uc)]).map(|service| e.service = service)
     }),
     with_default("quantum", "1", |e, v| v.number(1..=65_536, "1 to 65536 packets").map(|packets| e.quantum = packets)),
     with_default("mtu", "1024", |e, v| {

@@ -49,6 +49,7 @@ pub use written::{Origin, TextError, Written};
 
 use std::collections::BTreeMap;
 
+use irnic_transports::qp::Service;
 use irnic_transports::wire::Mtu;
 use irnic_units::keys::{Value, ValueError};
 
@@ -108,6 +109,8 @@ pub struct Experiment {
     pub outlive_deadlocks: bool,
     /// Which flows share queue pairs.
     pub qps: QpPolicy,
+    /// What flows go over: reliable connections, or unreliable ones ([`crate::sim::QpSetup::service`]).
+    pub service: Service,
     /// Packets that a NIC sends of a queue pair before it is the next one's turn, 1 or more.
     pub quantum: u32,
     /// Payload of a full packet.
@@ -156,6 +159,7 @@ impl Default for Experiment {
             detours: Vec::new(),
             outlive_deadlocks: false,
             qps: QpPolicy::PerFlow,
+            service: Service::Rc,
             quantum: 1,
             mtu: Mtu::B1024,
             headers: HeaderBytes::Real,

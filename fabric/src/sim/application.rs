@@ -12,7 +12,7 @@ impl<A: Agenda> Site<A> {
     #[inline(always)]
     pub(super) fn answer(&mut self, step: Step) -> Result<bool, SimError> {
         if self.follows_sends {
-            self.follow_sends();
+            self.follow_sends()?;
         }
         match step {
             Step::Done => {}
@@ -30,13 +30,20 @@ impl<A: Agenda> Site<A> {
         Ok(true)
     }
 
-    /// Flows of closed loops have left their senders: others are to follow.
-    fn follow_sends(&mut self) {
-        let mut sent = self.net.shared_mut().sent.take();
-        for flow in sent.iter_mut().flat_map(|sent| sent.drain(..)) {
+    /// Flows have left their senders: others are to follow, or the NIC is done with them.
+    fn follow_sends(&mut self) -> Result<(), SimError> {
+        // More may come meanwhile.
+        let mut at = 0;
+        while let Some(&flow) = self.net.shared().sent.as_ref().and_then(|sent| sent.get(at)) {
+            at += 1;
             self.flows.sent(flow, self.net.now(), &mut self.net);
+            let of = *self.flows.flow(flow as usize);
+            if self.config.setup_of(&of).is_open_loop() {
+                self.after_host(of.src)?;
+            }
         }
-        self.net.shared_mut().sent = sent;
+        self.net.shared_mut().sent.iter_mut().for_each(Vec::clear);
+        Ok(())
     }
 
     /// A NIC may have completions, something to send, and a new deadline.

@@ -1,6 +1,7 @@
 //! What a run is made of.
 
 use irnic_transports::config::TransportConfig;
+use irnic_transports::qp::Service;
 use irnic_transports::wire::Mtu;
 
 use irnic_transports::telemetry::Int;
@@ -16,7 +17,11 @@ use crate::workload::{Flow, Loops, Response};
 #[derive(Copy, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct QpSetup {
-    /// Loss recovery, flow control, timers.
+    /// [`Service::Rc`], or [`Service::Uc`]: then flows are open-loop. Their packets leave as fast as the sender's link
+    /// takes them, whatever becomes of them; the sender is done when all have left, the flow is complete when the
+    /// receiver's queue pair has all of it. It never has if a packet is lost or overtaken (IBA 9.8.2).
+    pub service: Service,
+    /// Loss recovery, flow control, timers, of a reliable connection.
     pub transport: TransportConfig,
     /// Payload bytes of a full packet.
     pub mtu: Mtu,
@@ -25,14 +30,19 @@ pub struct QpSetup {
 }
 
 impl QpSetup {
-    /// Queue pairs with this transport: MTU 1024, one message in a send queue.
+    /// Reliable connections with this transport: MTU 1024, one message in a send queue.
     pub fn new(transport: TransportConfig) -> QpSetup {
-        QpSetup { transport, mtu: Mtu::B1024, depth: 1 }
+        QpSetup { service: Service::Rc, transport, mtu: Mtu::B1024, depth: 1 }
+    }
+
+    /// Whether nobody says what has arrived: an unreliable connection.
+    pub fn is_open_loop(&self) -> bool {
+        self.service == Service::Uc
     }
 
     /// Bytes of telemetry on a request.
     pub fn telemetry(&self) -> u32 {
-        if self.transport.congestion.uses_telemetry() { Int::LEN } else { 0 }
+        if !self.is_open_loop() && self.transport.congestion.uses_telemetry() { Int::LEN } else { 0 }
     }
 }
 
@@ -201,7 +211,15 @@ impl SimConfig {
         self.setups.iter().map(|setup| setup.mtu).max_by_key(|mtu| mtu.bytes()).unwrap_or(Mtu::B1024)
     }
 
+    /// Whether any flow may be of an unreliable connection.
+    pub(super) fn has_open_loops(&self) -> bool {
+        self.setups.iter().any(QpSetup::is_open_loop)
+    }
+
     pub(super) fn check(&self) -> Result<(), SimError> {
+        if let Some(setup) = self.setups.iter().find(|setup| !matches!(setup.service, Service::Rc | Service::Uc)) {
+            return Err(SimError::Service(setup.service));
+        }
         let hosts = self.topology.hosts;
         for (i, flow) in self.flows.iter().enumerate() {
             let what = if flow.src >= hosts || flow.dst >= hosts {
@@ -212,6 +230,8 @@ impl SimConfig {
                 "more bytes than 2^40"
             } else if usize::from(flow.setup) >= self.setups.len() {
                 "a queue pair setup that is not there"
+            } else if self.qps == QpPolicy::Reused && self.setup_of(flow).is_open_loop() {
+                "an unreliable connection, which flows cannot share"
             } else if flow.priority > 7 {
                 "a priority above 7"
             } else if i > 0 && self.flows[i - 1].start > flow.start {
@@ -228,6 +248,8 @@ impl SimConfig {
                 "more bytes than 2^40"
             } else if usize::from(loops.setup) >= self.setups.len() {
                 "a queue pair setup that is not there"
+            } else if self.qps == QpPolicy::Reused && self.setups[usize::from(loops.setup)].is_open_loop() {
+                "unreliable connections, which flows cannot share"
             } else if loops.priority > 7 {
                 "a priority above 7"
             } else {
@@ -257,6 +279,9 @@ pub enum SimError {
     #[error("flow {flow} has {what}")]
     #[allow(missing_docs)]
     Flow { flow: usize, what: &'static str },
+    /// Flows go over connections.
+    #[error("flows of service {0:?}; expected Rc or Uc")]
+    Service(Service),
     /// A closed loop that makes no sense.
     #[error("the closed loop of class {class} has {what}")]
     #[allow(missing_docs)]

@@ -2,7 +2,7 @@
 
 use irnic_nic::frame::{Icrc, RxFrame, RxIcrc, emit_frame, receive_frame_with};
 use irnic_nic::{Mr, Nic, NicConfig, NicError, QpConfig};
-use irnic_transports::qp::{Access, ConnectParams, CqId, PdId, RecvWr, SendData, SendOp, SendWr, Sge, Wc, WcStatus};
+use irnic_transports::qp::{Access, ConnectParams, CqId, PdId, RecvWr, SendData, SendOp, SendWr, Service, Sge, Wc, WcStatus};
 use irnic_transports::telemetry::Int;
 use irnic_transports::wire::{Headers, RateNotice};
 use irnic_transports::{Path, Payload, RxPacket, Time};
@@ -219,6 +219,7 @@ impl NicEndpoint {
     /// A queue pair in RESET.
     pub(super) fn create_qp(&mut self, setup: &QpSetup) -> Result<u32, NicError> {
         self.nic.create_qp(&QpConfig {
+            service: setup.service,
             max_send_wr: setup.depth,
             max_recv_wr: setup.depth,
             ..QpConfig::new(self.pd, self.cq, setup.transport)
@@ -227,7 +228,10 @@ impl NicEndpoint {
 
     /// Takes a queue pair from RESET to RTS.
     pub(super) fn connect(&mut self, qpn: u32, setup: &QpSetup, path: Path, dest_qp: u32) -> Result<(), NicError> {
-        let mut params = ConnectParams::reliable(path, setup.mtu, dest_qp);
+        let mut params = match setup.service {
+            Service::Uc => ConnectParams::unreliable(path, setup.mtu, dest_qp),
+            _ => ConnectParams::reliable(path, setup.mtu, dest_qp),
+        };
         params.access = Access::ALL;
         // The timer is the transport's; a peer that is silent for long is behind a long queue, not dead.
         params.timeout = 0;

@@ -571,6 +571,27 @@ impl Flows {
                 return Err(SimError::Damaged(id));
             }
         }
+        if self.is_open_loop(id) { self.left_behind(id, net) } else { Ok(()) }
+    }
+
+    /// Whether a flow's sender does not learn what becomes of it.
+    fn is_open_loop(&self, id: u32) -> bool {
+        self.setups[usize::from(self.flows[id as usize].setup)].is_open_loop()
+    }
+
+    /// The receiver has all of an open-loop flow, with which the sender was done before.
+    fn left_behind(&mut self, id: u32, net: &mut Net<impl Agenda>) -> Result<(), SimError> {
+        self.done += 1;
+        let flow = self.flows[id as usize];
+        let place = self.of_flow[id as usize];
+        if let Some(memory) = self.memory.remove(&id) {
+            net.endpoint_mut(flow.src).nic.dereg_mr(&memory.source)?;
+            net.endpoint_mut(flow.dst).nic.dereg_mr(&memory.sink)?;
+        }
+        let [_, sink] = self.connections[place as usize].qps;
+        net.endpoint_mut(flow.dst).nic.destroy_qp(sink)?;
+        self.queue_pairs -= 1;
+        self.free.push(place);
         Ok(())
     }
 
@@ -590,13 +611,19 @@ impl Flows {
         }
     }
 
-    /// The sender knows that the receiver has all of a flow.
+    /// The sender knows that the receiver has all of a flow, or has sent all of an open-loop flow.
     pub(super) fn acknowledged(&mut self, id: u32, now: u64, net: &mut Net<impl Agenda>) -> Result<(), SimError> {
         self.records[id as usize].acknowledged = Some(now);
-        self.done += 1;
         let flow = self.flows[id as usize];
         let place = self.of_flow[id as usize];
         self.over(id, After::Acknowledged, now, net);
+        if self.is_open_loop(id) {
+            let [source, _] = self.connections[place as usize].qps;
+            net.endpoint_mut(flow.src).nic.destroy_qp(source)?;
+            self.queue_pairs -= 1;
+            return Ok(());
+        }
+        self.done += 1;
         if let Some(memory) = self.memory.remove(&id) {
             net.endpoint_mut(flow.src).nic.dereg_mr(&memory.source)?;
             net.endpoint_mut(flow.dst).nic.dereg_mr(&memory.sink)?;

@@ -13,8 +13,9 @@ pub type Train = (u32, u64);
 /// The packets of a flow, as a NIC sends it. With a wire format that ends find out about, as if they spoke plain RoCE.
 pub fn packets(bytes: u64, setup: &QpSetup, headers: HeaderBytes) -> Vec<Train> {
     let mtu = setup.mtu.bytes() as u64;
-    let irn = setup.transport.wire == WireFormat::Irn;
-    let word = if setup.transport.pull.is_some() { NdpWord::LEN } else { 0 };
+    let reliable = !setup.is_open_loop();
+    let irn = reliable && setup.transport.wire == WireFormat::Irn;
+    let word = if reliable && setup.transport.pull.is_some() { NdpWord::LEN } else { 0 };
     let wire = |opcode: Opcode, payload: u64| {
         setup.telemetry()
             + match headers {
@@ -114,7 +115,6 @@ fn gcd(a: u64, b: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use irnic_transports::config::TransportConfig;
-    use irnic_transports::wire::Mtu;
     use proptest::prelude::*;
 
     use super::*;
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn packets_have_the_headers_of_their_place() {
-        let setup = |name| QpSetup { transport: TransportConfig::preset(name).unwrap(), mtu: Mtu::B1024, depth: 1 };
+        let setup = |name| QpSetup::new(TransportConfig::preset(name).unwrap());
         let (roce, irn, ndp) = (setup("roce"), setup("irn"), setup("ndp"));
         // 46 around, BTH 12, ICRC 4: 62. RETH 16, immediate data 4; with IRN a RETH on each, and 8 with the immediate
         // data.

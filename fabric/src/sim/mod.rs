@@ -56,7 +56,7 @@ struct Site<A: Agenda> {
     flows: Flows,
     samples: Vec<Sample>,
     next_quit: usize,
-    /// Flows follow others that have left their senders.
+    /// Somebody wants to know of flows that have left their senders: flows that follow them, or nobody else says so.
     follows_sends: bool,
 }
 
@@ -82,7 +82,7 @@ impl<A: Agenda> Site<A> {
         if let Some(what) = config.observe {
             net.count_late_pfc(what.from);
         }
-        let follows_sends = follows_sends(&config);
+        let follows_sends = net.shared().sent.is_some();
         Site { config, net, flows, samples: Vec::new(), next_quit: 0, follows_sends }
     }
 }
@@ -117,7 +117,7 @@ fn nics(
         carry_bytes: config.carry_bytes,
         labels: config.routing == Routing::Source,
         trimmed: 0,
-        sent: follows_sends(config).then(Vec::new),
+        sent: (follows_sends(config) || config.has_open_loops()).then(Vec::new),
         observer: config.observe.map(|what| Box::new(Observer::new(what, config.flows.len()))),
         recorder: None,
     };

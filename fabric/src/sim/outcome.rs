@@ -14,7 +14,7 @@ use crate::workload::Flow;
 pub struct FlowRecord {
     /// When the receiver had all of it, ns.
     pub delivered: Option<u64>,
-    /// When the sender knew, ns.
+    /// When the sender knew, ns; of an open-loop flow, when its last packet began to leave.
     pub acknowledged: Option<u64>,
     /// What it would have taken in an empty network, ns.
     pub ideal: u64,
@@ -278,7 +278,7 @@ pub(super) fn of<A: Agenda>(mut sites: Vec<Site<A>>, ending: Ending) -> Result<O
         first.samples.iter_mut().zip(&part.samples).for_each(|(sample, other)| sample.add(other));
     }
     if ending == Ending::Complete
-        && let Some(id) = first.flows.records.iter().position(|r| r.delivered > r.acknowledged || r.delivered.is_none())
+        && let Some(id) = first.unfinished()
     {
         return Err(invariant(format!("flow {id} is acknowledged, but not delivered before")));
     }
@@ -370,6 +370,14 @@ fn check_queue_pairs<A: Agenda>(sites: &[Site<A>]) -> Result<(), SimError> {
 }
 
 impl<A: Agenda> Site<A> {
+    /// A flow that is not delivered, or acknowledged before it was.
+    fn unfinished(&self) -> Option<usize> {
+        self.flows.records.iter().enumerate().position(|(id, record)| {
+            let open = self.config.setup_of(self.flows.flow(id)).is_open_loop();
+            record.delivered.is_none() || !open && record.delivered > record.acknowledged
+        })
+    }
+
     fn fill_ideals(&mut self) {
         let config = &self.config;
         for i in 0..self.flows.len() {

@@ -20,6 +20,7 @@ mod lab;
 mod loops;
 mod observed;
 mod output_queued;
+mod open_loop;
 mod paths;
 mod pauses;
 mod policies;

@@ -307,6 +307,7 @@ fn obstacle(config: &SimConfig) -> Option<&'static str> {
         ),
         (!config.loops.is_empty(), "closed loops, whose flows follow from others"),
         (!config.responses.is_empty(), "responses, which follow from requests"),
+        (config.has_open_loops(), "unreliable connections, whose senders do not learn when their flows end"),
         (config.qps == QpPolicy::Reused, "queue pairs that several flows share"),
         (config.carry_bytes, "packets with bytes"),
         (config.observe.is_some(), "observed connections"),

@@ -127,6 +127,7 @@ fn what_follows_from_one_order_of_all_is_left_to_one_thread() {
         ("workload=closed-loop:connections=1,gap=5us,bytes=20KB", "closed loops"),
         ("qps=reused", "share"),
         ("verify=on", "bytes"),
+        ("service=uc quantum=64", "unreliable"),
         ("topology=star:hosts=8", "switches"),
         ("topology=leaf-spine:leaves=2,spines=1,hosts=2,delay=0ns", "delay"),
     ] {
