@@ -16,7 +16,8 @@
 //! ```
 //!
 //! Who wants flow completion times uses [`sim`]. Who has other ends (processes, models, plain load) uses [`network`]
-//! with an [`network::Endpoint`]. Who has a switch to try implements [`switch::Switch`]; its documentation has a whole
+//! with an [`network::Endpoint`]. Who wants the packets of one run
+//! sent again through other switches uses [`schedule`]. Who has a switch to try implements [`switch::Switch`]; its documentation has a whole
 //! one.
 //!
 //! Everything is deterministic: the same topology, flows and seed give the same bytes, on any machine. At the end of
@@ -61,6 +62,7 @@ pub mod lab;
 pub mod network;
 mod prefetch;
 mod priorities;
+pub mod schedule;
 pub mod sim;
 pub mod summary;
 pub mod switch;

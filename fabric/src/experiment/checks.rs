@@ -8,8 +8,8 @@ use irnic_units::{self as units, BitRate, Nanoseconds};
 
 use super::{Experiment, Transport};
 use crate::network::CreditConfig;
-use crate::sim::{QpPolicy, QpSetup};
 use crate::sim::{Change, HeaderBytes, SimConfig, ideal, packets};
+use crate::sim::{QpPolicy, QpSetup};
 use crate::switch::{
     Ecn, InputQueuedConfig, OutputQueuedConfig, PiConfig, SharedBufferConfig, SharedPfc, SwitchConfig, TrimmingConfig,
     headroom,

@@ -156,6 +156,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
             looks: 0,
             timers: 0,
             watched: Default::default(),
+            journal: None,
             shared,
             config,
         }

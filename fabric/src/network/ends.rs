@@ -128,6 +128,9 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
     /// A packet has reached its host.
     #[inline]
     pub(super) fn deliver(&mut self, host: u32, id: PacketId) -> Step {
+        if let Some(journal) = &mut self.journal {
+            journal.arrives(self.now, id);
+        }
         let (endpoint, mut ctx) = self.with_endpoint(host);
         endpoint.receive(id, &mut ctx);
         if A::PARTED && self.packets.get(id).is_announced() {

@@ -55,7 +55,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
             let queued = self.switches[(node - hosts) as usize].switch.backlog(local);
             int.push(id, Hop { rate: port.rate, at: self.now, sent: port.counters.bytes, queued });
         }
-        if port.is_tapped() {
+        if port.is_watched() {
             self.show(id, packet);
         }
         let port = &mut self.ports[id as usize];
@@ -291,6 +291,9 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
     #[inline(always)]
     fn offer(&mut self, place: usize, id: PacketId, output: u16) {
         let out = self.switches[place].first + u32::from(output);
+        if self.ports[out as usize].is_noted() {
+            self.note_queued(place, id, output);
+        }
         let (switch, mut ctx) = self.with_switch(place);
         match switch.enqueue(&mut ctx, id, output) {
             Verdict::Queued => {}

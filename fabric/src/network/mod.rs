@@ -48,6 +48,7 @@ pub use port::{CONTROL_FRAME, Control, Pause, Port, PortCounters, PortId};
 pub use tap::{Recorder, Tapped};
 pub use totals::Totals;
 
+use crate::schedule::Journal;
 use crate::switch::{Ledger, Switch};
 use crate::topology::Routes;
 
@@ -132,6 +133,8 @@ pub struct Network<E: Endpoint, A: Agenda = EventQueue<Event>> {
     looks: usize,
     timers: usize,
     watched: deadlock::Watched,
+    /// What is noted of packets, if something is.
+    journal: Option<Box<Journal>>,
     shared: E::Shared,
 }
 

@@ -160,6 +160,7 @@ const TAPPED: u8 = 8;
 const CUT: u8 = 16;
 const PACED: u8 = 32;
 const CREDITED: u8 = 64;
+const NOTED: u8 = 128;
 
 impl Port {
     /// An idle port of a working link of `rate` bit/s.
@@ -275,6 +276,22 @@ impl Port {
 
     pub(crate) fn reserve(&mut self, reserved: bool) {
         self.flag(RESERVED, reserved);
+    }
+
+    /// Whether what leaves is shown to somebody, or noted in the journal.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.flags & (TAPPED | NOTED) != 0
+    }
+
+    /// Whether packets are noted in the journal.
+    #[inline]
+    pub(crate) fn is_noted(&self) -> bool {
+        self.flags & NOTED != 0
+    }
+
+    pub(crate) fn note(&mut self) {
+        self.flags |= NOTED;
     }
 
     /// Whether what leaves is shown to somebody.

@@ -3,8 +3,9 @@
 use irnic_transports::wire::{Headers, ICRC_LEN, RateNotice};
 use irnic_transports::{Mark, Path};
 
-use super::{Agenda, Content, Control, Endpoint, Network, PacketId, Packets, PortId, Put};
+use super::{Agenda, Content, Control, Endpoint, Network, PacketId, Packets, Port, PortId, Put};
 use crate::priorities::Priorities;
+use crate::schedule::{Detail, Journal};
 
 /// What begins to leave by a port that is watched ([`Network::tap`]).
 #[derive(Copy, Clone, Debug)]
@@ -75,8 +76,41 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         E::on_tap(&mut self.shared, tapped);
     }
 
+    /// Notes when each packet enters, passes switches, and arrives, from now on.
+    pub(crate) fn keep_journal(&mut self, detail: Detail) {
+        self.journal = Some(Box::new(Journal::new(detail)));
+        self.ports.iter_mut().for_each(Port::note);
+    }
+
+    /// What notes packets, if something does.
+    pub(crate) fn journal_mut(&mut self) -> &mut Option<Box<Journal>> {
+        &mut self.journal
+    }
+
+    /// A packet is to leave a switch by an output.
+    #[cold]
+    pub(super) fn note_queued(&mut self, place: usize, id: PacketId, output: u16) {
+        let backlog = self.switches[place].switch.backlog(output);
+        if let Some(journal) = &mut self.journal {
+            journal.queued(id, backlog);
+        }
+    }
+
+    /// A packet begins to leave by a port that is watched.
     #[cold]
     pub(super) fn show(&mut self, port: PortId, packet: PacketId) {
+        if let Some(journal) = &mut self.journal {
+            let (by, seen) = (&self.ports[port as usize], self.packets.get(packet));
+            if by.node < self.all_hosts {
+                let psn = self.packets.content(packet).headers.bth.psn.get();
+                journal.enters(self.now, packet, seen, psn, by);
+            } else {
+                journal.departs(self.now, packet, seen.wire, by);
+            }
+        }
+        if !self.ports[port as usize].is_tapped() {
+            return;
+        }
         let tapped =
             Tapped { port, at: self.now, packet: Some(packet), packets: &self.packets, paused: Priorities::NONE };
         E::on_tap(&mut self.shared, tapped);

@@ -103,6 +103,9 @@ impl<A: Agenda> Site<A> {
         {
             observer.connected(flow, source, sink);
         }
+        if let (Some(journal), Some((flow, [(src, source), _]))) = (self.net.journal_mut(), self.flows.newest()) {
+            journal.connected(src, source, flow);
+        }
         self.after_host(host)
     }
 

@@ -9,6 +9,7 @@ use irnic_transports::telemetry::Int;
 use super::Observe;
 use super::endpoint::MAX_FLOW;
 use crate::network::{Detour, LinkChange, NetworkConfig, NetworkError, Routing};
+use crate::schedule::Detail;
 use crate::switch::{HolConfig, RoccConfig, SwitchConfig};
 use crate::topology::Topology;
 use crate::workload::{Flow, Loops, Response};
@@ -128,6 +129,8 @@ pub struct SimConfig {
     pub sample: Option<u64>,
     /// What the ends of connections see, if it is wanted.
     pub observe: Option<Observe>,
+    /// What is recorded of each packet, if something is: [`super::Outcome::schedule`].
+    pub schedule: Option<Detail>,
     /// What happens to links, in order of time.
     pub changes: Vec<LinkChange>,
     /// Flows that do not go on to their end, in order of time; each has a queue pair of its own.
@@ -161,6 +164,7 @@ impl SimConfig {
             ect: false,
             sample: None,
             observe: None,
+            schedule: None,
             changes: Vec::new(),
             quits: Vec::new(),
             until: u64::MAX,
@@ -219,6 +223,9 @@ impl SimConfig {
     pub(super) fn check(&self) -> Result<(), SimError> {
         if let Some(setup) = self.setups.iter().find(|setup| !matches!(setup.service, Service::Rc | Service::Uc)) {
             return Err(SimError::Service(setup.service));
+        }
+        if self.schedule.is_some() && (self.rocc.is_some() || self.hol.is_some()) {
+            return Err(SimError::Schedule);
         }
         let hosts = self.topology.hosts;
         for (i, flow) in self.flows.iter().enumerate() {
@@ -282,6 +289,9 @@ pub enum SimError {
     /// Flows go over connections.
     #[error("flows of service {0:?}; expected Rc or Uc")]
     Service(Service),
+    /// Packets are recorded from host to host.
+    #[error("a schedule of switches that make packets themselves; expected neither RoCC nor means against blocking")]
+    Schedule,
     /// A closed loop that makes no sense.
     #[error("the closed loop of class {class} has {what}")]
     #[allow(missing_docs)]

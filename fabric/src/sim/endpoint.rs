@@ -2,7 +2,9 @@
 
 use irnic_nic::frame::{Icrc, RxFrame, RxIcrc, emit_frame, receive_frame_with};
 use irnic_nic::{Mr, Nic, NicConfig, NicError, QpConfig};
-use irnic_transports::qp::{Access, ConnectParams, CqId, PdId, RecvWr, SendData, SendOp, SendWr, Service, Sge, Wc, WcStatus};
+use irnic_transports::qp::{
+    Access, ConnectParams, CqId, PdId, RecvWr, SendData, SendOp, SendWr, Service, Sge, Wc, WcStatus,
+};
 use irnic_transports::telemetry::Int;
 use irnic_transports::wire::{Headers, RateNotice};
 use irnic_transports::{Path, Payload, RxPacket, Time};

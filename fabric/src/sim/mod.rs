@@ -142,7 +142,10 @@ impl Simulation {
         config.check()?;
         let flows = Flows::new(&config);
         let (nics, shared) = nics(&config, &flows, 0..config.topology.hosts)?;
-        let net = Network::build(config.network(), nics, shared)?;
+        let mut net = Network::build(config.network(), nics, shared)?;
+        if let Some(detail) = config.schedule {
+            net.keep_journal(detail);
+        }
         Ok(Simulation { site: Site::new(config.clone(), net, flows), ending: None, config })
     }
 

@@ -6,6 +6,7 @@ use irnic_transports::qp::Counters;
 use super::ideal::{ideal, packets};
 use super::{LinkRecord, Observed, SAMPLE, SimError, Site};
 use crate::network::{Agenda, NetworkError, PortCounters, PortId, Totals};
+use crate::schedule::Schedule;
 use crate::switch::{BreakerCounters, EscapeCounters, HolConfig, SharedBufferConfig, SwitchConfig};
 use crate::workload::Flow;
 
@@ -181,6 +182,8 @@ pub struct Outcome {
     pub samples: Vec<Sample>,
     /// What the ends of connections saw, if it was wanted.
     pub observed: Option<Observed>,
+    /// When packets entered and left the network, if that was wanted ([`super::SimConfig::schedule`]).
+    pub schedule: Option<Schedule>,
     /// Events handled.
     pub events: u64,
     /// Ports in a deadlock, as pairs of nodes.
@@ -289,6 +292,7 @@ pub(super) fn of<A: Agenda>(mut sites: Vec<Site<A>>, ending: Ending) -> Result<O
     };
     let observer = first.net.shared_mut().observer.take();
     let mut observed = observer.map(|observer| observer.finish(now, t.late_pfc_frames));
+    let schedule = first.net.journal_mut().take().map(|journal| journal.finish());
     let (flows, records) = first.flows.take(observed.as_mut());
     let coloured = match &first.config.switch {
         SwitchConfig::SharedBuffer(SharedBufferConfig { colour, .. }) => colour.is_some(),
@@ -321,6 +325,7 @@ pub(super) fn of<A: Agenda>(mut sites: Vec<Site<A>>, ending: Ending) -> Result<O
         records,
         samples: first.samples,
         observed,
+        schedule,
         flows,
     })
 }

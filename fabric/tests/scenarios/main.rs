@@ -32,6 +32,7 @@ mod random;
 mod repetition;
 mod rocc;
 mod rpc;
+mod schedules;
 mod seams;
 mod setups;
 mod shares;

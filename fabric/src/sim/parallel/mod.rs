@@ -311,6 +311,7 @@ fn obstacle(config: &SimConfig) -> Option<&'static str> {
         (config.qps == QpPolicy::Reused, "queue pairs that several flows share"),
         (config.carry_bytes, "packets with bytes"),
         (config.observe.is_some(), "observed connections"),
+        (config.schedule.is_some(), "a schedule that is recorded"),
         (matches!(config.switch, SwitchConfig::Custom(_)) || custom_scheduler, "switches from outside"),
         (
             config.setups.iter().any(|s| matches!(s.transport.congestion, CongestionConfig::Custom(_))),
