@@ -53,6 +53,9 @@ pub struct NetworkArgs {
     /// Packets in flight up to which --rto-low holds [default: 3]
     #[arg(long, value_name = "PACKETS", help_heading = "NICs")]
     n: Vec<String>,
+    /// Round trips of an empty network that setting up a connection takes, which add to completion times [default: 0]
+    #[arg(long, value_name = "N", help_heading = "NICs")]
+    setup_rtts: Vec<String>,
     /// Packets that a NIC sends of a queue pair before it is the next one's turn [default: 1]
     #[arg(long, value_name = "PACKETS", help_heading = "NICs")]
     quantum: Vec<String>,
@@ -156,6 +159,7 @@ impl NetworkArgs {
             ("rto-low", &self.rto_low),
             ("rto-high", &self.rto_high),
             ("n", &self.n),
+            ("setup-rtts", &self.setup_rtts),
             ("quantum", &self.quantum),
             ("mtu", &self.mtu),
             ("switch", &self.switch),

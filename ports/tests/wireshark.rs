@@ -191,7 +191,7 @@ fn wireshark_reads_plain_roce_and_knows_irn_packets_by_their_bth() {
 }
 
 /// Fields of irnic's dissector, and what they have to be; `None`: the packet has no such field.
-fn fields_of(headers: &Headers, payload: usize) -> [(&'static str, Option<u64>); 27] {
+fn fields_of(headers: &Headers, payload: usize) -> [(&'static str, Option<u64>); 28] {
     let Headers { bth, reth, atomic, aeth, feth, irn, .. } = headers;
     let (mut sn, mut offset, mut read, mut ack, mut feedback) = (None, None, None, None, None);
     match *irn {

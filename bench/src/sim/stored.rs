@@ -7,13 +7,13 @@ pub mod flows {
     use serde::{Deserialize, Deserializer, Serializer};
 
     /// Source, destination, bytes, start, priority, class, setup; delivered, acknowledged, ideal, retransmitted,
-    /// timeouts, when the request started.
-    type Row = (u32, u32, u64, u64, u8, u8, u16, Option<u64>, Option<u64>, u64, u64, u64, Option<u64>);
+    /// timeouts, when the request started, the connection's setup.
+    type Row = (u32, u32, u64, u64, u8, u8, u16, Option<u64>, Option<u64>, u64, u64, u64, (Option<u64>, u64));
 
     pub fn serialize<S: Serializer>(flows: &[(Flow, FlowRecord)], to: S) -> Result<S::Ok, S::Error> {
         let row = |(f, r): &(Flow, FlowRecord)| -> Row {
             let Flow { src, dst, bytes, start, priority, class, setup } = *f;
-            let FlowRecord { delivered, acknowledged, ideal, retransmitted, timeouts, called } = *r;
+            let FlowRecord { delivered, acknowledged, ideal, retransmitted, timeouts, called, setup: connecting } = *r;
             (
                 src,
                 dst,
@@ -27,7 +27,7 @@ pub mod flows {
                 ideal,
                 retransmitted,
                 timeouts,
-                called,
+                (called, connecting),
             )
         };
         to.collect_seq(flows.iter().map(row))
@@ -36,8 +36,9 @@ pub mod flows {
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(Flow, FlowRecord)>, D::Error> {
         let flow = |row: Row| {
             let (src, dst, bytes, start, priority, class, setup, ..) = row;
-            let (.., delivered, acknowledged, ideal, retransmitted, timeouts, called) = row;
-            let record = FlowRecord { delivered, acknowledged, ideal, retransmitted, timeouts, called };
+            let (.., delivered, acknowledged, ideal, retransmitted, timeouts, (called, connecting)) = row;
+            let record =
+                FlowRecord { delivered, acknowledged, ideal, retransmitted, timeouts, called, setup: connecting };
             (Flow { src, dst, bytes, start, priority, class, setup }, record)
         };
         Ok(Vec::<Row>::deserialize(from)?.into_iter().map(flow).collect())

@@ -111,6 +111,8 @@ pub struct Experiment {
     pub qps: QpPolicy,
     /// What flows go over: reliable connections, or unreliable ones ([`crate::sim::QpSetup::service`]).
     pub service: Service,
+    /// Round trips of an empty network that setting up a connection takes, which add to completion times, at most 100.
+    pub setup_rtts: u32,
     /// Packets that a NIC sends of a queue pair before it is the next one's turn, 1 or more.
     pub quantum: u32,
     /// Payload of a full packet.
@@ -160,6 +162,7 @@ impl Default for Experiment {
             outlive_deadlocks: false,
             qps: QpPolicy::PerFlow,
             service: Service::Rc,
+            setup_rtts: 0,
             quantum: 1,
             mtu: Mtu::B1024,
             headers: HeaderBytes::Real,

@@ -359,12 +359,19 @@ impl Experiment {
 /// Counts the priorities in use, for which PFC sets room aside and among which credits divide it: those of the flows and of acknowledgements.
 pub(super) fn count_priorities(config: &mut SimConfig) {
     let acks = config.setups.iter().filter_map(|setup| setup.transport.ack_priority);
+    // Those of RC3 lie below.
+    let low = config.flows.iter().flat_map(|flow| {
+        let rc3 = config.setups.get(usize::from(flow.setup)).map(|setup| setup.transport.rc3);
+        let levels = rc3.filter(|rc3| rc3.is_on()).map_or(0, |rc3| rc3.levels);
+        (1..=levels).map(|level| flow.priority.saturating_sub(level))
+    });
     let used = config
         .flows
         .iter()
         .map(|flow| flow.priority)
         .chain(config.loops.iter().map(|l| l.priority))
         .chain(acks)
+        .chain(low)
         .fold(0u8, |used, priority| used | 1 << priority);
     if let SwitchConfig::SharedBuffer(SharedBufferConfig { pfc: Some(pfc), .. }) = &mut config.switch {
         pfc.priorities = used.count_ones() as u8;

@@ -17,7 +17,7 @@ pub struct FlowRecord {
     pub delivered: Option<u64>,
     /// When the sender knew, ns; of an open-loop flow, when its last packet began to leave.
     pub acknowledged: Option<u64>,
-    /// What it would have taken in an empty network, ns.
+    /// What it would have taken in an empty network, with the connection's setup, ns.
     pub ideal: u64,
     /// Packets sent again, if the flow had a queue pair of its own.
     pub retransmitted: u64,
@@ -25,6 +25,10 @@ pub struct FlowRecord {
     pub timeouts: u64,
     /// Of a response, when the request to which it is one started, ns.
     pub called: Option<u64>,
+    /// What setting up the connection takes before it, ns ([`SimConfig::setup_rtts`]).
+    ///
+    /// [`SimConfig::setup_rtts`]: super::SimConfig::setup_rtts
+    pub setup: u64,
 }
 
 impl FlowRecord {
@@ -35,9 +39,9 @@ impl FlowRecord {
         }
     }
 
-    /// Flow completion time, ns: from the start to the last byte at the receiver.
+    /// Flow completion time, ns: from the start to the last byte at the receiver, and what setting up the connection takes.
     pub fn fct(&self, flow: &Flow) -> Option<u64> {
-        self.delivered.map(|at| at - flow.start)
+        self.delivered.map(|at| at - flow.start + self.setup)
     }
 
     /// Of a response, the time of the whole call, ns: from the start of the request to the last byte of the response at the
@@ -389,7 +393,10 @@ impl<A: Agenda> Site<A> {
             let flow = *self.flows.flow(i);
             let links = self.net.routes().path(flow.src, flow.dst).unwrap_or_default();
             let path: Vec<(u64, u64)> = config.topology.along(&links).map(|l| (l.rate, l.delay)).collect();
-            self.flows.records[i].ideal = ideal(&packets(flow.bytes, config.setup_of(&flow), config.headers), &path);
+            let time = |bytes| ideal(&packets(bytes, config.setup_of(&flow), config.headers), &path);
+            let setup = if config.setup_rtts == 0 { 0 } else { 2 * time(0) * u64::from(config.setup_rtts) };
+            let record = &mut self.flows.records[i];
+            (record.setup, record.ideal) = (setup, time(flow.bytes) + setup);
         }
     }
 }

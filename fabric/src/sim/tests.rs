@@ -117,6 +117,26 @@ fn switches_write_what_a_packet_leaves_behind() {
     assert_eq!(outcome.records[0].ideal, outcome.records[0].fct(&outcome.flows[0]).expect("delivered"));
 }
 
+/// Setting up a connection takes a packet without payload there and back, and changes nothing else.
+#[test]
+fn the_round_trips_of_a_connections_setup_add_to_completion_times() {
+    let run = |rtts| {
+        let switch = InputQueuedConfig::new(1 << 20);
+        let irn = TransportConfig::preset("irn").expect("a preset");
+        let topology = Topology::star(2, 10_000_000_000, 1_000);
+        let config = SimConfig::new(topology, vec![Flow::new(0, 1, 5_000, 7)], SwitchConfig::InputQueued(switch), irn);
+        let config = SimConfig { setup_rtts: rtts, ..config };
+        let outcome = Simulation::new(config).expect("a network").finish().expect("no error");
+        let record = outcome.records[0];
+        (record.fct(&outcome.flows[0]).expect("delivered"), record.ideal, outcome.ended)
+    };
+    let (none, two) = (run(0), run(2));
+    // Headers of 62 bytes and 12 more of a WRITE with immediate, over two links of 1 us, each way.
+    let each = 2 * 2 * (1_000 + (62 + 16 + 4 + 8 - 4) * 8 / 10);
+    assert!((two.0 - none.0).abs_diff(2 * each) < 200, "{none:?} {two:?}");
+    assert_eq!((two.0 - none.0, two.2), (two.1 - none.1, none.2));
+}
+
 /// A queue for each output, which writes what accompanies each packet and changes it: the slack it has, its colour.
 #[derive(Debug)]
 struct Writing(Vec<(Fifo, u64)>);
