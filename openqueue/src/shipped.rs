@@ -26,6 +26,7 @@ pub const SHIPPED: &[Shipped] = shipped![
     "shared-buffer",
     "shared-lqd",
     "static-partition",
+    "strict-push-out",
     "tail-drop",
     "trimming",
     "weighted-round-robin",
