@@ -77,7 +77,7 @@ fn points() -> Vec<Point> {
             all.push(points::Point(format!("figure2.19ab/{name}/{load}"), scenario, RATES));
         }
     }
-    for (name, algorithm) in [("A", Algorithm::A), ("C", Algorithm::C)] {
+    for (name, algorithm) in [("A", Algorithm::A), ("B", Algorithm::B), ("C", Algorithm::C)] {
         for k in [2, 4, 8] {
             let scenario = Scenario::TwoSources(algorithm, k, 150);
             all.push(points::Point(format!("figure2.19cd/{name}/{k}"), scenario, RATES));
