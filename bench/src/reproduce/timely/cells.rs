@@ -152,7 +152,7 @@ fn incasts(more: &str) -> Vec<points::Point<Incast, Metric>> {
         all.push(points::Point(format!("figure2/{name}"), scenario, BOTH));
     }
     for connections in [1, 4, 10] {
-        let scenario = Incast { network: Network::OneLink, connections, rounds: true, ..Incast::dctcp() };
+        let scenario = Incast { network: Network::OneLink, connections, segment: 64, rounds: true, ..Incast::dctcp() };
         all.push(points::Point(format!("figure3/dctcp/{connections}"), scenario, &[Correlation, Throughput]));
     }
     const REVERSE: &[Metric] = &[Throughput, Rtt(1), Rtt(3), Rtt(5), Rtt(7)];
