@@ -136,7 +136,7 @@ pub struct NetworkArgs {
     /// lstf [default: fifo]
     #[arg(long, value_name = "HOW", help_heading = "Switches")]
     scheduling: Vec<String>,
-    /// Choice among equally short ways: ecmp, spray, random, source or static [default: ecmp]
+    /// Choice among equally short ways: ecmp, spray, random, source, static or lowest [default: ecmp]
     #[arg(long, value_name = "HOW", help_heading = "Switches")]
     routing: Vec<String>,
 }

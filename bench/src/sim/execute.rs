@@ -255,7 +255,7 @@ fn estimate(experiment: &Experiment) -> f64 {
         (rate * load * arrivals).min(experiment.arrivals.map_or(f64::INFINITY, |flows| flows as f64 * mean * 8.0))
     };
     let part = |part: &Part| match part {
-        Part::Poisson { sizes, load } => offered(load.unwrap_or(experiment.load), sizes.mean()),
+        Part::Poisson { sizes, load, .. } => offered(load.unwrap_or(experiment.load), sizes.mean()),
         Part::Rpc(rpc) => {
             let both = (rpc.request + rpc.response) as f64;
             offered(rpc.load.unwrap_or(experiment.load) * both / rpc.request as f64, both)

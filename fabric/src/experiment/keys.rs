@@ -117,6 +117,7 @@ pub static KEYS: [Key; 50] = [
             ("random", Routing::Random),
             ("source", Routing::Source),
             ("static", Routing::Static),
+            ("lowest", Routing::Lowest),
         ];
         v.word(&ways).map(|routing| e.routing = routing)
     }),

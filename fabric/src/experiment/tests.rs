@@ -267,7 +267,7 @@ fn bad_values_name_flag_value_and_what_is_allowed() {
         ),
         (
             &[("topology", "torus")],
-            "--topology: unknown topology `torus`; known are star, dumbbell, leaf-spine, ring, fat-tree, file:PATH",
+            "--topology: unknown topology `torus`; known are star, dumbbell, leaf-spine, ring, fat-tree, internet2, file:PATH",
         ),
         (
             &[("flows", "f"), ("workload", "incast")],

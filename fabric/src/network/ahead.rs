@@ -103,6 +103,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
                     // Chance cannot be foreseen.
                     (_, Routing::Random) => return,
                     (_, Routing::Source) => choices[packet.entropy as usize % choices.len()],
+                    (_, Routing::Lowest) => choices[0],
                     (_, Routing::Static) => choices[packet.dst as usize % choices.len()],
                 };
                 switch.switch.prefetch(local, output);

@@ -20,6 +20,8 @@ pub enum Routing {
     Source,
     /// By the destination.
     Static,
+    /// The neighbour of the lowest number: all packets from one host to another go the same way.
+    Lowest,
 }
 
 /// Something that happens to a link.

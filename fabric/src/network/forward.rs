@@ -348,6 +348,8 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
                     Routing::Random => by_chance(&mut switch.rng, n),
                     Routing::Source => by_label(self.packets.get_mut(id), n),
                     Routing::Static => dst as usize % n,
+                    // The routes have one way each.
+                    Routing::Lowest => 0,
                 };
                 Some(several[at])
             }

@@ -1,6 +1,6 @@
 //! Links that fail, return or change their rate, and the routes that follow from it.
 
-use super::{Agenda, Change, Endpoint, Event, LinkChange, Network, NetworkConfig, Pause, Port, PortId};
+use super::{Agenda, Change, Endpoint, Event, LinkChange, Network, NetworkConfig, Pause, Port, PortId, Routing};
 use crate::topology::Routes;
 
 impl<E: Endpoint, A: Agenda> Network<E, A> {
@@ -95,7 +95,10 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
 
 /// Shortest ways over the links that are not `down`, and detours.
 pub(super) fn routes(config: &NetworkConfig, down: &impl Fn(usize) -> bool) -> Routes {
-    let mut routes = Routes::compute(&config.topology, down);
+    let mut routes = match config.routing {
+        Routing::Lowest => Routes::lowest(&config.topology, down),
+        _ => Routes::compute(&config.topology, down),
+    };
     for detour in &config.detours {
         let links = config.topology.ports(detour.node);
         let port = links.iter().position(|&(link, peer)| peer == detour.via && !down(link));

@@ -12,6 +12,31 @@ pub(super) fn most_times(k: u32) -> u32 {
     MAX_HOSTS / (k * k * k / 4)
 }
 
+/// Rates and delays of [`Topology::internet2`].
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Internet2 {
+    /// Rate of a host for which core links are made, bit/s.
+    pub rate: u64,
+    /// Rate of a link between edge and core, or between host and core without edges, bit/s.
+    pub access: u64,
+    /// Rate of a link between host and edge, bit/s.
+    pub host: u64,
+    /// Delay of a core link, ns.
+    pub core_delay: u64,
+    /// Delay of all others, ns.
+    pub delay: u64,
+    /// Whether there are edge switches.
+    pub edge: bool,
+}
+
+impl Default for Internet2 {
+    /// Returns the default case of §5.1.3: 1 Gbit/s to the core, 10 Gbit/s to the edge, 10 ms and 1 ms.
+    fn default() -> Internet2 {
+        const G: u64 = 1_000_000_000;
+        Internet2 { rate: G, access: G, host: 10 * G, core_delay: 10_000_000, delay: 1_000_000, edge: true }
+    }
+}
+
 /// Collects links; nodes are numbered as in [`Topology`].
 struct Builder(Topology);
 
@@ -75,6 +100,51 @@ impl Topology {
             }
         }
         net.0
+    }
+
+    /// The Internet-2 of universal packet scheduling (Mittal, UCB/EECS-2018-103, §5.1.3): ten core switches and sixteen
+    /// links between them. Each core has ten edge switches with a host each, or ten hosts. The rate of a core link is what
+    /// its paths carry when hosts send at [`Internet2::rate`] to hosts of all other cores alike, by routes over the
+    /// lowest-numbered neighbours ([`Routes::lowest`](super::Routes::lowest)). Cores are numbered before edges.
+    pub fn internet2(net: &Internet2) -> Topology {
+        // Two cores, and the ordered pairs of cores whose path takes the link one way.
+        const CORES: [(u32, u32, u64); 16] = [
+            (0, 1, 5),
+            (0, 2, 7),
+            (0, 3, 13),
+            (1, 2, 3),
+            (1, 5, 5),
+            (2, 4, 3),
+            (3, 4, 5),
+            (3, 5, 3),
+            (3, 6, 9),
+            (3, 7, 13),
+            (4, 5, 1),
+            (5, 6, 4),
+            (6, 8, 8),
+            (7, 8, 1),
+            (7, 9, 7),
+            (8, 9, 2),
+        ];
+        let (hosts, cores) = (100, 100);
+        let edges = if net.edge { cores + 10 } else { cores };
+        let mut built = Builder::new("internet2".to_owned(), hosts, edges + if net.edge { 100 } else { 10 } - hosts);
+        for host in 0..hosts {
+            if net.edge {
+                built.link(host, edges + host, net.host, net.delay);
+            } else {
+                built.link(host, cores + host / 10, net.access, net.delay);
+            }
+        }
+        for (a, b, pairs) in CORES {
+            // Whole Mbit/s for hosts of 1 Gbit/s, rounded up.
+            let rate = u128::from((pairs * 10_000).div_ceil(9)) * u128::from(net.rate) / 1_000;
+            built.link(cores + a, cores + b, rate as u64, net.core_delay);
+        }
+        for edge in (0..hosts).filter(|_| net.edge) {
+            built.link(cores + edge / 10, edges + edge, net.access, net.delay);
+        }
+        built.0
     }
 
     /// The three-tier fat-tree of Al-Fares et al., SIGCOMM 2008, as in IRN §4.3.1: `k` pods of `k/2` edge and `k/2`
@@ -164,6 +234,45 @@ mod tests {
                 assert_eq!((hops(rack), routes.ways(0, rack)), (Some(4), half));
             }
         }
+    }
+
+    /// Each link carries the paths of as many ordered pairs of cores as its rate is made for, either way.
+    #[test]
+    fn core_links_of_internet2_are_made_for_what_they_carry() {
+        for edge in [true, false] {
+            let net = Topology::internet2(&Internet2 { edge, ..Internet2::default() });
+            assert_eq!((net.hosts, net.switches, net.links.len()), if edge { (100, 110, 216) } else { (100, 10, 116) });
+            let routes = Routes::lowest(&net, &|_| false);
+            let mut carried = vec![[0u64; 2]; net.links.len()];
+            let mut hops = [0; 5];
+            for (a, b) in (0..10).flat_map(|a| (0..10).map(move |b| (a, b))).filter(|(a, b)| a != b) {
+                let mut node = 10 * a;
+                let mut between = 0;
+                for link in routes.path(10 * a, 10 * b + 9).unwrap() {
+                    let spec = net.links[link];
+                    carried[link][usize::from(spec.a == node)] += 1;
+                    node = spec.peer(node);
+                    between += usize::from(spec.delay == 10_000_000);
+                }
+                hops[between] += 1;
+            }
+            assert_eq!(hops, [0, 32, 34, 18, 6]);
+            let cores = net.links.iter().zip(&carried).filter(|(link, _)| link.delay == 10_000_000);
+            assert_eq!(cores.clone().count(), 16);
+            for (link, [back, forth]) in cores {
+                assert_eq!(link.rate, (forth * 10_000).div_ceil(9) * 1_000_000, "{link:?}");
+                assert_eq!(forth, back, "{link:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn internet2_is_scaled_by_its_rate() {
+        const M: u64 = 1_000_000;
+        let tenth =
+            Topology::internet2(&Internet2 { rate: 100 * M, access: 100 * M, host: 100 * M, ..Internet2::default() });
+        let rates: Vec<u64> = [0, 100, 215].into_iter().map(|link| tenth.links[link].rate).collect();
+        assert_eq!(rates, [100 * M, 555_600_000, 100 * M]);
     }
 
     #[test]

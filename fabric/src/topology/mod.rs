@@ -8,7 +8,7 @@ pub mod ns3;
 pub mod routes;
 pub mod spec;
 
-pub use build::{MAX_ARITY, MAX_HOSTS};
+pub use build::{Internet2, MAX_ARITY, MAX_HOSTS};
 pub use routes::Routes;
 pub(crate) use routes::Wires;
 

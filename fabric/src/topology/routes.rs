@@ -140,6 +140,18 @@ impl Routes {
     /// # Panics
     /// If a node has more than 65,536 links.
     pub fn compute(topology: &Topology, down: &impl Fn(usize) -> bool) -> Routes {
+        Routes::find(topology, down, false)
+    }
+
+    /// Finds one route from every node to every host: of the neighbours on shortest paths the one with the lowest number.
+    ///
+    /// # Panics
+    /// As [`Self::compute`].
+    pub fn lowest(topology: &Topology, down: &impl Fn(usize) -> bool) -> Routes {
+        Routes::find(topology, down, true)
+    }
+
+    fn find(topology: &Topology, down: &impl Fn(usize) -> bool, lowest: bool) -> Routes {
         let wires = Wires::new(topology);
         let hosts = topology.hosts as usize;
         let mut sets = Interner::new();
@@ -187,6 +199,9 @@ impl Routes {
                     if passes && closer && !down(link as usize) {
                         ports.push(port_number(port));
                     }
+                }
+                if lowest && let Some(first) = ports.iter().min_by_key(|port| wires.of(node)[usize::from(**port)].1) {
+                    ports = vec![*first];
                 }
                 table[row[node as usize] as usize * groups + at] = sets.number(&ports);
             }

@@ -7,6 +7,7 @@
 //! | `leaf-spine` | `leaves=8`, `spines=8`, `hosts=16` for each leaf, `rate=100G`, `uplink=` rate, `delay=1us` |
 //! | `ring` | `switches=3`, `hosts=1` at each, `rate=40G`, `delay=2us` |
 //! | `fat-tree` | `k=6`, `rate=40G`, `delay=2us`, `oversubscription=1`: so many times the hosts, below the same switches |
+//! | `internet2` | UPS's wide area ([`Topology::internet2`]): `rate=1G` of a host that core links are made for, `access=` rate, `host=` ten times as much, `core-delay=10ms`, `delay=1ms`, `edge=on` |
 //! | `file:PATH`, or a path that ends in `.txt` or has a `/` | a file of the ns-3 RDMA simulators ([`ns3`]) |
 //!
 //! All but files take `loss=0`, the share of packets that each link loses by chance, such as `1%`.
@@ -18,7 +19,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use super::build::most_times;
-use super::{MAX_ARITY, Topology, ns3, too_slow};
+use super::{Internet2, MAX_ARITY, Topology, ns3, too_slow};
 use crate::input::{Error, Keys};
 
 /// 40 Gbit/s, IRN §4.3.1.
@@ -42,12 +43,13 @@ impl FromStr for Topology {
             "leaf-spine" => leaf_spine(rest),
             "ring" => ring(rest),
             "fat-tree" => fat_tree(rest),
+            "internet2" => internet2(rest),
             "file" => ns3::read(Path::new(rest)),
             _ if text.contains('/') || text.ends_with(".txt") => ns3::read(Path::new(text)),
             _ => Err(Error::Name {
                 what: "topology",
                 name: kind.to_owned(),
-                known: "star, dumbbell, leaf-spine, ring, fat-tree, file:PATH".to_owned(),
+                known: "star, dumbbell, leaf-spine, ring, fat-tree, internet2, file:PATH".to_owned(),
             }),
         }
     }
@@ -123,6 +125,29 @@ fn fat_tree(text: &str) -> Result<Topology, Error> {
     with_loss(&keys, Topology::oversubscribed_fat_tree(k, times, rate, delay))
 }
 
+fn internet2(text: &str) -> Result<Topology, Error> {
+    let keys = Keys::parse("internet2", text, &["rate", "access", "host", "core-delay", "delay", "edge", "loss"])?;
+    let default = Internet2::default();
+    let made_for = rate(&keys, "rate", default.rate)?;
+    let edge = match keys.text("edge") {
+        None | Some("on") => true,
+        Some("off") => false,
+        Some(_) => return Err(keys.wrong("edge", "on or off")),
+    };
+    if !edge && keys.text("host").is_some() {
+        return Err(keys.wrong("host", "edge=on: without edges hosts are at cores, by access"));
+    }
+    let net = Internet2 {
+        rate: made_for,
+        access: rate(&keys, "access", made_for)?,
+        host: rate(&keys, "host", made_for.saturating_mul(10))?,
+        core_delay: keys.time("core-delay", default.core_delay)?,
+        delay: keys.time("delay", default.delay)?,
+        edge,
+    };
+    with_loss(&keys, Topology::internet2(&net))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,6 +170,11 @@ mod tests {
             ("dumbbell:left=1,right=2,rate=4G", Topology::dumbbell(1, 2, 4 * G, 4 * G, 2_000)),
             ("ring", Topology::ring(3, 1, 40 * G, 2_000)),
             ("ring:switches=5,hosts=2,rate=10G,delay=1us", Topology::ring(5, 2, 10 * G, 1_000)),
+            ("internet2", Topology::internet2(&Internet2::default())),
+            (
+                "internet2:edge=off,access=2G,delay=1us",
+                Topology::internet2(&Internet2 { edge: false, access: 2 * G, delay: 1_000, ..Internet2::default() }),
+            ),
             ("dumbbell:bottleneck=4G", Topology::dumbbell(8, 8, 40 * G, 4 * G, 2_000)),
         ] {
             assert_eq!(text.parse::<Topology>().unwrap(), built, "{text}");
@@ -175,11 +205,15 @@ mod tests {
     #[test]
     fn errors_say_what_there_is() {
         for (text, said) in [
-            ("torus", "unknown topology `torus`; known are star, dumbbell, leaf-spine, ring, fat-tree, file:PATH"),
+            (
+                "torus",
+                "unknown topology `torus`; known are star, dumbbell, leaf-spine, ring, fat-tree, internet2, file:PATH",
+            ),
             ("ring:switches=2", "ring: switches=2: expected a number from 3 to 4096"),
             ("fat-tree:arity=6", "fat-tree: unknown key `arity`; it takes k, rate, delay, oversubscription, loss"),
             ("fat-tree:k=32,oversubscription=9", "fat-tree: oversubscription=9: expected a number from 1 to 8"),
             ("fat-tree:oversubscription=0.5", "fat-tree: oversubscription=0.5: expected a number from 1 to 1213"),
+            ("internet2:edge=2", "internet2: edge=2: expected on or off"),
             ("fat-tree:k=5", "fat-tree: k=5: expected an even number of ports"),
             ("fat-tree:k=66", "fat-tree: k=66: expected a number from 2 to 64"),
             ("star:hosts=1", "star: hosts=1: expected a number from 2 to 65535"),

@@ -42,6 +42,21 @@ pub fn generate(sizes: &Sizes, setting: &Setting<'_>, class: u8) -> Result<Vec<F
     })
 }
 
+/// As [`generate`], to hosts outside the sender's group: hosts are grouped by so many, in the order of their numbers.
+pub fn generate_outside(group: u32, sizes: &Sizes, setting: &Setting<'_>, class: u8) -> Result<Vec<Flow>, Error> {
+    let hosts = setting.topology.hosts;
+    if group == 0 || group >= hosts {
+        let expected = format!("fewer than the {hosts} hosts there are");
+        return Err(Error::value(&sizes.name, "outside", group, expected));
+    }
+    generate_to(sizes, setting, class, |src, random| {
+        let first = src / group * group;
+        let inside = group.min(hosts - first);
+        let other = random.below(u64::from(hosts - inside)) as u32;
+        Some(if other < first { other } else { other + inside })
+    })
+}
+
 /// As [`generate`], to hosts that `draw` returns for a sender; a flow for which it returns none is left out.
 pub(super) fn generate_to(
     sizes: &Sizes,

@@ -2,9 +2,9 @@
 //!
 //! | | what, and keys with what they are without |
 //! |---|---|
-//! | `irn-heavy`, `irn-imc10`, `irn-uniform` | Poisson arrivals of [`Sizes::irn_heavy`], [`Sizes::irn_imc10`], [`Sizes::irn_uniform`]; `load` |
-//! | `fixed:64KB` | Poisson arrivals, all of that size; `load` |
-//! | `cdf:NAME`, `cdf:PATH` | Poisson arrivals from a distribution, one of [`cdf::NAMES`] or a file ([`cdf`]); `discrete=off`, `unit=1B` (of a file), `load` |
+//! | `irn-heavy`, `irn-imc10`, `irn-uniform` | Poisson arrivals of [`Sizes::irn_heavy`], [`Sizes::irn_imc10`], [`Sizes::irn_uniform`]; `load`, `outside=N`: to hosts of other groups of N only |
+//! | `fixed:64KB` | Poisson arrivals, all of that size; `load`, `outside` |
+//! | `cdf:NAME`, `cdf:PATH` | Poisson arrivals from a distribution, one of [`cdf::NAMES`] or a file ([`cdf`]); `discrete=off`, `unit=1B` (of a file), `load`, `outside` |
 //! | `rpc` | each host calls `to=any` other or one of the `farthest`, `servers=all` or so many of them, whenever: a `request=64KiB`, and when the server has it a `response=64KiB`; `load`, that of requests |
 //! | `incast` | `senders=30` or `all`, `flows=1`, `bytes=150MB` together or `each`, `to=0` or `random`, `start=0`, then `every=100ms`, `repeat=1`, or `load`, or `share` |
 //! | `foreground` | an incast with `senders=all`, `flows=8`, `each=8KB`, `to=random`, `share=0.05` (TLT §7.1) |
@@ -48,6 +48,8 @@ pub enum Part {
         sizes: Sizes,
         /// Share of the hosts' rate that they offer; `None`: [`Setting::load`], less what an incast takes of it.
         load: Option<f64>,
+        /// To hosts of another group of so many only; `None`: to any other.
+        outside: Option<u32>,
     },
     /// Calls, each answered when it has arrived.
     Rpc(Rpc),
@@ -68,7 +70,7 @@ pub enum Part {
 impl Workload {
     /// Returns the heavy-tailed arrivals of the IRN paper.
     pub fn irn_heavy() -> Workload {
-        let parts = vec![Part::Poisson { sizes: Sizes::irn_heavy(), load: None }];
+        let parts = vec![Part::Poisson { sizes: Sizes::irn_heavy(), load: None, outside: None }];
         Workload { name: "irn-heavy".to_owned(), parts }
     }
 
@@ -80,10 +82,12 @@ impl Workload {
         let mut last_arrival = None;
         for (class, part) in (0..).zip(&self.parts) {
             flows.extend(match part {
-                Part::Poisson { sizes, load } => {
-                    let arrivals = match load {
-                        Some(load) => poisson::generate(sizes, &Setting { load: *load, ..setting.clone() }, class)?,
-                        None => poisson::generate(sizes, &rest, class)?,
+                Part::Poisson { sizes, load, outside } => {
+                    let own = load.map(|load| Setting { load, ..setting.clone() });
+                    let setting = own.as_ref().unwrap_or(&rest);
+                    let arrivals = match outside {
+                        Some(group) => poisson::generate_outside(*group, sizes, setting, class)?,
+                        None => poisson::generate(sizes, setting, class)?,
                     };
                     last_arrival = last_arrival.max(arrivals.last().map(|flow| flow.start));
                     arrivals
@@ -160,21 +164,21 @@ impl FromStr for Part {
     fn from_str(text: &str) -> Result<Part, Error> {
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
         Ok(match kind {
-            "irn-heavy" => Part::Poisson { sizes: Sizes::irn_heavy(), load: poisson_load(kind, rest)? },
-            "irn-imc10" => Part::Poisson { sizes: Sizes::irn_imc10(), load: poisson_load(kind, rest)? },
-            "irn-uniform" => Part::Poisson { sizes: Sizes::irn_uniform(), load: poisson_load(kind, rest)? },
+            "irn-heavy" => arrivals(Sizes::irn_heavy(), &arrival_keys(kind, rest)?)?,
+            "irn-imc10" => arrivals(Sizes::irn_imc10(), &arrival_keys(kind, rest)?)?,
+            "irn-uniform" => arrivals(Sizes::irn_uniform(), &arrival_keys(kind, rest)?)?,
             "fixed" => {
                 let (size, keys) = rest.split_once(',').unwrap_or((rest, ""));
                 let wrong = || Error::value(kind, "size", size, units::SIZE);
                 let sizes = Sizes::fixed(units::size(size).ok_or_else(wrong)?);
-                Part::Poisson { sizes, load: poisson_load(kind, keys)? }
+                arrivals(sizes, &arrival_keys(kind, keys)?)?
             }
             "cdf" => {
                 // A file's name may have a comma.
                 let whole = if Path::new(rest).exists() { None } else { rest.split_once(',') };
                 let (name, keys) = whole.unwrap_or((rest, ""));
-                let keys = Keys::parse(kind, keys, &["discrete", "unit", "load"])?;
-                Part::Poisson { sizes: distribution(name, &keys)?, load: load(&keys)? }
+                let keys = Keys::parse(kind, keys, &["discrete", "unit", "load", "outside"])?;
+                arrivals(distribution(name, &keys)?, &keys)?
             }
             "rpc" => {
                 let keys = Keys::parse(kind, rest, &["request", "response", "load", "to", "servers"])?;
@@ -318,8 +322,15 @@ fn endless(keys: &Keys<'_>, default: u64) -> Result<u64, Error> {
 }
 
 /// The keys of Poisson arrivals.
-fn poisson_load(kind: &str, text: &str) -> Result<Option<f64>, Error> {
-    load(&Keys::parse(kind, text, &["load"])?)
+fn arrival_keys<'a>(kind: &'a str, text: &'a str) -> Result<Keys<'a>, Error> {
+    Keys::parse(kind, text, &["load", "outside"])
+}
+
+/// Poisson arrivals, and what keys say of them.
+fn arrivals(sizes: Sizes, keys: &Keys<'_>) -> Result<Part, Error> {
+    let group = |_| keys.number("outside", 1, 1..=1_000_000);
+    let outside = keys.text("outside").map(group).transpose()?;
+    Ok(Part::Poisson { sizes, load: load(keys)?, outside })
 }
 
 fn load(keys: &Keys<'_>) -> Result<Option<f64>, Error> {
@@ -386,13 +397,17 @@ mod tests {
     fn descriptions_make_what_they_say() {
         let incast =
             |senders, bytes| Incast { senders: Some(senders), bytes: Bytes::Together(bytes), ..Incast::default() };
-        let poisson = |sizes| Part::Poisson { sizes, load: None };
-        let loaded = |sizes, load| Part::Poisson { sizes, load: Some(load) };
+        let poisson = |sizes| Part::Poisson { sizes, load: None, outside: None };
+        let loaded = |sizes, load| Part::Poisson { sizes, load: Some(load), outside: None };
         for (text, parts) in [
             ("irn-heavy", vec![poisson(Sizes::irn_heavy())]),
             ("irn-imc10", vec![poisson(Sizes::irn_imc10())]),
             ("irn-uniform", vec![poisson(Sizes::irn_uniform())]),
             ("fixed:64K", vec![poisson(Sizes::fixed(65_536))]),
+            (
+                "fixed:64K,outside=10",
+                vec![Part::Poisson { sizes: Sizes::fixed(65_536), load: None, outside: Some(10) }],
+            ),
             ("cdf:Solar2022", vec![poisson(cdf::builtin("Solar2022", None).unwrap())]),
             ("incast", vec![Part::Incast(Incast::default())]),
             (
@@ -465,7 +480,7 @@ mod tests {
     #[test]
     fn a_distribution_may_come_from_a_file() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/workloads/Solar2022.txt");
-        let Part::Poisson { sizes, load } = format!("cdf:{path},load=0.5").parse().unwrap() else {
+        let Part::Poisson { sizes, load, .. } = format!("cdf:{path},load=0.5").parse().unwrap() else {
             panic!("not a distribution")
         };
         assert_eq!(load, Some(0.5));
@@ -485,7 +500,7 @@ mod tests {
         for (text, said) in [
             ("heavy", format!("unknown workload `heavy`; {kinds}")),
             ("irn-heavy+", format!("unknown workload ``; {kinds}")),
-            ("irn-heavy:size=1", "irn-heavy: unknown key `size`; it takes load".to_owned()),
+            ("irn-heavy:size=1", "irn-heavy: unknown key `size`; it takes load, outside".to_owned()),
             (
                 "cdf:Websearch",
                 "unknown distribution `Websearch`; known are AliStorage2019, CacheFollower, FbHdp2015, GoogleRPC2008, IMC10, NdpWeb, RoccHadoop, Solar2022, WebSearch, WebServer, and files"
@@ -494,7 +509,7 @@ mod tests {
             ("irn-heavy:load=70%", format!("irn-heavy: load=70%: {load}")),
             ("fixed:1KB,load=0", format!("fixed: load=0: {load}")),
             ("cdf:WebSearch,load=11", format!("cdf: load=11: {load}")),
-            ("cdf:WebSearch,lod=1", "cdf: unknown key `lod`; it takes discrete, unit, load".to_owned()),
+            ("cdf:WebSearch,lod=1", "cdf: unknown key `lod`; it takes discrete, unit, load, outside".to_owned()),
             ("cdf:WebSearch,discrete=yes", "cdf: discrete=yes: expected on or off".to_owned()),
             ("cdf:IMC10,unit=1460", "cdf: unit=1460: expected a file; IMC10 is in bytes".to_owned()),
             ("cdf:a.txt,unit=0", format!("cdf: unit=0: {size}")),

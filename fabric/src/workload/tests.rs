@@ -46,6 +46,26 @@ proptest! {
 }
 
 #[test]
+fn flows_go_outside_the_group_to_all_hosts_there_alike() {
+    let topology = Topology::star(25, 40_000_000_000, 1_000);
+    let setting = Setting { flows: Some(50_000), ..setting(&topology, 3) };
+    let flows = generate("fixed:1KB,outside=10", &setting);
+    let mut to = [[0u32; 25]; 3];
+    flows.iter().for_each(|flow| to[flow.src as usize / 10][flow.dst as usize] += 1);
+    for (group, counts) in to.iter().enumerate() {
+        // The last group has five hosts.
+        let (senders, others) = if group == 2 { (5.0, 20.0) } else { (10.0, 15.0) };
+        let expected = 50_000.0 * senders / 25.0 / others;
+        for (dst, n) in counts.iter().enumerate() {
+            let inside = dst / 10 == group;
+            assert!(if inside { *n == 0 } else { (f64::from(*n) / expected - 1.0).abs() < 0.2 }, "{group} {dst} {n}");
+        }
+    }
+    let all: Workload = "fixed:1KB,outside=25".parse().unwrap();
+    assert!(all.generate(&setting).unwrap_err().to_string().ends_with("expected fewer than the 25 hosts there are"));
+}
+
+#[test]
 fn hosts_offer_the_load_that_was_asked_for() {
     let topology = Topology::leaf_spine(2, 2, 8, 10_000_000_000, 40_000_000_000, 1_000);
     for text in POISSON {

@@ -209,7 +209,7 @@ impl Scenario {
             }
             ("table4.5", "heavy-tailed") => {}
             ("table4.5", "uniform") => {
-                let part = Part::Poisson { sizes: Sizes::irn_uniform(), load: None };
+                let part = Part::Poisson { sizes: Sizes::irn_uniform(), load: None, outside: None };
                 s.workload = Workload { name: "irn-uniform".to_owned(), parts: vec![part] };
             }
             ("table4.6", buffer) => s.buffer = Some(buffer.strip_suffix("KB")?.parse::<u64>().ok()? * 1_000),
