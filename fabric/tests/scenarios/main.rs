@@ -39,3 +39,4 @@ mod shares;
 mod thresholds;
 mod timing;
 mod trimming;
+mod universal;
