@@ -17,6 +17,7 @@ mod runs;
 mod table;
 mod timely;
 mod tlt;
+mod ups;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -45,6 +46,7 @@ enum Paper {
     Tlt(tlt::TltArgs),
     Rocc(rocc::RoccArgs),
     Escape(escape::EscapeArgs),
+    Ups(ups::UpsArgs),
     #[command(name = "openqueue")]
     OpenQueue(openqueue::OpenQueueArgs),
 }
@@ -84,6 +86,7 @@ impl ReproduceArgs {
             Paper::Tlt(args) => &mut args.common.sweep,
             Paper::Rocc(args) => &mut args.common.sweep,
             Paper::Escape(args) => &mut args.common.sweep,
+            Paper::Ups(args) => &mut args.common.sweep,
             Paper::OpenQueue(args) => &mut args.common.sweep,
         }
     }
@@ -176,6 +179,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), SimError> {
         Paper::Tlt(args) => tlt::run(args),
         Paper::Rocc(args) => rocc::run(args),
         Paper::Escape(args) => escape::run(args),
+        Paper::Ups(args) => ups::run(args),
         Paper::OpenQueue(args) => openqueue::run(args),
     }
 }

@@ -8,6 +8,7 @@ use irnic_fabric::experiment::Values;
 
 use crate::network_args::{NetworkArgs, given};
 use crate::port_capture::PcapArgs;
+use crate::sim::replay::ScheduleArgs;
 use crate::sweep::SweepArgs;
 
 const AFTER_HELP: &str = "\
@@ -126,6 +127,8 @@ pub struct SimArgs {
     /// Summaries of all runs
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub schedule: ScheduleArgs,
     #[command(flatten)]
     pub sweep: SweepArgs,
     /// With --out: keep neither flows nor queues over time, so that files are small

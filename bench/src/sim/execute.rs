@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use irnic_fabric::experiment::{Case, Experiment, KEYS};
 use irnic_fabric::network::{CreditConfig, address};
+use irnic_fabric::schedule::{Detail, Schedule};
 use irnic_fabric::sim::{Ending, FlowRecord, Outcome, Parallel, Sample, SimConfig, Simulation};
 use irnic_fabric::summary::{Summary, size_edges};
 use irnic_fabric::switch::{Discipline, SwitchConfig, Thresholds};
@@ -36,6 +37,8 @@ pub struct Batch {
     pub threads: usize,
     /// Single flows are wanted afterwards.
     pub keep_flows: bool,
+    /// What is recorded of each packet of the only run.
+    pub schedule: Option<Detail>,
     /// Packets of the only run are recorded.
     pub pcap: PcapArgs,
 }
@@ -127,6 +130,9 @@ pub struct Finished {
     /// The network at intervals, from then on.
     #[serde(with = "stored::samples")]
     pub samples: Vec<Sample>,
+    /// When packets entered and left the network, if that was recorded.
+    #[serde(skip)]
+    pub schedule: Option<Schedule>,
     /// Why one thread ran it although there were to be more.
     pub alone: Option<Cow<'static, str>>,
     /// How long it took, in real time.
@@ -284,7 +290,8 @@ fn estimate(experiment: &Experiment) -> f64 {
 }
 
 fn one(batch: &Batch, case: usize, seed: u64, watch: &Watch<'_>) -> Result<Finished, String> {
-    let config = batch.experiments[case].config(seed).map_err(|e| batch.cases[case].error(e).to_string())?;
+    let mut config = batch.experiments[case].config(seed).map_err(|e| batch.cases[case].error(e).to_string())?;
+    config.schedule = batch.schedule;
     let resolved = resolved(&config);
     let edges = size_edges(config.setups[0].mtu.bytes() as u64);
     let topology = config.topology.clone();
@@ -325,6 +332,7 @@ fn one(batch: &Batch, case: usize, seed: u64, watch: &Watch<'_>) -> Result<Finis
         flows: if batch.keep_flows { flows.map(named).collect() } else { Vec::new() },
         begins,
         samples: outcome.samples,
+        schedule: outcome.schedule,
         alone,
         took,
     })

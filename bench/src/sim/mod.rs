@@ -12,7 +12,9 @@ pub mod file;
 mod heap;
 pub mod html;
 mod per_flow;
+mod replay;
 mod results;
+mod schedule_file;
 pub mod series;
 mod stored;
 mod summary_json;
@@ -27,6 +29,7 @@ pub use execute::{Batch, Run, SLICE, Simulations};
 
 use execute::Reached;
 use irnic_fabric::experiment::{Case, Experiment, TextError, Written};
+use irnic_fabric::schedule::Detail;
 
 use crate::output::OutFile;
 use crate::sweep::{How, NoResult};
@@ -105,6 +108,9 @@ fn batch(args: &SimArgs, mut file: file::ExperimentFile) -> Result<Batch, SimErr
         Ok(experiment)
     };
     let experiments: Vec<Experiment> = cases.iter().map(experiment).collect::<Result<_, _>>()?;
+    if args.schedule.record.is_some() && (cases.len() > 1 || seeds.len() > 1) {
+        return Err(SimError::Usage("--record records one run: expected one case and one seed".into()));
+    }
     if let [alone] = &experiments[..] {
         args.pcap.check(&alone.topology).map_err(SimError::Usage)?;
     }
@@ -117,6 +123,11 @@ fn batch(args: &SimArgs, mut file: file::ExperimentFile) -> Result<Batch, SimErr
         threads: args.threads.unwrap_or(1),
         // Runs that are kept may be asked for more by `irnic merge`.
         keep_flows: shows_flows || args.sweep.worker && keeps_all,
+        schedule: args
+            .schedule
+            .record
+            .as_ref()
+            .map(|_| if args.schedule.record_hops { Detail::Hops } else { Detail::Ends }),
         pcap: args.pcap.clone(),
     })
 }
@@ -177,8 +188,16 @@ pub fn run(args: &SimArgs) -> Result<(), SimError> {
         return Err(SimError::Usage(format!("--threads {threads}: expected 1 to {MAX_THREADS} threads for a run")));
     }
     check_sweep(args)?;
+    replay::check(&args.schedule, &unscheduled(args))?;
     let (file, text) = experiment(args)?;
     let mut batch = batch(args, file)?;
+    if args.schedule.replay.is_some() {
+        let ([experiment], [seed]) = (&batch.experiments[..], &batch.seeds[..]) else {
+            return Err(SimError::Usage("--replay replays one run: expected one case and one seed".into()));
+        };
+        let json = args.json.as_deref().map(OutFile::open).transpose().map_err(SimError::Usage)?;
+        return replay::run(&args.schedule, experiment.clone(), *seed, json);
+    }
     let files = Files::open(args)?;
     let how = How {
         args: &args.sweep,
@@ -219,6 +238,36 @@ pub fn run(args: &SimArgs) -> Result<(), SimError> {
     Err(cut)
 }
 
+/// Returns options that do not go with schedules, and whether they are given.
+fn unscheduled(args: &SimArgs) -> Vec<(&'static str, bool)> {
+    let mut all = vec![("--out", args.sweep.out.is_some()), ("--pcap", args.pcap.pcap.is_some())];
+    if args.schedule.replay.is_some() {
+        let keys = ["workload", "flows", "load", "duration", "flows-count", "until", "sample", "service", "link-event"];
+        let given = args.values();
+        let flags = [
+            "--workload",
+            "--flows",
+            "--load",
+            "--duration",
+            "--flows-count",
+            "--until",
+            "--sample",
+            "--service",
+            "--link-event",
+        ];
+        all.extend(flags.into_iter().zip(keys).map(|(flag, key)| (flag, given.contains_key(key))));
+        let files = [
+            ("--per-flow", args.per_flow.is_some()),
+            ("--series", args.series.is_some()),
+            ("--html", args.html.is_some()),
+            ("--threads", args.threads.is_some()),
+            ("--verify", given.contains_key("verify")),
+        ];
+        all.extend(files);
+    }
+    all
+}
+
 /// Says what --threads could not do.
 fn note_alone(runs: &[Run]) {
     let alone = runs.iter().filter_map(|run| run.result.as_ref().ok()?.alone.as_deref());
@@ -233,6 +282,7 @@ fn note_alone(runs: &[Run]) {
 /// Files of results.
 struct Files {
     per_flow: Option<(OutFile, per_flow::Kind)>,
+    record: Option<(OutFile, per_flow::Kind)>,
     json: Option<OutFile>,
     series: Option<OutFile>,
     html: Option<OutFile>,
@@ -242,9 +292,12 @@ impl Files {
     /// Opens the files, which finds out whether all can be written.
     fn open(args: &SimArgs) -> Result<Files, SimError> {
         let open = |path: &Option<PathBuf>| path.as_deref().map(OutFile::open).transpose().map_err(SimError::Usage);
-        let kind = args.per_flow.as_deref().map(per_flow::Kind::of).transpose().map_err(SimError::Usage)?;
+        let kind = |option, path: &Option<PathBuf>| {
+            path.as_deref().map(|path| per_flow::Kind::of(option, path)).transpose().map_err(SimError::Usage)
+        };
         Ok(Files {
-            per_flow: open(&args.per_flow)?.zip(kind),
+            per_flow: open(&args.per_flow)?.zip(kind("--per-flow", &args.per_flow)?),
+            record: open(&args.schedule.record)?.zip(kind("--record", &args.schedule.record)?),
             json: open(&args.json)?,
             series: open(&args.series)?,
             html: open(&args.html)?,
@@ -253,8 +306,12 @@ impl Files {
 
     /// Writes all files. Returns what went wrong.
     fn write(self, batch: &Batch, runs: &[Run]) -> Vec<String> {
+        let schedule = runs.iter().find_map(|run| run.result.as_ref().ok()?.schedule.as_ref());
         let written = [
             self.per_flow.map(|(file, kind)| file.write(|to| per_flow::write(to, kind, batch, runs))),
+            self.record
+                .zip(schedule)
+                .map(|((file, kind), schedule)| file.write(|to| schedule_file::write(to, kind, schedule))),
             self.json.map(|file| file.write(|to| summary_json::write(to, batch, runs))),
             self.series.map(|file| file.write(|to| series::write(to, batch, runs))),
             self.html.map(|file| file.write(|to| html::write(to, batch, runs))),

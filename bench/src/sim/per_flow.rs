@@ -23,14 +23,15 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the kind that the end of a file's name asks for, or why this program cannot write it.
-    pub fn of(path: &Path) -> Result<Kind, String> {
+    /// Returns the kind that the end of the name of an option's file asks for, or why this program has not got it.
+    #[cfg_attr(feature = "parquet", allow(unused_variables, reason = "with Parquet there is nothing that it cannot write"))]
+    pub fn of(option: &str, path: &Path) -> Result<Kind, String> {
         match path.extension() {
             #[cfg(feature = "parquet")]
             Some(end) if end == "parquet" => Ok(Kind::Parquet),
             #[cfg(not(feature = "parquet"))]
             Some(end) if end == "parquet" => Err(format!(
-                "--per-flow {}: irnic was built without Parquet; build it with `cargo build --release --features parquet`, or \
+                "{option} {}: irnic was built without Parquet; build it with `cargo build --release --features parquet`, or \
                  choose a name that ends in .csv",
                 path.display()
             )),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use irnic_transports::wire::{Bth, Headers, Opcode};
 use irnic_transports::{Path, Psn};
 
-use super::{Schedule, Scheduled, vector};
+use super::{Detail, Schedule, Scheduled, vector};
 use crate::network::{
     Content, Endpoint, EndpointCtx, Network, NetworkConfig, NetworkError, Packet, PacketId, Step, address,
 };
@@ -16,7 +16,7 @@ use crate::sim::{ENCAPSULATION, ideal};
 use crate::summary::percentile;
 
 /// What the sender writes into the field for slack ([`Packet::slack`]), ns.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Header {
     /// How long the packet may wait in all: o(p) − i(p) − t_min(p), for least slack time first (§5.1.2).
     Slack,
@@ -26,6 +26,8 @@ pub enum Header {
     /// When each switch is to send it (appendix A.1), from a schedule with [`super::Detail::Hops`]. Switches go by that,
     /// whatever the network says that they are.
     Vector,
+    /// These numbers, packet by packet; 0 of packets beyond the last.
+    Given(Arc<Vec<i64>>),
 }
 
 /// Why a schedule cannot be replayed.
@@ -86,7 +88,8 @@ impl Endpoint for Replayer {
             ctx.shared.misfit.get_or_insert((at, ctx.now));
         }
         let scheduled = ctx.shared.schedule.packets()[at];
-        let headers = Headers::new(Bth::new(Opcode::UcWriteMiddle, 0, Psn::new(scheduled.psn & 0xff_ffff)));
+        let mut headers = Headers::new(Bth::new(Opcode::UcSendOnlyImm, 0, Psn::new(scheduled.psn & 0xff_ffff)));
+        headers.imm = Some(place);
         let payload = scheduled.wire.saturating_sub(headers.frame_len(0) as u32 + ENCAPSULATION);
         let path = Path {
             src: address(ctx.host),
@@ -96,19 +99,22 @@ impl Endpoint for Replayer {
             hop_limit: 64,
         };
         let mut packet = Packet::new(scheduled.wire, scheduled.dst, scheduled.entropy, 0);
-        packet.src_qp = place;
-        packet.slack = match ctx.shared.header {
+        packet.src_qp = scheduled.flow;
+        packet.slack = match &ctx.shared.header {
             Header::Slack => scheduled.queueing(),
             Header::Exit => scheduled.left as i64,
             Header::Vector => i64::from(place),
+            Header::Given(all) => all.get(at).copied().unwrap_or(0),
         };
         Some(ctx.send(packet, Content::new(headers, path, payload)))
     }
 
     fn receive(&mut self, id: PacketId, ctx: &mut EndpointCtx<'_, Shared>) {
-        let place = ctx.packets.get(id).src_qp;
-        ctx.shared.left[place as usize] = ctx.now;
-        ctx.shared.delivered += 1;
+        let place = ctx.packets.content(id).headers.imm.unwrap_or(u32::MAX) as usize;
+        if let Some(left) = ctx.shared.left.get_mut(place) {
+            *left = ctx.now;
+            ctx.shared.delivered += 1;
+        }
     }
 
     fn on_deadline(&mut self, now: u64) {
@@ -177,6 +183,11 @@ impl Replay {
         Ok(Replay { net, schedule })
     }
 
+    /// Records a schedule of the replay itself, if it has not begun: [`Replayed::schedule`].
+    pub fn record(&mut self, detail: Detail) {
+        self.net.keep_journal(detail);
+    }
+
     /// Runs until nothing is under way any more, or `events` more events have come. Returns whether it is over.
     ///
     /// # Errors
@@ -216,7 +227,8 @@ impl Replay {
         self.net.check()?;
         let mut net = self.net;
         let left = std::mem::take(&mut net.shared_mut().left);
-        Ok(Replayed::of(&self.schedule, left, late))
+        let schedule = net.journal_mut().take().map(|journal| journal.finish());
+        Ok(Replayed { schedule, ..Replayed::of(&self.schedule, left, late) })
     }
 }
 
@@ -263,6 +275,8 @@ pub struct Replayed {
     pub by_points: Vec<Counts>,
     /// Queueing in the replay by that in the schedule, of each packet that waited there, in ascending order.
     pub ratios: Vec<f64>,
+    /// The schedule of the replay, if it was recorded.
+    pub schedule: Option<Schedule>,
     /// The most that a packet that arrived was overdue, ns.
     pub worst: u64,
 }

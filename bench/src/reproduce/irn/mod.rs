@@ -123,6 +123,7 @@ fn batch(args: &IrnArgs, cells: &[Cell]) -> Batch {
         irnic: env!("CARGO_PKG_VERSION").to_owned(),
         threads: 1,
         keep_flows: false,
+        schedule: None,
         pcap: Default::default(),
     }
 }

@@ -76,6 +76,7 @@ pub fn run(args: &TltArgs) -> Result<(), SimError> {
         seeds: args.common.seeds(),
         irnic: env!("CARGO_PKG_VERSION").to_owned(),
         keep_flows: false,
+        schedule: None,
         pcap: Default::default(),
     };
     let replay = |case: usize, seed| super::replay(name(needed[case]).as_deref(), seed);

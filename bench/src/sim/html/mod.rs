@@ -497,6 +497,7 @@ mod tests {
                 seeds: vec![1],
                 irnic: String::new(),
                 keep_flows: false,
+                schedule: None,
                 pcap: Default::default(),
             })
         };

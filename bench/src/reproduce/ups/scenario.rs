@@ -1,0 +1,144 @@
+//! What is run (§5.1.3), as experiments. docs/reproduction-ups.md tells what the text leaves open.
+
+use std::path::Path;
+
+use irnic_fabric::experiment::Experiment;
+use irnic_fabric::schedule::Detail;
+use irnic_fabric::sim::{HeaderBytes, SimConfig};
+use irnic_fabric::workload::cdf::{self, Reading};
+use irnic_fabric::workload::poisson::{Pair, between};
+use irnic_transports::qp::Service;
+
+use super::networks::{self, Wired};
+use super::schedulers::{Order, switches};
+
+/// Bytes of a packet on the wire, and of its payload.
+pub const WIRE: u32 = 1_460;
+const PAYLOAD: u32 = 1_024;
+/// Packets of a flow and the share of flows that have no more: `CDF_aditya.txt` of github.com/NetSys/simulator.
+const SIZES: &str = "1 0.5\n2 0.6\n3 0.7\n5 0.75\n7 0.8\n40 0.8125\n72 0.825\n137 0.85\n267 0.9\n1187 0.95\n2107 1\n";
+const G: u64 = 1_000_000_000;
+
+/// A network.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// Internet-2: Gbit/s of hosts' links and of edge routers', and what all rates are divided by.
+    Internet2(u64, u64, u64),
+    /// The datacenter.
+    FatTree,
+}
+
+/// What the original switches do.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Original {
+    /// An order that needs nothing of the sender.
+    Order(Order),
+    /// Shortest job first: packets of the flow with the fewest packets.
+    Sjf,
+}
+
+/// What replays it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Least slack time first.
+    Lstf,
+    /// Static priorities: earliest departure from the network first.
+    Priorities,
+    /// A vector of times, one for each switch.
+    Vector,
+}
+
+/// What is run.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Scenario {
+    pub network: Network,
+    /// Per cent of the core links.
+    pub load: u32,
+    pub original: Original,
+    pub by: By,
+}
+
+impl Scenario {
+    /// The default: random order, replayed by LSTF.
+    pub fn new(network: Network, load: u32) -> Scenario {
+        Scenario { network, load, original: Original::Order(Order::Random), by: By::Lstf }
+    }
+
+    fn wired(&self) -> Wired {
+        match self.network {
+            Network::Internet2(host, edge, by) => networks::internet2(host, edge, by),
+            Network::FatTree => networks::fat_tree(),
+        }
+    }
+
+    /// Time of a packet on the bottleneck, ns: T of the text.
+    pub fn packet_time(&self) -> u64 {
+        let rate = match self.network {
+            Network::Internet2(host, edge, by) => host.min(edge) * G / by,
+            Network::FatTree => 10 * G,
+        };
+        u64::from(WIRE) * 8 * G / rate
+    }
+
+    /// Time in which flows arrive, ns: 1 s, or a twentieth.
+    pub fn arrivals(quick: bool) -> u64 {
+        if quick { 50_000_000 } else { G }
+    }
+
+    /// Switches of the original network.
+    fn order(&self) -> Order {
+        match self.original {
+            Original::Order(order) => order,
+            Original::Sjf => Order::Rank,
+        }
+    }
+
+    /// Returns the original run with a seed. Of shortest job first, whose senders have to say how long flows are, the run
+    /// that says when packets enter, which is the same.
+    pub fn config(&self, seed: u64, quick: bool) -> Result<SimConfig, String> {
+        let wired = self.wired();
+        let sizes = cdf::parse(Path::new("ups"), SIZES, Reading { unit: PAYLOAD.into(), discrete: true });
+        let sizes = sizes.map_err(|e| e.to_string())?;
+        // Sources offer a share of 1 Gbit/s, for which the core links are made, of the datacenter of their links.
+        let nominal = match self.network {
+            Network::Internet2(_, _, by) => G / by,
+            Network::FatTree => 10 * G,
+        };
+        let senders = f64::from(wired.topology.hosts);
+        let rate = nominal as f64 * f64::from(self.load) / 100.0 * senders / wired.pairs.len() as f64;
+        let pairs: Vec<Pair> = wired.pairs.iter().map(|&(src, dst)| Pair { src, dst, rate, class: 0 }).collect();
+        let duration = Scenario::arrivals(quick);
+        let mut experiment = Experiment::default();
+        experiment.flows = Some(between(&sizes, &pairs, duration, seed, PAYLOAD, WIRE - PAYLOAD));
+        experiment.topology = wired.topology;
+        experiment.detours = wired.detours;
+        experiment.service = Service::Uc;
+        // A host is one queue, first come, first served.
+        experiment.quantum = 65_536;
+        experiment.headers = HeaderBytes::Fixed(WIRE - PAYLOAD);
+        let mut config = experiment.config(seed).map_err(|e| e.to_string())?;
+        let order = if self.original == Original::Sjf { Order::Fifo } else { self.order() };
+        config.switch = switches(order, WIRE);
+        config.schedule = Some(if self.by == By::Vector { Detail::Hops } else { Detail::Ends });
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_offer_what_the_text_says() {
+        let scenario = Scenario::new(Network::Internet2(10, 1, 1), 70);
+        let config = scenario.config(1, true).expect("a configuration");
+        let bytes: u64 = config.flows.iter().map(|flow| flow.bytes / u64::from(PAYLOAD) * u64::from(WIRE)).sum();
+        // 100 hosts at 0.7 Gbit/s for 50 ms; sizes are heavy-tailed.
+        let offered = bytes as f64 * 8.0 / (100.0 * 0.7e9 * 0.05);
+        assert!((0.8..1.2).contains(&offered), "{offered}");
+        assert!(config.flows.iter().all(|flow| flow.src / 10 != flow.dst / 10 && flow.bytes % 1_024 == 0));
+        assert_eq!(scenario.packet_time(), 11_680);
+        assert_eq!(Scenario::new(Network::Internet2(1, 1, 10), 70).packet_time(), 116_800);
+        assert_eq!(Scenario::new(Network::FatTree, 70).packet_time(), 1_168);
+    }
+}

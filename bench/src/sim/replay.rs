@@ -1,0 +1,178 @@
+//! `irnic sim --replay`: sends the packets of a recorded schedule again, through the switches that the options say.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use irnic_fabric::experiment::Experiment;
+use irnic_fabric::schedule::{Counts, Header, Replay, Replayed, Schedule};
+use irnic_fabric::sim::SimConfig;
+use irnic_transports::qp::Service;
+use irnic_units as units;
+use serde::Serialize;
+
+use super::per_flow::Kind;
+use super::{SLICE, SimError, schedule_file};
+use crate::output::OutFile;
+
+/// Options of schedules.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ScheduleArgs {
+    /// Record every packet, when it entered and left the network, as CSV; as Parquet if the name ends in .parquet
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub record: Option<PathBuf>,
+    /// With --record: when each switch began to send each packet as well
+    #[arg(long, requires = "record", help_heading = "Output")]
+    pub record_hops: bool,
+    /// Send the packets of a recorded schedule again through these switches, in place of a workload, and count those that
+    /// are overdue; topology, routing and seed have to be those of the record
+    #[arg(long, value_name = "FILE", conflicts_with = "record", help_heading = "Network and traffic")]
+    pub replay: Option<PathBuf>,
+    /// With --replay, what the header says: the slack of each packet, when it left the network (as edf or static priority), or
+    /// when each switch sent it, by which switches go then [default: replay]
+    #[arg(long, value_name = "WHAT", requires = "replay", help_heading = "Network and traffic")]
+    pub slack: Option<Slack>,
+    /// With --replay, packets later than that count apart [default: a full packet's time on the slowest link]
+    #[arg(long, value_name = "TIME", requires = "replay", help_heading = "Network and traffic")]
+    pub overdue_by: Option<String>,
+}
+
+/// What headers say.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Slack {
+    /// How long the packet may wait
+    Replay,
+    /// When it left the network, its deadline
+    Edf,
+    /// When it left the network, its priority
+    Priority,
+    /// When each switch sent it
+    Vector,
+}
+
+impl Slack {
+    fn header(self) -> Header {
+        match self {
+            Slack::Replay => Header::Slack,
+            Slack::Edf | Slack::Priority => Header::Exit,
+            Slack::Vector => Header::Vector,
+        }
+    }
+}
+
+/// Shares of the packets in the original by congestion points, and what became of them.
+#[derive(Serialize)]
+struct Row {
+    congestion_points: Option<usize>,
+    packets: u64,
+    overdue: u64,
+    beyond_rounding: u64,
+    late: u64,
+    lost: u64,
+}
+
+impl Row {
+    fn of(congestion_points: Option<usize>, counts: &Counts) -> Row {
+        let Counts { packets, overdue, beyond_rounding, late, lost } = *counts;
+        Row { congestion_points, packets, overdue, beyond_rounding, late, lost }
+    }
+}
+
+/// What is written for machines.
+#[derive(Serialize)]
+struct Document {
+    late_above_ns: u64,
+    worst_ns: u64,
+    rows: Vec<Row>,
+    /// Share of packets that waited, and the ratio of queueing up to which it reaches.
+    ratios: Vec<(f64, f64)>,
+}
+
+/// Shares at which the distribution of ratios is shown.
+const SHARES: [f64; 7] = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99];
+
+/// Replays the schedule of the arguments with an experiment's network.
+pub fn run(args: &ScheduleArgs, mut experiment: Experiment, seed: u64, json: Option<OutFile>) -> Result<(), SimError> {
+    let Some(path) = &args.replay else { return Ok(()) };
+    let usage = |e: String| SimError::Usage(e);
+    let kind = Kind::of("--replay", path).map_err(usage)?;
+    // Timers and windows of reliable connections are nobody's here.
+    experiment.service = Service::Uc;
+    let config = experiment.lab(seed).map_err(|e| SimError::Usage(e.to_string()))?;
+    let schedule = schedule_file::read(path, kind).map_err(|e| SimError::Usage(format!("--replay {e}")))?;
+    let late = late(args, &config, &schedule)?;
+    let failed = |e: irnic_fabric::schedule::ReplayError| SimError::Usage(format!("--replay {}: {e}", path.display()));
+    let slack = args.slack.unwrap_or(Slack::Replay);
+    let mut replay = Replay::new(config.network(), Arc::new(schedule), slack.header()).map_err(failed)?;
+    while !replay.run(SLICE).map_err(failed)? {}
+    let replayed = replay.outcome(late).map_err(failed)?;
+    print(&replayed, late);
+    let Some(json) = json else { return Ok(()) };
+    let document = document(&replayed, late);
+    let written = json.write(|to| {
+        serde_json::to_writer_pretty(&mut *to, &document)?;
+        writeln!(to)
+    });
+    written.map_err(|e| SimError::Failed(format!("--json {e}")))
+}
+
+/// Returns how much too late counts apart, ns.
+fn late(args: &ScheduleArgs, config: &SimConfig, schedule: &Schedule) -> Result<u64, SimError> {
+    if let Some(text) = &args.overdue_by {
+        return units::time(text)
+            .ok_or_else(|| SimError::Usage(format!("--overdue-by {text}: expected {}", units::TIME)));
+    }
+    let slowest = config.topology.links.iter().map(|link| link.rate).min().unwrap_or(1);
+    let longest = schedule.packets().iter().map(|packet| packet.wire).max().unwrap_or(0);
+    Ok((u64::from(longest) * 8_000_000_000).div_ceil(slowest.max(1)))
+}
+
+fn document(replayed: &Replayed, late: u64) -> Document {
+    let by_points = replayed.by_points.iter().enumerate().map(|(n, counts)| Row::of(Some(n), counts));
+    Document {
+        late_above_ns: late,
+        worst_ns: replayed.worst,
+        rows: std::iter::once(Row::of(None, &replayed.all)).chain(by_points).collect(),
+        ratios: (0..=100).filter_map(|n| Some((f64::from(n) / 100.0, replayed.ratio(f64::from(n) / 100.0)?))).collect(),
+    }
+}
+
+fn print(replayed: &Replayed, late: u64) {
+    println!(
+        "{:>18} {:>12} {:>9} {:>16} {:>9} {:>9}",
+        "congestion points", "packets", "overdue", "beyond rounding", "late", "lost"
+    );
+    let row = |name: &str, counts: &Counts| {
+        let share = |n: u64| counts.share(n);
+        println!(
+            "{name:>18} {:>12} {:>9.6} {:>16.6} {:>9.6} {:>9.6}",
+            counts.packets,
+            share(counts.overdue),
+            share(counts.beyond_rounding),
+            share(counts.late),
+            share(counts.lost)
+        );
+    };
+    row("all", &replayed.all);
+    for (points, counts) in replayed.by_points.iter().enumerate().filter(|(_, counts)| counts.packets > 0) {
+        row(&points.to_string(), counts);
+    }
+    println!("late: by more than {late} ns; the worst by {} ns", replayed.worst);
+    if replayed.ratio(0.5).is_some() {
+        let at = |share: &f64| format!("{:.3} at {:.0} %", replayed.ratio(*share).unwrap_or(0.0), share * 100.0);
+        println!("queueing over that in the schedule: {}", SHARES.iter().map(at).collect::<Vec<_>>().join(", "));
+    }
+}
+
+/// Refuses options that do not go with a replay, by their names.
+pub fn check(args: &ScheduleArgs, others: &[(&str, bool)]) -> Result<(), SimError> {
+    let option = if args.replay.is_some() { "--replay" } else { "--record" };
+    if args.replay.is_none() && args.record.is_none() {
+        return Ok(());
+    }
+    match others.iter().find(|(_, given)| *given) {
+        Some((other, _)) => Err(SimError::Usage(format!("{option}: does not go with {other}"))),
+        None => Ok(()),
+    }
+}
