@@ -132,8 +132,8 @@ pub struct NetworkArgs {
     /// Marking: off, step:SIZE, red:KMIN,KMAX,PMAX or pi:QREF,GAIN,TIME [default: off, unless --cc needs it]
     #[arg(long, value_name = "RULE", help_heading = "Switches")]
     ecn: Vec<String>,
-    /// Choice among priorities: strict or round-robin [default: strict]; output-queued: fifo, lifo, random, priority, fq, rank or
-    /// lstf [default: fifo]
+    /// Choice among priorities: strict or round-robin [default: strict]; output-queued: fifo, lifo, random, priority, fq,
+    /// fq-codel, rank, srpt or lstf [default: fifo]
     #[arg(long, value_name = "HOW", help_heading = "Switches")]
     scheduling: Vec<String>,
     /// Choice among equally short ways: ecmp, spray, random, source, static or lowest [default: ecmp]

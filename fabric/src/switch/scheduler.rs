@@ -45,6 +45,12 @@ pub trait Scheduler: Send + fmt::Debug {
         None
     }
 
+    /// Before each [`Self::pop`]: takes out a packet that has waited for too long, and is dropped. Called again until there is
+    /// none. For switches with a buffer for each output ([`super::OutputQueued`]); others do not ask.
+    fn expire(&mut self, _ctx: &mut SwitchCtx<'_>, _paused: Priorities) -> Option<PacketId> {
+        None
+    }
+
     /// Whether packets from `input` with `priority` wait, for finding deadlocks.
     fn blocks(&self, _packets: &Packets, _input: u16, _priority: u8) -> bool {
         false

@@ -51,7 +51,7 @@ const NETWORKS: [&str; 4] = [
     "topology=dumbbell:left=4,right=4,bottleneck=100G",
 ];
 
-const LOADS: [&str; 19] = [
+const LOADS: [&str; 22] = [
     "workload=irn-heavy load=0.8 buffer=60KB",
     "workload=irn-heavy load=0.8 transport=roce pfc=on buffer=200KB",
     "workload=irn-heavy load=0.8 transport=roce buffer=60KB",
@@ -72,6 +72,9 @@ const LOADS: [&str; 19] = [
     "workload=irn-heavy load=0.8 buffer=60KB switch=tail-drop policy-event=shared-lqd@20us,most-value-first@33us",
     "workload=permutation:bytes=400KB+incast:senders=6,each=300KB transport=roce pfc=on buffer=300KB \
      switch=input-queued.oq policy-event=shared-buffer,buffer=500KB@21us",
+    "workload=irn-heavy load=0.8 switch=output-queued scheduling=lstf slack=fct:1us buffer=60KB routing=lowest",
+    "workload=irn-heavy load=0.8 switch=output-queued scheduling=random buffer=60KB",
+    "workload=irn-heavy load=0.8 switch=output-queued scheduling=srpt slack=srpt buffer=40KB",
 ];
 
 #[test]

@@ -1,112 +1,116 @@
 //! Fair queueing: a packet of each flow in turn.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 
-use crate::network::{PacketId, Packets};
+use super::bins::Bins;
+use super::codel::Codel;
+use crate::network::PacketId;
 use crate::priorities::Priorities;
 use crate::switch::{Scheduler, SwitchCtx};
 
-/// What tells flows apart: the sender, and its queue pair.
-type Key = (IpAddr, u32);
-
-/// The packets of one flow.
-#[derive(Debug)]
+/// The packets of one flow, each with the time at which it came, ns.
+#[derive(Debug, Default)]
 struct Bin {
-    key: Key,
-    packets: VecDeque<PacketId>,
+    packets: VecDeque<(PacketId, u64)>,
     bytes: u64,
+    codel: Codel,
 }
 
-/// Fair queueing as FQ-CoDel has it (RFC 8290 §4), without CoDel: a packet of each flow in turn, flows that had nothing to
-/// send before those that had their turn. Flows are told apart exactly, not by a hash. Where there is no room, the newest
+/// Fair queueing as FQ-CoDel has it (RFC 8290 §4), but for the quantum: a packet of each flow in turn, flows that had nothing
+/// to send before those that had their turn. Flows are told apart exactly, not by a hash. Where there is no room, the newest
 /// packet of the flow with most bytes is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Fair {
-    bins: Vec<Bin>,
-    /// Bins of no flow.
-    free: Vec<u32>,
-    /// Flows with a turn, by key, each with its bin.
-    known: Vec<(Key, u32)>,
+    bins: Bins<Bin>,
     /// Bins in the order of their turns.
     new: VecDeque<u32>,
     old: VecDeque<u32>,
+    /// Bytes on the wire of the longest packet that came.
+    longest: u64,
 }
 
 impl Fair {
-    fn bin_of(&self, packets: &Packets, id: PacketId) -> Result<u32, (usize, Key)> {
-        let key = packets.flow(id);
-        let at = self.known.binary_search_by(|(known, _)| known.cmp(&key));
-        at.map(|at| self.known[at].1).map_err(|at| (at, key))
-    }
-
-    /// Forgets a flow whose turn finds it without a packet.
-    fn forget(&mut self, bin: u32) {
-        let key = self.bins[bin as usize].key;
-        if let Ok(at) = self.known.binary_search_by(|(known, _)| known.cmp(&key)) {
-            self.known.remove(at);
-        }
-        self.free.push(bin);
-    }
-
     /// Takes a packet out of a bin.
-    fn take(&mut self, packets: &Packets, bin: u32, at: usize) -> Option<PacketId> {
-        let bin = &mut self.bins[bin as usize];
-        let id = bin.packets.remove(at)?;
-        bin.bytes -= u64::from(packets.get(id).wire);
+    fn take(&mut self, ctx: &SwitchCtx<'_>, bin: u32, at: usize) -> Option<PacketId> {
+        let bin = self.bins.get_mut(bin);
+        let (id, _) = bin.packets.remove(at)?;
+        bin.bytes -= u64::from(ctx.packets.get(id).wire);
         Some(id)
     }
-}
 
-impl Scheduler for Fair {
-    fn push(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId) {
-        let bin = self.bin_of(ctx.packets, id).unwrap_or_else(|(at, key)| {
-            let bin = self.free.pop().unwrap_or_else(|| {
-                self.bins.push(Bin { key, packets: VecDeque::new(), bytes: 0 });
-                self.bins.len() as u32 - 1
-            });
-            self.bins[bin as usize].key = key;
-            self.known.insert(at, (key, bin));
-            self.new.push_back(bin);
-            bin
-        });
-        let bin = &mut self.bins[bin as usize];
-        bin.packets.push_back(id);
-        bin.bytes += u64::from(ctx.packets.get(id).wire);
-    }
-
-    fn pop(&mut self, ctx: &mut SwitchCtx<'_>, paused: Priorities) -> Option<PacketId> {
+    /// Finds the bin whose turn it is, which is the first of its list then, and the place of its packet that may go.
+    fn turn(&mut self, ctx: &SwitchCtx<'_>, paused: Priorities) -> Option<(u32, usize)> {
         // Each has one look at most: those that may send nothing come to the end.
         for _ in 0..self.new.len() + self.old.len() {
-            let (bin, is_old) = match self.new.pop_front() {
-                Some(bin) => (bin, false),
-                None => (self.old.pop_front()?, true),
+            let (bin, is_old) = match self.new.front() {
+                Some(bin) => (*bin, false),
+                None => (*self.old.front()?, true),
             };
-            let allowed = |id: &PacketId| !paused.contains(ctx.packets.get(*id).priority);
-            let queue = &self.bins[bin as usize].packets;
+            let allowed = |(id, _): &(PacketId, u64)| !paused.contains(ctx.packets.get(*id).priority);
+            let queue = &self.bins.get(bin).packets;
             let first =
                 if paused.is_empty() { (!queue.is_empty()).then_some(0) } else { queue.iter().position(allowed) };
-            if is_old && queue.is_empty() {
-                self.forget(bin);
-                continue;
-            }
-            self.old.push_back(bin);
             if let Some(at) = first {
-                return self.take(ctx.packets, bin, at);
+                return Some((bin, at));
+            }
+            let is_empty = queue.is_empty();
+            if is_empty {
+                self.bins.get_mut(bin).codel.empty();
+            }
+            if is_old && is_empty {
+                self.old.pop_front();
+                self.bins.give_back(bin);
+            } else {
+                self.end_turn();
             }
         }
         None
     }
 
+    /// The bin whose turn it is has had it.
+    fn end_turn(&mut self) {
+        let bin = self.new.pop_front().or_else(|| self.old.pop_front());
+        self.old.extend(bin);
+    }
+}
+
+impl Scheduler for Fair {
+    fn push(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId) {
+        let (bin, is_new) = self.bins.find_or_add(ctx.packets, id);
+        if is_new {
+            self.new.push_back(bin);
+        }
+        let wire = u64::from(ctx.packets.get(id).wire);
+        let bin = self.bins.get_mut(bin);
+        bin.packets.push_back((id, ctx.now));
+        bin.bytes += wire;
+        self.longest = self.longest.max(wire);
+    }
+
+    fn pop(&mut self, ctx: &mut SwitchCtx<'_>, paused: Priorities) -> Option<PacketId> {
+        let (bin, at) = self.turn(ctx, paused)?;
+        self.end_turn();
+        self.take(ctx, bin, at)
+    }
+
+    /// By CoDel; asked of switches that want it.
+    fn expire(&mut self, ctx: &mut SwitchCtx<'_>, paused: Priorities) -> Option<PacketId> {
+        let (number, at) = self.turn(ctx, paused)?;
+        let bin = self.bins.get_mut(number);
+        let (id, since) = bin.packets[at];
+        let few = bin.bytes - u64::from(ctx.packets.get(id).wire) <= self.longest;
+        let drops = bin.codel.drops(ctx.now, ctx.now - since, few);
+        drops.then(|| self.take(ctx, number, at)).flatten()
+    }
+
     fn evict(&mut self, ctx: &mut SwitchCtx<'_>, arriving: PacketId) -> Option<PacketId> {
         let wire = u64::from(ctx.packets.get(arriving).wire);
-        let own = self.bin_of(ctx.packets, arriving).map_or(0, |bin| self.bins[bin as usize].bytes) + wire;
-        let bytes = |bin: u32| self.bins[bin as usize].bytes;
-        let (longest, bin) = self.known.iter().map(|&(_, bin)| (bytes(bin), bin)).max_by_key(|(bytes, _)| *bytes)?;
-        if longest <= own {
+        let own = self.bins.find(ctx.packets, arriving).map_or(0, |bin| self.bins.get(bin).bytes) + wire;
+        let (bin, of) = self.bins.iter().max_by_key(|(_, bin)| bin.bytes)?;
+        if of.bytes <= own {
             return None;
         }
-        let last = self.bins[bin as usize].packets.len() - 1;
-        self.take(ctx.packets, bin, last)
+        let last = of.packets.len() - 1;
+        self.take(ctx, bin, last)
     }
 }

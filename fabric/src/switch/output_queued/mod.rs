@@ -1,10 +1,13 @@
 //! An output-queued switch in which each output has a buffer of its own, and an order in which it sends: the switch of
 //! universal packet scheduling (Mittal, UCB/EECS-2018-103, chapter 5) and of RC3 (NSDI 2014, §2.4).
 
+mod bins;
+mod codel;
 mod fair;
 mod plain;
 mod rank;
 mod ranked;
+mod shortest;
 #[cfg(test)]
 mod tests;
 
@@ -32,9 +35,15 @@ pub enum Discipline {
     /// Fair queueing: a packet of each flow in turn, flows that had nothing to send first. The newest packet of the flow with
     /// most bytes is dropped.
     Fair,
+    /// [`Self::Fair`] with CoDel for each flow (RFC 8290 §4): its first packet is dropped where packets have waited for more than
+    /// 5 ms for 100 ms.
+    FairCodel,
     /// The lowest [`crate::network::Packet::slack`] first, as senders have set it: with sizes of flows it is SJF. The highest
     /// is dropped.
     Rank,
+    /// As [`Self::Rank`], but of the flow that has the lowest the packet that came first goes (pFabric §4.2): SRPT, or SJF, in
+    /// which no packet waits for those that come later in its flow.
+    ShortestFlow,
     /// Least slack time first (LSTF, §5.1.2): by when the last bit has to leave. The packet with most slack is dropped.
     /// Where all packets start with the same slack it is FIFO+ (§5.2.2).
     LeastSlack,
@@ -44,15 +53,22 @@ pub enum Discipline {
 
 impl Discipline {
     /// Names of those that have one, as users write them.
-    pub const NAMES: [(&'static str, Discipline); 7] = [
+    pub const NAMES: [(&'static str, Discipline); 9] = [
         ("fifo", Discipline::Fifo),
         ("lifo", Discipline::Lifo),
         ("random", Discipline::Random),
         ("priority", Discipline::Priority),
         ("fq", Discipline::Fair),
+        ("fq-codel", Discipline::FairCodel),
         ("rank", Discipline::Rank),
+        ("srpt", Discipline::ShortestFlow),
         ("lstf", Discipline::LeastSlack),
     ];
+
+    /// Whether it drops packets that have waited, too.
+    fn expires(&self) -> bool {
+        matches!(self, Discipline::FairCodel | Discipline::Custom(_))
+    }
 
     /// Builds the queue of an output.
     pub fn build(&self, output: &Port) -> Box<dyn Scheduler> {
@@ -61,8 +77,9 @@ impl Discipline {
             Discipline::Lifo => Box::new(plain::LastIn::default()),
             Discipline::Random => Box::new(plain::AnyOf::default()),
             Discipline::Priority => Box::new(plain::ByPriority::default()),
-            Discipline::Fair => Box::new(fair::Fair::default()),
+            Discipline::Fair | Discipline::FairCodel => Box::new(fair::Fair::default()),
             Discipline::Rank => Box::new(ranked::ByRank::default()),
+            Discipline::ShortestFlow => Box::new(shortest::ShortestFlow::default()),
             Discipline::LeastSlack => Box::new(ranked::LeastSlack::new(output.local)),
             Discipline::Custom(custom) => custom.build(output),
         }
@@ -102,6 +119,8 @@ pub struct OutputQueued {
     outputs: Box<[Output]>,
     buffer: u64,
     marker: Marker,
+    /// Whether packets may expire ([`Scheduler::expire`]).
+    expires: bool,
 }
 
 impl OutputQueued {
@@ -109,7 +128,8 @@ impl OutputQueued {
     pub fn new(config: &OutputQueuedConfig, ports: &[Port]) -> OutputQueued {
         let output = |port| Output { bytes: 0, scheduler: config.discipline.build(port) };
         let marker = Marker::new(config.ecn, ports.len());
-        OutputQueued { outputs: ports.iter().map(output).collect(), buffer: config.buffer, marker }
+        let expires = config.discipline.expires();
+        OutputQueued { outputs: ports.iter().map(output).collect(), buffer: config.buffer, marker, expires }
     }
 }
 
@@ -137,6 +157,12 @@ impl Switch for OutputQueued {
         let out = &mut self.outputs[usize::from(output)];
         if out.bytes == 0 {
             return Dequeue::Idle;
+        }
+        if self.expires {
+            while let Some(expired) = out.scheduler.expire(ctx, paused) {
+                out.bytes -= u64::from(ctx.packets.get(expired).wire);
+                ctx.drop(expired);
+            }
         }
         let Some(id) = out.scheduler.pop(ctx, paused) else { return Dequeue::Idle };
         out.bytes -= u64::from(ctx.packets.get(id).wire);

@@ -182,3 +182,88 @@ fn what_is_paused_is_passed_over() {
         assert_eq!((alone.switch.backlog(0), alone.drain().len()), (2_000, 2), "{name}");
     }
 }
+
+#[test]
+fn of_the_shortest_flow_the_first_packet_goes() {
+    let mut alone = Alone::new(6_000, Discipline::ShortestFlow);
+    // What remains of flow 1 is less with each packet: its first goes first all the same, before flow 2.
+    let a = [9, 4, 3].map(|rank| alone.offer(1, 0, rank, 1_000).0);
+    let b = [5, 5].map(|rank| alone.offer(2, 0, rank, 1_000).0);
+    assert_eq!(alone.next(Priorities::NONE).unwrap().0, a[0]);
+    // One packet of flow 3 that is shorter than all; then there is room for one more.
+    let c = alone.offer(3, 0, 1, 1_000).0;
+    let d = alone.offer(4, 0, 7, 1_000).0;
+    // Full: the largest gives way to what is smaller only, and the arriving one of equals is dropped.
+    assert!(!alone.offer(5, 0, 7, 1_000).1);
+    let e = alone.offer(5, 0, 5, 1_000);
+    assert!(e.1 && alone.dropped() == 1);
+    let order = alone.drain();
+    assert_eq!(order, [c, a[1], a[2], b[0], b[1], e.0]);
+    assert!(!order.contains(&d));
+    // The later of two has less, which is what counts for both.
+    let f = [8, 2].map(|rank| alone.offer(1, 0, rank, 1_000).0);
+    let g = alone.offer(2, 0, 3, 1_000).0;
+    assert_eq!(alone.drain(), [f[0], f[1], g]);
+}
+
+/// Against a list that is looked through for each packet.
+#[test]
+fn shortest_flows_are_those_of_a_list() {
+    use rand::RngExt;
+
+    for seed in 0..40 {
+        let mut rng = Pcg64Mcg::new(seed);
+        let mut alone = Alone::new(20_000, Discipline::ShortestFlow);
+        // Flow, rank and number, in the order in which they came.
+        let mut list: Vec<(u32, i64, PacketId)> = Vec::new();
+        for _ in 0..2_000 {
+            if rng.random_range(0..5) < 3 {
+                let (flow, rank) = (rng.random_range(0..6), rng.random_range(0..9));
+                let (id, taken) = alone.offer(flow, 0, rank, 1_000);
+                let most = list.iter().map(|(_, rank, _)| *rank).max();
+                assert_eq!(taken, list.len() < 20 || most > Some(rank), "seed {seed}");
+                if taken && list.len() == 20 {
+                    let victim = list.iter().rposition(|(_, rank, _)| Some(*rank) == most).unwrap();
+                    list.remove(victim);
+                }
+                if taken {
+                    list.push((flow, rank, id));
+                }
+            } else {
+                let flow = list.iter().min_by_key(|(_, rank, _)| *rank).map(|(flow, ..)| *flow);
+                let first = list.iter().position(|(of, ..)| Some(*of) == flow).map(|at| list.remove(at).2);
+                assert_eq!(alone.next(Priorities::NONE).map(|(id, _)| id), first, "seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_waits_for_too_long_is_dropped_flow_by_flow() {
+    let mut alone = Alone::new(1_000_000, Discipline::FairCodel);
+    let bulk: Vec<PacketId> = (0..300).map(|_| alone.offer(1, 0, 0, 1_000).0).collect();
+    let (mut gone, mut sparse) = (Vec::new(), 0);
+    // A packet a millisecond goes; once in 40 ms one of another flow comes, and is the next.
+    for ms in 0..250 {
+        alone.now = ms * 1_000_000;
+        let other = (ms % 40 == 20).then(|| alone.offer(2, 0, 0, 1_000).0);
+        let (id, _) = alone.next(Priorities::NONE).unwrap();
+        match other {
+            Some(other) => sparse += u64::from(id == other),
+            None => gone.push(id),
+        }
+    }
+    assert_eq!(sparse, 6);
+    // Too long from 5 ms on, so first at 105 ms, then at 205 ms.
+    assert_eq!((alone.dropped(), alone.switch.backlog(0)), (2, 1_000 * (300 - 2 - gone.len() as u64)));
+    let missing: Vec<usize> = (0..gone.len() + 2).filter(|at| !gone.contains(&bulk[*at])).collect();
+    assert_eq!(missing, [102, 201]);
+    // Without CoDel all go.
+    let mut plain = Alone::new(1_000_000, Discipline::Fair);
+    (0..300).for_each(|_| assert!(plain.offer(1, 0, 0, 1_000).1));
+    (0..300).for_each(|ms| {
+        plain.now = ms * 1_000_000;
+        assert!(plain.next(Priorities::NONE).is_some());
+    });
+    assert_eq!(plain.dropped(), 0);
+}
