@@ -38,6 +38,8 @@ impl Key {
     }
 }
 
+/// Makes buffers of a kind.
+type Make = fn() -> Buffers;
 type Set = fn(&mut Experiment, &Value<'_>) -> Result<(), ValueError>;
 
 const fn key(name: &'static str, set: Set) -> Key {
@@ -65,7 +67,7 @@ pub static KEYS: [Key; 50] = [
     }),
     with_default("priority", "0", |e, v| v.number(0..=7, "a priority, 0 to 7").map(|priority| e.priority = priority)),
     with_default("switch", "input-queued", |e, v| {
-        let kinds: [(&str, fn() -> Buffers); 4] = [
+        let kinds: [(&str, Make); 4] = [
             ("input-queued", || Buffers::InputQueued(InputBuffers::default())),
             ("shared-buffer", || Buffers::Shared(SharedBuffers::default())),
             ("trimming", || Buffers::Trimming(TrimmingBuffers::default())),

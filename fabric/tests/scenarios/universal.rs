@@ -42,13 +42,13 @@ fn run(jobs: &[Job], times: &[u64], preemptive: bool, mut pick: impl FnMut(u64, 
             break;
         }
         let mut served = Vec::new();
-        for node in 0..times.len() {
+        for (node, busy) in busy.iter_mut().enumerate() {
             let here = |at: &&At| out[at.job] == 0 && at.since <= now && jobs[at.job].path[at.hop].0 == node;
             let waiting: Vec<At> = at.iter().filter(here).copied().collect();
-            let going_on = busy[node].filter(|_| !preemptive);
+            let going_on = busy.filter(|_| !preemptive);
             if let Some(job) = going_on.or_else(|| pick(now, &waiting).map(|place| waiting[place].job)) {
                 served.push(job);
-                busy[node] = Some(job);
+                *busy = Some(job);
             }
         }
         for job in served {
