@@ -418,3 +418,24 @@ fn rocc_shares_a_large_network_and_follows_flows_that_come_and_go() {
         assert!(svg.matches("<polyline").count() == lines && !svg.contains("NaN"), "{name}: {svg}");
     }
 }
+
+#[test]
+fn schedules_are_replayed_by_a_vector_exactly_and_by_least_slack_nearly() {
+    let folder = Folder::new();
+    let args = ["reproduce", "ups", "--arrivals", "4ms", "--json", "cells.json", "--svg", "plots"];
+    let rows = ["table5.1/vector", "table5.1/default", "figure5.1/random", "table5.1/sjf/overdue", "congestion/default"];
+    let rows = rows.iter().flat_map(|row| ["--only", row]);
+    let output = irnic(&folder).args(args).args(rows).output().expect("irnic runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let json = std::fs::read_to_string(folder.path().join("cells.json")).expect("cells.json");
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["arrivals_ns"], 4_000_000);
+    for metric in ["overdue", "late", "worst_us"] {
+        assert_eq!(ours(&json, &format!("table5.1/vector/{metric}")), 0.0);
+    }
+    let points: f64 = (0..=4).map(|n| ours(&json, &format!("congestion/default/points-{n}"))).sum();
+    assert!((99.0..100.1).contains(&points), "{points}");
+    assert!(ours(&json, "table5.1/default/late") < 0.01 && ours(&json, "figure5.1/random/ratio-50") <= 1.0);
+    let svg = std::fs::read_to_string(folder.path().join("plots/figure5.1.svg")).expect("figure5.1.svg");
+    assert_well_formed(&svg);
+}

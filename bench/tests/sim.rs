@@ -568,3 +568,54 @@ fn notices_are_icmp_messages() {
         assert_eq!((fields[11].as_str(), &fields[12][..3]), ("150000", "0.3"), "{fields:?}");
     }
 }
+
+/// Two leaves with two spines, at whose hosts open-loop flows of a packet and more meet.
+const OPEN: [&str; 12] = [
+    "--topology",
+    "leaf-spine:leaves=2,spines=2,hosts=4,rate=10G,uplink=10G",
+    "--switch",
+    "output-queued",
+    "--buffer",
+    "1GB",
+    "--service",
+    "uc",
+    "--quantum",
+    "65536",
+    "--seed",
+    "3",
+];
+
+#[test]
+fn a_recorded_schedule_is_replayed_and_other_networks_are_refused() {
+    let folder = support::Folder::new();
+    let sim = |args: &[&str]| {
+        let output = support::irnic(&folder).arg("sim").args(args).output().expect("irnic runs");
+        (output.status.code(), support::text(&output.stdout), support::text(&output.stderr))
+    };
+    let kinds: &[&str] = if cfg!(feature = "parquet") { &["a.csv", "a.parquet"] } else { &["a.csv"] };
+    let mut said = Vec::new();
+    for &file in kinds {
+        let workload = ["--workload", "fixed:20KB", "--load", "0.8", "--duration", "300us", "--scheduling", "random"];
+        let (code, _, error) = sim(&[&OPEN[..], &workload, &["--record", file, "--record-hops"]].concat());
+        assert_eq!(code, Some(0), "{error}");
+        let network = [&OPEN[..6], &OPEN[10..]].concat();
+        for slack in ["replay", "priority", "vector"] {
+            let scheduling = if slack == "replay" { "lstf" } else { "rank" };
+            let args = [&network[..], &["--replay", file, "--slack", slack, "--scheduling", scheduling]].concat();
+            let (code, out, error) = sim(&args);
+            assert_eq!(code, Some(0), "{error}");
+            assert!(slack != "vector" || out.contains("the worst by 0 ns"), "{out}");
+            said.push(out);
+        }
+        let (code, _, error) = sim(&["--replay", file, "--topology", "star:hosts=8,rate=10G"]);
+        assert!(code == Some(2) && error.contains("expected the network, the routing and the seed"), "{error}");
+    }
+    // Parquet has what CSV has, and LSTF is not static priorities.
+    assert!(said.len() == 3 || said[..3] == said[3..]);
+    assert_ne!(said[0], said[1]);
+    let (code, _, error) = sim(&["--replay", "a.csv", "--workload", "irn-heavy"]);
+    assert_eq!((code, error.trim()), (Some(2), "irnic sim: --replay: does not go with --workload"));
+    std::fs::write(folder.path().join("b.csv"), "flow,psn\n").expect("written");
+    let (code, _, error) = sim(&["--replay", "b.csv"]);
+    assert_eq!((code, error.trim()), (Some(2), "irnic sim: --replay b.csv:1: no column `src`"));
+}

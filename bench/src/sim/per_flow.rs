@@ -24,7 +24,10 @@ pub enum Kind {
 
 impl Kind {
     /// Returns the kind that the end of the name of an option's file asks for, or why this program has not got it.
-    #[cfg_attr(feature = "parquet", allow(unused_variables, reason = "with Parquet there is nothing that it cannot write"))]
+    #[cfg_attr(
+        feature = "parquet",
+        allow(unused_variables, reason = "with Parquet there is nothing that it cannot write")
+    )]
     pub fn of(option: &str, path: &Path) -> Result<Kind, String> {
         match path.extension() {
             #[cfg(feature = "parquet")]

@@ -29,8 +29,8 @@ pub struct ScheduleArgs {
     /// are overdue; topology, routing and seed have to be those of the record
     #[arg(long, value_name = "FILE", conflicts_with = "record", help_heading = "Network and traffic")]
     pub replay: Option<PathBuf>,
-    /// With --replay, what the header says: the slack of each packet, when it left the network (as edf or static priority), or
-    /// when each switch sent it, by which switches go then [default: replay]
+    /// With --replay, what headers say: how long each packet may wait (for --scheduling lstf), when it left the network (a
+    /// static priority, for --scheduling rank), or when each switch sent it, by which switches go then [default: replay]
     #[arg(long, value_name = "WHAT", requires = "replay", help_heading = "Network and traffic")]
     pub slack: Option<Slack>,
     /// With --replay, packets later than that count apart [default: a full packet's time on the slowest link]
@@ -43,8 +43,6 @@ pub struct ScheduleArgs {
 pub enum Slack {
     /// How long the packet may wait
     Replay,
-    /// When it left the network, its deadline
-    Edf,
     /// When it left the network, its priority
     Priority,
     /// When each switch sent it
@@ -55,7 +53,7 @@ impl Slack {
     fn header(self) -> Header {
         match self {
             Slack::Replay => Header::Slack,
-            Slack::Edf | Slack::Priority => Header::Exit,
+            Slack::Priority => Header::Exit,
             Slack::Vector => Header::Vector,
         }
     }

@@ -6,7 +6,7 @@ use irnic_fabric::network::NetworkConfig;
 use irnic_fabric::schedule::{Detail, Header, Replay, Replayed, Schedule};
 use serde::{Deserialize, Serialize};
 
-use super::scenario::{By, Original, Scenario, WIRE};
+use super::scenario::{By, Original, Scenario};
 use super::schedulers::{Order, switches};
 use crate::reproduce::runs::simulate;
 use crate::sim::SLICE;
@@ -35,9 +35,9 @@ pub struct Measured {
     pub no_longer: f64,
 }
 
-/// Runs a scenario with a seed, and the replay.
-pub fn one(scenario: &Scenario, quick: bool, seed: u64, watch: &Watch<'_>) -> Result<Measured, NoResult> {
-    let config = scenario.config(seed, quick).map_err(NoResult::Failed)?;
+/// Runs a scenario with a seed, of flows that arrive for so many ns, and the replay.
+pub fn one(scenario: &Scenario, arrivals: u64, seed: u64, watch: &Watch<'_>) -> Result<Measured, NoResult> {
+    let config = scenario.config(seed, arrivals).map_err(NoResult::Failed)?;
     let mut network = config.network();
     let packets = |flow: u32| (config.flows[flow as usize].bytes / 1_024) as i64;
     let mut outcome = simulate(watch, config.clone())?;
@@ -48,7 +48,7 @@ pub fn one(scenario: &Scenario, quick: bool, seed: u64, watch: &Watch<'_>) -> Re
     drop(outcome);
     if scenario.original == Original::Sjf {
         let sizes = schedule.packets().iter().map(|packet| packets(packet.flow)).collect();
-        network.switch = switches(Order::Rank, WIRE);
+        network.switch = switches(Order::Rank);
         let detail = config.schedule.unwrap_or(Detail::Ends);
         let again = replay(&network, Arc::new(schedule), Header::Given(Arc::new(sizes)), Some(detail), 0, watch)?;
         schedule = again.schedule.unwrap_or_default();
@@ -58,7 +58,7 @@ pub fn one(scenario: &Scenario, quick: bool, seed: u64, watch: &Watch<'_>) -> Re
         By::Priorities => (Header::Exit, Order::Rank),
         By::Vector => (Header::Vector, Order::Fifo),
     };
-    network.switch = switches(order, WIRE);
+    network.switch = switches(order);
     let schedule = Arc::new(schedule);
     let replayed = replay(&network, schedule.clone(), header, None, scenario.packet_time(), watch)?;
     Ok(Measured::of(&schedule, &replayed))

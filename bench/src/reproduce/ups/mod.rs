@@ -1,11 +1,10 @@
 //! `irnic reproduce ups`: how well least slack time first replays schedules (Mittal, UCB/EECS-2018-103, §5.1.3), its
 //! numbers beside ours.
 //!
-//! [`networks`], [`schedulers`] and [`scenario`] are what is run, [`measure`] runs and replays it, [`cells`] is what of it.
+//! [`schedulers`] and [`scenario`] are what is run, [`measure`] runs and replays it, [`cells`] is what of it.
 
 mod cells;
 mod measure;
-mod networks;
 mod picture;
 mod scenario;
 mod schedulers;
@@ -17,7 +16,7 @@ use serde::Serialize;
 
 use super::compared::Compared;
 use super::runs::{Scenarios, once};
-use super::{Common, choose, pictures, table};
+use super::{Common, choose, pictures, table, time};
 use crate::sim::SimError;
 use scenario::Scenario;
 
@@ -38,6 +37,9 @@ pub struct UpsArgs {
     /// Shorter runs: flows arrive for 50 ms instead of 1 s
     #[arg(long)]
     quick: bool,
+    /// Time in which flows arrive [default: 1s, or 50ms with --quick]
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "quick")]
+    arrivals: Option<u64>,
     /// Write the figure, of those cells that are run, into this folder
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
@@ -45,18 +47,23 @@ pub struct UpsArgs {
     pub(super) common: Common,
 }
 
+/// Time in which flows arrive, ns.
+const FULL: u64 = 1_000_000_000;
+/// With `--quick`.
+const QUICK: u64 = 50_000_000;
+
 /// What is written for machines.
 #[derive(Serialize)]
 struct Document<'a> {
     paper: &'static str,
-    quick: bool,
+    arrivals_ns: u64,
     seeds: &'a [u64],
     cells: &'a [Compared],
 }
 
 /// Runs what the arguments ask for.
 pub fn run(args: &UpsArgs) -> Result<(), SimError> {
-    let quick = args.quick;
+    let arrivals = args.arrivals.unwrap_or(if args.quick { QUICK } else { FULL });
     let mut cells = cells::ups(&cells::reference());
     choose(&mut cells, &args.only, |c| &c.id)?;
     let files = args.common.open(args.svg.is_some())?;
@@ -68,19 +75,19 @@ pub fn run(args: &UpsArgs) -> Result<(), SimError> {
         command: "reproduce ups",
         scenarios: &needed,
         seeds: &seeds,
-        settings: format!("quick={quick}"),
+        settings: format!("arrivals={arrivals}"),
         name: &name,
         cell: &|scenario| cells.iter().find(|c| c.needed().any(|s| s == scenario)).map(|c| c.id.as_str()),
         estimate: &|scenario| f64::from(scenario.load),
-        make: &|scenario, seed, watch| measure::one(scenario, quick, seed, watch),
+        make: &|scenario, seed, watch| measure::one(scenario, arrivals, seed, watch),
     };
     let Some(runs) = scenarios.perform(&args.common.how())? else { return Ok(()) };
     let results: Vec<Compared> = cells.iter().map(|cell| cell.result(|scenario| runs.of(scenario))).collect();
-    let ms = Scenario::arrivals(quick) / 1_000_000;
+    let ms = arrivals as f64 / 1e6;
     println!("Seeds {seeds:?}, arrivals for {ms} ms. Shares of packets, of congestion points in %; the worst in us.");
     table::cells_and_claims(&results, &seeds);
     if runs.any() {
-        files.write("ups", &Document { paper: "ups", quick, seeds: &seeds, cells: &results }, &results)?;
+        files.write("ups", &Document { paper: "ups", arrivals_ns: arrivals, seeds: &seeds, cells: &results }, &results)?;
         if let Some(folder) = &args.svg {
             let runs = |scenario: &Scenario| runs.of(scenario).into_iter().flatten().collect();
             pictures::write(folder, picture::all(&cells, &runs))?;

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use irnic_fabric::experiment::Experiment;
 use irnic_fabric::schedule::Detail;
-use irnic_fabric::sim::{HeaderBytes, SimConfig};
+use irnic_fabric::sim::{HeaderBytes, Routing, SimConfig};
+use irnic_fabric::topology::{Internet2, Topology};
 use irnic_fabric::workload::cdf::{self, Reading};
 use irnic_fabric::workload::poisson::{Pair, between};
 use irnic_transports::qp::Service;
 
-use super::networks::{self, Wired};
 use super::schedulers::{Order, switches};
 
 /// Bytes of a packet on the wire, and of its payload.
@@ -64,11 +64,26 @@ impl Scenario {
         Scenario { network, load, original: Original::Order(Order::Random), by: By::Lstf }
     }
 
-    fn wired(&self) -> Wired {
+    fn topology(&self) -> Topology {
         match self.network {
-            Network::Internet2(host, edge, by) => networks::internet2(host, edge, by),
-            Network::FatTree => networks::fat_tree(),
+            Network::Internet2(host, edge, by) => {
+                let [rate, host, access] = [1, host, edge].map(|rate| rate * G / by);
+                Topology::internet2(&Internet2 { rate, host, access, ..Internet2::default() })
+            }
+            // The text says "full bisection" and nothing of delays: 1 µs here.
+            Network::FatTree => Topology::fat_tree(8, 10 * G, 1_000),
         }
+    }
+
+    /// Senders and receivers: hosts at different cores, or all.
+    fn pairs(&self, topology: &Topology) -> Vec<(u32, u32)> {
+        let group = match self.network {
+            Network::Internet2(..) => 10,
+            Network::FatTree => 1,
+        };
+        let hosts = 0..topology.hosts;
+        let of = |src: u32| hosts.clone().filter(move |dst| src / group != *dst / group).map(move |dst| (src, dst));
+        hosts.clone().flat_map(of).collect()
     }
 
     /// Time of a packet on the bottleneck, ns: T of the text.
@@ -80,11 +95,6 @@ impl Scenario {
         u64::from(WIRE) * 8 * G / rate
     }
 
-    /// Time in which flows arrive, ns: 1 s, or a twentieth.
-    pub fn arrivals(quick: bool) -> u64 {
-        if quick { 50_000_000 } else { G }
-    }
-
     /// Switches of the original network.
     fn order(&self) -> Order {
         match self.original {
@@ -93,10 +103,11 @@ impl Scenario {
         }
     }
 
-    /// Returns the original run with a seed. Of shortest job first, whose senders have to say how long flows are, the run
+    /// Returns the original run with a seed, of flows that arrive for so many ns. Of shortest job first, whose senders have to say how long flows are, the run
     /// that says when packets enter, which is the same.
-    pub fn config(&self, seed: u64, quick: bool) -> Result<SimConfig, String> {
-        let wired = self.wired();
+    pub fn config(&self, seed: u64, duration: u64) -> Result<SimConfig, String> {
+        let topology = self.topology();
+        let pairs = self.pairs(&topology);
         let sizes = cdf::parse(Path::new("ups"), SIZES, Reading { unit: PAYLOAD.into(), discrete: true });
         let sizes = sizes.map_err(|e| e.to_string())?;
         // Sources offer a share of 1 Gbit/s, for which the core links are made, of the datacenter of their links.
@@ -104,21 +115,22 @@ impl Scenario {
             Network::Internet2(_, _, by) => G / by,
             Network::FatTree => 10 * G,
         };
-        let senders = f64::from(wired.topology.hosts);
-        let rate = nominal as f64 * f64::from(self.load) / 100.0 * senders / wired.pairs.len() as f64;
-        let pairs: Vec<Pair> = wired.pairs.iter().map(|&(src, dst)| Pair { src, dst, rate, class: 0 }).collect();
-        let duration = Scenario::arrivals(quick);
+        let senders = f64::from(topology.hosts);
+        let rate = nominal as f64 * f64::from(self.load) / 100.0 * senders / pairs.len() as f64;
+        let pairs: Vec<Pair> = pairs.into_iter().map(|(src, dst)| Pair { src, dst, rate, class: 0 }).collect();
         let mut experiment = Experiment::default();
         experiment.flows = Some(between(&sizes, &pairs, duration, seed, PAYLOAD, WIRE - PAYLOAD));
-        experiment.topology = wired.topology;
-        experiment.detours = wired.detours;
+        experiment.topology = topology;
+        if let Network::Internet2(..) = self.network {
+            experiment.routing = Routing::Lowest;
+        }
         experiment.service = Service::Uc;
         // A host is one queue, first come, first served.
         experiment.quantum = 65_536;
         experiment.headers = HeaderBytes::Fixed(WIRE - PAYLOAD);
         let mut config = experiment.config(seed).map_err(|e| e.to_string())?;
         let order = if self.original == Original::Sjf { Order::Fifo } else { self.order() };
-        config.switch = switches(order, WIRE);
+        config.switch = switches(order);
         config.schedule = Some(if self.by == By::Vector { Detail::Hops } else { Detail::Ends });
         Ok(config)
     }
@@ -131,7 +143,7 @@ mod tests {
     #[test]
     fn hosts_offer_what_the_text_says() {
         let scenario = Scenario::new(Network::Internet2(10, 1, 1), 70);
-        let config = scenario.config(1, true).expect("a configuration");
+        let config = scenario.config(1, 50_000_000).expect("a configuration");
         let bytes: u64 = config.flows.iter().map(|flow| flow.bytes / u64::from(PAYLOAD) * u64::from(WIRE)).sum();
         // 100 hosts at 0.7 Gbit/s for 50 ms; sizes are heavy-tailed.
         let offered = bytes as f64 * 8.0 / (100.0 * 0.7e9 * 0.05);
