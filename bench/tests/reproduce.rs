@@ -423,7 +423,8 @@ fn rocc_shares_a_large_network_and_follows_flows_that_come_and_go() {
 fn schedules_are_replayed_by_a_vector_exactly_and_by_least_slack_nearly() {
     let folder = Folder::new();
     let args = ["reproduce", "ups", "--arrivals", "4ms", "--json", "cells.json", "--svg", "plots"];
-    let rows = ["table5.1/vector", "table5.1/default", "figure5.1/random", "table5.1/sjf/overdue", "congestion/default"];
+    let rows =
+        ["table5.1/vector", "table5.1/default", "figure5.1/random", "table5.1/sjf/overdue", "congestion/default"];
     let rows = rows.iter().flat_map(|row| ["--only", row]);
     let output = irnic(&folder).args(args).args(rows).output().expect("irnic runs");
     assert!(output.status.success(), "{}", text(&output.stderr));

@@ -87,7 +87,11 @@ pub fn run(args: &UpsArgs) -> Result<(), SimError> {
     println!("Seeds {seeds:?}, arrivals for {ms} ms. Shares of packets, of congestion points in %; the worst in us.");
     table::cells_and_claims(&results, &seeds);
     if runs.any() {
-        files.write("ups", &Document { paper: "ups", arrivals_ns: arrivals, seeds: &seeds, cells: &results }, &results)?;
+        files.write(
+            "ups",
+            &Document { paper: "ups", arrivals_ns: arrivals, seeds: &seeds, cells: &results },
+            &results,
+        )?;
         if let Some(folder) = &args.svg {
             let runs = |scenario: &Scenario| runs.of(scenario).into_iter().flatten().collect();
             pictures::write(folder, picture::all(&cells, &runs))?;
