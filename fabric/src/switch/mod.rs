@@ -9,6 +9,7 @@ mod any;
 mod around;
 mod breaker;
 pub mod buffer;
+mod counters;
 mod ctx;
 mod ecn;
 mod elsewhere;
