@@ -599,12 +599,12 @@ fn a_recorded_schedule_is_replayed_and_other_networks_are_refused() {
         let (code, _, error) = sim(&[&OPEN[..], &workload, &["--record", file, "--record-hops"]].concat());
         assert_eq!(code, Some(0), "{error}");
         let network = [&OPEN[..6], &OPEN[10..]].concat();
-        for slack in ["replay", "priority", "vector"] {
-            let scheduling = if slack == "replay" { "lstf" } else { "rank" };
-            let args = [&network[..], &["--replay", file, "--slack", slack, "--scheduling", scheduling]].concat();
+        for by in ["slack", "priority", "vector"] {
+            let scheduling = if by == "slack" { "lstf" } else { "rank" };
+            let args = [&network[..], &["--replay", file, "--replay-by", by, "--scheduling", scheduling]].concat();
             let (code, out, error) = sim(&args);
             assert_eq!(code, Some(0), "{error}");
-            assert!(slack != "vector" || out.contains("the worst by 0 ns"), "{out}");
+            assert!(by != "vector" || out.contains("the worst by 0 ns"), "{out}");
             said.push(out);
         }
         let (code, _, error) = sim(&["--replay", file, "--topology", "star:hosts=8,rate=10G"]);

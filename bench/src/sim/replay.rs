@@ -30,9 +30,9 @@ pub struct ScheduleArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "record", help_heading = "Network and traffic")]
     pub replay: Option<PathBuf>,
     /// With --replay, what headers say: how long each packet may wait (for --scheduling lstf), when it left the network (a
-    /// static priority, for --scheduling rank), or when each switch sent it, by which switches go then [default: replay]
+    /// static priority, for --scheduling rank), or when each switch sent it, by which switches go then [default: slack]
     #[arg(long, value_name = "WHAT", requires = "replay", help_heading = "Network and traffic")]
-    pub slack: Option<Slack>,
+    pub replay_by: Option<By>,
     /// With --replay, packets later than that count apart [default: a full packet's time on the slowest link]
     #[arg(long, value_name = "TIME", requires = "replay", help_heading = "Network and traffic")]
     pub overdue_by: Option<String>,
@@ -40,21 +40,21 @@ pub struct ScheduleArgs {
 
 /// What headers say.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Slack {
+pub enum By {
     /// How long the packet may wait
-    Replay,
+    Slack,
     /// When it left the network, its priority
     Priority,
     /// When each switch sent it
     Vector,
 }
 
-impl Slack {
+impl By {
     fn header(self) -> Header {
         match self {
-            Slack::Replay => Header::Slack,
-            Slack::Priority => Header::Exit,
-            Slack::Vector => Header::Vector,
+            By::Slack => Header::Slack,
+            By::Priority => Header::Exit,
+            By::Vector => Header::Vector,
         }
     }
 }
@@ -101,8 +101,8 @@ pub fn run(args: &ScheduleArgs, mut experiment: Experiment, seed: u64, json: Opt
     let schedule = schedule_file::read(path, kind).map_err(|e| SimError::Usage(format!("--replay {e}")))?;
     let late = late(args, &config, &schedule)?;
     let failed = |e: irnic_fabric::schedule::ReplayError| SimError::Usage(format!("--replay {}: {e}", path.display()));
-    let slack = args.slack.unwrap_or(Slack::Replay);
-    let mut replay = Replay::new(config.network(), Arc::new(schedule), slack.header()).map_err(failed)?;
+    let by = args.replay_by.unwrap_or(By::Slack);
+    let mut replay = Replay::new(config.network(), Arc::new(schedule), by.header()).map_err(failed)?;
     while !replay.run(SLICE).map_err(failed)? {}
     let replayed = replay.outcome(late).map_err(failed)?;
     print(&replayed, late);
