@@ -12,6 +12,7 @@ mod ndp;
 mod openqueue;
 mod pictures;
 mod points;
+mod rc3;
 mod rocc;
 mod runs;
 mod table;
@@ -44,6 +45,7 @@ enum Paper {
     Timely(timely::TimelyArgs),
     Ndp(Box<ndp::NdpArgs>),
     Tlt(tlt::TltArgs),
+    Rc3(rc3::Rc3Args),
     Rocc(rocc::RoccArgs),
     Escape(escape::EscapeArgs),
     Ups(ups::UpsArgs),
@@ -84,6 +86,7 @@ impl ReproduceArgs {
             Paper::Timely(args) => &mut args.common.sweep,
             Paper::Ndp(args) => &mut args.common.sweep,
             Paper::Tlt(args) => &mut args.common.sweep,
+            Paper::Rc3(args) => &mut args.common.sweep,
             Paper::Rocc(args) => &mut args.common.sweep,
             Paper::Escape(args) => &mut args.common.sweep,
             Paper::Ups(args) => &mut args.common.sweep,
@@ -177,6 +180,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), SimError> {
         Paper::Timely(args) => timely::run(args),
         Paper::Ndp(args) => ndp::run(args),
         Paper::Tlt(args) => tlt::run(args),
+        Paper::Rc3(args) => rc3::run(args),
         Paper::Rocc(args) => rocc::run(args),
         Paper::Escape(args) => escape::run(args),
         Paper::Ups(args) => ups::run(args),

@@ -1,0 +1,102 @@
+//! `irnic reproduce rc3`: RC3's evaluation (Mittal's dissertation, §2.4 and §2.5), its numbers beside ours.
+//!
+//! [`networks`] and [`scenario`] are what is run, [`measure`] runs it, [`cells`] is what of it, [`theory`] needs no run.
+
+mod cells;
+mod measure;
+mod networks;
+mod scenario;
+mod theory;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::compared::Compared;
+use super::runs::{Scenarios, once};
+use super::{Common, choose, table};
+use crate::sim::SimError;
+use scenario::Scenario;
+
+/// RC3's evaluation: completion times with a second loop at low priority, beside TCP's.
+///
+/// Table 2.1, Figures 2.7 to 2.10 and 2.13 and the datacenter of §2.5 of the dissertation, as far as the text has numbers or words
+/// for them, stand beside what comes out here; so does a table of its own: which of IRN, TCP and TCP with RC3 is fastest in a
+/// datacenter. docs/reproduction-rc3.md tells what the text leaves open and what was chosen.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  irnic reproduce rc3 --theory                       the model alone, without a run
+  irnic reproduce rc3 --only table2.1 --quick        the first row of Table 2.1, shorter
+  irnic reproduce rc3 --only which                   IRN, TCP and RC3 in a datacenter
+  irnic reproduce rc3 --seeds 3 --json rc3.json      everything, with confidence intervals, for machines as well")]
+pub struct Rc3Args {
+    /// Only cells whose id begins so, such as table2.1 or figure2.13a; may be repeated
+    #[arg(long, value_name = "ID")]
+    only: Vec<String>,
+    /// Shorter runs: 2.2 of 5 s of the backbone
+    #[arg(long)]
+    quick: bool,
+    /// Print the model of §2.2 with the evaluation's sizes, and run nothing
+    #[arg(long)]
+    theory: bool,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+/// What is written for machines.
+#[derive(Serialize)]
+struct Document<'a> {
+    paper: &'static str,
+    quick: bool,
+    seeds: &'a [u64],
+    cells: &'a [Compared],
+}
+
+/// Runs what the arguments ask for.
+pub fn run(args: &Rc3Args) -> Result<(), SimError> {
+    if args.theory {
+        print_theory();
+        return Ok(());
+    }
+    let quick = args.quick;
+    let mut cells = cells::rc3(&cells::reference());
+    choose(&mut cells, &args.only, |c| &c.id)?;
+    let files = args.common.open(false)?;
+    let seeds = args.common.seeds();
+    let needed: Vec<Scenario> = once(cells.iter().flat_map(|cell| cell.needed().copied()));
+    let name = |scenario: &Scenario| format!("{scenario:?}");
+    let scenarios = Scenarios {
+        command: "reproduce rc3",
+        scenarios: &needed,
+        seeds: &seeds,
+        settings: format!("quick={quick}"),
+        name: &name,
+        cell: &|scenario| cells.iter().find(|c| c.needed().any(|s| s == scenario)).map(|c| c.id.as_str()),
+        estimate: &|scenario| scenario.weight(quick),
+        make: &|scenario, seed, watch| measure::one(scenario, quick, seed, watch),
+    };
+    let Some(runs) = scenarios.perform(&args.common.how())? else { return Ok(()) };
+    let results: Vec<Compared> = cells.iter().map(|cell| cell.result(|scenario| runs.of(scenario))).collect();
+    let quickly = if quick { " Runs are shortened." } else { "" };
+    println!("Seeds {seeds:?}.{quickly} Completion times in s, other numbers in %.");
+    table::cells_and_claims(&results, &seeds);
+    if runs.any() {
+        files.write("rc3", &Document { paper: "rc3", quick, seeds: &seeds, cells: &results }, &results)?;
+    }
+    runs.conclude(name)
+}
+
+/// Prints the model beside the authors' line.
+fn print_theory() {
+    let path = theory::Path::INTERNET2;
+    println!("Internet-2, 1 Gbit/s, 30 % load: completion times in ms, and by how much RC3's are shorter, %");
+    println!("  {:>7} {:>9} {:>9} {:>7} {:>9}", "packets", "TCP", "RC3", "model", "authors'");
+    for ((packets, _), authors) in theory::SIZES.into_iter().zip(theory::AUTHORS) {
+        let (tcp, rc3, less) = (path.tcp(packets) * 1e3, path.rc3(packets) * 1e3, path.reduction(packets));
+        println!("  {packets:>7} {tcp:>9.1} {rc3:>9.1} {less:>7.2} {authors:>9.2}");
+    }
+    let (tcp, rc3) = (theory::means(|n| path.tcp(n)), theory::means(|n| path.rc3(n)));
+    for (name, at) in [("flows", 0), ("bytes", 1)] {
+        let less = 100.0 * (1.0 - rc3[at] / tcp[at]);
+        println!("  {name:>7} {:>9.1} {:>9.1} {less:>7.2}", tcp[at] * 1e3, rc3[at] * 1e3);
+    }
+}
