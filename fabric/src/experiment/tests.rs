@@ -171,7 +171,7 @@ fn bad_values_name_flag_value_and_what_is_allowed() {
         ),
         (
             &[("switch", "shared-buffer.oq"), ("colour-threshold", "400")],
-            "--colour-threshold 400: expected room for a packet of 1114 bytes; did you mean 400KB?",
+            "--colour-threshold 400: expected room for a packet of 1118 bytes; did you mean 400KB?",
         ),
         (&[("alpha", "2")], "--alpha: goes with --switch shared-buffer only"),
         (&[("switch", "trimming"), ("xon", "2")], "--xon: goes with --switch input-queued or shared-buffer only"),

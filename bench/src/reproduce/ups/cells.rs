@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn every_cell_can_be_run() {
         for scenario in once(ups(&reference()).iter().flat_map(Cell::needed)) {
-            let config = scenario.config(1, 2_000_000).unwrap_or_else(|e| panic!("{scenario:?}: {e}"));
+            let config = scenario.config(1, 20_000_000).unwrap_or_else(|e| panic!("{scenario:?}: {e}"));
             assert!(config.flows.len() > 10 && config.schedule.is_some(), "{scenario:?}");
         }
     }
