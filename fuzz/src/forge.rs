@@ -75,7 +75,12 @@ fn refit(headers: &mut Headers, opcode: Opcode, irn: bool) {
         wanted.then(|| old.unwrap_or_default())
     }
     *headers = Headers {
-        bth: Bth { opcode, importance: if irn { old.bth.importance } else { Importance::None }, ..old.bth },
+        bth: Bth {
+            opcode,
+            importance: if irn { old.bth.importance } else { Importance::None },
+            low: irn && old.bth.low,
+            ..old.bth
+        },
         deth: keep(layout.has(Layout::DETH), old.deth),
         xrc: keep(layout.has(Layout::XRCETH), old.xrc),
         feth: keep(layout.has(Layout::FETH), old.feth),

@@ -21,8 +21,9 @@ use super::arena::Arena;
 use super::forge::{Target, forge, frame, tamper};
 
 /// Connections between the two NICs: reliable ones, of transports that the input chooses, an unreliable one, queue pairs
-/// that send each other datagrams, an extended reliable connection each way, and a reliable one whose streams are pulled.
-const PAIRS: usize = 8;
+/// that send each other datagrams, an extended reliable connection each way, a reliable one whose streams are pulled,
+/// and one whose messages end at low priority first.
+const PAIRS: usize = 9;
 const SERVICES: [Service; PAIRS] = [
     Service::Rc,
     Service::Rc,
@@ -31,6 +32,7 @@ const SERVICES: [Service; PAIRS] = [
     Service::Ud,
     Service::XrcInitiator,
     Service::XrcTarget,
+    Service::Rc,
     Service::Rc,
 ];
 /// Pairs whose transports the input chooses.
@@ -45,6 +47,7 @@ const FIXED: [(&str, u16); PAIRS - CHOSEN] = [
     ("irn", 1 << 9 | 1 << 2),
     ("roce", 1 << 9 | 1 << 2),
     ("ndp", 1 << 9 | 1 << 2),
+    ("irn", 1 << 11 | 1 << 9 | 1 << 3 | 1 << 2),
 ];
 const QKEY: u32 = 7;
 /// Frames that wait for one NIC at most; what is sent beyond them is lost.
@@ -122,8 +125,9 @@ fn address(host: usize) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, 0, host as u8 + 1))
 }
 
+/// Packets have the highest priority, below which RC3 has its own.
 fn path(from: usize) -> Path {
-    Path { src: address(from), dst: address(1 - from), udp_src: 0xc000, traffic_class: 0, hop_limit: 64 }
+    Path { src: address(from), dst: address(1 - from), udp_src: 0xc000, traffic_class: 7 << 5, hop_limit: 64 }
 }
 
 impl Host {
@@ -198,7 +202,8 @@ impl Host {
             && transport.recovery == Recovery::Selective
             && transport.pull.is_none()
         {
-            transport.set("tlp", "1us").expect("TLP");
+            let (key, value) = if bit(11) { ("rc3", "2") } else { ("tlp", "1us") };
+            transport.set(key, value).expect("a parameter");
             transport.check().expect("choices that go together");
         }
         let cqs = if bit(5) { [self.cqs[0], self.cqs[0]] } else { [self.cqs[1], self.cqs[usize::from(bit(6)) * 2]] };
