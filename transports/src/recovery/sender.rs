@@ -117,7 +117,7 @@ impl Sender {
         if let Some(board) = self.board_mut().filter(|board| board.keeps()) {
             board.sacks = Bitmap::new(reach);
             board.brought = Some(Box::new(Brought::new(acked, reach)));
-            self.stream.reach = reach;
+            self.stream.set_reach(reach);
         }
         self
     }
@@ -194,7 +194,7 @@ impl Sender {
     /// Returns the number of losses that NACKs told of: all packets that were in flight at the time are one. Wraps.
     #[inline]
     pub fn losses(&self) -> u32 {
-        self.stream.losses
+        self.stream.losses.into()
     }
 
     /// Whether as many packets are in flight as may be.
@@ -335,7 +335,7 @@ impl Sender {
     #[inline]
     pub fn receive_ack(&mut self, cumulative: Psn, nack: Option<Psn>) -> bool {
         let stream = &mut self.stream;
-        if stream.reach != u32::MAX {
+        if stream.has_reach() {
             return self.receive_ack_beside_low(cumulative, nack);
         }
         let Some(news) = stream.acknowledge(cumulative, nack) else { return false };

@@ -18,12 +18,13 @@ pub(super) struct Stream {
     pub skipped: u32,
     /// Most packets in flight (BDP-FC), at most the window of the bitmap.
     pub cap: u32,
-    /// Packets that may lie between `acked` and `next`, whatever brought them: the receiver keeps track of no more.
-    pub reach: u32,
     /// Packets in flight that congestion control allows.
     pub window: u32,
+    /// Packets that may lie between `acked` and `next`, whatever brought them, less one: the receiver keeps track of no more.
+    /// 0: as many as may be in flight.
+    reach: u16,
     /// Losses found by NACKs, one for all that was in flight then. Wraps.
-    pub losses: u32,
+    pub losses: u16,
     /// A loss from here on is another.
     lost_until: Psn,
 }
@@ -40,11 +41,22 @@ impl Stream {
             acked: first,
             skipped: 0,
             cap,
-            reach: u32::MAX,
             window: u32::MAX,
+            reach: 0,
             losses: 0,
             lost_until: first,
         }
+    }
+
+    /// Keeps `next` so many packets ahead of `acked` at most, 2 to 65,536.
+    pub(super) fn set_reach(&mut self, packets: u32) {
+        self.reach = (packets - 1).clamp(1, u16::MAX.into()) as u16;
+    }
+
+    /// Whether [`Self::set_reach`] was called: low priority brings packets, too.
+    #[inline]
+    pub(super) fn has_reach(&self) -> bool {
+        self.reach != 0
     }
 
     /// Returns the packets in flight as BDP-FC counts them: sent (since the last go-back) and not acknowledged
@@ -63,7 +75,9 @@ impl Stream {
     /// Whether as many packets are in flight as may be, `in_window` of which count against the window.
     #[inline]
     pub(super) fn is_full(&self, in_window: u32) -> bool {
-        self.in_flight() >= self.cap || in_window >= self.window || self.span() >= self.reach
+        self.in_flight() >= self.cap
+            || in_window >= self.window
+            || self.has_reach() && self.span() > u32::from(self.reach)
     }
 
     /// Takes the next packet in order; the caller has seen to it that it may go. What was sent before goes again.
