@@ -14,7 +14,7 @@ pub struct Measured {
     /// Mean completion time over flows, and over bytes, s.
     pub fct: Option<f64>,
     pub by_bytes: Option<f64>,
-    /// The same without the round trip of a handshake, s.
+    /// Mean completion time over flows without the round trip of a handshake, s.
     pub connected: Option<f64>,
     pub connected_by_bytes: Option<f64>,
     /// 99th percentile, s.

@@ -52,7 +52,7 @@ pub enum Network {
 pub enum Sender {
     /// TCP with a first window of so many packets.
     Tcp(u32),
-    /// The same from 4 packets on, and RC3 with so many packets at its first priority, and so many priorities.
+    /// TCP with a first window of 4 packets, and RC3 with so many packets at its first priority, and so many priorities.
     Rc3(u32, u8),
     /// IRN with a cap of the bandwidth-delay product.
     Irn,
