@@ -1,10 +1,14 @@
 //! What is run (§4.6), as experiments. docs/reproduction-escape.md tells what the text leaves open.
 
+use std::f64::consts::LN_2;
+
 use irnic_fabric::experiment::{Buffers, Experiment, GfcGiven, LinkFlowControl, SharedBuffers};
-use irnic_fabric::sim::{ENCAPSULATION, SimConfig};
+use irnic_fabric::sim::{ENCAPSULATION, QpPolicy, SimConfig};
 use irnic_fabric::switch::{BreakerConfig, EscapeConfig, HolConfig, Remedy};
+use irnic_fabric::topology::Topology;
+use irnic_fabric::workload::closed_loop::{After, ClosedLoop, Gaps};
 use irnic_fabric::workload::poisson::{Pair, between};
-use irnic_fabric::workload::{Flow, cdf};
+use irnic_fabric::workload::{Flow, Loops, Setting, cdf};
 
 use super::networks::{self, Wired};
 
@@ -76,10 +80,20 @@ pub enum Network {
         /// Two links are missing.
         failed: bool,
     },
-    /// Figure 4.15: flows of this distribution, 70 % of the links of the cycle, two pairs on each together or each alone.
-    TwoLevels(&'static str, Share),
-    /// Figure 4.17: flows of this distribution, 80 % and 40 % of the receivers' links, or of those from each sender.
-    Incast(&'static str, Share),
+    /// Figure 4.15: 70 % of the links of the cycle, two pairs on each together or each alone.
+    TwoLevels(Traffic, Share),
+    /// Figure 4.17: 80 % and 40 % of the receivers' links, or of those from each sender.
+    Incast(Traffic, Share),
+}
+
+/// What pairs of hosts send.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Traffic {
+    /// Poisson arrivals of flows of this distribution, each with a queue pair of its own.
+    Arrivals(&'static str),
+    /// So many generators a pair, as in RoCC's evaluation by the same author: each keeps its queue pair, on which it sends
+    /// a flow of this distribution, sleeps when that has left, and sends the next.
+    Generators(&'static str, u16),
 }
 
 /// What the loads of Figures 4.15 and 4.17 are shares of.
@@ -168,19 +182,27 @@ impl Scenario {
             Network::Ring(Load::WebSearch) => arrivals("WebSearch", &rate(0.48, 40e9)),
             Network::RingHpcc { .. } => [each(2, 0), each(14, 50 * MS)].concat(),
             Network::FatTree { .. } => each(10, 0),
-            Network::TwoLevels(sizes, Share::Both) => arrivals(sizes, &rate(0.35, 40e9)),
-            Network::TwoLevels(sizes, Share::Each) => arrivals(sizes, &rate(0.7, 40e9)),
-            Network::Incast(sizes, share) => {
-                let part = if share == Share::Each { 1.0 } else { 0.5 };
-                let mut pairs = rate(part, 40e9);
-                for (at, pair) in pairs.iter_mut().enumerate() {
-                    let innocent = at >= 2;
-                    pair.rate *= if innocent { 0.4 } else { 0.8 };
-                    pair.class = u8::from(innocent);
-                }
-                arrivals(sizes, &pairs)
+            Network::TwoLevels(Traffic::Arrivals(sizes), _) | Network::Incast(Traffic::Arrivals(sizes), _) => {
+                arrivals(sizes, &self.loads(wired))
             }
+            Network::TwoLevels(..) | Network::Incast(..) => Vec::new(),
         }
+    }
+
+    /// What pairs send where flows come by chance, bit/s. Innocent ones are class 1.
+    fn loads(&self, wired: &Wired) -> Vec<Pair> {
+        let part = |share| if share == Share::Each { 1.0 } else { 0.5 };
+        let load = |at: usize| match self.network {
+            Network::Incast(_, share) if at >= 2 => (0.4 * part(share), 1),
+            Network::Incast(_, share) => (0.8 * part(share), 0),
+            Network::TwoLevels(_, share) => (0.7 * part(share), 0),
+            _ => (0.0, 0),
+        };
+        let pair = |(at, &(src, dst)): (usize, &(u32, u32))| {
+            let (load, class) = load(at);
+            Pair { src, dst, rate: load * 40e9, class }
+        };
+        wired.pairs.iter().enumerate().map(pair).collect()
     }
 
     /// Returns the run with a seed.
@@ -199,10 +221,11 @@ impl Scenario {
         shared.xoff = Some(if ideal { BUFFER / 2 } else { self.xoff * 1_000 });
         shared.xon = Some(self.xoff * 1_000 / 50);
         let mut experiment = Experiment::default();
+        let transport = transport.parse().map_err(|e| format!("{transport}: {e}"))?;
         experiment.flows = Some(self.flows(&wired, quick, seed));
-        experiment.topology = wired.topology;
-        experiment.detours = wired.detours;
-        experiment.transports = vec![transport.parse().map_err(|e| format!("{transport}: {e}"))?];
+        experiment.transports = vec![transport];
+        experiment.topology = wired.topology.clone();
+        experiment.detours = wired.detours.clone();
         experiment.buffers = Buffers::Shared(shared);
         experiment.buffer = Some(BUFFER);
         experiment.pfc = true;
@@ -219,6 +242,59 @@ impl Scenario {
         };
         experiment.until = Some(until);
         experiment.sample = Some(50_000);
-        experiment.config(seed).map_err(|e| e.to_string())
+        let mut config = experiment.config(seed).map_err(|e| e.to_string())?;
+        if let Network::TwoLevels(Traffic::Generators(sizes, each), _)
+        | Network::Incast(Traffic::Generators(sizes, each), _) = self.network
+        {
+            config.loops = generators(&wired.topology, &self.loads(&wired), sizes, each, self.arrivals(quick), seed)?;
+            // Queue pairs that differ in nothing but whose they are.
+            config.setups = vec![config.setups[0]; each as usize];
+            config.qps = QpPolicy::Reused;
+        }
+        Ok(config)
     }
+}
+
+/// So many generators of each pair, which send what the pair is to send.
+fn generators(
+    topology: &Topology,
+    pairs: &[Pair],
+    sizes: &str,
+    each: u16,
+    until: u64,
+    seed: u64,
+) -> Result<Vec<Loops>, String> {
+    let sizes = cdf::builtin(sizes, Some(true)).expect("a distribution");
+    let bits = 8.0 * sizes.mean();
+    let setting = Setting {
+        topology,
+        seed,
+        load: 1.0,
+        duration: Some(until),
+        flows: None,
+        mtu: 1024,
+        header: HEADER,
+        priority: 0,
+    };
+    let mut all = Vec::new();
+    for &Pair { src, dst, rate, class } in pairs {
+        let link = topology.links.iter().find(|link| link.a == src).map_or(1, |link| link.rate) as f64;
+        // A flow that nothing holds up leaves at the rate of the sender's link.
+        let sleep = (bits * f64::from(each) / rate - bits / link) * 1e9;
+        let of = ClosedLoop {
+            from: Some(src..=src),
+            to: Some(dst..=dst),
+            connections: 1,
+            after: After::Sent,
+            gap: (sleep * LN_2) as u64,
+            gaps: Gaps::Exponential,
+            sizes: sizes.clone(),
+        };
+        for generator in 0..each {
+            let mut loops = Loops::new(&of, &setting, generator as u8).map_err(|e| e.to_string())?;
+            (loops.class, loops.setup) = (class, generator);
+            all.push(loops);
+        }
+    }
+    Ok(all)
 }

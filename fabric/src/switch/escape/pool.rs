@@ -10,13 +10,13 @@ pub(super) struct Pool {
     out: u16,
     /// For frames that are in the queue.
     taken: u16,
-    /// `free` when it was last looked at, for [`Self::reclaim`].
-    before: u16,
+    /// Whether `free` has changed since [`Self::reclaim`] last looked.
+    changed: bool,
 }
 
 impl Pool {
     pub(super) fn new(capacity: u16) -> Pool {
-        Pool { capacity, free: capacity, out: 0, taken: 0, before: capacity }
+        Pool { capacity, free: capacity, out: 0, taken: 0, changed: false }
     }
 
     /// T(p^E).
@@ -34,8 +34,10 @@ impl Pool {
         self.out > 0
     }
 
+    /// `free` has changed.
     #[inline]
-    fn check(&self) {
+    fn note(&mut self) {
+        self.changed = true;
         debug_assert_eq!(self.free + self.out + self.taken, self.capacity, "{self:?}");
     }
 
@@ -44,7 +46,7 @@ impl Pool {
         debug_assert!(self.free > 0);
         self.free -= 1;
         self.out += 1;
-        self.check();
+        self.note();
     }
 
     /// Takes room for a frame of this switch's own that is to escape. Only where there is some.
@@ -52,7 +54,7 @@ impl Pool {
         debug_assert!(self.free > 0);
         self.free -= 1;
         self.taken += 1;
-        self.check();
+        self.note();
     }
 
     /// Takes the room that was set aside for a frame that has come. Returns false if there is none, nor any other: its own
@@ -64,7 +66,7 @@ impl Pool {
         }
         *room -= 1;
         self.taken += 1;
-        self.check();
+        self.note();
         true
     }
 
@@ -73,7 +75,7 @@ impl Pool {
     pub(super) fn leave(&mut self) {
         self.taken -= 1;
         self.free += 1;
-        self.check();
+        self.note();
     }
 
     /// No frame will come for one of the tokens that are out. Returns whether there was one.
@@ -82,16 +84,15 @@ impl Pool {
         if owed {
             self.out -= 1;
             self.free += 1;
+            self.note();
         }
-        self.check();
         owed
     }
 
     /// An interval is over: takes a token back if T has not changed in it (§4.3.3.5). Returns whether it did.
     pub(super) fn reclaim(&mut self) -> bool {
-        let stands = self.free == self.before;
-        let reclaimed = stands && self.take_back();
-        self.before = self.free;
+        let reclaimed = !self.changed && self.take_back();
+        self.changed = false;
         reclaimed
     }
 }
@@ -119,8 +120,18 @@ mod tests {
         pool.send();
         assert!(!pool.reclaim(), "it has changed");
         assert!(pool.reclaim(), "it has not");
-        // That was a change of its own, but the pool was looked at after it.
+        // Taking one back is no change.
         assert!(pool.reclaim() && !pool.reclaim());
         assert_eq!(pool.free(), 3);
+    }
+
+    #[test]
+    fn a_change_counts_although_as_many_are_free_as_before() {
+        let mut pool = Pool::new(2);
+        pool.send();
+        assert!(!pool.reclaim());
+        assert!(pool.take_back());
+        pool.send();
+        assert!(!pool.reclaim() && pool.reclaim());
     }
 }
