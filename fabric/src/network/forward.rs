@@ -29,11 +29,10 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         if port.has_control() {
             return self.start_control(id);
         }
-        if port.is_reserved() || port.is_paced() && self.waits_for_its_pace(id) {
+        let (paused, special) = (port.paused(), port.is_special());
+        if special && (port.is_reserved() || port.is_paced() && self.waits_for_its_pace(id)) {
             return;
         }
-        let port = &mut self.ports[id as usize];
-        let paused = port.paused();
         let End { node, local, .. } = self.ends[id as usize];
         let hosts = self.all_hosts;
         let (next, more) = match node.checked_sub(hosts) {
@@ -48,22 +47,18 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
             return;
         };
         let wire = self.packets.get(packet).wire;
-        let port = &mut self.ports[id as usize];
         if node >= hosts
             && let Some(int) = self.packets.telemetry_mut(packet)
         {
             let queued = self.switches[(node - hosts) as usize].switch.backlog(local);
+            let port = &self.ports[id as usize];
             int.push(id, Hop { rate: port.rate, at: self.now, sent: port.counters.bytes, queued });
         }
-        if port.is_watched() {
-            self.show(id, packet);
+        if special {
+            self.note_start(id, node, packet);
         }
         let port = &mut self.ports[id as usize];
         let ends = port.send(self.now, wire);
-        if port.is_limited() {
-            self.note_packet(id, node, packet);
-        }
-        let port = &mut self.ports[id as usize];
         port.counters.packets += 1;
         port.counters.bytes += u64::from(wire);
         let (peer, epoch) = (port.peer, port.epoch);
@@ -83,12 +78,17 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         self.events.push(arrives, Event::Arrive(peer, epoch, packet));
     }
 
-    /// A port that is limited has begun a packet.
+    /// A port that is special begins a packet.
     #[cold]
-    fn note_packet(&mut self, id: PortId, node: u32, packet: PacketId) {
+    fn note_start(&mut self, id: PortId, node: u32, packet: PacketId) {
+        let port = &self.ports[id as usize];
+        let is_limited = port.is_limited();
+        if port.is_watched() {
+            self.show(id, packet);
+        }
         let &Packet { priority, wire, .. } = self.packets.get(packet);
         let port = &mut self.ports[id as usize];
-        if port.note_packet(self.now, priority, wire) && node < self.all_hosts {
+        if is_limited && port.note_packet(self.now, priority, wire) && node < self.all_hosts {
             let paused = port.paused();
             self.tell_host(node, paused);
         }
@@ -291,7 +291,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
     #[inline(always)]
     fn offer(&mut self, place: usize, id: PacketId, output: u16) {
         let out = self.switches[place].first + u32::from(output);
-        if self.ports[out as usize].is_noted() {
+        if self.journal.is_some() && self.ports[out as usize].is_noted() {
             self.note_queued(place, id, output);
         }
         let (switch, mut ctx) = self.with_switch(place);

@@ -278,6 +278,12 @@ impl Port {
         self.flag(RESERVED, reserved);
     }
 
+    /// Whether there is more to a packet's start than to send it: the port is reserved, limited or watched.
+    #[inline]
+    pub(crate) fn is_special(&self) -> bool {
+        self.flags & (RESERVED | PACED | CREDITED | TAPPED | NOTED) != 0
+    }
+
     /// Whether what leaves is shown to somebody, or noted in the journal.
     #[inline]
     pub(crate) fn is_watched(&self) -> bool {
@@ -330,11 +336,10 @@ impl Port {
         self.last.0.saturating_add(self.last.1 << self.halvings).div_ceil(1000)
     }
 
-    /// A port that is limited has begun a packet of so many bytes, whose end is known. Returns whether that has used up the
-    /// credit for its priority.
+    /// A port that is limited begins a packet of so many bytes. Returns whether that uses up the credit for its priority.
     pub(crate) fn note_packet(&mut self, now: u64, priority: u8, bytes: u32) -> bool {
         let takes = self.serialization(bytes);
-        self.last = (self.ends - takes, takes);
+        self.last = (self.would_end(now, bytes) - takes, takes);
         let spent = self.credits.as_mut().is_some_and(|credits| credits.spend(priority, bytes));
         if spent {
             self.set_paused(now, self.paused.and(Priorities::of(priority)));

@@ -81,8 +81,15 @@ impl Marker {
     }
 
     /// Marks a packet that meets `queued` bytes in a queue on its way to `output`, as [`Ecn::apply`] does.
-    #[inline]
+    #[inline(always)]
     pub(super) fn apply(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16, queue: usize, queued: u64) {
+        if !matches!(self.rule, Ecn::Off) {
+            self.decide(ctx, id, output, queue, queued);
+        }
+    }
+
+    #[inline(never)]
+    fn decide(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16, queue: usize, queued: u64) {
         match (&self.rule, self.controllers.get_mut(queue)) {
             (Ecn::Pi(config), Some(pi)) => {
                 if pi.marks(config, ctx.now, queued, ctx.rng) && ctx.packets.mark(id) {

@@ -136,7 +136,7 @@ impl points::Metric for Metric {
 /// What is sent in Figures 4.15 and 4.17: with the text's ten generators a source, and as flows without.
 const TRAFFIC: [(&str, Traffic); 4] = [
     ("web-search", Traffic::Generators("WebSearch", 10)),
-    ("hadoop", Traffic::Generators("RoccHadoop", 10)),
+    ("hadoop", Traffic::Generators("FbHdp2015", 10)),
     ("web-search-fresh", Traffic::Arrivals("WebSearch")),
     ("hadoop-fresh", Traffic::Arrivals("FbHdp2015")),
 ];

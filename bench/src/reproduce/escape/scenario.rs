@@ -1,14 +1,10 @@
 //! What is run (§4.6), as experiments. docs/reproduction-escape.md tells what the text leaves open.
 
-use std::f64::consts::LN_2;
-
 use irnic_fabric::experiment::{Buffers, Experiment, GfcGiven, LinkFlowControl, SharedBuffers};
 use irnic_fabric::sim::{ENCAPSULATION, QpPolicy, SimConfig};
 use irnic_fabric::switch::{BreakerConfig, EscapeConfig, HolConfig, Remedy};
-use irnic_fabric::topology::Topology;
-use irnic_fabric::workload::closed_loop::{After, ClosedLoop, Gaps};
 use irnic_fabric::workload::poisson::{Pair, between};
-use irnic_fabric::workload::{Flow, Loops, Setting, cdf};
+use irnic_fabric::workload::{Flow, cdf};
 
 use super::networks::{self, Wired};
 
@@ -19,6 +15,8 @@ const BUFFER: u64 = 1 << 34;
 const MS: u64 = 1_000_000;
 /// Timeout where frames are dropped, ns: longer than what is in all buffers of a way takes at 40 Gbit/s.
 const TIMEOUT: u64 = 4 * MS;
+/// Heavy flows and innocent ones.
+const CLASSES: u8 = 2;
 /// Bytes of headers of a packet, IRN's apart.
 const HEADER: u32 = ENCAPSULATION + 16;
 
@@ -91,8 +89,7 @@ pub enum Network {
 pub enum Traffic {
     /// Poisson arrivals of flows of this distribution, each with a queue pair of its own.
     Arrivals(&'static str),
-    /// So many generators a pair, as in RoCC's evaluation by the same author: each keeps its queue pair, on which it sends
-    /// a flow of this distribution, sleeps when that has left, and sends the next.
+    /// The same of so many generators a pair, each of which keeps its queue pair for all its flows.
     Generators(&'static str, u16),
 }
 
@@ -185,7 +182,20 @@ impl Scenario {
             Network::TwoLevels(Traffic::Arrivals(sizes), _) | Network::Incast(Traffic::Arrivals(sizes), _) => {
                 arrivals(sizes, &self.loads(wired))
             }
-            Network::TwoLevels(..) | Network::Incast(..) => Vec::new(),
+            Network::TwoLevels(Traffic::Generators(sizes, each), _)
+            | Network::Incast(Traffic::Generators(sizes, each), _) => {
+                let part = |pair: Pair, generator: u16| Pair {
+                    rate: pair.rate / f64::from(each),
+                    class: generator as u8 * CLASSES + pair.class,
+                    ..pair
+                };
+                let parts = self.loads(wired).into_iter().flat_map(|pair| (0..each).map(move |n| part(pair, n)));
+                let mut flows = arrivals(sizes, &parts.collect::<Vec<_>>());
+                for flow in &mut flows {
+                    (flow.setup, flow.class) = (u16::from(flow.class / CLASSES), flow.class % CLASSES);
+                }
+                flows
+            }
         }
     }
 
@@ -223,9 +233,17 @@ impl Scenario {
         let mut experiment = Experiment::default();
         let transport = transport.parse().map_err(|e| format!("{transport}: {e}"))?;
         experiment.flows = Some(self.flows(&wired, quick, seed));
-        experiment.transports = vec![transport];
-        experiment.topology = wired.topology.clone();
-        experiment.detours = wired.detours.clone();
+        let mut generators = 1;
+        if let Network::TwoLevels(Traffic::Generators(_, each), _) | Network::Incast(Traffic::Generators(_, each), _) =
+            self.network
+        {
+            // Flows of the same pair and setup share a queue pair.
+            generators = usize::from(each);
+            experiment.qps = QpPolicy::Reused;
+        }
+        experiment.transports = vec![transport; generators];
+        experiment.topology = wired.topology;
+        experiment.detours = wired.detours;
         experiment.buffers = Buffers::Shared(shared);
         experiment.buffer = Some(BUFFER);
         experiment.pfc = true;
@@ -242,59 +260,6 @@ impl Scenario {
         };
         experiment.until = Some(until);
         experiment.sample = Some(50_000);
-        let mut config = experiment.config(seed).map_err(|e| e.to_string())?;
-        if let Network::TwoLevels(Traffic::Generators(sizes, each), _)
-        | Network::Incast(Traffic::Generators(sizes, each), _) = self.network
-        {
-            config.loops = generators(&wired.topology, &self.loads(&wired), sizes, each, self.arrivals(quick), seed)?;
-            // Queue pairs that differ in nothing but whose they are.
-            config.setups = vec![config.setups[0]; each as usize];
-            config.qps = QpPolicy::Reused;
-        }
-        Ok(config)
+        experiment.config(seed).map_err(|e| e.to_string())
     }
-}
-
-/// So many generators of each pair, which send what the pair is to send.
-fn generators(
-    topology: &Topology,
-    pairs: &[Pair],
-    sizes: &str,
-    each: u16,
-    until: u64,
-    seed: u64,
-) -> Result<Vec<Loops>, String> {
-    let sizes = cdf::builtin(sizes, Some(true)).expect("a distribution");
-    let bits = 8.0 * sizes.mean();
-    let setting = Setting {
-        topology,
-        seed,
-        load: 1.0,
-        duration: Some(until),
-        flows: None,
-        mtu: 1024,
-        header: HEADER,
-        priority: 0,
-    };
-    let mut all = Vec::new();
-    for &Pair { src, dst, rate, class } in pairs {
-        let link = topology.links.iter().find(|link| link.a == src).map_or(1, |link| link.rate) as f64;
-        // A flow that nothing holds up leaves at the rate of the sender's link.
-        let sleep = (bits * f64::from(each) / rate - bits / link) * 1e9;
-        let of = ClosedLoop {
-            from: Some(src..=src),
-            to: Some(dst..=dst),
-            connections: 1,
-            after: After::Sent,
-            gap: (sleep * LN_2) as u64,
-            gaps: Gaps::Exponential,
-            sizes: sizes.clone(),
-        };
-        for generator in 0..each {
-            let mut loops = Loops::new(&of, &setting, generator as u8).map_err(|e| e.to_string())?;
-            (loops.class, loops.setup) = (class, generator);
-            all.push(loops);
-        }
-    }
-    Ok(all)
 }
