@@ -66,6 +66,10 @@ pub struct NetworkArgs {
     /// as in shared-lqd,buffer=480KB [default: input-queued]
     #[arg(long, value_name = "KIND|POLICY", help_heading = "Switches")]
     switch: Vec<String>,
+    /// SWITCHES=HOW: switches that differ from the others: a policy as for --switch, or with output-queued an order as for
+    /// --scheduling, as in s0-s3=tail-drop or s2=fq. May be repeated
+    #[arg(long, value_name = "SWITCHES=HOW", help_heading = "Switches")]
+    switch_at: Vec<String>,
     /// POLICY@TIME: the switches run this policy from then on, as in shared-lqd@5ms; what waits leaves by the policy by which it
     /// came. With a policy for --switch. May be repeated
     #[arg(long, value_name = "POLICY@TIME", help_heading = "Switches")]
@@ -146,7 +150,7 @@ impl NetworkArgs {
     pub fn values(&self) -> Values {
         let joined = |all: &[String]| if all.is_empty() { Vec::new() } else { vec![all.join(",")] };
         let (events, detours) = (joined(&self.link_event), joined(&self.detour));
-        let policies = joined(&self.policy_event);
+        let (policies, differing) = (joined(&self.policy_event), joined(&self.switch_at));
         given(&[
             ("topology", &self.topology),
             ("priority", &self.priority),
@@ -163,6 +167,7 @@ impl NetworkArgs {
             ("quantum", &self.quantum),
             ("mtu", &self.mtu),
             ("switch", &self.switch),
+            ("switch-at", &differing),
             ("policy-event", &policies),
             ("buffer", &self.buffer),
             ("speedup", &self.speedup),

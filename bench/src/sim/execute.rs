@@ -392,8 +392,8 @@ fn resolved(config: &SimConfig) -> Vec<(Cow<'static, str>, String)> {
             ));
         }
         SwitchConfig::OutputQueued(c) => {
-            let named = Discipline::NAMES.iter().find(|(_, discipline)| *discipline == c.discipline);
-            all.push(("buffer", format!("{} bytes for each output, {}", c.buffer, named.map_or("", |(name, _)| name))));
+            let order = order_name(&c.discipline);
+            all.push(("buffer", format!("{} bytes for each output, {order}", c.buffer)));
         }
         SwitchConfig::Policy(policy) => {
             let parameters = policy.policy().parameters();
@@ -403,7 +403,27 @@ fn resolved(config: &SimConfig) -> Vec<(Cow<'static, str>, String)> {
         // The command line has names for no others.
         _ => {}
     }
+    if !config.differing.is_empty() {
+        let each = config.differing.iter().map(|(node, switch)| {
+            let what = match switch {
+                SwitchConfig::OutputQueued(c) => order_name(&c.discipline).to_owned(),
+                SwitchConfig::Policy(policy) => {
+                    let parameters = policy.policy().parameters();
+                    let parameters = parameters.iter().map(|p| format!(" {}={}", p.name, p.value));
+                    format!("policy{}", parameters.collect::<String>())
+                }
+                _ => String::new(),
+            };
+            format!("{}: {what}", config.topology.id(*node))
+        });
+        all.push(("switch-at", each.collect::<Vec<_>>().join("; ")));
+    }
     all.into_iter().map(|(key, text)| (Cow::Borrowed(key), text)).collect()
+}
+
+/// The order's name, if it has one.
+fn order_name(order: &Discipline) -> &'static str {
+    Discipline::NAMES.into_iter().find(|(_, named)| named == order).map_or("", |(name, _)| name)
 }
 
 /// A run by one thread or by several.

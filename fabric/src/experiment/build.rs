@@ -79,7 +79,9 @@ impl Experiment {
         });
         let full = checks::full_packet(&setups, self.headers);
         let switch = self.switch(ecn, longest(&setups, self.headers), full)?;
+        let differing = self.differing_switches(&switch, ecn, longest(&setups, self.headers))?;
         let mut config = SimConfig::new(self.topology.clone(), Vec::new(), switch, transport);
+        config.differing = differing;
         config.rocc = self.points(&setups)?;
         config.hol = self.hol.clone().filter(|_| self.pfc && self.flow_control == LinkFlowControl::Pfc);
         if let Some(HolConfig::Breaker(breaker)) = &mut config.hol {

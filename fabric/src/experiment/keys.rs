@@ -9,7 +9,8 @@ use irnic_units::{self as units, MAX_BYTES, MAX_NS, SIZE, TIME, quotient};
 
 use super::hol::{flow_control, hol};
 use super::{
-    Buffers, Experiment, InputBuffers, QueueLength, SharedBuffers, Transport, TrimmingBuffers, checks, policies,
+    Buffers, Experiment, InputBuffers, QueueLength, SharedBuffers, Transport, TrimmingBuffers, checks, differing,
+    policies,
 };
 use crate::sim::{Change, Detour, HeaderBytes, LinkChange, QpPolicy, Routing};
 use crate::switch::{Compute, Cut, Discipline, Ecn, FlowTable, PiConfig, RoccConfig, Scheduling};
@@ -56,7 +57,7 @@ const fn bare(name: &'static str, default: &'static str, set: Set) -> Key {
 
 /// All keys, in the order in which a grid is gone through: the last changes fastest. Their defaults are those of
 /// [`Experiment::default`].
-pub static KEYS: [Key; 50] = [
+pub static KEYS: [Key; 51] = [
     bare("topology", "fat-tree:k=6,rate=40G,delay=2us", |e, v| parse(v).map(|topology| e.topology = topology)),
     bare("workload", "irn-heavy", |e, v| parse(v).map(|workload| e.workload = workload)),
     key("flows", flows),
@@ -87,6 +88,7 @@ pub static KEYS: [Key; 50] = [
         }
         v.word(&kinds).map(|buffers| e.buffers = buffers())
     }),
+    key("switch-at", |e, v| differing::read(v, &e.topology).map(|differing| e.differing = differing)),
     key("policy-event", |e, v| policies::changes(v).map(|changes| e.policy_changes = changes)),
     key("data-queue", |e, v| trimming(e, v).and_then(|t| queue(v).map(|data| t.data = Some(data)))),
     key("header-queue", |e, v| trimming(e, v).and_then(|t| size(v).map(|bytes| t.headers = Some(bytes)))),

@@ -30,6 +30,7 @@
 
 mod build;
 mod checks;
+mod differing;
 mod grid;
 mod hol;
 mod keys;
@@ -40,6 +41,7 @@ mod tests;
 mod transport;
 mod written;
 
+pub use differing::Differing;
 pub use grid::{Case, Grid, Run, Values};
 pub use hol::{GfcGiven, LinkFlowControl};
 pub use keys::{KEYS, Key, find, link_named};
@@ -82,6 +84,8 @@ pub struct Experiment {
     pub policy: Option<PolicySwitch>,
     /// Policies that take its place, each with its time, ns.
     pub policy_changes: Vec<(u64, PolicySwitch)>,
+    /// Switches that differ from the others, by node, each once.
+    pub differing: Vec<(u32, Differing)>,
     /// With a policy: most bytes of red packets in a queue, as [`SharedBuffers::colour`].
     pub policy_colour: Option<u64>,
     /// Bytes of a buffer: of each input, or of each switch. By default 240 KB (IRN §4.3.1), or 9 MB (ConWeave).
@@ -148,6 +152,7 @@ impl Default for Experiment {
             buffers: Buffers::InputQueued(InputBuffers::default()),
             policy: None,
             policy_changes: Vec::new(),
+            differing: Vec::new(),
             policy_colour: None,
             buffer: None,
             pfc: false,
@@ -187,6 +192,7 @@ impl Experiment {
             "ecn" => self.ecn.is_some(),
             "detour" => !self.detours.is_empty(),
             "link-event" => !self.changes.is_empty(),
+            "switch-at" => !self.differing.is_empty(),
             "policy-event" => !self.policy_changes.is_empty(),
             "colour-threshold" if self.policy_colour.is_some() => true,
             "pfc-headroom" => self.headroom.is_some(),

@@ -61,7 +61,7 @@ impl Experiment {
     }
 
     /// Returns a policy whose parameters the experiment has set, where it has them. `key` is that by which it was given.
-    fn filled(
+    pub(super) fn filled(
         &self,
         policy: &PolicySwitch,
         key: &'static str,

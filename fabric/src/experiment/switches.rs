@@ -379,7 +379,9 @@ pub(super) fn count_priorities(config: &mut SimConfig) {
     if let SwitchConfig::InputQueued(InputQueuedConfig { credits: Some(credits), .. }) = &mut config.switch {
         credits.each /= used.count_ones().max(1);
     }
-    if let SwitchConfig::Policy(policy) = &mut config.switch {
-        policy.set_priorities(used.count_ones() as u8);
+    for switch in [&mut config.switch].into_iter().chain(config.differing.iter_mut().map(|(_, switch)| switch)) {
+        if let SwitchConfig::Policy(policy) = switch {
+            policy.set_priorities(used.count_ones() as u8);
+        }
     }
 }

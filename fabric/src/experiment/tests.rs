@@ -5,8 +5,8 @@ use irnic_transports::config::{FlowControl, Timer, TransportConfig};
 use super::*;
 use crate::sim::{Change, SimConfig};
 use crate::switch::{
-    Compute, Cut, EscapeConfig, FlowTable, HolConfig, Order, Period, PiConfig, RoccConfig, SwitchConfig, Thresholds,
-    TrimmingConfig,
+    Compute, Cut, Discipline, EscapeConfig, FlowTable, HolConfig, Order, Period, PiConfig, RoccConfig, SwitchConfig,
+    Thresholds, TrimmingConfig,
 };
 
 /// Returns the only case of a command line.
@@ -104,6 +104,21 @@ fn link_events_name_links_by_number_and_by_nodes() {
         (3_000_000, 1, Change::RateFrom { node: 4, rate: 1_000_000_000 }),
     ];
     assert_eq!(changes, expected);
+}
+
+#[test]
+fn switches_that_differ_are_read() {
+    let common = [("duration", "100us"), ("switch", "output-queued"), ("buffer", "300KB")];
+    let differing = ("switch-at", "s0-s1=fq, s7=tail-drop,k=2,buffer=80KB");
+    let config = scenario(&[&common[..], &[differing]].concat());
+    let config = config.unwrap();
+    let at = |node| config.differing.iter().find(|(at, _)| *at == node).map(|(_, switch)| switch);
+    let Some(SwitchConfig::OutputQueued(fair)) = at(55) else { panic!("{:?}", config.differing) };
+    assert_eq!((fair.buffer, &fair.discipline), (300_000, &Discipline::Fair));
+    let Some(SwitchConfig::Policy(policy)) = at(61) else { panic!("{:?}", config.differing) };
+    let parameters = policy.policy().parameters().into_iter().map(|p| format!("{}={}", p.name, p.value));
+    assert_eq!(parameters.collect::<Vec<_>>(), ["buffer=80000", "k=2"]);
+    assert_eq!(config.differing.iter().map(|(node, _)| *node).collect::<Vec<_>>(), [54, 55, 61]);
 }
 
 #[test]
@@ -358,6 +373,18 @@ fn what_would_never_end_or_say_nothing_is_refused_with_what_was_meant() {
             "--transport: line-rate is 2bit; expected a rate of 1M or more",
         ),
         (&[("link-event", "rate:1=10@1us")], "--link-event rate:1=10@1us: expected "),
+        (
+            &[("switch-at", "h0=tail-drop")],
+            "--switch-at h0=tail-drop: expected SWITCHES=HOW, such as s0-s3=tail-drop or s2=fq",
+        ),
+        (&[("switch-at", "s0-s99=tail-drop")], "--switch-at s0-s99=tail-drop: expected SWITCHES=HOW, "),
+        (&[("switch-at", "s0=tail-dorp")], "--switch-at: tail-dorp: expected fifo, lifo, random, "),
+        (&[("switch-at", "s0=fq")], "--switch-at: orders go with --switch output-queued; with others, name a policy"),
+        (&[("switch-at", "s0=tail-drop,k=2,s0=fq")], "--switch-at: switch "),
+        (
+            &[("switch-at", "s0=tail-drop"), ("pfc", "on")],
+            "--pfc: goes with switches that are all alike, without --switch-at",
+        ),
         (
             &[("policy-event", "shared-lqd@1ms")],
             "--policy-event: goes with a policy for --switch, such as input-queued.oq: there is none to change from",

@@ -17,9 +17,9 @@ fn switch(config: &NetworkConfig, node: u32, ports: &[Port], wires: &Wires) -> B
     let Topology { hosts, switches, links, .. } = &config.topology;
     let edges = || wires.of(node).iter().map(|(_, peer)| peer < hosts).collect::<Vec<bool>>();
     let switch: Box<dyn Switch> = match &config.hol {
-        None => config.switch.build(node, ports),
+        None => config.switch_at(node).build(node, ports),
         Some(HolConfig::Breaker(breaker)) => {
-            Box::new(Breaker::around(config.switch.build(node, ports), breaker, node, ports, &edges()))
+            Box::new(Breaker::around(config.switch_at(node).build(node, ports), breaker, node, ports, &edges()))
         }
         Some(HolConfig::Escape(escape)) => {
             let delay = links.iter().map(|link| link.delay).max().unwrap_or(0);
@@ -27,7 +27,7 @@ fn switch(config: &NetworkConfig, node: u32, ports: &[Port], wires: &Wires) -> B
             let reclaim = escape.reclaim_in(*switches, delay, rate);
             let edges = edges();
             // Every packet passes both: those that are usual are one to the compiler.
-            match &config.switch {
+            match config.switch_at(node) {
                 SwitchConfig::InputQueued(inner) => {
                     Box::new(Escape::around(InputQueued::new(inner, ports), escape, ports, &edges, reclaim))
                 }

@@ -73,6 +73,8 @@ pub struct NetworkConfig {
     pub topology: Topology,
     /// What switches do.
     pub switch: SwitchConfig,
+    /// Switches that do something else, by node, in order; no node twice. Credits are those of [`Self::switch`], of all switches.
+    pub differing: Vec<(u32, SwitchConfig)>,
     /// Congestion points of RoCC in all switches, beside what they do.
     pub rocc: Option<RoccConfig>,
     /// What switches do against head-of-line blocking by PFC.
@@ -90,8 +92,25 @@ pub struct NetworkConfig {
 impl NetworkConfig {
     /// These switches in this topology: no congestion points, ECMP, no detours, links that never fail, seed 1.
     pub fn new(topology: Topology, switch: SwitchConfig) -> NetworkConfig {
-        let (detours, changes) = (Vec::new(), Vec::new());
-        NetworkConfig { topology, switch, rocc: None, hol: None, routing: Routing::Ecmp, detours, changes, seed: 1 }
+        NetworkConfig {
+            topology,
+            switch,
+            differing: Vec::new(),
+            rocc: None,
+            hol: None,
+            routing: Routing::Ecmp,
+            detours: Vec::new(),
+            changes: Vec::new(),
+            seed: 1,
+        }
+    }
+
+    /// Returns what the switch of a node does.
+    pub fn switch_at(&self, node: u32) -> &SwitchConfig {
+        match self.differing.binary_search_by_key(&node, |(node, _)| *node) {
+            Ok(place) => &self.differing[place].1,
+            Err(_) => &self.switch,
+        }
     }
 
     pub(crate) fn check(&self) -> Result<(), NetworkError> {
@@ -103,9 +122,10 @@ impl NetworkConfig {
                 return Err(NetworkError::Ports { host, n });
             }
         }
-        if let SwitchConfig::Policy(policy) = &self.switch {
-            let mut ports = (hosts..self.topology.nodes()).map(|node| wires.of(node).len());
-            if let Some(error) = ports.find_map(|ports| policy.plan(ports).err()) {
+        for node in hosts..self.topology.nodes() {
+            if let SwitchConfig::Policy(policy) = self.switch_at(node)
+                && let Err(error) = policy.plan(wires.of(node).len())
+            {
                 return Err(NetworkError::Policy(error));
             }
         }

@@ -100,6 +100,8 @@ pub struct SimConfig {
     pub responses: Vec<Response>,
     /// What switches do.
     pub switch: SwitchConfig,
+    /// Switches that do something else, by node ([`crate::network::NetworkConfig::differing`]).
+    pub differing: Vec<(u32, SwitchConfig)>,
     /// Congestion points of RoCC in all switches.
     pub rocc: Option<RoccConfig>,
     /// What switches do against head-of-line blocking by PFC.
@@ -155,6 +157,7 @@ impl SimConfig {
             switch,
             rocc: None,
             hol: None,
+            differing: Vec::new(),
             setups: vec![QpSetup::new(transport)],
             qps: QpPolicy::PerFlow,
             routing: Routing::Ecmp,
@@ -206,12 +209,18 @@ impl SimConfig {
         NetworkConfig {
             rocc: self.rocc,
             hol: self.hol.clone(),
+            differing: self.differing.clone(),
             routing: self.routing,
             detours: self.detours.clone(),
             changes: self.changes.clone(),
             seed: self.seed,
             ..NetworkConfig::new(self.topology.clone(), self.switch.clone())
         }
+    }
+
+    /// What switches do, the others' and those that differ.
+    pub(super) fn switches(&self) -> impl Iterator<Item = &SwitchConfig> {
+        std::iter::once(&self.switch).chain(self.differing.iter().map(|(_, switch)| switch))
     }
 
     /// The largest MTU of all setups.

@@ -298,12 +298,13 @@ pub(super) fn of<A: Agenda>(mut sites: Vec<Site<A>>, ending: Ending) -> Result<O
     let mut observed = observer.map(|observer| observer.finish(now, t.late_pfc_frames));
     let schedule = first.net.journal_mut().take().map(|journal| journal.finish());
     let (flows, records) = first.flows.take(observed.as_mut());
-    let coloured = match &first.config.switch {
+    let coloured = first.config.switches().any(|switch| match switch {
         SwitchConfig::SharedBuffer(SharedBufferConfig { colour, .. }) => colour.is_some(),
         SwitchConfig::Policy(policy) => policy.looks_at_red(),
         _ => false,
-    };
-    let changing = matches!(&first.config.switch, SwitchConfig::Policy(policy) if policy.changes());
+    });
+    let changing =
+        first.config.switches().any(|switch| matches!(switch, SwitchConfig::Policy(policy) if policy.changes()));
     Ok(Outcome {
         ending,
         ended: now,

@@ -52,6 +52,23 @@ fn the_highest_priority_loses_nothing_and_the_lowest_all_but_the_first() {
 }
 
 #[test]
+fn a_switch_that_differs_does_what_it_is_told() {
+    let streams = |priority: u8| {
+        let mut stream = Stream::new(3, WIRE as u32, 400, Gap::Constant(250));
+        stream.priority = priority;
+        vec![stream]
+    };
+    let others = NetworkConfig::new(star(&[40 * G; 4]), switch(20 * WIRE, Discipline::Fifo));
+    let differing = with! { differing: vec![(4, switch(20 * WIRE, Discipline::Priority))], ..others.clone() };
+    let of = |config| {
+        let net = stream_until(config, vec![streams(0), streams(3), streams(7), vec![]], u64::MAX);
+        net.endpoint(3).of_priority(7)
+    };
+    assert!(of(others) < 200);
+    assert_eq!(of(differing), 400);
+}
+
+#[test]
 fn fair_queueing_gives_each_flow_a_third() {
     let net = three_to_one(Discipline::Fair, 30 * WIRE, 3_000);
     for priority in [0, 3, 7] {

@@ -94,6 +94,7 @@ const BESIDE: &[Metric] = &[Flows, Bytes, Low, Dropped, Timeouts, Incomplete];
 const ALL_OF_IT: &[Metric] = &[Flows, Bytes, FlowsConnected, BytesConnected, P99, Low, Dropped, Timeouts, Incomplete];
 const BY_SIZE: &[Metric] =
     &[Size(0), Size(1), Size(2), Size(3), Size(4), Size(5), Size(6), Size(7), Size(8), Size(9), Size(10)];
+const PARTIAL: &[Metric] = &[Flows, Bytes, Size(0), Size(3), Size(5), Size(9), Size(10), Incomplete];
 const WITH_ENDS: &[Metric] = &[Flows, Bytes, Size(0), Size(10), Dropped, Incomplete];
 
 /// All that is run.
@@ -133,6 +134,11 @@ fn points() -> Vec<Point> {
         let metrics = &[Flows, Bytes, Size(0), Size(2), Dropped, Incomplete];
         add(format!("figure2.13a/initial{initial}"), usual(Sender::Tcp(initial)), metrics);
     }
+    for (without, name) in [(5, "20%"), (2, "50%")] {
+        let scenario = Scenario { without, ..usual(Sender::RC3) };
+        add(format!("partial/{name}/rc3"), scenario, PARTIAL);
+    }
+    add("partial/tcp".to_owned(), usual(Sender::TCP), PARTIAL);
     add("mix/tcp-rc3".to_owned(), Scenario::internet2(Senders::Half), &[Others, Chosen, Incomplete]);
     for (name, critical) in [("tcp", Critical::Nothing), ("priority", Critical::Priority), ("rc3", Critical::Rc3)] {
         let scenario = Scenario::internet2(Senders::Critical(critical));

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use irnic_fabric::experiment::Experiment;
+use irnic_fabric::experiment::{Differing, Experiment};
 use irnic_fabric::sim::{HeaderBytes, SimConfig};
+use irnic_fabric::switch::PolicySwitch;
 use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::cdf::{self, Reading};
 use irnic_fabric::workload::poisson::{Pair, between};
@@ -86,6 +87,9 @@ pub struct Scenario {
     /// Packets that each link loses, of a hundred thousand.
     pub loss: u32,
     pub senders: Senders,
+    /// Each so-many-th switch has no priorities: it drops what comes last, and low priority competes with the rest; 0: all
+    /// have them.
+    pub without: u32,
 }
 
 impl Sender {
@@ -108,7 +112,7 @@ impl Sender {
 impl Scenario {
     /// The default of §2.4.1.
     pub fn internet2(senders: Senders) -> Scenario {
-        Scenario { network: Network::Internet2 { mbps: 1000, stretch: 1 }, load: 30, loss: 0, senders }
+        Scenario { network: Network::Internet2 { mbps: 1000, stretch: 1 }, load: 30, loss: 0, senders, without: 0 }
     }
 
     /// When flows begin to count, when they cease to, and when the run ends, ns. An incast runs to its end.
@@ -247,6 +251,15 @@ impl Scenario {
         experiment.flows = Some(self.flows(quick, seed));
         experiment.transports = senders.into_iter().map(read).collect::<Result<_, String>>()?;
         experiment.policy = Some(switch.parse().map_err(|e| format!("{switch}: {e}"))?);
+        if let Some(nodes) =
+            (experiment.topology.hosts..experiment.topology.nodes()).len().checked_div(self.without as usize)
+        {
+            let plain = format!("tail-drop,buffer={}B", self.buffer());
+            let plain: PolicySwitch = plain.parse().map_err(|e| format!("{plain}: {e}"))?;
+            let first = experiment.topology.hosts;
+            let every = (0..nodes as u32).map(|n| first + n * self.without);
+            experiment.differing = every.map(|node| (node, Differing::Policy(plain.clone()))).collect();
+        }
         if wide {
             experiment.headers = HeaderBytes::Fixed(HEADER);
         }

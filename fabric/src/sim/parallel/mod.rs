@@ -294,11 +294,14 @@ impl Parallel {
 /// What of a configuration can only be run by one thread, if anything.
 fn obstacle(config: &SimConfig) -> Option<&'static str> {
     let changes = config.changes.chunk_by(|a, b| a.at == b.at).map(<[_]>::len).max().unwrap_or(0);
-    let custom_scheduler = matches!(
-        config.switch,
-        SwitchConfig::SharedBuffer(SharedBufferConfig { scheduler: Some(_), .. })
-            | SwitchConfig::OutputQueued(OutputQueuedConfig { discipline: Discipline::Custom(_), .. })
-    );
+    let from_outside = |switch: &SwitchConfig| {
+        matches!(
+            switch,
+            SwitchConfig::Custom(_)
+                | SwitchConfig::SharedBuffer(SharedBufferConfig { scheduler: Some(_), .. })
+                | SwitchConfig::OutputQueued(OutputQueuedConfig { discipline: Discipline::Custom(_), .. })
+        )
+    };
     let all = [
         (config.topology.shortest_delay() == 0, "links without delay"),
         (
@@ -312,7 +315,7 @@ fn obstacle(config: &SimConfig) -> Option<&'static str> {
         (config.carry_bytes, "packets with bytes"),
         (config.observe.is_some(), "observed connections"),
         (config.schedule.is_some(), "a schedule that is recorded"),
-        (matches!(config.switch, SwitchConfig::Custom(_)) || custom_scheduler, "switches from outside"),
+        (config.switches().any(from_outside), "switches from outside"),
         (
             config.setups.iter().any(|s| matches!(s.transport.congestion, CongestionConfig::Custom(_))),
             "congestion control from outside",
