@@ -128,8 +128,12 @@ impl Sharing {
     /// Runs it with a seed.
     pub fn run(self, seed: u64, watch: &Watch<'_>) -> Result<Values, NoResult> {
         let outcome = simulate(watch, self.config(seed).map_err(NoResult::Failed)?)?;
+        let dropped = outcome.dropped.0 as f64 / outcome.injected.0.max(1) as f64 * 100.0;
         let observed = outcome.observed.unwrap_or_default();
-        Ok(self.values(&observed, &outcome.flows))
+        let mut values = self.values(&observed, &outcome.flows);
+        values.insert("dropped".to_owned(), dropped);
+        values.insert("timeouts".to_owned(), outcome.nics.local_ack_timeout_err as f64);
+        Ok(values)
     }
 
     fn values(self, observed: &Observed, flows: &[Flow]) -> Values {

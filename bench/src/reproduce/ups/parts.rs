@@ -139,6 +139,8 @@ const OVER_TIME: &[Metric] = &[
     Value("jain_15ms"),
     Value("jain_end"),
     Value("reached_ms"),
+    Value("dropped"),
+    Value("timeouts"),
 ];
 const NEWCOMER: &[Metric] = &[Value("peak_mbps"), Value("new_mbps"), Value("old_mbps"), Value("settled_ms")];
 const WEIGHTED: &[Metric] = &[Value("a_gbps"), Value("b_gbps"), Value("c_gbps")];
