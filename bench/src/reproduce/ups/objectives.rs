@@ -190,11 +190,10 @@ impl Row {
         Ok(between(&sizes, &pairs, duration, seed, PAYLOAD, HEADER))
     }
 
-    /// The run of a scheme with a seed.
-    fn config(&self, scheme: Scheme, seed: u64, quick: bool) -> Result<SimConfig, String> {
+    /// The run of a scheme with a seed, of flows that start before an end, ns.
+    fn config(&self, scheme: Scheme, seed: u64, end: u64) -> Result<SimConfig, String> {
         let mut experiment = Experiment::default();
         experiment.topology = self.topology();
-        let [_, _, end] = self.times(quick);
         experiment.flows = Some(self.flows(&experiment.topology, seed, end)?);
         if let Network::Internet2(..) = self.network {
             experiment.routing = Routing::Lowest;
@@ -224,14 +223,14 @@ impl Row {
 
     /// All runs with a seed.
     #[cfg(test)]
-    pub fn configs(&self, seed: u64, quick: bool) -> Result<Vec<SimConfig>, String> {
-        self.schemes().into_iter().map(|scheme| self.config(scheme, seed, quick)).collect()
+    pub fn configs(&self, seed: u64, end: u64) -> Result<Vec<SimConfig>, String> {
+        self.schemes().into_iter().map(|scheme| self.config(scheme, seed, end)).collect()
     }
 
     /// Runs it with a seed.
     pub fn run(&self, quick: bool, seed: u64, watch: &Watch<'_>) -> Result<Values, NoResult> {
-        let [from, to, _] = self.times(quick);
-        let config = |scheme| self.config(scheme, seed, quick).map_err(NoResult::Failed);
+        let [from, to, end] = self.times(quick);
+        let config = |scheme| self.config(scheme, seed, end).map_err(NoResult::Failed);
         if self.goal == Goal::Delay {
             let mut delays = Vec::new();
             for scheme in self.schemes() {

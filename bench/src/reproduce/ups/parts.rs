@@ -246,7 +246,7 @@ mod tests {
         for work in once(all(&[], &reference).iter().flat_map(Cell::needed)) {
             let configs = match work {
                 Work::Replay(_) => Vec::new(),
-                Work::Row(row) => row.configs(1, true).unwrap_or_else(|e| panic!("{row:?}: {e}")),
+                Work::Row(row) => row.configs(1, 20_000_000).unwrap_or_else(|e| panic!("{row:?}: {e}")),
                 Work::Sharing(sharing) => vec![sharing.config(1).unwrap_or_else(|e| panic!("{sharing:?}: {e}"))],
             };
             assert!(!configs.is_empty() && configs.iter().all(|config| config.flows.len() > 2), "{work:?}");
