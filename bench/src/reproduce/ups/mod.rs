@@ -1,8 +1,9 @@
-//! `irnic reproduce ups`: how well least slack time first replays schedules (Mittal, UCB/EECS-2018-103, §5.1.3) and serves
-//! objectives (§5.2), its numbers beside ours.
+//! `irnic reproduce ups`: how well least slack time first replays schedules (Mittal, UCB/EECS-2018-103, §5.1.3) and
+//! serves objectives (§5.2), its numbers beside ours.
 //!
-//! [`schedulers`] and [`scenario`] are what is run, [`measure`] runs and replays it, [`cells`] is what of it. [`objectives`]
-//! and [`fairness`] are what slack does for completion times, delays and shares (§5.2); [`parts`] puts both together.
+//! [`schedulers`] and [`scenario`] are what is run, [`measure`] runs and replays it, [`cells`] is what of it.
+//! [`objectives`] and [`fairness`] are what slack does for completion times, delays and shares (§5.2); [`parts`] puts
+//! both together.
 
 mod cells;
 mod fairness;
@@ -25,11 +26,12 @@ use crate::sim::SimError;
 use parts::{Ran, Work};
 use scenario::Scenario;
 
-/// Universal Packet Scheduling: how many packets are overdue when least slack time first replays other schedulers, and what it
-/// does for completion times, delays and fairness.
+/// Universal Packet Scheduling: how many packets are overdue when least slack time first replays other schedulers, and
+/// what it does for completion times, delays and fairness.
 ///
-/// The congestion points of §5.1.3, Tables 5.1 and 5.2 and Figures 5.1 to 5.6 of the dissertation stand beside what comes out
-/// here. docs/reproduction-ups.md and docs/reproduction-ups-objectives.md tell what the text leaves open and what was chosen.
+/// The congestion points of §5.1.3, Tables 5.1 and 5.2 and Figures 5.1 to 5.6 of the dissertation stand beside what
+/// comes out here. docs/reproduction-ups.md and docs/reproduction-ups-objectives.md tell what the text leaves open and
+/// what was chosen.
 #[derive(Args)]
 #[command(after_help = "Examples:
   irnic reproduce ups --quick                       all of it, a twentieth as long

@@ -1,5 +1,6 @@
-//! What least slack time first does for completion times and delays (§5.2.1 to §5.2.3): Figures 5.2 and 5.3 and Table 5.2.
-//! A row of a table is one run, of all its schedulers one after the other: only flows that all of them complete count.
+//! What least slack time first does for completion times and delays (§5.2.1 to §5.2.3): Figures 5.2 and 5.3 and Table
+//! 5.2. A row of a table is one run, of all its schedulers one after the other: only flows that all of them complete
+//! count.
 
 use std::path::Path;
 
@@ -22,7 +23,8 @@ use crate::sweep::{NoResult, Watch};
 
 const MS: u64 = 1_000_000;
 const G: u64 = 1_000_000_000;
-/// Payload of a packet, and bytes around it, which are all of an acknowledgement: as large a part of a packet as 40 of 1460.
+/// Payload of a packet, and bytes around it, which are all of an acknowledgement: as large a part of a packet as 40 of
+/// 1460.
 pub const PAYLOAD: u32 = 1_024;
 pub const HEADER: u32 = 29;
 /// Bytes on the wire of the text's packets.
