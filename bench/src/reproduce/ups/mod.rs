@@ -1,10 +1,15 @@
-//! `irnic reproduce ups`: how well least slack time first replays schedules (Mittal, UCB/EECS-2018-103, §5.1.3), its
-//! numbers beside ours.
+//! `irnic reproduce ups`: how well least slack time first replays schedules (Mittal, UCB/EECS-2018-103, §5.1.3) and
+//! serves objectives (§5.2), its numbers beside ours.
 //!
 //! [`schedulers`] and [`scenario`] are what is run, [`measure`] runs and replays it, [`cells`] is what of it.
+//! [`objectives`] and [`fairness`] are what slack does for completion times, delays and shares (§5.2); [`parts`] puts
+//! both together.
 
 mod cells;
+mod fairness;
 mod measure;
+mod objectives;
+mod parts;
 mod picture;
 mod scenario;
 mod schedulers;
@@ -18,26 +23,31 @@ use super::compared::Compared;
 use super::runs::{Scenarios, once};
 use super::{Common, choose, pictures, table, time};
 use crate::sim::SimError;
+use parts::{Ran, Work};
 use scenario::Scenario;
 
-/// Universal Packet Scheduling: how many packets are overdue when least slack time first replays other schedulers.
+/// Universal Packet Scheduling: how many packets are overdue when least slack time first replays other schedulers, and
+/// what it does for completion times, delays and fairness.
 ///
-/// The congestion points of §5.1.3, Table 5.1 and Figure 5.1 of the dissertation stand beside what comes out here.
-/// docs/reproduction-ups.md tells what the text leaves open and what was chosen.
+/// The congestion points of §5.1.3, Tables 5.1 and 5.2 and Figures 5.1 to 5.6 of the dissertation stand beside what
+/// comes out here. docs/reproduction-ups.md and docs/reproduction-ups-objectives.md tell what the text leaves open and
+/// what was chosen.
 #[derive(Args)]
 #[command(after_help = "Examples:
   irnic reproduce ups --quick                       all of it, a twentieth as long
   irnic reproduce ups --only congestion             the check of topology and workload
   irnic reproduce ups --only table5.1/fifo          one row
+  irnic reproduce ups --only figure5.2/default --quick   mean completion times of four schedulers
+  irnic reproduce ups --only figure5.4              fairness over time
   irnic reproduce ups --svg plots --json ups.json   everything, and the figure")]
 pub struct UpsArgs {
     /// Only cells whose id begins so, such as table5.1/30% or figure5.1; may be repeated
     #[arg(long, value_name = "ID")]
     only: Vec<String>,
-    /// Shorter runs: flows arrive for 50 ms instead of 1 s
+    /// Shorter runs: flows arrive for 50 ms instead of 1 s; with TCP, for 2.5 s instead of 10 s
     #[arg(long)]
     quick: bool,
-    /// Time in which flows arrive [default: 1s, or 50ms with --quick]
+    /// Time in which flows arrive that are replayed [default: 1s, or 50ms with --quick]
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "quick")]
     arrivals: Option<u64>,
     /// Write the figure, of those cells that are run, into this folder
@@ -57,44 +67,54 @@ const QUICK: u64 = 50_000_000;
 struct Document<'a> {
     paper: &'static str,
     arrivals_ns: u64,
+    quick: bool,
     seeds: &'a [u64],
     cells: &'a [Compared],
 }
 
 /// Runs what the arguments ask for.
 pub fn run(args: &UpsArgs) -> Result<(), SimError> {
-    let arrivals = args.arrivals.unwrap_or(if args.quick { QUICK } else { FULL });
-    let mut cells = cells::ups(&cells::reference());
+    let quick = args.quick;
+    let arrivals = args.arrivals.unwrap_or(if quick { QUICK } else { FULL });
+    let reference = cells::reference();
+    let replays = parts::replays(&reference);
+    let mut cells = parts::all(&replays, &reference);
     choose(&mut cells, &args.only, |c| &c.id)?;
     let files = args.common.open(args.svg.is_some())?;
     pictures::prepare(args.svg.as_deref())?;
     let seeds = args.common.seeds();
-    let needed: Vec<Scenario> = once(cells.iter().flat_map(|cell| cell.needed().copied()));
-    let name = |scenario: &Scenario| format!("{scenario:?}");
+    let needed: Vec<Work> = once(cells.iter().flat_map(|cell| cell.needed().copied()));
+    let name = |work: &Work| format!("{work:?}");
     let scenarios = Scenarios {
         command: "reproduce ups",
         scenarios: &needed,
         seeds: &seeds,
-        settings: format!("arrivals={arrivals}"),
+        settings: format!("arrivals={arrivals} quick={quick}"),
         name: &name,
-        cell: &|scenario| cells.iter().find(|c| c.needed().any(|s| s == scenario)).map(|c| c.id.as_str()),
-        estimate: &|scenario| f64::from(scenario.load),
-        make: &|scenario, seed, watch| measure::one(scenario, arrivals, seed, watch),
+        cell: &|work| cells.iter().find(|c| c.needed().any(|s| s == work)).map(|c| c.id.as_str()),
+        estimate: &|work| work.weight(arrivals, quick),
+        make: &|work, seed, watch| work.run(arrivals, quick, seed, watch),
     };
     let Some(runs) = scenarios.perform(&args.common.how())? else { return Ok(()) };
-    let results: Vec<Compared> = cells.iter().map(|cell| cell.result(|scenario| runs.of(scenario))).collect();
+    let results: Vec<Compared> = cells.iter().map(|cell| cell.result(|work| runs.of(work))).collect();
     let ms = arrivals as f64 / 1e6;
-    println!("Seeds {seeds:?}, arrivals for {ms} ms. Shares of packets, of congestion points in %; the worst in us.");
+    let quickly = if quick { " Runs are shortened." } else { "" };
+    println!("Seeds {seeds:?}, arrivals of what is replayed for {ms} ms.{quickly}");
+    println!("Shares of packets; of congestion points, drops and flows left out in %; the worst in us.");
     table::cells_and_claims(&results, &seeds);
     if runs.any() {
         files.write(
             "ups",
-            &Document { paper: "ups", arrivals_ns: arrivals, seeds: &seeds, cells: &results },
+            &Document { paper: "ups", arrivals_ns: arrivals, quick, seeds: &seeds, cells: &results },
             &results,
         )?;
         if let Some(folder) = &args.svg {
-            let runs = |scenario: &Scenario| runs.of(scenario).into_iter().flatten().collect();
-            pictures::write(folder, picture::all(&cells, &runs))?;
+            let of = |scenario: &Scenario| {
+                let all = runs.of(&Work::Replay(*scenario)).into_iter().flatten();
+                all.filter_map(Ran::replay).collect()
+            };
+            let shown = replays.iter().filter(|replay| cells.iter().any(|cell| cell.id == replay.id)).cloned();
+            pictures::write(folder, picture::all(&shown.collect::<Vec<_>>(), &of))?;
         }
     }
     runs.conclude(name)

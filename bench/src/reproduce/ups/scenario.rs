@@ -16,7 +16,8 @@ use super::schedulers::{Order, switches};
 pub const WIRE: u32 = 1_460;
 const PAYLOAD: u32 = 1_024;
 /// Packets of a flow and the share of flows that have no more: `CDF_aditya.txt` of github.com/NetSys/simulator.
-const SIZES: &str = "1 0.5\n2 0.6\n3 0.7\n5 0.75\n7 0.8\n40 0.8125\n72 0.825\n137 0.85\n267 0.9\n1187 0.95\n2107 1\n";
+pub const SIZES: &str =
+    "1 0.5\n2 0.6\n3 0.7\n5 0.75\n7 0.8\n40 0.8125\n72 0.825\n137 0.85\n267 0.9\n1187 0.95\n2107 1\n";
 const G: u64 = 1_000_000_000;
 
 /// A network.
