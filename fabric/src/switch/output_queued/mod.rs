@@ -65,6 +65,12 @@ impl Discipline {
         ("lstf", Discipline::LeastSlack),
     ];
 
+    /// Whether it takes what packets wait off their slack, so that the end that receives them knows how long they waited
+    /// ([`irnic_transports::Edge`]).
+    pub fn keeps_slack(&self) -> bool {
+        matches!(self, Discipline::Fair | Discipline::FairCodel | Discipline::LeastSlack | Discipline::Custom(_))
+    }
+
     /// Whether it drops packets that have waited, too.
     fn expires(&self) -> bool {
         matches!(self, Discipline::FairCodel | Discipline::Custom(_))
@@ -77,7 +83,8 @@ impl Discipline {
             Discipline::Lifo => Box::new(plain::LastIn::default()),
             Discipline::Random => Box::new(plain::AnyOf::default()),
             Discipline::Priority => Box::new(plain::ByPriority::default()),
-            Discipline::Fair | Discipline::FairCodel => Box::new(fair::Fair::default()),
+            Discipline::Fair => Box::new(fair::Fair::new(false)),
+            Discipline::FairCodel => Box::new(fair::Fair::new(true)),
             Discipline::Rank => Box::new(ranked::ByRank::default()),
             Discipline::ShortestFlow => Box::new(shortest::ShortestFlow::default()),
             Discipline::LeastSlack => Box::new(ranked::LeastSlack::new(output.local)),
