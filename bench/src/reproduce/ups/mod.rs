@@ -1,9 +1,11 @@
 //! `irnic reproduce ups`: how well least slack time first replays schedules (Mittal, UCB/EECS-2018-103, §5.1.3), its
 //! numbers beside ours.
 //!
-//! [`schedulers`] and [`scenario`] are what is run, [`measure`] runs and replays it, [`cells`] is what of it.
+//! [`schedulers`] and [`scenario`] are what is run, [`measure`] runs and replays it, [`cells`] is what of it;
+//! [`edge`] is queue management by receiving NICs (§5.3).
 
 mod cells;
+mod edge;
 mod measure;
 mod picture;
 mod scenario;
