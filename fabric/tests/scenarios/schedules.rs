@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use irnic_fabric::schedule::{Detail, Header, Replay, ReplayError, Replayed, Schedule, Scheduled};
 use irnic_fabric::sim::{Outcome, SimConfig, ideal};
+use irnic_fabric::switch::{Discipline, OutputQueuedConfig, SwitchConfig};
 use irnic_fabric::topology::{LinkSpec, Topology};
 use irnic_fabric::workload::Flow;
 use irnic_transports::qp::Service;
@@ -53,6 +54,19 @@ fn mixed() -> Vec<Flow> {
         ..flow(src, dst, 1)
     })
     .to_vec()
+}
+
+/// Flows that meet in both directions, of packets that take whole ns.
+fn many() -> Vec<Flow> {
+    let of = |n: u32| Flow {
+        start: u64::from(n * 7_919 % 20_011),
+        ..flow(n % 6, (n % 6 + 1 + n / 6 % 5) % 6, 1 + n as u64 % 9)
+    };
+    (0..120).map(of).collect()
+}
+
+fn output_queued(discipline: Discipline) -> SwitchConfig {
+    SwitchConfig::OutputQueued(OutputQueuedConfig::new(1 << 40, discipline))
 }
 
 #[test]
@@ -124,6 +138,25 @@ fn who_knows_when_each_switch_sent_a_packet_has_none_overdue() {
     assert!(!again.ratios.is_empty() && again.ratios.iter().all(|ratio| *ratio == 1.0));
 }
 
+/// Appendix A.4: what LSTF keeps in the header EDF works out from the routes.
+#[test]
+fn by_deadlines_packets_leave_exactly_as_by_slack() {
+    let mut config = recorded(dumbbell([10 * G, 4 * G, 10 * G]), many());
+    config.switch = output_queued(Discipline::Random);
+    let outcome = run(config.clone());
+    assert_eq!(outcome.dropped.0, 0);
+    let schedule = Arc::new(schedule(outcome));
+    let mut by = |discipline, header| {
+        config.switch = output_queued(discipline);
+        replayed(&config, &schedule, header, 0)
+    };
+    let slack = by(Discipline::LeastSlack, Header::Slack);
+    assert_eq!(by(Discipline::EarliestDeadline, Header::Exit), slack);
+    assert!(slack.all.overdue > 0 && slack.all.lost == 0);
+    // Who knows no routes does otherwise.
+    assert_ne!(by(Discipline::Rank, Header::Exit).left, slack.left);
+}
+
 #[test]
 fn overdue_packets_are_counted_by_how_much_and_where() {
     // First come, first served, through a bottleneck that has half its rate: the network is another, and says nothing of it
@@ -172,6 +205,9 @@ fn schedules_of_other_networks_are_refused() {
     let mut replay = Replay::new(config.network(), with(&|p| p[2].sent = 0), Header::Slack).unwrap();
     let said = replay.run(1_000).unwrap_err().to_string();
     assert_eq!(said, format!("packet 2 of the schedule was sent at 0 ns, and could be only at 250; {expected}"));
+    // As where the one before it had not arrived when the run was cut short.
+    let mut replay = Replay::new(config.network(), with(&|p| p[2].sent = 249), Header::Slack).unwrap();
+    assert_eq!(replay.run(1_000), Err(ReplayError::Incomplete { packet: 2, sent: 249, at: 250 }));
 }
 
 #[test]
