@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(times, [600, 700, 771, 829, 879, 924, 964]);
         assert_eq!(dropped(&mut judge, 1_000..1_010, 0), [0; 0]);
         // Lately: the series begins where that one ended but for two.
-        assert_eq!(dropped(&mut judge, 1_010..1_200, 5 * MS), [1_110, 1_155, 1_195]);
+        assert_eq!(dropped(&mut judge, 1_010..1_200, 5 * MS), [1_110, 1_155, 1_196]);
         // Not of late.
         assert_eq!(dropped(&mut judge, 1_200..2_200, 0), [0; 0]);
         assert_eq!(dropped(&mut judge, 2_200..2_450, 5 * MS), [2_300, 2_400]);
@@ -239,7 +239,7 @@ mod tests {
     fn plain(packets: &[(u64, u64)], [target, interval, refresh]: [u64; 3]) -> Vec<bool> {
         let mut verdicts: Vec<bool> = Vec::new();
         // The series under way: packets that it has dropped, where counting begins, and when the next is due.
-        let (mut series, mut last_count, mut due) = (None::<(f64, bool)>, 0.0, 0.0);
+        let (mut series, mut last_count, mut due) = (None::<(f64, bool)>, 0.0_f64, 0.0);
         for (at, &(now, waited)) in packets.iter().enumerate() {
             // How far back all packets have waited too long without a silence.
             let mut since = None;
