@@ -421,12 +421,14 @@ fn interrupt_after(child: &Child, computed: Duration) {
 fn what_was_run_until_ctrl_c_is_told() {
     let folder = Folder::new();
     let mut command = irnic(&folder);
-    command.args(["sim", "--duration", "100ms", "--json", "i.json"]);
+    command.args(["sim", "--duration", "100ms", "--json", "i.json", "--record", "r.csv"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     interrupt_after(&child, Duration::ZERO);
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("irnic sim: interrupted; the results are those up to then"));
+    assert!(text(&output.stderr).contains("--record: nothing is written of a run that was interrupted"));
+    assert!(!folder.path().join("r.csv").exists());
     assert!(
         text(&output.stdout).contains("interrupted") || text(&output.stdout).contains("failed"),
         "{}",

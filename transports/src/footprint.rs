@@ -8,6 +8,7 @@
 //! Bits are those that the values need, not those that Rust gives them: [`width`] has them.
 
 use crate::config::{FlowControl, Timer, TransportConfig, WireFormat};
+use crate::edge::Edge;
 use crate::slack::Slack;
 
 /// Bits of values.
@@ -355,6 +356,8 @@ footprint!(TransportConfig, |at| {
     rc3 => bits(17 + 3 + 17).when(rc3.is_on(), why::OFF),
     // Which rule, and its time or rate.
     slack => bits(3 + 32).when(*slack != Slack::None, why::OFF),
+    // Which rule, and three times.
+    edge => bits(2 + 3 * 32).when(*edge != Edge::Off, why::OFF),
     congestion => left("parameters of congestion control: see its page"),
     line_rate => left("the port's"),
     base_rtt => left("what congestion control starts from"),

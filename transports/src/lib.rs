@@ -63,6 +63,7 @@
 
 pub mod config;
 pub mod congestion;
+mod edge;
 pub mod footprint;
 pub mod pacer;
 pub mod packet;
@@ -80,6 +81,7 @@ mod ud;
 pub mod wire;
 
 pub use config::TransportConfig;
+pub use edge::Edge;
 pub use packet::{Gather, Mark, PacketClass, Path, Payload, RxPacket, Segment, TxPacket};
 pub use psn::Psn;
 pub use sideband::{Colour, Sideband};

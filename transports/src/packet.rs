@@ -84,6 +84,12 @@ impl Path {
     pub fn is_congested(&self) -> bool {
         self.traffic_class & 3 == 3
     }
+
+    /// The path as a switch leaves it that meets congestion: marked, if the sender understands that (RFC 3168).
+    pub(crate) fn marked(self) -> Path {
+        let capable = self.traffic_class & 3 != 0;
+        Path { traffic_class: self.traffic_class | if capable { 3 } else { 0 }, ..self }
+    }
 }
 
 /// What a switch has done to a packet of a pulled stream (NDP §3.1, §3.2.4).

@@ -25,6 +25,9 @@ pub struct Sideband<'a> {
     /// Time that the packet may still wait in queues without missing its target, ns; negative if it is late (LSTF, UPS
     /// §2). Each switch subtracts how long the packet waited there.
     pub slack: i64,
+    /// What the packet's slack has lost on its way, ns: how long it waited in switches that keep slack. Only who receives
+    /// it is told; 0 as it is sent.
+    pub waited: i64,
     /// Number of the queue pair that sent the packet, 24 bits. With its host it identifies the flow, also where the
     /// headers do not: those of connected services name the receiver only.
     pub src_qp: u32,
@@ -38,11 +41,18 @@ pub struct Sideband<'a> {
     pub returned: bool,
 }
 
-// Two registers and a pointer: a packet without a sideband costs the stores of these.
-const _: () = assert!(size_of::<Sideband<'_>>() == 24);
+// Three registers and a pointer: a packet without a sideband costs the stores of these.
+const _: () = assert!(size_of::<Sideband<'_>>() == 32);
 
 impl Sideband<'_> {
     /// The sideband of a packet that has none.
-    pub const NONE: Sideband<'static> =
-        Sideband { telemetry: None, slack: 0, src_qp: 0, colour: Colour::Green, trimmed: false, returned: false };
+    pub const NONE: Sideband<'static> = Sideband {
+        telemetry: None,
+        slack: 0,
+        waited: 0,
+        src_qp: 0,
+        colour: Colour::Green,
+        trimmed: false,
+        returned: false,
+    };
 }

@@ -91,8 +91,8 @@ pub(crate) struct Assignment {
 
 impl Assignment {
     /// That of a transport; `None` if its packets have none.
-    pub(crate) fn new(slack: Slack, base_rtt: u64) -> Option<Box<Assignment>> {
-        (slack != Slack::None).then(|| Box::new(Assignment { slack, way: base_rtt / 2, last: None }))
+    pub(crate) fn new(slack: Slack, base_rtt: u64) -> Option<Assignment> {
+        (slack != Slack::None).then_some(Assignment { slack, way: base_rtt / 2, last: None })
     }
 
     /// Whether slack depends on packets before.
@@ -133,7 +133,7 @@ impl Assignment {
 mod tests {
     use super::*;
 
-    fn assignment(text: &str) -> Box<Assignment> {
+    fn assignment(text: &str) -> Assignment {
         Assignment::new(text.parse().unwrap(), 10_000).unwrap()
     }
 

@@ -306,7 +306,11 @@ impl Files {
 
     /// Writes all files. Returns what went wrong.
     fn write(self, batch: &Batch, runs: &[Run]) -> Vec<String> {
-        let schedule = runs.iter().find_map(|run| run.result.as_ref().ok()?.schedule.as_ref());
+        let alone = runs.iter().find_map(|run| run.result.as_ref().ok());
+        let schedule = alone.filter(|run| !run.interrupted).and_then(|run| run.schedule.as_ref());
+        // What was under way would be missing, and packets that were sent close behind could not be replayed.
+        let cut = (self.record.is_some() && alone.is_some_and(|run| run.interrupted))
+            .then(|| "--record: nothing is written of a run that was interrupted".to_owned());
         let written = [
             self.per_flow.map(|(file, kind)| file.write(|to| per_flow::write(to, kind, batch, runs))),
             self.record
@@ -316,7 +320,7 @@ impl Files {
             self.series.map(|file| file.write(|to| series::write(to, batch, runs))),
             self.html.map(|file| file.write(|to| html::write(to, batch, runs))),
         ];
-        written.into_iter().flatten().filter_map(Result::err).collect()
+        written.into_iter().flatten().filter_map(Result::err).chain(cut).collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Refuses what can be read and still cannot be meant: runs that would never end, and values that would say nothing,
 //! most of them numbers whose unit was forgotten. Each error says what would be right.
 
+use irnic_transports::Edge;
 use irnic_transports::config::Timer;
 use irnic_transports::qp::Service;
 use irnic_units::keys::ValueError;
@@ -47,6 +48,7 @@ pub(super) fn network(experiment: &Experiment, config: &SimConfig) -> Result<(),
     open_loop(experiment)?;
     buffers(experiment, config)?;
     marks(experiment, config)?;
+    edge(experiment, config)?;
     for (setup, transport) in config.setups.iter().zip(&experiment.transports) {
         if !setup.is_open_loop() {
             timeouts(experiment, transport, setup, config)?;
@@ -131,6 +133,21 @@ fn buffers(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses to judge packets by what they have waited where no switch tells.
+fn edge(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
+    let keeps = match &config.switch {
+        SwitchConfig::OutputQueued(c) => c.discipline.keeps_slack(),
+        SwitchConfig::Custom(_) => true,
+        _ => false,
+    };
+    if keeps || config.setups.iter().all(|setup| setup.transport.edge == Edge::Off) {
+        return Ok(());
+    }
+    let why = "edge goes by what packets have waited, which only --switch output-queued with --scheduling lstf, fq or \
+               fq-codel tells";
+    Err(experiment.refuse("transport", why))
 }
 
 /// Refuses a marking rule that does not look at queues as they can be.

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::switch::{
     Any, Breaker, Elsewhere, Escape, HolConfig, InputQueued, Ledger, Rocc, SharedBuffer, Switch, SwitchConfig,
+    with_tables,
 };
 use crate::topology::{Topology, Wires};
 
@@ -116,6 +117,10 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         }
         let hosts = endpoints.into_iter().zip(own.iter().map(|&host| first[host as usize]));
         let hosts = hosts.map(|(endpoint, port)| Host { endpoint, port, wakes: u64::MAX }).collect();
+        let routes = routes(&config, &|_| false);
+        let mut config = config;
+        with_tables(&mut config.switch, &config.topology, &routes);
+        let topology = &config.topology;
         let switches = (topology.hosts..nodes)
             .map(|node| {
                 let range = first[node as usize] as usize..first[node as usize + 1] as usize;
@@ -134,7 +139,6 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
                 }
             })
             .collect();
-        let routes = routes(&config, &|_| false);
         Network {
             now: 0,
             events,

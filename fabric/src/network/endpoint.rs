@@ -89,7 +89,7 @@ impl<S> EndpointCtx<'_, S> {
     #[inline]
     pub fn send(&mut self, packet: Packet, content: Content) -> PacketId {
         self.totals.injected(self.now, &packet, content.payload);
-        self.packets.add(packet, Content { sent: self.now, ..content })
+        self.packets.add(packet, Content { sent: self.now, slack: packet.slack, ..content })
     }
 
     /// Sends a control frame to the switch, before any packet. Hosts send no PFC frames: those are ignored.

@@ -79,7 +79,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         let epoch = if arrived { port.epoch } else { port.epoch.wrapping_sub(1) };
         let peer = port.peer;
         self.ledger.totals.injected(self.now, &packet, content.payload);
-        let id = self.packets.add(packet, Content { sent: self.now, ..content });
+        let id = self.packets.add(packet, Content { sent: self.now, slack: packet.slack, ..content });
         self.events.push(arrives + late, Event::Arrive(peer, epoch, id));
         Put { id, began, left, late }
     }

@@ -63,6 +63,8 @@ pub struct Content {
     pub hops: u16,
     /// When the packet entered the network, ns. The network sets it.
     pub sent: u64,
+    /// The packet's slack as it entered the network, ns. The network sets it.
+    pub slack: i64,
     /// The frame from the BTH to the ICRC, where runs carry bytes; of a trimmed packet, what is left of it.
     pub frame: Option<Box<[u8]>>,
 }
@@ -70,7 +72,7 @@ pub struct Content {
 impl Content {
     /// The content of a packet without a frame.
     pub fn new(headers: Headers, path: Path, payload: u32) -> Content {
-        Content { headers, path, payload, hops: 0, sent: 0, frame: None }
+        Content { headers, path, payload, hops: 0, sent: 0, slack: 0, frame: None }
     }
 }
 
@@ -226,6 +228,7 @@ impl Packets {
         Sideband {
             telemetry: self.telemetry(id),
             slack: packet.slack,
+            waited: self.content(id).slack - packet.slack,
             src_qp: packet.src_qp,
             colour: packet.colour(),
             trimmed: packet.is_trimmed(),

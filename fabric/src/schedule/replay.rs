@@ -42,6 +42,13 @@ pub enum ReplayError {
     )]
     #[allow(missing_docs)]
     OtherNetwork { packet: usize, what: String },
+    /// A packet was sent when one that is missing would still have had the link.
+    #[error(
+        "packet {packet} of the schedule was sent at {sent} ns, and could be only at {at}: packets before it are missing; \
+         expected a record of a run that came to its end and lost none"
+    )]
+    #[allow(missing_docs)]
+    Incomplete { packet: usize, sent: u64, at: u64 },
     /// Packets are not in order.
     #[error("packet {0} of the schedule was sent before the one before it; expected packets in order of sent_ns")]
     Order(usize),
@@ -206,6 +213,10 @@ impl Replay {
     fn check(&self) -> Result<(), ReplayError> {
         let Some((packet, at)) = self.net.shared().misfit else { return Ok(()) };
         let sent = self.schedule.packets()[packet].sent;
+        // Of packets in a row the second begins between two ns, and where the first is missing at the later of these.
+        if at == sent + 1 {
+            return Err(ReplayError::Incomplete { packet, sent, at });
+        }
         Err(ReplayError::OtherNetwork { packet, what: format!("was sent at {sent} ns, and could be only at {at}") })
     }
 

@@ -91,7 +91,15 @@ impl Endpoint for NicEndpoint {
             }
             let id = ctx.send(
                 Packet::new(wire, dst, entropy, packet.path.priority()).with_sideband(&packet.sideband),
-                Content { headers: *packet.headers, path: *packet.path, payload, hops: 0, sent: ctx.now, frame },
+                Content {
+                    headers: *packet.headers,
+                    path: *packet.path,
+                    payload,
+                    hops: 0,
+                    sent: ctx.now,
+                    slack: 0,
+                    frame,
+                },
             );
             if let Some(int) = packet.sideband.telemetry {
                 ctx.packets.set_telemetry(id, *int);

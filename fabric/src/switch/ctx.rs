@@ -112,7 +112,7 @@ impl SwitchCtx<'_> {
     /// dropped.
     pub fn emit(&mut self, packet: Packet, content: Content, via: Via) -> PacketId {
         self.ledger.totals.emitted(self.now, packet.wire);
-        let id = self.packets.add(packet, Content { sent: self.now, ..content });
+        let id = self.packets.add(packet, Content { sent: self.now, slack: packet.slack, ..content });
         self.submit(id, via);
         id
     }

@@ -37,6 +37,7 @@ pub use escape::{EscapeConfig, EscapeCounters, Order, Period};
 pub use factory::{CustomSwitch, HolConfig, SwitchConfig, SwitchFactory};
 use gfc::Gfc;
 pub use gfc::GfcConfig;
+pub(crate) use output_queued::with_tables;
 pub use output_queued::{Discipline, OutputQueued, OutputQueuedConfig, RankQueue};
 pub use pfc::{Pfc, Thresholds};
 pub use policy::{Planned, PolicySwitch};

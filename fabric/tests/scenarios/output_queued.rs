@@ -84,3 +84,25 @@ fn most_slack_is_dropped() {
     // The stream without slack goes first as long as it lasts; 7 ms are more than the run takes.
     assert!(of(0) == 400 && of(3) < 25 && of(7) < 25, "{} {} {}", of(0), of(3), of(7));
 }
+
+/// Edge-CoDel and Edge-ECN (UPS §5.3).
+#[test]
+fn receiving_nics_drop_and_mark_what_has_waited_in_switches_that_keep_slack() {
+    let nics = |discipline, transport: &str| {
+        let flows = (1..3).map(|src| flow(src, 0, 2_000)).collect();
+        complete(config(star(&[10 * G; 5]), flows, switch(DEEP, discipline), transport)).nics
+    };
+    let codel = "iwarp,edge=codel:10us:100us:1ms";
+    for discipline in [Discipline::LeastSlack, Discipline::Fair] {
+        let dropped = nics(discipline.clone(), codel).rx_dropped;
+        assert!((20..100).contains(&dropped), "{discipline:?}: {dropped}");
+        assert_eq!(nics(discipline, "iwarp").rx_dropped, 0);
+    }
+    // What no switch takes off the slack is not seen.
+    assert_eq!(nics(Discipline::Fifo, codel).rx_dropped, 0);
+    let marked = |transport| nics(Discipline::LeastSlack, transport).np_ecn_marked_roce_packets;
+    assert!(marked("iwarp,cc=dctcp,edge=ecn:15,line-rate=10G") > 100);
+    assert_eq!(marked("iwarp,cc=dctcp"), 0);
+    // A sender that does not understand marks gets none.
+    assert_eq!(marked("iwarp,edge=ecn:15,line-rate=10G"), 0);
+}

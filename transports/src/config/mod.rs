@@ -8,6 +8,7 @@ mod text;
 pub use text::{ConfigError, GivenKeys, ParsedTransport};
 
 use crate::congestion::{CongestionConfig, TcpConfig};
+use crate::edge::Edge;
 use crate::recovery::Recovery;
 use crate::slack::Slack;
 use crate::time::{MS, SEC, US};
@@ -255,6 +256,8 @@ pub struct TransportConfig {
     pub rc3: Rc3Config,
     /// How long packets of what this end sends may wait in queues, for switches that schedule by it.
     pub slack: Slack,
+    /// What this end does with packets that have waited long in switches, which their slack tells.
+    pub edge: Edge,
     /// Congestion control of what this end sends.
     pub congestion: CongestionConfig,
     /// Rate of the NIC's link, bit/s, and round trip of an empty network, ns: what congestion control starts from.
@@ -328,6 +331,7 @@ impl TransportConfig {
         tlp: 0,
         rc3: Rc3Config::OFF,
         slack: Slack::None,
+        edge: Edge::Off,
         congestion: CongestionConfig::None,
         line_rate: paper::LINE_RATE,
         base_rtt: paper::BASE_RTT,

@@ -126,6 +126,9 @@ fn what_needs_telemetry_is_for_networks_that_have_it() {
         (slack.check_without_telemetry(), slack.check_without_notices()),
         (Err(ConfigError::NoSlack), Err(ConfigError::NoSlack))
     );
+    let edge: TransportConfig = "irn,edge=codel".parse().unwrap();
+    assert_eq!(edge.check_without_telemetry(), Err(ConfigError::NoEdge));
+    assert_eq!(edge.to_string().parse(), Ok(edge));
     let timely = TransportConfig::parse("irn,cc=timely", true).unwrap();
     assert_eq!((timely.check_without_telemetry(), timely.check_without_notices()), (Ok(()), Ok(())));
 }

@@ -11,6 +11,7 @@ use super::{
     TltMode, TransportConfig, WireFormat, paper, real_time,
 };
 use crate::congestion::{CongestionConfig, FairRateConfig, RoccConfig};
+use crate::edge::{self, Edge};
 use crate::recovery::{Bitmap, Recovery};
 use crate::slack::{self, Slack};
 
@@ -22,7 +23,7 @@ const WINDOW: &str = "a power of two from 64 to 65536 packets";
 const TIMEOUT: &str = "a time such as 320us, 2ms or 1s";
 
 /// All parameters.
-static KEYS: [Key<TransportConfig, ConfigError>; 35] = [
+static KEYS: [Key<TransportConfig, ConfigError>; 36] = [
     Key::new("recovery", |t, v| set(&mut t.recovery, recovery(v))),
     Key::new("nak", |t, v| set(&mut t.nak, nak(v))),
     Key::new("cap", |t, v| set(&mut t.flow, cap(v))),
@@ -57,6 +58,7 @@ static KEYS: [Key<TransportConfig, ConfigError>; 35] = [
     Key::new("rc3-levels", |t, v| set(&mut t.rc3.levels, v.number(1..=7, "1 to 7 priorities"))),
     Key::new("rc3-reach", |t, v| set(&mut t.rc3.reach, window(v))),
     Key::new("slack", |t, v| set(&mut t.slack, v.read(|text| text.parse().ok(), slack::EXPECTED))),
+    Key::new("edge", |t, v| set(&mut t.edge, v.read(|text| text.parse().ok(), edge::EXPECTED))),
     Key::new("cc", congestion),
     Key::new("line-rate", |t, v| set(&mut t.line_rate, v.rate(1..=MAX_RATE, RATE))),
     Key::new("base-rtt", |t, v| set(&mut t.base_rtt, timeout(v))),
@@ -222,7 +224,7 @@ impl TransportConfig {
     /// Checks that a network without telemetry serves, as all but simulated and emulated ones are.
     ///
     /// # Errors
-    /// [`ConfigError::NoTelemetry`] with HPCC, [`ConfigError::NoSlack`] with slack.
+    /// [`ConfigError::NoTelemetry`] with HPCC, [`ConfigError::NoSlack`] with slack, [`ConfigError::NoEdge`] with edge.
     pub fn check_without_telemetry(&self) -> Result<(), ConfigError> {
         self.check_without_slack()?;
         if self.congestion.uses_telemetry() { Err(ConfigError::NoTelemetry) } else { Ok(()) }
@@ -231,7 +233,7 @@ impl TransportConfig {
     /// Checks that a network serves whose switches send no notices of fair rates.
     ///
     /// # Errors
-    /// [`ConfigError::NoNotices`] with RoCC, [`ConfigError::NoSlack`] with slack.
+    /// [`ConfigError::NoNotices`] with RoCC, [`ConfigError::NoSlack`] with slack, [`ConfigError::NoEdge`] with edge.
     pub fn check_without_notices(&self) -> Result<(), ConfigError> {
         self.check_without_slack()?;
         if self.congestion.uses_fair_rate() { Err(ConfigError::NoNotices) } else { Ok(()) }
@@ -239,7 +241,11 @@ impl TransportConfig {
 
     /// Checks that a network serves in which no packet carries slack, as in all but simulated ones.
     fn check_without_slack(&self) -> Result<(), ConfigError> {
-        if self.slack == Slack::None { Ok(()) } else { Err(ConfigError::NoSlack) }
+        match (self.slack, self.edge) {
+            (Slack::None, Edge::Off) => Ok(()),
+            (Slack::None, _) => Err(ConfigError::NoEdge),
+            _ => Err(ConfigError::NoSlack),
+        }
     }
 
     /// Fits RoCC's reaction point, if there is one, to the network's congestion points. A recovery timer and a least rate
@@ -510,6 +516,9 @@ pub enum ConfigError {
     /// Slack has no place in packets on a real wire.
     #[error("slack goes beside the bytes of packets, which only irnic sim has")]
     NoSlack,
+    /// Nothing on a real wire tells how long packets have waited.
+    #[error("edge goes by slack, which lies beside the bytes of packets: only irnic sim has that")]
+    NoEdge,
     /// RoCC's recovery timer runs out before the next notice comes.
     #[error("rocc: recovery={0} is no longer than the period of notices, {1}; expected 1.375 of it")]
     RoccRecovery(Nanoseconds, Nanoseconds),
@@ -657,6 +666,9 @@ impl fmt::Display for TransportConfig {
         }
         if self.slack != Slack::None {
             write!(f, ",slack={}", self.slack)?;
+        }
+        if self.edge != Edge::Off {
+            write!(f, ",edge={}", self.edge)?;
         }
         if self.congestion != CongestionConfig::None {
             let text = self.congestion.to_string();

@@ -232,6 +232,7 @@ impl TxSlot {
         Sideband {
             telemetry: telemetry.as_ref(),
             slack: *slack,
+            waited: 0,
             src_qp,
             colour: *colour,
             trimmed: false,

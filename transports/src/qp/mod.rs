@@ -6,6 +6,7 @@
 
 pub(crate) mod access;
 mod attr;
+mod beside;
 mod connect;
 pub(crate) mod context;
 mod counters;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::access::Access;
 use super::attr::{ModifyError, QpAttr, QpState};
+use super::beside::Beside;
 use super::context::{ClassPaths, QpContext, QpFailure};
 use super::counters::Counters;
 use super::host::{CqId, Event, Host, PdId, PeerProcess, SrqId, TxSlot, XrcdId};
@@ -14,11 +15,12 @@ use super::stats::{QpStats, RttHistogram};
 use super::work::{RecvWr, SendWr, WcStatus};
 use crate::config::TransportConfig;
 use crate::congestion::{ControllerMetrics, Point};
+use crate::edge::Verdict;
 use crate::packet::{Mark, PacketClass, Path, RxPacket};
 use crate::psn::Psn;
 use crate::rc::{PullTurn, Rc};
 use crate::room::OutOfMemory;
-use crate::slack::{Assignment, Slack};
+use crate::slack::Slack;
 use crate::time::Time;
 use crate::uc::Uc;
 use crate::ud::Ud;
@@ -113,8 +115,8 @@ pub struct Qp {
     sent_bytes: u64,
     retransmitted_bytes: u64,
     rcvd_bytes: u64,
-    /// What its packets' slack follows from, if they have some.
-    assignment: Option<Box<Assignment>>,
+    /// What goes by slack, if anything does.
+    beside: Option<Box<Beside>>,
 }
 
 impl Qp {
@@ -155,7 +157,7 @@ impl Qp {
             Service::Uc => AnyService::Uc(Uc::new(config)?),
             Service::Ud => AnyService::Ud(Ud::new(config)?),
         };
-        let TransportConfig { slack, base_rtt, .. } = *context.config;
+        let beside = Beside::new(&context.config);
         Ok(Qp {
             state: QpState::Reset,
             context,
@@ -169,7 +171,7 @@ impl Qp {
             sent_bytes: 0,
             retransmitted_bytes: 0,
             rcvd_bytes: 0,
-            assignment: Assignment::new(slack, base_rtt),
+            beside,
         })
     }
 
@@ -390,7 +392,7 @@ impl Qp {
                 self.service.start_sending(&self.context, attr.sq_psn.unwrap_or_default());
             }
             (_, QpState::Reset) => {
-                self.assignment.iter_mut().for_each(|assignment| assignment.reset());
+                self.beside.iter_mut().for_each(|beside| beside.reset());
                 self.service.reset();
             }
             (_, QpState::Err) if from != QpState::Err => self.fail(None, host),
@@ -464,6 +466,29 @@ impl Qp {
         if packet.sideband.trimmed {
             return self.receive_trimmed(now, packet, host);
         }
+        if self.beside.is_some() {
+            return self.receive_at_edge(now, packet, host);
+        }
+        self.receive_whole(now, packet, host);
+    }
+
+    /// A packet that may have waited too long.
+    #[inline(never)]
+    fn receive_at_edge(&mut self, now: Time, packet: &RxPacket<'_>, host: &mut impl Host) {
+        let verdict = self.beside.as_mut().map_or(Verdict::Take, |beside| beside.judge(now, packet, &self.context));
+        match verdict {
+            Verdict::Take => self.receive_whole(now, packet, host),
+            Verdict::Drop => host.counters().rx_dropped += 1,
+            Verdict::Mark => {
+                let path = packet.path.marked();
+                let RxPacket { headers, payload, arrived, sideband, .. } = *packet;
+                self.receive_whole(now, &RxPacket { headers, path: &path, payload, arrived, sideband }, host);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn receive_whole(&mut self, now: Time, packet: &RxPacket<'_>, host: &mut impl Host) {
         let bth = &packet.headers.bth;
         if bth.opcode.service() != Some(self.context.service) {
             return self.receive_other(packet, host);
@@ -620,7 +645,7 @@ impl Qp {
                 let bytes = counters.sent_bytes - sent_bytes;
                 self.sent_bytes += bytes;
                 if bytes > 0
-                    && let Some(assignment) = &mut self.assignment
+                    && let Some(assignment) = self.beside.as_mut().and_then(|beside| beside.assignment.as_mut())
                 {
                     out.slack = assignment.of(now, std::mem::take(&mut out.piece), self.context.mtu);
                 }
@@ -718,6 +743,5 @@ footprint!(Qp, |at| {
     sent_bytes => left(why::STATISTICS),
     retransmitted_bytes => left(why::STATISTICS),
     rcvd_bytes => left(why::STATISTICS),
-    // The slack of the packet before, and when it went.
-    assignment => bits(2 * 48).when(assignment.as_ref().is_some_and(|a| a.remembers()), why::OFF),
+    beside => beside.as_ref().map_or(left(why::OFF), |beside| bits(beside.bits().into())),
 });

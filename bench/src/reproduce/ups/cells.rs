@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::edge;
 use super::measure::Measured;
 use super::scenario::{By, Network, Original, Scenario};
 use super::schedulers::Order;
@@ -31,12 +32,15 @@ pub enum Metric {
     Ratio(u32),
     /// Share of packets that waited no longer.
     NoLonger,
+    /// Of a run with queue management.
+    Aqm(edge::Metric),
 }
 
 use Metric::*;
 
 const POINTS: [Metric; 10] =
     [Points(0), Points(1), Points(2), Points(3), Points(4), Waits(0), Waits(1), Waits(2), Waits(3), Waits(4)];
+const AQM: [Metric; 4] = [Aqm(edge::METRICS[0]), Aqm(edge::METRICS[1]), Aqm(edge::METRICS[2]), Aqm(edge::METRICS[3])];
 const REPLAY: [Metric; 4] = [Overdue, BeyondRounding, Late, Worst];
 const RATIOS: [Metric; 4] = [Ratio(10), Ratio(50), Ratio(90), NoLonger];
 
@@ -53,11 +57,12 @@ impl points::Metric for Metric {
             Waits(n) => format!("waits-{n}").into(),
             Ratio(percent) => format!("ratio-{percent}").into(),
             NoLonger => "no_longer".into(),
+            Aqm(of) => of.name(),
         }
     }
 
     fn named(name: &str) -> Option<Metric> {
-        POINTS.into_iter().chain(REPLAY).chain(RATIOS).find(|metric| Self::name(*metric) == name)
+        POINTS.into_iter().chain(REPLAY).chain(RATIOS).chain(AQM).find(|metric| Self::name(*metric) == name)
     }
 
     fn of(self, run: &Measured) -> Option<f64> {
@@ -71,6 +76,7 @@ impl points::Metric for Metric {
             Waits(n) => percent(&run.waits, n),
             Ratio(percent) => run.ratio(f64::from(percent) / 100.0)?,
             NoLonger => run.no_longer,
+            Aqm(of) => of.of(run)?,
         })
     }
 }
@@ -108,10 +114,14 @@ fn points() -> Vec<Point> {
         add(format!("table5.1/{name}"), Scenario { original, ..default }, &REPLAY);
     }
     add("table5.1/priorities".to_owned(), Scenario { by: By::Priorities, ..default }, &REPLAY);
+    add("table5.1/edf".to_owned(), Scenario { by: By::Edf, ..default }, &REPLAY);
     add("table5.1/vector".to_owned(), Scenario { by: By::Vector, ..default }, &REPLAY);
     add("figure5.1/random".to_owned(), default, &RATIOS);
     for (name, original) in ORIGINALS {
         add(format!("figure5.1/{name}"), Scenario { original, ..default }, &RATIOS);
+    }
+    for (name, network, load, aqm) in edge::all() {
+        add(name, Scenario { aqm: Some(aqm), ..Scenario::new(network, load) }, &AQM);
     }
     all
 }
@@ -136,6 +146,11 @@ mod tests {
     #[test]
     fn every_cell_can_be_run() {
         for scenario in once(ups(&reference()).iter().flat_map(Cell::needed)) {
+            if let Some(aqm) = &scenario.aqm {
+                let config = aqm.config(scenario, 1, 20_000_000).unwrap_or_else(|e| panic!("{scenario:?}: {e}"));
+                assert!(config.flows.len() > 10, "{scenario:?}");
+                continue;
+            }
             let config = scenario.config(1, 20_000_000).unwrap_or_else(|e| panic!("{scenario:?}: {e}"));
             assert!(config.flows.len() > 10 && config.schedule.is_some(), "{scenario:?}");
         }
@@ -143,7 +158,7 @@ mod tests {
 
     #[test]
     fn metrics_have_names() {
-        let all = POINTS.into_iter().chain(REPLAY).chain(RATIOS);
+        let all = POINTS.into_iter().chain(REPLAY).chain(RATIOS).chain(AQM);
         assert!(all.into_iter().all(|metric| Metric::named(&metric.name()) == Some(metric)));
         assert_eq!(Metric::named("points-9"), None);
     }

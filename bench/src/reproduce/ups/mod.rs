@@ -2,10 +2,11 @@
 //! serves objectives (§5.2), its numbers beside ours.
 //!
 //! [`schedulers`] and [`scenario`] are what is run, [`measure`] runs and replays it, [`cells`] is what of it.
-//! [`objectives`] and [`fairness`] are what slack does for completion times, delays and shares (§5.2); [`parts`] puts
-//! both together.
+//! [`objectives`] and [`fairness`] are what slack does for completion times, delays and shares (§5.2), [`edge`] is queue
+//! management by receiving NICs (§5.3); [`parts`] puts all together.
 
 mod cells;
+mod edge;
 mod fairness;
 mod measure;
 mod objectives;

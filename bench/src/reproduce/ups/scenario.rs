@@ -6,10 +6,12 @@ use irnic_fabric::experiment::Experiment;
 use irnic_fabric::schedule::Detail;
 use irnic_fabric::sim::{HeaderBytes, Routing, SimConfig};
 use irnic_fabric::topology::{Internet2, Topology};
+use irnic_fabric::workload::Sizes;
 use irnic_fabric::workload::cdf::{self, Reading};
 use irnic_fabric::workload::poisson::{Pair, between};
 use irnic_transports::qp::Service;
 
+use super::edge::Aqm;
 use super::schedulers::{Order, switches};
 
 /// Bytes of a packet on the wire, and of its payload.
@@ -19,6 +21,12 @@ const PAYLOAD: u32 = 1_024;
 pub const SIZES: &str =
     "1 0.5\n2 0.6\n3 0.7\n5 0.75\n7 0.8\n40 0.8125\n72 0.825\n137 0.85\n267 0.9\n1187 0.95\n2107 1\n";
 const G: u64 = 1_000_000_000;
+
+/// The sizes of flows.
+pub fn sizes() -> Result<Sizes, String> {
+    let sizes = cdf::parse(Path::new("ups"), SIZES, Reading { unit: PAYLOAD.into(), discrete: true });
+    sizes.map_err(|e| e.to_string())
+}
 
 /// A network.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -43,6 +51,8 @@ pub enum Original {
 pub enum By {
     /// Least slack time first.
     Lstf,
+    /// Earliest deadline first, which is the same with static headers.
+    Edf,
     /// Static priorities: earliest departure from the network first.
     Priorities,
     /// A vector of times, one for each switch.
@@ -57,15 +67,17 @@ pub struct Scenario {
     pub load: u32,
     pub original: Original,
     pub by: By,
+    /// Queue management, of runs that are not replayed.
+    pub aqm: Option<Aqm>,
 }
 
 impl Scenario {
     /// The default: random order, replayed by LSTF.
     pub fn new(network: Network, load: u32) -> Scenario {
-        Scenario { network, load, original: Original::Order(Order::Random), by: By::Lstf }
+        Scenario { network, load, original: Original::Order(Order::Random), by: By::Lstf, aqm: None }
     }
 
-    fn topology(&self) -> Topology {
+    pub fn topology(&self) -> Topology {
         match self.network {
             Network::Internet2(host, edge, by) => {
                 let [rate, host, access] = [1, host, edge].map(|rate| rate * G / by);
@@ -77,7 +89,7 @@ impl Scenario {
     }
 
     /// Senders and receivers: hosts at different cores, or all.
-    fn pairs(&self, topology: &Topology) -> Vec<(u32, u32)> {
+    pub fn pairs(&self, topology: &Topology) -> Vec<(u32, u32)> {
         let group = match self.network {
             Network::Internet2(..) => 10,
             Network::FatTree => 1,
@@ -85,6 +97,21 @@ impl Scenario {
         let hosts = 0..topology.hosts;
         let of = |src: u32| hosts.clone().filter(move |dst| src / group != *dst / group).map(move |dst| (src, dst));
         hosts.clone().flat_map(of).collect()
+    }
+
+    /// What the load is a share of: 1 Gbit/s, for which the core links are made, in the datacenter hosts' links; bit/s.
+    pub fn nominal(&self) -> u64 {
+        match self.network {
+            Network::Internet2(_, _, by) => G / by,
+            Network::FatTree => 10 * G,
+        }
+    }
+
+    pub fn routing(&self) -> Routing {
+        match self.network {
+            Network::Internet2(..) => Routing::Lowest,
+            Network::FatTree => Routing::Ecmp,
+        }
     }
 
     /// Time of a packet on the bottleneck, ns: T of the text.
@@ -109,22 +136,14 @@ impl Scenario {
     pub fn config(&self, seed: u64, duration: u64) -> Result<SimConfig, String> {
         let topology = self.topology();
         let pairs = self.pairs(&topology);
-        let sizes = cdf::parse(Path::new("ups"), SIZES, Reading { unit: PAYLOAD.into(), discrete: true });
-        let sizes = sizes.map_err(|e| e.to_string())?;
-        // Sources offer a share of 1 Gbit/s, for which the core links are made, of the datacenter of their links.
-        let nominal = match self.network {
-            Network::Internet2(_, _, by) => G / by,
-            Network::FatTree => 10 * G,
-        };
+        let sizes = sizes()?;
         let senders = f64::from(topology.hosts);
-        let rate = nominal as f64 * f64::from(self.load) / 100.0 * senders / pairs.len() as f64;
+        let rate = self.nominal() as f64 * f64::from(self.load) / 100.0 * senders / pairs.len() as f64;
         let pairs: Vec<Pair> = pairs.into_iter().map(|(src, dst)| Pair { src, dst, rate, class: 0 }).collect();
         let mut experiment = Experiment::default();
         experiment.flows = Some(between(&sizes, &pairs, duration, seed, PAYLOAD, WIRE - PAYLOAD));
         experiment.topology = topology;
-        if let Network::Internet2(..) = self.network {
-            experiment.routing = Routing::Lowest;
-        }
+        experiment.routing = self.routing();
         experiment.service = Service::Uc;
         // A host is one queue, first come, first served.
         experiment.quantum = 65_536;

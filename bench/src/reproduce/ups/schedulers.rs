@@ -21,6 +21,8 @@ pub enum Order {
     Rank,
     /// Least slack time first.
     Lstf,
+    /// Earliest deadline first, by static headers.
+    Edf,
     /// [`Order::Fq`] in every other switch and FIFO+, which is LSTF of packets that all have the same slack, in the others.
     HalfFq,
 }
@@ -38,6 +40,7 @@ fn discipline(order: Order) -> Discipline {
         Order::Fq => Discipline::Fair,
         Order::Rank => Discipline::Rank,
         Order::Lstf => Discipline::LeastSlack,
+        Order::Edf => Discipline::EarliestDeadline,
         Order::HalfFq => Discipline::Custom(CustomScheduler::new(|port: &Port| {
             let own = if port.node.is_multiple_of(2) { Discipline::Fair } else { Discipline::LeastSlack };
             own.build(port)

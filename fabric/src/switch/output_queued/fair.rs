@@ -18,7 +18,7 @@ struct Bin {
 
 /// Fair queueing as FQ-CoDel has it (RFC 8290 §4), but for the quantum: a packet of each flow in turn, flows that had nothing
 /// to send before those that had their turn. Flows are told apart exactly, not by a hash. Where there is no room, the newest
-/// packet of the flow with most bytes is dropped.
+/// packet of the flow with most bytes is dropped. What a packet waits is taken off its slack, which is nothing to the order.
 #[derive(Debug, Default)]
 pub(super) struct Fair {
     bins: Bins<Bin>,
@@ -27,9 +27,16 @@ pub(super) struct Fair {
     old: VecDeque<u32>,
     /// Bytes on the wire of the longest packet that came.
     longest: u64,
+    /// Whether packets that have waited for too long are dropped.
+    codel: bool,
 }
 
 impl Fair {
+    /// With CoDel for each flow, or without.
+    pub(super) fn new(codel: bool) -> Fair {
+        Fair { codel, ..Fair::default() }
+    }
+
     /// Takes a packet out of a bin.
     fn take(&mut self, ctx: &SwitchCtx<'_>, bin: u32, at: usize) -> Option<PacketId> {
         let bin = self.bins.get_mut(bin);
@@ -90,11 +97,16 @@ impl Scheduler for Fair {
     fn pop(&mut self, ctx: &mut SwitchCtx<'_>, paused: Priorities) -> Option<PacketId> {
         let (bin, at) = self.turn(ctx, paused)?;
         self.end_turn();
-        self.take(ctx, bin, at)
+        let (_, since) = self.bins.get_mut(bin).packets[at];
+        let id = self.take(ctx, bin, at)?;
+        ctx.packets.get_mut(id).slack -= (ctx.now - since) as i64;
+        Some(id)
     }
 
-    /// By CoDel; asked of switches that want it.
     fn expire(&mut self, ctx: &mut SwitchCtx<'_>, paused: Priorities) -> Option<PacketId> {
+        if !self.codel {
+            return None;
+        }
         let (number, at) = self.turn(ctx, paused)?;
         let bin = self.bins.get_mut(number);
         let (id, since) = bin.packets[at];

@@ -3,6 +3,7 @@
 
 mod bins;
 mod codel;
+mod deadline;
 mod fair;
 mod plain;
 mod rank;
@@ -11,6 +12,7 @@ mod shortest;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use deadline::with_tables;
 pub use rank::RankQueue;
 
 use super::{CustomScheduler, Dequeue, Ecn, Marker, Scheduler, Switch, SwitchCtx, Verdict};
@@ -47,13 +49,18 @@ pub enum Discipline {
     /// Least slack time first (LSTF, §5.1.2): by when the last bit has to leave. The packet with most slack is dropped.
     /// Where all packets start with the same slack it is FIFO+ (§5.2.2).
     LeastSlack,
+    /// Earliest deadline first (EDF, appendix A.4): LSTF of headers that nobody changes. [`crate::network::Packet::slack`] says
+    /// when the packet is to leave the network, and switches know from their routes what it takes from here on. The packet
+    /// with the latest deadline is dropped. A switch outside of a network ([`Self::build`]) knows no routes, and goes by what
+    /// packets say alone.
+    EarliestDeadline,
     /// An order of one's own.
     Custom(CustomScheduler),
 }
 
 impl Discipline {
     /// Names of those that have one, as users write them.
-    pub const NAMES: [(&'static str, Discipline); 9] = [
+    pub const NAMES: [(&'static str, Discipline); 10] = [
         ("fifo", Discipline::Fifo),
         ("lifo", Discipline::Lifo),
         ("random", Discipline::Random),
@@ -63,7 +70,14 @@ impl Discipline {
         ("rank", Discipline::Rank),
         ("srpt", Discipline::ShortestFlow),
         ("lstf", Discipline::LeastSlack),
+        ("edf", Discipline::EarliestDeadline),
     ];
+
+    /// Whether it takes what packets wait off their slack, so that the end that receives them knows how long they waited
+    /// ([`irnic_transports::Edge`]).
+    pub fn keeps_slack(&self) -> bool {
+        matches!(self, Discipline::Fair | Discipline::FairCodel | Discipline::LeastSlack | Discipline::Custom(_))
+    }
 
     /// Whether it drops packets that have waited, too.
     fn expires(&self) -> bool {
@@ -77,8 +91,9 @@ impl Discipline {
             Discipline::Lifo => Box::new(plain::LastIn::default()),
             Discipline::Random => Box::new(plain::AnyOf::default()),
             Discipline::Priority => Box::new(plain::ByPriority::default()),
-            Discipline::Fair | Discipline::FairCodel => Box::new(fair::Fair::default()),
-            Discipline::Rank => Box::new(ranked::ByRank::default()),
+            Discipline::Fair => Box::new(fair::Fair::new(false)),
+            Discipline::FairCodel => Box::new(fair::Fair::new(true)),
+            Discipline::Rank | Discipline::EarliestDeadline => Box::new(ranked::ByRank::default()),
             Discipline::ShortestFlow => Box::new(shortest::ShortestFlow::default()),
             Discipline::LeastSlack => Box::new(ranked::LeastSlack::new(output.local)),
             Discipline::Custom(custom) => custom.build(output),

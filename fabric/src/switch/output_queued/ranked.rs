@@ -71,7 +71,7 @@ impl Scheduler for ByRank {
 
 /// Takes out the first packet that may go.
 #[inline]
-fn lowest(queue: &mut RankQueue, ctx: &SwitchCtx<'_>, paused: Priorities) -> Option<(i64, PacketId)> {
+pub(super) fn lowest(queue: &mut RankQueue, ctx: &SwitchCtx<'_>, paused: Priorities) -> Option<(i64, PacketId)> {
     if paused.is_empty() {
         return queue.pop_lowest();
     }
@@ -79,7 +79,7 @@ fn lowest(queue: &mut RankQueue, ctx: &SwitchCtx<'_>, paused: Priorities) -> Opt
 }
 
 /// Takes out the last packet in order, if its rank is above this one.
-fn highest_above(queue: &mut RankQueue, rank: i64) -> Option<PacketId> {
+pub(super) fn highest_above(queue: &mut RankQueue, rank: i64) -> Option<PacketId> {
     if queue.highest()? <= rank {
         return None;
     }

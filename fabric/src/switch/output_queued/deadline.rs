@@ -1,0 +1,85 @@
+//! Earliest deadline first: headers say when packets are to leave the network, and switches know the rest from their
+//! routes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Discipline, RankQueue};
+use crate::network::{PacketId, Port};
+use crate::priorities::Priorities;
+use crate::sim::ideal;
+use crate::switch::{CustomScheduler, Scheduler, SwitchConfig, SwitchCtx};
+use crate::topology::{Routes, Topology};
+
+/// What all outputs of a network know.
+#[derive(Debug)]
+struct Tables {
+    topology: Topology,
+    routes: Routes,
+}
+
+impl Tables {
+    /// Returns what a packet of `wire` bytes for host `dst` takes on idle links from when `output` has sent its last bit,
+    /// ns. 0 where there is no way.
+    fn rest(&self, output: &Port, dst: u32, wire: u32) -> u64 {
+        let (_, next) = self.routes.wire(output.node, output.local);
+        let path = self.routes.path(next, dst).unwrap_or_default();
+        let first = std::iter::once((output.rate, output.delay));
+        let links: Vec<(u64, u64)> =
+            first.chain(self.topology.along(&path).map(|link| (link.rate, link.delay))).collect();
+        ideal(&[(wire, 1)], &links) - output.serialization(wire).div_ceil(1000)
+    }
+}
+
+/// Gives switches that go by deadlines ([`Discipline::EarliestDeadline`]) the tables for that.
+pub(crate) fn with_tables(switch: &mut SwitchConfig, topology: &Topology, routes: &Routes) {
+    let SwitchConfig::OutputQueued(config) = switch else { return };
+    if config.discipline != Discipline::EarliestDeadline {
+        return;
+    }
+    let tables = Arc::new(Tables { topology: topology.clone(), routes: routes.clone() });
+    config.discipline = Discipline::Custom(CustomScheduler::new(move |output: &Port| {
+        let known = BTreeMap::new();
+        let output = Port::new(output.node, output.local, 0, output.link, output.rate, output.delay, 0.0);
+        Box::new(EarliestDeadline { tables: tables.clone(), output, known, queue: RankQueue::default() })
+    }));
+}
+
+/// Earliest deadline first (Mittal, UCB/EECS-2018-103, appendix A.4): [`crate::network::Packet::slack`] says when the packet
+/// is to leave the network, and nobody changes it. Its rank here, the time by which its last bit has to be out, is that less
+/// what it takes from then on where nothing waits. Where there is no room, the one of the highest rank is dropped.
+///
+/// Of ways that are equally long the first counts, and those are meant that there were when the network was built.
+#[derive(Debug)]
+struct EarliestDeadline {
+    tables: Arc<Tables>,
+    output: Port,
+    /// What packets take from here on, by destination and bytes on the wire, ns.
+    known: BTreeMap<(u32, u32), u64>,
+    queue: RankQueue,
+}
+
+impl EarliestDeadline {
+    fn rank(&mut self, ctx: &SwitchCtx<'_>, id: PacketId) -> i64 {
+        let packet = ctx.packets.get(id);
+        let of = (packet.dst, packet.wire);
+        let rest = self.known.entry(of).or_insert_with(|| self.tables.rest(&self.output, of.0, of.1));
+        packet.slack.saturating_sub_unsigned(*rest)
+    }
+}
+
+impl Scheduler for EarliestDeadline {
+    fn push(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId) {
+        let rank = self.rank(ctx, id);
+        self.queue.push(rank, id);
+    }
+
+    fn pop(&mut self, ctx: &mut SwitchCtx<'_>, paused: Priorities) -> Option<PacketId> {
+        super::ranked::lowest(&mut self.queue, ctx, paused).map(|(_, id)| id)
+    }
+
+    fn evict(&mut self, ctx: &mut SwitchCtx<'_>, arriving: PacketId) -> Option<PacketId> {
+        let rank = self.rank(ctx, arriving);
+        super::ranked::highest_above(&mut self.queue, rank)
+    }
+}
