@@ -165,6 +165,7 @@ pub fn results<S: Sweep>(sweep: &S, out: &Path, merging: &Merging) -> Result<Per
         }
     }
     if used.len() > 1 && !merging.mixed {
+        used.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
         let each: Vec<String> = used.iter().map(|(version, n)| format!("{n} by irnic {version}")).collect();
         return Err(SimError::Failed(format!(
             "results are of several versions, {}: --mixed-versions takes them all",
