@@ -7,6 +7,7 @@
 pub(crate) mod access;
 mod attr;
 mod beside;
+mod config;
 mod connect;
 pub(crate) mod context;
 mod counters;
@@ -23,13 +24,14 @@ pub use crate::rc::PullTurn;
 pub use crate::wire::opcode::Service;
 pub use access::Access;
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttr, QpState};
+pub use config::QpConfig;
 pub use connect::ConnectParams;
 pub use counters::Counters;
 pub use host::{
     AtomicOp, Caller, CqId, Event, GatherList, Host, MemError, PdId, PeerProcess, RecvWqe, SrqId, TxSlot, XrcSrq,
     XrcdId,
 };
-pub use qp::{Qp, QpConfig};
+pub use qp::Qp;
 pub use send_queue::{MAX_MESSAGE, PostError};
 pub use stats::{QpStats, RttHistogram};
 pub use work::{Address, MULTICAST_QPN, MwBind, RecvWr, SendData, SendOp, SendWr, Sge, Wc, WcOpcode, WcStatus};
