@@ -102,7 +102,7 @@ impl Scheme {
     }
 }
 
-/// TCP as [code] has it: two packets at first, 200 ms the least timeout.
+/// TCP as the authors' scripts have it: two packets at first, 200 ms the least timeout.
 pub const TCP: &str = "iwarp,cc.initial=2,rto-min=200ms,rto-max=60s";
 
 /// What a row is of.
