@@ -251,13 +251,11 @@ impl Scenario {
         experiment.flows = Some(self.flows(quick, seed));
         experiment.transports = senders.into_iter().map(read).collect::<Result<_, String>>()?;
         experiment.policy = Some(switch.parse().map_err(|e| format!("{switch}: {e}"))?);
-        if let Some(nodes) =
-            (experiment.topology.hosts..experiment.topology.nodes()).len().checked_div(self.without as usize)
-        {
+        if self.without > 0 {
             let plain = format!("tail-drop,buffer={}B", self.buffer());
             let plain: PolicySwitch = plain.parse().map_err(|e| format!("{plain}: {e}"))?;
-            let first = experiment.topology.hosts;
-            let every = (0..nodes as u32).map(|n| first + n * self.without);
+            let switches = experiment.topology.hosts..experiment.topology.nodes();
+            let every = switches.step_by(self.without as usize);
             experiment.differing = every.map(|node| (node, Differing::Policy(plain.clone()))).collect();
         }
         if wide {
