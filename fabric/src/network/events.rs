@@ -1,9 +1,10 @@
 //! What happens when: the event queue of a simulated network, built for speed.
 //!
 //! Nearly all events of a network lie within a few microseconds of now: the end of a transmission, an arrival after a
-//! propagation delay. They wait in a ring with a slot for each nanosecond, so that nothing is ever sorted. What lies
-//! further ahead (retransmission timers, samples) waits in a heap. Events of the same nanosecond come out in the order
-//! they went in.
+//! propagation delay. They wait in a ring with a slot for each nanosecond, so that nothing is ever sorted. What lies up
+//! to some tens of milliseconds ahead (the links of a wide area, timers) waits in buckets, each of which goes into the
+//! ring as a whole in its time; what lies further ahead still, in a heap. Events of the same nanosecond come out in the
+//! order they went in.
 //!
 //! The next few events are taken out of the ring before it is their turn: who works them off can see them coming
 //! ([`EventQueue::coming`]) and fetch what they will need.
@@ -15,6 +16,10 @@ use crate::prefetch::fetch;
 
 /// ns that the ring reaches ahead.
 const REACH: u64 = 1 << 14;
+/// ns of a bucket: the ring holds two, that of the horizon and the next.
+const WIDTH: u64 = REACH / 2;
+/// Buckets, which reach 33 ms ahead; a multiple of 64.
+const BUCKETS: u64 = 1 << 12;
 /// Events of a chunk, 7 at most: with the number of the next chunk, five of 12 bytes make one line of the cache.
 const CHUNK: usize = 5;
 /// Bits of a slot for the number of events in its latest chunk.
@@ -87,6 +92,13 @@ pub struct EventQueue<E> {
     occupied: Vec<u64>,
     chunks: Vec<Chunk<E>>,
     free: u32,
+    /// The number, counted from time 0, of the first bucket that is not in the ring.
+    next: u64,
+    /// Events of this bucket and those after it, as they were pushed, each with the ns since its bucket began; and which
+    /// buckets have some.
+    buckets: Vec<Vec<(u16, E)>>,
+    filled: Vec<u64>,
+    /// What lies behind the buckets. All of it was pushed before anything of the same bucket that is in `buckets`.
     far: BinaryHeap<Reverse<Far<E>>>,
     pushed: u64,
     popped: u64,
@@ -103,6 +115,9 @@ impl<E: Waiting> EventQueue<E> {
             occupied: vec![0; (REACH / 64) as usize],
             chunks: Vec::new(),
             free: NONE,
+            next: 2,
+            buckets: vec![Vec::new(); BUCKETS as usize],
+            filled: vec![0; (BUCKETS / 64) as usize],
             far: BinaryHeap::new(),
             pushed: 0,
             popped: 0,
@@ -132,11 +147,23 @@ impl<E: Waiting> EventQueue<E> {
         if at < self.horizon || at == self.horizon && !self.is_open() {
             let place = self.window[self.front..].partition_point(|(other, _)| *other <= at);
             self.window.insert(self.front + place, (at, event));
-        } else if at - self.horizon < REACH {
+        } else if at / WIDTH < self.next {
             self.put((at % REACH) as usize, event);
         } else {
-            self.far.push(Reverse(Far { at, order, event }));
+            self.push_far(Far { at, order, event });
         }
+    }
+
+    /// Adds an event that the ring does not reach yet.
+    fn push_far(&mut self, far: Far<E>) {
+        let number = far.at / WIDTH;
+        if number - self.next >= BUCKETS {
+            self.far.push(Reverse(far));
+            return;
+        }
+        let bucket = (number % BUCKETS) as usize;
+        self.buckets[bucket].push(((far.at % WIDTH) as u16, far.event));
+        self.filled[bucket / 64] |= 1 << (bucket % 64);
     }
 
     /// Adds an event at `at` ns where its place is among those that wait: no earlier than the last that came out, and
@@ -151,7 +178,7 @@ impl<E: Waiting> EventQueue<E> {
                 return;
             }
         }
-        if at - self.horizon >= REACH {
+        if at / WIDTH >= self.next {
             return self.push(at, event);
         }
         self.pushed += 1;
@@ -189,6 +216,7 @@ impl<E: Waiting> EventQueue<E> {
         self.window.clear();
         self.front = 0;
         self.horizon = all.first().map_or(self.horizon, |(at, _)| *at);
+        self.next = self.horizon / WIDTH + 2;
         all
     }
 
@@ -261,11 +289,12 @@ impl<E: Waiting> EventQueue<E> {
                 &self.chunks[chunk as usize].events[..count]
             })
         });
-        let far = self.far.iter().map(|Reverse(far)| &far.event);
+        let far = self.buckets.iter().flatten().map(|(_, event)| event);
+        let far = far.chain(self.far.iter().map(|Reverse(far)| &far.event));
         self.window[self.front..].iter().map(|(_, event)| event).chain(near).chain(far)
     }
 
-    /// Takes the next events out of ring and heap: one at least, if there is any.
+    /// Takes the next events out of the ring: one at least, if there is any anywhere.
     fn refill(&mut self) {
         if self.front >= 4 * AHEAD || self.front == self.window.len() {
             self.window.drain(..self.front);
@@ -277,40 +306,85 @@ impl<E: Waiting> EventQueue<E> {
                 continue;
             }
             let alone = self.front == self.window.len();
-            let near = self.next_near(if alone { REACH } else { GAP });
-            let far = self.far.peek().map(|Reverse(far)| far.at).filter(|at| alone || *at <= self.horizon + GAP);
-            let Some(next) = near.into_iter().chain(far).min() else { return };
-            self.take(next);
+            match self.next_near(if alone { REACH } else { GAP }) {
+                Some(at) => self.advance(at),
+                None if alone && self.skip() => {}
+                None => return,
+            }
         }
     }
 
-    /// Goes on to the events at `at`, the next there are, and takes out the first of them. Those from the heap were
-    /// pushed before those from the ring: the horizon has only come closer since.
+    /// Goes on to the events at `at`, the next there are.
     #[inline]
-    fn take(&mut self, at: u64) {
+    fn advance(&mut self, at: u64) {
         self.horizon = at;
-        let first = self.window.len();
-        while let Some(&Reverse(far)) = self.far.peek()
-            && far.at == at
-        {
-            self.far.pop();
-            self.window.push((at, far.event));
-        }
-        if E::PLACED && self.window.len() > first {
-            // What was inserted came later into the ring, and may have a lower place.
-            while self.is_open() {
-                self.take_chunk();
-            }
-            self.window[first..].sort_by_key(|(_, event)| event.place());
-            return;
-        }
         let soon = self.ring[(at as usize + SOON) % REACH as usize];
         if let Some(soon) = self.chunks.get(soon.first as usize) {
             fetch(soon);
         }
-        if self.is_open() {
-            self.take_chunk();
+        if at / WIDTH + 2 > self.next {
+            self.load();
         }
+    }
+
+    /// Goes on to the next bucket that has events, of which the ring has none. Returns whether there is one.
+    fn skip(&mut self) -> bool {
+        let far = self.far.peek().map(|Reverse(far)| far.at / WIDTH);
+        let Some(number) = self.next_filled().into_iter().chain(far).min() else { return false };
+        self.next = number;
+        self.load();
+        self.horizon = self.horizon.max(number * WIDTH);
+        true
+    }
+
+    /// The number of the first bucket that has events.
+    fn next_filled(&self) -> Option<u64> {
+        let first = self.next % BUCKETS;
+        // The word that holds `first` comes twice: its upper part now, its lower part last.
+        (0..=BUCKETS / 64).find_map(|i| {
+            let word = (first / 64 + i) % (BUCKETS / 64);
+            let upper = u64::MAX << (first % 64);
+            let bits = self.filled[word as usize]
+                & if i == 0 {
+                    upper
+                } else if i == BUCKETS / 64 {
+                    !upper
+                } else {
+                    u64::MAX
+                };
+            let bucket = word * 64 + u64::from(bits.trailing_zeros());
+            (bits != 0).then(|| self.next + (bucket + BUCKETS - first) % BUCKETS)
+        })
+    }
+
+    /// Moves the events of the next bucket into the ring, in which nothing of its time is yet: those of the heap first,
+    /// since they were pushed first.
+    fn load(&mut self) {
+        let (number, bucket) = (self.next, (self.next % BUCKETS) as usize);
+        self.next += 1;
+        let far = |queue: &Self| queue.far.peek().is_some_and(|Reverse(far)| far.at / WIDTH == number);
+        if !far(self) && self.buckets[bucket].is_empty() {
+            return;
+        }
+        let mut events = std::mem::take(&mut self.buckets[bucket]);
+        if far(self) {
+            let pushed_later = events.len();
+            while far(self) {
+                let Some(Reverse(far)) = self.far.pop() else { break };
+                events.push(((far.at % WIDTH) as u16, far.event));
+            }
+            events.rotate_left(pushed_later);
+        }
+        if E::PLACED {
+            // What was inserted came later, and may have a lower place.
+            events.sort_by_key(|(after, event)| (*after, event.place()));
+        }
+        let begins = number * WIDTH % REACH;
+        for (after, event) in events.drain(..) {
+            self.put((begins + u64::from(after)) as usize, event);
+        }
+        self.buckets[bucket] = events;
+        self.filled[bucket / 64] &= !(1 << (bucket % 64));
     }
 
     /// Takes the first chunk of events at the horizon out of the ring, and has the cache told of the next.
@@ -409,11 +483,26 @@ mod tests {
         assert_eq!(order, [4, 1, 2, 3]);
     }
 
+    #[test]
+    fn events_of_the_same_time_keep_their_order_through_heap_bucket_and_ring() {
+        let mut queue = EventQueue::new();
+        let at = 40_000_003;
+        for (event, before) in [(1u64, at), (2, 30_000_000), (3, 100)] {
+            if before < at {
+                queue.push(at - before, 0);
+                assert_eq!(queue.pop(at - before), Some((at - before, 0)));
+            }
+            queue.push(at, event);
+        }
+        assert_eq!(queue.far.len(), 0, "the ring has them all");
+        assert_eq!(queue.drain(), [(at, 1), (at, 2), (at, 3)]);
+    }
+
     proptest! {
         /// Against a sorted list. Places grow, as time does; some events are inserted at places that are past.
         #[test]
         fn inserted_events_come_at_their_place(
-            steps in prop::collection::vec((0u8..7, 0u64..12, prop_oneof![0u64..3, 0u64..200, 0u64..40_000]), 1..400)
+            steps in prop::collection::vec((0u8..7, 0u64..12, prop_oneof![0u64..3, 0u64..200, 0u64..40_000, 0u64..90_000_000]), 1..400)
         ) {
             let (mut queue, mut model, mut now, mut place) = (EventQueue::new(), Vec::new(), 0, 20u64);
             for (id, (what, back, after)) in (0u64..).zip(steps) {
@@ -449,7 +538,7 @@ mod tests {
         /// Against a sorted list: steps of any length, some events at the very moment that is being worked off.
         #[test]
         fn events_come_in_order_of_time_and_then_of_pushing(
-            steps in prop::collection::vec((0u8..4, prop_oneof![0u64..3, 0u64..200, 0u64..40_000, 0u64..2_000_000]), 1..400)
+            steps in prop::collection::vec((0u8..4, prop_oneof![0u64..3, 0u64..200, 0u64..40_000, 0u64..2_000_000, 0u64..90_000_000]), 1..400)
         ) {
             let (mut queue, mut model, mut now, mut id) = (EventQueue::new(), Vec::new(), 0, 0u64);
             for (what, after) in steps {
