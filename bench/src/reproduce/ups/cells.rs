@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::edge;
 use super::measure::Measured;
-use super::scenario::{By, Network, Original, Scenario};
+use super::network::Network;
+use super::scenario::{By, Original, Scenario};
 use super::schedulers::Order;
 use crate::reproduce::points::{self, Reference};
 
@@ -32,15 +32,12 @@ pub enum Metric {
     Ratio(u32),
     /// Share of packets that waited no longer.
     NoLonger,
-    /// Of a run with queue management.
-    Aqm(edge::Metric),
 }
 
 use Metric::*;
 
 const POINTS: [Metric; 10] =
     [Points(0), Points(1), Points(2), Points(3), Points(4), Waits(0), Waits(1), Waits(2), Waits(3), Waits(4)];
-const AQM: [Metric; 4] = [Aqm(edge::METRICS[0]), Aqm(edge::METRICS[1]), Aqm(edge::METRICS[2]), Aqm(edge::METRICS[3])];
 const REPLAY: [Metric; 4] = [Overdue, BeyondRounding, Late, Worst];
 const RATIOS: [Metric; 4] = [Ratio(10), Ratio(50), Ratio(90), NoLonger];
 
@@ -57,12 +54,11 @@ impl points::Metric for Metric {
             Waits(n) => format!("waits-{n}").into(),
             Ratio(percent) => format!("ratio-{percent}").into(),
             NoLonger => "no_longer".into(),
-            Aqm(of) => of.name(),
         }
     }
 
     fn named(name: &str) -> Option<Metric> {
-        POINTS.into_iter().chain(REPLAY).chain(RATIOS).chain(AQM).find(|metric| Self::name(*metric) == name)
+        POINTS.into_iter().chain(REPLAY).chain(RATIOS).find(|metric| Self::name(*metric) == name)
     }
 
     fn of(self, run: &Measured) -> Option<f64> {
@@ -76,7 +72,6 @@ impl points::Metric for Metric {
             Waits(n) => percent(&run.waits, n),
             Ratio(percent) => run.ratio(f64::from(percent) / 100.0)?,
             NoLonger => run.no_longer,
-            Aqm(of) => of.of(run)?,
         })
     }
 }
@@ -120,9 +115,6 @@ fn points() -> Vec<Point> {
     for (name, original) in ORIGINALS {
         add(format!("figure5.1/{name}"), Scenario { original, ..default }, &RATIOS);
     }
-    for (name, network, load, aqm) in edge::all() {
-        add(name, Scenario { aqm: Some(aqm), ..Scenario::new(network, load) }, &AQM);
-    }
     all
 }
 
@@ -146,11 +138,6 @@ mod tests {
     #[test]
     fn every_cell_can_be_run() {
         for scenario in once(ups(&reference()).iter().flat_map(Cell::needed)) {
-            if let Some(aqm) = &scenario.aqm {
-                let config = aqm.config(scenario, 1, 20_000_000).unwrap_or_else(|e| panic!("{scenario:?}: {e}"));
-                assert!(config.flows.len() > 10, "{scenario:?}");
-                continue;
-            }
             let config = scenario.config(1, 20_000_000).unwrap_or_else(|e| panic!("{scenario:?}: {e}"));
             assert!(config.flows.len() > 10 && config.schedule.is_some(), "{scenario:?}");
         }
@@ -158,7 +145,7 @@ mod tests {
 
     #[test]
     fn metrics_have_names() {
-        let all = POINTS.into_iter().chain(REPLAY).chain(RATIOS).chain(AQM);
+        let all = POINTS.into_iter().chain(REPLAY).chain(RATIOS);
         assert!(all.into_iter().all(|metric| Metric::named(&metric.name()) == Some(metric)));
         assert_eq!(Metric::named("points-9"), None);
     }

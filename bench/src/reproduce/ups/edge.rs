@@ -1,205 +1,114 @@
-//! Queue management from the edge (§5.3): TCP in the wide area with CoDel in switches or in the receiving NICs, and DCTCP in the
-//! datacenter with marks of either.
+//! Queue management from the edge (§5.3): TCP in the wide area with CoDel in switches or in the receiving NICs (Figures 5.8
+//! and 5.9, Table 5.3), and DCTCP in the datacenter with marks of either (Table 5.4).
 
-use std::borrow::Cow;
+use super::network::Network;
+use super::objectives::{Beside, Done, Goal, Row, mean};
+use super::parts::Values;
+use super::scheme::Scheme;
 
-use irnic_fabric::experiment::Experiment;
-use irnic_fabric::sim::{HeaderBytes, Observe, Outcome, SimConfig};
-use irnic_fabric::switch::{Discipline, Ecn, OutputQueuedConfig, SwitchConfig};
-use irnic_fabric::workload::poisson::{Pair, between};
+/// Refresh threshold of Figures 5.8 and 5.9, ms.
+const REFRESH: u64 = 20;
+/// Mbit/s of fair slack in Table 5.3.
+const SLOW: u64 = 10;
 
-use super::measure::Measured;
-use super::scenario::{Network, Scenario, WIRE, sizes};
-use crate::reproduce::runs::simulate;
-use crate::sweep::{NoResult, Watch};
-
-/// Bytes around the payload and of an acknowledgement: as large a part of a packet as in the authors' simulator, nearly.
-const HEADER: u32 = 40;
-const MTU: u32 = 1_024;
-/// Bytes of buffers of the text in the wide area and in the datacenter.
-const BUFFERS: [u64; 2] = [50_000_000, 500_000];
-/// Packets that may wait without a mark.
-const K: u64 = 15;
-
-/// Who manages queues.
+/// What a row compares.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Scheme {
-    Fifo,
-    Fq,
-    FqCodel,
-    /// FQ in switches; Edge-CoDel with a refresh threshold, ms.
-    FqEdge(u64),
-    /// LSTF in switches, of which slack asks for fairness with so many Mbit/s a flow; Edge-CoDel with a refresh threshold, ms.
-    LstfEdge(u64, u64),
-    /// DCTCP whose packets nobody marks.
-    Unmarked,
-    /// DCTCP and switches with FIFO that mark.
-    Marked,
-    /// DCTCP and LSTF with one slack for all; marks are the receiver's.
-    EdgeEcn,
+pub enum Edge {
+    /// CoDel in switches and at the edge, with fair slack of so many Mbit/s and delays of links so many halves of the text's
+    /// default.
+    Codel { mbps: u64, delay: u64 },
+    /// Refresh thresholds of Edge-CoDel.
+    Refresh,
+    /// Who marks.
+    Marks,
 }
 
-/// A run with queue management, beside its network and load.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Aqm {
-    pub scheme: Scheme,
-    /// By how much delays are longer, in halves: 2 as they are.
-    pub delay: u64,
-}
-
-/// What is measured.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Metric {
-    /// Mean flow completion time over bytes, s.
-    Fct,
-    /// Mean round trip over packets, ms.
-    Rtt,
-    /// Packets that found no room or were dropped by CoDel in switches, and those dropped by receiving NICs, % of all.
-    Dropped,
-    Discarded,
-}
-
-pub const METRICS: [Metric; 4] = [Metric::Fct, Metric::Rtt, Metric::Dropped, Metric::Discarded];
-
-impl Metric {
-    pub fn name(self) -> Cow<'static, str> {
+impl Edge {
+    /// Schemes, and what they are called.
+    pub fn schemes(self) -> Vec<(&'static str, Scheme)> {
         match self {
-            Metric::Fct => "fct_by_bytes",
-            Metric::Rtt => "rtt_ms",
-            Metric::Dropped => "dropped",
-            Metric::Discarded => "discarded",
+            Edge::Codel { mbps, .. } => vec![
+                ("fifo", Scheme::Fifo),
+                ("fq", Scheme::Fq),
+                ("fq_codel", Scheme::FqCodel),
+                ("fq_edge", Scheme::FqEdge(REFRESH)),
+                ("lstf_edge", Scheme::FairEdge(mbps, REFRESH)),
+            ],
+            Edge::Refresh => vec![
+                ("10ms", Scheme::FairEdge(SLOW, 10)),
+                ("20ms", Scheme::FairEdge(SLOW, 20)),
+                ("30ms", Scheme::FairEdge(SLOW, 30)),
+                ("40ms", Scheme::FairEdge(SLOW, 40)),
+            ],
+            Edge::Marks => vec![("no_ecn", Scheme::Unmarked), ("ecn", Scheme::Marked), ("edge_ecn", Scheme::EdgeEcn)],
         }
-        .into()
     }
 
-    pub fn of(self, run: &Measured) -> Option<f64> {
-        let aqm = run.aqm.as_ref()?;
-        Some(match self {
-            Metric::Fct => aqm[0],
-            Metric::Rtt => aqm[1],
-            Metric::Dropped => aqm[2],
-            Metric::Discarded => aqm[3],
-        })
+    /// Delay of a link, of which this is the default.
+    pub fn delay(self, default: u64) -> u64 {
+        match self {
+            Edge::Codel { delay, .. } => default * delay / 2,
+            Edge::Refresh | Edge::Marks => default,
+        }
     }
-}
 
-/// Returns bytes or bit/s of the text as packets here have them, which are shorter.
-fn scaled(papers: u64) -> u64 {
-    papers * u64::from(MTU + HEADER) / u64::from(WIRE)
-}
-
-impl Aqm {
-    /// The transport, and what switches do.
-    fn ends(&self, timeout: &str) -> (String, Discipline) {
-        let tcp = format!("iwarp,cc.initial=2,rto-min={timeout},rto-max=60s");
-        let dctcp = format!("iwarp,cc=dctcp,rto-min={timeout},rto-max=60s");
-        let codel = |refresh: u64| format!("{tcp},edge=codel:5ms:100ms:{refresh}ms");
-        // A packet's time is what counts in the text, and here payload is what slack goes by.
-        let fair = |mbps: u64| mbps * 1_000_000 * u64::from(MTU) / u64::from(WIRE);
-        match self.scheme {
-            Scheme::Fifo => (tcp, Discipline::Fifo),
-            Scheme::Fq => (tcp, Discipline::Fair),
-            Scheme::FqCodel => (tcp, Discipline::FairCodel),
-            Scheme::FqEdge(refresh) => (codel(refresh), Discipline::Fair),
-            Scheme::LstfEdge(mbps, refresh) => {
-                (format!("{},slack=fair:{}bit", codel(refresh), fair(mbps)), Discipline::LeastSlack)
+    /// Ratios that the text speaks of: of completion times or round trips of a scheme to those of another.
+    fn ratios(self) -> &'static [(&'static str, &'static str, &'static str)] {
+        match self {
+            Edge::Codel { .. } => &[
+                ("fq_rtt_over_fifo", "fq_rtt_ms", "fifo_rtt_ms"),
+                ("fq_edge_rtt_over_fq_codel", "fq_edge_rtt_ms", "fq_codel_rtt_ms"),
+                ("lstf_edge_rtt_over_fq_codel", "lstf_edge_rtt_ms", "fq_codel_rtt_ms"),
+                ("lstf_edge_rtt_over_fq", "lstf_edge_rtt_ms", "fq_rtt_ms"),
+                ("lstf_edge_over_fifo", "lstf_edge_s", "fifo_s"),
+            ],
+            Edge::Refresh => {
+                &[("40ms_over_10ms", "40ms_s", "10ms_s"), ("40ms_rtt_over_10ms", "40ms_rtt_ms", "10ms_rtt_ms")]
             }
-            Scheme::Unmarked | Scheme::Marked => (dctcp, Discipline::Fifo),
-            // A packet takes 1.168 µs.
-            Scheme::EdgeEcn => (format!("{dctcp},slack=constant:1s,edge=ecn:{}ns", K * 1_168), Discipline::LeastSlack),
+            Edge::Marks => &[
+                ("edge_ecn_over_ecn", "edge_ecn_s", "ecn_s"),
+                ("edge_ecn_rtt_over_ecn", "edge_ecn_rtt_ms", "ecn_rtt_ms"),
+                ("edge_ecn_over_no_ecn", "edge_ecn_s", "no_ecn_s"),
+                ("edge_ecn_rtt_over_no_ecn", "edge_ecn_rtt_ms", "no_ecn_rtt_ms"),
+            ],
         }
     }
+}
 
-    /// Returns the run of a scenario, in which flows arrive for so many ns, and which ends with the last of them.
-    pub fn config(&self, of: &Scenario, seed: u64, duration: u64) -> Result<SimConfig, String> {
-        let mut topology = of.topology();
-        for link in &mut topology.links {
-            link.rate = scaled(link.rate);
-            link.delay = link.delay * self.delay / 2;
-        }
-        let (buffer, timeout) = match of.network {
-            Network::Internet2(..) => (BUFFERS[0], "200ms"),
-            Network::FatTree => (BUFFERS[1], "1ms"),
-        };
-        let pairs = of.pairs(&topology);
-        let offered = scaled(of.nominal()) as f64 * f64::from(of.load) / 100.0 * f64::from(topology.hosts);
-        let rate = offered / pairs.len() as f64;
-        let pairs: Vec<Pair> = pairs.into_iter().map(|(src, dst)| Pair { src, dst, rate, class: 0 }).collect();
-        let (transport, discipline) = self.ends(timeout);
-        let mut experiment = Experiment::default();
-        experiment.flows = Some(between(&sizes()?, &pairs, duration, seed, MTU, HEADER));
-        experiment.topology = topology;
-        experiment.routing = of.routing();
-        experiment.transports = vec![transport.parse().map_err(|e| format!("{transport}: {e}"))?];
-        experiment.buffers = irnic_fabric::experiment::Buffers::OutputQueued(discipline.clone());
-        experiment.headers = HeaderBytes::Fixed(HEADER);
-        experiment.setup_rtts = 1;
-        let mut config = experiment.config(seed).map_err(|e| e.to_string())?;
-        let mut switch = OutputQueuedConfig::new(scaled(buffer), discipline);
-        if self.scheme == Scheme::Marked {
-            switch.ecn = Ecn::Step { k: K * u64::from(MTU + HEADER) };
-        }
-        config.switch = SwitchConfig::OutputQueued(switch);
-        config.observe = Some(Observe { from: 0, segment: 1, interval: 0, to: None, latencies: false, rounds: false });
-        Ok(config)
+/// What is measured of each scheme: mean flow completion time over bytes, s, mean round trip over packets, ms, and packets
+/// dropped by switches and by receiving NICs, % of all. And ratios of these.
+pub fn values(edge: Edge, done: &[Done], beside: &[Beside]) -> Values {
+    let mut values = Values::new();
+    for (at, (name, _)) in edge.schemes().into_iter().enumerate() {
+        values.insert(format!("{name}_s"), mean(done, at, |packets| packets as f64));
+        values.insert(format!("{name}_rtt_ms"), beside[at].rtt);
+        values.insert(format!("{name}_dropped"), beside[at].dropped);
+        values.insert(format!("{name}_discarded"), beside[at].discarded);
     }
+    for (name, over, under) in edge.ratios() {
+        values.insert((*name).to_owned(), values[*over] / values[*under]);
+    }
+    values
 }
 
-/// Runs a scenario with queue management.
-pub fn one(aqm: &Aqm, of: &Scenario, arrivals: u64, seed: u64, watch: &Watch<'_>) -> Result<Measured, NoResult> {
-    let config = aqm.config(of, seed, arrivals).map_err(NoResult::Failed)?;
-    let outcome = simulate(watch, config)?;
-    Ok(Measured { aqm: Some(measured(&outcome)), ..Measured::default() })
-}
-
-fn measured(outcome: &Outcome) -> [f64; 4] {
-    let done = || {
-        outcome
-            .flows
-            .iter()
-            .zip(&outcome.records)
-            .filter_map(|(flow, record)| Some((flow.bytes as f64, record.fct(flow)?)))
-    };
-    let bytes: f64 = done().map(|(bytes, _)| bytes).sum();
-    let fct = done().map(|(bytes, fct)| bytes * fct as f64 / 1e9).sum::<f64>() / bytes.max(1.0);
-    let trips = outcome.observed.as_ref().map_or(&[][..], |observed| &observed.round_trips);
-    let rtt = trips.iter().map(|ns| *ns as f64 / 1e6).sum::<f64>() / trips.len().max(1) as f64;
-    let percent = |packets: u64| packets as f64 / outcome.injected.0.max(1) as f64 * 100.0;
-    [fct, rtt, percent(outcome.dropped.0), percent(outcome.nics.rx_dropped)]
-}
-
-/// Returns names, networks, loads and runs of Figures 5.8 and 5.9, which are of the same, and of Tables 5.3 and 5.4.
-pub fn all() -> Vec<(String, Network, u32, Aqm)> {
-    let mut all = Vec::new();
+/// Returns names and rows of Figures 5.8 and 5.9, which are of the same, and of Tables 5.3 and 5.4.
+pub fn rows() -> Vec<(String, Row)> {
     let [default, slow, tenth] =
         [(10, 1, 1), (1, 1, 1), (1, 1, 10)].map(|(host, edge, by)| Network::Internet2(host, edge, by));
-    let mut row = |name: &str, network, load, delay, mbps| {
-        let schemes = [
-            ("fifo", Scheme::Fifo),
-            ("fq", Scheme::Fq),
-            ("fq-codel", Scheme::FqCodel),
-            ("fq-edge", Scheme::FqEdge(20)),
-            ("lstf-edge", Scheme::LstfEdge(mbps, 20)),
-        ];
-        for (of, scheme) in schemes {
-            all.push((format!("figure5.8/{name}/{of}"), network, load, Aqm { scheme, delay }));
-        }
+    let row = |name: &str, network, load, edge| (name.to_owned(), Row { goal: Goal::Edge(edge), network, load });
+    let codel = |name: &str, network, load, mbps, delay| {
+        row(&format!("figure5.8/{name}"), network, load, Edge::Codel { mbps, delay })
     };
-    row("default", default, 70, 2, 100);
-    row("1G-1G", slow, 70, 2, 100);
-    row("tenth-30%", tenth, 30, 2, 40);
-    row("tenth-50%", tenth, 50, 2, 30);
-    row("tenth-70%", tenth, 70, 2, 10);
-    row("tenth-half-rtt", tenth, 70, 1, 10);
-    row("tenth-double-rtt", tenth, 70, 4, 10);
-    for refresh in [10, 20, 30, 40] {
-        let scheme = Scheme::LstfEdge(10, refresh);
-        all.push((format!("table5.3/{refresh}ms"), tenth, 70, Aqm { scheme, delay: 2 }));
-    }
-    for load in [30, 50, 70] {
-        for (of, scheme) in [("no-ecn", Scheme::Unmarked), ("ecn", Scheme::Marked), ("edge-ecn", Scheme::EdgeEcn)] {
-            all.push((format!("table5.4/{load}%/{of}"), Network::FatTree, load, Aqm { scheme, delay: 2 }));
-        }
-    }
+    let mut all = vec![
+        codel("default", default, 70, 100, 2),
+        codel("1G-1G", slow, 70, 100, 2),
+        codel("tenth-30%", tenth, 30, 40, 2),
+        codel("tenth-50%", tenth, 50, 30, 2),
+        codel("tenth-70%", tenth, 70, SLOW, 2),
+        codel("tenth-half-rtt", tenth, 70, SLOW, 1),
+        codel("tenth-double-rtt", tenth, 70, SLOW, 4),
+        row("table5.3/tenth", tenth, 70, Edge::Refresh),
+    ];
+    all.extend([30, 50, 70].map(|load| row(&format!("table5.4/{load}%"), Network::FatTree, load, Edge::Marks)));
     all
 }

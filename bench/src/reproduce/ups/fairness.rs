@@ -6,15 +6,16 @@ use irnic_fabric::topology::{Internet2, LinkSpec, Topology};
 use irnic_fabric::workload::Flow;
 use irnic_transports::qp::Service;
 
-use super::objectives::{FAIR, HEADER, PAPERS, PAYLOAD, Scheme, TCP, scaled};
+use super::network::{G, PAPERS, PAYLOAD, scaled};
+use super::objectives::FAIR;
 use super::parts::Values;
+use super::scheme::{HEADER, Scheme, TCP, WIRE};
 use crate::reproduce::chance;
 use crate::reproduce::runs::simulate;
 use crate::sweep::{NoResult, Watch};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
-const G: u64 = 1_000_000_000;
 /// Delay of each link, ns: "10 µs for each link".
 const DELAY: u64 = 10 * US;
 /// More than a flow sends, bytes.
@@ -48,14 +49,14 @@ impl Sharing {
     }
 
     fn topology(self) -> Topology {
-        let spec = |a, b, gbps: u64| LinkSpec { a, b, rate: scaled(gbps * G), delay: DELAY, loss: 0.0 };
+        let spec = |a, b, gbps: u64| LinkSpec { a, b, rate: scaled(gbps * G, WIRE), delay: DELAY, loss: 0.0 };
         match self {
             Sharing::Internet2(_) => {
-                let [rate, fast] = [G, 10 * G].map(scaled);
+                let [rate, fast] = [G, 10 * G].map(|rate| scaled(rate, WIRE));
                 let net = Internet2 { rate, access: fast, host: fast, core_delay: DELAY, delay: DELAY, edge: true };
                 Topology::internet2(&net)
             }
-            Sharing::Newcomer(_) => Topology::dumbbell(OLD + 1, OLD + 1, scaled(10 * G), scaled(G), DELAY),
+            Sharing::Newcomer(_) => Topology::dumbbell(OLD + 1, OLD + 1, scaled(10 * G, WIRE), scaled(G, WIRE), DELAY),
             // A and B enter at switch 6, A leaves at 7, where C enters, B and C leave at 8.
             Sharing::Weighted(_) => {
                 let hosts = [(0, 6), (1, 6), (2, 7), (3, 7), (4, 8), (5, 8)].map(|(host, at)| spec(host, at, 10));
@@ -180,7 +181,7 @@ impl Sharing {
 
 /// Bytes of the text's packets for one of payload here.
 fn of_the_text() -> f64 {
-    PAPERS as f64 / f64::from(PAYLOAD)
+    f64::from(PAPERS) / f64::from(PAYLOAD)
 }
 
 /// Jain's fairness index.

@@ -6,7 +6,6 @@ use irnic_fabric::network::NetworkConfig;
 use irnic_fabric::schedule::{Detail, Header, Replay, Replayed, Schedule};
 use serde::{Deserialize, Serialize};
 
-use super::edge;
 use super::scenario::{By, Original, Scenario};
 use super::schedulers::{Order, switches};
 use crate::reproduce::runs::simulate;
@@ -34,16 +33,10 @@ pub struct Measured {
     pub ratios: Vec<f64>,
     /// Share of packets that waited no longer in the replay.
     pub no_longer: f64,
-    /// Of runs with queue management: what [`super::edge::METRICS`] say.
-    #[serde(default)]
-    pub aqm: Option<[f64; 4]>,
 }
 
 /// Runs a scenario with a seed, of flows that arrive for so many ns, and the replay.
 pub fn one(scenario: &Scenario, arrivals: u64, seed: u64, watch: &Watch<'_>) -> Result<Measured, NoResult> {
-    if let Some(aqm) = &scenario.aqm {
-        return edge::one(aqm, scenario, arrivals, seed, watch);
-    }
     let config = scenario.config(seed, arrivals).map_err(NoResult::Failed)?;
     let mut network = config.network();
     let packets = |flow: u32| (config.flows[flow as usize].bytes / 1_024) as i64;
@@ -68,7 +61,7 @@ pub fn one(scenario: &Scenario, arrivals: u64, seed: u64, watch: &Watch<'_>) -> 
     };
     network.switch = switches(order);
     let schedule = Arc::new(schedule);
-    let replayed = replay(&network, schedule.clone(), header, None, scenario.packet_time(), watch)?;
+    let replayed = replay(&network, schedule.clone(), header, None, scenario.network.packet_time(), watch)?;
     Ok(Measured::of(&schedule, &replayed))
 }
 
@@ -105,7 +98,6 @@ impl Measured {
             waits: schedule.by_waits(),
             ratios: (0..=POINTS).filter_map(|at| replayed.ratio(at as f64 / POINTS as f64)).collect(),
             no_longer: no_longer as f64 / replayed.ratios.len().max(1) as f64,
-            aqm: None,
         }
     }
 

@@ -1,19 +1,21 @@
 //! `irnic reproduce ups`: how well least slack time first replays schedules (Mittal, UCB/EECS-2018-103, §5.1.3) and
 //! serves objectives (§5.2), its numbers beside ours.
 //!
-//! [`schedulers`] and [`scenario`] are what is run, [`measure`] runs and replays it, [`cells`] is what of it.
-//! [`objectives`] and [`fairness`] are what slack does for completion times, delays and shares (§5.2), [`edge`] is queue
-//! management by receiving NICs (§5.3); [`parts`] puts all together.
+//! [`network`] is what all have in common. [`schedulers`] and [`scenario`] are what is replayed, [`measure`] runs and
+//! replays it, [`cells`] is what of it. [`scheme`], [`objectives`] and [`fairness`] are what slack does for completion
+//! times, delays and shares (§5.2), [`edge`] is queue management by receiving NICs (§5.3); [`parts`] puts all together.
 
 mod cells;
 mod edge;
 mod fairness;
 mod measure;
+mod network;
 mod objectives;
 mod parts;
 mod picture;
 mod scenario;
 mod schedulers;
+mod scheme;
 
 use std::path::PathBuf;
 

@@ -2,108 +2,31 @@
 //! 5.2. A row of a table is one run, of all its schedulers one after the other: only flows that all of them complete
 //! count.
 
-use std::path::Path;
-
-use irnic_fabric::experiment::{Experiment, Transport};
+use irnic_fabric::experiment::{Buffers, Experiment};
 use irnic_fabric::schedule::{Detail, Schedule};
-use irnic_fabric::sim::{HeaderBytes, Outcome, Routing, SimConfig};
+use irnic_fabric::sim::{HeaderBytes, Observe, Outcome, SimConfig};
 use irnic_fabric::summary::percentile;
-use irnic_fabric::switch::{Discipline, OutputQueuedConfig, SwitchConfig};
-use irnic_fabric::topology::{Internet2, Topology};
-use irnic_fabric::workload::cdf::{self, Reading};
-use irnic_fabric::workload::poisson::{Pair, between};
-use irnic_fabric::workload::{Flow, Sizes};
-use irnic_transports::Slack;
+use irnic_fabric::workload::Flow;
 use irnic_transports::qp::Service;
 
+use super::edge::{self, Edge};
+use super::network::{Network, PAYLOAD};
 use super::parts::Values;
-use super::scenario::{Network, SIZES};
+use super::scheme::{HEADER, ROOM, Scheme, WIRE};
 use crate::reproduce::runs::simulate;
 use crate::sweep::{NoResult, Watch};
 
 const MS: u64 = 1_000_000;
-const G: u64 = 1_000_000_000;
-/// Payload of a packet, and bytes around it, which are all of an acknowledgement: as large a part of a packet as 40 of
-/// 1460.
-pub const PAYLOAD: u32 = 1_024;
-pub const HEADER: u32 = 29;
-/// Bytes on the wire of the text's packets.
-pub const PAPERS: u64 = 1_460;
-/// Buffers of a port in the wide area, in the datacenter, for fairness, and where nothing is to be dropped, bytes.
+/// Buffers of a port in the wide area, in the datacenter, and for fairness, bytes.
 const WIDE: u64 = 5_000_000;
 const DATACENTER: u64 = 500_000;
 pub const FAIR: u64 = 50_000_000;
-const ROOM: u64 = 1 << 40;
-/// Slack that is more than any queue takes, ns.
-const LONG: u64 = G;
 /// Rates that packets of fair slack are spaced by, Mbit/s, of Table 5.2.
 pub const RATES: [u64; 6] = [10, 50, 100, 200, 300, 500];
 /// The longest of the flows that are called short, packets.
 const SHORT: u64 = 72;
 /// Most that is within "10 % of the best".
 const REASONABLE: f64 = 1.1;
-
-/// Bytes of the text, or bit/s, as packets here have them: each takes the time that it takes there.
-pub fn scaled(papers: u64) -> u64 {
-    (u128::from(papers) * u128::from(PAYLOAD + HEADER) / u128::from(PAPERS)) as u64
-}
-
-/// What switches do, and senders ask for.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Scheme {
-    Fifo,
-    Fq,
-    /// Shortest remaining first, packets of a flow in order.
-    Srpt,
-    /// Shortest job first, by priorities.
-    Sjf,
-    /// LSTF with slack by the flow's size.
-    Size,
-    /// LSTF with the same slack for all.
-    Constant,
-    /// LSTF with fair slack, of so many Mbit/s.
-    Fair(u64),
-}
-
-impl Scheme {
-    fn discipline(self) -> Discipline {
-        match self {
-            Scheme::Fifo => Discipline::Fifo,
-            Scheme::Fq => Discipline::Fair,
-            Scheme::Srpt => Discipline::ShortestFlow,
-            Scheme::Sjf => Discipline::Rank,
-            Scheme::Size | Scheme::Constant | Scheme::Fair(_) => Discipline::LeastSlack,
-        }
-    }
-
-    /// Slack of a sender.
-    pub fn slack(self) -> Slack {
-        match self {
-            Scheme::Fifo | Scheme::Fq => Slack::None,
-            Scheme::Srpt => Slack::Remaining(LONG),
-            Scheme::Sjf | Scheme::Size => Slack::Size(LONG),
-            Scheme::Constant => Slack::Constant(LONG),
-            // Slack goes by payload, all of a packet in the text.
-            Scheme::Fair(mbps) => Slack::Fair(mbps * 1_000_000 * u64::from(PAYLOAD) / PAPERS),
-        }
-    }
-
-    /// Switches with so many bytes of the text's for each port.
-    pub fn switches(self, buffer: u64) -> SwitchConfig {
-        let buffer = if buffer == ROOM { ROOM } else { scaled(buffer) };
-        SwitchConfig::OutputQueued(OutputQueuedConfig::new(buffer, self.discipline()))
-    }
-
-    /// TCP, or what open loops have for a transport.
-    pub fn transport(self, text: &str) -> Result<Transport, String> {
-        let mut transport: Transport = text.parse().map_err(|e| format!("{text}: {e}"))?;
-        transport.config.slack = self.slack();
-        Ok(transport)
-    }
-}
-
-/// TCP as the authors' scripts have it: two packets at first, 200 ms the least timeout.
-pub const TCP: &str = "iwarp,cc.initial=2,rto-min=200ms,rto-max=60s";
 
 /// What a row is of.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -114,6 +37,8 @@ pub enum Goal {
     Delay,
     /// Completion time over bytes (Table 5.2, Figure 5.7).
     Fairness,
+    /// Queue management from the edge (§5.3).
+    Edge(Edge),
 }
 
 /// A row.
@@ -126,7 +51,17 @@ pub struct Row {
 }
 
 /// A flow's size in packets, and completion times by scheme, s.
-type Done = (u64, Vec<f64>);
+pub type Done = (u64, Vec<f64>);
+
+/// What a scheme's run has beside the completion times of flows.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Beside {
+    /// Packets dropped by switches, and by receiving NICs, % of all.
+    pub dropped: f64,
+    pub discarded: f64,
+    /// Mean round trip over packets, ms, of [`Goal::Edge`].
+    pub rtt: f64,
+}
 
 impl Row {
     fn schemes(&self) -> Vec<Scheme> {
@@ -137,6 +72,7 @@ impl Row {
                 let lstf = RATES.into_iter().map(Scheme::Fair);
                 [Scheme::Fifo, Scheme::Fq].into_iter().chain(lstf).collect()
             }
+            Goal::Edge(edge) => edge.schemes().into_iter().map(|(_, scheme)| scheme).collect(),
         }
     }
 
@@ -147,6 +83,8 @@ impl Row {
             (Goal::Delay, Network::FatTree, true) => [5, 20, 20],
             (Goal::Delay, _, false) => [500, 2_000, 2_000],
             (Goal::Delay, _, true) => [200, 700, 700],
+            (Goal::Edge(_), Network::FatTree, false) => [50, 250, 400],
+            (Goal::Edge(_), Network::FatTree, true) => [10, 40, 100],
             (_, Network::FatTree, false) => [100, 500, 1_000],
             (_, Network::FatTree, true) => [20, 70, 300],
             (_, Network::Internet2(.., 10), false) => [4_000, 16_000, 26_000],
@@ -166,40 +104,13 @@ impl Row {
         self.times(quick)[2] as f64 / 1e9 * rate * f64::from(self.load) * self.schemes().len() as f64
     }
 
-    fn topology(&self) -> Topology {
-        match self.network {
-            Network::Internet2(host, edge, by) => {
-                let [rate, host, access] = [1, host, edge].map(|rate| scaled(rate * G) / by);
-                Topology::internet2(&Internet2 { rate, host, access, ..Internet2::default() })
-            }
-            Network::FatTree => Topology::fat_tree(8, scaled(10 * G), 1_000),
-        }
-    }
-
-    /// Poisson arrivals, to hosts at other cores.
-    fn flows(&self, topology: &Topology, seed: u64, duration: u64) -> Result<Vec<Flow>, String> {
-        let (group, nominal) = match self.network {
-            Network::Internet2(_, _, by) => (10, G / by),
-            Network::FatTree => (1, 10 * G),
-        };
-        let hosts = topology.hosts;
-        let rate = scaled(nominal) as f64 * f64::from(self.load) / 100.0 / f64::from(hosts - group);
-        let all = (0..hosts).flat_map(|src| (0..hosts).map(move |dst| (src, dst)));
-        let apart = all.filter(|(src, dst)| src / group != dst / group);
-        let pairs: Vec<Pair> = apart.map(|(src, dst)| Pair { src, dst, rate, class: 0 }).collect();
-        let reading = Reading { unit: PAYLOAD.into(), discrete: true };
-        let sizes: Sizes = cdf::parse(Path::new("ups"), SIZES, reading).map_err(|e| e.to_string())?;
-        Ok(between(&sizes, &pairs, duration, seed, PAYLOAD, HEADER))
-    }
-
     /// The run of a scheme with a seed, of flows that start before an end, ns.
     fn config(&self, scheme: Scheme, seed: u64, end: u64) -> Result<SimConfig, String> {
         let mut experiment = Experiment::default();
-        experiment.topology = self.topology();
-        experiment.flows = Some(self.flows(&experiment.topology, seed, end)?);
-        if let Network::Internet2(..) = self.network {
-            experiment.routing = Routing::Lowest;
-        }
+        experiment.topology = self.network.topology(WIRE);
+        experiment.flows = Some(self.network.flows(self.load, WIRE, seed, end)?);
+        experiment.routing = self.network.routing();
+        experiment.buffers = Buffers::OutputQueued(scheme.discipline());
         experiment.headers = HeaderBytes::Fixed(HEADER);
         // A host is one queue, first come, first served.
         experiment.quantum = 65_536;
@@ -209,16 +120,23 @@ impl Row {
         } else {
             // A handshake, which completion times of the text include.
             experiment.setup_rtts = 1;
-            experiment.transports = vec![scheme.transport(TCP)?];
+            experiment.transports = vec![scheme.tcp()?];
             experiment.until = Some(end);
+        }
+        if let Goal::Edge(edge) = self.goal {
+            experiment.topology.links.iter_mut().for_each(|link| link.delay = edge.delay(link.delay));
         }
         let mut config = experiment.config(seed).map_err(|e| e.to_string())?;
         config.switch = scheme.switches(match (self.goal, self.network) {
             (Goal::Completion, Network::Internet2(..)) => WIDE,
-            (Goal::Completion, Network::FatTree) => DATACENTER,
-            (Goal::Fairness, _) => FAIR,
+            (Goal::Completion | Goal::Edge(_), Network::FatTree) => DATACENTER,
+            (Goal::Fairness | Goal::Edge(_), _) => FAIR,
             (Goal::Delay, _) => ROOM,
         });
+        if let Goal::Edge(_) = self.goal {
+            let rounds = Observe { from: 0, segment: 1, interval: 0, to: None, latencies: false, rounds: false };
+            config.observe = Some(rounds);
+        }
         config.schedule = (self.goal == Goal::Delay).then_some(Detail::Ends);
         Ok(config)
     }
@@ -246,10 +164,10 @@ impl Row {
             return Ok(delays_of(&delays));
         }
         let mut flows: Vec<(u64, Vec<Option<f64>>)> = Vec::new();
-        let mut dropped = Vec::new();
+        let mut beside = Vec::new();
         for scheme in self.schemes() {
             let outcome = simulate(watch, config(scheme)?)?;
-            dropped.push(outcome.dropped.0 as f64 / outcome.injected.0.max(1) as f64 * 100.0);
+            beside.push(Beside::of(&outcome));
             add(&mut flows, &outcome, from, to);
         }
         let all = flows.len();
@@ -260,12 +178,22 @@ impl Row {
         let mut values = match self.goal {
             Goal::Completion => completion_of(&done),
             Goal::Fairness | Goal::Delay => fairness_of(&done),
+            Goal::Edge(edge) => edge::values(edge, &done, &beside),
         };
         values.insert("left_out".to_owned(), (all - done.len()) as f64 / all.max(1) as f64 * 100.0);
-        for (name, dropped) in [("fifo_dropped", dropped[0]), ("lstf_dropped", dropped[dropped.len() - 1])] {
-            values.insert(name.to_owned(), dropped);
+        for (name, of) in [("fifo_dropped", beside.first()), ("lstf_dropped", beside.last())] {
+            values.extend(of.map(|of| (name.to_owned(), of.dropped)));
         }
         Ok(values)
+    }
+}
+
+impl Beside {
+    fn of(outcome: &Outcome) -> Beside {
+        let percent = |packets: u64| packets as f64 / outcome.injected.0.max(1) as f64 * 100.0;
+        let trips = outcome.observed.as_ref().map_or(&[][..], |observed| &observed.round_trips);
+        let rtt = trips.iter().map(|ns| *ns as f64 / 1e6).sum::<f64>() / trips.len().max(1) as f64;
+        Beside { dropped: percent(outcome.dropped.0), discarded: percent(outcome.nics.rx_dropped), rtt }
     }
 }
 
@@ -310,7 +238,7 @@ fn delays_of(delays: &[Vec<f64>]) -> Values {
 }
 
 /// The mean of a scheme over flows, each with a weight.
-fn mean(done: &[Done], scheme: usize, weight: impl Fn(u64) -> f64) -> f64 {
+pub fn mean(done: &[Done], scheme: usize, weight: impl Fn(u64) -> f64) -> f64 {
     let all: f64 = done.iter().map(|(packets, _)| weight(*packets)).sum();
     done.iter().map(|(packets, times)| weight(*packets) * times[scheme]).sum::<f64>() / all
 }
@@ -371,15 +299,6 @@ fn fairness_of(done: &[Done]) -> Values {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn packets_take_the_time_that_the_texts_take() {
-        let times = [scaled(G), scaled(10 * G)].map(|rate| u64::from(PAYLOAD + HEADER) * 8 * G / rate);
-        assert_eq!(times, [11_680, 1_168]);
-        // As do packets of 1460 bytes at 100 Mbit/s.
-        let Slack::Fair(bps) = Scheme::Fair(100).slack() else { panic!("no rate") };
-        assert_eq!(u64::from(PAYLOAD) * 8 * G / bps, 116_800);
-    }
 
     #[test]
     fn flows_that_a_scheme_does_not_complete_do_not_count() {

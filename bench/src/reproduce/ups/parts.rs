@@ -1,4 +1,5 @@
-//! What the chapter has, put together: replays (§5.1.3), and what least slack time first does for objectives (§5.2).
+//! What the chapter has, put together: replays (§5.1.3), and what least slack time first does for objectives
+//! (§5.2) and for queue management from the edge (§5.3).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -6,10 +7,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::cells::{self, Cell as Replay};
+use super::edge::{self, Edge};
 use super::fairness::Sharing;
 use super::measure::{self, Measured};
-use super::objectives::{Goal, RATES, Row, Scheme};
-use super::scenario::{Network, Scenario};
+use super::network::Network;
+use super::objectives::{Goal, RATES, Row};
+use super::scenario::Scenario;
+use super::scheme::Scheme;
 use crate::reproduce::points::{self, Point, Reference};
 use crate::sweep::{NoResult, Watch};
 
@@ -62,8 +66,7 @@ impl points::Metric for Metric {
     }
 
     fn named(name: &str) -> Option<Metric> {
-        let all = [COMPLETION, DELAY, FAIRNESS, OVER_TIME, NEWCOMER, WEIGHTED].into_iter().flatten();
-        let value = all.copied().find(|metric| metric.name() == name);
+        let value = VALUES.into_iter().flatten().copied().find(|metric| metric.name() == name);
         value.or_else(|| cells::Metric::named(name).map(Metric::Replay))
     }
 
@@ -143,7 +146,61 @@ const OVER_TIME: &[Metric] = &[
     Value("timeouts"),
 ];
 const NEWCOMER: &[Metric] = &[Value("peak_mbps"), Value("new_mbps"), Value("old_mbps"), Value("settled_ms")];
+const EDGE_CODEL: &[Metric] = &[
+    Value("fifo_s"),
+    Value("fq_s"),
+    Value("fq_codel_s"),
+    Value("fq_edge_s"),
+    Value("lstf_edge_s"),
+    Value("fifo_rtt_ms"),
+    Value("fq_rtt_ms"),
+    Value("fq_codel_rtt_ms"),
+    Value("fq_edge_rtt_ms"),
+    Value("lstf_edge_rtt_ms"),
+    Value("fq_rtt_over_fifo"),
+    Value("fq_edge_rtt_over_fq_codel"),
+    Value("lstf_edge_rtt_over_fq_codel"),
+    Value("lstf_edge_rtt_over_fq"),
+    Value("lstf_edge_over_fifo"),
+    Value("fifo_dropped"),
+    Value("fq_codel_dropped"),
+    Value("fq_edge_discarded"),
+    Value("lstf_edge_discarded"),
+    Value("left_out"),
+];
+const EDGE_REFRESH: &[Metric] = &[
+    Value("10ms_s"),
+    Value("20ms_s"),
+    Value("30ms_s"),
+    Value("40ms_s"),
+    Value("10ms_rtt_ms"),
+    Value("20ms_rtt_ms"),
+    Value("30ms_rtt_ms"),
+    Value("40ms_rtt_ms"),
+    Value("40ms_over_10ms"),
+    Value("40ms_rtt_over_10ms"),
+    Value("10ms_discarded"),
+    Value("40ms_discarded"),
+    Value("left_out"),
+];
+const EDGE_MARKS: &[Metric] = &[
+    Value("no_ecn_s"),
+    Value("ecn_s"),
+    Value("edge_ecn_s"),
+    Value("no_ecn_rtt_ms"),
+    Value("ecn_rtt_ms"),
+    Value("edge_ecn_rtt_ms"),
+    Value("edge_ecn_over_ecn"),
+    Value("edge_ecn_rtt_over_ecn"),
+    Value("edge_ecn_over_no_ecn"),
+    Value("edge_ecn_rtt_over_no_ecn"),
+    Value("no_ecn_dropped"),
+    Value("left_out"),
+];
 const WEIGHTED: &[Metric] = &[Value("a_gbps"), Value("b_gbps"), Value("c_gbps")];
+
+const VALUES: [&[Metric]; 9] =
+    [COMPLETION, DELAY, FAIRNESS, OVER_TIME, NEWCOMER, WEIGHTED, EDGE_CODEL, EDGE_REFRESH, EDGE_MARKS];
 
 /// What is run for objectives.
 fn points() -> Vec<Point<Work, Metric>> {
@@ -182,6 +239,14 @@ fn points() -> Vec<Point<Work, Metric>> {
     for rates in [[900, 100, 100], [100, 100, 100], [300, 100, 300]] {
         let [a, b, c] = rates;
         all.push(Point(format!("figure5.6/{a}-{b}-{c}"), Work::Sharing(Sharing::Weighted(rates)), WEIGHTED));
+    }
+    for (name, row) in edge::rows() {
+        let metrics = match row.goal {
+            Goal::Edge(Edge::Refresh) => EDGE_REFRESH,
+            Goal::Edge(Edge::Marks) => EDGE_MARKS,
+            _ => EDGE_CODEL,
+        };
+        all.push(Point(name, Work::Row(row), metrics));
     }
     debug_assert!(RATES.iter().all(|mbps| FAIRNESS.iter().any(|m| *m.name() == format!("lstf{mbps}_s"))));
     all
@@ -255,7 +320,7 @@ mod tests {
 
     #[test]
     fn metrics_have_names() {
-        for metrics in [COMPLETION, DELAY, FAIRNESS, OVER_TIME, NEWCOMER, WEIGHTED] {
+        for metrics in VALUES {
             assert!(metrics.iter().all(|metric| Metric::named(&metric.name()) == Some(*metric)));
         }
         assert!(matches!(Metric::named("overdue"), Some(Metric::Replay(_))));

@@ -1,0 +1,110 @@
+//! The networks of the chapter, and who sends how much to whom. docs/reproduction-ups.md tells what the text leaves open.
+
+use std::path::Path;
+
+use irnic_fabric::sim::Routing;
+use irnic_fabric::topology::{Internet2, Topology};
+use irnic_fabric::workload::cdf::{self, Reading};
+use irnic_fabric::workload::poisson::{Pair, between};
+use irnic_fabric::workload::{Flow, Sizes};
+
+/// Bytes of a packet of the text on the wire, headers included.
+pub const PAPERS: u32 = 1_460;
+/// Payload of a packet here.
+pub const PAYLOAD: u32 = 1_024;
+/// Gbit/s.
+pub const G: u64 = 1_000_000_000;
+/// Packets of a flow and the share of flows that have no more: `CDF_aditya.txt` of github.com/NetSys/simulator.
+const SIZES: &str = "1 0.5\n2 0.6\n3 0.7\n5 0.75\n7 0.8\n40 0.8125\n72 0.825\n137 0.85\n267 0.9\n1187 0.95\n2107 1\n";
+
+/// A network.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// Internet-2: Gbit/s of hosts' links and of edge routers', and what all rates are divided by.
+    Internet2(u64, u64, u64),
+    /// The datacenter.
+    FatTree,
+}
+
+impl Network {
+    /// The topology, with these bytes of a packet on the wire: rates are such that it takes the time of the text's.
+    pub fn topology(self, wire: u32) -> Topology {
+        match self {
+            Network::Internet2(host, edge, by) => {
+                let [rate, host, access] = [1, host, edge].map(|rate| scaled(rate * G, wire) / by);
+                Topology::internet2(&Internet2 { rate, host, access, ..Internet2::default() })
+            }
+            // The text says "full bisection" and nothing of delays: 1 µs here.
+            Network::FatTree => Topology::fat_tree(8, scaled(10 * G, wire), 1_000),
+        }
+    }
+
+    /// How packets find their way.
+    pub fn routing(self) -> Routing {
+        match self {
+            Network::Internet2(..) => Routing::Lowest,
+            Network::FatTree => Routing::Ecmp,
+        }
+    }
+
+    /// Time of a packet on the bottleneck, ns: T of the text.
+    pub fn packet_time(self) -> u64 {
+        let rate = match self {
+            Network::Internet2(host, edge, by) => host.min(edge) * G / by,
+            Network::FatTree => 10 * G,
+        };
+        u64::from(PAPERS) * 8 * G / rate
+    }
+
+    /// Poisson arrivals for so many ns that load core links by so many per cent, in the datacenter hosts' links: to hosts at
+    /// other cores, or to all others.
+    pub fn flows(self, load: u32, wire: u32, seed: u64, duration: u64) -> Result<Vec<Flow>, String> {
+        // 1 Gbit/s a host is what core links are made for.
+        let (group, nominal, hosts) = match self {
+            Network::Internet2(_, _, by) => (10, G / by, 100),
+            Network::FatTree => (1, 10 * G, 128),
+        };
+        let rate = scaled(nominal, wire) as f64 * f64::from(load) / 100.0 / f64::from(hosts - group);
+        let all = (0..hosts).flat_map(|src| (0..hosts).map(move |dst| (src, dst)));
+        let apart = all.filter(|(src, dst)| src / group != dst / group);
+        let pairs: Vec<Pair> = apart.map(|(src, dst)| Pair { src, dst, rate, class: 0 }).collect();
+        let reading = Reading { unit: PAYLOAD.into(), discrete: true };
+        let sizes: Sizes = cdf::parse(Path::new("ups"), SIZES, reading).map_err(|e| e.to_string())?;
+        Ok(between(&sizes, &pairs, duration, seed, PAYLOAD, wire - PAYLOAD))
+    }
+}
+
+/// Bytes of the text, or bit/s, with packets of so many bytes on the wire: each takes the time that it takes there.
+pub fn scaled(papers: u64, wire: u32) -> u64 {
+    (u128::from(papers) * u128::from(wire) / u128::from(PAPERS)) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_take_the_time_of_the_texts() {
+        let network = Network::Internet2(10, 1, 1);
+        assert_eq!(network.packet_time(), 11_680);
+        assert_eq!(Network::Internet2(1, 1, 10).packet_time(), 116_800);
+        assert_eq!(Network::FatTree.packet_time(), 1_168);
+        for wire in [1_053, PAPERS] {
+            let slowest = network.topology(wire).links.iter().map(|link| link.rate).min();
+            assert_eq!(slowest.map(|rate| u64::from(wire) * 8 * G / rate), Some(11_680));
+        }
+    }
+
+    #[test]
+    fn hosts_offer_what_the_text_says() {
+        for (network, hosts) in [(Network::Internet2(10, 1, 1), 100), (Network::FatTree, 128)] {
+            assert_eq!(network.topology(PAPERS).hosts, hosts);
+        }
+        let flows = Network::Internet2(10, 1, 1).flows(70, PAPERS, 1, 50_000_000).expect("flows");
+        let bytes: u64 = flows.iter().map(|flow| flow.bytes / u64::from(PAYLOAD) * u64::from(PAPERS)).sum();
+        // 100 hosts at 0.7 Gbit/s for 50 ms; sizes are heavy-tailed.
+        let offered = bytes as f64 * 8.0 / (100.0 * 0.7e9 * 0.05);
+        assert!((0.8..1.2).contains(&offered), "{offered}");
+        assert!(flows.iter().all(|flow| flow.src / 10 != flow.dst / 10 && flow.bytes % 1_024 == 0));
+    }
+}

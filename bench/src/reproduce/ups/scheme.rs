@@ -1,0 +1,124 @@
+//! What switches do and senders ask for in runs with transports (§5.2, §5.3).
+
+use irnic_fabric::experiment::Transport;
+use irnic_fabric::switch::{Discipline, Ecn, OutputQueuedConfig, SwitchConfig};
+use irnic_transports::Slack;
+
+use super::network::{G, PAPERS, PAYLOAD, scaled};
+
+/// Bytes around the payload, which are all of an acknowledgement: as large a part of a packet as 40 of 1460.
+pub const HEADER: u32 = 29;
+/// Bytes of a packet on the wire.
+pub const WIRE: u32 = PAYLOAD + HEADER;
+/// TCP as the authors' scripts have it: two packets at first, 200 ms the least timeout.
+pub const TCP: &str = "iwarp,cc.initial=2,rto-min=200ms,rto-max=60s";
+/// DCTCP; timeouts of the datacenter are not in the text.
+const DCTCP: &str = "iwarp,cc=dctcp,rto-min=1ms,rto-max=60s";
+/// Slack that is more than any queue takes, ns.
+const LONG: u64 = G;
+/// Packets that may wait without a mark (Table 5.4).
+const K: u64 = 15;
+/// Room for everything, bytes.
+pub const ROOM: u64 = 1 << 40;
+
+/// What switches do, and senders ask for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    Fifo,
+    Fq,
+    /// Shortest remaining first, packets of a flow in order.
+    Srpt,
+    /// Shortest job first, by priorities.
+    Sjf,
+    /// LSTF with slack by the flow's size.
+    Size,
+    /// LSTF with the same slack for all.
+    Constant,
+    /// LSTF with fair slack, of so many Mbit/s.
+    Fair(u64),
+    /// FQ with CoDel in switches.
+    FqCodel,
+    /// FQ, and Edge-CoDel with a refresh threshold, ms.
+    FqEdge(u64),
+    /// [`Scheme::Fair`], and Edge-CoDel with a refresh threshold, ms.
+    FairEdge(u64, u64),
+    /// DCTCP whose packets nobody marks.
+    Unmarked,
+    /// DCTCP, and switches with FIFO that mark.
+    Marked,
+    /// DCTCP, and LSTF with one slack for all; marks are the receiver's.
+    EdgeEcn,
+}
+
+impl Scheme {
+    /// The order in which switches send.
+    pub fn discipline(self) -> Discipline {
+        match self {
+            Scheme::Fifo | Scheme::Unmarked | Scheme::Marked => Discipline::Fifo,
+            Scheme::Fq | Scheme::FqEdge(_) => Discipline::Fair,
+            Scheme::FqCodel => Discipline::FairCodel,
+            Scheme::Srpt => Discipline::ShortestFlow,
+            Scheme::Sjf => Discipline::Rank,
+            Scheme::Size | Scheme::Constant | Scheme::Fair(_) | Scheme::FairEdge(..) | Scheme::EdgeEcn => {
+                Discipline::LeastSlack
+            }
+        }
+    }
+
+    /// Slack of a sender.
+    pub fn slack(self) -> Slack {
+        match self {
+            Scheme::Srpt => Slack::Remaining(LONG),
+            Scheme::Sjf | Scheme::Size => Slack::Size(LONG),
+            Scheme::Constant | Scheme::EdgeEcn => Slack::Constant(LONG),
+            // Slack goes by payload, all of a packet in the text.
+            Scheme::Fair(mbps) | Scheme::FairEdge(mbps, _) => {
+                Slack::Fair(mbps * 1_000_000 * u64::from(PAYLOAD) / u64::from(PAPERS))
+            }
+            _ => Slack::None,
+        }
+    }
+
+    /// Switches with so many bytes of the text's for each port.
+    pub fn switches(self, buffer: u64) -> SwitchConfig {
+        let buffer = if buffer == ROOM { ROOM } else { scaled(buffer, WIRE) };
+        let mut config = OutputQueuedConfig::new(buffer, self.discipline());
+        if self == Scheme::Marked {
+            config.ecn = Ecn::Step { k: K * u64::from(WIRE) };
+        }
+        SwitchConfig::OutputQueued(config)
+    }
+
+    /// This transport, with what the scheme asks of it.
+    pub fn transport(self, text: &str) -> Result<Transport, String> {
+        let text = match self {
+            Scheme::FqEdge(refresh) | Scheme::FairEdge(_, refresh) => {
+                format!("{text},edge=codel:5ms:100ms:{refresh}ms")
+            }
+            // A packet takes 1.168 µs.
+            Scheme::EdgeEcn => format!("{text},edge=ecn:{}ns", K * 1_168),
+            _ => text.to_owned(),
+        };
+        let mut transport: Transport = text.parse().map_err(|e| format!("{text}: {e}"))?;
+        transport.config.slack = self.slack();
+        Ok(transport)
+    }
+
+    /// TCP or DCTCP, with what the scheme asks of it.
+    pub fn tcp(self) -> Result<Transport, String> {
+        let marks = matches!(self, Scheme::Unmarked | Scheme::Marked | Scheme::EdgeEcn);
+        self.transport(if marks { DCTCP } else { TCP })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_of_fair_slack_are_as_far_apart_as_the_texts() {
+        // As packets of 1460 bytes at 100 Mbit/s.
+        let Slack::Fair(bps) = Scheme::Fair(100).slack() else { panic!("no rate") };
+        assert_eq!(u64::from(PAYLOAD) * 8 * G / bps, 116_800);
+    }
+}
