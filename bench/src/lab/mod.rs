@@ -1,6 +1,6 @@
 //! `irnic lab`: unmodified RDMA applications on an emulated network.
 //!
-//! [`args`] and [`file`] say what network and which hosts, [`switchd`] is the network and the time, [`processes`] has the
+//! [`args`] and [`mod@file`] say what network and which hosts, [`switchd`] is the network and the time, [`processes`] has the
 //! applications, [`control`] hears what tests want to happen, [`report`] tells what happened.
 
 mod args;

@@ -101,7 +101,7 @@ fn csv(out: &mut impl Write, schedule: &Schedule) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads a schedule that [`write`] has written; `kind` is what its name says that it is.
+/// Reads a schedule that [`fn@write`] has written; `kind` is what its name says that it is.
 pub fn read(path: &Path, kind: Kind) -> Result<Schedule, String> {
     let file = File::open(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let read = match kind {

@@ -43,7 +43,7 @@ pub struct GfcGiven {
     pub first: Option<u64>,
     /// Bytes that an input may hold. By default twice the headroom of PFC more, and ten packets.
     pub most: Option<u64>,
-    /// Stages. By default [`GfcConfig::LEVELS`].
+    /// Stages. By default 24 ([`crate::switch::GfcConfig::LEVELS`]).
     pub levels: Option<u8>,
 }
 
