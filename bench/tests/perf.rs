@@ -392,15 +392,15 @@ fn the_end_of_a_message_goes_and_is_answered_at_low_priority() {
         ["send-bw", "-s", "1000000", "-m", "1024", "-n", "5", "-t", "1", "--tclass", "226", "--out_json_file", &file];
     let count = |json: &Value, name: &str| json[name].as_u64().expect(name);
     let low = |line: &Value| (4..7).map(|p| count(line, &format!("priority_{p}_frames"))).sum::<u64>();
-    // Most goes at low priority, and there is room for all.
-    let has_low = |line: &Value| {
+    // Of the packets most go at low priority, of the answers some, and there is room for all.
+    let has_low = |line: &Value, most: bool| {
         let own = count(line, "priority_7_frames");
-        assert!(low(line) > own, "{line}");
+        assert!(low(line) > if most { own } else { 0 }, "{line}");
         assert_eq!((low(line) + own, count(line, "over_limit")), (count(line, "delayed"), 0), "{line}");
     };
     let has_met = |json: &Value| {
         let counters = &json["results"]["counters"];
-        assert!(count(counters, "rc3_low_pkts") > 4000 && count(counters, "rc3_crossings") >= 5, "{counters}");
+        assert!(count(counters, "rc3_low_pkts") > 1000 && count(counters, "rc3_crossings") > 0, "{counters}");
         assert!(count(counters, "rc3_low_acked") > count(counters, "rc3_sent_twice"), "{counters}");
     };
     let on = ["--transport", "iwarp,rto-min=2ms,rc3=on"];
@@ -410,7 +410,8 @@ fn the_end_of_a_message_goes_and_is_answered_at_low_priority() {
     assert!(text(&output.stdout).contains("   priority 7: "), "{}", text(&output.stdout));
     let run_here = json(Path::new(&file));
     has_met(&run_here);
-    ["tx", "rx"].iter().for_each(|way| has_low(&run_here["impairments"][way]));
+    has_low(&run_here["impairments"]["tx"], true);
+    has_low(&run_here["impairments"]["rx"], false);
     if needs(&["tshark"]).is_some() {
         let mut tshark = Command::new("tshark");
         // Class selector 6, and the ECN field as it was.
@@ -433,7 +434,8 @@ fn the_end_of_a_message_goes_and_is_answered_at_low_priority() {
         assert_success(&both, &finish(server));
         let [client, server] = [&file, &at_server].map(|file| json(Path::new(file)));
         has_met(&client);
-        [client, server].iter().for_each(|json| has_low(&json["impairments"]["rx"]));
+        has_low(&server["impairments"]["rx"], true);
+        has_low(&client["impairments"]["rx"], false);
     }
 }
 
