@@ -134,6 +134,10 @@ fn the_room_is_that_of_limit_unless_it_is_given() {
     assert_eq!(order("prio 5", &frames).len(), 6);
     let many = vec![(3, 100); 2_000];
     assert_eq!(order("prio", &many).len(), 1_001);
+    for most in ["prio 1000000".to_owned(), format!("prio {}b", irnic_units::MAX_BYTES)] {
+        assert_eq!(order(&most, &many).len(), 2_000, "{most}");
+    }
+    assert_eq!(order("prio 1", &frames), [0, 7]);
 }
 
 #[test]
