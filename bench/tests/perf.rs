@@ -384,7 +384,7 @@ fn a_line_with_room_for_few_red_frames_drops_what_is_unimportant() {
 /// same, and the message needs few of the window's packets.
 #[test]
 fn the_end_of_a_message_goes_and_is_answered_at_low_priority() {
-    const LINE: &str = "delay 10ms rate 1gbit prio limit 10000";
+    const LINE: &str = "delay 10ms rate 1gbit prio 5m";
     let folder = tempfile::tempdir().expect("a folder");
     let name = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
     let (file, capture) = (name("perf.json"), name("run.pcapng"));

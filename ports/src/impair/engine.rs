@@ -5,7 +5,7 @@ use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use super::distribution::quantile;
-use super::grammar::{Chance, DEFAULT_LIMIT, Delay, Distribution, Ecn, Loss, Reorder, Spec};
+use super::grammar::{Chance, DEFAULT_LIMIT, DELAYED_LIMIT, Delay, Distribution, Ecn, Loss, Reorder, Spec};
 use super::line::{Line, Queue};
 use super::percent::Percent;
 
@@ -132,7 +132,8 @@ impl Impairment {
         // A line with queues has room of its own: only what is delayed counts.
         let elsewhere = spec.has_queues();
         let at_once = elsewhere && spec.delay.is_none();
-        let limit = if at_once { usize::MAX } else { spec.limit.unwrap_or(DEFAULT_LIMIT) as usize };
+        let usual = if spec.prio.is_some() { DELAYED_LIMIT } else { DEFAULT_LIMIT };
+        let limit = if at_once { usize::MAX } else { spec.limit.unwrap_or(usual) as usize };
         Impairment {
             random: Pcg64::seed_from_u64(seed),
             loss: LossModel::new(spec.loss),

@@ -45,6 +45,9 @@ pub use room::{MAX_PACKETS, Room, Trim};
 
 /// Most frames that wait in one direction unless `limit` says otherwise (netem's default).
 pub const DEFAULT_LIMIT: u32 = 1_000;
+/// Most frames that `delay` holds back before a line of `prio` unless `limit` says otherwise: the largest window.
+/// Senders that let much go at once, as RC3 does, are to lose it by priority if at all.
+pub const DELAYED_LIMIT: u32 = 65_536;
 /// Largest value of `limit`, in frames.
 pub const MAX_LIMIT: u32 = 1_000_000;
 /// Largest packet overhead of `rate`, positive or negative, in bytes.
@@ -106,7 +109,7 @@ pub struct Spec {
     /// The queues before the link of `rate`, if a policy describes them.
     pub policy: Option<LinePolicy>,
     /// Most frames that wait, [`DEFAULT_LIMIT`] if unset; further ones are dropped. With `trim`,
-    /// `prio` or `policy`, only frames that `delay` holds back count.
+    /// `prio` or `policy`, only frames that `delay` holds back count; with `prio`, [`DELAYED_LIMIT`] if unset.
     pub limit: Option<u32>,
     /// Seed of the random numbers. Unset: the seed of the port.
     pub seed: Option<u64>,

@@ -141,6 +141,14 @@ fn the_room_is_that_of_limit_unless_it_is_given() {
 }
 
 #[test]
+fn what_delay_holds_back_is_as_much_as_a_window_unless_limit_is_given() {
+    let frames = vec![(3, 100); 3_000];
+    assert_eq!(order("delay 1ms prio 5000", &frames).len(), 3_000);
+    assert_eq!(order("delay 1ms prio 5000 limit 1000", &frames).len(), 1_000);
+    assert_eq!(order("delay 1ms", &frames).len(), 1_000);
+}
+
+#[test]
 fn counters_say_what_went_and_what_was_dropped_by_priority() {
     let mut port = impaired(&format!("tx {RATE} prio 2"));
     let frames = [(0, 0), (0, 1), (0, 1), (0, 7), (0, 1), (500, 5)].map(|(at, priority)| (at, priority, 100));
