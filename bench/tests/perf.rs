@@ -380,6 +380,65 @@ fn a_line_with_room_for_few_red_frames_drops_what_is_unimportant() {
     }
 }
 
+/// RC3 through lines with strict priorities. What goes at low priority has a class of its own on the wire, its answers have the
+/// same, and the message needs few of the window's packets.
+#[test]
+fn the_end_of_a_message_goes_and_is_answered_at_low_priority() {
+    const LINE: &str = "delay 10ms rate 1gbit prio 5m";
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (file, capture) = (name("perf.json"), name("run.pcapng"));
+    let args =
+        ["send-bw", "-s", "1000000", "-m", "1024", "-n", "5", "-t", "1", "--tclass", "226", "--out_json_file", &file];
+    let count = |json: &Value, name: &str| json[name].as_u64().expect(name);
+    let low = |line: &Value| (4..7).map(|p| count(line, &format!("priority_{p}_frames"))).sum::<u64>();
+    // Of the packets most go at low priority, of the answers some, and there is room for all.
+    let has_low = |line: &Value, most: bool| {
+        let own = count(line, "priority_7_frames");
+        assert!(low(line) > if most { own } else { 0 }, "{line}");
+        assert_eq!((low(line) + own, count(line, "over_limit")), (count(line, "delayed"), 0), "{line}");
+    };
+    let has_met = |json: &Value| {
+        let counters = &json["results"]["counters"];
+        assert!(count(counters, "rc3_low_pkts") > 1000 && count(counters, "rc3_crossings") > 0, "{counters}");
+        assert!(count(counters, "rc3_low_acked") > count(counters, "rc3_sent_twice"), "{counters}");
+    };
+    let on = ["--transport", "iwarp,rto-min=2ms,rc3=on"];
+    let here = [&args[..], &on, &["--impair", LINE, "--pcap", &capture]].concat();
+    let output = run(&here);
+    assert_success(&here, &output);
+    assert!(text(&output.stdout).contains("   priority 7: "), "{}", text(&output.stdout));
+    let run_here = json(Path::new(&file));
+    has_met(&run_here);
+    has_low(&run_here["impairments"]["tx"], true);
+    has_low(&run_here["impairments"]["rx"], false);
+    if needs(&["tshark"]).is_some() {
+        let mut tshark = Command::new("tshark");
+        // Class selector 6, and the ECN field as it was.
+        tshark.args(["-r", &capture, "-Y", "ip.dsfield.dscp == 48 && ip.dsfield.ecn == 2"]);
+        let seen = tshark.output().expect("tshark runs");
+        assert!(text(&seen.stdout).lines().count() > 40, "{}", text(&seen.stderr));
+    }
+    let off = [&args[..], &["--transport", "iwarp,rto-min=2ms", "--impair", LINE]].concat();
+    assert_success(&off, &run(&off));
+    let line = &json(Path::new(&file))["impairments"]["tx"];
+    assert_eq!((low(line), count(line, "priority_7_frames")), (0, count(line, "delayed")));
+    // Each end's line is before what it receives: the packets at the server, their answers at the client.
+    for port in ["shm", "udp"] {
+        let line = format!("rx {LINE}");
+        let (tcp_port, at_server) = (free_port(), name("server.json"));
+        let both = [&args[..args.len() - 2], &on, &["--impair", &line, "--port", port, "-p", &tcp_port]].concat();
+        let server = start(&[&both[..], &["--server", "--out_json_file", &at_server]].concat());
+        let client = run(&[&both[..], &["localhost", "--out_json_file", &file]].concat());
+        assert_success(&both, &client);
+        assert_success(&both, &finish(server));
+        let [client, server] = [&file, &at_server].map(|file| json(Path::new(file)));
+        has_met(&client);
+        has_low(&server["impairments"]["rx"], true);
+        has_low(&client["impairments"]["rx"], false);
+    }
+}
+
 /// Returns all numbers of a name, wherever they stand.
 fn find(json: &Value, name: &str) -> Vec<u64> {
     match json {

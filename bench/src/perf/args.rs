@@ -104,7 +104,8 @@ pub struct PerfArgs {
     /// Type of service of queue pairs that rdma_cm connects, 0 to 255
     #[arg(short = 'T', long, value_name = "N", requires = "rdma_cm", conflicts_with = "tclass")]
     pub(super) tos: Option<u8>,
-    /// Traffic class of packets: DSCP * 4 + ECN, 0 to 255 [default: 2, ECN-capable]
+    /// Traffic class of packets: DSCP * 4 + ECN, 0 to 255, with the priority in the upper three bits: 226 is 7
+    /// [default: 2, ECN-capable]
     #[arg(long, value_name = "N", requires = "test")]
     pub(super) tclass: Option<u8>,
     /// Hop limit, or TTL, of packets, 0 to 255
@@ -227,7 +228,7 @@ pub struct PerfArgs {
     pub(super) repeat: u32,
     /// Impairs the network in the words of tc netem: 'loss 1% delay 50us', 'tx loss 1%; rx delay 1ms'; tx is what this
     /// end sends (in one process: the client), without tx and rx both ways. Also a switch as NDP has it: 'rx rate 1gbit
-    /// trim 8 return'
+    /// trim 8 return', or one with strict priorities: 'rx rate 1gbit prio 5m'
     #[arg(long, value_name = "TEXT", requires = "test")]
     pub(super) impair: Option<String>,
     /// The link's rate, such as 10G: the most that this end sends (in one process: the client)

@@ -312,6 +312,9 @@ pub fn queues(reports: &[Report; 2]) -> Vec<String> {
         if let Some(Queue { frames, peak_bytes, .. }) = report.red {
             lines.push(format!("   red: peak {:.1} KB; {frames} frames, {red_drops} dropped", peak_bytes as f64 / 1e3));
         }
+        if report.has_priorities {
+            lines.push(priorities_text(&report.counters));
+        }
         if let Some(rate) = report.fair_rate {
             lines.push(format!("   rocc: fair rate {:.3} Gb/sec at the end; {notices} notices", rate as f64 / 1e9));
         }
@@ -337,6 +340,15 @@ fn queue_text(queue: &Queue, counters: &impair::Counters) -> String {
         counters.marked,
         counters.over_limit
     )
+}
+
+/// What has left a line of `prio`, and what it dropped, from the highest priority down.
+fn priorities_text(counters: &impair::Counters) -> String {
+    let each = counters.priority_frames.into_iter().zip(counters.priority_drops).enumerate().rev();
+    let met = each.filter(|(_, (frames, drops))| frames + drops > 0);
+    let parts: Vec<String> =
+        met.map(|(priority, (frames, drops))| format!("{priority}: {frames} sent, {drops} dropped")).collect();
+    format!("   priority {}; {} pushed out", parts.join("; "), counters.pushed_out)
 }
 
 fn on(is: bool) -> &'static str {

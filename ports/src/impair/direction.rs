@@ -24,6 +24,8 @@ pub(super) struct Direction {
     pub(super) held: DelayQueue,
     /// The line, if it trims or has a policy. The engine has any other.
     line: Option<Box<Line>>,
+    /// The line is one of `prio`.
+    has_priorities: bool,
     /// The congestion point of the engine's line.
     pub(super) rocc: Option<Box<Rocc>>,
 }
@@ -63,9 +65,10 @@ impl Direction {
         const COIN: u64 = 1 << 63;
         let queues = |rate| {
             let seed = Impairment::seed(spec, seed, stream) ^ COIN;
-            match (&spec.trim, &spec.policy) {
-                (Some(trim), _) => Some(Queues::Trimming(Trimming::new(rate, trim, seed))),
-                (_, Some(policy)) => PolicyLine::new(rate, policy.policy(), seed).map(Queues::Policy),
+            match (&spec.trim, spec.prio, &spec.policy) {
+                (Some(trim), ..) => Some(Queues::Trimming(Trimming::new(rate, trim, seed))),
+                (_, Some(room), _) => PolicyLine::prio(rate, room).map(Queues::Policy),
+                (.., Some(policy)) => PolicyLine::new(rate, policy.policy(), seed).map(Queues::Policy),
                 _ => None,
             }
         };
@@ -75,6 +78,7 @@ impl Direction {
             idle: spec.is_empty(),
             held: DelayQueue::new(buffer),
             line,
+            has_priorities: spec.prio.is_some(),
             rocc: spec.fair_rate().zip(spec.rate).map(|(config, rate)| Box::new(Rocc::new(&config, rate))),
         }
     }
@@ -189,6 +193,7 @@ impl Direction {
         });
         Report {
             counters: *self.engine.counters(),
+            has_priorities: self.has_priorities,
             queue: data.or_else(|| self.engine.queue()),
             headers,
             red: self.engine.red_queue(),

@@ -5,7 +5,7 @@ use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use super::distribution::quantile;
-use super::grammar::{Chance, DEFAULT_LIMIT, Delay, Distribution, Ecn, Loss, Reorder, Spec};
+use super::grammar::{Chance, DEFAULT_LIMIT, DELAYED_LIMIT, Delay, Distribution, Ecn, Loss, Reorder, Spec};
 use super::line::{Line, Queue};
 use super::percent::Percent;
 
@@ -81,8 +81,14 @@ pub struct Counters {
     /// Notices of the fair rate that `rocc` has sent.
     pub notices: u64,
     /// Frames dropped because `limit` frames were already waiting, or because the queue of `trim` was full and they had
-    /// payload that could not be cut off, or by a `policy`.
+    /// payload that could not be cut off, or by `prio` or a `policy`.
     pub over_limit: u64,
+    /// Of those, frames that `prio` or a `policy` dropped after they had waited, to make room for others.
+    pub pushed_out: u64,
+    /// Of those, frames that `prio` or a `policy` dropped, by their priority.
+    pub priority_drops: [u64; 8],
+    /// Frames that have left the line of `prio` or a `policy`, by their priority.
+    pub priority_frames: [u64; 8],
     /// Red frames dropped because the queue before the line held as many as `red` allows.
     pub red_drops: u64,
     /// Frames whose payload `trim` or a `policy` cut off.
@@ -95,7 +101,7 @@ pub struct Counters {
 
 /// The impairments of one direction with their state: random numbers, queue of `rate`, counters.
 ///
-/// With `trim` or `policy` a verdict says when a copy comes to the line, which sends it later, or its headers: what happens
+/// With `trim`, `prio` or `policy` a verdict says when a copy comes to the line, which sends it later, or its headers: what happens
 /// there depends on its bytes and on frames to come, and is left to [`super::port`].
 #[derive(Clone, Debug)]
 pub struct Impairment {
@@ -126,7 +132,8 @@ impl Impairment {
         // A line with queues has room of its own: only what is delayed counts.
         let elsewhere = spec.has_queues();
         let at_once = elsewhere && spec.delay.is_none();
-        let limit = if at_once { usize::MAX } else { spec.limit.unwrap_or(DEFAULT_LIMIT) as usize };
+        let usual = if spec.prio.is_some() { DELAYED_LIMIT } else { DEFAULT_LIMIT };
+        let limit = if at_once { usize::MAX } else { spec.limit.unwrap_or(usual) as usize };
         Impairment {
             random: Pcg64::seed_from_u64(seed),
             loss: LossModel::new(spec.loss),
@@ -174,7 +181,7 @@ impl Impairment {
         &mut self.counters
     }
 
-    /// Returns how long the queue of `rate` was; `None` without a `rate`, or with `trim` or `policy`.
+    /// Returns how long the queue of `rate` was; `None` without a `rate`, or with `trim`, `prio` or `policy`.
     pub fn queue(&self) -> Option<Queue> {
         self.line.as_ref().map(Line::queue)
     }

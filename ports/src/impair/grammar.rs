@@ -19,7 +19,8 @@
 //!              | "return"                                          with trim
 //!              | "red" ROOM                                        with rate, without trim
 //!              | "rocc" [ QREF [ QMID QMAX ] ] [ PERIOD ]          behind tx, with rate, without trim
-//!              | "policy" NAME { "," PARAMETER "=" VALUE }         with rate, without trim, red, rocc
+//!              | "prio" [ ROOM ]                                  with rate, without trim, red, rocc
+//!              | "policy" NAME { "," PARAMETER "=" VALUE }         with rate, without trim, red, rocc, prio
 //!              | "limit" PACKETS
 //!              | "seed" NUMBER
 //! ```
@@ -44,6 +45,9 @@ pub use room::{MAX_PACKETS, Room, Trim};
 
 /// Most frames that wait in one direction unless `limit` says otherwise (netem's default).
 pub const DEFAULT_LIMIT: u32 = 1_000;
+/// Most frames that `delay` holds back before a line of `prio` unless `limit` says otherwise: the largest window.
+/// Senders that let much go at once, as RC3 does, are to lose it by priority if at all.
+pub const DELAYED_LIMIT: u32 = 65_536;
 /// Largest value of `limit`, in frames.
 pub const MAX_LIMIT: u32 = 1_000_000;
 /// Largest packet overhead of `rate`, positive or negative, in bytes.
@@ -99,10 +103,13 @@ pub struct Spec {
     pub colour: Option<Room>,
     /// The congestion point of the queue of `rate`, if it has one: of frames that the NIC sends.
     pub rocc: Option<CongestionPoint>,
+    /// Room in the queues before the link of `rate`, beside the frame on it, if strict priority serves them and drops from
+    /// them (RC3 §2.4.1).
+    pub prio: Option<Room>,
     /// The queues before the link of `rate`, if a policy describes them.
     pub policy: Option<LinePolicy>,
-    /// Most frames that wait, [`DEFAULT_LIMIT`] if unset; further ones are dropped. With `trim` or
-    /// `policy`, only frames that `delay` holds back count.
+    /// Most frames that wait, [`DEFAULT_LIMIT`] if unset; further ones are dropped. With `trim`,
+    /// `prio` or `policy`, only frames that `delay` holds back count; with `prio`, [`DELAYED_LIMIT`] if unset.
     pub limit: Option<u32>,
     /// Seed of the random numbers. Unset: the seed of the port.
     pub seed: Option<u64>,
@@ -124,7 +131,7 @@ impl Spec {
 
     /// Returns whether frames wait in queues of their own before the link of `rate`, in an order of their own.
     pub fn has_queues(&self) -> bool {
-        self.trim.is_some() || self.policy.is_some()
+        self.trim.is_some() || self.prio.is_some() || self.policy.is_some()
     }
 
     /// Returns whether frames pass unchanged: at most `ecn`, a limit or a seed is given.
@@ -267,7 +274,7 @@ impl fmt::Display for ParseError {
 }
 
 const EXPECT_OPTION: &str = "loss, delay, distribution, reorder, gap, duplicate, corrupt, rate, trim, headers, wrr, return, \
-     red, rocc, policy, limit, ecn or seed (tx or rx begin a section)";
+     red, rocc, prio, policy, limit, ecn or seed (tx or rx begin a section)";
 const EXPECT_ONCE: &str = "each option once in a direction";
 const EXPECT_PERCENT: &str = "a percentage of 0% to 100% with at most 6 decimals, such as 0.1%";
 const EXPECT_LOSS: &str = "a percentage such as 0.1%, or random, or gemodel";
@@ -413,7 +420,7 @@ impl<'a> Section<'a> {
     fn spec(&mut self, receives: bool) -> Result<Spec, ParseError> {
         let mut spec = Spec::default();
         let (mut distribution, mut gap, mut ecn, mut reorder, mut red) = (None, None, None, None, None);
-        let (mut rocc, mut policy) = (None, None);
+        let (mut rocc, mut prio, mut policy) = (None, None, None);
         let mut trim = TrimWords::default();
         while let Some(word) = self.next() {
             let first = match word.text {
@@ -427,6 +434,7 @@ impl<'a> Section<'a> {
                 "trim" | "headers" | "wrr" | "return" => trim.read(word, self)?,
                 "red" => red.replace((word, self.take(EXPECT_ROOM, Room::parse)?)).is_none(),
                 "rocc" => rocc.replace(RoccWords::read(word, self)?).is_none(),
+                "prio" => prio.replace((word, self.take_if_number(EXPECT_ROOM, Room::parse)?)).is_none(),
                 "policy" => policy.replace((word, LinePolicy::read(self)?)).is_none(),
                 "distribution" => {
                     let named = |text: &str| Distribution::NAMES.iter().find(|(name, _)| *name == text);
@@ -477,8 +485,15 @@ impl<'a> Section<'a> {
         }
         let rate = spec.rate.map(|rate| rate.bits);
         spec.rocc = rocc.map(|rocc| rocc.check(rate, trim.is_any(), receives)).transpose()?;
+        let other = trim.is_any() || spec.rocc.is_some() || spec.colour.is_some() || spec.red().is_some();
+        if let Some((word, room)) = prio {
+            let other = other || policy.is_some();
+            if spec.rate.is_none() || other {
+                return Err(word.error(if other { room::PRIO_ALONE } else { room::PRIO_NEEDS_RATE }));
+            }
+            spec.prio = Some(room.unwrap_or(Room::Packets(spec.limit.unwrap_or(DEFAULT_LIMIT))));
+        }
         if let Some((word, policy)) = policy {
-            let other = trim.is_any() || spec.rocc.is_some() || spec.colour.is_some() || spec.red().is_some();
             if spec.rate.is_none() || other {
                 return Err(word.error(if other { policy::ALONE } else { policy::NEED_RATE }));
             }
@@ -590,6 +605,7 @@ impl fmt::Display for Spec {
         words.extend(self.trim.map(|trim| trim.to_string()));
         words.extend(self.colour.map(|room| format!("red {room}")));
         words.extend(self.rocc.map(|rocc| rocc.to_string()));
+        words.extend(self.prio.map(|room| format!("prio {room}")));
         words.extend(self.policy.as_ref().map(|policy| policy.to_string()));
         words.extend(self.limit.map(|limit| format!("limit {limit}")));
         words.extend(self.seed.map(|seed| format!("seed {seed}")));

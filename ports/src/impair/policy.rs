@@ -1,4 +1,5 @@
-//! A line whose queues, and what goes next, a policy describes ([`irnic_openqueue`]).
+//! A line whose queues, and what goes next, a policy describes ([`irnic_openqueue`]): that of `policy`, or the one that is
+//! `prio`.
 
 use irnic_openqueue::{Engine, Host, NamedPolicy, Packet, Seen, Surroundings, Verdict, Waiting};
 use irnic_transports::{Colour, Time};
@@ -7,7 +8,7 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use super::cut;
 use super::engine::Counters;
-use super::grammar::Rate;
+use super::grammar::{Rate, Room};
 use super::held::{DelayedFrame, ECN_CE};
 use super::line::{Lengths, LineClock, Queue};
 use super::trimming::{Kind, Load};
@@ -25,9 +26,19 @@ pub(super) struct PolicyLine {
     met: Lengths,
 }
 
+/// What a frame takes of the room, as the engine knows it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Unit {
+    Bytes,
+    /// Each frame counts as one byte: the engine has no other room.
+    Frames,
+}
+
 /// Frames that wait, by the numbers that the engine knows them by.
-#[derive(Default)]
 struct Frames {
+    unit: Unit,
+    /// Of all that wait, whatever the engine counts.
+    bytes: u64,
     waiting: Vec<Option<DelayedFrame>>,
     /// The engine's links.
     links: Vec<u32>,
@@ -35,7 +46,20 @@ struct Frames {
 }
 
 impl Frames {
+    fn new(unit: Unit) -> Frames {
+        Frames { unit, bytes: 0, waiting: Vec::new(), links: Vec::new(), free: Vec::new() }
+    }
+
+    /// Returns what a frame takes of the room.
+    fn size(&self, frame: &DelayedFrame) -> u32 {
+        match self.unit {
+            Unit::Bytes => frame.wire_bytes(),
+            Unit::Frames => 1,
+        }
+    }
+
     fn add(&mut self, frame: DelayedFrame) -> u32 {
+        self.bytes += u64::from(frame.wire_bytes());
         match self.free.pop() {
             Some(id) => {
                 self.waiting[id as usize] = Some(frame);
@@ -51,6 +75,7 @@ impl Frames {
 
     fn take(&mut self, id: u32) -> Option<DelayedFrame> {
         let frame = self.waiting.get_mut(id as usize)?.take()?;
+        self.bytes -= u64::from(frame.wire_bytes());
         self.free.push(id);
         Some(frame)
     }
@@ -79,7 +104,7 @@ impl Waiting for Frames {
         let frame = self.waiting.get(id as usize).and_then(Option::as_ref);
         let about = |frame: &DelayedFrame| {
             let path = &frame.about.path;
-            (frame.wire_bytes(), path.priority(), path.colour() == Colour::Red)
+            (self.size(frame), path.priority(), path.colour() == Colour::Red)
         };
         let (size, priority, red) = frame.map_or((0, 0, false), about);
         Seen { size, input: 0, priority, red }
@@ -124,8 +149,8 @@ impl Host for Doing<'_> {
 
     fn push_out(&mut self, id: u32) {
         if let Some(frame) = self.frames.take(id) {
-            self.counters.over_limit += 1;
-            (self.drop)(frame);
+            self.counters.pushed_out += 1;
+            drop_frame(frame, self.counters, self.drop);
         }
     }
 
@@ -136,19 +161,35 @@ impl Host for Doing<'_> {
             return 0;
         }
         self.counters.trimmed += 1;
-        before - frame.wire_bytes()
+        let cut = before - frame.wire_bytes();
+        self.frames.bytes -= u64::from(cut);
+        cut
     }
 }
 
 impl PolicyLine {
     /// An idle line; `None` if the policy is none for one output. `seed` is of what the policy leaves to chance.
     pub(super) fn new(rate: Rate, policy: &NamedPolicy, seed: u64) -> Option<PolicyLine> {
+        PolicyLine::with(rate, policy, seed, Unit::Bytes)
+    }
+
+    /// An idle line of `prio`: the policy `strict-push-out`, which leaves nothing to chance.
+    pub(super) fn prio(rate: Rate, room: Room) -> Option<PolicyLine> {
+        let (unit, room) = match room {
+            Room::Bytes(bytes) => (Unit::Bytes, bytes),
+            Room::Packets(packets) => (Unit::Frames, packets.into()),
+        };
+        let policy = format!("strict-push-out,buffer={room}B").parse().ok()?;
+        PolicyLine::with(rate, &policy, 0, unit)
+    }
+
+    fn with(rate: Rate, policy: &NamedPolicy, seed: u64, unit: Unit) -> Option<PolicyLine> {
         let plan = policy.policy.plan(1).ok()?;
         let surroundings = Surroundings { rates: vec![rate.bits], headroom: vec![0], priorities: 8 };
         Some(PolicyLine {
             clock: LineClock::new(rate),
             engine: Engine::new(&plan, &surroundings),
-            frames: Frames::default(),
+            frames: Frames::new(unit),
             sending: None,
             random: Pcg64::seed_from_u64(seed),
             met: Lengths::default(),
@@ -168,16 +209,15 @@ impl PolicyLine {
             .sending
             .as_ref()
             .map_or(0, |(end, frame)| self.clock.bytes(end.since(now)).min(frame.wire_bytes().into()));
-        let met = self.engine.backlog(0) + left;
-        let packet = seen(now, &frame);
+        let met = self.frames.bytes + left;
+        let packet = seen(now, &frame, self.frames.size(&frame));
         let id = self.frames.add(frame);
         let PolicyLine { engine, frames, random, sending, .. } = self;
         let sending = sending.is_some();
         let verdict = engine.arrive(&mut Doing { frames, sending, random, counters, drop }, id, &packet);
         if verdict == Verdict::Dropped {
             if let Some(frame) = self.frames.take(id) {
-                counters.over_limit += 1;
-                drop(frame);
+                drop_frame(frame, counters, drop);
             }
         } else {
             self.met.record(met);
@@ -210,6 +250,7 @@ impl PolicyLine {
         drop: &mut dyn FnMut(DelayedFrame),
     ) -> Option<DelayedFrame> {
         let (end, frame) = self.sending.take()?;
+        counters.priority_frames[usize::from(frame.about.path.priority() & 7)] += 1;
         self.start(end, counters, drop);
         Some(frame)
     }
@@ -225,14 +266,21 @@ impl PolicyLine {
     }
 }
 
-/// A frame as policies see it.
-fn seen(now: Time, frame: &DelayedFrame) -> Packet {
+/// A frame for which there is no room.
+fn drop_frame(frame: DelayedFrame, counters: &mut Counters, drop: &mut dyn FnMut(DelayedFrame)) {
+    counters.over_limit += 1;
+    counters.priority_drops[usize::from(frame.about.path.priority() & 7)] += 1;
+    drop(frame);
+}
+
+/// A frame as policies see it, which takes `size` of their room.
+fn seen(now: Time, frame: &DelayedFrame, size: u32) -> Packet {
     let path = &frame.about.path;
     // The destination queue pair follows opcode, flags, P_Key and a reserved byte (IBA 9.2).
     let qpn = frame.bytes.get(5..8).map_or(0, |b| u32::from_be_bytes([0, b[0], b[1], b[2]]));
     Packet {
         arrival: now.0,
-        size: frame.wire_bytes(),
+        size,
         value: path.priority().into(),
         processing: 1,
         slack: 0,

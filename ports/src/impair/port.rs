@@ -25,8 +25,9 @@ use crate::{Port, RxFrame, RxIcrc, TxFrame, forward_rest, packet_len};
 /// them, and a caller that waits must not wait longer. While the inner port has no room for a frame that is due, this
 /// one has none either.
 ///
-/// A line with queues, of `trim` or of a policy, has the frames that wait. One that trims may send the headers of a frame back to its sender: what came in goes out by the inner port,
-/// and what the NIC sent comes in again. No other impairment meets them.
+/// A line with queues, of `trim`, `prio` or a policy, has the frames that wait. One that trims may send the headers of a
+/// frame back to its sender: what came in goes out by the inner port, and what the NIC sent comes in again. No other
+/// impairment meets them.
 ///
 /// A line with a congestion point notifies the NIC of its fair rate ([`Port::take_notices`]). Its notices are lost and
 /// delayed like frames that come for the NIC.
@@ -333,6 +334,8 @@ impl<P: Port> Port for Impaired<P> {
 pub struct Report {
     /// Counters of all impairments.
     pub counters: Counters,
+    /// Whether the line has priorities, `prio`.
+    pub has_priorities: bool,
     /// Length of the queue of `rate`; `None` without a `rate`. With `trim`, that of the frames with payload.
     pub queue: Option<Queue>,
     /// Length of the queue of frames without payload; `None` without `trim`.
@@ -362,9 +365,29 @@ impl Report {
             "red_queue_p99_bytes",
             "red_queue_peak_bytes",
         ];
+        const PRIORITY_FRAMES: [&str; 8] = [
+            "priority_0_frames",
+            "priority_1_frames",
+            "priority_2_frames",
+            "priority_3_frames",
+            "priority_4_frames",
+            "priority_5_frames",
+            "priority_6_frames",
+            "priority_7_frames",
+        ];
+        const PRIORITY_DROPS: [&str; 8] = [
+            "priority_0_drops",
+            "priority_1_drops",
+            "priority_2_drops",
+            "priority_3_drops",
+            "priority_4_drops",
+            "priority_5_drops",
+            "priority_6_drops",
+            "priority_7_drops",
+        ];
         let Counters { seen, dropped, marked, duplicated, reordered, corrupted, delayed, over_limit, .. } =
             self.counters;
-        let Counters { red_drops, trimmed, returned, header_drops, notices, .. } = self.counters;
+        let Counters { red_drops, trimmed, returned, header_drops, notices, pushed_out, .. } = self.counters;
         let counters = [
             ("seen", seen),
             ("dropped", dropped),
@@ -379,10 +402,13 @@ impl Report {
         let red = self.red.map(|_| [("red_drops", red_drops)]);
         let trim = [("trimmed", trimmed), ("returned", returned), ("header_drops", header_drops)];
         let trim = self.headers.map(|_| trim);
+        let prio = [(PRIORITY_FRAMES, self.counters.priority_frames), (PRIORITY_DROPS, self.counters.priority_drops)];
+        let prio = prio.into_iter().flat_map(|(names, counts)| names.into_iter().zip(counts));
+        let prio = self.has_priorities.then(|| std::iter::once(("pushed_out", pushed_out)).chain(prio));
         let queues = [(self.queue, QUEUE), (self.headers, HEADERS), (self.red, RED)];
         let queues = queues.into_iter().filter_map(|(queue, names)| Some(names.into_iter().zip(queue?.numbers())));
         let own = red.into_iter().flatten().chain(rocc.into_iter().flatten()).chain(trim.into_iter().flatten());
-        counters.into_iter().chain(own).chain(queues.flatten())
+        counters.into_iter().chain(own).chain(prio.into_iter().flatten()).chain(queues.flatten())
     }
 }
 

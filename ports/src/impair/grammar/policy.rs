@@ -8,7 +8,8 @@ use super::{ParseError, Section, Token};
 
 pub(super) const EXPECT_NAME: &str = "a policy: the name of one that comes with irnic, or FILE.oq";
 pub(super) const NEED_RATE: &str = "rate beside policy: without it there is no queue";
-pub(super) const ALONE: &str = "policy without trim, red, rocc and ecn with a queue length: it says all of that itself";
+pub(super) const ALONE: &str =
+    "policy without trim, red, rocc, prio and ecn with a queue length: it says all of that itself";
 const NO_NEIGHBOUR: &str = "a policy that asks no neighbour to stop: there is none";
 const ONE_LEVEL: &str = "a policy whose port has the link: one that leads to queues goes with irnic sim only";
 

@@ -16,8 +16,10 @@ pub(super) const EXPECT_HEADERS: &str =
 pub(super) const EXPECT_RATIO: &str = "1 to 1000000 packets without payload for each one with payload";
 pub(super) const NEED_RATE: &str = "rate beside trim: without it there is no queue";
 pub(super) const NEED_TRIM: &str = "trim beside it: headers, wrr and return describe a queue that trims";
+pub(super) const PRIO_NEEDS_RATE: &str = "rate beside prio: without it there is no queue";
+pub(super) const PRIO_ALONE: &str = "prio without trim, red, rocc, policy and ecn with a queue length";
 
-/// Room in a queue, the frame on the link included.
+/// Room in a queue, the frame on the link included but with `prio`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Room {
     /// So many frames, whatever their length: 1 to [`MAX_PACKETS`].

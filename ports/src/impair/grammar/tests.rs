@@ -35,6 +35,10 @@ fn what_is_written_prints_in_canonical_form() {
         ("trim 9kb headers 9k rate 1gbit", "rate 1gbit trim 9216b"),
         ("trim 500B headers 9k rate 1gbit", "rate 1gbit trim 500b headers 9216"),
         ("loss 1% ecn rate 1gbit trim 1", "loss 1% ecn rate 1gbit trim 1"),
+        ("rate 1gbit prio", "rate 1gbit prio 1000"),
+        ("prio 5m delay 10ms rate 1gbit", "delay 10ms rate 1gbit prio 5242880b"),
+        ("rx rate 1gbit prio limit 4096", "rx rate 1gbit prio 4096 limit 4096"),
+        ("rate 1gbit prio 8 limit 9 loss 1% ecn", "loss 1% ecn rate 1gbit prio 8 limit 9"),
         ("tx rate 1gbit limit 1000 red 300", "tx rate 1gbit red 300 limit 1000"),
         ("rate 1gbit red 300k ecn 100k", "ecn 102400 rate 1gbit red 307200b"),
         ("tx rate 1gbit rocc", "tx rate 1gbit rocc 75000 150000 210000 1ms"),
@@ -106,6 +110,16 @@ fn errors_name_the_token_its_place_and_what_was_expected() {
         ("rate 1gbit headers 8k", "headers", 12, room::NEED_TRIM),
         ("rate 1gbit wrr 10", "wrr", 12, room::NEED_TRIM),
         ("return", "return", 1, room::NEED_TRIM),
+        ("prio", "prio", 1, room::PRIO_NEEDS_RATE),
+        ("rate 1gbit prio 0", "0", 17, EXPECT_ROOM),
+        ("rate 1gbit prio 1.5", "1.5", 17, EXPECT_ROOM),
+        ("rate 1gbit prio eight", "eight", 17, EXPECT_OPTION),
+        ("rate 1gbit prio 8 prio", "prio", 19, EXPECT_ONCE),
+        ("rate 1gbit prio trim 8", "prio", 12, room::PRIO_ALONE),
+        ("rate 1gbit red 8 prio", "prio", 18, room::PRIO_ALONE),
+        ("tx rate 1gbit rocc prio", "prio", 20, room::PRIO_ALONE),
+        ("rate 1gbit ecn 30k prio", "prio", 20, room::PRIO_ALONE),
+        ("rate 1gbit policy shared-lqd prio", "prio", 30, room::PRIO_ALONE),
         ("rate 1gbit trim 8 ecn 30k", "ecn", 19, NO_ECN),
         ("rate 1gbit trim 8 red 30k", "red", 19, NO_RED),
         ("red 300", "red", 1, NEED_RATE_FOR_RED),
@@ -212,28 +226,33 @@ fn spec() -> impl Strategy<Value = Spec> {
         prop::option::of(chance()),
         prop::option::of(chance()),
         (prop::option::of(rate), prop::option::of(trim()), prop::option::of(room()), prop::option::of(point())),
+        prop::option::of(room()),
         prop::option::of(1..=MAX_LIMIT),
         prop::option::of(any::<u64>()),
     )
-        .prop_map(|((loss, ecn), (delay, reorder), duplicate, corrupt, (rate, trim, red, rocc), limit, seed)| {
-            let trim = trim.filter(|_| rate.is_some());
-            let marks = rate.is_some() && trim.is_none();
-            Spec {
-                loss,
-                ecn: ecn.filter(|ecn: &Ecn| if *ecn == Ecn::Lost { loss.is_some() } else { marks }),
-                delay,
-                reorder: reorder.filter(|_| delay.is_some_and(|d| d.ns > 0)),
-                duplicate,
-                corrupt,
-                rate,
-                trim,
-                colour: red.filter(|_| marks),
-                rocc: rocc.filter(|_| marks),
-                policy: None,
-                limit,
-                seed,
-            }
-        })
+        .prop_map(
+            |((loss, ecn), (delay, reorder), duplicate, corrupt, (rate, trim, red, rocc), prio, limit, seed)| {
+                let trim = trim.filter(|_| rate.is_some());
+                let prio = prio.filter(|_| rate.is_some() && trim.is_none());
+                let marks = rate.is_some() && trim.is_none() && prio.is_none();
+                Spec {
+                    loss,
+                    ecn: ecn.filter(|ecn: &Ecn| if *ecn == Ecn::Lost { loss.is_some() } else { marks }),
+                    delay,
+                    reorder: reorder.filter(|_| delay.is_some_and(|d| d.ns > 0)),
+                    duplicate,
+                    corrupt,
+                    rate,
+                    trim,
+                    colour: red.filter(|_| marks),
+                    rocc: rocc.filter(|_| marks),
+                    prio,
+                    policy: None,
+                    limit,
+                    seed,
+                }
+            },
+        )
 }
 
 proptest! {
@@ -255,7 +274,7 @@ proptest! {
     fn no_salad_of_words_panics(words in prop::collection::vec(prop_oneof![
         Just("loss"), Just("random"), Just("gemodel"), Just("delay"), Just("distribution"), Just("normal"), Just("reorder"),
         Just("gap"), Just("duplicate"), Just("corrupt"), Just("rate"), Just("limit"), Just("seed"), Just("ecn"), Just("tx"),
-        Just("trim"), Just("headers"), Just("wrr"), Just("return"), Just("red"), Just("8"), Just("8k"),
+        Just("trim"), Just("headers"), Just("wrr"), Just("return"), Just("red"), Just("prio"), Just("8"), Just("8k"),
         Just("rx"), Just(";"), Just("1%"), Just("10us"), Just("1gbit"), Just("30k"), Just("7"), Just("-3"), Just("."), Just("é%"),
     ], 0..12)) {
         let text = words.join(" ");

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 mod line;
 mod policy;
+mod prio;
 mod rocc;
 
 /// Sends to nowhere but a list, receives what the test puts in.
