@@ -184,7 +184,13 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
 
     /// Asks a switch for the next packet of one of its outputs, and whether more wait.
     #[inline]
-    pub(super) fn next_of_switch(&mut self, id: PortId, local: u16, place: u32, paused: Priorities) -> (Option<PacketId>, bool) {
+    pub(super) fn next_of_switch(
+        &mut self,
+        id: PortId,
+        local: u16,
+        place: u32,
+        paused: Priorities,
+    ) -> (Option<PacketId>, bool) {
         let place = place as usize;
         let (switch, mut ctx) = self.with_switch(place);
         let answer = switch.dequeue(&mut ctx, local, paused);
