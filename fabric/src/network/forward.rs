@@ -183,7 +183,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
     }
 
     /// Asks a switch for the next packet of one of its outputs, and whether more wait.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next_of_switch(
         &mut self,
         id: PortId,
