@@ -113,7 +113,7 @@ pub static KEYS: [Key; 52] = [
     key("flow-control", |e, v| flow_control(v).map(|how| e.flow_control = how)),
     key("hol", |e, v| hol(v).map(|hol| e.hol = hol)),
     with_default("scheduling", "strict", scheduling),
-    with_default("preempt", "off", |e, v| v.switch().map(|on| e.preempt = on)),
+    key("preempt", |e, v| v.switch().map(|on| e.preempt = on)),
     key("speedup", |e, v| input(e, v).and_then(|input| speedup(v).map(|outputs| input.speedup = outputs))),
     with_default("routing", "ecmp", |e, v| {
         let ways = [
