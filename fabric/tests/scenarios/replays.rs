@@ -117,3 +117,21 @@ fn preemptive_lstf_replays_whatever_has_two_congestion_points() {
     }
     assert!(packets_in_all > 80_000 && overdue_in_one_piece > 300, "{packets_in_all} {overdue_in_one_piece}");
 }
+
+/// 1500 bytes take 12 µs of the slow link. 500, there 3 µs after them, go first and take 4; 250 that come then with the rank
+/// of the first wait for its end, and meet it waiting.
+#[test]
+fn who_is_interrupted_waits_and_a_record_says_so() {
+    let topology = star(&[10 * G, 10 * G, 10 * G, G]);
+    let scheduled = |src: u32, sent, wire: u32| {
+        let ideal = ideal(&[(wire, 1)], &[(10 * G, 1_000), (G, 1_000)]);
+        Scheduled { src, dst: 3, wire, sent, ideal, ..Scheduled::default() }
+    };
+    let packets = vec![scheduled(0, 0, 1_500), scheduled(1, 3_800, 500), scheduled(2, 5_000, 250)];
+    let ranks = Header::Given(Arc::new(vec![9, 3, 9]));
+    let config = NetworkConfig::new(topology, switch(&Discipline::Rank, true));
+    let record = replayed(config, &Arc::new(Schedule::new(packets)), ranks, true).schedule.unwrap();
+    let seen: Vec<_> = record.packets().iter().map(|p| (p.queueing(), p.points, p.waits, p.hops)).collect();
+    // At the switch at 2200, 5200 and 6200; they are through at 18,200, 9200 and 20,200.
+    assert_eq!(seen, [(4_000, 0, 1, 1), (0, 0, 0, 1), (12_000, 1, 1, 1)]);
+}
