@@ -137,9 +137,13 @@ pub struct NetworkArgs {
     #[arg(long, value_name = "RULE", help_heading = "Switches")]
     ecn: Vec<String>,
     /// Choice among priorities: strict or round-robin [default: strict]; output-queued: fifo, lifo, random, priority, fq,
-    /// fq-codel, rank, srpt or lstf [default: fifo]
+    /// fq-codel, rank, srpt, lstf or edf [default: fifo]
     #[arg(long, value_name = "HOW", help_heading = "Switches")]
     scheduling: Vec<String>,
+    /// output-queued with priority, rank, lstf or edf: a packet that goes before the one that is being sent interrupts it, and
+    /// the rest is sent later: on or off [default: off]
+    #[arg(long, value_name = "on|off", help_heading = "Switches")]
+    preempt: Vec<String>,
     /// Choice among equally short ways: ecmp, spray, random, source, static or lowest [default: ecmp]
     #[arg(long, value_name = "HOW", help_heading = "Switches")]
     routing: Vec<String>,
@@ -189,6 +193,7 @@ impl NetworkArgs {
             ("return-headers", &self.return_headers),
             ("ecn", &self.ecn),
             ("scheduling", &self.scheduling),
+            ("preempt", &self.preempt),
             ("routing", &self.routing),
         ])
     }

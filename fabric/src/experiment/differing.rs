@@ -85,12 +85,18 @@ impl Experiment {
         }
         let each = self.differing.iter().map(|(node, differing)| {
             let switch = match (differing, others) {
+                (Differing::Policy(_), _) if self.preempt => {
+                    return Err(self.refuse("switch-at", "policies send packets in one piece, without --preempt"));
+                }
                 (Differing::Policy(policy), _) => {
                     SwitchConfig::Policy(self.filled(policy, "switch-at", ecn, longest)?)
                 }
                 (Differing::Order(order), SwitchConfig::OutputQueued(others)) => {
                     let mut config = OutputQueuedConfig::new(others.buffer, order.clone());
-                    config.ecn = others.ecn;
+                    (config.ecn, config.preempts) = (others.ecn, others.preempts);
+                    if others.preempts {
+                        self.has_ranks(order)?;
+                    }
                     SwitchConfig::OutputQueued(config)
                 }
                 (Differing::Order(_), _) => {

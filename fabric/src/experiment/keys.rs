@@ -57,7 +57,7 @@ const fn bare(name: &'static str, default: &'static str, set: Set) -> Key {
 
 /// All keys, in the order in which a grid is gone through: the last changes fastest. Their defaults are those of
 /// [`Experiment::default`].
-pub static KEYS: [Key; 51] = [
+pub static KEYS: [Key; 52] = [
     bare("topology", "fat-tree:k=6,rate=40G,delay=2us", |e, v| parse(v).map(|topology| e.topology = topology)),
     bare("workload", "irn-heavy", |e, v| parse(v).map(|workload| e.workload = workload)),
     key("flows", flows),
@@ -113,6 +113,7 @@ pub static KEYS: [Key; 51] = [
     key("flow-control", |e, v| flow_control(v).map(|how| e.flow_control = how)),
     key("hol", |e, v| hol(v).map(|hol| e.hol = hol)),
     with_default("scheduling", "strict", scheduling),
+    key("preempt", |e, v| v.switch().map(|on| e.preempt = on)),
     key("speedup", |e, v| input(e, v).and_then(|input| speedup(v).map(|outputs| input.speedup = outputs))),
     with_default("routing", "ecmp", |e, v| {
         let ways = [

@@ -105,6 +105,9 @@ pub struct Experiment {
     pub hol: Option<HolConfig>,
     /// Choice among priorities.
     pub scheduling: Scheduling,
+    /// Whether outputs with queues of their own interrupt what they send for what goes before it
+    /// ([`crate::switch::OutputQueuedConfig::preempts`]).
+    pub preempt: bool,
     /// Choice among equally short ways.
     pub routing: Routing,
     /// Exceptions from shortest ways.
@@ -162,6 +165,7 @@ impl Default for Experiment {
             flow_control: LinkFlowControl::Pfc,
             hol: None,
             scheduling: Scheduling::Strict,
+            preempt: false,
             routing: Routing::Ecmp,
             detours: Vec::new(),
             outlive_deadlocks: false,

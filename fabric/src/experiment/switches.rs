@@ -30,6 +30,9 @@ pub(super) const PFC_RESUME: u64 = 3_072;
 /// Most bytes that credits count: half of what their counters hold.
 const MAX_CREDIT: u64 = 1 << 31;
 
+/// Orders by which packets can interrupt others, for messages.
+const RANKED: &str = "--scheduling priority, rank, lstf or edf";
+
 /// Full packets that an output holds, NDP §3.1.
 const DATA_PACKETS: u64 = 8;
 
@@ -203,6 +206,7 @@ impl Experiment {
     /// full packets of the flows have, bytes.
     pub(super) fn switch(&self, ecn: Ecn, longest: u32, full: u64) -> Result<SwitchConfig, ValueError> {
         let scheduling = self.scheduling;
+        self.interrupts()?;
         if let Some(policy) = &self.policy {
             return self.policy_switch(policy, ecn, longest);
         }
@@ -247,7 +251,7 @@ impl Experiment {
                 }
                 let buffer = self.buffer.unwrap_or(OUTPUT_BUFFER);
                 let mut config = OutputQueuedConfig::new(buffer, discipline.clone());
-                config.ecn = ecn;
+                (config.ecn, config.preempts) = (ecn, self.preempt);
                 SwitchConfig::OutputQueued(config)
             }
             &Buffers::Trimming(TrimmingBuffers { data, headers, ratio, cut, returns }) => {
@@ -291,6 +295,27 @@ impl Experiment {
 }
 
 impl Experiment {
+    /// Refuses to have packets interrupted where nothing says which goes first.
+    fn interrupts(&self) -> Result<(), ValueError> {
+        if !self.preempt {
+            return Ok(());
+        }
+        match &self.buffers {
+            Buffers::OutputQueued(discipline) if self.policy.is_none() => self.has_ranks(discipline),
+            _ => Err(self.refuse("preempt", "goes with --switch output-queued only")),
+        }
+    }
+
+    /// Refuses to have packets interrupted in an order without ranks.
+    pub(super) fn has_ranks(&self, discipline: &Discipline) -> Result<(), ValueError> {
+        if discipline.has_ranks() {
+            return Ok(());
+        }
+        let named = Discipline::NAMES.iter().find(|(_, named)| named == discipline).map_or("", |(name, _)| name);
+        let why = format!("{named} has no ranks by which one packet interrupts another; expected {RANKED}");
+        Err(self.refuse("preempt", why))
+    }
+
     /// Returns the congestion points of the switches, which they have if one of the setups heeds them.
     pub(super) fn points(&self, setups: &[QpSetup]) -> Result<Option<RoccConfig>, ValueError> {
         let heeding = setups.iter().map(|setup| &setup.transport.congestion).filter(|c| c.uses_fair_rate());
@@ -309,6 +334,9 @@ impl Experiment {
         }
         if matches!(self.buffers, Buffers::Trimming(_)) {
             return Err(self.refuse("switch", "switches that trim have no congestion points of rocc"));
+        }
+        if self.preempt {
+            return Err(self.refuse("preempt", "switches that interrupt packets have no congestion points of rocc"));
         }
         let points = self.rocc.unwrap_or_default();
         let period = points.period();

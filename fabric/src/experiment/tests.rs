@@ -381,6 +381,26 @@ fn what_would_never_end_or_say_nothing_is_refused_with_what_was_meant() {
         (&[("switch-at", "s0=tail-dorp")], "--switch-at: tail-dorp: expected fifo, lifo, random, "),
         (&[("switch-at", "s0=fq")], "--switch-at: orders go with --switch output-queued; with others, name a policy"),
         (&[("switch-at", "s0=tail-drop,k=2,s0=fq")], "--switch-at: switch "),
+        (&[("preempt", "on")], "--preempt: goes with --switch output-queued only"),
+        (&[("preempt", "on"), ("switch", "shared-lqd")], "--preempt: goes with --switch output-queued only"),
+        (&[("preempt", "yes")], "--preempt yes: expected on or off"),
+        (
+            &[("preempt", "on"), ("switch", "output-queued")],
+            "--preempt: fifo has no ranks by which one packet interrupts another; expected --scheduling priority, rank, \
+             lstf or edf",
+        ),
+        (
+            &[("preempt", "on"), ("switch", "output-queued"), ("scheduling", "lstf"), ("switch-at", "s0=srpt")],
+            "--preempt: srpt has no ranks by which",
+        ),
+        (
+            &[("preempt", "on"), ("switch", "output-queued"), ("scheduling", "lstf"), ("switch-at", "s0=tail-drop")],
+            "--switch-at: policies send packets in one piece, without --preempt",
+        ),
+        (
+            &[("preempt", "on"), ("switch", "output-queued"), ("scheduling", "lstf"), ("cc", "rocc")],
+            "--preempt: switches that interrupt packets have no congestion points of rocc",
+        ),
         (
             &[("switch-at", "s0=tail-drop"), ("pfc", "on")],
             "--pfc: goes with switches that are all alike, without --switch-at",
@@ -525,6 +545,25 @@ fn switches_that_trim_hold_eight_full_packets_unless_they_are_told() {
     let TrimmingConfig { data, headers, ratio, cut, returns, .. } = given;
     assert_eq!((data, headers, ratio, cut, returns), (6 * 4_160, 1_000, 3, Cut::InPlace, false));
     assert_eq!(switch(&[("data-queue", "72KB")]), TrimmingConfig::new(72_000));
+}
+
+#[test]
+fn outputs_with_an_order_by_rank_may_interrupt_packets() {
+    let preempts = |more: &[(&'static str, &str)]| {
+        let config = on_a_small_network(&[&[("switch", "output-queued")], more].concat()).unwrap();
+        let switches = std::iter::once(config.switch).chain(config.differing.into_iter().map(|(_, switch)| switch));
+        let of = |switch| match switch {
+            SwitchConfig::OutputQueued(config) => config.preempts,
+            other => panic!("{other:?}"),
+        };
+        switches.map(of).collect::<Vec<_>>()
+    };
+    for order in ["priority", "rank", "lstf", "edf"] {
+        assert_eq!(preempts(&[("scheduling", order), ("preempt", "on")]), [true], "{order}");
+    }
+    assert_eq!(preempts(&[("scheduling", "lstf"), ("preempt", "on"), ("switch-at", "s0=rank")]), [true, true]);
+    assert_eq!(preempts(&[("preempt", "off")]), [false]);
+    assert_eq!(preempts(&[("scheduling", "lstf")]), [false]);
 }
 
 #[test]

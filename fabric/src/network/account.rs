@@ -1,6 +1,7 @@
 //! Whether the accounts of a network add up: what entered is somewhere, and stays as long as Little's law says.
 
-use super::{Agenda, Endpoint, Event, Network, NetworkError, Totals};
+use super::preempt::Preemption;
+use super::{Agenda, Endpoint, Event, Network, NetworkError, Port, Totals};
 
 /// The accounts of a network, or of a part of one, at a moment.
 #[derive(Clone, Debug)]
@@ -22,7 +23,9 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
             Event::Arrive(_, _, packet) => Some(u64::from(self.packets.get(packet).wire)),
             _ => None,
         });
-        Account { totals, buffered: self.backlog().0, flying: flying.sum(), packets: self.packets.len() as u64 }
+        let begun = self.ports.iter().filter_map(Port::preemption).flat_map(Preemption::packets);
+        let flying = flying.sum::<u64>() + begun.map(|packet| u64::from(self.packets.get(packet).wire)).sum::<u64>();
+        Account { totals, buffered: self.backlog().0, flying, packets: self.packets.len() as u64 }
     }
 
     /// Checks the accounts as they are now: what entered was delivered, dropped, lost, cut off, or is

@@ -121,7 +121,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         let mut config = config;
         with_tables(&mut config.switch, &config.topology, &routes);
         let topology = &config.topology;
-        let switches = (topology.hosts..nodes)
+        let switches: Vec<SwitchNode> = (topology.hosts..nodes)
             .map(|node| {
                 let range = first[node as usize] as usize..first[node as usize + 1] as usize;
                 SwitchNode {
@@ -139,6 +139,10 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
                 }
             })
             .collect();
+        for node in switches.iter().filter(|node| node.switch.preempts()) {
+            let own = node.first as usize..(node.first + node.count) as usize;
+            ports[own].iter_mut().for_each(Port::preempt);
+        }
         Network {
             now: 0,
             events,

@@ -113,6 +113,23 @@ impl NetworkConfig {
         }
     }
 
+    /// Returns what there is that does not go with switches that interrupt packets, if there are such switches.
+    fn uninterrupted(&self) -> Option<&'static str> {
+        let mut all = std::iter::once(&self.switch).chain(self.differing.iter().map(|(_, switch)| switch));
+        let interrupts = |switch: &SwitchConfig| matches!(switch, SwitchConfig::OutputQueued(c) if c.preempts);
+        let slows = |switch: &SwitchConfig| matches!(switch, SwitchConfig::SharedBuffer(c) if c.gfc.is_some());
+        if !all.clone().any(interrupts) {
+            return None;
+        }
+        let reasons = [
+            (self.rocc.is_some(), "congestion points of RoCC"),
+            (self.hol.is_some(), "means against head-of-line blocking"),
+            (self.switch.credits().is_some(), "credits"),
+            (all.any(slows), "rate-based flow control"),
+        ];
+        reasons.into_iter().find_map(|(there, what)| there.then_some(what))
+    }
+
     pub(crate) fn check(&self) -> Result<(), NetworkError> {
         let hosts = self.topology.hosts;
         let wires = Wires::new(&self.topology);
@@ -128,6 +145,9 @@ impl NetworkConfig {
             {
                 return Err(NetworkError::Policy(error));
             }
+        }
+        if let Some(what) = self.uninterrupted() {
+            return Err(NetworkError::Preemption(what));
         }
         if let Some(change) = self.changes.iter().find(|c| c.link as usize >= self.topology.links.len()) {
             return Err(NetworkError::Link(change.link));
@@ -171,6 +191,9 @@ pub enum NetworkError {
     /// The policy of the switches does not fit one of them.
     #[error(transparent)]
     Policy(NameError),
+    /// Something goes with switches that send each packet in one piece.
+    #[error("switches that interrupt packets do not go with {0}")]
+    Preemption(&'static str),
     /// What must hold at any time, and did not.
     #[error("broken invariant: {0}")]
     Invariant(String),

@@ -16,6 +16,9 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
     pub(super) fn start(&mut self, id: PortId) {
         let port = &mut self.ports[id as usize];
         if port.is_busy(self.now) {
+            if port.is_preemptive() {
+                return self.interrupt(id);
+            }
             // Called again when it is free.
             let free_at = port.free_at();
             if std::mem::replace(&mut port.awaited, free_at) != free_at {
@@ -30,8 +33,13 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
             return self.start_control(id);
         }
         let (paused, special) = (port.paused(), port.is_special());
-        if special && (port.is_reserved() || port.is_paced() && self.waits_for_its_pace(id)) {
-            return;
+        if special {
+            if port.is_preemptive() {
+                return self.serve(id);
+            }
+            if port.is_reserved() || port.is_paced() && self.waits_for_its_pace(id) {
+                return;
+            }
         }
         let End { node, local, .. } = self.ends[id as usize];
         let hosts = self.all_hosts;
@@ -80,7 +88,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
 
     /// A port that is special begins a packet.
     #[cold]
-    fn note_start(&mut self, id: PortId, node: u32, packet: PacketId) {
+    pub(super) fn note_start(&mut self, id: PortId, node: u32, packet: PacketId) {
         let port = &self.ports[id as usize];
         let is_limited = port.is_limited();
         if port.is_watched() {
@@ -96,7 +104,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
 
     /// Whether a port that is paced may not send yet. If so it is started when it may.
     #[cold]
-    fn waits_for_its_pace(&mut self, id: PortId) -> bool {
+    pub(super) fn waits_for_its_pace(&mut self, id: PortId) -> bool {
         let port = &mut self.ports[id as usize];
         let at = port.may_send_at();
         if at <= self.now {
@@ -110,7 +118,10 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
 
     /// Sends the next control frame of a port that is free and has one.
     #[cold]
-    fn start_control(&mut self, id: PortId) {
+    pub(super) fn start_control(&mut self, id: PortId) {
+        if self.ports[id as usize].is_preemptive() {
+            self.finish(id);
+        }
         let port = &mut self.ports[id as usize];
         let Some(control) = port.next_control() else { return };
         if port.is_tapped() {
@@ -143,7 +154,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
     }
 
     /// Sends a packet by a cut link.
-    fn mail_packet(&mut self, at: u64, to: PortId, epoch: u16, id: PacketId) {
+    pub(super) fn mail_packet(&mut self, at: u64, to: PortId, epoch: u16, id: PacketId) {
         let packet = *self.packets.get(id);
         self.ledger.totals.handed_over(self.now, at, packet.wire);
         let node = self.ports[to as usize].node;
@@ -153,7 +164,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
     /// Tells another part of the network when a packet that is about to be sent arrives by the port `to`, if it has to
     /// know.
     #[inline]
-    fn announce(&mut self, at: u64, to: PortId, id: PacketId) {
+    pub(super) fn announce(&mut self, at: u64, to: PortId, id: PacketId) {
         let host = self.ends[to as usize].node;
         if host >= self.all_hosts || !self.events.awaits(host) || !self.packets.get(id).is_control() {
             return;
@@ -172,8 +183,14 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
     }
 
     /// Asks a switch for the next packet of one of its outputs, and whether more wait.
-    #[inline]
-    fn next_of_switch(&mut self, id: PortId, local: u16, place: u32, paused: Priorities) -> (Option<PacketId>, bool) {
+    #[inline(always)]
+    pub(super) fn next_of_switch(
+        &mut self,
+        id: PortId,
+        local: u16,
+        place: u32,
+        paused: Priorities,
+    ) -> (Option<PacketId>, bool) {
         let place = place as usize;
         let (switch, mut ctx) = self.with_switch(place);
         let answer = switch.dequeue(&mut ctx, local, paused);

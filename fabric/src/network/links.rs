@@ -67,6 +67,9 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
                         let mut lost = Vec::new();
                         let (switch, mut ctx) = self.with_switch(place);
                         switch.flush(&mut ctx, local, &mut lost);
+                        if let Some(begun) = self.ports[id as usize].preemption_mut() {
+                            begun.flush(&mut lost);
+                        }
                         for &packet in &lost {
                             let (sent, wire) = (self.packets.content(packet).sent, self.packets.get(packet).wire);
                             self.ledger.totals.lost(self.now, sent, wire);

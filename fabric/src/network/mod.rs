@@ -24,6 +24,7 @@ mod order;
 mod packet;
 mod part;
 mod port;
+mod preempt;
 mod tap;
 mod totals;
 

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::credits::{CreditConfig, Credits};
+use super::preempt::Preemption;
 use crate::priorities::Priorities;
 
 /// Number of a port, across the network.
@@ -118,8 +119,8 @@ pub struct Port {
     /// Counts the times that the link went down: what was sent before does not arrive.
     pub epoch: u16,
     /// Bits: the link works, control frames wait, a packet is about to leave, somebody watches,
-    /// the other end is in another part of the network.
-    flags: u8,
+    /// the other end is in another part of the network, packets are interrupted.
+    flags: u16,
     /// Priorities that the other end has paused.
     paused: Priorities,
     /// Priorities that the other end is to pause, and those that it was last told.
@@ -137,6 +138,8 @@ pub struct Port {
     pub node: u32,
     /// Number of the port at its node.
     pub local: u16,
+    /// How often the rate is halved.
+    halvings: u8,
     /// Probability that a packet is lost, in 2⁻⁶⁴.
     pub loss: u64,
     /// The link it belongs to, as the topology numbers them.
@@ -146,21 +149,23 @@ pub struct Port {
     paused_since: u64,
     /// Control frames that wait, PFC's apart.
     controls: VecDeque<Control>,
-    /// How often the rate is halved, and of the last packet that was sent so: when it began and how long it took, ps.
-    halvings: u8,
+    /// Of the last packet that was sent at less than the rate: when it began and how long it took, ps.
     last: (u64, u64),
     /// Credits of the link, if it has some.
     credits: Option<Box<Credits>>,
+    /// What has begun to leave, if packets are interrupted.
+    preemption: Option<Box<Preemption>>,
 }
 
-const UP: u8 = 1;
-const CONTROL: u8 = 2;
-const RESERVED: u8 = 4;
-const TAPPED: u8 = 8;
-const CUT: u8 = 16;
-const PACED: u8 = 32;
-const CREDITED: u8 = 64;
-const NOTED: u8 = 128;
+const UP: u16 = 1;
+const CONTROL: u16 = 2;
+const RESERVED: u16 = 4;
+const TAPPED: u16 = 8;
+const CUT: u16 = 16;
+const PACED: u16 = 32;
+const CREDITED: u16 = 64;
+const NOTED: u16 = 128;
+const PREEMPTIVE: u16 = 256;
 
 impl Port {
     /// An idle port of a working link of `rate` bit/s.
@@ -187,6 +192,7 @@ impl Port {
             halvings: 0,
             last: (0, 0),
             credits: None,
+            preemption: None,
         };
         port.set_rate(rate);
         port
@@ -232,10 +238,28 @@ impl Port {
     /// When `bytes` sent from `now` ns on would end, ps.
     #[inline]
     pub fn would_end(&self, now: u64, bytes: u32) -> u64 {
+        self.would_start(now) + self.serialization(bytes)
+    }
+
+    /// When what is sent from `now` ns on would start, ps.
+    #[inline]
+    fn would_start(&self, now: u64) -> u64 {
         // The event that ended the packet before came up to 1 ns late.
         let at = now * 1000;
-        let start = if self.ends + 1000 > at { self.ends } else { at };
-        start + self.serialization(bytes)
+        if self.ends + 1000 > at { self.ends } else { at }
+    }
+
+    /// Sends the rest of a packet, which takes `ps`, from `now` ns on; returns when its last bit leaves, ns rounded up.
+    pub(super) fn send_rest(&mut self, now: u64, ps: u64) -> u64 {
+        self.ends = self.would_start(now) + ps;
+        self.free_at()
+    }
+
+    /// Stops what is being sent at `now`, ns; returns what is left of it, ps.
+    pub(super) fn stop(&mut self, now: u64) -> u64 {
+        let left = self.ends.saturating_sub(now * 1000);
+        self.ends -= left;
+        left
     }
 
     /// When the last packet ends, ps.
@@ -278,10 +302,33 @@ impl Port {
         self.flag(RESERVED, reserved);
     }
 
-    /// Whether there is more to a packet's start than to send it: the port is reserved, limited or watched.
+    /// Whether there is more to a packet's start than to send it: the port is reserved, limited or watched, or interrupts
+    /// packets.
     #[inline]
     pub(crate) fn is_special(&self) -> bool {
-        self.flags & (RESERVED | PACED | CREDITED | TAPPED | NOTED) != 0
+        self.flags & (RESERVED | PACED | CREDITED | TAPPED | NOTED | PREEMPTIVE) != 0
+    }
+
+    /// Whether what is being sent gives way to what has to leave earlier.
+    #[inline]
+    pub(crate) fn is_preemptive(&self) -> bool {
+        self.flags & PREEMPTIVE != 0
+    }
+
+    /// Interrupts packets from now on.
+    pub(super) fn preempt(&mut self) {
+        self.preemption.get_or_insert_default();
+        self.flag(PREEMPTIVE, true);
+    }
+
+    /// What has begun to leave by a port that interrupts packets.
+    pub(super) fn preemption(&self) -> Option<&Preemption> {
+        self.preemption.as_deref()
+    }
+
+    /// What has begun to leave by a port that interrupts packets, to be changed.
+    pub(super) fn preemption_mut(&mut self) -> Option<&mut Preemption> {
+        self.preemption.as_deref_mut()
     }
 
     /// Whether what leaves is shown to somebody, or noted in the journal.
@@ -381,7 +428,7 @@ impl Port {
         self.credits.is_some()
     }
 
-    fn flag(&mut self, flag: u8, set: bool) {
+    fn flag(&mut self, flag: u16, set: bool) {
         self.flags = self.flags & !flag | if set { flag } else { 0 };
     }
 
@@ -471,6 +518,8 @@ impl Port {
 
 /// Where the lines of the cache are that [`Port`] promises.
 const _: () = assert!(std::mem::offset_of!(Port, counters) == 40 && std::mem::offset_of!(PortCounters, dropped) == 24);
+/// Four of them a port, and no more.
+const _: () = assert!(size_of::<Port>() == 256);
 
 /// What the arrival of a packet by a port has to know of the port: an eighth of a line of the cache.
 #[derive(Copy, Clone, Debug)]
@@ -527,6 +576,22 @@ mod tests {
         assert_eq!(port.send(100, 1000), 300);
         assert_eq!(port.send(400, 1000), 600);
         assert_eq!(port.send(600, 500), 700);
+    }
+
+    /// 100 Gbit/s: 87.2 ns a packet. What is stopped after 40 ns has 47.2 left, and loses none of them.
+    #[test]
+    fn what_is_stopped_takes_as_long_in_two_pieces() {
+        let mut port = port(100_000_000_000);
+        assert_eq!(port.send(0, 1090), 88);
+        let left = port.stop(40);
+        assert_eq!((left, port.is_busy(40)), (47_200, false));
+        assert_eq!(port.send(40, 1000), 120);
+        // The next begins between two ns, and so does the rest.
+        assert_eq!((port.send(120, 1090), port.send_rest(208, left)), (208, 255));
+        assert_eq!(port.ends(), 254_400);
+        // At the end nothing is left.
+        assert_eq!(port.stop(255), 0);
+        assert_eq!(port.ends(), 254_400);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use irnic_transports::wire::{Headers, ICRC_LEN, RateNotice};
 use irnic_transports::{Mark, Path};
 
-use super::{Agenda, Content, Control, Endpoint, Network, PacketId, Packets, Port, PortId, Put};
+use super::preempt::Preemption;
+use super::{Agenda, Content, Control, Endpoint, Network, PacketId, Packets, Port, PortId, Put, SwitchNode};
 use crate::priorities::Priorities;
 use crate::schedule::{Detail, Journal};
 
@@ -90,9 +91,11 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
     /// A packet is to leave a switch by an output.
     #[cold]
     pub(super) fn note_queued(&mut self, place: usize, id: PacketId, output: u16) {
-        let backlog = self.switches[place].switch.backlog(output);
+        let SwitchNode { ref switch, first, .. } = self.switches[place];
+        let port = &self.ports[(first + u32::from(output)) as usize];
+        let waits = switch.backlog(output) > 0 || port.preemption().is_some_and(Preemption::has_rests);
         if let Some(journal) = &mut self.journal {
-            journal.queued(id, backlog);
+            journal.queued(id, waits);
         }
     }
 

@@ -27,6 +27,8 @@ struct Way {
     packet: usize,
     /// When it is at the node that it is on the way to or in, ns.
     arrived: u64,
+    /// It has waited in the switch that it left last.
+    waited: bool,
     starts: Vec<(u32, u64)>,
 }
 
@@ -77,12 +79,12 @@ impl Journal {
         self.crosses(now, id, packet.wire, port);
     }
 
-    /// A packet is there and wants to leave a switch by an output, for which so many bytes wait.
-    pub(crate) fn queued(&mut self, id: PacketId, backlog: u64) {
+    /// A packet is there and wants to leave a switch by an output, for which others wait or not.
+    pub(crate) fn queued(&mut self, id: PacketId, others: bool) {
         // What a switch has made itself is not among the packets.
         let Some(way) = self.ways.get(id as usize) else { return };
         let points = &mut self.packets[way.packet].points;
-        *points = points.saturating_add(u8::from(backlog > 0));
+        *points = points.saturating_add(u8::from(others));
     }
 
     /// A switch begins to send a packet.
@@ -90,11 +92,22 @@ impl Journal {
         let Some(way) = self.ways.get_mut(id as usize) else { return };
         let packet = &mut self.packets[way.packet];
         packet.hops = packet.hops.saturating_add(1);
-        packet.waits = packet.waits.saturating_add(u8::from(now > way.arrived));
+        way.waited = now > way.arrived;
+        packet.waits = packet.waits.saturating_add(u8::from(way.waited));
         if self.detail == Detail::Hops {
             way.starts.push((port.node, now));
         }
         self.crosses(now, id, wire, port);
+    }
+
+    /// The last bit of a packet that was interrupted leaves a switch so many ns later than was said.
+    pub(crate) fn delayed(&mut self, id: PacketId, by: u64) {
+        let Some(way) = self.ways.get_mut(id as usize) else { return };
+        way.arrived += by;
+        if by > 0 && !std::mem::replace(&mut way.waited, true) {
+            let waits = &mut self.packets[way.packet].waits;
+            *waits = waits.saturating_add(1);
+        }
     }
 
     fn crosses(&mut self, now: u64, id: PacketId, wire: u32, port: &Port) {

@@ -190,7 +190,8 @@ impl Replay {
         Ok(Replay { net, schedule })
     }
 
-    /// Records a schedule of the replay itself, if it has not begun: [`Replayed::schedule`].
+    /// Records a schedule of the replay itself, if it has not begun: [`Replayed::schedule`]. Switches that interrupt packets
+    /// have begun to send them when their first bits left.
     pub fn record(&mut self, detail: Detail) {
         self.net.keep_journal(detail);
     }

@@ -240,6 +240,10 @@ impl SimConfig {
         if self.schedule.is_some() && (self.rocc.is_some() || self.hol.is_some()) {
             return Err(SimError::Schedule);
         }
+        let interrupts = |switch: &SwitchConfig| matches!(switch, SwitchConfig::OutputQueued(c) if c.preempts);
+        if self.schedule == Some(Detail::Hops) && self.switches().any(interrupts) {
+            return Err(SimError::Hops);
+        }
         let hosts = self.topology.hosts;
         for (i, flow) in self.flows.iter().enumerate() {
             let what = if flow.src >= hosts || flow.dst >= hosts {
@@ -305,6 +309,9 @@ pub enum SimError {
     /// Packets are recorded from host to host.
     #[error("a schedule of switches that make packets themselves; expected neither RoCC nor means against blocking")]
     Schedule,
+    /// Of each switch it is recorded when it began to send a packet.
+    #[error("a schedule with its hops, of switches that interrupt packets; expected the schedule alone")]
+    Hops,
     /// A closed loop that makes no sense.
     #[error("the closed loop of class {class} has {what}")]
     #[allow(missing_docs)]

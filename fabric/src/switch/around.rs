@@ -1,7 +1,8 @@
 //! Switches around switches.
 
 /// Hands on to the switch in a field what a switch around it leaves as it is: any of `enqueue`, `dequeue`, `backlog`,
-/// `on_control`, `on_timer`, `extract`, `paused_upstreams`, `blocks`, `prefetch`, `prefetch_output`, `flush`. What is neither
+/// `on_control`, `on_timer`, `extract`, `paused_upstreams`, `blocks`, `preempts`, `rank`, `delayed`, `prefetch`,
+/// `prefetch_output`, `flush`. What is neither
 /// written nor handed on does nothing, as [`crate::switch::Switch`] has it: a switch around one that pauses its
 /// neighbours hands on `paused_upstreams` and `blocks`, or deadlocks are not found.
 ///
@@ -102,6 +103,38 @@ macro_rules! forward_switch {
             #[allow(unused_imports)]
             use $crate::switch::Switch as _;
             self.$inner.extract(ctx, output, wanted)
+        }
+    };
+    (@ $inner:tt preempts) => {
+        fn preempts(&self) -> bool {
+            #[allow(unused_imports)]
+            use $crate::switch::Switch as _;
+            self.$inner.preempts()
+        }
+    };
+    (@ $inner:tt rank) => {
+        fn rank(
+            &self,
+            packets: &$crate::network::Packets,
+            output: u16,
+            paused: $crate::Priorities,
+        ) -> Option<i64> {
+            #[allow(unused_imports)]
+            use $crate::switch::Switch as _;
+            self.$inner.rank(packets, output, paused)
+        }
+    };
+    (@ $inner:tt delayed) => {
+        fn delayed(
+            &mut self,
+            ctx: &mut $crate::switch::SwitchCtx<'_>,
+            output: u16,
+            id: $crate::network::PacketId,
+            by: u64,
+        ) {
+            #[allow(unused_imports)]
+            use $crate::switch::Switch as _;
+            self.$inner.delayed(ctx, output, id, by);
         }
     };
     (@ $inner:tt prefetch) => {

@@ -185,6 +185,22 @@ pub trait Switch: Send + std::fmt::Debug {
         None
     }
 
+    /// Whether outputs interrupt what they send for what has a lower [`Self::rank`] (preemption), and send the rest of it
+    /// later. Asked once, when the network is built.
+    fn preempts(&self) -> bool {
+        false
+    }
+
+    /// Of a switch that [`Self::preempts`]: the rank of the packet that [`Self::dequeue`] would give for `output` now, the
+    /// lower, the earlier. It does not change while the packet waits or is being sent.
+    fn rank(&self, _packets: &Packets, _output: u16, _paused: Priorities) -> Option<i64> {
+        None
+    }
+
+    /// Of a switch that [`Self::preempts`]: a packet that was interrupted goes on, and its last bit leaves `output` by so
+    /// many ns later than it would have without that.
+    fn delayed(&mut self, _ctx: &mut SwitchCtx<'_>, _output: u16, _id: PacketId, _by: u64) {}
+
     /// A packet is about to come by `input` and leave by `output`: fetches what that will need into the processor's
     /// cache.
     fn prefetch(&self, _input: u16, _output: u16) {}

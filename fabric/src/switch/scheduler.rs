@@ -51,6 +51,17 @@ pub trait Scheduler: Send + fmt::Debug {
         None
     }
 
+    /// The rank of the packet that [`Self::pop`] would take out, the lower, the earlier; none where none may go, or where the
+    /// order is not by rank. It does not change while the packet waits. For switches that interrupt packets
+    /// ([`super::OutputQueuedConfig::preempts`]); others do not ask.
+    fn rank(&self, _packets: &Packets, _paused: Priorities) -> Option<i64> {
+        None
+    }
+
+    /// A packet that was taken out and interrupted goes on: its last bit leaves so many ns later than it would have without
+    /// that.
+    fn delayed(&mut self, _ctx: &mut SwitchCtx<'_>, _id: PacketId, _by: u64) {}
+
     /// Whether packets from `input` with `priority` wait, for finding deadlocks.
     fn blocks(&self, _packets: &Packets, _input: u16, _priority: u8) -> bool {
         false

@@ -2,7 +2,9 @@
 
 use irnic_fabric::network::CreditConfig;
 use irnic_fabric::sim::{Change, Ending, HeaderBytes, LinkChange, QpPolicy, Routing, Simulation};
-use irnic_fabric::switch::{Ecn, InputQueuedConfig, Scheduling, SwitchConfig, Thresholds, headroom};
+use irnic_fabric::switch::{
+    Discipline, Ecn, InputQueuedConfig, OutputQueuedConfig, Scheduling, SwitchConfig, Thresholds, headroom,
+};
 use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::Flow;
 use proptest::prelude::*;
@@ -40,6 +42,10 @@ fn switches() -> impl Strategy<Value = (SwitchConfig, bool)> {
     ];
     (any::<bool>(), any::<bool>(), 3_000..200_000u64, 0.05..4.0f64, ecn, any::<bool>()).prop_map(
         |(input, pfc, buffer, alpha, ecn, strict)| {
+            if !pfc && alpha < 0.8 {
+                let config = OutputQueuedConfig::new(buffer, Discipline::Priority);
+                return (SwitchConfig::OutputQueued(with! { ecn, preempts: input || strict, ..config }), false);
+            }
             let mut switch = match input {
                 true if !pfc && alpha > 2.0 => {
                     let credits = CreditConfig { each: (buffer / 8).max(1_500) as u32, longest: 1_500 };

@@ -108,6 +108,10 @@ fn points() -> Vec<Point> {
     for (name, original) in ORIGINALS {
         add(format!("table5.1/{name}"), Scenario { original, ..default }, &REPLAY);
     }
+    for (name, original) in [("sjf", Original::Sjf), ("lifo", Original::Order(Order::Lifo))] {
+        let replayed = Scenario { original, by: By::PreemptiveLstf, ..default };
+        add(format!("table5.1/{name}-preemptive"), replayed, &REPLAY);
+    }
     add("table5.1/priorities".to_owned(), Scenario { by: By::Priorities, ..default }, &REPLAY);
     add("table5.1/edf".to_owned(), Scenario { by: By::Edf, ..default }, &REPLAY);
     add("table5.1/vector".to_owned(), Scenario { by: By::Vector, ..default }, &REPLAY);

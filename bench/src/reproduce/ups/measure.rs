@@ -7,7 +7,7 @@ use irnic_fabric::schedule::{Detail, Header, Replay, Replayed, Schedule};
 use serde::{Deserialize, Serialize};
 
 use super::scenario::{By, Original, Scenario};
-use super::schedulers::{Order, switches};
+use super::schedulers::{Order, preemptive, switches};
 use crate::reproduce::runs::simulate;
 use crate::sim::SLICE;
 use crate::sweep::{NoResult, Watch};
@@ -53,13 +53,14 @@ pub fn one(scenario: &Scenario, arrivals: u64, seed: u64, watch: &Watch<'_>) -> 
         let again = replay(&network, Arc::new(schedule), Header::Given(Arc::new(sizes)), Some(detail), 0, watch)?;
         schedule = again.schedule.unwrap_or_default();
     }
-    let (header, order) = match scenario.by {
-        By::Lstf => (Header::Slack, Order::Lstf),
-        By::Edf => (Header::Exit, Order::Edf),
-        By::Priorities => (Header::Exit, Order::Rank),
-        By::Vector => (Header::Vector, Order::Fifo),
+    let (header, switch) = match scenario.by {
+        By::Lstf => (Header::Slack, switches(Order::Lstf)),
+        By::PreemptiveLstf => (Header::Slack, preemptive(Order::Lstf)),
+        By::Edf => (Header::Exit, switches(Order::Edf)),
+        By::Priorities => (Header::Exit, switches(Order::Rank)),
+        By::Vector => (Header::Vector, switches(Order::Fifo)),
     };
-    network.switch = switches(order);
+    network.switch = switch;
     let schedule = Arc::new(schedule);
     let replayed = replay(&network, schedule.clone(), header, None, scenario.network.packet_time(), watch)?;
     Ok(Measured::of(&schedule, &replayed))

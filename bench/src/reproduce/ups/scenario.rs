@@ -22,6 +22,8 @@ pub enum Original {
 pub enum By {
     /// Least slack time first.
     Lstf,
+    /// Least slack time first, by switches that interrupt packets.
+    PreemptiveLstf,
     /// Earliest deadline first, which is the same with static headers.
     Edf,
     /// Static priorities: earliest departure from the network first.

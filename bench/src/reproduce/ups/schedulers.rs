@@ -32,6 +32,13 @@ pub fn switches(order: Order) -> SwitchConfig {
     SwitchConfig::OutputQueued(OutputQueuedConfig::new(BUFFER, discipline(order)))
 }
 
+/// Returns switches of this order, of ranks, in which what goes first interrupts what is being sent.
+pub fn preemptive(order: Order) -> SwitchConfig {
+    let mut config = OutputQueuedConfig::new(BUFFER, discipline(order));
+    config.preempts = true;
+    SwitchConfig::OutputQueued(config)
+}
+
 fn discipline(order: Order) -> Discipline {
     match order {
         Order::Fifo => Discipline::Fifo,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Discipline, RankQueue};
-use crate::network::{PacketId, Port};
+use crate::network::{PacketId, Packets, Port};
 use crate::priorities::Priorities;
 use crate::sim::ideal;
 use crate::switch::{CustomScheduler, Scheduler, SwitchConfig, SwitchCtx};
@@ -60,7 +60,7 @@ struct EarliestDeadline {
 }
 
 impl EarliestDeadline {
-    fn rank(&mut self, ctx: &SwitchCtx<'_>, id: PacketId) -> i64 {
+    fn rank_of(&mut self, ctx: &SwitchCtx<'_>, id: PacketId) -> i64 {
         let packet = ctx.packets.get(id);
         let of = (packet.dst, packet.wire);
         let rest = self.known.entry(of).or_insert_with(|| self.tables.rest(&self.output, of.0, of.1));
@@ -70,7 +70,7 @@ impl EarliestDeadline {
 
 impl Scheduler for EarliestDeadline {
     fn push(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId) {
-        let rank = self.rank(ctx, id);
+        let rank = self.rank_of(ctx, id);
         self.queue.push(rank, id);
     }
 
@@ -78,8 +78,12 @@ impl Scheduler for EarliestDeadline {
         super::ranked::lowest(&mut self.queue, ctx, paused).map(|(_, id)| id)
     }
 
+    fn rank(&self, packets: &Packets, paused: Priorities) -> Option<i64> {
+        super::ranked::lowest_rank(&self.queue, packets, paused)
+    }
+
     fn evict(&mut self, ctx: &mut SwitchCtx<'_>, arriving: PacketId) -> Option<PacketId> {
-        let rank = self.rank(ctx, arriving);
+        let rank = self.rank_of(ctx, arriving);
         super::ranked::highest_above(&mut self.queue, rank)
     }
 }

@@ -79,6 +79,13 @@ impl Discipline {
         matches!(self, Discipline::Fair | Discipline::FairCodel | Discipline::LeastSlack | Discipline::Custom(_))
     }
 
+    /// Whether it orders packets by rank, so that outputs can interrupt what they send for a lower one
+    /// ([`OutputQueuedConfig::preempts`]).
+    pub fn has_ranks(&self) -> bool {
+        use Discipline::*;
+        matches!(self, Priority | Rank | LeastSlack | EarliestDeadline | Custom(_))
+    }
+
     /// Whether it drops packets that have waited, too.
     fn expires(&self) -> bool {
         matches!(self, Discipline::FairCodel | Discipline::Custom(_))
@@ -111,12 +118,17 @@ pub struct OutputQueuedConfig {
     pub discipline: Discipline,
     /// Marking, by the bytes that wait for the output.
     pub ecn: Ecn,
+    /// Whether a packet that arrives interrupts one that is being sent and would go after it, whose rest is sent when nothing
+    /// that waits goes before it (preemption, §5.1.3 and appendix A.6). That takes no bits, and the neighbour sees the packet
+    /// when its last bit is there. What has begun to leave does not count as waiting and is not dropped. Only orders by rank
+    /// interrupt ([`Discipline::has_ranks`]).
+    pub preempts: bool,
 }
 
 impl OutputQueuedConfig {
-    /// So many bytes for each output, and an order in which it sends: no marks.
+    /// So many bytes for each output, and an order in which it sends: no marks, packets in one piece.
     pub fn new(buffer: u64, discipline: Discipline) -> OutputQueuedConfig {
-        OutputQueuedConfig { buffer, discipline, ecn: Ecn::Off }
+        OutputQueuedConfig { buffer, discipline, ecn: Ecn::Off, preempts: false }
     }
 }
 
@@ -136,6 +148,7 @@ pub struct OutputQueued {
     marker: Marker,
     /// Whether packets may expire ([`Scheduler::expire`]).
     expires: bool,
+    preempts: bool,
 }
 
 impl OutputQueued {
@@ -144,7 +157,8 @@ impl OutputQueued {
         let output = |port| Output { bytes: 0, scheduler: config.discipline.build(port) };
         let marker = Marker::new(config.ecn, ports.len());
         let expires = config.discipline.expires();
-        OutputQueued { outputs: ports.iter().map(output).collect(), buffer: config.buffer, marker, expires }
+        let preempts = config.preempts && config.discipline.has_ranks();
+        OutputQueued { outputs: ports.iter().map(output).collect(), buffer: config.buffer, marker, expires, preempts }
     }
 }
 
@@ -191,6 +205,18 @@ impl Switch for OutputQueued {
 
     fn blocks(&self, packets: &Packets, input: u16, priority: u8, output: u16) -> bool {
         self.outputs[usize::from(output)].scheduler.blocks(packets, input, priority)
+    }
+
+    fn preempts(&self) -> bool {
+        self.preempts
+    }
+
+    fn rank(&self, packets: &Packets, output: u16, paused: Priorities) -> Option<i64> {
+        self.outputs[usize::from(output)].scheduler.rank(packets, paused)
+    }
+
+    fn delayed(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, id: PacketId, by: u64) {
+        self.outputs[usize::from(output)].scheduler.delayed(ctx, id, by);
     }
 
     fn prefetch(&self, _input: u16, output: u16) {

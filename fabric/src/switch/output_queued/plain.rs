@@ -107,6 +107,10 @@ impl Scheduler for ByPriority {
         self.take(self.waiting.without(paused).highest()?, VecDeque::pop_front)
     }
 
+    fn rank(&self, _packets: &Packets, paused: Priorities) -> Option<i64> {
+        self.waiting.without(paused).highest().map(|priority| -i64::from(priority))
+    }
+
     fn evict(&mut self, ctx: &mut SwitchCtx<'_>, arriving: PacketId) -> Option<PacketId> {
         let lowest = self.waiting.next_from(0)?;
         (lowest < ctx.packets.get(arriving).priority).then(|| self.take(lowest, VecDeque::pop_back)).flatten()

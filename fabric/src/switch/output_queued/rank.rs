@@ -63,6 +63,18 @@ impl RankQueue {
         Some((rank, id))
     }
 
+    /// The lowest rank.
+    #[inline]
+    pub fn lowest(&self) -> Option<i64> {
+        self.heap.first().map(|entry| entry.rank)
+    }
+
+    /// The lowest rank of packets that are `wanted`: for the few cases in which some may not go.
+    #[cold]
+    pub fn lowest_wanted(&self, wanted: impl Fn(PacketId) -> bool) -> Option<i64> {
+        self.heap.iter().filter(|entry| wanted(entry.id)).map(|entry| entry.rank).min()
+    }
+
     /// The highest rank.
     pub fn highest(&self) -> Option<i64> {
         Some(self.heap[self.last()?].rank)
@@ -183,6 +195,7 @@ mod tests {
                         list.insert(list.partition_point(|(other, _)| *other <= rank), (rank, id));
                     }
                     Call::Lowest => {
+                        prop_assert_eq!(queue.lowest(), list.first().map(|(rank, _)| *rank));
                         let first = (!list.is_empty()).then(|| list.remove(0));
                         prop_assert_eq!(queue.pop_lowest(), first);
                     }
@@ -192,6 +205,7 @@ mod tests {
                     }
                     Call::Wanted(n) => {
                         let at = list.iter().position(|(_, id)| id.is_multiple_of(n));
+                        prop_assert_eq!(queue.lowest_wanted(|id| id.is_multiple_of(n)), at.map(|at| list[at].0));
                         prop_assert_eq!(queue.pop_wanted(|id| id.is_multiple_of(n)), at.map(|at| list.remove(at)));
                     }
                 }

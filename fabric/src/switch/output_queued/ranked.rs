@@ -1,7 +1,7 @@
 //! Orders by what packets carry: slack (LSTF), or a rank that switches leave as it is.
 
 use super::RankQueue;
-use crate::network::PacketId;
+use crate::network::{PacketId, Packets};
 use crate::priorities::Priorities;
 use crate::switch::{Scheduler, SwitchCtx};
 
@@ -22,7 +22,7 @@ impl LeastSlack {
         LeastSlack { output: output.into(), queue: RankQueue::default() }
     }
 
-    fn rank(&self, ctx: &SwitchCtx<'_>, id: PacketId) -> i64 {
+    fn rank_of(&self, ctx: &SwitchCtx<'_>, id: PacketId) -> i64 {
         let packet = ctx.packets.get(id);
         let transmission = ctx.ports[self.output].serialization(packet.wire).div_ceil(1000);
         packet.slack.saturating_add_unsigned(ctx.now).saturating_add_unsigned(transmission)
@@ -31,7 +31,7 @@ impl LeastSlack {
 
 impl Scheduler for LeastSlack {
     fn push(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId) {
-        let rank = self.rank(ctx, id);
+        let rank = self.rank_of(ctx, id);
         self.queue.push(rank, id);
     }
 
@@ -44,8 +44,18 @@ impl Scheduler for LeastSlack {
         Some(id)
     }
 
+    fn rank(&self, packets: &Packets, paused: Priorities) -> Option<i64> {
+        lowest_rank(&self.queue, packets, paused)
+    }
+
+    /// All bits of a packet have the slack of the last, which goes down while others are sent (§5.1.3, item 5).
+    fn delayed(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, by: u64) {
+        let packet = ctx.packets.get_mut(id);
+        packet.slack = packet.slack.saturating_sub_unsigned(by);
+    }
+
     fn evict(&mut self, ctx: &mut SwitchCtx<'_>, arriving: PacketId) -> Option<PacketId> {
-        let rank = self.rank(ctx, arriving);
+        let rank = self.rank_of(ctx, arriving);
         highest_above(&mut self.queue, rank)
     }
 }
@@ -64,6 +74,10 @@ impl Scheduler for ByRank {
         lowest(&mut self.0, ctx, paused).map(|(_, id)| id)
     }
 
+    fn rank(&self, packets: &Packets, paused: Priorities) -> Option<i64> {
+        lowest_rank(&self.0, packets, paused)
+    }
+
     fn evict(&mut self, ctx: &mut SwitchCtx<'_>, arriving: PacketId) -> Option<PacketId> {
         highest_above(&mut self.0, ctx.packets.get(arriving).slack)
     }
@@ -76,6 +90,15 @@ pub(super) fn lowest(queue: &mut RankQueue, ctx: &SwitchCtx<'_>, paused: Priorit
         return queue.pop_lowest();
     }
     queue.pop_wanted(|id| !paused.contains(ctx.packets.get(id).priority))
+}
+
+/// The rank of the first packet that may go.
+#[inline]
+pub(super) fn lowest_rank(queue: &RankQueue, packets: &Packets, paused: Priorities) -> Option<i64> {
+    if paused.is_empty() {
+        return queue.lowest();
+    }
+    queue.lowest_wanted(|id| !paused.contains(packets.get(id).priority))
 }
 
 /// Takes out the last packet in order, if its rank is above this one.

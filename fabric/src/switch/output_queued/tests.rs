@@ -183,6 +183,32 @@ fn what_is_paused_is_passed_over() {
     }
 }
 
+/// What is sent would be interrupted by a packet of a lower rank than its own was.
+#[test]
+fn ranks_are_those_of_what_goes_next() {
+    for (name, discipline) in Discipline::NAMES {
+        let config = OutputQueuedConfig { preempts: true, ..OutputQueuedConfig::new(10_000, discipline.clone()) };
+        let ranked = matches!(name, "priority" | "rank" | "lstf" | "edf");
+        let mut alone = Alone::new(10_000, discipline.clone());
+        assert_eq!((discipline.has_ranks(), OutputQueued::new(&config, &alone.ports).preempts()), (ranked, ranked));
+        assert!(!alone.switch.preempts(), "{name}");
+        let rank = |alone: &Alone, paused| alone.switch.rank(&alone.packets, 0, paused);
+        assert_eq!(rank(&alone, Priorities::NONE), None);
+        for (priority, slack) in [(0, 700), (5, 300), (2, 500), (5, 400)] {
+            alone.offer(0, priority, slack, 1_000);
+        }
+        // As they come out ranks rise, whatever is paused.
+        for paused in [Priorities::of(5), Priorities::NONE] {
+            let mut ranks = Vec::new();
+            while let Some(next) = rank(&alone, paused).filter(|_| ranked) {
+                assert!(alone.next(paused).is_some(), "{name}");
+                ranks.push(next);
+            }
+            assert_eq!((ranks.len(), ranks.is_sorted()), (if ranked { 2 } else { 0 }, true), "{name}: {ranks:?}");
+        }
+    }
+}
+
 #[test]
 fn of_the_shortest_flow_the_first_packet_goes() {
     let mut alone = Alone::new(6_000, Discipline::ShortestFlow);

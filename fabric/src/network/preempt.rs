@@ -1,0 +1,179 @@
+//! Ports that interrupt what they send for what has to leave earlier, and send the rest of it later (preemption).
+//!
+//! Elsewhere the arrival of a packet is an event from when it begins to leave. Here it is one from when its last bit has
+//! left, so that nothing has to be taken back. Whoever sends in pieces sends no more bits, and the other end sees the last
+//! alone.
+
+use irnic_transports::telemetry::Hop;
+
+use super::{Agenda, End, Endpoint, Event, Network, Packet, PacketId, Packets, PortId};
+use crate::priorities::Priorities;
+
+/// A packet that has begun to leave.
+#[derive(Copy, Clone, Debug)]
+struct Begun {
+    packet: PacketId,
+    /// The lower, the earlier.
+    rank: i64,
+    /// When its last bit leaves, or would have left, ns.
+    end: u64,
+    /// Of a packet that was interrupted: what its rest takes, ps, whatever the rate of the link is by then.
+    left: u64,
+}
+
+/// What has begun to leave by a port that interrupts packets.
+#[derive(Debug, Default)]
+pub(super) struct Preemption {
+    /// What is being sent.
+    sending: Option<Begun>,
+    /// What was interrupted: the last goes next.
+    rests: Vec<Begun>,
+}
+
+impl Preemption {
+    /// Packets whose last bit has not left.
+    pub(super) fn packets(&self) -> impl Iterator<Item = PacketId> {
+        self.sending.iter().chain(&self.rests).map(|begun| begun.packet)
+    }
+
+    /// Whether the rest of a packet waits.
+    pub(super) fn has_rests(&self) -> bool {
+        !self.rests.is_empty()
+    }
+
+    /// Takes out all that has begun to leave.
+    pub(super) fn flush(&mut self, lost: &mut Vec<PacketId>) {
+        lost.extend(self.packets());
+        self.sending = None;
+        self.rests.clear();
+    }
+
+    /// Takes in the rest of a packet. Of equal ranks that goes first which was interrupted first.
+    fn add(&mut self, rest: Begun) {
+        let place = self.rests.partition_point(|begun| begun.rank > rest.rank);
+        self.rests.insert(place, rest);
+    }
+
+    /// The place and rank of the rest that goes next, of those that may go.
+    fn next_rest(&self, packets: &Packets, paused: Priorities) -> Option<(usize, i64)> {
+        let may_go = |begun: &&Begun| paused.is_empty() || !paused.contains(packets.get(begun.packet).priority);
+        let place = self.rests.iter().rposition(|begun| may_go(&begun))?;
+        Some((place, self.rests[place].rank))
+    }
+}
+
+impl<E: Endpoint, A: Agenda> Network<E, A> {
+    /// Something may have come for a port that interrupts packets and is sending: has it go first if it has to leave earlier.
+    #[cold]
+    pub(super) fn interrupt(&mut self, id: PortId) {
+        let port = &self.ports[id as usize];
+        // Control frames are not interrupted. Whatever is being sent, the port is looked at when it ends.
+        let Some(sending) = port.preemption().and_then(|state| state.sending) else { return };
+        let rest = port.preemption().and_then(|state| state.next_rest(&self.packets, port.paused()));
+        let waiting = self.waiting_rank(id);
+        if !waiting.into_iter().chain(rest.map(|(_, rank)| rank)).any(|rank| rank < sending.rank) {
+            return;
+        }
+        let port = &mut self.ports[id as usize];
+        let left = port.stop(self.now);
+        if let Some(state) = port.preemption_mut() {
+            state.sending = None;
+            state.add(Begun { left, ..sending });
+        }
+        self.serve(id);
+    }
+
+    /// Has a port that interrupts packets, and is free, send what goes next.
+    #[cold]
+    pub(super) fn serve(&mut self, id: PortId) {
+        self.finish(id);
+        let port = &self.ports[id as usize];
+        if port.is_reserved() || port.is_paced() && self.waits_for_its_pace(id) {
+            return;
+        }
+        let waiting = self.waiting_rank(id);
+        let port = &self.ports[id as usize];
+        let rest = port.preemption().and_then(|state| state.next_rest(&self.packets, port.paused()));
+        match rest {
+            // Of equals the one that has begun came first.
+            Some((place, rank)) if waiting.is_none_or(|waiting| rank <= waiting) => self.resume(id, place),
+            _ => self.begin(id, waiting.unwrap_or(i64::MIN)),
+        }
+    }
+
+    /// A port that interrupts packets is free: what it was sending has left, and is on the link.
+    pub(super) fn finish(&mut self, id: PortId) {
+        let port = &mut self.ports[id as usize];
+        let Some(Begun { packet, end, .. }) = port.preemption_mut().and_then(|state| state.sending.take()) else {
+            return;
+        };
+        debug_assert_eq!(end, self.now);
+        let (peer, epoch, arrives) = (port.peer, port.epoch, end + port.delay);
+        if A::PARTED && port.is_cut() {
+            return self.mail_packet(arrives, peer, epoch, packet);
+        }
+        if A::PARTED {
+            self.announce(arrives, peer, packet);
+        }
+        self.events.push(arrives, Event::Arrive(peer, epoch, packet));
+    }
+
+    /// The rank of what waits for a port of a switch and goes next, if something may go.
+    fn waiting_rank(&self, id: PortId) -> Option<i64> {
+        let End { node, local, .. } = self.ends[id as usize];
+        let place = node.checked_sub(self.all_hosts)?;
+        self.switches[place as usize].switch.rank(&self.packets, local, self.ports[id as usize].paused())
+    }
+
+    /// Begins a packet of this rank, if there is one.
+    fn begin(&mut self, id: PortId, rank: i64) {
+        let End { node, local, .. } = self.ends[id as usize];
+        let Some(place) = node.checked_sub(self.all_hosts) else { return };
+        let paused = self.ports[id as usize].paused();
+        let (Some(packet), _) = self.next_of_switch(id, local, place, paused) else {
+            if self.ports[id as usize].has_control() {
+                self.start_control(id);
+            }
+            return;
+        };
+        if let Some(int) = self.packets.telemetry_mut(packet) {
+            let queued = self.switches[place as usize].switch.backlog(local);
+            let port = &self.ports[id as usize];
+            int.push(id, Hop { rate: port.rate, at: self.now, sent: port.counters.bytes, queued });
+        }
+        self.note_start(id, node, packet);
+        let &Packet { wire, .. } = self.packets.get(packet);
+        let port = &mut self.ports[id as usize];
+        let end = port.send(self.now, wire);
+        port.counters.packets += 1;
+        port.counters.bytes += u64::from(wire);
+        self.sends(id, Begun { packet, rank, end, left: 0 });
+    }
+
+    /// Sends the rest of a packet that was interrupted, which has that place among all.
+    fn resume(&mut self, id: PortId, place: usize) {
+        let port = &mut self.ports[id as usize];
+        let Some(begun) = port.preemption_mut().map(|state| state.rests.remove(place)) else { return };
+        let end = port.send_rest(self.now, begun.left);
+        let (packet, later) = (begun.packet, end - begun.end);
+        if let Some(journal) = &mut self.journal {
+            journal.delayed(packet, later);
+        }
+        let End { node, local, .. } = self.ends[id as usize];
+        if let Some(place) = node.checked_sub(self.all_hosts) {
+            let (switch, mut ctx) = self.with_switch(place as usize);
+            switch.delayed(&mut ctx, local, packet, later);
+        }
+        self.sends(id, Begun { end, left: 0, ..begun });
+    }
+
+    /// A port that interrupts packets sends one from now on; it is looked at when that ends.
+    fn sends(&mut self, id: PortId, begun: Begun) {
+        let port = &mut self.ports[id as usize];
+        port.awaited = begun.end;
+        if let Some(state) = port.preemption_mut() {
+            state.sending = Some(begun);
+        }
+        self.events.push(begun.end, Event::TxDone(id));
+    }
+}
