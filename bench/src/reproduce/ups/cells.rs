@@ -83,12 +83,13 @@ const FAST: Network = Network::Internet2(10, 10, 1);
 const TENTH: Network = Network::Internet2(1, 1, 10);
 
 /// The original schedulers that are not the default.
-const ORIGINALS: [(&str, Original); 5] = [
+const ORIGINALS: [(&str, Original); 6] = [
     ("fifo", Original::Order(Order::Fifo)),
     ("fq", Original::Order(Order::Fq)),
-    ("sjf", Original::Sjf),
+    ("sjf", Original::Sized(Order::Rank)),
     ("lifo", Original::Order(Order::Lifo)),
     ("half-fq", Original::Order(Order::HalfFq)),
+    ("classes", Original::Sized(Order::Classes)),
 ];
 
 /// All that is run.
@@ -108,7 +109,7 @@ fn points() -> Vec<Point> {
     for (name, original) in ORIGINALS {
         add(format!("table5.1/{name}"), Scenario { original, ..default }, &REPLAY);
     }
-    for (name, original) in [("sjf", Original::Sjf), ("lifo", Original::Order(Order::Lifo))] {
+    for (name, original) in [("sjf", Original::Sized(Order::Rank)), ("lifo", Original::Order(Order::Lifo))] {
         let replayed = Scenario { original, by: By::PreemptiveLstf, ..default };
         add(format!("table5.1/{name}-preemptive"), replayed, &REPLAY);
     }

@@ -7,7 +7,7 @@ use irnic_fabric::schedule::{Detail, Header, Replay, Replayed, Schedule};
 use serde::{Deserialize, Serialize};
 
 use super::scenario::{By, Original, Scenario};
-use super::schedulers::{Order, preemptive, switches};
+use super::schedulers::{NO_SIZE, Order, preemptive, switches};
 use crate::reproduce::runs::simulate;
 use crate::sim::SLICE;
 use crate::sweep::{NoResult, Watch};
@@ -46,9 +46,12 @@ pub fn one(scenario: &Scenario, arrivals: u64, seed: u64, watch: &Watch<'_>) -> 
     }
     let mut schedule = outcome.schedule.take().unwrap_or_default();
     drop(outcome);
-    if scenario.original == Original::Sjf {
-        let sizes = schedule.packets().iter().map(|packet| packets(packet.flow)).collect();
-        network.switch = switches(Order::Rank);
+    if let Original::Sized(order) = scenario.original {
+        // Every other flow is of the class that says no size, where there are two.
+        let is_first = |flow: u32| order != Order::Classes || flow.is_multiple_of(2);
+        let size = |flow: u32| if is_first(flow) { packets(flow) } else { NO_SIZE };
+        let sizes = schedule.packets().iter().map(|packet| size(packet.flow)).collect();
+        network.switch = switches(order);
         let detail = config.schedule.unwrap_or(Detail::Ends);
         let again = replay(&network, Arc::new(schedule), Header::Given(Arc::new(sizes)), Some(detail), 0, watch)?;
         schedule = again.schedule.unwrap_or_default();

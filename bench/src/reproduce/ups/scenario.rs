@@ -13,8 +13,8 @@ use super::schedulers::{Order, switches};
 pub enum Original {
     /// An order that needs nothing of the sender.
     Order(Order),
-    /// Shortest job first: packets of the flow with the fewest packets.
-    Sjf,
+    /// An order that goes by the sizes of flows, which senders have to say: shortest job first, in all or in part.
+    Sized(Order),
 }
 
 /// What replays it.
@@ -48,16 +48,8 @@ impl Scenario {
         Scenario { network, load, original: Original::Order(Order::Random), by: By::Lstf }
     }
 
-    /// Switches of the original network.
-    fn order(&self) -> Order {
-        match self.original {
-            Original::Order(order) => order,
-            Original::Sjf => Order::Rank,
-        }
-    }
-
-    /// Returns the original run with a seed, of flows that arrive for so many ns. Of shortest job first, whose senders
-    /// have to say how long flows are, the run that says when packets enter, which is the same.
+    /// Returns the original run with a seed, of flows that arrive for so many ns. Of orders that go by sizes, the run that
+    /// says when packets enter, which is the same.
     pub fn config(&self, seed: u64, duration: u64) -> Result<SimConfig, String> {
         let mut experiment = Experiment::default();
         experiment.flows = Some(self.network.flows(self.load, PAPERS, seed, duration)?);
@@ -68,8 +60,10 @@ impl Scenario {
         experiment.quantum = 65_536;
         experiment.headers = HeaderBytes::Fixed(PAPERS - PAYLOAD);
         let mut config = experiment.config(seed).map_err(|e| e.to_string())?;
-        let order = if self.original == Original::Sjf { Order::Fifo } else { self.order() };
-        config.switch = switches(order);
+        config.switch = switches(match self.original {
+            Original::Order(order) => order,
+            Original::Sized(_) => Order::Fifo,
+        });
         config.schedule = Some(if self.by == By::Vector { Detail::Hops } else { Detail::Ends });
         Ok(config)
     }
