@@ -52,6 +52,8 @@ pub(crate) struct Escape<S> {
     inner: S,
     inputs: Box<[Input]>,
     outputs: Box<[Output]>,
+    /// Frames in the escape queues of all outputs. Most of the time there are none.
+    escaping: u32,
     config: EscapeConfig,
     /// Interval at which tokens are taken back, ns.
     reclaim: u64,
@@ -76,6 +78,7 @@ impl<S: Switch> Escape<S> {
             inner,
             inputs: ports.iter().zip(edges).map(input).collect(),
             outputs: ports.iter().map(output).collect(),
+            escaping: 0,
             config: config.clone(),
             reclaim,
             reclaim_at: u64::MAX,
@@ -210,11 +213,23 @@ impl<S: Switch> Escape<S> {
         let out = &mut self.outputs[usize::from(output)];
         out.bytes += u64::from(ctx.packets.get(id).wire);
         out.queue.push(ctx.packets, id);
+        self.escaping += 1;
         let escape = &mut ctx.ledger.totals.escape;
         escape.peak = escape.peak.max(out.pool.taken().into());
         let waiting = self.backlog(output);
         let counters = &mut ctx.ports[usize::from(output)].counters;
         counters.peak = counters.peak.max(waiting);
+    }
+
+    /// Takes the first frame out of an escape queue.
+    #[cold]
+    fn pop(&mut self, ctx: &mut SwitchCtx<'_>, output: u16) -> Option<PacketId> {
+        let out = &mut self.outputs[usize::from(output)];
+        let id = out.queue.pop(ctx.packets)?;
+        out.bytes -= u64::from(ctx.packets.get(id).wire);
+        out.pool.leave();
+        self.escaping -= 1;
+        Some(id)
     }
 
     /// A frame has come that escapes.
@@ -245,6 +260,16 @@ impl<S: Switch> Escape<S> {
         self.enqueue_regular(ctx, id, output)
     }
 
+    /// A frame has come that escapes, or that says something new about its flow.
+    #[cold]
+    #[inline(never)]
+    fn enqueue_other(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
+        let packet = ctx.packets.get(id);
+        let (input, escapes) = (usize::from(packet.input), packet.is_escaping());
+        self.inputs[input].flows.learn(ctx.packets, id, output);
+        if escapes { self.arrive(ctx, id, output) } else { self.enqueue_regular(ctx, id, output) }
+    }
+
     #[inline(always)]
     fn enqueue_regular(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
         let verdict = self.inner.enqueue(ctx, id, output);
@@ -265,19 +290,17 @@ impl<S: Switch> Switch for Escape<S> {
     #[inline]
     fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
         let packet = ctx.packets.get(id);
-        let (input, escapes) = (usize::from(packet.input), packet.is_escaping());
-        if !self.inputs[input].flows.knows(packet, output) {
-            self.inputs[input].flows.learn(ctx.packets, id, output);
+        if self.inputs[usize::from(packet.input)].flows.knows(packet, output) {
+            return self.enqueue_regular(ctx, id, output);
         }
-        if escapes { self.arrive(ctx, id, output) } else { self.enqueue_regular(ctx, id, output) }
+        self.enqueue_other(ctx, id, output)
     }
 
     #[inline]
     fn dequeue(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, paused: Priorities) -> Dequeue {
-        let out = &mut self.outputs[usize::from(output)];
-        if let Some(id) = out.queue.pop(ctx.packets) {
-            out.bytes -= u64::from(ctx.packets.get(id).wire);
-            out.pool.leave();
+        if self.escaping > 0
+            && let Some(id) = self.pop(ctx, output)
+        {
             return Dequeue::Packet(id);
         }
         let next = self.inner.dequeue(ctx, output, paused);
@@ -287,7 +310,8 @@ impl<S: Switch> Switch for Escape<S> {
 
     #[inline]
     fn backlog(&self, output: u16) -> u64 {
-        self.inner.backlog(output) + self.outputs[usize::from(output)].bytes
+        let escaping = if self.escaping > 0 { self.outputs[usize::from(output)].bytes } else { 0 };
+        self.inner.backlog(output) + escaping
     }
 
     fn extract(
@@ -341,6 +365,7 @@ impl<S: Switch> Switch for Escape<S> {
         let out = &mut self.outputs[usize::from(output)];
         while let Some(id) = out.queue.pop(ctx.packets) {
             out.pool.leave();
+            self.escaping -= 1;
             lost.push(id);
         }
         out.bytes = 0;
