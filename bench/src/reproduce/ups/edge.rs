@@ -75,12 +75,13 @@ impl Edge {
     }
 }
 
-/// What is measured of each scheme: mean flow completion time over bytes, s, mean round trip over packets, ms, and packets
-/// dropped by switches and by receiving NICs, % of all. And ratios of these.
+/// What is measured of each scheme: mean flow completion time, over bytes or, with [`Edge::Marks`], over flows, s, mean round
+/// trip over packets, ms, and packets dropped by switches and by receiving NICs, % of all. And ratios of these.
 pub fn values(edge: Edge, done: &[Done], beside: &[Beside]) -> Values {
     let mut values = Values::new();
     for (at, (name, _)) in edge.schemes().into_iter().enumerate() {
-        values.insert(format!("{name}_s"), mean(done, at, |packets| packets as f64));
+        let weight = |packets| if edge == Edge::Marks { 1.0 } else { packets as f64 };
+        values.insert(format!("{name}_s"), mean(done, at, weight));
         values.insert(format!("{name}_rtt_ms"), beside[at].rtt);
         values.insert(format!("{name}_dropped"), beside[at].dropped);
         values.insert(format!("{name}_discarded"), beside[at].discarded);

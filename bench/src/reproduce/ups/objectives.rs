@@ -112,9 +112,9 @@ impl Row {
         experiment.routing = self.network.routing();
         experiment.buffers = Buffers::OutputQueued(scheme.discipline());
         experiment.headers = HeaderBytes::Fixed(HEADER);
-        // A host is one queue, first come, first served.
-        experiment.quantum = 65_536;
         if self.goal == Goal::Delay {
+            // A host is one queue, first come, first served. Windows and acknowledgements take turns.
+            experiment.quantum = 65_536;
             experiment.service = Service::Uc;
             experiment.transports = vec![scheme.transport("irn")?];
         } else {

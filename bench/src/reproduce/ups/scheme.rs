@@ -12,8 +12,8 @@ pub const HEADER: u32 = 29;
 pub const WIRE: u32 = PAYLOAD + HEADER;
 /// TCP as the authors' scripts have it: two packets at first, 200 ms the least timeout.
 pub const TCP: &str = "iwarp,cc.initial=2,rto-min=200ms,rto-max=60s";
-/// DCTCP; timeouts of the datacenter are not in the text.
-const DCTCP: &str = "iwarp,cc=dctcp,rto-min=1ms,rto-max=60s";
+/// DCTCP, which is TCP but for what it does with marks; timeouts of the datacenter are not in the text.
+const DCTCP: &str = "iwarp,cc=dctcp,cc.initial=2,cc.ssthresh=65536,rto-min=1ms,rto-max=60s";
 /// Slack that is more than any queue takes, ns.
 const LONG: u64 = G;
 /// Packets that may wait without a mark (Table 5.4).
