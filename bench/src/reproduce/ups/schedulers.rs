@@ -85,3 +85,50 @@ impl Scheduler for Classes {
         Some(id)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use irnic_fabric::experiment::Experiment;
+    use irnic_fabric::schedule::{Detail, Header, Replay, Schedule};
+    use irnic_fabric::sim::Simulation;
+    use irnic_fabric::topology::Topology;
+    use irnic_fabric::workload::Flow;
+    use irnic_transports::qp::Service;
+
+    use super::*;
+
+    /// When the last packet of each flow leaves the network, ns.
+    fn ends(schedule: &Schedule) -> [u64; 3] {
+        let of = |flow| schedule.packets().iter().filter(|p| p.flow == flow).map(|p| p.left).max().unwrap_or(0);
+        [0, 1, 2].map(of)
+    }
+
+    #[test]
+    fn a_class_of_one_flow_has_half_of_the_link_beside_one_of_two() {
+        let mut experiment = Experiment::default();
+        experiment.topology = Topology::star(4, 1_000_000_000, 1_000);
+        experiment.flows = Some([0, 1, 2].map(|src| Flow::new(src, 3, 60 * 1_024, 0)).into());
+        experiment.service = Service::Uc;
+        let mut config = experiment.config(1).expect("a configuration");
+        config.switch = switches(Order::Fifo);
+        config.schedule = Some(Detail::Ends);
+        let mut network = config.network();
+        let schedule =
+            Simulation::new(config).expect("a run").finish().expect("an outcome").schedule.unwrap_or_default();
+        let fifo = ends(&schedule);
+        // Flows 0 and 2 say a size, flow 1 says none.
+        let sizes = schedule.packets().iter().map(|packet| if packet.flow == 1 { NO_SIZE } else { 60 }).collect();
+        network.switch = switches(Order::Classes);
+        let mut replay = Replay::new(network, Arc::new(schedule), Header::Given(Arc::new(sizes))).expect("a replay");
+        replay.record(Detail::Ends);
+        while !replay.run(1_000).expect("a step") {}
+        let classes = ends(&replay.outcome(0).expect("an outcome").schedule.unwrap_or_default());
+        // All end together; with two classes the one of the second has had two of three packets' times by then.
+        assert!(fifo[1].abs_diff(fifo[0]) < 60_000, "{fifo:?}");
+        let ratio = classes[1] as f64 / fifo[1] as f64;
+        assert!((0.64..0.72).contains(&ratio), "{classes:?} {fifo:?}");
+        assert!(classes[0].max(classes[2]).abs_diff(fifo[0].max(fifo[1]).max(fifo[2])) < 100);
+    }
+}
