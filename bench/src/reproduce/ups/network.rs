@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use irnic_fabric::sim::Routing;
-use irnic_fabric::topology::{Internet2, Topology};
+use irnic_fabric::topology::{Internet2, LinkSpec, Topology};
 use irnic_fabric::workload::cdf::{self, Reading};
 use irnic_fabric::workload::poisson::{Pair, between};
 use irnic_fabric::workload::{Flow, Sizes};
@@ -12,6 +12,8 @@ use irnic_fabric::workload::{Flow, Sizes};
 pub const PAPERS: u32 = 1_460;
 /// Payload of a packet here.
 pub const PAYLOAD: u32 = 1_024;
+/// How much faster than its link a host hands packets over to its queue.
+const BESIDE: u64 = 100;
 /// Gbit/s.
 pub const G: u64 = 1_000_000_000;
 /// Packets of a flow and the share of flows that have no more: `CDF_aditya.txt` of github.com/NetSys/simulator.
@@ -37,6 +39,24 @@ impl Network {
             // The text says "full bisection" and nothing of delays: 1 µs here.
             Network::FatTree => Topology::fat_tree(8, scaled(10 * G, wire), 1_000),
         }
+    }
+
+    /// The topology in which each host has a queue of its own beside it: a switch with the host's link, to which the host has
+    /// one [`BESIDE`] times as fast. What a NIC sends waits there as in a host that is one queue, and does not wait in the NIC.
+    /// Returns the nodes of these switches, too.
+    pub fn with_host_queues(self, wire: u32) -> (Topology, std::ops::Range<u32>) {
+        let mut topology = self.topology(wire);
+        let first = topology.hosts + topology.switches;
+        for at in 0..topology.links.len() {
+            let link = topology.links[at];
+            let Some(host) = [link.a, link.b].into_iter().find(|node| *node < topology.hosts) else { continue };
+            let (queue, other) = (first + host, if link.a == host { link.b } else { link.a });
+            topology.links[at] = LinkSpec { a: host, b: queue, rate: link.rate * BESIDE, delay: 1, loss: 0.0 };
+            topology.links.push(LinkSpec { a: queue, b: other, ..link });
+        }
+        topology.switches += topology.hosts;
+        let queues = first..first + topology.hosts;
+        (topology, queues)
     }
 
     /// How packets find their way.
@@ -92,6 +112,22 @@ mod tests {
         for wire in [1_053, PAPERS] {
             let slowest = network.topology(wire).links.iter().map(|link| link.rate).min();
             assert_eq!(slowest.map(|rate| u64::from(wire) * 8 * G / rate), Some(11_680));
+        }
+    }
+
+    #[test]
+    fn hosts_with_queues_beside_them_are_as_far_apart_as_before() {
+        let network = Network::Internet2(10, 1, 1);
+        let (topology, queues) = network.with_host_queues(PAPERS);
+        assert_eq!((topology.hosts, topology.switches, queues), (100, 210, 210..310));
+        let plain = network.topology(PAPERS);
+        assert_eq!(topology.links.len(), plain.links.len() + 100);
+        for host in [0, 57] {
+            let of = |node: u32| topology.links.iter().filter(move |link| link.a == node || link.b == node);
+            let (own, link) = (of(host).next().expect("a link"), of(210 + host).nth(1).expect("a link"));
+            let before = plain.links.iter().find(|link| link.a == host || link.b == host).expect("a link");
+            assert_eq!((of(host).count(), of(210 + host).count()), (1, 2));
+            assert_eq!((own.rate, link.rate, link.delay), (100 * before.rate, before.rate, before.delay));
         }
     }
 

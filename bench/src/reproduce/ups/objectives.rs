@@ -2,10 +2,11 @@
 //! 5.2. A row of a table is one run, of all its schedulers one after the other: only flows that all of them complete
 //! count.
 
-use irnic_fabric::experiment::{Buffers, Experiment};
+use irnic_fabric::experiment::{Buffers, Differing, Experiment};
 use irnic_fabric::schedule::{Detail, Schedule};
 use irnic_fabric::sim::{HeaderBytes, Observe, Outcome, SimConfig};
 use irnic_fabric::summary::percentile;
+use irnic_fabric::switch::Discipline;
 use irnic_fabric::workload::Flow;
 use irnic_transports::qp::Service;
 
@@ -107,13 +108,16 @@ impl Row {
     /// The run of a scheme with a seed, of flows that start before an end, ns.
     fn config(&self, scheme: Scheme, seed: u64, end: u64) -> Result<SimConfig, String> {
         let mut experiment = Experiment::default();
-        experiment.topology = self.network.topology(WIRE);
+        let (topology, queues) = self.network.with_host_queues(WIRE);
+        experiment.topology = topology;
         experiment.flows = Some(self.network.flows(self.load, WIRE, seed, end)?);
         experiment.routing = self.network.routing();
         experiment.buffers = Buffers::OutputQueued(scheme.discipline());
         experiment.headers = HeaderBytes::Fixed(HEADER);
+        // A host is one queue, first come, first served, in which packets of LSTF lose no slack.
+        experiment.differing = queues.map(|node| (node, Differing::Order(Discipline::Fifo))).collect();
         if self.goal == Goal::Delay {
-            // A host is one queue, first come, first served. Windows and acknowledgements take turns.
+            // All of a flow goes there at once.
             experiment.quantum = 65_536;
             experiment.service = Service::Uc;
             experiment.transports = vec![scheme.transport("irn")?];
@@ -133,6 +137,9 @@ impl Row {
             (Goal::Fairness | Goal::Edge(_), _) => FAIR,
             (Goal::Delay, _) => ROOM,
         });
+        for (_, switch) in &mut config.differing {
+            *switch = Scheme::Fifo.switches(ROOM);
+        }
         if let Goal::Edge(_) = self.goal {
             let rounds = Observe { from: 0, segment: 1, interval: 0, to: None, latencies: false, rounds: false };
             config.observe = Some(rounds);
