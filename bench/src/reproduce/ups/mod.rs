@@ -32,7 +32,7 @@ use scenario::Scenario;
 /// Universal Packet Scheduling: how many packets are overdue when least slack time first replays other schedulers, and
 /// what it does for completion times, delays and fairness.
 ///
-/// The congestion points of §5.1.3, Tables 5.1 and 5.2 and Figures 5.1 to 5.6 of the dissertation stand beside what
+/// The congestion points of §5.1.3, Tables 5.1 to 5.4 and Figures 5.1 to 5.9 of the dissertation stand beside what
 /// comes out here. docs/reproduction-ups.md and docs/reproduction-ups-objectives.md tell what the text leaves open and
 /// what was chosen.
 #[derive(Args)]
