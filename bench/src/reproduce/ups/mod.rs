@@ -8,6 +8,7 @@
 mod cells;
 mod edge;
 mod fairness;
+mod host;
 mod measure;
 mod network;
 mod objectives;

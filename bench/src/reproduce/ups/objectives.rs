@@ -8,9 +8,11 @@ use irnic_fabric::sim::{HeaderBytes, Observe, Outcome, SimConfig};
 use irnic_fabric::summary::percentile;
 use irnic_fabric::switch::Discipline;
 use irnic_fabric::workload::Flow;
+use irnic_transports::Slack;
 use irnic_transports::qp::Service;
 
 use super::edge::{self, Edge};
+use super::host;
 use super::network::{Network, PAYLOAD};
 use super::parts::Values;
 use super::scheme::{HEADER, ROOM, Scheme, WIRE};
@@ -125,6 +127,10 @@ impl Row {
             // A handshake, which completion times of the text include.
             experiment.setup_rtts = 1;
             experiment.transports = vec![scheme.tcp()?];
+            if scheme.spacing().is_some() {
+                // Hosts' queues set it.
+                experiment.transports[0].config.slack = Slack::None;
+            }
             experiment.until = Some(end);
         }
         if let Goal::Edge(edge) = self.goal {
@@ -138,7 +144,7 @@ impl Row {
             (Goal::Delay, _) => ROOM,
         });
         for (_, switch) in &mut config.differing {
-            *switch = Scheme::Fifo.switches(ROOM);
+            *switch = host::queue(scheme);
         }
         if let Goal::Edge(_) = self.goal {
             let rounds = Observe { from: 0, segment: 1, interval: 0, to: None, latencies: false, rounds: false };

@@ -79,6 +79,14 @@ impl Scheme {
         }
     }
 
+    /// Time of a packet at the rate of fair slack, ns.
+    pub fn spacing(self) -> Option<i64> {
+        match self {
+            Scheme::Fair(mbps) | Scheme::FairEdge(mbps, _) => Some((u64::from(PAPERS) * 8_000 / mbps) as i64),
+            _ => None,
+        }
+    }
+
     /// Switches with so many bytes of the text's for each port.
     pub fn switches(self, buffer: u64) -> SwitchConfig {
         let buffer = if buffer == ROOM { ROOM } else { scaled(buffer, WIRE) };
