@@ -37,7 +37,7 @@ fn drain(port: &mut Impaired<Wire>, now: Time) {
     }
 }
 
-/// The same by the text of RC3, without any cleverness. Returns what leaves, and what is dropped by tag, with whether it had
+/// What a line with strict priorities does by the text of RC3 (§2.4.1), without any cleverness. Returns what leaves, and what is dropped by tag, with whether it had
 /// waited.
 fn naive(room: impl Fn(&[(u32, Coming)]) -> bool, frames: &[Coming]) -> (Vec<(u64, u32)>, BTreeMap<u32, bool>) {
     let (mut left, mut dropped) = (Vec::new(), BTreeMap::new());
