@@ -116,9 +116,8 @@ impl NetworkConfig {
     /// Returns what there is that does not go with switches that interrupt packets, if there are such switches.
     fn uninterrupted(&self) -> Option<&'static str> {
         let mut all = std::iter::once(&self.switch).chain(self.differing.iter().map(|(_, switch)| switch));
-        let interrupts = |switch: &SwitchConfig| matches!(switch, SwitchConfig::OutputQueued(c) if c.preempts);
         let slows = |switch: &SwitchConfig| matches!(switch, SwitchConfig::SharedBuffer(c) if c.gfc.is_some());
-        if !all.clone().any(interrupts) {
+        if !all.clone().any(SwitchConfig::preempts) {
             return None;
         }
         let reasons = [

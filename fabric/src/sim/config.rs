@@ -240,8 +240,7 @@ impl SimConfig {
         if self.schedule.is_some() && (self.rocc.is_some() || self.hol.is_some()) {
             return Err(SimError::Schedule);
         }
-        let interrupts = |switch: &SwitchConfig| matches!(switch, SwitchConfig::OutputQueued(c) if c.preempts);
-        if self.schedule == Some(Detail::Hops) && self.switches().any(interrupts) {
+        if self.schedule == Some(Detail::Hops) && self.switches().any(SwitchConfig::preempts) {
             return Err(SimError::Hops);
         }
         let hosts = self.topology.hosts;

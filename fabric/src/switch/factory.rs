@@ -102,6 +102,11 @@ impl SwitchConfig {
         }
     }
 
+    /// Whether these switches interrupt packets ([`super::OutputQueuedConfig::preempts`]).
+    pub(crate) fn preempts(&self) -> bool {
+        matches!(self, SwitchConfig::OutputQueued(config) if config.preempts)
+    }
+
     /// Builds the switch of `node` with these ports.
     pub fn build(&self, node: u32, ports: &[Port]) -> Box<dyn Switch> {
         match self {
