@@ -106,7 +106,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
                     (_, Routing::Lowest) => choices[0],
                     (_, Routing::Static) => choices[packet.dst as usize % choices.len()],
                 };
-                switch.switch.prefetch(local, output);
+                switch.switch.prefetch(&self.packets, id, local, output);
                 fetch(&self.ports[(switch.first + u32::from(output)) as usize]);
             }
             (Some(place), _) => self.fetch_output(place, local, 2),

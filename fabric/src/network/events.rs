@@ -16,6 +16,8 @@ use crate::prefetch::fetch;
 
 /// ns that the ring reaches ahead.
 const REACH: u64 = 1 << 14;
+/// Words of the ring's bitmap.
+const WORDS: u64 = REACH / 64;
 /// ns of a bucket: the ring holds two, that of the horizon and the next.
 const WIDTH: u64 = REACH / 2;
 /// Buckets, which reach 33 ms ahead; a multiple of 64.
@@ -89,7 +91,7 @@ pub struct EventQueue<E> {
     horizon: u64,
     /// The events of each ns from the horizon on, and which slots have some.
     ring: Vec<Slot>,
-    occupied: Vec<u64>,
+    occupied: Box<[u64; WORDS as usize]>,
     chunks: Vec<Chunk<E>>,
     free: u32,
     /// The number, counted from time 0, of the first bucket that is not in the ring.
@@ -112,7 +114,7 @@ impl<E: Waiting> EventQueue<E> {
             front: 0,
             horizon: 0,
             ring: vec![Slot::EMPTY; REACH as usize],
-            occupied: vec![0; (REACH / 64) as usize],
+            occupied: Box::new([0; WORDS as usize]),
             chunks: Vec::new(),
             free: NONE,
             next: 2,
@@ -411,24 +413,25 @@ impl<E: Waiting> EventQueue<E> {
     /// multiple of 64.
     #[inline]
     fn next_near(&self, within: u64) -> Option<u64> {
-        let words = self.occupied.len() as u64;
         let first = (self.horizon + 1) % REACH;
-        // A word that holds `first` somewhere within is the first and the last: its upper part comes now, its lower
-        // part last.
-        for i in 0..=within / 64 {
-            let word = (first / 64 + i) % words;
-            let mut bits = self.occupied[word as usize];
-            if i == 0 {
-                bits &= u64::MAX << (first % 64);
-            } else if i == within / 64 {
-                bits &= !(u64::MAX << (first % 64));
-            }
-            if bits != 0 {
-                let slot = word * 64 + u64::from(bits.trailing_zeros());
-                return Some(self.horizon + 1 + (slot + REACH - first) % REACH);
-            }
+        let found = |word: u64, bits: u64| {
+            let slot = word % WORDS * 64 + u64::from(bits.trailing_zeros());
+            self.horizon + 1 + (slot + REACH - first) % REACH
+        };
+        // Of the word that holds `first` the upper part comes now; of the one `within` further, which may be the same, the
+        // lower part last.
+        let (begins, upper) = (first / 64, u64::MAX << (first % 64));
+        let bits = self.occupied[begins as usize] & upper;
+        if bits != 0 {
+            return Some(found(begins, bits));
         }
-        None
+        let ends = begins + within / 64;
+        let between = (begins + 1..ends).find(|word| self.occupied[(word % WORDS) as usize] != 0);
+        if let Some(word) = between {
+            return Some(found(word, self.occupied[(word % WORDS) as usize]));
+        }
+        let bits = self.occupied[(ends % WORDS) as usize] & !upper;
+        (bits != 0).then(|| found(ends, bits))
     }
 }
 

@@ -138,10 +138,16 @@ macro_rules! forward_switch {
         }
     };
     (@ $inner:tt prefetch) => {
-        fn prefetch(&self, input: u16, output: u16) {
+        fn prefetch(
+            &self,
+            packets: &$crate::network::Packets,
+            id: $crate::network::PacketId,
+            input: u16,
+            output: u16,
+        ) {
             #[allow(unused_imports)]
             use $crate::switch::Switch as _;
-            self.$inner.prefetch(input, output);
+            self.$inner.prefetch(packets, id, input, output);
         }
     };
     (@ $inner:tt prefetch_output) => {

@@ -201,9 +201,9 @@ pub trait Switch: Send + std::fmt::Debug {
     /// many ns later than it would have without that.
     fn delayed(&mut self, _ctx: &mut SwitchCtx<'_>, _output: u16, _id: PacketId, _by: u64) {}
 
-    /// A packet is about to come by `input` and leave by `output`: fetches what that will need into the processor's
+    /// Packet `id` is about to come by `input` and leave by `output`: fetches what that will need into the processor's
     /// cache.
-    fn prefetch(&self, _input: u16, _output: u16) {}
+    fn prefetch(&self, _packets: &Packets, _id: PacketId, _input: u16, _output: u16) {}
 
     /// The link of `output` is about to be free: fetches what asking for a packet will need into the processor's cache.
     /// Called with `step` 0, 1 and 2, some time apart, since where things are may itself have to be fetched.

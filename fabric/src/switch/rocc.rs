@@ -263,8 +263,8 @@ impl Switch for Rocc {
         self.inner.blocks(packets, input, priority, output)
     }
 
-    fn prefetch(&self, input: u16, output: u16) {
-        self.inner.prefetch(input, output);
+    fn prefetch(&self, packets: &Packets, id: PacketId, input: u16, output: u16) {
+        self.inner.prefetch(packets, id, input, output);
     }
 
     fn prefetch_output(&self, packets: &Packets, output: u16, step: usize) {

@@ -209,7 +209,7 @@ impl Switch for Trimming {
         out.data.bytes + out.headers.bytes
     }
 
-    fn prefetch(&self, _input: u16, output: u16) {
+    fn prefetch(&self, _packets: &Packets, _id: PacketId, _input: u16, output: u16) {
         fetch(&self.outputs[usize::from(output)]);
     }
 

@@ -129,6 +129,12 @@ impl Engine {
         (&self.world.ports[usize::from(output)], self.world.queues.get(queue))
     }
 
+    /// Where a packet will be in the engine's own order, or orders, if it has any that the host does not keep.
+    pub fn places_of_packet(&self, id: u32) -> Option<(&(impl Sized + use<>), Option<&(impl Sized + use<>)>)> {
+        let place = id as usize;
+        Some((self.world.items.get(place)?, self.world.later.get(place)))
+    }
+
     /// Bytes and packets in a queue of the plan.
     pub fn queue(&self, queue: usize) -> (u64, u32) {
         (self.world.queues[queue].bytes, self.world.queues[queue].packets)

@@ -7,8 +7,9 @@ use crate::program::Program;
 /// A packet in a heap.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Entry {
-    /// Keys of the order, so made that the smaller comes first.
-    pub key: u128,
+    /// Keys of the order, so made that the smaller comes first. In two halves, because a whole one is read before both
+    /// are written.
+    pub key: [u64; 2],
     /// In the order of arrival.
     pub arrived: u64,
     pub id: u32,
@@ -22,18 +23,45 @@ pub(crate) enum Compare<'a> {
     By(&'a Program, &'a [Packet]),
 }
 
-impl Compare<'_> {
-    #[inline]
-    pub fn before(self, a: &Entry, b: &Entry) -> bool {
-        match self {
-            Compare::Keys => (a.key, a.arrived) < (b.key, b.arrived),
-            Compare::By(program, fields) => {
-                let (x, y) = (&fields[a.id as usize], &fields[b.id as usize]);
-                let first = compare(program, x, y);
-                debug_assert!(!(first && compare(program, y, x)), "a comparator puts each of two packets first");
-                first || !compare(program, y, x) && a.arrived < b.arrived
-            }
-        }
+/// An order of entries, by type, so that moving them up and down asks for it once.
+trait Order: Copy {
+    /// Whether `a` belongs above `b`.
+    fn above(self, a: &Entry, b: &Entry) -> bool;
+}
+
+/// The first by keys on top.
+#[derive(Copy, Clone)]
+struct Keys;
+
+impl Order for Keys {
+    #[inline(always)]
+    fn above(self, a: &Entry, b: &Entry) -> bool {
+        before(a, b)
+    }
+}
+
+/// The last on top.
+#[derive(Copy, Clone)]
+struct Reversed<O>(O);
+
+impl<O: Order> Order for Reversed<O> {
+    #[inline(always)]
+    fn above(self, a: &Entry, b: &Entry) -> bool {
+        self.0.above(b, a)
+    }
+}
+
+/// The first by a comparator without keys on top.
+#[derive(Copy, Clone)]
+struct By<'a>(&'a Program, &'a [Packet]);
+
+impl Order for By<'_> {
+    fn above(self, a: &Entry, b: &Entry) -> bool {
+        let By(program, fields) = self;
+        let (x, y) = (&fields[a.id as usize], &fields[b.id as usize]);
+        let first = compare(program, x, y);
+        debug_assert!(!(first && compare(program, y, x)), "a comparator puts each of two packets first");
+        first || !compare(program, y, x) && a.arrived < b.arrived
     }
 }
 
@@ -53,11 +81,6 @@ impl Heap {
         Heap { entries: Vec::new(), reversed }
     }
 
-    #[inline]
-    fn above(&self, compare: Compare<'_>, a: &Entry, b: &Entry) -> bool {
-        if self.reversed { compare.before(b, a) } else { compare.before(a, b) }
-    }
-
     /// All packets, in no order.
     pub fn all(&self) -> impl Iterator<Item = u32> {
         self.entries.iter().map(|entry| entry.id)
@@ -67,54 +90,90 @@ impl Heap {
         self.entries.first().map(|entry| entry.id)
     }
 
-    fn put(&mut self, items: &mut Items, order: usize, place: usize, entry: Entry) {
+    /// Inlined, so that an entry is made where it stays: most find the heap empty.
+    #[inline(always)]
+    pub fn push(&mut self, items: &mut Items, order: usize, compare: Compare<'_>, entry: Entry) {
+        let place = self.entries.len();
         items[entry.id as usize].links[order][0] = place as u32;
+        self.entries.push(entry);
+        if place > 0 {
+            self.settle(items, order, compare, place);
+        }
+    }
+
+    #[inline]
+    pub fn remove(&mut self, items: &mut Items, order: usize, compare: Compare<'_>, id: u32) {
+        let place = items[id as usize].links[order][0] as usize;
+        self.entries.swap_remove(place);
+        if place < self.entries.len() {
+            self.settle(items, order, compare, place);
+        }
+    }
+
+    /// Moves an entry up or down to where it belongs.
+    #[inline(never)]
+    fn settle(&mut self, items: &mut Items, order: usize, compare: Compare<'_>, place: usize) {
+        let mut moves = Moves { entries: &mut self.entries, items, order };
+        match (compare, self.reversed) {
+            (Compare::Keys, false) => moves.settle(Keys, place),
+            (Compare::Keys, true) => moves.settle(Reversed(Keys), place),
+            (Compare::By(program, fields), false) => moves.settle(By(program, fields), place),
+            (Compare::By(program, fields), true) => moves.settle(Reversed(By(program, fields)), place),
+        }
+    }
+}
+
+/// Entries of a heap that are being moved, and who is told.
+struct Moves<'a> {
+    entries: &'a mut [Entry],
+    items: &'a mut Items,
+    order: usize,
+}
+
+impl Moves<'_> {
+    #[inline(always)]
+    fn put(&mut self, place: usize, entry: Entry) {
+        self.items[entry.id as usize].links[self.order][0] = place as u32;
         self.entries[place] = entry;
     }
 
-    pub fn push(&mut self, items: &mut Items, order: usize, compare: Compare<'_>, entry: Entry) {
-        self.entries.push(entry);
-        self.rise(items, order, compare, self.entries.len() - 1, entry);
-    }
-
-    fn rise(&mut self, items: &mut Items, order: usize, compare: Compare<'_>, mut place: usize, entry: Entry) {
+    /// Returns whether there was anything to do.
+    #[inline(always)]
+    fn rise(&mut self, order: impl Order, from: usize) -> bool {
+        let entry = self.entries[from];
+        let mut place = from;
         while place > 0 {
             let parent = (place - 1) / CHILDREN;
-            if !self.above(compare, &entry, &self.entries[parent]) {
+            let above = self.entries[parent];
+            if !order.above(&entry, &above) {
                 break;
             }
-            let moved = self.entries[parent];
-            self.put(items, order, place, moved);
+            self.put(place, above);
             place = parent;
         }
-        self.put(items, order, place, entry);
-    }
-
-    fn sink(&mut self, items: &mut Items, order: usize, compare: Compare<'_>, mut place: usize, entry: Entry) {
-        loop {
-            let first = place * CHILDREN + 1;
-            let children = first..(first + CHILDREN).min(self.entries.len());
-            let best =
-                children.reduce(|a, b| if self.above(compare, &self.entries[b], &self.entries[a]) { b } else { a });
-            let Some(best) = best.filter(|best| self.above(compare, &self.entries[*best], &entry)) else { break };
-            let moved = self.entries[best];
-            self.put(items, order, place, moved);
-            place = best;
+        if place != from {
+            self.put(place, entry);
         }
-        self.put(items, order, place, entry);
+        place != from
     }
 
-    pub fn remove(&mut self, items: &mut Items, order: usize, compare: Compare<'_>, id: u32) {
-        let place = items[id as usize].links[order][0] as usize;
-        let Some(last) = self.entries.pop() else { return };
-        if place == self.entries.len() {
+    #[inline(always)]
+    fn settle(&mut self, order: impl Order, from: usize) {
+        if self.rise(order, from) {
             return;
         }
-        if place > 0 && self.above(compare, &last, &self.entries[(place - 1) / CHILDREN]) {
-            self.rise(items, order, compare, place, last);
-        } else {
-            self.sink(items, order, compare, place, last);
+        let entry = self.entries[from];
+        let mut place = from;
+        loop {
+            let first = place * CHILDREN + 1;
+            let children = self.entries.get(first..).unwrap_or_default().iter().take(CHILDREN).enumerate();
+            let best = children.reduce(|a, b| if order.above(b.1, a.1) { b } else { a });
+            let Some((child, below)) = best.filter(|(_, below)| order.above(below, &entry)) else { break };
+            let below = *below;
+            self.put(place, below);
+            place = first + child;
         }
+        self.put(place, entry);
     }
 }
 
@@ -207,8 +266,13 @@ impl TwoEnded {
     }
 }
 
+/// Whether one comes before another by keys, of two that came together the one that arrived first.
+#[inline(always)]
 fn before(a: &Entry, b: &Entry) -> bool {
-    (a.key, a.arrived) < (b.key, b.arrived)
+    let whole = |key: [u64; 2]| u128::from(key[0]) << 64 | u128::from(key[1]);
+    let (x, y) = (whole(a.key), whole(b.key));
+    // Without branches, which nobody could predict.
+    (x < y) | (x == y) & (a.arrived < b.arrived)
 }
 
 /// Whether the packets of a place's level come before all below them.
@@ -225,7 +289,7 @@ mod tests {
     use super::*;
 
     fn entries(rng: &mut Pcg64Mcg, n: u32) -> Vec<Entry> {
-        (0..n).map(|id| Entry { key: u128::from(rng.next_u32() % 8), arrived: u64::from(id), id }).collect()
+        (0..n).map(|id| Entry { key: [0, u64::from(rng.next_u32() % 8)], arrived: u64::from(id), id }).collect()
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(crate) struct New<'a> {
 
 impl New<'_> {
     /// What the packet is in a heap.
-    #[inline]
+    #[inline(always)]
     pub fn entry(&self, order: &PacketOrder) -> Entry {
         Entry { key: order.key(self.packet), arrived: self.arrived, id: self.id }
     }
@@ -73,9 +73,16 @@ impl PacketOrder {
         }
     }
 
-    fn key(&self, packet: &Packet) -> u128 {
-        let PacketOrder::Keys(keys) = self else { return 0 };
-        keys.iter().fold(0, |key, next| key << 64 | u128::from(sortable(next, packet)))
+    #[inline]
+    fn key(&self, packet: &Packet) -> [u64; 2] {
+        match self {
+            PacketOrder::Keys(keys) => match &keys[..] {
+                [only] => [0, sortable(only, packet)],
+                [first, second, ..] => [sortable(first, packet), sortable(second, packet)],
+                [] => [0; 2],
+            },
+            _ => [0; 2],
+        }
     }
 
     fn bucket(&self, packet: &Packet) -> u8 {

@@ -368,7 +368,7 @@ impl Switch for InputQueued {
         only || self.queues.get(self.queue(output, priority, input)).is_some_and(|queue| !queue.is_empty())
     }
 
-    fn prefetch(&self, input: u16, output: u16) {
+    fn prefetch(&self, _packets: &Packets, _id: PacketId, input: u16, output: u16) {
         fetch(&self.outputs[usize::from(output)]);
         fetch(&self.buffered[usize::from(input)]);
         if self.busy >> (output % 64) & 1 == 1 {

@@ -365,7 +365,7 @@ impl Switch for SharedBuffer {
         queue.packets.iter(packets).any(|packet| packet.input == input)
     }
 
-    fn prefetch(&self, input: u16, output: u16) {
+    fn prefetch(&self, _packets: &Packets, _id: PacketId, input: u16, output: u16) {
         fetch(&self.queues[usize::from(output) * PRIORITIES]);
         fetch(&self.outputs[usize::from(output)]);
         fetch(&self.inputs[usize::from(input)]);

@@ -91,6 +91,11 @@ impl Discipline {
         matches!(self, Discipline::FairCodel | Discipline::Custom(_))
     }
 
+    /// Whether it tells flows apart.
+    fn looks_at_flows(&self) -> bool {
+        matches!(self, Discipline::Fair | Discipline::FairCodel | Discipline::ShortestFlow)
+    }
+
     /// Builds the queue of an output.
     pub fn build(&self, output: &Port) -> Box<dyn Scheduler> {
         match self {
@@ -146,6 +151,8 @@ pub struct OutputQueued {
     outputs: Box<[Output]>,
     buffer: u64,
     marker: Marker,
+    /// Whether its order asks for the flows of packets ([`Packets::flow`]), which are not where the rest of a packet is.
+    looks_at_flows: bool,
     /// Whether packets may expire ([`Scheduler::expire`]).
     expires: bool,
     preempts: bool,
@@ -158,7 +165,14 @@ impl OutputQueued {
         let marker = Marker::new(config.ecn, ports.len());
         let expires = config.discipline.expires();
         let preempts = config.preempts && config.discipline.has_ranks();
-        OutputQueued { outputs: ports.iter().map(output).collect(), buffer: config.buffer, marker, expires, preempts }
+        OutputQueued {
+            outputs: ports.iter().map(output).collect(),
+            buffer: config.buffer,
+            marker,
+            looks_at_flows: config.discipline.looks_at_flows(),
+            expires,
+            preempts,
+        }
     }
 }
 
@@ -219,8 +233,11 @@ impl Switch for OutputQueued {
         self.outputs[usize::from(output)].scheduler.delayed(ctx, id, by);
     }
 
-    fn prefetch(&self, _input: u16, output: u16) {
+    fn prefetch(&self, packets: &Packets, id: PacketId, _input: u16, output: u16) {
         fetch(&self.outputs[usize::from(output)]);
+        if self.looks_at_flows {
+            fetch(&packets.content(id).path.src);
+        }
     }
 
     fn prefetch_output(&self, _packets: &Packets, output: u16, step: usize) {

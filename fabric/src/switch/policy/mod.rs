@@ -235,11 +235,17 @@ impl Switch for Planned {
         self.engine.waits(&Under(packets), input, priority, output)
     }
 
-    fn prefetch(&self, input: u16, output: u16) {
+    fn prefetch(&self, _packets: &Packets, id: PacketId, input: u16, output: u16) {
         let (port, queue) = self.engine.places_of_arrival(input, output);
         fetch(port);
         if let Some(queue) = queue {
             fetch(queue);
+        }
+        if let Some((item, later)) = self.engine.places_of_packet(id) {
+            fetch(item);
+            if let Some(later) = later {
+                fetch(later);
+            }
         }
     }
 

@@ -262,8 +262,8 @@ impl Switch for Successive {
         self.policies.iter().any(|policy| policy.blocks(packets, input, priority, output))
     }
 
-    fn prefetch(&self, input: u16, output: u16) {
-        self.present().prefetch(input, output);
+    fn prefetch(&self, packets: &Packets, id: PacketId, input: u16, output: u16) {
+        self.present().prefetch(packets, id, input, output);
     }
 
     fn prefetch_output(&self, packets: &Packets, output: u16, step: usize) {
