@@ -79,7 +79,7 @@ pub fn policy_parser(text: &str) {
             ..Packet::default()
         };
         host.packets[id as usize] = packet;
-        if engine.arrive(&mut host, id, &packet) == Verdict::Dropped || id % 3 == 0 {
+        if engine.arrive(&mut host, id, packet) == Verdict::Dropped || id % 3 == 0 {
             engine.depart(&mut host, packet.output, 0);
         }
         engine.advance(&mut host, u64::from(id) * 500);

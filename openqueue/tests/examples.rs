@@ -31,7 +31,7 @@ impl Waiting for Sequence {
 /// A packet arrives.
 fn arrive(engine: &mut Engine, host: &mut Sequence, id: u32, packet: &Packet) -> Verdict {
     host.packets[id as usize] = *packet;
-    engine.arrive(host, id, packet)
+    engine.arrive(host, id, *packet)
 }
 
 impl Host for Sequence {

@@ -52,7 +52,7 @@ impl Host for Link {
 fn arrive(engine: &mut Engine, host: &mut Link, packet: Packet) -> Verdict {
     host.packets.push(packet);
     host.links.push(0);
-    engine.arrive(host, host.packets.len() as u32 - 1, &packet)
+    engine.arrive(host, host.packets.len() as u32 - 1, packet)
 }
 
 fn engine(name: &str, parameters: &[(&str, &str)]) -> Engine {

@@ -325,7 +325,7 @@ fn compare(seed: u64) {
                 ..Packet::default()
             };
             host.have(id, packet);
-            let verdict = engine.arrive(&mut host, id, &packet);
+            let verdict = engine.arrive(&mut host, id, packet);
             let queue = naive.queue(0, &packet);
             let taken = naive.enter(&mut naive_host, queue, id, &packet);
             assert_eq!(verdict == Verdict::Queued, taken, "seed {seed}, packet {id}\n{text}");

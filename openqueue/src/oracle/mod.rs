@@ -93,7 +93,7 @@ fn compare(seed: u64, packets: usize) {
             let id = free.pop().expect("a number");
             let packet = description.packet(&mut rng, step as u64);
             host.have(id, packet);
-            let verdict = engine.arrive(&mut host, id, &packet);
+            let verdict = engine.arrive(&mut host, id, packet);
             let admitted = naive.arrive(&mut naive_host, id, &packet);
             assert_eq!(verdict == Verdict::Queued, admitted, "seed {seed}, step {step}: packet {id}\n{text}");
             if !admitted {
@@ -152,7 +152,7 @@ fn first_in_first_out_keeps_the_order_of_flows() {
         priorities[id as usize] = priority;
         let packet = Packet { arrival: id.into(), size: rng.random_range(60..1_500), priority, ..Packet::default() };
         host.have(id, packet);
-        engine.arrive(&mut host, id, &packet);
+        engine.arrive(&mut host, id, packet);
         while rng.random_range(0..3) == 0
             && let Some(next) = engine.depart(&mut host, 0, 0)
         {

@@ -33,7 +33,7 @@ fn sent(text: &str, arrivals: &[Vec<i64>]) -> usize {
         for &processing in cycle {
             let packet = Packet { arrival: id.into(), size: 1, processing, ..Packet::default() };
             host.have(id, packet);
-            engine.arrive(&mut host, id, &packet);
+            engine.arrive(&mut host, id, packet);
             work.push(processing);
             id += 1;
         }
@@ -46,7 +46,7 @@ fn sent(text: &str, arrivals: &[Vec<i64>]) -> usize {
                 let packet =
                     Packet { arrival: first.into(), size: 1, processing: work[first as usize], ..Packet::default() };
                 host.have(first, packet);
-                engine.arrive(&mut host, first, &packet);
+                engine.arrive(&mut host, first, packet);
             }
         }
     }

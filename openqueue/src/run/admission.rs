@@ -42,9 +42,9 @@ pub(super) fn count(counter: &mut (u64, u64), bytes: u64) {
 
 impl Engine {
     /// A packet has come.
-    pub fn arrive(&mut self, host: &mut impl Host, id: u32, packet: &Packet) -> Verdict {
+    #[inline]
+    pub fn arrive(&mut self, host: &mut impl Host, id: u32, mut packet: Packet) -> Verdict {
         count(&mut self.counters.arrived, packet.size.into());
-        let mut packet = *packet;
         if let Some(sent) = self.world.sent.get_mut(usize::from(packet.output))
             && !host.is_sending(packet.output)
         {
@@ -60,7 +60,7 @@ impl Engine {
     }
 
     /// Takes a packet in, perhaps without its payload.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take_in(
         &mut self,
         host: &mut impl Host,
@@ -238,7 +238,7 @@ impl Engine {
         self.add_bytes(queue, packet.seen());
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn unbook(&mut self, queue: usize, seen: Seen) {
         self.world.queues[queue].packets -= 1;
         self.take_bytes(queue, seen);
@@ -264,7 +264,7 @@ impl Engine {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn take_bytes(&mut self, queue: usize, seen: Seen) {
         let (size, account) = (u64::from(seen.size), account(seen.input, seen.priority));
         let world = &mut self.world;

@@ -124,6 +124,7 @@ impl Engine {
                 }
             }
         }
+        let leads_inside = plan.ports.iter().any(|port| port.way.is_some());
         let mut place_in_buffer = vec![u32::MAX; per_copy];
         for buffer in plan.buffers.iter().filter(|buffer| buffer.order.is_some()) {
             buffer.queues.iter().enumerate().for_each(|(place, queue)| place_in_buffer[*queue as usize] = place as u32);
@@ -149,6 +150,7 @@ impl Engine {
                     after_admission: spec.after_admission.unwrap_or(NO_CONDITION),
                     plain: first_in && victim(plan, spec) == Victim::Newest && !asked_by_buffer && !keeps_fields,
                     small: slots[place].1,
+                    watched: place_in_buffer[place] != u32::MAX || leads_inside,
                     ranked: place_in_buffer[place] != u32::MAX,
                     noted: false,
                     doubled: second.is_some_and(|shape| shape != Shape::Heap),

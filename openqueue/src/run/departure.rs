@@ -16,7 +16,8 @@ impl Engine {
         let port = &mut world.ports[usize::from(output)];
         let after = port.after_scheduling;
         let (id, queue, seen);
-        if port.only != NONE {
+        let alone = port.only != NONE;
+        if alone {
             (id, queue, seen) = (port.only, port.only_queue as usize, host.seen(port.only));
             if paused >> (seen.priority % 8) & 1 == 1 {
                 return None;
@@ -33,7 +34,9 @@ impl Engine {
         if let Some(sent) = self.world.sent.get_mut(usize::from(output)) {
             *sent = Sent { queue: queue as u32, bytes: seen.size };
         }
-        self.changed(queue);
+        if !alone || self.world.queues[queue].watched {
+            self.note_change(queue);
+        }
         count(&mut self.counters.sent, seen.size.into());
         if let Some(condition) = after {
             let packet = self.remembered(id, seen);

@@ -197,6 +197,7 @@ impl Engine {
     }
 
     /// Notes that a port has served a queue: turns.
+    #[inline]
     pub(super) fn served(&mut self, port: usize, queue: usize) {
         let slot = self.world.queues[queue].slot;
         let port = &mut self.world.ports[port];

@@ -107,9 +107,17 @@ impl Engine {
         }
     }
 
-    /// A queue has changed: notes what follows for who chooses among queues.
-    #[inline]
+    /// A queue has changed: notes what follows for who chooses among queues, unless its only packet is alone at its port.
+    #[inline(always)]
     pub(super) fn changed(&mut self, queue: usize) {
+        let state = &self.world.queues[queue];
+        if state.watched || self.world.ports[state.port as usize].only == NONE {
+            self.note_change(queue);
+        }
+    }
+
+    /// Notes what follows from a change for who chooses among queues.
+    pub(super) fn note_change(&mut self, queue: usize) {
         let world = &mut self.world;
         let state = &world.queues[queue];
         let port = &mut world.ports[state.port as usize];

@@ -59,6 +59,8 @@ pub(crate) struct QueueState {
     pub plain: bool,
     /// The queues of its port have no more than bitmaps of one word.
     pub small: bool,
+    /// Not only its port is told when it changes.
+    pub watched: bool,
     /// Its buffer chooses among its queues.
     pub ranked: bool,
     /// It has changed since the buffer looked at it.

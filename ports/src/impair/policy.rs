@@ -214,7 +214,7 @@ impl PolicyLine {
         let id = self.frames.add(frame);
         let PolicyLine { engine, frames, random, sending, .. } = self;
         let sending = sending.is_some();
-        let verdict = engine.arrive(&mut Doing { frames, sending, random, counters, drop }, id, &packet);
+        let verdict = engine.arrive(&mut Doing { frames, sending, random, counters, drop }, id, packet);
         if verdict == Verdict::Dropped {
             if let Some(frame) = self.frames.take(id) {
                 drop_frame(frame, counters, drop);

@@ -99,7 +99,7 @@ impl Busy {
         let packet = Packet { arrival: self.now, size: 1_500, priority, flow: random >> 40, ..Packet::default() };
         let Some(id) = self.host.free.pop() else { return };
         self.host.packets[id as usize] = packet;
-        if self.engine.arrive(&mut self.host, id, &packet) == Verdict::Dropped {
+        if self.engine.arrive(&mut self.host, id, packet) == Verdict::Dropped {
             self.host.free.push(id);
         }
     }

@@ -199,7 +199,7 @@ impl Switch for Planned {
     #[inline]
     fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
         let packet = self.seen(ctx, id, output);
-        let admission = self.engine.arrive(&mut Doing { ctx, output }, id, &packet);
+        let admission = self.engine.arrive(&mut Doing { ctx, output }, id, packet);
         let verdict = self.admitted(ctx, id, output, admission);
         self.advance(ctx);
         verdict

@@ -227,7 +227,7 @@ impl Switch for Successive {
         let Some(present) = self.policies.back_mut() else { return Verdict::Dropped };
         let packet = present.seen(ctx, id, output);
         let mut host = Watched { doing: Doing { ctx, output }, packets: &mut self.packets };
-        let verdict = present.engine.arrive(&mut host, id, &packet);
+        let verdict = present.engine.arrive(&mut host, id, packet);
         let verdict = present.admitted(ctx, id, output, verdict);
         if verdict != Verdict::Dropped {
             self.packets.enter(id, number, output);
