@@ -4,7 +4,7 @@ use irnic_transports::qp::{Wc, WcOpcode};
 
 use super::endpoint::succeeded;
 use super::outcome::invariant;
-use super::{ABORT, LOOP, Quit, START, SimError, Site};
+use super::{ABORT, LOOP, QpPolicy, Quit, START, SimError, Site};
 use crate::network::{Agenda, Step};
 
 impl<A: Agenda> Site<A> {
@@ -101,7 +101,8 @@ impl<A: Agenda> Site<A> {
         if let (Some(observer), Some((flow, [source, sink]))) =
             (&mut self.net.shared_mut().observer, self.flows.newest())
         {
-            observer.connected(flow, source, sink);
+            let own = self.config.qps == QpPolicy::PerFlow;
+            observer.connected(flow, source, sink, own);
         }
         if let (Some(journal), Some((flow, [(src, source), _]))) = (self.net.journal_mut(), self.flows.newest()) {
             journal.connected(src, source, flow);

@@ -82,15 +82,20 @@ impl Observer {
         Observer { what, observed, sources: BTreeMap::new(), sinks: BTreeMap::new(), senders }
     }
 
-    /// A flow has queue pairs at its ends: hosts and numbers.
-    pub(super) fn connected(&mut self, flow: u32, source: (u32, u32), sink: (u32, u32)) {
+    /// A flow has queue pairs at its ends: hosts and numbers. They are its `own`, even if there were others with these
+    /// numbers before, or those of the first flow that has had them.
+    pub(super) fn connected(&mut self, flow: u32, source: (u32, u32), sink: (u32, u32), own: bool) {
         let flows = self.senders.len().max(flow as usize + 1);
         self.senders.resize(flows, Sender::default());
         self.observed.bytes.resize(flows, 0);
         self.observed.intervals.resize(flows, Vec::new());
         self.senders[flow as usize].counts = self.what.to.is_none_or(|to| to == sink.0);
-        self.sources.entry(source).or_insert(flow);
-        self.sinks.entry(sink).or_insert(flow);
+        for (flows, end) in [(&mut self.sources, source), (&mut self.sinks, sink)] {
+            let of = flows.entry(end).or_insert(flow);
+            if own {
+                *of = flow;
+            }
+        }
     }
 
     /// A packet for `dst` leaves its NIC by a link of `rate`, bit/s.

@@ -63,6 +63,15 @@ fn payload_counts_by_flow_time_and_interval() {
 }
 
 #[test]
+fn flows_with_numbers_of_queue_pairs_that_are_gone_are_observed_as_themselves() {
+    // Numbers come again after 256 others: each flow is over before the next begins.
+    let flows = (0..400).map(|n| Flow { start: n * 20_000, ..flow(0, 1, 4) }).collect();
+    let all = observed(config(star(&[10 * G; 2]), flows, deep()[0].clone(), "irn"), ALL);
+    assert_eq!(all.bytes, [4 * MTU; 400]);
+    assert_eq!(all.round_trips, [all.round_trips[0]; 400]);
+}
+
+#[test]
 fn pfc_frames_count_from_then_on() {
     let pfc = Some(Thresholds { xoff: 5 * WIRE, xon: 3 * WIRE });
     let many = || config(star(&[10 * G; 3]), vec![flow(0, 2, 100), flow(1, 2, 100)], input_queued(DEEP, pfc), "roce");
