@@ -77,6 +77,9 @@ pub struct NetworkArgs {
     /// Buffer of each input, shared by all ports, or of each output [default: 240KB, 9MB, or 5MB]
     #[arg(long, value_name = "SIZE", help_heading = "Switches")]
     buffer: Vec<String>,
+    /// output-queued: packets that wait for an output at most, beside --buffer [default: not counted]
+    #[arg(long, value_name = "N", help_heading = "Switches")]
+    queue_limit: Vec<String>,
     /// input-queued: outputs that an input sends to at a time, or none for no limit [default: none]
     #[arg(long, value_name = "N", help_heading = "Switches")]
     speedup: Vec<String>,
@@ -174,6 +177,7 @@ impl NetworkArgs {
             ("switch-at", &differing),
             ("policy-event", &policies),
             ("buffer", &self.buffer),
+            ("queue-limit", &self.queue_limit),
             ("speedup", &self.speedup),
             ("pfc", &self.pfc),
             ("pfc-threshold", &self.pfc_threshold),

@@ -393,7 +393,8 @@ fn resolved(config: &SimConfig) -> Vec<(Cow<'static, str>, String)> {
         }
         SwitchConfig::OutputQueued(c) => {
             let order = order_name(&c.discipline);
-            all.push(("buffer", format!("{} bytes for each output, {order}", c.buffer)));
+            let packets = c.packets.map_or_else(String::new, |n| format!(" and {n} packets"));
+            all.push(("buffer", format!("{} bytes{packets} for each output, {order}", c.buffer)));
         }
         SwitchConfig::Policy(policy) => {
             let parameters = policy.policy().parameters();

@@ -93,7 +93,7 @@ impl Experiment {
                 }
                 (Differing::Order(order), SwitchConfig::OutputQueued(others)) => {
                     let mut config = OutputQueuedConfig::new(others.buffer, order.clone());
-                    (config.ecn, config.preempts) = (others.ecn, others.preempts);
+                    (config.ecn, config.preempts, config.packets) = (others.ecn, others.preempts, others.packets);
                     if others.preempts {
                         self.has_ranks(order)?;
                     }

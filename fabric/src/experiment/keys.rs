@@ -57,7 +57,7 @@ const fn bare(name: &'static str, default: &'static str, set: Set) -> Key {
 
 /// All keys, in the order in which a grid is gone through: the last changes fastest. Their defaults are those of
 /// [`Experiment::default`].
-pub static KEYS: [Key; 52] = [
+pub static KEYS: [Key; 53] = [
     bare("topology", "fat-tree:k=6,rate=40G,delay=2us", |e, v| parse(v).map(|topology| e.topology = topology)),
     bare("workload", "irn-heavy", |e, v| parse(v).map(|workload| e.workload = workload)),
     key("flows", flows),
@@ -102,6 +102,7 @@ pub static KEYS: [Key; 52] = [
     }),
     key("return-headers", |e, v| trimming(e, v).and_then(|t| v.switch().map(|on| t.returns = on))),
     key("buffer", |e, v| size(v).map(|bytes| e.buffer = Some(bytes))),
+    key("queue-limit", |e, v| v.read(packets, "1 to 1000000000 packets").map(|n| e.queue_limit = Some(n))),
     key("alpha", |e, v| shared(e, v).and_then(|shared| positive(v).map(|alpha| shared.alpha = alpha))),
     key("colour-threshold", |e, v| {
         let threshold = if e.policy.is_some() { &mut e.policy_colour } else { &mut shared(e, v)?.colour };
@@ -286,6 +287,10 @@ fn trimming<'e>(experiment: &'e mut Experiment, value: &Value<'_>) -> Result<&'e
 }
 
 /// Reads the length of a queue: a plain number of packets, or a size.
+fn packets(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|n| (1..=1_000_000_000).contains(n))
+}
+
 fn queue(value: &Value<'_>) -> Result<QueueLength, ValueError> {
     const PACKETS: u64 = 1_000;
     let read = |text: &str| match text.parse::<u64>() {

@@ -90,6 +90,8 @@ pub struct Experiment {
     pub policy_colour: Option<u64>,
     /// Bytes of a buffer: of each input, or of each switch. By default 240 KB (IRN §4.3.1), or 9 MB (ConWeave).
     pub buffer: Option<u64>,
+    /// Packets that wait for an output at most, of switches with queues of outputs alone, if they are counted, too.
+    pub queue_limit: Option<u32>,
     /// Priority flow control.
     pub pfc: bool,
     /// Bytes of room for what arrives after XOFF. By default by rate, delay and longest packet of the links.
@@ -158,6 +160,7 @@ impl Default for Experiment {
             differing: Vec::new(),
             policy_colour: None,
             buffer: None,
+            queue_limit: None,
             pfc: false,
             headroom: None,
             ecn: None,
@@ -193,6 +196,7 @@ impl Experiment {
         }
         match key {
             "buffer" => self.buffer.is_some(),
+            "queue-limit" => self.queue_limit.is_some(),
             "ecn" => self.ecn.is_some(),
             "detour" => !self.detours.is_empty(),
             "link-event" => !self.changes.is_empty(),

@@ -251,7 +251,7 @@ impl Experiment {
                 }
                 let buffer = self.buffer.unwrap_or(OUTPUT_BUFFER);
                 let mut config = OutputQueuedConfig::new(buffer, discipline.clone());
-                (config.ecn, config.preempts) = (ecn, self.preempt);
+                (config.ecn, config.preempts, config.packets) = (ecn, self.preempt, self.queue_limit);
                 SwitchConfig::OutputQueued(config)
             }
             &Buffers::Trimming(TrimmingBuffers { data, headers, ratio, cut, returns }) => {
@@ -295,8 +295,11 @@ impl Experiment {
 }
 
 impl Experiment {
-    /// Refuses to have packets interrupted where nothing says which goes first.
+    /// Refuses to have packets counted or interrupted where nothing does, or says which goes first.
     fn interrupts(&self) -> Result<(), ValueError> {
+        if self.queue_limit.is_some() && (self.policy.is_some() || !matches!(self.buffers, Buffers::OutputQueued(_))) {
+            return Err(self.refuse("queue-limit", "goes with --switch output-queued only"));
+        }
         if !self.preempt {
             return Ok(());
         }

@@ -6,10 +6,10 @@ use irnic_fabric::topology::{Internet2, LinkSpec, Topology};
 use irnic_fabric::workload::Flow;
 use irnic_transports::qp::Service;
 
-use super::network::{G, PAPERS, PAYLOAD, scaled};
+use super::network::{G, PAPERS, PAYLOAD};
 use super::objectives::FAIR;
 use super::parts::Values;
-use super::scheme::{HEADER, Scheme, TCP, WIRE};
+use super::scheme::{HEADER, OTHERS, Scheme, TCP};
 use crate::reproduce::chance;
 use crate::reproduce::runs::simulate;
 use crate::sweep::{NoResult, Watch};
@@ -49,14 +49,16 @@ impl Sharing {
     }
 
     fn topology(self) -> Topology {
-        let spec = |a, b, gbps: u64| LinkSpec { a, b, rate: scaled(gbps * G, WIRE), delay: DELAY, loss: 0.0 };
+        let spec = |a, b, gbps: u64| LinkSpec { a, b, rate: OTHERS.scaled(gbps * G), delay: DELAY, loss: 0.0 };
         match self {
             Sharing::Internet2(_) => {
-                let [rate, fast] = [G, 10 * G].map(|rate| scaled(rate, WIRE));
+                let [rate, fast] = [G, 10 * G].map(|rate| OTHERS.scaled(rate));
                 let net = Internet2 { rate, access: fast, host: fast, core_delay: DELAY, delay: DELAY, edge: true };
                 Topology::internet2(&net)
             }
-            Sharing::Newcomer(_) => Topology::dumbbell(OLD + 1, OLD + 1, scaled(10 * G, WIRE), scaled(G, WIRE), DELAY),
+            Sharing::Newcomer(_) => {
+                Topology::dumbbell(OLD + 1, OLD + 1, OTHERS.scaled(10 * G), OTHERS.scaled(G), DELAY)
+            }
             // A and B enter at switch 6, A leaves at 7, where C enters, B and C leave at 8.
             Sharing::Weighted(_) => {
                 let hosts = [(0, 6), (1, 6), (2, 7), (3, 7), (4, 8), (5, 8)].map(|(host, at)| spec(host, at, 10));
@@ -117,7 +119,7 @@ impl Sharing {
             }
         };
         let mut config = experiment.config(seed).map_err(|e| e.to_string())?;
-        config.switch = scheme.switches(FAIR);
+        config.switch = scheme.switches(Some(FAIR));
         let (from, interval) = match self {
             Sharing::Weighted(_) => (self.end() / 2, 0),
             _ => (0, MS),

@@ -8,7 +8,7 @@ use irnic_fabric::workload::cdf::{self, Reading};
 use irnic_fabric::workload::poisson::{Pair, between};
 use irnic_fabric::workload::{Flow, Sizes};
 
-/// Bytes of a packet of the text on the wire, headers included.
+/// Bytes of a packet of the text, which are all that is on the wire but with TCP.
 pub const PAPERS: u32 = 1_460;
 /// Payload of a packet here.
 pub const PAYLOAD: u32 = 1_024;
@@ -18,6 +18,23 @@ const BESIDE: u64 = 100;
 pub const G: u64 = 1_000_000_000;
 /// Packets of a flow and the share of flows that have no more: `CDF_aditya.txt` of github.com/NetSys/simulator.
 const SIZES: &str = "1 0.5\n2 0.6\n3 0.7\n5 0.75\n7 0.8\n40 0.8125\n72 0.825\n137 0.85\n267 0.9\n1187 0.95\n2107 1\n";
+
+/// What a packet is on the wire, bytes: in the text, and here.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Wire {
+    pub text: u32,
+    pub here: u32,
+}
+
+impl Wire {
+    /// Packets of open-loop flows, as in the text.
+    pub const OPEN: Wire = Wire { text: PAPERS, here: PAPERS };
+
+    /// Bytes of the text, or bit/s: each packet takes the time that it takes there.
+    pub fn scaled(self, papers: u64) -> u64 {
+        (u128::from(papers) * u128::from(self.here) / u128::from(self.text)) as u64
+    }
+}
 
 /// A network.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -29,22 +46,22 @@ pub enum Network {
 }
 
 impl Network {
-    /// The topology, with these bytes of a packet on the wire: rates are such that it takes the time of the text's.
-    pub fn topology(self, wire: u32) -> Topology {
+    /// The topology, with rates by which a packet takes the time of the text's.
+    pub fn topology(self, wire: Wire) -> Topology {
         match self {
             Network::Internet2(host, edge, by) => {
-                let [rate, host, access] = [1, host, edge].map(|rate| scaled(rate * G, wire) / by);
+                let [rate, host, access] = [1, host, edge].map(|rate| wire.scaled(rate * G) / by);
                 Topology::internet2(&Internet2 { rate, host, access, ..Internet2::default() })
             }
             // The text says "full bisection" and nothing of delays: 1 µs here.
-            Network::FatTree => Topology::fat_tree(8, scaled(10 * G, wire), 1_000),
+            Network::FatTree => Topology::fat_tree(8, wire.scaled(10 * G), 1_000),
         }
     }
 
     /// The topology in which each host has a queue of its own beside it: a switch with the host's link, to which the host has
     /// one [`BESIDE`] times as fast. What a NIC sends waits there as in a host that is one queue, and does not wait in the NIC.
     /// Returns the nodes of these switches, too.
-    pub fn with_host_queues(self, wire: u32) -> (Topology, std::ops::Range<u32>) {
+    pub fn with_host_queues(self, wire: Wire) -> (Topology, std::ops::Range<u32>) {
         let mut topology = self.topology(wire);
         let first = topology.hosts + topology.switches;
         for at in 0..topology.links.len() {
@@ -76,27 +93,23 @@ impl Network {
         u64::from(PAPERS) * 8 * G / rate
     }
 
-    /// Poisson arrivals for so many ns that load core links by so many per cent, in the datacenter hosts' links: to hosts at
-    /// other cores, or to all others.
-    pub fn flows(self, load: u32, wire: u32, seed: u64, duration: u64) -> Result<Vec<Flow>, String> {
+    /// Poisson arrivals for so many ns that load core links by so many per cent, in the datacenter hosts' links, counting
+    /// [`PAPERS`] bytes for each packet: to hosts at other cores, or to all others.
+    pub fn flows(self, load: u32, wire: Wire, seed: u64, duration: u64) -> Result<Vec<Flow>, String> {
         // 1 Gbit/s a host is what core links are made for.
         let (group, nominal, hosts) = match self {
             Network::Internet2(_, _, by) => (10, G / by, 100),
             Network::FatTree => (1, 10 * G, 128),
         };
-        let rate = scaled(nominal, wire) as f64 * f64::from(load) / 100.0 / f64::from(hosts - group);
+        let rate =
+            Wire { text: PAPERS, ..wire }.scaled(nominal) as f64 * f64::from(load) / 100.0 / f64::from(hosts - group);
         let all = (0..hosts).flat_map(|src| (0..hosts).map(move |dst| (src, dst)));
         let apart = all.filter(|(src, dst)| src / group != dst / group);
         let pairs: Vec<Pair> = apart.map(|(src, dst)| Pair { src, dst, rate, class: 0 }).collect();
         let reading = Reading { unit: PAYLOAD.into(), discrete: true };
         let sizes: Sizes = cdf::parse(Path::new("ups"), SIZES, reading).map_err(|e| e.to_string())?;
-        Ok(between(&sizes, &pairs, duration, seed, PAYLOAD, wire - PAYLOAD))
+        Ok(between(&sizes, &pairs, duration, seed, PAYLOAD, wire.here - PAYLOAD))
     }
-}
-
-/// Bytes of the text, or bit/s, with packets of so many bytes on the wire: each takes the time that it takes there.
-pub fn scaled(papers: u64, wire: u32) -> u64 {
-    (u128::from(papers) * u128::from(wire) / u128::from(PAPERS)) as u64
 }
 
 #[cfg(test)]
@@ -109,18 +122,18 @@ mod tests {
         assert_eq!(network.packet_time(), 11_680);
         assert_eq!(Network::Internet2(1, 1, 10).packet_time(), 116_800);
         assert_eq!(Network::FatTree.packet_time(), 1_168);
-        for wire in [1_053, PAPERS] {
-            let slowest = network.topology(wire).links.iter().map(|link| link.rate).min();
-            assert_eq!(slowest.map(|rate| u64::from(wire) * 8 * G / rate), Some(11_680));
+        for (text, here, time) in [(PAPERS, PAPERS, 11_680), (PAPERS, 1_052, 11_680), (1_510, 1_052, 12_080)] {
+            let slowest = network.topology(Wire { text, here }).links.iter().map(|link| link.rate).min();
+            assert_eq!(slowest.map(|rate| u64::from(here) * 8 * G / rate), Some(time));
         }
     }
 
     #[test]
     fn hosts_with_queues_beside_them_are_as_far_apart_as_before() {
         let network = Network::Internet2(10, 1, 1);
-        let (topology, queues) = network.with_host_queues(PAPERS);
+        let (topology, queues) = network.with_host_queues(Wire::OPEN);
         assert_eq!((topology.hosts, topology.switches, queues), (100, 210, 210..310));
-        let plain = network.topology(PAPERS);
+        let plain = network.topology(Wire::OPEN);
         assert_eq!(topology.links.len(), plain.links.len() + 100);
         for host in [0, 57] {
             let of = |node: u32| topology.links.iter().filter(move |link| link.a == node || link.b == node);
@@ -134,9 +147,9 @@ mod tests {
     #[test]
     fn hosts_offer_what_the_text_says() {
         for (network, hosts) in [(Network::Internet2(10, 1, 1), 100), (Network::FatTree, 128)] {
-            assert_eq!(network.topology(PAPERS).hosts, hosts);
+            assert_eq!(network.topology(Wire::OPEN).hosts, hosts);
         }
-        let flows = Network::Internet2(10, 1, 1).flows(70, PAPERS, 1, 50_000_000).expect("flows");
+        let flows = Network::Internet2(10, 1, 1).flows(70, Wire::OPEN, 1, 50_000_000).expect("flows");
         let bytes: u64 = flows.iter().map(|flow| flow.bytes / u64::from(PAYLOAD) * u64::from(PAPERS)).sum();
         // 100 hosts at 0.7 Gbit/s for 50 ms; sizes are heavy-tailed.
         let offered = bytes as f64 * 8.0 / (100.0 * 0.7e9 * 0.05);

@@ -15,15 +15,16 @@ use super::edge::{self, Edge};
 use super::host;
 use super::network::{Network, PAYLOAD};
 use super::parts::Values;
-use super::scheme::{HEADER, ROOM, Scheme, WIRE};
+use super::scheme::{HEADER, OTHERS, Scheme, TCPS};
 use crate::reproduce::runs::simulate;
 use crate::sweep::{NoResult, Watch};
 
 const MS: u64 = 1_000_000;
-/// Buffers of a port in the wide area, in the datacenter, and for fairness, bytes.
-const WIDE: u64 = 5_000_000;
-const DATACENTER: u64 = 500_000;
-pub const FAIR: u64 = 50_000_000;
+/// Packets in the buffer of a port in the wide area, in the datacenter, and for fairness: 5 MB, 500 KB and 50 MB of full
+/// ones, but acknowledgements count as much as others.
+const WIDE: u32 = 3_425;
+const DATACENTER: u32 = 342;
+pub const FAIR: u32 = 34_250;
 /// Rates that packets of fair slack are spaced by, Mbit/s, of Table 5.2.
 pub const RATES: [u64; 6] = [10, 50, 100, 200, 300, 500];
 /// The longest of the flows that are called short, packets.
@@ -110,9 +111,10 @@ impl Row {
     /// The run of a scheme with a seed, of flows that start before an end, ns.
     fn config(&self, scheme: Scheme, seed: u64, end: u64) -> Result<SimConfig, String> {
         let mut experiment = Experiment::default();
-        let (topology, queues) = self.network.with_host_queues(WIRE);
+        let wire = if self.goal == Goal::Delay { OTHERS } else { TCPS };
+        let (topology, queues) = self.network.with_host_queues(wire);
         experiment.topology = topology;
-        experiment.flows = Some(self.network.flows(self.load, WIRE, seed, end)?);
+        experiment.flows = Some(self.network.flows(self.load, wire, seed, end)?);
         experiment.routing = self.network.routing();
         experiment.buffers = Buffers::OutputQueued(scheme.discipline());
         experiment.headers = HeaderBytes::Fixed(HEADER);
@@ -138,10 +140,10 @@ impl Row {
         }
         let mut config = experiment.config(seed).map_err(|e| e.to_string())?;
         config.switch = scheme.switches(match (self.goal, self.network) {
-            (Goal::Completion, Network::Internet2(..)) => WIDE,
-            (Goal::Completion | Goal::Edge(_), Network::FatTree) => DATACENTER,
-            (Goal::Fairness | Goal::Edge(_), _) => FAIR,
-            (Goal::Delay, _) => ROOM,
+            (Goal::Completion, Network::Internet2(..)) => Some(WIDE),
+            (Goal::Completion | Goal::Edge(_), Network::FatTree) => Some(DATACENTER),
+            (Goal::Fairness | Goal::Edge(_), _) => Some(FAIR),
+            (Goal::Delay, _) => None,
         });
         for (_, switch) in &mut config.differing {
             *switch = host::queue(scheme);
@@ -218,7 +220,9 @@ fn add(flows: &mut Vec<(u64, Vec<Option<f64>>)>, outcome: &Outcome, from: u64, t
         if first {
             flows.push((flow.bytes, Vec::new()));
         }
-        flows[at].1.push(record.fct(flow).map(|ns| ns as f64 / 1e9));
+        // The authors' simulator has a flow end when its sender knows that it has.
+        let time = record.acknowledged.map(|at| at - flow.start + record.setup);
+        flows[at].1.push(time.map(|ns| ns as f64 / 1e9));
     }
 }
 

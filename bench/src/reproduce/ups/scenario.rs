@@ -5,7 +5,7 @@ use irnic_fabric::schedule::Detail;
 use irnic_fabric::sim::{HeaderBytes, SimConfig};
 use irnic_transports::qp::Service;
 
-use super::network::{Network, PAPERS, PAYLOAD};
+use super::network::{Network, PAPERS, PAYLOAD, Wire};
 use super::schedulers::{Order, switches};
 
 /// What the original switches do.
@@ -52,8 +52,8 @@ impl Scenario {
     /// says when packets enter, which is the same.
     pub fn config(&self, seed: u64, duration: u64) -> Result<SimConfig, String> {
         let mut experiment = Experiment::default();
-        experiment.flows = Some(self.network.flows(self.load, PAPERS, seed, duration)?);
-        experiment.topology = self.network.topology(PAPERS);
+        experiment.flows = Some(self.network.flows(self.load, Wire::OPEN, seed, duration)?);
+        experiment.topology = self.network.topology(Wire::OPEN);
         experiment.routing = self.network.routing();
         experiment.service = Service::Uc;
         // A host is one queue, first come, first served.

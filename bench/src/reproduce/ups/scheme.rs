@@ -4,12 +4,14 @@ use irnic_fabric::experiment::Transport;
 use irnic_fabric::switch::{Discipline, Ecn, OutputQueuedConfig, SwitchConfig};
 use irnic_transports::Slack;
 
-use super::network::{G, PAPERS, PAYLOAD, scaled};
+use super::network::{G, PAPERS, PAYLOAD, Wire};
 
-/// Bytes around the payload, which are all of an acknowledgement: as large a part of a packet as 40 of 1460.
-pub const HEADER: u32 = 29;
-/// Bytes of a packet on the wire.
-pub const WIRE: u32 = PAYLOAD + HEADER;
+/// Bytes around the payload, which are all of an acknowledgement: as large a part of a packet as 40 of 1510.
+pub const HEADER: u32 = 28;
+/// A packet of TCP, which has 40 bytes of headers and 10 of timestamps in the authors' simulator.
+pub const TCPS: Wire = Wire { text: PAPERS + 50, here: PAYLOAD + HEADER };
+/// A packet of others, which has no headers there.
+pub const OTHERS: Wire = Wire { text: PAPERS, ..TCPS };
 /// TCP as the authors' scripts have it: two packets at first, 200 ms the least timeout.
 pub const TCP: &str = "iwarp,cc.initial=2,rto-min=200ms,rto-max=60s";
 /// DCTCP, which is TCP but for what it does with marks; timeouts of the datacenter are not in the text.
@@ -87,12 +89,12 @@ impl Scheme {
         }
     }
 
-    /// Switches with so many bytes of the text's for each port.
-    pub fn switches(self, buffer: u64) -> SwitchConfig {
-        let buffer = if buffer == ROOM { ROOM } else { scaled(buffer, WIRE) };
-        let mut config = OutputQueuedConfig::new(buffer, self.discipline());
+    /// Switches with room for so many packets of any size for each port, or any number.
+    pub fn switches(self, packets: Option<u32>) -> SwitchConfig {
+        let mut config = OutputQueuedConfig::new(ROOM, self.discipline());
+        config.packets = packets;
         if self == Scheme::Marked {
-            config.ecn = Ecn::Step { k: K * u64::from(WIRE) };
+            config.ecn = Ecn::Step { k: K * u64::from(TCPS.here) };
         }
         SwitchConfig::OutputQueued(config)
     }

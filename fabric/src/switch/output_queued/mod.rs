@@ -119,6 +119,8 @@ impl Discipline {
 pub struct OutputQueuedConfig {
     /// Bytes on the wire that wait for an output at most; what it is sending is not among them.
     pub buffer: u64,
+    /// Packets that wait for an output at most, whatever their size, if they are counted, too: `queue-limit` of ns-2.
+    pub packets: Option<u32>,
     /// What goes next, and what is dropped.
     pub discipline: Discipline,
     /// Marking, by the bytes that wait for the output.
@@ -133,7 +135,7 @@ pub struct OutputQueuedConfig {
 impl OutputQueuedConfig {
     /// So many bytes for each output, and an order in which it sends: no marks, packets in one piece.
     pub fn new(buffer: u64, discipline: Discipline) -> OutputQueuedConfig {
-        OutputQueuedConfig { buffer, discipline, ecn: Ecn::Off, preempts: false }
+        OutputQueuedConfig { buffer, packets: None, discipline, ecn: Ecn::Off, preempts: false }
     }
 }
 
@@ -141,7 +143,17 @@ impl OutputQueuedConfig {
 #[derive(Debug)]
 struct Output {
     bytes: u64,
+    packets: u32,
     scheduler: Box<dyn Scheduler>,
+}
+
+impl Output {
+    /// A packet no longer waits.
+    #[inline]
+    fn takes_out(&mut self, ctx: &SwitchCtx<'_>, id: PacketId) {
+        self.bytes -= u64::from(ctx.packets.get(id).wire);
+        self.packets -= 1;
+    }
 }
 
 /// A switch with a buffer for each output, which sends by its [`Discipline`] and drops by it: packets that wait may have to
@@ -150,6 +162,7 @@ struct Output {
 pub struct OutputQueued {
     outputs: Box<[Output]>,
     buffer: u64,
+    limit: u32,
     marker: Marker,
     /// Whether its order asks for the flows of packets ([`Packets::flow`]), which are not where the rest of a packet is.
     looks_at_flows: bool,
@@ -161,13 +174,14 @@ pub struct OutputQueued {
 impl OutputQueued {
     /// An empty one.
     pub fn new(config: &OutputQueuedConfig, ports: &[Port]) -> OutputQueued {
-        let output = |port| Output { bytes: 0, scheduler: config.discipline.build(port) };
+        let output = |port| Output { bytes: 0, packets: 0, scheduler: config.discipline.build(port) };
         let marker = Marker::new(config.ecn, ports.len());
         let expires = config.discipline.expires();
         let preempts = config.preempts && config.discipline.has_ranks();
         OutputQueued {
             outputs: ports.iter().map(output).collect(),
             buffer: config.buffer,
+            limit: config.packets.unwrap_or(u32::MAX),
             marker,
             looks_at_flows: config.discipline.looks_at_flows(),
             expires,
@@ -179,17 +193,18 @@ impl OutputQueued {
 impl Switch for OutputQueued {
     fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
         let wire = u64::from(ctx.packets.get(id).wire);
-        if wire > self.buffer {
+        if wire > self.buffer || self.limit == 0 {
             return Verdict::Dropped;
         }
         let out = &mut self.outputs[usize::from(output)];
-        while out.bytes + wire > self.buffer {
+        while out.bytes + wire > self.buffer || out.packets >= self.limit {
             let Some(victim) = out.scheduler.evict(ctx, id) else { return Verdict::Dropped };
-            out.bytes -= u64::from(ctx.packets.get(victim).wire);
+            out.takes_out(ctx, victim);
             ctx.drop(victim);
         }
         self.marker.apply(ctx, id, output, output.into(), out.bytes);
         out.bytes += wire;
+        out.packets += 1;
         let counters = &mut ctx.ports[usize::from(output)].counters;
         counters.peak = counters.peak.max(out.bytes);
         out.scheduler.push(ctx, id);
@@ -203,12 +218,12 @@ impl Switch for OutputQueued {
         }
         if self.expires {
             while let Some(expired) = out.scheduler.expire(ctx, paused) {
-                out.bytes -= u64::from(ctx.packets.get(expired).wire);
+                out.takes_out(ctx, expired);
                 ctx.drop(expired);
             }
         }
         let Some(id) = out.scheduler.pop(ctx, paused) else { return Dequeue::Idle };
-        out.bytes -= u64::from(ctx.packets.get(id).wire);
+        out.takes_out(ctx, id);
         Dequeue::Packet(id)
     }
 

@@ -22,8 +22,12 @@ struct Alone {
 
 impl Alone {
     fn new(buffer: u64, discipline: Discipline) -> Alone {
+        Alone::of(&OutputQueuedConfig::new(buffer, discipline))
+    }
+
+    fn of(config: &OutputQueuedConfig) -> Alone {
         let ports = vec![Port::new(0, 0, 0, 0, 1_000_000_000, 0, 0.0)];
-        let switch = OutputQueued::new(&OutputQueuedConfig::new(buffer, discipline), &ports);
+        let switch = OutputQueued::new(config, &ports);
         let (packets, ledger) = (Packets::default(), Ledger::default());
         Alone { switch, packets, ports, rng: Pcg64Mcg::new(1), ledger, now: 0 }
     }
@@ -61,6 +65,22 @@ impl Alone {
 
     fn dropped(&self) -> u64 {
         self.ledger.totals.dropped_packets
+    }
+}
+
+#[test]
+fn packets_may_be_counted_whatever_their_size() {
+    for (discipline, kept) in [(Discipline::Fifo, [0, 1, 2]), (Discipline::LeastSlack, [0, 3, 2])] {
+        let mut config = OutputQueuedConfig::new(1 << 20, discipline);
+        config.packets = Some(3);
+        let mut alone = Alone::of(&config);
+        // Slack is less each time, so that least slack first drops those that came first. The last has the number of the
+        // first, which is gone by then.
+        let taken: Vec<bool> = (0..5).map(|n| alone.offer(0, 0, 100 - i64::from(n), 40).1).collect();
+        assert_eq!(taken[..3], [true; 3]);
+        assert_eq!(alone.drain(), kept);
+        // There is room again.
+        assert!(alone.offer(0, 0, 0, 1_000).1);
     }
 }
 
