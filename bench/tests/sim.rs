@@ -618,6 +618,11 @@ fn a_recorded_schedule_is_replayed_and_other_networks_are_refused() {
     let (code, _, error) = sim(&["--replay", "a.csv", "--workload", "irn-heavy"]);
     assert_eq!((code, error.trim()), (Some(2), "irnic sim: --replay: does not go with --workload"));
     std::fs::write(folder.path().join("b.csv"), "flow,psn\n").expect("written");
+    let interrupted =
+        ["--replay", "a.csv", "--replay-by", "vector", "--switch", "output-queued", "--scheduling", "lstf"];
+    let (code, _, error) = sim(&[&interrupted[..], &["--preempt", "on"]].concat());
+    let said = "irnic sim: --preempt: does not go with --replay-by vector, which has packets sent in one piece";
+    assert_eq!((code, error.trim()), (Some(2), said));
     let (code, _, error) = sim(&["--replay", "b.csv"]);
     assert_eq!((code, error.trim()), (Some(2), "irnic sim: --replay b.csv:1: no column `src`"));
 }

@@ -94,6 +94,12 @@ const SHARES: [f64; 7] = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99];
 pub fn run(args: &ScheduleArgs, mut experiment: Experiment, seed: u64, json: Option<OutFile>) -> Result<(), SimError> {
     let Some(path) = &args.replay else { return Ok(()) };
     let usage = |e: String| SimError::Usage(e);
+    let by = args.replay_by.unwrap_or(By::Slack);
+    if by == By::Vector && experiment.preempt {
+        return Err(usage(
+            "--preempt: does not go with --replay-by vector, which has packets sent in one piece".to_owned(),
+        ));
+    }
     let kind = Kind::of("--replay", path).map_err(usage)?;
     // Timers and windows of reliable connections are nobody's here.
     experiment.service = Service::Uc;
@@ -101,7 +107,6 @@ pub fn run(args: &ScheduleArgs, mut experiment: Experiment, seed: u64, json: Opt
     let schedule = schedule_file::read(path, kind).map_err(|e| SimError::Usage(format!("--replay {e}")))?;
     let late = late(args, &config, &schedule)?;
     let failed = |e: irnic_fabric::schedule::ReplayError| SimError::Usage(format!("--replay {}: {e}", path.display()));
-    let by = args.replay_by.unwrap_or(By::Slack);
     let mut replay = Replay::new(config.network(), Arc::new(schedule), by.header()).map_err(failed)?;
     while !replay.run(SLICE).map_err(failed)? {}
     let replayed = replay.outcome(late).map_err(failed)?;
