@@ -440,3 +440,21 @@ fn schedules_are_replayed_by_a_vector_exactly_and_by_least_slack_nearly() {
     let svg = std::fs::read_to_string(folder.path().join("plots/figure5.1.svg")).expect("figure5.1.svg");
     assert_well_formed(&svg);
 }
+
+#[test]
+fn shares_over_time_are_drawn_and_even_out() {
+    let folder = Folder::new();
+    let args =
+        ["reproduce", "ups", "--only", "figure5.4/fq", "--only", "figure5.5", "--json", "cells.json", "--svg", "plots"];
+    let output = irnic(&folder).args(args).output().expect("irnic runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let json = std::fs::read_to_string(folder.path().join("cells.json")).expect("cells.json");
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    // Flows start until 5 ms; then FQ gives all the same.
+    assert!(ours(&json, "figure5.4/fq/jain_5ms") < 0.95 && ours(&json, "figure5.4/fq/jain_10ms") > 0.999);
+    for (name, lines) in [("figure5.4.svg", 1), ("figure5.5.svg", 5)] {
+        let svg = std::fs::read_to_string(folder.path().join("plots").join(name)).expect(name);
+        assert_well_formed(&svg);
+        assert!(svg.matches("<polyline").count() == lines && !svg.contains("NaN"), "{name}: {svg}");
+    }
+}

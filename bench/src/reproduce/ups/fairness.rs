@@ -20,6 +20,20 @@ const MS: u64 = 1_000_000;
 const DELAY: u64 = 10 * US;
 /// More than a flow sends, bytes.
 const LONG: u64 = 1_000_000_000;
+/// When the flows of Figure 5.4 start, 100 µs: those of each core, to the others in order. The text has "0 to 5 ms"; these are
+/// of `workload-fq-5ms.txt` of github.com/NetSys/ups, with whose topology (no edge switches, hosts 1 µs away) they go.
+const STARTS: [[u64; 9]; 10] = [
+    [10, 15, 47, 19, 32, 22, 48, 11, 7],
+    [10, 8, 31, 46, 5, 4, 21, 27, 14],
+    [29, 50, 17, 34, 17, 28, 11, 24, 23],
+    [29, 7, 43, 26, 24, 36, 43, 40, 10],
+    [1, 5, 28, 21, 3, 44, 26, 37, 1],
+    [36, 15, 1, 31, 48, 50, 35, 8, 49],
+    [8, 15, 17, 37, 19, 30, 9, 20, 7],
+    [49, 28, 26, 34, 27, 34, 31, 13, 25],
+    [18, 37, 41, 39, 15, 13, 8, 17, 1],
+    [32, 45, 21, 40, 7, 8, 10, 49, 20],
+];
 /// Flows of Figure 5.5 that are there before the last, and when it starts, ns.
 const OLD: u32 = 20;
 const LAST: u64 = 5 * MS;
@@ -53,7 +67,7 @@ impl Sharing {
         match self {
             Sharing::Internet2(_) => {
                 let [rate, fast] = [G, 10 * G].map(|rate| OTHERS.scaled(rate));
-                let net = Internet2 { rate, access: fast, host: fast, core_delay: DELAY, delay: DELAY, edge: true };
+                let net = Internet2 { rate, access: fast, host: fast, core_delay: DELAY, delay: US, edge: false };
                 Topology::internet2(&net)
             }
             Sharing::Newcomer(_) => {
@@ -72,12 +86,15 @@ impl Sharing {
         let mut flows: Vec<Flow> = match self {
             Sharing::Internet2(_) => {
                 // Hosts at a core have one core each; ten pairs of cores are the same.
-                let pairs = (0..10).flat_map(|src| (0..10).map(move |dst| (src, dst))).filter(|(src, dst)| src != dst);
                 let host = |core: u32, other: u32| core * 10 + other;
-                let flow = |(src, dst): (u32, u32)| {
-                    Flow::new(host(src, dst), host(dst, src), LONG, chance::below(seed, src * 10 + dst, 5 * MS))
+                let of = |(src, starts): (u32, &[u64; 9])| {
+                    let others = (0..10).filter(move |dst| *dst != src);
+                    let flow = move |(dst, start): (u32, u64)| {
+                        Flow::new(host(src, dst), host(dst, src), LONG, start * MS / 10)
+                    };
+                    others.zip(*starts).map(flow)
                 };
-                pairs.map(flow).collect()
+                (0..10).zip(&STARTS).flat_map(of).collect()
             }
             Sharing::Newcomer(_) => {
                 // The twenty are there when the measured time begins; text: "have started early".
@@ -128,19 +145,19 @@ impl Sharing {
         Ok(config)
     }
 
-    /// Runs it with a seed.
-    pub fn run(self, seed: u64, watch: &Watch<'_>) -> Result<Values, NoResult> {
+    /// Runs it with a seed. Returns what a picture shows of each ms, too: Jain's index, or the last flow's Mbit/s.
+    pub fn run(self, seed: u64, watch: &Watch<'_>) -> Result<(Values, Vec<f64>), NoResult> {
         let outcome = simulate(watch, self.config(seed).map_err(NoResult::Failed)?)?;
         let dropped = outcome.dropped.0 as f64 / outcome.injected.0.max(1) as f64 * 100.0;
         let observed = outcome.observed.unwrap_or_default();
-        let mut values = self.values(&observed, &outcome.flows);
+        let (mut values, line) = self.values(&observed, &outcome.flows);
         values.insert("dropped".to_owned(), dropped);
         values.insert("timeouts".to_owned(), outcome.nics.local_ack_timeout_err as f64);
-        Ok(values)
+        Ok((values, line))
     }
 
-    fn values(self, observed: &Observed, flows: &[Flow]) -> Values {
-        let mut values = Values::new();
+    fn values(self, observed: &Observed, flows: &[Flow]) -> (Values, Vec<f64>) {
+        let (mut values, mut line) = (Values::new(), Vec::new());
         let mut of = |name: &str, value: f64| values.insert(name.to_owned(), value);
         let count = (self.end() / MS) as usize;
         let bytes = |flow: usize, at: usize| observed.intervals[flow].get(at).copied().unwrap_or(0) as f64;
@@ -157,6 +174,7 @@ impl Sharing {
                 of("jain_end", index[count - 5..].iter().sum::<f64>() / 5.0);
                 let reached = index.iter().position(|index| *index >= FAIRLY);
                 of("reached_ms", reached.map_or(f64::INFINITY, |at| at as f64 + 1.0));
+                line = index;
             }
             Sharing::Newcomer(_) => {
                 let last = flows.iter().position(|flow| flow.src == OLD).unwrap_or(0);
@@ -168,6 +186,7 @@ impl Sharing {
                 of("old_mbps", mbps(old, count - 5..count));
                 let spike = (first..count).rev().find(|at| mbps(last, *at..*at + 1) > SPIKE);
                 of("settled_ms", spike.map_or(first, |at| at + 1) as f64);
+                line = (0..count).map(|at| mbps(last, at..at + 1)).collect();
             }
             Sharing::Weighted(_) => {
                 let time = (observed.time.1 - observed.time.0).max(1) as f64;
@@ -177,7 +196,7 @@ impl Sharing {
                 }
             }
         }
-        values
+        (values, line)
     }
 }
 
@@ -207,7 +226,8 @@ mod tests {
             hosts.dedup();
             assert_eq!(hosts.len(), 90);
         }
-        assert!(config.flows.iter().all(|flow| flow.src / 10 != flow.dst / 10 && flow.start < 5 * MS));
+        assert!(config.flows.iter().all(|flow| flow.src / 10 != flow.dst / 10 && flow.start <= 5 * MS));
+        assert!(config.flows.iter().any(|flow| flow.start == 5 * MS));
     }
 
     #[test]

@@ -43,7 +43,7 @@ use scenario::Scenario;
   irnic reproduce ups --only table5.1/fifo          one row
   irnic reproduce ups --only figure5.2/default --quick   mean completion times of four schedulers
   irnic reproduce ups --only figure5.4              fairness over time
-  irnic reproduce ups --svg plots --json ups.json   everything, and the figure")]
+  irnic reproduce ups --svg plots --json ups.json   everything, and Figures 5.1, 5.4 and 5.5")]
 pub struct UpsArgs {
     /// Only cells whose id begins so, such as table5.1/30% or figure5.1; may be repeated
     #[arg(long, value_name = "ID")]
@@ -54,7 +54,7 @@ pub struct UpsArgs {
     /// Time in which flows arrive that are replayed [default: 1s, or 50ms with --quick]
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "quick")]
     arrivals: Option<u64>,
-    /// Write the figure, of those cells that are run, into this folder
+    /// Write Figures 5.1, 5.4 and 5.5, of those cells that are run, into this folder
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
     #[command(flatten)]
@@ -117,8 +117,18 @@ pub fn run(args: &UpsArgs) -> Result<(), SimError> {
                 let all = runs.of(&Work::Replay(*scenario)).into_iter().flatten();
                 all.filter_map(Ran::replay).collect()
             };
+            let over_time = ["figure5.4/", "figure5.5/"].map(|figure| {
+                let own = cells.iter().filter(|cell| cell.scenarios.1.is_none() && cell.text.is_none());
+                let of = own.filter_map(|cell| {
+                    let name = cell.id.strip_prefix(figure)?.split('/').next()?;
+                    Some((name, runs.of(&cell.scenarios.0).into_iter().flatten().find_map(Ran::over_time)?))
+                });
+                let mut lines: Vec<picture::OverTime<'_>> = of.collect();
+                lines.dedup_by_key(|(name, _)| *name);
+                lines
+            });
             let shown = replays.iter().filter(|replay| cells.iter().any(|cell| cell.id == replay.id)).cloned();
-            pictures::write(folder, picture::all(&shown.collect::<Vec<_>>(), &of))?;
+            pictures::write(folder, picture::all(&shown.collect::<Vec<_>>(), &of, over_time))?;
         }
     }
     runs.conclude(name)

@@ -33,6 +33,8 @@ pub enum Work {
 pub enum Ran {
     Replay(Measured),
     Values(Values),
+    /// Values, and what a picture shows of each ms.
+    OverTime(Values, Vec<f64>),
 }
 
 impl Ran {
@@ -40,7 +42,15 @@ impl Ran {
     pub fn replay(&self) -> Option<&Measured> {
         match self {
             Ran::Replay(run) => Some(run),
-            Ran::Values(_) => None,
+            Ran::Values(_) | Ran::OverTime(..) => None,
+        }
+    }
+
+    /// What a picture shows of each ms.
+    pub fn over_time(&self) -> Option<&[f64]> {
+        match self {
+            Ran::OverTime(_, line) => Some(line),
+            Ran::Replay(_) | Ran::Values(_) => None,
         }
     }
 }
@@ -73,7 +83,7 @@ impl points::Metric for Metric {
     fn of(self, run: &Ran) -> Option<f64> {
         match (self, run) {
             (Metric::Replay(metric), Ran::Replay(run)) => metric.of(run),
-            (Metric::Value(name), Ran::Values(values)) => values.get(name).copied(),
+            (Metric::Value(name), Ran::Values(values) | Ran::OverTime(values, _)) => values.get(name).copied(),
             _ => None,
         }
     }
@@ -289,7 +299,7 @@ impl Work {
         match self {
             Work::Replay(scenario) => measure::one(scenario, arrivals, seed, watch).map(Ran::Replay),
             Work::Row(row) => row.run(quick, seed, watch).map(Ran::Values),
-            Work::Sharing(sharing) => sharing.run(seed, watch).map(Ran::Values),
+            Work::Sharing(sharing) => sharing.run(seed, watch).map(|(values, line)| Ran::OverTime(values, line)),
         }
     }
 }
