@@ -385,6 +385,10 @@ fn push(tx: &mut TxQueue, packet: &[u8], frame: bool) {
     }
 }
 
+/// How often, and after how long, a name is asked for again that this process itself has: 100 ms in all.
+const RETRIES: u32 = 50;
+const RETRY: Duration = Duration::from_millis(2);
+
 /// Takes the name of a station on a carrier, which ends with this process.
 fn claim(carrier: &Carrier, mac: Mac) -> io::Result<OwnedFd> {
     let what = match carrier {
@@ -395,12 +399,27 @@ fn claim(carrier: &Carrier, mac: Mac) -> io::Result<OwnedFd> {
     };
     let name = crate::host::domain(&what, &[]);
     let name = format!("irnic/1/frames/{name}");
-    host::listen(&name).map_err(|e| match e.kind() {
-        io::ErrorKind::AddrInUse => {
-            FrameError::Taken { carrier: carrier.clone(), holder: Holder::of_name(&name) }.into()
+    let mut patience = RETRIES;
+    loop {
+        match host::listen(&name) {
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
+                let holder = Holder::of_name(&name);
+                // A child that another thread has just forked keeps what this process closed until it runs its program; and
+                // who had the name may have left since.
+                let passes = match holder {
+                    Holder::Process { process, .. } => process == Some(std::process::id()),
+                    Holder::Unknown => true,
+                    Holder::Socket { .. } | Holder::Kernel => false,
+                };
+                if !passes || patience == 0 {
+                    return Err(FrameError::Taken { carrier: carrier.clone(), holder }.into());
+                }
+                patience -= 1;
+                std::thread::sleep(RETRY);
+            }
+            other => return other,
         }
-        _ => e,
-    })
+    }
 }
 
 impl Port for FramePort {
