@@ -18,6 +18,8 @@ pub const IPV4: &str = "10.78.0.11";
 pub const IPV6: &str = "fd77::11";
 /// Where the guest's `serve` listens.
 const CONTROL: u16 = 2323;
+/// What cases say of a guest that no longer answers.
+pub const SILENT: &str = "the guest does not answer";
 /// How long booting may take: four seconds on an idle host.
 const BOOT: Duration = Duration::from_secs(120);
 
@@ -139,6 +141,12 @@ impl Guest {
         false
     }
 
+    /// Ends it, if it has not ended by itself.
+    pub fn end(&mut self) {
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+    }
+
     /// Has its kernel panic.
     pub fn panic(&self) {
         // Nobody answers any more.
@@ -159,7 +167,7 @@ impl Guest {
             write!(stream, "exec timeout -s KILL {} {script}\n__END__\n", PATIENCE.as_secs())?;
             Ok(stream)
         };
-        begin().map(Session).map_err(|e: io::Error| format!("the guest does not answer: {e}"))
+        begin().map(Session).map_err(|e: io::Error| format!("{SILENT}: {e}"))
     }
 
     /// Runs a command to its end.
@@ -206,9 +214,7 @@ fn written_out(address: &str) -> Result<String, String> {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.qemu.kill();
-        let _ = self.qemu.wait();
+        self.end();
     }
 }
 
@@ -216,7 +222,7 @@ impl Session {
     /// Until the script ends.
     pub fn finish(mut self) -> Result<Outcome, String> {
         let mut bytes = Vec::new();
-        self.0.read_to_end(&mut bytes).map_err(|e| format!("the guest does not answer: {e}"))?;
+        self.0.read_to_end(&mut bytes).map_err(|e| format!("{SILENT}: {e}"))?;
         let text = String::from_utf8_lossy(&bytes);
         let (said, status) = text.rsplit_once("__STATUS=").ok_or_else(|| format!("cut short: {text}"))?;
         let status = match status.trim() {

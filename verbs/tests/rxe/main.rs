@@ -59,7 +59,7 @@ struct Ready {
     guest: Guest,
     /// Of the case before.
     path_mtu: u32,
-    /// Guests whose kernels panicked.
+    /// Guests whose kernels panicked or hung.
     panics: u32,
 }
 
@@ -101,21 +101,26 @@ impl Bench {
 }
 
 impl Ready {
-    /// Runs a case, on a fresh guest if the kernel of the one that there is panics. One that panics two has found
-    /// something.
+    /// Runs a case, on a fresh guest if the kernel of the one that there is panics or no longer answers. One that does that to
+    /// two has found something.
     fn run_on_a_guest(&mut self, case: &Case, port: u16) -> Result<(), String> {
-        let result = self.run(case, port);
-        if result.is_ok() || !self.guest.has_panicked() {
-            return result;
+        let Some(why) = self.run(case, port).err() else { return Ok(()) };
+        if !self.is_gone(&why) {
+            return Err(why);
         }
         let console = self.replace()?;
-        let _ = writeln!(io::stderr(), "AGAIN {}: the guest's kernel panicked, {}", case.name(), console.display());
-        let result = self.run(case, port);
-        if result.is_ok() || !self.guest.has_panicked() {
-            return result;
+        let _ = writeln!(io::stderr(), "AGAIN {}: the guest's kernel is gone, {}", case.name(), console.display());
+        let Some(why) = self.run(case, port).err() else { return Ok(()) };
+        if !self.is_gone(&why) {
+            return Err(why);
         }
         let again = self.replace()?;
-        Err(format!("the kernels of two guests panicked: {} and {}", console.display(), again.display()))
+        Err(format!("the kernels of two guests panicked or hung: {} and {}", console.display(), again.display()))
+    }
+
+    /// Whether the guest's kernel has panicked or, as a case says, no longer answers.
+    fn is_gone(&mut self, why: &str) -> bool {
+        self.guest.has_panicked() || why.contains(guest::SILENT)
     }
 
     /// Boots another guest; returns where the console of the one before is kept.
@@ -123,6 +128,7 @@ impl Ready {
         self.panics += 1;
         let kept = self.host.kept(&format!("rxe-panic-{}", self.panics));
         std::fs::copy(Guest::console(&self.host), &kept).map_err(|e| format!("the guest's console: {e}"))?;
+        self.guest.end();
         self.guest = Guest::boot(&self.host)?;
         self.path_mtu = 0;
         Ok(kept)
