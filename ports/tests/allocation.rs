@@ -1,16 +1,18 @@
 //! Ports take no memory from the heap for packets: a frame port, whatever they are, and a line with strict priorities once its
 //! queues have been full.
 
+mod support;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use irnic_ports::frames::{Carrier, FrameConfig, FramePort, FrameSpec};
 use irnic_ports::impair::Impaired;
-use irnic_ports::{Port, Resolution, RxFrame, TxFrame, host_now};
+use irnic_ports::{Port, Resolution, TxFrame, host_now};
 use irnic_transports::{Path, Time};
+use support::Sink;
 
 /// The system's allocator; counts what each thread asks of it.
 struct Counting;
@@ -75,40 +77,13 @@ fn packets_take_no_memory() {
     assert_eq!(ALLOCATIONS.get() - before, 0);
 }
 
-/// Takes every frame, and has none.
-struct Nowhere;
-
-impl Port for Nowhere {
-    fn max_frame(&self) -> usize {
-        4200
-    }
-
-    fn transmit(&mut self, _: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
-        let mut bytes = [0; 4200];
-        fill(&mut bytes[..frame.len]);
-        true
-    }
-
-    fn flush(&mut self, _: Time) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn receive(&mut self, _: Time, _: usize, _: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
-        Ok(0)
-    }
-
-    fn wait(&mut self, _: Duration) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
 fn frames_of_all_priorities_take_no_memory() {
     let [src, dst] = [1, 2].map(|last| IpAddr::from([10, 0, 0, last]));
     let path = Path { src, dst, udp_src: 0xc000, traffic_class: 2, hop_limit: 64 };
     for room in ["40", "20k"] {
         let line = format!("tx rate 800mbit prio {room}").parse().expect("impairments");
-        let mut port = Impaired::new(Nowhere, &line, 1, 0);
+        let mut port = Impaired::new(Sink, &line, 1, 0);
         // Two frames come for each that goes: of 1,000 bytes in 10 µs.
         let mut send = |frames: std::ops::Range<u64>| {
             for i in frames {

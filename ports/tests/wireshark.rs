@@ -1,6 +1,8 @@
 //! Wireshark, the reader that others will use, dissects what our capture writer records: by itself what IBA knows, with
 //! `bench/wireshark/irnic.lua` the rest.
 
+mod support;
+
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -9,11 +11,12 @@ use std::time::Duration;
 
 use irnic_nic::frame::emit_frame;
 use irnic_ports::capture::Captured;
-use irnic_ports::{Port, RxFrame, TxFrame};
+use irnic_ports::{Port, TxFrame};
 use irnic_transports::wire::{
     Aeth, AtomicEth, Bth, FeedbackKind, Feth, Headers, Importance, IrnEth, Layout, NdpWord, Opcode, Reth, pad_for,
 };
 use irnic_transports::{Mark, Path, Payload, Psn, Sideband, Time, TxPacket};
+use support::Sink;
 
 /// The dissector of what irnic adds.
 fn script() -> PathBuf {
@@ -46,32 +49,6 @@ fn dissect(capture: &[u8], fields: &[&str], with_script: bool) -> Option<Vec<Vec
 /// Says that a test was not run, past the test harness's capture of output: nobody should take it for a success.
 fn skipped(why: &str) {
     writeln!(io::stderr(), "SKIPPED {why}").expect("standard error");
-}
-
-/// A port that takes everything.
-struct Sink;
-
-impl Port for Sink {
-    fn max_frame(&self) -> usize {
-        4200
-    }
-
-    fn transmit(&mut self, _: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
-        fill(&mut vec![0; frame.len]);
-        true
-    }
-
-    fn flush(&mut self, _: Time) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn receive(&mut self, _: Time, _: usize, _: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
-        Ok(0)
-    }
-
-    fn wait(&mut self, _: Duration) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// A packet of each RC opcode of IBA, or of each with the IRN extension, with distinct PSNs.

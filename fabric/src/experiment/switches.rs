@@ -206,6 +206,7 @@ impl Experiment {
     /// full packets of the flows have, bytes.
     pub(super) fn switch(&self, ecn: Ecn, longest: u32, full: u64) -> Result<SwitchConfig, ValueError> {
         let scheduling = self.scheduling;
+        self.counts()?;
         self.interrupts()?;
         if let Some(policy) = &self.policy {
             return self.policy_switch(policy, ecn, longest);
@@ -295,11 +296,17 @@ impl Experiment {
 }
 
 impl Experiment {
-    /// Refuses to have packets counted or interrupted where nothing does, or says which goes first.
-    fn interrupts(&self) -> Result<(), ValueError> {
-        if self.queue_limit.is_some() && (self.policy.is_some() || !matches!(self.buffers, Buffers::OutputQueued(_))) {
-            return Err(self.refuse("queue-limit", "goes with --switch output-queued only"));
+    /// Refuses to have packets counted where no switch does.
+    fn counts(&self) -> Result<(), ValueError> {
+        match &self.buffers {
+            _ if self.queue_limit.is_none() => Ok(()),
+            Buffers::OutputQueued(_) if self.policy.is_none() => Ok(()),
+            _ => Err(self.refuse("queue-limit", "goes with --switch output-queued only")),
         }
+    }
+
+    /// Refuses to have packets interrupted where nothing says which goes first.
+    fn interrupts(&self) -> Result<(), ValueError> {
         if !self.preempt {
             return Ok(());
         }

@@ -426,9 +426,9 @@ impl<E: Waiting> EventQueue<E> {
             return Some(found(begins, bits));
         }
         let ends = begins + within / 64;
-        let between = (begins + 1..ends).find(|word| self.occupied[(word % WORDS) as usize] != 0);
-        if let Some(word) = between {
-            return Some(found(word, self.occupied[(word % WORDS) as usize]));
+        let mut between = (begins + 1..ends).map(|word| (word, self.occupied[(word % WORDS) as usize]));
+        if let Some((word, bits)) = between.find(|(_, bits)| *bits != 0) {
+            return Some(found(word, bits));
         }
         let bits = self.occupied[(ends % WORDS) as usize] & !upper;
         (bits != 0).then(|| found(ends, bits))

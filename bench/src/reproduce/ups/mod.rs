@@ -24,6 +24,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::compared::Compared;
+use super::pictures::Rows;
 use super::runs::{Scenarios, once};
 use super::{Common, choose, pictures, table, time};
 use crate::sim::SimError;
@@ -117,16 +118,10 @@ pub fn run(args: &UpsArgs) -> Result<(), SimError> {
                 let all = runs.of(&Work::Replay(*scenario)).into_iter().flatten();
                 all.filter_map(Ran::replay).collect()
             };
-            let over_time = ["figure5.4/", "figure5.5/"].map(|figure| {
-                let own = cells.iter().filter(|cell| cell.scenarios.1.is_none() && cell.text.is_none());
-                let of = own.filter_map(|cell| {
-                    let name = cell.id.strip_prefix(figure)?.split('/').next()?;
-                    Some((name, runs.of(&cell.scenarios.0).into_iter().flatten().find_map(Ran::over_time)?))
-                });
-                let mut lines: Vec<picture::OverTime<'_>> = of.collect();
-                lines.dedup_by_key(|(name, _)| *name);
-                lines
-            });
+            let own = cells.iter().filter(|cell| cell.scenarios.1.is_none() && cell.text.is_none());
+            let rows = Rows::new(own.map(|cell| (cell.id.as_str(), &cell.scenarios.0)));
+            let line = |(name, work)| Some((name, runs.of(work).into_iter().flatten().find_map(Ran::over_time)?));
+            let over_time = ["5.4", "5.5"].map(|figure| rows.of(figure).into_iter().filter_map(line).collect());
             let shown = replays.iter().filter(|replay| cells.iter().any(|cell| cell.id == replay.id)).cloned();
             pictures::write(folder, picture::all(&shown.collect::<Vec<_>>(), &of, over_time))?;
         }

@@ -30,7 +30,7 @@ impl Wire {
     /// Packets of open-loop flows, as in the text.
     pub const OPEN: Wire = Wire { text: PAPERS, here: PAPERS };
 
-    /// Bytes of the text, or bit/s: each packet takes the time that it takes there.
+    /// A rate of the text, bit/s, at which each packet takes the time that it takes there.
     pub fn scaled(self, papers: u64) -> u64 {
         (u128::from(papers) * u128::from(self.here) / u128::from(self.text)) as u64
     }
