@@ -40,8 +40,20 @@ impl Host for Nothing {
 
     fn push_out(&mut self, _id: u32) {}
 
-    fn trim(&mut self, _id: u32) -> u32 {
-        0
+    fn can_trim(&self, id: u32) -> bool {
+        !self.packets[id as usize].control
+    }
+
+    fn trim(&mut self, id: u32) -> Option<u32> {
+        let packet = &mut self.packets[id as usize];
+        let cut = packet.size - 60;
+        (packet.size, packet.control) = (60, true);
+        // Some are damaged.
+        (!cut.is_multiple_of(7)).then_some(cut)
+    }
+
+    fn turn_back(&mut self, id: u32) -> bool {
+        self.packets[id as usize].control && id.is_multiple_of(2)
     }
 }
 
@@ -97,5 +109,9 @@ pub fn policy_parser(text: &str) {
         }
     }
     let counters = engine.counters();
-    assert_eq!(counters.arrived.0, counters.refused.0 + counters.pushed_out.0 + counters.sent.0, "{text:?}");
+    assert_eq!(
+        counters.arrived.0,
+        counters.refused.0 + counters.pushed_out.0 + counters.returned.0 + counters.sent.0,
+        "{text:?}"
+    );
 }

@@ -117,7 +117,9 @@ pub(crate) enum ActionKind {
     /// With what probability; `None`: always.
     Drop(Option<Expr>),
     Mark(Option<Expr>),
-    Trim,
+    /// `coin`, `arriving`; `None`: arriving.
+    Trim(Option<Name>),
+    Return,
     Notify(Name, Option<Expr>),
     Modify(Path, Expr),
 }

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use crate::order::{PacketOrder, QueueKey, QueueOrder, SortKey};
-use crate::plan::{Chance, Condition, Deed, Pace, Plan, QueueSpec, Target, When};
+use crate::plan::{Chance, Condition, Cut, Deed, Pace, Plan, QueueSpec, Target, When};
 use crate::run::build::{arrangements, shapes, victim};
 use crate::run::state::Victim;
 use crate::run::store::Shape;
@@ -59,7 +59,9 @@ fn condition(condition: &Condition) -> String {
     let deed = |deed: &Deed| match deed {
         Deed::Drop(share) => format!("drop{}", chance(share)),
         Deed::Mark(share) => format!("mark{}", chance(share)),
-        Deed::Trim => "trim".into(),
+        Deed::Return => "return".into(),
+        Deed::Trim(Cut::Arriving) => "trim".into(),
+        Deed::Trim(Cut::Coin) => "trim by the toss of a coin".into(),
         Deed::Stop => "notify xoff".into(),
         Deed::Resume => "notify xon".into(),
         Deed::Modify(state, program) => format!("{state:?} := {program}"),

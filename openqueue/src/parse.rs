@@ -255,17 +255,20 @@ impl Parser {
     }
 
     fn action(&mut self) -> Result<Action> {
-        const ACTIONS: &str = "an action: drop, mark, trim, notify or modify";
+        const ACTIONS: &str = "an action: drop, mark, trim, return, notify or modify";
         let name = self.name(ACTIONS)?;
         let kind = match name.text.as_str() {
             "drop" => ActionKind::Drop(self.argument()?),
             "mark" => ActionKind::Mark(self.argument()?),
             "trim" => {
-                if self.skip("(") {
+                let mut which = None;
+                if self.skip("(") && !self.skip(")") {
+                    which = Some(self.name("coin or arriving")?);
                     self.expect(")")?;
                 }
-                ActionKind::Trim
+                ActionKind::Trim(which)
             }
+            "return" => ActionKind::Return,
             "notify" => {
                 self.expect("(")?;
                 let what = self.name("xoff, xon or rate")?;

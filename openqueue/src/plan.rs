@@ -28,12 +28,23 @@ pub(crate) enum State {
     PortSched,
 }
 
+/// Which packet `trim` cuts.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// The one that arrives.
+    Arriving,
+    /// That or the last that waits, by the toss of a coin.
+    Coin,
+}
+
 /// What a case of a condition does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
     Drop(Chance),
     Mark(Chance),
-    Trim,
+    /// As [`Deed::Drop`], but sends it back if it may go.
+    Return,
+    Trim(Cut),
     Stop,
     Resume,
     Modify(State, Program),
@@ -240,15 +251,28 @@ impl Plan {
         if self.has_levels() {
             return true;
         }
-        let hol = |source| matches!(source, Source::Queue(QueueField::Hol(_)));
         self.orders.iter().any(|order| matches!(order, PacketOrder::Comparator(_)))
-            || self.programs().any(|program| program.sources().any(hol))
+            || self.looks_at_heads()
+            || self.queues.iter().any(|queue| self.tosses_coin(queue))
             || self.ports.iter().filter_map(|port| port.after_scheduling).any(|id| {
                 let own = |field| matches!(field, PacketField::Size | PacketField::Input | PacketField::Priority);
                 self.conditions[usize::from(id)].iter().flat_map(PlanCase::programs).any(|program| {
                     program.sources().any(|source| matches!(source, Source::Packet(field) if !own(field)))
                 })
             })
+    }
+
+    /// Whether something looks at the packets that go next.
+    pub(crate) fn looks_at_heads(&self) -> bool {
+        let hol = |source| matches!(source, Source::Queue(QueueField::Hol(_)));
+        self.programs().any(|program| program.sources().any(hol))
+    }
+
+    /// Whether the last packet that waits in a queue may lose its payload.
+    pub(crate) fn tosses_coin(&self, queue: &QueueSpec) -> bool {
+        let condition = queue.congestion.map(|id| &self.conditions[usize::from(id)]);
+        let mut deeds = condition.into_iter().flatten().flat_map(|case| &case.deeds);
+        deeds.any(|deed| *deed == Deed::Trim(Cut::Coin))
     }
 
     /// Whether something looks at the class of packets, or the flow.
@@ -312,7 +336,7 @@ impl Plan {
 
     /// Whether neighbours are asked to stop sending.
     pub fn pauses(&self) -> bool {
-        let deeds = self.conditions.iter().flatten().flat_map(|case| &case.deeds);
-        deeds.into_iter().any(|deed| matches!(deed, Deed::Stop))
+        let mut deeds = self.conditions.iter().flatten().flat_map(|case| &case.deeds);
+        deeds.any(|deed| *deed == Deed::Stop)
     }
 }

@@ -119,7 +119,35 @@ const CASES: &[(&str, &str)] = &[
     ),
     (
         "q = Queue(1KB); out = Port(q); q.congestion() = (currSize > size, panic)",
-        "1:67: expected an action: drop, mark, trim, notify or modify, found 'panic'",
+        "1:67: expected an action: drop, mark, trim, return, notify or modify, found 'panic'",
+    ),
+    (
+        "q = Queue(1KB); out = Port(q); q.congestion() = (currSize > size, trim(tail))",
+        "1:72: expected coin or arriving, found 'tail'",
+    ),
+    (
+        "q = Queue(1KB); out = Port(q); q.congestion() = (currSize > size, trim(0.5))",
+        "1:72: expected coin or arriving, found a number",
+    ),
+    (
+        "q = Queue(1KB); out = Port(q); b = Buffer(1KB, q); b.congestion() = (currSize > size, trim(coin))",
+        "1:92: it is the last packet of a queue that is cut: trim(coin) goes with the congestion of queues",
+    ),
+    (
+        "q = Queue(1KB); o = Queue(1KB); out = Port(o); in = Port(q) -> o; queue = q; q.congestion() = (currSize > size, trim(coin))",
+        "1:1: q: trim(coin) goes with policies whose ports all have links",
+    ),
+    (
+        "q = Queue(1KB); out = Port(q); q.congestion(x) = (currSize > x.getHOL().size, trim(coin))",
+        "1:1: q: trim(coin) goes with policies that do not look at getHOL()",
+    ),
+    (
+        "q = Queue(1KB); out = Port(q); b = Buffer(9KB, q); b.reserve = 1KB; q.congestion() = (currSize > size, trim(coin))",
+        "1:1: q: trim(coin) goes with buffers without reserve, headroom and ingressLimit: those lose nothing",
+    ),
+    (
+        "q = Queue(1KB); out = Port(q); q.postAdmAct() = (currSize > size, return)",
+        "1:67: return goes with congestion only",
     ),
     (
         "q = Queue(1KB); out = Port(q); q.congestion() = (currSize > size, mark)",

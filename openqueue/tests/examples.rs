@@ -57,8 +57,16 @@ impl Host for Sequence {
         self.pushed_out.push(id);
     }
 
-    fn trim(&mut self, _id: u32) -> u32 {
-        0
+    fn can_trim(&self, _id: u32) -> bool {
+        false
+    }
+
+    fn trim(&mut self, _id: u32) -> Option<u32> {
+        None
+    }
+
+    fn turn_back(&mut self, _id: u32) -> bool {
+        false
     }
 }
 

@@ -8,6 +8,9 @@ struct Link {
     links: Vec<u32>,
     packets: Vec<Packet>,
     sending: bool,
+    /// What a coin says.
+    heads: bool,
+    returned: Vec<u32>,
 }
 
 impl Waiting for Link {
@@ -40,11 +43,24 @@ impl Host for Link {
 
     fn push_out(&mut self, _id: u32) {}
 
-    fn trim(&mut self, id: u32) -> u32 {
+    fn coin(&mut self) -> bool {
+        self.heads
+    }
+
+    fn can_trim(&self, id: u32) -> bool {
+        !self.packets[id as usize].control
+    }
+
+    fn trim(&mut self, id: u32) -> Option<u32> {
         let packet = &mut self.packets[id as usize];
         let cut = packet.size - 64;
         (packet.size, packet.control) = (64, true);
-        cut
+        Some(cut)
+    }
+
+    fn turn_back(&mut self, id: u32) -> bool {
+        self.returned.push(id);
+        true
     }
 }
 
@@ -100,7 +116,7 @@ fn is_header(id: u32) -> bool {
 
 #[test]
 fn trimming_counts_what_is_being_sent() {
-    let sizes = [("data", "3000"), ("headers", "192")];
+    let sizes = [("data", "3000"), ("headers", "192"), ("returns", "off")];
     let (mut engine, mut host) = (engine("trimming", &sizes), Link::default());
     (0..3).for_each(|_| assert_eq!(arrive(&mut engine, &mut host, FULL), Verdict::Queued));
     assert_eq!(engine.depart(&mut host, 0, 0), Some(0));
@@ -111,6 +127,22 @@ fn trimming_counts_what_is_being_sent() {
     assert_eq!(arrive(&mut engine, &mut host, HEADER), Verdict::Dropped);
     host.sending = false;
     assert_eq!(arrive(&mut engine, &mut host, FULL), Verdict::Queued);
+}
+
+#[test]
+fn a_coin_cuts_the_last_that_waits_and_its_header_joins_the_others() {
+    let (mut engine, mut host) = (engine("trimming", &[("data", "3000"), ("headers", "128")]), Link::default());
+    (0..3).for_each(|_| assert_eq!(arrive(&mut engine, &mut host, FULL), Verdict::Queued));
+    assert_eq!(arrive(&mut engine, &mut host, FULL), Verdict::Trimmed(936));
+    host.heads = true;
+    // The third gives way, then the fifth; the header of the latter finds no room.
+    assert_eq!(arrive(&mut engine, &mut host, FULL), Verdict::Queued);
+    assert_eq!(arrive(&mut engine, &mut host, FULL), Verdict::Queued);
+    assert_eq!(host.returned, [4]);
+    let went: Vec<u32> = std::iter::from_fn(|| engine.depart(&mut host, 0, 0)).collect();
+    assert_eq!(went, [3, 2, 0, 1, 5]);
+    let counters = engine.counters();
+    assert_eq!((counters.trimmed, counters.returned, counters.pushed_out), ((3, 3 * 936), (1, 64), (0, 0)));
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn policies_drop_red_packets_as_their_switches_do() {
     }
 }
 
-/// Of NDP's switch without coin and returns everything is the same: what is cut, what goes first, and what is sent counts.
+/// Of NDP's switch everything is the same: what is cut and what goes back, what goes first, and that what is sent counts.
 #[test]
 fn a_policy_trims_as_the_switch_does() {
     let pairs = [
@@ -103,15 +103,32 @@ fn a_policy_trims_as_the_switch_does() {
         ("transport", "ndp"),
     ];
     let outcome = |own: &[(&str, &str)]| run(experiment(&[&pairs[..], own].concat()));
-    for (ratio, headers) in [("10", "9KB"), ("1", "2KB")] {
+    for (trim, returns, ratio, headers) in [
+        ("arriving", "off", "10", "9KB"),
+        ("arriving", "off", "1", "2KB"),
+        ("arriving", "on", "10", "500"),
+        ("coin", "off", "10", "500"),
+        ("coin", "on", "10", "9KB"),
+        ("coin", "on", "3", "500"),
+        ("fifo", "off", "10", "100"),
+        ("fifo", "on", "10", "100"),
+    ] {
         let queues = [("data-queue", "9KB"), ("header-queue", headers), ("wrr", ratio)];
-        let without = [("switch", "trimming"), ("trim", "arriving"), ("return-headers", "off")];
-        let by_heart = outcome(&[&without[..], &queues].concat());
+        let by_heart =
+            outcome(&[&[("switch", "trimming"), ("trim", trim), ("return-headers", returns)][..], &queues].concat());
         assert!(by_heart.trimmed.0 > 200, "{:?}", by_heart.trimmed);
-        assert!(headers == "9KB" || by_heart.dropped.0 > 20, "{:?}", by_heart.dropped);
-        let policy = format!("trimming.oq,data=9KB,headers={headers},ratio={ratio}");
-        let same = outcome(&[("switch", &policy)]);
-        assert!(format!("{same:?}") == format!("{by_heart:?}"), "{policy} differs");
+        if headers != "9KB" {
+            let returned: u64 = by_heart.links.iter().map(|link| link.counters.returned).sum();
+            let refused = if returns == "on" { returned } else { by_heart.dropped.0 };
+            assert!(refused > 5, "{trim} {returns}: {refused} refused");
+        }
+        let [coin, fifo] = ["coin", "fifo"].map(|way| if way == trim { "on" } else { "off" });
+        let policy =
+            format!("trimming.oq,data=9KB,headers={headers},ratio={ratio},coin={coin},returns={returns},fifo={fifo}");
+        for plan in ["", ",plan=generic"] {
+            let same = outcome(&[("switch", &format!("{policy}{plan}"))]);
+            assert!(format!("{same:?}") == format!("{by_heart:?}"), "{policy}{plan} differs");
+        }
     }
 }
 
@@ -176,6 +193,8 @@ fn a_copy_of_a_policy_is_known_by_heart_and_a_change_of_it_is_not() {
         let switch = PolicySwitch::new("a copy", text.parse().unwrap());
         switch.is_known(4).unwrap()
     };
+    let trimming = irnic_openqueue::Shipped::named("trimming").unwrap().text;
+    assert!(is_known(trimming) && !is_known(&trimming.replace("trim(coin)", "drop")));
     assert!(is_known(text) && is_known(&text.replace("voq", "waiting")));
     assert!(!is_known(&text.replace("p1.arrival < p2.arrival", "p1.size < p2.size")));
     assert!(!is_known(

@@ -36,6 +36,27 @@ fn a_policy_that_follows_itself_changes_nothing() {
     }
 }
 
+/// Headers that wait in place, in one queue, go on by the next policy as by the first; with a queue of their own they leave
+/// before what comes after the change, and what goes back goes.
+#[test]
+fn trimming_goes_on_under_the_next_policy() {
+    let ndp = [&INCAST[..], &[("transport", "ndp"), ("routing", "source")]].concat();
+    let fifo = "trimming.oq,data=9KB,headers=100,fifo=on";
+    let alone = run(experiment(&[&ndp[..], &[("switch", &format!("{fifo},plan=generic"))]].concat()));
+    let returned = |outcome: &Outcome| outcome.links.iter().map(|link| link.counters.returned).sum::<u64>();
+    assert!(alone.trimmed.0 > 100 && returned(&alone) > 10, "{:?}, {}", alone.trimmed, returned(&alone));
+    let mut changed = changing(&ndp, fifo, &format!("{fifo}@50us,{fifo}@101us,{fifo}@300us"));
+    assert!(changed.drained.take().is_some_and(|(packets, _)| packets > 5));
+    assert_eq!(format!("{alone:?}"), format!("{changed:?}"));
+
+    let apart = "trimming.oq,data=9KB,headers=500";
+    let events: Vec<String> = (1..40).map(|n| format!("{apart}@{}us", 10 * n)).collect();
+    let changed = changing(&ndp, apart, &events.join(","));
+    assert_eq!(changed.ending, Ending::Complete);
+    assert!(changed.trimmed.0 > 100 && returned(&changed) > 10, "{:?}, {}", changed.trimmed, returned(&changed));
+    assert!(changed.drained.is_some_and(|(packets, _)| packets > 50), "{:?}", changed.drained);
+}
+
 /// So where neighbours are stopped at thresholds that do not depend on what else waits.
 #[test]
 fn whoever_is_stopped_stays_stopped() {

@@ -475,6 +475,7 @@ impl Elaborator<'_> {
         let classifier = self.classifier(copies)?;
         self.levels(copies)?;
         let places: Vec<Place> = self.port_specs.iter().map(|(_, at)| *at).collect();
+        let places_of_queues: Vec<Place> = self.queues.iter().map(|queue| queue.at).collect();
         let plan = Plan {
             copies,
             ports_in_all: self.ports,
@@ -486,10 +487,13 @@ impl Elaborator<'_> {
             classifier,
             shared: crate::plan::Kept::default(),
         };
-        match crate::run::build::arrangements(&plan) {
-            Ok(_) => Ok(plan),
-            Err((port, why)) => error(places[port], format_args!("{}: {why}", plan.ports[port].name)),
+        if let Err((port, why)) = crate::run::build::arrangements(&plan) {
+            return error(places[port], format_args!("{}: {why}", plan.ports[port].name));
         }
+        if let Err((queue, why)) = coins(&plan) {
+            return error(places_of_queues[queue], format_args!("{}: trim(coin) {why}", plan.queues[queue].name));
+        }
+        Ok(plan)
     }
 
     /// How often the objects are there: once if they are a whole switch's, and for each output if one port's.
@@ -634,5 +638,24 @@ impl Elaborator<'_> {
             self.conditions.len() - 1
         });
         place as ConditionId
+    }
+}
+
+/// Whether `trim(coin)` stands where the packet that waits can be offered anew; if not, of which queue, and why.
+fn coins(plan: &Plan) -> std::result::Result<(), (usize, &'static str)> {
+    let Some(queue) = plan.queues.iter().position(|queue| plan.tosses_coin(queue)) else { return Ok(()) };
+    let lossless = |queue: &QueueSpec| {
+        let buffer = queue.buffer.map(|buffer| &plan.buffers[buffer as usize]);
+        plan.tosses_coin(queue) && buffer.is_some_and(|buffer| buffer.accounts.is_some())
+    };
+    if plan.has_levels() {
+        return Err((queue, "goes with policies whose ports all have links"));
+    }
+    if plan.looks_at_heads() {
+        return Err((queue, "goes with policies that do not look at getHOL()"));
+    }
+    match plan.queues.iter().position(lossless) {
+        Some(queue) => Err((queue, "goes with buffers without reserve, headroom and ingressLimit: those lose nothing")),
+        None => Ok(()),
     }
 }

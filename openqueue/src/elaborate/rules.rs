@@ -6,7 +6,7 @@ use crate::compile::{About, Compiler, Constants, Subject};
 use crate::error::{PolicyError, Result, alternatives};
 use crate::number::Dimension;
 use crate::order::{self, PacketOrder, QueueKey};
-use crate::plan::{Chance, Condition, Deed, PlanCase, State};
+use crate::plan::{Chance, Condition, Cut, Deed, PlanCase, State};
 use crate::program::Program;
 use crate::source::Source;
 
@@ -203,9 +203,21 @@ fn deed(action: &Action, constants: &Constants, about: About<'_>, subject: Subje
             only(stage == Stage::Congestion, "drop", "congestion")?;
             chance(argument.as_ref(), constants, about).map(Deed::Drop)
         }
-        ActionKind::Trim => {
+        ActionKind::Return => {
+            only(stage == Stage::Congestion, "return", "congestion")?;
+            Ok(Deed::Return)
+        }
+        ActionKind::Trim(which) => {
             only(stage == Stage::Congestion, "trim", "congestion")?;
-            Ok(Deed::Trim)
+            match which.as_ref().map(|which| (which.at, which.text.as_str())) {
+                None | Some((_, "arriving")) => Ok(Deed::Trim(Cut::Arriving)),
+                Some((_, "coin")) if subject == Subject::Queue => Ok(Deed::Trim(Cut::Coin)),
+                Some((at, "coin")) => error(
+                    at,
+                    "it is the last packet of a queue that is cut: trim(coin) goes with the congestion of queues",
+                ),
+                Some((at, other)) => error(at, format_args!("expected coin or arriving, found '{other}'")),
+            }
         }
         ActionKind::Mark(argument) => {
             only(stage != Stage::Congestion, "mark", "postAdmAct and postSchedAct")?;

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::random::Description;
 use crate::ast::{ActionKind, Binary, Body, Case, Expr, ExprKind, Path, Setting, Statement};
 use crate::program::QUOTIENT_BITS;
-use crate::{Host, Packet};
+use crate::{Host, Packet, Verdict};
 
 /// A packet that waits: number, place in the order of arrival, fields.
 type Waiting = (u32, u64, Packet);
@@ -15,12 +15,6 @@ struct Queue {
     packets: Vec<Waiting>,
     adm_state: i64,
     sched_state: i64,
-}
-
-impl Queue {
-    fn bytes(&self) -> u64 {
-        self.packets.iter().map(|(_, _, packet)| u64::from(packet.size)).sum()
-    }
 }
 
 pub(super) struct Naive {
@@ -35,8 +29,21 @@ pub(super) struct Naive {
     scheduling: Option<Body>,
     after_admission: Vec<Case>,
     after_scheduling: Vec<Case>,
+    headers: bool,
+    /// Waits, but its bytes are not counted: whether there is room without it is asked.
+    absent: Option<u32>,
     arrived: u64,
     turn: usize,
+}
+
+/// What becomes of a packet that is offered to its queue.
+enum Offered {
+    TakenIn,
+    Dropped,
+    /// It may go back.
+    Refused,
+    /// It is to lose its payload.
+    Cut,
 }
 
 pub(super) fn rule(text: &str) -> Body {
@@ -67,6 +74,7 @@ pub(super) fn packet_field(packet: &Packet, name: &str) -> Number {
         "slack" => packet.slack.into(),
         "flow" => packet.flow.into(),
         "priority" => packet.priority.into(),
+        "control" => packet.control.into(),
         other => panic!("{other}"),
     };
     (value, 1)
@@ -138,7 +146,12 @@ fn order<T>(
 }
 
 pub(super) fn of_packets(body: &Body, a: &Waiting, b: &Waiting) -> Ordering {
-    order(body, &a.2, &b.2, |packet, fields| packet_field(packet, &fields[0].text), a.1.cmp(&b.1))
+    // Two may come at the same time: a packet, and what is left of one that was cut for it.
+    let field = |waiting: &Waiting, name: &str| match name {
+        "arrival" => (waiting.1.into(), 1),
+        _ => packet_field(&waiting.2, name),
+    };
+    order(body, a, b, |waiting, fields| field(waiting, &fields[0].text), a.1.cmp(&b.1))
 }
 
 impl Naive {
@@ -156,21 +169,31 @@ impl Naive {
             scheduling: description.scheduling.map(rule),
             after_admission: cases(description.after_admission),
             after_scheduling: cases(description.after_scheduling),
+            headers: description.headers,
+            absent: None,
             arrived: 0,
             turn: 0,
         }
     }
 
+    /// Bytes and packets of each queue.
     pub fn queues(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
-        self.queues.iter().map(|queue| (queue.bytes(), queue.packets.len() as u32))
+        self.queues.iter().map(|queue| {
+            let there = queue.packets.iter().filter(|(id, ..)| self.absent != Some(*id));
+            there.fold((0, 0), |(bytes, packets), (.., packet)| (bytes + u64::from(packet.size), packets + 1))
+        })
+    }
+
+    fn of(&self, queue: usize) -> (u64, u32) {
+        self.queues().nth(queue).expect("a queue")
     }
 
     fn queue_field(&self, queue: usize, fields: &[crate::ast::Name]) -> Number {
         let state = &self.queues[queue];
         let value: i128 = match fields[0].text.as_str() {
-            "currSize" => state.bytes().into(),
+            "currSize" => self.of(queue).0.into(),
             "size" => self.size.into(),
-            "packets" => state.packets.len() as i128,
+            "packets" => self.of(queue).1.into(),
             "i" => queue as i128,
             "admState" => state.adm_state.into(),
             "schedState" => state.sched_state.into(),
@@ -223,11 +246,42 @@ impl Naive {
         i128::from(host.random() >> 11) * below < above << 53
     }
 
-    pub fn arrive(&mut self, host: &mut impl Host, id: u32, packet: &Packet) -> bool {
-        let queue = packet.flow as usize % self.queues.len();
+    /// A packet comes. What becomes of it, and of one that has to lose its payload for it.
+    pub fn arrive(&mut self, host: &mut impl Host, id: u32, packet: &Packet) -> Verdict {
+        let mut cut = None;
+        let verdict = match self.offer(host, id, packet, &mut cut) {
+            Offered::TakenIn => Verdict::Queued,
+            Offered::Dropped => Verdict::Dropped,
+            Offered::Refused if host.turn_back(id) => Verdict::Returned,
+            Offered::Refused => Verdict::Dropped,
+            Offered::Cut => self.cut(host, id, *packet),
+        };
+        if let Some((id, waiting)) = cut
+            && self.cut(host, id, Packet { arrival: packet.arrival, ..waiting }) == Verdict::Dropped
+        {
+            host.push_out(id);
+        }
+        verdict
+    }
+
+    /// Takes in what is left of a packet.
+    fn cut(&mut self, host: &mut impl Host, id: u32, mut packet: Packet) -> Verdict {
+        let Some(cut) = host.trim(id) else { return Verdict::Dropped };
+        packet.size -= cut;
+        packet.control = true;
+        match self.offer(host, id, &packet, &mut None) {
+            Offered::TakenIn => Verdict::Trimmed(cut),
+            Offered::Refused if host.turn_back(id) => Verdict::Returned,
+            Offered::Dropped | Offered::Refused | Offered::Cut => Verdict::Dropped,
+        }
+    }
+
+    fn offer(&mut self, host: &mut impl Host, id: u32, packet: &Packet, cut: &mut Option<(u32, Packet)>) -> Offered {
+        let to_headers = self.headers && packet.control;
+        let queue = if to_headers { 0 } else { packet.flow as usize % self.queues.len() };
         let size = u64::from(packet.size);
         if size > self.size || self.buffer.is_some_and(|buffer| size > buffer) {
-            return false;
+            return Offered::Dropped;
         }
         self.arrived += 1;
         self.queues[queue].packets.push((id, self.arrived, *packet));
@@ -237,23 +291,36 @@ impl Naive {
             }
             let cases = if of_buffer { self.buffer_congestion.clone() } else { self.congestion.clone() };
             let mut decided = Vec::new();
-            loop {
-                let mut drops = if of_buffer {
-                    self.queues().map(|(bytes, _)| bytes).sum::<u64>() > self.buffer.unwrap_or(0)
-                } else {
-                    self.queues[queue].bytes() > self.size
-                };
+            'asking: loop {
+                let (mut drops, mut returns) = (self.is_over(of_buffer, queue), false);
                 if let Some(case) = self.holds(&cases, of_buffer, queue, packet) {
                     for action in &cases[case].actions {
-                        let ActionKind::Drop(chance) = &action.kind else { panic!("{action:?}") };
-                        let always = chance.as_ref().is_none_or(|chance| {
-                            is_known(chance) && self.evaluate(chance, of_buffer, queue, packet) == (1, 1)
-                        });
-                        if always {
-                            drops = true;
-                        } else if !decided.contains(&case) {
-                            decided.push(case);
-                            drops |= self.draw(host, chance.as_ref(), of_buffer, queue, packet);
+                        match &action.kind {
+                            ActionKind::Trim(_) if !host.can_trim(id) => drops = true,
+                            ActionKind::Trim(which) => {
+                                let tossed = which.as_ref().is_some_and(|which| which.text == "coin") && host.coin();
+                                if tossed && cut.is_none() {
+                                    *cut = self.last_but(host, queue, (id, packet), &cases[case]);
+                                    if cut.is_some() {
+                                        continue 'asking;
+                                    }
+                                }
+                                self.remove(queue, id);
+                                return Offered::Cut;
+                            }
+                            ActionKind::Return => (drops, returns) = (true, true),
+                            ActionKind::Drop(chance) => {
+                                let always = chance.as_ref().is_none_or(|chance| {
+                                    is_known(chance) && self.evaluate(chance, of_buffer, queue, packet) == (1, 1)
+                                });
+                                if always {
+                                    drops = true;
+                                } else if !decided.contains(&case) {
+                                    decided.push(case);
+                                    drops |= self.draw(host, chance.as_ref(), of_buffer, queue, packet);
+                                }
+                            }
+                            other => panic!("{other:?}"),
                         }
                     }
                 }
@@ -267,16 +334,53 @@ impl Naive {
                 }
                 let packets = &self.queues[from].packets;
                 let last = packets.iter().max_by(|a, b| of_packets(&self.admission, a, b)).expect("a packet").0;
-                self.queues[from].packets.retain(|(id, ..)| *id != last);
+                self.remove(from, last);
                 if last == id {
-                    return false;
+                    return if returns { Offered::Refused } else { Offered::Dropped };
                 }
-                host.push_out(last);
+                if !(returns && host.turn_back(last)) {
+                    host.push_out(last);
+                }
             }
         }
         let cases = self.after_admission.clone();
         self.act(host, &cases, queue, id, packet);
-        true
+        Offered::TakenIn
+    }
+
+    fn is_over(&self, of_buffer: bool, queue: usize) -> bool {
+        if of_buffer {
+            self.queues().map(|(bytes, _)| bytes).sum::<u64>() > self.buffer.unwrap_or(0)
+        } else {
+            self.of(queue).0 > self.size
+        }
+    }
+
+    fn remove(&mut self, queue: usize, id: u32) {
+        self.queues[queue].packets.retain(|(other, ..)| *other != id);
+    }
+
+    /// Takes the last packet of a queue out of it that is not the arriving one, if it can be cut, and there is room then.
+    fn last_but(
+        &mut self,
+        host: &impl Host,
+        queue: usize,
+        (id, packet): (u32, &Packet),
+        case: &Case,
+    ) -> Option<(u32, Packet)> {
+        let others = self.queues[queue].packets.iter().filter(|(other, ..)| *other != id);
+        let (last, _, waiting) = *others.max_by(|a, b| of_packets(&self.admission, a, b))?;
+        if !host.can_trim(last) {
+            return None;
+        }
+        self.absent = Some(last);
+        let more = self.is_over(false, queue) || self.evaluate(&case.when, false, queue, packet).0 != 0;
+        self.absent = None;
+        if more {
+            return None;
+        }
+        self.remove(queue, last);
+        Some((last, waiting))
     }
 
     fn act(&mut self, host: &mut impl Host, cases: &[Case], queue: usize, id: u32, packet: &Packet) {

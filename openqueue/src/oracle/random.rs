@@ -18,6 +18,8 @@ pub(super) struct Description {
     pub scheduling: Option<&'static str>,
     pub after_admission: Option<&'static str>,
     pub after_scheduling: Option<&'static str>,
+    /// Packets without payload go to the first queue.
+    pub headers: bool,
 }
 
 const ORDERS: [&str; 14] = [
@@ -84,15 +86,31 @@ fn conditions(rng: &mut Pcg64Mcg, of_buffer: bool) -> String {
         format!("(packet.value < 4 && currSize > {share} * size, drop)"),
         "(currSize > size / 2 && packet.priority <= 3, drop(packet.processing / 16)).(currSize > 0.8 * size, drop)"
             .to_owned(),
+        format!("(currSize > {share} * size, trim)"),
+        format!("(packet.control == 1 && currSize > {share} * size, return).(currSize > 0.95 * size, trim)"),
         "(currSize > packet.slack, drop)".to_owned(),
+        format!("(currSize > {share} * size, trim(coin))"),
+        format!("(packet.control == 0 && currSize > {share} * size, trim(coin)).(currSize > 0.8 * size, return)"),
+        "(packets > 3, trim(coin)).(currSize > size / 2, drop(0.5))".to_owned(),
     ];
-    let text = all[rng.random_range(0..if of_buffer { 4 } else { all.len() })].clone();
+    let text = all[rng.random_range(0..if of_buffer { 6 } else { all.len() })].clone();
     // Bytes are not compared with times.
     text.replace("currSize > packet.slack", "currSize > 100 * packet.value")
 }
 
 impl Description {
     pub fn draw(rng: &mut Pcg64Mcg) -> Description {
+        loop {
+            let description = Description::draw_any(rng);
+            // Both in one policy are refused.
+            let [coin, heads] = ["trim(coin)", "getHOL"].map(|what| description.text().contains(what));
+            if !(coin && heads) {
+                return description;
+            }
+        }
+    }
+
+    fn draw_any(rng: &mut Pcg64Mcg) -> Description {
         let queues = rng.random_range(1..6);
         let buffer = rng.random::<bool>().then(|| rng.random_range(2_000..12_000));
         Description {
@@ -107,13 +125,16 @@ impl Description {
             scheduling: rng.random::<bool>().then(|| one_of(rng, &SCHEDULES)),
             after_admission: rng.random::<bool>().then(|| one_of(rng, &AFTER_ADMISSION)),
             after_scheduling: rng.random::<bool>().then(|| one_of(rng, &AFTER_SCHEDULING)),
+            headers: rng.random(),
         }
     }
 
     pub fn text(&self) -> String {
         let mut text = format!(
-            "for i in 0..{} {{ q[i] = Queue({}); }}\nout = Port(100%, q);\nqueue = q[flow];\n",
-            self.queues, self.size
+            "for i in 0..{} {{ q[i] = Queue({}); }}\nout = Port(100%, q);\nqueue = {};\n",
+            self.queues,
+            self.size,
+            if self.headers { "(control == 1, q[0]).(true, q[flow])" } else { "q[flow]" }
         );
         if let Some(buffer) = self.buffer {
             text += &format!("b = Buffer({buffer}, q);\n");
@@ -148,7 +169,7 @@ impl Description {
             output: 0,
             priority: rng.random_range(0..8),
             dscp: rng.random_range(0..64),
-            control: false,
+            control: rng.random_range(0..8) == 0,
             red: false,
         }
     }

@@ -6,7 +6,7 @@ use super::host::{Host, Verdict};
 use super::items::{NONE, Packet, Seen};
 use super::state::{NO_CONDITION, Scene, Victim, account};
 use crate::order::PacketOrder;
-use crate::plan::{Chance, ConditionId, Deed};
+use crate::plan::{Chance, ConditionId, Cut, Deed};
 use crate::program::Program;
 use crate::source::Source;
 
@@ -31,6 +31,8 @@ pub(super) enum Entrance {
 enum Relief {
     Room,
     ArrivingDropped,
+    /// The arriving packet is to go, and may go back to its sender.
+    Return,
     Trim,
 }
 
@@ -72,25 +74,54 @@ impl Engine {
             Entrance::Outside => self.classify(host, packet),
             Entrance::Inside { queue, .. } => queue,
         };
-        match self.offer(host, id, packet, queue, entrance != Entrance::Outside) {
+        let verdict = match self.offer(host, id, packet, queue, entrance != Entrance::Outside) {
             Relief::Room => Verdict::Queued,
             Relief::ArrivingDropped => Verdict::Dropped,
-            Relief::Trim => {
-                let cut = host.trim(id).min(packet.size);
-                count(&mut self.counters.trimmed, cut.into());
-                packet.size -= cut;
-                packet.control = true;
-                // What is left is classified anew. It has nothing more to give.
-                let queue = match entrance {
-                    Entrance::Outside => self.classify(host, packet),
-                    Entrance::Inside { line, queue } => self.next_level_of_cut(line, packet, queue),
-                };
-                match self.offer(host, id, packet, queue, false) {
-                    Relief::Room => Verdict::Trimmed(cut),
-                    Relief::ArrivingDropped | Relief::Trim => Verdict::Dropped,
-                }
-            }
+            Relief::Return => self.turn_back(host, id, packet),
+            Relief::Trim => self.take_in_cut(host, id, packet, entrance),
+        };
+        if self.cut != NONE {
+            self.take_in_waiting_cut(host, packet.arrival);
         }
+        verdict
+    }
+
+    /// Takes in what is left of a packet without its payload. It is classified anew, and has nothing more to give.
+    fn take_in_cut(&mut self, host: &mut impl Host, id: u32, packet: &mut Packet, entrance: Entrance) -> Verdict {
+        let Some(cut) = host.trim(id) else { return Verdict::Dropped };
+        let cut = cut.min(packet.size);
+        count(&mut self.counters.trimmed, cut.into());
+        packet.size -= cut;
+        packet.control = true;
+        let queue = match entrance {
+            Entrance::Outside => self.classify(host, packet),
+            Entrance::Inside { line, queue } => self.next_level_of_cut(line, packet, queue),
+        };
+        match self.offer(host, id, packet, queue, false) {
+            Relief::Room => Verdict::Trimmed(cut),
+            Relief::ArrivingDropped | Relief::Trim => Verdict::Dropped,
+            Relief::Return => self.turn_back(host, id, packet),
+        }
+    }
+
+    /// Takes in what is left of the packet that waited until it had to lose its payload for one that came at `now`, ns.
+    #[cold]
+    fn take_in_waiting_cut(&mut self, host: &mut impl Host, now: u64) {
+        let id = std::mem::replace(&mut self.cut, NONE);
+        let mut packet = Packet { arrival: now, ..self.world.fields[id as usize] };
+        if self.take_in_cut(host, id, &mut packet, Entrance::Outside) == Verdict::Dropped {
+            count(&mut self.counters.pushed_out, packet.size.into());
+            host.push_out(id);
+        }
+    }
+
+    /// Sends a packet back to its sender, or drops it.
+    fn turn_back(&mut self, host: &mut impl Host, id: u32, packet: &Packet) -> Verdict {
+        if !host.turn_back(id) {
+            return Verdict::Dropped;
+        }
+        count(&mut self.counters.returned, packet.size.into());
+        Verdict::Returned
     }
 
     /// Offers a packet to a queue; `inside`: its input has an account of it already.
@@ -304,7 +335,7 @@ impl Engine {
     /// the arriving one is among them.
     #[inline]
     fn is_congested(&self, condition: ConditionId, queue: usize, packet: &Packet) -> bool {
-        condition != NO_CONDITION && (self.world.keeps_fields || self.case(condition, queue, packet).is_some())
+        condition != NO_CONDITION && (self.world.looks_at_heads || self.case(condition, queue, packet).is_some())
     }
 
     /// Asks chance, if it is to be asked.
@@ -327,13 +358,13 @@ impl Engine {
         placed: &mut bool,
     ) -> Relief {
         // Who looks at the packets that go next sees the arriving one, too.
-        if self.world.keeps_fields && !*placed {
+        if self.world.looks_at_heads && !*placed {
             self.place(host, queue, id, packet);
             *placed = true;
         }
         // Cases that chance has decided on for this packet.
         let mut decided = 0u64;
-        loop {
+        'relieving: loop {
             let over = match level {
                 Level::Queue => self.world.queues[queue].bytes > self.world.queues[queue].size,
                 Level::Buffer => {
@@ -341,13 +372,19 @@ impl Engine {
                     buffer.bytes > buffer.size
                 }
             };
-            let mut drops = over;
+            let (mut drops, mut returns) = (over, false);
             if let Some(case) = self.case(condition, queue, packet) {
                 for deed in 0..self.world.shared.conditions[usize::from(condition)].cases[case].deeds.len() {
                     match &self.world.shared.conditions[usize::from(condition)].cases[case].deeds[deed] {
-                        Deed::Trim if !packet.control => return Relief::Trim,
-                        Deed::Trim => drops = true,
-                        Deed::Drop(Chance::Always) => drops = true,
+                        Deed::Trim(which) if host.can_trim(id) => {
+                            if *which == Cut::Coin && self.cut_last(host, (condition, case), queue, id, packet, placed)
+                            {
+                                continue 'relieving;
+                            }
+                            return Relief::Trim;
+                        }
+                        Deed::Trim(_) | Deed::Drop(Chance::Always) => drops = true,
+                        Deed::Return => (drops, returns) = (true, true),
                         Deed::Drop(chance) if decided >> (case % 64) & 1 == 0 => {
                             decided |= 1 << (case % 64);
                             drops |= self.draw(host, chance, queue, packet);
@@ -365,10 +402,45 @@ impl Engine {
             };
             let victim = self.victim(host, from, queue, id, packet, placed);
             if victim == id {
-                return Relief::ArrivingDropped;
+                return if returns { Relief::Return } else { Relief::ArrivingDropped };
             }
-            self.push_out(host, victim);
+            self.push_out(host, victim, returns);
         }
+    }
+
+    /// Takes the last packet that waits in the arriving one's queue out of it, to lose its payload, if a coin says so and the
+    /// case holds no more without its bytes. Returns whether it has.
+    fn cut_last(
+        &mut self,
+        host: &mut impl Host,
+        (condition, case): (ConditionId, usize),
+        queue: usize,
+        id: u32,
+        packet: &Packet,
+        placed: &mut bool,
+    ) -> bool {
+        if !host.coin() || self.cut != NONE {
+            return false;
+        }
+        let mut last = self.last_of(queue);
+        if *placed && last == Some(id) {
+            self.take_out(host, queue, id);
+            *placed = false;
+            last = self.last_of(queue);
+        }
+        let Some(last) = last.filter(|last| host.can_trim(*last)) else { return false };
+        let waiting = self.world.fields[last as usize];
+        self.unbook(queue, waiting.seen());
+        let state = &self.world.queues[queue];
+        let cases = &self.world.shared.conditions[usize::from(condition)].cases;
+        if state.bytes > state.size || cases[case].when.holds(&self.world, queue, packet) {
+            self.book(queue, &waiting);
+            return false;
+        }
+        self.take_out(host, queue, last);
+        self.cut = last;
+        self.let_go_on(host, queue, last, waiting.seen());
+        true
     }
 
     /// The queue of a buffer that gives up a packet; that of the arriving packet if the buffer has no order.
@@ -392,8 +464,7 @@ impl Engine {
         placed: &mut bool,
     ) -> u32 {
         let rules = &self.world.shared.rules[usize::from(self.world.queues[from].rules)];
-        let (victim, processing, admission) = (rules.victim, rules.processing, rules.admission);
-        if victim == Victim::Newest && from == queue {
+        if rules.victim == Victim::Newest && from == queue {
             return id;
         }
         self.queue_up(host, self.world.queues[from].port as usize);
@@ -401,10 +472,17 @@ impl Engine {
             self.place(host, queue, id, packet);
             *placed = true;
         }
+        self.last_of(from).unwrap_or(id)
+    }
+
+    /// The last packet of a queue, of those in its order, by what it is to give up.
+    fn last_of(&mut self, from: usize) -> Option<u32> {
+        let rules = &self.world.shared.rules[usize::from(self.world.queues[from].rules)];
+        let (victim, processing, admission) = (rules.victim, rules.processing, rules.admission);
         let world = &self.world;
         let store = &world.queues[from].store;
         let order = &world.shared.orders[usize::from(processing)];
-        let last = match victim {
+        match victim {
             Victim::Newest => store.last(&PacketOrder::Arrival),
             Victim::Oldest => store.last(&PacketOrder::Reverse),
             Victim::LastProcessed => store.last(order),
@@ -414,8 +492,7 @@ impl Engine {
                 let second = world.seconds[from].as_ref();
                 second.and_then(|second| second.last(&world.shared.orders[usize::from(admission)]))
             }
-        };
-        last.unwrap_or(id)
+        }
     }
 
     /// A packet that waited, as far as it is remembered.
@@ -426,17 +503,26 @@ impl Engine {
         }
     }
 
-    fn push_out(&mut self, host: &mut impl Host, id: u32) {
+    /// Drops a packet that waits, or sends it back.
+    fn push_out(&mut self, host: &mut impl Host, id: u32, returns: bool) {
         let queue = self.world.items[id as usize].queue as usize;
         let seen = self.take_out(host, queue, id);
         self.unbook(queue, seen);
         self.changed(queue);
-        count(&mut self.counters.pushed_out, seen.size.into());
         if self.world.levels.is_some() {
             self.gone(self.world.fields[id as usize].output, seen.size);
         }
-        host.push_out(id);
-        // Its room is free again: neighbours may go on.
+        if returns && host.turn_back(id) {
+            count(&mut self.counters.returned, seen.size.into());
+        } else {
+            count(&mut self.counters.pushed_out, seen.size.into());
+            host.push_out(id);
+        }
+        self.let_go_on(host, queue, id, seen);
+    }
+
+    /// The room of a packet that waited is free again: neighbours may go on.
+    fn let_go_on(&mut self, host: &mut impl Host, queue: usize, id: u32, seen: Seen) {
         if let Some(condition) = self.world.ports[self.world.queues[queue].port as usize].after_scheduling {
             let packet = self.remembered(id, seen);
             self.act(host, condition, queue, id, &packet, false);
@@ -485,7 +571,7 @@ impl Engine {
                     self.world.modify(queue, *state, value);
                     self.changed(queue);
                 }
-                Deed::Drop(_) | Deed::Trim => {}
+                Deed::Drop(_) | Deed::Trim(_) | Deed::Return => {}
             }
         }
     }

@@ -21,10 +21,11 @@ pub(crate) fn victim(plan: &Plan, queue: &QueueSpec) -> Victim {
     let processing = &plan.orders[usize::from(queue.processing)];
     let admission = &plan.orders[usize::from(queue.admission)];
     let list = matches!(processing, PacketOrder::Arrival | PacketOrder::Reverse);
-    // Of another queue than that of the arriving packet a buffer may want one, too.
-    let asked_by_buffer = queue.buffer.is_some_and(|buffer| plan.buffers[buffer as usize].order.is_some());
+    // Not only the arriving packet: a buffer may want one of another queue, a coin one that waits.
+    let asked =
+        queue.buffer.is_some_and(|buffer| plan.buffers[buffer as usize].order.is_some()) || plan.tosses_coin(queue);
     match admission {
-        PacketOrder::Arrival if list || !asked_by_buffer => Victim::Newest,
+        PacketOrder::Arrival if list || !asked => Victim::Newest,
         PacketOrder::Reverse if list => Victim::Oldest,
         _ if admission == processing && !matches!(admission, PacketOrder::Comparator(_)) => Victim::LastProcessed,
         _ => Victim::OfSecond,
@@ -247,6 +248,7 @@ impl Engine {
             items: Vec::new(),
             fields: Vec::new(),
             keeps_fields,
+            looks_at_heads: plan.looks_at_heads(),
             later: Vec::new(),
             listed: Vec::new(),
             levels: (!lines.is_empty()).then(|| Box::new(Levels::new(plan.copies * linked, lines, queue_count))),

@@ -31,9 +31,7 @@ impl Engine {
         self.served(output.into(), queue);
         self.gone(output, seen.size);
         self.unbook(queue, seen);
-        if let Some(sent) = self.world.sent.get_mut(usize::from(output)) {
-            *sent = Sent { queue: queue as u32, bytes: seen.size };
-        }
+        self.note_sent(queue, seen.size);
         if !alone || self.world.queues[queue].watched {
             self.note_change(queue);
         }
@@ -43,6 +41,14 @@ impl Engine {
             self.act(host, condition, queue, id, &packet, true);
         }
         Some(id)
+    }
+
+    /// The port of a queue has begun to send a packet of it.
+    #[inline(always)]
+    pub(super) fn note_sent(&mut self, queue: usize, bytes: u32) {
+        if let Some(sent) = self.world.sent.get_mut(self.world.queues[queue].port as usize) {
+            *sent = Sent { queue: queue as u32, bytes };
+        }
     }
 
     /// The packet that goes next of a queue.

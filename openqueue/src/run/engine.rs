@@ -18,6 +18,8 @@ pub struct Engine {
     pub(super) pauses: bool,
     pub(super) arrived: u64,
     pub(super) counters: Counters,
+    /// The packet that has to lose its payload for the one that arrives, or none. It waits nowhere.
+    pub(super) cut: u32,
 }
 
 /// Where packets go if nothing but their output, input and priority says it, each in its range: the queue is a sum.
@@ -76,6 +78,7 @@ impl Engine {
             pauses: plan.pauses(),
             arrived: 0,
             counters: Counters::default(),
+            cut: NONE,
         }
     }
 

@@ -38,9 +38,17 @@ impl Engine {
         Booked { queue: queue as u32, seen: packet.seen() }
     }
 
-    /// A packet that waited elsewhere has gone. Neighbours hear of it.
+    /// An output has begun to send a packet that waited elsewhere, which the engine has not booked.
+    pub fn sends_elsewhere(&mut self, host: &mut impl Host, packet: &Packet) {
+        let mut packet = *packet;
+        let queue = self.classify(host, &mut packet);
+        self.note_sent(queue, packet.size);
+    }
+
+    /// A packet that waited elsewhere has gone: its output sends it. Neighbours hear of it.
     pub fn gone_elsewhere(&mut self, host: &mut impl Host, id: u32, booked: Booked) {
         self.forget(booked);
+        self.note_sent(booked.queue as usize, booked.seen.size);
         let queue = booked.queue as usize;
         if let Some(condition) = self.world.ports[self.world.queues[queue].port as usize].after_scheduling {
             self.act(host, condition, queue, id, &Packet::of(booked.seen), false);

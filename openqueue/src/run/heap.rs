@@ -205,13 +205,17 @@ impl TwoEnded {
 
     pub fn push(&mut self, entry: Entry) {
         self.entries.push(entry);
-        let place = self.entries.len() - 1;
+        self.lift(self.entries.len() - 1);
+    }
+
+    /// Moves a packet up that comes too early for its place, or too late.
+    fn lift(&mut self, place: usize) {
         if place == 0 {
             return;
         }
         let parent = (place - 1) / 2;
         let first_on_top = is_first_level(place);
-        if before(&self.entries[parent], &entry) == first_on_top {
+        if before(&self.entries[parent], &self.entries[place]) == first_on_top {
             self.entries.swap(place, parent);
             self.rise(parent, !first_on_top);
         } else {
@@ -230,39 +234,46 @@ impl TwoEnded {
         }
     }
 
-    /// Takes out the first or the last, which `id` is.
+    /// Takes a packet out: the first and the last at once, another after a search.
     pub fn remove(&mut self, id: u32) {
         let is = |place: &usize| self.entries[*place].id == id;
-        let Some(place) = [0, 1, 2].into_iter().filter(|place| *place < self.entries.len()).find(is) else {
-            return debug_assert!(false, "neither the first nor the last");
+        let at_an_end = (0..self.entries.len().min(3)).find(is);
+        let Some(place) = at_an_end.or_else(|| (3..self.entries.len()).find(is)) else {
+            return debug_assert!(false, "packet {id} is not in the heap");
         };
         self.entries.swap_remove(place);
         if place < self.entries.len() {
-            self.sink(place, is_first_level(place));
+            let place = self.sink(place, is_first_level(place));
+            self.lift(place);
         }
     }
 
-    fn sink(&mut self, mut place: usize, first_on_top: bool) {
+    /// Moves a packet down that comes too late for its place, or too early. Returns where it is then.
+    fn sink(&mut self, mut place: usize, first_on_top: bool) -> usize {
+        let mut landed = None;
         loop {
             let child = 2 * place + 1;
             let grandchild = 4 * place + 3;
             let n = self.entries.len();
             let below = (child..(child + 2).min(n)).chain(grandchild..(grandchild + 4).min(n));
             let better = |a: usize, b: usize| before(&self.entries[a], &self.entries[b]) == first_on_top;
-            let Some(best) = below.reduce(|a, b| if better(b, a) { b } else { a }) else { return };
+            let Some(best) = below.reduce(|a, b| if better(b, a) { b } else { a }) else { break };
             if !better(best, place) {
-                return;
+                break;
             }
             self.entries.swap(place, best);
+            place = best;
             if best < grandchild {
-                return;
+                break;
             }
             let parent = (best - 1) / 2;
             if before(&self.entries[parent], &self.entries[best]) == first_on_top {
                 self.entries.swap(parent, best);
+                // From here on it is the packet that was there that sinks.
+                landed = landed.or(Some(parent));
             }
-            place = best;
         }
+        landed.unwrap_or(place)
     }
 }
 
@@ -316,7 +327,14 @@ mod tests {
 
     #[test]
     fn a_heap_with_two_ends_has_the_first_and_the_last() {
-        let mut rng = Pcg64Mcg::seed_from_u64(2);
+        for (seed, of_all) in [(2, 0), (3, 3), (4, 10)] {
+            two_ends(seed, of_all);
+        }
+    }
+
+    /// Puts packets in and takes them out at the ends, and one in `of_all` anywhere.
+    fn two_ends(seed: u64, of_all: u32) {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let mut heap = TwoEnded::default();
         let mut kept: Vec<Entry> = Vec::new();
         for entry in entries(&mut rng, 2_000) {
@@ -327,7 +345,9 @@ mod tests {
                     [kept.iter().min_by_key(|e| (e.key, e.arrived)), kept.iter().max_by_key(|e| (e.key, e.arrived))];
                 let ends = ends.map(|end| end.map(|entry| entry.id));
                 assert_eq!([heap.first(), heap.last()], ends);
-                let out = ends[rng.random_range(0..2)].expect("not empty");
+                let any = of_all > 0 && rng.random_range(0..of_all) == 0;
+                let end = ends[rng.random_range(0..2)].expect("not empty");
+                let out = if any { kept[rng.random_range(0..kept.len())].id } else { end };
                 heap.remove(out);
                 kept.retain(|entry| entry.id != out);
             }

@@ -46,8 +46,21 @@ pub trait Host: Waiting {
     /// Drops a packet that was taken in before.
     fn push_out(&mut self, id: u32);
 
-    /// Cuts the payload off the arriving packet. Returns the bytes cut, 0 if it has none.
-    fn trim(&mut self, id: u32) -> u32;
+    /// Whether a packet has payload that may be cut off.
+    fn can_trim(&self, id: u32) -> bool;
+
+    /// Cuts the payload off a packet that arrives, or that waited. Returns the bytes cut; `None` if that cannot be done after
+    /// all: then the packet is dropped.
+    fn trim(&mut self, id: u32) -> Option<u32>;
+
+    /// Sends a packet that arrives, or that waited, back to its sender, if it has lost its payload and has not been sent back
+    /// before. Returns whether it has: then it is out of the engine's hands.
+    fn turn_back(&mut self, id: u32) -> bool;
+
+    /// Tosses a fair coin.
+    fn coin(&mut self) -> bool {
+        self.random() >> 63 == 1
+    }
 }
 
 /// What became of a packet that arrived.
@@ -57,6 +70,8 @@ pub enum Verdict {
     Queued,
     /// It waits without its payload, so many bytes.
     Trimmed(u32),
+    /// There is no room for it. It has gone back to its sender.
+    Returned,
     /// There is no room for it. It is still the host's.
     Dropped,
 }
@@ -74,4 +89,6 @@ pub struct Counters {
     pub sent: (u64, u64),
     /// Packets that were trimmed, and the bytes cut off.
     pub trimmed: (u64, u64),
+    /// Packets that went back to their senders, as they came or after they had been taken in, and their bytes.
+    pub returned: (u64, u64),
 }

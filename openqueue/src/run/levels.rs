@@ -225,11 +225,13 @@ impl Engine {
         let Some(levels) = &mut self.world.levels else { return };
         let backlog = &mut levels.backlog[usize::from(packet.output)];
         *backlog -= u64::from(before);
-        if verdict == Verdict::Dropped {
-            count(&mut self.counters.pushed_out, packet.size.into());
-            host.push_out(id);
-        } else {
-            *backlog += u64::from(packet.size);
+        match verdict {
+            Verdict::Queued | Verdict::Trimmed(_) => *backlog += u64::from(packet.size),
+            Verdict::Returned => {}
+            Verdict::Dropped => {
+                count(&mut self.counters.pushed_out, packet.size.into());
+                host.push_out(id);
+            }
         }
     }
 

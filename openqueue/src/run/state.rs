@@ -149,6 +149,8 @@ pub(crate) struct World {
     /// Fields of all packets, if something looks at them.
     pub fields: Vec<Packet>,
     pub keeps_fields: bool,
+    /// Something looks at the packets that go next.
+    pub looks_at_heads: bool,
     /// By number of a packet, what it will be in a second store that is only made when a packet has to go.
     pub later: Vec<Entry>,
     /// Room for the numbers of the packets of a queue.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use irnic_transports::Time;
 
 use super::cut;
-use super::engine::{Delivery, Impairment};
+use super::engine::{Counters, Delivery, Impairment};
 use super::grammar::Spec;
 use super::held::{About, DelayQueue, DelayedFrame, flipped};
 use super::policy::PolicyLine;
@@ -58,6 +58,24 @@ impl Queues {
     }
 }
 
+/// Has a frame that a line refuses wait for its way back, or forgets it.
+fn settle(
+    refused: Refused<DelayedFrame>,
+    held: &mut DelayQueue,
+    returned: &mut VecDeque<DelayedFrame>,
+    counters: &mut Counters,
+) {
+    match refused {
+        Refused::Returned(frame) if returned.len() < MAX_RETURNED => returned.push_back(frame),
+        Refused::Returned(frame) => {
+            counters.returned -= 1;
+            counters.header_drops += 1;
+            held.recycle(frame.bytes);
+        }
+        Refused::Dropped(frame) => held.recycle(frame.bytes),
+    }
+}
+
 impl Direction {
     /// Creates what `spec` describes, with buffers of so many bytes for frames that wait.
     pub(super) fn new(spec: &Spec, seed: u64, stream: u64, buffer: usize) -> Direction {
@@ -105,22 +123,15 @@ impl Direction {
         while line.queues.next_deadline() > held.next_deadline().min(now) {
             let frame = held.due(now).is_some().then(|| held.pop()).flatten()?;
             let counters = engine.counters_mut();
-            let queues = match &mut line.queues {
-                Queues::Trimming(queues) => queues,
-                Queues::Policy(queues) => {
-                    queues.admit(frame.at, frame, counters, &mut |frame| held.recycle(frame.bytes));
-                    continue;
+            let Line { queues, returned } = &mut **line;
+            let refuse = &mut |refused, counters: &mut Counters| settle(refused, held, returned, counters);
+            match queues {
+                Queues::Trimming(queues) => {
+                    if let Some(refused) = queues.admit(frame.at, frame, counters) {
+                        refuse(refused, counters);
+                    }
                 }
-            };
-            match queues.admit(frame.at, frame, counters) {
-                Some(Refused::Returned(frame)) if line.returned.len() < MAX_RETURNED => line.returned.push_back(frame),
-                Some(Refused::Returned(frame)) => {
-                    counters.returned -= 1;
-                    counters.header_drops += 1;
-                    held.recycle(frame.bytes);
-                }
-                Some(Refused::Dropped(frame)) => held.recycle(frame.bytes),
-                None => {}
+                Queues::Policy(queues) => queues.admit(frame.at, frame, counters, refuse),
             }
         }
         line.queues.due(now)
@@ -132,11 +143,12 @@ impl Direction {
             Some(line) => {
                 let counters = self.engine.counters_mut();
                 counters.delayed += 1;
-                match &mut line.queues {
+                let Line { queues, returned } = &mut **line;
+                match queues {
                     Queues::Trimming(queues) => queues.drop_first(),
                     Queues::Policy(queues) => {
                         let held = &mut self.held;
-                        queues.drop_first(counters, &mut |frame| held.recycle(frame.bytes))
+                        queues.drop_first(counters, &mut |refused, counters| settle(refused, held, returned, counters))
                     }
                 }
             }

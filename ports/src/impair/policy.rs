@@ -11,7 +11,7 @@ use super::engine::Counters;
 use super::grammar::{Rate, Room};
 use super::held::{DelayedFrame, ECN_CE};
 use super::line::{Lengths, LineClock, Queue};
-use super::trimming::{Kind, Load};
+use super::trimming::{Kind, Load, Refused};
 
 /// See the module. A frame is on the line until [`PolicyLine::drop_first`] takes it off; whatever the caller does late
 /// happens at the time when it was due.
@@ -80,6 +80,10 @@ impl Frames {
         Some(frame)
     }
 
+    fn kind(&self, id: u32) -> Option<Kind> {
+        Some(self.waiting.get(id as usize)?.as_ref()?.kind())
+    }
+
     fn get(&mut self, id: u32) -> Option<&mut DelayedFrame> {
         self.waiting.get_mut(id as usize)?.as_mut()
     }
@@ -92,8 +96,11 @@ struct Doing<'a> {
     sending: bool,
     random: &'a mut Pcg64,
     counters: &'a mut Counters,
-    drop: &'a mut dyn FnMut(DelayedFrame),
+    refuse: &'a mut Refuse<'a>,
 }
+
+/// Told of a frame that does not stay with the line.
+pub(super) type Refuse<'a> = dyn FnMut(Refused<DelayedFrame>, &mut Counters) + 'a;
 
 impl Waiting for Frames {
     fn next(&self, id: u32) -> u32 {
@@ -150,20 +157,34 @@ impl Host for Doing<'_> {
     fn push_out(&mut self, id: u32) {
         if let Some(frame) = self.frames.take(id) {
             self.counters.pushed_out += 1;
-            drop_frame(frame, self.counters, self.drop);
+            drop_frame(frame, self.counters, self.refuse);
         }
     }
 
-    fn trim(&mut self, id: u32) -> u32 {
-        let Some(frame) = self.frames.get(id) else { return 0 };
+    fn can_trim(&self, id: u32) -> bool {
+        self.frames.kind(id) == Some(Kind::Trimmable)
+    }
+
+    fn trim(&mut self, id: u32) -> Option<u32> {
+        let frame = self.frames.get(id)?;
         let before = frame.wire_bytes();
-        if frame.kind() != Kind::Trimmable || !frame.trim() {
-            return 0;
+        if !frame.trim() {
+            return None;
         }
         self.counters.trimmed += 1;
         let cut = before - frame.wire_bytes();
         self.frames.bytes -= u64::from(cut);
-        cut
+        Some(cut)
+    }
+
+    fn turn_back(&mut self, id: u32) -> bool {
+        if self.frames.kind(id) != Some(Kind::Trimmed) {
+            return false;
+        }
+        let Some(frame) = self.frames.take(id) else { return false };
+        self.counters.returned += 1;
+        (self.refuse)(Refused::Returned(frame), self.counters);
+        true
     }
 }
 
@@ -196,15 +217,9 @@ impl PolicyLine {
         })
     }
 
-    /// Takes in a frame at `now`, up to when the line must have been emptied of what has left it. Gives `drop` what there
+    /// Takes in a frame at `now`, up to when the line must have been emptied of what has left it. Gives `refuse` what there
     /// is no room for.
-    pub(super) fn admit(
-        &mut self,
-        now: Time,
-        frame: DelayedFrame,
-        counters: &mut Counters,
-        drop: &mut dyn FnMut(DelayedFrame),
-    ) {
+    pub(super) fn admit(&mut self, now: Time, frame: DelayedFrame, counters: &mut Counters, refuse: &mut Refuse<'_>) {
         let left = self
             .sending
             .as_ref()
@@ -214,24 +229,24 @@ impl PolicyLine {
         let id = self.frames.add(frame);
         let PolicyLine { engine, frames, random, sending, .. } = self;
         let sending = sending.is_some();
-        let verdict = engine.arrive(&mut Doing { frames, sending, random, counters, drop }, id, packet);
+        let verdict = engine.arrive(&mut Doing { frames, sending, random, counters, refuse }, id, packet);
         if verdict == Verdict::Dropped {
             if let Some(frame) = self.frames.take(id) {
-                drop_frame(frame, counters, drop);
+                drop_frame(frame, counters, refuse);
             }
         } else {
             self.met.record(met);
         }
-        self.start(now, counters, drop);
+        self.start(now, counters, refuse);
     }
 
     /// Puts the next frame on the line if that is free, from `at` on.
-    fn start(&mut self, at: Time, counters: &mut Counters, drop: &mut dyn FnMut(DelayedFrame)) {
+    fn start(&mut self, at: Time, counters: &mut Counters, refuse: &mut Refuse<'_>) {
         if self.sending.is_some() {
             return;
         }
         let PolicyLine { engine, frames, random, .. } = self;
-        let next = engine.depart(&mut Doing { frames, sending: false, random, counters, drop }, 0, 0);
+        let next = engine.depart(&mut Doing { frames, sending: false, random, counters, refuse }, 0, 0);
         if let Some(frame) = next.and_then(|id| self.frames.take(id)) {
             let end = self.clock.send(at, frame.wire_bytes());
             self.sending = Some((end, frame));
@@ -244,14 +259,10 @@ impl PolicyLine {
     }
 
     /// Takes the frame on the line off it, and puts the next one there.
-    pub(super) fn drop_first(
-        &mut self,
-        counters: &mut Counters,
-        drop: &mut dyn FnMut(DelayedFrame),
-    ) -> Option<DelayedFrame> {
+    pub(super) fn drop_first(&mut self, counters: &mut Counters, refuse: &mut Refuse<'_>) -> Option<DelayedFrame> {
         let (end, frame) = self.sending.take()?;
         counters.priority_frames[usize::from(frame.about.path.priority() & 7)] += 1;
-        self.start(end, counters, drop);
+        self.start(end, counters, refuse);
         Some(frame)
     }
 
@@ -267,10 +278,10 @@ impl PolicyLine {
 }
 
 /// A frame for which there is no room.
-fn drop_frame(frame: DelayedFrame, counters: &mut Counters, drop: &mut dyn FnMut(DelayedFrame)) {
+fn drop_frame(frame: DelayedFrame, counters: &mut Counters, refuse: &mut Refuse<'_>) {
     counters.over_limit += 1;
     counters.priority_drops[usize::from(frame.about.path.priority() & 7)] += 1;
-    drop(frame);
+    refuse(Refused::Dropped(frame), counters);
 }
 
 /// A frame as policies see it, which takes `size` of their room.

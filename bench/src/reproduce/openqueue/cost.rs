@@ -60,8 +60,16 @@ impl Host for Bare {
         self.free.push(id);
     }
 
-    fn trim(&mut self, _id: u32) -> u32 {
-        0
+    fn can_trim(&self, _id: u32) -> bool {
+        false
+    }
+
+    fn trim(&mut self, _id: u32) -> Option<u32> {
+        None
+    }
+
+    fn turn_back(&mut self, _id: u32) -> bool {
+        false
     }
 }
 

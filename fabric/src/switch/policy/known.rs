@@ -5,7 +5,8 @@ use irnic_openqueue::{Plan, Policy, Shipped};
 
 use crate::network::Port;
 use crate::switch::{
-    Ecn, InputQueued, InputQueuedConfig, Scheduling, SharedBuffer, SharedBufferConfig, SharedPfc, Switch, Thresholds,
+    Cut, Ecn, InputQueued, InputQueuedConfig, Scheduling, SharedBuffer, SharedBufferConfig, SharedPfc, Switch,
+    Thresholds, Trimming, TrimmingConfig,
 };
 
 /// A switch that does what a plan says.
@@ -13,6 +14,7 @@ use crate::switch::{
 pub(super) enum Known {
     InputQueued(InputQueuedConfig),
     SharedBuffer(SharedBufferConfig),
+    Trimming(TrimmingConfig),
 }
 
 /// Values of the parameters of a policy.
@@ -59,6 +61,7 @@ impl Known {
                 config.pfc.iter_mut().for_each(|pfc| pfc.priorities = priorities);
                 Box::new(SharedBuffer::new(&config, ports))
             }
+            Known::Trimming(config) => Box::new(Trimming::new(config, ports)),
         }
     }
 }
@@ -84,6 +87,20 @@ pub(super) fn switch(policy: &Policy, plan: &Plan) -> Option<Known> {
             ecn: values.ecn()?,
             scheduling: values.scheduling()?,
             speedup: None,
+        }));
+    }
+    if is("trimming").is_some() {
+        let cut = match (values.on("fifo")?, values.on("coin")?) {
+            (true, _) => Cut::InPlace,
+            (_, true) => Cut::Coin,
+            (_, false) => Cut::Arriving,
+        };
+        return Some(Known::Trimming(TrimmingConfig {
+            data: values.bytes("data")?,
+            headers: values.bytes("headers")?,
+            ratio: values.text("ratio")?.parse().ok()?,
+            cut,
+            returns: values.on("returns")?,
         }));
     }
     is("shared-buffer")?;

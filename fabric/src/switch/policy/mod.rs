@@ -123,8 +123,26 @@ impl Host for Doing<'_, '_> {
         self.ctx.drop(id);
     }
 
-    fn trim(&mut self, id: PacketId) -> u32 {
-        if self.ctx.packets.get(id).is_control() { 0 } else { self.ctx.trim(id, self.output) }
+    #[inline]
+    fn coin(&mut self) -> bool {
+        self.ctx.rng.random()
+    }
+
+    fn can_trim(&self, id: PacketId) -> bool {
+        !self.ctx.packets.get(id).is_control()
+    }
+
+    fn trim(&mut self, id: PacketId) -> Option<u32> {
+        Some(self.ctx.trim(id, self.output))
+    }
+
+    fn turn_back(&mut self, id: PacketId) -> bool {
+        let packet = self.ctx.packets.get(id);
+        let goes = packet.is_trimmed() && !packet.is_returned();
+        if goes {
+            self.ctx.return_to_sender(id, self.output);
+        }
+        goes
     }
 }
 
@@ -185,7 +203,7 @@ impl Planned {
             self.count_colours(ctx, id, output, admission);
         }
         let verdict = match admission {
-            Admission::Queued => Verdict::Queued,
+            Admission::Queued | Admission::Returned => Verdict::Queued,
             Admission::Trimmed(cut) => Verdict::Trimmed { cut },
             Admission::Dropped => return Verdict::Dropped,
         };

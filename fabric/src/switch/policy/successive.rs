@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use irnic_openqueue::{Booked, Host, Plan, Seen, Surroundings, Waiting};
+use irnic_openqueue::{Booked, Host, Plan, Seen, Surroundings, Verdict as Admission, Waiting};
 
 use super::{Doing, Planned};
 use crate::network::{PacketId, Packets, Port};
@@ -27,6 +27,8 @@ pub(crate) struct Successive {
     to_come: VecDeque<Change>,
     surroundings: Surroundings,
     packets: Tickets,
+    /// By output, the packet that it was given last, which may still be on its line.
+    on_lines: Box<[Option<irnic_openqueue::Packet>]>,
 }
 
 /// What is known of a packet that waits.
@@ -126,8 +128,24 @@ impl Host for Watched<'_, '_, '_> {
         self.doing.push_out(id);
     }
 
-    fn trim(&mut self, id: PacketId) -> u32 {
+    fn coin(&mut self) -> bool {
+        self.doing.coin()
+    }
+
+    fn can_trim(&self, id: PacketId) -> bool {
+        self.doing.can_trim(id)
+    }
+
+    fn trim(&mut self, id: PacketId) -> Option<u32> {
         self.doing.trim(id)
+    }
+
+    fn turn_back(&mut self, id: PacketId) -> bool {
+        let goes = self.doing.turn_back(id);
+        if goes {
+            self.packets.leave(id);
+        }
+        goes
     }
 }
 
@@ -149,6 +167,7 @@ impl Successive {
             to_come,
             surroundings,
             packets: Tickets::default(),
+            on_lines: vec![None; ports.len()].into(),
         }
     }
 
@@ -184,6 +203,13 @@ impl Successive {
             ticket.booked = Some(of_next);
             booked.push((id, of_next));
         }
+        for (output, packet) in (0..).zip(&self.on_lines) {
+            if ctx.ports[usize::from(output)].is_busy(ctx.now)
+                && let Some(packet) = packet
+            {
+                next.engine.sends_elsewhere(&mut Doing { ctx, output }, packet);
+            }
+        }
         if let Some(present) = self.policies.back_mut() {
             let stopped = present.engine.retire();
             next.engine.take_over(&mut Doing { ctx, output: 0 }, stopped, &booked);
@@ -207,6 +233,7 @@ impl Successive {
         let mut old = self.policies.iter_mut().take(before);
         let id = old.find_map(|old| old.engine.depart(&mut Doing { ctx, output }, output, paused.bits()))?;
         ctx.count_drained(id);
+        self.on_lines[usize::from(output)] = Some(self.present().seen(ctx, id, output));
         let booked = self.packets.leave(id).and_then(|ticket| ticket.booked);
         if let (Some(booked), Some(present)) = (booked, self.policies.back_mut()) {
             present.engine.gone_elsewhere(&mut Doing { ctx, output }, id, booked);
@@ -227,12 +254,11 @@ impl Switch for Successive {
         let Some(present) = self.policies.back_mut() else { return Verdict::Dropped };
         let packet = present.seen(ctx, id, output);
         let mut host = Watched { doing: Doing { ctx, output }, packets: &mut self.packets };
-        let verdict = present.engine.arrive(&mut host, id, packet);
-        let verdict = present.admitted(ctx, id, output, verdict);
-        if verdict != Verdict::Dropped {
+        let admission = present.engine.arrive(&mut host, id, packet);
+        if matches!(admission, Admission::Queued | Admission::Trimmed(_)) {
             self.packets.enter(id, number, output);
         }
-        verdict
+        present.admitted(ctx, id, output, admission)
     }
 
     fn dequeue(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, paused: Priorities) -> Dequeue {
@@ -246,6 +272,7 @@ impl Switch for Successive {
         let mut host = Watched { doing: Doing { ctx, output }, packets: &mut self.packets };
         let Some(id) = present.engine.depart(&mut host, output, paused.bits()) else { return Dequeue::Idle };
         self.packets.leave(id);
+        self.on_lines[usize::from(output)] = Some(present.seen(ctx, id, output));
         Dequeue::Packet(id)
     }
 

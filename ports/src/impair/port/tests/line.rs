@@ -303,6 +303,34 @@ fn numbers_of_a_line_are_told_where_there_is_one() {
     assert!(trim.contains(&"queue_peak_bytes") && red.contains(&"queue_peak_bytes"));
 }
 
+/// Has frames sent and received at times, of kinds and colours, until nothing waits. Returns how many were sent, the port, and
+/// what came.
+fn exchange(text: &str, seed: u64, room: Option<usize>, arrivals: &[(u64, u8, u8)]) -> (u64, Impaired<Wire>, Vec<Got>) {
+    let impairments = text.parse().unwrap();
+    let mut port = Impaired::new(Wire { room, ..Wire::default() }, &impairments, seed, 3);
+    let (mut now, mut sent, mut got) = (0, 0u64, Vec::new());
+    for ((pause, kind, colour), psn) in arrivals.iter().zip(0..) {
+        now += *pause;
+        let bytes = match kind {
+            0 => bytes_of(&acknowledgement(Opcode::RcAcknowledge, psn), 0),
+            1 => bytes_of(&send_headers(psn, false), PAYLOAD),
+            _ => data(psn),
+        };
+        let at = Path { traffic_class: class([0, 0, 1][usize::from(*colour)]), ..path() };
+        let frame = TxFrame { path: &at, dest_qp: 0x456, len: bytes.len(), icrc: true, irn: true };
+        sent += u64::from(port.transmit(Time(now), &frame, &mut |to| to.copy_from_slice(&bytes)));
+        come(&mut port, now, at, bytes);
+        got.extend(take(&mut port, now));
+    }
+    port.inner_mut().room = None;
+    while port.next_deadline() != Time::NEVER || !port.inner().incoming.is_empty() || port.rx.has_returned() {
+        now = if port.next_deadline() == Time::NEVER { now } else { now.max(port.next_deadline().0) };
+        port.flush(Time(now)).unwrap();
+        got.extend(take(&mut port, now));
+    }
+    (sent, port, got)
+}
+
 proptest! {
     #[test]
     fn every_frame_is_whole_or_headers_or_counted(
@@ -316,31 +344,7 @@ proptest! {
         room in prop::option::of(0..40usize),
         arrivals in prop::collection::vec((0..6000u64, 0..4u8, 0..3u8), 1..200),
     ) {
-        let run = || {
-            let impairments = text.parse().unwrap();
-            let mut port = Impaired::new(Wire { room, ..Wire::default() }, &impairments, seed, 3);
-            let (mut now, mut sent, mut got) = (0, 0u64, Vec::new());
-            for ((pause, kind, colour), psn) in arrivals.iter().zip(0..) {
-                now += *pause;
-                let bytes = match kind {
-                    0 => bytes_of(&acknowledgement(Opcode::RcAcknowledge, psn), 0),
-                    1 => bytes_of(&send_headers(psn, false), PAYLOAD),
-                    _ => data(psn),
-                };
-                let at = Path { traffic_class: class([0, 0, 1][usize::from(*colour)]), ..path() };
-                let frame = TxFrame { path: &at, dest_qp: 0x456, len: bytes.len(), icrc: true, irn: true };
-                sent += u64::from(port.transmit(Time(now), &frame, &mut |to| to.copy_from_slice(&bytes)));
-                come(&mut port, now, at, bytes);
-                got.extend(take(&mut port, now));
-            }
-            port.inner_mut().room = None;
-            while port.next_deadline() != Time::NEVER || !port.inner().incoming.is_empty() || port.rx.has_returned() {
-                now = if port.next_deadline() == Time::NEVER { now } else { now.max(port.next_deadline().0) };
-                port.flush(Time(now)).unwrap();
-                got.extend(take(&mut port, now));
-            }
-            (sent, port, got)
-        };
+        let run = || exchange(text, seed, room, &arrivals);
         let (sent, port, got) = run();
         prop_assert_eq!(port.tx_counters().seen, sent);
         let left = |c: &Counters| c.seen + c.duplicated - c.dropped - c.over_limit - c.header_drops - c.returned;
@@ -366,6 +370,32 @@ proptest! {
         let again = run();
         prop_assert_eq!(&again.1.inner().sent, &port.inner().sent);
         prop_assert_eq!(&again.2, &got);
+    }
+
+    /// Frame by frame: what is cut by which toss of the coin, what goes first, and what goes back.
+    #[test]
+    fn the_policy_for_it_trims_as_the_line_does(
+        (data, headers, ratio) in (1_100..9_000u64, 71..900u64, 1..12u32),
+        returns: bool,
+        seed: u64,
+        room in prop::option::of(0..40usize),
+        arrivals in prop::collection::vec((0..6000u64, 0..4u8, 0..3u8), 1..200),
+    ) {
+        let line = format!(
+            "rate 1gbit trim {data}b headers {headers}b wrr {ratio}{}", if returns { " return" } else { "" }
+        );
+        let on = if returns { "on" } else { "off" };
+        let policy =
+            format!("rate 1gbit policy trimming,data={data},headers={headers},ratio={ratio},returns={on}");
+        let [(sent, line, got), (policy_sent, policy, policy_got)] =
+            [&line, &policy].map(|text| exchange(text, seed, room, &arrivals));
+        prop_assert_eq!(sent, policy_sent);
+        prop_assert_eq!(&line.inner().sent, &policy.inner().sent);
+        prop_assert_eq!(got, policy_got);
+        for (line, policy) in [(line.rx_counters(), policy.rx_counters()), (line.tx_counters(), policy.tx_counters())] {
+            prop_assert_eq!((line.trimmed, line.returned), (policy.trimmed, policy.returned));
+            prop_assert_eq!(line.over_limit + line.header_drops, policy.over_limit + policy.header_drops);
+        }
     }
 
     #[test]
