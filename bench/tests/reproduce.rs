@@ -442,6 +442,17 @@ fn schedules_are_replayed_by_a_vector_exactly_and_by_least_slack_nearly() {
 }
 
 #[test]
+fn delays_of_the_datacenter_are_drawn_with_their_tails() {
+    let folder = Folder::new();
+    let args = ["reproduce", "ups", "--quick", "--only", "figure5.3/fat-tree/fifo_avg_s", "--svg", "plots"];
+    let output = irnic(&folder).args(args).output().expect("irnic runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let svg = std::fs::read_to_string(folder.path().join("plots/figure5.3.svg")).expect("figure5.3.svg");
+    assert_well_formed(&svg);
+    assert!(svg.matches("<polyline").count() == 2 && !svg.contains("NaN"), "{svg}");
+}
+
+#[test]
 fn shares_over_time_are_drawn_and_even_out() {
     let folder = Folder::new();
     let args =

@@ -26,8 +26,13 @@ impl<'a, S> Rows<'a, S> {
 
     /// Returns those of a figure, by the rest of their names.
     pub fn of(&self, figure: impl Display) -> Vec<(&'a str, &'a S)> {
-        let prefix = format!("figure{figure}/");
-        self.0.iter().filter_map(|(name, scenario)| Some((name.strip_prefix(&prefix)?, *scenario))).collect()
+        self.below(&format!("figure{figure}"))
+    }
+
+    /// Returns those of a figure or a table, such as `table5.2`, by the rest of their names.
+    pub fn below(&self, of: &str) -> Vec<(&'a str, &'a S)> {
+        let rest = |name: &'a str| name.strip_prefix(of)?.strip_prefix('/');
+        self.0.iter().filter_map(|(name, scenario)| Some((rest(name)?, *scenario))).collect()
     }
 }
 

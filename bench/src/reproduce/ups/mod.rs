@@ -25,10 +25,10 @@ use serde::Serialize;
 
 use super::compared::Compared;
 use super::pictures::Rows;
-use super::runs::{Scenarios, once};
+use super::runs::{Runs, Scenarios, once};
 use super::{Common, choose, pictures, table, time};
 use crate::sim::SimError;
-use parts::{Ran, Work};
+use parts::{Line, Ran, Work};
 use scenario::Scenario;
 
 /// Universal Packet Scheduling: how many packets are overdue when least slack time first replays other schedulers, and
@@ -44,7 +44,7 @@ use scenario::Scenario;
   irnic reproduce ups --only table5.1/fifo          one row
   irnic reproduce ups --only figure5.2/default --quick   mean completion times of four schedulers
   irnic reproduce ups --only figure5.4              fairness over time
-  irnic reproduce ups --svg plots --json ups.json   everything, and Figures 5.1, 5.4 and 5.5")]
+  irnic reproduce ups --svg plots --json ups.json   everything, and Figures 5.1 to 5.5 and 5.7")]
 pub struct UpsArgs {
     /// Only cells whose id begins so, such as table5.1/30% or figure5.1; may be repeated
     #[arg(long, value_name = "ID")]
@@ -55,7 +55,7 @@ pub struct UpsArgs {
     /// Time in which flows arrive that are replayed [default: 1s, or 50ms with --quick]
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "quick")]
     arrivals: Option<u64>,
-    /// Write Figures 5.1, 5.4 and 5.5, of those cells that are run, into this folder
+    /// Write Figures 5.1 to 5.5 and 5.7, of those cells that are run, into this folder
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
     #[command(flatten)]
@@ -120,11 +120,23 @@ pub fn run(args: &UpsArgs) -> Result<(), SimError> {
             };
             let own = cells.iter().filter(|cell| cell.scenarios.1.is_none() && cell.text.is_none());
             let rows = Rows::new(own.map(|cell| (cell.id.as_str(), &cell.scenarios.0)));
-            let line = |(name, work)| Some((name, runs.of(work).into_iter().flatten().find_map(Ran::over_time)?));
-            let over_time = ["5.4", "5.5"].map(|figure| rows.of(figure).into_iter().filter_map(line).collect());
+            let lines = picture::FIGURES.map(|(figure, rows_of)| lines(&rows.below(rows_of), figure, &runs));
             let shown = replays.iter().filter(|replay| cells.iter().any(|cell| cell.id == replay.id)).cloned();
-            pictures::write(folder, picture::all(&shown.collect::<Vec<_>>(), &of, over_time))?;
+            pictures::write(folder, picture::all(&shown.collect::<Vec<_>>(), &of, lines))?;
         }
     }
     runs.conclude(name)
+}
+
+/// Lines of a figure: each of its rows is one over time, or the row of the default network, else the first that was run, has
+/// all.
+fn lines(rows: &[(&str, &Work)], figure: &str, runs: &Runs<'_, Work, Ran>) -> Vec<Line> {
+    let drawn =
+        |work: &Work| runs.of(work).into_iter().flatten().next().map_or_else(Vec::new, |ran| ran.lines().to_vec());
+    if matches!(figure, "5.4" | "5.5") {
+        let line = |(name, work): &(&str, &Work)| Some(((*name).to_owned(), drawn(work).pop()?.1));
+        return rows.iter().filter_map(line).collect();
+    }
+    let default = rows.iter().filter(|(name, _)| *name == "default");
+    default.chain(rows).map(|(_, work)| drawn(work)).find(|lines| !lines.is_empty()).unwrap_or_default()
 }

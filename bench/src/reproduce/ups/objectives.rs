@@ -2,6 +2,8 @@
 //! 5.2. A row of a table is one run, of all its schedulers one after the other: only flows that all of them complete
 //! count.
 
+use std::collections::BTreeMap;
+
 use irnic_fabric::experiment::{Buffers, Differing, Experiment};
 use irnic_fabric::schedule::{Detail, Schedule};
 use irnic_fabric::sim::{HeaderBytes, Observe, Outcome, SimConfig};
@@ -13,8 +15,8 @@ use irnic_transports::qp::Service;
 
 use super::edge::{self, Edge};
 use super::host;
-use super::network::{Network, PAYLOAD};
-use super::parts::Values;
+use super::network::{Network, PAPERS, PAYLOAD};
+use super::parts::{Line, Values};
 use super::scheme::{HEADER, OTHERS, Scheme, TCPS};
 use crate::reproduce::runs::simulate;
 use crate::sweep::{NoResult, Watch};
@@ -163,7 +165,7 @@ impl Row {
     }
 
     /// Runs it with a seed.
-    pub fn run(&self, quick: bool, seed: u64, watch: &Watch<'_>) -> Result<Values, NoResult> {
+    pub fn run(&self, quick: bool, seed: u64, watch: &Watch<'_>) -> Result<(Values, Vec<Line>), NoResult> {
         let [from, to, end] = self.times(quick);
         let config = |scheme| self.config(scheme, seed, end).map_err(NoResult::Failed);
         if self.goal == Goal::Delay {
@@ -176,7 +178,7 @@ impl Row {
                 let schedule = outcome.schedule.unwrap_or_default();
                 delays.push(of_packets(&schedule, &outcome.flows, from, to));
             }
-            return Ok(delays_of(&delays));
+            return Ok((delays_of(&delays), drawn(&self.schemes(), |scheme| tail(&delays[scheme]))));
         }
         let mut flows: Vec<(u64, Vec<Option<f64>>)> = Vec::new();
         let mut beside = Vec::new();
@@ -199,7 +201,12 @@ impl Row {
         for (name, of) in [("fifo_dropped", beside.first()), ("lstf_dropped", beside.last())] {
             values.extend(of.map(|of| (name.to_owned(), of.dropped)));
         }
-        Ok(values)
+        let lines = match self.goal {
+            Goal::Completion => drawn(&self.schemes(), |scheme| by_size(&done, scheme)),
+            Goal::Fairness => drawn(&self.schemes(), |scheme| shares(&done, scheme)),
+            Goal::Delay | Goal::Edge(_) => Vec::new(),
+        };
+        Ok((values, lines))
     }
 }
 
@@ -252,6 +259,35 @@ fn delays_of(delays: &[Vec<f64>]) -> Values {
     of("avg_over_fifo", lstf.0 / fifo.0);
     of("p99_over_fifo", lstf.1 / fifo.1);
     values
+}
+
+/// A line for each scheme.
+fn drawn(schemes: &[Scheme], line: impl Fn(usize) -> Vec<(f64, f64)>) -> Vec<Line> {
+    schemes.iter().enumerate().map(|(at, scheme)| (scheme.name(), line(at))).collect()
+}
+
+/// Delays, and the share of packets that take longer: twenty points for each tenth of them.
+fn tail(sorted: &[f64]) -> Vec<(f64, f64)> {
+    let longer = (0..).map(|step| 10f64.powf(-f64::from(step) / 20.0));
+    let longer = longer.take_while(|share| share * sorted.len() as f64 >= 1.0);
+    longer.filter_map(|share| Some((percentile(sorted, 1.0 - share)?, share))).collect()
+}
+
+/// Sizes of flows, KB on average of those between two powers of two, and their mean completion time.
+fn by_size(done: &[Done], scheme: usize) -> Vec<(f64, f64)> {
+    let mut sums: BTreeMap<u32, (f64, f64, f64)> = BTreeMap::new();
+    for (packets, times) in done {
+        let sum = sums.entry(packets.max(&1).ilog2()).or_default();
+        *sum = (sum.0 + 1.0, sum.1 + *packets as f64 * f64::from(PAPERS) / 1e3, sum.2 + times[scheme]);
+    }
+    sums.into_values().map(|(flows, kb, time)| (kb / flows, time / flows)).collect()
+}
+
+/// Completion times, and the share of flows that take no longer.
+fn shares(done: &[Done], scheme: usize) -> Vec<(f64, f64)> {
+    let mut sorted: Vec<f64> = done.iter().map(|(_, times)| times[scheme]).collect();
+    sorted.sort_unstable_by(f64::total_cmp);
+    (0..=100).filter_map(|n| Some((percentile(&sorted, f64::from(n) / 100.0)?, f64::from(n) / 100.0))).collect()
 }
 
 /// The mean of a scheme over flows, each with a weight.
@@ -323,6 +359,17 @@ mod tests {
         let values = completion_of(&done);
         assert_eq!((values["fifo_s"], values["lstf_s"], values["fifo_short_s"]), (4.0, 2.25, 3.0));
         assert_eq!(values["lstf_over_sjf"], 1.125);
+    }
+
+    #[test]
+    fn lines_are_of_sizes_and_of_shares() {
+        let done: Vec<Done> = vec![(2, vec![1.0]), (3, vec![3.0]), (100, vec![9.0])];
+        assert_eq!(by_size(&done, 0), [(2.5 * 1.46, 2.0), (146.0, 9.0)]);
+        assert_eq!(shares(&done, 0).first(), Some(&(1.0, 0.0)));
+        assert_eq!(shares(&done, 0).last(), Some(&(9.0, 1.0)));
+        let delays: Vec<f64> = (1..=1_000).map(f64::from).collect();
+        let tail = tail(&delays);
+        assert_eq!((tail[0], tail[20], tail.len()), ((1.0, 1.0), (900.0, 0.1), 61));
     }
 
     #[test]

@@ -28,13 +28,15 @@ pub enum Work {
     Sharing(Sharing),
 }
 
+/// A line of a picture: its name, x and y from left to right.
+pub type Line = (String, Vec<(f64, f64)>);
+
 /// What came of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Ran {
     Replay(Measured),
-    Values(Values),
-    /// Values, and what a picture shows of each ms.
-    OverTime(Values, Vec<f64>),
+    /// Numbers, and lines of a picture.
+    Values(Values, Vec<Line>),
 }
 
 impl Ran {
@@ -42,15 +44,15 @@ impl Ran {
     pub fn replay(&self) -> Option<&Measured> {
         match self {
             Ran::Replay(run) => Some(run),
-            Ran::Values(_) | Ran::OverTime(..) => None,
+            Ran::Values(..) => None,
         }
     }
 
-    /// What a picture shows of each ms.
-    pub fn over_time(&self) -> Option<&[f64]> {
+    /// Lines of a picture.
+    pub fn lines(&self) -> &[Line] {
         match self {
-            Ran::OverTime(_, line) => Some(line),
-            Ran::Replay(_) | Ran::Values(_) => None,
+            Ran::Replay(_) => &[],
+            Ran::Values(_, lines) => lines,
         }
     }
 }
@@ -83,7 +85,7 @@ impl points::Metric for Metric {
     fn of(self, run: &Ran) -> Option<f64> {
         match (self, run) {
             (Metric::Replay(metric), Ran::Replay(run)) => metric.of(run),
-            (Metric::Value(name), Ran::Values(values) | Ran::OverTime(values, _)) => values.get(name).copied(),
+            (Metric::Value(name), Ran::Values(values, _)) => values.get(name).copied(),
             _ => None,
         }
     }
@@ -298,8 +300,11 @@ impl Work {
     pub fn run(&self, arrivals: u64, quick: bool, seed: u64, watch: &Watch<'_>) -> Result<Ran, NoResult> {
         match self {
             Work::Replay(scenario) => measure::one(scenario, arrivals, seed, watch).map(Ran::Replay),
-            Work::Row(row) => row.run(quick, seed, watch).map(Ran::Values),
-            Work::Sharing(sharing) => sharing.run(seed, watch).map(|(values, line)| Ran::OverTime(values, line)),
+            Work::Row(row) => row.run(quick, seed, watch).map(|(values, lines)| Ran::Values(values, lines)),
+            Work::Sharing(sharing) => sharing.run(seed, watch).map(|(values, line)| {
+                let by_ms = line.iter().enumerate().map(|(at, value)| (at as f64 + 1.0, *value)).collect();
+                Ran::Values(values, vec![(String::new(), by_ms)])
+            }),
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Figures 5.1, 5.4 and 5.5 as pictures, from our runs.
+//! Figures 5.1 to 5.5 and 5.7 as pictures, from our runs.
 
 use super::cells::Cell;
 use super::measure::Measured;
+use super::parts::Line;
 use super::scenario::Scenario;
 use crate::picture::{Axis, Plot, Scale, Series};
 use crate::reproduce::pictures::{Rows, files};
@@ -9,11 +10,15 @@ use crate::reproduce::pictures::{Rows, files};
 /// Runs of a scenario that have a result, by seed.
 pub type Runs<'a> = dyn Fn(&Scenario) -> Vec<&'a Measured> + 'a;
 
-/// What a run shows of each ms, by the name of its line.
-pub type OverTime<'a> = (&'a str, &'a [f64]);
+/// Lines of figures of objectives, in the order of [`FIGURES`].
+pub type Lines = [Vec<Line>; FIGURES.len()];
 
-/// Names and contents of the files, of those figures that some of the cells are of; Figures 5.4 and 5.5 are of `over_time`.
-pub fn all(cells: &[Cell], runs: &Runs<'_>, over_time: [Vec<OverTime<'_>>; 2]) -> Vec<(String, String)> {
+/// Figures of objectives, and the rows that they are of.
+pub const FIGURES: [(&str, &str); 5] =
+    [("5.2", "figure5.2"), ("5.3", "figure5.3"), ("5.4", "figure5.4"), ("5.5", "figure5.5"), ("5.7", "table5.2")];
+
+/// Names and contents of the files, of those figures that some of the cells are of.
+pub fn all(cells: &[Cell], runs: &Runs<'_>, lines: Lines) -> Vec<(String, String)> {
     let own = cells.iter().filter(|cell| cell.scenarios.1.is_none() && cell.text.is_none());
     let rows = Rows::new(own.map(|cell| (cell.id.as_str(), &cell.scenarios.0)));
     let line = |(colour, (name, scenario)): (usize, (&str, &Scenario))| {
@@ -30,19 +35,24 @@ pub fn all(cells: &[Cell], runs: &Runs<'_>, over_time: [Vec<OverTime<'_>>; 2]) -
         y: axis("share of packets"),
         series: rows.of("5.1").into_iter().enumerate().filter_map(line).collect(),
     };
-    let [index, newcomer] = over_time;
-    let line = |(colour, (name, values)): (usize, OverTime<'_>)| {
-        let points = values.iter().enumerate().map(|(at, value)| (at as f64 + 1.0, *value)).collect();
-        Series { name: name.to_owned(), colour, dashed: false, points, spread: Vec::new() }
+    let plot = |x, y, lines: Vec<Line>| {
+        let line = |(colour, (name, points)): (usize, Line)| Series {
+            name,
+            colour,
+            dashed: false,
+            points,
+            spread: Vec::new(),
+        };
+        Plot { x, y, series: lines.into_iter().enumerate().map(line).collect() }
     };
-    let plot = |label, lines: Vec<OverTime<'_>>| Plot {
-        x: axis("ms"),
-        y: axis(label),
-        series: lines.into_iter().enumerate().map(line).collect(),
-    };
+    let log = |label| Axis { label, scale: Scale::Log };
+    let [completion, delay, index, newcomer, fairness] = lines;
     files(vec![
         ("5.1", "ratio of queueing delays", vec![first]),
-        ("5.4", "fairness of 90 flows over time", vec![plot("Jain's index", index)]),
-        ("5.5", "a flow that comes to twenty", vec![plot("Mbit/s of that flow", newcomer)]),
+        ("5.2", "mean completion time by size", vec![plot(log("KB of a flow"), log("s"), completion)]),
+        ("5.3", "tails of delays", vec![plot(axis("s"), log("share of packets that take longer"), delay)]),
+        ("5.4", "fairness of 90 flows over time", vec![plot(axis("ms"), axis("Jain's index"), index)]),
+        ("5.5", "a flow that comes to twenty", vec![plot(axis("ms"), axis("Mbit/s of that flow"), newcomer)]),
+        ("5.7", "completion times", vec![plot(log("s"), axis("share of flows"), fairness)]),
     ])
 }

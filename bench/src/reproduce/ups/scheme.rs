@@ -67,6 +67,24 @@ impl Scheme {
         }
     }
 
+    /// What it is called in pictures.
+    pub fn name(self) -> String {
+        match self {
+            Scheme::Fifo => "FIFO".into(),
+            Scheme::Fq => "FQ".into(),
+            Scheme::Srpt => "SRPT".into(),
+            Scheme::Sjf => "SJF".into(),
+            Scheme::Size | Scheme::Constant => "LSTF".into(),
+            Scheme::Fair(mbps) => format!("LSTF, {mbps} Mbit/s"),
+            Scheme::FqCodel => "FQ-CoDel".into(),
+            Scheme::FqEdge(_) => "FQ, Edge-CoDel".into(),
+            Scheme::FairEdge(..) => "LSTF, Edge-CoDel".into(),
+            Scheme::Unmarked => "DCTCP without ECN".into(),
+            Scheme::Marked => "DCTCP".into(),
+            Scheme::EdgeEcn => "DCTCP, Edge-ECN".into(),
+        }
+    }
+
     /// Slack of a sender.
     pub fn slack(self) -> Slack {
         match self {
