@@ -569,7 +569,7 @@ impl Engine {
                 Deed::Modify(state, program) => {
                     let value = self.run(program, queue, packet).div_euclid(program.denominator);
                     self.world.modify(queue, *state, value);
-                    self.changed(queue);
+                    self.states_changed(queue);
                 }
                 Deed::Drop(_) | Deed::Trim(_) | Deed::Return => {}
             }

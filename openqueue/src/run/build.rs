@@ -174,8 +174,8 @@ impl Engine {
                 let kind = kinds.get(place).copied().unwrap_or(0);
                 let scheduling = match &shared.arrangements[usize::from(kind)] {
                     Arrangement::Levels(levels) => Scheduling::Bits(Bits::new(levels)),
-                    Arrangement::Tournament(_) => {
-                        Scheduling::Tournament(Box::new(Tournament::new(spec.queues.len(), false)))
+                    Arrangement::Tournament(keys) => {
+                        Scheduling::Tournament(Box::new(Tournament::new(spec.queues.len(), false).by(keys)))
                     }
                 };
                 let rate = match spec.way.as_ref().map(|way| way.pace) {

@@ -116,6 +116,12 @@ impl Engine {
         }
     }
 
+    /// A rule has changed the states of a queue.
+    pub(super) fn states_changed(&mut self, queue: usize) {
+        self.changed(queue);
+        self.rank_at_port(queue);
+    }
+
     /// Notes what follows from a change for who chooses among queues.
     pub(super) fn note_change(&mut self, queue: usize) {
         let world = &mut self.world;
@@ -133,6 +139,7 @@ impl Engine {
                     }
                 }
             }
+            Scheduling::Tournament(tournament) if tournament.is_settled(state.place.into(), state.packets > 0) => {}
             Scheduling::Tournament(_) => self.rank_at_port(queue),
         }
         self.note_in_buffer(queue);

@@ -288,6 +288,8 @@ pub(crate) struct Tournament {
     keys: Vec<Option<[i64; 2]>>,
     /// The last comes first: the worst wins.
     reversed: bool,
+    /// Keys are of states only, which change when a rule says so and not as packets come and go.
+    steady: bool,
     /// Winners, the final first; the leaves are the queues.
     winners: Vec<u32>,
     leaves: usize,
@@ -297,11 +299,36 @@ impl Tournament {
     pub fn new(queues: usize, reversed: bool) -> Tournament {
         let leaves = queues.next_power_of_two();
         let winners = (0..2 * leaves as u32).map(|node| node.saturating_sub(leaves as u32)).collect();
-        let mut tournament = Tournament { keys: vec![None; leaves], reversed, winners, leaves };
+        let mut tournament = Tournament { keys: vec![None; leaves], reversed, steady: false, winners, leaves };
         for node in (1..leaves).rev() {
             tournament.winners[node] = tournament.winners[2 * node];
         }
         tournament
+    }
+
+    /// By these keys.
+    pub fn by(mut self, keys: &[SortKey]) -> Tournament {
+        let of_states = |source| {
+            matches!(
+                source,
+                Source::Queue(
+                    QueueField::AdmState
+                        | QueueField::SchedState
+                        | QueueField::WeightAdm
+                        | QueueField::WeightSched
+                        | QueueField::Index(_)
+                        | QueueField::Size
+                )
+            )
+        };
+        self.steady = keys.iter().all(|key| key.program.sources().all(of_states));
+        self
+    }
+
+    /// Whether nothing changes for a queue that plays, or not, unless a rule has changed its states.
+    #[inline]
+    pub fn is_settled(&self, queue: usize, plays: bool) -> bool {
+        self.steady && self.keys[queue].is_some() == plays
     }
 
     /// Whether one queue comes before another; of equals the one named first.

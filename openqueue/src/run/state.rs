@@ -220,10 +220,7 @@ impl World {
             QueueField::Size => self.queues[queue].size as i64,
             QueueField::CurrSize => self.queues[queue].bytes as i64,
             QueueField::RedSize => self.red.get(queue).copied().unwrap_or(0) as i64,
-            QueueField::Sending => {
-                let sent = self.sent.get(self.queues[queue].port as usize);
-                sent.filter(|sent| sent.queue as usize == queue).map_or(0, |sent| sent.bytes.into())
-            }
+            QueueField::Sending => self.sending(queue).into(),
             QueueField::Packets => self.queues[queue].packets.into(),
             QueueField::AdmState => self.states[queue][0],
             QueueField::SchedState => self.states[queue][1],
@@ -232,6 +229,13 @@ impl World {
             QueueField::Index(place) => self.indices[queue][usize::from(place) % 4],
             QueueField::Hol(field) => self.of_first(queue, field),
         }
+    }
+
+    /// Bytes of the packet of a queue that its port is sending.
+    #[inline]
+    pub fn sending(&self, queue: usize) -> u32 {
+        let sent = self.sent.get(self.queues[queue].port as usize);
+        sent.filter(|sent| sent.queue as usize == queue).map_or(0, |sent| sent.bytes)
     }
 
     fn of_first(&self, queue: usize, field: PacketField) -> i64 {

@@ -23,7 +23,8 @@ const BUFFER_SIZE: usize = 5;
 const FREE: usize = 6;
 const INGRESS: usize = 7;
 const HEADROOM: usize = 8;
-const TERMS: usize = 9;
+const SENDING: usize = 9;
+const TERMS: usize = 10;
 
 /// A sum of sizes, each times a weight, and a constant.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -136,6 +137,9 @@ impl Sum {
             let bytes = world.ingress.get(account(packet.input, packet.priority)).copied().unwrap_or(0);
             sum += weights[INGRESS] * bytes as i64;
         }
+        if weights[SENDING] != 0 {
+            sum += weights[SENDING] * i64::from(world.sending(queue));
+        }
         sum > 0
     }
 }
@@ -151,6 +155,7 @@ impl Left {
             Operand::Load(Source::Packet(PacketField::Size)) => PACKET,
             Operand::Load(Source::Queue(QueueField::CurrSize)) => QUEUE,
             Operand::Load(Source::Queue(QueueField::Size)) => QUEUE_SIZE,
+            Operand::Load(Source::Queue(QueueField::Sending)) => SENDING,
             Operand::Load(Source::Port(PortField::CurrSize)) => PORT,
             Operand::Load(Source::Buffer(BufferField::CurrSize)) => BUFFER,
             Operand::Load(Source::Buffer(BufferField::Size)) => BUFFER_SIZE,
@@ -279,6 +284,14 @@ mod tests {
         let [Test::AnyAbove(sums)] = &all[..] else { panic!("{all:?}") };
         assert_eq!((sums[0].weights[HEADROOM], sums[0].constant), (1, 0));
         assert_eq!((sums[1].weights[INGRESS], sums[1].constant), (1, -1_999));
+    }
+
+    #[test]
+    fn what_is_being_sent_is_weighed() {
+        let [Test::Above(sum)] = tests("q.congestion(q) = (q.currSize + q.sending > q.size, trim);")[..] else {
+            panic!("no sum");
+        };
+        assert_eq!((sum.weights[QUEUE], sum.weights[SENDING], sum.weights[QUEUE_SIZE]), (1, 1, -1));
     }
 
     #[test]

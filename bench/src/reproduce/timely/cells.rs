@@ -37,6 +37,8 @@ pub enum Metric {
     Call(usize),
     /// Percent of all ports' time that they were stopped.
     Paused,
+    /// On the link that an incast goes to.
+    Receiver,
 }
 
 use Metric::*;
@@ -63,6 +65,7 @@ impl points::Metric for Metric {
             Ping(at) => ["p50_ping", "p99_ping"][at].into(),
             Call(at) => ["p50_call", "p99_call"][at].into(),
             Paused => "paused".into(),
+            Receiver => "receiver".into(),
         }
     }
 
@@ -70,7 +73,7 @@ impl points::Metric for Metric {
         let rtts = (0..PERCENTILES.len()).map(Rtt);
         let others = [Throughput, AvgRtt, Jain, Oscillation, PfcFrames, Dropped, Correlation, Reached(0), Reached(1)];
         let ratios = (0..PERCENTILES.len()).map(RttOverQueue);
-        let calls = [Accepted, Ping(0), Ping(1), Call(0), Call(1), Paused];
+        let calls = [Accepted, Ping(0), Ping(1), Call(0), Call(1), Paused, Receiver];
         others.into_iter().chain(calls).chain(rtts).chain(ratios).find(|m| m.name() == name)
     }
 
@@ -93,6 +96,7 @@ impl points::Metric for Metric {
             Ping(at) => run.calls?.ping[at],
             Call(at) => run.calls?.call[at],
             Paused => run.calls?.paused,
+            Receiver => run.calls?.receiver,
         })
     }
 }
@@ -122,7 +126,11 @@ fn calls(more: &str) -> Vec<points::Point<Clos, Metric>> {
         for (beside, incast) in [("alone", false), ("incast", true)] {
             for (name, scenario) in both(percent, incast) {
                 let id = format!("figure22/{name}-{beside}/{level}");
-                all.push(points::Point(id, scenario, &[Accepted, Ping(1)]));
+                all.push(points::Point(
+                    id,
+                    scenario,
+                    if incast { &[Accepted, Ping(1), Receiver] } else { &[Accepted, Ping(1)] },
+                ));
             }
         }
     }

@@ -24,6 +24,8 @@ const PING: u64 = 64;
 const PING_GAP: u64 = 100_000;
 /// "One 40-to-1 pattern".
 const INCAST: u32 = 40;
+/// The host that it goes to.
+const RECEIVER: u32 = 0;
 /// Classes of the workload.
 const CALLS: u8 = 0;
 const PINGS: u8 = 1;
@@ -53,11 +55,13 @@ pub struct Calls {
     pub call: [f64; 2],
     /// Share of all ports' time that they were stopped by PFC, percent.
     pub paused: f64,
+    /// Gbit/s on the link of the host that the incast goes to, calls included, from the beginning.
+    pub receiver: f64,
 }
 
-/// Returns when a run is measured, ns: rates settle in milliseconds, and 250 hosts send much in one.
+/// Returns when a run is measured, ns: connections begin at line rate, and have settled after 50 ms.
 pub fn time(Time { warm_up, measured }: Time) -> Time {
-    Time { warm_up: warm_up / 100, measured: measured / 50 }
+    Time { warm_up: warm_up / 20, measured: measured / 50 }
 }
 
 impl Clos {
@@ -71,6 +75,11 @@ impl Clos {
     /// PFC alone.
     pub fn pfc(percent: u32, incast: bool) -> Clos {
         Clos { cc: "none".into(), percent, incast }
+    }
+
+    /// Congestion control of the incast, which has lasted for long: its connections begin at their share of the receiver's link.
+    fn incast_cc(&self) -> String {
+        if self.cc == "none" { self.cc.clone() } else { format!("{},initial={}", self.cc, 1.0 / f64::from(INCAST)) }
     }
 
     /// Returns the run with a seed.
@@ -87,8 +96,8 @@ impl Clos {
         let mut transports = vec![transport(&self.cc)?, transport("none")?];
         if self.incast {
             let each = u128::from(LINK_RATE) * u128::from(end) / 8_000_000_000;
-            workload += &format!("+incast:senders={INCAST},each={each},to=0");
-            transports.push(transport(&self.cc)?);
+            workload += &format!("+incast:senders={INCAST},each={each},to={RECEIVER}");
+            transports.push(transport(&self.incast_cc())?);
         }
         let mut shared = SharedBuffers::default();
         shared.pfc_alpha = PFC_ALPHA;
@@ -138,12 +147,14 @@ impl Calls {
             let d = Distribution::of(&mut of.map(|ns| ns as f64 / 1e3).collect::<Vec<f64>>());
             [d.p50, d.p99]
         };
+        let to_receiver = outcome.links.iter().find(|link| link.to == RECEIVER);
         let ports = outcome.links.len() as f64 * outcome.ended.max(1) as f64;
         Calls {
             accepted: bytes as f64 / most,
             ping: times(PINGS),
             call: times(CALLS),
             paused: 100.0 * outcome.paused() as f64 / ports,
+            receiver: to_receiver.map_or(0.0, |link| link.counters.bytes as f64 * 8.0 / outcome.ended.max(1) as f64),
         }
     }
 }
