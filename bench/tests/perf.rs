@@ -216,9 +216,10 @@ fn two_processes_run_through_loss_in_both_directions_and_by_time() {
 #[test]
 fn pulled_streams_of_two_processes_pass_a_line_that_trims() {
     let dir = tempfile::tempdir().expect("a directory");
-    for port in ["shm", "udp"] {
+    let line = "rx rate 1gbit trim 8 headers 8k return";
+    for (port, impair) in [("shm", line), ("udp", line), ("shm", "rx rate 1gbit policy trimming,data=34KB,headers=8KB")]
+    {
         let file = dir.path().join(format!("{port}.json"));
-        let impair = "rx rate 1gbit trim 8 headers 8k return";
         let args = ["write-bw", "--port", port, "-q", "8", "-n", "100", "-s", "65536", "-m", "4096"];
         let more = ["--transport", "ndp,line-rate=1G,rto-max=10s", "--impair", impair];
         let args = [&args[..], &more].concat();

@@ -302,7 +302,7 @@ pub fn queues(reports: &[Report; 2]) -> Vec<String> {
         if let Some(queue) = &report.queue {
             lines.push(format!(" Queue of frames {way:<9}: {}", queue_text(queue, &report.counters)));
         }
-        let impair::Counters { trimmed, returned, header_drops, red_drops, notices, .. } = report.counters;
+        let impair::Counters { trimmed, returned, header_drops, red_drops, notices, pushed_out, .. } = report.counters;
         if let Some(Queue { frames, peak_bytes, .. }) = report.headers {
             let peak = peak_bytes as f64 / 1e3;
             lines.push(format!(
@@ -311,6 +311,9 @@ pub fn queues(reports: &[Report; 2]) -> Vec<String> {
         }
         if let Some(Queue { frames, peak_bytes, .. }) = report.red {
             lines.push(format!("   red: peak {:.1} KB; {frames} frames, {red_drops} dropped", peak_bytes as f64 / 1e3));
+        }
+        if report.has_policy {
+            lines.push(format!("   policy: {pushed_out} pushed out, {trimmed} payloads cut off, {returned} returned"));
         }
         if report.has_priorities {
             lines.push(priorities_text(&report.counters));

@@ -26,6 +26,8 @@ pub(super) struct Direction {
     line: Option<Box<Line>>,
     /// The line is one of `prio`.
     has_priorities: bool,
+    /// The line is one of `policy`.
+    has_policy: bool,
     /// The congestion point of the engine's line.
     pub(super) rocc: Option<Box<Rocc>>,
 }
@@ -97,6 +99,7 @@ impl Direction {
             held: DelayQueue::new(buffer),
             line,
             has_priorities: spec.prio.is_some(),
+            has_policy: spec.policy.is_some(),
             rocc: spec.fair_rate().zip(spec.rate).map(|(config, rate)| Box::new(Rocc::new(&config, rate))),
         }
     }
@@ -206,6 +209,7 @@ impl Direction {
         Report {
             counters: *self.engine.counters(),
             has_priorities: self.has_priorities,
+            has_policy: self.has_policy,
             queue: data.or_else(|| self.engine.queue()),
             headers,
             red: self.engine.red_queue(),

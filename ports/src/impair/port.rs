@@ -336,6 +336,8 @@ pub struct Report {
     pub counters: Counters,
     /// Whether the line has priorities, `prio`.
     pub has_priorities: bool,
+    /// Whether a policy describes the queues, `policy`.
+    pub has_policy: bool,
     /// Length of the queue of `rate`; `None` without a `rate`. With `trim`, that of the frames with payload.
     pub queue: Option<Queue>,
     /// Length of the queue of frames without payload; `None` without `trim`.
@@ -401,14 +403,15 @@ impl Report {
         let rocc = self.fair_rate.map(|rate| [("notices", notices), ("fair_rate", rate)]);
         let red = self.red.map(|_| [("red_drops", red_drops)]);
         let trim = [("trimmed", trimmed), ("returned", returned), ("header_drops", header_drops)];
-        let trim = self.headers.map(|_| trim);
+        let trim = (self.headers.is_some() || self.has_policy).then_some(trim);
         let prio = [(PRIORITY_FRAMES, self.counters.priority_frames), (PRIORITY_DROPS, self.counters.priority_drops)];
         let prio = prio.into_iter().flat_map(|(names, counts)| names.into_iter().zip(counts));
-        let prio = self.has_priorities.then(|| std::iter::once(("pushed_out", pushed_out)).chain(prio));
+        let prio = prio.filter(|_| self.has_priorities);
+        let pushed_out = (self.has_priorities || self.has_policy).then_some(("pushed_out", pushed_out));
         let queues = [(self.queue, QUEUE), (self.headers, HEADERS), (self.red, RED)];
         let queues = queues.into_iter().filter_map(|(queue, names)| Some(names.into_iter().zip(queue?.numbers())));
         let own = red.into_iter().flatten().chain(rocc.into_iter().flatten()).chain(trim.into_iter().flatten());
-        counters.into_iter().chain(own).chain(prio.into_iter().flatten()).chain(queues.flatten())
+        counters.into_iter().chain(own).chain(pushed_out).chain(prio).chain(queues.flatten())
     }
 }
 
