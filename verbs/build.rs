@@ -18,8 +18,8 @@ fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
 }
 
-/// Returns the folder of the LLVM linker that rustup's toolchains bring along, under the name by which compilers look for
-/// it. rustc itself names it for few targets; where there is none the system's is taken.
+/// Returns the folder of the LLVM linker that rustup's toolchains bring along, under the name by which compilers look
+/// for it. rustc itself names it for few targets; where there is none the system's is taken.
 fn lld() -> Option<PathBuf> {
     let sysroot = Command::new(env::var_os("RUSTC")?).args(["--print", "sysroot"]).output().ok()?;
     let sysroot = PathBuf::from(str::from_utf8(&sysroot.stdout).ok()?.trim_end());

@@ -24,21 +24,21 @@ pub struct NetworkArgs {
     /// down:LINK@TIME, up:LINK@TIME or rate:LINK=RATE@TIME; LINK is a number or two nodes, A-B. May be repeated
     #[arg(long, value_name = "EVENT", help_heading = "Network and traffic")]
     link_event: Vec<String>,
-    /// NODE:DST=VIA: a switch hands what is for a host to this neighbour, whatever way is shorter, as in s0:h2=s1. May be
-    /// repeated
+    /// NODE:DST=VIA: a switch hands what is for a host to this neighbour, whatever way is shorter, as in s0:h2=s1. May
+    /// be repeated
     #[arg(long, value_name = "NODE:DST=VIA", help_heading = "Network and traffic")]
     detour: Vec<String>,
-    /// Loss recovery, flow control and timers: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto, iwarp or ndp, and
-    /// parameters as in irn,cap=110; joined by + one for each part of the workload [default: irn]
+    /// Loss recovery, flow control and timers: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto, iwarp or ndp,
+    /// and parameters as in irn,cap=110; joined by + one for each part of the workload [default: irn]
     #[arg(long, value_name = "NAME", help_heading = "NICs")]
     transport: Vec<String>,
     /// Congestion control: none, aimd, timely, timely-patched, fast, dcqcn, dcqcn-vendor, dctcp, hpcc or tcp, and
     /// parameters as in timely,t-low=50us [default: none, but for iwarp's tcp]
     #[arg(long, value_name = "NAME", help_heading = "NICs")]
     cc: Vec<String>,
-    /// How long packets may wait, for switches that schedule by least slack: none; fct, srpt or constant, and a time as in
-    /// fct:1s, for each packet that the flow has or has left, or for all; fair and a rate for each queue pair, as in fair:100M;
-    /// deadline and a time for each flow, as in deadline:2ms [default: none]
+    /// How long packets may wait, for switches that schedule by least slack: none; fct, srpt or constant, and a time as
+    /// in fct:1s, for each packet that the flow has or has left, or for all; fair and a rate for each queue pair, as in
+    /// fair:100M; deadline and a time for each flow, as in deadline:2ms [default: none]
     #[arg(long, value_name = "HOW", help_heading = "NICs")]
     slack: Vec<String>,
     /// Most packets in flight of a queue pair, or none [default: the transport's; 110 for irn]
@@ -62,16 +62,16 @@ pub struct NetworkArgs {
     /// Payload bytes of a full packet: 256, 512, 1024, 2048, 4096 or 8192 [default: 1024]
     #[arg(long, value_name = "BYTES", help_heading = "NICs")]
     mtu: Vec<String>,
-    /// input-queued, shared-buffer, trimming, output-queued, or a policy: FILE.oq or a name of irnic oq list, and parameters
-    /// as in shared-lqd,buffer=480KB [default: input-queued]
+    /// input-queued, shared-buffer, trimming, output-queued, or a policy: FILE.oq or a name of irnic oq list, and
+    /// parameters as in shared-lqd,buffer=480KB [default: input-queued]
     #[arg(long, value_name = "KIND|POLICY", help_heading = "Switches")]
     switch: Vec<String>,
-    /// SWITCHES=HOW: switches that differ from the others: a policy as for --switch, or with output-queued an order as for
-    /// --scheduling, as in s0-s3=tail-drop or s2=fq. May be repeated
+    /// SWITCHES=HOW: switches that differ from the others: a policy as for --switch, or with output-queued an order as
+    /// for --scheduling, as in s0-s3=tail-drop or s2=fq. May be repeated
     #[arg(long, value_name = "SWITCHES=HOW", help_heading = "Switches")]
     switch_at: Vec<String>,
-    /// POLICY@TIME: the switches run this policy from then on, as in shared-lqd@5ms; what waits leaves by the policy by which it
-    /// came. With a policy for --switch. May be repeated
+    /// POLICY@TIME: the switches run this policy from then on, as in shared-lqd@5ms; what waits leaves by the policy by
+    /// which it came. With a policy for --switch. May be repeated
     #[arg(long, value_name = "POLICY@TIME", help_heading = "Switches")]
     policy_event: Vec<String>,
     /// Buffer of each input, shared by all ports, or of each output [default: 240KB, 9MB, or 5MB]
@@ -86,7 +86,8 @@ pub struct NetworkArgs {
     /// Priority flow control: on or off [default: off]
     #[arg(long, value_name = "on|off", help_heading = "Switches")]
     pfc: Vec<String>,
-    /// XOFF above so many bytes of an input [default: input-queued: buffer less headroom; shared-buffer: by --pfc-alpha]
+    /// XOFF above so many bytes of an input [default: input-queued: buffer less headroom; shared-buffer: by
+    /// --pfc-alpha]
     #[arg(long, value_name = "SIZE", help_heading = "Switches")]
     pfc_threshold: Vec<String>,
     /// XON at so many bytes; of a shared buffer with --pfc-threshold [default: 3 KiB below the threshold]
@@ -95,20 +96,21 @@ pub struct NetworkArgs {
     /// Room for what arrives after XOFF [default: by rate, delay and longest packet of the links]
     #[arg(long, value_name = "SIZE", help_heading = "Switches")]
     pfc_headroom: Vec<String>,
-    /// With --pfc on: pfc; credits, InfiniBand's, by which neighbours know how much they may send (input-queued); or gfc, which
-    /// slows neighbours down instead of stopping them, and parameters as in gfc,b1=281KB,bm=300KB (shared-buffer) [default: pfc]
+    /// With --pfc on: pfc; credits, InfiniBand's, by which neighbours know how much they may send (input-queued); or
+    /// gfc, which slows neighbours down instead of stopping them, and parameters as in gfc,b1=281KB,bm=300KB
+    /// (shared-buffer) [default: pfc]
     #[arg(long, value_name = "HOW", help_heading = "Switches")]
     flow_control: Vec<String>,
     /// Against head-of-line blocking by PFC and its deadlocks: off, escape and parameters as in
-    /// escape,pool=8,period=2x,nack=on, or lb or dlb, which find deadlocks by tokens and drop frames (lb) or send one on each
-    /// (dlb), as in lb,wait=100us [default: off]
+    /// escape,pool=8,period=2x,nack=on, or lb or dlb, which find deadlocks by tokens and drop frames (lb) or send one
+    /// on each (dlb), as in lb,wait=100us [default: off]
     #[arg(long, value_name = "HOW", help_heading = "Switches")]
     hol: Vec<String>,
     /// shared-buffer: a queue holds at most so many times what is free [default: 1]
     #[arg(long, value_name = "X", help_heading = "Switches")]
     alpha: Vec<String>,
-    /// shared-buffer, or a policy with colours: a queue holds at most so many bytes of red packets (TLT) [default: colours
-    /// do not matter]
+    /// shared-buffer, or a policy with colours: a queue holds at most so many bytes of red packets (TLT) [default:
+    /// colours do not matter]
     #[arg(long, value_name = "SIZE", help_heading = "Switches")]
     colour_threshold: Vec<String>,
     /// shared-buffer: XOFF when an input holds more than so many times what is free [default: 1/16]
@@ -139,12 +141,12 @@ pub struct NetworkArgs {
     /// Marking: off, step:SIZE, red:KMIN,KMAX,PMAX or pi:QREF,GAIN,TIME [default: off, unless --cc needs it]
     #[arg(long, value_name = "RULE", help_heading = "Switches")]
     ecn: Vec<String>,
-    /// Choice among priorities: strict or round-robin [default: strict]; output-queued: fifo, lifo, random, priority, fq,
-    /// fq-codel, rank, srpt, lstf or edf [default: fifo]
+    /// Choice among priorities: strict or round-robin [default: strict]; output-queued: fifo, lifo, random, priority,
+    /// fq, fq-codel, rank, srpt, lstf or edf [default: fifo]
     #[arg(long, value_name = "HOW", help_heading = "Switches")]
     scheduling: Vec<String>,
-    /// output-queued with priority, rank, lstf or edf: a packet that goes before the one that is being sent interrupts it, and
-    /// the rest is sent later: on or off [default: off]
+    /// output-queued with priority, rank, lstf or edf: a packet that goes before the one that is being sent interrupts
+    /// it, and the rest is sent later: on or off [default: off]
     #[arg(long, value_name = "on|off", help_heading = "Switches")]
     preempt: Vec<String>,
     /// Choice among equally short ways: ecmp, spray, random, source, static or lowest [default: ecmp]

@@ -49,8 +49,8 @@ pub struct Plot {
     pub series: Vec<Series>,
 }
 
-/// Size of the picture and places in it, in its units; a plot is as high as `STEP`, with its axes. The picture is wider if
-/// names are long.
+/// Size of the picture and places in it, in its units; a plot is as high as `STEP`, with its axes. The picture is wider
+/// if names are long.
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = 550.0;

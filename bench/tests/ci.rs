@@ -32,8 +32,8 @@ fn path(first: &Path) -> OsString {
     std::env::join_paths([first.to_owned()].into_iter().chain(std::env::split_paths(&old))).expect("a PATH")
 }
 
-/// What `PATH` is where irnic is built as the page says: its `cargo` builds with this test's features, lest the program of
-/// other tests is replaced by one with fewer.
+/// What `PATH` is where irnic is built as the page says: its `cargo` builds with this test's features, lest the program
+/// of other tests is replaced by one with fewer.
 fn path_to_build(folder: &Folder) -> OsString {
     if cfg!(feature = "parquet") {
         let cargo = std::env::var("CARGO").unwrap_or("cargo".into());

@@ -1,4 +1,5 @@
-//! Faults on demand: a lab, applications in it, and tests that tell it what is to happen, from a shell, Python and Rust.
+//! Faults on demand: a lab, applications in it, and tests that tell it what is to happen, from a shell, Python and
+//! Rust.
 
 mod support;
 

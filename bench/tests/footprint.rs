@@ -21,7 +21,8 @@ fn row(document: &Value, what: &str) -> (Option<u64>, u64) {
     (row["authors_bits"].as_u64(), row["irnic_bits"].as_u64().expect("bits"))
 }
 
-/// Dissertation §4.5.1: 104 bits at both ends and 56 for READs, five bitmaps of 128 bits, 3 bytes a WQE, 10 bytes shared.
+/// Dissertation §4.5.1: 104 bits at both ends and 56 for READs, five bitmaps of 128 bits, 3 bytes a WQE, 10 bytes
+/// shared.
 #[test]
 fn the_authors_figures_stand_beside_irnics() {
     let document = json(&[]);

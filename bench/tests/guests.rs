@@ -1,5 +1,5 @@
-//! The Linux rxe driver in a virtual machine (tools/rxe) as a host of a lab, in both roles: its packets, and those to it,
-//! cross emulated switches.
+//! The Linux rxe driver in a virtual machine (tools/rxe) as a host of a lab, in both roles: its packets, and those to
+//! it, cross emulated switches.
 
 #![allow(dead_code, reason = "the machinery is that of the tests against rxe")]
 
@@ -34,8 +34,8 @@ const GUEST: u32 = 2;
 const GUEST_ADDRESS: &str = "10.77.0.3";
 const PROCESS_ADDRESS: &str = "10.77.0.1";
 
-/// A program on both sides: `{device}`, `{gid}`, `{port}`, `{network}`, and in a client's line the server's addresses: `{tcp}` for
-/// what is not RDMA, and `{rdma}`.
+/// A program on both sides: `{device}`, `{gid}`, `{port}`, `{network}`, and in a client's line the server's addresses:
+/// `{tcp}` for what is not RDMA, and `{rdma}`.
 #[derive(Copy, Clone, Debug)]
 struct Program {
     server: &'static str,
@@ -149,9 +149,9 @@ fn run(bench: &Mutex<Option<Bench>>, case: &LabCase) -> Result<(), Failed> {
             let mut result = case.run(host, guest, gid);
             for _ in 1..3 {
                 let Err(why) = &result else { break };
-                // The guest's timers do not wait for the lab's time, which falls behind on a crowded machine, and with loss
-                // repeating 1 MB outlasts retries under emulation.
-                // rping's server may outlast its client: it waits for a completion that its other thread has taken.
+                // The guest's timers do not wait for the lab's time, which falls behind on a crowded machine, and with
+                // loss repeating 1 MB outlasts retries under emulation. rping's server may outlast its client: it waits
+                // for a completion that its other thread has taken.
                 let late = (case.loss || !case.guest_serves) && why.contains("transport retry counter exceeded");
                 if !(late || case.name() == "rping") {
                     break;

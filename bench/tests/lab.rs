@@ -20,8 +20,8 @@ fn again(command: &str) -> String {
     format!("for i in $(seq 300); do {command} && exit 0; sleep 0.1; done; exit 1")
 }
 
-/// A sender on host 1 whose link is ten times as fast as the one between the switches to host 0: that one decides, whenever
-/// anything happens.
+/// A sender on host 1 whose link is ten times as fast as the one between the switches to host 0: that one decides,
+/// whenever anything happens.
 fn bottleneck(settings: &str, options: &str) -> String {
     let port = free_port();
     let program = format!("ib_write_bw -d irnic0 -p {port} {options}");

@@ -1,5 +1,5 @@
-//! `irnic lab --clock virtual`: time that waits for programs. What a lab came to is compared with what it came to before, and
-//! its time with what had to happen: how fast this machine is does not matter.
+//! `irnic lab --clock virtual`: time that waits for programs. What a lab came to is compared with what it came to
+//! before, and its time with what had to happen: how fast this machine is does not matter.
 
 mod support;
 
@@ -44,7 +44,8 @@ fn jumps(json: &Value) -> u64 {
     json["jumps_without_poll"]["count"].as_u64().unwrap_or_else(|| panic!("{json}"))
 }
 
-/// What two processes do that wait for each other in verbs and rdma_cm alone: the capture, and the counters of all ports.
+/// What two processes do that wait for each other in verbs and rdma_cm alone: the capture, and the counters of all
+/// ports.
 fn conversation(folder: &Folder, loss: &str, how: &str) -> (Vec<u8>, Value) {
     let script = format!(
         "rm -f ready; mkfifo ready

@@ -1,6 +1,7 @@
 //! Open MPI and MPICH over UCX and libfabric, in C and in Python; and UCX by itself with connections by rdma_cm.
 //!
-//! Debian's MPICH is built for UCX alone, PyPI's for both. `IRNIC_APPLICATIONS=long` adds the long form of mpi4py's tests.
+//! Debian's MPICH is built for UCX alone, PyPI's for both. `IRNIC_APPLICATIONS=long` adds the long form of mpi4py's
+//! tests.
 
 mod support;
 #[path = "../../verbs/tests/applications/table.rs"]

@@ -241,8 +241,8 @@ fn image() {
     let tar = tar.to_str().expect("text");
     succeeds(Command::new("tar").args(["-cf", tar, "-C"]).arg(debian).arg("."));
     podman(&["import", "--quiet", tar, base]);
-    // What a container may do depends on the machine, and on where podman runs itself. So the image is built without one, and
-    // what is in it runs as the other packages do.
+    // What a container may do depends on the machine, and on where podman runs itself. So the image is built without
+    // one, and what is in it runs as the other packages do.
     built("image", &[("BASE", base), ("BUILDAH_ISOLATION", "chroot")]);
     let image = concat!("localhost/irnic:", env!("CARGO_PKG_VERSION"));
     let container = podman(&["create", "--quiet", image]);

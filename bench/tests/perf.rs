@@ -381,8 +381,8 @@ fn a_line_with_room_for_few_red_frames_drops_what_is_unimportant() {
     }
 }
 
-/// RC3 through lines with strict priorities. What goes at low priority has a class of its own on the wire, its answers have the
-/// same, and the message needs few of the window's packets.
+/// RC3 through lines with strict priorities. What goes at low priority has a class of its own on the wire, its answers
+/// have the same, and the message needs few of the window's packets.
 #[test]
 fn the_end_of_a_message_goes_and_is_answered_at_low_priority() {
     const LINE: &str = "delay 10ms rate 1gbit prio 5m";

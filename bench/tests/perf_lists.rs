@@ -381,7 +381,8 @@ fn a_list_that_the_peer_interrupts_keeps_what_was_whole() {
     }
 }
 
-/// What a browser makes of the report and of the picture: no text lies over another, none is cut off, in light and dark.
+/// What a browser makes of the report and of the picture: no text lies over another, none is cut off, in light and
+/// dark.
 const PROBE: &str = r#"<!doctype html><meta charset="utf-8"><body><pre id="found"></pre><div id="picture">SVG</div><script>
 const boxes = (root) => [...root.querySelectorAll("svg text")].map((t) => ({ said: t.textContent, box: t.getBoundingClientRect(),
   colour: t.ownerDocument.defaultView.getComputedStyle(t).fill, limits: t.ownerSVGElement.getBoundingClientRect() }));

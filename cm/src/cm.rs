@@ -123,8 +123,8 @@ impl Cm {
 
     /// Listens on what the id is bound to. `backlog` is the number of requests that may wait for the application,
     /// neither accepted nor rejected; 0 or one above the configured ceiling counts as the ceiling. Of more requests
-    /// nothing is heard, as from the kernel: their senders repeat them. While requests are turned away only those get in
-    /// that come again or from peers that have connected before, which forged ones do not.
+    /// nothing is heard, as from the kernel: their senders repeat them. While requests are turned away only those get
+    /// in that come again or from peers that have connected before, which forged ones do not.
     pub fn listen(&mut self, id: CmId, backlog: u32) -> Result<(), CmError> {
         let ceiling = self.config.max_backlog.max(1);
         let own = self.id_mut(id)?;

@@ -25,8 +25,8 @@ pub struct CmConfig {
     pub max_cm_retries: u8,
     /// The device's ACK delay code (`local_ca_ack_delay`), 0 to 31. 15, as rxe has it.
     pub ack_delay: u8,
-    /// When a message is repeated for the first time, ns; then after twice as long each time, up to the advertised time.
-    /// Each time is lengthened at random by up to a half.
+    /// When a message is repeated for the first time, ns; then after twice as long each time, up to the advertised
+    /// time. Each time is lengthened at random by up to a half.
     pub first_repeat: u64,
     /// The largest backlog of a listener, and that of one which names none: requests that wait for the application.
     /// Also how many accepted requests of a listener may wait for their peers to confirm.

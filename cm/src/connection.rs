@@ -120,8 +120,8 @@ impl Repeat {
     }
 }
 
-/// A time of `wait` to 1.5 `wait` ns, at most `longest`. Clients that a server has not heard at the same moment must not
-/// all come again at the same moment.
+/// A time of `wait` to 1.5 `wait` ns, at most `longest`. Clients that a server has not heard at the same moment must
+/// not all come again at the same moment.
 fn spread(wait: u64, longest: u64, jitter: u32) -> u64 {
     let more = (u128::from(wait / 2) * u128::from(jitter)) >> 32;
     wait.saturating_add(more as u64).min(longest)

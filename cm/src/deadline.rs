@@ -76,8 +76,8 @@ impl Cm {
         }
     }
 
-    /// Ends a connection that never stood. It is remembered for as long as the peer may ask again, and whoever asked may
-    /// have done so in a message that is late: the answer, or silence.
+    /// Ends a connection that never stood. It is remembered for as long as the peer may ask again, and whoever asked
+    /// may have done so in a message that is late: the answer, or silence.
     pub(crate) fn end(&mut self, now: Time, comm_id: u32, answer: Option<[u8; MAD_LEN]>) {
         self.confirmed(comm_id);
         self.connections.release_qpn(comm_id);

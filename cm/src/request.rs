@@ -205,10 +205,10 @@ impl Cm {
 
     /// Whether a listener has room for one more request.
     ///
-    /// Of those accepted that their peers do not confirm, the oldest makes room. While more come than there is room for,
-    /// only those get in that come again or from peers that have connected before, and the last quarter of the room is
-    /// theirs. That keeps a flood of forged requests, each of which comes once, from keeping out those who mean it, or
-    /// taking their place.
+    /// Of those accepted that their peers do not confirm, the oldest makes room. While more come than there is room
+    /// for, only those get in that come again or from peers that have connected before, and the last quarter of the
+    /// room is theirs. That keeps a flood of forged requests, each of which comes once, from keeping out those who mean
+    /// it, or taking their place.
     fn make_room(&mut self, now: Time, listener: CmId, (peer, guid, number): Asker) -> bool {
         let Some(counts) = self.ids.get_mut(&listener).and_then(|own| own.listener.as_mut()) else { return false };
         let most = self.config.max_backlog.max(1).max(counts.backlog) as usize;

@@ -6,8 +6,8 @@ use irnic_transports::wire::ip::to_ipv6;
 
 /// Remembers requests that were turned away, and peers that have confirmed a connection.
 ///
-/// Whoever means it repeats its request, whoever floods a listener with forged ones sends each once. And who has confirmed
-/// a connection was not forged: it has got the answer that went to its address.
+/// Whoever means it repeats its request, whoever floods a listener with forged ones sends each once. And who has
+/// confirmed a connection was not forged: it has got the answer that went to its address.
 #[derive(Debug)]
 pub(crate) struct Seen {
     /// Mixed into keys. Who does not know it cannot choose requests that push out others.

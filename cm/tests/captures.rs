@@ -1,6 +1,6 @@
-//! Captured exchanges of the kernel's communication manager (rxe, Linux 6.12), played against either side: managers give
-//! the same answers, field by field. Of every message may differ what its sender chooses: communication ids and request
-//! ids, starting PSNs, flow labels, and the transaction ids of messages that answer nothing.
+//! Captured exchanges of the kernel's communication manager (rxe, Linux 6.12), played against either side: managers
+//! give the same answers, field by field. Of every message may differ what its sender chooses: communication ids and
+//! request ids, starting PSNs, flow labels, and the transaction ids of messages that answer nothing.
 
 mod common;
 

@@ -2,7 +2,8 @@
 //! sides of a connection end in the same state or with a named error, no id and no connection is left, and every timer
 //! ends.
 //!
-//! A failing seed is printed; `CM_SEED=n cargo test -p irnic-cm --test schedules` runs it alone, `CM_SEEDS=n` more seeds.
+//! A failing seed is printed; `CM_SEED=n cargo test -p irnic-cm --test schedules` runs it alone, `CM_SEEDS=n` more
+//! seeds.
 
 mod common;
 

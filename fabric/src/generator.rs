@@ -127,8 +127,8 @@ impl Generator {
         }
     }
 
-    /// A generator of these streams for networks in which senders choose ways ([`crate::network::Routing::Source`]): the
-    /// label of a packet is the place of its stream.
+    /// A generator of these streams for networks in which senders choose ways ([`crate::network::Routing::Source`]):
+    /// the label of a packet is the place of its stream.
     pub fn labelling(streams: Vec<Stream>, seed: u64) -> Generator {
         Generator { labels: true, ..Generator::new(streams, seed) }
     }

@@ -16,9 +16,8 @@
 //! ```
 //!
 //! Who wants flow completion times uses [`sim`]. Who has other ends (processes, models, plain load) uses [`network`]
-//! with an [`network::Endpoint`]. Who wants the packets of one run
-//! sent again through other switches uses [`schedule`]. Who has a switch to try implements [`switch::Switch`]; its documentation has a whole
-//! one.
+//! with an [`network::Endpoint`]. Who wants the packets of one run sent again through other switches uses [`schedule`].
+//! Who has a switch to try implements [`switch::Switch`]; its documentation has a whole one.
 //!
 //! Everything is deterministic: the same topology, flows and seed give the same bytes, on any machine. At the end of
 //! every run the accounts are checked: bytes are conserved, Little's law holds exactly, NICs have counted what the

@@ -115,7 +115,8 @@ pub struct Summary {
     pub by_size: Vec<Bucket>,
     /// By class of the workload: the first is class 0.
     pub by_class: Vec<Group>,
-    /// Times of calls that are complete, ns, from the start of the request to the end of the response, if there are any.
+    /// Times of calls that are complete, ns, from the start of the request to the end of the response, if there are
+    /// any.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub calls: Option<Distribution>,
     /// Payload of complete flows, in bit/s, from the first start to the last delivery.

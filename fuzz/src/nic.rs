@@ -20,9 +20,9 @@ use irnic_transports::{Mark, Path, Psn, Time};
 use super::arena::Arena;
 use super::forge::{Target, forge, frame, tamper};
 
-/// Connections between the two NICs: reliable ones, of transports that the input chooses, an unreliable one, queue pairs
-/// that send each other datagrams, an extended reliable connection each way, a reliable one whose streams are pulled,
-/// and one whose messages end at low priority first.
+/// Connections between the two NICs: reliable ones, of transports that the input chooses, an unreliable one, queue
+/// pairs that send each other datagrams, an extended reliable connection each way, a reliable one whose streams are
+/// pulled, and one whose messages end at low priority first.
 const PAIRS: usize = 9;
 const SERVICES: [Service; PAIRS] = [
     Service::Rc,

@@ -57,8 +57,8 @@ impl Host for Nothing {
     }
 }
 
-/// Any text is a policy that runs, or is refused in one line that says where; what comes to a policy leaves it, waits in it
-/// or is dropped.
+/// Any text is a policy that runs, or is refused in one line that says where; what comes to a policy leaves it, waits
+/// in it or is dropped.
 pub fn policy_parser(text: &str) {
     let policy: Policy = match text.parse() {
         Ok(policy) => policy,

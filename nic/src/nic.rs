@@ -313,8 +313,8 @@ impl Nic {
         Ok((index as u32, slot, &mut self.device))
     }
 
-    /// Whether a queue pair has nothing to send and waits for no time: until a packet comes for it or something is posted,
-    /// destroying it changes nothing for others. A queue pair that does not exist is quiet.
+    /// Whether a queue pair has nothing to send and waits for no time: until a packet comes for it or something is
+    /// posted, destroying it changes nothing for others. A queue pair that does not exist is quiet.
     pub fn is_quiet(&self, qpn: u32) -> bool {
         let Some(index) = self.index(qpn) else { return true };
         let pulled = |slot: &Slot| slot.pulled.is_some_and(|pulled| pulled.asks || pulled.urgent);

@@ -65,7 +65,8 @@ impl Pulls {
         index
     }
 
-    /// A pull leaves at `now`; the next one may `interval` ps later. `late`: it has waited, and makes up for being late.
+    /// A pull leaves at `now`; the next one may `interval` ps later. `late`: it has waited, and makes up for being
+    /// late.
     pub(crate) fn spend(&mut self, now: Time, interval: u64, late: bool) {
         let most = if late { (Self::BURST * interval) / 1000 } else { 0 };
         if now.since(self.open) > most {

@@ -151,9 +151,9 @@ impl Pair {
         self.nics[0].post_send(self.qpns[qp], &wr).expect("posted");
     }
 
-    /// Carries packets and runs timers, for so many turns or until `wanted` work requests are complete; a turn without a
-    /// packet takes as long as nothing happens. Of the first packets of the requester, those with a bit in `lost` are.
-    /// When the heap is exhausted, what arrives finds none, and timers find none. Returns the completions.
+    /// Carries packets and runs timers, for so many turns or until `wanted` work requests are complete; a turn without
+    /// a packet takes as long as nothing happens. Of the first packets of the requester, those with a bit in `lost`
+    /// are. When the heap is exhausted, what arrives finds none, and timers find none. Returns the completions.
     fn run(&mut self, exhausted: bool, lost: u32, turns: u32, wanted: usize) -> Vec<Wc> {
         let (mut wcs, mut one, mut sent) = (Vec::with_capacity(16), [Wc::EMPTY], 0);
         for _ in 0..turns {

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use crate::{ParameterError, Policy, PolicyError, Shipped};
 
-/// A policy and where it comes from, as [`FromStr`] reads it: `FILE.oq` or the name of a policy that comes with irnic, then
-/// parameters, such as `shared-lqd,buffer=480KB`.
+/// A policy and where it comes from, as [`FromStr`] reads it: `FILE.oq` or the name of a policy that comes with irnic,
+/// then parameters, such as `shared-lqd,buffer=480KB`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedPolicy {
     /// The name or file that was given.

@@ -1,5 +1,5 @@
-//! The examples of the text (D. Menikkumbura, Purdue 2022, chapter 2), corrected where they must be; `docs/openqueue.md`
-//! lists the corrections.
+//! The examples of the text (D. Menikkumbura, Purdue 2022, chapter 2), corrected where they must be;
+//! `docs/openqueue.md` lists the corrections.
 
 use irnic_openqueue::{Engine, Host, Packet, Plan, Policy, Seen, Surroundings, Verdict, Waiting};
 
@@ -265,8 +265,8 @@ fn ports_between_queues_wait_for_room() {
     assert_eq!((engine.backlog(0), engine.counters().pushed_out), (0, (1, 1_600)));
 }
 
-/// Figure 2.18, without C; and the listing after it, where the selector was random: of 200 packets 140 were in the first
-/// queue.
+/// Figure 2.18, without C; and the listing after it, where the selector was random: of 200 packets 140 were in the
+/// first queue.
 #[test]
 fn policy_file_of_figure_2_18() {
     let text = "

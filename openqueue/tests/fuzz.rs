@@ -1,5 +1,5 @@
-//! What `make fuzz` fuzzes of policies, on the committed corpus and on texts that differ from it at random. The rules are in
-//! `fuzz/src/policy.rs`.
+//! What `make fuzz` fuzzes of policies, on the committed corpus and on texts that differ from it at random. The rules
+//! are in `fuzz/src/policy.rs`.
 
 #[path = "../../fuzz/src/policy.rs"]
 mod entry;

@@ -26,8 +26,8 @@ impl Bell {
         }
     }
 
-    /// Returns whether the sleeper wants to be woken and nobody has done so yet: the caller must. The caller has issued a
-    /// fence after publishing what it has.
+    /// Returns whether the sleeper wants to be woken and nobody has done so yet: the caller must. The caller has issued
+    /// a fence after publishing what it has.
     #[inline]
     pub(crate) fn ring(&self) -> bool {
         // The swap lets only one of many ring.

@@ -313,7 +313,8 @@ pub trait Port {
     /// on.
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize>;
 
-    /// Returns whether [`Port::take_notices`] ever gives any: asked once, when a NIC is put on the port. Default: false.
+    /// Returns whether [`Port::take_notices`] ever gives any: asked once, when a NIC is put on the port. Default:
+    /// false.
     fn gives_notices(&self) -> bool {
         false
     }
@@ -379,8 +380,8 @@ pub trait Port {
         PortCounters::default()
     }
 
-    /// Returns the port as one whose frames have times on a clock that is not the caller's; `None`, the default, for one
-    /// that is driven by the caller's `now`.
+    /// Returns the port as one whose frames have times on a clock that is not the caller's; `None`, the default, for
+    /// one that is driven by the caller's `now`.
     fn timed(&mut self) -> Option<&mut dyn Timed> {
         None
     }

@@ -193,7 +193,8 @@ impl Link {
     }
 
     fn ring_bell(&mut self) {
-        // Pairs with the fence in `prepare_sleep`: either we see that the peer is asleep, or it sees what we just published.
+        // Pairs with the fence in `prepare_sleep`: either we see that the peer is asleep, or it sees what we just
+        // published.
         fence(Ordering::SeqCst);
         if self.other().asleep.ring() {
             self.counters.tx_syscalls += 1;

@@ -61,8 +61,8 @@ pub struct NicPort<P> {
     icrc: Icrc,
     held: Option<Held>,
     received_bytes: u64,
-    /// When whoever drives the NIC has something to do that the NIC does not know of, by the clock of a port that has one:
-    /// it is not later than that before a turn.
+    /// When whoever drives the NIC has something to do that the NIC does not know of, by the clock of a port that has
+    /// one: it is not later than that before a turn.
     pub alarm: Time,
     /// The port has a clock of its own.
     timed: bool,

@@ -53,8 +53,8 @@ pub trait Timed: Port {
     /// Returns the priorities that the other end of the link has paused, a bit each.
     fn paused(&self) -> u8;
 
-    /// Ends a turn, in which something last happened at `done`. Unless something arrives or is posted the NIC does nothing
-    /// before `next`.
+    /// Ends a turn, in which something last happened at `done`. Unless something arrives or is posted the NIC does
+    /// nothing before `next`.
     fn end(&mut self, done: Time, next: Time);
 
     /// Returns the time of the port's clock.
@@ -69,8 +69,8 @@ pub trait Timed: Port {
     /// Notes what the application does from now on.
     fn note(&mut self, _application: Application) {}
 
-    /// Notes what turns have come to: the application has `heard` of something, or there are completions. It does what it
-    /// did before, unless it waited for that.
+    /// Notes what turns have come to: the application has `heard` of something, or there are completions. It does what
+    /// it did before, unless it waited for that.
     fn settle(&mut self, _heard: bool, _completions: bool) {}
 
     /// Returns whether an application that polls polls in vain before time has gone on.

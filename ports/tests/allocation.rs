@@ -1,5 +1,5 @@
-//! Ports take no memory from the heap for packets: a frame port, whatever they are, and a line with strict priorities once its
-//! queues have been full.
+//! Ports take no memory from the heap for packets: a frame port, whatever they are, and a line with strict priorities
+//! once its queues have been full.
 
 mod support;
 

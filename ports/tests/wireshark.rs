@@ -153,8 +153,8 @@ fn wireshark_reads_plain_roce_and_knows_irn_packets_by_their_bth() {
                 assert_eq!(number(psn), Some(headers.bth.psn.get().into()), "{what}");
                 assert_eq!(number(qp), Some(headers.bth.dest_qp.into()), "{what}");
                 assert_eq!(number(pad), Some(headers.bth.pad.into()), "{what}");
-                // Wireshark does not know the extension's opcode, nor its headers where IBA has none; Wireshark 4.0 does
-                // not know the opcodes of IBA 1.5 either.
+                // Wireshark does not know the extension's opcode, nor its headers where IBA has none; Wireshark 4.0
+                // does not know the opcodes of IBA 1.5 either.
                 if !irn && !matches!(headers.bth.opcode, Opcode::RcFlush | Opcode::RcAtomicWrite) {
                     // An AtomicETH's key goes by the RETH's name there.
                     let key = headers.reth.map(|r| r.rkey).or(headers.atomic.map(|a| a.rkey));

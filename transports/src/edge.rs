@@ -1,5 +1,5 @@
-//! Active queue management from the edge (Mittal, UCB/EECS-2018-103, §5.3): the NIC that receives drops or marks packets by
-//! how long they have waited in the network, which the slack in their headers tells.
+//! Active queue management from the edge (Mittal, UCB/EECS-2018-103, §5.3): the NIC that receives drops or marks
+//! packets by how long they have waited in the network, which the slack in their headers tells.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,10 +21,12 @@ pub enum Edge {
         target: u64,
         /// For how long they may wait longer than that, ns.
         interval: u64,
-        /// Time between the sending of one packet and the next from which on the interval begins anew, ns; above `target`.
+        /// Time between the sending of one packet and the next from which on the interval begins anew, ns; above
+        /// `target`.
         refresh: u64,
     },
-    /// Edge-ECN (§5.3.2): marks those that have waited longer than so many full packets take on a link of the line rate.
+    /// Edge-ECN (§5.3.2): marks those that have waited longer than so many full packets take on a link of the line
+    /// rate.
     EcnPackets(u32),
     /// Edge-ECN: marks those that have waited longer than so many ns.
     EcnTime(u64),
@@ -125,8 +127,8 @@ impl Judge {
         }
     }
 
-    /// Says what becomes of a packet with payload that arrives now and has waited for so many ns. `packet`: ns that a full
-    /// packet takes.
+    /// Says what becomes of a packet with payload that arrives now and has waited for so many ns. `packet`: ns that a
+    /// full packet takes.
     pub(crate) fn of(&mut self, now: Time, waited: i64, packet: impl Fn() -> u64) -> Verdict {
         let waited = u64::try_from(waited).unwrap_or(0);
         let mark = |above: u64| if waited > above { Verdict::Mark } else { Verdict::Take };
@@ -144,7 +146,8 @@ impl Judge {
 
 impl Codel {
     fn drops(&mut self, now: u64, waited: u64, [target, interval, refresh]: [u64; 3]) -> bool {
-        // What lies between two packets' sending is what lies between their arrivals, less what the second waited longer.
+        // What lies between two packets' sending is what lies between their arrivals, less what the second waited
+        // longer.
         let sent = now as i64 - waited as i64;
         if self.last_sent.is_some_and(|last| sent - last >= refresh as i64) {
             self.first_above = None;

@@ -51,7 +51,8 @@ impl Path {
         Path { traffic_class: self.traffic_class & !0x1c | bits << 2, ..self }
     }
 
-    /// Whether a switch may cut the payload off a packet of a pulled stream (NDP): the lower three bits of the DSCP are 0.
+    /// Whether a switch may cut the payload off a packet of a pulled stream (NDP): the lower three bits of the DSCP are
+    /// 0.
     #[inline]
     pub fn may_be_trimmed(&self) -> bool {
         self.traffic_class >> 2 & 7 == 0

@@ -25,8 +25,8 @@ pub struct Sideband<'a> {
     /// Time that the packet may still wait in queues without missing its target, ns; negative if it is late (LSTF, UPS
     /// §2). Each switch subtracts how long the packet waited there.
     pub slack: i64,
-    /// What the packet's slack has lost on its way, ns: how long it waited in switches that keep slack. Only who receives
-    /// it is told; 0 as it is sent.
+    /// What the packet's slack has lost on its way, ns: how long it waited in switches that keep slack. Only who
+    /// receives it is told; 0 as it is sent.
     pub waited: i64,
     /// Number of the queue pair that sent the packet, 24 bits. With its host it identifies the flow, also where the
     /// headers do not: those of connected services name the receiver only.

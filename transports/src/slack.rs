@@ -15,14 +15,16 @@ pub enum Slack {
     /// Not at all: 0 for all.
     #[default]
     None,
-    /// So many ns for each full packet that the message has: shortest job first, for the mean flow completion time (§5.2.1).
+    /// So many ns for each full packet that the message has: shortest job first, for the mean flow completion time
+    /// (§5.2.1).
     Size(u64),
-    /// So many ns for each full packet of the message from this one to the last: shortest remaining processing time (§5.2.1).
+    /// So many ns for each full packet of the message from this one to the last: shortest remaining processing time
+    /// (§5.2.1).
     Remaining(u64),
     /// So many ns: FIFO+, for the tail of delays (§5.2.2).
     Constant(u64),
-    /// As if each packet took its time at so many bit/s: virtual clock, for fairness (§5.2.3). A queue pair's weight is in
-    /// proportion to its rate.
+    /// As if each packet took its time at so many bit/s: virtual clock, for fairness (§5.2.3). A queue pair's weight is
+    /// in proportion to its rate.
     Fair(u64),
     /// What is left until so many ns after the message's first packet went, half of the round trip of an empty network
     /// taken off (§5.1.1).

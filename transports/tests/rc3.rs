@@ -187,8 +187,8 @@ impl End {
     }
 }
 
-/// The example of §2.1.2, Figure 2.3: 66 packets, of which the network takes 50 in a round trip; those numbered 21 and 22
-/// are lost at their low priority. What a round brought is acknowledged before the next begins.
+/// The example of §2.1.2, Figure 2.3: 66 packets, of which the network takes 50 in a round trip; those numbered 21 and
+/// 22 are lost at their low priority. What a round brought is acknowledged before the next begins.
 #[test]
 fn sixty_six_packets_take_three_round_trips() {
     let config = "iwarp,rc3=40";
@@ -404,8 +404,8 @@ fn networks(lossless: bool) -> impl Strategy<Value = Network> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Whatever is lost: all arrives, completions are in order, nothing goes twice at low priority, and what is said at low
-    /// priority changes nothing that the primary loop goes by.
+    /// Whatever is lost: all arrives, completions are in order, nothing goes twice at low priority, and what is said at
+    /// low priority changes nothing that the primary loop goes by.
     #[test]
     fn low_priority_changes_nothing_but_what_need_not_be_sent(network in networks(false)) {
         let Outcome { a, b, twice } = network.run()?;

@@ -93,8 +93,8 @@ impl Finding {
     }
 }
 
-/// The findings as test cases. Two may be about one thing, such as two libraries: a number tells them apart, and names stay
-/// from run to run.
+/// The findings as test cases. Two may be about one thing, such as two libraries: a number tells them apart, and names
+/// stay from run to run.
 fn cases(findings: &[Finding]) -> impl Iterator<Item = junit::Case> {
     findings.iter().enumerate().map(|(index, finding)| {
         let earlier = findings[..index].iter().filter(|earlier| earlier.about == finding.about).count();

@@ -22,7 +22,8 @@ struct Row {
     sim: f64,
 }
 
-/// How many flows a lab had, how many of them were complete when `irnic sim` had run them again, and numbers of both runs.
+/// How many flows a lab had, how many of them were complete when `irnic sim` had run them again, and numbers of both
+/// runs.
 pub struct Comparison {
     flows: usize,
     complete: usize,

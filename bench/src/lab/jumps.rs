@@ -1,5 +1,5 @@
-//! Time that jumps: it stands still while an application acts, and goes on to what happens next once all poll in vain or
-//! sleep.
+//! Time that jumps: it stands still while an application acts, and goes on to what happens next once all poll in vain
+//! or sleep.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ impl Switchd {
         self.server.has_frames() || self.server.earliest() < u64::MAX || !self.lab.is_idle()
     }
 
-    /// Has time go on to the next thing that happens to a process, if nothing keeps it. An application that calls nothing is
-    /// waited for for `patience`. Returns whether it went on.
+    /// Has time go on to the next thing that happens to a process, if nothing keeps it. An application that calls
+    /// nothing is waited for for `patience`. Returns whether it went on.
     pub(super) fn jump(&mut self, patience: Duration) -> bool {
         let now = self.server.now();
         let wait = match self.is_awaited() {

@@ -1,5 +1,5 @@
-//! A lab in Prometheus' text format: hosts under the names of node_exporter's infiniband collector, and all ports of the
-//! network.
+//! A lab in Prometheus' text format: hosts under the names of node_exporter's infiniband collector, and all ports of
+//! the network.
 
 use std::fmt::{Display, Write as _};
 

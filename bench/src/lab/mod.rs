@@ -1,7 +1,7 @@
 //! `irnic lab`: unmodified RDMA applications on an emulated network.
 //!
-//! [`args`] and [`mod@file`] say what network and which hosts, [`switchd`] is the network and the time, [`processes`] has the
-//! applications, [`control`] hears what tests want to happen, [`report`] tells what happened.
+//! [`args`] and [`mod@file`] say what network and which hosts, [`switchd`] is the network and the time, [`processes`]
+//! has the applications, [`control`] hears what tests want to happen, [`report`] tells what happened.
 
 mod args;
 mod compare;

@@ -5,9 +5,9 @@
 //!                                                         └─ veth ─ eth0, 10.77.0.2/16, of host h1 …
 //! ```
 //!
-//! Each host has a network and a host name of its own, all have one view of the files, in which /etc/hosts knows the names.
-//! The keeper makes the namespaces and holds them by descriptors; symbolic links in the lab's directory lead to these. So
-//! the namespaces are there as long as the keeper, and nothing of them has to be removed.
+//! Each host has a network and a host name of its own, all have one view of the files, in which /etc/hosts knows the
+//! names. The keeper makes the namespaces and holds them by descriptors; symbolic links in the lab's directory lead to
+//! these. So the namespaces are there as long as the keeper, and nothing of them has to be removed.
 
 use std::ffi::CString;
 use std::fmt::Write as _;
@@ -140,8 +140,8 @@ pub struct Made {
 }
 
 impl Made {
-    /// Makes the directory of a lab and its namespaces, and moves this process, which must have one thread only, into the
-    /// launcher's.
+    /// Makes the directory of a lab and its namespaces, and moves this process, which must have one thread only, into
+    /// the launcher's.
     pub fn new(directory: &Path, hosts: u32) -> Result<Made, String> {
         let make = |path: &Path| fs::DirBuilder::new().mode(0o700).create(path).map_err(failed("its directory"));
         make(directory)?;

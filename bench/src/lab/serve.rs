@@ -1,7 +1,7 @@
 //! Who asks a running lab over HTTP: `irnic top` by a Unix socket, browsers and Prometheus over TCP.
 //!
-//! One thread, one request at a time. It reads what the thread that has the network says when it is asked ([`Board`]), and
-//! changes nothing.
+//! One thread, one request at a time. It reads what the thread that has the network says when it is asked ([`Board`]),
+//! and changes nothing.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};

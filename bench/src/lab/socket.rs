@@ -1,5 +1,5 @@
-//! Unix sockets on which a lab answers its user: at a path, or under an abstract name, `@` and the name, of which nothing
-//! is left when its process ends.
+//! Unix sockets on which a lab answers its user: at a path, or under an abstract name, `@` and the name, of which
+//! nothing is left when its process ends.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -37,8 +37,8 @@ pub fn is_own(stream: &UnixStream) -> bool {
     is_own_peer(stream.as_fd())
 }
 
-/// Returns the abstract names, and the paths whose last parts, that begin with `prefix` and end with `suffix` and on which
-/// somebody listens.
+/// Returns the abstract names, and the paths whose last parts, that begin with `prefix` and end with `suffix` and on
+/// which somebody listens.
 pub fn names(prefix: &str, suffix: &str) -> io::Result<Vec<String>> {
     let table = std::fs::read_to_string("/proc/net/unix")?;
     let name = |line: &str| line.split_whitespace().nth(7).map(str::to_owned);

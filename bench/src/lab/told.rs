@@ -240,8 +240,8 @@ pub struct Told {
 }
 
 impl Told {
-    /// Fills in what processes tell; `living` are their pages, in the same order. Returns what each of `hosts` hosts has
-    /// counted, processes that have left included, and the processes that have left lately.
+    /// Fills in what processes tell; `living` are their pages, in the same order. Returns what each of `hosts` hosts
+    /// has counted, processes that have left included, and the processes that have left lately.
     pub fn look(
         &mut self,
         processes: &mut [ProcessStats],

@@ -88,8 +88,8 @@ pub struct PerfArgs {
     /// Address of this end's UDP socket [default: the TCP connection's, 127.0.0.1 in one process]
     #[arg(long, value_name = "ADDR", requires = "test")]
     pub(super) bind: Option<IpAddr>,
-    /// Be this device, as irnic devinfo lists them: its address, and its port, MTU, rate, transport and impairments where
-    /// nothing else is said
+    /// Be this device, as irnic devinfo lists them: its address, and its port, MTU, rate, transport and impairments
+    /// where nothing else is said
     #[arg(short = 'd', long = "ib-dev", value_name = "DEVICE", requires = "test", conflicts_with = "bind")]
     pub(super) ib_dev: Option<String>,
     /// Use the address in this place of the device's GID table [default: the first that fits]
@@ -219,8 +219,8 @@ pub struct PerfArgs {
     /// roce,irn,cap=110,rto-min=1ms are two [default: irn]
     #[arg(long, value_name = "PRESET[,KEY=VALUE…][,…]", requires = "test")]
     pub(super) transport: Vec<String>,
-    /// Percent of the packets that are lost at random, each way: 0,0.1,1. In two processes both get the same list, and the
-    /// client loses them
+    /// Percent of the packets that are lost at random, each way: 0,0.1,1. In two processes both get the same list, and
+    /// the client loses them
     #[arg(long, value_name = "PERCENT[,…]", value_delimiter = ',', requires = "test")]
     pub(super) loss: Vec<String>,
     /// Run everything so many times, in turn: the table has medians, and the least and the most
@@ -234,15 +234,15 @@ pub struct PerfArgs {
     /// The link's rate, such as 10G: the most that this end sends (in one process: the client)
     #[arg(long, value_name = "RATE", requires = "test")]
     pub(super) rate: Option<String>,
-    /// The most payload that each queue pair sends, such as 500M or 2.5G bit/s, or a number of --rate_units (bandwidth of
-    /// send and write); how well that held over each 10 ms is reported
+    /// The most payload that each queue pair sends, such as 500M or 2.5G bit/s, or a number of --rate_units (bandwidth
+    /// of send and write); how well that held over each 10 ms is reported
     #[arg(long = "rate_limit", alias = "rate-limit", value_name = "RATE", requires = "test")]
     pub(super) rate_limit: Option<String>,
     /// Unit of a --rate_limit without one: M is MiB/sec, g Gb/sec
     #[arg(long = "rate_units", alias = "rate-units", value_enum, default_value = "g", requires = "rate_limit")]
     pub(super) rate_units: RateUnit,
-    /// Messages that a queue pair with a --rate_limit may send at once after it was idle [default: 100 us of the rate, at
-    /// most 16 KiB]
+    /// Messages that a queue pair with a --rate_limit may send at once after it was idle [default: 100 us of the rate,
+    /// at most 16 KiB]
     #[arg(long = "burst_size", alias = "burst-size", value_name = "N", requires = "rate_limit")]
     pub(super) burst_size: Option<u32>,
     /// Records this end's packets (in one process: the client's) for Wireshark or irnic decode

@@ -236,8 +236,8 @@ impl Endpoint {
         Ok(n)
     }
 
-    /// Takes completions of a queue that has raised an event. Another is requested before the look at the queue, so that
-    /// none is missed: what ibv_req_notify_cq(3) tells applications to do.
+    /// Takes completions of a queue that has raised an event. Another is requested before the look at the queue, so
+    /// that none is missed: what ibv_req_notify_cq(3) tells applications to do.
     fn poll_by_events(
         &self,
         nic: &mut Nic,

@@ -5,9 +5,10 @@
 //! packets between them, in this process or to another; [`run`] drives ends and carrier in turn, on one thread.
 //! [`exchange`] is what two processes tell each other over TCP.
 //!
-//! A command is a [`sweep`] of runs. [`args`] and [`checked`] make it of words, [`local`] and [`remote`] run it, [`results`]
-//! has what came of it, which [`report`] and [`table`] print, [`document`] writes for machines and [`pictures`] draws.
-//! [`compare`] is what `irnic perf` alone shows, [`baseline`] what the machine can do without a NIC.
+//! A command is a [`sweep`] of runs. [`args`] and [`checked`] make it of words, [`local`] and [`remote`] run it,
+//! [`results`] has what came of it, which [`report`] and [`table`] print, [`document`] writes for machines and
+//! [`pictures`] draws. [`compare`] is what `irnic perf` alone shows, [`baseline`] what the machine can do without a
+//! NIC.
 
 mod args;
 mod bandwidth;

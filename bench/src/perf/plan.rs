@@ -252,8 +252,9 @@ impl Plan {
         self.rate.is_some() || !self.impair.is_empty() || self.pcap.is_some()
     }
 
-    /// Whether frames from UDP bear the time at which the kernel took them: queues before a line that trims, or drops by priority,
-    /// are short, and frames that lay in the socket while this process was late would overrun them at once.
+    /// Whether frames from UDP bear the time at which the kernel took them: queues before a line that trims, or drops
+    /// by priority, are short, and frames that lay in the socket while this process was late would overrun them at
+    /// once.
     pub fn kernel_stamps(&self) -> bool {
         self.impair.rx.trim.is_some() || self.impair.rx.prio.is_some()
     }

@@ -1,5 +1,5 @@
-//! What is shown of a run while it goes on: a line of results every so often, if that was asked for, or a bar on standard
-//! error for what takes longer than two seconds, if somebody is watching.
+//! What is shown of a run while it goes on: a line of results every so often, if that was asked for, or a bar on
+//! standard error for what takes longer than two seconds, if somebody is watching.
 
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use irnic_transports::Time;

@@ -1,7 +1,7 @@
 //! `irnic reproduce`: the scenarios of papers, and their numbers beside ours, cell by cell.
 //!
-//! Each paper has a folder: what it prints, what is run for it, and what of that is a cell. [`points`] puts scenarios and
-//! the paper's numbers and words together, [`runs`] makes the runs, [`compared`] says how far apart the two are,
+//! Each paper has a folder: what it prints, what is run for it, and what of that is a cell. [`points`] puts scenarios
+//! and the paper's numbers and words together, [`runs`] makes the runs, [`compared`] says how far apart the two are,
 //! [`pictures`] draws.
 
 mod chance;

@@ -36,8 +36,8 @@ impl<'a, S> Rows<'a, S> {
     }
 }
 
-/// Returns a line for each name that `place` makes of the rows', with its points: what `place` says is x, `value` is y. A row
-/// without either is left out.
+/// Returns a line for each name that `place` makes of the rows', with its points: what `place` says is x, `value` is y.
+/// A row without either is left out.
 pub fn swept<S>(
     rows: &[(&str, &S)],
     place: impl Fn(&str) -> Option<(String, f64)>,

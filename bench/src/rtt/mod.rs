@@ -1,5 +1,5 @@
-//! `irnic rtt`: round trips by three clocks, as TIMELY's Figure 11 compares them, and a kernel's TCP beside them, as its
-//! Figure 1 does.
+//! `irnic rtt`: round trips by three clocks, as TIMELY's Figure 11 compares them, and a kernel's TCP beside them, as
+//! its Figure 1 does.
 //!
 //! [`measure`] takes them, [`tcp`] those of TCP, [`report`] prints them, [`picture`] draws them.
 

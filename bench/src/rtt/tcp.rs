@@ -136,15 +136,16 @@ fn stamp(socket: &TcpStream) -> io::Result<Option<Stamp>> {
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control) as _;
-    // SAFETY: the message has no place for data, and one of the given length for control messages, which outlives the call.
+    // SAFETY: the message has no place for data, and one of the given length for control messages, which outlives the
+    // call.
     let read = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
     if read < 0 {
         let error = io::Error::last_os_error();
         return if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
     }
     let mut stamp = Stamp::default();
-    // SAFETY: the kernel filled in the control messages, which the macros walk within the length that it has set. A header
-    // says which structure follows; it may not be aligned, and is copied.
+    // SAFETY: the kernel filled in the control messages, which the macros walk within the length that it has set. A
+    // header says which structure follows; it may not be aligned, and is copied.
     unsafe {
         let mut at = libc::CMSG_FIRSTHDR(&message);
         while let Some(header) = at.as_ref() {

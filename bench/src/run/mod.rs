@@ -1,8 +1,8 @@
 //! `irnic run`: an unmodified RDMA application on software NICs.
 //!
-//! [`args`] turns options into variables and checks them as the library would, [`library`] finds the shared object
-//! or has [`embedded`] write it, [`links`] gives it the names that applications load, [`program`] sees whether the application loads any, [`sysfs`]
-//! writes the files that some look for.
+//! [`args`] turns options into variables and checks them as the library would, [`library`] finds the shared object or
+//! has [`embedded`] write it, [`links`] gives it the names that applications load, [`program`] sees whether the
+//! application loads any, [`sysfs`] writes the files that some look for.
 
 mod args;
 mod embedded;
@@ -62,8 +62,8 @@ pub fn in_front(paths: &[PathBuf], variable: &str) -> OsString {
     all.join(OsStr::new(":"))
 }
 
-/// Has a program that `command` starts load irnic's library in place of libibverbs, also where the program brings its own.
-/// `more` is preloaded behind it; with `None` nothing is, for a program that would not survive it.
+/// Has a program that `command` starts load irnic's library in place of libibverbs, also where the program brings its
+/// own. `more` is preloaded behind it; with `None` nothing is, for a program that would not survive it.
 pub fn put_in(command: &mut Command, library: &Path, more: Option<Vec<PathBuf>>) -> Result<(), RunError> {
     let directory = links::directory(library, &library::VERBS_NAMES)?;
     command.env("LD_LIBRARY_PATH", in_front(std::slice::from_ref(&directory), "LD_LIBRARY_PATH"));

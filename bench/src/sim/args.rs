@@ -82,8 +82,8 @@ pub struct SimArgs {
     /// How many flows of Poisson arrivals and closed loops there are at most, of each part of the workload
     #[arg(long, value_name = "N", help_heading = "Network and traffic")]
     flows_count: Vec<String>,
-    /// Switches with --cc rocc: qref, qmid, qmax, chunk, alpha, beta, t, fraction, such as qref=75KB,t=100us [default: the
-    /// paper's for the rate of each link]
+    /// Switches with --cc rocc: qref, qmid, qmax, chunk, alpha, beta, t, fraction, such as qref=75KB,t=100us [default:
+    /// the paper's for the rate of each link]
     #[arg(long, value_name = "KEY=VALUE,…", help_heading = "Network and traffic")]
     rocc: Vec<String>,
     /// A run in which a deadlock is found: end, or continue until nothing is due or --until [default: end]
@@ -92,8 +92,8 @@ pub struct SimArgs {
     /// Queue pairs: per-flow or reused [default: per-flow]
     #[arg(long, value_name = "HOW", help_heading = "NICs")]
     qps: Vec<String>,
-    /// Connections: rc, or uc, whose flows are open-loop: they leave as fast as the sender's link takes them, and nothing is
-    /// sent again [default: rc]
+    /// Connections: rc, or uc, whose flows are open-loop: they leave as fast as the sender's link takes them, and
+    /// nothing is sent again [default: rc]
     #[arg(long, value_name = "rc|uc", help_heading = "NICs")]
     service: Vec<String>,
     /// Bytes around the payload: real, or fixed:N [default: real]

@@ -25,12 +25,13 @@ pub struct ScheduleArgs {
     /// With --record: when each switch began to send each packet as well
     #[arg(long, requires = "record", help_heading = "Output")]
     pub record_hops: bool,
-    /// Send the packets of a recorded schedule again through these switches, in place of a workload, and count those that
-    /// are overdue; topology, routing and seed have to be those of the record
+    /// Send the packets of a recorded schedule again through these switches, in place of a workload, and count those
+    /// that are overdue; topology, routing and seed have to be those of the record
     #[arg(long, value_name = "FILE", conflicts_with = "record", help_heading = "Network and traffic")]
     pub replay: Option<PathBuf>,
-    /// With --replay, what headers say: how long each packet may wait (for --scheduling lstf), when it left the network (a
-    /// static priority, for --scheduling rank), or when each switch sent it, by which switches go then [default: slack]
+    /// With --replay, what headers say: how long each packet may wait (for --scheduling lstf), when it left the network
+    /// (a static priority, for --scheduling rank), or when each switch sent it, by which switches go then [default:
+    /// slack]
     #[arg(long, value_name = "WHAT", requires = "replay", help_heading = "Network and traffic")]
     pub replay_by: Option<By>,
     /// With --replay, packets later than that count apart [default: a full packet's time on the slowest link]

@@ -124,8 +124,8 @@ impl Experiment {
     fn setup(&self, given: &Transport) -> Result<QpSetup, ValueError> {
         let mut transport = given.config;
         if transport.wire == WireFormat::Roce && !given.gives_timer() {
-            // IRN §4.3.2: with PFC nothing is lost, so RoCE has no timeouts there; without it has RTO_high alone. So it does
-            // where switches drop what is in a loop.
+            // IRN §4.3.2: with PFC nothing is lost, so RoCE has no timeouts there; without it has RTO_high alone. So it
+            // does where switches drop what is in a loop.
             let drops = matches!(&self.hol, Some(HolConfig::Breaker(breaker)) if breaker.remedy == Remedy::Drop);
             transport.timer = match transport.timer {
                 Timer::Fixed(_) if self.pfc && !drops => Timer::Fixed(None),

@@ -98,8 +98,8 @@ pub struct Experiment {
     pub headroom: Option<u64>,
     /// Marking. By default what the congestion control needs.
     pub ecn: Option<Ecn>,
-    /// Congestion points of RoCC, which the switches have if a transport heeds them. By default the paper's, by the rates of
-    /// links.
+    /// Congestion points of RoCC, which the switches have if a transport heeds them. By default the paper's, by the
+    /// rates of links.
     pub rocc: Option<RoccConfig>,
     /// What there is where PFC would be.
     pub flow_control: LinkFlowControl,

@@ -60,7 +60,8 @@ impl Experiment {
         Ok(SwitchConfig::Policy(switches))
     }
 
-    /// Returns a policy whose parameters the experiment has set, where it has them. `key` is that by which it was given.
+    /// Returns a policy whose parameters the experiment has set, where it has them. `key` is that by which it was
+    /// given.
     pub(super) fn filled(
         &self,
         policy: &PolicySwitch,

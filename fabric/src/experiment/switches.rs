@@ -177,8 +177,9 @@ impl Experiment {
         Err(self.refuse("pfc", why))
     }
 
-    /// Returns the parameters of GFC: all stages together have twice what PFC has in headroom beyond XOFF, since a neighbour
-    /// that is told of the first may send at half its rate for as long again; and for the first of them a packet each.
+    /// Returns the parameters of GFC: all stages together have twice what PFC has in headroom beyond XOFF, since a
+    /// neighbour that is told of the first may send at half its rate for as long again; and for the first of them a
+    /// packet each.
     fn gfc(&self, given: GfcGiven, xoff: Option<u64>, longest: u32) -> Result<GfcConfig, ValueError> {
         let Some(first) = given.first.or(xoff) else {
             return Err(self.refuse("flow-control", "gfc needs b1=SIZE, or --pfc-threshold"));
@@ -394,7 +395,8 @@ impl Experiment {
     }
 }
 
-/// Counts the priorities in use, for which PFC sets room aside and among which credits divide it: those of the flows and of acknowledgements.
+/// Counts the priorities in use, for which PFC sets room aside and among which credits divide it: those of the flows
+/// and of acknowledgements.
 pub(super) fn count_priorities(config: &mut SimConfig) {
     let acks = config.setups.iter().filter_map(|setup| setup.transport.ack_priority);
     // Those of RC3 lie below.

@@ -1,5 +1,5 @@
-//! A network whose hosts are outside: their frames come with the time at which they began to leave, and go with the time
-//! at which they arrive.
+//! A network whose hosts are outside: their frames come with the time at which they began to leave, and go with the
+//! time at which they arrive.
 //!
 //! Whoever has the hosts drives it: [`Lab::send`] for each frame that a host has sent, [`Lab::run_until`] for what
 //! happens up to a time. What a host sends at a time reaches a switch [`Lab::lookahead`] later at the earliest, so that
@@ -323,8 +323,8 @@ impl Lab {
         self.network.is_idle() && self.turned.is_empty() && !self.plans.iter().any(undone)
     }
 
-    /// Takes a frame of a host. Returns when its last bit has left the host, ns. What has no destination, or is no frame
-    /// of RoCE, is counted and goes no further.
+    /// Takes a frame of a host. Returns when its last bit has left the host, ns. What has no destination, or is no
+    /// frame of RoCE, is counted and goes no further.
     pub fn send(&mut self, host: u32, sent: &Sent<'_>) -> u64 {
         let parsed = parse(sent.frame).ok().filter(|_| sent.dst < self.hosts());
         let Some((headers, payload)) = parsed else {
@@ -538,8 +538,8 @@ impl Lab {
         self.faults.get_or_insert_default().add(rule)
     }
 
-    /// Takes away the rule with this number, or all. Returns how many those were. Frames that are under way stay as they
-    /// are.
+    /// Takes away the rule with this number, or all. Returns how many those were. Frames that are under way stay as
+    /// they are.
     pub fn remove_rules(&mut self, id: Option<u32>) -> usize {
         self.faults.as_mut().map_or(0, |faults| faults.remove(id))
     }

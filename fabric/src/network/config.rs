@@ -15,8 +15,8 @@ pub enum Routing {
     /// Each packet any way, by chance.
     Random,
     /// The way that the sender has chosen: a packet's [`super::Packet::entropy`] is a number below
-    /// [`crate::topology::Routes::ways`]. Each switch with `n` ways to choose from takes its remainder by `n`, and hands
-    /// the quotient on.
+    /// [`crate::topology::Routes::ways`]. Each switch with `n` ways to choose from takes its remainder by `n`, and
+    /// hands the quotient on.
     Source,
     /// By the destination.
     Static,
@@ -73,7 +73,8 @@ pub struct NetworkConfig {
     pub topology: Topology,
     /// What switches do.
     pub switch: SwitchConfig,
-    /// Switches that do something else, by node, in order; no node twice. Credits are those of [`Self::switch`], of all switches.
+    /// Switches that do something else, by node, in order; no node twice. Credits are those of [`Self::switch`], of all
+    /// switches.
     pub differing: Vec<(u32, SwitchConfig)>,
     /// Congestion points of RoCC in all switches, beside what they do.
     pub rocc: Option<RoccConfig>,

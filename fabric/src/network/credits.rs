@@ -1,10 +1,10 @@
-//! Credit-based flow control (InfiniBand; IBTA volume 1, clause 7.9): the receiving end of a link says how many bytes may
-//! come, and the sending end never sends more.
+//! Credit-based flow control (InfiniBand; IBTA volume 1, clause 7.9): the receiving end of a link says how many bytes
+//! may come, and the sending end never sends more.
 //!
 //! Both count from the beginning of the run, as InfiniBand's FCTBS ("flow control total bytes sent") and FCCL ("flow
-//! control credit limit") do, here in bytes modulo 2^32 instead of blocks of 64 bytes modulo 2^12. A credit that is lost
-//! with its link is made good by the next; a packet that is lost on its way is credited as if it had been received, which
-//! InfiniBand learns from the next FCTBS.
+//! control credit limit") do, here in bytes modulo 2^32 instead of blocks of 64 bytes modulo 2^12. A credit that is
+//! lost with its link is made good by the next; a packet that is lost on its way is credited as if it had been
+//! received, which InfiniBand learns from the next FCTBS.
 
 use crate::priorities::Priorities;
 
@@ -25,8 +25,8 @@ type Each = [u32; Priorities::COUNT];
 pub(super) struct Credits {
     /// As a sender: what was sent and what may be, and the longest packet. Without a budget nothing is limited.
     budget: Option<Budget>,
-    /// As a receiver: what may have been sent, and of which priorities the other end does not know it yet. What was never
-    /// granted is not limited.
+    /// As a receiver: what may have been sent, and of which priorities the other end does not know it yet. What was
+    /// never granted is not limited.
     granted: Option<Each>,
     owed: Priorities,
 }

@@ -36,8 +36,9 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         self.events.push(self.now + WATCH, Event::DeadlockCheck);
     }
 
-    /// Has deadlocks noted only ([`Self::first_deadlock`]): [`Self::step`] says that nothing will move any more when nothing
-    /// is due. For switches that resolve deadlocks in their own time, and for looking at what a deadlock does to the rest.
+    /// Has deadlocks noted only ([`Self::first_deadlock`]): [`Self::step`] says that nothing will move any more when
+    /// nothing is due. For switches that resolve deadlocks in their own time, and for looking at what a deadlock does
+    /// to the rest.
     pub fn go_on(&mut self) {
         self.watched.go_on = true;
     }

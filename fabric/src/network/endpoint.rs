@@ -34,8 +34,8 @@ pub trait Endpoint {
     /// A control frame other than PFC's has arrived; PFC's are [`Self::wants_tx`]'s `paused`.
     fn on_control(&mut self, _control: Control, _ctx: &mut EndpointCtx<'_, Self::Shared>) {}
 
-    /// A PFC frame has arrived, or the link has failed: the switch pauses these priorities from now on, and no others. For
-    /// endpoints that have to tell somebody; the network asks those that only send with what is paused.
+    /// A PFC frame has arrived, or the link has failed: the switch pauses these priorities from now on, and no others.
+    /// For endpoints that have to tell somebody; the network asks those that only send with what is paused.
     fn on_pause(&mut self, _paused: Priorities, _ctx: &mut EndpointCtx<'_, Self::Shared>) {}
 
     /// Something begins to leave by a port that is watched ([`super::Network::tap`]).

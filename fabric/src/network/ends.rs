@@ -56,9 +56,9 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         self.start(self.hosts[self.place_of(host)].port);
     }
 
-    /// Puts a packet onto a host's link from outside, for hosts that keep the time of their link themselves. It begins to
-    /// leave at `start`, ns, or when what was put there before has left, and is lost if the link is down. One that should
-    /// have reached the other end by now is there now.
+    /// Puts a packet onto a host's link from outside, for hosts that keep the time of their link themselves. It begins
+    /// to leave at `start`, ns, or when what was put there before has left, and is lost if the link is down. One that
+    /// should have reached the other end by now is there now.
     pub fn put(&mut self, host: u32, start: u64, packet: Packet, content: Content) -> Put {
         self.put_with(host, start, packet, content, Mishap::default())
     }

@@ -96,8 +96,8 @@ pub struct EventQueue<E> {
     free: u32,
     /// The number, counted from time 0, of the first bucket that is not in the ring.
     next: u64,
-    /// Events of this bucket and those after it, as they were pushed, each with the ns since its bucket began; and which
-    /// buckets have some.
+    /// Events of this bucket and those after it, as they were pushed, each with the ns since its bucket began; and
+    /// which buckets have some.
     buckets: Vec<Vec<(u16, E)>>,
     filled: Vec<u64>,
     /// What lies behind the buckets. All of it was pushed before anything of the same bucket that is in `buckets`.
@@ -418,8 +418,8 @@ impl<E: Waiting> EventQueue<E> {
             let slot = word % WORDS * 64 + u64::from(bits.trailing_zeros());
             self.horizon + 1 + (slot + REACH - first) % REACH
         };
-        // Of the word that holds `first` the upper part comes now; of the one `within` further, which may be the same, the
-        // lower part last.
+        // Of the word that holds `first` the upper part comes now; of the one `within` further, which may be the same,
+        // the lower part last.
         let (begins, upper) = (first / 64, u64::MAX << (first % 64));
         let bits = self.occupied[begins as usize] & upper;
         if bits != 0 {

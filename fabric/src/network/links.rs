@@ -24,7 +24,8 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         self.make_change(change, 0);
     }
 
-    /// Makes a change of a link, the `turn`-th thing of this event and following ones: a turn for each end and each port.
+    /// Makes a change of a link, the `turn`-th thing of this event and following ones: a turn for each end and each
+    /// port.
     fn make_change(&mut self, change: LinkChange, turn: u32) {
         let hosts = self.all_hosts;
         let ends: Vec<PortId> =

@@ -102,7 +102,8 @@ impl SwitchNode {
 ///
 /// It is driven by [`Self::run_until`], or event by event by [`Self::step`] if the owner wants to know what endpoints
 /// have received. Between the two, endpoints can be looked at and changed ([`Self::endpoint_mut`]), which is told to
-/// the network by [`Self::settle`]; packets can be put onto hosts' links from outside ([`Self::put`]). Time never goes back.
+/// the network by [`Self::settle`]; packets can be put onto hosts' links from outside ([`Self::put`]). Time never goes
+/// back.
 #[derive(Debug)]
 pub struct Network<E: Endpoint, A: Agenda = EventQueue<Event>> {
     now: u64,

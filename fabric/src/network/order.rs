@@ -1,10 +1,10 @@
 //! Which of two events that parts of a network have at the same nanosecond one queue of the whole network would have
 //! had first.
 //!
-//! A queue has events of one nanosecond in the order in which they were pushed. So of two events, that comes first which
-//! was pushed earlier; of those pushed in the same nanosecond, that whose pusher came first, and so on, back to a time
-//! at which the two lines differ, to an event that pushed both, or to the numbers that [`Origin::settled`] had given.
-//! Each part keeps a record of each event that it has worked off ([`Record`]), by which it can be told.
+//! A queue has events of one nanosecond in the order in which they were pushed. So of two events, that comes first
+//! which was pushed earlier; of those pushed in the same nanosecond, that whose pusher came first, and so on, back to a
+//! time at which the two lines differ, to an event that pushed both, or to the numbers that [`Origin::settled`] had
+//! given. Each part keeps a record of each event that it has worked off ([`Record`]), by which it can be told.
 
 use std::cmp::Ordering;
 
@@ -31,8 +31,8 @@ pub(crate) struct Record {
     at: u32,
     pusher: u32,
     child: u32,
-    /// The part of the pusher in the lowest byte; above it which of the events that all parts have it was, from 1 on, or
-    /// 0 if it was none.
+    /// The part of the pusher in the lowest byte; above it which of the events that all parts have it was, from 1 on,
+    /// or 0 if it was none.
     part_and_common: u32,
 }
 

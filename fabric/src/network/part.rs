@@ -1,9 +1,9 @@
 //! A part of a network that is cut, with the events of its nodes, which works them off at its own pace for as long as
 //! nothing can come from another part.
 //!
-//! What crosses a cut link is mail: it arrives a propagation delay later at least, and so lies with the sender until all
-//! parts have come as far ([`Network::publish`]). Then each takes in what is for it ([`Network::take_in`]), among its own
-//! events where the one queue of the whole network would have it ([`super::order`]). Events that concern all
+//! What crosses a cut link is mail: it arrives a propagation delay later at least, and so lies with the sender until
+//! all parts have come as far ([`Network::publish`]). Then each takes in what is for it ([`Network::take_in`]), among
+//! its own events where the one queue of the whole network would have it ([`super::order`]). Events that concern all
 //! ([`Event::is_common`]) each part has itself.
 
 use std::cmp::Ordering;
@@ -70,8 +70,8 @@ enum Crossing {
 #[derive(Debug, Default)]
 struct Outbox {
     mails: Vec<Mail>,
-    /// Packets that have been sent and stay where they are until the mail is handed out. Then they are copied in one go,
-    /// each from memory that was asked for in time.
+    /// Packets that have been sent and stay where they are until the mail is handed out. Then they are copied in one
+    /// go, each from memory that was asked for in time.
     sent: Vec<PacketId>,
     packets: Vec<(Packet, Content)>,
     /// Of packets that have some, in their order.

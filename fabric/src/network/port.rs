@@ -31,21 +31,22 @@ pub struct Pause {
 pub enum Control {
     /// Priority flow control: the priorities that the receiver is to pause, and no others (IEEE 802.1Qbb).
     Pfc(Priorities),
-    /// Rate-based flow control: the receiver is to send at the rate of its link over two to this power, from its next packet
-    /// on. The network sees to it, at switches and hosts alike.
+    /// Rate-based flow control: the receiver is to send at the rate of its link over two to this power, from its next
+    /// packet on. The network sees to it, at switches and hosts alike.
     Rate {
         /// 0 to 31; 0 is the rate of the link.
         halvings: u8,
     },
-    /// Credit-based flow control (IBTA volume 1, clause 7.9.4): the receiver may have sent so many bytes of a priority since
-    /// the beginning, modulo 2^32. The network sees to it, at switches and hosts alike.
+    /// Credit-based flow control (IBTA volume 1, clause 7.9.4): the receiver may have sent so many bytes of a priority
+    /// since the beginning, modulo 2^32. The network sees to it, at switches and hosts alike.
     CreditLimit {
         /// 0 to 7.
         priority: u8,
         /// Bytes on the wire.
         limit: u32,
     },
-    /// Credits for a queue of the sender, into which the receiver may send so many more bytes; for switches of one's own.
+    /// Credits for a queue of the sender, into which the receiver may send so many more bytes; for switches of one's
+    /// own.
     Credit {
         /// The queue, as both ends number it.
         queue: u16,
@@ -62,8 +63,8 @@ pub enum Control {
 }
 
 impl Control {
-    /// Returns the bytes that the frame takes of the link: [`CONTROL_FRAME`], but for InfiniBand's credits, which are link
-    /// packets of six bytes between two delimiters (IBTA volume 1, clause 7.9.4).
+    /// Returns the bytes that the frame takes of the link: [`CONTROL_FRAME`], but for InfiniBand's credits, which are
+    /// link packets of six bytes between two delimiters (IBTA volume 1, clause 7.9.4).
     #[inline]
     pub fn wire(&self) -> u32 {
         match self {
@@ -97,7 +98,8 @@ pub struct PortCounters {
     pub trimmed: u64,
     /// Packets that found no room in the queues of this port even without their payload, and were sent back.
     pub returned: u64,
-    /// Red packets that found no room in the queues of this port, below their threshold or at all, where colours matter.
+    /// Red packets that found no room in the queues of this port, below their threshold or at all, where colours
+    /// matter.
     pub red_dropped: u64,
     /// Green packets with payload that found no room in the queues of this port, where colours matter.
     pub green_dropped: u64,
@@ -302,8 +304,8 @@ impl Port {
         self.flag(RESERVED, reserved);
     }
 
-    /// Whether there is more to a packet's start than to send it: the port is reserved, limited or watched, or interrupts
-    /// packets.
+    /// Whether there is more to a packet's start than to send it: the port is reserved, limited or watched, or
+    /// interrupts packets.
     #[inline]
     pub(crate) fn is_special(&self) -> bool {
         self.flags & (RESERVED | PACED | CREDITED | TAPPED | NOTED | PREEMPTIVE) != 0
@@ -383,7 +385,8 @@ impl Port {
         self.last.0.saturating_add(self.last.1 << self.halvings).div_ceil(1000)
     }
 
-    /// A port that is limited begins a packet of so many bytes. Returns whether that uses up the credit for its priority.
+    /// A port that is limited begins a packet of so many bytes. Returns whether that uses up the credit for its
+    /// priority.
     pub(crate) fn note_packet(&mut self, now: u64, priority: u8, bytes: u32) -> bool {
         let takes = self.serialization(bytes);
         self.last = (self.would_end(now, bytes) - takes, takes);

@@ -1,8 +1,8 @@
 //! Ports that interrupt what they send for what has to leave earlier, and send the rest of it later (preemption).
 //!
-//! Elsewhere the arrival of a packet is an event from when it begins to leave. Here it is one from when its last bit has
-//! left, so that nothing has to be taken back. Whoever sends in pieces sends no more bits, and the other end sees the last
-//! alone.
+//! Elsewhere the arrival of a packet is an event from when it begins to leave. Here it is one from when its last bit
+//! has left, so that nothing has to be taken back. Whoever sends in pieces sends no more bits, and the other end sees
+//! the last alone.
 
 use irnic_transports::telemetry::Hop;
 
@@ -63,7 +63,8 @@ impl Preemption {
 }
 
 impl<E: Endpoint, A: Agenda> Network<E, A> {
-    /// Something may have come for a port that interrupts packets and is sending: has it go first if it has to leave earlier.
+    /// Something may have come for a port that interrupts packets and is sending: has it go first if it has to leave
+    /// earlier.
     #[cold]
     pub(super) fn interrupt(&mut self, id: PortId) {
         let port = &self.ports[id as usize];

@@ -109,8 +109,8 @@ impl Totals {
         self.level += u64::from(bytes);
     }
 
-    /// At `now` a packet of `wire` bytes leaves this part of the network for another, where it arrives at `at`. Until then
-    /// its time counts here.
+    /// At `now` a packet of `wire` bytes leaves this part of the network for another, where it arrives at `at`. Until
+    /// then its time counts here.
     pub(crate) fn handed_over(&mut self, now: u64, at: u64, wire: u32) {
         self.integrate(now);
         self.level -= u64::from(wire);

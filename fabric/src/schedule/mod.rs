@@ -1,5 +1,5 @@
-//! Schedules: when each packet entered a network and when it left, recorded of one network and replayed on another whose
-//! switches have other schedulers (Mittal, UCB/EECS-2018-103, §5.1.1).
+//! Schedules: when each packet entered a network and when it left, recorded of one network and replayed on another
+//! whose switches have other schedulers (Mittal, UCB/EECS-2018-103, §5.1.1).
 //!
 //! A run with [`crate::sim::SimConfig::schedule`] records one, which [`Replay`] replays.
 
@@ -38,8 +38,8 @@ pub struct Scheduled {
     pub sent: u64,
     /// When its last bit was at the other host, ns: o(p).
     pub left: u64,
-    /// What it takes through the same links when they are idle, ns: t_min(p), transmission and propagation rounded as the
-    /// network rounds them ([`crate::sim::ideal`]).
+    /// What it takes through the same links when they are idle, ns: t_min(p), transmission and propagation rounded as
+    /// the network rounds them ([`crate::sim::ideal`]).
     pub ideal: u64,
     /// Switches that it passed.
     pub hops: u8,
@@ -50,8 +50,8 @@ pub struct Scheduled {
 }
 
 impl Scheduled {
-    /// Time that the packet waited in switches, ns. Where packets follow each other closely, transmission is rounded less
-    /// than [`Self::ideal`] has it: up to 1 ns less for each link.
+    /// Time that the packet waited in switches, ns. Where packets follow each other closely, transmission is rounded
+    /// less than [`Self::ideal`] has it: up to 1 ns less for each link.
     pub fn queueing(&self) -> i64 {
         self.left as i64 - self.sent as i64 - self.ideal as i64
     }

@@ -1,5 +1,5 @@
-//! Replays a schedule: the same packets enter at the same times, with what their headers say made from the schedule alone,
-//! and switches see no more than that.
+//! Replays a schedule: the same packets enter at the same times, with what their headers say made from the schedule
+//! alone, and switches see no more than that.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::summary::percentile;
 pub enum Header {
     /// How long the packet may wait in all: o(p) − i(p) − t_min(p), for least slack time first (§5.1.2).
     Slack,
-    /// When the packet is to leave the network, o(p): for earliest deadline first (appendix A.4), and as a static priority
-    /// (§5.1.3, item 7).
+    /// When the packet is to leave the network, o(p): for earliest deadline first (appendix A.4), and as a static
+    /// priority (§5.1.3, item 7).
     Exit,
-    /// When each switch is to send it (appendix A.1), from a schedule with [`super::Detail::Hops`]. Switches go by that,
-    /// whatever the network says that they are.
+    /// When each switch is to send it (appendix A.1), from a schedule with [`super::Detail::Hops`]. Switches go by
+    /// that, whatever the network says that they are.
     Vector,
     /// These numbers, packet by packet; 0 of packets beyond the last.
     Given(Arc<Vec<i64>>),
@@ -190,8 +190,8 @@ impl Replay {
         Ok(Replay { net, schedule })
     }
 
-    /// Records a schedule of the replay itself, if it has not begun: [`Replayed::schedule`]. Switches that interrupt packets
-    /// have begun to send them when their first bits left.
+    /// Records a schedule of the replay itself, if it has not begun: [`Replayed::schedule`]. Switches that interrupt
+    /// packets have begun to send them when their first bits left.
     pub fn record(&mut self, detail: Detail) {
         self.net.keep_journal(detail);
     }

@@ -1,5 +1,5 @@
-//! Omniscient replay (Mittal, appendix A.1): the header of a packet says for each switch when the original one began to send
-//! it, and that is its rank there.
+//! Omniscient replay (Mittal, appendix A.1): the header of a packet says for each switch when the original one began to
+//! send it, and that is its rank there.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

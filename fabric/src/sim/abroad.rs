@@ -1,7 +1,7 @@
 //! Flows whose ends are in different parts of a network, at their end.
 //!
-//! When a sender learns that its flow is complete, the receiver's queue pair is destroyed in the same moment, which lies
-//! within a window that the receiver's part may have worked off already, or only half of it. So the sender's part
+//! When a sender learns that its flow is complete, the receiver's queue pair is destroyed in the same moment, which
+//! lies within a window that the receiver's part may have worked off already, or only half of it. So the sender's part
 //! announces every packet by which it could learn that, a window ahead ([`crate::network::Endpoint::awaits`]); and once
 //! that moment has come at the receiver, whoever needs to know whether the queue pair is still there waits until the
 //! sender's part has come as far and says it ([`Answers`]).
@@ -39,8 +39,8 @@ impl Answers {
         answer.store(u32::from(after) << 16 | u32::from(came), Ordering::Release);
     }
 
-    /// Whether a flow was complete with the `n`-th packet that was announced or before. Waits until that has come, unless
-    /// the run has been given up.
+    /// Whether a flow was complete with the `n`-th packet that was announced or before. Waits until that has come,
+    /// unless the run has been given up.
     fn is_complete(&self, flow: u32, n: u16) -> bool {
         let mut spins = 0;
         loop {

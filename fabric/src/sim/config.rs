@@ -119,8 +119,9 @@ pub struct SimConfig {
     pub outlive_deadlocks: bool,
     /// Length of packets.
     pub headers: HeaderBytes,
-    /// Round trips of an empty network that setting up a connection takes, which add to the completion time of each flow:
-    /// a packet without payload there, and as much back. Queue pairs of simulations are connected when a flow starts.
+    /// Round trips of an empty network that setting up a connection takes, which add to the completion time of each
+    /// flow: a packet without payload there, and as much back. Queue pairs of simulations are connected when a flow
+    /// starts.
     pub setup_rtts: u32,
     /// Packets that a NIC sends of a queue pair before the next one's turn, 1 or more.
     pub quantum: u32,

@@ -149,8 +149,8 @@ impl Simulation {
         Ok(Simulation { site: Site::new(config.clone(), net, flows), ending: None, config })
     }
 
-    /// Shows what leaves by these ports from now on. Packets have their bytes with [`SimConfig::carry_bytes`], else only
-    /// their headers.
+    /// Shows what leaves by these ports from now on. Packets have their bytes with [`SimConfig::carry_bytes`], else
+    /// only their headers.
     pub fn record(&mut self, ports: impl IntoIterator<Item = PortId>, recorder: Box<dyn Recorder>) {
         ports.into_iter().for_each(|port| self.site.net.tap(port));
         self.site.net.shared_mut().recorder = Some(recorder);

@@ -40,8 +40,8 @@ pub struct Observed {
     /// its acknowledgement arrives there, less what sending that packet's payload takes. None of those under way when
     /// something is sent again.
     pub round_trips: Vec<u64>,
-    /// With [`Observe::latencies`], ns, in the order in which they ended: from when a packet leaves its NIC for the first
-    /// time, no earlier than [`Observe::from`], to when the answer that it has arrived reaches that NIC.
+    /// With [`Observe::latencies`], ns, in the order in which they ended: from when a packet leaves its NIC for the
+    /// first time, no earlier than [`Observe::from`], to when the answer that it has arrived reaches that NIC.
     pub latencies: Vec<u64>,
     /// With [`Observe::rounds`], of all flows whose round trips are observed, in the order in which they ended.
     pub rounds: Vec<Round>,

@@ -39,13 +39,14 @@ impl FlowRecord {
         }
     }
 
-    /// Flow completion time, ns: from the start to the last byte at the receiver, and what setting up the connection takes.
+    /// Flow completion time, ns: from the start to the last byte at the receiver, and what setting up the connection
+    /// takes.
     pub fn fct(&self, flow: &Flow) -> Option<u64> {
         self.delivered.map(|at| at - flow.start + self.setup)
     }
 
-    /// Of a response, the time of the whole call, ns: from the start of the request to the last byte of the response at the
-    /// client.
+    /// Of a response, the time of the whole call, ns: from the start of the request to the last byte of the response at
+    /// the client.
     pub fn call(&self) -> Option<u64> {
         Some(self.delivered? - self.called?)
     }
@@ -169,8 +170,8 @@ pub struct Outcome {
     pub stay: u128,
     /// What became of packets by their colours, if switches look at them.
     pub colours: Option<ColourTotals>,
-    /// Packets that left switches by a policy that another had taken the place of, and their bytes on the wire; if policies
-    /// change.
+    /// Packets that left switches by a policy that another had taken the place of, and their bytes on the wire; if
+    /// policies change.
     pub drained: Option<(u64, u64)>,
     /// What Escape did, if switches have it.
     pub escape: Option<EscapeCounters>,

@@ -32,8 +32,8 @@ impl Rounds {
         self.marked.push_back(psn);
     }
 
-    /// All packets up to `psn` are acknowledged, of those up to `high` that were sent; the last with such a round trip, ns.
-    /// Returns the round, if that ends it.
+    /// All packets up to `psn` are acknowledged, of those up to `high` that were sent; the last with such a round trip,
+    /// ns. Returns the round, if that ends it.
     pub(super) fn acknowledged(&mut self, psn: Psn, high: Psn, trip: Option<u64>) -> Option<Round> {
         while self.marked.front().is_some_and(|marked| !psn.before(*marked)) {
             self.marked.pop_front();

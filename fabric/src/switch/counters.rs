@@ -1,6 +1,7 @@
 //! Counters of what switches around others did, each named once.
 
-/// Declares counters that are added up over the switches of a network: `sum`, or `max` for those of which the greatest counts.
+/// Declares counters that are added up over the switches of a network: `sum`, or `max` for those of which the greatest
+/// counts.
 macro_rules! counters {
     ($(#[$about:meta])* pub struct $name:ident { $($(#[$what:meta])* $counter:ident: $how:ident,)+ }) => {
         $(#[$about])*

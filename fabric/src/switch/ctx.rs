@@ -77,9 +77,9 @@ impl SwitchCtx<'_> {
         cut
     }
 
-    /// Sends a packet for `output` that is not, or no longer, in its queues back to its sender: addresses change places,
-    /// it arrives marked as returned, and is offered to [`super::Switch::enqueue`] of this switch for the output that
-    /// leads there.
+    /// Sends a packet for `output` that is not, or no longer, in its queues back to its sender: addresses change
+    /// places, it arrives marked as returned, and is offered to [`super::Switch::enqueue`] of this switch for the
+    /// output that leads there.
     pub fn return_to_sender(&mut self, id: PacketId, output: u16) {
         self.packets.turn_back(id);
         self.ledger.totals.returned_packets += 1;
@@ -100,8 +100,8 @@ impl SwitchCtx<'_> {
         self.ledger.totals.grown(self.now, self.packets.content(id).sent, bytes);
     }
 
-    /// Makes a packet `bytes` shorter on the wire again: a tag that [`Self::grow`] was for is gone. The switch takes them off
-    /// its own counts of a packet that was queued.
+    /// Makes a packet `bytes` shorter on the wire again: a tag that [`Self::grow`] was for is gone. The switch takes
+    /// them off its own counts of a packet that was queued.
     pub fn shrink(&mut self, id: PacketId, bytes: u32) {
         self.packets.get_mut(id).wire -= bytes;
         self.ledger.totals.shrunk(self.now, self.packets.content(id).sent, bytes);
@@ -117,8 +117,8 @@ impl SwitchCtx<'_> {
         id
     }
 
-    /// Sends a notice to the sender of the packet that it quotes, with the highest priority. [`Packets::notice`] tells it
-    /// from other packets.
+    /// Sends a notice to the sender of the packet that it quotes, with the highest priority. [`Packets::notice`] tells
+    /// it from other packets.
     pub fn emit_notice(&mut self, notice: RateNotice) -> PacketId {
         const FCS: usize = 4;
         let path = notice.path();
@@ -145,8 +145,8 @@ impl SwitchCtx<'_> {
         self.ledger.effects.push(Effect::RequestPause(input, pause));
     }
 
-    /// Lets the upstream neighbour of `input` send `bytes` more of a priority: what came from there has left the switch, or
-    /// the input has more room. For switches that grant credits ([`super::SwitchConfig::credits`]).
+    /// Lets the upstream neighbour of `input` send `bytes` more of a priority: what came from there has left the
+    /// switch, or the input has more room. For switches that grant credits ([`super::SwitchConfig::credits`]).
     pub(crate) fn return_credit(&mut self, input: u16, priority: u8, bytes: u32) {
         self.ledger.effects.push(Effect::ReturnCredit(input, priority, bytes));
     }

@@ -31,7 +31,8 @@ pub enum Ecn {
         /// Probability at `kmax`, 0 to 1.
         pmax: f64,
     },
-    /// With a probability that keeps the queue at a reference. It depends on the past of each queue, which the switch keeps.
+    /// With a probability that keeps the queue at a reference. It depends on the past of each queue, which the switch
+    /// keeps.
     Pi(PiConfig),
 }
 

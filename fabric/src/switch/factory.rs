@@ -74,8 +74,8 @@ pub enum HolConfig {
 }
 
 impl HolConfig {
-    /// Bytes that each input needs beside the headroom of PFC, if frames have at most `longest` on the wire: what comes in
-    /// spite of XOFF.
+    /// Bytes that each input needs beside the headroom of PFC, if frames have at most `longest` on the wire: what comes
+    /// in spite of XOFF.
     pub fn margin(&self, longest: u32) -> u64 {
         match self {
             HolConfig::Escape(escape) => escape.margin(longest),

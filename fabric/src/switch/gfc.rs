@@ -4,8 +4,8 @@
 use super::SwitchCtx;
 use crate::network::Control;
 
-/// Parameters of GFC by thresholds of the buffer. As this is remembered of the paper: stage k begins where half of what was
-/// left at stage k − 1 is, and halves the rate again.
+/// Parameters of GFC by thresholds of the buffer. As this is remembered of the paper: stage k begins where half of what
+/// was left at stage k − 1 is, and halves the rate again.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GfcConfig {
@@ -15,8 +15,8 @@ pub struct GfcConfig {
     pub most: u64,
     /// Stages, 1 to 31: the last is the rate of the link over two to that power, and not zero.
     pub levels: u8,
-    /// Bytes left below which the last stage begins whatever came before: packets are not divided, and what a neighbour has
-    /// begun comes whole.
+    /// Bytes left below which the last stage begins whatever came before: packets are not divided, and what a neighbour
+    /// has begun comes whole.
     pub floor: u64,
 }
 
@@ -24,8 +24,8 @@ impl GfcConfig {
     /// Stages that bring 100 Gbit/s to some 8 kbit/s.
     pub const LEVELS: u8 = 24;
 
-    /// These thresholds, bytes, for packets of `longest` on the wire: [`Self::LEVELS`] stages, the last while less than three
-    /// packets are left.
+    /// These thresholds, bytes, for packets of `longest` on the wire: [`Self::LEVELS`] stages, the last while less than
+    /// three packets are left.
     pub fn new(first: u64, most: u64, longest: u32) -> GfcConfig {
         GfcConfig { first, most, levels: Self::LEVELS, floor: 3 * u64::from(longest) }
     }

@@ -173,9 +173,9 @@ pub trait Switch: Send + std::fmt::Debug {
         false
     }
 
-    /// Takes the first packet that is `wanted` out of the queues of an output, wherever it stands, whether or not it may go
-    /// by rule, and books it out as [`Self::dequeue`] does. Switches around this one can have packets go before their time
-    /// by it; without it they find none.
+    /// Takes the first packet that is `wanted` out of the queues of an output, wherever it stands, whether or not it
+    /// may go by rule, and books it out as [`Self::dequeue`] does. Switches around this one can have packets go before
+    /// their time by it; without it they find none.
     fn extract(
         &mut self,
         _ctx: &mut SwitchCtx<'_>,
@@ -185,20 +185,20 @@ pub trait Switch: Send + std::fmt::Debug {
         None
     }
 
-    /// Whether outputs interrupt what they send for what has a lower [`Self::rank`] (preemption), and send the rest of it
-    /// later. Asked once, when the network is built.
+    /// Whether outputs interrupt what they send for what has a lower [`Self::rank`] (preemption), and send the rest of
+    /// it later. Asked once, when the network is built.
     fn preempts(&self) -> bool {
         false
     }
 
-    /// Of a switch that [`Self::preempts`]: the rank of the packet that [`Self::dequeue`] would give for `output` now, the
-    /// lower, the earlier. It does not change while the packet waits or is being sent.
+    /// Of a switch that [`Self::preempts`]: the rank of the packet that [`Self::dequeue`] would give for `output` now,
+    /// the lower, the earlier. It does not change while the packet waits or is being sent.
     fn rank(&self, _packets: &Packets, _output: u16, _paused: Priorities) -> Option<i64> {
         None
     }
 
-    /// Of a switch that [`Self::preempts`]: a packet that was interrupted goes on, and its last bit leaves `output` by so
-    /// many ns later than it would have without that.
+    /// Of a switch that [`Self::preempts`]: a packet that was interrupted goes on, and its last bit leaves `output` by
+    /// so many ns later than it would have without that.
     fn delayed(&mut self, _ctx: &mut SwitchCtx<'_>, _output: u16, _id: PacketId, _by: u64) {}
 
     /// Packet `id` is about to come by `input` and leave by `output`: fetches what that will need into the processor's

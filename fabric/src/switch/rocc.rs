@@ -46,8 +46,8 @@ pub enum Compute {
     /// Switches; notices carry them.
     #[default]
     Switch,
-    /// Hosts, from F and queue of the last period, the queue now, and the parameters, all of which notices carry, to the
-    /// same results. Links of 656 Gbit/s and more are too fast for the fields of notices: their switches compute.
+    /// Hosts, from F and queue of the last period, the queue now, and the parameters, all of which notices carry, to
+    /// the same results. Links of 656 Gbit/s and more are too fast for the fields of notices: their switches compute.
     Host,
 }
 
@@ -107,8 +107,8 @@ impl Output {
 /// See the module. It works at the multiples of its period, as long as a port has a queue that moves, or less than the
 /// rate of its link. Notices have queues of their own, which go first and are neither paused nor charged to a buffer.
 ///
-/// The switch inside takes in whole packets or drops them as they come; what it drops later or cuts off counts as waiting
-/// until its output is empty.
+/// The switch inside takes in whole packets or drops them as they come; what it drops later or cuts off counts as
+/// waiting until its output is empty.
 #[derive(Debug)]
 pub(crate) struct Rocc {
     inner: Box<dyn Switch>,

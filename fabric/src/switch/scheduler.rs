@@ -45,21 +45,21 @@ pub trait Scheduler: Send + fmt::Debug {
         None
     }
 
-    /// Before each [`Self::pop`]: takes out a packet that has waited for too long, and is dropped. Called again until there is
-    /// none. For switches with a buffer for each output ([`super::OutputQueued`]); others do not ask.
+    /// Before each [`Self::pop`]: takes out a packet that has waited for too long, and is dropped. Called again until
+    /// there is none. For switches with a buffer for each output ([`super::OutputQueued`]); others do not ask.
     fn expire(&mut self, _ctx: &mut SwitchCtx<'_>, _paused: Priorities) -> Option<PacketId> {
         None
     }
 
-    /// The rank of the packet that [`Self::pop`] would take out, the lower, the earlier; none where none may go, or where the
-    /// order is not by rank. It does not change while the packet waits. For switches that interrupt packets
+    /// The rank of the packet that [`Self::pop`] would take out, the lower, the earlier; none where none may go, or
+    /// where the order is not by rank. It does not change while the packet waits. For switches that interrupt packets
     /// ([`super::OutputQueuedConfig::preempts`]); others do not ask.
     fn rank(&self, _packets: &Packets, _paused: Priorities) -> Option<i64> {
         None
     }
 
-    /// A packet that was taken out and interrupted goes on: its last bit leaves so many ns later than it would have without
-    /// that.
+    /// A packet that was taken out and interrupted goes on: its last bit leaves so many ns later than it would have
+    /// without that.
     fn delayed(&mut self, _ctx: &mut SwitchCtx<'_>, _id: PacketId, _by: u64) {}
 
     /// Whether packets from `input` with `priority` wait, for finding deadlocks.

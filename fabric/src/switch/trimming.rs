@@ -1,5 +1,5 @@
-//! A switch that cuts payloads off rather than dropping packets: NDP's (§3.1 of "Re-architecting datacenter networks and
-//! stacks for low latency and high performance", SIGCOMM 2017), and Cut Payload's for comparison.
+//! A switch that cuts payloads off rather than dropping packets: NDP's (§3.1 of "Re-architecting datacenter networks
+//! and stacks for low latency and high performance", SIGCOMM 2017), and Cut Payload's for comparison.
 
 use rand::RngExt;
 

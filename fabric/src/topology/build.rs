@@ -72,8 +72,8 @@ impl Topology {
         net.0
     }
 
-    /// `switches` in a ring, 3 or more, each linked to the next, and `hosts` at each. `rate` of all links in bit/s, `delay`
-    /// of one in ns. The hosts of the first switch come first, and links of hosts before those of the ring.
+    /// `switches` in a ring, 3 or more, each linked to the next, and `hosts` at each. `rate` of all links in bit/s,
+    /// `delay` of one in ns. The hosts of the first switch come first, and links of hosts before those of the ring.
     pub fn ring(switches: u32, hosts: u32, rate: u64, delay: u64) -> Topology {
         let total = switches * hosts;
         let mut net = Builder::new(format!("ring-{switches}-{hosts}"), total, switches);
@@ -103,9 +103,9 @@ impl Topology {
     }
 
     /// The Internet-2 of universal packet scheduling (Mittal, UCB/EECS-2018-103, §5.1.3): ten core switches and sixteen
-    /// links between them. Each core has ten edge switches with a host each, or ten hosts. The rate of a core link is what
-    /// its paths carry when hosts send at [`Internet2::rate`] to hosts of all other cores alike, by routes over the
-    /// lowest-numbered neighbours ([`Routes::lowest`](super::Routes::lowest)). Cores are numbered before edges.
+    /// links between them. Each core has ten edge switches with a host each, or ten hosts. The rate of a core link is
+    /// what its paths carry when hosts send at [`Internet2::rate`] to hosts of all other cores alike, by routes over
+    /// the lowest-numbered neighbours ([`Routes::lowest`](super::Routes::lowest)). Cores are numbered before edges.
     pub fn internet2(net: &Internet2) -> Topology {
         // Two cores, and the ordered pairs of cores whose path takes the link one way.
         const CORES: [(u32, u32, u64); 16] = [

@@ -143,7 +143,8 @@ impl Routes {
         Routes::find(topology, down, false)
     }
 
-    /// Finds one route from every node to every host: of the neighbours on shortest paths the one with the lowest number.
+    /// Finds one route from every node to every host: of the neighbours on shortest paths the one with the lowest
+    /// number.
     ///
     /// # Panics
     /// As [`Self::compute`].

@@ -62,8 +62,9 @@ pub struct Setting<'a> {
     pub topology: &'a Topology,
     /// Same seed, same flows.
     pub seed: u64,
-    /// Of Poisson arrivals and requests that have no load of their own, and of incasts that take a share of it: the share of the
-    /// rate of its links that each host offers to send, headers included. Above 0, at most [`poisson::MAX_LOAD`].
+    /// Of Poisson arrivals and requests that have no load of their own, and of incasts that take a share of it: the
+    /// share of the rate of its links that each host offers to send, headers included. Above 0, at most
+    /// [`poisson::MAX_LOAD`].
     pub load: f64,
     /// Of Poisson arrivals, incasts by load and closed loops: none start at this time or later, ns.
     pub duration: Option<u64>,

@@ -1,5 +1,5 @@
-//! Remote procedure calls: requests start as Poisson arrivals at every host, independently of how the network fares, and the
-//! server returns a response when it has all of a request (TIMELY §6.2).
+//! Remote procedure calls: requests start as Poisson arrivals at every host, independently of how the network fares,
+//! and the server returns a response when it has all of a request (TIMELY §6.2).
 
 use super::random::{Purpose, Random};
 use super::{Flow, Setting, Sizes, poisson};
@@ -13,8 +13,8 @@ pub struct Rpc {
     pub request: u64,
     /// Bytes of a response.
     pub response: u64,
-    /// Share of its links' rate that each host offers in requests, headers included: responses come on top of it, from the
-    /// servers. `None`: [`Setting::load`].
+    /// Share of its links' rate that each host offers in requests, headers included: responses come on top of it, from
+    /// the servers. `None`: [`Setting::load`].
     pub load: Option<f64>,
     /// Which hosts may be called.
     pub to: To,

@@ -1,5 +1,5 @@
-//! Loops that are found by tokens and broken: by dropping frames (LB), or by sending one on at each switch (DLB), as the
-//! dissertation about Escape evaluates them (§4.6.4).
+//! Loops that are found by tokens and broken: by dropping frames (LB), or by sending one on at each switch (DLB), as
+//! the dissertation about Escape evaluates them (§4.6.4).
 
 use irnic_fabric::sim::{Detour, Ending, Outcome, Parallel, SimConfig};
 use irnic_fabric::switch::{BreakerConfig, BreakerCounters, HolConfig, Remedy, SwitchConfig, Thresholds};
@@ -112,9 +112,9 @@ fn where_nothing_is_paused_breakers_change_nothing() {
     }
 }
 
-/// `IRNIC_SCHEDULES=n` tries so many, and tells how many end with `--nocapture`. The accounts hold in all of them, or the runs
-/// would fail. With LB what is dropped is sent
-/// again into queues of few packets, until the time is up for some.
+/// `IRNIC_SCHEDULES=n` tries so many, and tells how many end with `--nocapture`. The accounts hold in all of them, or
+/// the runs would fail. With LB what is dropped is sent again into queues of few packets, until the time is up for
+/// some.
 #[test]
 fn random_networks_that_lock_up_end() {
     let schedules = std::env::var("IRNIC_SCHEDULES").ok().and_then(|n| n.parse().ok()).unwrap_or(40);

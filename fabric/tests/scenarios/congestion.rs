@@ -132,8 +132,8 @@ fn flows_that_heed_round_trips_keep_the_queue_short() {
     }
 }
 
-/// Runs `n` hosts that send 1 MB each to host 0 under congestion control `cc`, over links of 40 Gbit/s and 6 µs: the round
-/// trip is 24 µs and what packets take on the links, 25 µs.
+/// Runs `n` hosts that send 1 MB each to host 0 under congestion control `cc`, over links of 40 Gbit/s and 6 µs: the
+/// round trip is 24 µs and what packets take on the links, 25 µs.
 fn wide(n: u32, cc: &str, transport: &str, until: u64) -> Outcome {
     let flows = (0..n).map(|i| Flow { start: u64::from(i) * US, ..flow(i + 1, 0, 1_000_000) }).collect();
     let links: Vec<_> = (0..=n).map(|host| (host, n + 1, 40 * G, 6_000)).collect();

@@ -20,8 +20,8 @@ fn unharmed(outcome: &Outcome) {
 
 #[test]
 fn a_fast_sender_waits_for_a_slow_link_and_nothing_is_lost() {
-    // 40 Gbit/s to 10: the slow link is busy from 250 + 1000 on, a packet each µs, and 1000 ns for the last. Credits for the
-    // acknowledgements take it for 7 ns each.
+    // 40 Gbit/s to 10: the slow link is busy from 250 + 1000 on, a packet each µs, and 1000 ns for the last. Credits
+    // for the acknowledgements take it for 7 ns each.
     let outcome = complete(config(star(&[40 * G, 10 * G]), vec![flow(0, 1, 400)], credits(10, 1), "roce"));
     unharmed(&outcome);
     let busy = 1_250 + 400 * 1_000 + 1_000;
@@ -34,8 +34,8 @@ fn a_fast_sender_waits_for_a_slow_link_and_nothing_is_lost() {
 
 #[test]
 fn credit_for_two_packets_is_two_packets_each_time_round() {
-    // A packet that is sent at 0 is at the switch at 1250 and goes on at once; a credit takes 2 ns and 1000: the third is
-    // sent at 2252, and the fourth, whose credit is there at 2502, behind it.
+    // A packet that is sent at 0 is at the switch at 1250 and goes on at once; a credit takes 2 ns and 1000: the third
+    // is sent at 2252, and the fourth, whose credit is there at 2502, behind it.
     let outcome = complete(config(star(&[40 * G; 2]), vec![flow(0, 1, 20)], credits(2, 1), "roce"));
     unharmed(&outcome);
     assert_eq!(fcts(&outcome), [9 * 2_252 + 2 * 250 + 1_000 + 250 + 1_000]);

@@ -6,8 +6,8 @@ use irnic_fabric::topology::Topology;
 
 use crate::kit::*;
 
-/// Figure 4.6: three switches in a ring and so many hosts at each, links of 40 Gbit/s and 1.5 µs. Every host sends to one
-/// at the second switch after its own, clockwise, although the other way round is shorter.
+/// Figure 4.6: three switches in a ring and so many hosts at each, links of 40 Gbit/s and 1.5 µs. Every host sends to
+/// one at the second switch after its own, clockwise, although the other way round is shorter.
 fn ring(hosts: u32, packets: u64, switch: SwitchConfig, hol: Option<HolConfig>) -> SimConfig {
     let flows = (0..3 * hosts).map(|host| flow(host, (host + 2 * hosts) % (3 * hosts), packets)).collect();
     let all = 3 * hosts;

@@ -30,8 +30,8 @@ fn graph(rng: &mut Pcg64Mcg) -> (Topology, u32) {
     (topology, each)
 }
 
-/// For each switch with hosts a random tree that leads there, as deep as it gets: no way has a loop, and ways of different
-/// trees close cycles.
+/// For each switch with hosts a random tree that leads there, as deep as it gets: no way has a loop, and ways of
+/// different trees close cycles.
 fn detours(topology: &Topology, each: u32, rng: &mut Pcg64Mcg) -> Vec<Detour> {
     let mut all = Vec::new();
     for root in 0..topology.switches {
@@ -60,8 +60,8 @@ fn detours(topology: &Topology, each: u32, rng: &mut Pcg64Mcg) -> Vec<Detour> {
     all
 }
 
-/// A network, and traffic for it, to few hosts or to many. `warm`: all flows between two hosts are one by their 5-tuple, and
-/// have come through all switches of their way before the rest begins.
+/// A network, and traffic for it, to few hosts or to many. `warm`: all flows between two hosts are one by their
+/// 5-tuple, and have come through all switches of their way before the rest begins.
 pub fn draw(seed: u64, warm: bool, hol: &HolConfig) -> SimConfig {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let (topology, each) = graph(&mut rng);
@@ -145,8 +145,8 @@ fn whatever_locks_up_ends_in_order_and_loses_nothing() {
     assert!(schedules < 60 || locked > schedules / 3, "only {locked} of {schedules} lock up without");
 }
 
-/// Lines 15 to 32 as they are printed: a frame that escapes goes before frames of its flow that came earlier and wait in
-/// the regular queue, at the switch that asked for it or on the way there.
+/// Lines 15 to 32 as they are printed: a frame that escapes goes before frames of its flow that came earlier and wait
+/// in the regular queue, at the switch that asked for it or on the way there.
 #[test]
 fn the_printed_order_is_not_that_of_flows() {
     let printed = escaping(1, true, with! { order: Order::Printed, ..escape() });
@@ -162,8 +162,8 @@ fn a_small_table_leaves_a_deadlock() {
     assert_eq!(harm(&small), [0; 3]);
 }
 
-/// A switch sends tokens for flows that have come through it. Where a deadlock arises before, it stays: in few of the networks,
-/// whose number `IRNIC_SCHEDULES=n` with `--nocapture` tells.
+/// A switch sends tokens for flows that have come through it. Where a deadlock arises before, it stays: in few of the
+/// networks, whose number `IRNIC_SCHEDULES=n` with `--nocapture` tells.
 #[test]
 fn flows_that_never_came_through_leave_a_deadlock() {
     let unknown = escaping(26, false, escape());
@@ -182,8 +182,8 @@ fn flows_that_never_came_through_leave_a_deadlock() {
     assert!(schedules < 40 || 5 * stay < lock, "{stay} of {lock}");
 }
 
-/// Tokens that found nothing leave room set aside all along their way. The timer gives one back an interval: two looks a
-/// millisecond apart see nothing delivered.
+/// Tokens that found nothing leave room set aside all along their way. The timer gives one back an interval: two looks
+/// a millisecond apart see nothing delivered.
 #[test]
 fn without_answers_tokens_leak() {
     let leaking = escaping(3, true, with! { nack: false, ..escape() });

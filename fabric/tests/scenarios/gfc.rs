@@ -19,8 +19,8 @@ fn unharmed(outcome: &Outcome) {
 
 #[test]
 fn a_fast_sender_comes_down_to_what_its_receiver_takes() {
-    // 40 Gbit/s to 10: the input is between the first stage, 20 Gbit/s, and the third, 5; it never stands still. The slow
-    // link is busy from 250 + 1000 on: a packet each µs, and 1000 ns for the last.
+    // 40 Gbit/s to 10: the input is between the first stage, 20 Gbit/s, and the third, 5; it never stands still. The
+    // slow link is busy from 250 + 1000 on: a packet each µs, and 1000 ns for the last.
     let outcome = complete(config(star(&[40 * G, 10 * G]), vec![flow(0, 1, 400)], gentle(20, 40), "roce"));
     unharmed(&outcome);
     assert_eq!(fcts(&outcome), [1_250 + 400 * 1_000 + 1_000]);

@@ -1,5 +1,5 @@
-//! Hosts outside the network: their frames go in with the time at which they leave, and come out with that at which they
-//! arrive.
+//! Hosts outside the network: their frames go in with the time at which they leave, and come out with that at which
+//! they arrive.
 
 use irnic_fabric::Priorities;
 use irnic_fabric::lab::{Arrival, Lab, Late, Sent, What};

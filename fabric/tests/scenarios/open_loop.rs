@@ -27,7 +27,8 @@ fn left(outcome: &Outcome) -> Vec<u64> {
 
 #[test]
 fn packets_follow_each_other_without_an_answer() {
-    // 250 ns at 40 Gbit/s, 1 µs a link: the tenth begins at 2250 and is there 2 · (250 + 1000) later. No longer than ideal.
+    // 250 ns at 40 Gbit/s, 1 µs a link: the tenth begins at 2250 and is there 2 · (250 + 1000) later. No longer than
+    // ideal.
     let outcome = complete(open(star(&[40 * G, 40 * G]), vec![flow(0, 1, 10)]));
     assert_eq!((left(&outcome), fcts(&outcome), ideals(&outcome)), (vec![2_250], vec![4_750], vec![4_750]));
     assert_eq!((outcome.injected.0, outcome.delivered.0, outcome.ended), (10, 10, 4_750));

@@ -1,5 +1,5 @@
-//! Switches that run policies, beside the switches that do the same by heart: the same packets, marks, pauses and times,
-//! and the same draws of random numbers.
+//! Switches that run policies, beside the switches that do the same by heart: the same packets, marks, pauses and
+//! times, and the same draws of random numbers.
 
 use irnic_fabric::experiment::{Grid, Written, find};
 use irnic_fabric::sim::{Detour, Outcome, SimConfig};
@@ -93,7 +93,8 @@ fn policies_drop_red_packets_as_their_switches_do() {
     }
 }
 
-/// Of NDP's switch everything is the same: what is cut and what goes back, what goes first, and that what is sent counts.
+/// Of NDP's switch everything is the same: what is cut and what goes back, what goes first, and that what is sent
+/// counts.
 #[test]
 fn a_policy_trims_as_the_switch_does() {
     let pairs = [

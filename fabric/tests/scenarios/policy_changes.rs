@@ -36,8 +36,8 @@ fn a_policy_that_follows_itself_changes_nothing() {
     }
 }
 
-/// Headers that wait in place, in one queue, go on by the next policy as by the first; with a queue of their own they leave
-/// before what comes after the change, and what goes back goes.
+/// Headers that wait in place, in one queue, go on by the next policy as by the first; with a queue of their own they
+/// leave before what comes after the change, and what goes back goes.
 #[test]
 fn trimming_goes_on_under_the_next_policy() {
     let ndp = [&INCAST[..], &[("transport", "ndp"), ("routing", "source")]].concat();

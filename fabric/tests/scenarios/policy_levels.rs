@@ -44,7 +44,8 @@ fn a_crossbar_loses_nothing_inside() {
     assert!(small.dropped.0 > 50, "{:?}", small.dropped);
 }
 
-/// A link that goes down takes with it what waits for it at any level, and what is on its way inside; the accounts hold.
+/// A link that goes down takes with it what waits for it at any level, and what is on its way inside; the accounts
+/// hold.
 #[test]
 fn a_link_that_goes_down_loses_what_waits_inside() {
     let config = experiment(&[

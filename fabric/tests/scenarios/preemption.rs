@@ -126,9 +126,9 @@ fn there_at(at: u64, wire: u32, slack: i64) -> Shot {
 
 #[test]
 fn a_long_packet_is_interrupted_twice() {
-    // 1500 bytes are there at 2200 and would take 12 µs. 500, 4 µs, are there at 5000: 9200 ns are left. They go on at 9000,
-    // and 250 bytes, 2 µs, are there at 10,000, when 8200 are left; these end at 20,200. Another of their rank, there at
-    // 11,000, waits until then, and so do 125 bytes of a higher one, 1 µs.
+    // 1500 bytes are there at 2200 and would take 12 µs. 500, 4 µs, are there at 5000: 9200 ns are left. They go on at
+    // 9000, and 250 bytes, 2 µs, are there at 10,000, when 8200 are left; these end at 20,200. Another of their rank,
+    // there at 11,000, waits until then, and so do 125 bytes of a higher one, 1 µs.
     let long = [there_at(2_200, 1_500, 9)];
     let first = [there_at(5_000, 500, 3), there_at(11_000, 1_250, 9)];
     let second = [there_at(10_000, 250, 8), there_at(14_000, 125, 10)];
@@ -139,8 +139,8 @@ fn a_long_packet_is_interrupted_twice() {
 
 #[test]
 fn interruptions_nest_and_the_lowest_rank_goes_on_first() {
-    // 1250 bytes each, 10 µs, there at 2000, 3000 and 4000: 9000 ns are left of either that is interrupted. The last to come
-    // is above the second, and below the first.
+    // 1250 bytes each, 10 µs, there at 2000, 3000 and 4000: 9000 ns are left of either that is interrupted. The last to
+    // come is above the second, and below the first.
     let first = [there_at(2_000, 1_250, 9), there_at(5_000, 125, 7)];
     let seen = at_the_slow_one(Discipline::Rank, [&first, &[there_at(3_000, 1_250, 5)], &[there_at(4_000, 1_250, 1)]]);
     let expected = [(2, 1_250, 15_000), (1, 1_250, 24_000), (0, 125, 25_000), (0, 1_250, 34_000)];
@@ -186,7 +186,8 @@ fn dumbbell([left, middle, right]: [u64; 3]) -> Topology {
     network(6, 2, &links)
 }
 
-/// What slack a packet has lost is what it was longer under way, to the ns: also where packets take no whole number of ns.
+/// What slack a packet has lost is what it was longer under way, to the ns: also where packets take no whole number of
+/// ns.
 #[test]
 fn waiting_and_interruptions_use_slack_up() {
     for rates in [[10 * G, 2 * G, G], [10 * G, 1_333_333_333, 777_777_777], [9_999_999_937, G, G + 1]] {
@@ -209,8 +210,8 @@ fn waiting_and_interruptions_use_slack_up() {
 
 #[test]
 fn what_has_begun_does_not_fill_the_buffer_and_is_not_dropped() {
-    // Room for one packet of 1250 bytes, 10 µs. The first is interrupted by the second; the third waits, and gives way to the
-    // fourth, though the first has more slack.
+    // Room for one packet of 1250 bytes, 10 µs. The first is interrupted by the second; the third waits, and gives way
+    // to the fourth, though the first has more slack.
     let shots = vec![
         vec![there_at(2_000, 1_250, 90_000), there_at(5_000, 1_250, 60_000)],
         vec![there_at(3_000, 1_250, 50_000)],
@@ -247,8 +248,8 @@ fn what_has_begun_is_lost_with_the_link() {
 
 #[test]
 fn a_neighbour_that_pauses_loses_nothing() {
-    // Two switches between three hosts and a slow one. The second has PFC and room for what comes within a round trip; it
-    // pauses priorities 1 and 2 while packets of these wait in pieces.
+    // Two switches between three hosts and a slow one. The second has PFC and room for what comes within a round trip;
+    // it pauses priorities 1 and 2 while packets of these wait in pieces.
     let links = [(0, 4, 40 * G, 500), (1, 4, 40 * G, 500), (2, 4, 40 * G, 500), (4, 5, 10 * G, 500), (5, 3, G, 500)];
     let topology = network(4, 2, &links);
     let pausing = input_queued(60_000, Some(Thresholds { xoff: 20_000, xon: 15_000 }));

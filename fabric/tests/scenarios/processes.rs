@@ -87,8 +87,8 @@ fn frames_with_a_stamp_arrive_by_their_stamp_however_late_they_are_seen() {
         let put = net.put(0, start, packet, content);
         (put.left, put.late)
     };
-    // Of one that left 10 µs ago the best that can be done is to have it there now. One that begins at 9,350 has left at
-    // 9,600, is at the switch at 10,600, and at host 1 after 250 + 1000 more; the next waits for it.
+    // Of one that left 10 µs ago the best that can be done is to have it there now. One that begins at 9,350 has left
+    // at 9,600, is at the switch at 10,600, and at host 1 after 250 + 1000 more; the next waits for it.
     assert_eq!(put(0, 2), (250, 8_750));
     assert_eq!(put(9_350, 1), (9_600, 0));
     assert_eq!(put(9_400, 3), (9_850, 0));

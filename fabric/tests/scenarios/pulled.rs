@@ -1,6 +1,6 @@
-//! Streams whose receivers ask for each packet ([`irnic_transports::recovery::Pulled`]), over switches that trim: NDP at the
-//! size of its paper's experiments, without a NIC. Packets are the authors': 9,000 bytes of payload and 64 of headers, queues
-//! of 72,000 bytes, links of 10 Gbit/s and 1 µs.
+//! Streams whose receivers ask for each packet ([`irnic_transports::recovery::Pulled`]), over switches that trim: NDP
+//! at the size of its paper's experiments, without a NIC. Packets are the authors': 9,000 bytes of payload and 64 of
+//! headers, queues of 72,000 bytes, links of 10 Gbit/s and 1 µs.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -98,7 +98,8 @@ impl Host {
         self.sending.push(Sending { dst, stream, paths, packets });
     }
 
-    /// A feedback packet of a stream that comes from `src`: what it says is in fields that feedback has no other use for.
+    /// A feedback packet of a stream that comes from `src`: what it says is in fields that feedback has no other use
+    /// for.
     fn feedback(&mut self, src: u32, subject: Option<(Psn, Answer, u16)>, pull: bool) {
         let r = self.receiving.get_mut(&src).unwrap();
         if pull {
@@ -258,8 +259,8 @@ impl Endpoint for Host {
 
 type Net = Network<Host>;
 
-/// A fat-tree of `k`-port switches, 10 Gbit/s and 1 µs, whose whole packets are counted from `counts` ns on; `streams` are
-/// source, destination, packets.
+/// A fat-tree of `k`-port switches, 10 Gbit/s and 1 µs, whose whole packets are counted from `counts` ns on; `streams`
+/// are source, destination, packets.
 fn net(k: u32, routing: Routing, counts: u64, streams: &[(u32, u32, u32)]) -> Net {
     let topology = Topology::fat_tree(k, 10 * G, 1_000);
     let ways = (k * k / 4) as u16;
@@ -298,8 +299,8 @@ fn permutation(hosts: u32, mut seed: u32) -> Vec<(u32, u32, u32)> {
     (0..hosts).map(|src| (src, to[src as usize], 1 << 22)).collect()
 }
 
-/// NDP §6.2 and §3.3: all links of 128 hosts are nearly full if senders choose ways, and little is trimmed on the way up;
-/// switches that choose by chance trim several times as much there.
+/// NDP §6.2 and §3.3: all links of 128 hosts are nearly full if senders choose ways, and little is trimmed on the way
+/// up; switches that choose by chance trim several times as much there.
 #[test]
 fn a_permutation_fills_its_links_if_senders_choose_ways() {
     let run = |routing| {
@@ -325,12 +326,13 @@ fn a_permutation_fills_its_links_if_senders_choose_ways() {
     let (mean, least, source) = run(Routing::Source);
     assert!(mean > 9.4 && least > 8.8, "{mean} {least}");
     let (_, _, random) = run(Routing::Random);
-    // Of packets delivered whole, from the second millisecond on: 1.0 % and 6.7 %. The paper's 0.01 % (and 2.4 %) are not met.
+    // Of packets delivered whole, from the second millisecond on: 1.0 % and 6.7 %. The paper's 0.01 % (and 2.4 %) are
+    // not met.
     assert!(source < 0.015 && random > 4.0 * source, "{source} {random}");
 }
 
-/// NDP figures 16 and 4: 100 senders of 450 kB each to one. Nothing is lost, the receiver's link is never idle, all senders
-/// are served alike, and what is trimmed or sent back is of the first windows.
+/// NDP figures 16 and 4: 100 senders of 450 kB each to one. Nothing is lost, the receiver's link is never idle, all
+/// senders are served alike, and what is trimmed or sent back is of the first windows.
 #[test]
 fn an_incast_takes_as_long_as_its_bytes() {
     let (senders, packets) = (100, 50);

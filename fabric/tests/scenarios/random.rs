@@ -131,8 +131,8 @@ proptest! {
         match &outcome.ending {
             Ending::Complete => prop_assert!(outcome.records.iter().zip(&outcome.flows).all(|(r, f)| r.delivered >= Some(f.start))),
             Ending::Deadlock(ports) => prop_assert!(pfc && ports.len() > 1),
-            // Only for want of a timer, after a loss, or where ways overtake each other: an acknowledgement that comes before
-            // a NAK for less takes its meaning, and what the receiver dropped behind the gap is never asked for.
+            // Only for want of a timer, after a loss, or where ways overtake each other: an acknowledgement that comes
+            // before a NAK for less takes its meaning, and what the receiver dropped behind the gap is never asked for.
             Ending::Stuck => {
                 prop_assert_eq!(TRANSPORTS[transport], "roce");
                 prop_assert!(outcome.lost.0 + outcome.dropped.0 > 0 || routing == 1);

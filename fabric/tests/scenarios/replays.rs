@@ -1,5 +1,5 @@
-//! LSTF with preemption replays whatever has two congestion points a packet (Mittal, UCB/EECS-2018-103, appendix A.6.1): here
-//! in the network itself, with its links and its rounding, on networks, packets and schedulers by chance.
+//! LSTF with preemption replays whatever has two congestion points a packet (Mittal, UCB/EECS-2018-103, appendix
+//! A.6.1): here in the network itself, with its links and its rounding, on networks, packets and schedulers by chance.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ const OTHER: [u64; 5] = [10 * G, 1_111_111_111, 3 * G, 6_666_666_667, 700_000_00
 /// Of a host, its switch, and on which of two sides that is.
 type Place = (u32, bool);
 
-/// Switches on two sides, each with a link to each of the other side, and hosts at all of them: who sends to the other side
-/// meets others at its own switch and at that of the receiver, and nowhere else.
+/// Switches on two sides, each with a link to each of the other side, and hosts at all of them: who sends to the other
+/// side meets others at its own switch and at that of the receiver, and nowhere else.
 fn two_sides(rng: &mut Pcg64Mcg, rates: &[u64]) -> (Topology, Vec<Place>) {
     let sides = [rng.random_range(1..=3), rng.random_range(1..=2)];
     let (switches, each) = (sides[0] + sides[1], rng.random_range(2..=4));
@@ -118,8 +118,8 @@ fn preemptive_lstf_replays_whatever_has_two_congestion_points() {
     assert!(packets_in_all > 80_000 && overdue_in_one_piece > 300, "{packets_in_all} {overdue_in_one_piece}");
 }
 
-/// 1500 bytes take 12 µs of the slow link. 500, there 3 µs after them, go first and take 4; 250 that come then with the rank
-/// of the first wait for its end, and meet it waiting.
+/// 1500 bytes take 12 µs of the slow link. 500, there 3 µs after them, go first and take 4; 250 that come then with the
+/// rank of the first wait for its end, and meet it waiting.
 #[test]
 fn who_is_interrupted_waits_and_a_record_says_so() {
     let topology = star(&[10 * G, 10 * G, 10 * G, G]);

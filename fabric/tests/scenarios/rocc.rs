@@ -142,8 +142,8 @@ fn points_that_nobody_heeds_notify_and_change_nothing_else() {
 
 #[test]
 fn hosts_come_to_the_same_rates_as_switches() {
-    // The fields of notices have bytes for what hosts compute from; nothing else may differ, and the senders' links have
-    // room for it.
+    // The fields of notices have bytes for what hosts compute from; nothing else may differ, and the senders' links
+    // have room for it.
     let by = |compute| {
         let points = with! { compute, ..RoccConfig::default() };
         let flows = (1..=10).map(|src| flow(src, 0, 10_000_000)).collect();

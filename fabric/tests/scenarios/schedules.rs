@@ -62,7 +62,8 @@ fn output_queued(discipline: Discipline) -> SwitchConfig {
 
 #[test]
 fn times_are_those_that_one_computes_by_hand() {
-    // 250 ns a packet and 1 µs a link: at the switch at 1250, twice, and 1500, twice; it sends at 1250, 1500, 1750, 2000.
+    // 250 ns a packet and 1 µs a link: at the switch at 1250, twice, and 1500, twice; it sends at 1250, 1500, 1750,
+    // 2000.
     let outcome = complete(recorded(star(&[40 * G; 3]), vec![flow(0, 2, 2), flow(1, 2, 2)]));
     let schedule = schedule(outcome);
     let seen: Vec<_> = schedule.packets().iter().map(|p| (p.flow, p.psn, p.sent, p.left, p.queueing())).collect();
@@ -155,8 +156,8 @@ fn by_deadlines_packets_leave_exactly_as_by_slack() {
 
 #[test]
 fn overdue_packets_are_counted_by_how_much_and_where() {
-    // First come, first served, through a bottleneck that has half its rate: the network is another, and says nothing of it
-    // where there are two ways.
+    // First come, first served, through a bottleneck that has half its rate: the network is another, and says nothing
+    // of it where there are two ways.
     let two = |rate| {
         let links = vec![
             (0, 2, 10 * G, 0),

@@ -75,8 +75,8 @@ fn headers_have_ten_turns_of_eleven() {
     }
 }
 
-/// What unresponsive senders leave of a link (NDP figure 2): with headers in the queue of the packets it goes to nothing
-/// as they become more, by (P − n·h) / (P − h), and with a queue of their own it does not.
+/// What unresponsive senders leave of a link (NDP figure 2): with headers in the queue of the packets it goes to
+/// nothing as they become more, by (P − n·h) / (P − h), and with a queue of their own it does not.
 #[test]
 fn goodput_collapses_with_headers_in_the_same_queue_only() {
     let goodput = |n: u32, cut| {

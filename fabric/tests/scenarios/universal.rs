@@ -1,5 +1,5 @@
-//! What universal packet scheduling proves (Mittal, UCB/EECS-2018-103, appendix A), in its own model: packets whose bits
-//! come whole to a node, wait, and are sent there in a time that is the node's, with preemption or without.
+//! What universal packet scheduling proves (Mittal, UCB/EECS-2018-103, appendix A), in its own model: packets whose
+//! bits come whole to a node, wait, and are sent there in a time that is the node's, with preemption or without.
 
 use proptest::prelude::*;
 
@@ -29,8 +29,8 @@ struct At {
     since: u64,
 }
 
-/// Runs packets through nodes that send a packet in so many units of time each. `pick` names the one of the waiting that a
-/// node works on in the next unit, or none. Returns when each leaves its last node.
+/// Runs packets through nodes that send a packet in so many units of time each. `pick` names the one of the waiting
+/// that a node works on in the next unit, or none. Returns when each leaves its last node.
 fn run(jobs: &[Job], times: &[u64], preemptive: bool, mut pick: impl FnMut(u64, &[At]) -> Option<usize>) -> Vec<u64> {
     let mut at: Vec<At> = (0..).zip(jobs).map(|(job, of)| At { job, hop: 0, since: of.arrival }).collect();
     let mut left: Vec<u64> = jobs.iter().map(|job| times[job.path[0].0]).collect();
@@ -99,8 +99,8 @@ fn late(out: &[u64], exits: &[u64]) -> Vec<usize> {
     (0..out.len()).filter(|job| out[*job] > exits[*job]).collect()
 }
 
-/// A.2, Figure A.1: in two cases a and x have the same times in and out, and the first node has to send them in different
-/// orders. Whatever it does by those times, it fails in one.
+/// A.2, Figure A.1: in two cases a and x have the same times in and out, and the first node has to send them in
+/// different orders. Whatever it does by those times, it fails in one.
 #[test]
 fn nothing_that_knows_a_packet_alone_replays_all() {
     // a and x, three of b, two of c, two of y, and z.

@@ -52,8 +52,8 @@ pub(super) unsafe fn copy_in(payload: &Payload<'_>, from: usize, addr: u64, len:
         return;
     }
     let to = addr as *mut u8;
-    // An application that polls memory sees what earlier packets have brought before what this one brings, as it does of
-    // hardware, whose writes PCIe keeps in order. No instruction on x86-64.
+    // An application that polls memory sees what earlier packets have brought before what this one brings, as it does
+    // of hardware, whose writes PCIe keeps in order. No instruction on x86-64.
     fence(Ordering::Release);
     match payload {
         // SAFETY: the caller's promise. They may overlap: a QP may be connected to itself.

@@ -12,8 +12,8 @@ use crate::wheel::Wheel;
 const QP: u64 = 16;
 
 impl Nic {
-    /// Returns what a hardware NIC would keep of a queue pair, field by field, and what this one takes in memory. `None`
-    /// if it does not exist, or is no reliable connection, or not connected.
+    /// Returns what a hardware NIC would keep of a queue pair, field by field, and what this one takes in memory.
+    /// `None` if it does not exist, or is no reliable connection, or not connected.
     pub fn footprint(&self, qpn: u32) -> Option<Footprint> {
         let slot = self.qps.get(qpn.checked_sub(self.first_qpn)? as usize)?.as_ref()?;
         let mut footprint = slot.qp.footprint()?;

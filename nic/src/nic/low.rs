@@ -1,5 +1,5 @@
-//! Packets at low priority (RC3): they leave when no other of any queue pair may, by strict priority among themselves, the
-//! queue pairs of a priority in turn.
+//! Packets at low priority (RC3): they leave when no other of any queue pair may, by strict priority among themselves,
+//! the queue pairs of a priority in turn.
 
 use irnic_transports::{Payload, Time, TxPacket};
 
@@ -14,8 +14,8 @@ pub(super) struct LowSlot {
 }
 
 impl Slot {
-    /// Puts a queue pair into the ring of its next packet at low priority, if it has any. Returns when its rate allows that
-    /// if not now.
+    /// Puts a queue pair into the ring of its next packet at low priority, if it has any. Returns when its rate allows
+    /// that if not now.
     #[cold]
     pub(super) fn offer_low(&mut self, index: u32, now: Time, scheduler: &mut Scheduler) -> Time {
         let (Some(low), Some(priority)) = (&mut self.low, self.qp.low_priority()) else { return Time::NEVER };

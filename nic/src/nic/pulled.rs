@@ -1,5 +1,5 @@
-//! What pulled streams (NDP) ask of the NIC: pulls of all queue pairs in one queue, answers before all data, and packets
-//! that have come back.
+//! What pulled streams (NDP) ask of the NIC: pulls of all queue pairs in one queue, answers before all data, and
+//! packets that have come back.
 
 use irnic_transports::qp::TxSlot;
 use irnic_transports::{Colour, Path, Payload, RxPacket, Time, TxPacket};

@@ -100,8 +100,9 @@ impl Nic {
     }
 
     /// Pauses priorities (priority flow control, IEEE 802.1Qbb): queue pairs that send with a priority in `stopped`,
-    /// one bit each, send nothing until this says otherwise; packets at low priority have each its own. The priority of a packet is the upper three bits of its
-    /// traffic class (its class selector, RFC 2474). Datagram queue pairs, whose packets may have any, wait for all.
+    /// one bit each, send nothing until this says otherwise; packets at low priority have each its own. The priority of
+    /// a packet is the upper three bits of its traffic class (its class selector, RFC 2474). Datagram queue pairs,
+    /// whose packets may have any, wait for all.
     #[inline]
     pub fn set_stopped(&mut self, stopped: u8) {
         self.scheduler.set_paused(stopped);

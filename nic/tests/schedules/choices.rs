@@ -99,7 +99,8 @@ pub fn pulled(rng: &mut StdRng) -> [TransportConfig; 2] {
     })
 }
 
-/// TLT at one end or at both, or tail loss probes instead. Clocks that never repair anything would go round and round in a network without delay.
+/// TLT at one end or at both, or tail loss probes instead. Clocks that never repair anything would go round and round
+/// in a network without delay.
 pub fn marked(rng: &mut StdRng) -> [TransportConfig; 2] {
     let name = ["irn", "irn", "irn-no-bdp", "irn-go-back-n", "roce"][rng.random_range(0..5)];
     let cap = ["1", "2", "5", "16", "none"][rng.random_range(0..5)];

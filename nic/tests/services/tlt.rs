@@ -1,5 +1,5 @@
-//! TLT between NICs (EuroSys 2021, §5): one important packet of each stream, its echo, clocks, colours; the figures of the
-//! paper packet by packet.
+//! TLT between NICs (EuroSys 2021, §5): one important packet of each stream, its echo, clocks, colours; the figures of
+//! the paper packet by packet.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,9 +15,9 @@ use crate::transfer::{check, post};
 
 /// A frame that is under way: who sent it, and what it is in a word.
 ///
-/// Of the stream's sender `d5` is red, `g5` green, `D5` important data, `C5` a clock with payload, `P5` one without. Of its
-/// receiver `a5` says that everything before 5 has arrived, `n5s7` that 7 has as well; with `E` in front it is an echo of
-/// important data, with `K` one of a clock. `~` follows what is lost.
+/// Of the stream's sender `d5` is red, `g5` green, `D5` important data, `C5` a clock with payload, `P5` one without. Of
+/// its receiver `a5` says that everything before 5 has arrived, `n5s7` that 7 has as well; with `E` in front it is an
+/// echo of important data, with `K` one of a clock. `~` follows what is lost.
 fn word(frame: &[u8], red: bool) -> String {
     let (headers, _) = parse(frame).unwrap();
     let (psn, importance) = (headers.bth.psn.get(), headers.bth.importance);
@@ -167,8 +167,8 @@ fn the_important_packet_alone_is_enough() {
     assert_eq!(timeouts, 0, "{sent}");
 }
 
-/// Figure 4: with go-back-N the last packet is important, and the first and the last of what is sent again. Without that
-/// the second loss of a packet looks like the first, and waits for the timer.
+/// Figure 4: with go-back-N the last packet is important, and the first and the last of what is sent again. Without
+/// that the second loss of a packet looks like the first, and waits for the timer.
 #[test]
 fn the_first_and_the_last_of_a_round_of_retransmissions_are_important() {
     let run = |transport, lost: &[&str]| Trace::new(transport, lost).run(5, false);
@@ -181,8 +181,8 @@ fn the_first_and_the_last_of_a_round_of_retransmissions_are_important() {
     assert!(sent.starts_with("d0 g1 d2 g3 g4"), "{sent}");
 }
 
-/// A network that drops whatever is red for a while, and nothing else: no timer may run out, whatever the stream carries
-/// and however its window is made.
+/// A network that drops whatever is red for a while, and nothing else: no timer may run out, whatever the stream
+/// carries and however its window is made.
 #[test]
 fn while_all_that_is_red_is_dropped_no_timer_runs_out() {
     for transport in [

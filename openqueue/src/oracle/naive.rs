@@ -360,7 +360,8 @@ impl Naive {
         self.queues[queue].packets.retain(|(other, ..)| *other != id);
     }
 
-    /// Takes the last packet of a queue out of it that is not the arriving one, if it can be cut, and there is room then.
+    /// Takes the last packet of a queue out of it that is not the arriving one, if it can be cut, and there is room
+    /// then.
     fn last_but(
         &mut self,
         host: &impl Host,

@@ -1,7 +1,7 @@
 //! A policy with a known answer. In one queue of unit packets with different work, a packet each that is dropped or
-//! processed one cycle at a time, the policy that processes the least remaining work first and pushes out the most sends
-//! as many packets as any could that knows what is to come (shortest remaining processing time; Keslassy et al., ToN
-//! 2012). Sets of arrivals at random that fit into few slots are held against the best that a search finds.
+//! processed one cycle at a time, the policy that processes the least remaining work first and pushes out the most
+//! sends as many packets as any could that knows what is to come (shortest remaining processing time; Keslassy et al.,
+//! ToN 2012). Sets of arrivals at random that fit into few slots are held against the best that a search finds.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;

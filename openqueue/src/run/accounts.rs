@@ -71,8 +71,8 @@ impl Ledger {
         true
     }
 
-    /// Books so many bytes, whether there is room or not: they are there already. What the shared part has no room for is in
-    /// the headroom, as far as that goes.
+    /// Books so many bytes, whether there is room or not: they are there already. What the shared part has no room for
+    /// is in the headroom, as far as that goes.
     pub fn force(&mut self, account: usize, bytes: u64) {
         if self.admit(account, bytes, true) {
             return;

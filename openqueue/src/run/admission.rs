@@ -331,8 +331,8 @@ impl Engine {
         condition.cases.iter().position(|case| case.when.holds(&self.world, queue, packet))
     }
 
-    /// Whether a condition, if there is one, has anything to say. What looks at the packets that go next is asked later, when
-    /// the arriving one is among them.
+    /// Whether a condition, if there is one, has anything to say. What looks at the packets that go next is asked
+    /// later, when the arriving one is among them.
     #[inline]
     fn is_congested(&self, condition: ConditionId, queue: usize, packet: &Packet) -> bool {
         condition != NO_CONDITION && (self.world.looks_at_heads || self.case(condition, queue, packet).is_some())
@@ -408,8 +408,8 @@ impl Engine {
         }
     }
 
-    /// Takes the last packet that waits in the arriving one's queue out of it, to lose its payload, if a coin says so and the
-    /// case holds no more without its bytes. Returns whether it has.
+    /// Takes the last packet that waits in the arriving one's queue out of it, to lose its payload, if a coin says so
+    /// and the case holds no more without its bytes. Returns whether it has.
     fn cut_last(
         &mut self,
         host: &mut impl Host,

@@ -74,8 +74,8 @@ impl Engine {
         self.pick(output.into(), Some(paused), stopped)
     }
 
-    /// The queue that a port serves next, of those that are not stopped: because priorities are `paused`, or else each for
-    /// itself.
+    /// The queue that a port serves next, of those that are not stopped: because priorities are `paused`, or else each
+    /// for itself.
     #[inline]
     pub(super) fn pick(&self, port: usize, paused: Option<u8>, stopped: impl Fn(usize) -> bool) -> Option<usize> {
         let world = &self.world;

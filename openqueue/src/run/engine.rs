@@ -124,8 +124,8 @@ impl Engine {
         self.first_of(self.next_queue(packets, output, 0)?)
     }
 
-    /// Where things are that a packet from `input` for `output` will need, for those who fetch them into the processor's
-    /// cache ahead of time.
+    /// Where things are that a packet from `input` for `output` will need, for those who fetch them into the
+    /// processor's cache ahead of time.
     pub fn places_of_arrival(&self, input: u16, output: u16) -> (&(impl Sized + use<>), Option<&(impl Sized + use<>)>) {
         let packet = Packet { input, output, ..Packet::default() };
         let queue = self.direct.as_ref().and_then(|direct| direct.queue(&packet)).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! From one policy to the next while packets wait. Each waits where it is, and leaves by the policy by which it came; the
-//! next policy has its bytes in the queue to which it would send it, so that room is one.
+//! From one policy to the next while packets wait. Each waits where it is, and leaves by the policy by which it came;
+//! the next policy has its bytes in the queue to which it would send it, so that room is one.
 
 use super::engine::Engine;
 use super::host::Host;
@@ -24,8 +24,8 @@ impl Engine {
         Stopped(std::mem::take(&mut self.world.stopped))
     }
 
-    /// Books a packet that waits elsewhere: its bytes are in `currSize` of the queue that the policy would send it to, of
-    /// that queue's port and buffer, and of its ingress. It is no packet of the queue.
+    /// Books a packet that waits elsewhere: its bytes are in `currSize` of the queue that the policy would send it to,
+    /// of that queue's port and buffer, and of its ingress. It is no packet of the queue.
     pub fn book_elsewhere(&mut self, host: &mut impl Host, packet: &Packet) -> Booked {
         let mut packet = *packet;
         let queue = self.classify(host, &mut packet);
@@ -61,9 +61,9 @@ impl Engine {
         self.changed(booked.queue as usize);
     }
 
-    /// Takes the place of a policy that has asked neighbours to stop. Of packets that wait elsewhere this one has booked those
-    /// that are given, in the order in which they came. Neighbours are asked to stop or to go on as this policy would have
-    /// it; those of whose packets none waits may go on.
+    /// Takes the place of a policy that has asked neighbours to stop. Of packets that wait elsewhere this one has
+    /// booked those that are given, in the order in which they came. Neighbours are asked to stop or to go on as this
+    /// policy would have it; those of whose packets none waits may go on.
     pub fn take_over(&mut self, host: &mut impl Host, before: Stopped, booked: &[(u32, Booked)]) {
         let mut waiting = vec![0u8; before.0.len()];
         for (_, Booked { seen, .. }) in booked {

@@ -13,8 +13,8 @@ pub struct Surroundings {
     pub priorities: u8,
 }
 
-/// Packets that wait, by their numbers. The host keeps what an engine has to know of each, and one link: it has the packets
-/// themselves, so that both lie together.
+/// Packets that wait, by their numbers. The host keeps what an engine has to know of each, and one link: it has the
+/// packets themselves, so that both lie together.
 pub trait Waiting {
     /// The link that [`Host::set_next`] has set last.
     fn next(&self, id: u32) -> u32;
@@ -49,12 +49,12 @@ pub trait Host: Waiting {
     /// Whether a packet has payload that may be cut off.
     fn can_trim(&self, id: u32) -> bool;
 
-    /// Cuts the payload off a packet that arrives, or that waited. Returns the bytes cut; `None` if that cannot be done after
-    /// all: then the packet is dropped.
+    /// Cuts the payload off a packet that arrives, or that waited. Returns the bytes cut; `None` if that cannot be done
+    /// after all: then the packet is dropped.
     fn trim(&mut self, id: u32) -> Option<u32>;
 
-    /// Sends a packet that arrives, or that waited, back to its sender, if it has lost its payload and has not been sent back
-    /// before. Returns whether it has: then it is out of the engine's hands.
+    /// Sends a packet that arrives, or that waited, back to its sender, if it has lost its payload and has not been
+    /// sent back before. Returns whether it has: then it is out of the engine's hands.
     fn turn_back(&mut self, id: u32) -> bool;
 
     /// Tosses a fair coin.

@@ -1,5 +1,5 @@
-//! Packets on their way from queue to queue: each port that leads to queues carries one at a time, and takes as long as its
-//! rate has it.
+//! Packets on their way from queue to queue: each port that leads to queues carries one at a time, and takes as long as
+//! its rate has it.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -111,7 +111,8 @@ impl Engine {
     }
 
     /// It is `now`, ns: packets come to the queues to which ports lead, and others go on their way there. To be called
-    /// after packets have come or gone, and at the time that the last call returned: that is when something is due next.
+    /// after packets have come or gone, and at the time that the last call returned: that is when something is due
+    /// next.
     pub fn advance(&mut self, host: &mut impl Host, now: u64) -> Option<u64> {
         loop {
             let levels = self.world.levels.as_mut()?;
@@ -148,7 +149,8 @@ impl Engine {
         size > state.size || state.bytes + coming + size <= state.size
     }
 
-    /// Has a line that carries nothing send the first packet of the queue that comes first, of those whose packets find room.
+    /// Has a line that carries nothing send the first packet of the queue that comes first, of those whose packets find
+    /// room.
     fn send_on(&mut self, host: &mut impl Host, line: usize, now: u64) {
         let Some(levels) = &self.world.levels else { return };
         let port = levels.linked + line;

@@ -60,8 +60,8 @@ impl Engine {
         }
     }
 
-    /// Puts the packets of a queue into its second order, if they are not in it: as long as none had to go, none was asked
-    /// for. From now on it is kept up to date, until the queue is empty.
+    /// Puts the packets of a queue into its second order, if they are not in it: as long as none had to go, none was
+    /// asked for. From now on it is kept up to date, until the queue is empty.
     pub(super) fn double(&mut self, queue: usize) {
         let world = &mut self.world;
         let state = &mut world.queues[queue];
@@ -107,7 +107,8 @@ impl Engine {
         }
     }
 
-    /// A queue has changed: notes what follows for who chooses among queues, unless its only packet is alone at its port.
+    /// A queue has changed: notes what follows for who chooses among queues, unless its only packet is alone at its
+    /// port.
     #[inline(always)]
     pub(super) fn changed(&mut self, queue: usize) {
         let state = &self.world.queues[queue];

@@ -222,8 +222,8 @@ impl Bits {
         }
     }
 
-    /// The queue that comes first, without turning: of those that are not stopped, because priorities are `paused`, or else
-    /// each for itself.
+    /// The queue that comes first, without turning: of those that are not stopped, because priorities are `paused`, or
+    /// else each for itself.
     #[inline]
     pub fn first(&self, levels: &Levels, paused: Option<u8>, stopped: impl Fn(usize) -> bool) -> Option<usize> {
         if paused == Some(0) {

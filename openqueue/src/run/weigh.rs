@@ -1,5 +1,5 @@
-//! Conditions as they are run. Most compare sums of sizes with a bound: those are weighed at once, without a walk through
-//! their programs.
+//! Conditions as they are run. Most compare sums of sizes with a bound: those are weighed at once, without a walk
+//! through their programs.
 
 use super::items::Packet;
 use super::state::{Scene, World, account};
@@ -7,8 +7,8 @@ use crate::plan::{Condition, Deed, PlanCase};
 use crate::program::{Operand, Operator, Program};
 use crate::source::{BufferField, IngressField, PacketField, PortField, QueueField, Source};
 
-/// Weights, and constants in units of the largest size, up to which sums of sizes fit into an integer, whatever is added
-/// first.
+/// Weights, and constants in units of the largest size, up to which sums of sizes fit into an integer, whatever is
+/// added first.
 const HEAVIEST: i64 = 1 << 19;
 /// Sizes up to which they do.
 const LARGEST: u64 = 1 << 40;
@@ -58,8 +58,8 @@ pub(crate) struct Prepared {
     pub cases: Box<[Case]>,
     /// Neighbours hear of it, and else nothing happens.
     pub only_notifies: bool,
-    /// So many cases matter if the neighbour of the packet goes on, and if it was asked to stop: what asks for what is so
-    /// already has no effect.
+    /// So many cases matter if the neighbour of the packet goes on, and if it was asked to stop: what asks for what is
+    /// so already has no effect.
     pub while_going: usize,
     pub while_stopped: usize,
 }

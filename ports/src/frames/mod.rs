@@ -404,8 +404,8 @@ fn claim(carrier: &Carrier, mac: Mac) -> io::Result<OwnedFd> {
         match host::listen(&name) {
             Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
                 let holder = Holder::of_name(&name);
-                // A child that another thread has just forked keeps what this process closed until it runs its program; and
-                // who had the name may have left since.
+                // A child that another thread has just forked keeps what this process closed until it runs its program;
+                // and who had the name may have left since.
                 let passes = match holder {
                     Holder::Process { process, .. } => process == Some(std::process::id()),
                     Holder::Unknown => true,

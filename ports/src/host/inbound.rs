@@ -53,8 +53,8 @@ pub(super) fn greet(connection: OwnedFd, id: u32) -> Greeting {
         Ok(message) if bytes[..message.len] == HELLO => message,
         Ok(message) => {
             let Some(theirs) = other_version(&bytes[..message.len]) else { return Greeting::Refused };
-            // So that it knows, too. It may have gone. An end that leaves something unread takes back what it has sent, so
-            // wake-ups are read.
+            // So that it knows, too. It may have gone. An end that leaves something unread takes back what it has sent,
+            // so wake-ups are read.
             let _ = sys::send(connection.as_fd(), &HELLO, &[]);
             let _ = (0..WAKE_UPS).try_for_each(|_| sys::receive(connection.as_fd(), &mut bytes).map(drop));
             return Greeting::OtherVersion(connection, theirs);

@@ -1,8 +1,9 @@
 //! Which process of the host listens on a service, so that management datagrams find it.
 //!
 //! A service id belongs to one process of the device at a time: whoever binds the abstract name of the service first.
-//! While it listens it has two more names, one that says so and one with its slot in it. The kernel frees them however the
-//! process ends. They are datagram sockets on which nothing is ever sent: `connect` says whether somebody has a name.
+//! While it listens it has two more names, one that says so and one with its slot in it. The kernel frees them however
+//! the process ends. They are datagram sockets on which nothing is ever sent: `connect` says whether somebody has a
+//! name.
 
 use std::fmt;
 use std::io;

@@ -101,8 +101,8 @@ pub struct Counters {
 
 /// The impairments of one direction with their state: random numbers, queue of `rate`, counters.
 ///
-/// With `trim`, `prio` or `policy` a verdict says when a copy comes to the line, which sends it later, or its headers: what happens
-/// there depends on its bytes and on frames to come, and is left to [`super::port`].
+/// With `trim`, `prio` or `policy` a verdict says when a copy comes to the line, which sends it later, or its headers:
+/// what happens there depends on its bytes and on frames to come, and is left to [`super::port`].
 #[derive(Clone, Debug)]
 pub struct Impairment {
     random: Pcg64,
@@ -218,8 +218,8 @@ impl Impairment {
         Some(Delivery { at, joined, flip_bit, mark_ce })
     }
 
-    /// Returns when a frame joins the queue and when it leaves, and whether the queue that it met marks it; `None` if that
-    /// is full.
+    /// Returns when a frame joins the queue and when it leaves, and whether the queue that it met marks it; `None` if
+    /// that is full.
     fn departure(&mut self, now: Time, frame: &Frame) -> Option<(Time, Time, bool)> {
         let skips = match &mut self.reorder {
             Some((trial, gap)) => self.since_reorder >= *gap - 1 && trial.hits(&mut self.random),

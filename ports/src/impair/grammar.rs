@@ -103,8 +103,8 @@ pub struct Spec {
     pub colour: Option<Room>,
     /// The congestion point of the queue of `rate`, if it has one: of frames that the NIC sends.
     pub rocc: Option<CongestionPoint>,
-    /// Room in the queues before the link of `rate`, beside the frame on it, if strict priority serves them and drops from
-    /// them (RC3 §2.4.1).
+    /// Room in the queues before the link of `rate`, beside the frame on it, if strict priority serves them and drops
+    /// from them (RC3 §2.4.1).
     pub prio: Option<Room>,
     /// The queues before the link of `rate`, if a policy describes them.
     pub policy: Option<LinePolicy>,

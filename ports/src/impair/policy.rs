@@ -1,5 +1,5 @@
-//! A line whose queues, and what goes next, a policy describes ([`irnic_openqueue`]): that of `policy`, or the one that is
-//! `prio`.
+//! A line whose queues, and what goes next, a policy describes ([`irnic_openqueue`]): that of `policy`, or the one that
+//! is `prio`.
 
 use irnic_openqueue::{Engine, Host, NamedPolicy, Packet, Seen, Surroundings, Verdict, Waiting};
 use irnic_transports::{Colour, Time};
@@ -217,8 +217,8 @@ impl PolicyLine {
         })
     }
 
-    /// Takes in a frame at `now`, up to when the line must have been emptied of what has left it. Gives `refuse` what there
-    /// is no room for.
+    /// Takes in a frame at `now`, up to when the line must have been emptied of what has left it. Gives `refuse` what
+    /// there is no room for.
     pub(super) fn admit(&mut self, now: Time, frame: DelayedFrame, counters: &mut Counters, refuse: &mut Refuse<'_>) {
         let left = self
             .sending

@@ -25,8 +25,8 @@ use crate::{Port, RxFrame, RxIcrc, TxFrame, forward_rest, packet_len};
 /// them, and a caller that waits must not wait longer. While the inner port has no room for a frame that is due, this
 /// one has none either.
 ///
-/// A line with queues, of `trim`, `prio` or a policy, has the frames that wait. One that trims may send the headers of a
-/// frame back to its sender: what came in goes out by the inner port, and what the NIC sent comes in again. No other
+/// A line with queues, of `trim`, `prio` or a policy, has the frames that wait. One that trims may send the headers of
+/// a frame back to its sender: what came in goes out by the inner port, and what the NIC sent comes in again. No other
 /// impairment meets them.
 ///
 /// A line with a congestion point notifies the NIC of its fair rate ([`Port::take_notices`]). Its notices are lost and

@@ -63,8 +63,9 @@ impl Rocc {
         }
     }
 
-    /// A frame of so many bytes, as `rate` counts them without its overhead, came at `now`, is in the queue from `joins` on, and leaves the line at `leaves`. One that is no request of
-    /// RoCEv2 over IPv4 waits like others, and nobody is notified of it.
+    /// A frame of so many bytes, as `rate` counts them without its overhead, came at `now`, is in the queue from
+    /// `joins` on, and leaves the line at `leaves`. One that is no request of RoCEv2 over IPv4 waits like others, and
+    /// nobody is notified of it.
     pub(super) fn enter(&mut self, now: Time, [joins, leaves]: [Time; 2], bytes: u32, path: &Path, frame: &[u8]) {
         let flow = peer(path, frame);
         if let Some(peer) = flow {

@@ -1,5 +1,5 @@
-//! Which process of a host listens on a service. A connection to the server is a claim: it ends with its process, however
-//! that ends, and wherever the process is.
+//! Which process of a host listens on a service. A connection to the server is a claim: it ends with its process,
+//! however that ends, and wherever the process is.
 
 use std::collections::BTreeMap;
 use std::io;

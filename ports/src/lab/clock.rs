@@ -96,8 +96,8 @@ struct LinkWords {
 unsafe impl Shared for LinkWords {}
 
 /// A word that all processes of a lab write: while the server sleeps, the time at which the first of them woke it. The
-/// time of all stands still there until the server is awake, which knows what its sleep was good for. Who writes nonsense
-/// can have time stand still, as any process of the lab can by being busy.
+/// time of all stands still there until the server is awake, which knows what its sleep was good for. Who writes
+/// nonsense can have time stand still, as any process of the lab can by being busy.
 #[derive(Default)]
 #[repr(C, align(128))]
 struct Brake {

@@ -1,5 +1,5 @@
-//! A host of a lab that is no process: a station on an Ethernet, such as a virtual machine whose kernel speaks RoCE. The
-//! server is its NIC's link: it answers ARP for all other hosts, and takes and hands over whole packets.
+//! A host of a lab that is no process: a station on an Ethernet, such as a virtual machine whose kernel speaks RoCE.
+//! The server is its NIC's link: it answers ARP for all other hosts, and takes and hands over whole packets.
 
 use std::collections::VecDeque;
 use std::io;
@@ -33,8 +33,8 @@ pub struct GuestCounters {
     pub frames: FrameCounters,
 }
 
-/// Most packets that wait for a guest's link. A virtual machine is not kept waiting: QEMU asks again and again then, and
-/// does nothing else.
+/// Most packets that wait for a guest's link. A virtual machine is not kept waiting: QEMU asks again and again then,
+/// and does nothing else.
 const QUEUE: usize = 1_000;
 /// Packets taken at once.
 const BATCH: usize = 16;
@@ -67,8 +67,8 @@ impl Guest {
         self.port.descriptor()
     }
 
-    /// Takes what the guest has sent. If its link is `free`, passes on the first packet that waits: the host that it goes to,
-    /// its path and its frame.
+    /// Takes what the guest has sent. If its link is `free`, passes on the first packet that waits: the host that it
+    /// goes to, its path and its frame.
     pub(super) fn take(&mut self, free: bool, each: &mut dyn FnMut(u32, &Path, &[u8])) {
         let Guest { port, queue, spare, counters, addressing, hosts, .. } = self;
         // A carrier that has ended comes back with its guest.

@@ -76,8 +76,8 @@ impl Member {
 }
 
 impl LabServer {
-    /// Tells what time waits for, at the lab's time `now`, ns. An application that has called nothing for `patience`, while
-    /// none else has either, counts as away until it calls something; each time it is waited for half as long.
+    /// Tells what time waits for, at the lab's time `now`, ns. An application that has called nothing for `patience`,
+    /// while none else has either, counts as away until it calls something; each time it is waited for half as long.
     pub fn standing(&mut self, now: u64, patience: Duration) -> Standing {
         let (mut news, mut working, mut acting) = (false, false, None);
         for member in self.alive() {
@@ -106,8 +106,8 @@ impl LabServer {
         }
     }
 
-    /// Keeps all processes from doing anything at the lab's time `now`, ns, until [`LabServer::release`]. Returns false if
-    /// one does something. Applications that act are away from now on.
+    /// Keeps all processes from doing anything at the lab's time `now`, ns, until [`LabServer::release`]. Returns false
+    /// if one does something. Applications that act are away from now on.
     pub fn try_hold(&mut self, now: u64) -> bool {
         let mut unasked = false;
         let mut held = true;

@@ -41,8 +41,8 @@ pub(super) struct Words {
 }
 
 /// What an application does ([`crate::Application`]): `ACTS`, `POLLS` and `SLEEPS`. While its NIC takes a turn, `TURN`:
-/// only the process ends that. While the server has time go on, `HELD`: only the server ends that, and the process begins no
-/// turn.
+/// only the process ends that. While the server has time go on, `HELD`: only the server ends that, and the process
+/// begins no turn.
 pub(super) const ACTS: u32 = 0;
 pub(super) const POLLS: u32 = 1;
 pub(super) const SLEEPS: u32 = 2;
@@ -62,8 +62,8 @@ impl Words {
     #[inline]
     pub(super) fn begin(&self, clock: impl FnOnce() -> u64) -> u64 {
         self.need.store(0, Ordering::Relaxed);
-        // Pairs with the fence in `LabServer::now`: either the server sees that the port is about to look at the clock, or
-        // the port sees a time no earlier than the server did.
+        // Pairs with the fence in `LabServer::now`: either the server sees that the port is about to look at the clock,
+        // or the port sees a time no earlier than the server did.
         fence(Ordering::SeqCst);
         clock()
     }

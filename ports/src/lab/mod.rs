@@ -1,26 +1,27 @@
 //! Ports whose frames cross a network that another process emulates, by a clock that it keeps.
 //!
-//! A [`LabServer`] has the network. Each [`LabPort`] shares a pair of rings with it, in which frames go with the time at
-//! which they began to leave their host, and come with the time at which they have arrived. So neither end has to look at
-//! a frame when it is sent: a NIC does what is due at the time at which it is due ([`crate::Timed`]), and what it sends
-//! bears that time, however late its process got a core.
+//! A [`LabServer`] has the network. Each [`LabPort`] shares a pair of rings with it, in which frames go with the time
+//! at which they began to leave their host, and come with the time at which they have arrived. So neither end has to
+//! look at a frame when it is sent: a NIC does what is due at the time at which it is due ([`crate::Timed`]), and what
+//! it sends bears that time, however late its process got a core.
 //!
 //! # The clock
 //!
 //! The server publishes a line, lab time against the host's clock, and a limit; the lab's time is the lesser of both. A
 //! port publishes the earliest time at which it may send something of its own accord. While the limit is no further
-//! ahead of the earliest of these times than a frame takes to the first switch, no frame comes too late, whoever waits for
-//! a core: the lab's time stands still instead. Without a limit the lab's time goes on, and what comes too late is counted.
+//! ahead of the earliest of these times than a frame takes to the first switch, no frame comes too late, whoever waits
+//! for a core: the lab's time stands still instead. Without a limit the lab's time goes on, and what comes too late is
+//! counted.
 //!
-//! Or time waits for applications ([`ServerConfig::waits`]): it stands still while one of them acts. A port publishes what
-//! its application does ([`crate::Application`]). Once all poll in vain or sleep, and no NIC has anything to do, the server
-//! holds all ports ([`LabServer::try_hold`]), so that none begins a turn, has time go on to what happens next, and releases
-//! them.
+//! Or time waits for applications ([`ServerConfig::waits`]): it stands still while one of them acts. A port publishes
+//! what its application does ([`crate::Application`]). Once all poll in vain or sleep, and no NIC has anything to do,
+//! the server holds all ports ([`LabServer::try_hold`]), so that none begins a turn, has time go on to what happens
+//! next, and releases them.
 //!
 //! # Trust
 //!
-//! All processes are of one user. A process that writes nonsense into its rings is dropped from the lab; it cannot write
-//! into the memory that all share.
+//! All processes are of one user. A process that writes nonsense into its rings is dropped from the lab; it cannot
+//! write into the memory that all share.
 
 mod claims;
 mod clock;

@@ -91,7 +91,8 @@ fn a_line_is_never_a_mixture_of_two() {
     });
 }
 
-/// A line that time has left behind at the limit is set anew before the limit is: nobody sees the old line and the new limit.
+/// A line that time has left behind at the limit is set anew before the limit is: nobody sees the old line and the new
+/// limit.
 #[test]
 fn time_that_stood_still_goes_on_from_there() {
     check(3, || {
@@ -185,8 +186,8 @@ fn a_process_that_sleeps_when_its_time_comes_is_woken() {
     });
 }
 
-/// While the server sleeps, the limit is 100 ns; then it is 20. Who has sent something at 10 ns, and has found the server
-/// asleep, sees no later time than these.
+/// While the server sleeps, the limit is 100 ns; then it is 20. Who has sent something at 10 ns, and has found the
+/// server asleep, sees no later time than these.
 #[test]
 fn who_has_pulled_the_brake_sees_no_time_that_the_server_takes_back() {
     check(3, || {

@@ -205,8 +205,8 @@ pub(super) fn ask(spec: &LabSpec) -> io::Result<Assignment> {
 
 /// A process's port in a lab.
 ///
-/// It is driven by the lab's clock ([`Timed`]). When the server ends, its frames are lost and its clock goes on, so that
-/// what waits for answers ends with an error.
+/// It is driven by the lab's clock ([`Timed`]). When the server ends, its frames are lost and its clock goes on, so
+/// that what waits for answers ends with an error.
 pub struct LabPort {
     socket: OwnedFd,
     page: Page,
@@ -309,8 +309,8 @@ impl LabPort {
         claim(&self.server, self.assignment.host, self.slot, service)
     }
 
-    /// Shows the server a sheet of this process's, and the name of the abstract datagram socket at which it can be asked
-    /// to write it anew.
+    /// Shows the server a sheet of this process's, and the name of the abstract datagram socket at which it can be
+    /// asked to write it anew.
     ///
     /// # Errors
     /// The system's.

@@ -73,8 +73,8 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// Returns the configuration of a lab whose hosts have links of these rates, bit/s: 46 bytes around a frame, time as
-    /// on the host, from 1 ms on, addresses of the loopback network.
+    /// Returns the configuration of a lab whose hosts have links of these rates, bit/s: 46 bytes around a frame, time
+    /// as on the host, from 1 ms on, addresses of the loopback network.
     pub fn new(rates: Vec<u64>) -> ServerConfig {
         ServerConfig {
             rates,
@@ -370,8 +370,8 @@ impl LabServer {
         self.members.iter_mut().flatten().filter(|member| !member.gone)
     }
 
-    /// Passes on what processes have sent, in the order of their hosts. Returns the earliest time at which one of them may send something else, ns;
-    /// [`u64::MAX`] if none will of its own accord.
+    /// Passes on what processes have sent, in the order of their hosts. Returns the earliest time at which one of them
+    /// may send something else, ns; [`u64::MAX`] if none will of its own accord.
     pub fn collect(&mut self, mut each: impl FnMut(Leaving<'_>)) -> u64 {
         let hosts = self.of_host.len() as u32;
         let mut earliest = u64::MAX;
@@ -483,8 +483,8 @@ impl LabServer {
         self.guests.iter_mut().for_each(Guest::publish);
     }
 
-    /// Wakes the processes that sleep and have something to do by `now`, ns. Returns the earliest time at which a process
-    /// has something to do, ns: `now` or earlier, if one has not done it yet.
+    /// Wakes the processes that sleep and have something to do by `now`, ns. Returns the earliest time at which a
+    /// process has something to do, ns: `now` or earlier, if one has not done it yet.
     pub fn wake(&mut self, now: u64) -> u64 {
         fence(Ordering::SeqCst);
         let mut next = u64::MAX;
@@ -502,9 +502,10 @@ impl LabServer {
         next
     }
 
-    /// Sleeps until a process has news, or `timeout` has passed. `busy` looks once more whether there is anything, after
-    /// processes know that they have to wake this one; it is the place to let time go further than the network. `woken` is called before they know that they need not: until then
-    /// time stands still where the first of them had news.
+    /// Sleeps until a process has news, or `timeout` has passed. `busy` looks once more whether there is anything,
+    /// after processes know that they have to wake this one; it is the place to let time go further than the network.
+    /// `woken` is called before they know that they need not: until then time stands still where the first of them had
+    /// news.
     pub fn sleep(
         &mut self,
         timeout: Duration,

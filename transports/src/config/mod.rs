@@ -83,8 +83,8 @@ pub enum Timer {
 pub enum Overlap {
     /// The application, by waiting or by fences of its own.
     Application,
-    /// The NIC: a request that could overwrite what an outstanding one of its queue pair writes or reads starts when that
-    /// is complete.
+    /// The NIC: a request that could overwrite what an outstanding one of its queue pair writes or reads starts when
+    /// that is complete.
     Fence,
 }
 
@@ -93,8 +93,8 @@ pub enum Overlap {
 pub struct PullConfig {
     /// Packets that go unasked: NDP's initial window, 1 to 4,096.
     pub window: u32,
-    /// Ways to choose from, 1 to 256: UDP source ports from 0xc000 on. 0 for as many as the simulated network has, and 1
-    /// in a real one, which does not say.
+    /// Ways to choose from, 1 to 256: UDP source ports from 0xc000 on. 0 for as many as the simulated network has, and
+    /// 1 in a real one, which does not say.
     pub paths: u16,
     /// Whether ways that lose packets out of proportion are left out for a while (§3.2.3).
     pub penalty: bool,
@@ -165,8 +165,8 @@ impl TltConfig {
         TltConfig { mode: TltMode::Off, clock: TltClock::Adaptive, first: TltFirst::Window, every: 96 };
 }
 
-/// RC3 (NSDI 2014; dissertation chapter 2): a second loop sends, from the last packet back, what the window does not let
-/// go yet, at lower priorities.
+/// RC3 (NSDI 2014; dissertation chapter 2): a second loop sends, from the last packet back, what the window does not
+/// let go yet, at lower priorities.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Rc3Config {
     /// Packets that go at the first of the low priorities, 1 to 65,536; each further one takes ten times as many as the
@@ -180,8 +180,8 @@ pub struct Rc3Config {
 }
 
 impl Rc3Config {
-    /// Nothing goes at low priority. What is given beside holds once something does: three priorities, of which the last
-    /// begins at the 441st packet from the end, and a reach of the largest bandwidth-delay product of §2.4.
+    /// Nothing goes at low priority. What is given beside holds once something does: three priorities, of which the
+    /// last begins at the 441st packet from the end, and a reach of the largest bandwidth-delay product of §2.4.
     pub const OFF: Rc3Config = Rc3Config { slots: 0, levels: 3, reach: 8192 };
     /// Packets of the first priority (§2.1.1).
     pub const SLOTS: u32 = 40;
@@ -192,8 +192,8 @@ impl Rc3Config {
         self.slots > 0
     }
 
-    /// Returns how many priorities below its stream's the `k`-th packet from the end goes, counted from 1: the first for
-    /// the last `slots` packets, the second for ten times as many before those, and so on.
+    /// Returns how many priorities below its stream's the `k`-th packet from the end goes, counted from 1: the first
+    /// for the last `slots` packets, the second for ten times as many before those, and so on.
     pub fn level(&self, k: u32) -> u8 {
         let (mut level, mut size, mut end) = (1, u64::from(self.slots), u64::from(self.slots));
         while u64::from(k) > end && level < self.levels {
@@ -244,8 +244,8 @@ pub struct TransportConfig {
     /// Who keeps apart requests of one reliable connection to overlapping remote memory. Plain RoCE places requests in
     /// order.
     pub overlap: Overlap,
-    /// Whether receivers ask for each packet, NDP's way, on reliable connections. Loss recovery, cap and NACKs are those
-    /// of other packets then.
+    /// Whether receivers ask for each packet, NDP's way, on reliable connections. Loss recovery, cap and NACKs are
+    /// those of other packets then.
     pub pull: Option<PullConfig>,
     /// Whether packets of reliable connections are marked as important and unimportant (TLT).
     pub tlt: TltConfig,

@@ -248,8 +248,8 @@ impl TransportConfig {
         }
     }
 
-    /// Fits RoCC's reaction point, if there is one, to the network's congestion points. A recovery timer and a least rate
-    /// that are as by default become 1.375 of their period, and their least rate if that is less.
+    /// Fits RoCC's reaction point, if there is one, to the network's congestion points. A recovery timer and a least
+    /// rate that are as by default become 1.375 of their period, and their least rate if that is less.
     ///
     /// # Errors
     /// [`ConfigError::NoNotices`] with RoCC and no point, [`ConfigError::RoccRecovery`] if the recovery timer is not

@@ -1,9 +1,9 @@
 //! DCTCP (Alizadeh et al., SIGCOMM 2010; RFC 8257) on a window of packets: it shrinks by half the share of packets that
 //! are marked, once a window.
 //!
-//! Unless it is told otherwise there is no slow start: a flow starts as AIMD's does, and then is in congestion avoidance.
-//! To losses it answers as TCP, by half (RFC 8257 §3.5). With `ssthresh` it is TCP's in all else as well (RFC 8257 §3.4):
-//! slow start up to that, the window holds what is in the network (RFC 6675).
+//! Unless it is told otherwise there is no slow start: a flow starts as AIMD's does, and then is in congestion
+//! avoidance. To losses it answers as TCP, by half (RFC 8257 §3.5). With `ssthresh` it is TCP's in all else as well
+//! (RFC 8257 §3.4): slow start up to that, the window holds what is in the network (RFC 6675).
 
 use super::config::{Parameter, Parameters, Share, parameter, share, share_text, window, window_text};
 use super::{Ack, Controller, ControllerMetrics, Line, MOST_WINDOW};

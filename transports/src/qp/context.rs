@@ -83,8 +83,8 @@ impl QpContext {
         self.paths.as_ref().map(|paths| paths.of(PacketClass::Data))
     }
 
-    /// RC3: the priority that lies so many below that of data, or the last of all, which is 0. `None` where there is none
-    /// below.
+    /// RC3: the priority that lies so many below that of data, or the last of all, which is 0. `None` where there is
+    /// none below.
     pub(crate) fn low_priority(&self, level: u8) -> Option<u8> {
         let priority = self.path()?.priority();
         (priority > 0).then(|| priority.saturating_sub(level))

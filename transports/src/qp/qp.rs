@@ -527,8 +527,8 @@ impl Qp {
         self.service.low_priority(self.state, &self.context)
     }
 
-    /// Makes the next of the packets that go after all others, as [`Self::poll_transmit`] does. Returns its priority, with
-    /// which it takes the path of data; `None` if there is none.
+    /// Makes the next of the packets that go after all others, as [`Self::poll_transmit`] does. Returns its priority,
+    /// with which it takes the path of data; `None` if there is none.
     pub fn poll_low(&mut self, host: &mut impl Host, out: &mut TxSlot) -> Option<u8> {
         out.reset();
         let before = host.counters().sent_bytes;

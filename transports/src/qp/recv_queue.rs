@@ -225,9 +225,9 @@ impl RecvQueue {
         (ahead < self.len()).then(|| self.filling(i))
     }
 
-    /// The WQE with this recv_WQE_SN and the queue that it comes from: the one that its message names, unless an earlier
-    /// packet of the message named another. A message that comes early leaves a WQE in the queue for each one before it
-    /// of which nothing has come: they might name the same queue, and could never end without.
+    /// The WQE with this recv_WQE_SN and the queue that it comes from: the one that its message names, unless an
+    /// earlier packet of the message named another. A message that comes early leaves a WQE in the queue for each one
+    /// before it of which nothing has come: they might name the same queue, and could never end without.
     pub(crate) fn by_sn_from(
         &mut self,
         sn: Psn,

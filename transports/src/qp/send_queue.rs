@@ -296,8 +296,8 @@ impl SendQueue {
         (self.head, self.started) = (self.tail, self.tail);
     }
 
-    /// The latest request not complete that one to be posted could overwrite. Where there are more than [`LOOK`], it is taken
-    /// for one of those before them.
+    /// The latest request not complete that one to be posted could overwrite. Where there are more than [`LOOK`], it is
+    /// taken for one of those before them.
     #[cold]
     fn overlapped(&self, wr: &SendWr<'_>, len: u32) -> Option<u32> {
         let (own, kind) = (wr.op.remote_len(len), wr.op);

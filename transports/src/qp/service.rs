@@ -68,7 +68,8 @@ pub(crate) trait TransportService {
     /// Receives the headers of a packet of the service that has lost its payload.
     fn receive_trimmed(&mut self, _now: Time, _c: &QpContext, _packet: &RxPacket<'_>, _host: &mut impl Host) {}
 
-    /// Receives the headers of a packet that it sent, and that a switch has sent back. Returns whether they are of any use.
+    /// Receives the headers of a packet that it sent, and that a switch has sent back. Returns whether they are of any
+    /// use.
     fn receive_returned(&mut self, _now: Time, _packet: &RxPacket<'_>) -> bool {
         false
     }
@@ -109,7 +110,8 @@ pub(crate) trait TransportService {
         false
     }
 
-    /// Receives the fair rate of a port of a switch, bit/s. Returns whether the service has any use for it in this state.
+    /// Receives the fair rate of a port of a switch, bit/s. Returns whether the service has any use for it in this
+    /// state.
     fn on_fair_rate(&mut self, _state: QpState, _now: Time, _point: Point, _rate: u64, _host: &mut impl Host) -> bool {
         false
     }

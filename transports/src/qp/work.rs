@@ -132,7 +132,8 @@ impl SendOp {
         matches!(self, SendOp::AtomicWrite(_) | SendOp::Flush { .. })
     }
 
-    /// Bytes of the peer's memory, from [`SendWr::remote_addr`] on, that it reads or changes with a message of `len` bytes.
+    /// Bytes of the peer's memory, from [`SendWr::remote_addr`] on, that it reads or changes with a message of `len`
+    /// bytes.
     pub(crate) fn remote_len(&self, len: u32) -> u32 {
         match self {
             SendOp::Write | SendOp::WriteImm(_) | SendOp::Read => len,
@@ -146,9 +147,9 @@ impl SendOp {
         !matches!(self, SendOp::Read) && self.remote_len(1) > 0
     }
 
-    /// Whether one that [changes memory](Self::changes_remote) may not start before an earlier one to the same memory is
-    /// complete. IRN's responders place WRITEs as they come, and read memory again for responses that were lost (§4.4.3);
-    /// atomics wait there for all that was sent before them.
+    /// Whether one that [changes memory](Self::changes_remote) may not start before an earlier one to the same memory
+    /// is complete. IRN's responders place WRITEs as they come, and read memory again for responses that were lost
+    /// (§4.4.3); atomics wait there for all that was sent before them.
     pub(crate) fn must_follow(&self, earlier: &SendOp) -> bool {
         matches!(self, SendOp::Write | SendOp::WriteImm(_)) || matches!(earlier, SendOp::Read)
     }

@@ -1,5 +1,5 @@
-//! What decides beside recovery which packets of a stream leave and what they say of themselves: pulls, marks, probes or
-//! low priorities.
+//! What decides beside recovery which packets of a stream leave and what they say of themselves: pulls, marks, probes
+//! or low priorities.
 
 use super::pull::{PullReceiver, PullSender};
 use super::rc3::{LowAcks, LowLoop};

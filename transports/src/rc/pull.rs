@@ -1,5 +1,5 @@
-//! Both ends of a pulled stream (NDP), as a queue pair uses them: the sender chooses packets and their ways, the receiver
-//! answers each arrival and asks for as many packets as have come.
+//! Both ends of a pulled stream (NDP), as a queue pair uses them: the sender chooses packets and their ways, the
+//! receiver answers each arrival and asks for as many packets as have come.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -17,15 +17,17 @@ use crate::room::OutOfMemory;
 use crate::time::{MS, Time};
 use crate::wire::{Aeth, FeedbackKind, Headers, IrnEth, NdpWord, Opcode};
 
-/// What a packet adds to its payload on a link, bytes: Ethernet with its FCS (18), IPv4 (20), UDP (8), BTH (12), the RETH
-/// that every WRITE packet has (16), NDP's word and the ICRC. Pulls are as far apart as full packets of that length.
+/// What a packet adds to its payload on a link, bytes: Ethernet with its FCS (18), IPv4 (20), UDP (8), BTH (12), the
+/// RETH that every WRITE packet has (16), NDP's word and the ICRC. Pulls are as far apart as full packets of that
+/// length.
 const OVERHEAD: u64 = 82;
 
-/// Timeouts that a stream is stuck before one packet goes unasked. The receiver may be asking thousands of others first.
+/// Timeouts that a stream is stuck before one packet goes unasked. The receiver may be asking thousands of others
+/// first.
 const SILENCE: u64 = 256;
 
-/// Time without a packet, ns, after which a receiver that misses some and owes no pull repeats the latest, which may have
-/// been lost. It doubles each time, [`REPEATS`] times at most.
+/// Time without a packet, ns, after which a receiver that misses some and owes no pull repeats the latest, which may
+/// have been lost. It doubles each time, [`REPEATS`] times at most.
 const REPEAT: u64 = MS;
 const REPEATS: u8 = 10;
 
@@ -45,8 +47,8 @@ fn rto(c: &QpContext) -> u64 {
 }
 
 /// What the order of a stream's ways follows from: another for each queue pair of each host and for data and answers,
-/// the same in each run. Queue pairs of different hosts often have the same numbers, and hosts that choose their ways in
-/// step meet on each of them (FNV-1a).
+/// the same in each run. Queue pairs of different hosts often have the same numbers, and hosts that choose their ways
+/// in step meet on each of them (FNV-1a).
 fn order(c: &QpContext, of: u8) -> u32 {
     let mut hash = 0x811c_9dc5;
     let mut add = |bytes: &[u8]| bytes.iter().for_each(|b| hash = (hash ^ u32::from(*b)).wrapping_mul(0x0100_0193));
@@ -238,8 +240,8 @@ pub(super) struct PullReceiver {
     granted: u32,
     /// Pulls sent.
     sent: Psn,
-    /// One past the latest packet of the stream that was seen; whether it has nothing behind it; whether it and all before
-    /// it have come.
+    /// One past the latest packet of the stream that was seen; whether it has nothing behind it; whether it and all
+    /// before it have come.
     seen: Option<Psn>,
     last: bool,
     over: bool,
@@ -298,7 +300,8 @@ impl PullReceiver {
         (self.over, self.again, self.repeat, self.repeats) = (true, false, Time::NEVER, 0);
     }
 
-    /// A packet has come, with its payload or `trimmed`, or, `known`, again. `expected` is the first that is missing now.
+    /// A packet has come, with its payload or `trimmed`, or, `known`, again. `expected` is the first that is missing
+    /// now.
     pub(super) fn arrived(
         &mut self,
         now: Time,

@@ -53,8 +53,8 @@ impl LowLoop {
         self.top.later(next).before(top)
     }
 
-    /// Begins with what was posted since, up to `tail`, or as much as is in reach: up to `top`. What was sent before is not
-    /// sent again.
+    /// Begins with what was posted since, up to `tail`, or as much as is in reach: up to `top`. What was sent before is
+    /// not sent again.
     pub(super) fn begin(&mut self, top: Psn, tail: Psn) {
         (self.floor, self.top, self.low, self.tail) = (self.top, top, top, tail);
         self.crossed = false;
@@ -73,8 +73,8 @@ impl LowLoop {
         self.low
     }
 
-    /// The primary loop sends a packet for the first time, and `next` next. Returns whether low priority had, and whether the
-    /// two loops have met just now.
+    /// The primary loop sends a packet for the first time, and `next` next. Returns whether low priority had, and
+    /// whether the two loops have met just now.
     pub(super) fn primary_sent(&mut self, psn: Psn, next: Psn) -> (bool, bool) {
         let again = !psn.before(self.low) && psn.before(self.top);
         let met = !self.crossed && !self.has_more(next);
@@ -92,8 +92,8 @@ fn is_on(c: &QpContext) -> bool {
     c.config.rc3.is_on() && c.service == Service::Rc
 }
 
-/// What a responder has to say of packets that came at low priority: by the priority that they had, which the answer has
-/// as well (§2.3.1).
+/// What a responder has to say of packets that came at low priority: by the priority that they had, which the answer
+/// has as well (§2.3.1).
 #[derive(Clone, Debug)]
 pub(super) struct LowAcks {
     queues: [AckQueue; 8],

@@ -78,7 +78,8 @@ impl Tlp {
         self.deadline
     }
 
-    /// Time from the last sign of life to the probe, ns (TLP_calc_PTO); `srtt`: smoothed round trip, 0 before the first.
+    /// Time from the last sign of life to the probe, ns (TLP_calc_PTO); `srtt`: smoothed round trip, 0 before the
+    /// first.
     fn timeout(&self, srtt: u64) -> Option<u64> {
         let rtt = if srtt > 0 { srtt } else { self.first_rtt? };
         Some((2 * rtt).max(self.least))
@@ -100,8 +101,8 @@ impl Tlp {
         }
     }
 
-    /// An acknowledgement was taken over by the stream. `news`: it acknowledges more cumulatively than was known; `sack`:
-    /// what it acknowledges beside that.
+    /// An acknowledgement was taken over by the stream. `news`: it acknowledges more cumulatively than was known;
+    /// `sack`: what it acknowledges beside that.
     pub(super) fn acknowledged(&mut self, now: Time, stream: &mut Sender, news: bool, sack: Option<Sack>, srtt: u64) {
         if let Some(probe) = self.probe {
             self.answered(probe, stream, news, sack);
@@ -147,7 +148,8 @@ impl Tlp {
         true
     }
 
-    /// The timer of timeouts has run out before the probe was due: its time has come (§7.2). Returns whether there is one.
+    /// The timer of timeouts has run out before the probe was due: its time has come (§7.2). Returns whether there is
+    /// one.
     pub(super) fn hurry(&mut self, stream: &Sender, round_trips: u64) -> bool {
         self.deadline != Time::NEVER && self.fire(stream, round_trips)
     }

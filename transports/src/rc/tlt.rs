@@ -1,10 +1,10 @@
 //! TLT on a stream with a window (EuroSys 2021, §5.1, Appendix A): one packet of the stream is important, and in the
 //! network there and back. Its echo says what of everything sent before it is lost.
 //!
-//! It stands between [`Sender`], whose rules stay what they are, and the queue pair. Each transmission has a number. Paths
-//! keep packets in order, so the echo of an important one answers for all with lower numbers: what is then neither
-//! acknowledged nor sent again since is lost. The paper's two lists of unimportant segments, of this round and of the one
-//! before, say the same.
+//! It stands between [`Sender`], whose rules stay what they are, and the queue pair. Each transmission has a number.
+//! Paths keep packets in order, so the echo of an important one answers for all with lower numbers: what is then
+//! neither acknowledged nor sent again since is lost. The paper's two lists of unimportant segments, of this round and
+//! of the one before, say the same.
 
 mod rate;
 
@@ -157,7 +157,8 @@ impl Tlt {
         })
     }
 
-    /// Whether a packet was sent again after the latest important one whose echo has come: nothing says that it is lost.
+    /// Whether a packet was sent again after the latest important one whose echo has come: nothing says that it is
+    /// lost.
     fn is_on_its_way(&self, psn: Psn) -> bool {
         self.clock != TltClock::Probe
             && self.sent.get(self.place(psn)).is_some_and(|sent| sent.again && is_after(sent.number, self.echoed))
@@ -214,8 +215,8 @@ impl Tlt {
         importance
     }
 
-    /// Marks the packet at `psn`, which is made and leaves when everything before `high` had. `follows`: another one may
-    /// go right after it.
+    /// Marks the packet at `psn`, which is made and leaves when everything before `high` had. `follows`: another one
+    /// may go right after it.
     pub(super) fn mark(
         &mut self,
         psn: Psn,
@@ -281,9 +282,9 @@ impl Tlt {
         true
     }
 
-    /// An acknowledgement has been taken over by the stream. `echo`: what it is the echo of, if it is one, and the packet
-    /// that it names; `news`: it acknowledges more cumulatively than was known. Returns how many packets it shows to be
-    /// lost.
+    /// An acknowledgement has been taken over by the stream. `echo`: what it is the echo of, if it is one, and the
+    /// packet that it names; `news`: it acknowledges more cumulatively than was known. Returns how many packets it
+    /// shows to be lost.
     pub(super) fn acknowledged(&mut self, stream: &mut Sender, echo: Option<(Importance, Psn)>, news: bool) -> u32 {
         if self.lost > 0 {
             self.forget_arrived(stream);

@@ -17,8 +17,8 @@ use crate::psn::Psn;
 /// The record.
 #[derive(Clone, Debug)]
 pub(super) struct Brought {
-    /// By their places from the first packet on that is not acknowledged. Those before [`Stream::next`] were left out, and
-    /// neither the first packet nor that at [`Stream::high`] is ever one: see [`Scoreboard::leave_out`].
+    /// By their places from the first packet on that is not acknowledged. Those before [`Stream::next`] were left out,
+    /// and neither the first packet nor that at [`Stream::high`] is ever one: see [`Scoreboard::leave_out`].
     pub map: Bitmap<1>,
     /// One past the highest packet that low priority has sent.
     pub end: Psn,
@@ -68,8 +68,8 @@ impl Scoreboard {
         }
     }
 
-    /// Records that low priority brought the packets from `first` to `last`. Those that the primary loop has sent are its
-    /// own. Returns how many that are that were not known; `None` if it speaks of packets that were never sent.
+    /// Records that low priority brought the packets from `first` to `last`. Those that the primary loop has sent are
+    /// its own. Returns how many that are that were not known; `None` if it speaks of packets that were never sent.
     pub(super) fn record_low(&mut self, stream: &mut Stream, first: Psn, last: Psn) -> Option<u32> {
         let brought = self.brought.as_deref_mut()?;
         if !last.before(brought.end.later(stream.high)) {
@@ -84,8 +84,8 @@ impl Scoreboard {
         Some(news)
     }
 
-    /// Has the primary loop go on behind packets of the record: what would be sent next, what was sent last, and what is
-    /// not acknowledged.
+    /// Has the primary loop go on behind packets of the record: what would be sent next, what was sent last, and what
+    /// is not acknowledged.
     #[inline]
     pub(super) fn leave_out(&mut self, stream: &mut Stream) {
         if self.brought.is_some() {
@@ -111,8 +111,8 @@ impl Scoreboard {
         }
     }
 
-    /// Before the stream takes over a cumulative acknowledgement, which may speak of what low priority brought behind all
-    /// that the primary loop has sent: that goes on from there ("ACK bump", §2.3.1).
+    /// Before the stream takes over a cumulative acknowledgement, which may speak of what low priority brought behind
+    /// all that the primary loop has sent: that goes on from there ("ACK bump", §2.3.1).
     pub(super) fn before_ack(&mut self, stream: &mut Stream, cumulative: Psn, nack: Option<Psn>) -> Before {
         let sent = stream.high.distance(stream.acked) as u32;
         let mut before = Before { span: stream.span(), sent, bump: 0 };

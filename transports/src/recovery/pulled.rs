@@ -1,13 +1,13 @@
 //! A stream whose receiver asks for its packets one by one (NDP §3.2).
 //!
-//! The first window goes unasked. From then on each packet that arrives, whole or as headers only, makes one pull at the
-//! receiver, which sends pulls at the rate of its link, and each pull lets one packet go: what is known to be lost first.
-//! So as many packets are on their way as before, and nothing is ever sent again because of a guess.
+//! The first window goes unasked. From then on each packet that arrives, whole or as headers only, makes one pull at
+//! the receiver, which sends pulls at the rate of its link, and each pull lets one packet go: what is known to be lost
+//! first. So as many packets are on their way as before, and nothing is ever sent again because of a guess.
 //!
 //! Each of the `window` slots that a stream has is in one place at a time: `flying` (sent, no answer yet), `owed`
-//! (answered, the pull is still to come), `credits` (pulled, nothing sent yet), or `held` (its packet was sent back, and
-//! no pull will come for it). Their sum never exceeds the window. A pull may overtake the answer that it belongs to:
-//! `owed` is then negative until that has come, and the packet still `flying`.
+//! (answered, the pull is still to come), `credits` (pulled, nothing sent yet), or `held` (its packet was sent back,
+//! and no pull will come for it). Their sum never exceeds the window. A pull may overtake the answer that it belongs
+//! to: `owed` is then negative until that has come, and the packet still `flying`.
 //!
 //! Pulls are numbered, so a later one makes up for one that was lost. For the last of them there is no later one: a
 //! receiver that owes none, and that misses packets for long, says its latest pull again, and that it owes none.

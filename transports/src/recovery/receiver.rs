@@ -164,8 +164,8 @@ impl Receiver {
         Sack { last: sack.last, run: self.arrived.run_before(ahead).min(255) as u8 }
     }
 
-    /// Returns the first and the last of the packets in a row around `psn`, which is ahead of the expected one, that have
-    /// arrived.
+    /// Returns the first and the last of the packets in a row around `psn`, which is ahead of the expected one, that
+    /// have arrived.
     pub fn block(&self, psn: Psn) -> (Psn, Psn) {
         let ahead = psn.distance(self.expected).max(0) as u32;
         let (first, end) = (ahead - self.arrived.run_before(ahead), self.arrived.first_clear(ahead));

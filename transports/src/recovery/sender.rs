@@ -109,8 +109,8 @@ impl Sender {
     }
 
     /// Has low priority send packets from the end, up to `reach` ahead of the first that is not acknowledged
-    /// ([`crate::config::Rc3Config`]). What it brought is left out here. Without effect on one that goes back N, or keeps no
-    /// record of selective acknowledgements.
+    /// ([`crate::config::Rc3Config`]). What it brought is left out here. Without effect on one that goes back N, or
+    /// keeps no record of selective acknowledgements.
     #[must_use]
     pub fn with_low_priority(mut self, reach: u32) -> Sender {
         let acked = self.stream.acked;
@@ -294,8 +294,8 @@ impl Sender {
         self.wants_new(more).then(|| self.stream.take_next())
     }
 
-    /// Names a packet that was never sent, if one waits (`more`) and the cap allows it, whatever the window of congestion
-    /// control.
+    /// Names a packet that was never sent, if one waits (`more`) and the cap allows it, whatever the window of
+    /// congestion control.
     pub fn tx_beyond_window(&mut self, more: bool) -> Option<Psn> {
         let stream = &mut self.stream;
         (more && stream.next == stream.high && !stream.is_full(0)).then(|| stream.take_next())
@@ -374,9 +374,9 @@ impl Sender {
         true
     }
 
-    /// Takes an acknowledgement of low priority: the packets from `first` to `last` have arrived. It opens no window, shows
-    /// no loss, and ends no recovery. Returns how many packets were not known to have; `None`, without any change, if it
-    /// speaks of packets that were never sent.
+    /// Takes an acknowledgement of low priority: the packets from `first` to `last` have arrived. It opens no window,
+    /// shows no loss, and ends no recovery. Returns how many packets were not known to have; `None`, without any
+    /// change, if it speaks of packets that were never sent.
     pub fn receive_low_ack(&mut self, first: Psn, last: Psn) -> Option<u32> {
         let Sender { stream, scheme } = self;
         let (Scheme::Irn(board) | Scheme::Sack(SackRules { board, .. })) = scheme else { return None };

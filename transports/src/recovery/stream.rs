@@ -20,8 +20,8 @@ pub(super) struct Stream {
     pub cap: u32,
     /// Packets in flight that congestion control allows.
     pub window: u32,
-    /// Packets that may lie between `acked` and `next`, whatever brought them, less one: the receiver keeps track of no more.
-    /// 0: as many as may be in flight.
+    /// Packets that may lie between `acked` and `next`, whatever brought them, less one: the receiver keeps track of no
+    /// more. 0: as many as may be in flight.
     reach: u16,
     /// Losses found by NACKs, one for all that was in flight then. Wraps.
     pub losses: u16,

@@ -47,7 +47,8 @@ impl NdpWord {
     pub const LEN: usize = 4;
     const LAST: u32 = 1 << 31;
 
-    /// A word of the queue pair with number `source`, 24 bits and not 0; `last`: the stream has nothing behind this packet.
+    /// A word of the queue pair with number `source`, 24 bits and not 0; `last`: the stream has nothing behind this
+    /// packet.
     pub const fn new(source: u32, last: bool) -> Option<NdpWord> {
         let source = source & 0xff_ffff;
         match NonZeroU32::new(if last { source | NdpWord::LAST } else { source }) {
@@ -214,8 +215,8 @@ pub fn parse(frame: &[u8]) -> Result<(Headers, &[u8]), ParseError> {
     Ok((headers, &padded[..padded.len() - pad]))
 }
 
-/// Parses a frame whose payload, or the end of it, was cut off on its way (NDP §3.1), into its headers. What is left of the
-/// payload is of no use: its length is the switch's business. Reads no ICRC.
+/// Parses a frame whose payload, or the end of it, was cut off on its way (NDP §3.1), into its headers. What is left of
+/// the payload is of no use: its length is the switch's business. Reads no ICRC.
 pub fn parse_trimmed(frame: &[u8]) -> Result<Headers, ParseError> {
     let (headers, _) = parse_headers(frame)?;
     if headers.ndp.is_none() { Err(ParseError::NoPulledStream(headers.bth.opcode)) } else { Ok(headers) }

@@ -493,8 +493,8 @@ impl Opcode {
         matches!(self.operation(), ReadAcknowledge | Feedback | ReadFeedback | Clock | ReadClock)
     }
 
-    /// Whether it may belong to a pulled stream (NDP) and name the queue pair that sent it: what takes a sequence number
-    /// of its own, on a reliable connection.
+    /// Whether it may belong to a pulled stream (NDP) and name the queue pair that sent it: what takes a sequence
+    /// number of its own, on a reliable connection.
     #[inline]
     pub const fn may_be_pulled(self) -> bool {
         use Operation::{AtomicAcknowledge, ReadResponse};

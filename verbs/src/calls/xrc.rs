@@ -67,8 +67,8 @@ fn base(xrcd: &Xrcd, qp_context: *mut std::ffi::c_void) -> ibv_qp_ex {
     ex
 }
 
-/// Makes a target: a queue pair without queues in the XRC domain. It has no use for a protection domain, but names `pd` in
-/// its structure as libibverbs does (libibverbs/cmd_qp.c): librdmacm takes it from there for `rdma_create_srq`.
+/// Makes a target: a queue pair without queues in the XRC domain. It has no use for a protection domain, but names `pd`
+/// in its structure as libibverbs does (libibverbs/cmd_qp.c): librdmacm takes it from there for `rdma_create_srq`.
 ///
 /// # Safety
 /// `xrcd` exists or is NULL.

@@ -73,7 +73,8 @@ impl DeviceInfo {
         })
     }
 
-    /// Tells whether the device is a station on an Ethernet, of whose addresses and neighbours the kernel knows nothing.
+    /// Tells whether the device is a station on an Ethernet, of whose addresses and neighbours the kernel knows
+    /// nothing.
     pub(crate) fn is_station(&self) -> bool {
         matches!(self.config.port, PortKind::Frames(_)) || self.interface.index == 0
     }
@@ -144,8 +145,8 @@ fn in_lab(config: &DeviceConfig, spec: &LabSpec, interfaces: &[Interface]) -> Re
     })
 }
 
-/// Returns the node's GUID. Devices with addresses of their own on the loopback interface stand for different hosts, and
-/// their GUIDs differ as the addresses do: peers tell connections apart by them.
+/// Returns the node's GUID. Devices with addresses of their own on the loopback interface stand for different hosts,
+/// and their GUIDs differ as the addresses do: peers tell connections apart by them.
 fn guid(config: &DeviceConfig, interface: &Interface) -> u64 {
     let own = match config.addresses.first() {
         Some(IpAddr::V4(v4)) if interface.loopback => v4.octets(),

@@ -38,7 +38,8 @@ pub(super) struct Manager {
     neighbours: Neighbours,
     /// When the application last asked for events.
     pub(super) asked: Time,
-    /// When [`State::run_cm`] has something to do of its own accord. Asked with every poll, so it is not found out anew.
+    /// When [`State::run_cm`] has something to do of its own accord. Asked with every poll, so it is not found out
+    /// anew.
     next_deadline: Time,
 }
 

@@ -1,9 +1,9 @@
 //! Tells others what a device of this process has done: who reads the files under /sys/class/infiniband that `irnic run
 //! --sysfs` shows, and who looks at a lab while it runs.
 //!
-//! A thread waits at a socket with an abstract name, which ends with the process. Who sends it a datagram has the unit's
-//! page written anew ([`OwnPage`]). One that names a file is answered with the counter's value on it, eight bytes in the
-//! host's order. There is such a thread only in processes that somebody may ask; packets pay for nothing.
+//! A thread waits at a socket with an abstract name, which ends with the process. Who sends it a datagram has the
+//! unit's page written anew ([`OwnPage`]). One that names a file is answered with the counter's value on it, eight
+//! bytes in the host's order. There is such a thread only in processes that somebody may ask; packets pay for nothing.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -92,8 +92,8 @@ fn answer(socket: &UnixDatagram, unit: &Unit) {
     }
 }
 
-/// Writes a unit's page, and returns what it says the unit has counted; `None` if some thread is inside and does not come
-/// out in time.
+/// Writes a unit's page, and returns what it says the unit has counted; `None` if some thread is inside and does not
+/// come out in time.
 fn counted(unit: &Unit) -> Option<Counted> {
     let mut state = unit.state.try_lock_for(PATIENCE)?;
     state.tell(false);

@@ -135,8 +135,8 @@ impl DeviceRuntime {
         self.units.lock_all()
     }
 
-    /// Prepares for the calling thread's sleep until a listener hears something, or there are other events in a `queue`;
-    /// unless there is `nothing`, it does not sleep.
+    /// Prepares for the calling thread's sleep until a listener hears something, or there are other events in a
+    /// `queue`; unless there is `nothing`, it does not sleep.
     pub(crate) fn prepare_to_block(&self, queue: Option<&Arc<AtomicU64>>, nothing: impl Fn() -> bool) {
         self.units.all().for_each(|unit| unit.prepare_to_block(queue, &nothing));
     }

@@ -1,11 +1,12 @@
 //! Empty polls in a process with more busy threads than cores: the thread yields its core.
 //!
-//! A thread that polls an empty queue in a loop may keep the core from the thread that it waits for. The scheduler takes
-//! it away once in some milliseconds, and as many pass each time that work goes from one such thread to another. So a
-//! thread whose polls have been empty for a while, beside other threads of its process that are busy, yields its core by
-//! `sched_yield`. Where nobody takes it, that returns at once, and polling goes on. Where somebody does, the process
-//! counts as *oversubscribed*: empty polls then sleep, as if the application waited on a completion channel. The port
-//! rings, the background thread does the work, and the next completion of any queue, or [`SLEEP`], ends the sleep.
+//! A thread that polls an empty queue in a loop may keep the core from the thread that it waits for. The scheduler
+//! takes it away once in some milliseconds, and as many pass each time that work goes from one such thread to another.
+//! So a thread whose polls have been empty for a while, beside other threads of its process that are busy, yields its
+//! core by `sched_yield`. Where nobody takes it, that returns at once, and polling goes on. Where somebody does, the
+//! process counts as *oversubscribed*: empty polls then sleep, as if the application waited on a completion channel.
+//! The port rings, the background thread does the work, and the next completion of any queue, or [`SLEEP`], ends the
+//! sleep.
 //!
 //! A process with one busy thread never yields, however busy the host: its core would go to strangers.
 

@@ -52,8 +52,8 @@ pub(crate) trait DevicePort: Port + Send {
     fn finish(&mut self) {}
 }
 
-/// Returns a seed for what is chance behind a port. Without entropy keys and numbers can be guessed, and nothing else is
-/// the matter.
+/// Returns a seed for what is chance behind a port. Without entropy keys and numbers can be guessed, and nothing else
+/// is the matter.
 pub(super) fn seed_at(port: &dyn DevicePort) -> [u8; 32] {
     port.seed().unwrap_or_else(|| {
         let mut seed = [0; 32];

@@ -1,7 +1,7 @@
 //! What the application does, for a port whose clock waits for it ([`Timed::awaits_applications`]).
 //!
-//! Time stands still while the application acts. It goes on without it once it has gone round its polling loop and found
-//! nothing, or sleeps. Then the poll that closed the round waits, until there is a completion.
+//! Time stands still while the application acts. It goes on without it once it has gone round its polling loop and
+//! found nothing, or sleeps. Then the poll that closed the round waits, until there is a completion.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,8 +15,8 @@ use parking_lot::MutexGuard;
 use super::state::State;
 use super::unit::Unit;
 
-/// The longest time that a poll waits, ns of the host's time: the application may wait for something else as well, of which
-/// nobody here hears.
+/// The longest time that a poll waits, ns of the host's time: the application may wait for something else as well, of
+/// which nobody here hears.
 const LONGEST_POLL: u64 = MS;
 /// A `sched_yield` that took so long, ns, has let a thread run that computes: it would do so each time. Polls sleep for
 /// so long then.
@@ -46,8 +46,8 @@ struct Round {
 }
 
 impl Presence {
-    /// Notes a poll in vain. Returns whether the application has polled all that it does: it comes back to the first queue,
-    /// or stays with one.
+    /// Notes a poll in vain. Returns whether the application has polled all that it does: it comes back to the first
+    /// queue, or stays with one.
     fn closes_round(&mut self, cq: CqId, at: Time) -> bool {
         let round = self.round.filter(|round| round.at == at);
         self.round = Some(Round { at, first: round.map_or(cq, |round| round.first), last: cq });
@@ -70,8 +70,8 @@ impl State {
         }
     }
 
-    /// Notes that the application sleeps until it hears of something, or of what comes into a `queue`, if it has heard of
-    /// `nothing` so far.
+    /// Notes that the application sleeps until it hears of something, or of what comes into a `queue`, if it has heard
+    /// of `nothing` so far.
     pub(super) fn sleeps_if(&mut self, queue: Option<&Arc<AtomicU64>>, nothing: impl FnOnce() -> bool) {
         if let Some(port) = self.timed().filter(|port| port.awaits_applications())
             && nothing()
@@ -97,8 +97,8 @@ impl State {
         }
     }
 
-    /// Notes a poll in vain of an application whose clock waits for it. Returns whether time has to go on before another
-    /// poll finds anything.
+    /// Notes a poll in vain of an application whose clock waits for it. Returns whether time has to go on before
+    /// another poll finds anything.
     fn polls_in_vain(&mut self, cq: CqId) -> bool {
         if self.waiting_cqs > 0 {
             // Who arms a queue and finds all of them empty is about to sleep, however it does.
@@ -123,8 +123,8 @@ impl State {
 }
 
 impl Unit {
-    /// Ends a poll in vain on a port with a clock of its own: lets others have the core, and if that clock waits for the
-    /// application, waits for what happens next, but not after `until`. Returns whether to look again.
+    /// Ends a poll in vain on a port with a clock of its own: lets others have the core, and if that clock waits for
+    /// the application, waits for what happens next, but not after `until`. Returns whether to look again.
     pub(super) fn let_time_go_on(&self, mut state: MutexGuard<'_, State>, cq: CqId, until: &mut Time) -> bool {
         if !state.timed().is_some_and(|port| port.awaits_applications()) {
             // Time goes on once others have had a core.

@@ -215,8 +215,8 @@ impl Unit {
         Ok(Some(0))
     }
 
-    /// Prepares for the calling thread's sleep until a listener hears something, or there are other events in a `queue`;
-    /// unless there is `nothing`, it does not sleep.
+    /// Prepares for the calling thread's sleep until a listener hears something, or there are other events in a
+    /// `queue`; unless there is `nothing`, it does not sleep.
     pub(super) fn prepare_to_block(&self, queue: Option<&Arc<AtomicU64>>, nothing: impl FnOnce() -> bool) {
         let mut state = self.state.lock();
         let now = now();

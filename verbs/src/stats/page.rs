@@ -1,7 +1,7 @@
 //! What a unit has done, as numbers on a [`Sheet`] that other processes of the user read.
 //!
-//! They are counters of the NIC and of the port, the sum of all queue pairs, and a table of some: those that there are by
-//! their numbers, then those that are no more, the last first.
+//! They are counters of the NIC and of the port, the sum of all queue pairs, and a table of some: those that there are
+//! by their numbers, then those that are no more, the last first.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
@@ -215,8 +215,8 @@ impl OwnPage {
         add(&mut self.gone.1, stats);
     }
 
-    /// Writes what a unit has done by its NIC's time `at`. `live` are the queue pairs that there are, `ledger` has those
-    /// that are no more. After the `last` word there may be others, which are the last as well.
+    /// Writes what a unit has done by its NIC's time `at`. `live` are the queue pairs that there are, `ledger` has
+    /// those that are no more. After the `last` word there may be others, which are the last as well.
     pub(crate) fn write(
         &mut self,
         (nic, port): (&Nic, &PortCounters),

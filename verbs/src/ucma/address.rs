@@ -131,8 +131,8 @@ pub(super) fn address_on(info: &DeviceInfo, like: IpAddr) -> Option<IpAddr> {
 }
 
 /// Returns the device that an id is bound to by binding it to an address: `None` if that leaves the device open, as the
-/// wildcard does, and a loopback address that is no device's (the kernel's `cma_any_addr`). EADDRNOTAVAIL if no device has
-/// it.
+/// wildcard does, and a loopback address that is no device's (the kernel's `cma_any_addr`). EADDRNOTAVAIL if no device
+/// has it.
 pub(super) fn bound_device(address: IpAddr) -> Result<Option<usize>> {
     if address.is_unspecified() {
         return Ok(None);

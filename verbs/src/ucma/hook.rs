@@ -6,8 +6,8 @@
 //! it works where a preload would not: under AddressSanitizer, with a library that was loaded by `dlopen`, beside
 //! librspreload. A librdmacm that is linked statically into a program is out of reach.
 //!
-//! `ibv_create_ah` is redirected too: a datagram socket of rsockets names its own port by the port's LID alone, without a
-//! GRH, which RoCE does not have. Such an address means the port here, and nowhere else.
+//! `ibv_create_ah` is redirected too: a datagram socket of rsockets names its own port by the port's LID alone, without
+//! a GRH, which RoCE does not have. Such an address means the port here, and nowhere else.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;

@@ -459,8 +459,8 @@ impl File {
         written == 1
     }
 
-    /// Removes events, and their bytes from the pipe. Where a reader was faster, or the kernel does not read from a pipe
-    /// without waiting, a byte stays, and whoever reads it finds no event.
+    /// Removes events, and their bytes from the pipe. Where a reader was faster, or the kernel does not read from a
+    /// pipe without waiting, a byte stays, and whoever reads it finds no event.
     fn purge(&mut self, unwanted: impl Fn(&Queued) -> bool) -> Vec<Queued> {
         let (gone, kept) = self.queue.drain(..).partition::<Vec<_>, _>(|event| unwanted(event));
         self.queue = kept.into();

@@ -1,9 +1,9 @@
 //! Counters that live in the processes whose devices they are: read when their file is opened.
 //!
-//! A file below `ports/1/counters` and `ports/1/hw_counters` of a device is shown as the sum over the user's processes that
-//! have the device now and were started with `irnic run --sysfs`. Each is asked by a datagram to its abstract name, which
-//! ends with its slot; the names of all slots are tried, which takes about a millisecond. One that does not answer in
-//! time, such as a stopped one, is left out.
+//! A file below `ports/1/counters` and `ports/1/hw_counters` of a device is shown as the sum over the user's processes
+//! that have the device now and were started with `irnic run --sysfs`. Each is asked by a datagram to its abstract
+//! name, which ends with its slot; the names of all slots are tried, which takes about a millisecond. One that does not
+//! answer in time, such as a stopped one, is left out.
 
 use std::ffi::{CStr, c_int};
 use std::mem::MaybeUninit;

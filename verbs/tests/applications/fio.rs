@@ -42,8 +42,8 @@ const RUNS: &[Run] = &[
     Run { verb: "send", check: Check::Verify, size: 4096, short: false },
 ];
 
-/// Blocks of a run. The server posts receive requests for all of them at once: fio connects without RNR retries, so that
-/// a client that is faster fails on any NIC.
+/// Blocks of a run. The server posts receive requests for all of them at once: fio connects without RNR retries, so
+/// that a client that is faster fails on any NIC.
 const BLOCKS: u32 = 64;
 
 /// All tests of fio.
@@ -90,8 +90,8 @@ fn transfer(habitat: &Habitat, run: Run, device: Device) -> Result<(), Failed> {
         client.args(["--verify=crc32c", "--do_verify=0"]);
     }
     let mut client = Process::start(&mut client)?;
-    // The server of SENDs ends when it has all and takes its last acknowledgement with it. If that is lost, nobody is there
-    // to repeat it, and the client never ends.
+    // The server of SENDs ends when it has all and takes its last acknowledgement with it. If that is lost, nobody is
+    // there to repeat it, and the client never ends.
     let lossy = !device.impair.is_empty();
     let alone = |client: &Process| lossy && run.verb == "send" && client.text().contains(UNANSWERED);
     let start = Instant::now();

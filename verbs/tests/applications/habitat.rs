@@ -169,8 +169,8 @@ pub fn wait_for_datagram_socket(server: &mut Process, port: u16) -> Result<(), F
 }
 
 fn wait_for_socket(server: &mut Process, port: u16, state: &str) -> Result<(), Failed> {
-    // Columns: sl local_address rem_address st; 0A is LISTEN, 01 ESTABLISHED, 07 a bound datagram socket; addresses are in
-    // hexadecimal.
+    // Columns: sl local_address rem_address st; 0A is LISTEN, 01 ESTABLISHED, 07 a bound datagram socket; addresses are
+    // in hexadecimal.
     let wanted = format!(":{port:04X}");
     let listens = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -215,8 +215,8 @@ pub fn want_all(all: bool) {
     LONG.store(all, Ordering::Relaxed);
 }
 
-/// The devices of [`RELIABLE`] on which a table's row of this number is run: all of them, or in the short form one, another
-/// for the next row.
+/// The devices of [`RELIABLE`] on which a table's row of this number is run: all of them, or in the short form one,
+/// another for the next row.
 pub fn reliable(row: usize) -> &'static [(&'static str, Device)] {
     if all() { &RELIABLE } else { std::slice::from_ref(&RELIABLE[row % RELIABLE.len()]) }
 }

@@ -15,8 +15,8 @@ const ADDRESS: &str = "192.0.2.1";
 const IP: &str = "/usr/bin/ip";
 const PROGRAM: &str = "/usr/bin/fi_pingpong";
 
-/// An endpoint's type and provider, options, the sizes in the report as the program abbreviates them, whether it recovers
-/// what is lost, and whether it is part of the short form.
+/// An endpoint's type and provider, options, the sizes in the report as the program abbreviates them, whether it
+/// recovers what is lost, and whether it is part of the short form.
 struct Run {
     provider: &'static str,
     endpoint: &'static str,
@@ -137,8 +137,8 @@ fn pingpong(habitat: &Habitat, run: &Run, device: Device) -> Result<(), Failed> 
     let what = format!("fi_pingpong -p {} -e {} {}", run.provider, run.endpoint, run.args);
     let [client, server] =
         judged(&what, "libfabric dropped its last completion", || both(habitat, &program, run, device))?;
-    // Who ends first takes the last acknowledgement with it. If that is lost, the other's last message has nobody to answer
-    // it, after the report, on any NIC.
+    // Who ends first takes the last acknowledgement with it. If that is lost, the other's last message has nobody to
+    // answer it, after the report, on any NIC.
     let left_alone = |end: &Ended| {
         !device.impair.is_empty()
             && (flushed(end) || end.stderr.contains("cq_readerr: transport retry counter exceeded"))
@@ -155,9 +155,10 @@ fn flushed(end: &Ended) -> bool {
     end.stderr.contains("cq_readerr: Work Request Flushed Error")
 }
 
-/// Returns how client and server ended; `None` where libfabric has dropped the last completion, after all reports: when the
-/// peer disconnects, `ofi_rxm` closes the endpoint, and 1.17's `vrb_ep_close` destroys the queue pair before it polls
-/// (prov/verbs/src/verbs_ep.c). A NIC removes the completions of a queue pair that is destroyed (rdma-core: `mlx4`, `mlx5`).
+/// Returns how client and server ended; `None` where libfabric has dropped the last completion, after all reports: when
+/// the peer disconnects, `ofi_rxm` closes the endpoint, and 1.17's `vrb_ep_close` destroys the queue pair before it
+/// polls (prov/verbs/src/verbs_ep.c). A NIC removes the completions of a queue pair that is destroyed (rdma-core:
+/// `mlx4`, `mlx5`).
 fn both(habitat: &Habitat, program: &Path, run: &Run, device: Device) -> Result<Option<[Ended; 2]>, Failed> {
     let port = free_port();
     let command = |end: &[&str]| {

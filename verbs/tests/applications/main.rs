@@ -1,9 +1,9 @@
 //! Unmodified applications run through the library: perftest, libibverbs' examples, pyverbs, libfabric, fio, tgt and
 //! libiscsi, TCP programs under librspreload, QEMU, crates of crates.io, and small programs of our own.
 //!
-//! Each row of each table is a test. `IRNIC_APPLICATIONS=long` runs the rows that the short form leaves out, `all` both.
-//! Two run at a time, since most programs spin on a completion queue. `make applications` runs all with the library that users
-//! get: `IRNIC_APPLICATIONS=all cargo test --release -p irnic-verbs --test applications`.
+//! Each row of each table is a test. `IRNIC_APPLICATIONS=long` runs the rows that the short form leaves out, `all`
+//! both. Two run at a time, since most programs spin on a completion queue. `make applications` runs all with the
+//! library that users get: `IRNIC_APPLICATIONS=all cargo test --release -p irnic-verbs --test applications`.
 
 mod cm_faults;
 mod crates;

@@ -1,5 +1,5 @@
-//! Mooncake's Transfer Engine, which moves key-value caches of language models: `transfer_engine_bench` of its wheel, one
-//! batch of eight blocks of 64 KiB after another, read from the target and written to it.
+//! Mooncake's Transfer Engine, which moves key-value caches of language models: `transfer_engine_bench` of its wheel,
+//! one batch of eight blocks of 64 KiB after another, read from the target and written to it.
 //!
 //! The initiator has three threads that spin: one submits and waits, one posts, one polls. On two cores that is one too
 //! many.

@@ -240,8 +240,8 @@ fn start(habitat: &Habitat, program: &Path, run: Run, device: Device) -> Result<
 
 /// Whether both ends succeeded, and the client reports what was asked for.
 pub fn judge(client: &Ended, server: &Ended, run: Run) -> Result<(), Failed> {
-    // With -R the last words go over a queue pair, too. Who ends first takes its last acknowledgement with it: if that is
-    // lost, the other has the whole report and nobody to part from.
+    // With -R the last words go over a queue pair, too. Who ends first takes its last acknowledgement with it: if that
+    // is lost, the other has the whole report and nobody to part from.
     let parted = |end: &Ended| {
         let text = "Failed to close connection between server and client";
         end.status.success() || end.stderr.contains(text) || end.stdout.contains(text)

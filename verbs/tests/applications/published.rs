@@ -1,5 +1,5 @@
-//! Crates of crates.io, with the programs that they bring: `sideway`, which loads librdmacm and libibverbs while it runs,
-//! and `async-rdma`. Cargo installs them with the lock files of their authors, so that what has been yanked since
+//! Crates of crates.io, with the programs that they bring: `sideway`, which loads librdmacm and libibverbs while it
+//! runs, and `async-rdma`. Cargo installs them with the lock files of their authors, so that what has been yanked since
 //! (hex-simd, without which async-rdma does not resolve) is still to be had.
 //!
 //! The builds are long: all of it belongs to the long form.
@@ -98,8 +98,8 @@ fn trial(
     })
 }
 
-/// Installs a crate's examples where cargo builds, unless that was done before. Returns the folder of the programs, or why
-/// they are not to be had: the crate cannot be fetched, or is too old for the compiler.
+/// Installs a crate's examples where cargo builds, unless that was done before. Returns the folder of the programs, or
+/// why they are not to be had: the crate cannot be fetched, or is too old for the compiler.
 fn install(of: &Published) -> Result<PathBuf, String> {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("published").join(format!("{}-{}", of.name, of.version));
     let programs = home.join("bin");

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use crate::habitat::{Device, Habitat, RELIABLE, all, free_port, isolated, missing, skipped, wait_for_service};
 use crate::process::{HANG, Process};
 
-/// What the guest does: it counts, as long as 4 MiB of random bytes in its memory stay as they were. The kernel's command
-/// line has no quotation marks within others.
+/// What the guest does: it counts, as long as 4 MiB of random bytes in its memory stay as they were. The kernel's
+/// command line has no quotation marks within others.
 const COUNT: &str = "mount -t devtmpfs devtmpfs /dev; exec >/dev/console 2>&1; head -c 4194304 /dev/urandom >/file; \
                      set -- $(md5sum </file); s=$1; i=0; while set -- $(md5sum </file); [ $1 = $s ]; do i=$((i+1)); \
                      echo COUNT $i .; usleep 50000; done; echo SPOILT";

@@ -1,5 +1,5 @@
-//! qperf by rdma_cm (`-cm1`). Without it qperf knows no GIDs, and RoCE has no other addresses: its tests that know nothing
-//! of rdma_cm (UC, UD) run on InfiniBand only.
+//! qperf by rdma_cm (`-cm1`). Without it qperf knows no GIDs, and RoCE has no other addresses: its tests that know
+//! nothing of rdma_cm (UC, UD) run on InfiniBand only.
 
 use std::path::Path;
 

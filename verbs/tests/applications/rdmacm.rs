@@ -9,7 +9,8 @@ use crate::habitat::{Device, Habitat, all, free_port, installed, trial, wait_for
 use crate::process::{Ended, Process, unspoilt};
 use crate::table::Row;
 
-/// One run of a pair of programs. In arguments `{port}` is a port, `{any}` the wildcard address and `{to}` the server's.
+/// One run of a pair of programs. In arguments `{port}` is a port, `{any}` the wildcard address and `{to}` the
+/// server's.
 #[derive(Copy, Clone)]
 struct Run {
     name: &'static str,

@@ -1,6 +1,7 @@
 //! The structures and constants are those of the headers that this machine has, as the C compiler sees them.
 //!
-//! A generated C program prints them; `CC` names another compiler than `cc`. Headers may be older than ours: what they lack has to be in `NEWER`.
+//! A generated C program prints them; `CC` names another compiler than `cc`. Headers may be older than ours: what they
+//! lack has to be in `NEWER`.
 
 mod fields;
 #[path = "../support/mod.rs"]

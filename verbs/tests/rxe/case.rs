@@ -54,8 +54,8 @@ pub struct Device {
     pub gid_index: usize,
 }
 
-/// At both path MTUs: every operation and service. Sizes end in a short packet and need padding, but for the large ones.
-/// perftest does not look at what it receives; `-c` of the ping-pongs and `integrity` do.
+/// At both path MTUs: every operation and service. Sizes end in a short packet and need padding, but for the large
+/// ones. perftest does not look at what it receives; `-c` of the ping-pongs and `integrity` do.
 const EVERYWHERE: [&str; 11] = [
     "integrity",
     "ibv_rc_pingpong -c -m {mtu} -n 100 -s 4099",
@@ -127,8 +127,8 @@ pub fn wanted() -> Vec<Case> {
     }
 }
 
-/// Whether a program, the n-th of its table, is run with irnic in this role: in the short form in one of them, the next program in
-/// the other. Integrity is checked in both.
+/// Whether a program, the n-th of its table, is run with irnic in this role: in the short form in one of them, the next
+/// program in the other. Integrity is checked in both.
 fn has_role(long: bool, program: &str, n: usize, role: Role) -> bool {
     long || program == "integrity" || (role == Role::Client) == n.is_multiple_of(2)
 }

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use crate::support;
 
-/// A program whose ends find each other by rdma_cm. In its lines, `{port}` is a port, `{own}` an address of the end that
-/// the line is for, and `{to}` the server's.
+/// A program whose ends find each other by rdma_cm. In its lines, `{port}` is a port, `{own}` an address of the end
+/// that the line is for, and `{to}` the server's.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Connecting {
     pub server: &'static str,

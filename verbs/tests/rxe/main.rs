@@ -101,8 +101,8 @@ impl Bench {
 }
 
 impl Ready {
-    /// Runs a case, on a fresh guest if the kernel of the one that there is panics or no longer answers. One that does that to
-    /// two has found something.
+    /// Runs a case, on a fresh guest if the kernel of the one that there is panics or no longer answers. One that does
+    /// that to two has found something.
     fn run_on_a_guest(&mut self, case: &Case, port: u16) -> Result<(), String> {
         let Some(why) = self.run(case, port).err() else { return Ok(()) };
         if !self.is_gone(&why) {
@@ -205,8 +205,8 @@ fn commands(host: &Host, guest: &Guest, case: &Case, port: u16) -> Result<[Strin
     Ok([on_host, program.command(port, theirs, server.then_some(ours))])
 }
 
-/// The server first, on whichever side, then the client. Both must end well, and what irnic's connection manager said must
-/// be readable.
+/// The server first, on whichever side, then the client. Both must end well, and what irnic's connection manager said
+/// must be readable.
 fn run_alone(host: &Host, guest: &Guest, case: &Case, port: u16) -> Result<(), String> {
     let port = case.connecting.and_then(|program| program.port).unwrap_or(port);
     let [on_host, on_guest] = commands(host, guest, case, port)?;

@@ -5,7 +5,8 @@
 //! irnic run -- cm-echo client 127.0.0.1 7471
 //! ```
 //!
-//! Nothing here knows irnic: the same program runs on a NIC. librdmacm's synchronous calls resolve, connect and complete.
+//! Nothing here knows irnic: the same program runs on a NIC. librdmacm's synchronous calls resolve, connect and
+//! complete.
 
 use std::ffi::{CString, NulError};
 use std::io;

@@ -35,8 +35,8 @@ pub struct Measured {
     pub rates: Vec<f64>,
     /// Flows on each of these.
     pub per_sender: f64,
-    /// Mean completion time of innocent flows, or of all where none is, by [`EDGES`] and 99th percentile of all, µs; of all
-    /// flows complete.
+    /// Mean completion time of innocent flows, or of all where none is, by [`EDGES`] and 99th percentile of all, µs; of
+    /// all flows complete.
     pub fct: [Option<f64>; 3],
     pub p99: [Option<f64>; 3],
     /// Flows that were not completed.

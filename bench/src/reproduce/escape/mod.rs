@@ -19,8 +19,8 @@ use scenario::Scenario;
 
 /// Escape's evaluation: deadlocks that are cleared, what that costs, and flows that are no longer blocked.
 ///
-/// Figures 4.7 to 4.9, 4.12, 4.13, 4.15 and 4.17 of the dissertation, as far as the text has numbers or words for them, stand beside
-/// what comes out here. docs/reproduction-escape.md tells what the text leaves open and what was chosen.
+/// Figures 4.7 to 4.9, 4.12, 4.13, 4.15 and 4.17 of the dissertation, as far as the text has numbers or words for them,
+/// stand beside what comes out here. docs/reproduction-escape.md tells what the text leaves open and what was chosen.
 #[derive(Args)]
 #[command(after_help = "Examples:
   irnic reproduce escape --quick                     all of it, a tenth as long

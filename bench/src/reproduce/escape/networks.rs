@@ -52,9 +52,9 @@ pub fn ring() -> Wired {
     }
 }
 
-/// Figure 4.11: eight edge, eight aggregation and four core switches. Of the text's names s₁ and s₂ are the first two core
-/// switches, s₃ to s₆ the aggregation switches of the four pods that are linked to these; h₁ is host 0. `failed`: the
-/// links s₁–s₆ and s₂–s₃ are missing, and what they carried takes the ways of §4.6.3.
+/// Figure 4.11: eight edge, eight aggregation and four core switches. Of the text's names s₁ and s₂ are the first two
+/// core switches, s₃ to s₆ the aggregation switches of the four pods that are linked to these; h₁ is host 0. `failed`:
+/// the links s₁–s₆ and s₂–s₃ are missing, and what they carried takes the ways of §4.6.3.
 pub fn fat_tree(failed: bool) -> Wired {
     let mut topology = Topology::fat_tree(4, 40 * G, DELAY);
     let edge = |host: u32| 16 + (host - 1) / 2;
@@ -91,8 +91,8 @@ pub fn fat_tree(failed: bool) -> Wired {
     Wired { topology, detours, pairs, longest, cycle: vec![(s1, s5), (s5, s2), (s2, s4), (s4, s1)] }
 }
 
-/// Figure 4.14: two levels, of which n₁ and n₂ are the upper and n₃ to n₆ the lower, two hosts at each of these. The links
-/// n₁–n₆ and n₂–n₃ are taken to be missing: so the flows named close n₁ n₅ n₂ n₄.
+/// Figure 4.14: two levels, of which n₁ and n₂ are the upper and n₃ to n₆ the lower, two hosts at each of these. The
+/// links n₁–n₆ and n₂–n₃ are taken to be missing: so the flows named close n₁ n₅ n₂ n₄.
 pub fn two_levels() -> Wired {
     let [n1, n2, n3, n4, n5, n6] = [12, 13, 8, 9, 10, 11];
     let hosts = (0..8).map(|host| (host, 8 + host / 2, 40));

@@ -89,8 +89,8 @@ pub enum Network {
 pub enum Traffic {
     /// Poisson arrivals of flows of this distribution, each with a queue pair of its own.
     Arrivals(&'static str),
-    /// Poisson arrivals of flows of this distribution from so many generators a pair, each of which keeps its queue pair for
-    /// all its flows.
+    /// Poisson arrivals of flows of this distribution from so many generators a pair, each of which keeps its queue
+    /// pair for all its flows.
     Generators(&'static str, u16),
 }
 

@@ -25,7 +25,8 @@ pub enum Metric {
     Utilisation,
     /// The rate of a flow, by its number.
     Rate(usize),
-    /// Rates of the first four flows together, and of the last two, in percent of the link and with headers (Figure 21).
+    /// Rates of the first four flows together, and of the last two, in percent of the link and with headers (Figure
+    /// 21).
     SentByA,
     SentToE,
     /// Packets with payload that lost it on links away from hosts; that lost it.

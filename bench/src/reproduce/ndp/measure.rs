@@ -37,8 +37,8 @@ pub struct Measured {
     pub overhead: f64,
     /// Flows that end.
     pub short: Vec<Short>,
-    /// When a link that is never idle has all of the flows that end at host 0, ns: wire bytes of every packet once, after
-    /// the way of the first.
+    /// When a link that is never idle has all of the flows that end at host 0, ns: wire bytes of every packet once,
+    /// after the way of the first.
     pub optimum: u64,
     /// ms for which the first flow was held up.
     pub held_up: f64,

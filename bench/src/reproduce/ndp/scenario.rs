@@ -1,5 +1,5 @@
-//! The NDP paper's simulations as runs of `irnic sim`'s network. What the paper leaves open is chosen here, once for all
-//! cells, with the reason.
+//! The NDP paper's simulations as runs of `irnic sim`'s network. What the paper leaves open is chosen here, once for
+//! all cells, with the reason.
 
 use irnic_fabric::experiment::{Buffers, Experiment, QueueLength, SharedBuffers, Transport, TrimmingBuffers};
 use irnic_fabric::sim::{Change, HeaderBytes, LinkChange, Observe, QpSetup, Routing, SimConfig, packets};
@@ -15,8 +15,9 @@ use crate::reproduce::chance;
 pub const LINK_RATE: u64 = 10_000_000_000;
 /// Propagation of each link, ns: 1 µs in the mains of the authors' simulator. The paper does not say.
 const DELAY: u64 = 1_000;
-/// Payload of a packet. The paper's have 9,000 bytes; this is the largest that there is here. Flows have as many packets
-/// as the paper's, so that windows and queues, which are counted in packets, meet the same; their times are 0.91 of it.
+/// Payload of a packet. The paper's have 9,000 bytes; this is the largest that there is here. Flows have as many
+/// packets as the paper's, so that windows and queues, which are counted in packets, meet the same; their times are
+/// 0.91 of it.
 pub const MTU: Mtu = Mtu::B8192;
 /// Packets that go unasked: what most of the authors' scripts have. The paper says 30 where it says anything (§6.2).
 pub const WINDOW: u32 = 23;
@@ -60,8 +61,8 @@ pub enum System {
 pub enum Traffic {
     /// Each host sends to one other, without end.
     Permutation,
-    /// The last so many hosts send so many packets each to host 0, as in the authors' simulator: those in its rack, which
-    /// are there before the others, only if all send.
+    /// The last so many hosts send so many packets each to host 0, as in the authors' simulator: those in its rack,
+    /// which are there before the others, only if all send.
     Incast {
         /// Hosts that send.
         senders: u32,

@@ -1,6 +1,7 @@
 //! `irnic reproduce openqueue`: what the chapter on OpenQueue (dissertation, chapter 2) evaluates, beside ours.
 //!
-//! [`scenario`] is what is run, [`measure`] runs it, [`cells`] is what of it, [`cost`] is what packets cost this machine.
+//! [`scenario`] is what is run, [`measure`] runs it, [`cells`] is what of it, [`cost`] is what packets cost this
+//! machine.
 
 mod cells;
 mod cost;
@@ -21,9 +22,9 @@ use scenario::Scenario;
 
 /// OpenQueue's policies: what they send and what it is worth, and what a packet costs.
 ///
-/// Figures 2.17 and 2.19 are pictures; what the text says of them stands beside what comes out here. The virtual network
-/// takes no time for a policy's work: that is measured apart, in ns of this machine. docs/reproduction-openqueue.md tells
-/// what was chosen.
+/// Figures 2.17 and 2.19 are pictures; what the text says of them stands beside what comes out here. The virtual
+/// network takes no time for a policy's work: that is measured apart, in ns of this machine.
+/// docs/reproduction-openqueue.md tells what was chosen.
 #[derive(Args)]
 #[command(after_help = "Examples:
   irnic reproduce openqueue                          all of it, in a minute

@@ -1,6 +1,7 @@
 //! `irnic reproduce rc3`: RC3's evaluation (Mittal's dissertation, §2.4 and §2.5), its numbers beside ours.
 //!
-//! [`networks`] and [`scenario`] are what is run, [`measure`] runs it, [`cells`] is what of it, [`theory`] needs no run.
+//! [`networks`] and [`scenario`] are what is run, [`measure`] runs it, [`cells`] is what of it, [`theory`] needs no
+//! run.
 
 mod cells;
 mod measure;
@@ -19,9 +20,9 @@ use scenario::Scenario;
 
 /// RC3's evaluation: completion times with a second loop at low priority, beside TCP's.
 ///
-/// Table 2.1, Figures 2.7 to 2.10 and 2.13 and the datacenter of §2.5 of the dissertation, as far as the text has numbers or words
-/// for them, stand beside what comes out here; so does a table of its own: which of IRN, TCP and TCP with RC3 is fastest in a
-/// datacenter. docs/reproduction-rc3.md tells what the text leaves open and what was chosen.
+/// Table 2.1, Figures 2.7 to 2.10 and 2.13 and the datacenter of §2.5 of the dissertation, as far as the text has
+/// numbers or words for them, stand beside what comes out here; so does a table of its own: which of IRN, TCP and TCP
+/// with RC3 is fastest in a datacenter. docs/reproduction-rc3.md tells what the text leaves open and what was chosen.
 #[derive(Args)]
 #[command(after_help = "Examples:
   irnic reproduce rc3 --theory                       the model alone, without a run

@@ -1,5 +1,5 @@
-//! The backbone of RC3's evaluation: Internet-2 with ten cores and ten hosts at each (§2.4.1; capacities, delays and routes
-//! are those of the authors' scenario file, NetSys/RC3, `internet2-fanout10`).
+//! The backbone of RC3's evaluation: Internet-2 with ten cores and ten hosts at each (§2.4.1; capacities, delays and
+//! routes are those of the authors' scenario file, NetSys/RC3, `internet2-fanout10`).
 
 use std::collections::VecDeque;
 
@@ -15,8 +15,8 @@ pub const HOSTS: u32 = CORES * FANOUT;
 const CORE_DELAY: u64 = 10_000_000;
 const HOST_DELAY: u64 = 1_000_000;
 
-/// Links between cores, and how many of the ninety ordered pairs of cores use each in a direction: its share of what hosts
-/// may send is its capacity, so that no core link is narrower than the hosts together.
+/// Links between cores, and how many of the ninety ordered pairs of cores use each in a direction: its share of what
+/// hosts may send is its capacity, so that no core link is narrower than the hosts together.
 const LINKS: [(u32, u32, u64); 16] = [
     (0, 1, 5),
     (0, 2, 7),
@@ -36,8 +36,8 @@ const LINKS: [(u32, u32, u64); 16] = [
     (7, 9, 7),
 ];
 
-/// Bytes on the wire of a full packet here, and there: 1,024 of payload and [`HEADER`] around it, 1,460 and TCP's and IP's 40.
-/// Rates and buffers have that ratio, so that a packet takes the time that it takes there.
+/// Bytes on the wire of a full packet here, and there: 1,024 of payload and [`HEADER`] around it, 1,460 and TCP's and
+/// IP's 40. Rates and buffers have that ratio, so that a packet takes the time that it takes there.
 const PACKET: u64 = 1_024 + HEADER as u64;
 const PAPERS_PACKET: u64 = 1_500;
 /// Bytes around the payload, and of an acknowledgement: as large a part of a packet as there.
@@ -82,8 +82,8 @@ fn neighbours(core: u32) -> impl Iterator<Item = u32> {
     })
 }
 
-/// The core that is next on the way to another one: the neighbour with the lowest number of those on shortest ways, which
-/// gives each link the pairs that its capacity is for.
+/// The core that is next on the way to another one: the neighbour with the lowest number of those on shortest ways,
+/// which gives each link the pairs that its capacity is for.
 fn next(at: u32, to: u32) -> u32 {
     let hops = hops(to);
     let nearer = neighbours(at).filter(|next| hops[*next as usize] < hops[at as usize]);

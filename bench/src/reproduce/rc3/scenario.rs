@@ -38,8 +38,8 @@ pub enum Network {
     },
     /// A fat-tree of 16 hosts, 100 Gbit/s.
     FatTree,
-    /// Hosts at one switch, and half-packets of the bandwidth-delay product that each port has room for: Poisson arrivals, or
-    /// without load an incast.
+    /// Hosts at one switch, and half-packets of the bandwidth-delay product that each port has room for: Poisson
+    /// arrivals, or without load an incast.
     Star {
         /// Rate of links.
         gbps: u64,
@@ -53,7 +53,8 @@ pub enum Network {
 pub enum Sender {
     /// TCP with a first window of so many packets.
     Tcp(u32),
-    /// TCP with a first window of 4 packets, and RC3 with so many packets at its first priority, and so many priorities.
+    /// TCP with a first window of 4 packets, and RC3 with so many packets at its first priority, and so many
+    /// priorities.
     Rc3(u32, u8),
     /// IRN with a cap of the bandwidth-delay product.
     Irn,
@@ -87,8 +88,8 @@ pub struct Scenario {
     /// Packets that each link loses, of a hundred thousand.
     pub loss: u32,
     pub senders: Senders,
-    /// Each so-many-th switch has no priorities: it drops what comes last, and low priority competes with the rest; 0: all
-    /// have them.
+    /// Each so-many-th switch has no priorities: it drops what comes last, and low priority competes with the rest; 0:
+    /// all have them.
     pub without: u32,
 }
 

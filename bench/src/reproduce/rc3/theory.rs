@@ -1,5 +1,5 @@
-//! What RC3 and TCP take in theory (§2.2): no queues, slow start in whole round trips, and what is left at the rate that
-//! others leave free.
+//! What RC3 and TCP take in theory (§2.2): no queues, slow start in whole round trips, and what is left at the rate
+//! that others leave free.
 
 /// Packets of the sizes that there are, each with the share of flows up to it, in percent (§2.4.1; NetSys/simulator).
 pub const SIZES: [(u64, f64); 11] = [
@@ -34,8 +34,8 @@ pub struct Path {
 }
 
 impl Path {
-    /// Internet-2 with links of 1 Gbit/s, 30 % of which others use: a mean round trip of 43.6 ms, one before the first packet
-    /// and half of one for the last.
+    /// Internet-2 with links of 1 Gbit/s, 30 % of which others use: a mean round trip of 43.6 ms, one before the first
+    /// packet and half of one for the last.
     pub const INTERNET2: Path = Path { rtt: 0.0436, free: 0.7e9 / (1_460.0 * 8.0), initial: 4, before: 1.5 };
 
     /// Completion time of so many packets with TCP, s.

@@ -1,5 +1,5 @@
-//! The large network (§3.5.4): two leaves of 30 senders each, 30 receivers behind a third, three spines between them, and
-//! what is measured there.
+//! The large network (§3.5.4): two leaves of 30 senders each, 30 receivers behind a third, three spines between them,
+//! and what is measured there.
 
 use irnic_fabric::experiment::{Buffers, Experiment, SharedBuffers};
 use irnic_fabric::network::{Network, PortId};
@@ -237,8 +237,8 @@ struct Looks {
     queues: [Moments; 3],
     /// Bytes in all switches.
     buffered: Moments,
-    /// When the first look was, ns; bytes sent to the receivers' leaf, XOFF frames by tier, and those of switches' making
-    /// until then.
+    /// When the first look was, ns; bytes sent to the receivers' leaf, XOFF frames by tier, and those of switches'
+    /// making until then.
     began: Option<(u64, u64, [u64; 3], u64)>,
 }
 

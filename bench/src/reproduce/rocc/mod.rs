@@ -24,8 +24,8 @@ use scenario::Scenario;
 
 /// RoCC's simulations: queues and shares at one bottleneck, at several, with asymmetric links, and on 90 hosts.
 ///
-/// Figures 3.5 to 3.15 and Table 3.3, as far as the text has numbers or words for them, stand beside what comes out here,
-/// with DCQCN, TIMELY and HPCC where the paper has them, as irnic has them and with its authors' settings.
+/// Figures 3.5 to 3.15 and Table 3.3, as far as the text has numbers or words for them, stand beside what comes out
+/// here, with DCQCN, TIMELY and HPCC where the paper has them, as irnic has them and with its authors' settings.
 /// docs/reproduction-rocc.md tells what was chosen.
 #[derive(Args)]
 #[command(after_help = "Examples:

@@ -69,9 +69,9 @@ impl Control {
 
     /// Returns the marking, where it is not what goes with the control.
     pub fn ecn(self) -> Option<Ecn> {
-        // The queue that Figure 3.8 has for DCQCN. A longer one is marked as much more often as by RED of DCQCN's paper, 1 %
-        // in 195 KB; the time is that in which DCQCN's slowest state, α, follows: 256 periods of 55 µs, as Hollot et al.
-        // have the controller's zero at the slowest pole.
+        // The queue that Figure 3.8 has for DCQCN. A longer one is marked as much more often as by RED of DCQCN's
+        // paper, 1 % in 195 KB; the time is that in which DCQCN's slowest state, α, follows: 256 periods of 55 µs, as
+        // Hollot et al. have the controller's zero at the slowest pole.
         (self == Control::DcqcnPi).then(|| Ecn::Pi(PiConfig::new(100_000, 0.005, 14_000_000)))
     }
 }
@@ -217,8 +217,8 @@ impl Scenario {
             points.fraction = Some(0);
         }
         let transport = format!("{}{}", self.1.transport(), if self.1.is_rocc() { recovery } else { "" });
-        // Queues of outputs, first in, first out. PFC of the evaluation: an input has 500 KB at 40 Gbit/s, 800 KB at 100;
-        // here what that is of a buffer of which little is used.
+        // Queues of outputs, first in, first out. PFC of the evaluation: an input has 500 KB at 40 Gbit/s, 800 KB at
+        // 100; here what that is of a buffer of which little is used.
         let mut shared = SharedBuffers::default();
         shared.pfc_alpha = (if self.rate() == 100 { 800_000.0 } else { 500_000.0 }) / BUFFER as f64;
         let mut experiment = Experiment::default();

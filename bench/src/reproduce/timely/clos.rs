@@ -14,8 +14,8 @@ const ARITY: u32 = 10;
 const HOSTS: u32 = ARITY * ARITY * ARITY / 4;
 /// Propagation of a link, ns: 18 µs there and back on the longest path, near the 20 µs that §6.1 has for its rack.
 const DELAY: u64 = 1_500;
-/// "A client picks a server from a set of servers with the longest path": how many there are in it is not said. With eight,
-/// a connection has a call each millisecond or two, and its rate outlives them.
+/// "A client picks a server from a set of servers with the longest path": how many there are in it is not said. With
+/// eight, a connection has a call each millisecond or two, and its rate outlives them.
 const SERVERS: u32 = 8;
 /// Bytes of a request, and of a response.
 const CALL: u64 = 64 << 10;
@@ -65,8 +65,8 @@ pub fn time(Time { warm_up, measured }: Time) -> Time {
 }
 
 impl Clos {
-    /// TIMELY with the parameters of §6 and these besides. Connections begin at line rate: at the hundredth of it at which those
-    /// of the incasts begin, a call would take 5 ms.
+    /// TIMELY with the parameters of §6 and these besides. Connections begin at line rate: at the hundredth of it at
+    /// which those of the incasts begin, a call would take 5 ms.
     pub fn timely(percent: u32, incast: bool, more: &str) -> Clos {
         let more = if more.is_empty() { String::new() } else { format!(",{more}") };
         Clos { cc: format!("timely,segment={SEGMENT}K,gain=1/32{more}"), percent, incast }
@@ -77,7 +77,8 @@ impl Clos {
         Clos { cc: "none".into(), percent, incast }
     }
 
-    /// Congestion control of the incast, which has lasted for long: its connections begin at their share of the receiver's link.
+    /// Congestion control of the incast, which has lasted for long: its connections begin at their share of the
+    /// receiver's link.
     fn incast_cc(&self) -> String {
         if self.cc == "none" { self.cc.clone() } else { format!("{},initial={}", self.cc, 1.0 / f64::from(INCAST)) }
     }

@@ -1,5 +1,5 @@
-//! The incasts of TIMELY's §2.2, §4.4 and §6.1 as simulations. What the paper leaves open is chosen here, once for all cells, with the
-//! reason.
+//! The incasts of TIMELY's §2.2, §4.4 and §6.1 as simulations. What the paper leaves open is chosen here, once for all
+//! cells, with the reason.
 
 use irnic_fabric::experiment::{Buffers, Experiment, SharedBuffers, Transport};
 use irnic_fabric::sim::{HeaderBytes, Observe, Quit, SimConfig};
@@ -163,15 +163,16 @@ impl Incast {
         matches!(self.network, Network::Crossing { .. }).then_some(CLIENTS + 1)
     }
 
-    /// Returns the round trip of the empty network, ns: out there, and back, and sending the packet once more at the switch.
+    /// Returns the round trip of the empty network, ns: out there, and back, and sending the packet once more at the
+    /// switch.
     pub fn base_rtt(&self) -> u64 {
         let links = if self.server().is_some() { 6 } else { 4 };
         let packet = u64::from(MTU.bytes() as u32 + AROUND) * 8_000_000_000 / LINK_RATE;
         links * DELAY + (links / 2 - 1) * packet
     }
 
-    /// Returns the client and the server of the connection of this number. In Figure 4 those of the secondary incast come
-    /// after all of the other.
+    /// Returns the client and the server of the connection of this number. In Figure 4 those of the secondary incast
+    /// come after all of the other.
     fn ends(&self, n: u32) -> (u32, u32) {
         match self.network {
             // By turns, and of every other client the other way around: as many on each.

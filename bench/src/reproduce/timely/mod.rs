@@ -1,7 +1,8 @@
-//! `irnic reproduce timely`: the incasts of TIMELY's §2.2, §4.4 and §6.1, and the calls of §6.2, the paper's numbers beside ours.
+//! `irnic reproduce timely`: the incasts of TIMELY's §2.2, §4.4 and §6.1, and the calls of §6.2, the paper's numbers
+//! beside ours.
 //!
-//! [`incast`] is what the paper's testbed is here, [`clos`] its larger network, [`cells`] what is run and what of it, [`measure`] runs it, [`table`]
-//! prints, [`picture`] draws.
+//! [`incast`] is what the paper's testbed is here, [`clos`] its larger network, [`cells`] what is run and what of it,
+//! [`measure`] runs it, [`table`] prints, [`picture`] draws.
 
 mod cells;
 mod clos;
@@ -22,11 +23,11 @@ use crate::sim::SimError;
 use incast::Time;
 use measure::Scenario;
 
-/// §2.2 and §6 of the TIMELY paper: an incast of ten clients with four connections each to one server, and calls between 250
-/// hosts, by hardware there, simulated here.
+/// §2.2 and §6 of the TIMELY paper: an incast of ten clients with four connections each to one server, and calls
+/// between 250 hosts, by hardware there, simulated here.
 ///
-/// Table 1, and Figures 2, 4 and 9 to 22 as far as the text has numbers or words for them, stand beside what comes out here.
-/// docs/reproduction-timely.md tells what the paper leaves open and what was chosen.
+/// Table 1, and Figures 2, 4 and 9 to 22 as far as the text has numbers or words for them, stand beside what comes out
+/// here. docs/reproduction-timely.md tells what the paper leaves open and what was chosen.
 #[derive(Args)]
 #[command(after_help = "Examples:
   irnic reproduce timely --only table1                 throughput and round trips in half a minute

@@ -178,8 +178,8 @@ fn queue(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     Plot { x: linear("[µs]"), y: linear("share"), series: lines }
 }
 
-/// Of the first seed: of rounds with about the same share of marked packets, the median of the shortest round trips, and
-/// from where to where the middle half of them is.
+/// Of the first seed: of rounds with about the same share of marked packets, the median of the shortest round trips,
+/// and from where to where the middle half of them is.
 fn marks(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     const PARTS: usize = 10;
     let mut lines = Vec::new();

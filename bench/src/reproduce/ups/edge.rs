@@ -1,5 +1,5 @@
-//! Queue management from the edge (§5.3): TCP in the wide area with CoDel in switches or in the receiving NICs (Figures 5.8
-//! and 5.9, Table 5.3), and DCTCP in the datacenter with marks of either (Table 5.4).
+//! Queue management from the edge (§5.3): TCP in the wide area with CoDel in switches or in the receiving NICs (Figures
+//! 5.8 and 5.9, Table 5.3), and DCTCP in the datacenter with marks of either (Table 5.4).
 
 use super::network::Network;
 use super::objectives::{Beside, Done, Goal, Row, mean};
@@ -14,8 +14,8 @@ const SLOW: u64 = 10;
 /// What a row compares.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Edge {
-    /// CoDel in switches and at the edge, with fair slack of so many Mbit/s and delays of links so many halves of the text's
-    /// default.
+    /// CoDel in switches and at the edge, with fair slack of so many Mbit/s and delays of links so many halves of the
+    /// text's default.
     Codel { mbps: u64, delay: u64 },
     /// Refresh thresholds of Edge-CoDel.
     Refresh,
@@ -75,8 +75,8 @@ impl Edge {
     }
 }
 
-/// What is measured of each scheme: mean flow completion time, over bytes or, with [`Edge::Marks`], over flows, s, mean round
-/// trip over packets, ms, and packets dropped by switches and by receiving NICs, % of all. And ratios of these.
+/// What is measured of each scheme: mean flow completion time, over bytes or, with [`Edge::Marks`], over flows, s, mean
+/// round trip over packets, ms, and packets dropped by switches and by receiving NICs, % of all. And ratios of these.
 pub fn values(edge: Edge, done: &[Done], beside: &[Beside]) -> Values {
     let mut values = Values::new();
     for (at, (name, _)) in edge.schemes().into_iter().enumerate() {

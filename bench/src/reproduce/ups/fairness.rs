@@ -20,8 +20,9 @@ const MS: u64 = 1_000_000;
 const DELAY: u64 = 10 * US;
 /// More than a flow sends, bytes.
 const LONG: u64 = 1_000_000_000;
-/// When the flows of Figure 5.4 start, 100 µs: those of each core, to the others in order. The text has "0 to 5 ms"; these are
-/// of `workload-fq-5ms.txt` of github.com/NetSys/ups, with whose topology (no edge switches, hosts 1 µs away) they go.
+/// When the flows of Figure 5.4 start, 100 µs: those of each core, to the others in order. The text has "0 to 5 ms";
+/// these are of `workload-fq-5ms.txt` of github.com/NetSys/ups, with whose topology (no edge switches, hosts 1 µs away)
+/// they go.
 const STARTS: [[u64; 9]; 10] = [
     [10, 15, 47, 19, 32, 22, 48, 11, 7],
     [10, 8, 31, 46, 5, 4, 21, 27, 14],

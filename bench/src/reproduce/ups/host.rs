@@ -1,5 +1,5 @@
-//! A host that is one queue, as those of the authors' simulator: a switch beside it with one order, first come, first served,
-//! which sets fair slack as packets leave.
+//! A host that is one queue, as those of the authors' simulator: a switch beside it with one order, first come, first
+//! served, which sets fair slack as packets leave.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -29,9 +29,9 @@ pub fn queue(scheme: Scheme) -> SwitchConfig {
     SwitchConfig::OutputQueued(OutputQueuedConfig::new(ROOM, discipline))
 }
 
-/// [`irnic_transports::Slack::Fair`] by packets instead of bytes, and by when they leave here: the slack of a packet that leaves now
-/// is that of the one before it in its flow and the time of a packet at r_est more, less the time since that left; none for the
-/// first, and never less than none (§5.2.3). All in ns.
+/// [`irnic_transports::Slack::Fair`] by packets instead of bytes, and by when they leave here: the slack of a packet
+/// that leaves now is that of the one before it in its flow and the time of a packet at r_est more, less the time since
+/// that left; none for the first, and never less than none (§5.2.3). All in ns.
 fn fair(last: Option<(i64, u64)>, spacing: i64, now: u64) -> i64 {
     last.map_or(0, |(slack, at)| (slack + spacing - (now - at) as i64).max(0))
 }

@@ -128,8 +128,8 @@ pub fn run(args: &UpsArgs) -> Result<(), SimError> {
     runs.conclude(name)
 }
 
-/// Lines of a figure: each of its rows is one over time, or the row of the default network, else the first that was run, has
-/// all.
+/// Lines of a figure: each of its rows is one over time, or the row of the default network, else the first that was
+/// run, has all.
 fn lines(rows: &[(&str, &Work)], figure: &str, runs: &Runs<'_, Work, Ran>) -> Vec<Line> {
     let drawn =
         |work: &Work| runs.of(work).into_iter().flatten().next().map_or_else(Vec::new, |ran| ran.lines().to_vec());

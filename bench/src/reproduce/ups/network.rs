@@ -1,4 +1,5 @@
-//! The networks of the chapter, and who sends how much to whom. docs/reproduction-ups.md tells what the text leaves open.
+//! The networks of the chapter, and who sends how much to whom. docs/reproduction-ups.md tells what the text leaves
+//! open.
 
 use std::path::Path;
 
@@ -58,9 +59,9 @@ impl Network {
         }
     }
 
-    /// The topology in which each host has a queue of its own beside it: a switch with the host's link, to which the host has
-    /// one [`BESIDE`] times as fast. What a NIC sends waits there as in a host that is one queue, and does not wait in the NIC.
-    /// Returns the nodes of these switches, too.
+    /// The topology in which each host has a queue of its own beside it: a switch with the host's link, to which the
+    /// host has one [`BESIDE`] times as fast. What a NIC sends waits there as in a host that is one queue, and does not
+    /// wait in the NIC. Returns the nodes of these switches, too.
     pub fn with_host_queues(self, wire: Wire) -> (Topology, std::ops::Range<u32>) {
         let mut topology = self.topology(wire);
         let first = topology.hosts + topology.switches;
@@ -93,8 +94,8 @@ impl Network {
         u64::from(PAPERS) * 8 * G / rate
     }
 
-    /// Poisson arrivals for so many ns that load core links by so many per cent, in the datacenter hosts' links, counting
-    /// [`PAPERS`] bytes for each packet: to hosts at other cores, or to all others.
+    /// Poisson arrivals for so many ns that load core links by so many per cent, in the datacenter hosts' links,
+    /// counting [`PAPERS`] bytes for each packet: to hosts at other cores, or to all others.
     pub fn flows(self, load: u32, wire: Wire, seed: u64, duration: u64) -> Result<Vec<Flow>, String> {
         // 1 Gbit/s a host is what core links are made for.
         let (group, nominal, hosts) = match self {

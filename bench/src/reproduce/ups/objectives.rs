@@ -22,8 +22,8 @@ use crate::reproduce::runs::simulate;
 use crate::sweep::{NoResult, Watch};
 
 const MS: u64 = 1_000_000;
-/// Packets in the buffer of a port in the wide area, in the datacenter, and for fairness: 5 MB, 500 KB and 50 MB of full
-/// ones, but acknowledgements count as much as others.
+/// Packets in the buffer of a port in the wide area, in the datacenter, and for fairness: 5 MB, 500 KB and 50 MB of
+/// full ones, but acknowledgements count as much as others.
 const WIDE: u32 = 3_425;
 const DATACENTER: u32 = 342;
 pub const FAIR: u32 = 34_250;

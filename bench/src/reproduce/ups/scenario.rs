@@ -48,8 +48,8 @@ impl Scenario {
         Scenario { network, load, original: Original::Order(Order::Random), by: By::Lstf }
     }
 
-    /// Returns the original run with a seed, of flows that arrive for so many ns. Of orders that go by sizes, the run that
-    /// says when packets enter, which is the same.
+    /// Returns the original run with a seed, of flows that arrive for so many ns. Of orders that go by sizes, the run
+    /// that says when packets enter, which is the same.
     pub fn config(&self, seed: u64, duration: u64) -> Result<SimConfig, String> {
         let mut experiment = Experiment::default();
         experiment.flows = Some(self.network.flows(self.load, Wire::OPEN, seed, duration)?);

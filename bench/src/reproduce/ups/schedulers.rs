@@ -28,7 +28,8 @@ pub enum Order {
     Edf,
     /// Fair queueing between two classes, SJF by the slack field in one, and FIFO in that of [`NO_SIZE`].
     Classes,
-    /// [`Order::Fq`] in every other switch and FIFO+, which is LSTF of packets that all have the same slack, in the others.
+    /// [`Order::Fq`] in every other switch and FIFO+, which is LSTF of packets that all have the same slack, in the
+    /// others.
     HalfFq,
 }
 

@@ -1,9 +1,9 @@
 //! One simulation by several threads, each with a part of the network, with the same outcome to the byte.
 //!
-//! Parts work off windows of time in which nothing can come from another (`crew`), and bring events of the same nanosecond
-//! into the order that one queue would have given them ([`crate::network`]). What nobody can know before a window is
-//! over is left to one thread: the end of the last flows is looked for event by event, and a network that stands still
-//! is run again from the beginning.
+//! Parts work off windows of time in which nothing can come from another (`crew`), and bring events of the same
+//! nanosecond into the order that one queue would have given them ([`crate::network`]). What nobody can know before a
+//! window is over is left to one thread: the end of the last flows is looked for event by event, and a network that
+//! stands still is run again from the beginning.
 
 mod barrier;
 mod crew;

@@ -3,8 +3,8 @@
 /// What is done about a loop that was found.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// LB as the dissertation evaluates it (§4.6.4): the master drops frames that wait in the loop until its neighbour may
-    /// send again. Loop Breaker itself (Shpiner et al., HotNets 2016) has flows take other ways instead.
+    /// LB as the dissertation evaluates it (§4.6.4): the master drops frames that wait in the loop until its neighbour
+    /// may send again. Loop Breaker itself (Shpiner et al., HotNets 2016) has flows take other ways instead.
     Drop,
     /// DLB, Deadlock Breaker: each switch of the loop has room for a frame more, so that all send one on.
     Rotate,
@@ -16,9 +16,11 @@ pub enum Remedy {
 pub struct BreakerConfig {
     /// What is done about a loop.
     pub remedy: Remedy,
-    /// Time for which a port is paused before it is suspected and sends a token, and before it does so again, ns; 1 or more.
+    /// Time for which a port is paused before it is suspected and sends a token, and before it does so again, ns; 1 or
+    /// more.
     pub wait: u64,
-    /// Room for a frame of the loop at each input, bytes: the longest packet on the wire. [`Remedy::Rotate`] alone uses it.
+    /// Room for a frame of the loop at each input, bytes: the longest packet on the wire. [`Remedy::Rotate`] alone uses
+    /// it.
     pub place: u32,
 }
 

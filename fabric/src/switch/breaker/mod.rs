@@ -1,11 +1,11 @@
-//! Breakers of loops: ports that PFC has stopped for long find out by tokens whether they wait for each other, and if so
-//! drop frames (LB) or send one on each (DLB), as §4.6.4 of Menikkumbura's dissertation (Purdue University) has it to compare
-//! Escape with.
+//! Breakers of loops: ports that PFC has stopped for long find out by tokens whether they wait for each other, and if
+//! so drop frames (LB) or send one on each (DLB), as §4.6.4 of Menikkumbura's dissertation (Purdue University) has it
+//! to compare Escape with.
 //!
-//! A suspected port sends a token to the neighbour that stopped it. The neighbour passes it on by each output that is itself
-//! suspected and for which frames wait that came the same way. A port whose token comes back is in a loop; ports pass on no
-//! tokens of ports with higher numbers, so that one of them is the loop's master. What is remembered of the papers is in
-//! docs/escape.md.
+//! A suspected port sends a token to the neighbour that stopped it. The neighbour passes it on by each output that is
+//! itself suspected and for which frames wait that came the same way. A port whose token comes back is in a loop; ports
+//! pass on no tokens of ports with higher numbers, so that one of them is the loop's master. What is remembered of the
+//! papers is in docs/escape.md.
 
 mod config;
 mod counters;
@@ -22,8 +22,8 @@ use super::{Dequeue, Effect, Switch, SwitchCtx, Verdict};
 use crate::network::{Control, PacketId, Packets, Port};
 use crate::priorities::Priorities;
 
-/// By which input a token came that left by an output: the loop of `origin`, if it is one, has frames of the one wait for
-/// the other.
+/// By which input a token came that left by an output: the loop of `origin`, if it is one, has frames of the one wait
+/// for the other.
 #[derive(Debug)]
 struct Way {
     origin: Origin,
@@ -96,8 +96,8 @@ impl Breaker {
             && self.outputs[usize::from(output)].is_suspect(now, priority, self.config.wait)
     }
 
-    /// Whether a port would do something about a loop that goes on by it from `input`: if so it is worth waiting for its own
-    /// token.
+    /// Whether a port would do something about a loop that goes on by it from `input`: if so it is worth waiting for
+    /// its own token.
     fn can_resolve(&self, now: u64, input: u16, output: u16, priority: u8) -> bool {
         self.config.remedy == Remedy::Drop
             || self.outputs[usize::from(output)].is_rotating(now)
@@ -129,8 +129,8 @@ impl Breaker {
         }
     }
 
-    /// A token has come by `input`: its port waits for this one to take in frames, which waits for those of its outputs by
-    /// which they leave.
+    /// A token has come by `input`: its port waits for this one to take in frames, which waits for those of its outputs
+    /// by which they leave.
     fn probed(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, origin: Origin, priority: u8, look: u32) {
         if !self.inputs[usize::from(input)].requested.contains(priority) {
             return;
@@ -191,8 +191,8 @@ impl Breaker {
         }
     }
 
-    /// LB: drops frames that came by `input` and wait for `output`, the first of them first, until there are none or the
-    /// neighbour is told to go on.
+    /// LB: drops frames that came by `input` and wait for `output`, the first of them first, until there are none or
+    /// the neighbour is told to go on.
     fn drop_frames(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, output: u16, priority: u8) {
         while self.inputs[usize::from(input)].requested.contains(priority)
             && let Some(id) = self.take_first(ctx, input, output, priority, u32::MAX)
@@ -202,7 +202,8 @@ impl Breaker {
         }
     }
 
-    /// Takes the first frame that came by `input` out of the regular queues of `output`, if it has at most so many bytes.
+    /// Takes the first frame that came by `input` out of the regular queues of `output`, if it has at most so many
+    /// bytes.
     fn take_first(
         &mut self,
         ctx: &mut SwitchCtx<'_>,
@@ -224,8 +225,8 @@ impl Breaker {
         Some(id)
     }
 
-    /// DLB: has the neighbour at `input` send one of the frames of the loop. If it is this switch's own, looks for loops rest
-    /// while it goes round.
+    /// DLB: has the neighbour at `input` send one of the frames of the loop. If it is this switch's own, looks for
+    /// loops rest while it goes round.
     fn rotate(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, output: u16, origin: Origin, priority: u8) {
         let Some(bytes) = self.inputs[usize::from(input)].grant(ctx.now, priority, self.config.place) else { return };
         if origin == self.origin(output) {

@@ -12,7 +12,8 @@ pub(super) struct Input {
     pub requested: Priorities,
     /// A host is at the other end, which is in no loop.
     pub edge: bool,
-    /// By when a control frame has come to bear at the other end, and what it sends for it is here, ns after it was sent.
+    /// By when a control frame has come to bear at the other end, and what it sends for it is here, ns after it was
+    /// sent.
     reply: u64,
     /// Of each priority: from when on nothing comes that was not granted, ns.
     settled: [u64; PRIORITIES],
@@ -25,8 +26,8 @@ pub(super) struct Input {
 impl Input {
     /// That of a port, for frames of at most `longest` bytes.
     pub(super) fn new(port: &Port, edge: bool, longest: u32) -> Input {
-        // A packet that has just begun and seven PFC frames before the frame, another at the other end and one of each priority
-        // before the packet that answers it.
+        // A packet that has just begun and seven PFC frames before the frame, another at the other end and one of each
+        // priority before the packet that answers it.
         let bytes = (2 + PRIORITIES as u128) * u128::from(longest) + 8 * 64;
         let reply = 2 * port.delay + (bytes * 8_000_000_000 / u128::from(port.rate.max(1))) as u64;
         let none = [0; PRIORITIES];

@@ -16,7 +16,8 @@ pub(super) struct Origin {
 /// What switches of a loop tell each other.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
-    /// Goes with the frames: the port waits for whoever gets it. The number of the look keeps it from being passed on twice.
+    /// Goes with the frames: the port waits for whoever gets it. The number of the look keeps it from being passed on
+    /// twice.
     Probe { origin: Origin, priority: u8, look: u32 },
     /// Goes against the frames: there is room for one of the loop, of so many bytes at most.
     Grant { origin: Origin, priority: u8, bytes: u32 },

@@ -16,7 +16,8 @@ pub struct InputQueuedConfig {
     pub buffer: u64,
     /// PFC, on the bytes of one input and priority.
     pub pfc: Option<Thresholds>,
-    /// Credits instead of PFC, for the bytes of one input and priority; all priorities in use together within the buffer.
+    /// Credits instead of PFC, for the bytes of one input and priority; all priorities in use together within the
+    /// buffer.
     pub credits: Option<CreditConfig>,
     /// Marking, by the bytes that wait for the output.
     pub ecn: Ecn,
@@ -27,7 +28,8 @@ pub struct InputQueuedConfig {
 }
 
 impl InputQueuedConfig {
-    /// So many bytes of buffer for each input: no PFC, no credits, no marks, strict priorities, a crossbar without limit.
+    /// So many bytes of buffer for each input: no PFC, no credits, no marks, strict priorities, a crossbar without
+    /// limit.
     pub fn new(buffer: u64) -> InputQueuedConfig {
         let (scheduling, ecn) = (Scheduling::Strict, Ecn::Off);
         InputQueuedConfig { buffer, pfc: None, credits: None, ecn, scheduling, speedup: None }

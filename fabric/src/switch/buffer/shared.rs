@@ -25,7 +25,8 @@ pub struct SharedPfc {
     /// Bytes for what is under way when XOFF is sent, for each input and priority in use; `None`: from the link's rate
     /// and delay and the longest packets ([`headroom`]).
     pub headroom: Option<u64>,
-    /// Bytes of headroom beside that, for each input: for switches around this one that have packets come in spite of XOFF.
+    /// Bytes of headroom beside that, for each input: for switches around this one that have packets come in spite of
+    /// XOFF.
     pub margin: u64,
     /// Priorities in use, 1 to 8: for so many, reserve and headroom of each input are set aside.
     pub priorities: u8,
@@ -45,9 +46,9 @@ pub struct SharedBufferConfig {
     pub gfc: Option<GfcConfig>,
     /// Bytes on the wire of the longest packet, for the headroom.
     pub longest: u32,
-    /// Most bytes of red packets in the queue of one output and priority (TLT §4.1: color-aware dropping threshold). A red
-    /// packet beyond them is dropped before anything is booked, so that PFC never hears of it. Green ones, which are all
-    /// that no transport marks, meet the other limits alone. `None`: colours do not matter.
+    /// Most bytes of red packets in the queue of one output and priority (TLT §4.1: color-aware dropping threshold). A
+    /// red packet beyond them is dropped before anything is booked, so that PFC never hears of it. Green ones, which
+    /// are all that no transport marks, meet the other limits alone. `None`: colours do not matter.
     pub colour: Option<u64>,
     /// Marking, by the bytes in the packet's queue.
     pub ecn: Ecn,
@@ -331,8 +332,8 @@ impl Switch for SharedBuffer {
         self.outputs[usize::from(output)].bytes
     }
 
-    /// See [`Switch::extract`]: the highest priority first. A scheduler of one's own has queues of its own, of which this
-    /// finds nothing.
+    /// See [`Switch::extract`]: the highest priority first. A scheduler of one's own has queues of its own, of which
+    /// this finds nothing.
     fn extract(
         &mut self,
         ctx: &mut SwitchCtx<'_>,

@@ -1,5 +1,5 @@
-//! Marks by a proportional-integral controller (Hollot et al., INFOCOM 2001), which keeps a queue at a reference whatever
-//! waits there: DCQCN+PI of "ECN or Delay" (Zhu et al., CoNEXT 2016).
+//! Marks by a proportional-integral controller (Hollot et al., INFOCOM 2001), which keeps a queue at a reference
+//! whatever waits there: DCQCN+PI of "ECN or Delay" (Zhu et al., CoNEXT 2016).
 
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
@@ -10,8 +10,8 @@ use rand_pcg::Pcg64Mcg;
 pub struct PiConfig {
     /// Bytes at which the queue is to be, 1 or more.
     pub reference: u64,
-    /// By how much a queue that grows by `reference` raises the probability of a mark at once. A queue of more than twice
-    /// the reference counts as that, so that what one burst has raised does not take as long to fall again.
+    /// By how much a queue that grows by `reference` raises the probability of a mark at once. A queue of more than
+    /// twice the reference counts as that, so that what one burst has raised does not take as long to fall again.
     pub gain: f64,
     /// Time in which a queue that is off by as much raises it as much again, ns, 1 or more.
     pub reset: u64,

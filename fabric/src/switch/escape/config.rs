@@ -3,8 +3,8 @@
 /// Whether frames that escape keep behind earlier ones of their flow.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// A frame that comes by an escape queue while earlier ones of its flow wait in the regular queue changes places with
-    /// the first of them.
+    /// A frame that comes by an escape queue while earlier ones of its flow wait in the regular queue changes places
+    /// with the first of them.
     #[default]
     Strict,
     /// It goes first, as the algorithm is printed.
@@ -20,7 +20,8 @@ pub enum Period {
     Fixed(u64),
 }
 
-/// Parameters of Escape (dissertation §4.3). The text names none but Δ^esc; the defaults are explained in docs/escape.md.
+/// Parameters of Escape (dissertation §4.3). The text names none but Δ^esc; the defaults are explained in
+/// docs/escape.md.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct EscapeConfig {
@@ -30,11 +31,11 @@ pub struct EscapeConfig {
     pub flows: u16,
     /// Δ^esc.
     pub period: Period,
-    /// Time without a change after which an output takes back a token, ns. By default what a token and the frame that it is
-    /// for take at most through the network (§4.3.3.5).
+    /// Time without a change after which an output takes back a token, ns. By default what a token and the frame that
+    /// it is for take at most through the network (§4.3.3.5).
     pub reclaim: Option<u64>,
-    /// Whether a token that finds nothing is answered, so that those who have set room aside for it take it back at once:
-    /// the authors' prototype.
+    /// Whether a token that finds nothing is answered, so that those who have set room aside for it take it back at
+    /// once: the authors' prototype.
     pub nack: bool,
     /// Order of a flow's frames.
     pub order: Order,
@@ -43,7 +44,8 @@ pub struct EscapeConfig {
 }
 
 impl Default for EscapeConfig {
-    /// Eight tokens; 1024 flows (§4.5.2); Δ^esc of twice the link's delay (§4.3.2); answers, as the prototype has; strict order; two bytes.
+    /// Eight tokens; 1024 flows (§4.5.2); Δ^esc of twice the link's delay (§4.3.2); answers, as the prototype has;
+    /// strict order; two bytes.
     fn default() -> EscapeConfig {
         EscapeConfig {
             pool: 8,
@@ -61,8 +63,8 @@ impl EscapeConfig {
     /// Frames whose length [`Self::reclaim`] reckons with, bytes: those of the largest MTU of InfiniBand.
     const FRAME: u64 = 4_096 + 128;
 
-    /// Bytes that the neighbour of an output needs beside the headroom of PFC, if frames have at most `longest` on the wire:
-    /// what an escape queue holds when the neighbour pauses the output goes all the same (§4.4.3, case 2).
+    /// Bytes that the neighbour of an output needs beside the headroom of PFC, if frames have at most `longest` on the
+    /// wire: what an escape queue holds when the neighbour pauses the output goes all the same (§4.4.3, case 2).
     pub fn margin(&self, longest: u32) -> u64 {
         u64::from(self.pool) * u64::from(longest + self.tag)
     }
@@ -76,9 +78,9 @@ impl EscapeConfig {
         ns.max(100)
     }
 
-    /// [`Self::reclaim`] in a network of so many switches, whose links have at most this delay, ns, and at least this rate,
-    /// bit/s: a token goes up past all switches but at most eight, and a frame comes down behind all that can be in the
-    /// escape queues.
+    /// [`Self::reclaim`] in a network of so many switches, whose links have at most this delay, ns, and at least this
+    /// rate, bit/s: a token goes up past all switches but at most eight, and a frame comes down behind all that can be
+    /// in the escape queues.
     pub(crate) fn reclaim_in(&self, switches: u32, delay: u64, rate: u64) -> u64 {
         let frame = u128::from(Self::FRAME) * 8_000_000_000 / u128::from(rate.max(1));
         let hop =

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use crate::network::{Packet, PacketId, Packets, host_of, mix};
 
-/// A flow: the 5-tuple of RoCEv2, of which protocol and destination port are always the same, and the priority, by which
-/// PFC tells frames apart.
+/// A flow: the 5-tuple of RoCEv2, of which protocol and destination port are always the same, and the priority, by
+/// which PFC tells frames apart.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FlowId {
     /// IPv4 addresses.
@@ -35,8 +35,8 @@ impl FlowId {
     }
 }
 
-/// What tells flows apart without a look at headers, and never one flow from itself: what ECMP hashes and the destination, queue
-/// pair, output and priority.
+/// What tells flows apart without a look at headers, and never one flow from itself: what ECMP hashes and the
+/// destination, queue pair, output and priority.
 #[derive(Copy, Clone, Debug)]
 struct Key {
     entropy: u32,
@@ -123,8 +123,8 @@ impl FlowTable {
         (at != NOWHERE).then_some(at.into())
     }
 
-    /// A packet has come that leaves by `output`. Returns whether it does not escape, and that says nothing new about its flow;
-    /// if not see [`Self::learn`].
+    /// A packet has come that leaves by `output`. Returns whether it does not escape, and that says nothing new about
+    /// its flow; if not see [`Self::learn`].
     #[inline(always)]
     pub(super) fn knows(&self, packet: &Packet, output: u16) -> bool {
         self.recent[packet.entropy as usize % RECENT].is_of(packet, output) && !packet.is_escaping()

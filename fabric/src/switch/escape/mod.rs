@@ -111,8 +111,8 @@ impl<S: Switch> Escape<S> {
         }
     }
 
-    /// Event e₁: sends tokens for flows that came by a paused input and have an open output, in turn (Algorithm 3, lines 5
-    /// to 14).
+    /// Event e₁: sends tokens for flows that came by a paused input and have an open output, in turn (Algorithm 3,
+    /// lines 5 to 14).
     fn send_tokens(&mut self, ctx: &mut SwitchCtx<'_>, input: u16) {
         let from = &mut self.inputs[usize::from(input)];
         let mut served = 0;
@@ -237,8 +237,8 @@ impl<S: Switch> Escape<S> {
     fn arrive(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
         let (flow, hops) = (FlowId::of(ctx.packets, id), ctx.packets.content(id).hops);
         if !self.outputs[usize::from(output)].pool.arrive() {
-            // It was slower than tokens are taken back, or comes another way than its token. No earlier frame of its flow
-            // is behind it, so it may wait with the others.
+            // It was slower than tokens are taken back, or comes another way than its token. No earlier frame of its
+            // flow is behind it, so it may wait with the others.
             ctx.ledger.totals.escape.late += 1;
             self.tag(ctx, id, 0);
             return self.enqueue_regular(ctx, id, output);

@@ -57,8 +57,8 @@ impl Pool {
         self.note();
     }
 
-    /// Takes the room that was set aside for a frame that has come. Returns false if there is none, nor any other: its own
-    /// was taken back.
+    /// Takes the room that was set aside for a frame that has come. Returns false if there is none, nor any other: its
+    /// own was taken back.
     pub(super) fn arrive(&mut self) -> bool {
         let room = if self.out > 0 { &mut self.out } else { &mut self.free };
         if *room == 0 {

@@ -7,8 +7,8 @@ use crate::network::{PacketId, Packets};
 /// What tells flows apart: the sender, and its queue pair.
 type Key = (IpAddr, u32);
 
-/// The bins of the flows of an output. A bin is empty when a flow gets it, and when it is given back; what it held room for
-/// is used again.
+/// The bins of the flows of an output. A bin is empty when a flow gets it, and when it is given back; what it held room
+/// for is used again.
 #[derive(Debug)]
 pub(super) struct Bins<B> {
     bins: Vec<(Key, B)>,

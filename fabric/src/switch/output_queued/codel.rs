@@ -31,8 +31,8 @@ pub(super) struct Codel {
 }
 
 impl Codel {
-    /// Whether the first packet is to be dropped, which has waited for so many ns: asked of one after the other until one
-    /// may go. `few`: what waits behind it is no more than a packet.
+    /// Whether the first packet is to be dropped, which has waited for so many ns: asked of one after the other until
+    /// one may go. `few`: what waits behind it is no more than a packet.
     pub(super) fn drops(&mut self, now: u64, waited: u64, few: bool) -> bool {
         let too_long = self.is_too_long(now, waited, few);
         let after = std::mem::take(&mut self.after);

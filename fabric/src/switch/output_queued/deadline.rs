@@ -19,8 +19,8 @@ struct Tables {
 }
 
 impl Tables {
-    /// Returns what a packet of `wire` bytes for host `dst` takes on idle links from when `output` has sent its last bit,
-    /// ns. 0 where there is no way.
+    /// Returns what a packet of `wire` bytes for host `dst` takes on idle links from when `output` has sent its last
+    /// bit, ns. 0 where there is no way.
     fn rest(&self, output: &Port, dst: u32, wire: u32) -> u64 {
         let (_, next) = self.routes.wire(output.node, output.local);
         let path = self.routes.path(next, dst).unwrap_or_default();
@@ -45,9 +45,10 @@ pub(crate) fn with_tables(switch: &mut SwitchConfig, topology: &Topology, routes
     }));
 }
 
-/// Earliest deadline first (Mittal, UCB/EECS-2018-103, appendix A.4): [`crate::network::Packet::slack`] says when the packet
-/// is to leave the network, and nobody changes it. Its rank here, the time by which its last bit has to be out, is that less
-/// what it takes from then on where nothing waits. Where there is no room, the one of the highest rank is dropped.
+/// Earliest deadline first (Mittal, UCB/EECS-2018-103, appendix A.4): [`crate::network::Packet::slack`] says when the
+/// packet is to leave the network, and nobody changes it. Its rank here, the time by which its last bit has to be out,
+/// is that less what it takes from then on where nothing waits. Where there is no room, the one of the highest rank is
+/// dropped.
 ///
 /// Of ways that are equally long the first counts, and those are meant that there were when the network was built.
 #[derive(Debug)]

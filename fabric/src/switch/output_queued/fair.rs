@@ -16,9 +16,10 @@ struct Bin {
     codel: Codel,
 }
 
-/// Fair queueing as FQ-CoDel has it (RFC 8290 §4), but for the quantum: a packet of each flow in turn, flows that had nothing
-/// to send before those that had their turn. Flows are told apart exactly, not by a hash. Where there is no room, the newest
-/// packet of the flow with most bytes is dropped. What a packet waits is taken off its slack, which is nothing to the order.
+/// Fair queueing as FQ-CoDel has it (RFC 8290 §4), but for the quantum: a packet of each flow in turn, flows that had
+/// nothing to send before those that had their turn. Flows are told apart exactly, not by a hash. Where there is no
+/// room, the newest packet of the flow with most bytes is dropped. What a packet waits is taken off its slack, which is
+/// nothing to the order.
 #[derive(Debug, Default)]
 pub(super) struct Fair {
     bins: Bins<Bin>,

@@ -31,28 +31,28 @@ pub enum Discipline {
     Lifo,
     /// Any of those that wait, all as likely. The arriving packet is dropped.
     Random,
-    /// The highest priority first, and of one priority the first. The newest packet of the lowest priority below that of the
-    /// arriving packet is dropped, else the arriving one (RC3 §2.4.1).
+    /// The highest priority first, and of one priority the first. The newest packet of the lowest priority below that
+    /// of the arriving packet is dropped, else the arriving one (RC3 §2.4.1).
     Priority,
-    /// Fair queueing: a packet of each flow in turn, flows that had nothing to send first. The newest packet of the flow with
-    /// most bytes is dropped.
+    /// Fair queueing: a packet of each flow in turn, flows that had nothing to send first. The newest packet of the
+    /// flow with most bytes is dropped.
     Fair,
-    /// [`Self::Fair`] with CoDel for each flow (RFC 8290 §4): its first packet is dropped where packets have waited for more than
-    /// 5 ms for 100 ms.
+    /// [`Self::Fair`] with CoDel for each flow (RFC 8290 §4): its first packet is dropped where packets have waited for
+    /// more than 5 ms for 100 ms.
     FairCodel,
-    /// The lowest [`crate::network::Packet::slack`] first, as senders have set it: with sizes of flows it is SJF. The highest
-    /// is dropped.
+    /// The lowest [`crate::network::Packet::slack`] first, as senders have set it: with sizes of flows it is SJF. The
+    /// highest is dropped.
     Rank,
-    /// As [`Self::Rank`], but of the flow that has the lowest the packet that came first goes (pFabric §4.2): SRPT, or SJF, in
-    /// which no packet waits for those that come later in its flow.
+    /// As [`Self::Rank`], but of the flow that has the lowest the packet that came first goes (pFabric §4.2): SRPT, or
+    /// SJF, in which no packet waits for those that come later in its flow.
     ShortestFlow,
     /// Least slack time first (LSTF, §5.1.2): by when the last bit has to leave. The packet with most slack is dropped.
     /// Where all packets start with the same slack it is FIFO+ (§5.2.2).
     LeastSlack,
-    /// Earliest deadline first (EDF, appendix A.4): LSTF of headers that nobody changes. [`crate::network::Packet::slack`] says
-    /// when the packet is to leave the network, and switches know from their routes what it takes from here on. The packet
-    /// with the latest deadline is dropped. A switch outside of a network ([`Self::build`]) knows no routes, and goes by what
-    /// packets say alone.
+    /// Earliest deadline first (EDF, appendix A.4): LSTF of headers that nobody changes.
+    /// [`crate::network::Packet::slack`] says when the packet is to leave the network, and switches know from their
+    /// routes what it takes from here on. The packet with the latest deadline is dropped. A switch outside of a network
+    /// ([`Self::build`]) knows no routes, and goes by what packets say alone.
     EarliestDeadline,
     /// An order of one's own.
     Custom(CustomScheduler),
@@ -73,8 +73,8 @@ impl Discipline {
         ("edf", Discipline::EarliestDeadline),
     ];
 
-    /// Whether it takes what packets wait off their slack, so that the end that receives them knows how long they waited
-    /// ([`irnic_transports::Edge`]).
+    /// Whether it takes what packets wait off their slack, so that the end that receives them knows how long they
+    /// waited ([`irnic_transports::Edge`]).
     pub fn keeps_slack(&self) -> bool {
         matches!(self, Discipline::Fair | Discipline::FairCodel | Discipline::LeastSlack | Discipline::Custom(_))
     }
@@ -125,10 +125,10 @@ pub struct OutputQueuedConfig {
     pub discipline: Discipline,
     /// Marking, by the bytes that wait for the output.
     pub ecn: Ecn,
-    /// Whether a packet that arrives interrupts one that is being sent and would go after it, whose rest is sent when nothing
-    /// that waits goes before it (preemption, §5.1.3 and appendix A.6). That takes no bits, and the neighbour sees the packet
-    /// when its last bit is there. What has begun to leave does not count as waiting and is not dropped. Only orders by rank
-    /// interrupt ([`Discipline::has_ranks`]).
+    /// Whether a packet that arrives interrupts one that is being sent and would go after it, whose rest is sent when
+    /// nothing that waits goes before it (preemption, §5.1.3 and appendix A.6). That takes no bits, and the neighbour
+    /// sees the packet when its last bit is there. What has begun to leave does not count as waiting and is not
+    /// dropped. Only orders by rank interrupt ([`Discipline::has_ranks`]).
     pub preempts: bool,
 }
 
@@ -156,15 +156,16 @@ impl Output {
     }
 }
 
-/// A switch with a buffer for each output, which sends by its [`Discipline`] and drops by it: packets that wait may have to
-/// give way to one that arrives (push-out). It pauses nobody.
+/// A switch with a buffer for each output, which sends by its [`Discipline`] and drops by it: packets that wait may
+/// have to give way to one that arrives (push-out). It pauses nobody.
 #[derive(Debug)]
 pub struct OutputQueued {
     outputs: Box<[Output]>,
     buffer: u64,
     limit: u32,
     marker: Marker,
-    /// Whether its order asks for the flows of packets ([`Packets::flow`]), which are not where the rest of a packet is.
+    /// Whether its order asks for the flows of packets ([`Packets::flow`]), which are not where the rest of a packet
+    /// is.
     looks_at_flows: bool,
     /// Whether packets may expire ([`Scheduler::expire`]).
     expires: bool,

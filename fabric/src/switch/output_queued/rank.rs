@@ -10,8 +10,8 @@ struct Entry {
     id: PacketId,
 }
 
-/// Packets in order of rank, those of equal rank in the order in which they came. A min-max heap (Atkinson et al., 1986):
-/// both ends in logarithmic time, and nothing allocated once it has grown.
+/// Packets in order of rank, those of equal rank in the order in which they came. A min-max heap (Atkinson et al.,
+/// 1986): both ends in logarithmic time, and nothing allocated once it has grown.
 #[derive(Clone, Debug, Default)]
 pub struct RankQueue {
     /// Levels take turns: an entry of an even level is below all that hang from it, one of an odd level above.

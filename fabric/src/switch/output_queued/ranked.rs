@@ -5,12 +5,13 @@ use crate::network::{PacketId, Packets};
 use crate::priorities::Priorities;
 use crate::switch::{Scheduler, SwitchCtx};
 
-/// Least slack time first (Mittal, UCB/EECS-2018-103, §5.1.2 and §5.4): the packet goes next whose last bit has to leave
-/// first if it is to be at its destination in time. Where there is no room, the one of the highest rank is dropped.
+/// Least slack time first (Mittal, UCB/EECS-2018-103, §5.1.2 and §5.4): the packet goes next whose last bit has to
+/// leave first if it is to be at its destination in time. Where there is no room, the one of the highest rank is
+/// dropped.
 ///
-/// [`crate::network::Packet::slack`] says how long a packet may still wait. Its rank here, the time by which its last bit
-/// has to be out, is the slack at its arrival plus that time plus the time of its transmission. When it leaves, its slack
-/// is what is left of that.
+/// [`crate::network::Packet::slack`] says how long a packet may still wait. Its rank here, the time by which its last
+/// bit has to be out, is the slack at its arrival plus that time plus the time of its transmission. When it leaves, its
+/// slack is what is left of that.
 #[derive(Debug)]
 pub(super) struct LeastSlack {
     output: usize,

@@ -18,9 +18,10 @@ struct Bin {
     lowest: Option<(i64, u64)>,
 }
 
-/// The flow with the lowest [`crate::network::Packet::slack`] in any of its packets, and of that flow the packet that came
-/// first: pFabric's prevention of starvation (Alizadeh et al., SIGCOMM 2013, §4.2), as universal packet scheduling has it for
-/// SJF and SRPT (§5.2.1). Where there is no room, the packet with the highest is dropped, of equals the last.
+/// The flow with the lowest [`crate::network::Packet::slack`] in any of its packets, and of that flow the packet that
+/// came first: pFabric's prevention of starvation (Alizadeh et al., SIGCOMM 2013, §4.2), as universal packet scheduling
+/// has it for SJF and SRPT (§5.2.1). Where there is no room, the packet with the highest is dropped, of equals the
+/// last.
 #[derive(Debug, Default)]
 pub(super) struct ShortestFlow {
     bins: Bins<Bin>,

@@ -74,8 +74,8 @@ fn packets_may_be_counted_whatever_their_size() {
         let mut config = OutputQueuedConfig::new(1 << 20, discipline);
         config.packets = Some(3);
         let mut alone = Alone::of(&config);
-        // Slack is less each time, so that least slack first drops those that came first. The last has the number of the
-        // first, which is gone by then.
+        // Slack is less each time, so that least slack first drops those that came first. The last has the number of
+        // the first, which is gone by then.
         let taken: Vec<bool> = (0..5).map(|n| alone.offer(0, 0, 100 - i64::from(n), 40).1).collect();
         assert_eq!(taken[..3], [true; 3]);
         assert_eq!(alone.drain(), kept);

@@ -47,8 +47,8 @@ pub struct PolicySwitch {
     plans: Arc<Mutex<BTreeMap<usize, Prepared>>>,
 }
 
-/// The plan for a number of ports, and the switch here that does what it says, if there is one: looked for when the first
-/// such switch is built.
+/// The plan for a number of ports, and the switch here that does what it says, if there is one: looked for when the
+/// first such switch is built.
 #[derive(Clone)]
 struct Prepared {
     plan: Arc<Plan>,
@@ -124,9 +124,9 @@ impl PolicySwitch {
         self
     }
 
-    /// Has another policy take the place of this one at a time, ns: packets that arrive from then on fall under it. Those that
-    /// wait go before them, in the order of the policy by which they came. Policies that change are none that a switch here
-    /// knows by heart.
+    /// Has another policy take the place of this one at a time, ns: packets that arrive from then on fall under it.
+    /// Those that wait go before them, in the order of the policy by which they came. Policies that change are none
+    /// that a switch here knows by heart.
     #[must_use]
     pub fn then(mut self, at: u64, next: PolicySwitch) -> PolicySwitch {
         self.next.push((at, next));
@@ -164,8 +164,8 @@ impl PolicySwitch {
         set
     }
 
-    /// Fills in marking, choice among priorities, thresholds, and that of red packets where the policy has parameters for
-    /// them. Returns the key of an experiment for which it has none.
+    /// Fills in marking, choice among priorities, thresholds, and that of red packets where the policy has parameters
+    /// for them. Returns the key of an experiment for which it has none.
     pub(crate) fn fill_all(
         &mut self,
         ecn: Ecn,
@@ -207,8 +207,8 @@ impl PolicySwitch {
         Ok(())
     }
 
-    /// Returns these switches for packets of `longest` bytes on the wire at most and so many priorities in use: what PFC
-    /// sets aside follows from them. [`crate::experiment::Experiment::config`] sees to it.
+    /// Returns these switches for packets of `longest` bytes on the wire at most and so many priorities in use: what
+    /// PFC sets aside follows from them. [`crate::experiment::Experiment::config`] sees to it.
     #[must_use]
     pub fn with_packets(mut self, longest: u32, priorities: u8) -> PolicySwitch {
         (self.longest, self.priorities) = (longest, priorities);

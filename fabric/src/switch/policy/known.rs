@@ -1,5 +1,6 @@
 //! Plans that a switch of this crate runs by heart. A plan is known if it is, but for names, the plan of a policy that
-//! comes with irnic with the same parameters, whatever its text looks like; tests hold each such switch against its plan.
+//! comes with irnic with the same parameters, whatever its text looks like; tests hold each such switch against its
+//! plan.
 
 use irnic_openqueue::{Plan, Policy, Shipped};
 

@@ -14,8 +14,8 @@ use crate::switch::{Dequeue, Switch, SwitchCtx, Verdict};
 type Change = (u64, Arc<Plan>);
 
 /// A switch that runs one policy after the other. From the time of a change on, packets that arrive fall under the next
-/// policy. Those that wait go before them, in the order of the policy by which they came; the next policy has their bytes
-/// in the queues to which it would send them, and tells neighbours to stop and to go on.
+/// policy. Those that wait go before them, in the order of the policy by which they came; the next policy has their
+/// bytes in the queues to which it would send them, and tells neighbours to stop and to go on.
 ///
 /// A change takes place when something comes or goes, first thing.
 #[derive(Debug)]

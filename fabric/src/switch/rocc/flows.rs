@@ -60,7 +60,8 @@ pub(super) struct Flows {
     halved: u64,
     /// In the order in which they came.
     flows: Vec<Flow>,
-    /// Places of flows by the hash of their keys, open addressing; [`FREE`] for none. A power of two, at most half full.
+    /// Places of flows by the hash of their keys, open addressing; [`FREE`] for none. A power of two, at most half
+    /// full.
     places: Vec<u32>,
 }
 

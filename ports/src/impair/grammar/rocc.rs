@@ -15,8 +15,8 @@ pub(super) const NEED_RATE: &str = "rate beside rocc: without it there is no que
 pub(super) const NOT_TRIM: &str = "trim or rocc, not both: a queue that trims has no fair rate";
 pub(super) const ONLY_TX: &str = "rocc behind tx: notices go to this NIC, not over the network to others";
 
-/// RoCC's congestion point (Menikkumbura et al., CoNEXT 2020, Algorithm 1): each period it computes the fair rate of the
-/// link from the length of the queue before it, and notifies the flows that wait there.
+/// RoCC's congestion point (Menikkumbura et al., CoNEXT 2020, Algorithm 1): each period it computes the fair rate of
+/// the link from the length of the queue before it, and notifies the flows that wait there.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct CongestionPoint {
     /// Q_ref, bytes: where the queue is to be; 1 or more.

@@ -161,8 +161,8 @@ impl FairRate {
     }
 }
 
-/// What a step follows from, so that whoever has it can compute the rate that a [`FairRate`] is about to have (§3.3.6 of
-/// the dissertation): its parameters, and F and the queue of the step before. Numbers behind the point have 16 bits.
+/// What a step follows from, so that whoever has it can compute the rate that a [`FairRate`] is about to have (§3.3.6
+/// of the dissertation): its parameters, and F and the queue of the step before. Numbers behind the point have 16 bits.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FairRateHistory {

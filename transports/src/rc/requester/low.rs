@@ -12,8 +12,8 @@ use crate::rc::rc3::LowLoop;
 use crate::wire::{Headers, IrnEth, NakCode, Syndrome};
 
 impl Requester {
-    /// Returns how many priorities below the queue pair's the next packet of [`Self::poll_low`] may go, if there may be one.
-    /// `sending`: new WQEs may start (RTS, not SQD).
+    /// Returns how many priorities below the queue pair's the next packet of [`Self::poll_low`] may go, if there may be
+    /// one. `sending`: new WQEs may start (RTS, not SQD).
     pub(crate) fn wants_low(&self, sending: bool) -> Option<u8> {
         let Discipline::Low(low) = &self.discipline else { return None };
         if self.rnr_until.is_some() || self.broken.is_some() || self.format != Format::Irn {
@@ -62,8 +62,8 @@ impl Requester {
         begins
     }
 
-    /// Makes the next packet at low priority. Returns how many priorities below the queue pair's it goes; `None` if none
-    /// may now.
+    /// Makes the next packet at low priority. Returns how many priorities below the queue pair's it goes; `None` if
+    /// none may now.
     pub(crate) fn poll_low(
         &mut self,
         sending: bool,
@@ -108,8 +108,8 @@ impl Requester {
         again
     }
 
-    /// An acknowledgement of a packet at low priority. It tells what need not be sent any more, and nothing else: it is no
-    /// sign of life for the timer, and congestion control does not hear of it.
+    /// An acknowledgement of a packet at low priority. It tells what need not be sent any more, and nothing else: it is
+    /// no sign of life for the timer, and congestion control does not hear of it.
     #[cold]
     pub(super) fn receive_low(
         &mut self,

@@ -312,8 +312,8 @@ impl Requester {
         }
     }
 
-    /// The packet at `psn` leaves, when everything before `high` had: it says of itself what the peer and switches have to
-    /// know. Returns whether its acknowledgement will tell of a round trip.
+    /// The packet at `psn` leaves, when everything before `high` had: it says of itself what the peer and switches have
+    /// to know. Returns whether its acknowledgement will tell of a round trip.
     #[cold]
     #[expect(clippy::too_many_arguments, reason = "the state of one packet")]
     fn mark(

@@ -178,8 +178,8 @@ impl Responder {
             .map_err(|e| access_refused(e, host))
     }
 
-    /// What a FLUSH names, before its turn. Queue pair and region grant each placement; of a whole region the range does
-    /// not matter (Linux's rxe, `check_rkey`).
+    /// What a FLUSH names, before its turn. Queue pair and region grant each placement; of a whole region the range
+    /// does not matter (Linux's rxe, `check_rkey`).
     fn check_flush(&self, c: &QpContext, feth: &Feth, reth: &Reth, host: &mut impl Host) -> Result<(), Refusal> {
         if !feth.is_valid() {
             return Err(INVALID);

@@ -285,8 +285,8 @@ impl Responder {
         }
     }
 
-    /// TLT: takes note of an acknowledgement before which everything up to `before` was acknowledged: what it may be the
-    /// echo of.
+    /// TLT: takes note of an acknowledgement before which everything up to `before` was acknowledged: what it may be
+    /// the echo of.
     #[inline]
     fn hear_tlt(&mut self, echo: Option<(Importance, Psn)>, before: Psn, host: &mut impl Host) {
         if let Some(tlt) = self.discipline.tlt_mut() {

@@ -1,8 +1,8 @@
 //! The responder: request packets carried out, their acknowledgements and READ responses.
 //!
 //! `plain` takes requests in order only and answers duplicates as IBA says; `irn` places them in any order (§4.4.3);
-//! `answered` carries out requests that have a response of their own, `respond` makes the packets that go back, `refuse`
-//! ends what cannot be carried out. Placement and the rules on receive WQEs are the same for both, and here.
+//! `answered` carries out requests that have a response of their own, `respond` makes the packets that go back,
+//! `refuse` ends what cannot be carried out. Placement and the rules on receive WQEs are the same for both, and here.
 
 mod answered;
 mod irn;

@@ -131,8 +131,8 @@ impl Responder {
     }
 
     /// A request whose packets have all arrived before: SEND and WRITE are acknowledged, a READ is carried out again,
-    /// the saved response of an atomic, ATOMIC WRITE or FLUSH is repeated (IBA 9.7.5.1.4; oA19-14 and oA19-15 as Linux's
-    /// rxe cites them).
+    /// the saved response of an atomic, ATOMIC WRITE or FLUSH is repeated (IBA 9.7.5.1.4; oA19-14 and oA19-15 as
+    /// Linux's rxe cites them).
     fn plain_duplicate(&mut self, c: &QpContext, headers: &Headers) -> Result<(), Refusal> {
         let psn = headers.bth.psn;
         match headers.bth.opcode.in_rc() {

@@ -64,8 +64,9 @@ impl Responder {
         self.discipline.low_acks()?.priority()
     }
 
-    /// RC3: answers the next packet that came with a low priority. A packet ahead of the expected one is answered by a NAK
-    /// that names the block around it, from the selective PSN to its own: what an answer that was lost said is said again.
+    /// RC3: answers the next packet that came with a low priority. A packet ahead of the expected one is answered by a
+    /// NAK that names the block around it, from the selective PSN to its own: what an answer that was lost said is said
+    /// again.
     pub(crate) fn poll_low(&mut self, priority: u8, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
         let Some(psn) = self.discipline.low_acks_mut().and_then(|acks| acks.pop(priority)) else { return false };
         let expected = self.rx.expected();

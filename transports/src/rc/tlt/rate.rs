@@ -30,8 +30,8 @@ impl TltRate {
         (self.since, self.last) = (0, None);
     }
 
-    /// Colours the packet at `psn`, which is made and leaves when everything before `high` had. `follows`: another one may
-    /// go right after it.
+    /// Colours the packet at `psn`, which is made and leaves when everything before `high` had. `follows`: another one
+    /// may go right after it.
     pub(in crate::rc) fn mark(&mut self, psn: Psn, high: Psn, follows: bool, host: &mut impl Host, out: &mut TxSlot) {
         if self.sent(psn, high, follows) {
             super::count(host, out);

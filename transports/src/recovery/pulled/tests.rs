@@ -114,8 +114,8 @@ fn one_that_was_sent_back_goes_at_once_where_most_arrive() {
     assert_eq!(s.in_use(), 5);
 }
 
-/// Of a window of which most was sent back, one slot is left. When its packets have arrived, the rest must not follow as
-/// they did: it was too many for the network.
+/// Of a window of which most was sent back, one slot is left. When its packets have arrived, the rest must not follow
+/// as they did: it was too many for the network.
 #[test]
 fn a_window_that_was_sent_back_does_not_go_at_once_a_second_time() {
     let mut s = stream(8);
@@ -224,8 +224,8 @@ fn after_an_error_everything_that_has_not_arrived_goes_again() {
     assert_eq!(s.in_use(), 3);
 }
 
-/// A network that trims, sends back, loses, repeats and reorders by chance, and a receiver that owes a pull for each first
-/// arrival.
+/// A network that trims, sends back, loses, repeats and reorders by chance, and a receiver that owes a pull for each
+/// first arrival.
 struct Net {
     chance: u32,
     forward: Vec<(u32, bool)>,

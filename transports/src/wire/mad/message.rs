@@ -121,7 +121,8 @@ pub struct Req {
     pub primary: PathRecord,
     /// The path to migrate to, [`PathRecord::NONE`] for none.
     pub alternate: PathRecord,
-    /// Private data. Of the IP connection manager's the first 36 bytes are the IP header (`struct cma_hdr` in the kernel).
+    /// Private data. Of the IP connection manager's the first 36 bytes are the IP header (`struct cma_hdr` in the
+    /// kernel).
     pub private_data: [u8; Req::PRIVATE_DATA],
 }
 
@@ -343,7 +344,8 @@ fields! {
         /// The service asked for.
         service_id: u64 = (8, 0, 64),
         ;
-        /// Private data. Of the IP connection manager's the first 36 bytes are the IP header (`struct cma_hdr` in the kernel).
+        /// Private data. Of the IP connection manager's the first 36 bytes are the IP header (`struct cma_hdr` in the
+        /// kernel).
         private_data: 216 => 16,
     }
 

@@ -1,8 +1,8 @@
 //! Management datagrams of the communication manager (IBA chapter 12): what queue pair 1 sends and receives.
 //!
 //! A MAD is the whole payload of a UD SEND to queue pair 1: a common header of 24 bytes and 232 bytes of message.
-//! Offsets and table numbers are those of the kernel's `include/rdma/ibta_vol1_c12.h`, checked against the rxe captures. Reserved bits
-//! are ignored when received and 0 when sent.
+//! Offsets and table numbers are those of the kernel's `include/rdma/ibta_vol1_c12.h`, checked against the rxe
+//! captures. Reserved bits are ignored when received and 0 when sent.
 //!
 //! [`destination`] says whom a MAD is for without parsing it.
 

@@ -303,8 +303,8 @@ fn numbers_of_a_line_are_told_where_there_is_one() {
     assert!(trim.contains(&"queue_peak_bytes") && red.contains(&"queue_peak_bytes"));
 }
 
-/// Has frames sent and received at times, of kinds and colours, until nothing waits. Returns how many were sent, the port, and
-/// what came.
+/// Has frames sent and received at times, of kinds and colours, until nothing waits. Returns how many were sent, the
+/// port, and what came.
 fn exchange(text: &str, seed: u64, room: Option<usize>, arrivals: &[(u64, u8, u8)]) -> (u64, Impaired<Wire>, Vec<Got>) {
     let impairments = text.parse().unwrap();
     let mut port = Impaired::new(Wire { room, ..Wire::default() }, &impairments, seed, 3);

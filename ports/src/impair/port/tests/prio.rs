@@ -13,8 +13,8 @@ const HEADERS: usize = 42;
 /// A frame of a test: when it comes in µs, its priority, and its bytes on the line.
 type Coming = (u64, u8, usize);
 
-/// Sends frames, numbered from 0, and lets the line run empty. Returns which leave, in order, with the time of their last bit in
-/// µs.
+/// Sends frames, numbered from 0, and lets the line run empty. Returns which leave, in order, with the time of their
+/// last bit in µs.
 fn run(port: &mut Impaired<Wire>, frames: &[Coming]) -> Vec<(u64, u32)> {
     for (tag, (at, priority, bytes)) in (0u32..).zip(frames) {
         drain(port, Time(at * US));
@@ -37,8 +37,8 @@ fn drain(port: &mut Impaired<Wire>, now: Time) {
     }
 }
 
-/// What a line with strict priorities does by the text of RC3 (§2.4.1), without any cleverness. Returns what leaves, and what is dropped by tag, with whether it had
-/// waited.
+/// What a line with strict priorities does by the text of RC3 (§2.4.1), without any cleverness. Returns what leaves,
+/// and what is dropped by tag, with whether it had waited.
 fn naive(room: impl Fn(&[(u32, Coming)]) -> bool, frames: &[Coming]) -> (Vec<(u64, u32)>, BTreeMap<u32, bool>) {
     let (mut left, mut dropped) = (Vec::new(), BTreeMap::new());
     let mut waiting: Vec<(u32, Coming)> = Vec::new();
@@ -179,8 +179,8 @@ fn what_is_received_waits_too() {
     assert_eq!(arrived, [(1100, 0), (1200, 7), (1300, 6)]);
 }
 
-/// The counterpart of figures 2.16 and 2.17: a stream of high priority beside one of low, through one line. The high one has
-/// what it asks for while it sends, the low one what is left, and all of it before and after.
+/// The counterpart of figures 2.16 and 2.17: a stream of high priority beside one of low, through one line. The high
+/// one has what it asks for while it sends, the low one what is left, and all of it before and after.
 #[test]
 fn a_stream_of_high_priority_has_the_line_and_one_of_low_what_is_left() {
     const BYTES: usize = 1_000;

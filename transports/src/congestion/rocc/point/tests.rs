@@ -106,8 +106,8 @@ fn parameters_follow_the_link() {
     assert_eq!(of(400 * GBIT), ([1200, 2400, 2640], 0.45, 2.25));
 }
 
-/// The phase margin in degrees of the loop of `n` flows, by the paper's linear model (§5): G(s) = K (1 + s / z₁) e^(-sT)
-/// / s² with K = κ N α / T and z₁ = α / ((β + α / 2) T), κ = (ΔF / 8) / ΔQ.
+/// The phase margin in degrees of the loop of `n` flows, by the paper's linear model (§5): G(s) = K (1 + s / z₁)
+/// e^(-sT) / s² with K = κ N α / T and z₁ = α / ((β + α / 2) T), κ = (ΔF / 8) / ΔQ.
 fn phase_margin(n: f64, alpha: f64, beta: f64) -> f64 {
     let period = CONFIG.period as f64 / 1e9;
     let k = FairRateConfig::UNIT as f64 / 8.0 / CONFIG.chunk as f64 * n * alpha / period;
