@@ -266,9 +266,9 @@ fn drawn(schemes: &[Scheme], line: impl Fn(usize) -> Vec<(f64, f64)>) -> Vec<Lin
     schemes.iter().enumerate().map(|(at, scheme)| (scheme.name(), line(at))).collect()
 }
 
-/// Delays, and the share of packets that take longer: twenty points for each tenth of them.
+/// Delays, and the share of packets that take longer, down to one in 10,000: twenty points for each tenth of them.
 fn tail(sorted: &[f64]) -> Vec<(f64, f64)> {
-    let longer = (0..).map(|step| 10f64.powf(-f64::from(step) / 20.0));
+    let longer = (0..=80).map(|step| 10f64.powf(-f64::from(step) / 20.0));
     let longer = longer.take_while(|share| share * sorted.len() as f64 >= 1.0);
     longer.filter_map(|share| Some((percentile(sorted, 1.0 - share)?, share))).collect()
 }
