@@ -12,6 +12,7 @@ step() { # NAME COMMAND...
 }
 
 step 'format' cargo fmt --all --check
+step 'comments' tools/comments.sh
 step 'clippy' cargo clippy --quiet --workspace --all-targets -- -D warnings
 step 'unit tests' cargo test --quiet --workspace --lib --bins
 step 'models' tools/models.sh --quiet

@@ -13,12 +13,7 @@ check cargo fmt --manifest-path fuzz/Cargo.toml --check
 check cargo fmt --manifest-path bench/examples/ibverbs/Cargo.toml --check
 check cargo fmt --manifest-path bench/examples/rdma-cm/Cargo.toml --check
 check cargo clippy --workspace --all-targets --all-features -- -D warnings
-# rustfmt does not wrap comments. Rows of tables cannot be wrapped.
-# shellcheck disable=SC2329
-comments() {
-    ! git ls-files '*.rs' | LC_ALL=C.UTF-8 xargs grep -nP '^(?=\s*//[/!]?+ *+[^|]).{121,}'
-}
-check comments
+check tools/comments.sh
 if command -v shellcheck >/dev/null; then
     check shellcheck tools/*.sh bench/*.sh tools/rxe/*.sh tools/rxe/guest/* .ci/run
 else
