@@ -56,18 +56,6 @@ impl Host for Sequence {
     fn push_out(&mut self, id: u32) {
         self.pushed_out.push(id);
     }
-
-    fn can_trim(&self, _id: u32) -> bool {
-        false
-    }
-
-    fn trim(&mut self, _id: u32) -> Option<u32> {
-        None
-    }
-
-    fn turn_back(&mut self, _id: u32) -> bool {
-        false
-    }
 }
 
 /// Figure 2.8, and what follows in the text.

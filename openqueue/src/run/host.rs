@@ -46,16 +46,22 @@ pub trait Host: Waiting {
     /// Drops a packet that was taken in before.
     fn push_out(&mut self, id: u32);
 
-    /// Whether a packet has payload that may be cut off.
-    fn can_trim(&self, id: u32) -> bool;
+    /// Whether a packet has payload that may be cut off. By default none has.
+    fn can_trim(&self, _id: u32) -> bool {
+        false
+    }
 
     /// Cuts the payload off a packet that arrives, or that waited. Returns the bytes cut; `None` if that cannot be done
     /// after all: then the packet is dropped.
-    fn trim(&mut self, id: u32) -> Option<u32>;
+    fn trim(&mut self, _id: u32) -> Option<u32> {
+        None
+    }
 
     /// Sends a packet that arrives, or that waited, back to its sender, if it has lost its payload and has not been
     /// sent back before. Returns whether it has: then it is out of the engine's hands.
-    fn turn_back(&mut self, id: u32) -> bool;
+    fn turn_back(&mut self, _id: u32) -> bool {
+        false
+    }
 
     /// Tosses a fair coin.
     fn coin(&mut self) -> bool {

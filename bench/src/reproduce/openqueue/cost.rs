@@ -59,18 +59,6 @@ impl Host for Bare {
     fn push_out(&mut self, id: u32) {
         self.free.push(id);
     }
-
-    fn can_trim(&self, _id: u32) -> bool {
-        false
-    }
-
-    fn trim(&mut self, _id: u32) -> Option<u32> {
-        None
-    }
-
-    fn turn_back(&mut self, _id: u32) -> bool {
-        false
-    }
 }
 
 /// A policy at work.
