@@ -117,10 +117,16 @@ impl Engine {
         }
     }
 
-    /// A rule has changed the states of a queue.
+    /// A rule has changed the states of a queue. Where nothing else ever changes its rank, [`Self::note_change`] leaves
+    /// it as it is.
     pub(super) fn states_changed(&mut self, queue: usize) {
+        let state = &self.world.queues[queue];
+        if let Scheduling::Tournament(tournament) = &self.world.ports[state.port as usize].scheduling
+            && tournament.is_settled(state.place.into(), state.packets > 0)
+        {
+            self.rank_at_port(queue);
+        }
         self.changed(queue);
-        self.rank_at_port(queue);
     }
 
     /// Notes what follows from a change for who chooses among queues.

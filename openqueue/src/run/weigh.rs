@@ -133,12 +133,9 @@ impl Sum {
                 None => sum += weights[FREE] * (buffer.size as i64 - buffer.bytes as i64),
             }
         }
-        if weights[INGRESS] != 0 {
+        if weights[INGRESS] | weights[SENDING] != 0 {
             let bytes = world.ingress.get(account(packet.input, packet.priority)).copied().unwrap_or(0);
-            sum += weights[INGRESS] * bytes as i64;
-        }
-        if weights[SENDING] != 0 {
-            sum += weights[SENDING] * i64::from(world.sending(queue));
+            sum += weights[INGRESS] * bytes as i64 + weights[SENDING] * i64::from(world.sending(queue));
         }
         sum > 0
     }

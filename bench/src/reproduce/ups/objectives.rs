@@ -283,10 +283,16 @@ fn by_size(done: &[Done], scheme: usize) -> Vec<(f64, f64)> {
     sums.into_values().map(|(flows, kb, time)| (kb / flows, time / flows)).collect()
 }
 
+/// Completion times in order.
+fn sorted(done: &[Done], scheme: usize) -> Vec<f64> {
+    let mut all: Vec<f64> = done.iter().map(|(_, times)| times[scheme]).collect();
+    all.sort_unstable_by(f64::total_cmp);
+    all
+}
+
 /// Completion times, and the share of flows that take no longer.
 fn shares(done: &[Done], scheme: usize) -> Vec<(f64, f64)> {
-    let mut sorted: Vec<f64> = done.iter().map(|(_, times)| times[scheme]).collect();
-    sorted.sort_unstable_by(f64::total_cmp);
+    let sorted = sorted(done, scheme);
     (0..=100).filter_map(|n| Some((percentile(&sorted, f64::from(n) / 100.0)?, f64::from(n) / 100.0))).collect()
 }
 
@@ -315,8 +321,7 @@ fn fairness_of(done: &[Done]) -> Values {
     let means: Vec<f64> = (0..schemes).map(|scheme| mean(done, scheme, |packets| packets as f64)).collect();
     let names = ["fifo".to_owned(), "fq".to_owned()].into_iter().chain(RATES.iter().map(|r| format!("lstf{r}")));
     for (at, name) in names.enumerate() {
-        let mut sorted: Vec<f64> = done.iter().map(|(_, times)| times[at]).collect();
-        sorted.sort_unstable_by(f64::total_cmp);
+        let sorted = sorted(done, at);
         values.insert(format!("{name}_s"), means[at]);
         values.insert(format!("{name}_short_s"), mean(done, at, |packets| f64::from(u8::from(packets <= SHORT))));
         values.insert(format!("{name}_p99_s"), percentile(&sorted, 0.99).unwrap_or(f64::NAN));
