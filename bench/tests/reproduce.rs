@@ -469,3 +469,41 @@ fn shares_over_time_are_drawn_and_even_out() {
         assert!(svg.matches("<polyline").count() == lines && !svg.contains("NaN"), "{name}: {svg}");
     }
 }
+
+/// What help and docs say can be run alone.
+#[test]
+fn ids_of_help_and_docs_are_those_of_cells() {
+    let folder = Folder::new();
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");
+    let pages = std::fs::read_dir(root.join("docs")).expect("docs").map(|entry| entry.expect("an entry").path());
+    let pages = pages.filter(|path| path.extension().is_some_and(|ext| ext == "md"));
+    let mut said: String = pages.map(|path| std::fs::read_to_string(path).expect("a page")).collect();
+    let mut ids: Vec<(String, String)> = Vec::new();
+    for paper in ["irn", "timely", "ndp", "tlt", "rc3", "rocc", "escape", "ups", "openqueue"] {
+        let output = irnic(&folder).args(["reproduce", paper, "--help"]).output().expect("irnic runs");
+        let help = text(&output.stdout);
+        let (_, rest) = help.split_once("id begins so, such as ").unwrap_or_else(|| panic!("{paper}: {help}"));
+        let (such, _) = rest.split_once(';').expect("may be repeated");
+        let such = such.split([',', ' ', '\n']).filter(|id| !id.is_empty() && *id != "or");
+        ids.extend(such.map(|id| (paper.to_owned(), id.to_owned())));
+        said += &help;
+    }
+    for line in said.lines().flat_map(|line| line.split("irnic reproduce ").skip(1)) {
+        let words: Vec<&str> = line.split(|c: char| c.is_whitespace() || c == '`').collect();
+        let only = words.windows(2).filter(|pair| pair[0] == "--only");
+        ids.extend(only.map(|pair| (words[0].to_owned(), pair[1].to_owned())));
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    assert!(ids.len() > 40, "{ids:?}");
+    let mut unknown = String::new();
+    for (paper, id) in ids {
+        let mut command = irnic(&folder);
+        command.args(["reproduce", &paper, "--only", &id, "--print", "parallel", "--shards", "2", "--out", "runs"]);
+        let output = command.output().expect("irnic runs");
+        if !output.status.success() {
+            unknown += &format!("{paper} --only {id}: {}", text(&output.stderr));
+        }
+    }
+    assert_eq!(unknown, "");
+}

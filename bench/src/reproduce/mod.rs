@@ -2,11 +2,12 @@
 //!
 //! Each paper has a folder: what it prints, what is run for it, and what of that is a cell. [`points`] puts scenarios
 //! and the paper's numbers and words together, [`runs`] makes the runs, [`compared`] says how far apart the two are,
-//! [`pictures`] draws.
+//! [`table`] prints, [`pictures`] draws. [`evaluation`] is a command that does all of this, given the folder's parts.
 
 mod chance;
 mod compared;
 mod escape;
+mod evaluation;
 mod irn;
 mod ndp;
 mod openqueue;
@@ -124,14 +125,30 @@ struct Files {
     junit: Option<junit::File>,
 }
 
+/// What is written for machines.
+#[derive(Serialize)]
+struct Document<'a, S, C> {
+    paper: &'a str,
+    #[serde(flatten)]
+    settings: &'a S,
+    seeds: &'a [u64],
+    cells: &'a [C],
+}
+
 impl Files {
-    /// Writes what there are files for.
-    fn write<'a, C>(self, paper: &str, document: &impl Serialize, cells: &'a [C]) -> Result<(), SimError>
+    /// Writes what there are files for: cells of a paper, and what they depend on.
+    fn write<'a, C: Serialize>(
+        self,
+        paper: &str,
+        settings: &impl Serialize,
+        seeds: &[u64],
+        cells: &'a [C],
+    ) -> Result<(), SimError>
     where
         junit::Case: From<&'a C>,
     {
         let all = |to: &mut dyn Write| {
-            serde_json::to_writer_pretty(&mut *to, document)?;
+            serde_json::to_writer_pretty(&mut *to, &Document { paper, settings, seeds, cells })?;
             writeln!(to)
         };
         let failed = |option| move |e| SimError::Failed(format!("{option} {e}"));
@@ -158,7 +175,7 @@ fn time(text: &str) -> Result<u64, String> {
 }
 
 /// Leaves the cells whose id begins as one of `only` does, or all if there are none.
-fn choose<C>(cells: &mut Vec<C>, only: &[String], id: impl Fn(&C) -> &String) -> Result<(), SimError> {
+fn choose<C>(cells: &mut Vec<C>, only: &[String], id: impl Fn(&C) -> &str) -> Result<(), SimError> {
     if only.is_empty() {
         return Ok(());
     }

@@ -2,10 +2,13 @@
 //! whose reference has numbers and claims.
 
 use std::borrow::Cow;
+use std::fmt::Debug;
 
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::compared::{Compared, Paper, PerSeed};
+use super::evaluation::Entry;
 
 /// A number that a paper prints.
 #[derive(Clone, Debug, Deserialize)]
@@ -83,21 +86,31 @@ pub struct Cell<S, M> {
     pub text: Option<String>,
 }
 
-impl<S, M: Metric> Cell<S, M> {
-    /// The result, from the runs of a scenario: one for each seed.
-    pub fn result<'a>(&self, runs: impl Fn(&S) -> Vec<Option<&'a M::Run>>) -> Compared
+impl<S, M> Entry for Cell<S, M>
+where
+    S: Clone + Debug + PartialEq + Sync,
+    M: Metric<Run: Serialize + DeserializeOwned + Send>,
+{
+    type Scenario = S;
+    type Run = M::Run;
+    type Result = Compared;
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn needed(&self) -> impl Iterator<Item = &S> {
+        let (over, under) = &self.scenarios;
+        std::iter::once(over).chain(under)
+    }
+
+    fn result<'a>(&self, runs: impl Fn(&S) -> Vec<Option<&'a M::Run>>) -> Compared
     where
         M::Run: 'a,
     {
         let of = |scenario| -> PerSeed { runs(scenario).into_iter().map(|run| self.metric.of(run?)).collect() };
         let (over, under) = &self.scenarios;
         Compared::new(&self.id, self.paper, self.text.as_deref(), of(over), under.as_ref().map(of))
-    }
-
-    /// Returns what has to be run for it.
-    pub fn needed(&self) -> impl Iterator<Item = &S> {
-        let (over, under) = &self.scenarios;
-        std::iter::once(over).chain(under)
     }
 }
 

@@ -20,25 +20,30 @@ pub fn once<S: Clone + PartialEq>(scenarios: impl Iterator<Item = S>) -> Vec<S> 
     })
 }
 
+/// The row that a cell stands in: its id without what is measured.
+pub fn row(id: &str) -> &str {
+    id.rsplit_once('/').map_or(id, |(row, _)| row)
+}
+
 /// What makes a run.
 pub type Make<'a, S, M> = dyn Fn(&S, u64, &Watch<'_>) -> Result<M, NoResult> + Sync + 'a;
 
 /// Scenarios that are measured, each with each seed.
 pub struct Scenarios<'a, S, M> {
     /// The command.
-    pub command: &'static str,
+    pub command: &'a str,
     /// What is run.
     pub scenarios: &'a [S],
+    /// A cell that each is needed for.
+    pub cells: &'a [&'a str],
     /// Seeds of each.
     pub seeds: &'a [u64],
     /// What results depend on besides.
     pub settings: String,
-    /// The name of a scenario.
-    pub name: &'a (dyn Fn(&S) -> String + Sync),
-    /// A cell that a scenario is of.
-    pub cell: &'a (dyn Fn(&S) -> Option<&'a str> + Sync),
     /// How long a run may take beside the others, as [`Sweep::estimate`].
     pub estimate: &'a (dyn Fn(&S) -> f64 + Sync),
+    /// Finds what makes no sense, as [`Sweep::check`].
+    pub check: &'a (dyn Fn(&S) -> Result<(), SimError> + Sync),
     /// Makes a run.
     pub make: &'a Make<'a, S, M>,
 }
@@ -46,7 +51,7 @@ pub struct Scenarios<'a, S, M> {
 impl<S: Debug + Sync, M: Serialize + DeserializeOwned + Send> Sweep for Scenarios<'_, S, M> {
     type Result = M;
 
-    fn command(&self) -> &'static str {
+    fn command(&self) -> &str {
         self.command
     }
 
@@ -59,15 +64,15 @@ impl<S: Debug + Sync, M: Serialize + DeserializeOwned + Send> Sweep for Scenario
     }
 
     fn label(&self, case: usize) -> String {
-        (self.name)(&self.scenarios[case])
+        row(self.cells[case]).to_owned()
     }
 
     fn settings(&self, case: usize) -> Result<String, SimError> {
         Ok(format!("{:?} {}", self.scenarios[case], self.settings))
     }
 
-    fn check(&self, _: usize) -> Result<(), SimError> {
-        Ok(())
+    fn check(&self, case: usize) -> Result<(), SimError> {
+        (self.check)(&self.scenarios[case])
     }
 
     fn estimate(&self, case: usize) -> f64 {
@@ -75,7 +80,7 @@ impl<S: Debug + Sync, M: Serialize + DeserializeOwned + Send> Sweep for Scenario
     }
 
     fn replay(&self, case: usize, seed: u64) -> String {
-        super::replay((self.cell)(&self.scenarios[case]), seed)
+        super::replay(Some(self.cells[case]), seed)
     }
 
     fn make(&self, case: usize, seed: u64, watch: &Watch<'_>) -> Result<M, NoResult> {
@@ -88,13 +93,14 @@ impl<'a, S: Debug + PartialEq + Sync, M: Serialize + DeserializeOwned + Send> Sc
     pub fn perform(&self, how: &How<'_>) -> Result<Option<Runs<'a, S, M>>, SimError> {
         let Some(mut performed) = sweep::perform(self, how)? else { return Ok(None) };
         let each = self.scenarios.iter().map(|_| performed.results.drain(..self.seeds.len()).collect()).collect();
-        Ok(Some(Runs { scenarios: self.scenarios, seeds: self.seeds, each }))
+        Ok(Some(Runs { scenarios: self.scenarios, cells: self.cells, seeds: self.seeds, each }))
     }
 }
 
 /// What was measured in the runs of some scenarios.
 pub struct Runs<'a, S, M> {
     scenarios: &'a [S],
+    cells: &'a [&'a str],
     seeds: &'a [u64],
     /// By scenario, and within one by seed.
     each: Vec<Vec<Result<M, NoResult>>>,
@@ -107,19 +113,24 @@ impl<S: PartialEq, M> Runs<'_, S, M> {
         at.map_or(Vec::new(), |at| self.each[at].iter().map(|run| run.as_ref().ok()).collect())
     }
 
+    /// Returns what came of those runs of a scenario that did not fail.
+    pub fn done(&self, scenario: &S) -> Vec<&M> {
+        self.of(scenario).into_iter().flatten().collect()
+    }
+
     /// Returns whether any run has a result.
     pub fn any(&self) -> bool {
         self.each.iter().flatten().any(Result::is_ok)
     }
 
     /// Ends a command whose results are written: says which runs have none, and why.
-    pub fn conclude(&self, name: impl Fn(&S) -> String) -> Result<(), SimError> {
-        let of = |(scenario, runs): (&S, &Vec<Result<M, NoResult>>)| {
+    pub fn conclude(&self) -> Result<(), SimError> {
+        let of = |(cell, runs): (&&str, &Vec<Result<M, NoResult>>)| {
             let failed = runs.iter().zip(self.seeds).filter_map(|(run, seed)| Some((run.as_ref().err()?, seed)));
             let failed = failed.filter(|(error, _)| **error != NoResult::Missing);
-            failed.map(|(error, seed)| format!("{} seed={seed}: {error}", name(scenario))).collect::<Vec<_>>()
+            failed.map(|(error, seed)| format!("{} seed={seed}: {error}", row(cell))).collect::<Vec<_>>()
         };
-        let failures: Vec<String> = self.scenarios.iter().zip(&self.each).flat_map(of).collect();
+        let failures: Vec<String> = self.cells.iter().zip(&self.each).flat_map(of).collect();
         let mut without = self.each.iter().flatten().filter_map(|run| run.as_ref().err());
         conclude(without.any(NoResult::is_interrupted), &failures)
     }
@@ -204,18 +215,18 @@ mod tests {
         let all = Scenarios {
             command: "test",
             scenarios: &scenarios,
+            cells: &["s5/fct", "s7/fct"],
             seeds: &seeds,
             settings: String::new(),
-            name: &|s| format!("s{s}"),
-            cell: &|_| None,
             estimate: &|_| 1.0,
+            check: &|_| Ok(()),
             make: &odd,
         };
         let args = Default::default();
         let runs = all.perform(&How { args: &args, who: "test", jobs: 2, threads: 1 }).unwrap().expect("runs");
         assert_eq!((runs.of(&5), runs.of(&7), runs.of(&9)), (vec![Some(&5), Some(&10)], vec![Some(&7), None], vec![]));
         assert!(runs.any());
-        let said = runs.conclude(|s| format!("s{s}")).unwrap_err().to_string();
+        let said = runs.conclude().unwrap_err().to_string();
         assert_eq!(said, "s7 seed=2: too much");
         assert!(matches!(conclude(true, &[said]), Err(SimError::Interrupted)));
         assert!(conclude(false, &[]).is_ok());

@@ -161,7 +161,7 @@ pub struct Simulations<'a> {
 impl Sweep for Simulations<'_> {
     type Result = Finished;
 
-    fn command(&self) -> &'static str {
+    fn command(&self) -> &str {
         self.command
     }
 

@@ -38,7 +38,7 @@ pub trait Sweep: Sync {
     type Result: Serialize + DeserializeOwned + Send;
 
     /// Returns the command that they are of.
-    fn command(&self) -> &'static str;
+    fn command(&self) -> &str;
 
     /// Returns how many cases there are.
     fn cases(&self) -> usize;

@@ -8,7 +8,7 @@ pub struct Toy;
 impl Sweep for Toy {
     type Result = f64;
 
-    fn command(&self) -> &'static str {
+    fn command(&self) -> &str {
         "toy"
     }
 

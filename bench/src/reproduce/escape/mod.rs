@@ -11,11 +11,9 @@ mod scenario;
 use clap::Args;
 use serde::Serialize;
 
-use super::compared::Compared;
-use super::runs::{Scenarios, once};
-use super::{Common, choose, table};
+use super::evaluation::Evaluation;
+use super::{Common, table};
 use crate::sim::SimError;
-use scenario::Scenario;
 
 /// Escape's evaluation: deadlocks that are cleared, what that costs, and flows that are no longer blocked.
 ///
@@ -38,41 +36,30 @@ pub struct EscapeArgs {
     pub(super) common: Common,
 }
 
-/// What is written for machines.
+/// What results depend on.
 #[derive(Serialize)]
-struct Document<'a> {
-    paper: &'static str,
+struct Settings {
     quick: bool,
-    seeds: &'a [u64],
-    cells: &'a [Compared],
 }
 
 /// Runs what the arguments ask for.
 pub fn run(args: &EscapeArgs) -> Result<(), SimError> {
     let quick = args.quick;
-    let mut cells = cells::escape(&cells::reference());
-    choose(&mut cells, &args.only, |c| &c.id)?;
-    let files = args.common.open(false)?;
-    let seeds = args.common.seeds();
-    let needed: Vec<Scenario> = once(cells.iter().flat_map(|cell| cell.needed().copied()));
-    let name = |scenario: &Scenario| format!("{scenario:?}");
-    let scenarios = Scenarios {
-        command: "reproduce escape",
-        scenarios: &needed,
-        seeds: &seeds,
-        settings: format!("quick={quick}"),
-        name: &name,
-        cell: &|scenario| cells.iter().find(|c| c.needed().any(|s| s == scenario)).map(|c| c.id.as_str()),
+    let evaluation = Evaluation {
+        paper: "escape",
+        cells: cells::escape(&cells::reference()),
+        only: &args.only,
+        svg: None,
+        common: &args.common,
+        settings: Settings { quick },
         estimate: &|scenario| scenario.times(quick)[1] as f64,
+        check: &|_| Ok(()),
         make: &|scenario, seed, watch| measure::one(scenario, quick, seed, watch),
     };
-    let Some(runs) = scenarios.perform(&args.common.how())? else { return Ok(()) };
-    let results: Vec<Compared> = cells.iter().map(|cell| cell.result(|scenario| runs.of(scenario))).collect();
-    let quickly = if quick { " Runs are shortened." } else { "" };
-    println!("Seeds {seeds:?}.{quickly} Rates in Gbit/s with headers, utilization in %, completion times in us.");
-    table::cells_and_claims(&results, &seeds);
-    if runs.any() {
-        files.write("escape", &Document { paper: "escape", quick, seeds: &seeds, cells: &results }, &results)?;
-    }
-    runs.conclude(name)
+    let print = |results: &[_], seeds: &[u64]| {
+        let quickly = if quick { " Runs are shortened." } else { "" };
+        println!("Seeds {seeds:?}.{quickly} Rates in Gbit/s with headers, utilization in %, completion times in us.");
+        table::cells_and_claims(results, seeds);
+    };
+    evaluation.run(print, |_, _| Vec::new())
 }

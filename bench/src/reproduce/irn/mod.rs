@@ -14,7 +14,6 @@ use irnic_fabric::workload::Workload;
 use irnic_fabric::workload::spec::Part;
 use serde::Serialize;
 
-use super::compared::Compared;
 use super::runs::{conclude_batch, summaries};
 use super::{Common, choose, time};
 use crate::sim::{Batch, SimError, Simulations};
@@ -64,23 +63,20 @@ fn poisson(text: &str) -> Result<Workload, String> {
     }
 }
 
-/// Results for machines.
+/// What results depend on.
 #[derive(Serialize)]
-struct Document<'a> {
-    paper: &'static str,
+struct Settings<'a> {
     /// The heavy-tailed one.
     workload: &'a str,
     /// ns.
     arrivals: u64,
-    seeds: &'a [u64],
-    cells: &'a [Compared],
 }
 
 /// Runs what the arguments ask for.
 pub fn run(args: &IrnArgs) -> Result<(), SimError> {
     let arrivals = args.arrivals.unwrap_or(if args.quick { QUICK } else { ARRIVALS });
     let mut cells = cells::irn(&reference::irn(), &Scenario::default_case(&args.workload, arrivals));
-    choose(&mut cells, &args.only, |c| &c.id)?;
+    choose(&mut cells, &args.only, |c| c.id.as_str())?;
     let files = args.common.open(false)?;
     let batch = batch(args, &cells);
     let replay = |case: usize, seed| {
@@ -96,9 +92,8 @@ pub fn run(args: &IrnArgs) -> Result<(), SimError> {
     let results: Vec<_> = cells.iter().map(|cell| cell.result(of)).collect();
     table::print(&results, arrivals, &batch.seeds);
     if runs.iter().any(|run| run.result.is_ok()) {
-        let document =
-            Document { paper: "irn", workload: &args.workload.name, arrivals, seeds: &batch.seeds, cells: &results };
-        files.write("irn", &document, &results)?;
+        let settings = Settings { workload: &args.workload.name, arrivals };
+        files.write("irn", &settings, &batch.seeds, &results)?;
     }
     conclude_batch(&batch, &runs)
 }

@@ -11,6 +11,7 @@ use super::reference::{By, Reference};
 use super::scenario::{LINK_RATE, Phases, Scenario, System, Traffic};
 use crate::junit;
 use crate::reproduce::compared::{PerSeed, judged};
+use crate::reproduce::evaluation::Entry;
 
 /// What is measured. Rates are in Gbit/s, shares in percent.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -220,15 +221,21 @@ pub struct Result {
     pub holds: Option<bool>,
 }
 
-impl Cell {
-    /// Returns what has to be run for it.
-    pub fn needed(&self) -> impl Iterator<Item = &Scenario> {
+impl Entry for Cell {
+    type Scenario = Scenario;
+    type Run = Measured;
+    type Result = Result;
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn needed(&self) -> impl Iterator<Item = &Scenario> {
         let (over, under) = &self.scenarios;
         std::iter::once(over).chain(under.as_ref().map(|(_, under)| under))
     }
 
-    /// The result, from the runs of a scenario: one for each seed.
-    pub fn result<'a>(&self, runs: impl Fn(&Scenario) -> Vec<Option<&'a Measured>>) -> Result {
+    fn result<'a>(&self, runs: impl Fn(&Scenario) -> Vec<Option<&'a Measured>>) -> Result {
         let of = |scenario| -> PerSeed { runs(scenario).into_iter().map(|run| self.metric.of(run?)).collect() };
         let (over, under) = &self.scenarios;
         let values: Option<Vec<f64>> = match under {

@@ -17,10 +17,10 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use super::runs::{Scenarios, once};
-use super::{Common, choose, pictures, time};
+use super::evaluation::Evaluation;
+use super::{Common, time};
 use crate::sim::SimError;
-use scenario::{Scenario, Time};
+use scenario::Time;
 
 /// What is measured of a quick look, ns.
 const QUICK: Time = Time { from: 2_000_000, until: 5_000_000 };
@@ -57,16 +57,13 @@ pub struct NdpArgs {
     pub(super) common: Common,
 }
 
-/// What is written for machines.
+/// What results depend on.
 #[derive(Serialize)]
-struct Document<'a> {
-    paper: &'static str,
+struct Settings {
     /// ns.
     from: u64,
     /// ns.
     until: u64,
-    seeds: &'a [u64],
-    cells: &'a [cells::Result],
 }
 
 /// Runs what the arguments ask for.
@@ -75,37 +72,19 @@ pub fn run(args: &NdpArgs) -> Result<(), SimError> {
     if time.until < time.from + 2_000_000 {
         return Err(SimError::Usage("--until: expected at least 2 ms after --warm-up".to_owned()));
     }
-    let mut cells = cells::ndp(&reference::ndp(), args.quick);
-    choose(&mut cells, &args.only, |c| &c.id)?;
-    let needed: Vec<Scenario> = once(cells.iter().flat_map(|cell| cell.needed().cloned()));
-    let files = args.common.open(args.svg.is_some())?;
-    pictures::prepare(args.svg.as_deref())?;
-    let seeds = args.common.seeds();
-    let cell = |scenario: &Scenario| cells.iter().find(|c| c.needed().any(|s| s == scenario)).map(|c| c.id.as_str());
-    let name = |scenario: &Scenario| {
-        let id = cell(scenario).unwrap_or_default();
-        id.rsplit_once('/').map_or(id, |(name, _)| name).to_owned()
-    };
-    let scenarios = Scenarios {
-        command: "reproduce ndp",
-        scenarios: &needed,
-        seeds: &seeds,
-        settings: format!("{time:?}"),
-        name: &name,
-        cell: &cell,
+    let evaluation = Evaluation {
+        paper: "ndp",
+        cells: cells::ndp(&reference::ndp(), args.quick),
+        only: &args.only,
+        svg: args.svg.as_deref(),
+        common: &args.common,
+        settings: Settings { from: time.from, until: time.until },
         estimate: &|scenario| scenario.estimate(time),
+        check: &|_| Ok(()),
         make: &|scenario, seed, watch| measure::one(scenario, time, seed, watch),
     };
-    let Some(runs) = scenarios.perform(&args.common.how())? else { return Ok(()) };
-    let results: Vec<cells::Result> = cells.iter().map(|cell| cell.result(|scenario| runs.of(scenario))).collect();
-    table::print(&results, time, &seeds);
-    if runs.any() {
-        let document = Document { paper: "ndp", from: time.from, until: time.until, seeds: &seeds, cells: &results };
-        files.write("ndp", &document, &results)?;
-    }
-    if let Some(folder) = &args.svg {
-        let files = picture::all(&cells, &|scenario| runs.of(scenario).into_iter().flatten().collect());
-        pictures::write(folder, files)?;
-    }
-    runs.conclude(name)
+    evaluation.run(
+        |results, seeds| table::print(results, time, seeds),
+        |cells, runs| picture::all(cells, &|scenario| runs.done(scenario)),
+    )
 }

@@ -107,6 +107,7 @@ mod tests {
     use points::Metric as _;
 
     use super::*;
+    use crate::reproduce::evaluation::Entry as _;
     use crate::reproduce::openqueue::measure::{Time, one};
     use crate::reproduce::runs::once;
 

@@ -181,6 +181,7 @@ mod tests {
     use points::Metric as _;
 
     use super::*;
+    use crate::reproduce::evaluation::Entry as _;
     use crate::reproduce::rc3::theory::AUTHORS;
     use crate::reproduce::runs::once;
 

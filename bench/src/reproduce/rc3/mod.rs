@@ -12,11 +12,9 @@ mod theory;
 use clap::Args;
 use serde::Serialize;
 
-use super::compared::Compared;
-use super::runs::{Scenarios, once};
-use super::{Common, choose, table};
+use super::evaluation::Evaluation;
+use super::{Common, table};
 use crate::sim::SimError;
-use scenario::Scenario;
 
 /// RC3's evaluation: completion times with a second loop at low priority, beside TCP's.
 ///
@@ -43,13 +41,10 @@ pub struct Rc3Args {
     pub(super) common: Common,
 }
 
-/// What is written for machines.
+/// What results depend on.
 #[derive(Serialize)]
-struct Document<'a> {
-    paper: &'static str,
+struct Settings {
     quick: bool,
-    seeds: &'a [u64],
-    cells: &'a [Compared],
 }
 
 /// Runs what the arguments ask for.
@@ -59,31 +54,23 @@ pub fn run(args: &Rc3Args) -> Result<(), SimError> {
         return Ok(());
     }
     let quick = args.quick;
-    let mut cells = cells::rc3(&cells::reference());
-    choose(&mut cells, &args.only, |c| &c.id)?;
-    let files = args.common.open(false)?;
-    let seeds = args.common.seeds();
-    let needed: Vec<Scenario> = once(cells.iter().flat_map(|cell| cell.needed().copied()));
-    let name = |scenario: &Scenario| format!("{scenario:?}");
-    let scenarios = Scenarios {
-        command: "reproduce rc3",
-        scenarios: &needed,
-        seeds: &seeds,
-        settings: format!("quick={quick}"),
-        name: &name,
-        cell: &|scenario| cells.iter().find(|c| c.needed().any(|s| s == scenario)).map(|c| c.id.as_str()),
+    let evaluation = Evaluation {
+        paper: "rc3",
+        cells: cells::rc3(&cells::reference()),
+        only: &args.only,
+        svg: None,
+        common: &args.common,
+        settings: Settings { quick },
         estimate: &|scenario| scenario.weight(quick),
+        check: &|_| Ok(()),
         make: &|scenario, seed, watch| measure::one(scenario, quick, seed, watch),
     };
-    let Some(runs) = scenarios.perform(&args.common.how())? else { return Ok(()) };
-    let results: Vec<Compared> = cells.iter().map(|cell| cell.result(|scenario| runs.of(scenario))).collect();
-    let quickly = if quick { " Runs are shortened." } else { "" };
-    println!("Seeds {seeds:?}.{quickly} Completion times in s, other numbers in %.");
-    table::cells_and_claims(&results, &seeds);
-    if runs.any() {
-        files.write("rc3", &Document { paper: "rc3", quick, seeds: &seeds, cells: &results }, &results)?;
-    }
-    runs.conclude(name)
+    let print = |results: &[_], seeds: &[u64]| {
+        let quickly = if quick { " Runs are shortened." } else { "" };
+        println!("Seeds {seeds:?}.{quickly} Completion times in s, other numbers in %.");
+        table::cells_and_claims(results, seeds);
+    };
+    evaluation.run(print, |_, _| Vec::new())
 }
 
 /// Prints the model beside the authors' line.

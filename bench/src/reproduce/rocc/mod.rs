@@ -15,12 +15,10 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use super::compared::Compared;
-use super::runs::{Scenarios, once};
-use super::{Common, choose, pictures, time};
+use super::evaluation::Evaluation;
+use super::{Common, time};
 use crate::sim::SimError;
 use measure::Time;
-use scenario::Scenario;
 
 /// RoCC's simulations: queues and shares at one bottleneck, at several, with asymmetric links, and on 90 hosts.
 ///
@@ -54,16 +52,13 @@ pub struct RoccArgs {
     pub(super) common: Common,
 }
 
-/// What is written for machines.
+/// What results depend on.
 #[derive(Serialize)]
-struct Document<'a> {
-    paper: &'static str,
+struct Settings {
     /// ns.
     warm_up: u64,
     /// ns.
     time: u64,
-    seeds: &'a [u64],
-    cells: &'a [Compared],
 }
 
 /// Runs what the arguments ask for.
@@ -72,34 +67,19 @@ pub fn run(args: &RoccArgs) -> Result<(), SimError> {
         true => Time { warm_up: 20_000_000, measured: 10_000_000 },
         false => Time { warm_up: args.warm_up, measured: args.time },
     };
-    let mut cells = cells::rocc(&cells::reference());
-    choose(&mut cells, &args.only, |c| &c.id)?;
-    let files = args.common.open(args.svg.is_some())?;
-    pictures::prepare(args.svg.as_deref())?;
-    let seeds = args.common.seeds();
-    let needed: Vec<Scenario> = once(cells.iter().flat_map(|cell| cell.needed().copied()));
-    let name = |scenario: &Scenario| format!("{scenario:?}");
-    let scenarios = Scenarios {
-        command: "reproduce rocc",
-        scenarios: &needed,
-        seeds: &seeds,
-        settings: format!("{time:?}"),
-        name: &name,
-        cell: &|scenario| cells.iter().find(|c| c.needed().any(|s| s == scenario)).map(|c| c.id.as_str()),
+    let evaluation = Evaluation {
+        paper: "rocc",
+        cells: cells::rocc(&cells::reference()),
+        only: &args.only,
+        svg: args.svg.as_deref(),
+        common: &args.common,
+        settings: Settings { warm_up: time.warm_up, time: time.measured },
         estimate: &|scenario| scenario.rate() as f64,
+        check: &|_| Ok(()),
         make: &|scenario, seed, watch| measure::one(scenario, time, seed, watch),
     };
-    let Some(runs) = scenarios.perform(&args.common.how())? else { return Ok(()) };
-    let results: Vec<Compared> = cells.iter().map(|cell| cell.result(|scenario| runs.of(scenario))).collect();
-    table::print(&results, time, &seeds);
-    if runs.any() {
-        let Time { warm_up, measured } = time;
-        let document = Document { paper: "rocc", warm_up, time: measured, seeds: &seeds, cells: &results };
-        files.write("rocc", &document, &results)?;
-    }
-    if let Some(folder) = &args.svg {
-        let files = picture::all(&cells, &|scenario| runs.of(scenario).into_iter().flatten().collect());
-        pictures::write(folder, files)?;
-    }
-    runs.conclude(name)
+    evaluation.run(
+        |results, seeds| table::print(results, time, seeds),
+        |cells, runs| picture::all(cells, &|scenario| runs.done(scenario)),
+    )
 }

@@ -230,6 +230,7 @@ mod tests {
 
     use super::super::incast::Time;
     use super::*;
+    use crate::reproduce::evaluation::Entry as _;
 
     #[test]
     fn no_number_or_claim_of_the_fixture_is_left_out() {
@@ -258,8 +259,9 @@ mod tests {
     #[test]
     fn what_a_point_varies_holds_against_parameters_that_are_given() {
         let cells = timely(&reference(), "hai=7,gain=0.5");
-        let additive = cells.iter().find(|c| c.id.starts_with("figure18/additive/")).map(|c| c.scenarios.0.cc());
-        let config: irnic_transports::congestion::CongestionConfig = additive.unwrap().parse().unwrap();
+        let additive = cells.iter().find(|c| c.id.starts_with("figure18/additive/")).map(|c| &c.scenarios.0);
+        let Some(Scenario::Incast(Incast { cc, .. })) = additive else { panic!("{additive:?}") };
+        let config: irnic_transports::congestion::CongestionConfig = cc.parse().unwrap();
         assert_eq!((config.get("hai").as_deref(), config.get("gain").as_deref()), (Some("1"), Some("0.5")));
     }
 }

@@ -43,13 +43,6 @@ impl Scenario {
             Scenario::Clos(clos) => clos.config(clos::time(time), seed),
         }
     }
-
-    /// Returns the congestion control, as `--cc` takes it.
-    pub fn cc(&self) -> &str {
-        match self {
-            Scenario::Incast(Incast { cc, .. }) | Scenario::Clos(Clos { cc, .. }) => cc,
-        }
-    }
 }
 
 /// What came of a run. Times in µs, rates in Gbit/s.

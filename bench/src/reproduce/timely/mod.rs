@@ -16,9 +16,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use super::compared::Compared;
-use super::runs::{Scenarios, once};
-use super::{Common, choose, pictures, time};
+use super::evaluation::Evaluation;
+use super::{Common, time};
 use crate::sim::SimError;
 use incast::Time;
 use measure::Scenario;
@@ -57,59 +56,36 @@ pub struct TimelyArgs {
     pub(super) common: Common,
 }
 
-/// What is written for machines.
+/// What results depend on.
 #[derive(Serialize)]
-struct Document<'a> {
-    paper: &'static str,
+struct Settings<'a> {
     /// ns.
     warm_up: u64,
     /// ns.
     time: u64,
     timely: &'a str,
-    seeds: &'a [u64],
-    cells: &'a [Compared],
 }
 
 /// Runs what the arguments ask for.
 pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
     let time = Time { warm_up: args.warm_up, measured: args.time };
-    let mut cells = cells::timely(&cells::reference(), &args.timely);
-    choose(&mut cells, &args.only, |c| &c.id)?;
-    let needed: Vec<Scenario> = once(cells.iter().flat_map(|cell| cell.needed().cloned()));
-    for scenario in &needed {
-        scenario.config(time, args.common.seed).map_err(|e| SimError::Usage(format!("--timely: {e}")))?;
-    }
-    let files = args.common.open(args.svg.is_some())?;
-    pictures::prepare(args.svg.as_deref())?;
-    let seeds = args.common.seeds();
-    let scenarios = Scenarios {
-        command: "reproduce timely",
-        scenarios: &needed,
-        seeds: &seeds,
-        settings: format!("{time:?}"),
-        name: &|scenario| scenario.cc().to_owned(),
-        cell: &|scenario| cells.iter().find(|c| c.needed().any(|s| s == scenario)).map(|c| c.id.as_str()),
+    let evaluation = Evaluation {
+        paper: "timely",
+        cells: cells::timely(&cells::reference(), &args.timely),
+        only: &args.only,
+        svg: args.svg.as_deref(),
+        common: &args.common,
+        settings: Settings { warm_up: args.warm_up, time: args.time, timely: &args.timely },
         // All fill the same links for the same time, but for the larger network.
         estimate: &|scenario| if matches!(scenario, Scenario::Clos(_)) { 4.0 } else { 1.0 },
+        check: &|scenario| {
+            let config = scenario.config(time, args.common.seed);
+            config.map(drop).map_err(|e| SimError::Usage(format!("--timely: {e}")))
+        },
         make: &|scenario, seed, watch| measure::one(scenario, time, seed, watch),
     };
-    let Some(runs) = scenarios.perform(&args.common.how())? else { return Ok(()) };
-    let results: Vec<Compared> = cells.iter().map(|cell| cell.result(|scenario| runs.of(scenario))).collect();
-    table::print(&results, time, &seeds);
-    if runs.any() {
-        let document = Document {
-            paper: "timely",
-            warm_up: args.warm_up,
-            time: args.time,
-            timely: &args.timely,
-            seeds: &seeds,
-            cells: &results,
-        };
-        files.write("timely", &document, &results)?;
-    }
-    if let Some(folder) = &args.svg {
-        let files = picture::all(&cells, &|scenario| runs.of(scenario).into_iter().flatten().collect());
-        pictures::write(folder, files)?;
-    }
-    runs.conclude(|scenario| scenario.cc().to_owned())
+    evaluation.run(
+        |results, seeds| table::print(results, time, seeds),
+        |cells, runs| picture::all(cells, &|scenario| runs.done(scenario)),
+    )
 }

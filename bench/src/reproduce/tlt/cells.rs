@@ -251,6 +251,7 @@ mod tests {
     use points::Metric as _;
 
     use super::*;
+    use crate::reproduce::evaluation::Entry as _;
     use crate::reproduce::runs::once;
 
     #[test]

@@ -14,6 +14,7 @@ use irnic_fabric::experiment::Case;
 use serde::Serialize;
 
 use super::compared::Compared;
+use super::evaluation::Entry as _;
 use super::runs::{conclude_batch, once, summaries};
 use super::{Common, choose, pictures};
 use crate::sim::{Batch, SimError, Simulations};
@@ -51,20 +52,17 @@ pub struct TltArgs {
     pub(super) common: Common,
 }
 
-/// What is written for machines.
+/// What results depend on.
 #[derive(Serialize)]
-struct Document<'a> {
-    paper: &'static str,
+struct Settings {
     flows: u64,
-    seeds: &'a [u64],
-    cells: &'a [Compared],
 }
 
 /// Runs what the arguments ask for.
 pub fn run(args: &TltArgs) -> Result<(), SimError> {
     let flows = args.flows.unwrap_or(if args.quick { QUICK } else { FLOWS });
     let mut cells = cells::tlt(&cells::reference(), flows);
-    choose(&mut cells, &args.only, |c| &c.id)?;
+    choose(&mut cells, &args.only, |c| c.id.as_str())?;
     let files = args.common.open(args.svg.is_some())?;
     pictures::prepare(args.svg.as_deref())?;
     let needed: Vec<&Scenario> = once(cells.iter().flat_map(|cell| cell.needed()));
@@ -86,8 +84,7 @@ pub fn run(args: &TltArgs) -> Result<(), SimError> {
     let results: Vec<Compared> = cells.iter().map(|cell| cell.result(of)).collect();
     table::print(&results, flows, &batch.seeds);
     if runs.iter().any(|run| run.result.is_ok()) {
-        let document = Document { paper: "tlt", flows, seeds: &batch.seeds, cells: &results };
-        files.write("tlt", &document, &results)?;
+        files.write("tlt", &Settings { flows }, &batch.seeds, &results)?;
     }
     if let Some(folder) = &args.svg {
         let files = picture::all(&cells, &|scenario| of(scenario).into_iter().flatten().collect());

@@ -23,12 +23,11 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use super::compared::Compared;
+use super::evaluation::{Evaluation, RunsOf};
 use super::pictures::Rows;
-use super::runs::{Runs, Scenarios, once};
-use super::{Common, choose, pictures, table, time};
+use super::{Common, table, time};
 use crate::sim::SimError;
-use parts::{Line, Ran, Work};
+use parts::{Cell, Line, Ran, Work};
 use scenario::Scenario;
 
 /// Universal Packet Scheduling: how many packets are overdue when least slack time first replays other schedulers, and
@@ -67,14 +66,11 @@ const FULL: u64 = 1_000_000_000;
 /// With `--quick`.
 const QUICK: u64 = 50_000_000;
 
-/// What is written for machines.
+/// What results depend on.
 #[derive(Serialize)]
-struct Document<'a> {
-    paper: &'static str,
+struct Settings {
     arrivals_ns: u64,
     quick: bool,
-    seeds: &'a [u64],
-    cells: &'a [Compared],
 }
 
 /// Runs what the arguments ask for.
@@ -83,56 +79,40 @@ pub fn run(args: &UpsArgs) -> Result<(), SimError> {
     let arrivals = args.arrivals.unwrap_or(if quick { QUICK } else { FULL });
     let reference = cells::reference();
     let replays = parts::replays(&reference);
-    let mut cells = parts::all(&replays, &reference);
-    choose(&mut cells, &args.only, |c| &c.id)?;
-    let files = args.common.open(args.svg.is_some())?;
-    pictures::prepare(args.svg.as_deref())?;
-    let seeds = args.common.seeds();
-    let needed: Vec<Work> = once(cells.iter().flat_map(|cell| cell.needed().copied()));
-    let name = |work: &Work| format!("{work:?}");
-    let scenarios = Scenarios {
-        command: "reproduce ups",
-        scenarios: &needed,
-        seeds: &seeds,
-        settings: format!("arrivals={arrivals} quick={quick}"),
-        name: &name,
-        cell: &|work| cells.iter().find(|c| c.needed().any(|s| s == work)).map(|c| c.id.as_str()),
+    let evaluation = Evaluation {
+        paper: "ups",
+        cells: parts::all(&replays, &reference),
+        only: &args.only,
+        svg: args.svg.as_deref(),
+        common: &args.common,
+        settings: Settings { arrivals_ns: arrivals, quick },
         estimate: &|work| work.weight(arrivals, quick),
+        check: &|_| Ok(()),
         make: &|work, seed, watch| work.run(arrivals, quick, seed, watch),
     };
-    let Some(runs) = scenarios.perform(&args.common.how())? else { return Ok(()) };
-    let results: Vec<Compared> = cells.iter().map(|cell| cell.result(|work| runs.of(work))).collect();
-    let ms = arrivals as f64 / 1e6;
-    let quickly = if quick { " Runs are shortened." } else { "" };
-    println!("Seeds {seeds:?}, arrivals of what is replayed for {ms} ms.{quickly}");
-    println!("Shares of packets; of congestion points, drops and flows left out in %; the worst in us.");
-    table::cells_and_claims(&results, &seeds);
-    if runs.any() {
-        files.write(
-            "ups",
-            &Document { paper: "ups", arrivals_ns: arrivals, quick, seeds: &seeds, cells: &results },
-            &results,
-        )?;
-        if let Some(folder) = &args.svg {
-            let of = |scenario: &Scenario| {
-                let all = runs.of(&Work::Replay(*scenario)).into_iter().flatten();
-                all.filter_map(Ran::replay).collect()
-            };
-            let own = cells.iter().filter(|cell| cell.scenarios.1.is_none() && cell.text.is_none());
-            let rows = Rows::new(own.map(|cell| (cell.id.as_str(), &cell.scenarios.0)));
-            let lines = picture::FIGURES.map(|(figure, rows_of)| lines(&rows.below(rows_of), figure, &runs));
-            let shown = replays.iter().filter(|replay| cells.iter().any(|cell| cell.id == replay.id)).cloned();
-            pictures::write(folder, picture::all(&shown.collect::<Vec<_>>(), &of, lines))?;
-        }
-    }
-    runs.conclude(name)
+    let print = |results: &[_], seeds: &[u64]| {
+        let ms = arrivals as f64 / 1e6;
+        let quickly = if quick { " Runs are shortened." } else { "" };
+        println!("Seeds {seeds:?}, arrivals of what is replayed for {ms} ms.{quickly}");
+        println!("Shares of packets; of congestion points, drops and flows left out in %; the worst in us.");
+        table::cells_and_claims(results, seeds);
+    };
+    let draw = |cells: &[Cell], runs: &RunsOf<'_, Cell>| {
+        let of =
+            |scenario: &Scenario| runs.done(&Work::Replay(*scenario)).into_iter().filter_map(Ran::replay).collect();
+        let own = cells.iter().filter(|cell| cell.scenarios.1.is_none() && cell.text.is_none());
+        let rows = Rows::new(own.map(|cell| (cell.id.as_str(), &cell.scenarios.0)));
+        let lines = picture::FIGURES.map(|(figure, rows_of)| lines(&rows.below(rows_of), figure, runs));
+        let shown = replays.iter().filter(|replay| cells.iter().any(|cell| cell.id == replay.id)).cloned();
+        picture::all(&shown.collect::<Vec<_>>(), &of, lines)
+    };
+    evaluation.run(print, draw)
 }
 
 /// Lines of a figure: each of its rows is one over time, or the row of the default network, else the first that was
 /// run, has all.
-fn lines(rows: &[(&str, &Work)], figure: &str, runs: &Runs<'_, Work, Ran>) -> Vec<Line> {
-    let drawn =
-        |work: &Work| runs.of(work).into_iter().flatten().next().map_or_else(Vec::new, |ran| ran.lines().to_vec());
+fn lines(rows: &[(&str, &Work)], figure: &str, runs: &RunsOf<'_, Cell>) -> Vec<Line> {
+    let drawn = |work: &Work| runs.done(work).first().map_or_else(Vec::new, |ran| ran.lines().to_vec());
     if matches!(figure, "5.4" | "5.5") {
         let line = |(name, work): &(&str, &Work)| Some(((*name).to_owned(), drawn(work).pop()?.1));
         return rows.iter().filter_map(line).collect();

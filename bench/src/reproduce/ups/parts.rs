@@ -312,6 +312,7 @@ impl Work {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reproduce::evaluation::Entry as _;
     use crate::reproduce::runs::once;
 
     #[test]
