@@ -119,7 +119,8 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         let hosts = hosts.map(|(endpoint, port)| Host { endpoint, port, wakes: u64::MAX }).collect();
         let routes = routes(&config, &|_| false);
         let mut config = config;
-        with_tables(&mut config.switch, &config.topology, &routes);
+        let all = std::iter::once(&mut config.switch).chain(config.differing.iter_mut().map(|(_, switch)| switch));
+        with_tables(all, &config.topology, &routes);
         let topology = &config.topology;
         let switches: Vec<SwitchNode> = (topology.hosts..nodes)
             .map(|node| {

@@ -152,6 +152,10 @@ fn by_deadlines_packets_leave_exactly_as_by_slack() {
     assert!(slack.all.lost == 0 && slack.left.len() > 400);
     // Who knows no routes does otherwise.
     assert_ne!(by(Discipline::Rank, Header::Exit).left, slack.left);
+    // So it is where each switch is named.
+    config.switch = output_queued(Discipline::Fifo);
+    config.differing = [6, 7].map(|node| (node, output_queued(Discipline::EarliestDeadline))).into();
+    assert_eq!(replayed(&config, &schedule, Header::Exit, 0), slack);
 }
 
 #[test]

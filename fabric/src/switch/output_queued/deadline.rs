@@ -31,18 +31,26 @@ impl Tables {
     }
 }
 
-/// Gives switches that go by deadlines ([`Discipline::EarliestDeadline`]) the tables for that.
-pub(crate) fn with_tables(switch: &mut SwitchConfig, topology: &Topology, routes: &Routes) {
-    let SwitchConfig::OutputQueued(config) = switch else { return };
-    if config.discipline != Discipline::EarliestDeadline {
-        return;
+/// Gives those switches that go by deadlines ([`Discipline::EarliestDeadline`]) the tables for that.
+pub(crate) fn with_tables<'a>(
+    switches: impl Iterator<Item = &'a mut SwitchConfig>,
+    topology: &Topology,
+    routes: &Routes,
+) {
+    let mut tables = None;
+    for switch in switches {
+        let SwitchConfig::OutputQueued(config) = switch else { continue };
+        if config.discipline != Discipline::EarliestDeadline {
+            continue;
+        }
+        let all = || Arc::new(Tables { topology: topology.clone(), routes: routes.clone() });
+        let tables = tables.get_or_insert_with(all).clone();
+        config.discipline = Discipline::Custom(CustomScheduler::new(move |output: &Port| {
+            let known = BTreeMap::new();
+            let output = Port::new(output.node, output.local, 0, output.link, output.rate, output.delay, 0.0);
+            Box::new(EarliestDeadline { tables: tables.clone(), output, known, queue: RankQueue::default() })
+        }));
     }
-    let tables = Arc::new(Tables { topology: topology.clone(), routes: routes.clone() });
-    config.discipline = Discipline::Custom(CustomScheduler::new(move |output: &Port| {
-        let known = BTreeMap::new();
-        let output = Port::new(output.node, output.local, 0, output.link, output.rate, output.delay, 0.0);
-        Box::new(EarliestDeadline { tables: tables.clone(), output, known, queue: RankQueue::default() })
-    }));
 }
 
 /// Earliest deadline first (Mittal, UCB/EECS-2018-103, appendix A.4): [`crate::network::Packet::slack`] says when the
