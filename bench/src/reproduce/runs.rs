@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::sim::{self, Batch, SLICE, SimError};
-use crate::sweep::{self, How, NoResult, STEPS, Sweep, Watch};
+use crate::sweep::{self, How, NoResult, Sweep, Watch};
 
 /// Keeps what is not there yet.
 pub fn once<S: Clone + PartialEq>(scenarios: impl Iterator<Item = S>) -> Vec<S> {
@@ -151,7 +151,7 @@ pub fn watched(
     let failed = |e: irnic_fabric::sim::SimError| NoResult::Failed(e.to_string());
     let until = config.until;
     let mut simulation = Simulation::new(config).map_err(failed)?;
-    let mut steps = 0;
+    let mut advance = watch.begin();
     loop {
         if watch.is_interrupted() {
             return Err(NoResult::Interrupted);
@@ -159,11 +159,7 @@ pub fn watched(
         let over = simulation.run(slice).map_err(failed)?;
         look(&simulation);
         let (done, all) = simulation.progress();
-        let by_flows = STEPS * done as u64 / all.max(1) as u64;
-        let by_time = (u128::from(STEPS) * u128::from(simulation.now()) / u128::from(until)) as u64;
-        let at = if over { STEPS } else { by_flows.max(by_time).clamp(steps, STEPS) };
-        watch.add(at - steps);
-        steps = at;
+        advance.to((done as f64 / all.max(1) as f64).max(simulation.now() as f64 / until as f64));
         if over {
             return simulation.outcome().map_err(failed);
         }

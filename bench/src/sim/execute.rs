@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{SimError, stored};
 use crate::port_capture::{PcapArgs, PortCapture};
-use crate::sweep::{self, How, NoResult, STEPS, Sweep, Watch};
+use crate::sweep::{self, How, NoResult, Sweep, Watch};
 
 /// Events between two looks at the flag and the bar: some tens of milliseconds.
 pub const SLICE: u64 = 200_000;
@@ -298,21 +298,18 @@ fn one(batch: &Batch, case: usize, seed: u64, watch: &Watch<'_>) -> Result<Finis
     let until = config.until;
     let begun = Instant::now();
     let mut simulation = Runner::new(config, batch, &topology)?;
-    let mut steps = 0;
+    let mut advance = watch.begin();
     let mut stopped = false;
     while !simulation.run(SLICE)? {
         let (done, all) = simulation.progress();
-        let by_time = u128::from(STEPS) * u128::from(simulation.now()) / u128::from(until);
-        let at = (STEPS * done as u64 / all.max(1) as u64).max(by_time as u64).clamp(steps, STEPS);
-        watch.add(at - steps);
-        steps = at;
+        advance.to((done as f64 / all.max(1) as f64).max(simulation.now() as f64 / until as f64));
         if watch.is_interrupted() {
             stopped = true;
             break;
         }
     }
     let took = begun.elapsed();
-    watch.add(STEPS - steps);
+    drop(advance);
     let alone = simulation.alone(batch).map(Cow::Borrowed);
     let mut outcome = simulation.outcome()?;
     let mut summary = Summary::of(&outcome, &edges);

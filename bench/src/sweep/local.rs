@@ -19,7 +19,8 @@ pub fn all<S: Sweep>(
     let pool = pool.map_err(|e| SimError::Failed(format!("threads: {e}")))?;
     let runs = sweep.cases() * sweep.seeds().len();
     let progress = Progress::new(runs, runs as u64 * STEPS);
-    let watch = Watch { interrupted, steps: &|more| progress.add(more), alone: runs == 1 };
+    let add = |more| progress.add(more);
+    let watch = Watch::new(interrupted, &add, runs == 1);
     let results = pool.install(|| {
         let each = (0..runs).into_par_iter().with_max_len(1).map(|at| {
             if !watch.alone && interrupted.load(Ordering::Relaxed) {

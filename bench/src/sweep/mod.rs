@@ -97,14 +97,25 @@ impl NoResult {
     }
 }
 
-/// Who watches over a run: Ctrl-C, and the bar.
+/// Who watches over a run, or a part of it: Ctrl-C, and the bar.
 pub struct Watch<'a> {
     interrupted: &'a AtomicBool,
     steps: &'a (dyn Fn(u64) + Sync),
     alone: bool,
+    /// Steps of what is watched: [`STEPS`] of a run.
+    all: u64,
 }
 
-impl Watch<'_> {
+impl<'a> Watch<'a> {
+    fn new(interrupted: &'a AtomicBool, steps: &'a (dyn Fn(u64) + Sync), alone: bool) -> Watch<'a> {
+        Watch { interrupted, steps, alone, all: STEPS }
+    }
+
+    /// Returns who watches over one of `parts` of about the same length.
+    pub fn part(&self, parts: usize) -> Watch<'a> {
+        Watch { all: self.all / parts.max(1) as u64, ..*self }
+    }
+
     /// Returns whether the run is to end now.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
@@ -115,9 +126,30 @@ impl Watch<'_> {
         self.alone
     }
 
-    /// Takes note of `more` of the [`STEPS`] of the run.
-    pub fn add(&self, more: u64) {
-        (self.steps)(more);
+    /// Returns what takes note of how far it is.
+    pub fn begin(&self) -> Advance<'_> {
+        Advance { watch: self, at: 0 }
+    }
+}
+
+/// How far a run is, or a part of one, which is over when this is dropped.
+pub struct Advance<'a> {
+    watch: &'a Watch<'a>,
+    at: u64,
+}
+
+impl Advance<'_> {
+    /// It is so far, from 0 to 1. Going back counts as standing still.
+    pub fn to(&mut self, share: f64) {
+        let at = ((share * self.watch.all as f64) as u64).clamp(self.at, self.watch.all);
+        (self.watch.steps)(at - self.at);
+        self.at = at;
+    }
+}
+
+impl Drop for Advance<'_> {
+    fn drop(&mut self) {
+        self.to(1.0);
     }
 }
 

@@ -47,6 +47,8 @@ pub fn work<S: Sweep>(sweep: &S, out: &Path, memory: Option<u64>) -> Result<(), 
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).map_err(failed)?;
     }
+    // As many of these processes as there are cores are at work already.
+    let _ = rayon::ThreadPoolBuilder::new().num_threads(1).build_global();
     let over = Arc::new(AtomicBool::new(false));
     let (orders, ordered) = std::sync::mpsc::channel();
     let ended = over.clone();
@@ -101,7 +103,7 @@ fn answer<S: Sweep>(
         }
     };
     let begun = cpu_seconds();
-    let result = match make(sweep, case, seed, &Watch { interrupted: over, steps: &steps, alone: false }) {
+    let result = match make(sweep, case, seed, &Watch::new(over, &steps, false)) {
         Ok(result) => result,
         Err(NoResult::Failed(why)) => return Said::Failed(why),
         Err(_) => return Said::Interrupted,

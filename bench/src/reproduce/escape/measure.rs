@@ -45,8 +45,9 @@ pub struct Measured {
 
 /// Runs a scenario with a seed: up to what is measured, and to the end.
 pub fn one(scenario: &Scenario, quick: bool, seed: u64, watch: &Watch<'_>) -> Result<Measured, NoResult> {
-    let to = |until| simulate(watch, scenario.config(seed, quick, until).map_err(NoResult::Failed)?);
     let [from, until] = scenario.times(quick);
+    let watch = watch.part(if from > 0 { 2 } else { 1 });
+    let to = |until| simulate(&watch, scenario.config(seed, quick, until).map_err(NoResult::Failed)?);
     let before = if from > 0 { Some(to(from)?) } else { None };
     Ok(Measured::of(scenario, before.as_ref(), &to(until)?))
 }

@@ -47,19 +47,20 @@ pub struct Measured {
 
 /// Runs a scenario with a seed: up to what is measured, and to the end.
 pub fn one(scenario: &Scenario, time: Time, seed: u64, watch: &Watch<'_>) -> Result<Measured, NoResult> {
-    let to = |until| simulate(watch, scenario.config(seed, until, SAMPLE).map_err(NoResult::Failed)?);
+    let to =
+        |until, parts| simulate(&watch.part(parts), scenario.config(seed, until, SAMPLE).map_err(NoResult::Failed)?);
     match scenario.0 {
         Network::Datacenter(traffic) => {
             let datacenter = Some(traffic.run(scenario.1, time, seed, watch)?);
             return Ok(Measured { datacenter, ..Measured::default() });
         }
         Network::Steps => {
-            let steps = steps(&to(STEP * STEPS.len() as u64)?.samples, scenario.qref() as f64);
+            let steps = steps(&to(STEP * STEPS.len() as u64, 1)?.samples, scenario.qref() as f64);
             return Ok(Measured { steps, ..Measured::default() });
         }
         _ => {}
     }
-    Ok(Measured::of(scenario, time, &to(time.warm_up)?, &to(time.warm_up + time.measured)?))
+    Ok(Measured::of(scenario, time, &to(time.warm_up, 2)?, &to(time.warm_up + time.measured, 2)?))
 }
 
 impl Measured {

@@ -38,6 +38,7 @@ pub struct Measured {
 /// Runs a scenario with a seed, of flows that arrive for so many ns, and the replay.
 pub fn one(scenario: &Scenario, arrivals: u64, seed: u64, watch: &Watch<'_>) -> Result<Measured, NoResult> {
     let config = scenario.config(seed, arrivals).map_err(NoResult::Failed)?;
+    let watch = &watch.part(if matches!(scenario.original, Original::Sized(_)) { 3 } else { 2 });
     let mut network = config.network();
     let packets = |flow: u32| (config.flows[flow as usize].bytes / 1_024) as i64;
     let mut outcome = simulate(watch, config.clone())?;
@@ -80,7 +81,10 @@ fn replay(
     let failed = |e: irnic_fabric::schedule::ReplayError| NoResult::Failed(e.to_string());
     let mut replay = Replay::new(network.clone(), schedule, header).map_err(failed)?;
     record.into_iter().for_each(|detail| replay.record(detail));
+    let mut advance = watch.begin();
     while !replay.run(SLICE).map_err(failed)? {
+        let (done, all) = replay.progress();
+        advance.to(done as f64 / all.max(1) as f64);
         if watch.is_interrupted() {
             return Err(NoResult::Interrupted);
         }

@@ -1,17 +1,17 @@
 //! What least slack time first does for completion times and delays (§5.2.1 to §5.2.3): Figures 5.2 and 5.3 and Table
-//! 5.2. A row of a table is one run, of all its schedulers one after the other: only flows that all of them complete
-//! count.
+//! 5.2. A row of a table is one run, of all its schedulers: only flows that all of them complete count.
 
 use std::collections::BTreeMap;
 
 use irnic_fabric::experiment::{Buffers, Differing, Experiment};
 use irnic_fabric::schedule::{Detail, Schedule};
-use irnic_fabric::sim::{HeaderBytes, Observe, Outcome, SimConfig};
+use irnic_fabric::sim::{FlowRecord, HeaderBytes, Observe, Outcome, SimConfig};
 use irnic_fabric::summary::percentile;
 use irnic_fabric::switch::Discipline;
 use irnic_fabric::workload::Flow;
 use irnic_transports::Slack;
 use irnic_transports::qp::Service;
+use rayon::prelude::*;
 
 use super::edge::{self, Edge};
 use super::host;
@@ -164,34 +164,31 @@ impl Row {
         self.schemes().into_iter().map(|scheme| self.config(scheme, seed, end)).collect()
     }
 
-    /// Runs it with a seed.
+    /// Runs it with a seed, its schemes at the same time where there are cores for them.
     pub fn run(&self, quick: bool, seed: u64, watch: &Watch<'_>) -> Result<(Values, Vec<Line>), NoResult> {
         let [from, to, end] = self.times(quick);
-        let config = |scheme| self.config(scheme, seed, end).map_err(NoResult::Failed);
+        let schemes = self.schemes();
+        let watch = watch.part(schemes.len());
+        let simulated = |scheme: &Scheme| simulate(&watch, self.config(*scheme, seed, end).map_err(NoResult::Failed)?);
         if self.goal == Goal::Delay {
-            let mut delays = Vec::new();
-            for scheme in self.schemes() {
-                let outcome = simulate(watch, config(scheme)?)?;
+            let delays = each(&schemes, |scheme| {
+                let outcome = simulated(scheme)?;
                 if outcome.dropped.0 > 0 {
                     return Err(NoResult::Failed(format!("{} packets were dropped", outcome.dropped.0)));
                 }
                 let schedule = outcome.schedule.unwrap_or_default();
-                delays.push(of_packets(&schedule, &outcome.flows, from, to));
-            }
-            return Ok((delays_of(&delays), drawn(&self.schemes(), |scheme| tail(&delays[scheme]))));
+                Ok(of_packets(&schedule, &outcome.flows, from, to))
+            })?;
+            return Ok((delays_of(&delays), drawn(&schemes, |scheme| tail(&delays[scheme]))));
         }
-        let mut flows: Vec<(u64, Vec<Option<f64>>)> = Vec::new();
-        let mut beside = Vec::new();
-        for scheme in self.schemes() {
-            let outcome = simulate(watch, config(scheme)?)?;
-            beside.push(Beside::of(&outcome));
-            add(&mut flows, &outcome, from, to);
-        }
-        let all = flows.len();
-        let of = |(bytes, times): (u64, Vec<Option<f64>>)| -> Option<Done> {
-            Some((bytes / u64::from(PAYLOAD), times.into_iter().collect::<Option<_>>()?))
-        };
-        let done: Vec<Done> = flows.into_iter().filter_map(of).collect();
+        let (times, beside): (Vec<_>, Vec<Beside>) = each(&schemes, |scheme| {
+            let outcome = simulated(scheme)?;
+            Ok((completions(&outcome, from, to), Beside::of(&outcome)))
+        })?
+        .into_iter()
+        .unzip();
+        let all = times.first().map_or(0, Vec::len);
+        let done = by_all(&times);
         let mut values = match self.goal {
             Goal::Completion => completion_of(&done),
             Goal::Fairness | Goal::Delay => fairness_of(&done),
@@ -202,12 +199,20 @@ impl Row {
             values.extend(of.map(|of| (name.to_owned(), of.dropped)));
         }
         let lines = match self.goal {
-            Goal::Completion => drawn(&self.schemes(), |scheme| by_size(&done, scheme)),
-            Goal::Fairness => drawn(&self.schemes(), |scheme| shares(&done, scheme)),
+            Goal::Completion => drawn(&schemes, |scheme| by_size(&done, scheme)),
+            Goal::Fairness => drawn(&schemes, |scheme| shares(&done, scheme)),
             Goal::Delay | Goal::Edge(_) => Vec::new(),
         };
         Ok((values, lines))
     }
+}
+
+/// What comes of each scheme, in their order.
+fn each<T: Send>(
+    schemes: &[Scheme],
+    run: impl Fn(&Scheme) -> Result<T, NoResult> + Send + Sync,
+) -> Result<Vec<T>, NoResult> {
+    schemes.par_iter().with_max_len(1).map(run).collect()
 }
 
 impl Beside {
@@ -219,18 +224,25 @@ impl Beside {
     }
 }
 
-/// Adds the completion times of one more scheme to flows that started in a time.
-fn add(flows: &mut Vec<(u64, Vec<Option<f64>>)>, outcome: &Outcome, from: u64, to: u64) {
+/// Sizes of the flows that started in a time, bytes, and their completion times, s.
+fn completions(outcome: &Outcome, from: u64, to: u64) -> Vec<(u64, Option<f64>)> {
     let counted = outcome.flows.iter().zip(&outcome.records).filter(|(flow, _)| (from..to).contains(&flow.start));
-    let first = flows.is_empty();
-    for (at, (flow, record)) in counted.enumerate() {
-        if first {
-            flows.push((flow.bytes, Vec::new()));
-        }
+    let time = |(flow, record): (&Flow, &FlowRecord)| {
         // The authors' simulator has a flow end when its sender knows that it has.
-        let time = record.acknowledged.map(|at| at - flow.start + record.setup);
-        flows[at].1.push(time.map(|ns| ns as f64 / 1e9));
-    }
+        let ns = record.acknowledged.map(|at| at - flow.start + record.setup);
+        (flow.bytes, ns.map(|ns| ns as f64 / 1e9))
+    };
+    counted.map(time).collect()
+}
+
+/// The flows that all schemes complete.
+fn by_all(times: &[Vec<(u64, Option<f64>)>]) -> Vec<Done> {
+    let flows = 0..times.first().map_or(0, Vec::len);
+    let done = |at: usize| -> Option<Done> {
+        let packets = times.first()?[at].0 / u64::from(PAYLOAD);
+        Some((packets, times.iter().map(|scheme| scheme[at].1).collect::<Option<_>>()?))
+    };
+    flows.filter_map(done).collect()
 }
 
 /// Delays of packets of flows that started in a time, from when all of the flow was handed to its host, s, in order.
@@ -360,7 +372,12 @@ mod tests {
 
     #[test]
     fn flows_that_a_scheme_does_not_complete_do_not_count() {
-        let done: Vec<Done> = vec![(1, vec![3.0, 2.0, 1.0, 1.0]), (100, vec![5.0, 4.0, 3.0, 3.5])];
+        let sizes = [1_024, 2_048, 102_400];
+        let times = [[3.0, 2.5, 5.0], [2.0, 2.5, 4.0], [1.0, -1.0, 3.0], [1.0, 2.5, 3.5]].map(|scheme: [f64; 3]| {
+            sizes.into_iter().zip(scheme.map(|time| (time > 0.0).then_some(time))).collect::<Vec<_>>()
+        });
+        let done = by_all(&times);
+        assert_eq!(done, [(1, vec![3.0, 2.0, 1.0, 1.0]), (100, vec![5.0, 4.0, 3.0, 3.5])]);
         let values = completion_of(&done);
         assert_eq!((values["fifo_s"], values["lstf_s"], values["fifo_short_s"]), (4.0, 2.25, 3.0));
         assert_eq!(values["lstf_over_sjf"], 1.125);
