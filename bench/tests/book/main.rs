@@ -49,6 +49,7 @@ fn main() -> ExitCode {
     add("nine_commands_of_ten_are_run_or_read", |book, _| counted(book));
     add("commands_in_sentences_exist", |book, _| book.iter().flat_map(named_in_sentences).collect());
     add("links_lead_somewhere", |_, repository| broken_links(repository));
+    add("sources_that_are_named_exist", unknown_sources);
     add("links_of_the_book_lead_somewhere", |_, repository| html::broken_links(repository));
     add("each_page_is_in_the_contents", left_out);
     add("lines_and_commands_are_told_apart", |_, _| misread());
@@ -159,7 +160,7 @@ fn named_in_sentences(page: &Page) -> Vec<String> {
 /// Links within the repository, of every page there.
 fn broken_links(repository: &Path) -> Vec<String> {
     let mut wrong = Vec::new();
-    let mut names = pages::markdown(repository, "docs");
+    let mut names = pages::files(repository, "docs", ".md");
     names.extend(
         [
             "README.md",
@@ -198,9 +199,31 @@ fn broken_links(repository: &Path) -> Vec<String> {
     wrong
 }
 
+/// Files in Rust that a page names and nobody has, each with its folders from some crate's on: `rc/rc3.rs`.
+fn unknown_sources(_: &[Page], repository: &Path) -> Vec<String> {
+    let mut names = pages::files(repository, "docs", ".md");
+    names.extend(["README.md", "CONTRIBUTING.md"].map(String::from));
+    let folders = std::fs::read_dir(repository).expect("the repository").map(|entry| entry.expect("an entry"));
+    let folders = folders.filter(|entry| entry.path().is_dir() && entry.file_name() != "target");
+    let sources: Vec<String> =
+        folders.flat_map(|entry| pages::files(repository, &entry.file_name().to_string_lossy(), ".rs")).collect();
+    let is_there = |named: &str| {
+        sources.iter().any(|path| path.strip_suffix(named).is_some_and(|rest| rest.is_empty() || rest.ends_with('/')))
+    };
+    let mut wrong = Vec::new();
+    for name in names {
+        for (line, named) in Page::read(repository, &name).quoted() {
+            if named.ends_with(".rs") && named.contains('/') && !is_there(&named) {
+                wrong.push(format!("{name}:{line}: {named}: there is no such file"));
+            }
+        }
+    }
+    wrong
+}
+
 /// Pages that docs/SUMMARY.md lacks.
 fn left_out(book: &[Page], repository: &Path) -> Vec<String> {
-    let all = pages::markdown(repository, "docs").into_iter().filter(|name| name != "docs/SUMMARY.md");
+    let all = pages::files(repository, "docs", ".md").into_iter().filter(|name| name != "docs/SUMMARY.md");
     let left = all.filter(|name| !book.iter().any(|page| page.name == *name));
     left.map(|name| format!("{name} is not in docs/SUMMARY.md, from which the book is made")).collect()
 }

@@ -156,6 +156,15 @@ impl Page {
         anchors
     }
 
+    /// Returns what stands in backquotes outside of blocks, the line of each.
+    pub fn quoted(&self) -> Vec<(usize, String)> {
+        let of = |(line, text): &(usize, String)| {
+            let line = *line;
+            text.split('`').skip(1).step_by(2).map(move |quoted| (line, quoted.to_owned())).collect::<Vec<_>>()
+        };
+        self.prose.iter().flat_map(of).collect()
+    }
+
     /// Returns the links of the page, the line of each.
     pub fn links(&self) -> Vec<(usize, String)> {
         let mut links = Vec::new();
@@ -188,15 +197,15 @@ pub fn book(repository: &Path) -> Vec<Page> {
     std::iter::once("README.md".to_owned()).chain(chapters).map(|name| Page::read(repository, &name)).collect()
 }
 
-/// Returns all files in Markdown below a directory, from the repository's root on.
-pub fn markdown(repository: &Path, below: &str) -> Vec<String> {
+/// Returns all files below a directory whose names end so, from the repository's root on.
+pub fn files(repository: &Path, below: &str, end: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for entry in std::fs::read_dir(repository.join(below)).expect("a directory") {
         let entry = entry.expect("an entry");
         let name = PathBuf::from(below).join(entry.file_name()).to_string_lossy().into_owned();
         if entry.file_type().expect("a type").is_dir() {
-            names.extend(markdown(repository, &name));
-        } else if name.ends_with(".md") {
+            names.extend(files(repository, &name, end));
+        } else if name.ends_with(end) {
             names.push(name);
         }
     }
