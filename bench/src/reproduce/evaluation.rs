@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::runs::{Make, Runs, Scenarios, once};
-use super::{Common, choose, pictures};
+use super::{Common, choose, list, pictures};
 use crate::junit;
 use crate::sim::SimError;
 
@@ -69,6 +69,10 @@ where
         draw: impl FnOnce(&[E], &RunsOf<'_, E>) -> Vec<(String, String)>,
     ) -> Result<(), SimError> {
         choose(&mut self.cells, self.only, E::id)?;
+        if self.common.list {
+            list(self.cells.iter().map(E::id));
+            return Ok(());
+        }
         let Evaluation { paper, cells, svg, common, settings, .. } = self;
         let files = common.open(svg.is_some())?;
         pictures::prepare(svg)?;

@@ -57,6 +57,9 @@ enum Paper {
 /// What all papers' runs can be told.
 #[derive(Args)]
 struct Common {
+    /// Print the ids of the cells, of those that --only names if it is given, and run nothing
+    #[arg(long)]
+    list: bool,
     /// Repetitions of each run, with other flows or times at which they begin, and other chance
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
@@ -174,6 +177,11 @@ fn time(text: &str) -> Result<u64, String> {
     units::time(text).filter(|ns| *ns > 0).ok_or_else(|| format!("expected {}", units::TIME))
 }
 
+/// Prints the ids of cells.
+fn list<'a>(ids: impl Iterator<Item = &'a str>) {
+    ids.for_each(|id| println!("{id}"));
+}
+
 /// Leaves the cells whose id begins as one of `only` does, or all if there are none.
 fn choose<C>(cells: &mut Vec<C>, only: &[String], id: impl Fn(&C) -> &str) -> Result<(), SimError> {
     if only.is_empty() {
@@ -181,7 +189,7 @@ fn choose<C>(cells: &mut Vec<C>, only: &[String], id: impl Fn(&C) -> &str) -> Re
     }
     if let Some(unknown) = only.iter().find(|only| !cells.iter().any(|c| id(c).starts_with(only.as_str()))) {
         return Err(SimError::Usage(format!(
-            "--only {unknown}: no cell begins so; ids are such as {}, {}",
+            "--only {unknown}: no cell begins so; ids are such as {}, {}; --list tells all",
             id(&cells[0]),
             id(&cells[cells.len() - 1])
         )));

@@ -15,7 +15,7 @@ use irnic_fabric::workload::spec::Part;
 use serde::Serialize;
 
 use super::runs::{conclude_batch, summaries};
-use super::{Common, choose, time};
+use super::{Common, choose, list, time};
 use crate::sim::{Batch, SimError, Simulations};
 use cells::Cell;
 use scenario::{Scenario, System};
@@ -77,6 +77,10 @@ pub fn run(args: &IrnArgs) -> Result<(), SimError> {
     let arrivals = args.arrivals.unwrap_or(if args.quick { QUICK } else { ARRIVALS });
     let mut cells = cells::irn(&reference::irn(), &Scenario::default_case(&args.workload, arrivals));
     choose(&mut cells, &args.only, |c| c.id.as_str())?;
+    if args.common.list {
+        list(cells.iter().map(|cell| cell.id.as_str()));
+        return Ok(());
+    }
     let files = args.common.open(false)?;
     let batch = batch(args, &cells);
     let replay = |case: usize, seed| {
@@ -129,7 +133,8 @@ mod tests {
 
     #[test]
     fn every_cell_can_be_run() {
-        let common = Common { seeds: 2, seed: 7, jobs: None, json: None, junit: None, sweep: Default::default() };
+        let common =
+            Common { list: false, seeds: 2, seed: 7, jobs: None, json: None, junit: None, sweep: Default::default() };
         let workload: Workload = scenario::WORKLOAD.parse().unwrap();
         let default = Scenario::default_case(&workload, QUICK / 100);
         let args = IrnArgs { only: Vec::new(), quick: true, arrivals: None, workload, common };

@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::compared::Compared;
 use super::evaluation::Entry as _;
 use super::runs::{conclude_batch, once, summaries};
-use super::{Common, choose, pictures};
+use super::{Common, choose, list, pictures};
 use crate::sim::{Batch, SimError, Simulations};
 use scenario::Scenario;
 
@@ -63,6 +63,10 @@ pub fn run(args: &TltArgs) -> Result<(), SimError> {
     let flows = args.flows.unwrap_or(if args.quick { QUICK } else { FLOWS });
     let mut cells = cells::tlt(&cells::reference(), flows);
     choose(&mut cells, &args.only, |c| c.id.as_str())?;
+    if args.common.list {
+        list(cells.iter().map(|cell| cell.id.as_str()));
+        return Ok(());
+    }
     let files = args.common.open(args.svg.is_some())?;
     pictures::prepare(args.svg.as_deref())?;
     let needed: Vec<&Scenario> = once(cells.iter().flat_map(|cell| cell.needed()));
