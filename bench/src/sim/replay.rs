@@ -15,6 +15,7 @@ use serde::Serialize;
 use super::per_flow::Kind;
 use super::{SLICE, SimError, schedule_file};
 use crate::output::OutFile;
+use crate::sweep::Progress;
 
 /// Options of schedules.
 #[derive(Args, Clone, Debug, Default)]
@@ -109,7 +110,14 @@ pub fn run(args: &ScheduleArgs, mut experiment: Experiment, seed: u64, json: Opt
     let late = late(args, &config, &schedule)?;
     let failed = |e: irnic_fabric::schedule::ReplayError| SimError::Usage(format!("--replay {}: {e}", path.display()));
     let mut replay = Replay::new(config.network(), Arc::new(schedule), by.header()).map_err(failed)?;
-    while !replay.run(SLICE).map_err(failed)? {}
+    let progress = Progress::new(1, replay.progress().1);
+    let mut arrived = 0;
+    while !replay.run(SLICE).map_err(failed)? {
+        let now = replay.progress().0;
+        progress.add(now - arrived);
+        arrived = now;
+    }
+    progress.finish();
     let replayed = replay.outcome(late).map_err(failed)?;
     print(&replayed, late);
     let Some(json) = json else { return Ok(()) };

@@ -26,7 +26,7 @@ use serde::de::DeserializeOwned;
 pub use args::SweepArgs;
 pub use folder::digest;
 pub use merge::MergeArgs;
-pub use progress::STEPS;
+pub use progress::{Progress, STEPS};
 pub use words::{again, quoted};
 
 use crate::sim::SimError;
