@@ -26,11 +26,12 @@ use serde::de::DeserializeOwned;
 pub use args::SweepArgs;
 pub use folder::digest;
 pub use merge::MergeArgs;
-pub use progress::{Progress, STEPS};
+pub use progress::Progress;
 pub use words::{again, quoted};
 
 use crate::sim::SimError;
 use folder::Named;
+use progress::STEPS;
 
 /// Runs that belong together: each case with each seed.
 pub trait Sweep: Sync {
