@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use irnic_verbs::config::{Config, Variables, keys};
 
-/// Prints the configuration in force as irnic.toml, with the origin of each value.
+/// Print the configuration in force as irnic.toml, with the origin of each value.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = format!("Keys, their variables and values:\n{}", keys::help()), disable_version_flag = true)]
 pub struct ConfigArgs {

@@ -24,7 +24,7 @@ Examples, in a script that irnic lab runs:
   irnic ctl link down h0-s0 for 2s
   irnic ctl rules";
 
-/// Faults on demand in a running irnic lab: lost frames, dead links, paused and killed hosts.
+/// Make faults on demand in a running irnic lab: lost frames, dead links, paused and killed hosts.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP, disable_version_flag = true)]
 pub struct CtlArgs {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::output::print;
 
-/// Prints what an application would see of the devices, as ibv_devinfo -v does.
+/// Print what an application would see of the devices, as ibv_devinfo -v does.
 #[derive(Args, Clone, Debug)]
 #[command(disable_version_flag = true)]
 pub struct DevinfoArgs {

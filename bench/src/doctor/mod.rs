@@ -19,7 +19,7 @@ use crate::junit;
 /// Arguments of `irnic doctor`.
 #[derive(Args)]
 #[command(
-    about = "What keeps applications from running on irnic here, or makes them slow, and how to mend it",
+    about = "Find what keeps applications from running on irnic here, or makes them slow, and how to mend it",
     after_help = "\
 A line for each thing looked at: ok, note (may matter) or wrong, what was found, and after a semicolon what to do. Settings are those \
 that irnic run would take.

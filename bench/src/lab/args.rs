@@ -31,7 +31,7 @@ Examples:
   irnic lab clos.toml                                    hosts and their commands from a file
   irnic lab --clock dilated=100 --json lab.json -- ./app a hundred times slower than real time";
 
-/// Unmodified RDMA applications on an emulated network: switches, queues, pauses and losses, in real time.
+/// Run unmodified RDMA applications on an emulated network: switches, queues, pauses and losses, in real time.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP, disable_version_flag = true)]
 pub struct LabArgs {
@@ -100,7 +100,7 @@ pub struct LabArgs {
     #[arg(long, help_heading = "While it runs")]
     pub live_public: bool,
 
-    /// Simulates the same flows afterwards, and puts both side by side
+    /// Simulate the same flows afterwards, and put both side by side
     #[arg(long, help_heading = "Output")]
     pub compare: bool,
     /// No summary at the end

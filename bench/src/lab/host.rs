@@ -30,7 +30,7 @@ Examples, in a script that irnic lab --netns runs:
 In another terminal:
   irnic host 1 -- ip addr";
 
-/// A command on a host of a lab with network namespaces (irnic lab --netns).
+/// Run a command on a host of a lab with network namespaces (irnic lab --netns).
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP, disable_version_flag = true)]
 pub struct HostArgs {

@@ -37,7 +37,7 @@ Examples:
   irnic top --once                 one look, over half a second
   irnic top --once --json          one snapshot, for programs";
 
-/// A running lab: its processes and queue pairs, what hosts send, queues, drops and pauses.
+/// Show a running lab: its processes and queue pairs, what hosts send, queues, drops and pauses.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP, disable_version_flag = true)]
 pub struct TopArgs {

@@ -60,7 +60,7 @@ pub enum RateUnit {
     Packets,
 }
 
-/// RDMA benchmarks between two software NICs, every byte verified.
+/// Benchmark RDMA between two software NICs, every byte verified.
 ///
 /// Without arguments: go-back-N beside IRN at 0 %, 0.1 % and 1 % packet loss, in under a minute.
 #[derive(Args, Clone, Debug)]
@@ -226,7 +226,7 @@ pub struct PerfArgs {
     /// Run everything so many times, in turn: the table has medians, and the least and the most
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) repeat: u32,
-    /// Impairs the network in the words of tc netem: 'loss 1% delay 50us', 'tx loss 1%; rx delay 1ms'; tx is what this
+    /// Impair the network in the words of tc netem: 'loss 1% delay 50us', 'tx loss 1%; rx delay 1ms'; tx is what this
     /// end sends (in one process: the client), without tx and rx both ways. Also a switch as NDP has it: 'rx rate 1gbit
     /// trim 8 return', or one with strict priorities: 'rx rate 1gbit prio 5m'
     #[arg(long, value_name = "TEXT", requires = "test")]
@@ -245,7 +245,7 @@ pub struct PerfArgs {
     /// at most 16 KiB]
     #[arg(long = "burst_size", alias = "burst-size", value_name = "N", requires = "rate_limit")]
     pub(super) burst_size: Option<u32>,
-    /// Records this end's packets (in one process: the client's) for Wireshark or irnic decode
+    /// Record this end's packets (in one process: the client's) for Wireshark or irnic decode
     #[arg(long, value_name = "FILE", requires = "test")]
     pub(super) pcap: Option<PathBuf>,
     /// Seed of payload, keys, PSNs and impairments

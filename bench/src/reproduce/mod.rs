@@ -33,7 +33,7 @@ use crate::output::OutFile;
 use crate::sim::SimError;
 use crate::sweep::{self, How, SweepArgs};
 
-/// The results of a paper, reproduced: its numbers beside ours, cell by cell.
+/// Reproduce the results of a paper: its numbers beside ours, cell by cell.
 #[derive(Parser)]
 pub struct ReproduceArgs {
     #[command(subcommand)]

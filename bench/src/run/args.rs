@@ -25,20 +25,20 @@ Examples:
   irnic run --sysfs -- ucx_info -d                                   for programs that look into /sys and /dev
   irnic run --interface eth0 --rate 40G -- ibv_rc_pingpong -g 1";
 
-/// Runs an unmodified RDMA application on a NIC in software.
+/// Run an unmodified RDMA application on a NIC in software.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP, disable_version_flag = true)]
 pub struct RunArgs {
     /// Transport: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto, iwarp or ndp, with parameters: irn,cap=110
     #[arg(long, value_name = "PRESET[,KEY=VALUE…]")]
     transport: Option<String>,
-    /// Impairs the network in the words of tc netem: 'loss 1% delay 50us'
+    /// Impair the network in the words of tc netem: 'loss 1% delay 50us'
     #[arg(long, value_name = "TEXT")]
     impair: Option<String>,
     /// What carries packets: auto, shm, udp, or frames: with a carrier, such as frames:tap:tap0 (docs/frames.md)
     #[arg(long, value_name = "KIND")]
     port: Option<String>,
-    /// Records packets for Wireshark; %p in the name is the process id
+    /// Record packets for Wireshark; %p in the name is the process id
     #[arg(long, value_name = "FILE")]
     pcap: Option<String>,
     /// The device's name, or which of the file's devices to have

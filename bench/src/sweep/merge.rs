@@ -27,7 +27,7 @@ Examples:
   irnic merge runs/ --json summary.json --html report.html --per-flow flows.csv
   irnic merge runs/ --partial                                 what there is so far";
 
-/// Puts the results of a sweep together, from the folder of --out.
+/// Put the results of a sweep together, from the folder of --out.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP, disable_version_flag = true)]
 pub struct MergeArgs {

@@ -212,7 +212,7 @@ fn unknown_sources(_: &[Page], repository: &Path) -> Vec<String> {
     };
     let mut wrong = Vec::new();
     for name in names {
-        for (line, named) in Page::read(repository, &name).quoted() {
+        for (line, named) in Page::read(repository, &name).code_spans() {
             if named.ends_with(".rs") && named.contains('/') && !is_there(&named) {
                 wrong.push(format!("{name}:{line}: {named}: there is no such file"));
             }

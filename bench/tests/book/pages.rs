@@ -156,15 +156,6 @@ impl Page {
         anchors
     }
 
-    /// Returns what stands in backquotes outside of blocks, the line of each.
-    pub fn quoted(&self) -> Vec<(usize, String)> {
-        let of = |(line, text): &(usize, String)| {
-            let line = *line;
-            text.split('`').skip(1).step_by(2).map(move |quoted| (line, quoted.to_owned())).collect::<Vec<_>>()
-        };
-        self.prose.iter().flat_map(of).collect()
-    }
-
     /// Returns the links of the page, the line of each.
     pub fn links(&self) -> Vec<(usize, String)> {
         let mut links = Vec::new();
