@@ -87,14 +87,14 @@ impl Row {
         let ms = match (self.goal, self.network, quick) {
             (Goal::Delay, Network::FatTree, false) => [20, 80, 80],
             (Goal::Delay, Network::FatTree, true) => [5, 20, 20],
+            (_, Network::Internet2(.., 10), false) => [4_000, 16_000, 26_000],
+            (_, Network::Internet2(.., 10), true) => [2_000, 7_000, 12_000],
             (Goal::Delay, _, false) => [500, 2_000, 2_000],
             (Goal::Delay, _, true) => [200, 700, 700],
             (Goal::Edge(_), Network::FatTree, false) => [50, 250, 400],
             (Goal::Edge(_), Network::FatTree, true) => [10, 40, 100],
             (_, Network::FatTree, false) => [100, 500, 1_000],
             (_, Network::FatTree, true) => [20, 70, 300],
-            (_, Network::Internet2(.., 10), false) => [4_000, 16_000, 26_000],
-            (_, Network::Internet2(.., 10), true) => [2_000, 7_000, 12_000],
             (_, Network::Internet2(..), false) => [1_000, 7_000, 10_000],
             (_, Network::Internet2(..), true) => [500, 1_500, 2_500],
         };
