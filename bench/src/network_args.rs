@@ -56,6 +56,9 @@ pub struct NetworkArgs {
     /// Round trips of an empty network that setting up a connection takes, which add to completion times [default: 0]
     #[arg(long, value_name = "N", help_heading = "NICs")]
     setup_rtts: Vec<String>,
+    /// Have flows begin with a packet without payload there and one back, through the network: on or off [default: off]
+    #[arg(long, value_name = "on|off", help_heading = "NICs")]
+    handshake: Vec<String>,
     /// Packets that a NIC sends of a queue pair before it is the next one's turn [default: 1]
     #[arg(long, value_name = "PACKETS", help_heading = "NICs")]
     quantum: Vec<String>,
@@ -173,6 +176,7 @@ impl NetworkArgs {
             ("rto-high", &self.rto_high),
             ("n", &self.n),
             ("setup-rtts", &self.setup_rtts),
+            ("handshake", &self.handshake),
             ("quantum", &self.quantum),
             ("mtu", &self.mtu),
             ("switch", &self.switch),

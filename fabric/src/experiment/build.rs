@@ -90,6 +90,7 @@ impl Experiment {
         config.setups = setups;
         config.headers = self.headers;
         config.setup_rtts = self.setup_rtts;
+        config.handshake = self.handshake;
         config.quantum = self.quantum;
         config.ect = ecn != Ecn::Off;
         config.qps = self.qps;

@@ -75,6 +75,9 @@ fn open_loop(experiment: &Experiment) -> Result<(), ValueError> {
     if experiment.service != Service::Uc {
         return Ok(());
     }
+    if experiment.handshake {
+        return Err(experiment.refuse("handshake", "goes with --service rc only"));
+    }
     if experiment.qps == QpPolicy::Reused {
         return Err(experiment.refuse("qps", "flows cannot share an unreliable connection; expected per-flow with uc"));
     }

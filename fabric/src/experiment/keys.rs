@@ -57,7 +57,7 @@ const fn bare(name: &'static str, default: &'static str, set: Set) -> Key {
 
 /// All keys, in the order in which a grid is gone through: the last changes fastest. Their defaults are those of
 /// [`Experiment::default`].
-pub static KEYS: [Key; 53] = [
+pub static KEYS: [Key; 54] = [
     bare("topology", "fat-tree:k=6,rate=40G,delay=2us", |e, v| parse(v).map(|topology| e.topology = topology)),
     bare("workload", "irn-heavy", |e, v| parse(v).map(|workload| e.workload = workload)),
     key("flows", flows),
@@ -136,6 +136,7 @@ pub static KEYS: [Key; 53] = [
         v.word(&[("rc", Service::Rc), ("uc", Service::Uc)]).map(|service| e.service = service)
     }),
     key("setup-rtts", |e, v| v.number(0..=100, "0 to 100 round trips").map(|rtts| e.setup_rtts = rtts)),
+    key("handshake", |e, v| v.switch().map(|on| e.handshake = on)),
     with_default("quantum", "1", |e, v| v.number(1..=65_536, "1 to 65536 packets").map(|packets| e.quantum = packets)),
     with_default("mtu", "1024", |e, v| {
         let read = |text: &str| match text.parse().ok()? {

@@ -122,6 +122,8 @@ pub struct Experiment {
     pub service: Service,
     /// Round trips of an empty network that setting up a connection takes, which add to completion times, at most 100.
     pub setup_rtts: u32,
+    /// Whether flows begin with a round trip through the network ([`crate::sim::SimConfig::handshake`]).
+    pub handshake: bool,
     /// Packets that a NIC sends of a queue pair before it is the next one's turn, 1 or more.
     pub quantum: u32,
     /// Payload of a full packet.
@@ -175,6 +177,7 @@ impl Default for Experiment {
             qps: QpPolicy::PerFlow,
             service: Service::Rc,
             setup_rtts: 0,
+            handshake: false,
             quantum: 1,
             mtu: Mtu::B1024,
             headers: HeaderBytes::Real,

@@ -123,6 +123,10 @@ pub struct SimConfig {
     /// flow: a packet without payload there, and as much back. Queue pairs of simulations are connected when a flow
     /// starts.
     pub setup_rtts: u32,
+    /// Flows of reliable connections begin once a packet without payload has been to the receiver and one is back: an
+    /// RDMA READ of no bytes, behind whose fence the rest waits. Unlike [`Self::setup_rtts`] it waits in queues, can be
+    /// lost, and counts for windows.
+    pub handshake: bool,
     /// Packets that a NIC sends of a queue pair before the next one's turn, 1 or more.
     pub quantum: u32,
     /// Resolution of the NICs' timers, ns.
@@ -166,6 +170,7 @@ impl SimConfig {
             outlive_deadlocks: false,
             headers: HeaderBytes::Real,
             setup_rtts: 0,
+            handshake: false,
             quantum: 1,
             timer_tick: 1_000,
             carry_bytes: false,
@@ -256,6 +261,8 @@ impl SimConfig {
                 "a queue pair setup that is not there"
             } else if self.qps == QpPolicy::Reused && self.setup_of(flow).is_open_loop() {
                 "an unreliable connection, which flows cannot share"
+            } else if self.handshake && self.setup_of(flow).is_open_loop() {
+                "an unreliable connection, which has no handshake"
             } else if flow.priority > 7 {
                 "a priority above 7"
             } else if i > 0 && self.flows[i - 1].start > flow.start {

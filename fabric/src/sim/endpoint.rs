@@ -255,8 +255,8 @@ impl NicEndpoint {
         Ok(())
     }
 
-    /// Posts a flow: RDMA WRITEs, the last with immediate data, from `local` of this host's to `remote` of the
-    /// receiver's, which has the key `rkey`; or from and to memory that has no bytes.
+    /// Posts a flow: RDMA WRITEs, the last with immediate data, from `local` of this host's to `to` of the receiver's;
+    /// or from and to memory that has no bytes. With a `handshake` they wait for a READ of no bytes.
     pub(super) fn post(
         &mut self,
         qpn: u32,
@@ -264,9 +264,25 @@ impl NicEndpoint {
         bytes: u64,
         to: Remote,
         local: Option<&Mr>,
+        handshake: bool,
     ) -> Result<(), NicError> {
         let mr = local.unwrap_or(&self.memory);
         let (addr, lkey) = (mr.addr, mr.lkey);
+        if handshake {
+            let wr = SendWr {
+                wr_id: u64::from(flow),
+                op: SendOp::Read,
+                data: SendData::Sges(&[]),
+                remote_addr: to.addr,
+                rkey: to.rkey,
+                signaled: false,
+                solicited: false,
+                fence: false,
+                to: None,
+                remote_srqn: 0,
+            };
+            self.nic.post_send(qpn, &wr).expect("no more messages than fit into the queue");
+        }
         let mut at = 0;
         while at < bytes || bytes == 0 {
             let len = (bytes - at).min(MESSAGE);
@@ -280,7 +296,7 @@ impl NicEndpoint {
                 rkey: to.rkey,
                 signaled: last,
                 solicited: false,
-                fence: false,
+                fence: handshake && at == 0,
                 to: None,
                 remote_srqn: 0,
             };

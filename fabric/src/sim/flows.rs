@@ -72,6 +72,7 @@ pub(super) struct Flows {
     memory: BTreeMap<u32, Memory>,
     policy: QpPolicy,
     carry: bool,
+    handshake: bool,
     setups: Vec<QpSetup>,
     /// Messages that a send queue of several flows holds.
     depth: u32,
@@ -165,6 +166,7 @@ impl Flows {
             memory: BTreeMap::new(),
             policy: config.qps,
             carry: config.carry_bytes,
+            handshake: config.handshake,
             setups: config.setups.clone(),
             depth: config.longest_flows().map(|(_, bytes)| messages(bytes)).fold(SHARED_DEPTH, u32::max),
             others: None,
@@ -320,7 +322,7 @@ impl Flows {
     /// How the queue pairs of a flow are set up.
     fn setup(&self, flow: &Flow, config: &SimConfig, net: &Net<impl Agenda>) -> QpSetup {
         let depth = match self.policy {
-            QpPolicy::PerFlow => messages(flow.bytes),
+            QpPolicy::PerFlow => messages(flow.bytes) + u32::from(config.handshake),
             QpPolicy::Reused => self.depth,
         };
         let mut setup = QpSetup { depth, ..self.setups[usize::from(flow.setup)] };
@@ -446,7 +448,7 @@ impl Flows {
         }
         if net.owns(flow.src) {
             let local = self.memory.get(&id).map(|m| &m.source);
-            net.endpoint_mut(flow.src).post(source, id, flow.bytes, to, local)?;
+            net.endpoint_mut(flow.src).post(source, id, flow.bytes, to, local, self.handshake)?;
         }
         Ok(())
     }

@@ -398,7 +398,8 @@ impl<A: Agenda> Site<A> {
             let time = |bytes| ideal(&packets(bytes, config.setup_of(&flow), config.headers), &path);
             let setup = if config.setup_rtts == 0 { 0 } else { 2 * time(0) * u64::from(config.setup_rtts) };
             let record = &mut self.flows.records[i];
-            (record.setup, record.ideal) = (setup, time(flow.bytes) + setup);
+            let handshake = if config.handshake { 2 * time(0) } else { 0 };
+            (record.setup, record.ideal) = (setup, time(flow.bytes) + setup + handshake);
         }
     }
 }

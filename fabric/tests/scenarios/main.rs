@@ -15,6 +15,7 @@ mod failures;
 mod faults;
 mod generators;
 mod gfc;
+mod handshakes;
 mod kit;
 mod lab;
 mod loops;

@@ -92,11 +92,13 @@ pub fn values(edge: Edge, done: &[Done], beside: &[Beside]) -> Values {
     values
 }
 
-/// Returns names and rows of Figures 5.8 and 5.9, which are of the same, and of Tables 5.3 and 5.4.
-pub fn rows() -> Vec<(String, Row)> {
+/// Returns names and rows of Figures 5.8 and 5.9, which are of the same, and of Tables 5.3 and 5.4, with a
+/// [`Row::handshake`] or without.
+pub fn rows(handshake: bool) -> Vec<(String, Row)> {
     let [default, slow, tenth] =
         [(10, 1, 1), (1, 1, 1), (1, 1, 10)].map(|(host, edge, by)| Network::Internet2(host, edge, by));
-    let row = |name: &str, network, load, edge| (name.to_owned(), Row { goal: Goal::Edge(edge), network, load });
+    let row =
+        |name: &str, network, load, edge| (name.to_owned(), Row { goal: Goal::Edge(edge), network, load, handshake });
     let codel = |name: &str, network, load, mbps, delay| {
         row(&format!("figure5.8/{name}"), network, load, Edge::Codel { mbps, delay })
     };

@@ -54,6 +54,9 @@ pub struct UpsArgs {
     /// Time in which flows arrive that are replayed [default: 1s, or 50ms with --quick]
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "quick")]
     arrivals: Option<u64>,
+    /// Send TCP's handshakes through the network, in place of an empty network's round trip in each completion time
+    #[arg(long)]
+    handshake: bool,
     /// Write Figures 5.1 to 5.5 and 5.7, of those cells that are run, into this folder
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
@@ -71,6 +74,7 @@ const QUICK: u64 = 50_000_000;
 struct Settings {
     arrivals_ns: u64,
     quick: bool,
+    handshake: bool,
 }
 
 /// Runs what the arguments ask for.
@@ -81,11 +85,11 @@ pub fn run(args: &UpsArgs) -> Result<(), SimError> {
     let replays = parts::replays(&reference);
     let evaluation = Evaluation {
         paper: "ups",
-        cells: parts::all(&replays, &reference),
+        cells: parts::all(&replays, &reference, args.handshake),
         only: &args.only,
         svg: args.svg.as_deref(),
         common: &args.common,
-        settings: Settings { arrivals_ns: arrivals, quick },
+        settings: Settings { arrivals_ns: arrivals, quick, handshake: args.handshake },
         estimate: &|work| work.weight(arrivals, quick),
         check: &|_| Ok(()),
         make: &|work, seed, watch| work.run(arrivals, quick, seed, watch),

@@ -54,6 +54,8 @@ pub struct Row {
     pub network: Network,
     /// Per cent of the core links.
     pub load: u32,
+    /// Whether TCP's handshake goes through the network; else completion times have a round trip of the empty one.
+    pub handshake: bool,
 }
 
 /// A flow's size in packets, and completion times by scheme, s.
@@ -129,8 +131,9 @@ impl Row {
             experiment.transports = vec![scheme.transport("irn")?];
         } else {
             // A handshake, which completion times of the text include.
-            experiment.setup_rtts = 1;
-            experiment.transports = vec![scheme.tcp()?];
+            experiment.handshake = self.handshake;
+            experiment.setup_rtts = u32::from(!self.handshake);
+            experiment.transports = vec![scheme.tcp(self.handshake)?];
             if scheme.spacing().is_some() {
                 // Hosts' queues set it.
                 experiment.transports[0].config.slack = Slack::None;

@@ -214,8 +214,8 @@ const WEIGHTED: &[Metric] = &[Value("a_gbps"), Value("b_gbps"), Value("c_gbps")]
 const VALUES: [&[Metric]; 9] =
     [COMPLETION, DELAY, FAIRNESS, OVER_TIME, NEWCOMER, WEIGHTED, EDGE_CODEL, EDGE_REFRESH, EDGE_MARKS];
 
-/// What is run for objectives.
-fn points() -> Vec<Point<Work, Metric>> {
+/// What is run for objectives, with a [`Row::handshake`] or without.
+fn points(handshake: bool) -> Vec<Point<Work, Metric>> {
     let mut all = Vec::new();
     let default = Network::Internet2(10, 1, 1);
     let rows = [
@@ -235,7 +235,7 @@ fn points() -> Vec<Point<Work, Metric>> {
         // Table 5.2 has no datacenter.
         let datacenter = goal != Goal::Fairness;
         for (name, network, load) in rows.into_iter().filter(|row| datacenter || row.1 != Network::FatTree) {
-            all.push(Point(format!("{of}/{name}"), Work::Row(Row { goal, network, load }), metrics));
+            all.push(Point(format!("{of}/{name}"), Work::Row(Row { goal, network, load, handshake }), metrics));
         }
     }
     let lstf = |rates: &[u64]| -> Vec<(String, Scheme)> {
@@ -252,7 +252,7 @@ fn points() -> Vec<Point<Work, Metric>> {
         let [a, b, c] = rates;
         all.push(Point(format!("figure5.6/{a}-{b}-{c}"), Work::Sharing(Sharing::Weighted(rates)), WEIGHTED));
     }
-    for (name, row) in edge::rows() {
+    for (name, row) in edge::rows(handshake) {
         let metrics = match row.goal {
             Goal::Edge(Edge::Refresh) => EDGE_REFRESH,
             Goal::Edge(Edge::Marks) => EDGE_MARKS,
@@ -271,8 +271,8 @@ pub fn replays(reference: &Reference) -> Vec<Replay> {
     cells::ups(reference)
 }
 
-/// All cells: replays, then objectives.
-pub fn all(replays: &[Replay], reference: &Reference) -> Vec<Cell> {
+/// All cells: replays, then objectives, with a [`Row::handshake`] or without.
+pub fn all(replays: &[Replay], reference: &Reference, handshake: bool) -> Vec<Cell> {
     let of = |cell: &Replay| {
         let (over, under) = cell.scenarios;
         Cell {
@@ -283,7 +283,7 @@ pub fn all(replays: &[Replay], reference: &Reference) -> Vec<Cell> {
             text: cell.text.clone(),
         }
     };
-    replays.iter().map(of).chain(points::cells(&points(), reference)).collect()
+    replays.iter().map(of).chain(points::cells(&points(handshake), reference)).collect()
 }
 
 impl Work {
@@ -318,13 +318,14 @@ mod tests {
     #[test]
     fn no_number_or_claim_of_the_fixture_is_left_out() {
         let reference = cells::reference();
-        points::check(&all(&replays(&reference), &reference), &reference);
+        points::check(&all(&replays(&reference), &reference, false), &reference);
     }
 
     #[test]
     fn every_cell_of_objectives_can_be_run() {
         let reference = cells::reference();
-        for work in once(all(&[], &reference).iter().flat_map(Cell::needed)) {
+        let both = [false, true].map(|handshake| all(&[], &reference, handshake));
+        for work in once(both.iter().flatten().flat_map(Cell::needed)) {
             let configs = match work {
                 Work::Replay(_) => Vec::new(),
                 Work::Row(row) => row.configs(1, 20_000_000).unwrap_or_else(|e| panic!("{row:?}: {e}")),

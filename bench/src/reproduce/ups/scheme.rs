@@ -16,6 +16,8 @@ pub const OTHERS: Wire = Wire { text: PAPERS, ..TCPS };
 pub const TCP: &str = "iwarp,cc.initial=2,rto-min=200ms,rto-max=60s";
 /// DCTCP, which is TCP but for what it does with marks; timeouts of the datacenter are not in the text.
 const DCTCP: &str = "iwarp,cc=dctcp,cc.initial=2,cc.ssthresh=65536,rto-min=1ms,rto-max=60s";
+/// Of both, for windows that a handshake's answer has opened by one.
+const AFTER_HANDSHAKE: &str = ",cc.initial=1";
 /// Slack that is more than any queue takes, ns.
 const LONG: u64 = G;
 /// Packets that may wait without a mark (Table 5.4).
@@ -132,10 +134,11 @@ impl Scheme {
         Ok(transport)
     }
 
-    /// TCP or DCTCP, with what the scheme asks of it.
-    pub fn tcp(self) -> Result<Transport, String> {
+    /// TCP or DCTCP, with what the scheme asks of it, after a handshake through the network or none.
+    pub fn tcp(self, handshake: bool) -> Result<Transport, String> {
         let marks = matches!(self, Scheme::Unmarked | Scheme::Marked | Scheme::EdgeEcn);
-        self.transport(if marks { DCTCP } else { TCP })
+        let initial = if handshake { AFTER_HANDSHAKE } else { "" };
+        self.transport(&format!("{}{initial}", if marks { DCTCP } else { TCP }))
     }
 }
 

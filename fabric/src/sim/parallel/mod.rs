@@ -312,6 +312,7 @@ fn obstacle(config: &SimConfig) -> Option<&'static str> {
         (!config.responses.is_empty(), "responses, which follow from requests"),
         (config.has_open_loops(), "unreliable connections, whose senders do not learn when their flows end"),
         (config.qps == QpPolicy::Reused, "queue pairs that several flows share"),
+        (config.handshake, "handshakes"),
         (config.carry_bytes, "packets with bytes"),
         (config.observe.is_some(), "observed connections"),
         (config.schedule.is_some(), "a schedule that is recorded"),
