@@ -57,7 +57,8 @@ Examples:
   irnic sim --experiment grid.toml --out runs/ --shard 3/64     a part; irnic merge runs/ has all
   irnic sim --experiment grid.toml --out runs/ --print slurm --shards 64 > job.sh";
 
-/// Simulate a datacenter network of software NICs in virtual time: how long flows take, and what the network does meanwhile.
+/// Simulate a datacenter network of software NICs in virtual time: how long flows take, and what the network does
+/// meanwhile.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP, disable_version_flag = true)]
 pub struct SimArgs {
