@@ -79,9 +79,6 @@ impl Guest {
         let mut guest = Guest { qemu, gids: Vec::new() };
         guest.wait_until_ready(host)?;
         guest.gids = guest.gid_table()?;
-        // While its link-local address is tentative (0x40) the kernel asks for no neighbour.
-        let tentative = r#"grep -qE " [4-7c-f][0-9a-f] +eth0" /proc/net/if_inet6"#;
-        guest.run(&format!("while {tentative}; do usleep 20000; done"))?.success()?;
         // ibv_modify_qp does not wait long for a neighbour that is not known yet.
         for address in [namespace::IPV4, namespace::IPV6] {
             guest.run(&format!("until ping -c 1 -W 1 {address}; do :; done"))?.success()?;
