@@ -37,6 +37,13 @@ pub fn confidence(result: &Compared, seeds: &[u64]) -> String {
     if seeds.len() > 1 { number(result.confidence) } else { "-".to_owned() }
 }
 
+/// Prints what cells are of, and [`cells_and_claims`]. `quick`: whether runs are shortened; `units`: a sentence.
+pub fn all(results: &[Compared], seeds: &[u64], quick: bool, units: &str) {
+    let quickly = if quick { " Runs are shortened." } else { "" };
+    println!("Seeds {seeds:?}.{quickly} {units}");
+    cells_and_claims(results, seeds);
+}
+
 /// Prints cells, figure by figure, and which of the paper's words hold.
 pub fn cells_and_claims(results: &[Compared], seeds: &[u64]) {
     let mut figure = "";

@@ -70,13 +70,14 @@ pub(super) fn network(experiment: &Experiment, config: &SimConfig) -> Result<(),
     }
 }
 
-/// Refuses what unreliable connections do not have.
+/// Refuses what unreliable connections, or shared ones, do not have.
 fn open_loop(experiment: &Experiment) -> Result<(), ValueError> {
+    let own = experiment.service == Service::Rc && experiment.qps == QpPolicy::PerFlow;
+    if experiment.handshake && !own {
+        return Err(experiment.refuse("handshake", "goes with --service rc and --qps per-flow only"));
+    }
     if experiment.service != Service::Uc {
         return Ok(());
-    }
-    if experiment.handshake {
-        return Err(experiment.refuse("handshake", "goes with --service rc only"));
     }
     if experiment.qps == QpPolicy::Reused {
         return Err(experiment.refuse("qps", "flows cannot share an unreliable connection; expected per-flow with uc"));

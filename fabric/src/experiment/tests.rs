@@ -384,7 +384,11 @@ fn what_would_never_end_or_say_nothing_is_refused_with_what_was_meant() {
         (&[("queue-limit", "9")], "--queue-limit: goes with --switch output-queued only"),
         (&[("queue-limit", "9"), ("switch", "tail-drop")], "--queue-limit: goes with --switch output-queued only"),
         (&[("queue-limit", "0"), ("switch", "output-queued")], "--queue-limit 0: expected 1 to 1000000000 packets"),
-        (&[("handshake", "on"), ("service", "uc"), ("quantum", "65536")], "--handshake: goes with --service rc only"),
+        (
+            &[("handshake", "on"), ("service", "uc"), ("quantum", "65536")],
+            "--handshake: goes with --service rc and --qps ",
+        ),
+        (&[("handshake", "on"), ("qps", "reused")], "--handshake: goes with --service rc and --qps per-flow only"),
         (&[("handshake", "2")], "--handshake 2: expected on or off"),
         (&[("preempt", "on")], "--preempt: goes with --switch output-queued only"),
         (&[("preempt", "on"), ("switch", "shared-lqd")], "--preempt: goes with --switch output-queued only"),

@@ -123,9 +123,9 @@ pub struct SimConfig {
     /// flow: a packet without payload there, and as much back. Queue pairs of simulations are connected when a flow
     /// starts.
     pub setup_rtts: u32,
-    /// Flows of reliable connections begin once a packet without payload has been to the receiver and one is back: an
-    /// RDMA READ of no bytes, behind whose fence the rest waits. Unlike [`Self::setup_rtts`] it waits in queues, can be
-    /// lost, and counts for windows.
+    /// Flows begin once a packet without payload has been to the receiver and one is back: an RDMA READ of no bytes,
+    /// behind whose fence the rest waits. Unlike [`Self::setup_rtts`] it waits in queues, can be lost, and counts for
+    /// windows. Each needs a reliable connection of its own.
     pub handshake: bool,
     /// Packets that a NIC sends of a queue pair before the next one's turn, 1 or more.
     pub quantum: u32,
@@ -261,8 +261,8 @@ impl SimConfig {
                 "a queue pair setup that is not there"
             } else if self.qps == QpPolicy::Reused && self.setup_of(flow).is_open_loop() {
                 "an unreliable connection, which flows cannot share"
-            } else if self.handshake && self.setup_of(flow).is_open_loop() {
-                "an unreliable connection, which has no handshake"
+            } else if self.handshake && (self.qps == QpPolicy::Reused || self.setup_of(flow).is_open_loop()) {
+                "no reliable connection of its own, which could begin with a handshake"
             } else if flow.priority > 7 {
                 "a priority above 7"
             } else if i > 0 && self.flows[i - 1].start > flow.start {
@@ -281,6 +281,10 @@ impl SimConfig {
                 "a queue pair setup that is not there"
             } else if self.qps == QpPolicy::Reused && self.setups[usize::from(loops.setup)].is_open_loop() {
                 "unreliable connections, which flows cannot share"
+            } else if self.handshake
+                && (self.qps == QpPolicy::Reused || self.setups[usize::from(loops.setup)].is_open_loop())
+            {
+                "no reliable connections of their own, which could begin with handshakes"
             } else if loops.priority > 7 {
                 "a priority above 7"
             } else {

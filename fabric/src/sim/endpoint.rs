@@ -268,39 +268,35 @@ impl NicEndpoint {
     ) -> Result<(), NicError> {
         let mr = local.unwrap_or(&self.memory);
         let (addr, lkey) = (mr.addr, mr.lkey);
+        let read = SendWr {
+            wr_id: u64::from(flow),
+            op: SendOp::Read,
+            data: SendData::Sges(&[]),
+            remote_addr: to.addr,
+            rkey: to.rkey,
+            signaled: false,
+            solicited: false,
+            fence: false,
+            to: None,
+            remote_srqn: 0,
+        };
+        let fits = "no more messages than fit into the queue";
         if handshake {
-            let wr = SendWr {
-                wr_id: u64::from(flow),
-                op: SendOp::Read,
-                data: SendData::Sges(&[]),
-                remote_addr: to.addr,
-                rkey: to.rkey,
-                signaled: false,
-                solicited: false,
-                fence: false,
-                to: None,
-                remote_srqn: 0,
-            };
-            self.nic.post_send(qpn, &wr).expect("no more messages than fit into the queue");
+            self.nic.post_send(qpn, &read).expect(fits);
         }
         let mut at = 0;
         while at < bytes || bytes == 0 {
             let len = (bytes - at).min(MESSAGE);
             let last = at + len == bytes;
-            let sge = [Sge { addr: addr + at, len: len as u32, lkey }];
             let wr = SendWr {
-                wr_id: u64::from(flow),
                 op: if last { SendOp::WriteImm(flow) } else { SendOp::Write },
-                data: SendData::Sges(&sge),
+                data: SendData::Sges(&[Sge { addr: addr + at, len: len as u32, lkey }]),
                 remote_addr: to.addr + at,
-                rkey: to.rkey,
                 signaled: last,
-                solicited: false,
                 fence: handshake && at == 0,
-                to: None,
-                remote_srqn: 0,
+                ..read
             };
-            self.nic.post_send(qpn, &wr).expect("no more messages than fit into the queue");
+            self.nic.post_send(qpn, &wr).expect(fits);
             at += len;
             if last {
                 break;

@@ -1,6 +1,6 @@
 //! Flows that begin with a round trip through the network.
 
-use irnic_fabric::sim::{SimConfig, SimError, Simulation};
+use irnic_fabric::sim::{QpPolicy, SimConfig, SimError, Simulation};
 use irnic_transports::qp::Service;
 
 use crate::kit::*;
@@ -44,10 +44,11 @@ fn it_waits_behind_others() {
 }
 
 #[test]
-fn flows_that_nobody_answers_have_none() {
-    let mut c = config(star(&[40 * G; 2]), vec![flow(0, 1, 1)], deep()[0].clone(), "irn");
-    c.handshake = true;
-    c.setups[0].service = Service::Uc;
-    let what = "an unreliable connection, which has no handshake";
-    assert_eq!(Simulation::new(c).unwrap_err(), SimError::Flow { flow: 0, what });
+fn flows_that_nobody_answers_or_that_share_have_none() {
+    for (service, qps) in [(Service::Uc, QpPolicy::PerFlow), (Service::Rc, QpPolicy::Reused)] {
+        let mut c = config(star(&[40 * G; 2]), vec![flow(0, 1, 1)], deep()[0].clone(), "irn");
+        (c.handshake, c.setups[0].service, c.qps) = (true, service, qps);
+        let what = "no reliable connection of its own, which could begin with a handshake";
+        assert_eq!(Simulation::new(c).unwrap_err(), SimError::Flow { flow: 0, what });
+    }
 }

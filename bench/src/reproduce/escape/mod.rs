@@ -56,10 +56,6 @@ pub fn run(args: &EscapeArgs) -> Result<(), SimError> {
         check: &|_| Ok(()),
         make: &|scenario, seed, watch| measure::one(scenario, quick, seed, watch),
     };
-    let print = |results: &[_], seeds: &[u64]| {
-        let quickly = if quick { " Runs are shortened." } else { "" };
-        println!("Seeds {seeds:?}.{quickly} Rates in Gbit/s with headers, utilization in %, completion times in us.");
-        table::cells_and_claims(results, seeds);
-    };
-    evaluation.run(print, |_, _| Vec::new())
+    let units = "Rates in Gbit/s with headers, utilization in %, completion times in us.";
+    evaluation.run(|results, seeds| table::all(results, seeds, quick, units), |_, _| Vec::new())
 }

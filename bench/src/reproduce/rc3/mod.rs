@@ -65,12 +65,8 @@ pub fn run(args: &Rc3Args) -> Result<(), SimError> {
         check: &|_| Ok(()),
         make: &|scenario, seed, watch| measure::one(scenario, quick, seed, watch),
     };
-    let print = |results: &[_], seeds: &[u64]| {
-        let quickly = if quick { " Runs are shortened." } else { "" };
-        println!("Seeds {seeds:?}.{quickly} Completion times in s, other numbers in %.");
-        table::cells_and_claims(results, seeds);
-    };
-    evaluation.run(print, |_, _| Vec::new())
+    let units = "Completion times in s, other numbers in %.";
+    evaluation.run(|results, seeds| table::all(results, seeds, quick, units), |_, _| Vec::new())
 }
 
 /// Prints the model beside the authors' line.
