@@ -31,9 +31,9 @@ pub struct Case {
 pub struct File(OutFile);
 
 impl File {
-    /// Checks that `path` can be written, where `-` is standard output. Errors name it.
+    /// Checks that `path` can be written, where `-` is standard output, in the place of what is printed. Errors name it.
     pub fn open(path: &Path) -> Result<File, String> {
-        OutFile::open_or_stdout(path).map(File)
+        OutFile::open(path).map(File)
     }
 
     /// Writes a report with one suite. `suite` is what was run, such as `irnic doctor`. Errors name the path.

@@ -3,7 +3,8 @@
 //! All of the program prints by [`println!`](println) or [`Stdout`], which remember what could not be written;
 //! [`finish`] tells it and turns success into failure. Where the reader of a pipe has gone, the process ends as one
 //! that SIGPIPE ends: quietly, with status 141 to a shell. [`OutFile`] is a file that is checked before a run and
-//! replaced after it, [`Stream`] one that is written meanwhile.
+//! replaced after it, [`Stream`] one that is written meanwhile. One of them may be `-`, standard output: it then has
+//! that file's content alone, and what is printed is left out.
 
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -13,6 +14,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use irnic_verbs::output::{CAPTURE, Output};
 use signal_hook::consts::SIGPIPE;
@@ -36,11 +38,53 @@ macro_rules! eprintln {
 /// What was lost first, and why.
 static LOST: Mutex<Option<String>> = Mutex::new(None);
 
-/// Standard output, buffered by lines.
+/// Whether standard output is a file of results, [`DASH`].
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// The name under which standard output is a file.
+pub const DASH: &str = "-";
+
+/// Whether a file's name is that of standard output.
+fn is_dash(path: &Path) -> bool {
+    path.as_os_str() == DASH
+}
+
+/// Whether standard output is a file of results: nothing else may go there.
+pub fn is_taken() -> bool {
+    TAKEN.load(Ordering::Relaxed)
+}
+
+/// Makes standard output a file.
+fn take() -> io::Result<Taken> {
+    match TAKEN.swap(true, Ordering::Relaxed) {
+        false => Ok(Taken),
+        true => Err(io::Error::other("standard output has the content of another file already")),
+    }
+}
+
+/// Standard output for what is printed, buffered by lines. Where it is a file's, what is printed is dropped.
 #[derive(Copy, Clone, Debug)]
 pub struct Stdout;
 
 impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if is_taken() { Ok(bytes.len()) } else { Taken.write(bytes) }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if is_taken() { Ok(()) } else { Taken.write_all(bytes) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Taken.flush()
+    }
+}
+
+/// Standard output for a file.
+#[derive(Copy, Clone, Debug)]
+struct Taken;
+
+impl Write for Taken {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         io::stdout().write(bytes).map_err(unprinted)
     }
@@ -134,24 +178,40 @@ pub fn watch() {
 #[derive(Debug)]
 pub struct Stream {
     path: PathBuf,
-    file: Output,
+    to: StreamTo,
+}
+
+#[derive(Debug)]
+enum StreamTo {
+    File(Output),
+    Stdout(Taken),
 }
 
 impl Stream {
-    /// Makes a capture, in the place of an earlier one if there is one; any other file stays as it is. Errors name it.
+    /// Makes a capture, in the place of an earlier one if there is one; any other file stays as it is. `-` is standard
+    /// output. Errors name the path.
     pub fn capture(path: &Path) -> Result<Stream, String> {
-        let file = Output::replace(path, &CAPTURE).map_err(|e| format!("{}: {e}", path.display()))?;
-        Ok(Stream { path: path.to_owned(), file })
+        let to = match is_dash(path) {
+            true => take().map(StreamTo::Stdout).map_err(|e| e.to_string()),
+            false => Output::replace(path, &CAPTURE).map(StreamTo::File).map_err(|e| e.to_string()),
+        };
+        Ok(Stream { path: path.to_owned(), to: to.map_err(|e| format!("{}: {e}", path.display()))? })
     }
 }
 
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes).map_err(|e| lost(self.path.display(), e))
+        match &mut self.to {
+            StreamTo::File(file) => file.write(bytes).map_err(|e| lost(self.path.display(), e)),
+            StreamTo::Stdout(stdout) => stdout.write(bytes),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush().map_err(|e| lost(self.path.display(), e))
+        match &mut self.to {
+            StreamTo::File(file) => file.flush().map_err(|e| lost(self.path.display(), e)),
+            StreamTo::Stdout(stdout) => stdout.flush(),
+        }
     }
 }
 
@@ -171,23 +231,16 @@ enum To {
     Replaced(PathBuf),
     /// A device or a pipe; or a file in a folder where nothing can be made anew.
     Open(File),
-    /// `-`.
-    Stdout,
+    /// [`DASH`].
+    Stdout(Taken),
 }
 
 impl OutFile {
-    /// Checks that `path` can be written. Errors name it.
+    /// Checks that `path` can be written, where `-` is standard output, in the place of what is printed. One file may be
+    /// that. Errors name the path.
     pub fn open(path: &Path) -> Result<OutFile, String> {
         let to = to(path).map_err(|e| format!("{}: {e}", path.display()))?;
         Ok(OutFile { path: path.to_owned(), to })
-    }
-
-    /// Checks that `path` can be written, where `-` is standard output. Errors name it.
-    pub fn open_or_stdout(path: &Path) -> Result<OutFile, String> {
-        if path.as_os_str() == "-" {
-            return Ok(OutFile { path: path.to_owned(), to: To::Stdout });
-        }
-        OutFile::open(path)
     }
 
     /// Writes all of it. Errors name the path.
@@ -201,7 +254,7 @@ impl OutFile {
         };
         let written = match self.to {
             // What is lost is told by `finish`.
-            To::Stdout => return whole(Box::new(Stdout)).or(Ok(())),
+            To::Stdout(stdout) => return whole(Box::new(stdout)).or(Ok(())),
             To::Open(file) => start_over(&file).and_then(|()| whole(Box::new(file))),
             To::Replaced(path) => replace(&path, whole),
         };
@@ -214,6 +267,9 @@ impl OutFile {
 
 /// How a file is to be written.
 fn to(path: &Path) -> io::Result<To> {
+    if is_dash(path) {
+        return take().map(To::Stdout);
+    }
     // A link stays one, and what it leads to is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let file = match OpenOptions::new().write(true).open(&target) {
@@ -228,6 +284,11 @@ fn to(path: &Path) -> io::Result<To> {
         // What a link to nothing names; or the system's reason why not.
         (Err(_), None) => File::create(path).map(To::Open),
     }
+}
+
+/// Refuses `-` where an option wants a folder, which standard output is not. Errors name it.
+pub fn check_folder(path: &Path) -> Result<(), String> {
+    if is_dash(path) { Err(format!("{DASH}: expected a folder, which standard output is not")) } else { Ok(()) }
 }
 
 /// A file beside `path`, for as long as this value lives.

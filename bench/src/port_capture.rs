@@ -19,7 +19,7 @@ use crate::output::Stream;
 /// Options of captures.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PcapArgs {
-    /// Record packets as pcapng, for Wireshark; PFC frames as well
+    /// Record packets as pcapng, for Wireshark; PFC frames as well; - is standard output, in place of all else
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub pcap: Option<PathBuf>,
     /// What to record, with commas between: h0-s0 (what host 0 sends to switch 0), s0 (what switch 0 sends and

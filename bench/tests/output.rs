@@ -1,5 +1,5 @@
 //! Output that is lost, by every subcommand: to a device that is full, to a pipe that nobody reads, to a file that
-//! cannot be written.
+//! cannot be written; and output to `-`, which is standard output.
 
 mod support;
 
@@ -206,13 +206,151 @@ fn a_run_that_fails_leaves_old_files_alone_and_makes_no_new_ones() {
     assert_eq!((read("old").as_deref(), read("new")), (Some("old"), None));
 }
 
-#[test]
-fn json_goes_to_standard_output_under_the_name_of_a_dash() {
+/// Runs irnic with `words`, which must succeed. Returns standard output and standard error.
+fn run(folder: &Folder, words: &[&str]) -> (Vec<u8>, String) {
+    let ended = irnic(folder).args(words).output().expect("irnic runs");
+    assert!(ended.status.success(), "{words:?}: {}", text(&ended.stderr));
+    (ended.stdout, text(&ended.stderr))
+}
+
+/// Panics unless a file is as its option says.
+#[track_caller]
+fn check_kind(option: &str, bytes: &[u8], words: &[&str]) {
+    let out = text(bytes);
+    let is_right = match option {
+        "--json" | "--out_json_file" => serde_json::from_slice::<serde_json::Value>(bytes).is_ok(),
+        "--junit" => out.starts_with("<?xml") && out.trim_end().ends_with("</testsuites>"),
+        "--svg" => out.starts_with("<svg") && out.trim_end().ends_with("</svg>"),
+        "--html" => out.to_lowercase().starts_with("<!doctype html>") && out.trim_end().ends_with("</html>"),
+        "--pcap" => bytes.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]),
+        // CSV.
+        _ => out.lines().next().is_some_and(|columns| columns.matches(',').count() > 1) && out.ends_with('\n'),
+    };
+    assert!(is_right, "{words:?}: {}", out.chars().take(2_000).collect::<String>());
+}
+
+/// Every option of every command that names a file of results, last.
+fn results() -> Vec<Vec<&'static str>> {
+    let more = |words: &[&'static str], options: &[&'static str]| -> Vec<Vec<&'static str>> {
+        options.iter().map(|option| [words, &[*option]].concat()).collect()
+    };
+    let irn = ["reproduce", "irn", "--only", "table4.2/70%/no-cc/irn/avg_slowdown", "--arrivals", "100us"];
+    let perf = ["perf", "write-bw", "-n", "5"];
+    let mut all = more(&SMALL, &["--json", "--per-flow", "--series", "--html", "--record", "--pcap"]);
+    all.extend(more(&irn, &["--json", "--junit"]));
+    all.extend(more(&["merge", "runs"], &["--json", "--per-flow", "--series", "--html"]));
+    all.extend(more(&["merge", "cells"], &["--json", "--junit"]));
+    all.extend(more(&["rtt", "-n", "5", "-s", "64", "--port", "shm"], &["--json", "--svg"]));
+    all.extend(more(&perf, &["--out_json_file", "--csv", "--pcap"]));
+    all.extend(more(&[&perf[..], &["--loss", "0,1"]].concat(), &["--svg", "--html"]));
+    all.push(vec!["doctor", "--junit"]);
+    all
+}
+
+/// A folder with results for `irnic merge`, and what lies in it.
+fn with_runs() -> (Folder, Vec<String>) {
     let folder = Folder::new();
-    let ended =
-        irnic(&folder).args(["perf", "write-bw", "-n", "5", "--out_json_file", "-"]).output().expect("irnic runs");
-    let out = text(&ended.stdout);
-    let json = &out[out.find('{').expect("JSON")..];
-    assert!(serde_json::from_str::<serde_json::Value>(json).is_ok(), "{out}");
-    assert!(!folder.path().join("-").exists());
+    run(&folder, &[&SMALL[..], &["--out", "runs"]].concat());
+    let irn = ["reproduce", "irn", "--only", "table4.2/70%/no-cc/irn/avg_slowdown", "--arrivals", "100us"];
+    run(&folder, &[&irn[..], &["--out", "cells"]].concat());
+    let names = names(&folder);
+    (folder, names)
+}
+
+fn names(folder: &Folder) -> Vec<String> {
+    let entries = std::fs::read_dir(folder.path()).expect("a folder");
+    let mut names: Vec<String> = entries.map(|e| e.expect("an entry").file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_file_by_the_name_of_a_dash_is_standard_output_and_has_it_alone() {
+    let (folder, before) = with_runs();
+    for words in results() {
+        let option = words[words.len() - 1];
+        let ended = irnic(&folder).args(&words).arg("-").output().expect("irnic runs");
+        // What irnic doctor finds wrong here is no matter.
+        assert!(ended.status.success() || words[0] == "doctor", "{words:?}: {}", text(&ended.stderr));
+        check_kind(option, &ended.stdout, &words);
+        assert_eq!(names(&folder), before, "{words:?}");
+        // Where the same run has the same results, they are those of a file.
+        if ["sim", "reproduce", "merge"].contains(&words[0]) && option != "--junit" {
+            run(&folder, &[&words[..], &["file"]].concat());
+            let file = std::fs::read(folder.path().join("file")).expect("a file");
+            assert!(file == ended.stdout, "{words:?}: another file than {} bytes", file.len());
+            std::fs::remove_file(folder.path().join("file")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_replayed_schedule_has_its_results_on_standard_output_as_well() {
+    let folder = Folder::new();
+    run(&folder, &[&SMALL[..], &["--record", "schedule.csv"]].concat());
+    let (out, _) = run(&folder, &["sim", "--topology", "star:hosts=4", "--replay", "schedule.csv", "--json", "-"]);
+    check_kind("--json", &out, &["--replay"]);
+    assert_eq!(names(&folder), ["schedule.csv"]);
+}
+
+#[test]
+fn a_lab_that_has_standard_output_for_a_file_sends_what_commands_print_to_standard_error() {
+    let folder = Folder::new();
+    for option in ["--json", "--junit", "--series", "--port-series", "--html", "--pcap"] {
+        let words = ["lab", "--topology", "star:hosts=2", option, "-", "--", "sh", "-c", "sleep 0.1; echo said"];
+        let (out, err) = run(&folder, &words);
+        check_kind(option, &out, &words);
+        assert!(err.lines().any(|line| line == "said"), "{words:?}: {err}");
+        assert_eq!(names(&folder), [""; 0], "{words:?}");
+    }
+}
+
+#[test]
+fn two_files_on_standard_output_are_refused_with_one_line_before_the_run() {
+    let (folder, before) = with_runs();
+    let pairs: [&[&str]; 8] = [
+        &["sim", "--workload", "permutation:bytes=100GB", "--json", "-", "--series", "-"],
+        &["lab", "--topology", "star:hosts=2", "--json", "-", "--pcap", "-", "--", "sleep", "1000"],
+        &["reproduce", "irn", "--seeds", "1000", "--json", "-", "--junit", "-"],
+        &["merge", "runs", "--per-flow", "-", "--html", "-"],
+        &["rtt", "-n", "1000000", "--port", "shm", "--json", "-", "--svg", "-"],
+        &["perf", "write-bw", "-D", "10000", "--out_json_file", "-", "--csv", "-"],
+        &["lab", "--topology", "star:hosts=2", "--json", "-", "--junit", "-", "--", "sleep", "1000"],
+        &["doctor", "--json", "--junit", "-"],
+    ];
+    for words in pairs {
+        let ended = irnic(&folder).args(words).output().expect("irnic runs");
+        let said = text(&ended.stderr);
+        assert_eq!((ended.status.code(), text(&ended.stdout).as_str()), (Some(2), ""), "{words:?}: {said}");
+        assert!(said.ends_with("-: standard output has the content of another file already\n"), "{words:?}: {said}");
+        assert_eq!((said.lines().count(), names(&folder)), (1, before.clone()), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn a_folder_by_the_name_of_a_dash_is_refused() {
+    let folder = Folder::new();
+    let lines: [&[&str]; 2] = [
+        &["reproduce", "timely", "--only", "figure15/64KB", "--svg", "-"],
+        &["sim", "--topology", "star:hosts=4", "--out", "-"],
+    ];
+    for words in lines {
+        let ended = irnic(&folder).args(words).output().expect("irnic runs");
+        let said = text(&ended.stderr);
+        assert!(said.ends_with("-: expected a folder, which standard output is not\n"), "{words:?}: {said}");
+        assert_eq!((ended.status.code(), said.lines().count()), (Some(2), 1), "{words:?}: {said}");
+        assert_eq!(names(&folder), [""; 0], "{words:?}");
+    }
+}
+
+#[test]
+fn files_beside_an_application_are_not_its_standard_output() {
+    let folder = Folder::new();
+    for option in ["--pcap=-", "--stats=-"] {
+        let ended = irnic(&folder).args(["run", option, "--", "echo", "said"]).output().expect("irnic runs");
+        let said = text(&ended.stderr);
+        assert!(said.contains("expected the name of a file: standard output is the application's"), "{option}: {said}");
+        assert_eq!((ended.status.code(), text(&ended.stdout).as_str()), (Some(2), ""), "{option}: {said}");
+        assert_eq!(names(&folder), [""; 0], "{option}");
+    }
 }

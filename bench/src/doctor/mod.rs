@@ -7,7 +7,8 @@ mod device;
 mod host;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -15,6 +16,7 @@ use irnic_verbs::config::Variables;
 use serde::Serialize;
 
 use crate::junit;
+use crate::output::{self, DASH, OutFile};
 
 /// Arguments of `irnic doctor`.
 #[derive(Args)]
@@ -38,7 +40,7 @@ pub struct DoctorArgs {
     /// As JSON
     #[arg(long)]
     json: bool,
-    /// As JUnit's XML as well, a test case for each thing looked at; - is standard output
+    /// As JUnit's XML as well, a test case for each thing looked at; - is standard output, which then has nothing else
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     /// A program that is to run on irnic
@@ -110,6 +112,8 @@ fn cases(findings: &[Finding]) -> impl Iterator<Item = junit::Case> {
 
 /// Runs `irnic doctor`.
 pub fn main(args: &DoctorArgs) -> ExitCode {
+    // JSON is a file of results as well, which is to have standard output alone.
+    let json = args.json.then(|| OutFile::open(Path::new(DASH)).expect("the first of them"));
     let junit = match args.junit.as_deref().map(junit::File::open).transpose() {
         Ok(junit) => junit,
         Err(error) => {
@@ -132,10 +136,15 @@ pub fn main(args: &DoctorArgs) -> ExitCode {
         return ExitCode::FAILURE;
     }
     findings.retain(|finding| !args.quiet || finding.verdict != Verdict::Ok);
-    let text = match args.json {
-        true => serde_json::to_string_pretty(&findings).expect("strings") + "\n",
-        false => findings.iter().map(Finding::line).collect(),
-    };
-    crate::output::print(&text);
+    match json {
+        // What is lost of standard output is told by `output::finish`.
+        Some(file) => {
+            _ = file.write(|to| {
+                serde_json::to_writer_pretty(&mut *to, &findings)?;
+                writeln!(to)
+            })
+        }
+        None => output::print(&findings.iter().map(Finding::line).collect::<String>()),
+    }
     ExitCode::from(u8::from(is_wrong))
 }

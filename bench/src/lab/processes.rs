@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::file::HostCommand;
 use super::keeper::{GRACE, Keeper, signal};
 use super::namespaces::{Entrance, programs};
-use crate::run;
+use crate::{output, run};
 
 /// How often commands are looked at.
 const LOOK: Duration = Duration::from_millis(5);
@@ -35,6 +35,9 @@ impl Surroundings<'_> {
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         if let Some(host) = host {
             command.env("IRNIC_LAB_HOST", host.to_string());
+        }
+        if output::is_taken() {
+            command.stdout(io::stderr());
         }
         // So that what a command leaves behind can be ended with it.
         command.process_group(0);

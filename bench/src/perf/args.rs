@@ -245,7 +245,8 @@ pub struct PerfArgs {
     /// at most 16 KiB]
     #[arg(long = "burst_size", alias = "burst-size", value_name = "N", requires = "rate_limit")]
     pub(super) burst_size: Option<u32>,
-    /// Record this end's packets (in one process: the client's) for Wireshark or irnic decode
+    /// Record this end's packets (in one process: the client's) for Wireshark or irnic decode; - is standard output,
+    /// in place of the table
     #[arg(long, value_name = "FILE", requires = "test")]
     pub(super) pcap: Option<PathBuf>,
     /// Seed of payload, keys, PSNs and impairments
@@ -298,16 +299,16 @@ pub struct PerfArgs {
     /// Write results to perftest_out.json
     #[arg(long = "out_json", alias = "out-json")]
     pub(super) out_json: bool,
-    /// Write results to this file; - is standard output
+    /// Write results to this file; - is standard output, in place of the table
     #[arg(long = "out_json_file", alias = "out-json-file", value_name = "FILE")]
     pub(super) out_json_file: Option<PathBuf>,
-    /// Write a line for each run, as CSV; - is standard output
+    /// Write a line for each run, as CSV; - is standard output, in place of the table
     #[arg(long, value_name = "FILE")]
     pub(super) csv: Option<PathBuf>,
-    /// Draw the results over loss, size or time
+    /// Draw the results over loss, size or time; - is standard output, in place of the table
     #[arg(long, value_name = "FILE.svg")]
     pub(super) svg: Option<PathBuf>,
-    /// Report with plots, one file that needs nothing else
+    /// Report with plots, one file that needs nothing else; - is standard output, in place of the table
     #[arg(long, value_name = "FILE.html")]
     pub(super) html: Option<PathBuf>,
     /// Print the version

@@ -25,7 +25,7 @@ pub struct Files {
 impl Files {
     /// Opens them, which finds out whether all can be written.
     pub fn open(args: &PerfArgs) -> Result<Files, PerfError> {
-        let open = |path: Option<&Path>| path.map(OutFile::open_or_stdout).transpose().map_err(PerfError::Usage);
+        let open = |path: Option<&Path>| path.map(OutFile::open).transpose().map_err(PerfError::Usage);
         Ok(Files {
             json: open(args.json().as_deref())?,
             csv: open(args.csv.as_deref())?,

@@ -69,10 +69,10 @@ struct Common {
     /// Runs at a time [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
     jobs: Option<u64>,
-    /// Write the cells to this file
+    /// Write the cells to this file; - is standard output, in place of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write JUnit's XML to this file: a test case for each cell
+    /// Write JUnit's XML to this file: a test case for each cell; - is standard output, in place of the table
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     #[command(flatten)]

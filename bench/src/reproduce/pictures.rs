@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
 
-use crate::output::OutFile;
+use crate::output::{OutFile, check_folder};
 use crate::picture::{Plot, draw};
 use crate::sim::SimError;
 
@@ -75,6 +75,7 @@ pub fn files<F: Display>(pictures: Vec<Picture<F>>) -> Vec<(String, String)> {
 /// Makes the folder of `--svg`, before anything runs.
 pub fn prepare(folder: Option<&Path>) -> Result<(), SimError> {
     let Some(folder) = folder else { return Ok(()) };
+    check_folder(folder).map_err(|e| SimError::Usage(format!("--svg {e}")))?;
     std::fs::create_dir_all(folder).map_err(|e| SimError::Usage(format!("--svg {}: {e}", folder.display())))
 }
 

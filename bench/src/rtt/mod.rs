@@ -69,7 +69,7 @@ pub struct RttArgs {
     /// Write the percentiles to this file; - is standard output, in place of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Draw the distributions
+    /// Draw the distributions; - is standard output, in place of the table
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -139,7 +139,7 @@ pub fn main(args: &RttArgs) -> ExitCode {
             opened.transpose().map_err(|e| PerfError::Usage(format!("{option} {e}")))
         };
         let svg = open("--svg", args.svg.as_deref().map(OutFile::open))?;
-        let json = open("--json", args.json.as_deref().map(OutFile::open_or_stdout))?;
+        let json = open("--json", args.json.as_deref().map(OutFile::open))?;
         let interrupted = crate::interrupt::flag()?;
         let case = |load| -> Result<measure::Case, PerfError> {
             let tcp = args.tcp.then(|| tcp::run(&plan, load, &interrupted)).transpose()?;
@@ -151,9 +151,7 @@ pub fn main(args: &RttArgs) -> ExitCode {
         }
         let drawn = svg.map(|file| file.write(|to| to.write_all(picture::draw(&plan, &cases).as_bytes())));
         let written = json.map(|file| file.write(|to| writeln!(to, "{:#}", report::json(&plan, &cases))));
-        if args.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
-            report::print(&plan, &cases);
-        }
+        report::print(&plan, &cases);
         for (option, written) in [("--svg", drawn), ("--json", written)] {
             written.unwrap_or(Ok(())).map_err(|e| PerfError::Failed(format!("{option} {e}")))?;
         }

@@ -122,10 +122,11 @@ pub struct SimArgs {
     /// Cross-check: real frames with real payload, all of it verified; the same results, slower
     #[arg(long, help_heading = "Run")]
     verify: bool,
-    /// Every flow, as CSV; as Parquet if the name ends in .parquet and irnic was built with the feature parquet
+    /// Every flow, as CSV; as Parquet if the name ends in .parquet and irnic was built with the feature parquet; - is
+    /// standard output, as CSV, in place of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub per_flow: Option<PathBuf>,
-    /// Summaries of all runs
+    /// Summaries of all runs; - is standard output, in place of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
     #[command(flatten)]
@@ -137,10 +138,10 @@ pub struct SimArgs {
     pub summaries_only: bool,
     #[command(flatten)]
     pub pcap: PcapArgs,
-    /// Queues and rates over time, as CSV
+    /// Queues and rates over time, as CSV; - is standard output, in place of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub series: Option<PathBuf>,
-    /// Report with plots, one file that needs nothing else
+    /// Report with plots, one file that needs nothing else; - is standard output, in place of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub html: Option<PathBuf>,
 }

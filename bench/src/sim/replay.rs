@@ -20,7 +20,8 @@ use crate::sweep::Progress;
 /// Options of schedules.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ScheduleArgs {
-    /// Record every packet, when it entered and left the network, as CSV; as Parquet if the name ends in .parquet
+    /// Record every packet, when it entered and left the network, as CSV; as Parquet if the name ends in .parquet;
+    /// - is standard output, as CSV, in place of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub record: Option<PathBuf>,
     /// With --record: when each switch began to send each packet as well

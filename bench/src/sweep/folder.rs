@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use sha2::{Digest, Sha256};
 
-use crate::output::OutFile;
+use crate::output::{OutFile, check_folder};
 use crate::sim::SimError;
 
 /// The version that makes a run's result what it is.
@@ -129,6 +129,7 @@ impl Folder {
     /// Opens a folder in which results are to be kept, or makes it.
     pub fn create(path: &Path) -> Result<Folder, SimError> {
         let wrong = |e| SimError::Usage(format!("--out {}: {e}", path.display()));
+        check_folder(path).map_err(|e| SimError::Usage(format!("--out {e}")))?;
         fs::create_dir_all(path).map_err(wrong)?;
         tempfile::Builder::new().prefix(ASIDE).tempfile_in(path).map_err(wrong)?;
         let folder = Folder(path.to_owned());

@@ -9,6 +9,7 @@ use super::folder::{Folder, State, VERSION};
 use super::words::{self, Split, quoted};
 use super::{NoResult, Performed, Sweep, all_named, cost};
 use crate::Command;
+use crate::output::DASH;
 use crate::sim::SimError;
 
 /// Who speaks on standard error.
@@ -39,19 +40,19 @@ pub struct MergeArgs {
     /// Take results of several versions of irnic
     #[arg(long)]
     mixed_versions: bool,
-    /// Summaries of all runs, or cells
+    /// Summaries of all runs, or cells; - is standard output, in place of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     json: Option<PathBuf>,
-    /// irnic sim: every flow, as CSV or Parquet
+    /// irnic sim: every flow, as CSV or Parquet; - is standard output, as CSV, in place of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     per_flow: Option<PathBuf>,
-    /// irnic sim: queues and rates over time, as CSV
+    /// irnic sim: queues and rates over time, as CSV; - is standard output, in place of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     series: Option<PathBuf>,
-    /// irnic sim: report with plots
+    /// irnic sim: report with plots; - is standard output, in place of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     html: Option<PathBuf>,
-    /// irnic reproduce: JUnit's XML, a test case for each cell
+    /// irnic reproduce: JUnit's XML, a test case for each cell; - is standard output, in place of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     junit: Option<PathBuf>,
     /// irnic reproduce: draw the figures there
@@ -98,8 +99,9 @@ fn run(args: &MergeArgs) -> Result<(), SimError> {
         ("--svg", args.svg.as_ref()),
     ];
     for (option, path) in files.iter().filter_map(|(option, path)| Some((option, (*path)?))) {
-        // A name that is not there yet has no folder of its own to be found in.
-        words.extend([(*option).into(), whole(path)?.into_os_string()]);
+        // A name that is not there yet has no folder of its own to be found in; standard output has none either.
+        let path = if path.as_os_str() == DASH { path.clone() } else { whole(path)? };
+        words.extend([(*option).into(), path.into_os_string()]);
     }
     // On another machine there may be no such folder, and no such files need be named.
     let _ = std::env::set_current_dir(&manifest.directory);

@@ -129,6 +129,10 @@ pub(super) fn seed(value: &Value<'_>) -> Result<u64, ValueError> {
 /// Reads the name of a file that can be made: the directory is there.
 pub(super) fn output(value: &Value<'_>) -> Result<PathBuf, ValueError> {
     let path = Path::new(value.text);
+    // `irnic` takes this for standard output.
+    if value.text == "-" {
+        return Err(value.wrong("the name of a file: standard output is the application's"));
+    }
     let directory = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if value.text.is_empty() || path.file_name().is_none() || value.text.ends_with('/') || path.is_dir() {
         return Err(value.wrong("the name of a file, in which %p is the process id"));
