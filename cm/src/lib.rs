@@ -18,6 +18,7 @@
 //!
 //! [`Time`]: irnic_transports::Time
 
+#![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 
 mod attributes;

@@ -52,6 +52,7 @@
 //! # Ok::<(), irnic_fabric::sim::SimError>(())
 //! ```
 
+#![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 
 pub mod experiment;

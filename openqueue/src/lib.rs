@@ -9,6 +9,8 @@
 //!
 //! `docs/openqueue.md` is the language's reference.
 
+#![forbid(unsafe_code)]
+
 mod ast;
 mod compile;
 mod describe;

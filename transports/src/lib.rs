@@ -59,6 +59,7 @@
 //! # Ok::<(), irnic_transports::wire::ParseError>(())
 //! ```
 
+#![deny(unsafe_code)]
 #![warn(unreachable_pub)]
 
 pub mod config;

@@ -158,6 +158,7 @@ impl<'a> Gather<'a> {
     ///
     /// # Safety
     /// Every segment with a non-zero address must be readable for its length as long as `'a` lives.
+    #[allow(unsafe_code, reason = "its promise is about addresses that others read, and nothing here does")]
     pub unsafe fn new(segments: &'a [Segment]) -> Gather<'a> {
         Gather { segments, stable: false, memory: PhantomData }
     }

@@ -10,6 +10,8 @@
 //! assert_eq!((irnic_units::size("64K"), irnic_units::size("64KB")), (Some(65_536), Some(64_000)));
 //! ```
 
+#![forbid(unsafe_code)]
+
 pub mod keys;
 pub mod math;
 mod quantity;
