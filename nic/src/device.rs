@@ -120,6 +120,10 @@ impl Host for Device {
         self.memory.gather_local(pd, sges, offset, len, out)
     }
 
+    fn read_local(&mut self, pd: PdId, sges: &[Sge], to: &mut [u8]) -> Result<(), MemError> {
+        self.memory.read_local(pd, sges, to)
+    }
+
     #[inline]
     fn gather_remote(
         &mut self,

@@ -435,11 +435,21 @@ impl Nic {
     }
 
     /// Takes back the `n` send work requests that were posted last, none of which was started: nothing may have been
-    /// sent since. What was flushed at once, in ERR and SQE, stays flushed.
+    /// sent or [copied](Self::copy_waiting_sends) since. What was flushed at once, in ERR and SQE, stays flushed.
     pub fn retract_sends(&mut self, qpn: u32, n: u32) -> Result<(), NicError> {
         let (_, slot, _) = self.find(qpn)?;
         slot.qp.retract_sends(n);
         Ok(())
+    }
+
+    /// Copies the data of datagrams that wait in a queue pair's send queue: the application may use their memory again
+    /// before they complete, which IBA forbids (10.8.3.2) and NICs in hardware forgive. What is sent at once needs no
+    /// copy, so this comes after [`Self::poll_transmit`].
+    #[inline]
+    pub fn copy_waiting_sends(&mut self, qpn: u32) {
+        if let Ok((_, slot, device)) = self.find(qpn) {
+            slot.qp.copy_waiting_sends(device);
+        }
     }
 
     /// Posts a receive work request.

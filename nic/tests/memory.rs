@@ -7,9 +7,11 @@ use std::ptr::null_mut;
 
 use irnic_nic::{Mr, Nic, NicConfig, QpConfig};
 use irnic_transports::config::TransportConfig;
-use irnic_transports::qp::{Access, ConnectParams, CqId, SendData, SendOp, SendWr, Service, Sge, Wc, WcStatus};
+use irnic_transports::qp::{
+    Access, Address, ConnectParams, CqId, SendData, SendOp, SendWr, Service, Sge, Wc, WcStatus,
+};
 use irnic_transports::wire::Mtu;
-use irnic_transports::{Path, RxPacket, Time, TxPacket};
+use irnic_transports::{Path, Payload, RxPacket, Time, TxPacket};
 
 /// The system's allocator; counts the bytes that each thread has of it, and can refuse it any more.
 struct Counting;
@@ -219,4 +221,67 @@ fn without_memory_a_packet_is_as_good_as_lost() {
         assert!(is(peer, 0, 5 * 4096, 7) && is(peer, 24 << 10, 4096, 7), "{transport}: what was written");
         assert!(is(own, 32 << 10, 5 * 4096, 9), "{transport}: what was read");
     }
+}
+
+/// A NIC with a datagram queue pair, its completion queue and a region.
+fn datagrams() -> (Nic, CqId, u32, Mr) {
+    let mut nic = Nic::new(NicConfig::default());
+    let pd = nic.alloc_pd().expect("a protection domain");
+    let cq = nic.create_cq(64).expect("a completion queue");
+    let mr = nic.alloc_mr(pd, 4096, Access::ALL).expect("a region");
+    let transport = TransportConfig::parse("roce", true).expect("a transport");
+    let config = QpConfig { service: Service::Ud, ..QpConfig::new(pd, cq, transport) };
+    let qpn = nic.create_qp(&config).expect("a queue pair");
+    nic.connect(qpn, &ConnectParams::datagram(1)).expect("ready");
+    (nic, cq, qpn, mr)
+}
+
+#[test]
+fn copies_of_datagrams_that_wait_take_room_once() {
+    let (mut nic, cq, qpn, mr) = datagrams();
+    let sge = [Sge { addr: mr.addr, len: 1000, lkey: mr.lkey }];
+    let to = Some(Address { path: path(1, 2), qpn: 7, qkey: 1 });
+    let wr = SendWr { to, ..SendWr::new(0, SendOp::Send, SendData::Sges(&sge)) };
+    let mut take = |waiting: usize, copied: bool| {
+        for _ in 0..waiting {
+            nic.post_send(qpn, &wr).expect("posted");
+            if copied {
+                nic.copy_waiting_sends(qpn);
+            }
+        }
+        assert_eq!(nic.poll_transmit(Time(1), 64, |_| true), waiting);
+        while nic.poll_cq(cq, &mut [Wc::EMPTY]) == Ok(1) {}
+        nic.copy_waiting_sends(qpn);
+        BYTES.get()
+    };
+    let before = take(16, false);
+    // What leaves at once takes none.
+    assert_eq!(take(16, false), before);
+    let after = take(16, true);
+    assert!((16 * 4096..18 * 4096).contains(&(after - before)), "{} bytes", after - before);
+    // And then no allocation can fail, since there is none.
+    EXHAUSTED.set(true);
+    let again = [5, 16, 1, 16].map(|waiting| take(waiting, true));
+    EXHAUSTED.set(false);
+    assert_eq!(again, [after; 4]);
+}
+
+#[test]
+fn without_memory_for_a_copy_datagrams_are_sent_from_where_they_lie() {
+    let (mut nic, _, qpn, mr) = datagrams();
+    let sge = [Sge { addr: mr.addr, len: 1000, lkey: mr.lkey }];
+    let to = Some(Address { path: path(1, 2), qpn: 7, qkey: 1 });
+    let wr = SendWr { to, ..SendWr::new(0, SendOp::Send, SendData::Sges(&sge)) };
+    nic.post_send(qpn, &wr).expect("posted");
+    EXHAUSTED.set(true);
+    nic.copy_waiting_sends(qpn);
+    EXHAUSTED.set(false);
+    let mut addresses = Vec::new();
+    nic.poll_transmit(Time(1), 64, |packet| {
+        if let Payload::Gather(list) = packet.payload {
+            addresses.extend(list.segments().iter().map(|segment| segment.addr));
+        }
+        true
+    });
+    assert_eq!(addresses, [mr.addr]);
 }

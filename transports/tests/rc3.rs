@@ -31,6 +31,10 @@ impl Host for Device {
         Ok(())
     }
 
+    fn read_local(&mut self, _: PdId, _: &[Sge], _: &mut [u8]) -> Result<(), MemError> {
+        Err(MemError::Key(0))
+    }
+
     fn gather_remote(&mut self, _: Caller, key: u32, _: u64, _: u32, _: &mut GatherList) -> Result<(), MemError> {
         Err(MemError::Key(key))
     }

@@ -528,6 +528,15 @@ impl Regions {
         self.walk(pd, sges, offset, u64::from(len), Access(0), |addr, len| out.push(addr, len))
     }
 
+    /// Copies the beginning of the memory under `sges`, as long as `to`.
+    pub(crate) fn read_local(&self, pd: PdId, sges: &[Sge], to: &mut [u8]) -> Result<(), MemError> {
+        let mut list = GatherList::default();
+        self.gather_local(pd, sges, 0, to.len() as u32, &mut list)?;
+        // SAFETY: what is listed belongs to regions of this table, which is borrowed.
+        copy_payload(&Payload::Gather(unsafe { Gather::new(list.segments()) }), to);
+        Ok(())
+    }
+
     #[inline]
     pub(crate) fn gather_remote(
         &self,

@@ -1,5 +1,6 @@
 //! Unreliable datagrams.
 
+use irnic_nic::frame::emit_frame;
 use irnic_transports::qp::{
     Address, PostError, QpAttr, QpState, RecvWr, SendData, SendOp, Service, Sge, WcOpcode, WcStatus::*,
 };
@@ -223,4 +224,92 @@ fn sends_complete_whatever_becomes_of_them() {
     }
     d.run();
     assert_eq!(d.done(0), (0..50).map(|id| (id, Success)).collect::<Vec<_>>());
+}
+
+/// What the datagrams that end 0 sends now say, each the same byte for all of its length: that and its length.
+fn sent(d: &mut Duo, budget: usize) -> Vec<(u8, u32)> {
+    let mut sent = Vec::new();
+    d.net.nics[0].poll_transmit(d.net.now, budget, |packet| {
+        let (len, headers) = (packet.payload.len(), packet.headers.len());
+        let mut frame = vec![0; packet.headers.frame_len(len)];
+        emit_frame(packet, None, &mut frame);
+        let payload = &frame[headers..headers + len];
+        let first = payload.first().copied().unwrap_or(0);
+        assert_eq!(payload, vec![first; len], "one datagram's bytes");
+        sent.push((first, len as u32));
+        true
+    });
+    sent
+}
+
+/// Posts a datagram whose bytes are all the same, in one of these ways.
+fn say(d: &mut Duo, said: u8, len: u32, inline: bool) {
+    let there = to(d.ends[0], d.ends[1]);
+    let mr = d.mem[0];
+    d.net.nics[0].bytes_mut(&mr).unwrap()[..len as usize].fill(said);
+    let bytes = vec![said; len as usize];
+    // Elements of a byte, of none, and of the rest.
+    let parts = [d.sge(0, 0, len.min(1)), d.sge(0, 9, 0), d.sge(0, len.min(1).into(), len - len.min(1))];
+    let data = if inline { SendData::Inline(&bytes) } else { SendData::Sges(&parts) };
+    let wr = irnic_transports::qp::SendWr { data, to: Some(there), ..empty(SendOp::Send) };
+    d.net.nics[0].post_send(d.ends[0].qpn, &wr).unwrap();
+}
+
+#[test]
+fn datagrams_that_wait_say_what_they_said_when_they_were_copied() {
+    let mut d = ud();
+    let qpn = d.ends[0].qpn;
+    let (mut said, mut expected) = (0u8, std::collections::VecDeque::new());
+    // The queue grows and shrinks, and goes round.
+    for (posted, left) in [(1, 0), (3, 1), (7, 5), (30, 2), (1, 0), (12, 11), (40, 0), (61, 0)] {
+        for n in 0..posted {
+            said = said.wrapping_add(1);
+            let len = [100, MTU, 1, 0][usize::from(said) % 4];
+            say(&mut d, said, len, n % 5 == 4);
+            expected.push_back((if len == 0 { 0 } else { said }, len));
+            d.net.nics[0].copy_waiting_sends(qpn);
+        }
+        let mr = d.mem[0];
+        d.net.nics[0].bytes_mut(&mr).unwrap().fill(0xff);
+        let n = expected.len() - left;
+        assert_eq!(sent(&mut d, n), expected.drain(..n).collect::<Vec<_>>());
+        d.poll();
+    }
+    assert!(!d.net.nics[0].wants_tx());
+    assert!(d.wcs[0].iter().all(|wc| wc.status == Success));
+}
+
+#[test]
+fn copies_of_requests_that_were_flushed_are_not_sent() {
+    let mut d = ud();
+    let qpn = d.ends[0].qpn;
+    for said in [1, 2, 3] {
+        say(&mut d, said, 50, false);
+        d.net.nics[0].copy_waiting_sends(qpn);
+    }
+    assert_eq!(sent(&mut d, 1), [(1, 50)]);
+    d.to(0, QpState::Err);
+    assert_eq!(d.done(0).iter().map(|wc| wc.1).collect::<Vec<_>>(), [Success, WrFlushErr, WrFlushErr]);
+    d.to(0, QpState::Reset);
+    for attr in crate::common::attributes(&d.connection, d.ends[0], d.ends[1], 0) {
+        d.net.nics[0].modify_qp(qpn, &attr).unwrap();
+    }
+    for said in [4, 5] {
+        say(&mut d, said, 60, false);
+        d.net.nics[0].copy_waiting_sends(qpn);
+    }
+    assert_eq!(sent(&mut d, 9), [(4, 60), (5, 60)]);
+}
+
+#[test]
+fn memory_that_is_not_the_senders_is_found_in_its_turn() {
+    let mut d = ud();
+    let there = to(d.ends[0], d.ends[1]);
+    let sges = [Sge { lkey: d.mem[0].lkey ^ 1, ..d.sge(0, 0, 8) }];
+    let wr =
+        irnic_transports::qp::SendWr { data: SendData::Sges(&sges), to: Some(there), wr_id: 2, ..empty(SendOp::Send) };
+    say(&mut d, 1, 50, false);
+    d.net.nics[0].post_send(d.ends[0].qpn, &wr).unwrap();
+    d.net.nics[0].copy_waiting_sends(d.ends[0].qpn);
+    assert_eq!((sent(&mut d, 9), d.done(0)), (vec![(1, 50)], vec![(0, Success), (2, LocProtErr)]));
 }

@@ -295,6 +295,9 @@ pub trait Host {
         out: &mut GatherList,
     ) -> Result<(), MemError>;
 
+    /// Copies the beginning of the memory under `sges`, as long as `to`.
+    fn read_local(&mut self, pd: PdId, sges: &[Sge], to: &mut [u8]) -> Result<(), MemError>;
+
     /// Lists remotely readable memory.
     fn gather_remote(&mut self, by: Caller, rkey: u32, va: u64, len: u32, out: &mut GatherList)
     -> Result<(), MemError>;

@@ -372,6 +372,13 @@ impl Qp {
         self.service.send_queue_mut().retract(n);
     }
 
+    /// Copies the data of datagrams that wait in the send queue: their memory may be used again before they complete.
+    /// Other services leave it where it is.
+    #[inline]
+    pub fn copy_waiting_sends(&mut self, host: &mut impl Host) {
+        self.service.copy_waiting(&self.context, host);
+    }
+
     /// Posts a receive work request. In ERR it is flushed at once.
     #[inline]
     pub fn post_recv(&mut self, wr: &RecvWr<'_>, host: &mut impl Host) -> Result<(), PostError> {

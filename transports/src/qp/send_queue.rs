@@ -70,7 +70,7 @@ pub(crate) struct SendWqe {
     pub len: u32,
     pub remote_addr: u64,
     pub rkey: u32,
-    /// Elements of its gather list, or [`INLINE`].
+    /// Elements of its gather list, or [`INLINE`] or [`COPIED`].
     pub sge_count: u8,
     pub signaled: bool,
     pub solicited: bool,
@@ -119,12 +119,25 @@ const LOOK: u32 = 64;
 
 /// In place of the length of a gather list: the data is inline.
 const INLINE: u8 = u8::MAX;
+/// In place of the length of a gather list: the service has copied the data.
+const COPIED: u8 = u8::MAX - 1;
 
 impl SendWqe {
     /// Whether its data was copied when it was posted.
     #[inline]
     pub(crate) fn is_inline(&self) -> bool {
         self.sge_count == INLINE
+    }
+
+    /// Whether its service has copied its data since.
+    #[inline]
+    pub(crate) fn is_copied(&self) -> bool {
+        self.sge_count == COPIED
+    }
+
+    /// Notes that its service has copied its data: the gather list is not looked at any more.
+    pub(crate) fn set_copied(&mut self) {
+        self.sge_count = COPIED;
     }
 
     /// Returns the completion of a WQE that succeeded.

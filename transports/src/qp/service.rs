@@ -116,6 +116,9 @@ pub(crate) trait TransportService {
         false
     }
 
+    /// Copies the data of datagrams that wait.
+    fn copy_waiting(&mut self, _c: &QpContext, _host: &mut impl Host) {}
+
     /// Whether [`TransportService::poll_transmit`] may have a packet.
     fn wants_tx(&self, state: QpState) -> bool;
 
@@ -321,6 +324,11 @@ impl TransportService for AnyService {
 
     fn on_fair_rate(&mut self, state: QpState, now: Time, point: Point, rate: u64, host: &mut impl Host) -> bool {
         each!(self, s => s.on_fair_rate(state, now, point, rate, host))
+    }
+
+    #[inline]
+    fn copy_waiting(&mut self, c: &QpContext, host: &mut impl Host) {
+        each!(self, s => s.copy_waiting(c, host))
     }
 
     #[inline]

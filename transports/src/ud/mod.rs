@@ -6,6 +6,10 @@
 //! What is wrong with an arriving datagram drops it in silence and leaves its receive WQE for the next one (class D,
 //! IBA 9.9.3). Only a receive WQE that is wrong itself ends the queue pair (class A).
 
+mod waiting;
+
+use waiting::Waiting;
+
 use crate::packet::{PacketClass, Path, Payload, RxPacket};
 use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure};
@@ -28,6 +32,7 @@ pub(crate) struct Ud {
     rq: RecvQueue,
     /// PSN of the next packet. Nobody looks at it.
     psn: Psn,
+    waiting: Waiting,
 }
 
 impl Ud {
@@ -37,6 +42,7 @@ impl Ud {
             sq: SendQueue::new(config.max_send_wr, max_sge, max_inline, config.service)?,
             rq: RecvQueue::new(config.max_recv_wr, config.max_recv_sge as usize, config.srq.into())?,
             psn: Psn::new(0),
+            waiting: Waiting::default(),
         })
     }
 
@@ -52,6 +58,9 @@ impl Ud {
         out.gather.clear();
         if w.is_inline() {
             out.gather.push(self.sq.inline_data(index).as_ptr() as u64, w.len);
+        } else if w.is_copied() {
+            let copy = self.waiting.take(index, w.len).ok_or(QpFailure::Send(WcStatus::LocQpOpErr))?;
+            out.gather.push(copy.as_ptr() as u64, w.len);
         } else {
             host.gather_local(c.pd, self.sq.sges(index), 0, w.len, &mut out.gather).map_err(|_| {
                 host.counters().local_protection_errors += 1;
@@ -155,6 +164,7 @@ impl TransportService for Ud {
 
     fn reset(&mut self) {
         self.sq.clear();
+        self.waiting.clear();
         self.rq.reset();
     }
 
@@ -193,6 +203,12 @@ impl TransportService for Ud {
         self.take(c, packet, host)
     }
 
+    fn copy_waiting(&mut self, c: &QpContext, host: &mut impl Host) {
+        if self.sq.len() > 0 {
+            self.copy_what_waits(c, host);
+        }
+    }
+
     fn wants_tx(&self, state: QpState) -> bool {
         state == QpState::Rts && self.sq.len() > 0
     }
@@ -220,5 +236,6 @@ impl TransportService for Ud {
 
     fn flush_send(&mut self, c: &QpContext, status: WcStatus, host: &mut impl Host) {
         self.sq.flush(c, status, host);
+        self.waiting.clear();
     }
 }

@@ -158,7 +158,7 @@ unsafe fn post_one(state: &mut State, qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
     // SAFETY: the caller's promise.
     let sges = unsafe { Sges::new(wr.sg_list, wr.num_sge) }?;
     let has = |flag: u32| wr.send_flags & flag != 0;
-    let to = if qp.ex.qp_base.qp_type == IBV_QPT_UD {
+    let to = if qp.sends_datagrams() {
         // SAFETY: the member of the union that UD uses.
         let ud = unsafe { wr.wr.ud };
         // SAFETY: the caller's promise.
@@ -240,7 +240,7 @@ pub(super) unsafe extern "C" fn post_send(
             }
             wr = one.next;
         }
-        this.unit.posted(state, this.number());
+        this.unit.posted(state, this.number(), this.sends_datagrams());
         outcome
     })
 }

@@ -149,7 +149,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
                 break;
             }
         }
-        this.unit.posted(state, this.number());
+        this.unit.posted(state, this.number(), this.sends_datagrams());
         outcome
     });
     // SAFETY: `ex` is the first member of a `Qp`, which the caller promises to exist.

@@ -132,6 +132,11 @@ impl Qp {
         self.ex.qp_base.qp_num
     }
 
+    /// Whether it is one of datagrams.
+    pub(crate) fn sends_datagrams(&self) -> bool {
+        self.ex.qp_base.qp_type == IBV_QPT_UD
+    }
+
     /// Frees a queue pair of which nobody hears any more: purges events that nobody took, and waits for the
     /// acknowledgement of those that the application did.
     ///

@@ -119,9 +119,10 @@ impl Unit {
         self.end(state, now);
     }
 
-    /// Ends a call that has posted to the send queue of a queue pair.
+    /// Ends a call that has posted to the send queue of a queue pair. `datagrams`: what could not leave is copied, since
+    /// applications use the memory of datagrams again before they complete ([`Nic::copy_waiting_sends`]).
     #[inline]
-    pub(crate) fn posted(&self, mut state: MutexGuard<'_, State>, number: u32) {
+    pub(crate) fn posted(&self, mut state: MutexGuard<'_, State>, number: u32, datagrams: bool) {
         let now = now();
         state.answers.posted(now);
         let looks = now.since(state.last_look()) >= UNSEEN;
@@ -130,6 +131,9 @@ impl Unit {
         }
         let sent = state.transmit_posted(number, now);
         state.answers.long = sent > CONVERSATION + 1;
+        if datagrams {
+            state.nic().copy_waiting_sends(number);
+        }
         if looks || sent >= BULK {
             // The time that this call took was not the application's.
             state.looked_posting = irnic_ports::host_now();

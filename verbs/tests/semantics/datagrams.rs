@@ -120,6 +120,60 @@ fn datagrams_end_at_the_mtu_and_may_be_empty() {
     p.b_cq.expect(4, IBV_WC_SUCCESS);
 }
 
+/// More than one call sends, so that some wait.
+const MANY: usize = 400;
+
+/// Two queue pairs with room for [`MANY`] datagrams of 8 bytes, which have been filled, and as many receives.
+fn crowded(spec: QpSpec) -> Peers {
+    let ctx = open();
+    let pd = ctx.pd();
+    let (cq, b_cq) = (ctx.cq(2 * MANY as u32), ctx.cq(2 * MANY as u32));
+    let room = |mut spec: QpSpec| {
+        (spec.cap.max_send_wr, spec.cap.max_recv_wr) = (MANY as u32, MANY as u32);
+        spec
+    };
+    let (a, b) = (pd.qp(&cq, room(spec)), pd.qp(&b_cq, room(QpSpec::ud())));
+    connect(&a, &b);
+    let p = Peers { a, b, ah: pd.ah(ctx.gid()), cq, b_cq, mr: pd.mr(1 << 16), pd, ctx };
+    for n in 0..MANY {
+        p.mr.set_word(n, n as u64);
+        assert_eq!(p.b.recv(Recv::new(n as u64).sge(p.mr.sge(8192 + n * 64, 48))), 0);
+    }
+    p
+}
+
+/// Uses the memory of the datagrams for something else at once, and looks at what comes.
+fn use_again(p: &Peers) {
+    p.mr.write(0, &[0xff; 8 * MANY]);
+    for n in 0..MANY {
+        p.b_cq.expect(n as u64, IBV_WC_SUCCESS);
+        assert_eq!(p.mr.word((8192 + n * 64 + GRH) / 8), n as u64);
+        p.cq.expect(n as u64, IBV_WC_SUCCESS);
+    }
+}
+
+#[test]
+fn the_memory_of_datagrams_may_be_used_again_before_they_complete() {
+    let p = crowded(QpSpec::ud());
+    let send = |n| Send::message(n as u64).sge(p.mr.sge(n * 8, 8)).to(&p.ah, p.b.num(), QKEY);
+    assert_eq!(p.a.post_list(&mut (0..MANY).map(send).collect::<Vec<_>>()).0, 0);
+    use_again(&p);
+    let p = crowded(QpSpec::ud().ops(IBV_QP_EX_WITH_SEND));
+    let batch = p.a.batch();
+    batch.start();
+    for n in 0..MANY {
+        batch.id(n as u64, IBV_SEND_SIGNALED);
+        // SAFETY: exists.
+        unsafe {
+            ((*batch.0).wr_send.unwrap())(batch.0);
+            ((*batch.0).wr_set_ud_addr.unwrap())(batch.0, p.ah.0, p.b.num(), QKEY);
+            ((*batch.0).wr_set_sge.unwrap())(batch.0, p.mr.lkey(), p.mr.addr() + n as u64 * 8, 8);
+        }
+    }
+    assert_eq!(batch.complete(), 0);
+    use_again(&p);
+}
+
 #[test]
 fn addresses_are_checked() {
     let ctx = open();

@@ -6,7 +6,7 @@ use super::*;
 fn write(end: &End) {
     let mut state = end.unit.lock_to_post();
     state.nic().post_send(end.qpn, &SendWr::write(0, SendData::Sges(&[]), 0, 0)).unwrap();
-    end.unit.posted(state, end.qpn);
+    end.unit.posted(state, end.qpn, false);
 }
 
 /// Has the background thread look, as when the port rings. The application called `called`.
@@ -127,7 +127,7 @@ fn long_answers_are_not_waited_for() {
     for _ in 0..=CONVERSATION + 1 {
         state.nic().post_send(b.qpn, &SendWr::write(0, SendData::Sges(&[]), 0, 0)).unwrap();
     }
-    b.unit.posted(state, b.qpn);
+    b.unit.posted(state, b.qpn, false);
     let left = |packets: usize| {
         for _ in 0..4 {
             a.poll();

@@ -60,7 +60,7 @@ fn post(end: &End) {
     (state.last_call, state.last_progress) = (called + SEC, called + SEC);
     // Without data, WRITEs need neither keys nor the peer's permission.
     state.nic().post_send(end.qpn, &SendWr::write(0, SendData::Sges(&[]), 0, 0)).unwrap();
-    end.unit.posted(state, end.qpn);
+    end.unit.posted(state, end.qpn, false);
 }
 
 /// Has what waits do so until then.
