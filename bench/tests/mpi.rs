@@ -147,7 +147,9 @@ fn sent_bytes(folder: &Folder, script: &str, impair: &str) -> Option<Vec<u64>> {
     }
     let of_irnic = irnic(folder);
     let mut command = Command::new("unshare");
-    command.args(["--map-root-user", "--net", "timeout", "120", "sh", "-c", &format!("{INTERFACES} && {script}")]);
+    // Ranks that hang spin: their limit is time of a processor, of which a crowded machine gives each job little.
+    let limited = format!("ulimit -t 120 && {INTERFACES} && {script}");
+    command.args(["--map-root-user", "--net", "timeout", "1800", "sh", "-c", &limited]);
     for (key, value) in of_irnic.get_envs() {
         match value {
             Some(value) => command.env(key, value),
@@ -161,7 +163,7 @@ fn sent_bytes(folder: &Folder, script: &str, impair: &str) -> Option<Vec<u64>> {
     // UCX gives up on a peer that says nothing for 30 s, which a crowded machine may make of a rank that spins.
     command.envs([("UCX_UD_VERBS_TIMEOUT", "300s"), ("UCX_KEEPALIVE_INTERVAL", "inf")]);
     let output = command.output().expect("unshare starts");
-    assert!(output.status.success(), "{script}: {}{}", text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{script}: {}: {}{}", output.status, text(&output.stdout), text(&output.stderr));
     std::fs::write(folder.path().join("output"), &output.stdout).expect("room for the output");
     let reports = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
     let sent = reports.filter(|path| path.extension().is_some_and(|e| e == "json")).map(|path| {
