@@ -31,7 +31,7 @@ pub struct Case {
 pub struct File(OutFile);
 
 impl File {
-    /// Checks that `path` can be written, where `-` is standard output, in the place of what is printed. Errors name it.
+    /// Checks that `path` can be written, where `-` is standard output, in place of what is printed. Errors name it.
     pub fn open(path: &Path) -> Result<File, String> {
         OutFile::open(path).map(File)
     }

@@ -236,7 +236,7 @@ enum To {
 }
 
 impl OutFile {
-    /// Checks that `path` can be written, where `-` is standard output, in the place of what is printed. One file may be
+    /// Checks that `path` can be written, where `-` is standard output, in place of what is printed. One file may be
     /// that. Errors name the path.
     pub fn open(path: &Path) -> Result<OutFile, String> {
         let to = to(path).map_err(|e| format!("{}: {e}", path.display()))?;

@@ -74,8 +74,8 @@ pub struct LabArgs {
 
     #[command(flatten)]
     pub pcap: PcapArgs,
-    /// What happened: the network's ports, and what hosts sent each other; one of these files may be -, standard output:
-    /// what commands print then goes to standard error
+    /// What happened: the network's ports, and what hosts sent each other; one of these files may be -, standard
+    /// output: what commands print then goes to standard error
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
     /// JUnit's XML: a test case for each command, which passes if it ends with status 0; - is standard output

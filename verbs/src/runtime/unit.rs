@@ -119,8 +119,8 @@ impl Unit {
         self.end(state, now);
     }
 
-    /// Ends a call that has posted to the send queue of a queue pair. `datagrams`: what could not leave is copied, since
-    /// applications use the memory of datagrams again before they complete ([`Nic::copy_waiting_sends`]).
+    /// Ends a call that has posted to the send queue of a queue pair. `datagrams`: what could not leave is copied,
+    /// since applications use the memory of datagrams again before they complete ([`Nic::copy_waiting_sends`]).
     #[inline]
     pub(crate) fn posted(&self, mut state: MutexGuard<'_, State>, number: u32, datagrams: bool) {
         let now = now();
