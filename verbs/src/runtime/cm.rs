@@ -177,13 +177,14 @@ impl Unit {
         let asks_again = now.since(state.manager.asked) < ASKING;
         (state.last_progress, state.manager.asked) = (now, now);
         let moved = state.progress(now) > 0;
-        let wakes = !moved && state.polled_empty(now);
+        let mut wakes = !moved && state.polled_empty(now);
         if moved {
             state.called(now);
         }
         if !wakes && !asks_again {
             state.arm_wakeup();
         }
+        wakes |= state.oversleeps(now);
         state.sleeps_if(None, nothing);
         self.unlock(state);
         if wakes {

@@ -53,6 +53,8 @@ pub(crate) struct State {
     pub(super) page: Option<Box<OwnPage>>,
     /// When the background thread runs next, whatever happens.
     pub(super) next_run: Time,
+    /// Peers do not ring, though they were to: packets kept coming.
+    unarmed: bool,
     /// Completion queues that are armed.
     pub(super) waiting_cqs: u32,
     /// The application's last call.
@@ -115,6 +117,7 @@ impl State {
             ledger: Ledger::default(),
             page: None,
             next_run: Time::ZERO,
+            unarmed: false,
             waiting_cqs: 0,
             last_call: now(),
             last_progress: Time::ZERO,
@@ -569,7 +572,7 @@ impl State {
             return false;
         }
         self.arm_wakeup();
-        persistent && self.waiting_cqs == 0
+        persistent && self.waiting_cqs == 0 || self.oversleeps(now)
     }
 
     /// Tells whether threads wait for completions otherwise than by polling.
@@ -585,9 +588,29 @@ impl State {
         self.is_awaited() || self.next_run > now + POLL_INTERVAL
     }
 
+    /// Tells whether the background thread has to be woken, should the application not come back: it sleeps past a
+    /// deadline by more than a [`POLL_INTERVAL`], or peers do not ring for what comes next. The caller wakes it.
+    #[inline]
+    pub(super) fn oversleeps(&mut self, now: Time) -> bool {
+        if self.next_run <= now + POLL_INTERVAL {
+            return false;
+        }
+        let oversleeps = self.unarmed || self.next_run > self.next_deadline() + POLL_INTERVAL;
+        if oversleeps {
+            // Once is enough.
+            self.next_run = now;
+        }
+        oversleeps
+    }
+
     /// Asks peers to ring until the port is next looked at; what came before is dealt with. Returns false if packets
-    /// keep coming.
+    /// keep coming: then somebody has to look without being rung for.
     pub(super) fn arm_wakeup(&mut self) -> bool {
+        self.unarmed = !self.try_arm_wakeup();
+        !self.unarmed
+    }
+
+    fn try_arm_wakeup(&mut self) -> bool {
         if self.forked {
             return true;
         }

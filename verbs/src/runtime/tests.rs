@@ -4,6 +4,7 @@ mod answers;
 mod events;
 mod front;
 mod trains;
+mod wakeups;
 
 use std::sync::Arc;
 use std::time::Duration;

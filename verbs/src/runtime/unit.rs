@@ -17,7 +17,6 @@ use parking_lot::{Mutex, MutexGuard};
 use super::answers::CONVERSATION;
 use super::empty_polls::Sleepers;
 use super::forked;
-use super::intervals::{IDLE_INTERVAL, POLL_INTERVAL};
 use super::port::DevicePort;
 use super::state::State;
 use crate::device::DeviceInfo;
@@ -144,9 +143,15 @@ impl Unit {
     #[inline]
     fn end(&self, mut state: MutexGuard<'_, State>, now: Time) {
         state.called(now);
-        let late = state.next_run > state.next_deadline() + IDLE_INTERVAL;
+        self.leave(state, now);
+    }
+
+    /// Unlocks the unit at the end of a call, and wakes the background thread if nobody else does what is due.
+    #[inline]
+    fn leave(&self, mut state: MutexGuard<'_, State>, now: Time) {
+        let oversleeps = state.oversleeps(now);
         self.unlock(state);
-        if late {
+        if oversleeps {
             self.wake();
         }
     }
@@ -202,8 +207,7 @@ impl Unit {
             }
         }
         if n > 0 {
-            state.called(now);
-            self.unlock(state);
+            self.end(state, now);
             return Ok(Some(n));
         }
         if state.polled_empty(now) {
@@ -227,11 +231,7 @@ impl Unit {
         state.progress(now);
         state.arm_wakeup();
         state.sleeps_if(queue, nothing);
-        let late = state.next_run > state.next_deadline() + POLL_INTERVAL;
-        self.unlock(state);
-        if late {
-            self.wake();
-        }
+        self.leave(state, now);
     }
 
     /// Locks the unit until [`Unit::unlock_after_fork`].
