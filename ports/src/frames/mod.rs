@@ -385,9 +385,24 @@ fn push(tx: &mut TxQueue, packet: &[u8], frame: bool) {
     }
 }
 
-/// How often, and after how long, a name is asked for again that this process itself has: 100 ms in all.
-const RETRIES: u32 = 50;
+/// How long, and how often, what may still be this process's own is asked for again. A child that another thread has
+/// just forked keeps what this process closed until it runs its program, for which it needs a core.
+const PATIENCE: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_millis(2);
+
+/// Tries again what fails with an error that may pass.
+fn patiently<T>(
+    mut attempt: impl FnMut() -> io::Result<T>,
+    mut may_pass: impl FnMut(&io::Error) -> bool,
+) -> io::Result<T> {
+    let start = Instant::now();
+    loop {
+        match attempt() {
+            Err(e) if may_pass(&e) && start.elapsed() < PATIENCE => std::thread::sleep(RETRY),
+            other => return other,
+        }
+    }
+}
 
 /// Takes the name of a station on a carrier, which ends with this process.
 fn claim(carrier: &Carrier, mac: Mac) -> io::Result<OwnedFd> {
@@ -399,27 +414,22 @@ fn claim(carrier: &Carrier, mac: Mac) -> io::Result<OwnedFd> {
     };
     let name = crate::host::domain(&what, &[]);
     let name = format!("irnic/1/frames/{name}");
-    let mut patience = RETRIES;
-    loop {
-        match host::listen(&name) {
-            Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
-                let holder = Holder::of_name(&name);
-                // A child that another thread has just forked keeps what this process closed until it runs its program;
-                // and who had the name may have left since.
-                let passes = match holder {
-                    Holder::Process { process, .. } => process == Some(std::process::id()),
-                    Holder::Unknown => true,
-                    Holder::Socket { .. } | Holder::Kernel => false,
-                };
-                if !passes || patience == 0 {
-                    return Err(FrameError::Taken { carrier: carrier.clone(), holder }.into());
-                }
-                patience -= 1;
-                std::thread::sleep(RETRY);
+    let mut holder = Holder::Unknown;
+    let may_pass = |e: &io::Error| {
+        e.kind() == io::ErrorKind::AddrInUse && {
+            holder = Holder::of_name(&name);
+            match holder {
+                Holder::Process { process, .. } => process == Some(std::process::id()),
+                // Who had the name may have left since.
+                Holder::Unknown => true,
+                Holder::Socket { .. } | Holder::Kernel => false,
             }
-            other => return other,
         }
-    }
+    };
+    patiently(|| host::listen(&name), may_pass).map_err(|e| match e.kind() {
+        io::ErrorKind::AddrInUse => FrameError::Taken { carrier: carrier.clone(), holder }.into(),
+        _ => e,
+    })
 }
 
 impl Port for FramePort {

@@ -220,8 +220,36 @@ fn a_tap_device_that_is_not_there_is_made_for_as_long_as_the_port_is_open() {
         let refused = FramePort::open(&tap()).unwrap_err();
         assert!(matches!(frame_error(&refused), FrameError::Taken { .. }), "{refused}");
         drop(port);
-        assert!(there().stdout.is_empty());
+        // A child that another test has just forked keeps it until it runs its program.
+        let start = Instant::now();
+        while !there().stdout.is_empty() {
+            assert!(start.elapsed() < Duration::from_secs(10), "it is still there");
+        }
         FramePort::open(&tap()).unwrap();
+    });
+}
+
+/// As a child does that another thread has forked, until it runs its program.
+#[test]
+fn a_tap_device_that_a_child_keeps_for_a_moment_is_waited_for() {
+    in_a_namespace("a TAP device that a child keeps", &["tuntap add dev tap0 mode tap"], || {
+        let open = || FramePort::open(&config(Carrier::Tap("tap0".into()), &[V4[0]]));
+        let port = open().unwrap();
+        // SAFETY: the child makes two system calls, and allocates nothing.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: no memory is passed.
+            unsafe {
+                libc::usleep(50_000);
+                libc::_exit(0)
+            }
+        }
+        assert!(child > 0, "{}", io::Error::last_os_error());
+        drop(port);
+        let again = open();
+        // SAFETY: no memory is passed; the child has not been waited for.
+        assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
+        again.unwrap();
     });
 }
 

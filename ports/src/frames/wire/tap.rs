@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use super::sys::{self, RxBuffers};
 use super::{Sent, TxQueue};
 use crate::PortCounters;
+use crate::frames::patiently;
 
 /// Linux's <linux/if_tun.h>: packets without a prefix of four bytes.
 const IFF_TAP: libc::c_short = 0x0002;
@@ -26,7 +27,9 @@ impl Tap {
         let file = options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")?;
         let mut request = sys::interface_request(name);
         request.ifr_ifru.ifru_flags = IFF_TAP | IFF_NO_PI;
-        sys::ioctl(file.as_fd(), TUNSETIFF, &mut request)?;
+        // No other process with a frame port has it: it may be a child of this one.
+        let busy = |e: &io::Error| e.raw_os_error() == Some(libc::EBUSY);
+        patiently(|| sys::ioctl(file.as_fd(), TUNSETIFF, &mut request), busy)?;
         let any = sys::socket(libc::AF_INET, libc::SOCK_DGRAM)?;
         // A device that was just made is down. Who may not change that has been given one that is up.
         let _ = bring_up(any.as_fd(), name);
