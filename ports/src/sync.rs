@@ -7,6 +7,14 @@ pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
+/// Orders what was done before a message was passed to the kernel, or after it was got from there: whoever gets one
+/// sees what its sender had done. The kernel does so itself; loom does not know it.
+#[inline]
+pub(crate) fn message() {
+    #[cfg(loom)]
+    fence(Ordering::SeqCst);
+}
+
 /// Returns the address of a word, for the kernel.
 #[cfg(not(loom))]
 pub(crate) fn address(word: &AtomicU32) -> *mut u32 {

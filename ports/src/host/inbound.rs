@@ -33,6 +33,15 @@ pub(super) enum Greeting {
     OtherVersion(OwnedFd, u8),
 }
 
+/// What a sender has said.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    WakeUp,
+    Nothing,
+    /// It has ended, or has said something invalid.
+    End,
+}
+
 pub(super) struct Inbound {
     /// Identifies the link in events. Processes that have one slot in succession have different ids.
     pub(super) id: u32,
@@ -97,13 +106,15 @@ impl Inbound {
         self.connection().is_some_and(|connection| sys::send(connection, &HELLO, &[bell]).is_ok())
     }
 
-    /// Reads one wake-up byte of the sender; more than one are reported again later. Returns whether the sender still
-    /// lives.
-    pub(super) fn listen(&self) -> bool {
-        let Some(connection) = self.connection() else { return true };
+    /// Reads one wake-up byte of the sender; more than one are reported again later.
+    pub(super) fn listen(&self) -> Heard {
+        let Some(connection) = self.connection() else { return Heard::Nothing };
         match sys::receive(connection, &mut [0; HELLO.len() + 1]) {
-            Ok(message) => message.len == 1,
-            Err(e) => matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted),
+            Ok(sys::Message { len: 1, .. }) => Heard::WakeUp,
+            Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted) => {
+                Heard::Nothing
+            }
+            _ => Heard::End,
         }
     }
 

@@ -7,7 +7,7 @@ use irnic_transports::qp::PeerProcess;
 use irnic_transports::{Path, Time};
 
 use super::bell::Bell;
-use super::inbound::{Greeting, Inbound, greet};
+use super::inbound::{Greeting, Heard, Inbound, greet};
 use super::outbound::{Outbound, Over, Pushed};
 use super::services::{self, Receiver, Services};
 use super::slot::{Domain, Slot};
@@ -410,7 +410,10 @@ impl Links {
             let Peer::Link(link) = &mut self.peers[usize::from(to.number())] else { continue };
             link.dirty = false;
             match link.wake() {
-                Ok(syscalls) => self.counters.tx_syscalls += syscalls,
+                Ok(wake) => {
+                    self.counters.tx_syscalls += wake.syscalls;
+                    self.host.wakeups_sent += u64::from(wake.sent);
+                }
                 Err(over) => self.leave(to, over),
             }
         }
@@ -521,13 +524,17 @@ impl Links {
                     let (id, connection) = self.pending.swap_remove(at);
                     self.epoll.remove(connection.as_fd());
                     self.welcome(connection, id);
-                } else if let Some(link) = self.inbound.iter_mut().find(|link| link.id == index)
-                    && !link.listen()
-                {
-                    let process = link.connection().and_then(sys::peer_process);
-                    link.end(&self.epoll);
-                    self.ended.add_process(process);
-                    self.lost = true;
+                } else if let Some(link) = self.inbound.iter_mut().find(|link| link.id == index) {
+                    match link.listen() {
+                        Heard::WakeUp => self.host.wakeups_taken += 1,
+                        Heard::Nothing => {}
+                        Heard::End => {
+                            let process = link.connection().and_then(sys::peer_process);
+                            link.end(&self.epoll);
+                            self.ended.add_process(process);
+                            self.lost = true;
+                        }
+                    }
                 }
             }
             Source::Udp => {}

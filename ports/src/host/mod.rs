@@ -13,6 +13,8 @@ mod fault;
 mod holder;
 mod inbound;
 mod links;
+#[cfg(all(test, loom))]
+mod model;
 mod outbound;
 pub(crate) mod services;
 pub(crate) mod slot;
@@ -238,6 +240,10 @@ pub struct HostCounters {
     pub links_refused: u64,
     /// Links in either direction closed because the peer wrote an impossible value into the ring.
     pub links_corrupt: u64,
+    /// Processes woken that slept, and what of others' wake-ups was read: what one sends the others take.
+    pub wakeups_sent: u64,
+    /// See [`HostCounters::wakeups_sent`].
+    pub wakeups_taken: u64,
 }
 
 /// Returns the size of a file that a peer passed, if this user owns it and its size is sealed.

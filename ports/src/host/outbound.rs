@@ -35,6 +35,15 @@ pub(super) enum Pushed {
     Stalled,
 }
 
+/// What it took to wake a receiver.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Wake {
+    /// System calls made.
+    pub(super) syscalls: u64,
+    /// The byte that wakes it was sent.
+    pub(super) sent: bool,
+}
+
 /// A process of the device lives but does not take the frames sent to it. [`Port::flush`](crate::Port::flush) returns
 /// it inside an [`io::Error`], once per process.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -143,33 +152,33 @@ impl Outbound {
         self.ring.publish();
     }
 
-    /// Wakes the receiver if it sleeps, or if it has not passed its bell yet. Returns how many system calls that took.
+    /// Wakes the receiver if it sleeps, or if it has not passed its bell yet.
     #[inline]
-    pub(super) fn wake(&mut self) -> Result<u64, Over> {
+    pub(super) fn wake(&mut self) -> Result<Wake, Over> {
         match &self.bell {
-            Some(bell) if !bell.ring() => Ok(0),
+            Some(bell) if !bell.ring() => Ok(Wake::default()),
             Some(_) => self.send_wake(),
             None => self.wake_without_bell(),
         }
     }
 
     #[cold]
-    fn wake_without_bell(&mut self) -> Result<u64, Over> {
+    fn wake_without_bell(&mut self) -> Result<Wake, Over> {
         if self.connection.is_none() {
-            return Ok(0);
+            return Ok(Wake::default());
         }
         self.listen()?;
         match &self.bell {
-            Some(bell) if !bell.ring() => Ok(1),
-            _ => self.send_wake().map(|calls| calls + 1),
+            Some(bell) if !bell.ring() => Ok(Wake { syscalls: 1, sent: false }),
+            _ => self.send_wake().map(|wake| Wake { syscalls: wake.syscalls + 1, ..wake }),
         }
     }
 
-    fn send_wake(&mut self) -> Result<u64, Over> {
+    fn send_wake(&mut self) -> Result<Wake, Over> {
         match self.connection().map(|connection| sys::send(connection, WAKE, &[])) {
             // Full: there is enough there to wake it.
             Some(Err(e)) if e.kind() != io::ErrorKind::WouldBlock => Err(self.listen().err().unwrap_or(Over::Ended)),
-            _ => Ok(1),
+            sent => Ok(Wake { syscalls: 1, sent: matches!(sent, Some(Ok(()))) }),
         }
     }
 

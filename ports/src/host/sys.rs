@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::control::control_messages;
 use crate::region::SEALS;
+use crate::sync;
 
 /// Most connections that wait to be accepted. The kernel may allow fewer (net.core.somaxconn).
 const BACKLOG: libc::c_int = 1024;
@@ -292,6 +293,7 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>])
             }
         }
     }
+    sync::message();
     // SAFETY: the message points to a vector, bytes and a control buffer that outlive the call.
     let sent =
         unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
@@ -322,6 +324,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Me
     if len < 0 {
         return Err(io::Error::last_os_error());
     }
+    sync::message();
     let (mut passed, mut count) = (None, 0);
     let messages = control_messages(&control, message.msg_controllen as _);
     for rights in messages.filter(|m| (m.level, m.kind) == (libc::SOL_SOCKET, libc::SCM_RIGHTS)) {

@@ -423,7 +423,7 @@ impl Wire {
         each: &mut dyn FnMut(RxFrame<'_>),
     ) -> io::Result<usize> {
         let own = links.slot();
-        let (mut frames, mut forwarded) = (0, false);
+        let (mut frames, mut forwarded, mut failed) = (0, false, None);
         let Wire { ends, groups, .. } = self;
         for socket in ends.iter_mut().filter_map(|end| end.socket.as_mut()) {
             let mut deliver = |frame: RxFrame<'_>| match receiver(&frame, links) {
@@ -438,12 +438,22 @@ impl Wire {
                 // What is for nobody this process's NIC counts.
                 Receiver::One(_) | Receiver::Nobody => each(frame),
             };
-            let count = socket.receive(now, budget.saturating_sub(frames), &mut deliver)?;
-            frames += count;
-            socket.arm_when_idle(now, count, &links.epoll)?;
+            let count = socket.receive(now, budget.saturating_sub(frames), &mut deliver);
+            let count = count.and_then(|n| socket.arm_when_idle(now, n, &links.epoll).map(|()| n));
+            match count {
+                Ok(count) => frames += count,
+                Err(e) => {
+                    failed = Some(e);
+                    break;
+                }
+            }
         }
+        // Before an error is told: who sleeps knows nothing of it.
         if forwarded {
             links.flush();
+        }
+        if let Some(e) = failed {
+            return Err(e);
         }
         for group in groups {
             let ends = &*ends;

@@ -2,12 +2,14 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex};
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, Weak};
 
 use super::Shared;
-use crate::sync::AtomicU64;
+use crate::sync::{AtomicU64, Ordering};
 
 /// Bytes that are watched together. No two records of a ring share a line.
 const LINE: usize = 64;
@@ -21,7 +23,12 @@ struct Inner {
     objects: Mutex<BTreeMap<usize, Box<dyn Any + Send + Sync>>>,
     lines: Mutex<BTreeMap<usize, Arc<loom::cell::UnsafeCell<()>>>>,
     bytes: *mut [u8],
+    /// How often it was mapped.
+    passed: AtomicU64,
 }
+
+/// Files that are mapped, by device and inode.
+static FILES: Mutex<BTreeMap<(u64, u64), Weak<Inner>>> = Mutex::new(BTreeMap::new());
 
 // SAFETY: the bytes are the region's own, and `lines` finds out whether two threads are at the same ones.
 unsafe impl Send for Inner {}
@@ -39,12 +46,29 @@ impl Region {
     /// Makes a region that is shared by its clones.
     pub(crate) fn heap(len: usize) -> Region {
         let bytes = Box::into_raw(vec![0; len].into());
-        Region(Arc::new(Inner { len, objects: Mutex::default(), lines: Mutex::default(), bytes }))
+        Region(Arc::new(Inner {
+            len,
+            objects: Mutex::default(),
+            lines: Mutex::default(),
+            bytes,
+            passed: AtomicU64::new(0),
+        }))
     }
 
-    /// No model maps a file.
-    pub(crate) fn map(_: BorrowedFd<'_>, _: usize) -> io::Result<Region> {
-        Err(io::ErrorKind::Unsupported.into())
+    /// Maps a file: whoever has mapped the same one has the same memory. To be passed a descriptor is to see what the
+    /// one who passed it has seen.
+    pub(crate) fn map(file: BorrowedFd<'_>, len: usize) -> io::Result<Region> {
+        let metadata = File::from(file.try_clone_to_owned()?).metadata()?;
+        let mut files = FILES.lock().unwrap();
+        let file = files.entry((metadata.dev(), metadata.ino())).or_default();
+        let region = match file.upgrade() {
+            Some(inner) => Region(inner),
+            None => Region::heap(len),
+        };
+        *file = Arc::downgrade(&region.0);
+        drop(files);
+        region.0.passed.fetch_add(1, Ordering::AcqRel);
+        Ok(region)
     }
 
     /// As [`Region::map`].

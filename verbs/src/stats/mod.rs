@@ -108,6 +108,7 @@ fn add_port(to: &mut PortCounters, more: &PortCounters) {
 fn add_host(to: &mut HostCounters, more: &HostCounters) {
     sum!(to, more: HostCounters {
         tx_absent, tx_stalled, tx_unroutable, forwarded, links_opened, links_lost, links_refused, links_corrupt,
+        wakeups_sent, wakeups_taken,
     });
 }
 

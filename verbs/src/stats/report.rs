@@ -26,9 +26,10 @@ pub fn port(c: &PortCounters) -> [(&'static str, u64); 9] {
     })
 }
 
-fn host(c: &HostCounters) -> [(&'static str, u64); 8] {
+fn host(c: &HostCounters) -> [(&'static str, u64); 10] {
     numbers!(c: HostCounters {
         tx_absent, tx_stalled, tx_unroutable, forwarded, links_opened, links_lost, links_refused, links_corrupt,
+        wakeups_sent, wakeups_taken,
     })
 }
 

@@ -431,3 +431,73 @@ fn an_idle_socket_costs_no_system_call() {
         assert_eq!(numbers(&mut [&mut a], 1)[0].0, round);
     }
 }
+
+/// One frame goes to and fro between two processes by way of the one that owns the socket, and all three sleep
+/// whenever they wait. What one sends to wake the others these have taken, and nothing has waited for a timeout.
+#[test]
+fn no_wake_up_is_lost_where_a_third_process_passes_frames_on() {
+    const ROUNDS: u32 = 3_000;
+    const LONG: Duration = Duration::from_secs(60);
+    let seed = 23;
+    let [here, _] = fresh_addresses();
+    let domain = domain("udp", &[here]);
+    let mut ports = [1, 2, 3].map(|number| {
+        let config = HostConfig { udp: HostUdp::Only, addresses: vec![here], ..config(&domain, number) };
+        HostPort::open(&config).unwrap()
+    });
+    assert!(ports[0].owns_udp(here));
+    let sleep = |port: &mut HostPort, random: &mut Pcg64Mcg, what: &str| {
+        port.set_spin(random.random_range(0..40));
+        let start = Instant::now();
+        port.wait(LONG).unwrap();
+        assert!(start.elapsed() < LONG, "seed {seed}: nobody woke {what}");
+    };
+    let [owner, a, b] = &mut ports;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = Pcg64Mcg::seed_from_u64(seed);
+            let mut done = false;
+            while !done {
+                sleep(owner, &mut random, "the owner");
+                owner.receive(host_now(), 8, &mut |_| done = true).unwrap();
+            }
+        });
+        for (port, own, peer) in [(a, 2_u8, 3), (b, 3, 2)] {
+            scope.spawn(move || {
+                let mut random = Pcg64Mcg::seed_from_u64(seed + u64::from(own));
+                for round in 0..ROUNDS {
+                    if own == 2 {
+                        send_to(port, host_now(), &path(here, here), qp_of(peer), round);
+                    }
+                    let mut got = 0;
+                    while got == 0 {
+                        sleep(port, &mut random, &format!("{own} in round {round}"));
+                        let each = &mut |frame: RxFrame<'_>| {
+                            assert_eq!(frame.bytes.first_chunk(), Some(&round.to_le_bytes()));
+                        };
+                        got = port.receive(host_now(), 8, each).unwrap();
+                    }
+                    if own == 3 {
+                        send_to(port, host_now(), &path(here, here), qp_of(peer), round);
+                    }
+                }
+                if own == 2 {
+                    send_to(port, host_now(), &path(here, here), qp_of(1), ROUNDS);
+                }
+            });
+        }
+    });
+    let [owner, a, b] = &mut ports;
+    let sent = owner.host_counters().wakeups_sent;
+    assert!(sent > u64::from(ROUNDS / 10), "{sent} wake-ups: nobody slept");
+    assert_eq!(owner.host_counters().forwarded, 2 * u64::from(ROUNDS));
+    let start = Instant::now();
+    let mut taken = 0;
+    while taken < sent {
+        assert!(start.elapsed() < LONG, "{taken} of {sent} wake-ups were taken");
+        take(a);
+        take(b);
+        taken = a.host_counters().wakeups_taken + b.host_counters().wakeups_taken;
+    }
+    assert_eq!(taken, sent);
+}
