@@ -229,17 +229,19 @@ fn a_tap_device_that_is_not_there_is_made_for_as_long_as_the_port_is_open() {
     });
 }
 
-/// As a child does that another thread has forked, until it runs its program.
+/// As a child does that another thread has forked, between the ends of two descriptors, when it runs its program.
 #[test]
 fn a_tap_device_that_a_child_keeps_for_a_moment_is_waited_for() {
     in_a_namespace("a TAP device that a child keeps", &["tuntap add dev tap0 mode tap"], || {
         let open = || FramePort::open(&config(Carrier::Tap("tap0".into()), &[V4[0]]));
         let port = open().unwrap();
-        // SAFETY: the child makes two system calls, and allocates nothing.
+        let name = port._claim.as_raw_fd();
+        // SAFETY: the child makes a few system calls, and allocates nothing.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // SAFETY: no memory is passed.
+            // SAFETY: no memory is passed, and the child uses no descriptor any more.
             unsafe {
+                libc::close(name);
                 libc::usleep(50_000);
                 libc::_exit(0)
             }
