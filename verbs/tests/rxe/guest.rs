@@ -79,6 +79,10 @@ impl Guest {
         let mut guest = Guest { qemu, gids: Vec::new() };
         guest.wait_until_ready(host)?;
         guest.gids = guest.gid_table()?;
+        // For ibv_modify_qp the kernel asks for neighbours from its link-local address, and while that is tentative
+        // (IFA_F_TENTATIVE, 0x40: for a second or two) not at all. 80: permanent, and nothing else.
+        let usable = "grep -q \"^fe80.* 80 *eth0$\" /proc/net/if_inet6";
+        guest.run(&format!("until {usable}; do usleep 20000; done"))?.success()?;
         // ibv_modify_qp does not wait long for a neighbour that is not known yet.
         for address in [namespace::IPV4, namespace::IPV6] {
             guest.run(&format!("until ping -c 1 -W 1 {address}; do :; done"))?.success()?;
