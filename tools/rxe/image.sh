@@ -241,7 +241,10 @@ build() {
         -L "$prefix/usr/lib/x86_64-linux-gnu" -l:libibverbs.so.1 || fail 'integrity.c does not compile'
     cp "$dir/integrity" "$root/usr/bin/"
     files+=("$dir/integrity")
-    "${CC:-cc}" -O1 -Wall -Werror -shared -fPIC -o "$dir/patience.so" "$here/patience.c" || fail 'patience.c does not compile'
+    for name in patience listens drain; do
+        "${CC:-cc}" -O1 -Wall -Werror -shared -fPIC -I "$prefix/usr/include" -o "$dir/$name.so" "$here/$name.c" || fail "$name.c does not compile"
+    done
+    cp "$dir/drain.so" "$root/usr/lib/"
     for provider in {"$prefix",}/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav*.so; do
         [ -e "$provider" ] || continue
         mkdir -p "$root/usr/lib/x86_64-linux-gnu/libibverbs"
@@ -265,7 +268,7 @@ build() {
 # One at a time.
 exec 9>"$dir/lock"
 flock 9
-stamp="$flavour $origin $(cat "$here"/image.sh "$here"/{integrity,patience}.c "$here"/guest/* "$runner" | sha256sum)"
+stamp="$flavour $origin $(cat "$here"/image.sh "$here"/*.c "$here"/guest/* "$runner" | sha256sum)"
 [ "$(cat "$dir/stamp" 2>/dev/null)" = "$stamp" ] && exit 0
 rm -f "$dir/stamp"
 fetch

@@ -99,6 +99,11 @@ impl Connecting {
     pub fn is_impatient(&self) -> bool {
         self.twice
     }
+
+    /// Whether its client destroys its queue pair before the driver has sent what was posted.
+    pub fn is_hasty(&self) -> bool {
+        self.ready != Ready::Listens
+    }
 }
 
 /// Wireshark reads every management datagram that came from `own`, and there are `some` if the ends connect.

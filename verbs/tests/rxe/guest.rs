@@ -185,14 +185,11 @@ impl Guest {
             // Local address and state (0A: LISTEN) in /proc/net/tcp.
             None => format!("grep -q \":{port:04X} .* 0A \" /proc/net/tcp /proc/net/tcp6"),
             Some(Ready::Listens) => format!("rdma resource show cm_id | grep -q \"state LISTEN .*:{port} \""),
-            // The kernel's list has groups in the order of this processor's bytes. The device joins after that.
+            // The driver has its interface take the group's frames when the queue pair is attached; their address has
+            // the last four bytes of the group's GID (RFC 2464).
             Some(Ready::Joined(group)) => {
                 let group: Ipv4Addr = group.parse().map_err(|e| format!("{group}: {e}"))?;
-                let number = u32::from_ne_bytes(group.octets());
-                return self
-                    .run(&format!("until grep -q {number:08X} /proc/net/igmp; do usleep 20000; done; sleep 1"))?
-                    .success()
-                    .map(drop);
+                format!("grep -q 3333{:08x} /proc/net/dev_mcast", u32::from(group))
             }
         };
         self.run(&format!("until {listens}; do usleep 20000; done"))?.success().map(drop)

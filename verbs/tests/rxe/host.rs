@@ -16,8 +16,6 @@ use crate::support::library;
 
 /// How long a program may run.
 pub const PATIENCE: Duration = Duration::from_secs(90);
-/// From the opening of a station's port to the server's first call of listen: perftest makes its buffers in between.
-const UNTIL_IT_LISTENS: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The host, and what tools/rxe/image.sh made.
@@ -85,6 +83,11 @@ impl Host {
     /// What irnic recorded in a case that connects.
     pub fn capture(&self) -> PathBuf {
         self.temporary("connecting.pcap")
+    }
+
+    /// Is there when a server that connects listens.
+    pub fn listens(&self) -> PathBuf {
+        self.temporary("listens")
     }
 
     /// The sockets of the emulator and of irnic.
@@ -169,6 +172,10 @@ impl Host {
             if connecting.is_impatient() && case.role == Role::Client {
                 command.env("LD_PRELOAD", self.file("patience.so"));
             }
+            if case.role == Role::Server {
+                let _ = fs::remove_file(self.listens());
+                command.env("LD_PRELOAD", self.file("listens.so")).env("LISTENS", self.listens());
+            }
         }
         let child = command.spawn().map_err(|e| format!("{line}: {e}"))?;
         Ok(Running { child, said, deadline: Instant::now() + PATIENCE })
@@ -182,12 +189,6 @@ pub fn address(case: &Case) -> &'static str {
     if case.is_over_ipv6() { addresses.1 } else { addresses.0 }
 }
 
-/// Whether a table of the namespace's sockets has such a line.
-fn has_line(table: &str, wanted: impl Fn(&str) -> bool) -> bool {
-    let table = fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default();
-    table.lines().skip(1).any(wanted)
-}
-
 /// A program that was started.
 pub struct Running {
     child: Child,
@@ -199,20 +200,12 @@ impl Running {
     /// Until the server of a case is there.
     pub fn wait_until_ready(&mut self, host: &Host, case: &Case, port: u16) -> Result<(), String> {
         let Some(connecting) = case.connecting else { return self.wait_for_listener(port) };
-        let socket = &host.sockets()[1];
         while Instant::now() < self.deadline {
-            let there = match (connecting.ready, case.condition) {
-                (Ready::Joined(_), _) => self.output().contains("joined"),
-                // A station's port shows nothing but that it is open.
-                (_, Condition::Frames(Carrier::Dgram) | Condition::FramesIpv6(Carrier::Dgram)) => socket.exists(),
-                (_, Condition::Frames(_) | Condition::FramesIpv6(_)) => has_line("packet", |_| true),
-                // Its process has claimed a service.
-                _ => has_line("unix", |line| line.contains("@irnic/") && line.ends_with("/listens")),
+            let there = match connecting.ready {
+                Ready::Joined(_) => self.output().contains("joined"),
+                Ready::Listens => host.listens().exists(),
             };
             if there {
-                if matches!(case.condition, Condition::Frames(_) | Condition::FramesIpv6(_)) {
-                    sleep(UNTIL_IT_LISTENS);
-                }
                 return Ok(());
             }
             if self.child.try_wait().ok().flatten().is_some() {
