@@ -132,10 +132,10 @@ impl Guest {
         Ok(Device { name: "rxe0", gid_index })
     }
 
-    /// Whether its kernel has panicked, which ends the emulator. Waits a little for that: what a program notices of it
-    /// comes first.
-    pub fn has_panicked(&mut self) -> bool {
-        let deadline = Instant::now() + Duration::from_secs(2);
+    /// Whether its kernel has panicked, which ends the emulator. Waits for that: what a program notices of it comes
+    /// first.
+    pub fn has_panicked(&mut self, within: Duration) -> bool {
+        let deadline = Instant::now() + within;
         while Instant::now() < deadline {
             if self.qemu.try_wait().ok().flatten().is_some() {
                 return true;
@@ -152,9 +152,10 @@ impl Guest {
     }
 
     /// Has its kernel panic.
-    pub fn panic(&self) {
+    pub fn panic(&mut self) -> Result<(), String> {
         // Nobody answers any more.
         let _ = self.start("sh -c 'echo c > /proc/sysrq-trigger'");
+        if self.has_panicked(PATIENCE) { Ok(()) } else { Err("the guest's kernel does not panic".into()) }
     }
 
     /// Starts a script.

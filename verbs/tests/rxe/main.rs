@@ -9,13 +9,14 @@ mod connecting;
 mod guest;
 mod host;
 mod namespace;
+mod premises;
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use case::{Case, Condition, Role, wanted};
 use guest::Guest;
@@ -28,9 +29,9 @@ fn main() -> ExitCode {
     // There is one guest, and only a process with one thread may enter a user namespace.
     arguments.test_threads = Some(1);
     let bench = Arc::new(Mutex::new(Bench::Unused));
-    let mut trials = Vec::new();
+    let mut trials = vec![Trial::test("premises excuse what they name, and no more", || Ok(premises::check()?))];
     for (case, port) in wanted().into_iter().zip(20_000..) {
-        if trials.is_empty() {
+        if trials.len() == 1 {
             let bench = bench.clone();
             let name = format!("a guest whose kernel panics is replaced: {}", case.name());
             trials.push(Trial::test(name, move || bench.lock().run(&case, port - 1, true)));
@@ -72,9 +73,9 @@ impl Bench {
         match self {
             Bench::Ready(ready) => {
                 if panic {
-                    ready.guest.panic();
+                    ready.guest.panic()?;
                 }
-                Ok(ready.run_on_a_guest(case, port)?)
+                Ok(ready.run_on_a_guest(case, port, panic)?)
             }
             Bench::NotPermitted(why) => {
                 let _ = support::skipped::<()>(&format!("{}: {why}", case.name()));
@@ -101,37 +102,44 @@ impl Bench {
 }
 
 impl Ready {
-    /// Runs a case, on a fresh guest if the kernel of the one that there is panics or no longer answers. One that does
-    /// that to two has found something.
-    fn run_on_a_guest(&mut self, case: &Case, port: u16) -> Result<(), String> {
-        let Some(why) = self.run(case, port).err() else { return Ok(()) };
-        if !self.is_gone(&why) {
-            return Err(why);
+    /// Runs a case, again while a premise excuses how it fails, and on a fresh guest if the kernel of the one that there
+    /// is panics or no longer answers. Of two panics one is excused at most; one that was `asked` for does not count.
+    fn run_on_a_guest(&mut self, case: &Case, port: u16, mut asked: bool) -> Result<(), String> {
+        let mut attempt = 1;
+        let mut panicked = false;
+        while let Err(mut why) = self.run(case, port) {
+            let mut premise = premises::excuse(&case.name(), &why);
+            if self.is_gone(&why) {
+                let (console, said) = self.replace()?;
+                why = format!("{why}\nthe guest is gone: {}\n{said}", console.display());
+                premise = Some(&premises::PANIC).filter(|p| !panicked && p.excuses(&case.name(), &said));
+                if premise.is_some() && std::mem::take(&mut asked) {
+                    continue;
+                }
+                panicked = true;
+            }
+            let premise = premise.filter(|_| attempt < premises::ATTEMPTS).ok_or_else(|| why.clone())?;
+            premises::say(&case.name(), premise, &why);
+            attempt += 1;
         }
-        let console = self.replace()?;
-        let _ = writeln!(io::stderr(), "AGAIN {}: the guest's kernel is gone, {}", case.name(), console.display());
-        let Some(why) = self.run(case, port).err() else { return Ok(()) };
-        if !self.is_gone(&why) {
-            return Err(why);
-        }
-        let again = self.replace()?;
-        Err(format!("the kernels of two guests panicked or hung: {} and {}", console.display(), again.display()))
+        Ok(())
     }
 
     /// Whether the guest's kernel has panicked or, as a case says, no longer answers.
     fn is_gone(&mut self, why: &str) -> bool {
-        self.guest.has_panicked() || why.contains(guest::SILENT)
+        self.guest.has_panicked(Duration::from_secs(2)) || why.contains(guest::SILENT)
     }
 
-    /// Boots another guest; returns where the console of the one before is kept.
-    fn replace(&mut self) -> Result<PathBuf, String> {
+    /// Boots another guest; returns what the console of the one before has, and where that is kept.
+    fn replace(&mut self) -> Result<(PathBuf, String), String> {
         self.panics += 1;
         let kept = self.host.kept(&format!("rxe-panic-{}", self.panics));
-        std::fs::copy(Guest::console(&self.host), &kept).map_err(|e| format!("the guest's console: {e}"))?;
+        let console = std::fs::read(Guest::console(&self.host)).map_err(|e| format!("the guest's console: {e}"))?;
+        std::fs::write(&kept, &console).map_err(|e| format!("{}: {e}", kept.display()))?;
         self.guest.end();
         self.guest = Guest::boot(&self.host)?;
         self.path_mtu = 0;
-        Ok(kept)
+        Ok((kept, String::from_utf8_lossy(&console).into_owned()))
     }
 
     fn run(&mut self, case: &Case, port: u16) -> Result<(), String> {
@@ -145,16 +153,10 @@ impl Ready {
     }
 }
 
-/// Runs a case in the company that it asks for.
+/// Runs a case, in the company that it asks for.
 fn run(host: &Host, guest: &Guest, case: &Case, port: u16) -> Result<(), String> {
-    if case.connecting.is_some() {
-        // perftest connects twice, and does not tell its client when it listens for the second.
-        return run_again_if(host, guest, case, port, |why| why.contains("RDMA_CM_EVENT_REJECTED; error: 8"));
-    }
     if case.condition != Condition::SecondProcess {
-        // With loss, rxe as requester gives up now and then under emulation: repeating 1 MB outlasts its retries.
-        let lossy = case.name().contains("loss 1%") && case.role == Role::Server;
-        return run_again_if(host, guest, case, port, |why| lossy && why.contains("transport retry counter exceeded"));
+        return run_alone(host, guest, case, port);
     }
     // A server that nobody comes to has the device open.
     let owner_port = port + 10_000;
@@ -164,27 +166,6 @@ fn run(host: &Host, guest: &Guest, case: &Case, port: u16) -> Result<(), String>
     owner.kill();
     // Killed, as asked.
     let _ = owner.finish();
-    result
-}
-
-/// Runs a case up to three times, while it fails for a reason that is not irnic's.
-fn run_again_if(
-    host: &Host,
-    guest: &Guest,
-    case: &Case,
-    port: u16,
-    excused: impl Fn(&str) -> bool,
-) -> Result<(), String> {
-    const TRIES: u32 = 3;
-    let mut result = run_alone(host, guest, case, port);
-    for _ in 1..TRIES {
-        let Err(why) = &result else { break };
-        if !excused(why) {
-            break;
-        }
-        let _ = writeln!(io::stderr(), "AGAIN {}: {why}", case.name());
-        result = run_alone(host, guest, case, port);
-    }
     result
 }
 
