@@ -13,10 +13,11 @@ mod guest;
 mod host;
 #[path = "../../verbs/tests/rxe/namespace.rs"]
 mod namespace;
+#[path = "../../verbs/tests/rxe/premises.rs"]
+mod premises;
 #[path = "../../verbs/tests/support/mod.rs"]
 mod support;
 
-use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -94,7 +95,7 @@ fn main() -> ExitCode {
                 let case = LabCase { program, guest_serves, loss, port: 21_000 + trials.len() as u16 };
                 let network = if loss { "1 % loss" } else { "no loss" };
                 let name = format!("{}, the guest is {role}, {network}", case.name());
-                trials.push(Trial::test(name, move || run(&bench, &case)));
+                trials.push(Trial::test(name.clone(), move || run(&bench, &case, &name)));
             }
         }
     }
@@ -142,24 +143,18 @@ fn prepare() -> Bench {
     }
 }
 
-fn run(bench: &Mutex<Option<Bench>>, case: &LabCase) -> Result<(), Failed> {
+/// Runs a case, again while a premise excuses how it fails.
+fn run(bench: &Mutex<Option<Bench>>, case: &LabCase, name: &str) -> Result<(), Failed> {
     let mut bench = bench.lock().map_err(|e| e.to_string())?;
     match bench.get_or_insert_with(prepare) {
         Bench::Ready { host, guest, gid } => {
-            let mut result = case.run(host, guest, gid);
-            for _ in 1..3 {
-                let Err(why) = &result else { break };
-                // The guest's timers do not wait for the lab's time, which falls behind on a crowded machine, and with
-                // loss repeating 1 MB outlasts retries under emulation. rping's server may outlast its client: it waits
-                // for a completion that its other thread has taken.
-                let late = (case.loss || !case.guest_serves) && why.contains("transport retry counter exceeded");
-                if !(late || case.name() == "rping") {
-                    break;
-                }
-                let _ = writeln!(std::io::stderr(), "AGAIN {}: {why}", case.name());
-                result = case.run(host, guest, gid);
+            let mut attempt = 1;
+            while let Err(why) = case.run(host, guest, gid) {
+                let premise = premises::excuse(name, &why).filter(|_| attempt < premises::ATTEMPTS);
+                premises::say(name, premise.ok_or_else(|| why.clone())?, &why);
+                attempt += 1;
             }
-            Ok(result?)
+            Ok(())
         }
         Bench::NotPermitted(why) => {
             let _ = support::skipped::<()>(&format!("{}: {why}", case.name()));
@@ -167,12 +162,6 @@ fn run(bench: &Mutex<Option<Bench>>, case: &LabCase) -> Result<(), Failed> {
         }
         Bench::Failed(why) => Err(std::mem::replace(why, "no guest: the first case says why".into()).into()),
     }
-}
-
-/// A command that is run again until it succeeds: its server may not be there yet.
-fn again(command: &str, tries: u32, pause: &str) -> String {
-    // What it has sent last needs the network for a moment more.
-    format!("for i in $(seq {tries}); do {command} && sleep 1 && exit 0; sleep {pause}; done; exit 1")
 }
 
 /// A running lab. It is killed if it is not waited for.
@@ -215,41 +204,45 @@ impl LabCase {
             "integrity" => host.file(name).into_os_string(),
             name => host.command(name).get_program().to_owned(),
         };
-        let of_process = format!("{} {options} >> process.txt 2>&1", program.display());
         let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
-        let session = self.guest_serves.then(|| guest.start(&of_guest)).transpose()?;
-        // Who listens to TCP shows it; a client by rdma_cm tries again.
-        let listens =
-            format!("until grep -q \":{:04X} .* 0A \" /proc/net/tcp /proc/net/tcp6; do usleep 20000; done", self.port);
-        let command = match self.guest_serves {
-            true if self.program.tcp => {
-                guest.run(&listens)?.success()?;
-                format!("{of_process} && sleep 1")
+        let [listens, parted] = ["listens", "parted"].map(|name| folder.path().join(name));
+        let mut of_process = format!("{} {options} >> process.txt 2>&1", program.display());
+        let session = match self.guest_serves {
+            true => {
+                let session = guest.start(&of_guest)?;
+                guest.wait_for_listener(self.port, self.program.tcp)?;
+                // What the process has sent last needs the network until the guest has it.
+                of_process += &format!(" && until [ -e {} ]; do sleep 0.02; done", parted.display());
+                Some(session)
             }
-            true => again(&of_process, 100, "0.2"),
-            false => of_process,
+            false => {
+                let preloaded = host.file("listens.so");
+                let environment =
+                    format!("LD_PRELOAD={}:$LD_PRELOAD LISTENS={}", preloaded.display(), listens.display());
+                of_process = format!("{environment} {of_process}");
+                None
+            }
         };
-        let mut lab = self.start(host, folder.path(), &command)?;
+        let mut lab = self.start(host, folder.path(), &of_process)?;
         let theirs = match session {
-            Some(session) => {
+            Some(session) => std::thread::scope(|scope| {
+                let theirs = scope.spawn(|| {
+                    let theirs = session.finish();
+                    std::fs::write(&parted, "").map_err(|e| e.to_string()).and(theirs)
+                });
                 let ended = ended(&mut lab.0);
                 if ended.is_err() {
                     guest.kill(name);
                 }
-                let theirs = session.finish()?;
+                let theirs = theirs.join().map_err(|_| "the thread panicked")??;
                 ended.map_err(|why| format!("{why}\n{}", theirs.describe())).and(Ok(theirs))
-            }
-            None if self.program.tcp => self
-                .await_listener(&mut lab.0)
-                .and_then(|()| guest.start(&of_guest)?.finish())
-                .and_then(|theirs| match theirs.is_success() {
+            }),
+            None => self.await_listener(&mut lab.0, &listens).and_then(|()| guest.start(&of_guest)?.finish()).and_then(
+                |theirs| match theirs.is_success() {
                     true => ended(&mut lab.0).and(Ok(theirs)),
                     false => Ok(theirs),
-                }),
-            None => guest.run(&again(&of_guest, 10, "1")).and_then(|theirs| match theirs.is_success() {
-                true => ended(&mut lab.0).and(Ok(theirs)),
-                false => Ok(theirs),
-            }),
+                },
+            ),
         };
         drop(lab);
         let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
@@ -258,15 +251,19 @@ impl LabCase {
         self.check(&serde_json::from_str(&read("lab.json")).map_err(|e| format!("{e}: {}", ours()))?)
     }
 
-    /// Until the process on host 0 listens to TCP, in this network namespace.
-    fn await_listener(&self, lab: &mut Child) -> Result<(), String> {
+    /// Until the process on host 0 listens: to TCP, in this network namespace, or by rdma_cm, which a file shows.
+    fn await_listener(&self, lab: &mut Child, file: &Path) -> Result<(), String> {
         let wanted = format!(":{:04X} ", self.port);
-        let listens = |table: &str| {
+        let is_in = |table: &str| {
             let table = std::fs::read_to_string(table).unwrap_or_default();
             table.lines().any(|line| line.contains(&wanted) && line.split_whitespace().nth(3) == Some("0A"))
         };
+        let listens = || match self.program.tcp {
+            true => ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"].into_iter().any(is_in),
+            false => file.exists(),
+        };
         let until = Instant::now() + PATIENCE;
-        while !["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"].into_iter().any(listens) {
+        while !listens() {
             if Instant::now() >= until || lab.try_wait().ok().flatten().is_some() {
                 return Err("the process on host 0 does not listen".into());
             }

@@ -182,18 +182,29 @@ impl Guest {
 
     /// Until the server of a case is there.
     pub fn wait_for_server(&self, case: &Case, port: u16) -> Result<(), String> {
-        let listens = match case.connecting.map(|program| program.ready) {
-            // Local address and state (0A: LISTEN) in /proc/net/tcp.
-            None => format!("grep -q \":{port:04X} .* 0A \" /proc/net/tcp /proc/net/tcp6"),
-            Some(Ready::Listens) => format!("rdma resource show cm_id | grep -q \"state LISTEN .*:{port} \""),
+        match case.connecting.map(|program| program.ready) {
+            None => self.wait_for_listener(port, true),
+            Some(Ready::Listens) => self.wait_for_listener(port, false),
             // The driver has its interface take the group's frames when the queue pair is attached; their address has
             // the last four bytes of the group's GID (RFC 2464).
             Some(Ready::Joined(group)) => {
                 let group: Ipv4Addr = group.parse().map_err(|e| format!("{group}: {e}"))?;
-                format!("grep -q 3333{:08x} /proc/net/dev_mcast", u32::from(group))
+                self.wait_until(&format!("grep -q 3333{:08x} /proc/net/dev_mcast", u32::from(group)))
             }
-        };
-        self.run(&format!("until {listens}; do usleep 20000; done"))?.success().map(drop)
+        }
+    }
+
+    /// Until somebody listens to a port, by `tcp` or by rdma_cm.
+    pub fn wait_for_listener(&self, port: u16, tcp: bool) -> Result<(), String> {
+        match tcp {
+            // Local address and state (0A: LISTEN) in /proc/net/tcp.
+            true => self.wait_until(&format!("grep -q \":{port:04X} .* 0A \" /proc/net/tcp /proc/net/tcp6")),
+            false => self.wait_until(&format!("rdma resource show cm_id | grep -q \"state LISTEN .*:{port} \"")),
+        }
+    }
+
+    fn wait_until(&self, condition: &str) -> Result<(), String> {
+        self.run(&format!("until {condition}; do usleep 20000; done"))?.success().map(drop)
     }
 
     /// Ends a program of the guest, if it runs.
