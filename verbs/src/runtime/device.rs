@@ -156,6 +156,7 @@ impl DeviceRuntime {
             let mut state = unit.try_lock_for(patience)?;
             let now = state.nic_time();
             state.close_cm(now);
+            state.send_rest();
             let stats = state.stats(&self.info);
             state.tell(true);
             state.port().finish();

@@ -1,7 +1,7 @@
 //! What a unit's lock protects: the NIC on its port, who listens, and when somebody looks next.
 
 use std::io;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use irnic_nic::calibration::Calibration;
 use irnic_nic::frame::Icrc;
@@ -33,6 +33,9 @@ const LONGEST_WAIT: u64 = 200 * US;
 /// An application that looks at the port so often in so long, ns, polls all the time.
 pub(super) const OFTEN: u32 = 20;
 pub(super) const A_WHILE: u64 = 200 * US;
+/// How long a process that ends waits for room at its port, and how often it looks.
+const LINGER: Duration = Duration::from_millis(250);
+const LOOK: Duration = Duration::from_micros(100);
 /// Completions taken from the NIC at a time.
 const SCRATCH: usize = 32;
 /// Time between two readings of the NIC's clock and the host's for [`State::wall_clock`], ns: those that count then
@@ -464,6 +467,20 @@ impl State {
         };
         self.dispatch();
         sent
+    }
+
+    /// Sends what the NIC has ready, for a while if the port has no room at once: the process ends, and peers wait for
+    /// the last acknowledgement, or for the end of a connection.
+    #[cold]
+    pub(super) fn send_rest(&mut self) {
+        let end = Instant::now() + LINGER;
+        while self.nic_port.busy() && !self.forked && Instant::now() < end {
+            self.sleeps_if(None, || true);
+            self.transmit(now());
+            if self.nic_port.busy() {
+                std::thread::sleep(LOOK);
+            }
+        }
     }
 
     /// Tells the user of an error of the port, once: for the queue pairs it is a lost packet, with which they know how

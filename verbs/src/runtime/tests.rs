@@ -1,6 +1,7 @@
 //! Two units joined in one thread, without their background threads unless a test calls for their turn.
 
 mod answers;
+mod endings;
 mod events;
 mod front;
 mod trains;
