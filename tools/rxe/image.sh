@@ -243,8 +243,8 @@ build() {
     files+=("$dir/integrity")
     for name in patience listens drain; do
         "${CC:-cc}" -O1 -Wall -Werror -shared -fPIC -I "$prefix/usr/include" -o "$dir/$name.so" "$here/$name.c" || fail "$name.c does not compile"
+        cp "$dir/$name.so" "$root/usr/lib/"
     done
-    cp "$dir/drain.so" "$root/usr/lib/"
     for provider in {"$prefix",}/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav*.so; do
         [ -e "$provider" ] || continue
         mkdir -p "$root/usr/lib/x86_64-linux-gnu/libibverbs"

@@ -1,5 +1,4 @@
-// To be preloaded into a server that connects by rdma_cm: once it listens, makes the file that LISTENS names. Where irnic is a
-// station of its own, nothing else shows that.
+// To be preloaded into a server that connects by rdma_cm: each time that it listens, the file that LISTENS names gets a byte.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -13,7 +12,12 @@ int rdma_listen(void *id, int backlog)
 	const char *file = getenv("LISTENS");
 	int listens = next != NULL ? next(id, backlog) : -1;
 
-	if (listens == 0 && file != NULL)
-		close(open(file, O_WRONLY | O_CREAT, 0600));
+	if (listens == 0 && file != NULL) {
+		int fd = open(file, O_WRONLY | O_CREAT | O_APPEND, 0600);
+
+		if (fd < 0 || write(fd, "l", 1) != 1)
+			abort();
+		close(fd);
+	}
 	return listens;
 }

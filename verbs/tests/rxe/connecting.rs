@@ -15,7 +15,7 @@ pub struct Connecting {
     pub ready: Ready,
     /// The port that it always has.
     pub port: Option<u16>,
-    /// It connects twice and does not wait for the server in between, which the emulated one is too slow for.
+    /// It connects twice and does not wait for the server in between.
     twice: bool,
 }
 
@@ -27,6 +27,11 @@ pub enum Ready {
     /// It has joined this multicast group.
     Joined(&'static str),
 }
+
+/// In the guest: has a byte for each time that the server has listened.
+pub const LISTENS: &str = "/tmp/listens";
+/// In the guest: lets its client connect a second time.
+pub const GRANTED: &str = "/tmp/granted";
 
 const fn connecting(server: &'static str, client: &'static str) -> Connecting {
     Connecting { server, client, ready: Ready::Listens, port: None, twice: false }
@@ -89,13 +94,24 @@ impl Connecting {
         line.replace("{port}", &port.to_string()).replace("{own}", own).replace("{to}", to.unwrap_or_default())
     }
 
+    /// What the guest's end needs before its command line.
+    pub fn environment_in_the_guest(&self, serves: bool) -> String {
+        let (library, variable) = match (serves, self.twice) {
+            (false, false) if self.is_hasty() => ("drain", String::new()),
+            (false, true) => ("patience", format!("GRANTED={GRANTED} ")),
+            (true, true) => ("listens", format!("LISTENS={LISTENS} ")),
+            _ => return String::new(),
+        };
+        format!("env LD_PRELOAD=/usr/lib/{library}.so {variable}")
+    }
+
     /// Program and options, without what depends on the case.
     pub fn name(&self) -> String {
         let variable = [" -p {port}", " -b {own}", " -a {to}", " -s {to}", " {to}"];
         variable.into_iter().fold(self.client.to_owned(), |line, word| line.replace(word, ""))
     }
 
-    /// Whether an end that the emulated one serves has to take its time.
+    /// Whether its client has to be held back until the server listens again.
     pub fn is_impatient(&self) -> bool {
         self.twice
     }

@@ -207,6 +207,12 @@ impl Guest {
         self.run(&format!("until {condition}; do usleep 20000; done"))?.success().map(drop)
     }
 
+    /// The size of a file, in bytes: 0 if there is none.
+    pub fn size_of(&self, file: &str) -> u64 {
+        let said = self.run(&format!("cat {file} | wc -c")).map(|outcome| outcome.said);
+        said.ok().and_then(|said| said.lines().last()?.trim().parse().ok()).unwrap_or(0)
+    }
+
     /// Ends a program of the guest, if it runs.
     pub fn kill(&self, program: &str) {
         // If that fails the program's own timeout ends it.

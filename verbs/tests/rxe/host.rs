@@ -85,9 +85,14 @@ impl Host {
         self.temporary("connecting.pcap")
     }
 
-    /// Is there when a server that connects listens.
+    /// Has a byte for each time that a server which connects has listened.
     pub fn listens(&self) -> PathBuf {
         self.temporary("listens")
+    }
+
+    /// Lets a client connect a second time.
+    pub fn granted(&self) -> PathBuf {
+        self.temporary("granted")
     }
 
     /// The sockets of the emulator and of irnic.
@@ -170,7 +175,8 @@ impl Host {
             let _ = fs::remove_file(&self.sockets()[1]);
             command.env("IRNIC_PCAP", self.capture());
             if connecting.is_impatient() && case.role == Role::Client {
-                command.env("LD_PRELOAD", self.file("patience.so"));
+                let _ = fs::remove_file(self.granted());
+                command.env("LD_PRELOAD", self.file("patience.so")).env("GRANTED", self.granted());
             }
             if case.role == Role::Server {
                 let _ = fs::remove_file(self.listens());

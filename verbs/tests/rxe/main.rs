@@ -16,6 +16,7 @@ mod support;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use case::{Case, Condition, Role, wanted};
@@ -180,13 +181,44 @@ fn commands(host: &Host, guest: &Guest, case: &Case, port: u16) -> Result<[Strin
     let (ours, theirs) = (host::address(case), guest::address(case));
     let on_host = program.command(port, ours, client.then_some(theirs));
     let on_guest = program.command(port, theirs, server.then_some(ours));
-    let drain = if program.is_hasty() && server { "env LD_PRELOAD=/usr/lib/drain.so " } else { "" };
-    Ok([on_host, format!("{drain}{on_guest}")])
+    Ok([on_host, format!("{}{on_guest}", program.environment_in_the_guest(client))])
+}
+
+/// Runs both ends. A client that connects twice does so when the server listens for the second time.
+fn run_alone(host: &Host, guest: &Guest, case: &Case, port: u16) -> Result<(), String> {
+    if !case.connecting.is_some_and(|program| program.is_impatient()) {
+        return run_ends(host, guest, case, port);
+    }
+    // Of the case before; there may be none.
+    let _ = std::fs::remove_file(host.listens());
+    guest.run(&format!("rm -f {} {}", connecting::LISTENS, connecting::GRANTED))?.success()?;
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                let times = match case.role {
+                    Role::Client => guest.size_of(connecting::LISTENS),
+                    Role::Server => std::fs::metadata(host.listens()).map_or(0, |file| file.len()),
+                };
+                if times >= 2 {
+                    // If that fails the client waits until it has run too long.
+                    return match case.role {
+                        Role::Client => drop(std::fs::write(host.granted(), "")),
+                        Role::Server => drop(guest.run(&format!("touch {}", connecting::GRANTED))),
+                    };
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let result = run_ends(host, guest, case, port);
+        ended.store(true, Ordering::Relaxed);
+        result
+    })
 }
 
 /// The server first, on whichever side, then the client. Both must end well, and what irnic's connection manager said
 /// must be readable.
-fn run_alone(host: &Host, guest: &Guest, case: &Case, port: u16) -> Result<(), String> {
+fn run_ends(host: &Host, guest: &Guest, case: &Case, port: u16) -> Result<(), String> {
     let port = case.connecting.and_then(|program| program.port).unwrap_or(port);
     let [on_host, on_guest] = commands(host, guest, case, port)?;
     let (ours, theirs) = match case.role {
