@@ -104,7 +104,7 @@ impl Bench {
 
 impl Ready {
     /// Runs a case, again while a premise excuses how it fails, and on a fresh guest if the kernel of the one that is
-    /// there panics or no longer answers. Of two panics one is excused at most; one that was `asked` for does not count.
+    /// there panics or no longer answers. One panic is excused, and besides it one that was `asked` for.
     fn run_on_a_guest(&mut self, case: &Case, port: u16, mut asked: bool) -> Result<(), String> {
         let mut attempt = 1;
         let mut panicked = false;
