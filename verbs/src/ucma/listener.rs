@@ -1,6 +1,6 @@
 //! What communication managers tell, as events of ids.
 
-use irnic_cm::{CmEvent, CmId, ConnData, EventKind, EventParam, UdData};
+use irnic_cm::{CmEvent, CmId, ConnData, EventKind, EventParam, QpKind, UdData};
 
 use super::abi::{ConnParam, EventResp, MAX_PRIVATE_DATA, UdParam, event, put, zeroed};
 use super::attributes::ah_attr;
@@ -23,6 +23,9 @@ impl CmListener for DeviceListener {
             _ => {
                 let mut state = state();
                 let Some(id) = state.handle_of((self.device, event.id)) else { return false };
+                if event.kind == EventKind::Established {
+                    state.release_claims(id);
+                }
                 state.push(Queued { id, new: None, group: None, resp: resp(event, device.info()) })
             }
         }
@@ -46,9 +49,13 @@ impl DeviceListener {
         let mut new = Id::new(0, of.file, of.space, of.kind);
         (new.device, new.cm_ids, new.passive) = (Some(self.device), vec![(self.device, event.id)], true);
         new.route_resolved = true;
+        // Where the answer is lost the request comes again, when the listener may be gone: it has to find its way here.
+        let claims = if of.kind == QpKind::Ud { Vec::new() } else { of.claims.clone() };
         let Ok(new) = state.add_id(new) else { return false };
         let told = state.push(Queued { id: listener, new: Some(new), group: None, resp: resp(event, info) });
-        if !told {
+        if told {
+            state.share_claims(new, claims);
+        } else {
             state.remove(new);
         }
         told

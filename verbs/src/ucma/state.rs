@@ -349,6 +349,20 @@ impl State {
         Ok(())
     }
 
+    /// Has an id share claims of another.
+    pub(super) fn share_claims(&mut self, handle: u32, claims: Vec<(usize, u64)>) {
+        let claims = claims.into_iter().filter(|claim| self.share_claim(*claim)).collect();
+        if let Ok(id) = self.id(handle) {
+            id.claims = claims;
+        }
+    }
+
+    /// Gives up all claims of an id.
+    pub(super) fn release_claims(&mut self, handle: u32) {
+        let claims = self.id(handle).map(|id| std::mem::take(&mut id.claims)).unwrap_or_default();
+        claims.into_iter().for_each(|claim| self.release(claim));
+    }
+
     /// Gives up a claim of one id.
     pub(super) fn release(&mut self, claim: (usize, u64)) {
         if let Some(claimed) = self.claims.get_mut(&claim) {

@@ -287,6 +287,31 @@ fn a_service_of_af_ib_has_one_owner_from_listening_on() {
     assert!(unit.claim_service(service).is_ok());
 }
 
+/// A peer that misses the answer asks again: until it has it, requests find their way to this process.
+#[test]
+fn a_service_stays_claimed_until_the_connections_of_a_listener_that_is_gone_stand() {
+    let (file, other) = (quiet(), quiet());
+    let (listener, active) = asked(&file, TCP, 0x4326, b"");
+    let address = format!("127.0.0.1:{}", file.port(listener));
+    let passive = file.event(event::CONNECT_REQUEST, 1).id;
+    let body = Accept { uid: 3, conn_param: conn_param(0x1235, b""), id: passive, ..zeroed() };
+    file.tell(command::ACCEPT, &body).unwrap();
+    file.ask::<u32>(command::DESTROY_ID, listener, 0).unwrap();
+    let unit = devices()[0].running().expect("an open device").first_unit().clone();
+    let port = u64::from(file.port(passive));
+    let is_claimed = || {
+        let service = 0x0106_0000 | port;
+        unit.claim_service(service).err().is_some_and(|e| e.kind() == std::io::ErrorKind::AddrInUse)
+    };
+    assert!(is_claimed(), "{address}");
+    file.event(event::CONNECT_RESPONSE, 2);
+    file.tell(command::ACCEPT, &Accept { id: active, ..zeroed() }).unwrap();
+    file.event(event::ESTABLISHED, 3);
+    assert!(!is_claimed());
+    let id = other.create(4, TCP);
+    assert_eq!(other.bind(id, &address), Ok(()));
+}
+
 #[test]
 fn addresses_that_are_no_devices_are_refused() {
     let file = quiet();

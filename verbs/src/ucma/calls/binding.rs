@@ -200,8 +200,7 @@ fn all_or_none(handle: u32, on: &[usize], bind: impl FnMut(usize) -> Result<()>)
 fn detach(handle: u32) {
     let cm_ids = {
         let mut state = state();
-        let claims = state.id(handle).map(|id| std::mem::take(&mut id.claims)).unwrap_or_default();
-        claims.into_iter().for_each(|claim| state.release(claim));
+        state.release_claims(handle);
         state.take_cm_ids(handle)
     };
     for cm_id in cm_ids {
