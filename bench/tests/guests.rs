@@ -13,8 +13,6 @@ mod guest;
 mod host;
 #[path = "../../verbs/tests/rxe/namespace.rs"]
 mod namespace;
-#[path = "../../verbs/tests/rxe/premises.rs"]
-mod premises;
 #[path = "../../verbs/tests/support/mod.rs"]
 mod support;
 
@@ -27,7 +25,8 @@ use std::time::{Duration, Instant};
 
 use guest::Guest;
 use host::{Host, PATIENCE};
-use libtest_mimic::{Arguments, Failed, Trial};
+use irnic_testkit::{retry, sharing};
+use libtest_mimic::{Arguments, Failed};
 use serde_json::Value;
 
 /// The guest is host 2 of a star, a process host 0.
@@ -82,7 +81,7 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(1);
     let bench = Arc::new(Mutex::new(None));
     let all = std::env::var_os("IRNIC_APPLICATIONS").is_some();
-    let mut trials = Vec::new();
+    let mut cases: Vec<sharing::Case> = Vec::new();
     for loss in [false, true] {
         for program in PROGRAMS.iter().filter(|program| !loss || program.tcp) {
             for guest_serves in [false, true] {
@@ -92,14 +91,14 @@ fn main() -> ExitCode {
                     continue;
                 }
                 let (bench, role) = (bench.clone(), if guest_serves { "server" } else { "client" });
-                let case = LabCase { program, guest_serves, loss, port: 21_000 + trials.len() as u16 };
+                let case = LabCase { program, guest_serves, loss, port: 21_000 + cases.len() as u16 };
                 let network = if loss { "1 % loss" } else { "no loss" };
                 let name = format!("{}, the guest is {role}, {network}", case.name());
-                trials.push(Trial::test(name.clone(), move || run(&bench, &case, &name)));
+                cases.push((name.clone(), Box::new(move || run(&bench, &case, &name))));
             }
         }
     }
-    let conclusion = libtest_mimic::run(&arguments, trials);
+    let conclusion = libtest_mimic::run(&arguments, sharing::trials("every case, on one guest", cases));
     // With it goes the guest.
     drop(bench);
     conclusion.exit_code()
@@ -150,8 +149,8 @@ fn run(bench: &Mutex<Option<Bench>>, case: &LabCase, name: &str) -> Result<(), F
         Bench::Ready { host, guest, gid } => {
             let mut attempt = 1;
             while let Err(why) = case.run(host, guest, gid) {
-                let premise = premises::excuse(name, &why).filter(|_| attempt < premises::ATTEMPTS);
-                premises::say(name, premise.ok_or_else(|| why.clone())?, &why);
+                let premise = retry::failed_premise(name, &why).filter(|_| attempt < retry::ATTEMPTS);
+                retry::say(name, premise.ok_or_else(|| why.clone())?, &why);
                 attempt += 1;
             }
             Ok(())

@@ -3,7 +3,7 @@
 mod common;
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::process::Command;
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ fn wireshark_understands_every_message() {
     let output = match command.output() {
         Ok(output) => output,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            writeln!(io::stderr(), "SKIPPED wireshark_understands_every_message: no tshark").expect("standard error");
+            irnic_testkit::skipped("wireshark_understands_every_message: no tshark");
             return;
         }
         Err(error) => panic!("tshark: {error}"),

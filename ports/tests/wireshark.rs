@@ -46,11 +46,6 @@ fn dissect(capture: &[u8], fields: &[&str], with_script: bool) -> Option<Vec<Vec
     Some(text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect())
 }
 
-/// Says that a test was not run, past the test harness's capture of output: nobody should take it for a success.
-fn skipped(why: &str) {
-    writeln!(io::stderr(), "SKIPPED {why}").expect("standard error");
-}
-
 /// A packet of each RC opcode of IBA, or of each with the IRN extension, with distinct PSNs.
 fn packets(irn: bool) -> Vec<(Headers, Vec<u8>)> {
     packets_of(Opcode::ALL.into_iter().filter(|op| op.is_rc() && (irn || !op.needs_irn())), irn)
@@ -141,7 +136,7 @@ fn wireshark_reads_plain_roce_and_knows_irn_packets_by_their_bth() {
         for irn in [false, true] {
             let packets = packets(irn);
             let Some(rows) = dissect(&capture(&packets, &path(addresses)), &FIELDS, false) else {
-                skipped("Wireshark's reading of our captures: there is no tshark");
+                irnic_testkit::skipped("Wireshark's reading of our captures: there is no tshark");
                 return;
             };
             assert_eq!(rows.len(), packets.len());
@@ -228,7 +223,7 @@ fn the_dissector_names_every_field_that_irnic_adds() {
     let capture = capture(&packets, &path(["10.0.0.1", "10.0.0.2"]));
     let names = fields_of(&packets[0].0, 0).map(|(name, _)| name);
     let Some(rows) = dissect(&capture, &names, true) else {
-        return skipped("the dissector of what irnic adds: there is no tshark");
+        return irnic_testkit::skipped("the dissector of what irnic adds: there is no tshark");
     };
     assert_eq!(rows.len(), packets.len());
     for (row, (headers, payload)) in rows.iter().zip(&packets) {
@@ -268,7 +263,7 @@ fn the_dissector_takes_whatever_bytes_there_are() {
     }
     drop(port);
     let Some(rows) = dissect(&file, &["_ws.lua.error", "irnic.opcode"], true) else {
-        return skipped("the dissector of what irnic adds: there is no tshark");
+        return irnic_testkit::skipped("the dissector of what irnic adds: there is no tshark");
     };
     assert_eq!(rows.len(), frames.len());
     assert!(rows.iter().all(|row| row[0].is_empty()), "{rows:?}");

@@ -357,7 +357,7 @@ mod tests {
         fs::write(&path, "").unwrap();
         if !protects || chown(&path, Some(65_530), None).is_err() {
             // Past the harness's capture of output.
-            writeln!(io::stderr(), "SKIPPED only root can, and only where fs.protected_regular is on").unwrap();
+            irnic_testkit::skipped("only root can, and only where fs.protected_regular is on");
             return;
         }
         Output::create(&path).unwrap();

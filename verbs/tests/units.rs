@@ -328,7 +328,7 @@ fn threads_with_queues_of_their_own_write_what_they_mean_to() {
 fn a_queue_goes_to_the_unit_of_the_thread_that_polls_it() {
     let _alone = alone("queues that others made");
     if std::thread::available_parallelism().map_or(1, |n| n.get()) < 2 {
-        eprintln!("SKIPPED units by threads: there is one core");
+        irnic_testkit::skipped("units by threads: there is one core");
         return;
     }
     let ctx = open("threads0");

@@ -4,12 +4,13 @@
 
 pub mod wheels;
 
-use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
+use irnic_testkit::{crash, wait};
+#[allow(unused_imports, reason = "each test uses a part")]
+pub use irnic_testkit::{long_form, skipped};
 use tempfile::TempDir;
 
 /// A directory of its own for each test.
@@ -30,6 +31,14 @@ impl Folder {
         // Settings count only if others may not write them, whatever the umask.
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).expect("permissions");
         path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if std::thread::panicking() && !crash::cores(self.path()).is_empty() {
+            eprintln!("a process that ran here crashed:\n{}", crash::backtrace(self.path()).unwrap_or_else(|why| why));
+        }
     }
 }
 
@@ -119,11 +128,6 @@ pub fn library() -> PathBuf {
     library
 }
 
-/// Says that a test was not run, past the test harness's capture of output: nobody should take it for a success.
-pub fn skipped(why: &str) {
-    writeln!(io::stderr(), "SKIPPED {why}").expect("standard error");
-}
-
 /// Whether programs of the distribution are there. If not, the test is skipped.
 pub fn needs(programs: &[&str]) -> Option<()> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -142,18 +146,13 @@ pub fn free_port() -> String {
     listener.local_addr().expect("its address").port().to_string()
 }
 
-/// Waits until somebody listens on a TCP port, without connecting: the kernel knows.
+/// Waits until somebody listens on a TCP port, without connecting.
+#[track_caller]
 pub fn await_listener(port: &str) {
-    let wanted = format!(":{:04X} ", port.parse::<u16>().expect("a number"));
-    let until = Instant::now() + Duration::from_secs(30);
-    while Instant::now() < until {
-        for file in ["/proc/net/tcp", "/proc/net/tcp6"] {
-            // sl local_address rem_address st: 0A is LISTEN.
-            let table = std::fs::read_to_string(file).unwrap_or_default();
-            if table.lines().any(|l| l.contains(&wanted) && l.split_whitespace().nth(3) == Some("0A")) {
-                return;
-            }
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait::for_listener(port.parse().expect("a number"));
+}
+
+/// A shell command that waits until somebody listens on a TCP port.
+pub fn listens(port: &str) -> String {
+    wait::shell_for_listener(port.parse().expect("a number"))
 }

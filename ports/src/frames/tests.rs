@@ -98,8 +98,7 @@ fn in_a_namespace(name: &'static str, commands: &'static [&'static str], test: i
     match thread::spawn(run).join() {
         Ok(Ok(())) => {}
         Ok(Err(why)) => {
-            use std::io::Write;
-            let _ = writeln!(io::stderr(), "SKIPPED {name}: {why}");
+            irnic_testkit::skipped(&format!("{name}: {why}"));
         }
         Err(panic) => std::panic::resume_unwind(panic),
     }

@@ -45,10 +45,8 @@ const PATH: Path = Path {
     hop_limit: 64,
 };
 
-/// Written past the test harness, which hides what passing tests print.
 fn skipped(test: &str, why: &str) {
-    use std::io::Write;
-    let _ = writeln!(io::stderr(), "SKIPPED {test}: {why}");
+    irnic_testkit::skipped(&format!("{test}: {why}"));
 }
 
 /// Some queue pair of a slot.

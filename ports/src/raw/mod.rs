@@ -132,8 +132,7 @@ mod tests {
         match result {
             Ok(value) => Some(value),
             Err(e) if e.kind() == io::ErrorKind::Unsupported => {
-                use std::io::Write;
-                let _ = writeln!(io::stderr(), "SKIPPED {what}: {e}");
+                irnic_testkit::skipped(&format!("{what}: {e}"));
                 None
             }
             Err(e) => panic!("{what}: {e}"),

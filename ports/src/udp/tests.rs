@@ -37,10 +37,8 @@ fn v6_ports(test: &str) -> Option<(UdpPort, UdpPort)> {
     }
 }
 
-/// Written past the test harness, which hides what passing tests print.
 fn skipped(test: &str, why: &str) {
-    use std::io::Write;
-    let _ = writeln!(io::stderr(), "SKIPPED {test}: {why}");
+    irnic_testkit::skipped(&format!("{test}: {why}"));
 }
 
 fn udp_error(e: &io::Error) -> UdpError {

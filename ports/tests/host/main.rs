@@ -100,8 +100,6 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Says that a test was not run, past the test harness's capture of output: nobody should take it for a success.
 fn skipped(test: &str, why: &str) {
-    use std::io::Write;
-    writeln!(std::io::stderr(), "SKIPPED {test}: {why}").expect("standard error");
+    irnic_testkit::skipped(&format!("{test}: {why}"));
 }

@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn short_slices_end_and_leave_everything_else_as_it_was() {
         let Some(before) = Attr::get() else {
-            eprintln!("SKIPPED short_slices: there is no sched_getattr(2) here");
+            irnic_testkit::skipped("short_slices: there is no sched_getattr(2) here");
             return;
         };
         let short = Short::begin();
@@ -98,7 +98,7 @@ mod tests {
         if before.policy == libc::SCHED_OTHER as u32 && before.runtime > SHORT {
             assert_eq!(during.runtime, SHORT);
         } else {
-            eprintln!("SKIPPED short_slices: this kernel has no slices (Linux 6.12 and later)");
+            irnic_testkit::skipped("short_slices: this kernel has no slices (Linux 6.12 and later)");
             assert_eq!(during.runtime, before.runtime);
         }
         drop(short);

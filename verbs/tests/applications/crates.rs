@@ -80,9 +80,9 @@ fn example(
         return skipped(name, "there is no libclang");
     }
     Trial::test(name.clone(), move || match build(of) {
-        Built::Programs(folder) => isolated(move |habitat| test(habitat, &folder.join(program))),
+        Built::Programs(folder) => isolated(name, move |habitat| test(habitat, &folder.join(program))),
         Built::Unavailable(why) => {
-            eprintln!("SKIPPED {name}: {why}");
+            irnic_testkit::skipped(&format!("{name}: {why}"));
             Ok(())
         }
         Built::Broken(why) => Err(why.as_str().into()),

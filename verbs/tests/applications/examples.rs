@@ -1,9 +1,10 @@
 //! The examples of libibverbs: ping-pong over each service, and the programs that show devices and events.
 
+use irnic_testkit::retry;
 use libtest_mimic::{Failed, Trial};
 
 use crate::habitat::{Device, Habitat, free_port, installed, reliable, trial, wait_for_listener};
-use crate::process::{Ended, Process, unspoilt};
+use crate::process::{Ended, Process};
 
 /// Ping-pong programs, their options, and whether what they do is reliable. All check what they receive.
 const PINGPONG: [(&str, &[&str], bool); 4] = [
@@ -53,9 +54,10 @@ pub fn trials() -> Vec<Trial> {
             let mut watch = Process::start(&mut command)?;
             // It says so when it is ready, into a buffer; so wait for its state instead: asleep, reading.
             let syscall = format!("/proc/{}/syscall", watch.child.id());
-            while watch.runs() && !std::fs::read_to_string(&syscall)?.starts_with(&format!("{} ", libc::SYS_read)) {
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
+            watch.await_condition("it reads", |_| {
+                let call = std::fs::read_to_string(&syscall).unwrap_or_default();
+                call.starts_with(&format!("{} ", libc::SYS_read))
+            })?;
             watch.signal(signal);
             let end = watch.end()?;
             let signalled = std::os::unix::process::ExitStatusExt::signal(&end.status) == Some(signal);
@@ -78,8 +80,7 @@ fn xsrq_pingpong(habitat: &Habitat, args: &str, device: Device) -> Result<(), Fa
     let mut server = Process::start(&mut command(None))?;
     wait_for_listener(&mut server, port)?;
     let client = Process::start(&mut command(Some("127.0.0.1")))?;
-    let ends = Process::end_both([client, server], true)?;
-    let [client, server] = ends.ok_or("what is lost is sent again, so there is always something to judge")?;
+    let [client, server] = Process::end_both([client, server], true)?;
     if client.status.success() && server.status.success() {
         Ok(())
     } else {
@@ -90,7 +91,7 @@ fn xsrq_pingpong(habitat: &Habitat, args: &str, device: Device) -> Result<(), Fa
 fn pingpong(habitat: &Habitat, tool: &str, args: &str, device: Device, reliable: bool) -> Result<(), Failed> {
     let program = installed(tool)?;
     let gid = habitat.gid_index()?;
-    let [client, server] = unspoilt(&format!("{tool} {args}"), || {
+    let [client, server] = retry::attempts(&habitat.test, || {
         let port = free_port();
         let command = |peer: Option<&str>| {
             let mut command = habitat.command(&program, device);

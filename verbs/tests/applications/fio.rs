@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Failed, Trial};
 
 use crate::habitat::{Device, Habitat, RELIABLE, all, free_port, installed, trial, wait_for_service};
-use crate::process::{HANG, Process};
+use crate::process::Process;
 
 /// The engine is a module of fio in some distributions; Debian's has it built in.
 const FIO: &str = "/usr/bin/fio";
@@ -95,7 +95,7 @@ fn transfer(habitat: &Habitat, run: Run, device: Device) -> Result<(), Failed> {
     let lossy = !device.impair.is_empty();
     let alone = |client: &Process| lossy && run.verb == "send" && client.text().contains(UNANSWERED);
     let start = Instant::now();
-    while client.runs() && !alone(&client) && start.elapsed() < HANG {
+    while client.runs() && !alone(&client) && start.elapsed() < irnic_testkit::wait::HANG {
         thread::sleep(Duration::from_millis(2));
     }
     let client = if alone(&client) { None } else { Some(client.end()?.succeed()?) };

@@ -66,10 +66,8 @@ fn check(habitat: &Habitat, program: &str, parameters: &str) -> Result<(), Faile
     let mut server = end("a", "to-a", "10.77.0.1,fd77::1", None)?;
     wait_for_listener(&mut server, port)?;
     let client = end("b", "to-b", "10.77.0.2,fd77::2", Some("127.0.0.1"))?;
-    if let Some(ends) = Process::end_both([server, client], true)? {
-        for end in ends {
-            end.succeed()?;
-        }
+    for end in Process::end_both([server, client], true)? {
+        end.succeed()?;
     }
     read_capture(&wire.stop()?, !parameters.is_empty())
 }
@@ -92,7 +90,7 @@ fn read_capture(capture: &Path, tagged: bool) -> Result<(), Failed> {
     let output = match command.output() {
         Ok(output) => output,
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            eprintln!("SKIPPED Wireshark's reading of a frame port's packets: there is no tshark");
+            irnic_testkit::skipped("Wireshark's reading of a frame port's packets: there is no tshark");
             return Ok(());
         }
         Err(e) => return Err(e.into()),
@@ -141,10 +139,8 @@ fn connect(habitat: &Habitat, to: &str, answers: bool) -> Result<(), Failed> {
     thread::sleep(Duration::from_millis(100));
     let client = end("b", "a", "10.77.0.2", &["-s", to])?;
     if answers {
-        if let Some(ends) = Process::end_both([server, client], true)? {
-            for end in ends {
-                end.succeed()?;
-            }
+        for end in Process::end_both([server, client], true)? {
+            end.succeed()?;
         }
         return Ok(());
     }

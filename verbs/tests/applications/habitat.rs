@@ -8,8 +8,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
+use irnic_testkit::wait::{self, Socket};
 use libtest_mimic::{Failed, Trial};
 use tempfile::TempDir;
 
@@ -36,6 +36,8 @@ pub const RELIABLE: [(&str, Device); 4] = [
 
 /// A test's surroundings.
 pub struct Habitat {
+    /// The test's name.
+    pub test: String,
     /// For files of the test.
     pub dir: TempDir,
     libraries: PathBuf,
@@ -82,7 +84,7 @@ fn isolate() -> std::io::Result<()> {
 }
 
 impl Habitat {
-    fn new() -> Habitat {
+    fn new(test: String) -> Habitat {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let libraries = dir.path().join("lib");
         fs::create_dir(&libraries).expect("room for a directory");
@@ -90,7 +92,7 @@ impl Habitat {
         for name in ["libibverbs.so", "libibverbs.so.1"] {
             symlink(&library, libraries.join(name)).expect("a symbolic link");
         }
-        Habitat { dir, libraries }
+        Habitat { test, dir, libraries }
     }
 
     /// A program that finds the library where it looks for libibverbs.
@@ -155,51 +157,29 @@ pub fn free_ports(n: usize) -> Vec<u16> {
 
 /// Waits until a server listens on a TCP port.
 pub fn wait_for_listener(server: &mut Process, port: u16) -> Result<(), Failed> {
-    wait_for_socket(server, port, "0A")
+    wait_for_socket(server, port, Socket::Listening)
 }
 
 /// Waits until a server has a connection on a TCP port.
 pub fn wait_for_connection(server: &mut Process, port: u16) -> Result<(), Failed> {
-    wait_for_socket(server, port, "01")
+    wait_for_socket(server, port, Socket::Connected)
 }
 
 /// Waits until a server has bound a UDP port.
 pub fn wait_for_datagram_socket(server: &mut Process, port: u16) -> Result<(), Failed> {
-    wait_for_socket(server, port, "07")
+    wait_for_socket(server, port, Socket::Bound)
 }
 
-fn wait_for_socket(server: &mut Process, port: u16, state: &str) -> Result<(), Failed> {
-    // Columns: sl local_address rem_address st; 0A is LISTEN, 01 ESTABLISHED, 07 a bound datagram socket; addresses are
-    // in hexadecimal.
-    let wanted = format!(":{port:04X}");
-    let listens = |line: &str| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        words.get(1).is_some_and(|local| local.ends_with(&wanted)) && words.get(3) == Some(&state)
-    };
-    let start = Instant::now();
-    while start.elapsed() < crate::process::HANG && server.runs() {
-        for table in if state == "07" { ["udp", "udp6"] } else { ["tcp", "tcp6"] } {
-            let table = format!("/proc/thread-self/net/{table}");
-            if fs::read_to_string(table).unwrap_or_default().lines().any(listens) {
-                return Ok(());
-            }
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-    Err(format!("the server has no socket in state {state} on port {port}: {}", server.text()).into())
+fn wait_for_socket(server: &mut Process, port: u16, does: Socket) -> Result<(), Failed> {
+    server.await_condition(&format!("{does:?} on port {port}"), |_| wait::socket(port, does))
 }
 
 /// Waits until a server listens by rdma_cm.
 pub fn wait_for_service(server: &mut Process) -> Result<(), Failed> {
-    let start = Instant::now();
-    while start.elapsed() < crate::process::HANG && server.runs() {
+    server.await_condition("it listens by rdma_cm", |_| {
         let sockets = fs::read_to_string("/proc/thread-self/net/unix").unwrap_or_default();
-        if sockets.lines().any(|line| line.contains("@irnic/") && line.ends_with("/listens")) {
-            return Ok(());
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-    Err(format!("the server listens on nothing: {}", server.text()).into())
+        sockets.lines().any(|line| line.contains("@irnic/") && line.ends_with("/listens"))
+    })
 }
 
 /// Whether tables are to have their long forms.
@@ -240,9 +220,9 @@ pub fn missing(needs: &[&str]) -> Option<String> {
 
 /// A test that is not run, and says so.
 pub fn skipped(name: String, why: &str) -> Trial {
-    let text = format!("SKIPPED {name}: {why}");
+    let text = format!("{name}: {why}");
     Trial::test(name, move || {
-        eprintln!("{text}");
+        irnic_testkit::skipped(&text);
         Ok(())
     })
 }
@@ -255,18 +235,21 @@ pub fn trial(
 ) -> Trial {
     match missing(needs) {
         Some(why) => skipped(name, &why),
-        None => Trial::test(name, move || isolated(test)),
+        None => Trial::test(name.clone(), move || isolated(name, test)),
     }
 }
 
-/// Runs a test in a habitat of its own.
-pub fn isolated(test: impl FnOnce(&Habitat) -> Result<(), Failed> + Send + 'static) -> Result<(), Failed> {
+/// Runs a test of this name in a habitat of its own.
+pub fn isolated(
+    name: String,
+    test: impl FnOnce(&Habitat) -> Result<(), Failed> + Send + 'static,
+) -> Result<(), Failed> {
     // A namespace belongs to a thread; children inherit that of the thread which starts them.
     let thread = thread::spawn(|| {
         if namespaces() {
             isolate()?;
         }
-        test(&Habitat::new())
+        test(&Habitat::new(name))
     });
     thread.join().unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();

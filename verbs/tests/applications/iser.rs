@@ -3,13 +3,12 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
 
+use irnic_testkit::retry;
 use libtest_mimic::{Failed, Trial};
 
 use crate::habitat::{Device, Habitat, all, free_port, installed, trial, wait_for_service};
-use crate::process::{Ended, HANG, Process, TRIES};
+use crate::process::{Ended, Process};
 use crate::table::Row;
 
 const TGTD: &str = "/usr/sbin/tgtd";
@@ -62,10 +61,7 @@ impl Target {
         let daemon = Process::start(daemon.env("TGT_IPC_SOCKET", &control))?;
         let mut target = Target { daemon, port, disk };
         // The socket's name has the control port in it.
-        let start = Instant::now();
-        while !control.with_extension("77").exists() && start.elapsed() < HANG && target.daemon.runs() {
-            thread::sleep(Duration::from_millis(5));
-        }
+        target.daemon.await_condition("it takes commands", |_| control.with_extension("77").exists())?;
         target.administer(habitat, &format!("target --op new --tid 1 --targetname {TARGET}"))?;
         let disk = target.disk.display().to_string();
         target.administer(habitat, &format!("logicalunit --op new --tid 1 --lun 1 --backing-store {disk}"))?;
@@ -92,16 +88,17 @@ impl Target {
     /// tgt is ready for commands when its last login response counts as sent. If the acknowledgement of that is lost,
     /// the initiator's first command is there before, and tgt ends the connection (iser_rx_handler_non_ff, 1.0.85), on
     /// any NIC. The initiator is run again then.
-    fn initiate(&self, command: impl Fn() -> Result<Command, Failed>) -> Result<Ended, Failed> {
-        let too_early = || self.daemon.text().matches("non-login pdu during login phase").count();
-        for _ in 1..TRIES {
-            let before = too_early();
+    fn initiate(&self, test: &str, command: impl Fn() -> Result<Command, Failed>) -> Result<Ended, Failed> {
+        let [ended] = retry::attempts(test, || {
+            let before = self.daemon.text().len();
             let ended = Process::start(&mut command()?)?.end()?;
-            if ended.status.success() || too_early() == before {
-                return ended.succeed();
+            if ended.status.success() {
+                return Ok([ended]);
             }
-        }
-        Process::start(&mut command()?)?.succeed()
+            let said = self.daemon.text();
+            Err(ended.failed(said.get(before..).unwrap_or(&said)))
+        })?;
+        Ok(ended)
     }
 
     fn url(&self) -> String {
@@ -126,7 +123,7 @@ fn write_and_read(habitat: &Habitat, device: Device, bytes: usize) -> Result<(),
     let [from, to] = ["image", "copy"].map(|name| habitat.dir.path().join(name));
     fs::write(&from, &image)?;
     // A program of libiscsi's own first.
-    let inquiry = target.initiate(|| {
+    let inquiry = target.initiate(&habitat.test, || {
         let mut inquiry = habitat.command(installed("iscsi-inq")?, device);
         inquiry.args(["--initiator-name", INITIATOR, &target.url()]);
         Ok(inquiry)
@@ -134,7 +131,7 @@ fn write_and_read(habitat: &Habitat, device: Device, bytes: usize) -> Result<(),
     if !inquiry.stdout.contains("DIRECT_ACCESS") {
         return Err(inquiry.failed("no disk"));
     }
-    target.initiate(|| {
+    target.initiate(&habitat.test, || {
         let mut client = habitat.command(&program, device);
         client.args([&target.url(), INITIATOR]).args([&from, &to]);
         Ok(client)

@@ -4,10 +4,11 @@
 use std::path::Path;
 use std::process::Command;
 
+use irnic_testkit::retry;
 use libtest_mimic::{Failed, Trial};
 
 use crate::habitat::{Device, Habitat, all, free_port, installed, namespaces, skipped, trial, wait_for_listener};
-use crate::process::{Ended, Process, judged};
+use crate::process::{Ended, Process};
 use crate::table::Row;
 
 /// The address of the interface; from the block for documentation (RFC 5737).
@@ -134,9 +135,7 @@ fn make_interface() -> Result<(), Failed> {
 fn pingpong(habitat: &Habitat, run: &Run, device: Device) -> Result<(), Failed> {
     make_interface()?;
     let program = installed("fi_pingpong")?;
-    let what = format!("fi_pingpong -p {} -e {} {}", run.provider, run.endpoint, run.args);
-    let [client, server] =
-        judged(&what, "libfabric dropped its last completion", || both(habitat, &program, run, device))?;
+    let Ends { ends: [client, server], .. } = retry::attempts(&habitat.test, || both(habitat, &program, run, device))?;
     // Who ends first takes the last acknowledgement with it. If that is lost, the other's last message has nobody to
     // answer it, after the report, on any NIC.
     let left_alone = |end: &Ended| {
@@ -155,11 +154,24 @@ fn flushed(end: &Ended) -> bool {
     end.stderr.contains("cq_readerr: Work Request Flushed Error")
 }
 
-/// Returns how client and server ended; `None` where libfabric has dropped the last completion, after all reports: when
-/// the peer disconnects, `ofi_rxm` closes the endpoint, and 1.17's `vrb_ep_close` destroys the queue pair before it
-/// polls (prov/verbs/src/verbs_ep.c). A NIC removes the completions of a queue pair that is destroyed (rdma-core:
-/// `mlx4`, `mlx5`).
-fn both(habitat: &Habitat, program: &Path, run: &Run, device: Device) -> Result<Option<[Ended; 2]>, Failed> {
+/// Client and server.
+struct Ends {
+    ends: [Ended; 2],
+    /// Nothing but the last completion can be missing.
+    only_the_last: bool,
+}
+
+impl retry::Words for Ends {
+    fn says(&self, text: &str) -> bool {
+        self.only_the_last && self.ends.says(text)
+    }
+}
+
+/// Returns how client and server ended. libfabric may drop the last completion, after all reports: when the peer
+/// disconnects, `ofi_rxm` closes the endpoint, and 1.17's `vrb_ep_close` destroys the queue pair before it polls
+/// (prov/verbs/src/verbs_ep.c). A NIC removes the completions of a queue pair that is destroyed (rdma-core: `mlx4`,
+/// `mlx5`).
+fn both(habitat: &Habitat, program: &Path, run: &Run, device: Device) -> Result<Ends, Failed> {
     let port = free_port();
     let command = |end: &[&str]| {
         let mut command = habitat.command(program, device);
@@ -175,8 +187,7 @@ fn both(habitat: &Habitat, program: &Path, run: &Run, device: Device) -> Result<
     let client = Process::start(&mut command(&["-P", &port.to_string(), ADDRESS]))?.end()?;
     let ends = [client, server.end()?];
     let complete = ends.iter().all(|end| reports(end, run.args, run.sizes));
-    let dropped = device.impair.is_empty() && run.endpoint == "rdm" && complete && ends.iter().any(flushed);
-    Ok((!dropped).then_some(ends))
+    Ok(Ends { ends, only_the_last: complete && device.impair.is_empty() })
 }
 
 /// Whether the report has a row for each size, and as many messages in it as were asked for. Its columns: bytes, sent,

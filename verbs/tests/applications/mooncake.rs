@@ -9,13 +9,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
 
 use crate::habitat::{Device, Habitat, isolated, missing, skipped};
-use crate::process::{Ended, HANG, Process};
+use crate::process::{Ended, Process};
 
 const WHEEL: &str = "mooncake-transfer-engine-non-cuda==0.3.13.post1";
 const NEEDS: [&str; 2] = ["/usr/bin/python3", "/usr/bin/ldd"];
@@ -42,9 +40,9 @@ fn trial(name: String, device: Device) -> Trial {
         return skipped(name, &why);
     }
     Trial::test(name.clone(), move || match program() {
-        Ok(program) => isolated(move |habitat| transfers(habitat, program, device)),
+        Ok(program) => isolated(name, move |habitat| transfers(habitat, program, device)),
         Err(why) => {
-            eprintln!("SKIPPED {name}: {why}");
+            irnic_testkit::skipped(&format!("{name}: {why}"));
             Ok(())
         }
     })
@@ -122,19 +120,19 @@ fn transfers(habitat: &Habitat, program: &Path, device: Device) -> Result<(), Fa
 
 /// Waits until a target has registered its memory. Returns where it listens.
 fn segment(target: &mut Process) -> Result<String, Failed> {
-    let start = Instant::now();
-    while start.elapsed() < HANG && target.runs() {
+    let listens = |target: &Process| {
         let text = target.text();
         let call = fs::read_to_string(format!("/proc/{}/syscall", target.child.id())).unwrap_or_default();
-        if text.contains("DRAM is used")
-            && call.starts_with(SLEEPS)
-            && let Some((_, rest)) = text.split_once("listening on ")
-        {
-            return Ok(rest.split_whitespace().next().unwrap_or_default().to_owned());
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    Err(format!("the target does not listen: {}", target.text()).into())
+        let (_, rest) = text.split_once("listening on ")?;
+        let ready = text.contains("DRAM is used") && call.starts_with(SLEEPS);
+        ready.then(|| rest.split_whitespace().next().unwrap_or_default().to_owned())
+    };
+    let mut segment = None;
+    target.await_condition("it has registered its memory", |target| {
+        segment = listens(target);
+        segment.is_some()
+    })?;
+    Ok(segment.unwrap_or_default())
 }
 
 /// Whether batches were transferred, no error was logged, and the NIC has moved the bytes of as many batches.

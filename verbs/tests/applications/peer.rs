@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Failed, Trial};
 
 use crate::habitat::{Device, Habitat, reliable, trial};
-use crate::process::{Ended, HANG, Process};
+use crate::process::{Ended, Process};
 
 /// What the program needs to be built.
 pub const NEEDS: [&str; 3] = ["/usr/bin/cc", "/usr/include/infiniband/verbs.h", "/usr/bin/ibv_devinfo"];
@@ -77,7 +77,7 @@ impl Pair {
     pub fn wait_for_lines(&mut self, n: usize) -> Result<(), Failed> {
         let start = Instant::now();
         while self.lines.iter().any(|lines| lines.load(Ordering::Acquire) < n) {
-            if start.elapsed() > HANG || !self.peers.iter_mut().all(Process::runs) {
+            if start.elapsed() > irnic_testkit::wait::HANG || !self.peers.iter_mut().all(Process::runs) {
                 let text: String = self.peers.iter().map(Process::text).collect();
                 return Err(format!("the peers do not get as far as line {n}: {text}").into());
             }

@@ -1,13 +1,15 @@
 //! perftest by rdma_cm (`-R`): the tools connect, and exchange what they have to, by librdmacm instead of a TCP socket.
 
-use std::time::Instant;
+use std::fs;
+use std::path::Path;
 
+use irnic_testkit::{retry, shim};
 use libtest_mimic::{Failed, Trial};
 
-use crate::habitat::{Device, Habitat, all, free_port, installed, trial, wait_for_service};
+use crate::habitat::{Device, Habitat, all, free_port, installed, trial};
 use crate::perftest::Rows::{One, Sizes};
-use crate::perftest::{Run, could_not_measure_the_clock, judge};
-use crate::process::{HANG, Process, TRIES, unspoilt};
+use crate::perftest::{Run, judge};
+use crate::process::{Ended, Process};
 use crate::table::Row;
 
 const fn run(tool: &'static str, service: &'static str, args: &'static str, rows: crate::perftest::Rows) -> Run {
@@ -79,48 +81,33 @@ pub fn trials() -> Vec<Trial> {
 }
 
 fn both_ends(habitat: &Habitat, run: Run, device: Device) -> Result<(), Failed> {
-    for _ in 1..TRIES {
-        let ends = once(habitat, run, device)?;
-        if !ends.iter().any(could_not_measure_the_clock) {
-            let [client, server] = ends;
-            return judge(&client, &server, run);
-        }
-    }
-    let [client, server] = once(habitat, run, device)?;
+    let program = installed(run.tool)?;
+    let [client, server] = retry::attempts(&habitat.test, || start(habitat, &program, run, device))?;
     judge(&client, &server, run)
 }
 
-fn once(habitat: &Habitat, run: Run, device: Device) -> Result<[crate::process::Ended; 2], Failed> {
-    let program = installed(run.tool)?;
-    let what = format!("{} -R -c {} {}", run.tool, run.service, run.args);
-    unspoilt(&what, || {
-        let port = free_port().to_string();
-        let command = |peer: Option<&str>| {
-            let mut command = habitat.command(&program, device);
-            command.args(["-R", "-F", "-c", run.service, "-p", &port]).args(run.args.split(' ')).args(peer);
-            command
-        };
-        let mut server = Process::start(&mut command(None))?;
-        wait_for_service(&mut server)?;
-        let start = Instant::now();
-        loop {
-            let client = Process::start(&mut command(Some("127.0.0.1")))?;
-            let ends = Process::end_both([client, server], run.service == "RC")?;
-            let Some([client, ended]) = ends else { return Ok(None) };
-            // perftest connects twice, and does not wait the second time until the server listens again. How it says so
-            // depends on the event, and with datagrams it may end by a signal.
-            let refused = [
-                "RDMA_CM_EVENT_REJECTED; error: 8",
-                "RDMA_CM_EVENT_UNREACHABLE; error: 1.",
-                "Unexpected CM event bl blka 8",
-            ];
-            let said = |text: &&str| client.stderr.contains(text) || client.stdout.contains(text);
-            let refused = refused.iter().any(said);
-            if !refused || start.elapsed() > HANG {
-                return Ok(Some([client, ended]));
-            }
-            server = Process::start(&mut command(None))?;
-            wait_for_service(&mut server)?;
-        }
-    })
+/// Runs both ends. perftest connects twice, and its client does not wait the second time until the server listens
+/// again: here it does.
+fn start(habitat: &Habitat, program: &Path, run: Run, device: Device) -> Result<[Ended; 2], Failed> {
+    let port = free_port().to_string();
+    let [listens, granted] = ["listens", "granted"].map(|name| habitat.dir.path().join(name));
+    for file in [&listens, &granted] {
+        // There is none before the first attempt.
+        let _ = fs::remove_file(file);
+    }
+    let command = |peer: Option<&str>| {
+        let mut command = habitat.command(program, device);
+        command.args(["-R", "-F", "-c", run.service, "-p", &port]).args(run.args.split(' ')).args(peer);
+        command
+    };
+    let mut server = command(None);
+    let mut server = Process::start(server.env("LD_PRELOAD", shim::build("listens")?).env("LISTENS", &listens))?;
+    let listened = |times: u64| fs::metadata(&listens).is_ok_and(|file| file.len() >= times);
+    server.await_condition("it listens", |_| listened(1))?;
+    let mut client = command(Some("127.0.0.1"));
+    let mut client = Process::start(client.env("LD_PRELOAD", shim::build("patience")?).env("GRANTED", &granted))?;
+    // If the client ends before, its end says why.
+    let _ = client.await_condition("the server listens again", |_| listened(2));
+    fs::write(&granted, "")?;
+    Process::end_both([client, server], run.service == "RC")
 }

@@ -1,48 +1,27 @@
 //! Child processes that end with their test, whatever it comes to.
 
 use std::fs::File;
-use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
+use irnic_testkit::{crash, retry, wait};
 use libtest_mimic::Failed;
 
-/// How long a process may take before it counts as hung. Nothing here should come near.
-pub const HANG: Duration = Duration::from_secs(120);
 /// How long one end of a connection goes on when the other has failed: it may wait for what will not come any more.
 const SURVIVAL: Duration = Duration::from_secs(2);
-
 /// A process without a core does not take its packets. Who sends them says so, and drops them after a while, as a
 /// network would: then something is lost on a network that was to lose nothing.
 const STARVED: &str = "has taken no packet for";
-/// How often a run is tried again that the machine has spoilt.
-pub const TRIES: usize = 5;
-
-/// What `run` has found out, which is run again, loudly, as long as it has nothing to judge ([`Process::end_both`]).
-pub fn unspoilt<T>(what: &str, run: impl FnMut() -> Result<Option<T>, Failed>) -> Result<T, Failed> {
-    judged(what, &format!("a process {STARVED} too long"), run)
-}
-
-/// What `run` has found out, which is run again, loudly, as long as it has nothing to judge for a reason that is not
-/// irnic's.
-pub fn judged<T>(what: &str, why: &str, mut run: impl FnMut() -> Result<Option<T>, Failed>) -> Result<T, Failed> {
-    for _ in 0..TRIES {
-        if let Some(found) = run()? {
-            return Ok(found);
-        }
-        let _ = writeln!(io::stderr(), "AGAIN {what}: {why}");
-    }
-    Err(format!("{TRIES} times {why}").into())
-}
 
 /// A running process and what it has printed.
 pub struct Process {
     /// The process.
     pub child: Child,
     what: String,
+    folder: PathBuf,
     stdout: File,
     stderr: File,
 }
@@ -56,6 +35,7 @@ pub struct Ended {
     /// What it complained of.
     pub stderr: String,
     what: String,
+    folder: PathBuf,
 }
 
 impl Process {
@@ -74,6 +54,7 @@ impl Process {
 
     fn spawn(command: &mut Command, stdout: File) -> Result<Process, Failed> {
         let what = format!("{command:?}");
+        let folder = command.get_current_dir().unwrap_or(Path::new(".")).to_owned();
         let stderr = tempfile::tempfile()?;
         command.stderr(stderr.try_clone()?);
         // SAFETY: two system calls are all that happens between fork and exec.
@@ -86,7 +67,7 @@ impl Process {
             })
         };
         let child = command.spawn().map_err(|e| format!("{what}: {e}"))?;
-        Ok(Process { child, what, stdout, stderr })
+        Ok(Process { child, what, folder, stdout, stderr })
     }
 
     /// Whether it has not ended yet.
@@ -106,14 +87,14 @@ impl Process {
 
     /// Waits until it has printed what `is` wants.
     pub fn wait_until(&mut self, what: &str, is: impl Fn(&str) -> bool) -> Result<(), Failed> {
-        let start = Instant::now();
-        while !is(&self.text()) {
-            if start.elapsed() > HANG || !self.runs() {
-                return Err(format!("{} does not say {what:?}: {}", self.what, self.text()).into());
-            }
-            thread::sleep(Duration::from_millis(2));
-        }
-        Ok(())
+        self.await_condition(&format!("it prints {what:?}"), |process| is(&process.text()))
+    }
+
+    /// Waits until a condition holds, while the process runs.
+    pub fn await_condition(&mut self, what: &str, mut is: impl FnMut(&Process) -> bool) -> Result<(), Failed> {
+        let this = std::cell::RefCell::new(&mut *self);
+        let waited = wait::while_alive(what, || this.borrow_mut().runs(), || is(&this.borrow()));
+        waited.map_err(|why| format!("{}: {why}\n{}", self.what, self.text()).into())
     }
 
     /// Sends a signal.
@@ -124,41 +105,41 @@ impl Process {
 
     /// Waits for the end, however it comes.
     pub fn end(mut self) -> Result<Ended, Failed> {
-        let start = Instant::now();
-        let mut pause = Duration::from_micros(200);
-        loop {
-            if let Some(status) = self.child.try_wait()? {
-                let [stdout, stderr] = [&self.stdout, &self.stderr].map(contents);
-                return Ok(Ended { status, stdout, stderr, what: self.what.clone() });
-            }
-            if start.elapsed() > HANG {
-                return Err(format!("{} hangs\n{}", self.what, self.text()).into());
-            }
-            thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(10));
+        let ended = wait::while_alive("it ends", || true, || !self.runs());
+        ended.map_err(|why| format!("{}: {why}\n{}", self.what, self.text()))?;
+        let status = self.child.wait()?;
+        let [stdout, stderr] = [&self.stdout, &self.stderr].map(contents);
+        let ended = Ended { status, stdout, stderr, what: self.what.clone(), folder: self.folder.clone() };
+        // An optimised library catches it, and the program goes on.
+        match ended.stderr.lines().find(|line| crash::is_panic_of_the_library(line)) {
+            Some(panic) => Err(ended.failed(panic)),
+            None => Ok(ended),
         }
     }
 
     /// Waits for the ends of two processes that work together, and ends the other soon after one has failed. If nothing
-    /// is sent again that is lost, not `reliable`, and the machine has lost something, both are ended, and there is
-    /// nothing to judge.
-    pub fn end_both(mut pair: [Process; 2], reliable: bool) -> Result<Option<[Ended; 2]>, Failed> {
-        let starved = |text: &str| !reliable && text.contains(STARVED);
-        let start = Instant::now();
-        while start.elapsed() < HANG && pair.iter_mut().any(Process::runs) {
-            if pair.iter().any(|process| starved(&contents(&process.stderr))) {
-                return Ok(None);
-            }
-            if pair.iter_mut().any(Process::has_failed) {
-                thread::sleep(SURVIVAL);
-                pair.iter_mut().filter_map(|p| p.runs().then_some(&mut p.child)).try_for_each(Child::kill)?;
-                break;
-            }
-            thread::sleep(Duration::from_millis(2));
+    /// is sent again that is lost, not `reliable`, and the machine has lost something, both are ended: there is nothing
+    /// to judge, and [`retry::PREMISES`] has the words.
+    pub fn end_both(mut pair: [Process; 2], reliable: bool) -> Result<[Ended; 2], Failed> {
+        let mut failed_at = None;
+        let is_over = wait::while_alive(
+            "two processes end",
+            || true,
+            || {
+                if pair.iter_mut().any(Process::has_failed) {
+                    failed_at.get_or_insert_with(Instant::now);
+                }
+                let starved = !reliable && pair.iter().any(|process| contents(&process.stderr).contains(STARVED));
+                starved
+                    || failed_at.is_some_and(|at: Instant| at.elapsed() > SURVIVAL)
+                    || !pair.iter_mut().any(Process::runs)
+            },
+        );
+        if is_over.is_ok() {
+            pair.iter_mut().filter_map(|p| p.runs().then_some(&mut p.child)).try_for_each(Child::kill)?;
         }
         let [one, other] = pair;
-        let ended = [one.end()?, other.end()?];
-        Ok((!ended.iter().any(|end| starved(&end.stderr))).then_some(ended))
+        Ok([one.end()?, other.end()?])
     }
 
     fn has_failed(&mut self) -> bool {
@@ -190,11 +171,14 @@ impl Ended {
 
     /// A failure with everything that is known.
     pub fn failed(&self, why: &str) -> Failed {
-        let how = match self.status.signal() {
-            Some(signal) => format!("signal {signal}"),
-            None => self.status.to_string(),
-        };
+        let how = crash::describe(self.status, &self.folder);
         format!("{why} ({how}): {}\n{}\n{}", self.what, self.stdout, self.stderr).into()
+    }
+}
+
+impl retry::Words for Ended {
+    fn says(&self, text: &str) -> bool {
+        crash::fault(self.status).is_none() && (self.stdout.contains(text) || self.stderr.contains(text))
     }
 }
 

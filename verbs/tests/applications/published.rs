@@ -90,9 +90,9 @@ fn trial(
         return skipped(name, "there are no network namespaces");
     }
     Trial::test(name.clone(), move || match of.installed.get_or_init(|| install(of)) {
-        Ok(programs) => isolated(move |habitat| test(habitat, programs, device)),
+        Ok(programs) => isolated(name, move |habitat| test(habitat, programs, device)),
         Err(why) => {
-            eprintln!("SKIPPED {name}: {why}");
+            irnic_testkit::skipped(&format!("{name}: {why}"));
             Ok(())
         }
     })

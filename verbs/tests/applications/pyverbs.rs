@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
 
+use irnic_testkit::once;
 use libtest_mimic::{Failed, Trial};
 
 use crate::habitat::{Device, Habitat, RELIABLE, all, trial};
@@ -70,30 +70,39 @@ fn lacks_huge_pages(what: &str, (outcome, reason): &(String, String)) -> bool {
     what == "pass huge-pages" && outcome == "skip" && reason.contains("huge pages")
 }
 
-/// Runs `cases`, or all there are.
-fn run(habitat: &Habitat, device: Device, cases: &[String]) -> Result<Outcomes, Failed> {
+/// Runs `cases`, or all there are, and returns what the script printed of them.
+fn print(habitat: &Habitat, device: Device, cases: &[String]) -> Result<String, Failed> {
     let work = habitat.dir.path().join("suite");
     fs::create_dir(&work)?;
     // Cases of rdma_cm ask for the network interface before they connect.
     let mut command = habitat.command_with_sysfs(PYTHON, device);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/applications/run_suite.py");
     command.args([script, SUITE]).arg(&work).args(cases.iter().map(|case| format!("tests.{case}")));
-    let output = Process::start(&mut command)?.succeed()?;
+    Ok(Process::start(&mut command)?.succeed()?.stdout)
+}
+
+/// What cases did, by what the script printed.
+fn outcomes(printed: &str) -> Outcomes {
     let outcome = |line: &str| {
         let mut words = line.strip_prefix("CASE\ttests.")?.split('\t').map(str::to_owned);
         Some((words.next()?, (words.next()?, words.next().unwrap_or_default())))
     };
-    Ok(output.stdout.lines().filter_map(outcome).collect())
+    printed.lines().filter_map(outcome).collect()
+}
+
+/// Runs `cases`, or all there are.
+fn run(habitat: &Habitat, device: Device, cases: &[String]) -> Result<Outcomes, Failed> {
+    Ok(outcomes(&print(habitat, device, cases)?))
 }
 
 /// The run that all cases share: the suite takes two seconds, of which importing it takes most.
-fn shared(habitat: &Habitat) -> Result<Arc<Outcomes>, Failed> {
-    static RUN: OnceLock<Result<Arc<Outcomes>, String>> = OnceLock::new();
-    let run = || {
+fn shared(habitat: &Habitat) -> Result<Outcomes, Failed> {
+    let folder = once::folder("pyverbs", |folder| {
         let _pages = HugePages::reserve();
-        run(habitat, Device::default(), &[]).map(Arc::new).map_err(|e| format!("{e:?}"))
-    };
-    RUN.get_or_init(run).clone().map_err(Failed::from)
+        let printed = print(habitat, Device::default(), &[]).map_err(|e| format!("{e:?}"))?;
+        fs::write(folder.join("printed"), printed).map_err(|e| e.to_string())
+    })?;
+    Ok(outcomes(&fs::read_to_string(folder.join("printed"))?))
 }
 
 /// All tests of pyverbs.
@@ -108,7 +117,7 @@ pub fn trials() -> Vec<Trial> {
             trials.push(trial(name, &needs, move |habitat| match shared(habitat)?.get(&case) {
                 Some((outcome, _)) if outcome == "pass" => Ok(()),
                 Some(found) if lacks_huge_pages(&what, found) => {
-                    eprintln!("SKIPPED pyverbs: {case}: no huge pages, and no right to reserve any");
+                    irnic_testkit::skipped(&format!("pyverbs: {case}: no huge pages, and no right to reserve any"));
                     Ok(())
                 }
                 other => Err(format!("{case}: {other:?}").into()),

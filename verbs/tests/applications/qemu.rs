@@ -14,7 +14,7 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
 use crate::habitat::{Device, Habitat, RELIABLE, all, free_port, isolated, missing, skipped, wait_for_service};
-use crate::process::{HANG, Process};
+use crate::process::Process;
 
 /// What the guest does: it counts, as long as 4 MiB of random bytes in its memory stay as they were. The kernel's
 /// command line has no quotation marks within others.
@@ -35,9 +35,9 @@ pub fn trials() -> Vec<Trial> {
             trials.push(match missing(&["/usr/bin/apt-get", "/usr/bin/cc"]) {
                 Some(why) => skipped(name, &why),
                 None => Trial::test(name.clone(), move || match image() {
-                    Ok(image) => isolated(move |habitat| migrate(habitat, image, device, pinned)),
+                    Ok(image) => isolated(name, move |habitat| migrate(habitat, image, device, pinned)),
                     Err(why) => {
-                        eprintln!("SKIPPED {name}: {}", why.lines().next().unwrap_or_default());
+                        irnic_testkit::skipped(&format!("{name}: {}", why.lines().next().unwrap_or_default()));
                         Ok(())
                     }
                 }),
@@ -143,7 +143,7 @@ impl Machine {
         loop {
             match self.counted()? {
                 Some(count) if count >= least => return Ok(count),
-                _ if start.elapsed() > HANG || !self.qemu.runs() => {
+                _ if start.elapsed() > irnic_testkit::wait::HANG || !self.qemu.runs() => {
                     let console = fs::read(&self.console).unwrap_or_default();
                     let text = String::from_utf8_lossy(&console);
                     return Err(format!("the guest does not count to {least}: {text}\n{}", self.qemu.text()).into());
@@ -156,9 +156,9 @@ impl Machine {
 
 fn connect(qemu: &mut Process, socket: &Path) -> Result<BufReader<UnixStream>, Failed> {
     let start = Instant::now();
-    while start.elapsed() < HANG && qemu.runs() {
+    while start.elapsed() < irnic_testkit::wait::HANG && qemu.runs() {
         if let Ok(stream) = UnixStream::connect(socket) {
-            stream.set_read_timeout(Some(HANG))?;
+            stream.set_read_timeout(Some(irnic_testkit::wait::HANG))?;
             return Ok(BufReader::new(stream));
         }
         thread::sleep(Duration::from_millis(10));
@@ -186,7 +186,7 @@ fn migrate(habitat: &Habitat, image: &Path, device: Device, pinned: bool) -> Res
             Some("failed" | "cancelled") => {
                 return Err(format!("{told}\n{}\n{}", from.qemu.text(), to.qemu.text()).into());
             }
-            _ if start.elapsed() > HANG => return Err(format!("no end: {told}").into()),
+            _ if start.elapsed() > irnic_testkit::wait::HANG => return Err(format!("no end: {told}").into()),
             _ => thread::sleep(Duration::from_millis(50)),
         }
     };

@@ -3,10 +3,11 @@
 
 use std::fs;
 
+use irnic_testkit::retry;
 use libtest_mimic::{Failed, Trial};
 
 use crate::habitat::{Device, Habitat, all, free_port, installed, trial, wait_for_datagram_socket, wait_for_service};
-use crate::process::{Ended, Process, unspoilt};
+use crate::process::{Ended, Process};
 use crate::table::Row;
 
 /// One run of a pair of programs. In arguments `{port}` is a port, `{any}` the wildcard address and `{to}` the
@@ -256,7 +257,7 @@ fn start(habitat: &Habitat, device: Device, place: Place, line: &str, port: u16)
 }
 
 fn pair(habitat: &Habitat, run: Run, place: Place) -> Result<(), Failed> {
-    let [server, client] = unspoilt(run.name, || {
+    let [server, client] = retry::attempts(&habitat.test, || {
         let port = free_port();
         let mut server = start(habitat, place.device(run.in_order), place, run.server, port)?;
         if run.datagrams {
@@ -268,7 +269,7 @@ fn pair(habitat: &Habitat, run: Run, place: Place) -> Result<(), Failed> {
         if run.stays {
             let client = client.end()?;
             server.signal(libc::SIGTERM);
-            return Ok(Some([server.end()?, client]));
+            return Ok([server.end()?, client]);
         }
         Process::end_both([server, client], run.reliable)
     })?;
@@ -317,7 +318,7 @@ fn rcopy(habitat: &Habitat, place: Place) -> Result<(), Failed> {
 /// Sends to a multicast group that the receiver has joined.
 fn mckey(habitat: &Habitat, place: Place) -> Result<(), Failed> {
     let group = if place.v6 { "ff0e::1234" } else { "239.1.2.3" };
-    let [receiver, sender] = unspoilt("mckey", || {
+    let [receiver, sender] = retry::attempts(&habitat.test, || {
         // What goes to a file is buffered otherwise.
         let line = format!("stdbuf -oL mckey -m {group} -b {{to}} -C 20");
         let mut receiver = start(habitat, place.device(false), place, &line, 0)?;

@@ -9,7 +9,6 @@ mod connecting;
 mod guest;
 mod host;
 mod namespace;
-mod premises;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -22,7 +21,8 @@ use std::time::Duration;
 use case::{Case, Condition, Role, wanted};
 use guest::Guest;
 use host::Host;
-use libtest_mimic::{Arguments, Failed, Trial};
+use irnic_testkit::{retry, sharing};
+use libtest_mimic::{Arguments, Failed};
 use parking_lot::Mutex;
 
 fn main() -> ExitCode {
@@ -30,17 +30,17 @@ fn main() -> ExitCode {
     // There is one guest, and only a process with one thread may enter a user namespace.
     arguments.test_threads = Some(1);
     let bench = Arc::new(Mutex::new(Bench::Unused));
-    let mut trials = vec![Trial::test("premises excuse what they name, and no more", || Ok(premises::check()?))];
+    let mut cases: Vec<sharing::Case> = Vec::new();
     for (case, port) in wanted().into_iter().zip(20_000..) {
-        if trials.len() == 1 {
+        if cases.is_empty() {
             let bench = bench.clone();
             let name = format!("a guest whose kernel panics is replaced: {}", case.name());
-            trials.push(Trial::test(name, move || bench.lock().run(&case, port - 1, true)));
+            cases.push((name, Box::new(move || bench.lock().run(&case, port - 1, true))));
         }
         let bench = bench.clone();
-        trials.push(Trial::test(case.name(), move || bench.lock().run(&case, port, false)));
+        cases.push((case.name(), Box::new(move || bench.lock().run(&case, port, false))));
     }
-    let conclusion = libtest_mimic::run(&arguments, trials);
+    let conclusion = libtest_mimic::run(&arguments, sharing::trials("every case, on one guest", cases));
     // With it goes the guest.
     drop(bench);
     conclusion.exit_code()
@@ -109,18 +109,18 @@ impl Ready {
         let mut attempt = 1;
         let mut panicked = false;
         while let Err(mut why) = self.run(case, port) {
-            let mut premise = premises::excuse(&case.name(), &why);
+            let mut premise = retry::failed_premise(&case.name(), &why);
             if self.is_gone(&why) {
                 let (console, said) = self.replace()?;
                 why = format!("{why}\nthe guest is gone: {}\n{said}", console.display());
-                premise = Some(&premises::PANIC).filter(|p| !panicked && p.excuses(&case.name(), &said));
+                premise = retry::failed_premise(&case.name(), &said).filter(|_| !panicked);
                 if premise.is_some() && std::mem::take(&mut asked) {
                     continue;
                 }
                 panicked = true;
             }
-            let premise = premise.filter(|_| attempt < premises::ATTEMPTS).ok_or_else(|| why.clone())?;
-            premises::say(&case.name(), premise, &why);
+            let premise = premise.filter(|_| attempt < retry::ATTEMPTS).ok_or_else(|| why.clone())?;
+            retry::say(&case.name(), premise, &why);
             attempt += 1;
         }
         Ok(())

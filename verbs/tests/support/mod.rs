@@ -2,13 +2,12 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::Command;
 
 /// Says that a test was not run, past the test harness's capture of output: nobody should take it for a success.
 pub fn skipped<T>(why: &str) -> Option<T> {
-    writeln!(io::stderr(), "SKIPPED {why}").expect("standard error");
+    irnic_testkit::skipped(why);
     None
 }
 

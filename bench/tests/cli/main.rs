@@ -1,0 +1,11 @@
+//! The command line as a whole, files that commands write, and what is installed.
+
+mod ci;
+mod footprint;
+mod output;
+mod outputs;
+mod packages;
+mod shell;
+mod stability;
+#[path = "../support/mod.rs"]
+mod support;

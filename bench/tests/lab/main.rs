@@ -1,0 +1,12 @@
+//! `irnic lab`: applications on an emulated network.
+
+mod applications;
+mod faults;
+mod hosts;
+mod kills;
+mod live;
+mod netns;
+mod outputs;
+#[path = "../support/mod.rs"]
+mod support;
+mod virtual_time;

@@ -1,0 +1,16 @@
+//! `irnic run`, and what applications under it see of the device.
+
+mod applications;
+mod config;
+mod counters;
+mod doctor;
+mod explain;
+mod mpi;
+mod preload;
+mod pyverbs;
+mod rdma;
+mod scripts;
+mod stats;
+#[path = "../support/mod.rs"]
+mod support;
+mod sysfs;

@@ -1,0 +1,10 @@
+//! `irnic sim`, `irnic reproduce` and sweeps, and what they write, to the byte.
+
+mod golden;
+mod junit;
+mod report;
+mod reproduce;
+mod runs;
+#[path = "../support/mod.rs"]
+mod support;
+mod sweep;
