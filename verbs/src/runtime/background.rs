@@ -59,8 +59,12 @@ impl Unit {
         let mut busy_poll = BusyPoll::new(self.info().config.spin);
         let mut woken = false;
         loop {
-            // A panic loses this look, not the thread: the application's queue pairs live on.
+            // A panic loses this look, not the thread: the application's queue pairs live on. In a debug build it ends
+            // the process, so that no test passes whose library panics.
             let looked = catch_unwind(AssertUnwindSafe(|| self.run_once(woken, &mut busy_poll)));
+            if cfg!(debug_assertions) && looked.is_err() {
+                std::process::abort();
+            }
             let (timeout, unheard) = looked.unwrap_or((IDLE_INTERVAL, false));
             // What was not heard yet would end the sleep at once.
             woken = self.sleep(timeout, !unheard) || unheard;

@@ -4,6 +4,7 @@ mod answers;
 mod endings;
 mod events;
 mod front;
+mod panics;
 mod trains;
 mod wakeups;
 
