@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The inner loop: format, clippy, unit tests, models, the firmware's tests, golden outputs. Minutes less than `make test`, which runs all of
-# these and applications, simulations and programs of others besides.
+# The inner loop: format, clippy, unit tests, the firmware's tests, golden outputs. Minutes less than `make test`, which runs all
+# of these and models, applications, simulations and programs of others besides, and builds with the same flags.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 failed=()
@@ -11,13 +11,32 @@ step() { # NAME COMMAND...
     printf '== %s: %d s\n' "$name" $((SECONDS - before))
 }
 
-step 'format' cargo fmt --all --check
+# What a build, or a command with a wrong argument, leaves behind does not belong into the repository.
+root_files() {
+    local known='.ci .config .git .github .gitignore CHANGELOG.md CONTRIBUTING.md Cargo.lock Cargo.toml LICENSE-APACHE LICENSE-MIT
+        Makefile README.md SECURITY.md bench book.toml cm deny.toml docs examples fabric fixtures fuzz nic openqueue packaging ports
+        rustfmt.toml target testkit tools transports units verbs'
+    local unknown
+    unknown=$(comm -13 <(tr -s ' \n' '\n' <<<"$known" | sort) <(ls -A | sort))
+    [ -z "$unknown" ] || { printf 'not on the list of files in the root (tools/check.sh): %s\n' "$unknown" && return 1; }
+}
+
+# The names of the firmware's test programs.
+shopt -s nullglob
+firmware=()
+for crate in transports nic; do
+    for test in "$crate"/tests/*.rs "$crate"/tests/*/main.rs; do
+        test=${test#"$crate"/tests/} test=${test%/main.rs}
+        firmware+=(--test "${test%.rs}")
+    done
+done
+
+step 'files' root_files
+step 'format' tools/format.sh --check
 step 'comments' tools/comments.sh
-step 'clippy' cargo clippy --quiet --workspace --all-targets -- -D warnings
-step 'unit tests' cargo test --quiet --workspace --lib --bins
-step 'models' tools/models.sh --quiet
-step 'firmware' cargo test --quiet -p irnic-transports -p irnic-nic --tests
-step 'golden outputs' cargo test --quiet -p irnic --test golden
+step 'clippy' cargo clippy --quiet --workspace --all-targets --all-features -- -D warnings
+step 'tests' cargo nextest run --workspace --all-features --lib --bins "${firmware[@]}" --test sim \
+    -E 'not binary(sim) | test(golden::)' --status-level none
 [ "${#failed[@]}" -eq 0 ] && echo "check: ok after $SECONDS s" && exit
 printf 'FAILED: %s\n' "${failed[@]}"
 exit 1

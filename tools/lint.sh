@@ -8,10 +8,7 @@ check() {
     "$@" || status=1
 }
 
-check cargo fmt --all --check
-check cargo fmt --manifest-path fuzz/Cargo.toml --check
-check cargo fmt --manifest-path bench/examples/ibverbs/Cargo.toml --check
-check cargo fmt --manifest-path bench/examples/rdma-cm/Cargo.toml --check
+check tools/format.sh --check
 check cargo clippy --workspace --all-targets --all-features -- -D warnings
 check tools/comments.sh
 if command -v shellcheck >/dev/null; then

@@ -1,52 +1,30 @@
 #!/usr/bin/env bash
 # Runs every test there is, those with applications in their short forms. The last line counts them; the status is 0 only if
-# nothing failed, or what failed passed when it ran again. A step that fails does not keep the later ones from running.
+# nothing failed. Nothing is run again here: which tests may do so themselves, and why, is in testkit/src/retry.rs. A step
+# that fails does not keep the later ones from running.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
-. tools/steps.sh
 
-logs="${CARGO_TARGET_DIR:-target}/test"
+target=${CARGO_TARGET_DIR:-target}
+logs="$target/test"
+junit="$target/nextest/default/junit.xml"
 mkdir -p "$logs" || exit 1
-out="$logs/stdout" err="$logs/stderr" summary="$logs/summary"
-: >"$out"
-: >"$err"
 failed_steps=()
-again=0
-other=0
 
-step() { # NAME COMMAND...: standard output and error stay apart in the logs
-    local name=$1 before=$SECONDS status failed_before failed_after
+step() { # NAME COMMAND...: shows what the command prints, and keeps it in a file of the step's name
+    local name=$1 before=$SECONDS status
     shift
     printf '\n== %s\n' "$name"
-    failed_before=$(count failed)
-    show "$out" "$err" "$@"
-    status=$?
-    failed_after=$(count failed)
+    "$@" 2>&1 | tee "$logs/${name// /-}"
+    status=${PIPESTATUS[0]}
     printf '== %s: %s after %d s\n' "$name" "$([ "$status" -eq 0 ] && echo ok || echo FAILED)" $((SECONDS - before))
-    # What failed without a test's saying so: a build, a check.
-    if [ "$status" -ne 0 ]; then
-        [ "$failed_after" -gt "$failed_before" ] || other=$((other + 1))
-        failed_steps+=("$name")
-    fi
+    [ "$status" -eq 0 ] || failed_steps+=("$name")
     return "$status"
 }
 
-tests() { # NAME AGAIN ARGUMENTS...: cargo test with ARGUMENTS, and with AGAIN for each test that runs again
-    local name=$1 with=$2 from_out from_err other_before killed
-    shift 2
-    from_out=$(lines_of "$out")
-    from_err=$(lines_of "$err")
-    other_before=$other
-    step "$name" cargo test "$@" --no-fail-fast && return
-    killed=$(killed_targets "$err" "$from_err")
-    [ -z "$killed" ] || other=$((other_before + $(wc -l <<<"$killed")))
-    run_again "$err" "$(failed_targets "$err" "$from_err")" "$killed" "$(failed_tests "$out" "$from_out")" "$with" &&
-        unset 'failed_steps[-1]'
-    again=$((again + passed_again))
-}
-
-count() { # passed, failed or ignored, summed over all results of cargo test
-    awk -v what="$1" '/^test result:/ { for (i = 2; i <= NF; i++) if ($i == what ";") n += $(i - 1) } END { print n + 0 }' "$out"
+count() { # passed, failed or ignored, summed over the results of cargo test in the logs of doctests and models
+    cat "$logs/doctests" "$logs/models" 2>/dev/null |
+        awk -v what="$1" '/^test result:/ { for (i = 2; i <= NF; i++) if ($i == what ";") n += $(i - 1) } END { print n + 0 }'
 }
 
 # What tests run that is not Rust: Wireshark's dissector, RDMA applications of the distribution, and a browser.
@@ -54,7 +32,7 @@ packages=(tshark:tshark ib_write_bw:perftest ibv_devinfo:ibverbs-utils ucx_info:
     ibstat:infiniband-diags qperf:qperf rping:rdmacm-utils mpicc.mpich:libmpich-dev mpirun.mpich:mpich fio:fio
     mpirun:openmpi-bin mpicc:libopenmpi-dev ip:iproute2 cmake:cmake pkg-config:pkg-config python3:python3 chromium:chromium
     iscsi-inq:libiscsi-bin curl:curl busybox:busybox NPtcp:netpipe-tcp groff:groff-base mmdebstrap:mmdebstrap podman:podman
-    parallel:parallel sbatch:slurm-wlm munged:munge)
+    parallel:parallel sbatch:slurm-wlm munged:munge musl-gcc:musl-tools gdb:gdb file:file)
 files=(/usr/include/infiniband/verbs.h:libibverbs-dev /usr/include/rdma/rdma_cma.h:librdmacm-dev
     /usr/include/ucp/api/ucp.h:libucx-dev /usr/lib/python3/dist-packages/pyverbs:python3-pyverbs
     /usr/sbin/tgtd:tgt /usr/include/iscsi/iscsi.h:libiscsi-dev
@@ -93,32 +71,43 @@ install_components() { # rustfmt and clippy, which some toolchains come without
     done
 }
 
-if command -v cargo >/dev/null; then
-    install_components
-    install_packages
-    step 'format' cargo fmt --all --check
-    step 'format of the fuzz targets' cargo fmt --manifest-path fuzz/Cargo.toml --check
-    step 'format of the example' cargo fmt --manifest-path bench/examples/ibverbs/Cargo.toml --check
-    step 'format of the example of rdma_cm' cargo fmt --manifest-path bench/examples/rdma-cm/Cargo.toml --check
-    step 'clippy' cargo clippy --workspace --all-targets --all-features -- -D warnings
-    tests 'tests' --all-features --workspace --all-features
-    step 'models' tools/models.sh
-else
-    echo 'no cargo: install Rust first, see https://rustup.rs'
-    other=1
-fi
+install_nextest() { # which runs each test in a process of its own; its site has builds, crates.io its source
+    cargo nextest --version >/dev/null 2>&1 || cargo install --locked cargo-nextest
+}
 
-skipped=$(grep -c '^SKIPPED' "$err")
-passed=$(($(count passed) - skipped))
-failed=$(($(count failed) + other - again))
-skipped=$((skipped + $(count ignored)))
+if ! command -v cargo >/dev/null; then
+    echo 'no cargo: install Rust first, see https://rustup.rs'
+    exit 1
+fi
+rm -f "$logs"/doctests "$logs"/models "$logs/summary" "$junit"
+install_components
+install_packages
+install_nextest
+# A crash leaves a core, of which the summary prints the backtrace: in the folder of the test's crate.
+ulimit -c unlimited 2>/dev/null
+folders=$(sed -n 's/^members = \[\(.*\)\]/\1/p' Cargo.toml | tr -d '",')
+for folder in $folders; do
+    rm -f "$folder"/core "$folder"/core.[0-9]*
+done
+
+step 'format' tools/format.sh --check
+step 'clippy' cargo clippy --workspace --all-targets --all-features -- -D warnings
+step 'tests' cargo nextest run --workspace --all-features --status-level pass
+step 'doctests' cargo test --doc --workspace --all-features
+step 'models' tools/models.sh
+
 echo
-grep '^SKIPPED' "$err" | sort -u
-grep '^AGAIN' "$err" | sort | uniq -c
-# What failing tests said, also of those that passed when they ran again.
-awk '/^failures:$/ { said = 0 } /^---- .* ----$/ { said = 1 } said' "$out" | head -c 8000
-[ "$failed" -eq 0 ] || grep -h '^test .* \.\.\. FAILED$' "$out" | sort -u
-[ "${#failed_steps[@]}" -eq 0 ] || printf 'FAILED: %s\n' "${failed_steps[@]}"
+# shellcheck disable=SC2086
+cargo run --quiet -p irnic-testkit --bin summary -- "$junit" $folders >"$logs/summary.txt" || failed_steps+=('summary')
+sed '$d' "$logs/summary.txt"
+read -r passed _ failed _ skipped _ < <(tail -n 1 "$logs/summary.txt")
+# Tests that are marked as ignored: their fixtures say why.
+ignored=$(sed -n 's/^ *Summary .* \([0-9]*\) skipped$/\1/p' "$logs/tests" | tail -n 1)
+[ "${#failed_steps[@]}" -eq 0 ] || printf 'FAILED step: %s\n' "${failed_steps[@]}"
 printf 'took %d min %d s\n' $((SECONDS / 60)) $((SECONDS % 60))
-echo "$passed passed, $failed failed, $skipped skipped" | tee "$summary"
-[ "$failed" -eq 0 ]
+failed=$((failed + $(count failed)))
+# What failed without a test's saying so: a build, a check.
+[ "$failed" -gt 0 ] || failed=${#failed_steps[@]}
+echo "$((passed + $(count passed))) passed, $failed failed, $((skipped + ${ignored:-0} + $(count ignored))) skipped" |
+    tee "$logs/summary"
+[ "${#failed_steps[@]}" -eq 0 ]
