@@ -153,7 +153,7 @@ mod tests {
     /// How often a test runs whose every run ends like this.
     fn runs(test: &str, result: &Result<String, String>) -> u32 {
         let (mut runs, told) = (0, std::cell::Cell::new(0));
-        // Nothing is told of the machine: a summary would count it.
+        // Nothing goes to standard error: a summary would count it.
         let tell = |_: &Premise, _: &str| told.set(told.get() + 1);
         let last = attempts_telling(test, tell, || {
             runs += 1;

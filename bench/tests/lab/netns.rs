@@ -79,7 +79,8 @@ fn tells_when_it_listens() -> String {
     format!("env LD_PRELOAD={}:$LD_PRELOAD LISTENS=$PWD/listens", shim.display())
 }
 
-/// Likewise by rdma_cm. perftest connects twice, and waits here until the server listens again.
+/// A server on host 0 and a client on host 1 that connect by rdma_cm. perftest connects twice, and waits here until the
+/// server listens again.
 fn pair_by_rdma_cm(program: &str) -> String {
     let shim = shim::build("patience").expect("a compiler");
     format!(

@@ -146,13 +146,13 @@ pub fn free_port() -> String {
     listener.local_addr().expect("its address").port().to_string()
 }
 
-/// Waits until somebody listens on a TCP port, without connecting.
+/// Waits until a process listens on a TCP port, without connecting.
 #[track_caller]
 pub fn await_listener(port: &str) {
     wait::for_listener(port.parse().expect("a number"));
 }
 
-/// A shell command that waits until somebody listens on a TCP port.
+/// A shell command that waits until a process listens on a TCP port.
 pub fn listens(port: &str) -> String {
     wait::shell_for_listener(port.parse().expect("a number"))
 }
