@@ -2,11 +2,12 @@
 
 use std::io::{self, Write};
 
-/// The variable of the environment that makes a skipped test a failure, if its value is `all`.
-pub const REQUIRE: &str = "IRNIC_REQUIRE";
+/// The variable of the environment that makes a skipped test a failure, if its value is `all`. `make test` sets it where
+/// `IRNIC_REQUIRE` says so, which the library under test would take for a setting that it does not know.
+pub const REQUIRE: &str = "TESTS_REQUIRE";
 
 /// What a machine for continuous integration may lack, by the words that say so. A test that is skipped for another
-/// reason fails where `IRNIC_REQUIRE=all` is set.
+/// reason fails where `TESTS_REQUIRE=all` is set.
 pub const EXCUSED: &[(&str, &str)] = &[
     ("no huge pages", "two huge pages, reserved at boot or by root"),
     ("there is no sched_getattr(2) here", "a kernel with that system call, which some sandboxes forbid"),
@@ -20,7 +21,7 @@ pub const EXCUSED: &[(&str, &str)] = &[
 ///
 /// # Panics
 ///
-/// With `IRNIC_REQUIRE=all` in the environment, unless the reason is one of [`EXCUSED`].
+/// With `TESTS_REQUIRE=all` in the environment, unless the reason is one of [`EXCUSED`].
 #[track_caller]
 pub fn skipped(why: &str) {
     say(why);
