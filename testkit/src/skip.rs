@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-/// The variable of the environment that makes a skipped test a failure, if its value is `all`. `make test` sets it where
-/// `IRNIC_REQUIRE` says so, which the library under test would take for a setting that it does not know.
+/// The variable of the environment that makes a skipped test a failure, if its value is `all`. `make test` sets it to
+/// what `IRNIC_REQUIRE` has, which the library under test would take for a setting that it does not know.
 pub const REQUIRE: &str = "TESTS_REQUIRE";
 
 /// What a machine for continuous integration may lack, by the words that say so. A test that is skipped for another

@@ -137,7 +137,7 @@ pub fn main(args: &DoctorArgs) -> ExitCode {
     }
     findings.retain(|finding| !args.quiet || finding.verdict != Verdict::Ok);
     match json {
-        // What is lost of standard output is told by `output::finish`.
+        // `output::finish` reports what standard output loses.
         Some(file) => {
             _ = file.write(|to| {
                 serde_json::to_writer_pretty(&mut *to, &findings)?;

@@ -448,7 +448,7 @@ impl Wire {
                 }
             }
         }
-        // Before an error is told: who sleeps knows nothing of it.
+        // Before an error is returned: a thread that sleeps knows nothing of it.
         if forwarded {
             links.flush();
         }

@@ -135,7 +135,7 @@ impl SendWqe {
         self.sge_count == COPIED
     }
 
-    /// Notes that its service has copied its data: the gather list is not looked at any more.
+    /// Notes that its service has copied its data: the gather list is not read any more.
     pub(crate) fn set_copied(&mut self) {
         self.sge_count = COPIED;
     }

@@ -621,7 +621,7 @@ impl State {
     }
 
     /// Asks peers to ring until the port is next looked at; what came before is dealt with. Returns false if packets
-    /// keep coming: then somebody has to look without being rung for.
+    /// keep coming: then a thread has to look without being woken.
     pub(super) fn arm_wakeup(&mut self) -> bool {
         self.unarmed = !self.try_arm_wakeup();
         !self.unarmed

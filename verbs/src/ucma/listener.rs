@@ -23,7 +23,8 @@ impl CmListener for DeviceListener {
             _ => {
                 let mut state = state();
                 let Some(id) = state.handle_of((self.device, event.id)) else { return false };
-                if event.kind == EventKind::Established {
+                // The listener's, which it shares; an id that has asked keeps the port that it is bound to.
+                if event.kind == EventKind::Established && state.id(id).is_ok_and(|id| id.passive) {
                     state.release_claims(id);
                 }
                 state.push(Queued { id, new: None, group: None, resp: resp(event, device.info()) })

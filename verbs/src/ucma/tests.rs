@@ -313,6 +313,27 @@ fn a_service_stays_claimed_until_the_connections_of_a_listener_that_is_gone_stan
 }
 
 #[test]
+fn an_id_that_has_asked_keeps_the_port_that_it_is_bound_to() {
+    let file = quiet();
+    let listener = file.create(1, UDP);
+    file.bind(listener, "0.0.0.0:0").unwrap();
+    file.listen(listener, 10).unwrap();
+    let active = file.create(2, UDP);
+    file.bind(active, "127.0.0.1:0").unwrap();
+    file.resolve(active, here(file.port(listener))).unwrap();
+    file.event(event::ADDR_RESOLVED, 2);
+    let body = Connect { conn_param: conn_param(0x4327, b""), id: active, ..zeroed() };
+    file.tell(command::CONNECT, &body).unwrap();
+    let request = file.event(event::CONNECT_REQUEST, 1);
+    let body = Accept { uid: 3, conn_param: conn_param(0x778, b""), id: request.id, ..zeroed() };
+    file.tell(command::ACCEPT, &body).unwrap();
+    file.event(event::ESTABLISHED, 2);
+    let unit = devices()[0].running().expect("an open device").first_unit().clone();
+    let claimed = unit.claim_service(0x0111_0000 | u64::from(file.port(active)));
+    assert_eq!(claimed.err().map(|e| e.kind()), Some(std::io::ErrorKind::AddrInUse));
+}
+
+#[test]
 fn addresses_that_are_no_devices_are_refused() {
     let file = quiet();
     let id = file.create(1, TCP);
