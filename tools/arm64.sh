@@ -21,6 +21,8 @@ target=aarch64-unknown-linux-gnu
 place=$PWD/target/arm64
 sysroot=$place/sysroot
 export CARGO_TARGET_DIR=$place
+# Nobody debugs here.
+export CARGO_PROFILE_DEV_DEBUG=0
 
 # Programs under test would take it for one of the library's settings, which it is not.
 required=${IRNIC_REQUIRE:-}
@@ -98,8 +100,12 @@ tests() { # ARGUMENTS...
     cargo test --quiet --target "$target" --no-fail-fast "$@"
 }
 
+short() { # ARGUMENTS...: of the same packages each time, so that cargo chooses the same features and builds nothing twice
+    tests -p irnic-verbs -p irnic -p irnic-nic "$@"
+}
+
 layout() { # Without the headers the test would skip itself.
-    tests -p irnic-verbs --test layout -- --nocapture 2>&1 | tee "$place/layout.log"
+    short --test layout -- --nocapture 2>&1 | tee "$place/layout.log"
     [ "${PIPESTATUS[0]}" -eq 0 ] && ! grep '^SKIPPED' "$place/layout.log"
 }
 
@@ -121,12 +127,12 @@ perftest() {
     return 1
 }
 
-step 'build' cargo build --quiet --target "$target" --workspace
+step 'build' short --test layout --test sim --test schedules --no-run
 step 'layout' layout
 step 'perftest' perftest
 # One thread each: threads that spin for each other take minutes where qemu runs them.
-step 'golden outputs' tests -p irnic --test sim golden::commands
-step 'golden schedules' tests -p irnic-nic --test schedules golden
+step 'golden outputs' short --test sim golden::commands
+step 'golden schedules' short --test schedules golden
 if [ "$form" = all ]; then
     step 'clippy' cargo clippy --quiet --target "$target" --workspace --all-targets --all-features -- -D warnings
     step 'tests' tests -p irnic-units -p irnic-transports -p irnic-cm -p irnic-nic -p irnic-fabric

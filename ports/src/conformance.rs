@@ -12,9 +12,9 @@ use rand_pcg::Pcg64Mcg;
 
 use super::{MAX_FRAME, Port, TxFrame};
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod more;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(crate) use self::more::{To, V4_A, V4_B, check_arrival, frames_bear_the_time_of_their_sending};
 
 /// Two ports that reach each other, and the path between them.

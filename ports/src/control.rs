@@ -59,7 +59,7 @@ pub(crate) fn control_messages(buffer: &[u64], len: usize) -> impl Iterator<Item
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -75,7 +75,7 @@ impl Port for MemPort {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::super::conformance;
     use super::*;

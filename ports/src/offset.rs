@@ -52,7 +52,7 @@ impl Offset {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use irnic_transports::time::US;

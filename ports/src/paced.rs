@@ -87,7 +87,7 @@ impl<P: Port> Port for Paced<P> {
     forward_rest!(self => self.port);
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::net::IpAddr;
     use std::time::Duration;

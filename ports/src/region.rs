@@ -38,7 +38,7 @@ pub(super) fn seals(file: BorrowedFd<'_>) -> libc::c_int {
 /// writes by the other party are defined. Its alignment must be at most [`PAGE`]. Its default is that of zeroed memory.
 pub(super) unsafe trait Shared: Default + Send + Sync + 'static {}
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 

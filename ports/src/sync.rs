@@ -1,5 +1,5 @@
 //! The atomics that two processes or threads share: the processor's, or those of the model checker loom, which tries
-//! the orders in which a weakly ordered machine may let them be seen (`RUSTFLAGS="--cfg loom"`).
+//! the orders in which a weakly ordered machine may let them be seen (the package `irnic-models`, in `ports/models`).
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -25,6 +25,8 @@ const TICK: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a client tries to find a server that may be starting.
 const CONNECT: Duration = Duration::from_secs(2);
+/// How long a failure here waits for what the peer has to say of it.
+const LAST_WORD: Duration = Duration::from_secs(1);
 /// Longest line: 16,384 queue pairs need half of it.
 const MAX_LINE: usize = 2 << 20;
 
@@ -247,7 +249,31 @@ impl Control {
     pub fn send(&mut self, message: &Message) -> Result<(), PerfError> {
         let mut text = serde_json::to_vec(message).map_err(PerfError::failed)?;
         text.push(b'\n');
-        self.stream.write_all(&text).map_err(|_| gone())
+        self.stream.write_all(&text).map_err(|_| self.last_word())
+    }
+
+    /// Why the peer went away, if it has said so: it may have closed the connection before it read what was being sent.
+    fn last_word(&mut self) -> PerfError {
+        loop {
+            match self.poll() {
+                Ok(Some(_)) => {}
+                Ok(None) => return gone(),
+                Err(e) => return e,
+            }
+        }
+    }
+
+    /// Why a run failed: what the peer says within [`LAST_WORD`], of whose end the failure `here` may be a consequence.
+    pub fn reason(&mut self, here: PerfError) -> PerfError {
+        let start = Instant::now();
+        while start.elapsed() < LAST_WORD && self.read().is_ok() {
+            while let Some(line) = self.take_line() {
+                if let Err(said) = Control::parse(&line) {
+                    return said;
+                }
+            }
+        }
+        here
     }
 
     /// A line that is complete.

@@ -258,7 +258,11 @@ impl Session<'_, '_> {
         let asks = if plan.test.is_latency() { self.side == 0 } else { plan.roles(self.side).0 };
         let mut progress = if asks { self.sweep.progress(turn) } else { Progress::quiet() };
         let then = Ticks::now();
-        let outcome = self.drive(carrier, &mut end, &mut progress);
+        let outcome = match self.drive(carrier, &mut end, &mut progress) {
+            // The port may have failed because the peer closed its own.
+            Err(here @ PerfError::Failed(_)) => Err(self.control.reason(here)),
+            outcome => outcome,
+        };
         let measured = end.measured();
         let own = Line::of(&measured);
         let counters = counter_map(carrier.nic.counters());
@@ -284,17 +288,7 @@ impl Session<'_, '_> {
                 }
                 Err(e)
             }
-            Err(PerfError::Failed(why)) => Err(self.why(why)),
             Err(e) => Err(e),
-        }
-    }
-
-    /// Why the run failed: the peer may have said more over TCP than the port can tell.
-    fn why(&mut self, here: String) -> PerfError {
-        std::thread::sleep(std::time::Duration::from_millis(100));
-        match self.control.poll() {
-            Err(PerfError::Failed(said)) if said.starts_with("the peer gave up") => PerfError::Failed(said),
-            _ => PerfError::Failed(here),
         }
     }
 

@@ -464,5 +464,5 @@ fn is_station(address: IpAddr) -> bool {
     !address.is_unspecified() && !address.is_multicast() && address != IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

@@ -25,7 +25,7 @@ pub mod link;
 mod nd;
 mod neighbours;
 mod queue;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 mod wire;
 

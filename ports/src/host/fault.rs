@@ -66,7 +66,7 @@ fn flags(address: Ipv6Addr, table: &str) -> Option<u8> {
     u8::from_str_radix(line.split_whitespace().nth(4)?, 16).ok()
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -431,7 +431,7 @@ impl AsFd for Epoll {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

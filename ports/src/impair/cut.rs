@@ -60,7 +60,7 @@ pub(super) fn source_qp(frame: &[u8]) -> Option<u32> {
     Some(parse_trimmed(frame).ok()?.ndp?.source())
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use irnic_transports::wire::icrc_check;
     use proptest::prelude::*;

@@ -73,7 +73,7 @@ fn normal(u: f64) -> f64 {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -348,5 +348,5 @@ impl LossModel {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

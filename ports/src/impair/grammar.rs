@@ -613,5 +613,5 @@ impl fmt::Display for Spec {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

@@ -58,7 +58,7 @@ impl fmt::Display for Percent {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

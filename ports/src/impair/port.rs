@@ -425,5 +425,5 @@ fn describe(path: &Path, len: usize) -> Frame {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

@@ -248,5 +248,5 @@ impl<T: Load> Trimming<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

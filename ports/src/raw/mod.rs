@@ -123,7 +123,7 @@ fn two_threads<A: Send, B: Send>(
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -247,7 +247,7 @@ impl TxQueue {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use irnic_transports::Segment;
 

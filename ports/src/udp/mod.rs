@@ -10,7 +10,7 @@
 mod batch;
 mod rx;
 pub(crate) mod sys;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 mod tx;
 
