@@ -256,12 +256,7 @@ impl Links {
                 false
             }
             Ok(Pushed::Stalled) => {
-                // One that waits to be told comes first; the other is told when its next frame is dropped.
-                if self.error.is_none() {
-                    self.error = link.report_stall().map(|stall| io::Error::new(io::ErrorKind::TimedOut, stall));
-                }
-                self.host.tx_stalled += 1;
-                self.counters.tx_dropped += 1;
+                self.drop_stalled(to);
                 true
             }
             Err(_) => {
@@ -271,6 +266,23 @@ impl Links {
                 true
             }
         }
+    }
+
+    /// Drops a frame for a ring that has been full for long, and reports the first of them.
+    fn drop_stalled(&mut self, to: Slot) {
+        self.counters.tx_dropped += 1;
+        let Peer::Link(link) = &mut self.peers[usize::from(to.number())] else { return };
+        // One that waits to be reported comes first; the other is reported when its next frame is dropped.
+        if self.error.is_none()
+            && let Some(stall) = link.report_stall()
+        {
+            // A process that has ended meanwhile takes nothing either, which is no stall.
+            if self.process(to) == PeerProcess::Gone {
+                return;
+            }
+            self.error = Some(io::Error::new(io::ErrorKind::TimedOut, stall));
+        }
+        self.host.tx_stalled += 1;
     }
 
     /// Passes on a frame from another host to another process. A frame that finds no room is lost.

@@ -281,6 +281,17 @@ fn a_full_ring_that_does_not_move_stalls_nobody_else() {
 }
 
 #[test]
+fn a_process_that_ended_stalls_nobody() {
+    let domain = fresh_domain();
+    let (mut a, b) = (open(&domain, 1), open(&domain, 2));
+    while send(&mut a, Time::ZERO, qp_of(2), 0, 4000) {}
+    drop(b);
+    assert!(send(&mut a, Time(100_000_000), qp_of(2), 1, 4000), "it is dropped");
+    a.flush(Time(100_000_000)).expect("no stall");
+    assert_eq!((a.host_counters().tx_stalled, a.host_counters().links_lost), (0, 1));
+}
+
+#[test]
 fn who_polls_costs_its_senders_no_system_call() {
     let domain = fresh_domain();
     let (mut a, mut b) = (open(&domain, 1), open(&domain, 2));

@@ -39,7 +39,9 @@ impl View {
         first.words().need.store(u64::MAX, Ordering::Relaxed);
         // The lines of the records that are to come.
         for line in (0..4).map(|line| place(true).offset + CONTROL + 64 * line) {
-            (first.member.word(line), first.member.word(line + 8));
+            for word in [line, line + 8] {
+                first.member.word(word);
+            }
             // SAFETY: nobody else has the region yet.
             unsafe { first.member.slice(line, 64) };
         }
