@@ -168,7 +168,7 @@ fn offered(flows: &[Flow], class: u8, setting: &Setting<'_>, end: u64) -> f64 {
 #[test]
 fn each_part_may_have_a_load_of_its_own() {
     let topology = Topology::star(10, 10_000_000_000, 1_000);
-    let end = 1_000_000_000;
+    let end = 200_000_000;
     let limits = Setting { flows: None, duration: Some(end), ..setting(&topology, 6) };
     let flows = generate("fixed:1000,load=0.6+fixed:1000+incast:senders=all,each=4000,load=0.05", &limits);
     for (class, load) in [(0, 0.6), (1, 0.7), (2, 0.05)] {

@@ -56,7 +56,7 @@ fn the_ring_does_not_lock_up() {
         let outcome = complete(ring.clone());
         unharmed(&outcome);
         // Rates are told across threads, too.
-        let parallel = Parallel::new(ring, 3).unwrap().finish().unwrap();
+        let parallel = Parallel::new(ring, 2).unwrap().finish().unwrap();
         assert_eq!(format!("{parallel:?}"), format!("{outcome:?}"));
     }
 }

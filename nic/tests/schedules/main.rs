@@ -1,6 +1,6 @@
 //! Seeded schedules: random operations over random transports on a random network, every byte and completion checked.
 //!
-//! `IRNIC_SCHEDULES=n` runs n of each kind (by default 20,000 of RC and 10,000 of the others in release, 300 in debug
+//! `IRNIC_SCHEDULES=n` runs n of each kind (by default 20,000 of RC and 10,000 of the others in release, 400 in debug
 //! builds), `IRNIC_SEED=s` only the one with seed s, `IRNIC_FIRST=s` begins at s.
 
 mod choices;
@@ -18,7 +18,7 @@ use unreliable::Outcome;
 
 /// How many schedules to run: what is asked for, or `usual`; few in debug builds.
 fn how_many(usual: u64) -> u64 {
-    env("IRNIC_SCHEDULES").unwrap_or(if cfg!(debug_assertions) { 800 } else { usual })
+    env("IRNIC_SCHEDULES").unwrap_or(if cfg!(debug_assertions) { 400 } else { usual })
 }
 
 /// Runs schedules of a reliable service, and sees that they exercise what they are to.

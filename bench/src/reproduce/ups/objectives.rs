@@ -88,7 +88,7 @@ impl Row {
     pub fn times(&self, quick: bool) -> [u64; 3] {
         let ms = match (self.goal, self.network, quick) {
             (Goal::Delay, Network::FatTree, false) => [20, 80, 80],
-            (Goal::Delay, Network::FatTree, true) => [5, 20, 20],
+            (Goal::Delay, Network::FatTree, true) => [1, 4, 4],
             (_, Network::Internet2(.., 10), false) => [4_000, 16_000, 26_000],
             (_, Network::Internet2(.., 10), true) => [2_000, 7_000, 12_000],
             (Goal::Delay, _, false) => [500, 2_000, 2_000],
