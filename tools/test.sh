@@ -11,7 +11,7 @@ unset IRNIC_REQUIRE
 
 target=${CARGO_TARGET_DIR:-target}
 logs="$target/test"
-junit="$target/nextest/default/junit.xml"
+junit="$target/nextest/full/junit.xml"
 mkdir -p "$logs" || exit 1
 failed_steps=()
 
@@ -96,7 +96,7 @@ done
 
 step 'format' tools/format.sh --check
 step 'clippy' cargo clippy --workspace --all-targets --all-features -- -D warnings
-step 'tests' cargo nextest run --workspace --all-features --status-level pass
+step 'tests' cargo nextest run --profile full --test-threads $((2 * $(nproc))) --workspace --all-features --status-level pass
 step 'doctests' cargo test --doc --workspace --all-features
 
 echo

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::support::{Folder, free_port, irnic, listens, needs, text};
 
 /// So often, unless said otherwise.
-const KILLS: u64 = 8;
+const KILLS: u64 = 6;
 
 /// Knuth's linear congruential generator, its upper half.
 struct Random(u64);

@@ -79,7 +79,7 @@ fn every_test_runs_through_loss_reordering_duplicates_and_corruption() {
     for test in TESTS {
         for transport in ["roce", "irn", "irn-go-back-n", "irn-no-sack", "auto", "iwarp", "ndp"] {
             let impair = "loss 1% reorder 5% duplicate 1% corrupt 0.5% delay 5us";
-            let args = [test, "-n", "200", "--transport", transport, "--impair", impair];
+            let args = [test, "-n", "100", "--transport", transport, "--impair", impair];
             assert_success(&args, &run(&args));
         }
     }
