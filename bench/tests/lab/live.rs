@@ -304,8 +304,10 @@ fn a_browser_shows_the_network_its_load_and_the_last_minute() {
     let folder = Folder::new();
     let Some(lab) = start(&folder) else { return };
     await_frames(&lab);
-    // Two points of the curves.
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    irnic_testkit::wait::until("there are two points of the curves", || {
+        let stats: Value = serde_json::from_str(&get(&lab.live, "/stats.json")).expect("JSON");
+        stats["history"].as_array().is_some_and(|samples| samples.len() > 2)
+    });
     for (size, width) in [("390,844", 390), ("1280,800", 1280)] {
         let shot = folder.path().join("shot.png");
         browser(&folder, size, &lab.live, &format!("--screenshot={}", shot.display()));

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::support::{Folder, irnic, needs, skipped, text};
+use irnic_testkit::wait;
 use serde_json::Value;
 
 /// What the doctor says of a matter, as verdict and text, and its exit status.
@@ -127,12 +128,14 @@ fn another_user_may_have_the_device() {
     {
         std::fs::copy(from, folder.path().join(to)).expect("a copy");
     }
-    let script = "ip link set lo up; export IRNIC_INTERFACE=lo XDG_RUNTIME_DIR=
+    let running = wait::shell_until("grep -q irnic/1/irnic0 /proc/net/unix");
+    let script = format!(
+        "ip link set lo up; export IRNIC_INTERFACE=lo XDG_RUNTIME_DIR=
         setpriv --reuid 65533 --clear-groups env TMPDIR=/tmp ./irnic run -- ibv_rc_pingpong -d irnic0 -g 0 >/dev/null 2>said &
         other=$!; trap 'kill $other; wait' EXIT
-        for i in $(seq 500); do grep -q irnic/1/irnic0 /proc/net/unix && break; sleep 0.02; done
-        \"$@\"; exit";
-    let output = behind(&folder, &["unshare", "-n", "sh", "-c", script, "sh"], &[]);
+        {running}; \"$@\"; exit"
+    );
+    let output = behind(&folder, &["unshare", "-n", "sh", "-c", &script, "sh"], &[]);
     finds(&output, "other users", "wrong", "of user 65533 has irnic0 as well");
 }
 

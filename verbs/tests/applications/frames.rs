@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use irnic_testkit::shim;
 use libtest_mimic::{Failed, Trial};
 
 use crate::habitat::{Device, Habitat, free_port, installed, trial, wait_for_listener};
@@ -129,14 +130,13 @@ fn connect(habitat: &Habitat, to: &str, answers: bool) -> Result<(), Failed> {
         let mut command = habitat.command(installed("ucmatose")?, Device::default());
         let port = format!("frames:dgram:local={},remote={}", at(own).display(), at(peer).display());
         command.args(["-c", "2", "-C", "3"]).args(to).env("IRNIC_PORT", port).env("IRNIC_ADDRESSES", address);
+        if to.is_empty() {
+            command.env("LD_PRELOAD", shim::build("listens")?).env("LISTENS", at("listens"));
+        }
         Process::start(&mut command)
     };
     let mut server = end("a", "b", "10.77.0.1", &[])?;
-    // The server's port opens when it binds, just before it listens.
-    while !at("a").exists() && server.runs() {
-        thread::sleep(Duration::from_millis(5));
-    }
-    thread::sleep(Duration::from_millis(100));
+    server.await_condition("it listens", |_| at("listens").exists())?;
     let client = end("b", "a", "10.77.0.2", &["-s", to])?;
     if answers {
         for end in Process::end_both([server, client], true)? {
