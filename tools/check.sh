@@ -35,7 +35,7 @@ step 'files' root_files
 step 'format' tools/format.sh --check
 step 'comments' tools/comments.sh
 step 'clippy' cargo clippy --quiet --workspace --all-targets --all-features -- -D warnings
-step 'tests' cargo nextest run --workspace --all-features --lib --bins "${firmware[@]}" --test sim \
+step 'tests' cargo nextest run --profile quick --workspace --all-features --lib --bins "${firmware[@]}" --test sim \
     -E 'not binary(sim) | test(golden::)' --status-level none
 [ "${#failed[@]}" -eq 0 ] && echo "check: ok after $SECONDS s" && exit
 printf 'FAILED: %s\n' "${failed[@]}"

@@ -34,10 +34,10 @@ fn gcc(folder: &Folder, words: &[&str]) {
     assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
 }
 
-/// Runs a command on irnic, with options. No other test has a device with this address, whose UDP port would be taken.
+/// Runs a command on irnic, with options.
 fn run(folder: &Folder, options: &[&str], words: &[&str]) -> Output {
     irnic(folder)
-        .args(["run", "--address", "127.0.0.88"])
+        .args(["run", "--address", "127.0.0.1"])
         .args(options)
         .arg("--")
         .args(words)
