@@ -177,7 +177,7 @@ pub fn trials() -> Vec<Trial> {
         for (number, (tool, &(args, rows))) in rows.enumerate() {
             let program = format!("/usr/bin/{tool}");
             let run = Run { tool, service, args, rows };
-            // All sizes of one way in each direction; for latencies, perftest measures the processor's clock for each anew.
+            // All sizes each way; for latencies, perftest measures the processor's clock anew for each.
             let all_sizes = [("ib_send_bw", "RC"), ("ib_read_bw", "RC"), ("ib_send_bw", "UD")];
             if args.starts_with("-a") && !all_sizes.contains(&(tool, service)) && !all() {
                 continue;
