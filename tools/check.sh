@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The inner loop: format, clippy, unit tests, the firmware's tests, golden outputs. Minutes less than `make test`, which runs all
-# of these and models, applications, simulations and programs of others besides, and builds with the same flags.
+# of these and applications, simulations and programs of others besides, and builds with the same flags.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 failed=()

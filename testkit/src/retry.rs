@@ -100,12 +100,12 @@ impl<T: Words, const N: usize> Words for [T; N] {
 /// Runs a test, up to three times while a premise on which it rests fails, and says so. Returns what the last run
 /// returned.
 pub fn attempts<T: Words, E: Debug>(test: &str, run: impl FnMut() -> Result<T, E>) -> Result<T, E> {
-    attempts_telling(test, |premise, failure| say(test, premise, failure), run)
+    attempts_reporting(test, |premise, failure| say(test, premise, failure), run)
 }
 
-fn attempts_telling<T: Words, E: Debug>(
+fn attempts_reporting<T: Words, E: Debug>(
     test: &str,
-    tell: impl Fn(&Premise, &str),
+    report: impl Fn(&Premise, &str),
     mut run: impl FnMut() -> Result<T, E>,
 ) -> Result<T, E> {
     for _ in 1..ATTEMPTS {
@@ -116,7 +116,7 @@ fn attempts_telling<T: Words, E: Debug>(
             Err(_) => failed_premise(test, &failure),
         };
         let Some(premise) = premise else { return result };
-        tell(premise, &failure);
+        report(premise, &failure);
     }
     run()
 }
@@ -152,14 +152,14 @@ mod tests {
 
     /// How often a test runs whose every run ends like this.
     fn runs(test: &str, result: &Result<String, String>) -> u32 {
-        let (mut runs, told) = (0, std::cell::Cell::new(0));
+        let (mut runs, reports) = (0, std::cell::Cell::new(0));
         // Nothing goes to standard error: a summary would count it.
-        let tell = |_: &Premise, _: &str| told.set(told.get() + 1);
-        let last = attempts_telling(test, tell, || {
+        let report = |_: &Premise, _: &str| reports.set(reports.get() + 1);
+        let last = attempts_reporting(test, report, || {
             runs += 1;
             result.clone()
         });
-        assert_eq!((&last, told.get()), (result, runs - 1));
+        assert_eq!((&last, reports.get()), (result, runs - 1));
         runs
     }
 

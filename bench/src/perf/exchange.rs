@@ -249,31 +249,23 @@ impl Control {
     pub fn send(&mut self, message: &Message) -> Result<(), PerfError> {
         let mut text = serde_json::to_vec(message).map_err(PerfError::failed)?;
         text.push(b'\n');
-        self.stream.write_all(&text).map_err(|_| self.last_word())
+        self.stream.write_all(&text).map_err(|_| self.reason(gone()))
     }
 
-    /// Why the peer went away, if it has said so: it may have closed the connection before it read what was being sent.
-    fn last_word(&mut self) -> PerfError {
-        loop {
-            match self.poll() {
-                Ok(Some(_)) => {}
-                Ok(None) => return gone(),
-                Err(e) => return e,
-            }
-        }
-    }
-
-    /// Why a run failed: what the peer says within [`LAST_WORD`], of whose end the failure `here` may be a consequence.
+    /// Why something failed: what the peer says within [`LAST_WORD`], of whose end the failure `here` may be a
+    /// consequence, or `here`.
     pub fn reason(&mut self, here: PerfError) -> PerfError {
         let start = Instant::now();
-        while start.elapsed() < LAST_WORD && self.read().is_ok() {
+        loop {
             while let Some(line) = self.take_line() {
                 if let Err(said) = Control::parse(&line) {
                     return said;
                 }
             }
+            if start.elapsed() >= LAST_WORD || self.read().is_err() {
+                return here;
+            }
         }
-        here
     }
 
     /// A line that is complete.
