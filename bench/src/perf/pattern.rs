@@ -32,12 +32,11 @@ impl Stream {
     #[inline]
     pub fn fill(self, number: u64, to: &mut [u8]) {
         let mut word = self.word(number);
-        let mut chunks = to.chunks_exact_mut(8);
-        for chunk in &mut chunks {
-            chunk.copy_from_slice(&word.to_le_bytes());
+        let (words, rest) = to.as_chunks_mut::<8>();
+        for bytes in words {
+            *bytes = word.to_le_bytes();
             word = word.wrapping_add(STEP);
         }
-        let rest = chunks.into_remainder();
         let len = rest.len();
         rest.copy_from_slice(&word.to_le_bytes()[..len]);
     }
@@ -45,34 +44,33 @@ impl Stream {
     /// Compares `bytes` with message `number`: the offset of the first byte that differs.
     #[inline]
     pub fn check(self, number: u64, bytes: &[u8]) -> Result<(), usize> {
-        /// Bytes between two looks at whether all was well.
-        const BLOCK: usize = 4096;
-        let first = self.word(number);
-        for (i, block) in bytes.chunks(BLOCK).enumerate() {
-            let mut word = first.wrapping_add(((i * BLOCK / 8) as u64).wrapping_mul(STEP));
+        /// Words between two looks at whether all was well.
+        const BLOCK: usize = 512;
+        let mut word = self.word(number);
+        let (words, rest) = bytes.as_chunks::<8>();
+        let mut same = true;
+        for block in words.chunks(BLOCK) {
             let mut different = 0;
-            let mut chunks = block.chunks_exact(8);
-            for chunk in &mut chunks {
-                let mut found = [0; 8];
-                found.copy_from_slice(chunk);
-                different |= u64::from_le_bytes(found) ^ word;
+            for bytes in block {
+                different |= u64::from_le_bytes(*bytes) ^ word;
                 word = word.wrapping_add(STEP);
             }
-            let rest = chunks.remainder();
-            if different != 0 || *rest != word.to_le_bytes()[..rest.len()] {
-                return Err(self.first_difference(number, bytes).unwrap_or(i * BLOCK));
+            same = different == 0;
+            if !same {
+                break;
             }
         }
-        Ok(())
+        if same && *rest == word.to_le_bytes()[..rest.len()] { Ok(()) } else { self.first_difference(number, bytes) }
     }
 
     #[cold]
-    fn first_difference(self, number: u64, bytes: &[u8]) -> Option<usize> {
+    fn first_difference(self, number: u64, bytes: &[u8]) -> Result<(), usize> {
         let first = self.word(number);
-        bytes.iter().enumerate().position(|(i, &byte)| {
+        let wrong = bytes.iter().enumerate().position(|(i, &byte)| {
             let word = first.wrapping_add(((i / 8) as u64).wrapping_mul(STEP));
             byte != word.to_le_bytes()[i % 8]
-        })
+        });
+        wrong.map_or(Ok(()), Err)
     }
 }
 
