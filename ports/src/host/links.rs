@@ -12,6 +12,7 @@ use super::outbound::{Outbound, Over, Pushed};
 use super::services::{self, Receiver, Services};
 use super::slot::{Domain, Slot};
 use super::sys::{self, Epoll};
+use super::waiting::Waiting;
 use super::{Holder, HostCounters, OtherVersion, RECORD};
 use crate::stamp::RingClock;
 use crate::sync::{Ordering, fence};
@@ -27,6 +28,9 @@ const MAX_INBOUND: usize = 2048;
 const MAX_FOREIGN: usize = 16;
 /// Most frames taken from one ring before the next has its turn.
 const TURN: usize = 32;
+/// Bytes of forwarded frames that may wait for room in rings. Beyond that the sockets are not read, whose senders then
+/// wait in their turn ([`crate::udp`]).
+const WAITING: usize = 1 << 20;
 
 /// What an event is about: the upper half of its epoll token.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -95,6 +99,8 @@ pub(super) struct Links {
     /// Slots whose ring was found full.
     blocked: Vec<Slot>,
     inbound: Vec<Inbound>,
+    /// Frames from UDP for rings that are full.
+    waiting: Waiting,
     /// Index of the link whose turn it is.
     turn: usize,
     /// New connections that have not said anything yet, with their ids.
@@ -136,6 +142,7 @@ impl Links {
             dirty: Vec::new(),
             blocked: Vec::new(),
             inbound: Vec::new(),
+            waiting: Waiting::default(),
             turn: 0,
             pending: Vec::new(),
             next_id: 0,
@@ -285,17 +292,44 @@ impl Links {
         self.host.tx_stalled += 1;
     }
 
-    /// Passes on a frame from another host to another process. A frame that finds no room is lost.
+    /// Passes on a frame that came by UDP to another process. One that finds no room waits.
     pub(super) fn forward(&mut self, now: Time, to: Slot, frame: &RxFrame<'_>) {
         let (path, bytes) = (&frame.path, frame.bytes);
         self.clock.refresh(now);
         let stamp = self.clock.passed_on(frame.arrived);
         let fill = &mut |to: &mut [u8]| to.copy_from_slice(bytes);
-        if self.push_stamped(now, stamp, to, (path, frame.icrc), bytes.len(), fill) {
-            self.host.forwarded += 1;
+        let waits = self.waiting.is_for(to);
+        if waits || !self.push_stamped(now, stamp, to, (path, frame.icrc), bytes.len(), fill) {
+            self.waiting.push(to, stamp, path, frame.icrc, bytes);
         } else {
-            self.counters.tx_dropped += 1;
+            self.host.forwarded += 1;
         }
+    }
+
+    /// Whether so many forwarded frames wait that no more should be read.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting.bytes() >= WAITING
+    }
+
+    /// Passes on what waits, as far as there is room by now.
+    #[inline]
+    pub(super) fn forward_waiting(&mut self, now: Time) {
+        if !self.waiting.is_empty() {
+            self.try_waiting(now);
+        }
+    }
+
+    #[cold]
+    fn try_waiting(&mut self, now: Time) {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.retry(|to, stamp, meta, len, fill| {
+            let gone = self.push_stamped(now, stamp, to, meta, len, fill);
+            self.host.forwarded += u64::from(gone);
+            gone
+        });
+        self.waiting = waiting;
+        self.flush();
     }
 
     /// Makes a link to a slot that has none. Returns false if nobody has the slot, or nobody had it a moment ago.

@@ -21,6 +21,7 @@ pub(crate) mod slot;
 pub(crate) mod sys;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod waiting;
 mod wire;
 
 use std::io;
@@ -519,9 +520,8 @@ impl HostPort {
 
     fn receive_wire(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
         let Some(wire) = &mut self.wire else { return Ok(0) };
-        if now >= wire.next_deadline() {
-            wire.retry(now, self.links.domain(), &self.links.epoll);
-        }
+        self.links.forward_waiting(now);
+        wire.retry(now, self.links.domain(), &self.links.epoll);
         wire.receive(now, budget, &mut self.links, each)
     }
 }

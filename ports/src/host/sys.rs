@@ -87,7 +87,7 @@ pub(crate) fn listen(name: &str) -> io::Result<OwnedFd> {
 
 /// Connects to the process that listens on an abstract name, without blocking. Fails with `ConnectionRefused` if nobody
 /// does, with `WouldBlock` if its backlog is full.
-pub(super) fn connect(name: &str) -> io::Result<OwnedFd> {
+pub(crate) fn connect(name: &str) -> io::Result<OwnedFd> {
     let socket = unix_socket()?;
     let (address, len) = abstract_address(name);
     // SAFETY: a valid address of the length given.

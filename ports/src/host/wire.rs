@@ -253,13 +253,18 @@ impl Wire {
         self.next_try = self.ends.iter().map(|end| end.next_try).min().unwrap_or(Time::NEVER);
     }
 
-    /// Returns when [`Wire::retry`] next has something to do.
+    /// Returns when there is something to do though nothing arrives: to try again what failed, or to look for room.
     pub(super) fn next_deadline(&self) -> Time {
-        self.next_try
+        let sockets = self.ends.iter().filter_map(|end| end.socket.as_ref());
+        sockets.map(|socket| socket.port.next_deadline()).min().unwrap_or(Time::NEVER).min(self.next_try)
     }
 
     /// Tries again what failed and is due.
+    #[inline]
     pub(super) fn retry(&mut self, now: Time, domain: &Domain, epoll: &Epoll) {
+        if now < self.next_try {
+            return;
+        }
         for at in 0..self.ends.len() {
             if self.ends[at].next_try <= now {
                 self.claim_or_follow(at, now, domain, epoll);
@@ -413,8 +418,8 @@ impl Wire {
         result
     }
 
-    /// Takes about `budget` frames at the most. Those for this process are passed to `each`, those for others written
-    /// into their rings.
+    /// Takes about `budget` frames at the most, none while too many wait for rings. Those for this process are passed to
+    /// `each`, those for others written into their rings.
     pub(super) fn receive(
         &mut self,
         now: Time,
@@ -422,6 +427,9 @@ impl Wire {
         links: &mut Links,
         each: &mut dyn FnMut(RxFrame<'_>),
     ) -> io::Result<usize> {
+        if links.is_full() {
+            return Ok(0);
+        }
         let own = links.slot();
         let (mut frames, mut forwarded, mut failed) = (0, false, None);
         let Wire { ends, groups, .. } = self;
@@ -477,6 +485,7 @@ impl Wire {
             if !matches!(self.receive(now, LAST_BUDGET, links, &mut |_| {}), Ok(1..)) {
                 break;
             }
+            links.forward_waiting(now);
         }
     }
 

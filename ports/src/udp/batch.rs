@@ -43,6 +43,8 @@ pub(super) struct Batch {
     /// Stretches of it that are still in the application's memory.
     left_out: usize,
     open: bool,
+    /// There was credit for it.
+    admitted: bool,
 }
 
 impl Batch {
@@ -91,12 +93,30 @@ pub(super) struct TxQueue {
     end: usize,
     /// Most frames in one batch: 1 without UDP_SEGMENT.
     max_frames: usize,
+    /// Most bytes of one batch of several frames.
+    longest: usize,
 }
 
 impl TxQueue {
     pub(super) fn new(max_frames: usize) -> TxQueue {
         let arena = vec![1u8; ARENA].into_boxed_slice();
-        TxQueue { arena, batches: Vec::with_capacity(MAX_BATCHES), left_out: Vec::new(), end: 0, max_frames }
+        let batches = Vec::with_capacity(MAX_BATCHES);
+        TxQueue { arena, batches, left_out: Vec::new(), end: 0, max_frames, longest: MAX_DATAGRAM }
+    }
+
+    /// Has frames join a batch only while it has no more than so many bytes.
+    pub(super) fn set_longest(&mut self, bytes: usize) {
+        self.longest = bytes.min(MAX_DATAGRAM);
+    }
+
+    /// Has `admit` say, of each of the first `count` batches that it has not admitted before, whether it may be sent.
+    /// Returns how many may, up to the first that may not.
+    pub(super) fn admit(&mut self, count: usize, mut admit: impl FnMut(&Batch) -> bool) -> usize {
+        let refused = self.batches[..count].iter_mut().position(|batch| {
+            batch.admitted = batch.admitted || admit(batch);
+            !batch.admitted
+        });
+        refused.unwrap_or(count)
     }
 
     pub(super) fn max_frames(&self) -> usize {
@@ -118,7 +138,7 @@ impl TxQueue {
                 if b.open
                     && !alone
                     && len <= b.segment
-                    && b.len + len <= MAX_DATAGRAM
+                    && b.len + len <= self.longest
                     && len > 0
                     && b.target == *target =>
             {
@@ -130,7 +150,9 @@ impl TxQueue {
             _ => {
                 let start = self.room()?;
                 let open = !alone && self.max_frames > 1 && len > 0;
-                self.batches.push(Batch { target: *target, start, len, segment: len, frames: 1, left_out: 0, open });
+                let target = *target;
+                let batch = Batch { target, start, len, segment: len, frames: 1, left_out: 0, open, admitted: false };
+                self.batches.push(batch);
                 start
             }
         };
@@ -191,7 +213,7 @@ impl TxQueue {
 
     /// Returns how many batches no further frame of full size can join.
     pub(super) fn closed(&self) -> usize {
-        let joinable = |b: &Batch| b.open && b.len + b.segment <= MAX_DATAGRAM;
+        let joinable = |b: &Batch| b.open && b.len + b.segment <= self.longest;
         self.batches.len() - usize::from(self.batches.last().is_some_and(joinable))
     }
 

@@ -6,8 +6,12 @@
 //! counts the identification up from 0 within the send. irnic's receiver accepts that. A peer that checks the ICRC
 //! against the IPv4 header (hardware, rxe) drops all frames but the first. [`Segmentation`] selects which frames are
 //! sent so.
+//!
+//! Between ports of one host and user nothing is lost: a sender has credit for what the receiver's socket can hold, and
+//! [`Port::transmit`] finds no room without. Other receivers that fall behind lose frames.
 
 mod batch;
+mod credit;
 mod rx;
 pub(crate) mod sys;
 #[cfg(all(test, not(loom)))]
@@ -26,16 +30,17 @@ use irnic_transports::{Gather, Path, Time};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use self::batch::{Pieces, Target, TxQueue};
+use self::credit::{Credits, Grants};
 use self::rx::Receiver;
-use self::tx::Common;
+use self::tx::{Common, Stop};
 use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame, packet_len};
 
 /// Which frames share a send with the ones after them (UDP_SEGMENT), where the kernel has it. Frames that do not share
 /// a send still share system calls (sendmmsg).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Segmentation {
-    /// Frames whose receiver accepts any IPv4 identification: those in irnic's own format, and all frames over IPv6,
-    /// which has no identification.
+    /// Frames whose receiver accepts any IPv4 identification: those in irnic's own format, those to irnic on this host,
+    /// and all frames over IPv6, which has no identification.
     #[default]
     Auto,
     /// All frames. Correct if every peer is irnic.
@@ -163,11 +168,15 @@ pub struct UdpPort {
     queue: TxQueue,
     pieces: Pieces,
     receiver: Receiver,
+    credits: Credits,
+    grants: Grants,
     counters: PortCounters,
     /// Frames in the standard wire format are sent one by one.
     plain_alone: bool,
     /// The kernel or the queue was full: the port wakes when there is room.
     blocked: bool,
+    /// The receiver's socket was full, as far as this port knows.
+    starved: bool,
     /// The queue was full and no longer is: the next `wait` returns at once.
     freed: bool,
     /// Error to be reported by the next flush.
@@ -232,6 +241,8 @@ impl UdpPort {
         let socket = UdpSocket::from(socket);
         let local = socket.local_addr()?;
         let scope_id = if let SocketAddr::V6(a) = local { a.scope_id() } else { 0 };
+        let granted = sys::get_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF)? as usize;
+        let grants = if config.group.is_some() { Grants::none(granted) } else { Grants::new(local, granted) };
         Ok(UdpPort {
             socket,
             local,
@@ -247,9 +258,12 @@ impl UdpPort {
             queue: TxQueue::new(segments),
             pieces: Pieces::default(),
             receiver: Receiver::new(),
+            credits: Credits::new(local, config.remote_port, granted),
+            grants,
             counters: PortCounters::default(),
             plain_alone: v4 && config.segmentation == Segmentation::Auto,
             blocked: false,
+            starved: false,
             freed: false,
             failure: None,
             sources: RefCell::default(),
@@ -269,6 +283,7 @@ impl UdpPort {
     /// Sets the UDP port that frames are sent to, from the next flush on.
     pub fn set_remote_port(&mut self, port: u16) {
         self.common.remote_port = port;
+        self.credits.set_remote_port(port);
     }
 
     /// Returns the most frames in one send: 1 if the kernel has no UDP_SEGMENT or refused it.
@@ -285,7 +300,13 @@ impl UdpPort {
     /// Returns whether there is something to do without asking the kernel: received frames that were not handed out, or
     /// room again.
     pub(super) fn has_work(&mut self) -> bool {
-        self.receiver.has_frames() || std::mem::take(&mut self.freed)
+        self.receiver.has_frames() || std::mem::take(&mut self.freed) || self.starved && self.has_credit()
+    }
+
+    /// Returns whether what waits first may be sent.
+    fn has_credit(&mut self) -> bool {
+        let first = self.queue.pending().first();
+        first.is_none_or(|batch| self.credits.admits(batch.target.dst, batch.len, batch.segment))
     }
 
     /// Returns whether the port wakes when there is room in the socket's buffer.
@@ -332,7 +353,8 @@ impl UdpPort {
             return true;
         }
         let target = Target::from(&self.wire_path(path));
-        let Some(bytes) = self.queue.reserve(&target, len, self.plain_alone && !frame.irn) else {
+        let alone = self.plain_alone && !frame.irn && !self.credits.knows(target.dst);
+        let Some(bytes) = self.queue.reserve(&target, len, alone) else {
             self.blocked = true;
             return false;
         };
@@ -345,14 +367,18 @@ impl UdpPort {
     }
 
     /// Sends what is queued, or only what no frame can join any more.
-    fn send(&mut self, only_closed: bool) -> io::Result<()> {
+    fn send(&mut self, now: Time, only_closed: bool) -> io::Result<()> {
         if !self.queue.is_empty() {
             let counters = &mut self.counters;
-            let (queue, pieces) = (&mut self.queue, &mut self.pieces);
-            let (full, failed) =
-                tx::send_all(queue, pieces, only_closed, self.socket.as_fd(), &mut self.common, counters);
-            self.freed = self.blocked && !full;
-            self.blocked = full;
+            let (queue, pieces, credits) = (&mut self.queue, &mut self.pieces, &mut self.credits);
+            let socket = self.socket.as_fd();
+            let (stop, failed) =
+                tx::send_all(now, queue, pieces, credits, only_closed, socket, &mut self.common, counters);
+            let (full, starved) = (stop == Stop::Full, stop == Stop::NoCredit);
+            self.freed = (self.blocked || self.starved) && !full && !starved;
+            (self.blocked, self.starved) = (full, starved);
+            self.credits.note(now, starved);
+            self.queue.set_longest(self.credits.longest());
             if let Some((target, frame, error)) = failed {
                 // The route may have changed.
                 self.sources.borrow_mut().clear();
@@ -468,18 +494,23 @@ impl Port for UdpPort {
         Some(self.enqueue(frame, Some((at, payload)), fill))
     }
 
-    fn flush(&mut self, _now: Time) -> io::Result<()> {
-        self.send(false)
+    fn flush(&mut self, now: Time) -> io::Result<()> {
+        self.send(now, false)
     }
 
-    fn flush_full(&mut self, _now: Time) -> io::Result<bool> {
-        self.send(true)?;
+    fn flush_full(&mut self, now: Time) -> io::Result<bool> {
+        self.send(now, true)?;
         Ok(!self.queue.is_empty())
     }
 
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
         let local = self.local.ip();
-        self.receiver.receive(self.socket.as_fd(), local, now, budget, &mut self.counters, each)
+        let (counters, grants) = (&mut self.counters, &mut self.grants);
+        self.receiver.receive(self.socket.as_fd(), local, now, budget, counters, grants, each)
+    }
+
+    fn next_deadline(&self) -> Time {
+        self.credits.next_deadline()
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
@@ -487,6 +518,7 @@ impl Port for UdpPort {
             return Ok(());
         }
         let events = libc::POLLIN | if self.blocked { libc::POLLOUT } else { 0 };
+        let timeout = if self.starved { timeout.min(Credits::LOOK) } else { timeout };
         sys::poll(self.socket.as_fd(), events, timeout)
     }
 

@@ -1,12 +1,13 @@
 //! The receiving half of a UDP port: several datagrams per system call, several frames per datagram (UDP_GRO).
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use irnic_transports::{Path, Time};
 
+use super::credit::Grants;
 use super::sys::{CONTROL_WORDS, EMPTY_MESSAGE, RawAddr, Received, read_control};
 use crate::offset::Offset;
 use crate::{PortCounters, RxFrame, RxIcrc};
@@ -71,6 +72,7 @@ impl Receiver {
     }
 
     /// Passes at most `budget` frames to `each`. `local` is the destination of datagrams that do not name theirs.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a port, borrowed one by one")]
     pub(super) fn receive(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -78,13 +80,14 @@ impl Receiver {
         now: Time,
         budget: usize,
         counters: &mut PortCounters,
+        grants: &mut Grants,
         each: &mut dyn FnMut(RxFrame<'_>),
     ) -> io::Result<usize> {
         let mut frames = 0;
         // The kernel is asked once more only after it filled every buffer: otherwise it has nothing more.
         let mut more = true;
         loop {
-            frames += self.hand_out(now, budget - frames, each);
+            frames += self.hand_out(now, budget - frames, grants, each);
             if frames == budget || !more {
                 break;
             }
@@ -103,7 +106,7 @@ impl Receiver {
         Ok(frames)
     }
 
-    fn hand_out(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+    fn hand_out(&mut self, now: Time, budget: usize, grants: &mut Grants, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         let mut frames = 0;
         while self.next < self.filled && frames < budget {
             let buffer = &self.buffers[self.next * BUFFER..][..BUFFER];
@@ -120,6 +123,8 @@ impl Receiver {
                 if datagram.done < datagram.len {
                     break;
                 }
+                let source = SocketAddr::new(datagram.path.src, datagram.path.udp_src);
+                grants.taken(now, source, datagram.len, datagram.segment);
             }
             self.next += 1;
         }
@@ -183,7 +188,9 @@ impl Receiver {
             }
             self.waiting[slot] = self.datagram(slot, len, &control, local);
             if let Some(lost) = control.lost {
-                counters.rx_dropped += u64::from(lost.wrapping_sub(self.lost));
+                // The kernel counts datagrams. Each of them had about as many frames as the one after them.
+                let frames = control.segment.map_or(1, |segment| len.div_ceil(segment.max(1)).max(1));
+                counters.rx_dropped += u64::from(lost.wrapping_sub(self.lost)) * frames as u64;
                 self.lost = lost;
             }
             if message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {

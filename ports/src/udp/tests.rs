@@ -1,7 +1,11 @@
 use std::net::Ipv4Addr;
+use std::time::Instant;
+
+use irnic_transports::time::{MS, SEC};
 
 use super::super::conformance::{self, Pair, V4_A, V4_B, check_frame, collect, frame, write_frame};
 use super::*;
+use crate::host::sys as host_sys;
 
 fn config(ip: &str) -> UdpConfig {
     let ip = ip.parse().unwrap();
@@ -193,8 +197,11 @@ fn only_frames_whose_receiver_ignores_the_identification_go_in_trains_by_default
     };
     let path_v4 = path(V4_A, V4_B);
     assert_eq!(send(&mut v4, &path_v4, true), (1, 1), "IRN: one train");
-    assert_eq!(send(&mut v4, &path_v4, false), (20, 1), "plain: single datagrams, one system call");
+    assert_eq!(send(&mut v4, &path_v4, false), (1, 1), "plain, to irnic on this host: one train");
     collect(&mut v4_end, 40);
+    let another = UdpSocket::bind((V4_B, 0)).unwrap();
+    v4.set_remote_port(another.local_addr().unwrap().port());
+    assert_eq!(send(&mut v4, &path_v4, false), (20, 1), "plain: single datagrams, one system call");
     let Ok((mut v6, _end)) = ports("::1", "::1", Segmentation::default()) else {
         return skipped(NAME, "no IPv6 loopback");
     };
@@ -341,20 +348,140 @@ fn a_frame_beyond_the_mtu_is_an_error_that_names_it() {
 
 #[test]
 fn what_overflows_the_socket_buffer_is_counted() {
-    let (mut a, _) = ports(V4_A, V4_B, Segmentation::On).unwrap();
-    let mut b = UdpPort::open(&UdpConfig { socket_buffer: 1, ..config(V4_B) }).unwrap();
-    a.set_remote_port(b.local_addr().port());
-    for round in 0..20u32 {
-        for i in 0..15 {
-            assert!(a.transmit(Time::ZERO, &frame(&path(V4_A, V4_B), 4000), &mut |b| write_frame(round * 15 + i, b)));
-        }
-        a.flush(Time::ZERO).unwrap();
-    }
+    let mut port = UdpPort::open(&UdpConfig { socket_buffer: 1, ..config(V4_B) }).unwrap();
+    let sender = UdpSocket::bind((V4_A, 0)).unwrap();
+    let (to, mut bytes) = (port.local_addr(), [0; 4000]);
+    let mut send = |i, len| {
+        write_frame(i, &mut bytes[..len]);
+        sender.send_to(&bytes[..len], to).unwrap();
+    };
+    (0..300).for_each(|i| send(i, 4000));
     let mut seen = 0;
-    while b.receive(Time::ZERO, 1000, &mut |_| seen += 1).unwrap() > 0 {}
+    while port.receive(Time::ZERO, 1000, &mut |_| seen += 1).unwrap() > 0 {}
     // The count comes with the next datagram that is received.
-    assert!(a.transmit(Time::ZERO, &frame(&path(V4_A, V4_B), 32), &mut |b| write_frame(0, b)));
-    a.flush(Time::ZERO).unwrap();
-    collect(&mut b, 1);
-    assert!(seen < 300 && b.counters().rx_dropped > 0, "{seen} of 300, {:?}", b.counters());
+    send(0, 32);
+    collect(&mut port, 1);
+    assert_eq!(seen + port.counters().rx_dropped, 300);
+}
+
+/// A sender without credit waits instead of losing frames, whatever the socket's buffer, and so do several.
+#[test]
+fn nothing_is_lost_between_ports_of_one_host() {
+    const FRAMES: u32 = 3000;
+    for (senders, len, socket_buffer) in [(1, 1082, 1), (1, 1082, 208 << 10), (4, 4200, 208 << 10), (12, 100, 64 << 10)]
+    {
+        let mut receiver = UdpPort::open(&UdpConfig { socket_buffer, ..config(V4_B) }).unwrap();
+        let mut senders: Vec<_> = (0..senders)
+            .map(|_| {
+                let mut port = UdpPort::open(&UdpConfig { socket_buffer, ..config(V4_A) }).unwrap();
+                port.set_remote_port(receiver.local_addr().port());
+                (port, 0)
+            })
+            .collect();
+        let start = Instant::now();
+        let (mut got, mut waited) = (std::collections::BTreeMap::new(), 0);
+        while got.values().sum::<u32>() < FRAMES * senders.len() as u32 {
+            // By this clock no time passes while others have the core: nobody is given up.
+            let now = Time(u64::from(waited));
+            for (port, sent) in &mut senders {
+                while *sent < FRAMES
+                    && port.transmit(now, &frame(&path(V4_A, V4_B), len), &mut |b| write_frame(*sent, b))
+                {
+                    *sent += 1;
+                }
+                waited += u32::from(*sent < FRAMES);
+                port.flush(now).unwrap();
+            }
+            // Late, and a little at a time.
+            receiver
+                .receive(now, 50, &mut |frame| {
+                    let next = got.entry(frame.path.udp_src).or_insert(0);
+                    check_frame(*next, frame.bytes);
+                    *next += 1;
+                })
+                .unwrap();
+            assert!(start.elapsed() < Duration::from_secs(60), "{got:?}");
+        }
+        assert!(waited > 0);
+        assert_eq!(receiver.counters().rx_dropped, 0);
+        assert!(senders.iter().all(|(port, _)| port.counters().tx_dropped == 0));
+    }
+}
+
+/// Sends to `receiver`, which reads nothing, until there is no credit. Then calls `meanwhile`, and returns how long it
+/// takes by the port's clock until there is room again, ns.
+fn wait_for_room(receiver: UdpPort, meanwhile: impl FnOnce(UdpPort) -> Option<UdpPort>) -> u64 {
+    let mut sender = UdpPort::open(&config(V4_A)).unwrap();
+    sender.set_remote_port(receiver.local_addr().port());
+    let since = Time(SEC);
+    for _ in 0..100_000 {
+        if sender.transmit(since, &frame(&path(V4_A, V4_B), 4000), &mut |b| write_frame(0, b)) {
+            continue;
+        }
+        sender.flush(since).unwrap();
+        if sender.starved {
+            break;
+        }
+    }
+    assert!(sender.starved && !sender.has_work());
+    let _receiver = meanwhile(receiver);
+    let mut now = since;
+    while sender.starved {
+        now = sender.next_deadline();
+        sender.flush(now).unwrap();
+    }
+    assert_eq!(sender.next_deadline(), Time::NEVER);
+    now.since(since)
+}
+
+#[test]
+fn a_receiver_that_reads_nothing_is_waited_for_only_so_long() {
+    let receiver = || UdpPort::open(&config(V4_B)).unwrap();
+    let stopped = wait_for_room(receiver(), Some);
+    assert!((100 * MS..101 * MS).contains(&stopped), "{stopped} ns");
+    let ended = wait_for_room(receiver(), |port| {
+        drop(port);
+        None
+    });
+    assert!(ended < 2 * MS, "{ended} ns");
+    let read = wait_for_room(receiver(), |mut port| {
+        port.receive(Time(SEC), 1000, &mut |_| ()).unwrap();
+        Some(port)
+    });
+    assert!(read < MS, "{read} ns");
+}
+
+#[test]
+fn a_stranger_gets_no_credit_and_does_no_harm() {
+    let (mut a, mut b) = ports(V4_A, V4_B, Segmentation::On).unwrap();
+    let name = format!("irnic/1/credit/{V4_B}/{}", b.local_addr().port());
+    // Too short, too long, without memory, with memory of another size, and nothing at all.
+    let page = host_sys::memory(c"test", 4096).unwrap();
+    let pages = host_sys::memory(c"test", 8192).unwrap();
+    let mut greeting = *b"IRNICCR\x01................\0\0";
+    greeting[8..24].copy_from_slice(&[0xff; 16]);
+    let strangers: Vec<_> = (0..5)
+        .map(|kind| {
+            let connection = host_sys::connect(&name).unwrap();
+            let said = match kind {
+                0 => host_sys::send(connection.as_fd(), &greeting[..20], &[page.as_fd()]),
+                1 => host_sys::send(connection.as_fd(), &[7; 64], &[page.as_fd()]),
+                2 => host_sys::send(connection.as_fd(), &greeting, &[]),
+                3 => host_sys::send(connection.as_fd(), &greeting, &[pages.as_fd()]),
+                _ => Ok(()),
+            };
+            said.unwrap();
+            connection
+        })
+        .collect();
+    for i in 0..2000 {
+        let now = Time(SEC + u64::from(i) * MS);
+        assert!(a.transmit(now, &frame(&path(V4_A, V4_B), 100), &mut |b| write_frame(i, b)));
+        a.flush(now).unwrap();
+        let mut seen = 0;
+        while seen == 0 {
+            seen = b.receive(now, 10, &mut |frame| check_frame(i, frame.bytes)).unwrap();
+        }
+    }
+    drop(strangers);
 }

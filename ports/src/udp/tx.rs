@@ -4,8 +4,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use irnic_transports::Time;
+
 use super::UdpError;
 use super::batch::{Batch, Pieces, Target, TxQueue};
+use super::credit::Credits;
 use super::sys::{CONTROL_WORDS, ControlWriter, EMPTY_MESSAGE, RawAddr, set_option};
 use crate::PortCounters;
 
@@ -78,16 +81,30 @@ enum Sent {
     Failed(i32),
 }
 
-/// Sends the queue, or only the batches that no frame can join any more, until nothing is left or the kernel is full.
-/// Returns whether the kernel was full, and the first message that it refused for good, with its error number.
+/// Why nothing more was sent.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// Nothing more was to be sent.
+    Done,
+    /// The kernel has no room now.
+    Full,
+    /// The receiver has none ([`super::credit`]).
+    NoCredit,
+}
+
+/// Sends the queue, or only the batches that no frame can join any more, until nothing is left or there is no room.
+/// Returns why it stopped, and the first message that the kernel refused for good, with its error number.
+#[expect(clippy::too_many_arguments, reason = "the parts of a port, borrowed one by one")]
 pub(super) fn send_all(
+    now: Time,
     queue: &mut TxQueue,
     pieces: &mut Pieces,
+    credits: &mut Credits,
     only_closed: bool,
     socket: BorrowedFd<'_>,
     common: &mut Common,
     counters: &mut PortCounters,
-) -> (bool, Option<(Target, usize, i32)>) {
+) -> (Stop, Option<(Target, usize, i32)>) {
     let mut failure = None;
     if !only_closed {
         queue.close();
@@ -96,6 +113,12 @@ pub(super) fn send_all(
     // A batch that segmentation failed for: if its frames fail one by one too, segmentation was not to blame.
     let mut suspect = None;
     while let (Some(first), closed @ 1..) = (queue.pending().first().copied(), queue.closed()) {
+        let closed = queue.admit(closed.min(MESSAGES), |b| credits.take(now, b.target.dst, b.len, b.segment));
+        if closed == 0 {
+            // Until there is room, the application may have let go of what it sent.
+            queue.settle();
+            return (Stop::NoCredit, failure);
+        }
         let split = queue.max_frames() == 1 && first.frames > 1;
         let sent = if split {
             queue.settle();
@@ -104,7 +127,7 @@ pub(super) fn send_all(
             send::<MESSAGES>(socket, common, pieces, frames, counters)
         } else {
             let single = queue.max_frames() == 1;
-            queue.list(closed.min(MESSAGES), pieces);
+            queue.list(closed, pieces);
             let batches = queue.pending()[..closed].iter().take_while(|b| !single || b.frames == 1);
             let messages = batches.map(|b| (b, b.pieces(), if b.frames > 1 { b.segment } else { 0 }));
             // Clearing the headers of many messages costs more than the call saves if there is only one.
@@ -126,9 +149,9 @@ pub(super) fn send_all(
                 queue.advance(count);
             }
             Sent::Full => {
-                // Until there is room, the application may have let go of what it sent.
+                // As above.
                 queue.settle();
-                return (true, failure);
+                return (Stop::Full, failure);
             }
             // Devices that cannot checksum refuse segmentation with EIO; kernels and limits that we do not know, with
             // EINVAL.
@@ -146,7 +169,7 @@ pub(super) fn send_all(
             }
         }
     }
-    (false, failure)
+    (Stop::Done, failure)
 }
 
 /// Sends at most `N` messages by one sendmmsg. Each has the batch it belongs to, its number of `pieces`, which lie one

@@ -252,7 +252,7 @@ pub static KEYS: [Key; 38] = [
         variable: "IRNIC_SEGMENTATION",
         values: "`auto`, `on`, `off`",
         default: "`auto`",
-        about: "Which packets the kernel takes many of at once (UDP_SEGMENT): `auto` those that IRN's format or IPv6 makes safe, `on` all, `off` none. Over IPv4 peers other than irnic drop what is cut so",
+        about: "Which packets the kernel takes many of at once (UDP_SEGMENT): `auto` those that IRN's format, IPv6 or a receiver on this host makes safe, `on` all, `off` none. Over IPv4 peers other than irnic drop what is cut so",
         set: field!(segmentation = value::segmentation),
     },
     Key {

@@ -134,6 +134,14 @@ pub(super) fn text(devices: &[DeviceStats]) -> String {
         }
         counts(&mut out, "counters", c.iter().map(|(name, value, _)| (name, value)));
         counts(&mut out, "port", port(&device.port));
+        if device.port.rx_dropped > 0 {
+            let _ = writeln!(
+                out,
+                "  the socket's buffer was full: it dropped about {} frames; IRNIC_SOCKET_BUFFER asks for a larger one, up to \
+                 net.core.rmem_max",
+                device.port.rx_dropped
+            );
+        }
         counts(&mut out, "host", host(&device.host));
         counts(&mut out, "frames", device.frames.iter().flat_map(frames));
         for (way, c) in ["sent", "received"].into_iter().zip(device.impairments.iter().flatten()) {

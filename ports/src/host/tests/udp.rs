@@ -3,6 +3,7 @@
 use std::net::UdpSocket;
 
 use irnic_transports::psn::Psn;
+use irnic_transports::time::SEC;
 use irnic_transports::wire::{Bth, Headers, IrnEth, NdpWord, Opcode, icrc_append, icrc_check, parse_trimmed};
 
 use super::*;
@@ -220,6 +221,49 @@ fn an_owner_that_ends_passes_on_what_has_come() {
     drop(owner);
     let seen = numbers(&mut [&mut guest], 100);
     assert!(seen.iter().map(|frame| frame.0).eq(0..100));
+}
+
+/// A process that does not take its frames for a while: they wait, and who sends them waits in its turn.
+#[test]
+fn what_is_passed_on_to_a_full_ring_waits() {
+    const FRAMES: u32 = 60_000;
+    let [here, there] = fresh_addresses();
+    let (mut owner, mut guest, mut far) = (at(here, 1), at(here, 2), at(there, 1));
+    let path = path(there, here);
+    let start = Instant::now();
+    let (mut sent, mut got, mut waited) = (0, 0, 0u32);
+    while got < FRAMES {
+        // By this clock nobody is slow.
+        let now = Time(SEC + u64::from(waited));
+        let wire = far.wire_path(&path);
+        let frame = TxFrame { path: &path, dest_qp: qp_of(2), len: 1000, icrc: true, irn: true };
+        while sent < FRAMES {
+            let room = far.transmit(now, &frame, &mut |to| {
+                write_frame(sent, to);
+                to[4..8].copy_from_slice(&qp_of(2).to_be_bytes());
+                icrc_append(&wire, 0, to);
+            });
+            if !room {
+                break;
+            }
+            sent += 1;
+        }
+        waited += u32::from(sent < FRAMES);
+        far.flush(now).unwrap();
+        owner.receive(now, 256, &mut |_| panic!("a frame for another process")).unwrap();
+        // The ring holds a hundred and more.
+        guest.cancel_sleep();
+        guest
+            .receive(now, 20, &mut |frame| {
+                assert_eq!(u32::from_le_bytes(*frame.bytes.first_chunk().unwrap()), got);
+                got += 1;
+            })
+            .unwrap();
+        assert!(start.elapsed() < Duration::from_secs(100), "{got} of {FRAMES} frames came");
+    }
+    assert!(waited > 0);
+    assert_eq!((owner.counters().tx_dropped, owner.counters().rx_dropped, far.counters().tx_dropped), (0, 0, 0));
+    assert_eq!(owner.host_counters().forwarded, u64::from(FRAMES));
 }
 
 #[test]
