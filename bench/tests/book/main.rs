@@ -5,6 +5,7 @@
 //! follow ```` ```sh ````.
 
 mod html;
+mod listen;
 mod pages;
 mod run;
 mod shell;
@@ -21,6 +22,16 @@ use run::{Reader, tell};
 use support::{Folder, irnic, text};
 
 fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    if let (Some(listen::ARGUMENT), Some(seconds)) = (words.next().as_deref(), words.next()) {
+        return listen::until_it_listens(&seconds).map_or_else(
+            |why| {
+                eprintln!("{why}");
+                ExitCode::FAILURE
+            },
+            |()| ExitCode::SUCCESS,
+        );
+    }
     let mut arguments = Arguments::from_args();
     if !run::isolated() {
         // Servers of two pages would meet.

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::listen;
 use crate::pages::{Block, Class, Page};
 use crate::shell;
 use crate::support::{Folder, irnic, skipped, text};
@@ -128,6 +129,8 @@ impl<'a> Reader<'a> {
         let place = self.own.path().join("place");
         // Cargo would build what is there.
         let script = script.replace("cargo run --release -- ", "irnic ");
+        let waits = std::env::current_exe().expect("this program");
+        let script = listen::waiting(&script, waits.to_str().expect("a path of text"));
         let script = format!("{script}\nwait\npwd > '{}'\n", place.display());
         let child = self.spawn(&script)?;
         let limit = if self.long { LONG_LIMIT } else { LIMIT };

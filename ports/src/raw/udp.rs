@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 use super::{MESSAGE, Rate, RoundTrip, done, two_threads};
 
+/// How long a datagram may be on its way.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// Opens two connected, non-blocking sockets with buffers of 8 MiB, or what the system grants.
 fn sockets() -> io::Result<(UdpSocket, UdpSocket)> {
     let (a, b) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
@@ -79,10 +82,11 @@ pub fn udp_bandwidth(frame: usize, time: Duration) -> io::Result<Rate> {
 /// Measures `rounds` round trips of 2 bytes between two spinning sockets.
 ///
 /// # Errors
-/// `Unsupported` on a machine with one core, `TimedOut` if a datagram is lost; otherwise the system's.
+/// `Unsupported` on a machine with one core, `TimedOut` if there is no answer for two minutes; otherwise the system's.
 pub fn udp_rtt(rounds: usize) -> io::Result<RoundTrip> {
     let (a, b) = sockets()?;
-    // Loopback loses nothing unless a buffer is full; this only keeps a stopped peer from hanging us.
+    // Loopback loses nothing unless a buffer is full; this only keeps a stopped peer from hanging us. A thread that is bound to a
+    // core may wait for it for many seconds on a busy machine.
     let receive = |socket: &UdpSocket, bytes: &mut [u8]| {
         let start = Instant::now();
         for polls in 1u64.. {
@@ -90,11 +94,11 @@ pub fn udp_rtt(rounds: usize) -> io::Result<RoundTrip> {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 result => return result.map(|_| ()),
             }
-            if polls.is_multiple_of(1 << 16) && start.elapsed() > Duration::from_secs(10) {
+            if polls.is_multiple_of(1 << 16) && start.elapsed() > PATIENCE {
                 break;
             }
         }
-        Err(io::Error::new(io::ErrorKind::TimedOut, "a datagram over loopback was lost"))
+        Err(io::Error::new(io::ErrorKind::TimedOut, "no answer over loopback for two minutes"))
     };
     let near = || {
         let mut ends = Vec::with_capacity(rounds);
