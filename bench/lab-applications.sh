@@ -14,9 +14,9 @@
 #   bench/lab-applications.sh --rounds 1 --only '^disk.*(roce|irn)[|]1 %'
 #
 # IRNIC: the program [cargo builds it]. BYTES: what each rank sends, and what clients write and read in all, a multiple of 3 MiB
-# [6291456]. WHEELS: a folder for programs of PyPI [in cargo's target]. Needs Debian's openmpi-bin, libopenmpi-dev, tgt, libiscsi-dev,
-# gcc and python3 (3.11, x86-64), and from PyPI the wheel of Mooncake's Transfer Engine, which it fetches. Status: 1 if an
-# application failed or frames were late, 2 for bad arguments.
+# [6291456]. WHEELS: a folder for programs of PyPI [in cargo's target]. Needs Debian's openmpi-bin, libopenmpi-dev, libibverbs-dev, tgt,
+# libiscsi-dev, gcc and python3 (3.11, x86-64), and from PyPI the wheel of Mooncake's Transfer Engine, which it fetches. Status: 1 if
+# an application failed or frames were late, 2 for bad arguments.
 
 # Jobs are scripts, which functions with the names of applications make.
 # shellcheck disable=SC2016,SC2317
@@ -41,7 +41,7 @@ bytes=${BYTES:-6291456}
 [[ $rounds =~ ^[1-9][0-9]*$ ]] || { echo "$0: --rounds $rounds: expected a number from 1 on" >&2; exit 2; }
 [[ $bytes =~ ^[1-9][0-9]*$ && $((10#$bytes % 3145728)) = 0 ]] || { echo "$0: BYTES=$bytes: expected a multiple of 3145728" >&2; exit 2; }
 
-applications=(alltoall cache disk)
+applications=(allreduce alltoall cache disk)
 transports=(roce 'roce with PFC' irn 'irn with dcqcn')
 networks=('no loss' '0.1 % loss' '1 % loss' 'short buffers')
 
@@ -105,6 +105,10 @@ if [ -z "${IRNIC:-}" ]; then
     IRNIC=$(realpath "${CARGO_TARGET_DIR:-target}/release/irnic")
 fi
 sources=$PWD/bench/applications
+if grep -q '^allreduce' <<<"$cells"; then
+    needs gcc gcc
+    gcc -O2 -o "$dir/allreduce" "$sources/allreduce.c" -libverbs
+fi
 if grep -q '^alltoall' <<<"$cells"; then
     needs mpicc.openmpi libopenmpi-dev
     needs mpirun.openmpi openmpi-bin
@@ -134,6 +138,18 @@ fi
 # Of one host of the other leaf, or, where buffers are short, of all three others at once.
 clients() { # NETWORK
     if [ "$1" = 'short buffers' ]; then echo 1 2 3; else echo 2; fi
+}
+
+allreduce() {
+    # Each rank's next is behind the other switch.
+    cat <<END
+rank=0
+for host in 0 2 1 3; do
+    IRNIC_LAB_HOST=\$host "$IRNIC" run -- "$dir/allreduce" -s $bytes -k 128K -n 1 -w 1 \$rank 127.0.0.1 127.0.0.1 127.0.0.1 127.0.0.1 &
+    all="\$all \$!" rank=\$((rank + 1))
+done
+for job in \$all; do wait \$job || { kill \$all; exit 1; }; done
+END
 }
 
 alltoall() {

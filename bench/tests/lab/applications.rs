@@ -1,5 +1,5 @@
-//! Applications in a lab that loses one frame in a hundred, through several switches, with every byte checked: MPI's
-//! all-to-all, Mooncake's Transfer Engine, and a disk over iSER whose blocks have checksums. They run as
+//! Applications in a lab that loses one frame in a hundred, through several switches, with every byte checked: the traffic
+//! of NCCL's all-reduce, MPI's all-to-all, Mooncake's Transfer Engine, and a disk over iSER whose blocks have checksums. They run as
 //! `bench/lab-applications.sh` runs them, which measures docs/lab-applications.md. `IRNIC_APPLICATIONS=long` adds all
 //! other networks and transports.
 
@@ -25,7 +25,8 @@ fn figure(row: &Row, column: &str) -> u64 {
 /// Runs an application on each network that the form has. Returns the runs.
 fn rows(application: &str) -> Vec<Row> {
     let long = std::env::var("IRNIC_APPLICATIONS").is_ok_and(|form| ["all", "long"].contains(&form.as_str()));
-    let only = if long { ".".to_owned() } else { "(roce|irn)[|]1 %".to_owned() };
+    let with_pfc = if application == "allreduce" { "|roce with PFC[|]short buffers" } else { "" };
+    let only = if long { ".".to_owned() } else { format!("((roce|irn)[|]1 %{with_pfc})") };
     let folder = Folder::new();
     let of_irnic = irnic(&folder);
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
@@ -69,6 +70,16 @@ fn runs_through(application: &str, times: u64) {
             }
             _ => assert!(lost > 0, "{row:?}"),
         }
+    }
+}
+
+#[test]
+fn an_all_reduce_runs_through() {
+    if needs(&["gcc"]).is_some() && Path::new("/usr/include/infiniband/verbs.h").exists() {
+        // Each of four ranks sends one and a half times as much, twice, to the other switch.
+        runs_through("allreduce", 4);
+    } else {
+        skipped("libibverbs-dev is not installed");
     }
 }
 

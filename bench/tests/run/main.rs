@@ -1,5 +1,6 @@
 //! `irnic run`, and what applications under it see of the device.
 
+mod allreduce;
 mod applications;
 mod config;
 mod counters;
