@@ -6,10 +6,10 @@ use std::io::{self, BufRead, BufWriter, Write};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use irnic_transports::Psn;
 use irnic_transports::config::paper;
 use irnic_transports::recovery::{Class, Receiver, Recovery, Sender};
 use irnic_transports::wire::Opcode;
+use irnic_transports::{Psn, Time};
 
 use crate::output::Stdout;
 
@@ -163,11 +163,11 @@ fn send(event: Event<'_, Sender>, out: &mut impl Write) -> Result<(), TraceError
     let qp = event.qp;
     match *event.numbers {
         [0] => {
-            let sent = qp.tx_free(qp.next().get() < PACKETS);
+            let sent = qp.tx_free(Time::ZERO, qp.next().get() < PACKETS);
             write!(out, "0 {} {} ", u8::from(sent.is_some()), sent.unwrap_or_default())?;
         }
         [1, cumulative, sack, nack @ (0 | 1)] => {
-            qp.receive_ack(Psn::new(cumulative), (nack == 1).then_some(Psn::new(sack)));
+            qp.receive_ack(Time::ZERO, Psn::new(cumulative), (nack == 1).then_some(Psn::new(sack)));
             write!(out, "1 ")?;
         }
         [2, quick @ (0 | 1)] => {

@@ -7,8 +7,8 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use irnic_transports::Psn;
 use irnic_transports::recovery::{Class, Receiver, Recovery, Sender};
+use irnic_transports::{Psn, Time};
 
 const WINDOW: u32 = 128;
 const CAP: u32 = 111;
@@ -73,7 +73,7 @@ fn dialogue(lossy: bool) -> Vec<Event> {
         for _ in 0..100 {
             events.push(Event::TxFree);
             let high = tx.high();
-            if let Some(psn) = tx.tx_free(true) {
+            if let Some(psn) = tx.tx_free(Time::ZERO, true) {
                 sent += u32::from(psn == high);
                 if !(lossy && psn == high && sent.is_multiple_of(10)) {
                     flight.push(psn);
@@ -83,7 +83,7 @@ fn dialogue(lossy: bool) -> Vec<Event> {
         for psn in flight {
             let (nack, _) = rx.receive_data(psn, Class::Middle);
             let nack = nack.then_some(psn);
-            tx.receive_ack(rx.expected(), nack);
+            tx.receive_ack(Time::ZERO, rx.expected(), nack);
             events.push(Event::Ack(rx.expected(), nack));
         }
     }
@@ -102,10 +102,10 @@ fn sender_modules(c: &mut Criterion) {
                     for event in &events {
                         match *event {
                             Event::TxFree => {
-                                black_box(tx.tx_free(true));
+                                black_box(tx.tx_free(Time::ZERO, true));
                             }
                             Event::Ack(cumulative, nack) => {
-                                black_box(tx.receive_ack(cumulative, nack));
+                                black_box(tx.receive_ack(Time::ZERO, cumulative, nack));
                             }
                         }
                     }
@@ -124,7 +124,7 @@ fn sender_modules(c: &mut Criterion) {
             sender,
             |tx| {
                 for _ in 0..CAP {
-                    black_box(tx.tx_free(true));
+                    black_box(tx.tx_free(Time::ZERO, true));
                 }
             },
             BatchSize::SmallInput,
@@ -132,10 +132,10 @@ fn sender_modules(c: &mut Criterion) {
     });
     let mut holes = sender();
     for _ in 0..CAP {
-        holes.tx_free(true);
+        holes.tx_free(Time::ZERO, true);
     }
     for i in (1..CAP).step_by(2) {
-        holes.receive_ack(Psn::new(0xff_f000), Some(Psn::new(0xff_f000).plus(i)));
+        holes.receive_ack(Time::ZERO, Psn::new(0xff_f000), Some(Psn::new(0xff_f000).plus(i)));
     }
     group.throughput(Throughput::Elements(u64::from(CAP / 2)));
     group.bench_function("holes", |b| {
@@ -143,7 +143,7 @@ fn sender_modules(c: &mut Criterion) {
             || holes.clone(),
             |tx| {
                 for _ in 0..CAP / 2 {
-                    black_box(tx.tx_free(true));
+                    black_box(tx.tx_free(Time::ZERO, true));
                 }
             },
             BatchSize::SmallInput,
@@ -154,7 +154,7 @@ fn sender_modules(c: &mut Criterion) {
     let mut group = c.benchmark_group("irn/receiveAck");
     let mut full = sender();
     for _ in 0..CAP {
-        full.tx_free(true);
+        full.tx_free(Time::ZERO, true);
     }
     group.throughput(Throughput::Elements(u64::from(CAP)));
     group.bench_function("in order", |b| {
@@ -162,7 +162,7 @@ fn sender_modules(c: &mut Criterion) {
             || full.clone(),
             |tx| {
                 for i in 1..=CAP {
-                    black_box(tx.receive_ack(Psn::new(0xff_f000).plus(i), None));
+                    black_box(tx.receive_ack(Time::ZERO, Psn::new(0xff_f000).plus(i), None));
                 }
             },
             BatchSize::SmallInput,
@@ -174,7 +174,7 @@ fn sender_modules(c: &mut Criterion) {
             || full.clone(),
             |tx| {
                 for i in 1..CAP {
-                    black_box(tx.receive_ack(Psn::new(0xff_f000), Some(Psn::new(0xff_f000).plus(i))));
+                    black_box(tx.receive_ack(Time::ZERO, Psn::new(0xff_f000), Some(Psn::new(0xff_f000).plus(i))));
                 }
             },
             BatchSize::SmallInput,

@@ -57,11 +57,11 @@ pub enum Timer {
         /// Packets in flight up to which RTO_low holds.
         n: u32,
     },
-    /// From measured round trips (RFC 6298, Karn's rules), for real time: `srtt + 4·rttvar`, at least `min` while at
-    /// most `n` packets are in flight, at least twice `min` otherwise; doubled on each timeout until the next
-    /// measurement, at most `max`. In ns.
+    /// From measured round trips (RFC 6298, Karn's rules), for real time: `srtt + 4·rttvar`, at least `srtt + min` while at
+    /// most `n` packets are in flight, at least twice `min` otherwise; doubled on each timeout until something is
+    /// heard, at most `max`. In ns.
     Estimated {
-        /// Lower bound, ns.
+        /// Least time beyond the round trip, ns.
         min: u64,
         /// Upper bound, and the value before the first measurement, ns.
         max: u64,
@@ -227,8 +227,9 @@ pub struct TransportConfig {
     /// Time from when a packet is detected as lost to when it may be sent again, ns, up to a second: how long
     /// fetching it from the host's memory takes (IRN §4.5.3).
     pub retransmit_delay: u64,
-    /// Whether selective recovery sends nothing again without evidence that it is lost, for hosts whose timers run out
-    /// too early ([`crate::recovery::Sender::with_sack_rules`]); else as IRN's reference modules do.
+    /// Whether nothing is sent again without evidence that it is lost, for hosts whose timers run out too early
+    /// ([`crate::recovery::Sender::with_evidence`]): selective recovery goes by RACK (RFC 8985), else as IRN's reference
+    /// modules do.
     pub evidence: bool,
     /// How long a peer that does not answer is taken for a busy one, ns, if that is longer than its retries take; 0 is
     /// IBA's letter. With any other value a peer whose process is known to live, and not to have taken what was sent to
@@ -250,7 +251,7 @@ pub struct TransportConfig {
     /// Whether packets of reliable connections are marked as important and unimportant (TLT).
     pub tlt: TltConfig,
     /// Least time from the last sign of life to a tail loss probe (RFC 8985 §7), ns; 0: there are none. On reliable
-    /// connections, of requests.
+    /// connections: of requests and of IRN's responses with [`Timer::Estimated`], else of requests.
     pub tlp: u64,
     /// Whether reliable connections send what the window holds back at lower priorities (RC3).
     pub rc3: Rc3Config,
@@ -303,6 +304,8 @@ pub mod real_time {
     /// Least time without an answer before a peer on another host counts as gone: longer than a process on a crowded
     /// host waits for a core.
     pub const PATIENCE: u64 = 2 * super::SEC;
+    /// Least time to a tail loss probe: beyond what a polling host takes to answer.
+    pub const TLP: u64 = 50 * US;
     /// Packets in flight up to which the lower timeout holds; the paper's N.
     pub const N: u32 = super::paper::N;
 }
@@ -390,10 +393,22 @@ impl TransportConfig {
         self.timer = Timer::Estimated { min: real_time::RTO_MIN, max: real_time::RTO_MAX, n: real_time::N };
         self.evidence = true;
         self.patience = real_time::PATIENCE;
+        self.tlp = real_time::TLP;
         if self.pull.is_some() {
-            self.window = real_time::CAP;
+            (self.window, self.tlp) = (real_time::CAP, 0);
         }
         self
+    }
+
+    /// Whether the retransmission timer follows the round trip as in real time.
+    pub(crate) fn has_estimated_timer(&self) -> bool {
+        matches!(self.timer, Timer::Estimated { .. })
+    }
+
+    /// Whether the retransmission timer has tail loss probes. Where TLT, RC3 or pulls see to tails it has none.
+    pub(crate) fn probes_with_timer(&self) -> bool {
+        let tails = self.pull.is_some() || self.has_tlt_window() || self.rc3.is_on();
+        self.tlp > 0 && self.has_estimated_timer() && !tails
     }
 
     /// Whether this end understands the IRN extension, and says so.

@@ -155,6 +155,10 @@ fn window(value: &Value<'_>) -> Result<u32, ValueError> {
 /// Sets a parameter of the retransmission timer.
 fn timer(config: &mut TransportConfig, value: &Value<'_>) -> Result<(), ConfigError> {
     config.timer = config.timer.with(value)?;
+    if config.tlp == real_time::TLP && !config.has_estimated_timer() {
+        // The probes of real time go with its timer.
+        config.tlp = 0;
+    }
     Ok(())
 }
 
@@ -299,7 +303,8 @@ impl TransportConfig {
 
     /// Checks that tail loss probes go with the rest.
     fn check_tlp(&self) -> Result<(), ConfigError> {
-        if self.tlp == 0 {
+        // With the timer of real time there are none where they would be in the way.
+        if self.tlp == 0 || self.has_estimated_timer() && self.pull.is_none() {
             return Ok(());
         }
         if self.pull.is_some() {
@@ -332,7 +337,8 @@ impl TransportConfig {
         if self.wire != WireFormat::Irn || self.recovery != Recovery::Selective {
             return Err(ConfigError::Rc3Recovery);
         }
-        if self.tlt.mode != TltMode::Off || self.tlp != 0 {
+        let probes = self.tlp != 0 && !self.has_estimated_timer();
+        if self.tlt.mode != TltMode::Off || probes {
             return Err(ConfigError::Rc3Tail);
         }
         if self.retransmit_delay != 0 {
@@ -657,8 +663,10 @@ impl fmt::Display for TransportConfig {
                 every => write!(f, ",tlt-every={every}")?,
             }
         }
-        if self.tlp != 0 {
-            write!(f, ",tlp={}", Nanoseconds(self.tlp))?;
+        match self.tlp {
+            0 if self.has_estimated_timer() && self.pull.is_none() => write!(f, ",tlp=off")?,
+            0 => {}
+            least => write!(f, ",tlp={}", Nanoseconds(least))?,
         }
         if self.rc3.is_on() {
             let Rc3Config { slots, levels, reach } = self.rc3;
@@ -678,7 +686,7 @@ impl fmt::Display for TransportConfig {
                 write!(f, ",cc.{part}")?;
             }
         }
-        if self.congestion != CongestionConfig::None || self.tlp != 0 {
+        if self.congestion != CongestionConfig::None || self.tlp != 0 && !self.has_estimated_timer() {
             write!(f, ",line-rate={}bit,base-rtt={}", self.line_rate, Nanoseconds(self.base_rtt))?;
         }
         Ok(())

@@ -112,6 +112,9 @@ counters! {
     irn_read_timeouts,
     /// IRN: timers extended from RTO_low to RTO_high.
     irn_timeouts_extended,
+    /// Packets that a timeout or a tail loss probe sent again although they had arrived: the receiver has seen them
+    /// twice, or going back N has found so (F-RTO).
+    irn_spurious_timeouts,
     /// IRN: QPs that switched from plain RoCE to IRN (`transport = auto`).
     irn_upgrades,
     /// TLT: packets sent important, clocks included, acknowledgements not.

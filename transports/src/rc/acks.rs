@@ -15,6 +15,9 @@ pub const MAX_NACKS_WAITING: usize = 64;
 /// its packets in time.
 pub(super) const ACK_EVERY: u32 = 16;
 
+/// The run of an ACK whose selective sequence number names a packet that has come twice. ACKs have none otherwise.
+pub(super) const DUPLICATE: u8 = 1;
+
 /// What one end of a stream has to tell the other. In-order acknowledgements are cumulative, so only the newest counts;
 /// each NACK carries a selective acknowledgement of its own, so each run of them is kept.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +29,8 @@ pub(crate) struct AckQueue {
     count: u8,
     /// The NACK sent last, until it is sent again.
     sent: Option<Sack>,
+    /// A packet that has come twice, which nobody was told of: a later one takes its place.
+    duplicate: Option<Psn>,
     /// TLT: an echo that waits, and how many NACKs go before it. With it `cumulative` is set.
     echo: Option<Echo>,
     before_echo: u8,
@@ -47,23 +52,28 @@ pub(crate) struct Echo {
 pub(crate) enum Ack {
     Cumulative,
     Selective(Sack),
+    /// This packet has come twice.
+    Duplicate(Psn),
     Echo(Echo),
 }
 
 impl Ack {
     /// What an acknowledgement without a selective one names, which says that everything before `expected` has arrived:
-    /// the last of that, or what is echoed.
+    /// the last of that, what is echoed, or with a run of 1 what has come twice.
     #[inline]
     pub(super) fn subject(&self, expected: Psn) -> Sack {
-        let last = if let Ack::Echo(echo) = self { echo.psn } else { expected.minus(1) };
-        Sack { last, run: 0 }
+        match self {
+            Ack::Echo(echo) => Sack { last: echo.psn, run: 0 },
+            Ack::Duplicate(psn) => Sack { last: *psn, run: DUPLICATE },
+            Ack::Cumulative | Ack::Selective(_) => Sack { last: expected.minus(1), run: 0 },
+        }
     }
 
     /// What it says has arrived selectively, if that is ahead of what is expected.
     #[inline]
     pub(super) fn sack(&self) -> Option<Sack> {
         match self {
-            Ack::Cumulative => None,
+            Ack::Cumulative | Ack::Duplicate(_) => None,
             Ack::Selective(sack) => Some(*sack),
             Ack::Echo(echo) => echo.arrived.then_some(Sack { last: echo.psn, run: 0 }),
         }
@@ -82,7 +92,13 @@ impl AckQueue {
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        !self.cumulative && self.count == 0
+        !self.cumulative && self.count == 0 && self.duplicate.is_none()
+    }
+
+    /// A packet has come twice: the peer is told so, as by RFC 2883's D-SACK.
+    #[cold]
+    pub(super) fn push_duplicate(&mut self, psn: Psn) {
+        self.duplicate = Some(psn);
     }
 
     #[inline]
@@ -167,12 +183,17 @@ impl AckQueue {
             self.cumulative = self.echo.is_some();
             return Some(Ack::Selective(sack));
         }
+        if let Some(psn) = self.duplicate.take() {
+            self.cumulative = self.echo.is_some();
+            return Some(Ack::Duplicate(psn));
+        }
         let echo = self.echo.take();
         std::mem::take(&mut self.cumulative).then_some(echo.map_or(Ack::Cumulative, Ack::Echo))
     }
 
     pub(super) fn clear(&mut self) {
         (self.cumulative, self.count, self.sent, self.echo) = (false, 0, None, None);
+        self.duplicate = None;
     }
 }
 
@@ -182,6 +203,7 @@ footprint!(AckQueue, |at| {
     first => left(why::PORT),
     count => left(why::PORT),
     sent => maybe(width::PSN + 8).when(at.irn, why::IRN),
+    duplicate => maybe(width::PSN).when(at.irn && at.config.evidence, why::OFF),
     echo => maybe(2 + width::PSN + 1).when(at.config.has_tlt_window(), why::OFF),
     before_echo => bits(6).when(at.config.has_tlt_window(), why::OFF),
 });

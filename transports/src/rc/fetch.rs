@@ -79,12 +79,12 @@ impl Fetch {
     /// [`Sender::tx_free`], of what need not be waited for.
     #[inline]
     pub(super) fn tx_free(&mut self, now: Time, stream: &mut Sender, more: bool) -> Option<Psn> {
-        if self.delay == 0 { stream.tx_free(more) } else { self.tx_or_wait(now, stream, more) }
+        if self.delay == 0 { stream.tx_free(now, more) } else { self.tx_or_wait(now, stream, more) }
     }
 
     #[cold]
     fn tx_or_wait(&mut self, now: Time, stream: &mut Sender, more: bool) -> Option<Psn> {
-        let psn = if self.pending() { stream.tx_new(more) } else { stream.tx_free(more) };
+        let psn = if self.pending() { stream.tx_new(now, more) } else { stream.tx_free(now, more) };
         if psn.is_some() && psn == self.lost {
             self.lost = None;
         }

@@ -1,16 +1,27 @@
 //! The retransmission timer of a stream: when silence means loss, and when it means that the peer is gone.
 
-use crate::config::Timer;
+use crate::config::{Timer, TransportConfig};
 use crate::footprint::{Item, bits, flag, footprint, instant, left, maybe, why, width};
 use crate::psn::Psn;
 use crate::qp::context::QpContext;
 use crate::qp::host::PeerProcess;
-use crate::recovery::Sack;
+use crate::recovery::{Sack, Sender};
 use crate::time::Time;
 
 /// How often a peer's process must have been found to have taken what was sent again before its silence counts. It may
 /// have lost its core between taking and answering; but before it takes more, it answers what it has.
 const LOOKS: u32 = 3;
+
+/// When the deadline of a [`RetransmitTimer`] has come.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Expiry {
+    /// Something was heard or sent since it was set: there is a later one.
+    Nothing,
+    /// A tail loss probe is due (RFC 8985 §7).
+    Probe,
+    /// A timeout: whether it is RTO_low's, and the N that goes with it.
+    Timeout { quick: bool, n: u32 },
+}
 
 /// The timer of one stream: deadlines, round-trip samples, timeouts in a row.
 #[derive(Clone, Debug)]
@@ -22,12 +33,24 @@ pub(crate) struct RetransmitTimer {
     quick: bool,
     /// RTO_low was extended to RTO_high: until there is progress.
     extended: bool,
-    /// Timeouts since the last sample: each doubles the next. Progress alone says nothing about the round trip where
-    /// everything is sent again (Karn).
+    /// Timeouts since the last sample: each doubles the next. By the literal timers progress alone says nothing about
+    /// the round trip, where everything is sent again (Karn). Estimated: since anything was heard.
     back_off: u32,
     /// Timeouts since progress, and when that was.
     timeouts: u32,
     last_progress: Time,
+    /// Estimated: there are tail loss probes.
+    probes: bool,
+    /// The deadline is a probe's.
+    probing: bool,
+    /// A probe was sent, or a timeout was, and nothing was heard since.
+    probed: bool,
+    /// When anything was last sent.
+    last_sent: Time,
+    /// The timer was run late, and is given another look.
+    late: bool,
+    /// Round trips are measured by the stream.
+    fed: bool,
     /// Estimated: when the peer was last heard of, or the packet that is waited for was last sent; silence counts from
     /// here.
     since: Time,
@@ -43,10 +66,17 @@ pub(crate) struct RetransmitTimer {
 }
 
 impl RetransmitTimer {
-    pub(super) fn new(kind: Timer) -> RetransmitTimer {
+    pub(super) fn new(config: &TransportConfig) -> RetransmitTimer {
+        let estimated = matches!(config.timer, Timer::Estimated { .. });
         RetransmitTimer {
             deadline: Time::NEVER,
-            estimated: matches!(kind, Timer::Estimated { .. }),
+            estimated,
+            probes: config.probes_with_timer(),
+            probing: false,
+            probed: false,
+            last_sent: Time::ZERO,
+            late: false,
+            fed: false,
             quick: false,
             extended: false,
             back_off: 0,
@@ -69,6 +99,37 @@ impl RetransmitTimer {
     /// Smoothed round trip in ns, 0 before the first sample.
     pub(super) fn srtt(&self) -> u64 {
         self.srtt
+    }
+
+    /// Has `stream` measure round trips if it does: [`Self::measured`] takes them.
+    pub(super) fn follow(&mut self, stream: &Sender) {
+        self.fed = self.estimated && stream.measures();
+    }
+
+    /// Takes over what the stream has measured. Returns it.
+    #[inline]
+    pub(super) fn measured(&mut self, now: Time, stream: &mut Sender, c: &QpContext) -> Option<u64> {
+        if !self.fed {
+            return None;
+        }
+        let rtt = stream.take_sample()?;
+        self.sample(rtt);
+        self.hasten(now, c);
+        Some(rtt)
+    }
+
+    /// A round trip was measured: silence is not to last longer than that asks for from now on.
+    fn hasten(&mut self, now: Time, c: &QpContext) {
+        if self.deadline == Time::NEVER || !self.estimated {
+            return;
+        }
+        let Some((low, high, _)) = self.times(c.config.timer, c.local_ack_timeout()) else { return };
+        let wait = match () {
+            () if self.probing => self.probe_timeout(low, c),
+            () if self.quick => low,
+            () => high,
+        };
+        self.deadline = self.deadline.min(now + wait);
     }
 
     pub(super) fn stop(&mut self) {
@@ -101,13 +162,17 @@ impl RetransmitTimer {
                     let t = (16 * min).min(max) << self.back_off.min(10);
                     return Some((t.min(max), t.min(max), n));
                 }
-                let rto = self.srtt + 4 * self.rttvar;
-                let back_off = self.back_off.min(10);
-                let low = rto.clamp(min, max) << back_off;
-                let high = rto.clamp(2 * min, max.max(2 * min)) << back_off;
-                Some((low.min(max), high.min(max), n))
+                // The variance has a least value, as Linux's has (tcp_rtt_estimator): a steady round trip is no promise.
+                let rto = |least: u64| (self.srtt + (4 * self.rttvar).max(least)) << self.back_off.min(10);
+                Some((rto(min).min(max), rto(2 * min).min(max), n))
             }
         }
+    }
+
+    /// Time from the last sign of life to a probe, ns (TLP_calc_PTO): no longer than the timeout.
+    fn probe_timeout(&self, timeout: u64, c: &QpContext) -> u64 {
+        // Before the first sample the timeout is sixteen times the least.
+        if self.srtt == 0 { timeout / 4 } else { (2 * self.srtt).max(c.config.tlp).min(timeout) }
     }
 
     fn arm(&mut self, now: Time, c: &QpContext) {
@@ -115,7 +180,8 @@ impl RetransmitTimer {
             Some((low, high, _)) => {
                 self.quick = low < high;
                 self.extended = false;
-                self.deadline = now + low;
+                self.probing = self.probes && !self.probed;
+                self.deadline = now + if self.probing { self.probe_timeout(low, c) } else { low };
             }
             None => self.deadline = Time::NEVER,
         }
@@ -147,6 +213,17 @@ impl RetransmitTimer {
         }
     }
 
+    /// The peer says something new, or answers what was sent again: the next silence is another, and the timeout as at
+    /// first (RFC 6298, as Linux has it).
+    #[inline]
+    pub(super) fn news(&mut self, now: Time, c: &QpContext) {
+        self.alive(now);
+        if self.estimated && (self.probed || self.back_off > 0) && self.deadline != Time::NEVER {
+            (self.probed, self.back_off) = (false, 0);
+            self.arm(now, c);
+        }
+    }
+
     /// The peer has answered something: it is there, whether or not there is progress.
     #[inline]
     pub(super) fn heard(&mut self, now: Time) {
@@ -157,12 +234,14 @@ impl RetransmitTimer {
     /// A packet went out.
     #[inline]
     pub(super) fn sent(&mut self, now: Time, psn: Psn, fresh: bool, c: &QpContext) {
+        self.last_sent = now;
         if self.deadline == Time::NEVER {
+            self.probed = false;
             self.mark_progress(now);
             self.arm(now, c);
         }
         match self.timed {
-            None if fresh => self.timed = Some((psn, now)),
+            None if fresh && !self.fed => self.timed = Some((psn, now)),
             // Which of the two an acknowledgement answers would be a guess.
             Some((timed, _)) if timed == psn => self.timed = None,
             _ => {}
@@ -172,12 +251,14 @@ impl RetransmitTimer {
     /// Packets have arrived, as a selective acknowledgement says. Without these a lossy path would only be measured
     /// while nothing is lost, before its queues are full. Returns the round trip in ns if one was measured.
     #[inline]
-    pub(super) fn arrived(&mut self, now: Time, sack: Sack) -> Option<u64> {
+    pub(super) fn arrived(&mut self, now: Time, sack: Sack, c: &QpContext) -> Option<u64> {
         if let Some((timed, sent)) = self.timed
             && sack.covers(timed)
         {
             self.timed = None;
-            return Some(self.sample(now.since(sent).max(1)));
+            let rtt = self.sample(now.since(sent).max(1));
+            self.hasten(now, c);
+            return Some(rtt);
         }
         None
     }
@@ -194,9 +275,16 @@ impl RetransmitTimer {
         {
             self.timed = None;
             sample = Some(self.sample(now.since(sent).max(1)));
+            self.hasten(now, c);
+        }
+        let quiet = self.estimated && (self.probed || self.back_off > 0);
+        if quiet {
+            (self.probed, self.back_off) = (false, 0);
         }
         if !waiting {
             self.deadline = Time::NEVER;
+        } else if quiet {
+            self.arm(now, c);
         } else if sample.is_some() && matches!(c.config.timer, Timer::Tcp { .. }) {
             // RFC 6298, rule 5.3: a shorter timeout is no later found out than it runs out.
             self.arm(now, c);
@@ -219,19 +307,46 @@ impl RetransmitTimer {
         rtt
     }
 
-    /// The deadline has come: whether it was real, and if so whether it was RTO_low's, with the N that goes with it.
-    pub(super) fn expired(&mut self, now: Time, c: &QpContext) -> Option<(bool, u32)> {
+    /// The deadline has come: what that means.
+    pub(super) fn expired(&mut self, now: Time, c: &QpContext) -> Expiry {
         let Some((low, high, n)) = self.times(c.config.timer, c.local_ack_timeout()) else {
             self.deadline = Time::NEVER;
-            return None;
+            return Expiry::Nothing;
         };
         let estimated = self.estimated;
-        let due = if estimated { self.since } else { self.last_progress } + if self.quick { low } else { high };
-        if (estimated || self.timeouts == 0) && now < due {
-            self.deadline = due;
-            return None;
+        let mut wait = if self.quick { low } else { high };
+        let mut due = if estimated { self.since } else { self.last_progress } + wait;
+        if self.probing {
+            wait = self.probe_timeout(low, c);
+            due = (self.since.max(self.last_sent) + wait).min(self.since + low);
         }
-        Some((self.quick, n))
+        if (estimated || self.timeouts == 0) && now < due {
+            (self.deadline, self.late) = (due, false);
+            return Expiry::Nothing;
+        }
+        if estimated && self.excuses(now, due, wait) {
+            return Expiry::Nothing;
+        }
+        if std::mem::take(&mut self.probing) {
+            // The timeout counts from the probe (§7.3).
+            (self.probed, self.since) = (true, now);
+            (self.quick, self.deadline) = (low < high, now + low);
+            return Expiry::Probe;
+        }
+        Expiry::Timeout { quick: self.quick, n }
+    }
+
+    /// Whether the timer, due at `due` after a silence of `wait`, was run so late that the silence says nothing: who has
+    /// no core for this may have none for taking in answers, nor the peer for giving them. It is looked at once more.
+    fn excuses(&mut self, now: Time, due: Time, wait: u64) -> bool {
+        let late = now.since(due);
+        if std::mem::take(&mut self.late) || late <= wait / 4 {
+            return false;
+        }
+        self.late = true;
+        self.absent = self.absent.saturating_add(late);
+        self.deadline = now + late.min(wait);
+        true
     }
 
     /// Too much is in flight for RTO_low: RTO_high holds.
@@ -263,6 +378,7 @@ impl RetransmitTimer {
     ) -> bool {
         self.timeouts += 1;
         self.back_off += 1;
+        self.probed = true;
         self.timed = None;
         self.absent += now.since(self.deadline);
         self.since = now;
@@ -301,6 +417,12 @@ footprint!(RetransmitTimer, |at| {
     // Retries, of which there are up to seven.
     timeouts => bits(3),
     last_progress => instant(),
+    probes => left(why::SHARED),
+    probing => flag().when(*probes, why::OFF),
+    probed => flag().when(*probes, why::OFF),
+    last_sent => instant().when(*probes, why::OFF),
+    late => left("software that nobody has run"),
+    fed => left(why::SHARED),
     since => instant().when(at.measures(), why::OFF),
     absent => left("software that nobody has run"),
     doubt => left("of real time: processes of hosts"),
@@ -325,7 +447,8 @@ mod tests {
     /// RFC 6298, rules 2.2 to 2.5 and 5.5.
     #[test]
     fn tcps_timeout_follows_the_round_trip() {
-        let mut timer = RetransmitTimer::new(TCP);
+        let config = TransportConfig { timer: TCP, ..TransportConfig::preset("irn").unwrap() };
+        let mut timer = RetransmitTimer::new(&config);
         // Before the first measurement.
         assert_eq!(timeout(&timer), 100 * US);
         // SRTT = R, RTTVAR = R/2: R + 4 · R/2.

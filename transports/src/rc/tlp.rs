@@ -1,10 +1,10 @@
-//! Tail loss probes (RFC 8985 §7): what asks for a sign of life when nothing comes back, long before a timeout.
+//! Tail loss probes (RFC 8985 §7) beside timers that do not follow the round trip, in virtual time: what asks for a sign
+//! of life when nothing comes back, long before a timeout. Where the timer follows it, it has probes itself.
 //!
 //! The probe is one packet: one that was never sent if there is one, whatever the congestion window; else the last that
 //! was. The receiver's answer shows what is missing before it, and so starts recovery. The timer is looked at only when
 //! it comes: packets and acknowledgements put off when the probe is due, not the deadline.
 
-use crate::config::Timer;
 use crate::footprint::{flag, footprint, instant, left, maybe, sequence, why, width};
 use crate::psn::Psn;
 use crate::qp::context::QpContext;
@@ -26,8 +26,8 @@ struct Probe {
 pub(super) struct Tlp {
     /// Least time to wait, ns.
     least: u64,
-    /// Round trip until one is measured, ns: what TCP's handshake would have measured. `None`: no probe before then.
-    first_rtt: Option<u64>,
+    /// Round trip until one is measured, ns: what TCP's handshake would have measured.
+    first_rtt: u64,
     /// When to look whether a probe is due; never if none is to come.
     deadline: Time,
     /// Silence counts from here.
@@ -42,14 +42,13 @@ pub(super) struct Tlp {
 }
 
 impl Tlp {
-    /// `None` unless the transport has probes.
+    /// `None` unless the transport has such probes.
     pub(super) fn new(c: &QpContext) -> Option<Tlp> {
-        let estimated = matches!(c.config.timer, Timer::Estimated { .. });
-        let first_rtt = (!estimated).then_some(c.config.base_rtt);
-        (c.config.tlp > 0).then(|| Tlp::with(c.config.tlp, first_rtt))
+        let config = &c.config;
+        (config.tlp > 0 && !config.has_estimated_timer()).then(|| Tlp::with(config.tlp, config.base_rtt))
     }
 
-    fn with(least: u64, first_rtt: Option<u64>) -> Tlp {
+    fn with(least: u64, first_rtt: u64) -> Tlp {
         Tlp {
             least,
             first_rtt,
@@ -80,17 +79,17 @@ impl Tlp {
 
     /// Time from the last sign of life to the probe, ns (TLP_calc_PTO); `srtt`: smoothed round trip, 0 before the
     /// first.
-    fn timeout(&self, srtt: u64) -> Option<u64> {
-        let rtt = if srtt > 0 { srtt } else { self.first_rtt? };
-        Some((2 * rtt).max(self.least))
+    fn timeout(&self, srtt: u64) -> u64 {
+        let rtt = if srtt > 0 { srtt } else { self.first_rtt };
+        (2 * rtt).max(self.least)
     }
 
     /// Counts silence from now on, if a probe may come (§7.2).
     fn schedule(&mut self, now: Time, stream: &Sender, srtt: u64) {
         let recovering = stream.is_recovering() || stream.acked().before(self.recovered);
-        let timeout = self.timeout(srtt).filter(|_| self.probe.is_none() && stream.outstanding() && !recovering);
+        let probes = self.probe.is_none() && stream.outstanding() && !recovering;
         self.since = now;
-        self.deadline = timeout.map_or(Time::NEVER, |timeout| self.deadline.min(now + timeout));
+        self.deadline = if probes { self.deadline.min(now + self.timeout(srtt)) } else { Time::NEVER };
     }
 
     /// A packet was sent. `fresh`: for the first time.
@@ -140,7 +139,7 @@ impl Tlp {
         if now < self.deadline {
             return false;
         }
-        self.deadline = self.timeout(srtt).map_or(Time::NEVER, |timeout| self.since + timeout);
+        self.deadline = self.since + self.timeout(srtt);
         if now < self.deadline {
             return false;
         }
@@ -170,11 +169,11 @@ impl Tlp {
     }
 
     /// Names the packet to send as a probe, if one is due. `more`: a packet waits that was never sent.
-    pub(super) fn next(&mut self, stream: &mut Sender, more: bool) -> Option<Psn> {
+    pub(super) fn next(&mut self, now: Time, stream: &mut Sender, more: bool) -> Option<Psn> {
         if !std::mem::take(&mut self.due) || !stream.outstanding() {
             return None;
         }
-        let (psn, again) = match stream.tx_beyond_window(more) {
+        let (psn, again) = match stream.tx_beyond_window(now, more) {
             Some(psn) => (psn, false),
             None => (stream.high().minus(1), true),
         };

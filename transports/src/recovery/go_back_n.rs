@@ -1,7 +1,7 @@
 //! Go-back-N: a loss sends everything again from the first packet that is missing.
 
 use super::stream::Stream;
-use crate::footprint::{bits, footprint, why, width};
+use crate::footprint::{bits, flag, footprint, left, why, width};
 use crate::psn::Psn;
 
 /// What going back N keeps beside its stream.
@@ -9,6 +9,10 @@ use crate::psn::Psn;
 pub(super) struct GoBackN {
     /// After a timeout the cap begins at one packet, and grows by what is acknowledged, up to this; 0: it stays.
     slow_start: u32,
+    /// A timeout needs evidence: see [`Sender::with_evidence`](super::Sender::with_evidence).
+    asks: bool,
+    /// A timer has sent packets again, and nothing was acknowledged since.
+    doubts: bool,
 }
 
 impl GoBackN {
@@ -18,10 +22,19 @@ impl GoBackN {
         self.slow_start = stream.cap;
     }
 
+    /// See [`Sender::with_evidence`](super::Sender::with_evidence).
+    pub(super) fn ask(&mut self, stream: &Stream) {
+        (self.asks, self.slow_start) = (true, stream.cap);
+    }
+
+    /// `next`: what was to be sent next before the acknowledgement.
     #[inline]
-    pub(super) fn receive_ack(&mut self, stream: &mut Stream, news: u32, cumulative: Psn, nack: bool) {
+    pub(super) fn receive_ack(&mut self, stream: &mut Stream, news: u32, next: Psn, cumulative: Psn, nack: bool) {
         if news > 0 && self.slow_start > 0 {
             stream.cap = stream.cap.saturating_add(news).min(self.slow_start);
+        }
+        if self.doubts && (news > 0 || nack) {
+            self.resolve(stream, next, news, nack);
         }
         if nack && cumulative == stream.acked {
             stream.count_loss();
@@ -29,14 +42,45 @@ impl GoBackN {
         }
     }
 
-    pub(super) fn timeout(&self, stream: &mut Stream) {
-        stream.next = stream.acked;
+    /// The first acknowledgement after a timer has sent packets again: if it goes further than those, the others have
+    /// arrived before (F-RTO, RFC 5682).
+    #[cold]
+    fn resolve(&mut self, stream: &mut Stream, next: Psn, news: u32, nack: bool) {
+        self.doubts = false;
+        let sent = next.distance(stream.acked.minus(news));
+        if !nack && (news as i32) > sent {
+            (stream.next, stream.cap) = (stream.high, self.slow_start);
+            if sent > 0 {
+                stream.count_spurious();
+            }
+        }
+    }
+
+    pub(super) fn timeout(&mut self, stream: &mut Stream) {
+        self.go_back(stream);
         if self.slow_start > 0 {
             stream.cap = 1;
         }
+        self.doubts = self.asks;
+    }
+
+    /// Has the first packet sent again, and no more before it is answered.
+    pub(super) fn probe(&mut self, stream: &mut Stream) -> bool {
+        let probes = self.asks && stream.next != stream.acked;
+        if probes {
+            self.timeout(stream);
+        }
+        probes
+    }
+
+    pub(super) fn go_back(&mut self, stream: &mut Stream) {
+        stream.next = stream.acked;
+        self.doubts = false;
     }
 }
 
 footprint!(GoBackN, |at| {
-    slow_start => bits(width::COUNT).when(at.irn && at.plain, why::OFF),
+    slow_start => bits(width::COUNT).when(at.irn && at.plain || *asks, why::OFF),
+    asks => left(why::SHARED),
+    doubts => flag().when(*asks, why::OFF),
 });

@@ -2,11 +2,11 @@
 //!
 //! A *stream* is a run of packets one way with a sequence number each: a queue pair's requests (sPSN), or the responses
 //! to its READs and ATOMICs (rPSN). [`Sender`] is one end of a stream (txFree, receiveAck, timeout), [`Receiver`] the
-//! other (receiveData). Both know sequence numbers only: no headers, no work requests, no clock.
+//! other (receiveData). Both know sequence numbers only, and the time that they are told: no headers, no work requests.
 //!
 //! A sender is a `stream` and one of three schemes over it: `go_back_n`, `irn`, which has the rules of IRN's reference
-//! modules, and `sack`, which asks for evidence of each loss. The latter two share a `scoreboard`, and what low
-//! priority has `brought` of a stream (RC3).
+//! modules, and `rack`, which goes by times. The latter two share a `scoreboard`, and what low priority has `brought` of
+//! a stream (RC3).
 //!
 //! [`Pulled`] is another kind of sender: one whose receiver asks for each packet (NDP). [`Paths`] are the ways that it
 //! chooses from.
@@ -17,8 +17,8 @@ mod go_back_n;
 mod irn;
 mod paths;
 mod pulled;
+mod rack;
 mod receiver;
-mod sack;
 mod scoreboard;
 mod sender;
 mod stream;

@@ -106,21 +106,16 @@ impl Scoreboard {
         !psn.before(from) && psn.distance(stream.acked) < self.sacks.end() as i32
     }
 
-    /// txFree: returns the packet to send now, if any, and whether with it recovery begins anew at the first missing
-    /// one.
+    /// txFree: returns the packet to send now, if any.
     #[inline]
-    pub(super) fn tx_free(&mut self, stream: &mut Stream, more: bool) -> (Option<Psn>, bool) {
+    pub(super) fn tx_free(&mut self, stream: &mut Stream, more: bool) -> Option<Psn> {
         let send;
-        let mut begins = false;
         let ahead = self.retransmit.distance(stream.acked);
         if self.do_retransmit && ahead >= 0 {
             if !self.may_retransmit(stream) {
-                return (None, false);
+                return None;
             }
-            if ahead == 0 {
-                self.in_recovery = true;
-                begins = true;
-            }
+            self.in_recovery |= ahead == 0;
             send = Some(self.retransmit);
             self.recovery = stream.next.minus(1);
             self.do_retransmit = false;
@@ -135,7 +130,7 @@ impl Scoreboard {
         if std::mem::take(&mut self.find_new_hole) {
             self.look_ahead(stream);
         }
-        (send, begins)
+        send
     }
 
     /// Sends the next packet in order, past those that were selectively acknowledged if they do not count.
@@ -170,17 +165,17 @@ impl Scoreboard {
         self.nacks = 0;
     }
 
-    /// Records a selective acknowledgement. Returns whether that was during recovery.
+    /// Records a selective acknowledgement.
     #[inline]
-    pub(super) fn record(&mut self, stream: &Stream, selective: Psn) -> bool {
+    pub(super) fn record(&mut self, stream: &Stream, selective: Psn) {
         let offset = selective.distance(stream.acked);
         if offset <= 0 || !self.keeps || self.is_brought(offset as u32) {
-            return false;
+            return;
         }
         let offset = offset as u32;
         self.sacks.set(offset, [true]);
         if !self.in_recovery {
-            return false;
+            return;
         }
         if self.do_retransmit && self.retransmit == selective {
             self.find_new_hole = true;
@@ -188,14 +183,12 @@ impl Scoreboard {
         } else if !self.do_retransmit && offset + 1 == self.sacks.end() {
             self.find_new_hole = true;
         }
-        true
     }
 
-    /// Ends recovery if the cumulative acknowledgement is past it. Returns whether it is.
+    /// Ends recovery if the cumulative acknowledgement is past it.
     #[inline]
-    pub(super) fn end_recovery(&mut self, cumulative: Psn) -> bool {
-        let ends = self.recovery.before(cumulative);
-        if ends {
+    pub(super) fn end_recovery(&mut self, cumulative: Psn) {
+        if self.recovery.before(cumulative) {
             self.in_recovery = false;
             self.find_new_hole = false;
             self.do_retransmit = false;
@@ -203,7 +196,6 @@ impl Scoreboard {
                 self.recovery = cumulative.minus(1);
             }
         }
-        ends
     }
 
     /// Counts a sign of a gap. After as many as it takes, the first missing packet is lost.

@@ -4,11 +4,13 @@ use super::Bitmap;
 use super::brought::Brought;
 use super::go_back_n::GoBackN;
 use super::irn;
-use super::sack::SackRules;
+use super::rack::Rack;
 use super::scoreboard::Scoreboard;
 use super::stream::Stream;
-use crate::footprint::{Ledger, Parts, Setup, footprint, part};
+use crate::footprint::{Ledger, Parts, Setup, footprint, left, part, why};
 use crate::psn::Psn;
+use crate::room::ensure;
+use crate::time::Time;
 
 /// How a sender recovers from loss.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
@@ -58,6 +60,8 @@ pub struct SenderState {
 pub struct Sender {
     stream: Stream,
     scheme: Scheme,
+    /// Selective recovery goes by RACK from the first packet on: most streams never send one.
+    asks: bool,
 }
 
 /// What a loss makes the sender do, and what it keeps for that.
@@ -66,8 +70,8 @@ enum Scheme {
     GoBackN(GoBackN),
     /// Selective recovery as IRN's reference modules do it.
     Irn(Scoreboard),
-    /// Selective recovery that asks for evidence.
-    Sack(SackRules),
+    /// Selective recovery by the times at which packets were sent.
+    Rack(Box<Rack>),
 }
 
 impl Sender {
@@ -80,19 +84,33 @@ impl Sender {
             Recovery::Selective => board(true),
             Recovery::SelectiveWithoutSack => board(false),
         };
-        Sender { stream, scheme }
+        Sender { stream, scheme, asks: false }
     }
 
-    /// Has selective recovery ask for evidence that a packet is lost before it sends it again, for hosts whose timers
-    /// run out too early: a timeout alone sends only the first packet again, and progress during recovery is taken for
-    /// a sign of loss only together with selective acknowledgements of later packets. Other recovery is as it was.
+    /// Has the sender ask for evidence that a packet is lost before it sends it again, for hosts whose timers run out
+    /// too early. Selective recovery goes by the times at which packets were sent (RACK, RFC 8985), or if there is no
+    /// memory for that when the first one is, by IRN's rules. Going back N sends
+    /// one packet after a timeout, and everything again only if the answer shows that it is missing (F-RTO, RFC 5682).
+    /// Recovery without a record of selective acknowledgements is as it was.
     #[must_use]
-    pub fn with_sack_rules(mut self, asks: bool) -> Sender {
-        self.scheme = match self.scheme {
-            Scheme::Irn(board) if asks && board.keeps() => Scheme::Sack(SackRules::new(board, self.stream.acked)),
-            other => other,
-        };
+    pub fn with_evidence(mut self, asks: bool) -> Sender {
+        match &mut self.scheme {
+            Scheme::GoBackN(scheme) if asks => scheme.ask(&self.stream),
+            Scheme::Irn(board) => self.asks = asks && board.keeps(),
+            _ => {}
+        }
         self
+    }
+
+    /// The first packet is about to be sent.
+    #[cold]
+    fn begin(&mut self) {
+        if std::mem::take(&mut self.asks)
+            && let Scheme::Irn(board) = &self.scheme
+            && ensure(size_of::<Rack>()).is_ok()
+        {
+            self.scheme = Scheme::Rack(Box::new(Rack::new(board.clone(), self.stream.acked)));
+        }
     }
 
     /// Has the window hold what is thought to be in the network, TCP's pipe (RFC 6675): neither what was selectively
@@ -103,7 +121,8 @@ impl Sender {
     pub fn with_pipe(mut self, pipe: bool) -> Sender {
         match &mut self.scheme {
             Scheme::GoBackN(_) => {}
-            Scheme::Irn(board) | Scheme::Sack(SackRules { board, .. }) => board.pipe = pipe,
+            Scheme::Irn(board) => board.pipe = pipe,
+            Scheme::Rack(rack) => rack.board.pipe = pipe,
         }
         self
     }
@@ -125,14 +144,16 @@ impl Sender {
     fn board_mut(&mut self) -> Option<&mut Scoreboard> {
         match &mut self.scheme {
             Scheme::GoBackN(_) => None,
-            Scheme::Irn(board) | Scheme::Sack(SackRules { board, .. }) => Some(board),
+            Scheme::Irn(board) => Some(board),
+            Scheme::Rack(rack) => Some(&mut rack.board),
         }
     }
 
     fn board(&self) -> Option<&Scoreboard> {
         match &self.scheme {
             Scheme::GoBackN(_) => None,
-            Scheme::Irn(board) | Scheme::Sack(SackRules { board, .. }) => Some(board),
+            Scheme::Irn(board) => Some(board),
+            Scheme::Rack(rack) => Some(&rack.board),
         }
     }
 
@@ -181,7 +202,7 @@ impl Sender {
     pub fn limit(&mut self, cap: u32) {
         match &mut self.scheme {
             Scheme::GoBackN(scheme) => scheme.limit(&mut self.stream, cap),
-            Scheme::Irn(_) | Scheme::Sack(_) => self.stream.cap = self.stream.cap.min(cap.max(1)),
+            Scheme::Irn(_) | Scheme::Rack(_) => self.stream.cap = self.stream.cap.min(cap.max(1)),
         }
     }
 
@@ -200,11 +221,17 @@ impl Sender {
     /// Whether as many packets are in flight as may be.
     #[inline]
     pub fn is_full(&self) -> bool {
-        let in_window = match &self.scheme {
+        self.stream.is_full(self.in_window())
+    }
+
+    /// Returns the packets that count against the window.
+    #[inline]
+    fn in_window(&self) -> u32 {
+        match &self.scheme {
             Scheme::GoBackN(_) => self.stream.in_flight(),
-            Scheme::Irn(board) | Scheme::Sack(SackRules { board, .. }) => board.in_window(&self.stream),
-        };
-        self.stream.is_full(in_window)
+            Scheme::Irn(board) => board.in_window(&self.stream),
+            Scheme::Rack(rack) => rack.in_window(&self.stream),
+        }
     }
 
     /// Whether anything sent is not acknowledged.
@@ -220,7 +247,7 @@ impl Sender {
         match &self.scheme {
             Scheme::GoBackN(_) => (more || stream.next != stream.high) && !stream.is_full(stream.in_flight()),
             Scheme::Irn(board) => board.wants_tx(stream, more),
-            Scheme::Sack(rules) => rules.wants_tx(stream, more),
+            Scheme::Rack(rack) => rack.wants_tx(stream, more),
         }
     }
 
@@ -235,7 +262,7 @@ impl Sender {
         match &self.scheme {
             Scheme::GoBackN(_) => None,
             Scheme::Irn(board) => board.lost(&self.stream),
-            Scheme::Sack(rules) => rules.lost(&self.stream),
+            Scheme::Rack(rack) => rack.lost(&self.stream),
         }
     }
 
@@ -251,15 +278,15 @@ impl Sender {
             || match &self.scheme {
                 Scheme::GoBackN(_) => false,
                 Scheme::Irn(board) => board.will_resend(&self.stream, psn),
-                Scheme::Sack(rules) => rules.will_resend(&self.stream, psn),
+                Scheme::Rack(rack) => rack.will_resend(&self.stream, psn),
             }
     }
 
     /// Whether the window has room for one of so many `lost` packets, of which the sender does not know that they are
     /// not in the network any more.
     pub fn has_room_for_lost(&self, lost: u32) -> bool {
-        let stream = &self.stream;
-        self.board().is_none_or(|board| !board.pipe || board.in_window(stream).saturating_sub(lost) < stream.window)
+        let pipe = self.board().is_some_and(|board| board.pipe);
+        !pipe || self.in_window().saturating_sub(lost) < self.stream.window
     }
 
     /// Whether a loss is being recovered from: something waits to be sent again, or what was sent by then is not all
@@ -270,7 +297,7 @@ impl Sender {
             || match &self.scheme {
                 Scheme::GoBackN(_) => false,
                 Scheme::Irn(board) => board.is_recovering(),
-                Scheme::Sack(rules) => rules.is_recovering(),
+                Scheme::Rack(rack) => rack.is_recovering(),
             }
     }
 
@@ -278,9 +305,13 @@ impl Sender {
     /// Without effect on one that goes back N.
     pub fn lose_first(&mut self) {
         let stream = &mut self.stream;
-        if let Scheme::Irn(board) | Scheme::Sack(SackRules { board, .. }) = &mut self.scheme {
-            stream.count_loss();
-            board.retransmit_first(stream);
+        match &mut self.scheme {
+            Scheme::GoBackN(_) => {}
+            Scheme::Irn(board) => {
+                stream.count_loss();
+                board.retransmit_first(stream);
+            }
+            Scheme::Rack(rack) => rack.lose_first(stream),
         }
     }
 
@@ -289,22 +320,91 @@ impl Sender {
         self.stream.count_loss();
     }
 
+    /// Returns how often what a timer had sent again had arrived already. Wraps.
+    #[inline]
+    pub fn spurious(&self) -> u16 {
+        self.stream.spurious
+    }
+
+    /// When [`Self::on_deadline`] is due: RACK's reordering timer.
+    #[inline]
+    pub fn deadline(&self) -> Time {
+        if let Scheme::Rack(rack) = &self.scheme { rack.deadline() } else { Time::NEVER }
+    }
+
+    /// Runs what is due.
+    pub fn on_deadline(&mut self, now: Time) {
+        if let Scheme::Rack(rack) = &mut self.scheme {
+            rack.on_deadline(now, &mut self.stream);
+        }
+    }
+
+    /// Whether the sender measures round trips itself ([`Self::take_sample`]).
+    #[inline]
+    pub fn measures(&self) -> bool {
+        self.asks || matches!(self.scheme, Scheme::Rack(_))
+    }
+
+    /// Takes the round trip in ns that the latest acknowledgement has measured, if one is to count: one a round trip,
+    /// of a packet that was sent once.
+    #[inline]
+    pub fn take_sample(&mut self) -> Option<u64> {
+        if let Scheme::Rack(rack) = &mut self.scheme { rack.take_sample() } else { None }
+    }
+
+    /// Has one packet sent again whose answer tells what is missing (a tail loss probe, RFC 8985 §7): the last, or of
+    /// one that goes back N the first. Returns false if there is something else to send, or nothing to learn.
+    pub fn probe(&mut self) -> bool {
+        let stream = &mut self.stream;
+        match &mut self.scheme {
+            Scheme::GoBackN(scheme) => scheme.probe(stream),
+            Scheme::Irn(_) => false,
+            Scheme::Rack(rack) => rack.probe(stream),
+        }
+    }
+
+    /// Something else than [`Self::tx_free`] sends a packet again.
+    pub fn repeated(&mut self, now: Time, psn: Psn) {
+        if let Scheme::Rack(rack) = &mut self.scheme {
+            rack.repeated(now, &mut self.stream, psn);
+        }
+    }
+
+    /// The receiver says that a packet has arrived twice (as RFC 2883's D-SACK does).
+    pub fn receive_duplicate(&mut self, psn: Psn) {
+        if let Scheme::Rack(rack) = &mut self.scheme {
+            rack.duplicate(&mut self.stream, psn);
+        }
+    }
+
     /// [`Self::tx_free`] while nothing may be sent again.
-    pub fn tx_new(&mut self, more: bool) -> Option<Psn> {
-        self.wants_new(more).then(|| self.stream.take_next())
+    pub fn tx_new(&mut self, now: Time, more: bool) -> Option<Psn> {
+        self.wants_new(more).then(|| self.take_next(now))
     }
 
     /// Names a packet that was never sent, if one waits (`more`) and the cap allows it, whatever the window of
     /// congestion control.
-    pub fn tx_beyond_window(&mut self, more: bool) -> Option<Psn> {
+    pub fn tx_beyond_window(&mut self, now: Time, more: bool) -> Option<Psn> {
+        let stream = &self.stream;
+        (more && stream.next == stream.high && !stream.is_full(0)).then(|| self.take_next(now))
+    }
+
+    #[inline]
+    fn take_next(&mut self, now: Time) -> Psn {
+        if self.asks {
+            self.begin();
+        }
         let stream = &mut self.stream;
-        (more && stream.next == stream.high && !stream.is_full(0)).then(|| stream.take_next())
+        if let Scheme::Rack(rack) = &mut self.scheme { rack.take_next(now, stream) } else { stream.take_next() }
     }
 
     /// The link is free: returns the sequence number to send now, if any. `more` says that a packet waits that was
     /// never sent.
     #[inline]
-    pub fn tx_free(&mut self, more: bool) -> Option<Psn> {
+    pub fn tx_free(&mut self, now: Time, more: bool) -> Option<Psn> {
+        if self.asks {
+            self.begin();
+        }
         let stream = &mut self.stream;
         match &mut self.scheme {
             Scheme::GoBackN(_) => {
@@ -312,13 +412,13 @@ impl Sender {
                 (!full && (more || stream.next != stream.high)).then(|| stream.take_next())
             }
             Scheme::Irn(board) => {
-                let sent = board.tx_free(stream, more).0;
+                let sent = board.tx_free(stream, more);
                 board.leave_out(stream);
                 sent
             }
-            Scheme::Sack(rules) => {
-                let sent = rules.tx_free(stream, more);
-                rules.board.leave_out(stream);
+            Scheme::Rack(rack) => {
+                let sent = rack.tx_free(now, stream, more);
+                rack.board.leave_out(stream);
                 sent
             }
         }
@@ -333,25 +433,30 @@ impl Sender {
     /// Takes an acknowledgement: everything before `cumulative` has arrived, and on a NACK so has `nack`. Returns
     /// false, and changes nothing, if it speaks of packets that were never sent.
     #[inline]
-    pub fn receive_ack(&mut self, cumulative: Psn, nack: Option<Psn>) -> bool {
+    pub fn receive_ack(&mut self, now: Time, cumulative: Psn, nack: Option<Psn>) -> bool {
         let stream = &mut self.stream;
         if stream.has_reach() {
-            return self.receive_ack_beside_low(cumulative, nack);
+            return self.receive_ack_beside_low(now, cumulative, nack);
         }
+        let next = stream.next;
         let Some(news) = stream.acknowledge(cumulative, nack) else { return false };
         match &mut self.scheme {
-            Scheme::GoBackN(scheme) => scheme.receive_ack(stream, news, cumulative, nack.is_some()),
+            Scheme::GoBackN(scheme) => scheme.receive_ack(stream, news, next, cumulative, nack.is_some()),
             Scheme::Irn(board) => irn::receive_ack(board, stream, news, cumulative, nack),
-            Scheme::Sack(rules) => rules.receive_ack(stream, news, cumulative, nack),
+            Scheme::Rack(rack) => rack.receive_ack(now, stream, news, nack.map(|last| Sack { last, run: 0 })),
         }
         true
     }
 
     /// [`Self::receive_ack`] where low priority sends, too.
     #[cold]
-    fn receive_ack_beside_low(&mut self, cumulative: Psn, nack: Option<Psn>) -> bool {
-        let Sender { stream, scheme } = self;
-        let (Scheme::Irn(board) | Scheme::Sack(SackRules { board, .. })) = scheme else { return false };
+    fn receive_ack_beside_low(&mut self, now: Time, cumulative: Psn, nack: Option<Psn>) -> bool {
+        let stream = &mut self.stream;
+        let board = match &mut self.scheme {
+            Scheme::GoBackN(_) => return false,
+            Scheme::Irn(board) => board,
+            Scheme::Rack(rack) => &mut rack.board,
+        };
         let before = board.before_ack(stream, cumulative, nack);
         let Some(news) = stream.acknowledge(cumulative, nack) else { return false };
         board.after_ack(stream, &before, news);
@@ -360,17 +465,12 @@ impl Sender {
         let nack = nack.filter(|psn| !board.is_brought(offset(*psn)));
         // More may be known to have arrived than it says.
         let cumulative = if cumulative.before(stream.acked) { stream.acked } else { cumulative };
-        match scheme {
+        match &mut self.scheme {
             Scheme::GoBackN(_) => {}
-            Scheme::Irn(board) => {
-                irn::receive_ack(board, stream, news, cumulative, nack);
-                board.leave_out(stream);
-            }
-            Scheme::Sack(rules) => {
-                rules.receive_ack(stream, news, cumulative, nack);
-                rules.board.leave_out(stream);
-            }
+            Scheme::Irn(board) => irn::receive_ack(board, stream, news, cumulative, nack),
+            Scheme::Rack(rack) => rack.receive_ack(now, stream, news, nack.map(|last| Sack { last, run: 0 })),
         }
+        self.leave_out();
         true
     }
 
@@ -378,9 +478,12 @@ impl Sender {
     /// shows no loss, and ends no recovery. Returns how many packets were not known to have; `None`, without any
     /// change, if it speaks of packets that were never sent.
     pub fn receive_low_ack(&mut self, first: Psn, last: Psn) -> Option<u32> {
-        let Sender { stream, scheme } = self;
-        let (Scheme::Irn(board) | Scheme::Sack(SackRules { board, .. })) = scheme else { return None };
-        board.record_low(stream, first, last)
+        let stream = &mut self.stream;
+        match &mut self.scheme {
+            Scheme::GoBackN(_) => None,
+            Scheme::Irn(board) => board.record_low(stream, first, last),
+            Scheme::Rack(rack) => rack.board.record_low(stream, first, last),
+        }
     }
 
     /// Low priority has sent a packet.
@@ -414,9 +517,16 @@ impl Sender {
     /// Takes an acknowledgement that may stand for a run of NACKs, which are taken in the order of arrival. Returns
     /// what [`Self::receive_ack`] does.
     #[inline]
-    pub fn receive_acks(&mut self, cumulative: Psn, nack: Option<Sack>) -> bool {
-        let Some(sack) = nack else { return self.receive_ack(cumulative, None) };
-        (0..=u32::from(sack.run)).rev().all(|back| self.receive_ack(cumulative, Some(sack.last.minus(back))))
+    pub fn receive_acks(&mut self, now: Time, cumulative: Psn, nack: Option<Sack>) -> bool {
+        let Some(sack) = nack else { return self.receive_ack(now, cumulative, None) };
+        if let Scheme::Rack(rack) = &mut self.scheme
+            && !self.stream.has_reach()
+        {
+            let Some(news) = self.stream.acknowledge(cumulative, Some(sack.last)) else { return false };
+            rack.receive_ack(now, &mut self.stream, news, nack);
+            return true;
+        }
+        (0..=u32::from(sack.run)).rev().all(|back| self.receive_ack(now, cumulative, Some(sack.last.minus(back))))
     }
 
     /// A retransmission timer ran out; `quick` if it was the RTO_low one, which holds only while at most `quick_limit`
@@ -430,7 +540,7 @@ impl Sender {
         match &mut self.scheme {
             Scheme::GoBackN(scheme) => scheme.timeout(stream),
             Scheme::Irn(board) => irn::timeout(board, stream),
-            Scheme::Sack(rules) => rules.timeout(stream),
+            Scheme::Rack(rack) => rack.timeout(stream),
         }
         self.leave_out();
         false
@@ -441,18 +551,20 @@ impl Sender {
     pub fn go_back(&mut self) {
         let stream = &mut self.stream;
         match &mut self.scheme {
-            Scheme::GoBackN(_) => stream.next = stream.acked,
+            Scheme::GoBackN(scheme) => scheme.go_back(stream),
             Scheme::Irn(board) => board.go_back(stream),
-            Scheme::Sack(rules) => rules.go_back(stream),
+            Scheme::Rack(rack) => rack.go_back(stream),
         }
         self.leave_out();
     }
 
     /// See [`Scoreboard::leave_out`].
     fn leave_out(&mut self) {
-        let Sender { stream, scheme } = self;
-        if let Scheme::Irn(board) | Scheme::Sack(SackRules { board, .. }) = scheme {
-            board.leave_out(stream);
+        let stream = &mut self.stream;
+        match &mut self.scheme {
+            Scheme::GoBackN(_) => {}
+            Scheme::Irn(board) => board.leave_out(stream),
+            Scheme::Rack(rack) => rack.board.leave_out(stream),
         }
     }
 }
@@ -460,6 +572,7 @@ impl Sender {
 footprint!(Sender, |at| {
     stream => part(stream),
     scheme => part(scheme),
+    asks => left(why::SHARED),
 });
 
 impl Parts for Scheme {
@@ -467,7 +580,7 @@ impl Parts for Scheme {
         match self {
             Scheme::GoBackN(scheme) => scheme.list(at, ledger),
             Scheme::Irn(board) => board.list(at, ledger),
-            Scheme::Sack(rules) => rules.list(at, ledger),
+            Scheme::Rack(rack) => ledger.enter(at, "rack", part(&**rack).heap(size_of::<Rack>())),
         }
     }
 }
@@ -479,7 +592,7 @@ mod tests {
     fn send_all(sender: &mut Sender, more: bool) -> Vec<u32> {
         let mut sent = Vec::new();
         while sender.wants_tx(more) {
-            sent.extend(sender.tx_free(more).map(Psn::get));
+            sent.extend(sender.tx_free(Time::ZERO, more).map(Psn::get));
         }
         sent
     }
@@ -489,11 +602,11 @@ mod tests {
         let mut sender = Sender::new(Recovery::Selective, Psn::new(0), 100, 3).with_pipe(true);
         sender.set_window(4);
         assert_eq!(send_all(&mut sender, true), [0, 1, 2, 3]);
-        assert!(sender.receive_ack(Psn::new(0), Some(Psn::new(2))));
+        assert!(sender.receive_ack(Time::ZERO, Psn::new(0), Some(Psn::new(2))));
         sender.timeout(false, 0);
         assert_eq!(send_all(&mut sender, false), [0, 1, 3]);
         // It wants 2 all the same.
-        assert!(sender.receive_ack(Psn::new(2), None));
+        assert!(sender.receive_ack(Time::ZERO, Psn::new(2), None));
         sender.timeout(false, 0);
         assert_eq!(send_all(&mut sender, false), [2, 3]);
     }

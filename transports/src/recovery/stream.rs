@@ -27,6 +27,8 @@ pub(super) struct Stream {
     pub losses: u16,
     /// A loss from here on is another.
     lost_until: Psn,
+    /// What timers sent again although it had arrived already. Wraps.
+    pub spurious: u16,
 }
 
 impl Stream {
@@ -45,6 +47,7 @@ impl Stream {
             reach: 0,
             losses: 0,
             lost_until: first,
+            spurious: 0,
         }
     }
 
@@ -138,6 +141,11 @@ impl Stream {
             self.lost_until = self.high;
         }
     }
+
+    /// What a timer sent again had arrived already.
+    pub(super) fn count_spurious(&mut self) {
+        self.spurious = self.spurious.wrapping_add(1);
+    }
 }
 
 footprint!(Stream, |at| {
@@ -150,4 +158,5 @@ footprint!(Stream, |at| {
     window => left("congestion control's"),
     losses => flag().when(at.config.congestion != CongestionConfig::None, why::OFF),
     lost_until => sequence().when(at.config.congestion != CongestionConfig::None, why::OFF),
+    spurious => left(why::STATISTICS),
 });

@@ -7,7 +7,7 @@ use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure, ends, position};
 use crate::qp::host::Host;
-use crate::rc::acks::Echo;
+use crate::rc::acks::{DUPLICATE, Echo};
 use crate::rc::discipline::Discipline;
 use crate::rc::pull::What;
 use crate::recovery::{Arrival, Class, Recovery, Sack};
@@ -56,22 +56,26 @@ impl Requester {
             }
         };
         if let Some(sack) = nack {
-            self.timer.alive(now);
-            let sample = self.timer.arrived(now, sack);
+            self.timer.news(now, c);
+            let sample = self.timer.arrived(now, sack, c);
             self.measured(sample);
+        } else if run == DUPLICATE && headers.bth.importance == Importance::None {
+            self.timer.news(now, c);
+            self.stream.receive_duplicate(selective);
         }
         let before = self.stream.acked();
         let bumps = self.stream.bumps();
-        if !self.stream.receive_acks(cumulative, nack) {
+        if !self.stream.receive_acks(now, cumulative, nack) {
             host.counters().rx_unexpected += 1;
             return Ok(());
         }
+        self.take_sample(now, c);
         host.counters().rc3_ack_bumps += u64::from(self.stream.bumps() != bumps);
         let cumulative = match self.discipline.send_mut() {
             None => cumulative,
             Some(pulled) => {
                 let acked = pulled.acknowledge(now, cumulative);
-                self.stream.receive_ack(acked, None);
+                self.stream.receive_ack(now, acked, None);
                 acked
             }
         };
@@ -127,7 +131,7 @@ impl Requester {
             return;
         };
         let before = self.stream.acked();
-        self.stream.receive_ack(acked, None);
+        self.stream.receive_ack(now, acked, None);
         self.update_credits(&aeth);
         self.timer.heard(now);
         if before.before(acked) {
@@ -183,6 +187,9 @@ impl Requester {
             Arrival::OutOfOrder(ahead) => ahead,
             Arrival::Duplicate => {
                 self.answer_response(now, packet, What::Again, host);
+                if c.evidence && headers.ndp.is_none() {
+                    self.read_acks.push_duplicate(psn);
+                }
                 return Ok(());
             }
             Arrival::OutOfWindow => {

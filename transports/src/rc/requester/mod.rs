@@ -128,7 +128,7 @@ impl Requester {
             next_read_sn: zero,
             broken: None,
             went_back_at: None,
-            timer: RetransmitTimer::new(c.config.timer),
+            timer: RetransmitTimer::new(&c.config),
             throttle: None,
             discipline: Discipline::of_requester(c)?,
             tally: Tally::default(),
@@ -156,7 +156,7 @@ impl Requester {
         (self.credit_limit, self.credit_stop) = (None, None);
         (self.broken, self.went_back_at, self.rnr_until) = (None, None, None);
         self.rnr_left = c.rnr_retry;
-        self.timer = RetransmitTimer::new(config.timer);
+        self.timer = RetransmitTimer::new(config);
         self.throttle = Throttle::new(config, c.mtu);
         self.set_streams(c, sq_psn);
     }
@@ -185,12 +185,13 @@ impl Requester {
         let scheme = if alone { config.recovery } else { Recovery::GoBackN };
         let pipe = self.throttle.as_ref().is_some_and(|t| t.counts_pipe());
         self.stream = Sender::new(scheme, first, config.cap(), config.nack_threshold)
-            .with_sack_rules(config.evidence)
+            .with_evidence(config.evidence)
             .with_pipe(pipe);
         if let Discipline::Low(_) = &self.discipline {
             let stream = std::mem::replace(&mut self.stream, Sender::new(Recovery::GoBackN, first, 1, 1));
             self.stream = stream.with_low_priority(config.tracked());
         }
+        self.timer.follow(&self.stream);
         self.fetch = Fetch::new(config.retransmit_delay, first);
         self.responses = Receiver::new(first, Psn::new(0), if self.format == Format::Irn { config.window } else { 0 });
         if let Some(throttle) = &self.throttle {
@@ -278,12 +279,13 @@ impl Requester {
             return self.receive_low(c, packet.headers, host);
         }
         let (acked, losses) = (self.stream.acked(), self.stream.losses());
-        let brought = self.stream.brought();
+        let (brought, spurious) = (self.stream.brought(), self.stream.spurious());
         if irn {
             self.receive_irn(now, c, packet, host)?
         } else {
             self.receive_plain(now, c, packet, host)?
         }
+        host.counters().irn_spurious_timeouts += u64::from(self.stream.spurious().wrapping_sub(spurious));
         if self.throttle.is_some() {
             // What low priority brought is no news to it.
             let acked = acked.plus(self.stream.brought().wrapping_sub(brought));
@@ -401,6 +403,13 @@ impl Requester {
         self.measured(sample);
     }
 
+    /// Records what the stream has measured.
+    #[inline]
+    fn take_sample(&mut self, now: Time, c: &QpContext) {
+        let sample = self.timer.measured(now, &mut self.stream, c);
+        self.measured(sample);
+    }
+
     #[inline]
     fn measured(&mut self, sample: Option<u64>) {
         if let Some(rtt) = sample {
@@ -486,7 +495,7 @@ impl Requester {
         c: &QpContext,
         host: &mut impl Host,
     ) -> Result<(), QpFailure> {
-        self.stream.receive_ack(psn, None);
+        self.stream.receive_ack(Time::ZERO, psn, None);
         self.on_nak(psn, code, c, host)
     }
 

@@ -70,7 +70,8 @@ impl Requester {
             Syndrome::Rnr { timer } => self.on_rnr(now, c, psn, timer.nanos(), host),
             Syndrome::Nak(NakCode::PsnSequenceError) => {
                 host.counters().packet_seq_err += 1;
-                self.stream.receive_ack(psn, Some(psn));
+                self.timer.news(now, c);
+                self.stream.receive_ack(now, psn, Some(psn));
                 Ok(())
             }
             Syndrome::Nak(code) => self.on_nak(psn, code, c, host),
@@ -83,7 +84,8 @@ impl Requester {
             None => cumulative,
             Some(pulled) => pulled.acknowledge(now, cumulative),
         };
-        if self.stream.acked().before(cumulative) && self.stream.receive_ack(cumulative, None) {
+        if self.stream.acked().before(cumulative) && self.stream.receive_ack(now, cumulative, None) {
+            self.take_sample(now, c);
             if self.credit_stop.is_some_and(|stop| !cumulative.before(stop)) {
                 self.credit_stop = None;
             }

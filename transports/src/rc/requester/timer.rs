@@ -5,6 +5,7 @@ use crate::qp::context::{QpContext, QpFailure};
 use crate::qp::host::{Host, PeerProcess};
 use crate::qp::work::WcStatus;
 use crate::rc::discipline::Discipline;
+use crate::rc::timer::Expiry;
 use crate::time::Time;
 
 impl Requester {
@@ -12,6 +13,7 @@ impl Requester {
     #[inline]
     pub(crate) fn next_deadline(&self) -> Time {
         let deadline = self.rnr_until.unwrap_or(Time::NEVER).min(self.timer.deadline()).min(self.fetch.deadline());
+        let deadline = deadline.min(self.stream.deadline());
         match &self.throttle {
             None => deadline,
             Some(throttle) => deadline.min(throttle.next_deadline()),
@@ -39,6 +41,7 @@ impl Requester {
             self.rnr_until = None;
         }
         self.fetch.on_deadline(now);
+        self.find_lost(now);
         if let Some(throttle) = &mut self.throttle {
             throttle.on_deadline(now);
             self.stream.set_window(throttle.window());
@@ -72,7 +75,15 @@ impl Requester {
             self.timer.hold(now, until, c);
             return Ok(());
         }
-        let Some((quick, n)) = self.timer.expired(now, c) else { return Ok(()) };
+        let (quick, n) = match self.timer.expired(now, c) {
+            Expiry::Nothing => return Ok(()),
+            Expiry::Probe => {
+                host.counters().tlp_probes += u64::from(self.stream.probe());
+                self.fetch.observe(now, &self.stream);
+                return Ok(());
+            }
+            Expiry::Timeout { quick, n } => (quick, n),
+        };
         if !(quick && self.stream.in_flight() > n) && self.hurry_probe(now, c) {
             return Ok(());
         }
@@ -114,6 +125,23 @@ impl Requester {
         host.counters().retry_exceeded_err += 1;
         self.complete(c, host)?;
         Err(QpFailure::Send(WcStatus::RetryExcErr))
+    }
+
+    /// RACK: what has become lost by the passing of time.
+    fn find_lost(&mut self, now: Time) {
+        if self.stream.deadline() > now {
+            return;
+        }
+        let losses = self.stream.losses();
+        self.stream.on_deadline(now);
+        self.fetch.observe(now, &self.stream);
+        if let Some(throttle) = &mut self.throttle
+            && self.stream.losses() != losses
+        {
+            throttle.on_loss(now);
+            self.stream.set_window(throttle.window());
+            self.cancel_debt(now);
+        }
     }
 
     /// TLP: a timeout has run out before the probe was due. Returns whether the probe goes first.

@@ -215,7 +215,12 @@ impl Requester {
             let high = self.stream.high();
             let chosen = if self.discipline.is_plain() { Chosen::Stream } else { self.choose(now, more, c, host, out) };
             let psn = match chosen {
-                Chosen::Packet(psn) => psn,
+                Chosen::Packet(psn) => {
+                    if psn.before(high) {
+                        self.stream.repeated(now, psn);
+                    }
+                    psn
+                }
                 Chosen::Made => return Ok(true),
                 Chosen::Nothing => return Ok(false),
                 Chosen::Stream => {
@@ -286,7 +291,7 @@ impl Requester {
             Discipline::Pulled(ends) => {
                 let Some((psn, fresh)) = ends.send.tx_free(now, more) else { return Chosen::Nothing };
                 if fresh {
-                    self.stream.tx_new(true);
+                    self.stream.tx_new(now, true);
                 }
                 Chosen::Packet(psn)
             }
@@ -301,7 +306,7 @@ impl Requester {
                 }
                 None => Chosen::Nothing,
             },
-            Discipline::Probes(tlp) if tlp.wants_tx() => match tlp.next(&mut self.stream, more) {
+            Discipline::Probes(tlp) if tlp.wants_tx() => match tlp.next(now, &mut self.stream, more) {
                 Some(psn) => {
                     host.counters().tlp_probes += 1;
                     Chosen::Packet(psn)

@@ -8,7 +8,7 @@ use crate::psn::Psn;
 use crate::qp::context::QpContext;
 use crate::qp::host::Host;
 use crate::qp::send_queue::MAX_MESSAGE;
-use crate::rc::acks::Echo;
+use crate::rc::acks::{DUPLICATE, Echo};
 use crate::rc::pull::What;
 use crate::recovery::{Arrival, Class, Recovery, Sack};
 use crate::room::boxed;
@@ -56,6 +56,9 @@ impl Responder {
             Arrival::Duplicate => {
                 host.counters().duplicate_request += 1;
                 self.answer(now, packet, What::Again, host);
+                if c.evidence && !low && packet.headers.ndp.is_none() {
+                    self.acks.push_duplicate(psn);
+                }
                 return Ok(());
             }
             Arrival::OutOfWindow => {
@@ -211,12 +214,12 @@ impl Responder {
             };
             let end = done.first.plus(done.packets);
             let before = self.tx.acked();
-            if !self.tx.receive_ack(end, None) {
+            if !self.tx.receive_ack(now, end, None) {
                 return Err(INVALID);
             }
             if let Some(pulled) = self.discipline.send_mut() {
                 let acked = pulled.acknowledge(now, end);
-                self.tx.receive_ack(acked, None);
+                self.tx.receive_ack(now, acked, None);
             }
             self.hear_tlt(None, before, host);
             self.free_acknowledged();
@@ -277,7 +280,7 @@ impl Responder {
         };
         host.counters().irn_read_acks_rcvd += 1;
         let before = self.tx.acked();
-        self.tx.receive_ack(acked, None);
+        self.tx.receive_ack(now, acked, None);
         self.timer.heard(now);
         if before.before(acked) {
             self.timer.progress(now, self.tx.outstanding(), self.tx.acked(), c);
@@ -308,21 +311,27 @@ impl Responder {
             }
         };
         if let Some(sack) = nack {
-            self.timer.alive(now);
-            self.timer.arrived(now, sack);
+            self.timer.news(now, c);
+            self.timer.arrived(now, sack, c);
         }
-        let before = self.tx.acked();
-        if !self.tx.receive_acks(cumulative, nack) {
+        let (before, spurious) = (self.tx.acked(), self.tx.spurious());
+        if run == DUPLICATE && nack.is_none() && headers.bth.importance == Importance::None {
+            self.timer.news(now, c);
+            self.tx.receive_duplicate(selective);
+        }
+        if !self.tx.receive_acks(now, cumulative, nack) {
             host.counters().rx_unexpected += 1;
             return;
         }
+        self.timer.measured(now, &mut self.tx, c);
+        host.counters().irn_spurious_timeouts += u64::from(self.tx.spurious().wrapping_sub(spurious));
         self.hear_tlt(Some((headers.bth.importance, selective)), before, host);
         self.fetch.observe(now, &self.tx);
         let cumulative = match self.discipline.send_mut() {
             None => cumulative,
             Some(pulled) => {
                 let acked = pulled.acknowledge(now, cumulative);
-                self.tx.receive_ack(acked, None);
+                self.tx.receive_ack(now, acked, None);
                 if headers.bth.ack_req {
                     pulled.nudge();
                 }

@@ -139,7 +139,7 @@ impl Responder {
             tx_assigned: zero,
             discipline: Discipline::of_responder(c)?,
             fetch: Fetch::new(0, zero),
-            timer: RetransmitTimer::new(c.config.timer),
+            timer: RetransmitTimer::new(&c.config),
             tally: Tally::default(),
             peer_silent: false,
             marked: false,
@@ -162,7 +162,7 @@ impl Responder {
         self.depth = usize::from(max_dest_rd_atomic);
         (self.history, self.buffer, self.jobs) = (VecDeque::new(), Box::default(), VecDeque::new());
         (self.next_read_sn, self.oldest_read_sn) = (Psn::new(0), Psn::new(0));
-        self.timer = RetransmitTimer::new(config.timer);
+        self.timer = RetransmitTimer::new(config);
         (self.peer_silent, self.zero_credits_sent) = (false, false);
         (self.marked, self.cnp, self.next_cnp) = (false, false, Time::ZERO);
         self.unanswered = false;
@@ -378,7 +378,7 @@ impl Responder {
     /// The stream of IRN's responses, which starts with `first`.
     fn response_stream(pulled: bool, config: &TransportConfig, first: Psn) -> Sender {
         let scheme = if pulled { Recovery::GoBackN } else { config.recovery };
-        Sender::new(scheme, first, config.cap(), config.nack_threshold).with_sack_rules(config.evidence)
+        Sender::new(scheme, first, config.cap(), config.nack_threshold).with_evidence(config.evidence)
     }
 
     /// The first packet with the extension: the peer has heard everything that went before, so what is expected now is
@@ -390,6 +390,7 @@ impl Responder {
         self.jobs.clear();
         let first = self.rx.expected();
         self.tx = Self::response_stream(self.discipline.is_pulled(), &c.config, first);
+        self.timer.follow(&self.tx);
         if let Some(pulled) = self.discipline.send_mut() {
             pulled.start(first, c);
         }

@@ -7,6 +7,7 @@ use crate::qp::context::{QpContext, QpFailure, position};
 use crate::qp::host::{Host, PeerProcess, TxSlot};
 use crate::rc::acks::Ack;
 use crate::rc::discipline::{Discipline, Ends};
+use crate::rc::timer::Expiry;
 use crate::rc::tlt::Turn;
 use crate::recovery::Sack;
 use crate::time::Time;
@@ -197,7 +198,7 @@ impl Responder {
             let psn = if let Some(pulled) = self.discipline.send_mut() {
                 let Some((psn, fresh)) = pulled.tx_free(now, more) else { return Ok(false) };
                 if fresh {
-                    self.tx.tx_new(true);
+                    self.tx.tx_new(now, true);
                 }
                 psn
             } else if let Some(tlt) = self.discipline.tlt_mut() {
@@ -216,6 +217,9 @@ impl Responder {
             };
             let Some(op) = self.find_op(psn) else { continue };
             let fresh = !psn.before(high);
+            if !fresh && !self.discipline.is_plain() {
+                self.tx.repeated(now, psn);
+            }
             host.counters().retransmitted_pkts += u64::from(!fresh);
             self.tally.retransmitted += u64::from(!fresh);
             self.timer.sent(now, psn, fresh, c);
@@ -317,7 +321,7 @@ impl Responder {
     /// When [`Self::on_deadline`] is due, pulls apart.
     #[inline]
     pub(crate) fn next_deadline(&self) -> Time {
-        self.timer.deadline().min(self.fetch.deadline())
+        self.timer.deadline().min(self.fetch.deadline()).min(self.tx.deadline())
     }
 
     /// NDP: when [`Self::on_deadline`] is due for pulls.
@@ -329,6 +333,10 @@ impl Responder {
     /// IRN: the responder's own timeouts (§4.4.2). A peer that stays silent too long is left alone until it speaks.
     pub(crate) fn on_deadline(&mut self, now: Time, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
         self.fetch.on_deadline(now);
+        if self.tx.deadline() <= now {
+            self.tx.on_deadline(now);
+            self.fetch.observe(now, &self.tx);
+        }
         if let Some(ends) = self.discipline.ends_mut() {
             ends.receive.on_deadline(now);
             let late = ends.send.on_deadline(now);
@@ -345,7 +353,15 @@ impl Responder {
             self.timer.stop();
             return Ok(());
         }
-        let Some((quick, n)) = self.timer.expired(now, c) else { return Ok(()) };
+        let (quick, n) = match self.timer.expired(now, c) {
+            Expiry::Nothing => return Ok(()),
+            Expiry::Probe => {
+                host.counters().tlp_probes += u64::from(self.tx.probe());
+                self.fetch.observe(now, &self.tx);
+                return Ok(());
+            }
+            Expiry::Timeout { quick, n } => (quick, n),
+        };
         let extend = !self.discipline.is_pulled() && self.tx.timeout(quick, n);
         self.fetch.observe(now, &self.tx);
         if let Some(tlt) = self.discipline.tlt_mut().filter(|_| !extend) {
