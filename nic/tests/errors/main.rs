@@ -17,6 +17,7 @@ mod invalidate;
 mod irn;
 mod limits;
 mod local;
+mod lost;
 mod overlap;
 mod rnr;
 mod states;

@@ -64,11 +64,14 @@ impl GoBackN {
         self.doubts = self.asks;
     }
 
-    /// Has the first packet sent again, and no more before it is answered.
-    pub(super) fn probe(&mut self, stream: &mut Stream) -> bool {
+    /// Has the last packet sent again, which is acknowledged, or shows what is missing before it. Or the `first`, and no
+    /// more before it is answered.
+    pub(super) fn probe(&mut self, stream: &mut Stream, first: bool) -> bool {
         let probes = self.asks && stream.next != stream.acked;
-        if probes {
+        if probes && first {
             self.timeout(stream);
+        } else if probes {
+            stream.next = stream.next.minus(1);
         }
         probes
     }

@@ -352,12 +352,13 @@ impl Sender {
         if let Scheme::Rack(rack) = &mut self.scheme { rack.take_sample() } else { None }
     }
 
-    /// Has one packet sent again whose answer tells what is missing (a tail loss probe, RFC 8985 §7): the last, or of
-    /// one that goes back N the first. Returns false if there is something else to send, or nothing to learn.
-    pub fn probe(&mut self) -> bool {
+    /// Has one packet sent again whose answer tells what is missing (a tail loss probe, RFC 8985 §7): the last. One
+    /// that goes back N may be asked for the `first`. Returns false if there is something else to send, or nothing to
+    /// learn.
+    pub fn probe(&mut self, first: bool) -> bool {
         let stream = &mut self.stream;
         match &mut self.scheme {
-            Scheme::GoBackN(scheme) => scheme.probe(stream),
+            Scheme::GoBackN(scheme) => scheme.probe(stream, first),
             Scheme::Irn(_) => false,
             Scheme::Rack(rack) => rack.probe(stream),
         }

@@ -1,6 +1,6 @@
 //! The requester's deadlines: RNR waits, retransmission timeouts, and those of congestion control.
 
-use super::Requester;
+use super::{Format, Requester};
 use crate::qp::context::{QpContext, QpFailure};
 use crate::qp::host::{Host, PeerProcess};
 use crate::qp::work::WcStatus;
@@ -78,7 +78,9 @@ impl Requester {
         let (quick, n) = match self.timer.expired(now, c) {
             Expiry::Nothing => return Ok(()),
             Expiry::Probe => {
-                host.counters().tlp_probes += u64::from(self.stream.probe());
+                // A READ of plain RoCE is asked for what is missing of its response.
+                let first = self.format != Format::Irn && !self.reads.is_empty();
+                host.counters().tlp_probes += u64::from(self.stream.probe(first));
                 self.fetch.observe(now, &self.stream);
                 return Ok(());
             }

@@ -356,7 +356,7 @@ impl Responder {
         let (quick, n) = match self.timer.expired(now, c) {
             Expiry::Nothing => return Ok(()),
             Expiry::Probe => {
-                host.counters().tlp_probes += u64::from(self.tx.probe());
+                host.counters().tlp_probes += u64::from(self.tx.probe(false));
                 self.fetch.observe(now, &self.tx);
                 return Ok(());
             }

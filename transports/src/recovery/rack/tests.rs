@@ -156,7 +156,7 @@ fn a_probe_finds_the_lost_tail() {
     let mut s = Stream::new(3, 10);
     s.ack(s.now + RTT, 4, None);
     s.now += 2 * RTT;
-    assert!(s.sender.probe() && !s.sender.probe());
+    assert!(s.sender.probe(false) && !s.sender.probe(false));
     assert_eq!(s.again(), [10]);
     s.ack(s.now + RTT, 4, Some(10..=10));
     assert_eq!(s.again(), [4, 5, 6, 7, 8, 9]);
@@ -170,7 +170,7 @@ fn what_the_probe_repaired_alone_is_a_loss_unless_both_copies_arrive() {
     for spurious in [false, true] {
         let mut s = Stream::new(1, 3);
         s.ack(s.now + RTT, 3, None);
-        assert!(s.sender.probe());
+        assert!(s.sender.probe(false));
         assert_eq!(s.again(), [3]);
         s.ack(s.now + RTT, 4, None);
         if spurious {
@@ -191,10 +191,10 @@ fn during_recovery_a_probe_asks_for_what_is_missing() {
     assert_eq!(s.again(), [3]);
     // It is lost again, with nothing behind it.
     s.now += 2 * RTT;
-    assert!(s.sender.probe());
+    assert!(s.sender.probe(false));
     assert_eq!(s.again(), [3]);
     s.ack(s.now + RTT, 7, None);
-    assert!(!s.sender.is_recovering() && !s.sender.outstanding() && !s.sender.probe());
+    assert!(!s.sender.is_recovering() && !s.sender.outstanding() && !s.sender.probe(false));
 }
 
 /// §6.3, with a look at what the first packet's acknowledgement says.
@@ -332,7 +332,7 @@ mod random {
                 now = now.max(at);
                 if at == timer {
                     timers += 1;
-                    if timers % 2 == 0 || !tx.probe() {
+                    if timers % 2 == 0 || !tx.probe(false) {
                         tx.timeout(false, 0);
                     }
                 } else if at == next_data {

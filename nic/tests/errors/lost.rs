@@ -1,0 +1,163 @@
+//! What a lost packet costs in real time: round trips, not a timeout; whichever it is, of either end.
+
+use irnic_transports::config::TransportConfig;
+use irnic_transports::qp::{SendOp, WcStatus::*};
+use irnic_transports::time::US;
+use irnic_transports::wire::parse;
+
+use crate::kit::{Case, Duo};
+
+/// Of the network without queues, ns.
+const ROUND_TRIP: u64 = 200 * US;
+
+/// What is transferred: an operation, its bytes, and how many work requests of it.
+const TRANSFERS: [(SendOp, u32, u64); 5] = [
+    (SendOp::Write, 8 << 10, 2),
+    (SendOp::Send, 1500, 4),
+    (SendOp::Read, 8 << 10, 2),
+    (SendOp::FetchAdd { add: 1 }, 8, 2),
+    (SendOp::Write, 100, 1),
+];
+
+/// What a transfer has come to.
+#[derive(Debug)]
+struct Transfer {
+    /// Until the last completion, in hundredths of a round trip.
+    time: u64,
+    /// Frames that left from each end.
+    frames: [usize; 2],
+    timeouts: u64,
+    again: u64,
+    probes: u64,
+    /// What timers sent again for nothing.
+    spurious: u64,
+}
+
+/// Makes a transfer between ends that have measured a round trip. `lost` says of each frame whether it is: by its end,
+/// its place among the end's frames, and how often its packet was sent before.
+fn transfer(
+    transports: [&str; 2],
+    (op, len, count): (SendOp, u32, u64),
+    mut lost: impl FnMut(usize, usize, usize) -> bool + 'static,
+) -> Transfer {
+    let mut d = Duo::with(&Case { transport: "irn", impairments: "delay 100us", seed: 1 }, |c| {
+        c.transport = transports.map(|t| TransportConfig::parse(t, true).unwrap());
+        c.timeout = 14;
+    });
+    for (id, op) in [(100, SendOp::Write), (101, SendOp::Read), (102, SendOp::Write), (103, SendOp::Read)] {
+        d.post(id, op, 3000);
+        d.run();
+    }
+    d.done(0);
+    let counts = |d: &Duo| {
+        [0, 1].map(|i| *d.net.nics[i].counters()).iter().fold([0; 4], |sums: [u64; 4], c| {
+            let timeouts = c.local_ack_timeout_err + c.irn_read_timeouts;
+            [
+                sums[0] + timeouts,
+                sums[1] + c.retransmitted_pkts,
+                sums[2] + c.tlp_probes,
+                sums[3] + c.irn_spurious_timeouts,
+            ]
+        })
+    };
+    let before = counts(&d);
+    let frames = std::rc::Rc::new(std::cell::RefCell::new([0; 2]));
+    let (mut seen, left) = (std::collections::HashMap::new(), frames.clone());
+    d.net.tamper = Some(Box::new(move |from, frame| {
+        let headers = parse(frame).unwrap().0;
+        let times: &mut usize = seen.entry((from, headers.bth.opcode as u8, headers.bth.psn)).or_default();
+        let place = &mut left.borrow_mut()[from];
+        let is_lost = lost(from, *place, *times);
+        (*place, *times) = (*place + 1, *times + 1);
+        !is_lost
+    }));
+    for id in 0..count {
+        d.recv(id, 2000);
+        d.post(id, op, len);
+    }
+    let start = d.net.now;
+    let mut done = vec![];
+    while done.len() < count as usize {
+        assert!(d.net.step(), "the network is silent with {done:?} done");
+        done.extend(d.done(0));
+    }
+    assert_eq!(done, (0..count).map(|id| (id, Success)).collect::<Vec<_>>());
+    let time = d.net.now.since(start) * 100 / ROUND_TRIP;
+    d.run();
+    let after = counts(&d);
+    let [timeouts, again, probes, spurious] = std::array::from_fn(|n| after[n] - before[n]);
+    let frames = *frames.borrow();
+    Transfer { time, frames, timeouts, again, probes, spurious }
+}
+
+const TRANSPORTS: [[&str; 2]; 4] = [["irn", "irn"], ["auto", "auto"], ["roce", "roce"], ["auto", "roce"]];
+
+#[test]
+fn without_loss_nothing_is_sent_again() {
+    for transports in TRANSPORTS {
+        for what in TRANSFERS {
+            let t = transfer(transports, what, |_, _, _| false);
+            assert_eq!((t.timeouts, t.again, t.probes), (0, 0, 0), "{transports:?} {what:?} {t:?}");
+            // A SEND may wait for credits.
+            assert!(t.time <= 210, "{transports:?} {what:?} {t:?}");
+        }
+    }
+}
+
+/// Each of all packets in turn, of both ends: the first, the last, acknowledgements, requests, responses.
+#[test]
+fn a_lost_packet_costs_three_round_trips_at_most() {
+    for transports in TRANSPORTS {
+        for what in TRANSFERS {
+            let calm = transfer(transports, what, |_, _, _| false);
+            for end in [0, 1] {
+                for n in 0..calm.frames[end] {
+                    let t = transfer(transports, what, move |from, place, _| (from, place) == (end, n));
+                    let which = format!("packet {n} of end {end}, {transports:?} {what:?}: {t:?}");
+                    assert!(t.timeouts == 0 && t.time <= calm.time + 310, "{which}");
+                    if transports == ["irn", "irn"] {
+                        // Once for what was lost, and once to ask what was.
+                        assert!(t.again <= 2 && t.spurious <= t.probes, "{which}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Of two lost packets the second may be the probe, or its answer: then timeouts, of a READ at both ends, find the first,
+/// right after.
+fn assert_soon(calm: &Transfer, t: &Transfer, which: String) {
+    assert!(t.timeouts <= 2 * t.probes && t.time <= calm.time + 650, "{which}: {t:?}");
+}
+
+#[test]
+fn a_repetition_that_is_lost_is_found_by_what_was_sent_later_or_by_a_probe() {
+    for what in TRANSFERS {
+        let calm = transfer(["irn"; 2], what, |_, _, _| false);
+        for end in [0, 1] {
+            for n in 0..calm.frames[end] {
+                let mut once = true;
+                let t = transfer(["irn"; 2], what, move |from, place, times| {
+                    let again = from == end && times == 1 && std::mem::take(&mut once);
+                    (from, place) == (end, n) || again
+                });
+                assert_soon(&calm, &t, format!("packet {n} of end {end}, {what:?}"));
+            }
+        }
+    }
+}
+
+/// One packet is lost, and any one of the other end, such as the NACK.
+#[test]
+fn a_lost_nack_costs_round_trips_only() {
+    for what in TRANSFERS {
+        let calm = transfer(["irn"; 2], what, |_, _, _| false);
+        for end in [0, 1] {
+            for (n, k) in (0..calm.frames[end]).flat_map(|n| (0..calm.frames[1 - end] + 2).map(move |k| (n, k))) {
+                let t = transfer(["irn"; 2], what, move |from, place, _| place == if from == end { n } else { k });
+                assert_soon(&calm, &t, format!("packets {n} of end {end}, {k} of the other, {what:?}"));
+            }
+        }
+    }
+}
