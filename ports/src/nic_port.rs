@@ -64,6 +64,8 @@ pub struct NicPort<P> {
     /// When whoever drives the NIC has something to do that the NIC does not know of, by the clock of a port that has
     /// one: it is not later than that before a turn.
     pub alarm: Time,
+    /// Calls in a row after which more may have arrived than was read.
+    behind: u8,
     /// The port has a clock of its own.
     timed: bool,
     /// The port may have notices of fair rates.
@@ -73,6 +75,9 @@ pub struct NicPort<P> {
 /// The shortest frame, bytes, whose payload costs more to copy than to find again. One without an ICRC stays on the
 /// host, or nothing would tell that its payload has changed.
 const IN_PLACE: usize = 1024;
+
+/// How often in a row timers wait for what has arrived to be read.
+const MOST_BEHIND: u8 = 16;
 
 /// Frames that a turn has moved.
 #[derive(Copy, Clone, Debug, Default)]
@@ -112,7 +117,7 @@ impl<P: Port> NicPort<P> {
     pub fn new(nic: Nic, mut port: P, icrc: Icrc) -> NicPort<P> {
         let timed = port.timed().is_some();
         let notices = port.gives_notices();
-        NicPort { nic, port, icrc, held: None, received_bytes: 0, alarm: Time::NEVER, timed, notices }
+        NicPort { nic, port, icrc, held: None, received_bytes: 0, alarm: Time::NEVER, behind: 0, timed, notices }
     }
 
     /// Returns whether the port has a clock of its own, by which the NIC does what is due ([`crate::Timed`]).
@@ -158,7 +163,7 @@ impl<P: Port> NicPort<P> {
         if self.timed {
             return self.turn().map(|moved| moved.received);
         }
-        let NicPort { nic, port, icrc, received_bytes, notices, .. } = self;
+        let NicPort { nic, port, icrc, received_bytes, notices, behind, .. } = self;
         if *notices {
             port.take_notices(now, &mut |at, notice| nic.receive_notice(now, at, notice));
         }
@@ -166,7 +171,12 @@ impl<P: Port> NicPort<P> {
             *received_bytes += frame.bytes.len() as u64;
             receive_frame(nic, now, &frame, *icrc);
         })?;
-        nic.on_deadline_knowing(now, |path, qpn| port.peer_process(path, qpn));
+        // Timers are judged by all that has arrived; but not put off for ever by a flood.
+        *behind = if received < budget { 0 } else { *behind + 1 };
+        if *behind == 0 || *behind > MOST_BEHIND {
+            *behind = 0;
+            nic.on_deadline_knowing(now, |path, qpn| port.peer_process(path, qpn));
+        }
         Ok(received)
     }
 

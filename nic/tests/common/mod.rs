@@ -48,8 +48,16 @@ pub struct Network {
     pub batch: usize,
     pub steps: u64,
     pub tamper: Option<Tamper>,
-    /// What NICs are told of their peers' processes.
+    /// What NICs are told of their peers' processes, unless these are known to live and to be `read` by.
     pub process: PeerProcess,
+    /// NICs are told what their peers' processes have taken.
+    pub knows_reading: bool,
+    /// Bytes handed to each NIC, and how many of them it has taken.
+    read: Vec<(u64, u64)>,
+    /// Each NIC's process has no core before this time: nothing is taken, sent or timed.
+    pub absent: Vec<Time>,
+    /// Timers run after each batch of frames, whether or not more have arrived.
+    pub hasty: bool,
     pub watch: Option<Watch>,
     /// How many of a hundred packets of pulled streams lose their payload; every fourth of them is sent back.
     pub trims: u32,
@@ -87,6 +95,10 @@ impl Network {
             steps: 0,
             tamper: None,
             process: PeerProcess::Unknown,
+            knows_reading: false,
+            read: vec![(0, 0); nics],
+            absent: vec![Time::ZERO; nics],
+            hasty: false,
             watch: None,
             trims: 0,
             red_loss: 0,
@@ -98,7 +110,7 @@ impl Network {
     pub fn send(&mut self) {
         for from in 0..self.nics.len() {
             let mut line = self.now;
-            while self.nics[from].wants_tx() {
+            while self.absent[from] <= self.now && self.nics[from].wants_tx() {
                 let mut frames = Vec::new();
                 self.nics[from].poll_transmit(self.now, 64, |packet| {
                     let mut frame = vec![0; packet.headers.frame_len(packet.payload.len())];
@@ -162,6 +174,7 @@ impl Network {
                 frame[at] ^= 1 << (bit % 8);
             }
             self.sent += 1;
+            self.read[to].0 += frame.len() as u64;
             self.flying.push(Reverse((copy.at, self.sent, to, path, frame)));
         }
     }
@@ -193,7 +206,33 @@ impl Network {
     /// When the next thing happens, [`Time::NEVER`] if the network is silent.
     pub fn next(&self) -> Time {
         let arrival = self.flying.peek().map_or(Time::NEVER, |Reverse((at, ..))| *at);
-        self.nics.iter().map(Nic::next_deadline).fold(arrival, Time::min)
+        let deadline = |(nic, absent): (&Nic, &Time)| {
+            // What waits to be sent, waits for the core as well.
+            let sends = if nic.wants_tx() { *absent } else { Time::NEVER };
+            nic.next_deadline().max(*absent).min(sends)
+        };
+        self.nics.iter().zip(&self.absent).map(deadline).fold(arrival, Time::min)
+    }
+
+    /// Puts off what arrives at NICs whose processes have no core.
+    fn put_off(&mut self) {
+        while let Some(Reverse((due, _, to, ..))) = self.flying.peek()
+            && *due < self.absent[*to]
+        {
+            let Some(Reverse((_, order, to, path, frame))) = self.flying.pop() else { unreachable!() };
+            self.flying.push(Reverse((self.absent[to], order, to, path, frame)));
+        }
+    }
+
+    fn run_timers(&mut self) {
+        let Network { nics, absent, now, .. } = self;
+        let (read, knows, process) = (&self.read, self.knows_reading, self.process);
+        for (nic, _) in nics.iter_mut().zip(absent).filter(|(_, absent)| **absent <= *now) {
+            nic.on_deadline_knowing(*now, |path, _| {
+                let (handed, taken) = (0..read.len()).find(|n| address(*n) == path.dst).map_or((0, 0), |n| read[n]);
+                if knows { PeerProcess::Alive { handed, taken } } else { process }
+            });
+        }
     }
 
     /// Goes on to the next thing that happens: an arrival, or a timer. False if nothing ever will.
@@ -205,22 +244,26 @@ impl Network {
         }
         self.steps += 1;
         self.now = self.now.max(at);
+        self.put_off();
         if self.flying.peek().is_some_and(|Reverse((due, ..))| *due <= self.now) {
             if self.batch > 1 {
                 self.now += PILE_UP;
             }
             for _ in 0..self.batch {
+                self.put_off();
                 if self.flying.peek().is_none_or(|Reverse((due, ..))| *due > self.now) {
                     break;
                 }
                 let Some(Reverse((due, _, to, path, frame))) = self.flying.pop() else { unreachable!() };
+                self.read[to].1 += frame.len() as u64;
                 let frame = RxFrame { path, bytes: &frame, arrived: due, icrc: RxIcrc::Exact };
                 receive_frame(&mut self.nics[to], self.now, &frame, Icrc::Checked);
             }
-        } else {
-            for nic in &mut self.nics {
-                nic.on_deadline_knowing(self.now, |_, _| self.process);
+            if self.hasty {
+                self.run_timers();
             }
+        } else {
+            self.run_timers();
         }
         self.send();
         true

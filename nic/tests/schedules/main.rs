@@ -8,6 +8,7 @@ mod choices;
 mod common;
 mod golden;
 mod model;
+mod stalls;
 mod uc;
 mod ud;
 mod unreliable;
@@ -135,6 +136,20 @@ fn datagrams_come_whole_to_whom_they_were_sent_and_every_send_completes() {
     for n in [o.delivered, o.dropped, o.no_buffer, o.bad_qkey, o.bad_icrc] {
         assert!(n > 0, "{o:?}");
     }
+}
+
+#[test]
+fn processes_without_a_core_cost_no_connection_and_hardly_a_packet() {
+    if let Some(seed) = env("IRNIC_SEED") {
+        println!("seed {seed}: {:?}", stalls::run(seed, true));
+        return;
+    }
+    let first = env("IRNIC_FIRST").unwrap_or(1);
+    // They take long.
+    let count = how_many(2_000).div_ceil(5);
+    let total = sweep("schedules", first, count, |seed| stalls::run(seed, false), stalls::Outcome::add);
+    println!("{count} schedules with stalls: {total:?}");
+    assert!(total.stalls > 0 && total.probes > 0 && total.timeouts > 0, "{total:?}");
 }
 
 #[test]

@@ -149,7 +149,7 @@ pub(crate) trait TransportService {
         _state: QpState,
         _c: &QpContext,
         _host: &mut impl Host,
-        _process: impl FnOnce() -> PeerProcess,
+        _process: impl FnMut() -> PeerProcess,
     ) -> Result<(), QpFailure> {
         Ok(())
     }
@@ -364,7 +364,7 @@ impl TransportService for AnyService {
         state: QpState,
         c: &QpContext,
         host: &mut impl Host,
-        process: impl FnOnce() -> PeerProcess,
+        process: impl FnMut() -> PeerProcess,
     ) -> Result<(), QpFailure> {
         each!(self, s => s.on_deadline(now, state, c, host, process))
     }

@@ -303,9 +303,9 @@ impl TransportService for Rc {
         state: QpState,
         c: &QpContext,
         host: &mut impl Host,
-        process: impl FnOnce() -> PeerProcess,
+        mut process: impl FnMut() -> PeerProcess,
     ) -> Result<(), QpFailure> {
-        self.responder.on_deadline(now, c, host)?;
+        self.responder.on_deadline(now, c, host, &mut process)?;
         if matches!(state, QpState::Rts | QpState::Sqd) {
             self.requester.on_deadline(now, c, host, process)?;
         }

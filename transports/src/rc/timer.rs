@@ -10,7 +10,7 @@ use crate::time::Time;
 
 /// How often a peer's process must have been found to have taken what was sent again before its silence counts. It may
 /// have lost its core between taking and answering; but before it takes more, it answers what it has.
-const LOOKS: u32 = 3;
+const LOOKS: u8 = 3;
 
 /// When the deadline of a [`RetransmitTimer`] has come.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -57,8 +57,12 @@ pub(crate) struct RetransmitTimer {
     /// Time since progress in which nobody ran this timer although it was due, ns.
     absent: u64,
     /// Retries are used up, and the peer's process lives: bytes that it had been handed at the last look that counts,
-    /// and how many count: those at which it had taken more than it had been handed at the one before.
-    doubt: Option<(u64, u32)>,
+    /// and how many count, the first included: those at which it had taken more than it had been handed at the one
+    /// before. 0: there was no look.
+    doubt: u64,
+    looks: u8,
+    /// Estimated: bytes that the peer's process had been handed when the latest probe or timeout sent something again.
+    unread: u64,
     srtt: u64,
     rttvar: u64,
     /// A packet sent once, and when: its acknowledgement is the next sample (Karn's rule).
@@ -84,7 +88,9 @@ impl RetransmitTimer {
             last_progress: Time::ZERO,
             since: Time::ZERO,
             absent: 0,
-            doubt: None,
+            doubt: 0,
+            looks: 0,
+            unread: 0,
             srtt: 0,
             rttvar: 0,
             timed: None,
@@ -201,7 +207,7 @@ impl RetransmitTimer {
 
     #[inline]
     fn mark_progress(&mut self, now: Time) {
-        (self.last_progress, self.since, self.absent, self.doubt) = (now, now, 0, None);
+        (self.last_progress, self.since, self.absent, self.looks) = (now, now, 0, 0);
     }
 
     /// The packet that is waited for was sent once more, or others have arrived: not silence, though no progress
@@ -363,6 +369,27 @@ impl RetransmitTimer {
         self.arm(until.max(now), c);
     }
 
+    /// A probe or a timeout has come: whether the peer's process lives and has not even read what it had been handed
+    /// when the one before did. Then nothing tells of a loss: the timer goes on without a timeout.
+    pub(super) fn has_unread(&mut self, now: Time, c: &QpContext, process: impl FnOnce() -> PeerProcess) -> bool {
+        if !self.estimated || c.config.patience == 0 {
+            return false;
+        }
+        let PeerProcess::Alive { handed, taken } = process() else {
+            self.unread = 0;
+            return false;
+        };
+        let waits = self.deadline <= now && self.probed && taken < self.unread;
+        if waits {
+            self.back_off += 1;
+            self.since = now;
+            self.arm(now, c);
+        } else {
+            self.unread = handed;
+        }
+        waits
+    }
+
     /// A timeout. Returns false when both retries and patience are used up: the peer is gone. Patience is the time that
     /// IBA's retries take, however short the timer, so that a peer that is only slow is not declared dead; `for_ever`
     /// says whether a Local ACK Timeout of 0 makes it endless. What is known of the peer's process is asked when they
@@ -398,11 +425,14 @@ impl RetransmitTimer {
             PeerProcess::Gone => false,
             PeerProcess::Unknown => silence < c.config.patience,
             PeerProcess::Alive { handed, taken } => {
-                let (before, looks) = self.doubt.unwrap_or((handed, 0));
+                if self.looks == 0 {
+                    (self.doubt, self.looks) = (handed, 1);
+                }
                 // More than before: something that was sent again since.
-                let (before, looks) = if taken > before { (handed, looks + 1) } else { (before, looks) };
-                self.doubt = Some((before, looks));
-                looks < LOOKS
+                if taken > self.doubt {
+                    (self.doubt, self.looks) = (handed, self.looks + 1);
+                }
+                self.looks <= LOOKS
             }
         }
     }
@@ -426,6 +456,8 @@ footprint!(RetransmitTimer, |at| {
     since => instant().when(at.measures(), why::OFF),
     absent => left("software that nobody has run"),
     doubt => left("of real time: processes of hosts"),
+    looks => left("of real time: processes of hosts"),
+    unread => left("of real time: processes of hosts"),
     srtt => instant().when(at.measures(), why::STATISTICS),
     rttvar => instant().when(at.measures(), why::STATISTICS),
     timed => maybe(width::PSN + width::TIME).when(at.measures(), why::STATISTICS),

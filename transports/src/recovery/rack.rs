@@ -142,9 +142,10 @@ pub(super) struct Rack {
     /// What the latest probe and the latest timeout sent again, until it is known to have been for nothing.
     probed: Option<Psn>,
     timed_out: Option<Psn>,
-    /// `latest` is what a timeout sent again, or its original, and until then it is open which of them has arrived;
+    /// What a timeout sent again has arrived, or its original: unless the latter shows by then, the former has;
     /// [`Time::ZERO`]: it is not open.
     settles: Time,
+    doubted: Transmission,
     /// Of the scoreboard's recovery: a cumulative acknowledgement of all before it ends it.
     recovery: Psn,
 }
@@ -180,6 +181,7 @@ impl Rack {
             probed: None,
             timed_out: None,
             settles: Time::ZERO,
+            doubted: Transmission { at: Time::ZERO, psn: first },
             recovery: first,
         }
     }
@@ -509,18 +511,17 @@ impl Rack {
         original: Option<Transmission>,
         repeated: Option<Transmission>,
     ) -> Option<Transmission> {
-        if let Some(original) = original {
-            if now < self.settles && self.latest.is_after(original) {
-                self.latest = original;
-            }
+        if original.is_some() {
             self.settles = Time::ZERO;
         }
         let Some(again) = repeated.filter(|again| Some(again.psn) == self.timed_out) else { return repeated };
         if original.is_some_and(|original| again.is_after(original)) {
             return None;
         }
-        self.settles = now + if self.srtt > 0 { self.srtt } else { now.since(again.at) };
-        repeated
+        // A host that answers late goes on late.
+        self.settles = now + self.srtt.max(now.since(again.at));
+        self.doubted = again;
+        None
     }
 
     fn end_recovery(&mut self, stream: &mut Stream) {
@@ -560,10 +561,25 @@ impl Rack {
     fn detect(&mut self, now: Time, stream: &mut Stream) {
         self.deadline = Time::NEVER;
         self.judged = self.judged.later(stream.acked);
+        if self.settles != Time::ZERO && !self.settle(now) {
+            return;
+        }
         if self.again.is_empty() && !self.is_overtaken(stream, self.judged) {
             return;
         }
         self.judge(now, stream);
+    }
+
+    /// Believes in what a timeout has sent again, if it is time.
+    #[cold]
+    fn settle(&mut self, now: Time) -> bool {
+        if now < self.settles {
+            self.deadline = self.settles;
+            return false;
+        }
+        self.settles = Time::ZERO;
+        self.latest = self.doubted.later(Some(self.latest));
+        true
     }
 
     /// Whether a packet in its turn was sent before the latest that has arrived.
@@ -585,10 +601,6 @@ impl Rack {
 
     #[inline(never)]
     fn judge(&mut self, now: Time, stream: &mut Stream) {
-        if now < self.settles {
-            self.deadline = self.settles;
-            return;
-        }
         let patience = self.rtt + self.reo_wnd();
         while self.is_overtaken(stream, self.judged) {
             let psn = self.judged;
@@ -756,6 +768,7 @@ footprint!(Rack, |at| {
     probed => maybe(width::PSN),
     timed_out => maybe(width::PSN),
     settles => instant(),
+    doubted => bits(width::TIME + width::PSN),
     recovery => sequence(),
 });
 

@@ -35,7 +35,7 @@ impl Requester {
         now: Time,
         c: &QpContext,
         host: &mut impl Host,
-        process: impl FnOnce() -> PeerProcess,
+        mut process: impl FnMut() -> PeerProcess,
     ) -> Result<(), QpFailure> {
         if self.rnr_until.is_some_and(|t| t <= now) {
             self.rnr_until = None;
@@ -81,12 +81,16 @@ impl Requester {
                 // A READ of plain RoCE is asked for what is missing of its response.
                 let first = self.format != Format::Irn && !self.reads.is_empty();
                 host.counters().tlp_probes += u64::from(self.stream.probe(first));
+                self.timer.has_unread(now, c, &mut process);
                 self.fetch.observe(now, &self.stream);
                 return Ok(());
             }
             Expiry::Timeout { quick, n } => (quick, n),
         };
         if !(quick && self.stream.in_flight() > n) && self.hurry_probe(now, c) {
+            return Ok(());
+        }
+        if self.timer.has_unread(now, c, &mut process) {
             return Ok(());
         }
         let extend = self.stream.outstanding() && !self.discipline.is_pulled() && self.stream.timeout(quick, n);

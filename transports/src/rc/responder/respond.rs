@@ -331,7 +331,13 @@ impl Responder {
     }
 
     /// IRN: the responder's own timeouts (§4.4.2). A peer that stays silent too long is left alone until it speaks.
-    pub(crate) fn on_deadline(&mut self, now: Time, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
+    pub(crate) fn on_deadline(
+        &mut self,
+        now: Time,
+        c: &QpContext,
+        host: &mut impl Host,
+        mut process: impl FnMut() -> PeerProcess,
+    ) -> Result<(), QpFailure> {
         self.fetch.on_deadline(now);
         if self.tx.deadline() <= now {
             self.tx.on_deadline(now);
@@ -357,11 +363,15 @@ impl Responder {
             Expiry::Nothing => return Ok(()),
             Expiry::Probe => {
                 host.counters().tlp_probes += u64::from(self.tx.probe(false));
+                self.timer.has_unread(now, c, &mut process);
                 self.fetch.observe(now, &self.tx);
                 return Ok(());
             }
             Expiry::Timeout { quick, n } => (quick, n),
         };
+        if self.timer.has_unread(now, c, &mut process) {
+            return Ok(());
+        }
         let extend = !self.discipline.is_pulled() && self.tx.timeout(quick, n);
         self.fetch.observe(now, &self.tx);
         if let Some(tlt) = self.discipline.tlt_mut().filter(|_| !extend) {
