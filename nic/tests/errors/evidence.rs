@@ -176,3 +176,28 @@ fn time_in_which_nobody_ran_the_timers_is_not_the_peers() {
     assert!(undisturbed > 8);
     assert_eq!(tries(100 * MS), undisturbed);
 }
+
+/// After a silence in which timeouts have doubled again and again only what was sent again is acknowledged, which measures
+/// nothing. The next loss is found as soon as any (RFC 6298, as Linux has it).
+#[test]
+fn any_news_ends_the_back_off() {
+    let mut d = real_time("delay 5us", true);
+    d.post(0, SendOp::Write, 4000);
+    d.run();
+    d.net.tamper = Some(Box::new(|_, _| false));
+    d.post(1, SendOp::Write, 10);
+    d.run_for(40 * MS);
+    d.net.tamper = None;
+    d.run();
+    assert!(d.net.nics[0].counters().local_ack_timeout_err > 5);
+    // The packet and its probe.
+    let mut left = 2;
+    d.net.tamper = Some(Box::new(move |from, _| {
+        let lost = from == 0 && left > 0;
+        left -= i32::from(lost);
+        !lost
+    }));
+    d.post(2, SendOp::Write, 10);
+    d.run_for(MS);
+    assert_eq!(d.done(0), [0, 1, 2].map(|id| (id, Success)));
+}
