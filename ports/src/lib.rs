@@ -95,6 +95,14 @@ pub(crate) fn packet_len(dst: IpAddr, frame_len: usize) -> usize {
     ETHERNET_LEN + if dst.is_ipv4() { IPV4_LEN } else { IPV6_LEN } + UDP_LEN + frame_len
 }
 
+/// Returns an address in network order, IPv4 as mapped to IPv6.
+pub(crate) fn mapped_octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
+        IpAddr::V6(a) => a.octets(),
+    }
+}
+
 /// The properties of a frame to be sent. Its bytes are written by the `fill` of [`Port::transmit`].
 #[derive(Copy, Clone, Debug)]
 pub struct TxFrame<'a> {

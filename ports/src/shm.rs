@@ -21,7 +21,7 @@ use super::link::{Header, Link, RING_BYTES, Side, region_len};
 use super::region::{Region, SEALS, seals};
 use super::stamp::RingClock;
 use super::sync::{AtomicU64, Ordering};
-use super::{MAX_FRAME, Port, PortCounters, RxFrame, RxIcrc, TxFrame};
+use super::{MAX_FRAME, Port, PortCounters, RxFrame, RxIcrc, TxFrame, mapped_octets};
 
 /// `IRNICSH` and the version of the layout.
 const MAGIC: u64 = u64::from_be_bytes(*b"IRNICSH\x03");
@@ -243,11 +243,7 @@ impl ShmPort {
 }
 
 fn store_address(side: &Side, address: IpAddr) {
-    let octets = match address {
-        IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
-        IpAddr::V6(a) => a.octets(),
-    };
-    for (word, half) in side.address.iter().zip(octets.as_chunks::<8>().0) {
+    for (word, half) in side.address.iter().zip(mapped_octets(address).as_chunks::<8>().0) {
         word.store(u64::from_ne_bytes(*half), Ordering::Relaxed);
     }
 }

@@ -1,5 +1,4 @@
-//! What stands for the `sleep` of `SERVER & sleep 1` when the book's commands are run: on a machine with other work a server may
-//! take longer than its reader is told to wait.
+//! What replaces the `sleep` of `SERVER & sleep 1` when the book's commands are run: on a busy machine a server may take longer.
 
 use std::collections::HashSet;
 use std::fs;
@@ -18,16 +17,13 @@ pub fn waiting(script: &str, waits: &str) -> String {
 }
 
 /// Waits as long as the reader does, then until a process that the same shell has started listens, or all have ended.
-pub fn until_it_listens(seconds: &str) -> Result<(), String> {
-    sleep(Duration::from_secs_f64(seconds.parse().map_err(|e| format!("{seconds}: {e}"))?));
+pub fn until_it_listens(seconds: &str) {
+    sleep(Duration::from_secs_f64(seconds.parse().expect("seconds")));
     let shell = parent_id();
-    let mut ended = false;
     wait::until("a server that listens", || {
         let started = descendants(shell);
-        ended = started.is_empty();
-        ended || started.iter().any(|process| listens(*process))
+        started.is_empty() || started.iter().any(|process| listens(*process))
     });
-    Ok(())
 }
 
 /// Returns the processes that descend from one, but for this.

@@ -48,9 +48,9 @@ pub struct Network {
     pub batch: usize,
     pub steps: u64,
     pub tamper: Option<Tamper>,
-    /// What NICs are told of their peers' processes, unless these are known to live and to be `read` by.
+    /// What ports say of the peers' processes, unless these are known to live and to have `read`.
     pub process: PeerProcess,
-    /// NICs are told what their peers' processes have taken.
+    /// Ports know what the peers' processes have taken.
     pub knows_reading: bool,
     /// Bytes handed to each NIC, and how many of them it has taken.
     read: Vec<(u64, u64)>,

@@ -306,7 +306,7 @@ impl Links {
         }
     }
 
-    /// Whether so many forwarded frames wait that no more should be read.
+    /// Returns whether no more frames should be read, as those that wait for rings have reached their limit.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.waiting.bytes() >= WAITING

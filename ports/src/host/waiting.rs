@@ -100,7 +100,7 @@ mod tests {
         let mut waiting = Waiting::default();
         let (mut pushed, mut total) = (0u8, 0);
         let mut seen = [Vec::new(), Vec::new()];
-        // Room for so many frames of each process, each time after three more of both.
+        // How many frames of each process the rings have room for, each time after three more of both.
         for room in [[1, 0], [2, 5], [4, 4], [0, 0], [9, 9]] {
             for _ in 0..3 {
                 for to in [a, b] {

@@ -104,7 +104,7 @@ impl TxQueue {
         TxQueue { arena, batches, left_out: Vec::new(), end: 0, max_frames, longest: MAX_DATAGRAM }
     }
 
-    /// Has frames join a batch only while it has no more than so many bytes.
+    /// Sets the most bytes of a batch of several frames.
     pub(super) fn set_longest(&mut self, bytes: usize) {
         self.longest = bytes.min(MAX_DATAGRAM);
     }

@@ -20,6 +20,7 @@ use irnic_transports::Time;
 use irnic_transports::time::{MS, US};
 
 use crate::host::{sealed_len, sys};
+use crate::mapped_octets;
 use crate::region::{PAGE, Region, Shared};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -27,8 +28,8 @@ use crate::sync::{AtomicU64, Ordering};
 const HELLO: [u8; 8] = *b"IRNICCR\x01";
 const GREETING: usize = HELLO.len() + 16 + 2;
 
-/// A sender whose receiver has not said anything yet takes its buffer to be as large as the sender's own, and so many
-/// others to begin at the same time.
+/// The share of a buffer that a sender has until its receiver sets a limit: one of this many, of a buffer as large as the
+/// sender's own, as others may begin at the same time.
 const FIRST_SHARE: u64 = 8;
 
 /// How long the owner of a socket may read nothing before a sender takes what is in it for lost, ns. It is also how
@@ -116,7 +117,7 @@ impl Known {
         let page = Region::map(memory.as_fd(), PAGE)?;
         let mut greeting = [0; GREETING];
         greeting[..8].copy_from_slice(&HELLO);
-        greeting[8..24].copy_from_slice(&mapped(from.ip()).octets());
+        greeting[8..24].copy_from_slice(&mapped_octets(from.ip()));
         greeting[24..].copy_from_slice(&from.port().to_be_bytes());
         sys::send(connection.as_fd(), &greeting, &[memory.as_fd()])?;
         Ok(Known { connection, page, sent: 0, first_limit })
@@ -156,14 +157,12 @@ impl Known {
     fn write_off(&mut self) {
         self.sent = self.page().taken.load(Ordering::Relaxed);
     }
+}
 
-    fn has_ended(&self) -> bool {
-        let mut byte = [0];
-        match sys::receive(self.connection.as_fd(), &mut byte) {
-            Ok(message) => message.len == 0,
-            Err(e) => !matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
-        }
-    }
+/// Whether the other end of a connection, which has nothing to say, has ended.
+fn has_ended(connection: &OwnedFd) -> bool {
+    let heard = sys::receive(connection.as_fd(), &mut [0]);
+    !matches!(heard, Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted))
 }
 
 /// The sending half: credit for each destination.
@@ -250,7 +249,7 @@ impl Credits {
         let since = *destination.starved.get_or_insert(now);
         if now.since(destination.alive) >= LIVENESS {
             destination.alive = now;
-            if known.has_ended() {
+            if has_ended(&known.connection) {
                 (destination.link, destination.starved) = (Link::Absent(now), None);
                 return true;
             }
@@ -314,11 +313,6 @@ impl Sender {
     /// Whether datagrams from `source` are its. Who is bound to no address sends from any.
     fn is(&self, source: SocketAddr) -> bool {
         self.source.port() == source.port() && (self.source.ip() == source.ip() || self.source.ip().is_unspecified())
-    }
-
-    fn has_ended(&self) -> bool {
-        let mut byte = [0];
-        !matches!(sys::receive(self.connection.as_fd(), &mut byte), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
     }
 }
 
@@ -401,20 +395,12 @@ impl Grants {
             }
         }
         if self.senders.len() > before {
-            self.senders.retain(|sender| !sender.has_ended());
+            self.senders.retain(|sender| !has_ended(&sender.connection));
         }
         self.last = 0;
         let share = (self.capacity / (self.senders.len() as u64 + 1)).max(1);
         for sender in &self.senders {
             sender.page().limit.store(share, Ordering::Relaxed);
         }
-    }
-}
-
-/// Returns an address as IPv6 has it.
-fn mapped(ip: IpAddr) -> Ipv6Addr {
-    match ip {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-        IpAddr::V6(v6) => v6,
     }
 }

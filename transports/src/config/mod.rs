@@ -58,14 +58,14 @@ pub enum Timer {
         n: u32,
     },
     /// From measured round trips (RFC 6298, Karn's rules), for real time: `srtt + 4·rttvar`, at least `srtt + min` while at
-    /// most `n` packets are in flight, at least twice `min` otherwise; doubled on each timeout until something is
-    /// heard, at most `max`. In ns.
+    /// most `n` packets are in flight and `srtt + 2·min` otherwise; doubled on each timeout until there is news from the
+    /// peer, at most `max`. In ns.
     Estimated {
         /// Least time beyond the round trip, ns.
         min: u64,
-        /// Upper bound, and the value before the first measurement, ns.
+        /// Upper bound, ns. Before the first measurement the timeout is 16 times `min`, if that is less.
         max: u64,
-        /// Packets in flight up to which the lower bound is `min`.
+        /// Packets in flight up to which `min` holds.
         n: u32,
     },
     /// TCP's (RFC 6298): `srtt + 4·rttvar` from progress on, at least `min`, which holds before the first measurement;

@@ -155,10 +155,6 @@ fn window(value: &Value<'_>) -> Result<u32, ValueError> {
 /// Sets a parameter of the retransmission timer.
 fn timer(config: &mut TransportConfig, value: &Value<'_>) -> Result<(), ConfigError> {
     config.timer = config.timer.with(value)?;
-    if config.tlp == real_time::TLP && !config.has_estimated_timer() {
-        // The probes of real time go with its timer.
-        config.tlp = 0;
-    }
     Ok(())
 }
 
@@ -458,6 +454,10 @@ impl ParsedTransport {
             let Value { key, text } = pair.map_err(|part| ConfigError::NotKeyValue(part.trim().into()))?;
             config.set(key, text)?;
             given.0.push(key.to_owned());
+        }
+        if !given.has("tlp") && !config.has_estimated_timer() {
+            // The default goes with the timer of real time.
+            config.tlp = 0;
         }
         config.check()?;
         Ok(ParsedTransport { preset, config, given })

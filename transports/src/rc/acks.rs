@@ -29,7 +29,7 @@ pub(crate) struct AckQueue {
     count: u8,
     /// The NACK sent last, until it is sent again.
     sent: Option<Sack>,
-    /// A packet that has come twice, which nobody was told of: a later one takes its place.
+    /// A packet that has come twice, to be reported; the latest only.
     duplicate: Option<Psn>,
     /// TLT: an echo that waits, and how many NACKs go before it. With it `cumulative` is set.
     echo: Option<Echo>,
@@ -95,7 +95,7 @@ impl AckQueue {
         !self.cumulative && self.count == 0 && self.duplicate.is_none()
     }
 
-    /// A packet has come twice: the peer is told so, as by RFC 2883's D-SACK.
+    /// A packet has come twice: to be reported as by RFC 2883's D-SACK.
     #[cold]
     pub(super) fn push_duplicate(&mut self, psn: Psn) {
         self.duplicate = Some(psn);

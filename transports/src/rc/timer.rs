@@ -342,8 +342,8 @@ impl RetransmitTimer {
         Expiry::Timeout { quick: self.quick, n }
     }
 
-    /// Whether the timer, due at `due` after a silence of `wait`, was run so late that the silence says nothing: who has
-    /// no core for this may have none for taking in answers, nor the peer for giving them. It is looked at once more.
+    /// Returns whether the timer, due at `due` after a silence of `wait`, was run so late that the silence says nothing: a host
+    /// without a core for the timer may have had none for reading answers either. The timer is then run once more.
     fn excuses(&mut self, now: Time, due: Time, wait: u64) -> bool {
         let late = now.since(due);
         if std::mem::take(&mut self.late) || late <= wait / 4 {

@@ -2,7 +2,7 @@
 //!
 //! A *stream* is a run of packets one way with a sequence number each: a queue pair's requests (sPSN), or the responses
 //! to its READs and ATOMICs (rPSN). [`Sender`] is one end of a stream (txFree, receiveAck, timeout), [`Receiver`] the
-//! other (receiveData). Both know sequence numbers only, and the time that they are told: no headers, no work requests.
+//! other (receiveData). Both know sequence numbers, and the time of a call: no headers, no work requests, no clock.
 //!
 //! A sender is a `stream` and one of three schemes over it: `go_back_n`, `irn`, which has the rules of IRN's reference
 //! modules, and `rack`, which goes by times. The latter two share a `scoreboard`, and what low priority has `brought` of

@@ -1,4 +1,4 @@
-//! RACK (RFC 8985): losses are told from the times at which packets were sent.
+//! RACK (RFC 8985): losses are inferred from the times at which packets were sent.
 //!
 //! A packet is lost once one that was sent later has arrived, and as much time has passed as that one took there and
 //! back, plus a reordering window. So a packet that was sent again and lost again is found without a timeout, and what
@@ -11,7 +11,11 @@
 //!   acknowledgement of a packet that was never sent again shows that the timeout came too early (RFC 5682, F-RTO).
 //! - A tail loss probe (§7) repeats the last packet that is not known to have arrived, during recovery, too.
 
+mod sent;
+
 use std::collections::VecDeque;
+
+use sent::{MinRtt, News, Sent, Transmission};
 
 use super::Sack;
 use super::scoreboard::Scoreboard;
@@ -19,88 +23,7 @@ use super::stream::Stream;
 use crate::footprint::{bits, flag, footprint, instant, left, maybe, part, sequence, why, width};
 use crate::psn::Psn;
 use crate::room::{boxed, reserve};
-use crate::time::{SEC, Time};
-
-/// When a packet was sent last, and what is known of it.
-#[derive(Copy, Clone, Debug, Default)]
-struct Sent(u64);
-
-impl Sent {
-    /// It is lost, and waits to be sent again (Segment.lost).
-    const LOST: u64 = 1;
-    /// It was sent more than once (Segment.retransmitted).
-    const AGAIN: u64 = 2;
-    /// It was sent out of its turn: its time stands in [`Rack::again`].
-    const QUEUED: u64 = 4;
-    /// Flags.
-    const BITS: u32 = 3;
-
-    #[inline]
-    fn new(at: Time, flags: u64) -> Sent {
-        Sent(at.0 << Self::BITS | flags)
-    }
-
-    /// Segment.xmit_ts.
-    #[inline]
-    fn at(self) -> Time {
-        Time(self.0 >> Self::BITS)
-    }
-
-    #[inline]
-    fn is(self, flags: u64) -> bool {
-        self.0 & flags != 0
-    }
-}
-
-/// A transmission: order by time, then by number (RACK_sent_after).
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-struct Transmission {
-    at: Time,
-    psn: Psn,
-}
-
-impl Transmission {
-    #[inline]
-    fn is_after(self, other: Transmission) -> bool {
-        self.at > other.at || self.at == other.at && other.psn.before(self.psn)
-    }
-
-    /// The later of two, one of which may be missing.
-    #[inline]
-    fn later(self, other: Option<Transmission>) -> Transmission {
-        other.filter(|other| other.is_after(self)).unwrap_or(self)
-    }
-}
-
-/// What an acknowledgement says for the first time.
-#[derive(Copy, Clone, Debug, Default)]
-struct News {
-    /// The packet sent last of those that were sent once, and of the others.
-    original: Option<Transmission>,
-    repeated: Option<Transmission>,
-}
-
-/// The least of the round trips of the last ten to twenty seconds.
-#[derive(Copy, Clone, Debug)]
-struct MinRtt {
-    rtt: u64,
-    next: u64,
-    until: Time,
-}
-
-impl MinRtt {
-    const WINDOW: u64 = 10 * SEC;
-    const NONE: MinRtt = MinRtt { rtt: u64::MAX, next: u64::MAX, until: Time::ZERO };
-
-    #[inline]
-    fn take(&mut self, now: Time, rtt: u64) {
-        if now >= self.until {
-            (self.rtt, self.next, self.until) = (self.next, u64::MAX, now + Self::WINDOW);
-        }
-        self.next = self.next.min(rtt);
-        self.rtt = self.rtt.min(rtt);
-    }
-}
+use crate::time::Time;
 
 /// What RACK keeps beside the scoreboard.
 #[derive(Clone, Debug)]
@@ -526,8 +449,8 @@ impl Rack {
 
     fn end_recovery(&mut self, stream: &mut Stream) {
         if self.probe_end.is_some_and(|end| end.before(stream.acked)) {
-            // The only packet that was lost, and the probe has repaired that (§7.4.2): nobody has told that both copies
-            // arrived.
+            // The only packet that was lost, and the probe has repaired that (§7.4.2): no duplicate was
+            // reported.
             self.probe_end = None;
             stream.count_loss();
         }
