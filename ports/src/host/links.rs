@@ -394,6 +394,14 @@ impl Links {
         link.process()
     }
 
+    /// Returns how many bytes there were for a process, those that wait for room in its ring included, and how many it
+    /// has taken; `None` without a link to it.
+    pub(super) fn progress(&self, to: Slot) -> Option<(u64, u64)> {
+        let Peer::Link(link) = &self.peers[usize::from(to.number())] else { return None };
+        let (handed, taken) = link.progress();
+        Some((handed + self.waiting.bytes_for(to), taken))
+    }
+
     /// Reads what a receiver has said, and closes its link if that says that it is over.
     fn hear(&mut self, from: Slot) {
         let Peer::Link(link) = &mut self.peers[usize::from(from.number())] else { return };

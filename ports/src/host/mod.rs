@@ -555,7 +555,18 @@ impl Port for HostPort {
     }
 
     fn peer_process(&mut self, path: &Path, dest_qp: u32) -> PeerProcess {
-        self.by_ring(path, dest_qp).map_or(PeerProcess::Unknown, |to| self.links.process(to))
+        if let Some(to) = self.by_ring(path, dest_qp) {
+            return self.links.process(to);
+        }
+        // The owner of the UDP port hands on what it reads for another process of its address.
+        let forwarded = Slot::of(dest_qp).filter(|_| self.is_local(path)).and_then(|to| self.links.progress(to));
+        match self.port_by_udp(path).and_then(|port| port.progress(path.dst)) {
+            Some((handed, taken)) => {
+                let (more, more_taken) = forwarded.unwrap_or_default();
+                PeerProcess::Buffered { handed: handed + more, taken: taken + more_taken }
+            }
+            None => PeerProcess::Unknown,
+        }
     }
 
     fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {

@@ -212,8 +212,13 @@ impl Outbound {
 
     /// Returns what is known of the receiver's process, which lives.
     pub(super) fn process(&self) -> PeerProcess {
-        let (handed, taken) = self.ring.progress();
+        let (handed, taken) = self.progress();
         PeerProcess::Alive { handed, taken }
+    }
+
+    /// Returns how many bytes the receiver was handed, and how many of them it has taken.
+    pub(super) fn progress(&self) -> (u64, u64) {
+        self.ring.progress()
     }
 
     /// Returns whether a frame waits for room.

@@ -48,6 +48,11 @@ impl Waiting {
         self.lines.iter().any(|line| line.to == to)
     }
 
+    /// Returns how many bytes wait for this process.
+    pub(super) fn bytes_for(&self, to: Slot) -> u64 {
+        self.lines.iter().find(|line| line.to == to).map_or(0, |line| line.bytes.len() as u64)
+    }
+
     #[cold]
     pub(super) fn push(&mut self, to: Slot, stamp: u64, path: &Path, icrc: RxIcrc, bytes: &[u8]) {
         let at = self.lines.iter().position(|line| line.to == to).unwrap_or_else(|| {
@@ -111,6 +116,7 @@ mod tests {
                 pushed += 1;
             }
             assert_eq!(waiting.bytes(), total);
+            assert_eq!(waiting.bytes_for(a) + waiting.bytes_for(b), total as u64);
             let mut room = room;
             waiting.retry(|to, stamp, (of, _), len, fill| {
                 let which = usize::from(to == b);

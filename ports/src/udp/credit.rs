@@ -270,6 +270,13 @@ impl Credits {
         }
     }
 
+    /// Returns how much a receiver that gives credit was sent, and how much of that it has read, in bytes of its
+    /// socket's buffer.
+    pub(super) fn progress(&mut self, ip: IpAddr) -> Option<(u64, u64)> {
+        let Link::Known(known) = &self.find(ip)?.link else { return None };
+        Some((known.sent, known.page().taken.load(Ordering::Relaxed)))
+    }
+
     /// Notes whether datagrams wait for credit now.
     pub(super) fn note(&mut self, now: Time, waits: bool) {
         self.look_at = if waits { now + LOOK } else { Time::NEVER };

@@ -24,6 +24,7 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use irnic_transports::qp::PeerProcess;
 use irnic_transports::wire::ROCE_PORT;
 use irnic_transports::wire::ip::ETHERNET_LEN;
 use irnic_transports::{Gather, Path, Time};
@@ -314,6 +315,15 @@ impl UdpPort {
         self.blocked
     }
 
+    /// Returns how much was sent to `dst`, and how much of that was read, in bytes of a socket's buffer; `None` unless
+    /// the receiver gives credit.
+    pub(super) fn progress(&mut self, dst: IpAddr) -> Option<(u64, u64)> {
+        let (sent, taken) = self.credits.progress(dst)?;
+        let queued = self.queue.pending().iter().filter(|batch| batch.target.dst == dst);
+        let queued: u64 = queued.map(|batch| credit::charge(batch.len, batch.segment)).sum();
+        Some((sent + queued, taken))
+    }
+
     /// Returns the source address of frames to `dst`: the bound address, or the one that the routing table gives.
     pub fn source_for(&self, dst: IpAddr) -> io::Result<IpAddr> {
         if !self.common.name_source {
@@ -520,6 +530,10 @@ impl Port for UdpPort {
         let events = libc::POLLIN | if self.blocked { libc::POLLOUT } else { 0 };
         let timeout = if self.starved { timeout.min(Credits::LOOK) } else { timeout };
         sys::poll(self.socket.as_fd(), events, timeout)
+    }
+
+    fn peer_process(&mut self, path: &Path, _dest_qp: u32) -> PeerProcess {
+        self.progress(path.dst).map_or(PeerProcess::Unknown, |(handed, taken)| PeerProcess::Buffered { handed, taken })
     }
 
     fn counters(&self) -> PortCounters {

@@ -278,6 +278,13 @@ pub enum PeerProcess {
         /// How many of them it has taken.
         taken: u64,
     },
+    /// Its host's buffers hold what it has not read, and may lose it. Whether it lives is not known.
+    Buffered {
+        /// Bytes handed to them, on the scale of `taken`.
+        handed: u64,
+        /// How many of them were read.
+        taken: u64,
+    },
 }
 
 /// The device as a queue pair sees it: memory, completion queues, shared receive queues, counters.

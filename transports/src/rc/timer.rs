@@ -6,7 +6,7 @@ use crate::psn::Psn;
 use crate::qp::context::QpContext;
 use crate::qp::host::PeerProcess;
 use crate::recovery::{Sack, Sender};
-use crate::time::Time;
+use crate::time::{MS, Time};
 
 /// How often a peer's process must have been found to have taken what was sent again before its silence counts. It may
 /// have lost its core between taking and answering; but before it takes more, it answers what it has.
@@ -23,6 +23,20 @@ pub(super) enum Expiry {
     Timeout { quick: bool, n: u32 },
 }
 
+/// How long what is in a host's buffers is not taken for lost, ns.
+const STUCK: u64 = 100 * MS;
+
+/// What is known in a silence of what the peer had not read when it was noticed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Reading {
+    /// Nobody has looked.
+    Unasked,
+    /// It has not taken [`RetransmitTimer::unread`] bytes in all yet.
+    Behind,
+    /// It has taken them since: its answer may be on its way.
+    Done,
+}
+
 /// The timer of one stream: deadlines, round-trip samples, timeouts in a row.
 #[derive(Clone, Debug)]
 pub(crate) struct RetransmitTimer {
@@ -35,9 +49,9 @@ pub(crate) struct RetransmitTimer {
     extended: bool,
     /// Timeouts since the last sample: each doubles the next. By the literal timers progress alone says nothing about
     /// the round trip, where everything is sent again (Karn). Estimated: since anything was heard.
-    back_off: u32,
+    back_off: u8,
     /// Timeouts since progress, and when that was.
-    timeouts: u32,
+    timeouts: u8,
     last_progress: Time,
     /// Estimated: there are tail loss probes.
     probes: bool,
@@ -61,8 +75,11 @@ pub(crate) struct RetransmitTimer {
     /// before. 0: there was no look.
     doubt: u64,
     looks: u8,
-    /// Estimated: bytes that the peer's process had been handed when the latest probe or timeout sent something again.
+    /// Estimated: whether the peer has read what it had been handed when the silence was first noticed.
+    reading: Reading,
+    /// What that was, in bytes since the beginning, and when it was noticed.
     unread: u64,
+    noticed: Time,
     srtt: u64,
     rttvar: u64,
     /// A packet sent once, and when: its acknowledgement is the next sample (Karn's rule).
@@ -90,7 +107,9 @@ impl RetransmitTimer {
             absent: 0,
             doubt: 0,
             looks: 0,
+            reading: Reading::Unasked,
             unread: 0,
+            noticed: Time::ZERO,
             srtt: 0,
             rttvar: 0,
             timed: None,
@@ -208,6 +227,7 @@ impl RetransmitTimer {
     #[inline]
     fn mark_progress(&mut self, now: Time) {
         (self.last_progress, self.since, self.absent, self.looks) = (now, now, 0, 0);
+        self.reading = Reading::Unasked;
     }
 
     /// The packet that is waited for was sent once more, or others have arrived: not silence, though no progress
@@ -224,6 +244,7 @@ impl RetransmitTimer {
     #[inline]
     pub(super) fn news(&mut self, now: Time, c: &QpContext) {
         self.alive(now);
+        self.reading = Reading::Unasked;
         if self.estimated && (self.probed || self.back_off > 0) && self.deadline != Time::NEVER {
             (self.probed, self.back_off) = (false, 0);
             self.arm(now, c);
@@ -313,8 +334,8 @@ impl RetransmitTimer {
         rtt
     }
 
-    /// The deadline has come: what that means.
-    pub(super) fn expired(&mut self, now: Time, c: &QpContext) -> Expiry {
+    /// The deadline has come: what that means. `process` says what is known of the peer's.
+    pub(super) fn expired(&mut self, now: Time, c: &QpContext, process: impl FnOnce() -> PeerProcess) -> Expiry {
         let Some((low, high, n)) = self.times(c.config.timer, c.local_ack_timeout()) else {
             self.deadline = Time::NEVER;
             return Expiry::Nothing;
@@ -330,7 +351,7 @@ impl RetransmitTimer {
             (self.deadline, self.late) = (due, false);
             return Expiry::Nothing;
         }
-        if estimated && self.excuses(now, due, wait) {
+        if estimated && (self.excuses(now, due, wait) || self.awaits_reading(now, wait, c, process)) {
             return Expiry::Nothing;
         }
         if std::mem::take(&mut self.probing) {
@@ -369,25 +390,39 @@ impl RetransmitTimer {
         self.arm(until.max(now), c);
     }
 
-    /// A probe or a timeout has come: whether the peer's process lives and has not even read what it had been handed
-    /// when the one before did. Then nothing tells of a loss: the timer goes on without a timeout.
-    pub(super) fn has_unread(&mut self, now: Time, c: &QpContext, process: impl FnOnce() -> PeerProcess) -> bool {
-        if !self.estimated || c.config.patience == 0 {
+    /// Returns whether the peer has not even read what it had been handed when a silence of `wait` was first noticed, or
+    /// has only read it since. Then nothing tells of a loss, and the timer goes on.
+    fn awaits_reading(&mut self, now: Time, wait: u64, c: &QpContext, process: impl FnOnce() -> PeerProcess) -> bool {
+        if c.config.patience == 0 {
             return false;
         }
-        let PeerProcess::Alive { handed, taken } = process() else {
-            self.unread = 0;
-            return false;
+        let (handed, taken, lossless) = match process() {
+            PeerProcess::Alive { handed, taken } => (handed, taken, true),
+            PeerProcess::Buffered { handed, taken } => (handed, taken, false),
+            PeerProcess::Unknown | PeerProcess::Gone => {
+                self.reading = Reading::Unasked;
+                return false;
+            }
         };
-        let waits = self.deadline <= now && self.probed && taken < self.unread;
-        if waits {
-            self.back_off += 1;
-            self.since = now;
-            self.arm(now, c);
-        } else {
-            self.unread = handed;
-        }
-        waits
+        let mut next = wait;
+        self.reading = match self.reading {
+            Reading::Unasked if taken < handed => {
+                (self.unread, self.noticed) = (handed, now);
+                Reading::Behind
+            }
+            Reading::Behind if taken < self.unread && (lossless || now.since(self.noticed) < STUCK) => {
+                next = wait.max((now.since(self.noticed) / 2).min(STUCK));
+                Reading::Behind
+            }
+            Reading::Behind => Reading::Done,
+            Reading::Unasked | Reading::Done => {
+                self.reading = Reading::Unasked;
+                return false;
+            }
+        };
+        self.deadline = now + next;
+        self.since = now + (next - wait);
+        true
     }
 
     /// A timeout. Returns false when both retries and patience are used up: the peer is gone. Patience is the time that
@@ -403,14 +438,14 @@ impl RetransmitTimer {
         c: &QpContext,
         process: impl FnOnce() -> PeerProcess,
     ) -> bool {
-        self.timeouts += 1;
-        self.back_off += 1;
+        self.timeouts = self.timeouts.saturating_add(1);
+        self.back_off = self.back_off.saturating_add(1);
         self.probed = true;
         self.timed = None;
         self.absent += now.since(self.deadline);
         self.since = now;
         self.arm(now, c);
-        let retries = u32::from(c.retry_cnt);
+        let retries = c.retry_cnt;
         let Some(patience) = c.local_ack_timeout().map(|t| t * (u64::from(retries) + 1)) else {
             return for_ever || self.timeouts <= retries;
         };
@@ -423,7 +458,7 @@ impl RetransmitTimer {
         }
         match process() {
             PeerProcess::Gone => false,
-            PeerProcess::Unknown => silence < c.config.patience,
+            PeerProcess::Unknown | PeerProcess::Buffered { .. } => silence < c.config.patience,
             PeerProcess::Alive { handed, taken } => {
                 if self.looks == 0 {
                     (self.doubt, self.looks) = (handed, 1);
@@ -457,7 +492,9 @@ footprint!(RetransmitTimer, |at| {
     absent => left("software that nobody has run"),
     doubt => left("of real time: processes of hosts"),
     looks => left("of real time: processes of hosts"),
+    reading => left("of real time: processes of hosts"),
     unread => left("of real time: processes of hosts"),
+    noticed => left("of real time: processes of hosts"),
     srtt => instant().when(at.measures(), why::STATISTICS),
     rttvar => instant().when(at.measures(), why::STATISTICS),
     timed => maybe(width::PSN + width::TIME).when(at.measures(), why::STATISTICS),
@@ -466,7 +503,7 @@ footprint!(RetransmitTimer, |at| {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::{MS, US};
+    use crate::time::US;
 
     const TCP: Timer = Timer::Tcp { min: 100 * US, max: MS };
 

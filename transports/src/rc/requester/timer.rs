@@ -75,22 +75,18 @@ impl Requester {
             self.timer.hold(now, until, c);
             return Ok(());
         }
-        let (quick, n) = match self.timer.expired(now, c) {
+        let (quick, n) = match self.timer.expired(now, c, &mut process) {
             Expiry::Nothing => return Ok(()),
             Expiry::Probe => {
                 // A READ of plain RoCE is asked for what is missing of its response.
                 let first = self.format != Format::Irn && !self.reads.is_empty();
                 host.counters().tlp_probes += u64::from(self.stream.probe(first));
-                self.timer.has_unread(now, c, &mut process);
                 self.fetch.observe(now, &self.stream);
                 return Ok(());
             }
             Expiry::Timeout { quick, n } => (quick, n),
         };
         if !(quick && self.stream.in_flight() > n) && self.hurry_probe(now, c) {
-            return Ok(());
-        }
-        if self.timer.has_unread(now, c, &mut process) {
             return Ok(());
         }
         let extend = self.stream.outstanding() && !self.discipline.is_pulled() && self.stream.timeout(quick, n);

@@ -359,19 +359,15 @@ impl Responder {
             self.timer.stop();
             return Ok(());
         }
-        let (quick, n) = match self.timer.expired(now, c) {
+        let (quick, n) = match self.timer.expired(now, c, &mut process) {
             Expiry::Nothing => return Ok(()),
             Expiry::Probe => {
                 host.counters().tlp_probes += u64::from(self.tx.probe(false));
-                self.timer.has_unread(now, c, &mut process);
                 self.fetch.observe(now, &self.tx);
                 return Ok(());
             }
             Expiry::Timeout { quick, n } => (quick, n),
         };
-        if self.timer.has_unread(now, c, &mut process) {
-            return Ok(());
-        }
         let extend = !self.discipline.is_pulled() && self.tx.timeout(quick, n);
         self.fetch.observe(now, &self.tx);
         if let Some(tlt) = self.discipline.tlt_mut().filter(|_| !extend) {
