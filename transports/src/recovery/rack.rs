@@ -32,6 +32,9 @@ pub(super) struct Rack {
     pub board: Scoreboard,
     /// By sequence number, as many as were ever in flight; none, or a power of two.
     sent: Box<[Sent]>,
+    /// When a packet was last sent. One that is sent again is noted as later than all before it, though it may have
+    /// gone at the same time.
+    last_sent: Time,
     /// The packet that was sent last of those that have arrived (RACK.xmit_ts, RACK.end_seq), and its round trip
     /// (RACK.rtt).
     latest: Transmission,
@@ -83,6 +86,7 @@ impl Rack {
         Rack {
             board,
             sent: Box::default(),
+            last_sent: Time::ZERO,
             latest: Transmission { at: Time::ZERO, psn: first },
             rtt: 0,
             min_rtt: MinRtt::NONE,
@@ -234,13 +238,14 @@ impl Rack {
     pub(super) fn take_next(&mut self, now: Time, stream: &mut Stream) -> Psn {
         let again = stream.next.before(stream.high);
         let psn = stream.take_next();
-        self.note(stream, psn, Sent::new(now, if again { Sent::AGAIN } else { 0 }));
+        self.last_sent = self.last_sent.max(now);
+        self.note(stream, psn, Sent::new(self.last_sent, if again { Sent::AGAIN } else { 0 }));
         psn
     }
 
     /// Something else than [`Self::tx_free`] sends a packet again, unless it has just named it.
     pub(super) fn repeated(&mut self, now: Time, stream: &mut Stream, psn: Psn) {
-        if self.record(psn).is_some_and(|sent| !sent.is(Sent::AGAIN) || sent.is(Sent::LOST) || sent.at() != now) {
+        if self.record(psn).is_some_and(|sent| !sent.is(Sent::AGAIN) || sent.is(Sent::LOST) || sent.at() < now) {
             self.repeat(now, stream, psn);
         }
     }
@@ -251,11 +256,13 @@ impl Rack {
             self.find(psn, sent);
             self.scan = psn.plus(1);
         }
+        self.last_sent = now.max(self.last_sent + 1);
+        let at = self.last_sent;
         let queued = reserve(&mut self.again);
         if queued {
-            self.again.push_back(Transmission { at: now, psn });
+            self.again.push_back(Transmission { at, psn });
         }
-        self.note(stream, psn, Sent::new(now, Sent::AGAIN | if queued { Sent::QUEUED } else { 0 }));
+        self.note(stream, psn, Sent::new(at, Sent::AGAIN | if queued { Sent::QUEUED } else { 0 }));
     }
 
     /// Marks a packet as one to send again.
@@ -667,6 +674,7 @@ impl Rack {
 
 footprint!(Rack, |at| {
     board => part(board),
+    last_sent => instant(),
     sent => bits(u64::from(at.config.cap().next_power_of_two()) * (width::TIME + 3))
         .heap(at.config.cap().next_power_of_two() as usize * size_of::<Sent>()),
     latest => bits(width::TIME + width::PSN),

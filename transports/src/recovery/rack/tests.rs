@@ -70,6 +70,21 @@ fn a_gap_is_a_loss_at_once_as_long_as_no_reordering_was_seen() {
     assert_eq!((s.sender.is_recovering(), s.again()), (false, vec![]));
 }
 
+/// Times are those of a call: what one call sends has the same.
+#[test]
+fn what_was_sent_at_the_same_time_before_it_does_not_make_a_repeated_packet_lost() {
+    let mut s = Stream::new(1, 10);
+    s.now += RTT;
+    assert_eq!(s.send(true), Some(11));
+    s.ack(s.now, 3, Some(4..=10));
+    assert_eq!((s.again(), s.send(true)), (vec![3], Some(12)));
+    s.ack(s.now + RTT, 3, Some(11..=11));
+    assert_eq!((s.again(), s.sender.deadline()), (vec![], Time::NEVER));
+    // This one followed it.
+    s.ack(s.now, 3, Some(12..=12));
+    assert_eq!(s.again(), [3]);
+}
+
 /// §6.2, step 4: before DupThresh packets are selectively acknowledged a quarter of the least round trip is waited for.
 #[test]
 fn fewer_packets_than_the_threshold_are_waited_for_a_quarter_of_a_round_trip() {
