@@ -13,7 +13,8 @@
 #
 #   bench/loss.sh --rounds 8 --only '^irn[|]udp[|]allreduce'
 #
-# PORT is shm, udp (both ends at one address), own (each at its own), or lab (a switch between them, times by the lab's clock).
+# PORT is shm, udp (both ends at one address), own (each at its own), lab (a switch between them, times by the lab's clock), or wire
+# (two network namespaces; needs root), where TRANSPORT tcp is the kernel's, on the same wire.
 # IRNIC: the program [cargo builds it]. LOSSES: in percent [0 0.1 1 5]. SETTINGS: further options of irnic run. Needs Debian's
 # perftest, libibverbs-dev and gcc. Status: 1 if a run failed, 2 for bad arguments.
 set -euo pipefail
@@ -36,11 +37,14 @@ cd "$(dirname "$self")/.."
 read -ra losses <<<"${LOSSES:-0 0.1 1 5}"
 read -ra settings <<<"${SETTINGS:-}"
 
-cells=$(for transport in irn auto roce; do
-    for port in shm udp own lab; do
+cells=$(for transport in irn auto roce tcp; do
+    for port in shm udp own lab wire; do
         for workload in 'allreduce 128K' 'allreduce 512K' 'ping-pong 64 B' 'stream 64 KiB' 'READ 1 MiB'; do
             # perftest measures by this machine's clock.
             [[ $port = lab && $workload != allreduce* ]] && continue
+            [[ $port = wire && $workload != ping-pong* && $workload != stream* ]] && continue
+            [[ $transport = tcp && $port != wire ]] && continue
+            [[ $port = wire && $EUID != 0 ]] && continue
             [[ "$transport|$port|$workload" =~ $only ]] && echo "$transport|$port|$workload"
         done
     done
@@ -59,6 +63,8 @@ if [ -z "${IRNIC:-}" ]; then
     IRNIC=$(realpath "${CARGO_TARGET_DIR:-target}/release/irnic")
 fi
 gcc -O2 -o "$dir/allreduce" bench/applications/allreduce.c -libverbs
+gcc -O2 -o "$dir/wire" bench/applications/wire.c
+gcc -O2 -o "$dir/tcp" bench/applications/tcp.c
 
 command_of() { # WORKLOAD END: the program and its arguments, without a host
     case $1 in
@@ -73,6 +79,7 @@ command_of() { # WORKLOAD END: the program and its arguments, without a host
 # of a message, us.
 figure() { # WORKLOAD FILE
     case $1 in
+    *tcp) sed -n 's/.* p99.9 //p; s/^mean //p' "$2" ;;
     allreduce*) sed -n 's/^rank 0: .* median \([0-9]*\) us.*/\1/p' "$2" ;;
     ping-pong*) awk '$1 == 64 && NF == 9 { print $9 }' "$2" ;;
     stream*) awk '$1 == 65536 && NF >= 5 { print 65536 / 1.048576 / $4 }' "$2" ;;
@@ -93,6 +100,14 @@ run() { # IRNIC TRANSPORT PORT WORKLOAD LOSS: prints its figure
             IRNIC_LAB_HOST=0 '$irnic' run -- ${command[*]} 0 127.0.0.1 127.0.0.1 & first=\$!
             IRNIC_LAB_HOST=1 '$irnic' run -- ${command[*]} 1 127.0.0.1 127.0.0.1 && wait \$first" >"$dir/out.0" 2>"$dir/err.0" || return 1
         awk '$1 == "ns" { printf "%.0f\n", ($3 - $2) / 8 / 1000; exit }' "$dir/out.0"
+        return
+    fi
+    if [ "$port" = wire ]; then
+        command=("$irnic" run "${options[@]}" --port udp --address 10.77.0.@ -- "${command[@]}")
+        [ "$transport" = tcp ] && command=("$dir/tcp" "$([[ $workload = ping* ]] && echo latency || echo stream)")
+        server="${command[*]}" client="${command[*]} 10.77.0.1 >$dir/out.1"
+        timeout 120 "$dir/wire" -l "$loss" -m 1200 -s "$round" "${server/@/1} >$dir/out.0" "${client/@/2}" 2>"$dir/err.0" || return 1
+        if [ "$transport" = tcp ]; then figure tcp "$dir/out.1"; else figure "$workload" "$dir/out.1"; fi
         return
     fi
     case $port in
@@ -131,6 +146,7 @@ for round in $(seq "$rounds"); do
             for build in "${builds[@]}"; do
                 name=new
                 [ "$build" = "$IRNIC" ] || name=base
+                [[ $name = base && $transport = tcp ]] && continue
                 if us=$(run "$build" "$transport" "$port" "$workload" "$loss") && [ -n "$us" ]; then
                     echo "$name,$transport,$port,$workload,$loss,$round,$us" >>"$csv"
                 else
