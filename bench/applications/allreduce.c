@@ -4,8 +4,8 @@
  *
  *   allreduce [OPTIONS] RANK HOST...
  *
- * HOST... are the hosts of all ranks, in order; rank R listens on TCP port PORT + R. Each rank prints the times of an iteration,
- * and, inside a lab, `ns BEGAN ENDED` by the lab's clock. Status: 0, 1 for wrong data or an error with its name, 2 for bad options.
+ * HOST... are the hosts of all ranks, in order; rank R listens on TCP port PORT + R, or that of a HOST:PORT. Each rank prints the
+ * times of an iteration, and, inside a lab, `ns BEGAN ENDED` by the lab's clock. Status: 0, 1 for wrong data or an error with its name, 2 for bad options.
  *
  *   -s SIZE     bytes that each rank reduces [4M]           -k CHUNK    bytes of a message [128K]
  *   -n NUMBER   iterations [100]                            -w NUMBER   iterations before them [10]
@@ -73,6 +73,7 @@ struct channel {
 
 static uint64_t size = 4 << 20, chunk = 128 << 10, iterations = 100, warm_up = 10, ranks, channels = 2, depth = 8;
 static uint64_t rank, port = 18600, wanted_mtu, gid_index = UINT64_MAX;
+static char **hosts; /* by rank */
 static int apart;
 static const char *device;
 static struct channel all[MAX_CHANNELS];
@@ -201,21 +202,27 @@ static void connect_connection(struct connection *c, const struct end *peer, con
 		IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
-static struct addrinfo *resolve(const char *host, uint64_t number)
+static struct addrinfo *resolve(uint64_t number, int own)
 {
-	struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_flags = host ? 0 : AI_PASSIVE}, *to;
-	char service[24];
+	struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_flags = own ? AI_PASSIVE : 0}, *to;
+	char service[24], host[256];
 
 	snprintf(service, sizeof(service), "%lu", port + number);
-	int e = getaddrinfo(host, service, &hints, &to);
+	snprintf(host, sizeof(host), "%s", hosts[number]);
+	char *colon = strchr(host, ':');
+	if (colon) {
+		*colon = 0;
+		snprintf(service, sizeof(service), "%s", colon + 1);
+	}
+	int e = getaddrinfo(own ? NULL : host, service, &hints, &to);
 	if (e)
-		die("%s: %s", host ? host : "getaddrinfo", gai_strerror(e));
+		die("%s: %s", hosts[number], gai_strerror(e));
 	return to;
 }
 
 static int listen_on(void)
 {
-	struct addrinfo *at = resolve(NULL, rank);
+	struct addrinfo *at = resolve(rank, 1);
 	int on = 1, s = socket(AF_INET, SOCK_STREAM, 0);
 
 	CHECK(s >= 0);
@@ -225,9 +232,9 @@ static int listen_on(void)
 	return s;
 }
 
-static int connect_to(const char *host, uint64_t number)
+static int connect_to(uint64_t number)
 {
-	struct addrinfo *to = resolve(host, number);
+	struct addrinfo *to = resolve(number, 0);
 
 	for (int tries = 0;; tries++) {
 		int s = socket(AF_INET, SOCK_STREAM, 0);
@@ -236,7 +243,7 @@ static int connect_to(const char *host, uint64_t number)
 		if (!connect(s, to->ai_addr, to->ai_addrlen))
 			return s;
 		if (tries == 300)
-			die("cannot reach rank %lu at %s: %s", number, host, strerror(errno));
+			die("cannot reach rank %lu at %s: %s", number, hosts[number], strerror(errno));
 		close(s);
 		usleep(100000);
 	}
@@ -434,7 +441,7 @@ int main(int argc, char **argv)
 	ranks = argc - optind - 1;
 	if (argc - optind < 3 || ranks > MAX_RANKS || (rank = number(argv[optind])) >= ranks)
 		usage();
-	char **hosts = &argv[optind + 1];
+	hosts = &argv[optind + 1];
 	if (channels < 1 || channels > MAX_CHANNELS || depth < 2 || depth > MAX_DEPTH || depth % 2 || !iterations ||
 	    !chunk || chunk % 8 || chunk > 1 << 30 || !size || size % (8 * channels * ranks)) {
 		fprintf(stderr, "allreduce: 8 times channels times ranks have to divide the size, and 8 the chunk; "
@@ -457,7 +464,7 @@ int main(int argc, char **argv)
 		open_connection(&all[i].out, &own.ends[i]);
 		open_connection(&all[i].in, &inward.ends[i]);
 	}
-	int listener = listen_on(), next = connect_to(hosts[(rank + 1) % ranks], (rank + 1) % ranks);
+	int listener = listen_on(), next = connect_to((rank + 1) % ranks);
 	int before = accept(listener, NULL, NULL), on = 1;
 	CHECK(before >= 0);
 	setsockopt(next, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));

@@ -2,7 +2,7 @@
 //! port, without loss and with.
 
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Output, Stdio};
 
 use crate::support::{Folder, irnic, needs, skipped, text};
 
@@ -24,19 +24,20 @@ fn built() -> Option<Folder> {
 
 /// Has ranks reduce, each with options of its own for `irnic run`. Returns their statistics.
 fn reduce(folder: &Folder, size: &str, ranks: &[Vec<&str>]) -> Vec<serde_json::Value> {
-    let port = crate::support::free_port();
+    let hosts: Vec<String> = ranks.iter().map(|_| format!("127.0.0.1:{}", crate::support::free_port())).collect();
     let start = |(rank, options): (usize, &Vec<&str>)| -> Child {
         let mut command = irnic(folder);
         command.args(["run", "--mtu", "1024", &format!("--stats=stats-{rank}.json")]).args(options);
-        command.args(["--", "./allreduce", "-s", size, "-k", "32K", "-n", "2", "-w", "1", "-p", &port]);
-        command.arg(rank.to_string()).args(vec!["127.0.0.1"; ranks.len()]);
+        command.args(["--", "./allreduce", "-s", size, "-k", "32K", "-n", "2", "-w", "1"]);
+        command.arg(rank.to_string()).args(&hosts);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("irnic starts")
     };
     let started: Vec<Child> = ranks.iter().enumerate().map(start).collect();
-    for child in started {
-        let output = child.wait_with_output().expect("it ends");
-        assert!(output.status.success(), "{ranks:?}: {}{}", text(&output.stdout), text(&output.stderr));
-    }
+    // Together: which of them failed first may be the last.
+    let ended: Vec<Output> = started.into_iter().map(|child| child.wait_with_output().expect("it ends")).collect();
+    let said = |output: &Output| format!("{}{}", text(&output.stdout), text(&output.stderr));
+    let all: Vec<String> = ended.iter().map(said).collect();
+    assert!(ended.iter().all(|output| output.status.success()), "{ranks:?}: {all:#?}");
     let report = |rank| std::fs::read(folder.path().join(format!("stats-{rank}.json"))).expect("statistics");
     (0..ranks.len()).map(|rank| serde_json::from_slice(&report(rank)).expect("JSON")).collect()
 }
