@@ -77,9 +77,8 @@ pub(crate) struct RetransmitTimer {
     looks: u8,
     /// Estimated: whether the peer has read what it had been handed when the silence was first noticed.
     reading: Reading,
-    /// What that was, in bytes since the beginning, and when it was noticed.
+    /// What that was, in bytes since the beginning.
     unread: u64,
-    noticed: Time,
     srtt: u64,
     rttvar: u64,
     /// A packet sent once, and when: its acknowledgement is the next sample (Karn's rule).
@@ -109,7 +108,6 @@ impl RetransmitTimer {
             looks: 0,
             reading: Reading::Unasked,
             unread: 0,
-            noticed: Time::ZERO,
             srtt: 0,
             rttvar: 0,
             timed: None,
@@ -404,14 +402,15 @@ impl RetransmitTimer {
                 return false;
             }
         };
+        let silence = now.since(self.last_progress);
         let mut next = wait;
         self.reading = match self.reading {
             Reading::Unasked if taken < handed => {
-                (self.unread, self.noticed) = (handed, now);
+                self.unread = handed;
                 Reading::Behind
             }
-            Reading::Behind if taken < self.unread && (lossless || now.since(self.noticed) < STUCK) => {
-                next = wait.max((now.since(self.noticed) / 2).min(STUCK));
+            Reading::Behind if taken < self.unread && (lossless || silence < STUCK) => {
+                next = wait.max((silence / 2).min(STUCK));
                 Reading::Behind
             }
             Reading::Behind => Reading::Done,
@@ -494,7 +493,6 @@ footprint!(RetransmitTimer, |at| {
     looks => left("of real time: processes of hosts"),
     reading => left("of real time: processes of hosts"),
     unread => left("of real time: processes of hosts"),
-    noticed => left("of real time: processes of hosts"),
     srtt => instant().when(at.measures(), why::STATISTICS),
     rttvar => instant().when(at.measures(), why::STATISTICS),
     timed => maybe(width::PSN + width::TIME).when(at.measures(), why::STATISTICS),
