@@ -5,7 +5,8 @@
  *   allreduce [OPTIONS] RANK HOST...
  *
  * HOST... are the hosts of all ranks, in order; rank R listens on TCP port PORT + R, or that of a HOST:PORT. Each rank prints the
- * times of an iteration, and, inside a lab, `ns BEGAN ENDED` by the lab's clock. Status: 0, 1 for wrong data or an error with its name, 2 for bad options.
+ * times of an iteration, and, inside a lab, `ns BEGAN ENDED` by the lab's clock. Status: 0, 1 for wrong data or an error with its
+ * name, 2 for bad options.
  *
  *   -s SIZE     bytes that each rank reduces [4M]           -k CHUNK    bytes of a message [128K]
  *   -n NUMBER   iterations [100]                            -w NUMBER   iterations before them [10]

@@ -9,6 +9,7 @@
 //! (SO_PEERCRED).
 
 mod bell;
+mod error;
 mod fault;
 mod holder;
 mod inbound;
@@ -33,6 +34,7 @@ use irnic_transports::qp::{MULTICAST_QPN, PeerProcess};
 use irnic_transports::wire::mad::GSI_QPN;
 use irnic_transports::{Gather, Path, Time};
 
+pub use self::error::{HostError, HostWarning, OtherVersion};
 pub use self::fault::SocketFault;
 pub use self::holder::{Holder, Taken};
 use self::links::{Links, Source};
@@ -56,21 +58,6 @@ const HELLO: [u8; 8] = *b"IRNICHL\x03";
 fn other_version(message: &[u8]) -> Option<u8> {
     let (version, program) = message.split_last()?;
     (program == &HELLO[..7] && message != HELLO).then_some(*version)
-}
-
-/// A process of the device has another version of irnic, with other memory to share. Neither gets the other's frames.
-/// [`Port::flush`] returns it inside an [`io::Error`], once per process, at both ends.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{process} has another version of irnic, whose shared memory is of version {theirs} and not {}: the two do not reach each \
-     other; give all processes of a host one version",
-    HELLO[7]
-)]
-pub struct OtherVersion {
-    /// The other process.
-    pub process: Holder,
-    /// The version of its shared memory.
-    pub theirs: u8,
 }
 
 /// Longest record in a ring, in bytes.
@@ -115,24 +102,6 @@ pub enum HostUdp {
     On,
     /// All frames but those of the process to itself, for experiments.
     Only,
-}
-
-/// Something that does not work although the port is open. Everything else works.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HostWarning {
-    /// Frames can be sent, but none arrive from other hosts: another program has the UDP port.
-    #[error("UDP port 4791 of {0} is taken by {1}: other hosts cannot reach this device")]
-    PortTaken(IpAddr, Holder),
-    /// Frames can be sent, but none arrive from other hosts: a process of another user has the device. Processes of
-    /// different users do not reach each other either.
-    #[error(
-        "{1} has UDP port 4791 of {0}: neither other hosts nor other users' processes on this one can reach this device; run \
-         both ends as one user"
-    )]
-    OtherUser(IpAddr, Holder),
-    /// Other hosts are not reached, nor do they reach this one: no socket can be opened at the address.
-    #[error("no UDP socket can be opened at {0}, and other hosts cannot be reached: {1}")]
-    NoSocket(IpAddr, SocketFault),
 }
 
 impl HostConfig {
@@ -185,40 +154,6 @@ impl HostConfig {
     #[must_use]
     pub fn with_kernel_stamps(self, kernel_stamps: bool) -> HostConfig {
         HostConfig { kernel_stamps, ..self }
-    }
-}
-
-/// Why a device could not be joined. [`HostPort::open`] returns it inside an [`io::Error`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HostError {
-    /// The domain is not a valid part of a socket's name.
-    #[error("domain {domain:?} is not 1 to {longest} letters, digits, '-', '_' or '.'")]
-    Domain {
-        /// The domain given.
-        domain: String,
-        /// Longest domain in bytes.
-        longest: usize,
-    },
-    /// Another process has the requested slot.
-    #[error("slot {0} is taken by {1}")]
-    SlotTaken(Slot, Holder),
-    /// Every slot is taken.
-    #[error("all {} slots of the device are taken, {others} of them by other users, one by {example}", Slot::MAX)]
-    NoSlot {
-        /// Slots held by processes of other users.
-        others: usize,
-        /// The holder of one slot: another user's process if there are any.
-        example: Holder,
-    },
-}
-
-impl From<HostError> for io::Error {
-    fn from(e: HostError) -> io::Error {
-        let kind = match e {
-            HostError::Domain { .. } => io::ErrorKind::InvalidInput,
-            HostError::SlotTaken(..) | HostError::NoSlot { .. } => io::ErrorKind::AddrInUse,
-        };
-        io::Error::new(kind, e)
     }
 }
 

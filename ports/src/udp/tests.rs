@@ -408,6 +408,29 @@ fn nothing_is_lost_between_ports_of_one_host() {
     }
 }
 
+/// What a timer asks before it takes silence for loss.
+#[test]
+fn a_sender_knows_what_its_receiver_has_not_read() {
+    let (mut a, mut b) = ports(V4_A, V4_B, Segmentation::Auto).unwrap();
+    let path = path(V4_A, V4_B);
+    assert_eq!(a.peer_process(&path, 7), PeerProcess::Unknown, "nothing was sent");
+    let unread = |a: &mut UdpPort| match a.peer_process(&path, 7) {
+        PeerProcess::Buffered { handed, taken } => handed - taken,
+        other => panic!("{other:?}"),
+    };
+    let send = |a: &mut UdpPort| assert!(a.transmit(Time::ZERO, &frame(&path, 1000), &mut |b| write_frame(0, b)));
+    send(&mut a);
+    a.flush(Time::ZERO).unwrap();
+    let first = unread(&mut a);
+    assert!(first >= 1000);
+    // What the port itself still holds counts, too.
+    send(&mut a);
+    assert_eq!(unread(&mut a), 2 * first);
+    a.flush(Time::ZERO).unwrap();
+    collect(&mut b, 2);
+    assert_eq!(unread(&mut a), 0);
+}
+
 /// Sends to `receiver`, which reads nothing, until there is no credit. Then calls `meanwhile`, and returns how long it
 /// takes by the port's clock until there is room again, ns.
 fn wait_for_room(receiver: UdpPort, meanwhile: impl FnOnce(UdpPort) -> Option<UdpPort>) -> u64 {

@@ -23,7 +23,7 @@ pub(super) enum Expiry {
     Timeout { quick: bool, n: u32 },
 }
 
-/// How long what is in a host's buffers is not taken for lost, ns.
+/// How long what is in a host's buffers is not taken for lost, and the longest time between two looks at it, ns.
 const STUCK: u64 = 100 * MS;
 
 /// What is known in a silence of what the peer had not read when it was noticed.
@@ -394,22 +394,22 @@ impl RetransmitTimer {
         if c.config.patience == 0 {
             return false;
         }
-        let (handed, taken, lossless) = match process() {
-            PeerProcess::Alive { handed, taken } => (handed, taken, true),
-            PeerProcess::Buffered { handed, taken } => (handed, taken, false),
-            PeerProcess::Unknown | PeerProcess::Gone => {
+        let silence = now.since(self.last_progress);
+        let (handed, taken) = match process() {
+            PeerProcess::Alive { handed, taken } => (handed, taken),
+            PeerProcess::Buffered { handed, taken } if silence < STUCK => (handed, taken),
+            _ => {
                 self.reading = Reading::Unasked;
                 return false;
             }
         };
-        let silence = now.since(self.last_progress);
         let mut next = wait;
         self.reading = match self.reading {
             Reading::Unasked if taken < handed => {
                 self.unread = handed;
                 Reading::Behind
             }
-            Reading::Behind if taken < self.unread && (lossless || silence < STUCK) => {
+            Reading::Behind if taken < self.unread => {
                 next = wait.max((silence / 2).min(STUCK));
                 Reading::Behind
             }
