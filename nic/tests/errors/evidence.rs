@@ -177,8 +177,8 @@ fn time_in_which_nobody_ran_the_timers_is_not_the_peers() {
     assert_eq!(tries(100 * MS), undisturbed);
 }
 
-/// After a silence in which timeouts have doubled again and again only what was sent again is acknowledged, which measures
-/// nothing. The next loss is found as soon as any (RFC 6298, as Linux has it).
+/// After a silence in which timeouts have doubled again and again only what was sent again is acknowledged, which
+/// measures nothing. The next loss is found as soon as any (RFC 6298, as Linux has it).
 #[test]
 fn any_news_ends_the_back_off() {
     let mut d = real_time("delay 5us", true);

@@ -125,8 +125,8 @@ fn a_lost_packet_costs_three_round_trips_at_most() {
     }
 }
 
-/// Of two lost packets the second may be the probe, or its answer: then timeouts, of a READ at both ends, find the first,
-/// right after.
+/// Of two lost packets the second may be the probe, or its answer: then timeouts, of a READ at both ends, find the
+/// first, right after.
 fn assert_soon(calm: &Transfer, t: &Transfer, which: String) {
     assert!(t.timeouts <= 2 * t.probes && t.time <= calm.time + 650, "{which}: {t:?}");
 }
