@@ -137,8 +137,8 @@ pub struct PortCounters {
     pub rx_batches: u64,
     /// System calls that received, including those that found nothing.
     pub rx_syscalls: u64,
-    /// Frames lost on this host because the socket's buffer was full, or truncated. The kernel counts datagrams, of which
-    /// each is taken to have had as many frames as the one that was received after it.
+    /// Frames lost on this host because the socket's buffer was full, or truncated. The kernel counts datagrams, of
+    /// which each is taken to have had as many frames as the one that was received after it.
     pub rx_dropped: u64,
     /// ICMP "port unreachable" messages: the peer's port is not open (yet).
     pub refused: u64,

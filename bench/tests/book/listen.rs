@@ -1,4 +1,5 @@
-//! What replaces the `sleep` of `SERVER & sleep 1` when the book's commands are run: on a busy machine a server may take longer.
+//! What replaces the `sleep` of `SERVER & sleep 1` when the book's commands are run: on a busy machine a server may
+//! take longer.
 
 use std::collections::HashSet;
 use std::fs;
@@ -48,8 +49,8 @@ fn descendants(of: u32) -> Vec<u32> {
     found.split_off(1)
 }
 
-/// Whether a process has a socket that listens, of the kernel's tables of its network namespace: by TCP, as a service of a
-/// device, or under another name than a device's.
+/// Whether a process has a socket that listens, of the kernel's tables of its network namespace: by TCP, as a service
+/// of a device, or under another name than a device's.
 fn listens(process: u32) -> bool {
     let of = |table: &str| fs::read_to_string(format!("/proc/{process}/net/{table}")).unwrap_or_default();
     let mut listening = HashSet::new();
@@ -60,8 +61,8 @@ fn listens(process: u32) -> bool {
             (fields.get(3) == Some(&"0A")).then(|| fields.get(9).map(|inode| (*inode).to_owned())).flatten()
         }));
     }
-    // Num RefCount Protocol Flags Type St Inode Path, with 0x10000 in the flags of one that listens. A device listens on names of
-    // its own from the beginning; that a service is listened on, a bound name says.
+    // Num RefCount Protocol Flags Type St Inode Path, with 0x10000 in the flags of one that listens. A device listens
+    // on names of its own from the beginning; that a service is listened on, a bound name says.
     listening.extend(of("unix").lines().filter_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let (flags, name) = (fields.get(3)?, fields.get(7).unwrap_or(&""));

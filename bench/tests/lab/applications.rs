@@ -1,7 +1,7 @@
-//! Applications in a lab that loses one frame in a hundred, through several switches, with every byte checked: the traffic
-//! of NCCL's all-reduce, MPI's all-to-all, Mooncake's Transfer Engine, and a disk over iSER whose blocks have checksums. They run as
-//! `bench/lab-applications.sh` runs them, which measures docs/lab-applications.md. `IRNIC_APPLICATIONS=long` adds all
-//! other networks and transports.
+//! Applications in a lab that loses one frame in a hundred, through several switches, with every byte checked: the
+//! traffic of NCCL's all-reduce, MPI's all-to-all, Mooncake's Transfer Engine, and a disk over iSER whose blocks have
+//! checksums. They run as `bench/lab-applications.sh` runs them, which measures docs/lab-applications.md.
+//! `IRNIC_APPLICATIONS=long` adds all other networks and transports.
 
 use std::collections::HashMap;
 use std::path::Path;

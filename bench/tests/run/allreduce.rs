@@ -1,5 +1,5 @@
-//! The traffic of NCCL's all-reduce, `bench/applications/allreduce.c`, which checks every byte, with each transport over each
-//! port, without loss and with.
+//! The traffic of NCCL's all-reduce, `bench/applications/allreduce.c`, which checks every byte, with each transport
+//! over each port, without loss and with.
 
 use std::path::Path;
 use std::process::{Child, Output, Stdio};

@@ -1,8 +1,8 @@
 //! An adversary of time: processes that lose their core, poll rarely or read in bursts, on networks that lose nothing.
 //!
 //! Whatever is sent again is sent again for nothing. A timer that runs late because nobody ran it says nothing of the
-//! peer, and one that runs in time while the peer has no core costs at most one packet a stall where the port tells what
-//! the peer has read, and else one a timeout.
+//! peer, and one that runs in time while the peer has no core costs at most one packet a stall where the port tells
+//! what the peer has read, and else one a timeout.
 
 use irnic_nic::{Mr, NicConfig};
 use irnic_transports::config::TransportConfig;

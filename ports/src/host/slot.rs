@@ -81,9 +81,9 @@ pub(crate) struct Domain {
 }
 
 /// Returns the domain of a device and its addresses, for [`HostConfig::domain`](super::HostConfig): every process that
-/// opens the same device with the same addresses gets the same text. IPv6's link-local addresses only count if there are
-/// no others: the kernel gives an interface one some time after it is up, between the start of one process and that of
-/// the next.
+/// opens the same device with the same addresses gets the same text. IPv6's link-local addresses only count if there
+/// are no others: the kernel gives an interface one some time after it is up, between the start of one process and that
+/// of the next.
 pub fn domain(device: &str, addresses: &[IpAddr]) -> String {
     let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
     hash.write(device.as_bytes());

@@ -418,8 +418,8 @@ impl Wire {
         result
     }
 
-    /// Takes about `budget` frames at the most, none while too many wait for rings. Those for this process are passed to
-    /// `each`, those for others written into their rings.
+    /// Takes about `budget` frames at the most, none while too many wait for rings. Those for this process are passed
+    /// to `each`, those for others written into their rings.
     pub(super) fn receive(
         &mut self,
         now: Time,

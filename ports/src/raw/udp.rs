@@ -85,8 +85,8 @@ pub fn udp_bandwidth(frame: usize, time: Duration) -> io::Result<Rate> {
 /// `Unsupported` on a machine with one core, `TimedOut` if there is no answer for two minutes; otherwise the system's.
 pub fn udp_rtt(rounds: usize) -> io::Result<RoundTrip> {
     let (a, b) = sockets()?;
-    // Loopback loses nothing unless a buffer is full; this only keeps a stopped peer from hanging us. A thread that is bound to a
-    // core may wait for it for many seconds on a busy machine.
+    // Loopback loses nothing unless a buffer is full; this only keeps a stopped peer from hanging us. A thread that is
+    // bound to a core may wait for it for many seconds on a busy machine.
     let receive = |socket: &UdpSocket, bytes: &mut [u8]| {
         let start = Instant::now();
         for polls in 1u64.. {

@@ -28,8 +28,8 @@ use crate::sync::{AtomicU64, Ordering};
 const HELLO: [u8; 8] = *b"IRNICCR\x01";
 const GREETING: usize = HELLO.len() + 16 + 2;
 
-/// The share of a buffer that a sender has until its receiver sets a limit: one of this many, of a buffer as large as the
-/// sender's own, as others may begin at the same time.
+/// The share of a buffer that a sender has until its receiver sets a limit: one of this many, of a buffer as large as
+/// the sender's own, as others may begin at the same time.
 const FIRST_SHARE: u64 = 8;
 
 /// How long the owner of a socket may read nothing before a sender takes what is in it for lost, ns. It is also how

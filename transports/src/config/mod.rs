@@ -57,9 +57,9 @@ pub enum Timer {
         /// Packets in flight up to which RTO_low holds.
         n: u32,
     },
-    /// From measured round trips (RFC 6298, Karn's rules), for real time: `srtt + 4·rttvar`, at least `srtt + min` while at
-    /// most `n` packets are in flight and `srtt + 2·min` otherwise; doubled on each timeout until there is news from the
-    /// peer, at most `max`. In ns.
+    /// From measured round trips (RFC 6298, Karn's rules), for real time: `srtt + 4·rttvar`, at least `srtt + min`
+    /// while at most `n` packets are in flight and `srtt + 2·min` otherwise; doubled on each timeout until there is
+    /// news from the peer, at most `max`. In ns.
     Estimated {
         /// Least time beyond the round trip, ns.
         min: u64,
@@ -228,8 +228,8 @@ pub struct TransportConfig {
     /// fetching it from the host's memory takes (IRN §4.5.3).
     pub retransmit_delay: u64,
     /// Whether nothing is sent again without evidence that it is lost, for hosts whose timers run out too early
-    /// ([`crate::recovery::Sender::with_evidence`]): selective recovery goes by RACK (RFC 8985), else as IRN's reference
-    /// modules do.
+    /// ([`crate::recovery::Sender::with_evidence`]): selective recovery goes by RACK (RFC 8985), else as IRN's
+    /// reference modules do.
     pub evidence: bool,
     /// How long a peer that does not answer is taken for a busy one, ns, if that is longer than its retries take; 0 is
     /// IBA's letter. With any other value a peer whose process is known to live, and not to have taken what was sent to

@@ -185,7 +185,8 @@ impl RetransmitTimer {
                     let t = (16 * min).min(max) << self.back_off.min(10);
                     return Some((t.min(max), t.min(max), n));
                 }
-                // The variance has a least value, as Linux's has (tcp_rtt_estimator): a steady round trip is no promise.
+                // The variance has a least value, as Linux's has (tcp_rtt_estimator): a steady round trip is no
+                // promise.
                 let rto = |least: u64| (self.srtt + (4 * self.rttvar).max(least)) << self.back_off.min(10);
                 Some((rto(min).min(max), rto(2 * min).min(max), n))
             }
@@ -361,8 +362,9 @@ impl RetransmitTimer {
         Expiry::Timeout { quick: self.quick, n }
     }
 
-    /// Returns whether the timer, due at `due` after a silence of `wait`, was run so late that the silence says nothing: a host
-    /// without a core for the timer may have had none for reading answers either. The timer is then run once more.
+    /// Returns whether the timer, due at `due` after a silence of `wait`, was run so late that the silence says
+    /// nothing: a host without a core for the timer may have had none for reading answers either. The timer is then run
+    /// once more.
     fn excuses(&mut self, now: Time, due: Time, wait: u64) -> bool {
         let late = now.since(due);
         if std::mem::take(&mut self.late) || late <= wait / 4 {
@@ -388,8 +390,8 @@ impl RetransmitTimer {
         self.arm(until.max(now), c);
     }
 
-    /// Returns whether the peer has not even read what it had been handed when a silence of `wait` was first noticed, or
-    /// has only read it since. Then nothing tells of a loss, and the timer goes on.
+    /// Returns whether the peer has not even read what it had been handed when a silence of `wait` was first noticed,
+    /// or has only read it since. Then nothing tells of a loss, and the timer goes on.
     fn awaits_reading(&mut self, now: Time, wait: u64, c: &QpContext, process: impl FnOnce() -> PeerProcess) -> bool {
         if c.config.patience == 0 {
             return false;

@@ -1,5 +1,5 @@
-//! Tail loss probes (RFC 8985 §7) beside timers that do not follow the round trip, in virtual time: what asks for a sign
-//! of life when nothing comes back, long before a timeout. Where the timer follows it, it has probes itself.
+//! Tail loss probes (RFC 8985 §7) beside timers that do not follow the round trip, in virtual time: what asks for a
+//! sign of life when nothing comes back, long before a timeout. Where the timer follows it, it has probes itself.
 //!
 //! The probe is one packet: one that was never sent if there is one, whatever the congestion window; else the last that
 //! was. The receiver's answer shows what is missing before it, and so starts recovery. The timer is looked at only when

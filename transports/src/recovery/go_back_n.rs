@@ -64,8 +64,8 @@ impl GoBackN {
         self.doubts = self.asks;
     }
 
-    /// Has the last packet sent again, which is acknowledged, or shows what is missing before it. Or the `first`, and no
-    /// more before it is answered.
+    /// Has the last packet sent again, which is acknowledged, or shows what is missing before it. Or the `first`, and
+    /// no more before it is answered.
     pub(super) fn probe(&mut self, stream: &mut Stream, first: bool) -> bool {
         let probes = self.asks && stream.next != stream.acked;
         if probes && first {

@@ -5,8 +5,8 @@
 //! other (receiveData). Both know sequence numbers, and the time of a call: no headers, no work requests, no clock.
 //!
 //! A sender is a `stream` and one of three schemes over it: `go_back_n`, `irn`, which has the rules of IRN's reference
-//! modules, and `rack`, which goes by times. The latter two share a `scoreboard`, and what low priority has `brought` of
-//! a stream (RC3).
+//! modules, and `rack`, which goes by times. The latter two share a `scoreboard`, and what low priority has `brought`
+//! of a stream (RC3).
 //!
 //! [`Pulled`] is another kind of sender: one whose receiver asks for each packet (NDP). [`Paths`] are the ways that it
 //! chooses from.

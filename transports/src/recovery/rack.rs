@@ -478,8 +478,8 @@ impl Rack {
         self.timed_out = self.timed_out.filter(|psn| !old(psn));
     }
 
-    /// A NACK from a receiver that goes back N: it keeps nothing that it could acknowledge selectively, so that all that
-    /// was sent since goes again; unless it cannot know of that yet.
+    /// A NACK from a receiver that goes back N: it keeps nothing that it could acknowledge selectively, so that all
+    /// that was sent since goes again; unless it cannot know of that yet.
     #[cold]
     fn nothing_kept(&mut self, now: Time, stream: &mut Stream) {
         let sent = self.record(stream.acked).unwrap_or_default();

@@ -84,7 +84,8 @@ fn read_capture(capture: &Path, tagged: bool) -> Result<(), Failed> {
         "ip.dsfield.dscp",
     ];
     let mut command = Command::new("tshark");
-    // It guesses from an application's bytes that they are RPC over RDMA, of a packet that is sent again alone for instance.
+    // It guesses from an application's bytes that they are RPC over RDMA, of a packet that is sent again alone for
+    // instance.
     command.args(["--disable-protocol", "rpcordma"]);
     command.arg("-r").arg(capture).args(["-o", "ip.check_checksum:TRUE", "-T", "fields"]);
     for field in FIELDS {

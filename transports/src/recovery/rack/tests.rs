@@ -13,8 +13,8 @@ struct Stream {
 }
 
 impl Stream {
-    /// A stream from 0 on of which the first packet was acknowledged after a round trip, and then so many more were sent,
-    /// a microsecond apart.
+    /// A stream from 0 on of which the first packet was acknowledged after a round trip, and then so many more were
+    /// sent, a microsecond apart.
     fn new(nack_threshold: u32, packets: u32) -> Stream {
         let sender = Sender::new(Recovery::Selective, Psn::new(0), 256, nack_threshold).with_evidence(true);
         let mut stream = Stream { sender, now: 0 };
