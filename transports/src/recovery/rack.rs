@@ -78,8 +78,9 @@ pub(super) struct Rack {
 }
 
 impl Rack {
-    /// Records that there is room for at first.
-    const FEW: usize = 16;
+    /// Records that there is room for from the first packet on: as many as may be in flight, within these limits.
+    const FEW: u32 = 16;
+    const MANY: u32 = 256;
     /// Recoveries without duplicates after which the reordering window is as at first.
     const PERSIST: u8 = 16;
 
@@ -155,7 +156,10 @@ impl Rack {
         if ahead < 0 {
             return false;
         }
-        let len = (ahead as usize + 1).next_power_of_two().max(Self::FEW);
+        let first = stream.cap.clamp(Self::FEW, Self::MANY) as usize;
+        let len = (ahead as usize + 1).max(first).next_power_of_two();
+        // Where there is no memory for them, repeats are found by timeouts.
+        let _ = self.again.try_reserve(len.saturating_sub(self.again.len()));
         let Ok(mut sent) = boxed(Sent::default(), len) else {
             stream.cap = stream.cap.min(self.sent.len().max(1) as u32);
             return false;
