@@ -10,12 +10,15 @@ use crate::lex::{Token, tokens};
 /// How deep parentheses, loops and conditions may be nested: a text cannot exhaust the stack.
 const DEEPEST: u32 = 48;
 
+/// The most operands of an expression: a chain of operators is a tree as deep as the chain is long.
+const MOST_OPERANDS: u32 = 256;
+
 /// Fields of packets that a classifier gives.
 pub(crate) const CLASSIFIED: [&str; 5] = ["queue", "value", "processing", "slack", "flow"];
 
 /// Reads a policy.
 pub(crate) fn parse(text: &str) -> Result<Vec<Statement>> {
-    let mut parser = Parser { tokens: tokens(text)?, next: 0, depth: 0 };
+    let mut parser = Parser { tokens: tokens(text)?, next: 0, depth: 0, operands: 0 };
     let statements = parser.statements()?;
     match parser.peek() {
         Token::End => Ok(statements),
@@ -27,6 +30,8 @@ struct Parser {
     tokens: Vec<(Token, Place)>,
     next: usize,
     depth: u32,
+    /// Operands so far of the expression that is being read.
+    operands: u32,
 }
 
 impl Parser {
@@ -329,7 +334,7 @@ impl Parser {
                 return Err(PolicyError::new(field.at, format_args!("a {} has a name of its own", kind.name())));
             }
             self.advance();
-            let arguments = self.arguments()?;
+            let arguments = self.arguments(Self::expr)?;
             if !self.is("->") {
                 return Ok(Statement::Create(path, kind, arguments, None));
             }
@@ -359,7 +364,7 @@ impl Parser {
             match self.after(1) {
                 Token::Sign("(") => {
                     self.advance();
-                    self.arguments()?;
+                    self.arguments(Self::expr)?;
                     return Ok(Setting::Named(name));
                 }
                 Token::Sign(";" | "}") | Token::End | Token::Name(_) => {
@@ -375,11 +380,11 @@ impl Parser {
         })
     }
 
-    fn arguments(&mut self) -> Result<Vec<Expr>> {
+    fn arguments(&mut self, read: fn(&mut Self) -> Result<Expr>) -> Result<Vec<Expr>> {
         self.expect("(")?;
         let mut arguments = Vec::new();
         while !self.is(")") {
-            arguments.push(self.expr()?);
+            arguments.push(read(self)?);
             if !self.is(")") {
                 self.expect(",")?;
             }
@@ -409,6 +414,12 @@ impl Parser {
     }
 
     fn expr(&mut self) -> Result<Expr> {
+        self.operands = 0;
+        self.subexpr()
+    }
+
+    /// A part of an expression: in parentheses, an argument or an index.
+    fn subexpr(&mut self) -> Result<Expr> {
         self.nested(|parser| parser.binary(0))
     }
 
@@ -449,6 +460,10 @@ impl Parser {
 
     fn unary(&mut self) -> Result<Expr> {
         let at = self.at();
+        self.operands += 1;
+        if self.operands > MOST_OPERANDS {
+            return Err(self.error(format_args!("an expression has at most {MOST_OPERANDS} operands")));
+        }
         if self.skip("!") {
             let inner = self.nested(Self::unary)?;
             return Ok(Expr { at, kind: ExprKind::Not(Box::new(inner)) });
@@ -470,7 +485,7 @@ impl Parser {
             }
             Token::Sign("(") => {
                 self.advance();
-                let inner = self.expr()?;
+                let inner = self.subexpr()?;
                 self.expect(")")?;
                 inner.kind
             }
@@ -480,7 +495,7 @@ impl Parser {
                 match name.text.as_str() {
                     "on" | "true" => ExprKind::Bool(true),
                     "off" | "false" => ExprKind::Bool(false),
-                    _ if self.is("(") => ExprKind::Call(name, self.arguments()?),
+                    _ if self.is("(") => ExprKind::Call(name, self.arguments(Self::subexpr)?),
                     _ => ExprKind::Path(self.path(name)?),
                 }
             }
@@ -493,7 +508,7 @@ impl Parser {
     fn path(&mut self, name: Name) -> Result<Path> {
         let mut path = Path { name, indices: Vec::new(), fields: Vec::new() };
         while self.skip("[") {
-            path.indices.push(if self.skip("*") { Index::All } else { Index::One(self.expr()?) });
+            path.indices.push(if self.skip("*") { Index::All } else { Index::One(self.subexpr()?) });
             self.expect("]")?;
         }
         while self.is(".") && matches!(self.after(1), Token::Name(_)) {

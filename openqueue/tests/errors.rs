@@ -252,6 +252,29 @@ fn deep_nesting_is_refused() {
 }
 
 #[test]
+fn long_chains_of_operators_are_refused() {
+    let chain = |operand: &str, operator: &str, operands: usize| vec![operand; operands].join(operator);
+    let longest = format!("q = Queue({}); out = Port(q);", chain("1KB", " + ", 256));
+    longest.parse::<Policy>().expect("a policy");
+    let listed = format!("q[i in 0..300] = Queue(1KB); b = Buffer({});", chain("q[0]", ", ", 300));
+    assert!(!listed.parse::<Policy>().is_err_and(|e| e.to_string().contains("operands")));
+    for expression in [
+        chain("1", " + ", 20_000),
+        chain("true", " || ", 20_000),
+        chain("(1 + 1)", " - ", 129),
+        chain("max(1, 1)", " * ", 20_000),
+        format!("1 < {}", chain("2", "/", 20_000)),
+    ] {
+        for text in
+            [format!("q = Queue({expression})"), format!("param p = {expression}"), format!("f(x) = {expression}")]
+        {
+            let error = text.parse::<Policy>().unwrap_err().to_string();
+            assert!(error.ends_with("an expression has at most 256 operands"), "{error}");
+        }
+    }
+}
+
+#[test]
 fn parameters_are_checked() {
     let mut policy: Policy = "param size = 64KB; param pfc = off; param alpha = 1/16; q = Queue(size); out = Port(q);"
         .parse()
