@@ -30,12 +30,14 @@ pub fn examine(variables: &Variables) -> Vec<Finding> {
 }
 
 fn libraries(variables: &Variables) -> Vec<Finding> {
-    let found = [("library", library::find(variables)), ("library", library::installed(library::SYSFS))];
-    let finding = |(about, found): (&'static str, Result<std::path::PathBuf, crate::run::RunError>)| match found {
-        Ok(path) => Finding::ok(about, path.display().to_string()),
-        Err(error) => Finding::wrong(about, error.to_string(), ""),
+    let finding = |found: Result<std::path::PathBuf, crate::run::RunError>| match found {
+        Ok(path) => Finding::ok("library", path.display().to_string()),
+        Err(error) => Finding::wrong("library", error.to_string(), ""),
     };
-    found.into_iter().map(finding).collect()
+    let found = [library::find(variables), library::installed(library::SYSFS)].map(finding);
+    let distrusted = [library::VERBS, library::SYSFS].into_iter().flat_map(library::distrusted);
+    let notes = distrusted.map(|file| Finding::note("library", file.to_string(), "let nobody else write it"));
+    found.into_iter().chain(notes).collect()
 }
 
 fn one(info: &DeviceInfo) -> Vec<Finding> {

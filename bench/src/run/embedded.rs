@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::RunError;
-use super::links::{own_directory, runtime_directory, user, users_own};
+use super::links::{cache_directory, own_directory, runtime_directory, user};
 
 /// Names and contents. Empty where the build had none, as one by `cargo check` has.
 #[cfg(embedded)]
@@ -18,16 +18,6 @@ const OBJECTS: &[(&str, &[u8])] = &[
 ];
 #[cfg(not(embedded))]
 const OBJECTS: &[(&str, &[u8])] = &[];
-
-/// The user's own directory for what can be made again (XDG Base Directory Specification), if it is the user's alone.
-fn cache_directory() -> Option<PathBuf> {
-    let given = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = given("XDG_CACHE_HOME").or_else(|| given("HOME").map(|home| home.join(".cache")))?;
-    if !cache.exists() {
-        own_directory(&cache, 0o700, &[user()]).ok()?;
-    }
-    users_own(&cache).then(|| cache.join("irnic"))
-}
 
 /// Puts `content` into `directory` under `name`, whole or not at all, whoever else does the same.
 fn place(directory: &Path, name: &str, content: &[u8]) -> io::Result<PathBuf> {
@@ -55,8 +45,8 @@ fn unpack_below(parent: io::Result<PathBuf>, name: &str, content: &[u8]) -> io::
 /// Returns the path of the object `name`, written there if need be; `None` if the program does not carry it.
 pub fn unpacked(name: &str) -> Option<Result<PathBuf, RunError>> {
     let (_, content) = OBJECTS.iter().find(|(own, content)| *own == name && !content.is_empty())?;
-    let cached = cache_directory().ok_or_else(|| io::Error::other("no cache directory of the user's own"));
-    let path = unpack_below(cached, name, content).or_else(|_| unpack_below(runtime_directory(), name, content));
+    let path =
+        unpack_below(cache_directory(), name, content).or_else(|_| unpack_below(runtime_directory(), name, content));
     Some(path.map_err(|e| {
         RunError::Failed(format!(
             "no place for {name}, which this program carries: {e}; set TMPDIR to a directory of yours"

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use irnic_verbs::config::Variables;
+use irnic_verbs::config::{Distrusted, Variables, open_trusted};
 
 use super::{RunError, embedded};
 
 /// What stands in for libibverbs.
-const VERBS: &str = "libirnic_verbs.so";
+pub const VERBS: &str = "libirnic_verbs.so";
 /// What shows files under /sys and /dev.
 pub const SYSFS: &str = "libirnic_sysfs.so";
 
@@ -30,20 +30,47 @@ fn places(directory: &Path, name: &str) -> [PathBuf; 5] {
     ["deps", "", "../lib/irnic", "../lib", "../lib64/irnic"].map(|place| directory.join(place).join(name))
 }
 
-/// A library of this installation: a file of its own, else what the program carries.
+/// A library of this installation: a file of its own that only the caller and root can have written, else what the
+/// program carries.
 pub fn installed(name: &str) -> Result<PathBuf, RunError> {
+    let directory = directory()?;
+    let mut distrusted = Vec::new();
+    for place in places(&directory, name) {
+        match trusted(&place) {
+            Some(Ok(path)) => return Ok(path),
+            Some(Err(file)) => distrusted.push(file),
+            None => {}
+        }
+    }
+    embedded::unpacked(name).unwrap_or_else(|| {
+        if let Some(file) = distrusted.first() {
+            return Err(RunError::Failed(format!("{file}; change that, or set IRNIC_LIBRARY to a library of yours")));
+        }
+        let directory = directory.display();
+        Err(RunError::Failed(format!(
+            "there is no {name} in {directory}, {directory}/deps or {directory}/../lib/irnic: install it there, or set \
+             IRNIC_LIBRARY"
+        )))
+    })
+}
+
+/// Files that would be the library `name` of this installation, had not somebody else been able to write them.
+pub fn distrusted(name: &str) -> Vec<Distrusted> {
+    let places = directory().map(|directory| places(&directory, name)).into_iter().flatten();
+    places.filter_map(|place| trusted(&place)?.err()).collect()
+}
+
+/// Where the program is.
+fn directory() -> Result<PathBuf, RunError> {
     let program = std::env::current_exe().map_err(|e| RunError::Failed(format!("where irnic is: {e}")))?;
-    let directory = program.parent().unwrap_or(Path::new("/"));
-    let places = places(directory, name);
-    match places.iter().find(|p| p.is_file()) {
-        Some(place) => place.canonicalize().map_err(|e| RunError::Failed(format!("{}: {e}", place.display()))),
-        None => embedded::unpacked(name).unwrap_or_else(|| {
-            let directory = directory.display();
-            Err(RunError::Failed(format!(
-                "there is no {name} in {directory}, {directory}/deps or {directory}/../lib/irnic: install it there, or set \
-                 IRNIC_LIBRARY"
-            )))
-        }),
+    Ok(program.parent().unwrap_or(Path::new("/")).into())
+}
+
+/// The library at `place`, without links in its path; `None` if there is none that can be read.
+fn trusted(place: &Path) -> Option<Result<PathBuf, Distrusted>> {
+    match open_trusted(place).ok()?? {
+        Ok(_) => place.canonicalize().ok().map(Ok),
+        Err(file) => Some(Err(file)),
     }
 }
 

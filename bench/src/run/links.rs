@@ -1,7 +1,7 @@
 //! A directory in which the shared object has the names that applications load.
 //!
-//! It is beside the object where that can be written, or was prepared there by whoever installed it; else in the user's
-//! runtime directory. The links never change once they are right, so any number of launches may meet there.
+//! Whoever installed the object may have prepared it there; else it is in the user's cache or runtime directory. The links
+//! never change once they are right, so any number of launches may meet there.
 
 use std::fs::{self, DirBuilder, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -40,6 +40,18 @@ pub(super) fn own_directory(directory: &Path, mode: u32, owners: &[u32]) -> io::
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
     Ok(())
+}
+
+/// The user's own directory for what can be made again (XDG Base Directory Specification), if it is the user's alone.
+pub(super) fn cache_directory() -> io::Result<PathBuf> {
+    let given = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = given("XDG_CACHE_HOME").or_else(|| given("HOME").map(|home| home.join(".cache")));
+    let none = || io::Error::other("no cache directory of the user's own");
+    let cache = cache.ok_or_else(none)?;
+    if !cache.exists() {
+        own_directory(&cache, 0o700, &[user()])?;
+    }
+    if users_own(&cache) { Ok(cache.join("irnic")) } else { Err(none()) }
 }
 
 /// The user's own directory for things that need not outlive the session.
@@ -86,31 +98,25 @@ fn loadable(path: &Path) -> bool {
 /// The directory where `library`, an absolute path without links in it, has all `names`.
 pub fn directory(library: &Path, names: &[&str]) -> Result<PathBuf, RunError> {
     let home = library.parent().unwrap_or(Path::new("/"));
-    let owner = fs::metadata(library).map_err(|e| RunError::Failed(format!("{}: {e}", library.display())))?.uid();
-    let owners = [user(), owner, 0];
-    // Prepared by whoever installed the library, who is trusted with the library too.
-    let beside = home.join("irnic-links");
-    for directory in [home, &beside] {
-        if loadable(directory) && complete(directory, library, names) {
-            let found = fs::symlink_metadata(directory);
-            if directory == home || found.is_ok_and(|m| trusted(&m, &owners)) {
-                return Ok(directory.into());
-            }
+    for prepared in [home, &home.join("irnic-links")] {
+        let found = fs::symlink_metadata(prepared);
+        if loadable(prepared) && found.is_ok_and(|m| trusted(&m, &[user(), 0])) && complete(prepared, library, names) {
+            return Ok(prepared.into());
         }
-    }
-    if loadable(&beside) && own_directory(&beside, 0o755, &owners).and_then(|()| fill(&beside, library, names)).is_ok()
-    {
-        return Ok(beside);
     }
     let mut hash = DefaultHasher::new();
     library.hash(&mut hash);
-    let made = runtime_directory().and_then(|runtime| {
-        let directory = runtime.join(format!("links-{:016x}", hash.finish()));
+    let name = format!("links-{:016x}", hash.finish());
+    let made = |parent: io::Result<PathBuf>| {
+        let directory = parent?;
+        own_directory(&directory, 0o700, &[user()])?;
+        let directory = directory.join(&name);
         own_directory(&directory, 0o700, &[user()])?;
         fill(&directory, library, names)?;
-        Ok(directory)
-    });
-    match made {
+        Ok::<_, io::Error>(directory)
+    };
+    let cached = made(cache_directory()).ok().filter(|directory| loadable(directory));
+    match cached.map_or_else(|| made(runtime_directory()), Ok) {
         Ok(directory) if loadable(&directory) => Ok(directory),
         Ok(directory) => Err(RunError::Failed(format!(
             "{}: the dynamic loader takes no path with colons, semicolons or spaces: set TMPDIR to another",

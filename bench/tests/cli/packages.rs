@@ -202,6 +202,8 @@ fn wheel() {
     let said = system.run("1000:1000", "/home/user/env/bin", &script);
     assert!(said.contains("\nOK") && said.contains("/home/user/env/lib/irnic/libirnic_verbs.so"), "{said}");
     system.transfers("/home/user/env/bin");
+    let left = "env/bin/pip uninstall --yes irnic >/dev/null; find env -name '*irnic*'";
+    assert_eq!(system.run("1000:1000", "/home/user/env/bin", &format!("cd ~; {left}")), "");
 }
 
 #[test]

@@ -133,20 +133,21 @@ fn the_library_says_what_is_wrong_and_shows_no_devices() {
 fn fifty_launches_at_once_without_a_place_for_links_all_see_the_device() {
     let Some(()) = needs(&["ibv_devices"]) else { return };
     let folder = Folder::new();
-    // A library whose directory cannot be written sends all of them to the temporary directory.
+    // Without a home directory all of them go to the temporary directory.
     let home = folder.path().join("lib");
     std::fs::create_dir(&home).unwrap();
     let library = crate::support::library();
     std::fs::hard_link(&library, home.join("libirnic_verbs.so"))
         .or_else(|_| std::fs::copy(&library, home.join("libirnic_verbs.so")).map(drop))
         .unwrap();
-    std::fs::write(home.join("irnic-links"), "in the way").unwrap();
     std::fs::create_dir(folder.path().join("tmp")).unwrap();
     let children: Vec<_> = (0..50)
         .map(|_| {
             irnic(&folder)
                 .env("TMPDIR", folder.path().join("tmp"))
                 .env_remove("XDG_RUNTIME_DIR")
+                .env_remove("XDG_CACHE_HOME")
+                .env_remove("HOME")
                 .env("IRNIC_LIBRARY", home.join("libirnic_verbs.so"))
                 .args(["run", "ibv_devices"])
                 .stdout(Stdio::piped())
@@ -185,6 +186,8 @@ fn a_directory_for_links_that_somebody_else_could_have_filled_is_refused() {
     let output = irnic(&folder)
         .env("TMPDIR", folder.path().join("tmp"))
         .env_remove("XDG_RUNTIME_DIR")
+        .env_remove("XDG_CACHE_HOME")
+        .env_remove("HOME")
         .env("IRNIC_LIBRARY", home.join("libirnic_verbs.so"))
         .args(["run", "sh", "-c", "echo $LD_LIBRARY_PATH"])
         .output()
@@ -192,6 +195,57 @@ fn a_directory_for_links_that_somebody_else_could_have_filled_is_refused() {
     let path = text(&output.stdout);
     assert!(path.starts_with(folder.path().join("tmp").to_str().unwrap()), "{path}{}", text(&output.stderr));
     assert_eq!(std::fs::read_dir(&links).unwrap().count(), 0);
+}
+
+#[test]
+fn a_library_that_somebody_else_could_have_written_is_not_loaded() {
+    // Where the library is, from the program, and the modes of its directory and of itself.
+    for (place, of_directory, of_file) in [
+        ("", 0o777, 0o644),
+        ("", 0o1777, 0o644),
+        ("deps", 0o777, 0o644),
+        ("deps", 0o755, 0o666),
+        ("../lib/irnic", 0o775, 0o644),
+        ("../lib", 0o755, 0o646),
+        ("../lib64/irnic", 0o757, 0o644),
+    ] {
+        let folder = Folder::new();
+        let bin = folder.path().join("bin");
+        let home = bin.join(place);
+        for directory in [&bin, &home] {
+            std::fs::create_dir_all(directory).unwrap();
+        }
+        let home = home.canonicalize().unwrap();
+        std::fs::copy(env!("CARGO_BIN_EXE_irnic"), bin.join("irnic")).unwrap();
+        for name in ["libirnic_verbs.so", "libirnic_sysfs.so"] {
+            std::fs::copy(crate::support::library().with_file_name(name), home.join(name)).unwrap();
+        }
+        let chmod = |path: &std::path::Path, mode| {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        };
+        let loaded = || {
+            let mut command = std::process::Command::new(bin.join("irnic"));
+            command.env_remove("IRNIC_LIBRARY").env("HOME", folder.path()).env("XDG_RUNTIME_DIR", folder.path());
+            command.env("IRNIC_INTERFACE", "lo").current_dir("/").stdin(Stdio::null());
+            command.args(["run", "--sysfs", "sh", "-c", "readlink -f $(echo $LD_PRELOAD | tr : ' ')"]);
+            let output = command.output().unwrap();
+            (text(&output.stdout), text(&output.stderr))
+        };
+        for file in ["libirnic_verbs.so", "libirnic_sysfs.so"] {
+            chmod(&home.join(file), 0o644);
+        }
+        chmod(&home, 0o755);
+        let (out, err) = loaded();
+        assert_eq!(out.matches(home.to_str().unwrap()).count(), 2, "{place}: {out}{err}");
+        for file in ["libirnic_verbs.so", "libirnic_sysfs.so"] {
+            chmod(&home.join(file), of_file);
+        }
+        chmod(&home, of_directory);
+        let (out, err) = loaded();
+        // The program's own copy stands in, where the build has one.
+        assert!(!out.contains(home.to_str().unwrap()), "{place}: {out}{err}");
+        assert!(!out.is_empty() || err.contains("can be written by others (mode "), "{place}: {out}{err}");
+    }
 }
 
 /// A statically linked program for x86-64 whose exit status is 7.

@@ -55,12 +55,12 @@ pub(super) fn read(variables: &Variables) -> Result<File, ConfigError> {
     }
     for path in places() {
         let unreadable = |e| unreadable(&path, &Origin::File(path.clone(), 1), e);
-        match trust::open(&path).map_err(unreadable)? {
+        match trust::open_trusted(&path).map_err(unreadable)? {
             Some(Ok(file)) => {
                 let file = parse(&path, &io::read_to_string(file).map_err(unreadable)?)?;
                 return Ok(File { ignored: none.ignored, ..file });
             }
-            Some(Err(ignored)) => none.ignored.push(ignored),
+            Some(Err(file)) => none.ignored.push(file.into()),
             None => {}
         }
     }

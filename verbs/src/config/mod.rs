@@ -27,7 +27,7 @@ use irnic_transports::wire::Mtu;
 
 pub use error::{ConfigError, Origin};
 
-pub use trust::Ignored;
+pub use trust::{Distrusted, Ignored, open_trusted};
 pub(crate) use value::file_of;
 pub use variables::{Given, Variables};
 

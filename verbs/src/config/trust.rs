@@ -44,6 +44,14 @@ impl fmt::Display for Wrong {
     }
 }
 
+/// A file that was found, and that somebody else can have written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Distrusted {
+    path: PathBuf,
+    place: Place,
+    wrong: Wrong,
+}
+
 /// What was found and does not count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ignored(What);
@@ -52,8 +60,7 @@ pub struct Ignored(What);
 enum What {
     /// Variables of a caller with fewer rights.
     Variables,
-    /// A file.
-    File { path: PathBuf, place: Place, wrong: Wrong },
+    File(Distrusted),
 }
 
 /// Where something is wrong.
@@ -72,23 +79,36 @@ impl Ignored {
     pub(super) const VARIABLES: Ignored = Ignored(What::Variables);
 }
 
-impl fmt::Display for Ignored {
+impl From<Distrusted> for Ignored {
+    fn from(file: Distrusted) -> Ignored {
+        Ignored(What::File(file))
+    }
+}
+
+impl fmt::Display for Distrusted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let What::File { path, place, wrong } = &self.0 else {
-            return f.write_str(
-                "IRNIC_* variables and irnic.toml are ignored: the program runs with rights that its caller does not have (setuid, setgid or file capabilities)",
-            );
-        };
         // Names are somebody else's choice: what would break the line is escaped.
-        let path = path.to_string_lossy();
-        let path = path.escape_debug();
-        write!(f, "{path} is ignored: ")?;
-        match place {
+        let path = self.path.to_string_lossy();
+        write!(f, "{} is ignored: ", path.escape_debug())?;
+        match &self.place {
             Place::File => f.write_str("it")?,
             Place::Directory => f.write_str("its directory")?,
             Place::Target(target) => write!(f, "{}, where it leads,", target.to_string_lossy().escape_debug())?,
         }
-        write!(f, " {wrong}; IRNIC_CONFIG={path} reads it all the same")
+        write!(f, " {}", self.wrong)
+    }
+}
+
+impl fmt::Display for Ignored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            What::Variables => f.write_str(
+                "IRNIC_* variables and irnic.toml are ignored: the program runs with rights that its caller does not have (setuid, setgid or file capabilities)",
+            ),
+            What::File(file) => {
+                write!(f, "{file}; IRNIC_CONFIG={} reads it all the same", file.path.to_string_lossy().escape_debug())
+            }
+        }
     }
 }
 
@@ -107,9 +127,13 @@ fn wrong(found: &Metadata) -> Option<Wrong> {
     (found.mode() & 0o022 != 0).then_some(Wrong::Writable(found.mode() & 0o7777))
 }
 
-/// Opens the file at `path` for reading if it is there; says why not if others can have written it.
-pub(super) fn open(path: &Path) -> io::Result<Option<Result<File, Ignored>>> {
-    let ignored = |place, wrong| Ok(Some(Err(Ignored(What::File { path: path.into(), place, wrong }))));
+/// Opens a file that nobody named for reading, if it is there and nobody but the caller and root can have written it.
+///
+/// Neither the file nor its directory may belong to, or be writable by, anybody else, nor what a link leads to. Both are
+/// looked at through open descriptors. Returns `None` if there is no such file. Fails if it or its directory cannot be
+/// opened.
+pub fn open_trusted(path: &Path) -> io::Result<Option<Result<File, Distrusted>>> {
+    let ignored = |place, wrong| Ok(Some(Err(Distrusted { path: path.into(), place, wrong })));
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
     let Ok(listed) = fs::symlink_metadata(path) else { return Ok(None) };
@@ -158,7 +182,7 @@ mod tests {
 
     /// Returns how a file is opened: whether it is read, is not there, or what is said.
     fn outcome(path: &Path) -> String {
-        match open(path) {
+        match open_trusted(path) {
             Ok(Some(Ok(_))) => "read".into(),
             Ok(Some(Err(ignored))) => ignored.to_string(),
             Ok(None) => "absent".into(),
@@ -227,7 +251,7 @@ mod tests {
     #[test]
     fn what_is_said_is_one_line_whatever_the_names() {
         let place = Place::Target("c\x1b[m\nd".into());
-        let said = Ignored(What::File { path: "a\nb".into(), place, wrong: Wrong::Owner(7) }).to_string();
+        let said = Ignored::from(Distrusted { path: "a\nb".into(), place, wrong: Wrong::Owner(7) }).to_string();
         assert!(!said.contains('\n') && !said.contains('\x1b') && said.contains("belongs to user 7"), "{said}");
     }
 }
