@@ -10,6 +10,7 @@ mod file;
 mod files;
 pub mod host;
 mod html;
+mod http;
 mod jumps;
 mod keeper;
 mod metrics;

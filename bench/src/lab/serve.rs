@@ -1,27 +1,26 @@
 //! Who asks a running lab over HTTP: `irnic top` by a Unix socket, browsers and Prometheus over TCP.
 //!
-//! One thread, one request at a time. It reads what the thread that has the network says when it is asked ([`Board`]),
-//! and changes nothing.
+//! One thread, which waits for no client. It reads what the thread that has the network says when it is asked
+//! ([`Board`]), and changes nothing.
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::http::{Clients, Reply, Request};
 use super::metrics;
 use super::socket::{self, is_own};
 use super::stats::{Board, Point, Stats};
 use super::told::Told;
 
-/// How long a request may take to come, and its answer to go.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a lab may take to answer: it sleeps for a tenth of a second at most.
 const ANSWER: Duration = Duration::from_secs(1);
-/// The longest request, bytes.
-const REQUEST: usize = 8 << 10;
+/// How long nobody is let in after the process had no descriptor left.
+const PAUSE: Duration = Duration::from_millis(100);
 /// How often the curves of the page have a point, and how many they have: a minute.
 const TICK: Duration = Duration::from_millis(500);
 const POINTS: usize = 121;
@@ -73,10 +72,22 @@ enum Listener {
     Unix(UnixListener),
 }
 
+impl Listener {
+    fn fd(&self) -> RawFd {
+        match self {
+            Listener::Tcp(listener, _) => listener.as_raw_fd(),
+            Listener::Unix(listener) => listener.as_raw_fd(),
+        }
+    }
+}
+
 /// What serves.
 pub struct Server {
     board: Arc<Board>,
-    listeners: Vec<Listener>,
+    /// Each with its own clients: those of one cannot push out those of another.
+    listeners: Vec<(Listener, Clients)>,
+    /// Nobody is let in before.
+    paused_until: Option<Instant>,
     history: VecDeque<Point>,
     told: Told,
     /// Keeps the last minute.
@@ -92,13 +103,13 @@ impl Server {
     pub fn bind(board: Arc<Board>, place: &str, at: &Addresses) -> io::Result<Server> {
         let unix = socket::listen(place)?;
         unix.set_nonblocking(true)?;
-        let mut listeners = vec![Listener::Unix(unix)];
+        let mut listeners = vec![(Listener::Unix(unix), Clients::default())];
         let mut tcp = |address: SocketAddr, serves| -> io::Result<SocketAddr> {
             let named = |e: io::Error| io::Error::new(e.kind(), format!("{address}: {e}"));
             let listener = TcpListener::bind(address).map_err(named)?;
             listener.set_nonblocking(true)?;
             let bound = listener.local_addr()?;
-            listeners.push(Listener::Tcp(listener, serves));
+            listeners.push((Listener::Tcp(listener, serves), Clients::default()));
             Ok(bound)
         };
         let both = at.live.is_some() && at.live == at.metrics;
@@ -113,6 +124,7 @@ impl Server {
         Ok(Server {
             board,
             listeners,
+            paused_until: None,
             history: VecDeque::new(),
             told: Told::default(),
             remembers: live.is_some(),
@@ -140,34 +152,64 @@ impl Server {
     fn run(&mut self) {
         let mut tick = Instant::now();
         loop {
-            let timeout = if self.looks || self.remembers {
-                tick.saturating_duration_since(Instant::now())
-            } else {
-                Duration::MAX
-            };
-            let ready = self.wait(timeout);
+            self.turn((self.looks || self.remembers).then_some(tick));
             if (self.looks || self.remembers) && Instant::now() >= tick {
                 self.remember();
                 tick = Instant::now() + TICK;
             }
-            for at in ready {
-                self.accept(at);
-            }
         }
     }
 
-    /// Returns the places of listeners with somebody who wants to be heard.
-    fn wait(&self, timeout: Duration) -> Vec<usize> {
-        let fd = |listener: &Listener| match listener {
-            Listener::Tcp(listener, _) => listener.as_raw_fd(),
-            Listener::Unix(listener) => listener.as_raw_fd(),
-        };
-        let poll = |listener| libc::pollfd { fd: fd(listener), events: libc::POLLIN, revents: 0 };
-        let mut polled: Vec<libc::pollfd> = self.listeners.iter().map(poll).collect();
-        let timeout = timeout.as_millis().try_into().unwrap_or(-1);
+    /// Waits until a client or a time has come, and does what can be done without waiting.
+    fn turn(&mut self, until: Option<Instant>) {
+        let now = Instant::now();
+        self.paused_until = self.paused_until.filter(|until| *until > now);
+        let deadlines = self.listeners.iter().filter_map(|(_, clients)| clients.deadline());
+        let until = deadlines.chain(until).chain(self.paused_until).min();
+        let mut polled = Vec::new();
+        for (listener, clients) in &self.listeners {
+            let events = if self.paused_until.is_some() { 0 } else { libc::POLLIN };
+            polled.push(libc::pollfd { fd: listener.fd(), events, revents: 0 });
+            polled.extend(clients.polled());
+        }
+        // Rounded up: a wait of nothing would be repeated until the time has come.
+        let timeout = until.map_or(-1, |until| {
+            let left = until.saturating_duration_since(now) + Duration::from_micros(999);
+            left.as_millis().try_into().unwrap_or(i32::MAX)
+        });
         // SAFETY: so many valid pollfds.
         unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout) };
-        (0..polled.len()).filter(|at| polled[*at].revents != 0).collect()
+        let mut listeners = std::mem::take(&mut self.listeners);
+        let mut polled = polled.into_iter().map(|polled| polled.revents != 0);
+        for (listener, clients) in &mut listeners {
+            let comes = polled.next().unwrap_or_default();
+            let serves = match listener {
+                Listener::Tcp(_, serves) => *serves,
+                Listener::Unix(_) => Serves { stats: true, metrics: true, ..Serves::default() },
+            };
+            clients.proceed(&mut polled, |request| self.reply(request, serves));
+            if comes {
+                self.accept(listener, clients);
+            }
+        }
+        self.listeners = listeners;
+    }
+
+    /// Lets in who waits at a listener.
+    fn accept(&mut self, listener: &Listener, clients: &mut Clients) {
+        let accepted = match listener {
+            Listener::Tcp(listener, _) => listener.accept().map(|(stream, _)| clients.add(stream)),
+            Listener::Unix(listener) => listener.accept().map(|(stream, _)| {
+                if is_own(&stream) {
+                    clients.add(stream);
+                }
+            }),
+        };
+        // Without a descriptor the listener stays readable: whoever has waited longest gives one back.
+        if accepted.is_err_and(|e| matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))) {
+            clients.evict();
+            self.paused_until = Some(Instant::now() + PAUSE);
+        }
     }
 
     fn remember(&mut self) {
@@ -179,35 +221,6 @@ impl Server {
             self.history.pop_front();
         }
         self.history.push_back(stats.point());
-    }
-
-    fn accept(&mut self, at: usize) {
-        let served = match &self.listeners[at] {
-            Listener::Tcp(listener, serves) => {
-                let (accepted, serves) = (listener.accept(), *serves);
-                accepted.map(|(mut stream, _)| {
-                    let _ = stream.set_nonblocking(false);
-                    self.serve(&mut stream, serves)
-                })
-            }
-            Listener::Unix(listener) => listener.accept().map(|(mut stream, _)| {
-                if !is_own(&stream) {
-                    return Ok(());
-                }
-                let _ = stream.set_nonblocking(false);
-                self.serve(&mut stream, Serves { stats: true, metrics: true, ..Serves::default() })
-            }),
-        };
-        // Who does not wait for the answer does not get it.
-        let _: io::Result<io::Result<()>> = served;
-    }
-
-    fn serve(&mut self, stream: &mut impl Stream, serves: Serves) -> io::Result<()> {
-        let reply = match request(stream)? {
-            Ok(request) => self.reply(&request, serves),
-            Err(refused) => refused,
-        };
-        reply.send(stream)
     }
 
     fn reply(&mut self, request: &Request, serves: Serves) -> Reply {
@@ -260,111 +273,6 @@ fn is_own_name(host: &str) -> bool {
         None => host.split(':').next().unwrap_or_default(),
     };
     host.is_empty() || name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok()
-}
-
-trait Stream: Read + Write {
-    /// How long the next call may take.
-    fn limit(&self, time: Duration) -> io::Result<()>;
-}
-
-impl Stream for TcpStream {
-    fn limit(&self, time: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(time))?;
-        self.set_write_timeout(Some(time))
-    }
-}
-
-impl Stream for UnixStream {
-    fn limit(&self, time: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(time))?;
-        self.set_write_timeout(Some(time))
-    }
-}
-
-/// Returns what is left until a time.
-fn left(until: Instant) -> io::Result<Duration> {
-    match until.saturating_duration_since(Instant::now()) {
-        Duration::ZERO => Err(ErrorKind::TimedOut.into()),
-        left => Ok(left),
-    }
-}
-
-#[derive(Debug, Default)]
-struct Request {
-    method: String,
-    path: String,
-    host: String,
-}
-
-/// Reads the head of a request; what is wrong with it is the answer.
-fn request(stream: &mut impl Stream) -> io::Result<Result<Request, Reply>> {
-    let until = Instant::now() + PATIENCE;
-    let mut bytes = Vec::new();
-    let end = loop {
-        let mut some = [0; 1 << 10];
-        stream.limit(left(until)?)?;
-        match stream.read(&mut some)? {
-            0 => return Err(ErrorKind::UnexpectedEof.into()),
-            n => bytes.extend_from_slice(&some[..n]),
-        }
-        if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
-            break end;
-        }
-        if bytes.len() > REQUEST {
-            return Ok(Err(Reply::error("431 Request Header Fields Too Large", "the request is too long")));
-        }
-    };
-    let head = String::from_utf8_lossy(&bytes[..end]);
-    let mut lines = head.split("\r\n");
-    let mut words = lines.next().unwrap_or_default().split(' ');
-    let (Some(method), Some(path), Some(version), None) = (words.next(), words.next(), words.next(), words.next())
-    else {
-        return Ok(Err(Reply::error("400 Bad Request", "expected GET PATH HTTP/1.1")));
-    };
-    if !version.starts_with("HTTP/1.") {
-        return Ok(Err(Reply::error("400 Bad Request", "expected HTTP/1.1")));
-    }
-    let mut headers = lines.filter_map(|line| line.split_once(':'));
-    let host = headers.find(|(name, _)| name.eq_ignore_ascii_case("host")).map_or("", |(_, value)| value.trim());
-    Ok(Ok(Request { method: method.into(), path: path.into(), host: host.into() }))
-}
-
-#[derive(Debug)]
-struct Reply {
-    status: &'static str,
-    kind: &'static str,
-    body: Vec<u8>,
-}
-
-impl Reply {
-    fn ok(kind: &'static str, body: Vec<u8>) -> Reply {
-        Reply { status: "200 OK", kind, body }
-    }
-
-    fn error(status: &'static str, why: &str) -> Reply {
-        Reply { status, kind: "text/plain; charset=utf-8", body: format!("{why}\n").into() }
-    }
-
-    fn send(&self, stream: &mut impl Stream) -> io::Result<()> {
-        let Reply { status, kind, body } = self;
-        let head = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nCache-Control: no-store\r\nConnection: \
-             close\r\nX-Content-Type-Options: nosniff\r\nContent-Security-Policy: default-src 'none'; style-src \
-             'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'self'\r\n\r\n",
-            body.len()
-        );
-        let until = Instant::now() + PATIENCE;
-        for mut part in [head.as_bytes(), body] {
-            while !part.is_empty() {
-                stream.limit(left(until)?)?;
-                match stream.write(part)? {
-                    0 => return Err(ErrorKind::WriteZero.into()),
-                    n => part = &part[n..],
-                }
-            }
-        }
-        stream.flush()
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
+use crate::lab::http::REQUEST;
 use crate::lab::stats::{Look, PortStats};
 use crate::lab::told::ProcessStats;
 
@@ -35,15 +38,31 @@ fn loopback() -> Option<SocketAddr> {
     Some(SocketAddr::from(([127, 0, 0, 1], 0)))
 }
 
+fn connect(server: &Server, place: usize) -> TcpStream {
+    let Listener::Tcp(listener, _) = &server.listeners[place].0 else { panic!("not TCP") };
+    TcpStream::connect(listener.local_addr().unwrap()).expect("it listens")
+}
+
+/// Has the server go on until a client has its answer.
+fn answer(server: &mut Server, mut client: impl Read + Send) -> String {
+    std::thread::scope(|scope| {
+        let reads = scope.spawn(move || {
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).expect("an answer");
+            answer
+        });
+        while !reads.is_finished() {
+            server.turn(Some(Instant::now() + Duration::from_millis(10)));
+        }
+        reads.join().expect("no panic")
+    })
+}
+
 /// What the listener at `place` answers: status, head, and body.
 fn ask(server: &mut Server, place: usize, request: &[u8]) -> (String, String, String) {
-    let Listener::Tcp(listener, _) = &server.listeners[place] else { panic!("not TCP") };
-    let mut client = TcpStream::connect(listener.local_addr().unwrap()).expect("it listens");
+    let mut client = connect(server, place);
     client.write_all(request).unwrap();
-    while server.wait(Duration::from_secs(10)).is_empty() {}
-    server.accept(place);
-    let mut answer = String::new();
-    client.read_to_string(&mut answer).expect("an answer");
+    let answer = answer(server, client);
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
     let status = head.split(' ').nth(1).unwrap_or_default().to_owned();
     (status, head.to_owned(), body.to_owned())
@@ -84,10 +103,7 @@ fn what_is_no_request_of_the_machines_own_is_refused() {
             assert_eq!(ask(server, 1, &request).0, status, "{}", String::from_utf8_lossy(&request[..9]));
         }
         // Who asks nothing, and goes away, keeps nobody waiting.
-        let Listener::Tcp(listener, _) = &server.listeners[1] else { panic!("not TCP") };
-        drop(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
-        while server.wait(Duration::from_secs(10)).is_empty() {}
-        server.accept(1);
+        drop(connect(server, 1));
         assert_eq!(ask(server, 1, &get("/", "localhost")).0, "200");
     });
 }
@@ -119,10 +135,37 @@ fn the_socket_has_the_snapshot() {
     with_server(&Addresses::default(), |server, place| {
         let mut client = socket::connect(place).unwrap();
         client.write_all(b"GET /stats.json HTTP/1.1\r\n\r\n").unwrap();
-        server.accept(0);
-        let mut answer = String::new();
-        client.read_to_string(&mut answer).unwrap();
+        let answer = answer(server, client);
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("\"bytes\":99"), "{answer}");
+    });
+}
+
+#[test]
+fn silent_clients_keep_nobody_waiting() {
+    let at = Addresses { live: loopback(), ..Addresses::default() };
+    with_server(&at, |server, place| {
+        let began = Instant::now();
+        // More than there are places for, and one that says half of what it wants.
+        let mut half = connect(server, 1);
+        half.write_all(b"GET /stats").unwrap();
+        let silent: Vec<TcpStream> = (0..100)
+            .map(|_| {
+                let silent = connect(server, 1);
+                server.turn(Some(Instant::now()));
+                silent
+            })
+            .collect();
+        assert_eq!(ask(server, 1, &get("/stats.json", "localhost")).0, "200");
+        let mut own = socket::connect(place).unwrap();
+        own.write_all(b"GET /stats.json HTTP/1.1\r\n\r\n").unwrap();
+        assert!(answer(server, own).starts_with("HTTP/1.1 200 "));
+        // Silent ones went first; the one that had begun may go on, if its time has not passed meanwhile.
+        half.write_all(b".json HTTP/1.1\r\n\r\n").unwrap();
+        let late = began.elapsed() > Duration::from_secs(2);
+        let heard = answer(server, half);
+        assert!(heard.starts_with("HTTP/1.1 200 ") || late, "{heard}");
+        assert!(server.listeners[1].1.polled().count() <= 64);
+        drop(silent);
     });
 }
 

@@ -86,6 +86,8 @@ impl Gone {
 
 pub(super) struct Links {
     pub(super) epoll: Epoll,
+    /// Processes may have connected for whom there was no descriptor.
+    some_wait: bool,
     domain: Domain,
     slot: Slot,
     ring_bytes: usize,
@@ -130,9 +132,11 @@ impl Links {
     pub(super) fn new(domain: Domain, wanted: Option<Slot>, ring_bytes: usize) -> io::Result<Links> {
         let (slot, listener) = domain.claim(wanted)?;
         let (epoll, bell) = (Epoll::new()?, Bell::new()?);
-        epoll.add(listener.as_fd(), libc::EPOLLIN, Source::Listener.token(0))?;
+        // Told once of each who comes: a process without a descriptor left for them is not told for ever.
+        epoll.add(listener.as_fd(), libc::EPOLLIN | libc::EPOLLET, Source::Listener.token(0))?;
         Ok(Links {
             epoll,
+            some_wait: false,
             domain,
             slot,
             ring_bytes,
@@ -180,6 +184,19 @@ impl Links {
         }
     }
 
+    /// Returns who answers to a frame to queue pair 1 for `to`: this one, which knows of no connection, where its process
+    /// has ended.
+    pub(super) fn or_own(&mut self, now: Time, to: Receiver) -> Receiver {
+        match to {
+            Receiver::One(to) if !self.has_link(to) && !self.open(now, to) => Receiver::One(self.slot),
+            there => there,
+        }
+    }
+
+    fn has_link(&self, to: Slot) -> bool {
+        matches!(self.peers[usize::from(to.number())], Peer::Link(_))
+    }
+
     /// Returns whether links have ended since this was last called: processes may have gone.
     pub(super) fn take_lost(&mut self) -> bool {
         if !std::mem::take(&mut self.lost) {
@@ -195,8 +212,7 @@ impl Links {
         if slot == self.slot {
             return false;
         }
-        let linked = matches!(self.peers[usize::from(slot.number())], Peer::Link(_));
-        self.gone.slots.contains(&slot) || !linked && self.has_nobody(slot)
+        self.gone.slots.contains(&slot) || !self.has_link(slot) && self.has_nobody(slot)
     }
 
     /// Returns whether nobody has a slot, or a process that is about to end. It closes its links and its slot in any
@@ -211,7 +227,7 @@ impl Links {
     /// Makes a link to a process that a management datagram is for if there is none, so that its end is heard of. If
     /// it has ended already, that is heard of as well.
     pub(super) fn watch(&mut self, now: Time, slot: Slot) {
-        if !matches!(self.peers[usize::from(slot.number())], Peer::Link(_)) && !self.open(now, slot) {
+        if !self.has_link(slot) && !self.open(now, slot) {
             self.lost = true;
         }
     }
@@ -595,8 +611,21 @@ impl Links {
         }
     }
 
+    /// Takes processes for whom there was no descriptor before.
+    pub(super) fn accept_late(&mut self) {
+        if self.some_wait {
+            self.accept();
+        }
+    }
+
+    /// Takes the processes that have connected. Those for whom there is no descriptor wait for the next call.
     fn accept(&mut self) {
-        while let Ok(Some(connection)) = sys::accept(self.listener.as_fd()) {
+        self.some_wait = true;
+        while let Ok(next) = sys::accept(self.listener.as_fd()) {
+            let Some(connection) = next else {
+                self.some_wait = false;
+                break;
+            };
             let room = self.pending.len() + self.inbound.len() < MAX_INBOUND;
             if room && sys::peer_user(connection.as_fd()).is_ok_and(sys::is_own_user) {
                 let id = self.new_id();

@@ -369,6 +369,7 @@ impl HostPort {
                 _ => self.links.on_event(source, index),
             }
         }
+        self.links.accept_late();
         // There is more than was asked for.
         self.woken = count == tokens.len();
     }
@@ -422,7 +423,7 @@ impl HostPort {
             self.links.watch(now, to);
             by_udp = self.udp_only && to != self.links.slot();
         }
-        let sent = match to {
+        let sent = match self.links.or_own(now, to) {
             Receiver::One(to) if !by_udp => self.links.push(now, to, (&path, sent_icrc(frame)), frame.len, copy),
             Receiver::All => {
                 self.links.multicast(now, (&path, sent_icrc(frame)), bytes);

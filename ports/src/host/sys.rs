@@ -145,13 +145,15 @@ fn try_connect(place: &std::path::Path) -> io::Result<OwnedFd> {
 /// Accepts the next waiting connection; `None` if there is none.
 pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: no address is asked for.
-    let fd = unsafe { libc::accept4(listener.as_raw_fd(), std::ptr::null_mut(), std::ptr::null_mut(), flags) };
-    match owned(fd) {
-        Ok(fd) => Ok(Some(fd)),
-        Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
-        Err(e) if e.raw_os_error() == Some(libc::ECONNABORTED) => Ok(None),
-        Err(e) => Err(e),
+    loop {
+        // SAFETY: no address is asked for.
+        let fd = unsafe { libc::accept4(listener.as_raw_fd(), std::ptr::null_mut(), std::ptr::null_mut(), flags) };
+        return match owned(fd) {
+            Ok(fd) => Ok(Some(fd)),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::ECONNABORTED)) => continue,
+            Err(e) => Err(e),
+        };
     }
 }
 

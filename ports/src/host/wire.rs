@@ -159,11 +159,14 @@ impl End {
 }
 
 /// Returns which of the device's processes get a frame from outside.
-fn receiver(frame: &RxFrame<'_>, links: &mut Links) -> Receiver {
+fn receiver(now: Time, frame: &RxFrame<'_>, links: &mut Links) -> Receiver {
     let Some(qpn) = receiver_qp(&frame.path, frame.bytes) else { return Receiver::Nobody };
     match Slot::of(qpn) {
         Some(slot) => Receiver::One(slot),
-        None if qpn == GSI_QPN => links.mad_receiver(frame.bytes),
+        None if qpn == GSI_QPN => {
+            let to = links.mad_receiver(frame.bytes);
+            links.or_own(now, to)
+        }
         None => Receiver::Nobody,
     }
 }
@@ -434,7 +437,7 @@ impl Wire {
         let (mut frames, mut forwarded, mut failed) = (0, false, None);
         let Wire { ends, groups, .. } = self;
         for socket in ends.iter_mut().filter_map(|end| end.socket.as_mut()) {
-            let mut deliver = |frame: RxFrame<'_>| match receiver(&frame, links) {
+            let mut deliver = |frame: RxFrame<'_>| match receiver(now, &frame, links) {
                 Receiver::One(to) if to != own => {
                     forwarded = true;
                     links.forward(now, to, &frame);

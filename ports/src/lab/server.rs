@@ -280,7 +280,8 @@ impl LabServer {
         page.set_limit(if config.waits { config.from } else { u64::MAX });
         let epoll = Epoll::new()?;
         let listener = sys::listen_at(path)?;
-        epoll.add(listener.as_fd(), libc::EPOLLIN, LISTENER)?;
+        // Told once of each who comes: a process without a descriptor left for them is not told for ever.
+        epoll.add(listener.as_fd(), libc::EPOLLIN | libc::EPOLLET, LISTENER)?;
         let waker = Waker(Arc::new(sys::notifier()?));
         epoll.add(waker.0.as_fd(), libc::EPOLLIN, WAKER)?;
         Ok(LabServer {

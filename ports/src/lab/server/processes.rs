@@ -68,6 +68,8 @@ impl LabServer {
         }
         if self.roll_call.elapsed() >= ROLL_CALL {
             self.roll_call = Instant::now();
+            // Those for whom there was no descriptor.
+            self.accept();
             let gone = |member: &Member| !sys::peer_lives(member.socket.as_fd());
             let gone: Vec<_> = self.members().filter(|(_, m)| gone(m)).map(|(id, _)| id).collect();
             gone.into_iter().for_each(|id| self.expel(id));
