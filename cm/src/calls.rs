@@ -314,10 +314,13 @@ impl Cm {
 
     /// Asks for the end of a connection that stands.
     pub(crate) fn send_dreq(&mut self, now: Time, comm_id: u32) {
+        let longest = nanos(self.config.response_timeout);
         let Some(c) = self.connections.get_mut(comm_id).filter(|c| c.state == State::Established) else { return };
         c.state = State::DreqSent;
         let dreq =
             Dreq { local_comm_id: comm_id, remote_comm_id: c.remote_id, remote_qpn: c.remote_qpn, ..Dreq::default() };
+        // One response timeout: there is no application that has to think. The kernel waits for 16 of them (74 s).
+        (c.interval, c.max_retries) = (c.interval.min(longest), 0);
         let (path, tid) = (c.path, c.own_tid());
         self.send_repeatedly(now, comm_id, path, Mad { tid, message: dreq.into() });
     }

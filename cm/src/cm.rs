@@ -43,13 +43,13 @@ impl Cm {
     /// Returns a manager without ids.
     pub fn new(config: CmConfig) -> Cm {
         let mut random = StdRng::from_seed(config.seed);
-        let start = random.random();
+        let secret = random.random();
         Cm {
             config,
             ids: BTreeMap::new(),
             next_id: 0,
             listeners: Vec::new(),
-            connections: Connections::new(config.first_comm_id, config.comm_ids, start),
+            connections: Connections::new(config.first_comm_id, config.comm_ids, secret),
             accepted: 0,
             random,
             seen: Seen::new(u64::from_le_bytes(std::array::from_fn(|i| config.seed[i]))),

@@ -4,32 +4,38 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use irnic_transports::Time;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 
 use crate::connection::{Connection, State};
+
+/// A peer's address, its GUID, and a number of its own. Anybody can claim a GUID; an address is where answers go.
+type PeerKey = (IpAddr, u64, u32);
 
 /// All connections of a manager. What is found by a key of the peer's is in an index; timers and the connections
 /// without owner lie in order of time.
 #[derive(Debug)]
 pub(crate) struct Connections {
     all: BTreeMap<u32, Connection>,
-    /// By the peer's GUID and communication id: repeated REQs.
-    by_remote_id: BTreeMap<(u64, u32), u32>,
-    /// By the peer's GUID and queue pair number: stale connections.
-    by_remote_qpn: BTreeMap<(u64, u32), u32>,
+    /// By the peer's communication id: repeated REQs.
+    by_remote_id: BTreeMap<PeerKey, u32>,
+    /// By the peer's queue pair number: stale connections.
+    by_remote_qpn: BTreeMap<PeerKey, u32>,
     /// By the peer's address and request id: repeated SIDR_REQs.
     by_request: BTreeMap<(IpAddr, u32), u32>,
     timers: BTreeSet<(Time, u32)>,
     /// Those without owner.
     ownerless: BTreeSet<(Time, u32)>,
     first: u32,
-    count: u32,
-    /// The id given last, as an offset from `first`.
+    order: Shuffled,
+    /// Where in `order` the id given last is.
     last: u32,
 }
 
 impl Connections {
-    /// No connections; communication ids are `count` from `first` on, the first one after `start`.
-    pub(crate) fn new(first: u32, count: u32, start: u32) -> Connections {
+    /// No connections; communication ids are `count` from `first` on, in an order that whoever does not know the
+    /// `secret` cannot foresee. None is used again before all others were.
+    pub(crate) fn new(first: u32, count: u32, secret: [u8; 32]) -> Connections {
         let count = count.clamp(1, u32::MAX - first);
         Connections {
             all: BTreeMap::new(),
@@ -39,8 +45,8 @@ impl Connections {
             timers: BTreeSet::new(),
             ownerless: BTreeSet::new(),
             first,
-            count,
-            last: start % count,
+            order: Shuffled::new(count, secret),
+            last: 0,
         }
     }
 
@@ -65,14 +71,15 @@ impl Connections {
     /// Adds a connection under a new communication id, `None` if all are in use. 0 means "none" on the wire, and is
     /// never used.
     pub(crate) fn add(&mut self, mut connection: Connection) -> Option<&mut Connection> {
-        for _ in 0..self.count {
-            self.last = (self.last + 1) % self.count;
-            let comm_id = self.first + self.last;
+        let count = self.order.count;
+        for _ in 0..count {
+            self.last = (self.last + 1) % count;
+            let comm_id = self.first + self.order.at(self.last);
             if comm_id != 0 && !self.all.contains_key(&comm_id) {
                 connection.comm_id = comm_id;
                 return Some(self.all.entry(comm_id).or_insert(connection));
             }
-            if self.all.len() as u64 >= u64::from(self.count) {
+            if self.all.len() as u64 >= u64::from(count) {
                 break;
             }
         }
@@ -84,23 +91,28 @@ impl Connections {
         self.timers.remove(&(connection.due, comm_id));
         self.ownerless.remove(&(connection.due, comm_id));
         let c = &connection;
-        remove_if(&mut self.by_remote_id, (c.remote_guid, c.remote_id), comm_id);
-        remove_if(&mut self.by_remote_qpn, (c.remote_guid, c.remote_qpn), comm_id);
+        remove_if(&mut self.by_remote_id, (c.path.dst, c.remote_guid, c.remote_id), comm_id);
+        remove_if(&mut self.by_remote_qpn, (c.path.dst, c.remote_guid, c.remote_qpn), comm_id);
         remove_if(&mut self.by_request, (c.path.dst, c.remote_id), comm_id);
         Some(connection)
     }
 
-    /// The connection with these ids on both sides.
-    pub(crate) fn pair(&mut self, comm_id: u32, remote_id: u32) -> Option<&mut Connection> {
-        self.all.get_mut(&comm_id).filter(|c| c.remote_id == remote_id)
+    /// The connection of this id to a peer. Nobody else has a say in it.
+    pub(crate) fn with(&self, peer: IpAddr, comm_id: u32) -> Option<&Connection> {
+        self.all.get(&comm_id).filter(|c| c.path.dst == peer)
     }
 
-    pub(crate) fn by_remote_id(&self, guid: u64, remote_id: u32) -> Option<u32> {
-        self.by_remote_id.get(&(guid, remote_id)).copied()
+    /// The connection to a peer with these ids on both sides.
+    pub(crate) fn pair(&self, peer: IpAddr, comm_id: u32, remote_id: u32) -> Option<&Connection> {
+        self.with(peer, comm_id).filter(|c| c.remote_id == remote_id)
     }
 
-    pub(crate) fn by_remote_qpn(&self, guid: u64, qpn: u32) -> Option<u32> {
-        self.by_remote_qpn.get(&(guid, qpn)).copied()
+    pub(crate) fn by_remote_id(&self, peer: IpAddr, guid: u64, remote_id: u32) -> Option<u32> {
+        self.by_remote_id.get(&(peer, guid, remote_id)).copied()
+    }
+
+    pub(crate) fn by_remote_qpn(&self, peer: IpAddr, guid: u64, qpn: u32) -> Option<u32> {
+        self.by_remote_qpn.get(&(peer, guid, qpn)).copied()
     }
 
     pub(crate) fn by_request(&self, peer: IpAddr, request: u32) -> Option<u32> {
@@ -114,17 +126,17 @@ impl Connections {
             self.by_request.insert((c.path.dst, c.remote_id), comm_id);
             return;
         }
-        self.by_remote_id.insert((c.remote_guid, c.remote_id), comm_id);
+        self.by_remote_id.insert((c.path.dst, c.remote_guid, c.remote_id), comm_id);
         // 0 is no application's queue pair.
         if c.remote_qpn != 0 {
-            self.by_remote_qpn.insert((c.remote_guid, c.remote_qpn), comm_id);
+            self.by_remote_qpn.insert((c.path.dst, c.remote_guid, c.remote_qpn), comm_id);
         }
     }
 
     /// Lets another connection have the peer's queue pair: this one has ended.
     pub(crate) fn release_qpn(&mut self, comm_id: u32) {
         if let Some(c) = self.all.get(&comm_id) {
-            remove_if(&mut self.by_remote_qpn, (c.remote_guid, c.remote_qpn), comm_id);
+            remove_if(&mut self.by_remote_qpn, (c.path.dst, c.remote_guid, c.remote_qpn), comm_id);
         }
     }
 
@@ -172,5 +184,76 @@ impl Connections {
 fn remove_if<K: Ord>(index: &mut BTreeMap<K, u32>, key: K, comm_id: u32) {
     if index.get(&key) == Some(&comm_id) {
         index.remove(&key);
+    }
+}
+
+/// The numbers below `count` in a secret order: a Feistel network of four rounds (Luby and Rackoff 1988) over the next
+/// even number of bits. What it puts beyond `count` is put through it again.
+#[derive(Debug)]
+struct Shuffled {
+    count: u32,
+    /// Bits of half a number.
+    half: u32,
+    secret: [u8; 32],
+}
+
+impl Shuffled {
+    fn new(count: u32, secret: [u8; 32]) -> Shuffled {
+        let bits = u32::BITS - (count - 1).leading_zeros();
+        Shuffled { count, half: bits.div_ceil(2).max(1), secret }
+    }
+
+    /// Returns the number at a place below `count`.
+    fn at(&self, place: u32) -> u32 {
+        let mut number = place;
+        loop {
+            number = self.permuted(number);
+            if number < self.count {
+                return number;
+            }
+        }
+    }
+
+    fn permuted(&self, number: u32) -> u32 {
+        let mask = (1 << self.half) - 1;
+        let (mut left, mut right) = (number >> self.half, number & mask);
+        for round in 0..4 {
+            (left, right) = (right, left ^ self.round(round, right) & mask);
+        }
+        left << self.half | right
+    }
+
+    /// A number that looks random to whoever does not know the secret.
+    fn round(&self, round: u32, half: u32) -> u32 {
+        let mut seed = self.secret;
+        for (byte, input) in seed.iter_mut().zip([half.to_le_bytes(), round.to_le_bytes()].into_iter().flatten()) {
+            *byte ^= input;
+        }
+        StdRng::from_seed(seed).random()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_number_comes_once_whatever_the_count() {
+        for count in [1, 2, 3, 5, 64, 100, 1000, 4097] {
+            let order = Shuffled::new(count, [count as u8; 32]);
+            let all: BTreeSet<u32> = (0..count).map(|place| order.at(place)).collect();
+            assert_eq!((all.len() as u32, all.last()), (count, Some(&(count - 1))));
+        }
+    }
+
+    #[test]
+    fn a_number_says_nothing_about_the_next() {
+        let order = Shuffled::new(1 << 22, [7; 32]);
+        let numbers: Vec<u32> = (0..10_000).map(|place| order.at(place)).collect();
+        let near = numbers.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < 1 << 12).count();
+        // Of 10,000 about 20 by chance.
+        assert!(near < 60, "{near}");
+        let other = Shuffled::new(1 << 22, [8; 32]);
+        assert!((0..100).filter(|&place| other.at(place) == order.at(place)).count() < 3);
     }
 }

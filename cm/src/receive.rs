@@ -1,5 +1,7 @@
 //! What peers say about connections that this side knows. Requests are in `request`.
 
+use std::net::IpAddr;
+
 use irnic_transports::wire::mad::{
     Apr, Drep, Dreq, Lap, Mad, Message, Mra, Rej, RejReason, Rep, Rtu, SidrRep, SidrStatus, rejected,
 };
@@ -21,16 +23,18 @@ impl Cm {
     pub fn receive(&mut self, now: Time, path: &Path, mad: &[u8]) {
         let Ok(Mad { tid, message }) = Mad::parse(mad) else { return };
         let back = reply_path(path);
+        // What a message says of a connection counts only if it comes from that connection's peer.
+        let peer = back.dst;
         match message {
             Message::Req(req) => self.receive_req(now, back, tid, &req),
             Message::SidrReq(req) => self.receive_sidr_req(now, back, tid, &req),
             Message::Rep(rep) => self.receive_rep(now, back, tid, &rep),
             Message::Rtu(rtu) => self.receive_rtu(back, tid, &rtu),
-            Message::Rej(rej) => self.receive_rej(now, &rej),
-            Message::Mra(mra) => self.receive_mra(now, &mra),
+            Message::Rej(rej) => self.receive_rej(now, peer, &rej),
+            Message::Mra(mra) => self.receive_mra(now, peer, &mra),
             Message::Dreq(dreq) => self.receive_dreq(now, back, tid, &dreq),
-            Message::Drep(drep) => self.receive_drep(now, &drep),
-            Message::SidrRep(rep) => self.receive_sidr_rep(&rep),
+            Message::Drep(drep) => self.receive_drep(now, peer, &drep),
+            Message::SidrRep(rep) => self.receive_sidr_rep(peer, &rep),
             Message::Lap(lap) => self.receive_lap(back, tid, &lap),
             // No LAP was sent.
             Message::Apr(_) => {}
@@ -39,7 +43,7 @@ impl Cm {
 
     fn receive_rep(&mut self, now: Time, back: Path, tid: u64, rep: &Rep) {
         let comm_id = rep.remote_comm_id;
-        let Some(c) = self.connections.get(comm_id) else {
+        let Some(c) = self.connections.with(back.dst, comm_id) else {
             return self.refuse_rep(back, tid, rep, RejReason::INVALID_COMM_ID);
         };
         match c.state {
@@ -59,12 +63,12 @@ impl Cm {
     fn receive_first_rep(&mut self, now: Time, back: Path, tid: u64, rep: &Rep) {
         let comm_id = rep.remote_comm_id;
         let guid = rep.local_ca_guid;
-        if self.connections.by_remote_id(guid, rep.local_comm_id).is_some_and(|other| other != comm_id) {
+        if self.connections.by_remote_id(back.dst, guid, rep.local_comm_id).is_some_and(|other| other != comm_id) {
             return;
         }
         let Some(c) = self.connections.get(comm_id) else { return };
         let remote_qpn = if c.kind == QpKind::XrcSend { rep.local_eecn } else { rep.local_qpn };
-        if let Some(stale) = self.stale(guid, remote_qpn, comm_id) {
+        if let Some(stale) = self.stale(back.dst, guid, remote_qpn, comm_id) {
             self.refuse_rep(back, tid, rep, RejReason::STALE_CONN);
             self.send_dreq(now, stale);
             return;
@@ -110,13 +114,13 @@ impl Cm {
     }
 
     /// A connection that stands, or is being made, to a peer's queue pair that now has another.
-    pub(crate) fn stale(&self, guid: u64, qpn: u32, comm_id: u32) -> Option<u32> {
-        self.connections.by_remote_qpn(guid, qpn).filter(|&other| other != comm_id)
+    pub(crate) fn stale(&self, peer: IpAddr, guid: u64, qpn: u32, comm_id: u32) -> Option<u32> {
+        self.connections.by_remote_qpn(peer, guid, qpn).filter(|&other| other != comm_id)
     }
 
     fn receive_rtu(&mut self, back: Path, tid: u64, rtu: &Rtu) {
         let comm_id = rtu.remote_comm_id;
-        match self.connections.pair(comm_id, rtu.local_comm_id).map(|c| (c.state, c.passive)) {
+        match self.connections.pair(back.dst, comm_id, rtu.local_comm_id).map(|c| (c.state, c.passive)) {
             Some((State::RepSent | State::MraRepReceived, _)) => self.set_established(comm_id),
             // The REJ was lost, and the peer thinks that the connection stands.
             Some((State::Ended, true)) => self.send_answer(comm_id),
@@ -136,11 +140,11 @@ impl Cm {
     }
 
     /// The connection that a REJ is about (`cm_acquire_rejected_id` in the kernel).
-    fn rejected_connection(&self, rej: &Rej) -> Option<&Connection> {
-        let own = || self.connections.get(rej.remote_comm_id);
+    fn rejected_connection(&self, peer: IpAddr, rej: &Rej) -> Option<&Connection> {
+        let own = || self.connections.with(peer, rej.remote_comm_id);
         if rej.reason == RejReason::TIMEOUT.0 {
             let guid = u64::from_be_bytes(std::array::from_fn(|i| rej.info[i]));
-            let by_guid = self.connections.by_remote_id(guid, rej.local_comm_id);
+            let by_guid = self.connections.by_remote_id(peer, guid, rej.local_comm_id);
             return by_guid.and_then(|comm_id| self.connections.get(comm_id));
         }
         if rej.message_rejected == rejected::REQ {
@@ -151,8 +155,8 @@ impl Cm {
         }
     }
 
-    fn receive_rej(&mut self, now: Time, rej: &Rej) {
-        let Some(c) = self.rejected_connection(rej) else { return };
+    fn receive_rej(&mut self, now: Time, peer: IpAddr, rej: &Rej) {
+        let Some(c) = self.rejected_connection(peer, rej) else { return };
         let (comm_id, state, owner) = (c.comm_id, c.state, c.owner);
         let param =
             EventParam::Conn(ConnData { private_data: PrivateData::of(&rej.private_data), ..ConnData::default() });
@@ -173,9 +177,9 @@ impl Cm {
         }
     }
 
-    fn receive_mra(&mut self, now: Time, mra: &Mra) {
+    fn receive_mra(&mut self, now: Time, peer: IpAddr, mra: &Mra) {
         let wait = |c: &Connection| nanos(mra.service_timeout) + nanos(c.ack_timeout);
-        let Some(c) = self.connections.get_mut(mra.remote_comm_id) else { return };
+        let Some(c) = self.connections.get_mut(mra.remote_comm_id).filter(|c| c.path.dst == peer) else { return };
         c.state = match (c.state, mra.message_mraed) {
             (State::ReqSent, rejected::REQ) => State::MraReqReceived,
             (State::RepSent, rejected::REP) if c.remote_id == mra.local_comm_id => State::MraRepReceived,
@@ -217,7 +221,8 @@ impl Cm {
     fn receive_dreq(&mut self, now: Time, back: Path, tid: u64, dreq: &Dreq) {
         let comm_id = dreq.remote_comm_id;
         let drep = Drep { local_comm_id: comm_id, remote_comm_id: dreq.local_comm_id, ..Drep::default() };
-        let Some(c) = self.connections.pair(comm_id, dreq.local_comm_id).filter(|c| c.state != State::Ended) else {
+        let Some(c) = self.connections.pair(back.dst, comm_id, dreq.local_comm_id).filter(|c| c.state != State::Ended)
+        else {
             // Whoever has forgotten a connection agrees that it has ended.
             self.send_message(back, tid, drep);
             return;
@@ -237,8 +242,8 @@ impl Cm {
         }
     }
 
-    fn receive_drep(&mut self, now: Time, drep: &Drep) {
-        let state = self.connections.pair(drep.remote_comm_id, drep.local_comm_id).map(|c| c.state);
+    fn receive_drep(&mut self, now: Time, peer: IpAddr, drep: &Drep) {
+        let state = self.connections.pair(peer, drep.remote_comm_id, drep.local_comm_id).map(|c| c.state);
         if state == Some(State::DreqSent) {
             self.set_disconnected(now, drep.remote_comm_id, 0);
         }
@@ -256,7 +261,7 @@ impl Cm {
 
     /// Alternate paths do not exist in RoCE.
     fn receive_lap(&mut self, back: Path, tid: u64, lap: &Lap) {
-        let known = self.connections.pair(lap.remote_comm_id, lap.local_comm_id);
+        let known = self.connections.pair(back.dst, lap.remote_comm_id, lap.local_comm_id);
         if known.is_some_and(|c| c.state == State::Established) {
             let apr = Apr {
                 local_comm_id: lap.remote_comm_id,
@@ -268,8 +273,10 @@ impl Cm {
         }
     }
 
-    fn receive_sidr_rep(&mut self, rep: &SidrRep) {
-        let Some(c) = self.connections.get(rep.request_id).filter(|c| c.state == State::SidrReqSent) else { return };
+    fn receive_sidr_rep(&mut self, peer: IpAddr, rep: &SidrRep) {
+        let Some(c) = self.connections.with(peer, rep.request_id).filter(|c| c.state == State::SidrReqSent) else {
+            return;
+        };
         let (owner, path, flow_label) = (c.owner, c.path, c.flow_label);
         self.connections.remove(rep.request_id);
         let Some(id) = owner else { return };

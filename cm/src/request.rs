@@ -37,10 +37,10 @@ enum Refusal {
 impl Cm {
     pub(crate) fn receive_req(&mut self, now: Time, back: Path, tid: u64, req: &Req) {
         let fields = &req.fields;
-        if let Some(comm_id) = self.connections.by_remote_id(fields.local_ca_guid, fields.local_comm_id) {
+        if let Some(comm_id) = self.connections.by_remote_id(back.dst, fields.local_ca_guid, fields.local_comm_id) {
             return self.repeat_answer(comm_id);
         }
-        if let Some(stale) = self.stale(fields.local_ca_guid, fields.local_qpn, 0) {
+        if let Some(stale) = self.stale(back.dst, fields.local_ca_guid, fields.local_qpn, 0) {
             self.refuse_req(back, tid, req, RejReason::STALE_CONN);
             return self.send_dreq(now, stale);
         }
