@@ -6,9 +6,8 @@ pub mod prefetch;
 mod shared;
 mod windows;
 
-use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use irnic_transports::qp::{Access, AtomicOp, Caller, GatherList, MemError, PdId, Qp, Sge};
@@ -31,9 +30,9 @@ use crate::error::{NicError, Object, RegisterError};
 /// A registered memory region: its keys and its range.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Mr {
-    /// Local key, for scatter/gather elements of this device.
+    /// Local key, for scatter/gather elements of this device. A random number.
     pub lkey: u32,
-    /// Remote key, for requests of peers. Unguessable.
+    /// Remote key, for requests of peers. The same number, as on most hardware: some programs send their peers the other.
     pub rkey: u32,
     /// Address of the first byte, as scatter/gather elements and remote requests name it.
     pub addr: u64,
@@ -73,10 +72,6 @@ struct Region {
     /// Difference from such an address to the application's, modulo 2⁶⁴.
     shift: u64,
     access: Access,
-    lkey: u32,
-    rkey: u32,
-    /// Whether `rkey` is valid: it was not invalidated.
-    remote: AtomicBool,
     /// Number of memory windows bound to the region.
     windows: AtomicU32,
     backing: Backing,
@@ -98,12 +93,6 @@ impl Region {
         Ok(())
     }
 
-    /// Tells whether peers may use the remote key.
-    #[inline]
-    fn is_remote(&self) -> bool {
-        self.remote.load(Ordering::Acquire)
-    }
-
     /// Tells whether memory windows are bound to the region.
     fn is_bound(&self) -> bool {
         self.windows.load(Ordering::Acquire) > 0
@@ -121,18 +110,16 @@ impl Region {
     }
 }
 
-/// The regions and protection domains of a device. Local keys are an index and a generation, so that a stale one is not
-/// taken for its successor; remote keys are random 32-bit numbers, so that one cannot be guessed from another.
+/// The regions and protection domains of a device. Keys are random 32-bit numbers, so that none can be guessed from
+/// others, and a stale one is not taken for its successor.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Regions {
     regions: Vec<Option<Region>>,
-    /// Open-addressing table from rkey to region index; index `u32::MAX` is free, `u32::MAX − 1` was used.
-    by_rkey: Vec<(u32, u32)>,
+    /// Open-addressing table from key to region index; index `u32::MAX` is free, `u32::MAX − 1` was used.
+    by_key: Vec<(u32, u32)>,
     used: usize,
-    generations: Vec<u8>,
-    /// Free indices, oldest first, so that a stale local key stays unknown as long as possible.
-    free: VecDeque<u32>,
+    free: Vec<u32>,
     pub(crate) pds: Table<Pd>,
     /// What work requests change: NICs that share the table take it from each other.
     windows: Mutex<Windows>,
@@ -222,11 +209,9 @@ impl Regions {
     fn new(limit: usize, domains: usize, seed: [u8; 32]) -> Regions {
         Regions {
             pds: Table::new(domains),
-            // The first place stays empty, so that no local key is 0, which applications take for none.
-            regions: vec![None],
-            generations: vec![0],
-            free: VecDeque::new(),
-            by_rkey: vec![(0, FREE); 64],
+            regions: Vec::new(),
+            free: Vec::new(),
+            by_key: vec![(0, FREE); 64],
             used: 0,
             windows: Mutex::default(),
             limit: limit.min((1 << 24) - 1),
@@ -263,35 +248,32 @@ impl Regions {
         let iova = if access.allows(Access::ZERO_BASED) { 0 } else { iova };
         Self::check(addr, len, access)?;
         Self::check(iova, len, access)?;
-        room::ensure(room::growth(&self.regions) + room::growth(&self.generations) + self.rkey_growth())?;
-        let index = match self.free.pop_front() {
+        room::ensure(room::growth(&self.regions) + self.key_growth())?;
+        let index = match self.free.pop() {
             Some(index) => index,
-            None if self.regions.len() <= self.limit => {
+            None if self.regions.len() < self.limit => {
                 self.regions.push(None);
-                self.generations.push(0);
                 self.regions.len() as u32 - 1
             }
             None => return Err(RegisterError::Full(self.limit)),
         };
         let shift = addr.wrapping_sub(iova);
-        let (lkey, rkey) = self.new_keys(index);
-        let (remote, windows) = (AtomicBool::new(true), AtomicU32::new(0));
-        self.regions[index as usize] =
-            Some(Region { pd, addr: iova, len, shift, access, lkey, rkey, remote, windows, backing });
-        Ok(Mr { lkey, rkey, addr: iova, len })
+        let key = self.new_key(index);
+        let windows = AtomicU32::new(0);
+        self.regions[index as usize] = Some(Region { pd, addr: iova, len, shift, access, windows, backing });
+        Ok(Mr { lkey: key, rkey: key, addr: iova, len })
     }
 
-    fn new_keys(&mut self, index: u32) -> (u32, u32) {
-        let lkey = index << 8 | u32::from(self.generations[index as usize]);
+    fn new_key(&mut self, index: u32) -> u32 {
         // 0 is what applications forget to set, or take for none.
-        let rkey = loop {
+        let key = loop {
             let key = self.keys.random::<u32>();
-            if key != 0 && self.find_rkey(key).is_none() && !self.windows().owns(key) {
+            if key != 0 && self.find_key(key).is_none() && !self.windows().owns(key) {
                 break key;
             }
         };
-        self.insert_rkey(rkey, index);
-        (lkey, rkey)
+        self.insert_key(key, index);
+        key
     }
 
     /// Changes the given properties of a region and leaves the rest, including the keys. On an error nothing is
@@ -300,7 +282,7 @@ impl Regions {
     /// # Safety
     /// As for [`Self::register_external`], if there is a new range.
     pub(crate) unsafe fn reregister(&mut self, mr: &Mr, changes: &MrChanges) -> Result<Mr, NicError> {
-        let index = mr.lkey >> 8;
+        let index = self.index_of(mr.lkey)?;
         let old = self.local(mr.lkey).ok_or(MemError::Key(mr.lkey))?;
         if old.is_bound() {
             return Err(NicError::InUse(Object::MemoryRegion));
@@ -313,14 +295,13 @@ impl Regions {
         let iova = if access.allows(Access::ZERO_BASED) { 0 } else { iova };
         Self::check(addr, len, access)?;
         Self::check(iova, len, access)?;
-        let region = self.regions[index as usize].as_mut().ok_or(MemError::Key(mr.lkey))?;
+        let region = self.regions[index].as_mut().ok_or(MemError::Key(mr.lkey))?;
         if changes.translation.is_some() {
             region.backing = Backing::External;
         }
         region.pd = changes.pd.unwrap_or(region.pd);
         (region.addr, region.len, region.shift) = (iova, len, addr.wrapping_sub(iova));
         region.access = access;
-        *region.remote.get_mut() = true;
         Ok(Mr { addr: iova, len, ..*mr })
     }
 
@@ -363,16 +344,14 @@ impl Regions {
 
     /// Deregisters a region. Work requests that still name it end with a protection error.
     pub(crate) fn deregister(&mut self, lkey: u32) -> Result<(), NicError> {
-        let index = (lkey >> 8) as usize;
+        let index = self.index_of(lkey)?;
         let region = self.local(lkey).ok_or(MemError::Key(lkey))?;
         if region.is_bound() {
             return Err(NicError::InUse(Object::MemoryRegion));
         }
-        let rkey = region.rkey;
-        self.remove_rkey(rkey);
+        self.remove_key(lkey);
         self.regions[index] = None;
-        self.generations[index] = self.generations[index].wrapping_add(1);
-        self.free.push_back(index as u32);
+        self.free.push(index as u32);
         Ok(())
     }
 
@@ -391,7 +370,8 @@ impl Regions {
 
     /// Returns the bytes of a region that the device allocated, mutably; `None` for other regions.
     pub(crate) fn owned_mut(&mut self, mr: &Mr) -> Option<&mut [u8]> {
-        let region = self.regions.get_mut((mr.lkey >> 8) as usize)?.as_mut().filter(|r| r.lkey == mr.lkey)?;
+        let index = self.index_of(mr.lkey).ok()?;
+        let region = self.regions[index].as_mut()?;
         let Backing::Owned(words) = &mut region.backing else { return None };
         // SAFETY: as above, and the borrow of the device keeps everybody else away.
         Some(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), region.len as usize) })
@@ -406,42 +386,46 @@ impl Regions {
     /// Prefetches what [`Self::remote`] looks at first.
     #[inline]
     pub(crate) fn fetch_key(&self, rkey: u32) {
-        prefetch::fetch(&self.by_rkey[rkey as usize & (self.by_rkey.len() - 1)]);
+        prefetch::fetch(&self.by_key[rkey as usize & (self.by_key.len() - 1)]);
         self.fetch_region();
     }
 
     /// Prefetches the first region: a NIC with more finds the others where it finds them.
     #[inline]
     pub(crate) fn fetch_region(&self) {
-        if let Some(first) = self.regions.get(1) {
+        if let Some(first) = self.regions.first() {
             prefetch::fetch_all(first);
         }
     }
 
     #[inline]
     fn local(&self, lkey: u32) -> Option<&Region> {
-        self.regions.get((lkey >> 8) as usize)?.as_ref().filter(|r| r.lkey == lkey)
+        let slot = self.find_key(lkey)?;
+        self.regions[self.by_key[slot].1 as usize].as_ref()
+    }
+
+    /// Returns where in `regions` the one with this key is.
+    fn index_of(&self, key: u32) -> Result<usize, MemError> {
+        let slot = self.find_key(key).ok_or(MemError::Key(key))?;
+        Ok(self.by_key[slot].1 as usize)
     }
 
     /// Checks that a region or window lets the peer access these bytes by this key. Returns the address to access, 0
     /// where there is no memory.
     #[inline(always)]
     fn remote(&self, by: Caller, rkey: u32, va: u64, len: u64, needed: Access) -> Result<u64, MemError> {
-        let Some(slot) = self.find_rkey(rkey) else { return self.through_window(by, rkey, va, len, needed) };
-        let region = self.regions[self.by_rkey[slot].1 as usize]
-            .as_ref()
-            .filter(|r| r.is_remote())
-            .ok_or(MemError::Key(rkey))?;
+        let Some(slot) = self.find_key(rkey) else { return self.through_window(by, rkey, va, len, needed) };
+        let region = self.regions[self.by_key[slot].1 as usize].as_ref().ok_or(MemError::Key(rkey))?;
         region.check(rkey, by.pd, va, len, needed)?;
         Ok(region.host_addr(va))
     }
 
     #[inline]
-    fn find_rkey(&self, rkey: u32) -> Option<usize> {
-        let mask = self.by_rkey.len() - 1;
+    fn find_key(&self, rkey: u32) -> Option<usize> {
+        let mask = self.by_key.len() - 1;
         let mut slot = rkey as usize & mask;
         loop {
-            match self.by_rkey[slot] {
+            match self.by_key[slot] {
                 (_, FREE) => return None,
                 (key, index) if key == rkey && index != GONE => return Some(slot),
                 _ => slot = (slot + 1) & mask,
@@ -450,34 +434,34 @@ impl Regions {
     }
 
     /// Returns the bytes that another remote key may allocate: a new table with the live entries of the old one.
-    fn rkey_growth(&self) -> usize {
-        let full = 2 * (self.used + 1) > self.by_rkey.len();
+    fn key_growth(&self) -> usize {
+        let full = 2 * (self.used + 1) > self.by_key.len();
         if full { 10 * (self.used + 1) * size_of::<(u32, u32)>() } else { 0 }
     }
 
-    fn insert_rkey(&mut self, rkey: u32, index: u32) {
+    fn insert_key(&mut self, rkey: u32, index: u32) {
         // At most half full, graves included.
-        if 2 * (self.used + 1) > self.by_rkey.len() {
-            let live: Vec<_> = self.by_rkey.iter().copied().filter(|&(_, i)| i < GONE).collect();
+        if 2 * (self.used + 1) > self.by_key.len() {
+            let live: Vec<_> = self.by_key.iter().copied().filter(|&(_, i)| i < GONE).collect();
             let slots = (4 * (live.len() + 1)).next_power_of_two().max(64);
-            self.by_rkey = vec![(0, FREE); slots];
+            self.by_key = vec![(0, FREE); slots];
             self.used = 0;
             for (key, index) in live {
-                self.insert_rkey(key, index);
+                self.insert_key(key, index);
             }
         }
-        let mask = self.by_rkey.len() - 1;
+        let mask = self.by_key.len() - 1;
         let mut slot = rkey as usize & mask;
-        while self.by_rkey[slot].1 != FREE {
+        while self.by_key[slot].1 != FREE {
             slot = (slot + 1) & mask;
         }
-        self.by_rkey[slot] = (rkey, index);
+        self.by_key[slot] = (rkey, index);
         self.used += 1;
     }
 
-    fn remove_rkey(&mut self, rkey: u32) {
-        if let Some(slot) = self.find_rkey(rkey) {
-            self.by_rkey[slot].1 = GONE;
+    fn remove_key(&mut self, rkey: u32) {
+        if let Some(slot) = self.find_key(rkey) {
+            self.by_key[slot].1 = GONE;
         }
     }
 
@@ -602,9 +586,8 @@ impl Regions {
 
     /// Checks a right that does not depend on the range.
     pub(crate) fn check_key(&self, by: Caller, rkey: u32, needed: Access) -> Result<(), MemError> {
-        let Some(slot) = self.find_rkey(rkey) else { return self.check_window_key(by, rkey, needed) };
-        let region = self.regions[self.by_rkey[slot].1 as usize].as_ref().filter(|r| r.is_remote());
-        let region = region.ok_or(MemError::Key(rkey))?;
+        let Some(slot) = self.find_key(rkey) else { return self.check_window_key(by, rkey, needed) };
+        let region = self.regions[self.by_key[slot].1 as usize].as_ref().ok_or(MemError::Key(rkey))?;
         region.check(rkey, by.pd, region.addr, 0, needed)
     }
 
@@ -633,16 +616,13 @@ impl Regions {
         })
     }
 
-    /// Invalidates a remote key. Local use goes on.
+    /// Invalidates the key of a type 2 window. A region's is valid until it is deregistered, as with rxe and mlx5: a
+    /// peer could otherwise take it from everybody else.
     pub(crate) fn invalidate(&self, by: Caller, rkey: u32) -> Result<(), MemError> {
-        let Some(slot) = self.find_rkey(rkey) else { return self.invalidate_window(by, rkey) };
-        let index = self.by_rkey[slot].1;
-        let region = self.regions[index as usize].as_ref().filter(|r| r.is_remote()).ok_or(MemError::Key(rkey))?;
-        if region.pd != by.pd {
-            return Err(MemError::Domain(rkey));
+        if self.find_key(rkey).is_some() {
+            return Err(MemError::Window("it is no window's key"));
         }
-        region.remote.store(false, Ordering::Release);
-        Ok(())
+        self.invalidate_window(by, rkey)
     }
 }
 

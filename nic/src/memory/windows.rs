@@ -104,7 +104,7 @@ impl Regions {
         }
         let drawn: [u32; Self::DRAWS] = std::array::from_fn(|_| self.keys.random::<u32>() >> 8);
         let free =
-            |p: &u32| *p != 0 && !self.windows().owns(p << 8) && (0..256).all(|k| self.find_rkey(p << 8 | k).is_none());
+            |p: &u32| *p != 0 && !self.windows().owns(p << 8) && (0..256).all(|k| self.find_key(p << 8 | k).is_none());
         let prefix = drawn.into_iter().find(free)?;
         let windows = self.windows.get_mut().unwrap_or_else(PoisonError::into_inner);
         let handle = windows.free.pop().unwrap_or_else(|| {
@@ -183,7 +183,7 @@ impl Regions {
         }
         self.unbind(&mut windows, bind.mw)?;
         region.windows.fetch_add(1, Ordering::AcqRel);
-        let region = bind.lkey >> 8;
+        let region = self.index_of(bind.lkey)? as u32;
         let window = windows.get_mut(bind.mw)?;
         window.rkey = bind.rkey;
         window.bound = Some(Bound { region, addr: bind.addr, len: bind.len, access: bind.access, qpn: by.qpn });

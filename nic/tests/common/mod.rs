@@ -9,10 +9,12 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use irnic_nic::frame::{Icrc, emit_frame, receive_frame};
 use irnic_nic::frame::{RxFrame, RxIcrc};
-use irnic_nic::{Mr, Nic, NicConfig, QpConfig};
+use irnic_nic::{Mr, MwKind, Nic, NicConfig, QpConfig};
 use irnic_ports::impair::{Frame, Impairment, Impairments};
 use irnic_transports::config::TransportConfig;
-use irnic_transports::qp::{Access, ConnectParams, CqId, PdId, PeerProcess, QpAttr, Service, SrqId};
+use irnic_transports::qp::{
+    Access, ConnectParams, CqId, MwBind, PdId, PeerProcess, QpAttr, SendData, SendWr, Service, SrqId, Wc, WcStatus,
+};
 use irnic_transports::wire::{ICRC_LEN, Mtu, icrc_append, is_pulled, parse};
 use irnic_transports::{Colour, Mark, Path, Psn, Time};
 
@@ -394,12 +396,28 @@ pub fn pair(impairments: &str, seed: u64, c: &Connection) -> (Network, [End; 2])
     (net, ends)
 }
 
-/// A region of `len` bytes with every right, filled by `byte(offset)`.
+/// A region of `len` bytes with every right, which windows may be bound to, filled by `byte(offset)`.
 pub fn region(net: &mut Network, end: End, len: usize, byte: impl Fn(usize) -> u8) -> Mr {
     let nic = &mut net.nics[end.nic];
-    let mr = nic.alloc_mr(end.pd, len as u64, ALL).unwrap();
+    let mr = nic.alloc_mr(end.pd, len as u64, Access(ALL.0 | Access::MW_BIND.0)).unwrap();
     for (i, b) in nic.bytes_mut(&mr).unwrap().iter_mut().enumerate() {
         *b = byte(i);
     }
     mr
+}
+
+/// The key of a type 2 window on a whole region, which a queue pair that has nothing to send binds at once.
+pub fn window(net: &mut Network, end: End, mr: &Mr) -> u32 {
+    let nic = &mut net.nics[end.nic];
+    let mw = nic.alloc_mw(end.pd, MwKind::Type2).unwrap().handle;
+    let access = Access(ALL.0 & !Access::LOCAL_WRITE.0);
+    let rkey = nic.next_mw_rkey(mw).unwrap();
+    let (op, remote_addr, rkey) = MwBind { mw, rkey, lkey: mr.lkey, addr: mr.addr, len: mr.len, access }.work_request();
+    let wr = SendWr { remote_addr, rkey, ..SendWr::new(0, op, SendData::Sges(&[])) };
+    nic.post_send(end.qpn, &wr).unwrap();
+    nic.poll_transmit(net.now, 1, |_| panic!("a binding sends nothing"));
+    let mut wcs = [Wc::EMPTY; 2];
+    assert_eq!(nic.poll_cq(end.cq, &mut wcs), Ok(1));
+    assert_eq!(wcs[0].status, WcStatus::Success);
+    rkey
 }

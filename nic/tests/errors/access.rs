@@ -59,15 +59,6 @@ fn an_unknown_rkey_is_refused() {
 }
 
 #[test]
-fn an_lkey_is_no_rkey() {
-    calm(|case| {
-        for (op, len) in OPS {
-            refused(case, op, len, |d| (d.mem[1].addr, d.mem[1].lkey));
-        }
-    });
-}
-
-#[test]
 fn a_region_of_another_protection_domain_is_refused() {
     calm(|case| {
         for (op, len) in OPS {

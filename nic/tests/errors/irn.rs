@@ -181,13 +181,13 @@ fn progress_brings_the_low_timeout_back() {
     assert!(d.net.now.since(start) < 450_000, "{}", d.net.now.since(start));
 }
 
-/// §4.4.4: no WRITE may find its region gone because the SEND with invalidate overtook it.
+/// §4.4.4: no WRITE may find its window gone because the SEND with invalidate overtook it.
 #[test]
 fn send_with_invalidate_is_fenced() {
     for lost in 0..10 {
         for op in [SendOp::Write, SendOp::Read] {
             let mut d = Duo::new(&IRN);
-            let rkey = d.mem[1].rkey;
+            let rkey = d.window(1);
             d.recv(1, 100);
             let mut left = 1;
             let mut n = 0;
@@ -203,7 +203,7 @@ fn send_with_invalidate_is_fenced() {
                 }
                 true
             }));
-            d.post(1, op, 10 * 1024);
+            d.post_with(1, op, 10 * 1024, |wr| wr.rkey = rkey);
             d.post(2, SendOp::SendInvalidate(rkey), 10);
             d.post(3, SendOp::Send, 10);
             d.recv(2, 100);
@@ -215,11 +215,11 @@ fn send_with_invalidate_is_fenced() {
     }
 }
 
-/// A READ whose acknowledgements are lost: its responses are not sent again from a region that is gone.
+/// A READ whose acknowledgements are lost: its responses are not sent again through a window that is gone.
 #[test]
-fn an_invalidated_region_is_not_read_again() {
+fn an_invalidated_window_is_not_read_again() {
     let mut d = Duo::new(&IRN);
-    let rkey = d.mem[1].rkey;
+    let rkey = d.window(1);
     d.recv(1, 100);
     let mut left = 3;
     d.net.tamper = Some(Box::new(move |_, frame| {
@@ -230,7 +230,7 @@ fn an_invalidated_region_is_not_read_again() {
         }
         true
     }));
-    d.post(1, SendOp::Read, 3000);
+    d.post_with(1, SendOp::Read, 3000, |wr| wr.rkey = rkey);
     d.post(2, SendOp::SendInvalidate(rkey), 10);
     d.run();
     assert_eq!(d.done(0), [(1, Success), (2, Success)]);

@@ -8,7 +8,7 @@ use irnic_transports::qp::{
 use irnic_transports::wire::Headers;
 use irnic_transports::{Payload, RxPacket, Sideband};
 
-use crate::common::{ALL, Connection, End, Network, connect, create, path, region};
+use crate::common::{ALL, Connection, End, Network, connect, create, path, region, window};
 
 /// Bytes of each region.
 pub const LEN: usize = 1 << 17;
@@ -126,6 +126,11 @@ impl Duo {
 
     pub fn sge(&self, end: usize, offset: u64, len: u32) -> Sge {
         Sge { addr: self.mem[end].addr + offset, len, lkey: self.mem[end].lkey }
+    }
+
+    /// The key of a window on all of an end's region.
+    pub fn window(&mut self, end: usize) -> u32 {
+        window(&mut self.net, self.ends[end], &self.mem[end])
     }
 
     /// Posts at end 0: `len` bytes at the start of its region, and at the start of the peer's.

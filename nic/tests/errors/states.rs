@@ -245,12 +245,13 @@ fn destruction_with_traffic_under_way() {
 fn a_drained_send_queue_is_told_and_resumes() {
     everywhere(|case| {
         let mut d = Duo::with(case, |c| c.depth = 16);
+        let rkey = d.window(0);
         busy(&mut d);
         d.net.send();
         d.steps(2);
         d.modify(0, QpAttr { state: Some(QpState::Sqd), sqd_event: true, ..Default::default() });
         d.post(8, SendOp::Write, 10);
-        d.post(9, SendOp::LocalInvalidate(d.mem[0].rkey), 0);
+        d.post(9, SendOp::LocalInvalidate(rkey), 0);
         d.run();
         assert_eq!(d.events(0), [Event::SqDrained(d.ends[0].qpn)]);
         // What had started is complete, however much of it was lost; nothing else is.

@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 
 use crate::choices::{congestion, impairments, low, marked, pulled, transport};
-use crate::common::{Connection, End, Network, connect, create, region};
+use crate::common::{Connection, End, Network, connect, create, region, window};
 
 /// Sums over schedules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -302,8 +302,8 @@ fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, ends: [End; 2], i: 
             2 => SendOp::Write,
             3 => SendOp::WriteImm(rng.next_u32()),
             4 | 5 => SendOp::Read,
-            8 => SendOp::SendInvalidate(region(net, to, 8, |_| 0).rkey),
-            9 => SendOp::LocalInvalidate(region(net, from, 8, |_| 0).rkey),
+            8 => SendOp::SendInvalidate(bound(net, to)),
+            9 => SendOp::LocalInvalidate(bound(net, from)),
             6 => SendOp::FetchAdd { add: rng.next_u64() },
             10 | 11 => SendOp::AtomicWrite(rng.next_u64().to_le_bytes()),
             12 | 13 => {
@@ -412,6 +412,12 @@ fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, ends: [End; 2], i: 
         srq: c.srq[1 - i],
         received: 0,
     }
+}
+
+/// The key of a window on a region of its own.
+pub fn bound(net: &mut Network, end: End) -> u32 {
+    let mr = region(net, end, 8, |_| 0);
+    window(net, end, &mr)
 }
 
 /// Splits `len` bytes at `addr` into elements, the last of which takes what is left.

@@ -314,7 +314,7 @@ fn reads_atomics_and_remote_invalidation_are_refused() {
 #[test]
 fn a_local_invalidation_happens_in_its_turn() {
     let mut d = uc();
-    let rkey = d.mem[0].rkey;
+    let rkey = d.window(0);
     d.post(1, SendOp::Write, 3 * MTU);
     d.post(2, SendOp::LocalInvalidate(rkey), 0);
     d.post(3, SendOp::LocalInvalidate(rkey), 0);

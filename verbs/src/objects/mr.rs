@@ -35,7 +35,7 @@ impl Mr {
         access: Option<Access>,
     ) -> *mut ibv_mr {
         domain.hold();
-        let (context, handle) = (domain.context_ptr(), mr.lkey >> 8);
+        let (context, handle) = (domain.context_ptr(), mr.lkey);
         let base = ibv_mr { context, pd, addr, length, handle, lkey: mr.lkey, rkey: mr.rkey };
         Box::into_raw(Box::new(Mr { base, device: domain.device.clone(), mr, access })).cast()
     }
