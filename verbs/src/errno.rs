@@ -23,9 +23,30 @@ pub(crate) fn fail(value: c_int) -> c_int {
     value
 }
 
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE` of Linux's C libraries.
+const CANCEL_DISABLE: c_int = 1;
+
+/// Runs `body`, in which the calling thread cannot be cancelled (pthread_cancel(3)): that unwinds, which nothing here
+/// survives, and would leave locks taken. What a hardware provider's `ibv_post_send` and `ibv_poll_cq` do is no
+/// cancellation point either.
+#[inline]
+fn uncancelled<T>(body: impl FnOnce() -> T) -> T {
+    let mut state = 0;
+    // SAFETY: an int is written.
+    unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut state) };
+    let result = body();
+    // SAFETY: a state that the call before has returned.
+    unsafe { pthread_setcancelstate(state, null_mut()) };
+    result
+}
+
 /// Runs `body`; when it panics, sets `errno` to `EIO` and returns `default`. C code cannot unwind.
 pub(crate) fn guard<T>(default: T, body: impl FnOnce() -> T) -> T {
-    match panic::catch_unwind(AssertUnwindSafe(body)) {
+    match uncancelled(|| panic::catch_unwind(AssertUnwindSafe(body))) {
         Ok(value) => value,
         Err(_) => {
             set_errno(libc::EIO);
@@ -93,7 +114,7 @@ impl From<std::io::Error> for Errno {
 /// Runs the body of a C call. A panic must not unwind into C, nor end the application: it becomes `EIO`.
 #[inline]
 fn run<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
-    panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno(libc::EIO)))
+    uncancelled(|| panic::catch_unwind(AssertUnwindSafe(body))).unwrap_or(Err(Errno(libc::EIO)))
 }
 
 /// Tells the reason of an error at the border to C, and sets `errno`.

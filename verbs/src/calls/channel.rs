@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use crate::abi::structs::{ibv_comp_channel, ibv_context, ibv_cq};
 use crate::errno::{number, pointer, refused, status};
 use crate::objects::{Channel, Context, Cq, CqPtr};
+use crate::runtime::wait;
 
 /// ibv_create_comp_channel(3).
 ///
@@ -31,31 +32,51 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel
     })
 }
 
-/// ibv_get_cq_event(3).
+/// ibv_get_cq_event(3). The wait is a cancellation point (pthreads(7)).
 ///
 /// # Safety
 /// `channel` exists; `cq` and `cq_context` may be written.
-pub unsafe extern "C" fn ibv_get_cq_event(
+pub unsafe extern "C-unwind" fn ibv_get_cq_event(
     channel: *mut ibv_comp_channel,
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    number("ibv_get_cq_event", || {
+    const CALL: &str = "ibv_get_cq_event";
+    let fd = number(CALL, || {
         // SAFETY: the caller's promise.
         let this = unsafe { Channel::from_c(channel) };
         // SAFETY: a channel's context is open.
         unsafe { Context::from_c(this.context()) }
             .device()
             .prepare_to_block(Some(this.events().pushed()), || this.events().is_empty());
-        // SAFETY: a queue's events are purged before it is freed.
-        let CqPtr(event) = this.events().take(|e| unsafe {
-            (*e.0.cast::<Cq>()).delivered.fetch_add(1, Ordering::AcqRel);
-        })?;
-        // SAFETY: a queue with events is not freed before they are taken or purged.
-        unsafe {
-            *cq = event;
-            *cq_context = (*event).cq_context;
+        Ok(this.events().fd())
+    });
+    if fd < 0 {
+        return -1;
+    }
+    loop {
+        if wait::<8>(fd) != 8 {
+            return -1;
         }
-        Ok(0)
-    })
+        let taken = number(CALL, || {
+            // SAFETY: a channel outlives the calls on it; a queue's events are purged before it is freed.
+            let event = unsafe {
+                Channel::from_c(channel).events().take(|e| {
+                    (*e.0.cast::<Cq>()).delivered.fetch_add(1, Ordering::AcqRel);
+                })
+            };
+            let Some(CqPtr(event)) = event else { return Ok(0) };
+            // SAFETY: a queue with events is not freed before they are taken or purged.
+            unsafe {
+                *cq = event;
+                *cq_context = (*event).cq_context;
+            }
+            Ok(1)
+        });
+        match taken {
+            0 => {}
+            1 => return 0,
+            _ => return -1,
+        }
+    }
 }

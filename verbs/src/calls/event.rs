@@ -7,6 +7,7 @@ use crate::abi::consts::*;
 use crate::abi::structs::*;
 use crate::errno::number;
 use crate::objects::{AsyncEvent, Context, Cq, Qp, Srq, acknowledge};
+use crate::runtime::wait;
 
 /// Counter, mutex and condition to which an event's acknowledgement goes.
 type Acks = (*mut u32, *mut libc::pthread_mutex_t, *mut libc::pthread_cond_t);
@@ -46,25 +47,45 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
     unsafe { acknowledge(completed, mutex, cond, 1) };
 }
 
-/// ibv_get_async_event(3).
+/// ibv_get_async_event(3). The wait is a cancellation point (pthreads(7)).
 ///
 /// # Safety
 /// `context` is open; `event` may be written.
-pub unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
-    number("ibv_get_async_event", || {
+pub unsafe extern "C-unwind" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
+    const CALL: &str = "ibv_get_async_event";
+    let fd = number(CALL, || {
         // SAFETY: the caller's promise.
         let context = unsafe { Context::from_c(context) };
         // Who waits for errors is a thread beside the application.
         context.device().prepare_to_block(None, || false);
-        // Counted while the queue is locked, so that nobody destroys the object in between.
-        let taken = context.events().take(|e| {
-            // SAFETY: the object's events are purged before it is freed.
-            unsafe { delivered(e) }.map(|d| d.fetch_add(1, Ordering::AcqRel));
-        })?;
-        // SAFETY: the caller's promise.
-        unsafe { *event = taken.0 };
-        Ok(0)
-    })
+        Ok(context.events().fd())
+    });
+    if fd < 0 {
+        return -1;
+    }
+    loop {
+        if wait::<8>(fd) != 8 {
+            return -1;
+        }
+        let taken = number(CALL, || {
+            // Counted while the queue is locked, so that nobody destroys the object in between.
+            // SAFETY: the caller's promise; an object's events are purged before it is freed.
+            let taken = unsafe {
+                Context::from_c(context).events().take(|e| {
+                    delivered(e).map(|d| d.fetch_add(1, Ordering::AcqRel));
+                })
+            };
+            let Some(taken) = taken else { return Ok(0) };
+            // SAFETY: the caller's promise.
+            unsafe { *event = taken.0 };
+            Ok(1)
+        });
+        match taken {
+            0 => {}
+            1 => return 0,
+            _ => return -1,
+        }
+    }
 }
 
 /// Returns the counter of those events of an object that the application has taken.

@@ -44,7 +44,7 @@ pub(crate) use completion_queue::CompletionQueue;
 pub(crate) use device::DeviceRuntime;
 pub(crate) use irnic_ports::host_now as now;
 pub(crate) use listener::{Listener, Owner};
-pub(crate) use queue::EventQueue;
+pub(crate) use queue::{EventQueue, wait};
 pub(crate) use state::State;
 pub(crate) use unit::Unit;
 pub(crate) use units::Place;

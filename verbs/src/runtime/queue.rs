@@ -1,6 +1,7 @@
 //! Events that wait for an application, behind a file descriptor that it may wait on.
 
 use std::collections::VecDeque;
+use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -15,6 +16,21 @@ pub(crate) struct EventQueue<T> {
     fd: OwnedFd,
     events: Mutex<VecDeque<T>>,
     pushed: Arc<AtomicU64>,
+}
+
+// A thread may be cancelled in it (pthreads(7)), which unwinds.
+unsafe extern "C-unwind" {
+    fn read(fd: c_int, to: *mut c_void, len: usize) -> isize;
+}
+
+/// Waits until there is something to read, unless the descriptor is non-blocking. Returns how many bytes were read, −1
+/// and `errno` as read(2) does.
+///
+/// The calling thread may be cancelled while it waits, or leave by `longjmp`: whoever calls this has nothing to drop.
+pub(crate) fn wait<const N: usize>(fd: RawFd) -> isize {
+    let mut bytes = [0u8; N];
+    // SAFETY: so many bytes are written.
+    unsafe { read(fd, bytes.as_mut_ptr().cast(), N) }
 }
 
 impl<T> EventQueue<T> {
@@ -54,22 +70,13 @@ impl<T> EventQueue<T> {
         unsafe { libc::write(self.fd(), (&raw const one).cast(), 8) };
     }
 
-    /// Takes the oldest event; waits for one, unless the descriptor is non-blocking (`EAGAIN`). `seen` is called with
-    /// the queue locked.
-    pub(crate) fn take(&self, seen: impl Fn(&T)) -> io::Result<T> {
-        loop {
-            let mut count = 0u64;
-            // SAFETY: eight bytes are written.
-            if unsafe { libc::read(self.fd(), (&raw mut count).cast(), 8) } != 8 {
-                return Err(io::Error::last_os_error());
-            }
-            // What was counted may have been purged meanwhile.
-            let mut events = self.events.lock();
-            if let Some(event) = events.pop_front() {
-                seen(&event);
-                return Ok(event);
-            }
-        }
+    /// Takes the oldest event, for somebody who has read from the descriptor; `None` if it was purged meanwhile. `seen`
+    /// is called with the queue locked.
+    pub(crate) fn take(&self, seen: impl Fn(&T)) -> Option<T> {
+        let mut events = self.events.lock();
+        let event = events.pop_front()?;
+        seen(&event);
+        Some(event)
     }
 
     /// Removes events that no application has seen. A reader may have counted one of them and wait for the queue now:

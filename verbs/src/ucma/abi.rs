@@ -1,6 +1,7 @@
 //! What librdmacm writes to `/dev/infiniband/rdma_cm` and expects in return: the kernel's `rdma/rdma_user_cm.h`, ABI
 //! version 4, with structures of `rdma/ib_user_verbs.h` and `rdma/ib_user_sa.h`.
 
+use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
 use crate::errno::{Errno, Result};
@@ -310,6 +311,14 @@ plain! {
     } 144
 }
 
+/// An option's value.
+// SAFETY: a number.
+unsafe impl Plain for u8 {}
+
+/// An option's value.
+// SAFETY: a number.
+unsafe impl Plain for i32 {}
+
 /// The answer of CREATE_ID, JOIN_MCAST (an id), DESTROY_ID, LEAVE_MCAST and MIGRATE_ID (how many events were reported).
 // SAFETY: a number.
 unsafe impl Plain for u32 {}
@@ -358,10 +367,60 @@ impl Answer {
     /// # Safety
     /// `at` is an address with as much room as the command's header says.
     pub(super) unsafe fn write<T: Plain>(self, at: u64, value: &T) -> Result<()> {
-        let Some(to) = std::ptr::NonNull::new(at as *mut u8) else { return Err(Errno(libc::EFAULT)) };
         let len = size_of::<T>().min(self.room.into());
+        let from = libc::iovec { iov_base: (&raw const *value).cast_mut().cast(), iov_len: len };
+        let to = libc::iovec { iov_base: at as *mut c_void, iov_len: len };
         // SAFETY: the caller's promise.
-        unsafe { std::ptr::copy_nonoverlapping((&raw const *value).cast(), to.as_ptr(), len) };
-        Ok(())
+        unsafe { copy(libc::process_vm_writev, from, to, |from, to| (from, to)) }
     }
+}
+
+/// Reads a value from the caller's address.
+///
+/// # Safety
+/// As many bytes as a value has are at `at`, or nothing is.
+pub(super) unsafe fn fetch<T: Plain>(at: u64) -> Result<T> {
+    let mut value = zeroed::<T>();
+    let to = libc::iovec { iov_base: (&raw mut value).cast(), iov_len: size_of::<T>() };
+    let from = libc::iovec { iov_base: at as *mut c_void, iov_len: size_of::<T>() };
+    // SAFETY: the caller's promise, and any bytes are a value.
+    unsafe { copy(libc::process_vm_readv, to, from, |to, from| (from, to)) }?;
+    Ok(value)
+}
+
+/// process_vm_writev(2) or process_vm_readv(2).
+type Transfer = unsafe extern "C" fn(
+    libc::pid_t,
+    *const libc::iovec,
+    libc::c_ulong,
+    *const libc::iovec,
+    libc::c_ulong,
+    libc::c_ulong,
+) -> libc::ssize_t;
+
+/// Copies between `own` memory and the caller's as a kernel does: `EFAULT` where there is none. A sandbox that does not
+/// let a process do that to itself has to believe the caller. `way` says which of both is the source.
+///
+/// # Safety
+/// Both are memory, as long as each other, or the caller's is not mapped.
+unsafe fn copy(
+    transfer: Transfer,
+    own: libc::iovec,
+    callers: libc::iovec,
+    way: fn(*mut c_void, *mut c_void) -> (*mut c_void, *mut c_void),
+) -> Result<()> {
+    // SAFETY: lists of one; the kernel looks whether there is memory.
+    let copied = unsafe { transfer(libc::getpid(), &own, 1, &callers, 1, 0) };
+    if copied == own.iov_len as isize {
+        return Ok(());
+    }
+    let refused = std::io::Error::last_os_error().raw_os_error();
+    if copied >= 0 || callers.iov_base.is_null() || !matches!(refused, Some(libc::EPERM | libc::ENOSYS | libc::EACCES))
+    {
+        return Err(Errno(libc::EFAULT));
+    }
+    let (from, to) = way(own.iov_base, callers.iov_base);
+    // SAFETY: the caller's promise.
+    unsafe { std::ptr::copy_nonoverlapping(from.cast::<u8>(), to.cast(), own.iov_len) };
+    Ok(())
 }

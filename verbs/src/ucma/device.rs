@@ -8,6 +8,7 @@ use super::abi::{Answer, Header, command, read};
 use super::calls;
 use super::state::{forget_after_fork, state};
 use crate::errno::{Errno, Result, guard, set_errno};
+use crate::runtime::wait;
 
 /// Opens a file. Returns a descriptor, or −1 and `errno`.
 pub(super) fn open(flags: c_int) -> RawFd {
@@ -40,16 +41,42 @@ pub(super) fn close(fd: RawFd) {
     });
 }
 
-/// Executes a command. Returns its length, or −1 and `errno`.
+/// Executes a command. Returns its length, or −1 and `errno`. What waits, GET_EVENT, is a cancellation point
+/// (pthreads(7)).
 ///
 /// # Safety
 /// What the command says of the caller's memory is true: addresses for answers, with as much room as its header says,
-/// and of options.
+/// and of options. What is mapped nowhere is refused.
 pub(super) unsafe fn command(fd: RawFd, bytes: &[u8]) -> isize {
     // SAFETY: the caller's promise.
-    let done = guard(Err(Errno(libc::EIO)), || unsafe { execute(fd, bytes) });
+    let mut done = guard(Err(Errno(libc::EIO)), || unsafe { execute(fd, bytes) });
+    // Nothing is held here.
+    while let Ok(Done::Waits(response, answer)) = done {
+        // Another reader may have taken the event: then this waits, as the descriptor says.
+        match wait::<1>(fd) {
+            1 => {}
+            // Another thread has closed the file while this one waited for an event. The kernel lets it wait on, until a
+            // signal, and programs count on that: rping closes its channel and ends while a thread of it waits.
+            0 => {
+                // SAFETY: has no precondition.
+                unsafe { pause() };
+                set_errno(libc::EINTR);
+                return -1;
+            }
+            _ => return -1,
+        }
+        done = guard(Err(Errno(libc::EIO)), || {
+            // SAFETY: the caller's promise.
+            let taken = unsafe { calls::take_event(fd, response, answer) }?;
+            if taken {
+                return Ok(Done::Whole);
+            }
+            calls::await_event(fd, answer)?;
+            Ok(Done::Waits(response, answer))
+        });
+    }
     match done {
-        Ok(()) => bytes.len() as isize,
+        Ok(_) => bytes.len() as isize,
         Err(Errno(errno)) => {
             set_errno(errno);
             -1
@@ -57,9 +84,22 @@ pub(super) unsafe fn command(fd: RawFd, bytes: &[u8]) -> isize {
     }
 }
 
+// A thread may be cancelled in it (pthreads(7)), which unwinds.
+unsafe extern "C-unwind" {
+    fn pause() -> c_int;
+}
+
+/// How far a command was executed.
+#[derive(Copy, Clone)]
+enum Done {
+    Whole,
+    /// It is one for an event, which is to be waited for: the address of the answer, and its room.
+    Waits(u64, Answer),
+}
+
 /// # Safety
 /// That of [`command`].
-unsafe fn execute(fd: RawFd, bytes: &[u8]) -> Result<()> {
+unsafe fn execute(fd: RawFd, bytes: &[u8]) -> Result<Done> {
     const HEADER: usize = size_of::<Header>();
     if bytes.len() < HEADER {
         return Err(Errno(libc::EINVAL));
@@ -67,8 +107,13 @@ unsafe fn execute(fd: RawFd, bytes: &[u8]) -> Result<()> {
     let Header { cmd, input, output } = read(bytes);
     let Some(body) = bytes[HEADER..].get(..input.into()) else { return Err(Errno(libc::EINVAL)) };
     let answer = Answer { room: output };
+    if cmd == command::GET_EVENT {
+        let response = read(body);
+        calls::await_event(fd, answer)?;
+        return Ok(Done::Waits(response, answer));
+    }
     // SAFETY: the caller's promise, in each case that answers.
-    unsafe {
+    let executed = unsafe {
         match cmd {
             command::CREATE_ID => calls::create_id(fd, &read(body), answer),
             command::DESTROY_ID => calls::destroy_id(fd, &read(body), answer),
@@ -82,7 +127,6 @@ unsafe fn execute(fd: RawFd, bytes: &[u8]) -> Result<()> {
             command::REJECT => calls::reject(fd, &read(body)),
             command::DISCONNECT => calls::disconnect(fd, &read(body)),
             command::INIT_QP_ATTR => calls::init_qp_attr(fd, &read(body), answer),
-            command::GET_EVENT => calls::get_event(fd, read(body), answer),
             command::SET_OPTION => calls::set_option(fd, &read(body)),
             command::NOTIFY => calls::notify(fd, &read(body)),
             command::MIGRATE_ID => calls::migrate_id(fd, &read(body), answer),
@@ -91,7 +135,8 @@ unsafe fn execute(fd: RawFd, bytes: &[u8]) -> Result<()> {
             // What is newer than this, and what librdmacm used before AF_IB came (2014).
             _ => Err(Errno(libc::EOPNOTSUPP)),
         }
-    }
+    };
+    executed.map(|()| Done::Whole)
 }
 
 /// Sees to it that a child of this process has no files: its devices are its own.

@@ -244,7 +244,7 @@ fn kernel_number() -> libc::dev_t {
     }
 }
 
-unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
+unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
     if device::has(fd) {
         // SAFETY: the caller's buffer; librdmacm's commands name its own memory for the answers.
         return unsafe { device::command(fd, std::slice::from_raw_parts(buffer.cast(), len)) };

@@ -508,6 +508,21 @@ fn random_commands_do_no_harm() {
     }
 }
 
+#[test]
+fn addresses_that_are_mapped_nowhere_are_refused() {
+    let file = File::open(libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK);
+    let id = file.create(1, TCP);
+    for at in [0_u64, 8, 1 << 46, u64::MAX - 7] {
+        let asks = Asking { response: at, id, value: query::ADDR };
+        assert_eq!(file.execute(&bytes(command::QUERY, &asks, 512)), Err(Errno(libc::EFAULT)), "{at:#x}");
+        let mut sets: SetOption = zeroed();
+        (sets.id, sets.level, sets.optname) = (id, option::LEVEL_ID, option::ID_TOS);
+        (sets.optval, sets.optlen) = (at, 1);
+        let wanted = if at == 0 { libc::EINVAL } else { libc::EFAULT };
+        assert_eq!(file.execute(&bytes(command::SET_OPTION, &sets, 0)), Err(Errno(wanted)), "{at:#x}");
+    }
+}
+
 /// What `make fuzz` has found worth keeping, and seeded random bytes.
 #[test]
 fn forged_commands_do_no_harm() {

@@ -96,7 +96,7 @@ impl Send {
         self
     }
 
-    pub(super) fn finish(&mut self, next: *mut ibv_send_wr) -> *mut ibv_send_wr {
+    pub fn finish(&mut self, next: *mut ibv_send_wr) -> *mut ibv_send_wr {
         self.wr.next = next;
         self.wr.sg_list = self.sges.as_mut_ptr();
         self.wr.num_sge = self.sges.len() as i32;

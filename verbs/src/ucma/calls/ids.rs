@@ -76,26 +76,26 @@ pub(in crate::ucma) unsafe fn migrate_id(fd: RawFd, cmd: &Asking, answer: Answer
 pub(in crate::ucma) unsafe fn set_option(fd: RawFd, cmd: &SetOption) -> Result<()> {
     let wants = |len: u32| if cmd.optlen == len && cmd.optval != 0 { Ok(()) } else { Err(Errno(libc::EINVAL)) };
     // SAFETY: the caller's promise; asked for after the length was looked at.
-    let byte = || unsafe { (cmd.optval as *const u8).read() };
+    let byte = || unsafe { fetch::<u8>(cmd.optval) };
     // SAFETY: the caller's promise; asked for after the length was looked at.
-    let word = || unsafe { (cmd.optval as *const i32).read_unaligned() };
+    let word = || unsafe { fetch::<i32>(cmd.optval) };
     let mut options = state().id_of(fd, cmd.id)?.options;
     match (cmd.level, cmd.optname) {
         (option::LEVEL_ID, option::ID_TOS) => {
             wants(1)?;
-            options.tos = Some(byte());
+            options.tos = Some(byte()?);
         }
         (option::LEVEL_ID, option::ID_ACK_TIMEOUT) => {
             wants(1)?;
-            options.ack_timeout = Some(byte());
+            options.ack_timeout = Some(byte()?);
         }
         (option::LEVEL_ID, option::ID_REUSEADDR) => {
             wants(4)?;
-            options.reuse = word() != 0;
+            options.reuse = word()? != 0;
         }
         (option::LEVEL_ID, option::ID_AFONLY) => {
             wants(4)?;
-            options.afonly = Some(word() != 0);
+            options.afonly = Some(word()? != 0);
         }
         // What a path record says of RoCE is what resolving the address has found.
         (option::LEVEL_IB, option::IB_PATH) => {

@@ -30,7 +30,7 @@ use irnic_transports::Time;
 
 pub(super) use self::binding::bind;
 pub(super) use self::connections::{accept, connect, disconnect, init_qp_attr, listen, notify, reject};
-pub(super) use self::events::get_event;
+pub(super) use self::events::{await_event, take_event};
 pub(super) use self::ids::{create_id, destroy_id, destroy_removed, migrate_id, set_option};
 pub(super) use self::multicast::{join_mcast, leave_mcast};
 pub(super) use self::query::query;
