@@ -34,7 +34,7 @@ impl Known {
 
     /// All that could be said to `end` of this connection, and new requests in its name.
     fn forgeries(&self, end: usize) -> Vec<Message> {
-        let (Some(req), rep) = (&self.req, self.rep.clone().unwrap_or_default()) else { return Vec::new() };
+        let (Some(req), rep) = (&self.req, self.rep.unwrap_or_default()) else { return Vec::new() };
         let (active, passive) = (req.fields.local_comm_id, rep.local_comm_id);
         let (from, to, qpn) = if end == 0 { (passive, active, 0x11) } else { (active, passive, 0x22) };
         let mut forgeries: Vec<Message> = vec![
@@ -58,15 +58,15 @@ impl Known {
         }
         if end == 0 {
             // A REP of the peer's, and one by which the peer's queue pair has another connection.
-            let other = Rep { local_comm_id: passive ^ 1, ..rep.clone() };
+            let other = Rep { local_comm_id: passive ^ 1, ..rep };
             forgeries.extend([rep, other].map(|rep| Message::from(Rep { remote_comm_id: active, ..rep })));
         }
         // The same request again, and another for the same queue pair: the connection would be stale.
-        let mut other = req.clone();
+        let mut other = *req;
         other.fields.local_comm_id ^= 1;
-        forgeries.extend([req.clone(), other].map(Message::from));
+        forgeries.extend([*req, other].map(Message::from));
         if let Some(rep) = &self.rep {
-            let mut of_passive = req.clone();
+            let mut of_passive = *req;
             (of_passive.fields.local_ca_guid, of_passive.fields.local_qpn) = (rep.local_ca_guid, rep.local_qpn);
             forgeries.push(of_passive.into());
         }

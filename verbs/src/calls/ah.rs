@@ -38,6 +38,13 @@ pub(super) fn path(info: &DeviceInfo, attr: &ibv_ah_attr, entropy: u32) -> Resul
     let src = address_of(src);
     // From an IPv4 address a group is reached by its IPv4 form.
     let dst = if src.is_ipv4() { ipv4_group(dst).unwrap_or(dst) } else { dst };
+    if src.is_ipv4() != dst.is_ipv4() {
+        let index = attr.grh.sgid_index;
+        return Err(invalid!(
+            "GID index {index} is {src}, and the destination's GID is {dst}: both have to be IPv4 or both IPv6; choose \
+             another GID index at one end"
+        ));
+    }
     let label = if attr.grh.flow_label != 0 { attr.grh.flow_label } else { entropy.wrapping_mul(0x9e37_79b1) >> 8 };
     // Folded as Linux folds a flow label into a port (`rdma_flow_label_to_udp_sport`).
     let low = label & 0x3fff;

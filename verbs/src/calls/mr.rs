@@ -13,14 +13,16 @@ use crate::abi::structs::*;
 use crate::errno::{Errno, Result, invalid, pointer, refused, status, unsupported};
 use crate::objects::{Mr, Pd};
 
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+
 /// Makes the range resident, as pinning it for a hardware NIC would, and finds out whether it can be accessed so.
 fn populate(addr: *mut c_void, len: usize, access: Access) -> Result<()> {
     if len == 0 {
         return Ok(());
     }
-    const PAGE: usize = 4096;
-    let first = addr as usize & !(PAGE - 1);
-    let end = (addr as usize).checked_add(len).and_then(|e| e.checked_next_multiple_of(PAGE));
+    let first = addr as usize & !(PAGE as usize - 1);
+    let end = (addr as usize).checked_add(len).and_then(|e| e.checked_next_multiple_of(PAGE as usize));
     let end = end.ok_or_else(|| invalid!("{len} bytes at {addr:p} do not fit into the address space"))?;
     let how = if access.allows(Access::LOCAL_WRITE) { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
     // SAFETY: changes no contents, and fails where nothing is mapped.
@@ -69,11 +71,16 @@ unsafe fn register(pd: *mut ibv_pd, addr: *mut c_void, len: usize, iova: u64, fl
     // SAFETY: the caller's promise.
     let domain = unsafe { Pd::from_c(pd) }?;
     let access = access(flags)?;
+    if (iova ^ addr as u64) & (PAGE - 1) != 0 {
+        return Err(invalid!(
+            "iova {iova:#x} and address {addr:p} differ in their offset within a page of {PAGE} bytes"
+        ));
+    }
     populate(addr, len, access)?;
     let iova = if access.allows(Access::ZERO_BASED) { 0 } else { iova };
     // SAFETY: the application keeps registered memory until it deregisters it, as ibv_reg_mr(3) demands.
     let mr = unsafe { domain.device.lock_memory().nic().reg_mr(domain.id, addr.cast(), len as u64, iova, access) }?;
-    Ok(Mr::create(domain, pd, addr, len, mr, Some(access)))
+    Ok(Mr::create(domain, pd, addr, len, mr, access))
 }
 
 /// ibv_reg_mr(3).
@@ -134,13 +141,13 @@ pub unsafe extern "C" fn ibv_reg_mr_ex(pd: *mut ibv_pd, attr: *mut ibv_mr_init_a
     })
 }
 
-/// ibv_alloc_null_mr(3): reads as zeros, and what is written is lost.
+/// ibv_alloc_null_mr(3): reads as zeros, and what is written is lost. It does not keep its domain from being freed: a
+/// driver of hardware has one key for all, and the region is no more than a structure.
 pub(super) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
     pointer("ibv_alloc_null_mr", || {
         // SAFETY: the caller's promise.
         let domain = unsafe { Pd::from_c(pd) }?;
-        let mr = domain.device.lock_memory().nic().reg_phantom_mr(domain.id, 0, u64::MAX, Access::LOCAL_WRITE)?;
-        Ok(Mr::create(domain, pd, std::ptr::null_mut(), usize::MAX, mr, None))
+        Ok(Mr::null(domain, pd, domain.null_region()?))
     })
 }
 
@@ -231,7 +238,9 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     status("ibv_dereg_mr", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Mr::from_c(mr) }?;
-        this.device.lock_memory().nic().dereg_mr(&this.mr)?;
+        if this.access.is_some() {
+            this.device.lock_memory().nic().dereg_mr(&this.mr)?;
+        }
         // SAFETY: the caller's promise; the NIC does not know it any more.
         unsafe { Mr::free(mr) };
         Ok(())

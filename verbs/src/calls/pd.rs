@@ -32,7 +32,11 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
             return Err(refused(libc::EBUSY, &"other objects still name the protection domain"));
         }
         match this.joins {
-            None => this.device.lock_memory().nic().dealloc_pd(this.id)?,
+            None => {
+                let mut memory = this.device.lock_memory();
+                this.empty(memory.nic())?;
+                memory.nic().dealloc_pd(this.id)?;
+            }
             Some((pd, td)) => {
                 // SAFETY: neither can be freed while this joins them.
                 unsafe {

@@ -111,7 +111,11 @@ pub(super) unsafe extern "C" fn query_port_ex(
     status("ibv_query_port", || {
         check_port(port)?;
         // SAFETY: the caller's promise.
-        unsafe { copy_prefix(&port_attr(Context::from_c(context).info()), attr.cast(), size) };
+        let context = unsafe { Context::from_c(context) };
+        let mut a = port_attr(context.info());
+        a.qkey_viol_cntr = u32::try_from(context.device().qkey_violations()).unwrap_or(u32::MAX);
+        // SAFETY: the caller's promise.
+        unsafe { copy_prefix(&a, attr.cast(), size) };
         Ok(())
     })
 }

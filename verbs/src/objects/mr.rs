@@ -32,9 +32,24 @@ impl Mr {
         addr: *mut c_void,
         length: usize,
         mr: NicMr,
-        access: Option<Access>,
+        access: Access,
     ) -> *mut ibv_mr {
         domain.hold();
+        Mr::boxed(domain, pd, (addr, length), mr, Some(access))
+    }
+
+    /// Makes the object of a null region, which its domain does not wait for.
+    pub(crate) fn null(domain: &Pd, pd: *mut ibv_pd, mr: NicMr) -> *mut ibv_mr {
+        Mr::boxed(domain, pd, (std::ptr::null_mut(), usize::MAX), mr, None)
+    }
+
+    fn boxed(
+        domain: &Pd,
+        pd: *mut ibv_pd,
+        (addr, length): (*mut c_void, usize),
+        mr: NicMr,
+        access: Option<Access>,
+    ) -> *mut ibv_mr {
         let (context, handle) = (domain.context_ptr(), mr.lkey);
         let base = ibv_mr { context, pd, addr, length, handle, lkey: mr.lkey, rkey: mr.rkey };
         Box::into_raw(Box::new(Mr { base, device: domain.device.clone(), mr, access })).cast()
@@ -63,10 +78,12 @@ impl Mr {
     /// # Safety
     /// `mr` exists.
     pub(crate) unsafe fn free(mr: *mut ibv_mr) {
-        // SAFETY: made by `create`; its domain outlives it.
+        // SAFETY: made by `boxed`; its domain outlives it unless it is a null region.
         unsafe {
-            Pd::release((*mr).pd);
-            drop(Box::from_raw(mr.cast::<Mr>()));
+            let this = Box::from_raw(mr.cast::<Mr>());
+            if this.access.is_some() {
+                Pd::release(this.base.pd);
+            }
         }
     }
 }

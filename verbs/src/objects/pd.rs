@@ -1,8 +1,9 @@
 //! Protection domains and thread domains.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use irnic_transports::qp::PdId;
+use irnic_nic::{Mr as NicMr, Nic};
+use irnic_transports::qp::{Access, PdId};
 
 use super::context::Context;
 use super::users::Users;
@@ -23,6 +24,8 @@ pub(crate) struct Pd {
     /// What names this domain and the NIC does not count: parent domains that join it, address handles, and everything
     /// that was made with it if it is a parent domain.
     users: Users,
+    /// The region of all null regions, made with the first.
+    null: OnceLock<NicMr>,
 }
 
 impl Pd {
@@ -34,7 +37,7 @@ impl Pd {
         joins: Option<(*mut ibv_pd, *mut ibv_td)>,
     ) -> *mut ibv_pd {
         let base = ibv_pd { context, handle: id.0 };
-        Box::into_raw(Box::new(Pd { base, device, id, joins, users: Users::default() })).cast()
+        Box::into_raw(Box::new(Pd { base, device, id, joins, users: Users::default(), null: OnceLock::new() })).cast()
     }
 
     /// Returns the domain behind a C pointer.
@@ -55,6 +58,25 @@ impl Pd {
     pub(crate) fn context(&self) -> &Context {
         // SAFETY: a context stays as long as it has objects.
         unsafe { Context::from_c(self.base.context) }
+    }
+
+    /// Returns the region that reads as zeros, of any length. It goes with the domain.
+    pub(crate) fn null_region(&self) -> Result<NicMr> {
+        if let Some((pd, _)) = self.joins {
+            // SAFETY: it cannot be freed while this joins it.
+            return unsafe { Pd::from_c(pd) }?.null_region();
+        }
+        let mut memory = self.device.lock_memory();
+        if let Some(null) = self.null.get() {
+            return Ok(*null);
+        }
+        let null = memory.nic().reg_phantom_mr(self.id, 0, u64::MAX, Access::LOCAL_WRITE)?;
+        Ok(*self.null.get_or_init(|| null))
+    }
+
+    /// Frees what the domain has of its own in the NIC. Nothing else is in it: see [`Pd::is_used`].
+    pub(crate) fn empty(&self, nic: &mut Nic) -> Result<()> {
+        self.null.get().map_or(Ok(()), |null| Ok(nic.dereg_mr(null)?))
     }
 
     /// Tells whether objects still name the domain.

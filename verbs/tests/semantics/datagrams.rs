@@ -78,8 +78,17 @@ fn what_nobody_expects_vanishes() {
     p.recv(1);
     p.send(2, 0xabcdef, QKEY);
     p.send(3, p.b.num() ^ 0x80_0000, QKEY);
+    let violations = || {
+        let mut port: ibv_port_attr = zeroed();
+        // SAFETY: open.
+        assert_eq!(unsafe { ibv_query_port(p.ctx.0, 1, &mut port) }, 0);
+        port.qkey_viol_cntr
+    };
+    // Other tests of the process may add to them.
+    let before = violations();
     p.send(4, p.b.num(), QKEY + 1);
     p.b_cq.expect_none();
+    assert!(violations() > before);
     p.send(5, p.b.num(), QKEY);
     p.b_cq.expect(1, IBV_WC_SUCCESS);
     // Without a receive there is nothing to tell of either.

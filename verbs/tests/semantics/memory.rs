@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use irnic_verbs::abi::consts::*;
 use irnic_verbs::abi::structs::*;
 use irnic_verbs::calls::*;
-use libc::{EFAULT, EINVAL, EOPNOTSUPP};
+use libc::{EBUSY, EFAULT, EINVAL, EOPNOTSUPP};
 
 use crate::kit::{ALL, Pd, QpSpec, Recv, Send, connect, errno, refused, zeroed};
 use crate::open;
@@ -89,18 +89,23 @@ fn a_region_may_have_other_addresses_than_its_memory() {
     connect(&qp, &qp);
     let own = pd.mr(64);
     let mut words = [0_u64; 4];
-    let at = words.as_mut_ptr().cast();
+    let at: *mut c_void = words.as_mut_ptr().cast();
+    // The kernel wants the same offset in a page.
+    let offset = at as u64 % PAGE as u64;
+    // SAFETY: refused.
+    let other = unsafe { ibv_reg_mr_iova(pd.0, at, 32, 0x1_0000 + (offset ^ 8), ALL as c_int) };
+    assert_eq!(refused(other), EINVAL);
     // SAFETY: the memory outlives the regions.
     let regions = unsafe {
         let access = ALL as c_int;
         let mut ex: ibv_mr_init_attr = zeroed();
-        (ex.addr, ex.length, ex.access, ex.iova) = (at, 32, access, 0x5000);
+        (ex.addr, ex.length, ex.access, ex.iova) = (at, 32, access, 0x5000 + offset);
         ex.comp_mask = u64::from(IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_ADDR);
         [
-            (ibv_reg_mr_iova(pd.0, at, 32, 0x1_0000, access), 0x1_0000),
-            (ibv_reg_mr_iova2(pd.0, at, 32, 0, access as u32), 0),
+            (ibv_reg_mr_iova(pd.0, at, 32, 0x1_0000 + offset, access), 0x1_0000 + offset),
+            (ibv_reg_mr_iova2(pd.0, at, 32, offset, access as u32), offset),
             (ibv_reg_mr(pd.0, at, 32, access | IBV_ACCESS_ZERO_BASED as c_int), 0),
-            ((ctx.table().reg_mr_ex.unwrap())(pd.0, &mut ex), 0x5000),
+            ((ctx.table().reg_mr_ex.unwrap())(pd.0, &mut ex), 0x5000 + offset),
         ]
     };
     for (value, (mr, iova)) in (1..).zip(regions) {
@@ -155,6 +160,37 @@ fn a_null_region_reads_as_zeros_and_swallows_what_is_written() {
         assert_eq!((outcome, errno()), (IBV_REREG_MR_ERR_INPUT, EINVAL));
         assert_eq!(ibv_dereg_mr(null), 0);
     }
+}
+
+#[test]
+fn a_null_region_does_not_hold_its_domain() {
+    let ctx = open();
+    // SAFETY: each call gets what the ones before returned, as programs that forget a null region do.
+    unsafe {
+        let pd = ibv_alloc_pd(ctx.0);
+        let alloc = ctx.table().alloc_null_mr.unwrap();
+        let nulls = [alloc(pd), alloc(pd)];
+        assert_eq!((*nulls[0]).lkey, (*nulls[1]).lkey);
+        assert_eq!(ibv_dereg_mr(nulls[0]), 0);
+        let mut memory = 0_u64;
+        let mr = ibv_reg_mr(pd, (&raw mut memory).cast(), 8, 0);
+        assert_eq!(ibv_dealloc_pd(pd), EBUSY, "for the other region");
+        assert_eq!(ibv_dereg_mr(mr), 0);
+        assert_eq!(ibv_dealloc_pd(pd), 0);
+        assert_eq!(ibv_dereg_mr(nulls[1]), 0);
+    }
+}
+
+#[test]
+fn a_region_has_one_key() {
+    let ctx = open();
+    let pd = ctx.pd();
+    let (first, second) = (pd.mr(64), pd.mr(64));
+    for mr in [&first, &second] {
+        // SAFETY: exists.
+        assert_eq!(unsafe { (*mr.mr).lkey }, mr.rkey());
+    }
+    assert!(first.rkey().abs_diff(second.rkey()) > 1, "keys are drawn at random");
 }
 
 #[test]

@@ -116,13 +116,17 @@ fn opcodes_of_devices_that_can_more_are_unsupported_and_others_invalid() {
 fn atomics_are_eight_aligned_bytes() {
     let l = Loop::new(QpSpec::rc());
     assert_eq!(l.qp.post(Send::add(1, l.to(0), 1).sge(l.mr.sge(64, 4))), EINVAL);
-    assert_eq!(l.qp.post(Send::add(1, l.to(0), 1).sge(l.mr.sge(64, 16))), EINVAL);
     assert_eq!(l.qp.post(Send::add(1, l.to(4), 1).sge(l.mr.sge(64, 8))), EINVAL);
     l.mr.set_word(0, 40);
     assert_eq!(l.qp.post(Send::add(1, l.to(0), 2).sge(l.mr.sge(64, 8))), 0);
     let wc = l.cq.expect(1, IBV_WC_SUCCESS);
     assert_eq!((wc.opcode, wc.byte_len), (IBV_WC_FETCH_ADD, 8));
     assert_eq!((l.mr.word(0), l.mr.word(8)), (42, 40));
+    // What is longer than the value is not touched.
+    l.mr.set_word(9, u64::MAX);
+    assert_eq!(l.qp.post(Send::add(3, l.to(0), 0).sge(l.mr.sge(64, 64))), 0);
+    assert_eq!(l.cq.expect(3, IBV_WC_SUCCESS).byte_len, 8);
+    assert_eq!((l.mr.word(8), l.mr.word(9)), (42, u64::MAX));
     // Returned values are scattered like any others.
     assert_eq!(l.qp.post(Send::swap(2, l.to(0), 42, 7).sge(l.mr.sge(128, 3)).sge(l.mr.sge(256, 5))), 0);
     assert_eq!(l.cq.expect(2, IBV_WC_SUCCESS).opcode, IBV_WC_COMP_SWAP);

@@ -367,3 +367,34 @@ fn a_context_that_is_closed_with_objects_left_stops_them() {
     assert_eq!(peer.post(crate::kit::Send::message(1)), 0);
     cq.expect(1, IBV_WC_RETRY_EXC_ERR);
 }
+
+#[test]
+fn queues_of_another_context_are_refused() {
+    let (ctx, other) = (open(), open());
+    let pd = ctx.pd();
+    let (own, foreign) = (ctx.cq(4), other.cq(4));
+    for (send, recv) in [(&own, &foreign), (&foreign, &own)] {
+        assert_eq!(refused(pd.try_qp(send, recv, QpSpec::rc())), EINVAL);
+    }
+}
+
+#[test]
+fn a_source_and_a_destination_are_of_one_family() {
+    let ctx = open();
+    let pd = ctx.pd();
+    let cq = ctx.cq(4);
+    // The device has an IPv4 address; ::1 and 2001:db8::1 are none.
+    for first in [0, 0x20] {
+        let mut gid = ctx.gid();
+        gid.raw = [first, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        assert_eq!(refused(pd.try_ah(gid)), EINVAL);
+        let qp = pd.qp(&cq, QpSpec::rc());
+        let mut attr = qp.attr(qp.num());
+        qp.step(IBV_QPS_INIT, &attr);
+        attr.ah_attr.grh.dgid = gid;
+        attr.qp_state = IBV_QPS_RTR;
+        let mask = (qp.mask(IBV_QPS_RTR) | IBV_QP_STATE) as i32;
+        // SAFETY: exists.
+        assert_eq!(unsafe { ibv_modify_qp(qp.0, &mut attr, mask) }, EINVAL);
+    }
+}

@@ -107,6 +107,37 @@ fn bring(qp: &Qp, dest: u32) {
     }
 }
 
+/// Programs set the attributes of both halves, and the kernel takes no notice of those of the other.
+#[test]
+fn attributes_of_the_half_that_is_not_there_are_dropped() {
+    let ctx = open();
+    let (pd, cq, domain) = (ctx.pd(), ctx.cq(4), xrcd(&ctx));
+    for qp in [initiator(&pd, &cq), target(&ctx, &domain)] {
+        let mut attr = qp.attr(qp.num());
+        let both = [
+            (IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+            (
+                IBV_QPS_RTR,
+                IBV_QP_AV
+                    | IBV_QP_PATH_MTU
+                    | IBV_QP_DEST_QPN
+                    | IBV_QP_RQ_PSN
+                    | IBV_QP_MAX_DEST_RD_ATOMIC
+                    | IBV_QP_MIN_RNR_TIMER,
+            ),
+            (
+                IBV_QPS_RTS,
+                IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC,
+            ),
+        ];
+        for (state, mask) in both {
+            attr.qp_state = state;
+            // SAFETY: exists.
+            assert_eq!(unsafe { ibv_modify_qp(qp.0, &mut attr, (mask | IBV_QP_STATE) as i32) }, 0, "to {state}");
+        }
+    }
+}
+
 fn join(initiator: &Qp, target: &Qp) {
     bring(target, initiator.num());
     bring(initiator, target.num());
