@@ -1,6 +1,6 @@
 //! Completion queues: a ring, an arming state, and what happens when it overflows.
 
-use irnic_transports::qp::{Wc, WcStatus};
+use irnic_transports::qp::{Frees, Wc, WcStatus};
 use irnic_transports::room::{OutOfMemory, boxed};
 
 /// When an armed completion queue raises an event (IBA 11.4.2.2).
@@ -12,10 +12,13 @@ pub enum Arm {
     Solicited,
 }
 
+/// Completions, and what they make room for.
+type Ring = Box<[Option<(Wc, Frees)>]>;
+
 /// A completion queue.
 #[derive(Debug)]
 pub(crate) struct Cq {
-    ring: Box<[Option<Wc>]>,
+    ring: Ring,
     head: u32,
     tail: u32,
     limit: u32,
@@ -41,7 +44,7 @@ impl Cq {
         Ok(Cq { ring, head: 0, tail: 0, limit, armed: None, overflowed: false, users: 0 })
     }
 
-    fn ring(limit: u32) -> Result<Box<[Option<Wc>]>, OutOfMemory> {
+    fn ring(limit: u32) -> Result<Ring, OutOfMemory> {
         boxed(None, limit.max(1).next_power_of_two() as usize)
     }
 
@@ -55,12 +58,12 @@ impl Cq {
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, wc: Wc) -> Pushed {
+    pub(crate) fn push(&mut self, wc: Wc, frees: Frees) -> Pushed {
         if self.len() >= self.limit {
             return if std::mem::replace(&mut self.overflowed, true) { Pushed::Quiet } else { Pushed::Overflow };
         }
         let slot = self.tail as usize & (self.ring.len() - 1);
-        self.ring[slot] = Some(wc);
+        self.ring[slot] = Some((wc, frees));
         self.tail = self.tail.wrapping_add(1);
         let event = match self.armed {
             None => false,
@@ -75,7 +78,7 @@ impl Cq {
     }
 
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<Wc> {
+    pub(crate) fn pop(&mut self) -> Option<(Wc, Frees)> {
         if self.head == self.tail {
             return None;
         }
@@ -101,13 +104,15 @@ impl Cq {
         Ok(())
     }
 
-    /// Removes the completions of a destroyed queue pair.
-    pub(crate) fn purge(&mut self, qpn: u32) {
+    /// Removes the completions of a queue pair; `freed` hears what each has kept.
+    pub(crate) fn purge(&mut self, qpn: u32, mut freed: impl FnMut(Frees)) {
         let mut kept = self.head;
         for i in 0..self.len() {
             let slot = |n: u32| n as usize & (self.ring.len() - 1);
             let from = slot(self.head.wrapping_add(i));
-            if self.ring[from].is_some_and(|wc| wc.qp_num != qpn) {
+            if let Some((_, frees)) = self.ring[from].filter(|(wc, _)| wc.qp_num == qpn) {
+                freed(frees);
+            } else {
                 let to = slot(kept);
                 self.ring.swap(from, to);
                 kept = kept.wrapping_add(1);
@@ -121,12 +126,14 @@ impl Cq {
 mod tests {
     use super::*;
 
+    const NOTHING: Frees = Frees::Receive;
+
     fn wc(wr_id: u64, qp_num: u32) -> Wc {
         Wc { wr_id, qp_num, ..Wc::EMPTY }
     }
 
     fn drain(cq: &mut Cq) -> Vec<u64> {
-        std::iter::from_fn(|| cq.pop()).map(|wc| wc.wr_id).collect()
+        std::iter::from_fn(|| cq.pop()).map(|(wc, _)| wc.wr_id).collect()
     }
 
     #[test]
@@ -135,12 +142,12 @@ mod tests {
         let (mut pushed, mut popped) = (0, 0);
         for round in 0..300u32 {
             for _ in 0..(round * 7 % 6).min(5 - cq.len()) {
-                assert_eq!(cq.push(wc(pushed, 1)), Pushed::Quiet);
+                assert_eq!(cq.push(wc(pushed, 1), NOTHING), Pushed::Quiet);
                 pushed += 1;
             }
             for _ in 0..round % 4 {
                 let expected = (popped < pushed).then_some(popped);
-                assert_eq!(cq.pop().map(|wc| wc.wr_id), expected);
+                assert_eq!(cq.pop().map(|(wc, _)| wc.wr_id), expected);
                 popped += u64::from(expected.is_some());
             }
         }
@@ -152,24 +159,24 @@ mod tests {
         // Three, although the ring behind has room for four.
         let mut cq = Cq::new(3).unwrap();
         for wr_id in 0..3 {
-            assert_eq!(cq.push(wc(wr_id, 1)), Pushed::Quiet);
+            assert_eq!(cq.push(wc(wr_id, 1), NOTHING), Pushed::Quiet);
         }
         assert!(!cq.overflowed());
-        assert_eq!(cq.push(wc(3, 1)), Pushed::Overflow);
-        assert_eq!(cq.push(wc(4, 1)), Pushed::Quiet);
+        assert_eq!(cq.push(wc(3, 1), NOTHING), Pushed::Overflow);
+        assert_eq!(cq.push(wc(4, 1), NOTHING), Pushed::Quiet);
         assert!(cq.overflowed());
         assert_eq!(drain(&mut cq), [0, 1, 2]);
         assert!(cq.overflowed(), "room does not bring the lost one back");
-        assert_eq!(Cq::new(0).unwrap().push(wc(0, 1)), Pushed::Overflow);
+        assert_eq!(Cq::new(0).unwrap().push(wc(0, 1), NOTHING), Pushed::Overflow);
     }
 
     #[test]
     fn an_armed_queue_tells_of_the_next_completion_once() {
         let mut cq = Cq::new(8).unwrap();
-        cq.push(wc(0, 1));
+        cq.push(wc(0, 1), NOTHING);
         cq.arm(Arm::Next);
-        assert_eq!(cq.push(wc(1, 1)), Pushed::Event);
-        assert_eq!(cq.push(wc(2, 1)), Pushed::Quiet);
+        assert_eq!(cq.push(wc(1, 1), NOTHING), Pushed::Event);
+        assert_eq!(cq.push(wc(2, 1), NOTHING), Pushed::Quiet);
     }
 
     #[test]
@@ -179,9 +186,9 @@ mod tests {
         for wakes in [solicited, failed] {
             let mut cq = Cq::new(8).unwrap();
             cq.arm(Arm::Solicited);
-            assert_eq!(cq.push(wc(0, 1)), Pushed::Quiet);
-            assert_eq!(cq.push(wakes), Pushed::Event);
-            assert_eq!(cq.push(wakes), Pushed::Quiet);
+            assert_eq!(cq.push(wc(0, 1), NOTHING), Pushed::Quiet);
+            assert_eq!(cq.push(wakes, NOTHING), Pushed::Event);
+            assert_eq!(cq.push(wakes, NOTHING), Pushed::Quiet);
         }
     }
 
@@ -194,7 +201,7 @@ mod tests {
         ] {
             let mut cq = Cq::new(8).unwrap();
             arms.into_iter().for_each(|arm| cq.arm(arm));
-            assert_eq!(cq.push(wc(0, 1)), expected, "{arms:?}");
+            assert_eq!(cq.push(wc(0, 1), NOTHING), expected, "{arms:?}");
         }
     }
 
@@ -205,19 +212,19 @@ mod tests {
                 for pattern in 0..1u32 << limit {
                     let mut cq = Cq::new(limit).unwrap();
                     for wr_id in 0..start {
-                        cq.push(wc(wr_id, 9));
+                        cq.push(wc(wr_id, 9), NOTHING);
                         cq.pop();
                     }
                     let owner = |n: u32| 1 + (pattern >> n & 1);
                     for n in 0..limit {
-                        assert_eq!(cq.push(wc(n.into(), owner(n))), Pushed::Quiet);
+                        assert_eq!(cq.push(wc(n.into(), owner(n)), NOTHING), Pushed::Quiet);
                     }
-                    cq.purge(1);
+                    cq.purge(1, |_| ());
                     let kept: Vec<u64> = (0..limit).filter(|&n| owner(n) == 2).map(u64::from).collect();
                     assert_eq!(cq.len() as usize, kept.len());
                     // What was freed can be used.
                     for n in cq.len()..limit {
-                        assert_eq!(cq.push(wc(100 + u64::from(n), 1)), Pushed::Quiet);
+                        assert_eq!(cq.push(wc(100 + u64::from(n), 1), NOTHING), Pushed::Quiet);
                     }
                     assert_eq!(drain(&mut cq)[..kept.len()], kept, "{pattern:#b} from {start}");
                 }
@@ -230,10 +237,10 @@ mod tests {
         let mut cq = Cq::new(4).unwrap();
         (cq.head, cq.tail) = (u32::MAX - 1, u32::MAX - 1);
         for n in 0..4 {
-            assert_eq!(cq.push(wc(n, 1 + n as u32 % 2)), Pushed::Quiet);
+            assert_eq!(cq.push(wc(n, 1 + n as u32 % 2), NOTHING), Pushed::Quiet);
         }
-        assert_eq!((cq.len(), cq.push(wc(4, 1))), (4, Pushed::Overflow));
-        cq.purge(1);
+        assert_eq!((cq.len(), cq.push(wc(4, 1), NOTHING)), (4, Pushed::Overflow));
+        cq.purge(1, |_| ());
         assert_eq!(drain(&mut cq), [1, 3]);
     }
 }

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::AtomicU32;
 
 use irnic_transports::qp::{
-    Access, AtomicOp, Caller, Counters, CqId, Event, GatherList, Host, MemError, MwBind, PdId, RecvWqe, Sge, SrqId, Wc,
-    XrcSrq, XrcdId,
+    Access, AtomicOp, Caller, Counters, CqId, Event, Frees, GatherList, Host, MemError, MwBind, PdId, RecvWqe, Sge,
+    SrqId, Wc, XrcSrq, XrcdId,
 };
 use irnic_transports::{Payload, Time};
 
@@ -105,6 +105,30 @@ pub(crate) struct Device {
     /// Number of XRC shared receive queues created so far.
     pub(crate) xrc_serial: u32,
     pub(crate) events: VecDeque<NicEvent>,
+}
+
+impl Device {
+    /// Forgets the completions of a queue pair that were not polled, and the receives that it has taken from the shared
+    /// receive queues in `held` and will not complete.
+    pub(crate) fn forget_completions(
+        &mut self,
+        qpn: u32,
+        (send, recv): (CqId, CqId),
+        held: impl IntoIterator<Item = SrqId>,
+    ) {
+        let srqs = &mut self.srqs;
+        let mut free = |srq: SrqId| srqs.get_mut(srq.0).into_iter().for_each(Srq::free);
+        held.into_iter().for_each(&mut free);
+        for cq in [send, recv] {
+            if let Some(cq) = self.cqs.get_mut(cq.0) {
+                cq.purge(qpn, |frees| {
+                    if let Frees::Shared(srq) = frees {
+                        free(srq);
+                    }
+                });
+            }
+        }
+    }
 }
 
 impl Host for Device {
@@ -209,11 +233,11 @@ impl Host for Device {
     }
 
     #[inline]
-    fn complete(&mut self, cq: CqId, wc: Wc) {
+    fn complete(&mut self, cq: CqId, wc: Wc, frees: Frees) {
         let Some(queue) = self.cqs.get_mut(cq.0) else { return };
         let timestamp = self.clock.ticks(self.now);
         self.completions += 1;
-        match queue.push(Wc { timestamp, ..wc }) {
+        match queue.push(Wc { timestamp, ..wc }, frees) {
             Pushed::Quiet => {}
             Pushed::Event => self.events.push_back(NicEvent::Completion(cq)),
             Pushed::Overflow => {

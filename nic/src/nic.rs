@@ -346,20 +346,27 @@ impl Nic {
         let (index, slot, device) = self.find(qpn)?;
         let cqs = slot.qp.cqs();
         let before = notices::peer(&slot.qp);
+        let resets = attr.state == Some(QpState::Reset);
+        let held: Vec<_> = if resets { slot.qp.held_receives().collect() } else { Vec::new() };
         slot.qp.modify(attr, device)?;
         let peer = notices::peer(&slot.qp);
-        if slot.qp.state() == QpState::Reset {
-            for cq in [cqs.0, cqs.1] {
-                if let Some(cq) = device.cqs.get_mut(cq.0) {
-                    cq.purge(qpn);
-                }
-            }
+        if resets {
+            device.forget_completions(qpn, cqs, held);
         }
         self.noticed.moved(qpn, before, peer);
         self.scheduler.unpark(index);
         self.touch(index);
         self.spread_cq_failure();
         Ok(())
+    }
+
+    /// Has a queue pair acknowledge once more what has arrived. For one that is about to go: the peer may not have had the
+    /// last acknowledgement, and nobody would answer when it asks.
+    pub fn repeat_ack(&mut self, qpn: u32) {
+        if let Ok((index, slot, _)) = self.find(qpn) {
+            slot.qp.repeat_ack();
+            self.touch(index);
+        }
     }
 
     /// Removes a queue pair, its work requests and its completions. Fails while it is attached to a multicast group.
@@ -369,11 +376,7 @@ impl Nic {
         }
         let (index, slot, device) = self.find(qpn)?;
         let (pd, cqs, srq, xrcd) = (slot.qp.pd(), slot.qp.cqs(), slot.qp.srq(), slot.qp.xrcd());
-        for cq in [cqs.0, cqs.1] {
-            if let Some(cq) = device.cqs.get_mut(cq.0) {
-                cq.purge(qpn);
-            }
-        }
+        device.forget_completions(qpn, cqs, slot.qp.held_receives());
         let (pulled, low, peer) = (slot.pulled, slot.low, notices::peer(&slot.qp));
         if slot.ready || pulled.is_some_and(|pulled| pulled.urgent) || low.is_some_and(|low| low.rings != 0) {
             self.scheduler.remove(index);

@@ -14,6 +14,8 @@ pub(crate) struct Srq {
     max_sge: usize,
     head: u32,
     tail: u32,
+    /// WQEs that were taken, and whose completions were not polled.
+    unpolled: u32,
     /// Limit below which an event is raised (IBA 10.2.9.2), 0 for none.
     low_mark: u32,
     /// Number of queue pairs that use the queue.
@@ -36,7 +38,7 @@ impl Srq {
     pub(crate) fn new(pd: PdId, limit: u32, max_sge: usize) -> Result<Srq, OutOfMemory> {
         let slots = boxed(RecvWqe::default(), limit.max(1).next_power_of_two() as usize)?;
         let sges = boxed(Sge::default(), slots.len() * max_sge)?;
-        Ok(Srq { pd, slots, sges, limit, max_sge, head: 0, tail: 0, low_mark: 0, users: 0, xrc: None })
+        Ok(Srq { pd, slots, sges, limit, max_sge, head: 0, tail: 0, unpolled: 0, low_mark: 0, users: 0, xrc: None })
     }
 
     #[inline]
@@ -50,7 +52,7 @@ impl Srq {
 
     #[inline]
     pub(crate) fn post(&mut self, wr: &RecvWr<'_>) -> Result<(), PostError> {
-        if self.len() >= self.limit {
+        if self.len() + self.unpolled >= self.limit {
             return Err(PostError::Full(self.limit));
         }
         if wr.sges.len() > self.max_sge {
@@ -76,11 +78,18 @@ impl Srq {
         let n = wqe.sge_count as usize;
         into[..n].copy_from_slice(&self.sges[slot * self.max_sge..][..n]);
         self.head = self.head.wrapping_add(1);
+        self.unpolled += 1;
         let low = self.low_mark != 0 && self.len() < self.low_mark;
         if low {
             self.low_mark = 0;
         }
         Some((wqe, low))
+    }
+
+    /// A completion was polled, or will not come: its slot is free.
+    #[inline]
+    pub(crate) fn free(&mut self) {
+        self.unpolled = self.unpolled.saturating_sub(1);
     }
 
     /// Sets the capacity to `limit` WQEs, which must be no fewer than are in the queue.
@@ -93,7 +102,7 @@ impl Srq {
             queue.sges[to * n..][..n].copy_from_slice(&self.sges[from * n..][..n]);
         }
         (queue.tail, queue.low_mark, queue.users) = (self.len(), self.low_mark, self.users);
-        queue.xrc = self.xrc;
+        (queue.xrc, queue.unpolled) = (self.xrc, self.unpolled);
         *self = queue;
         Ok(())
     }
@@ -143,6 +152,7 @@ mod tests {
                     assert_eq!(wqe, RecvWqe { wr_id: taken, sge_count: taken as u32 % 5 });
                     assert_eq!(into[..wqe.sge_count as usize], sges(taken as usize % 5));
                     taken += 1;
+                    srq.free();
                 }
             }
             assert_eq!(u64::from(srq.len()), posted - taken);
@@ -162,6 +172,10 @@ mod tests {
         assert_eq!(post(&mut srq, 3, 0), Err(PostError::Full(3)));
         let taken = srq.take(&mut list()).map(|(wqe, _)| wqe.wr_id);
         assert_eq!((taken, srq.len()), (Some(0), 2));
+        // The slot is free once the completion was polled.
+        assert_eq!(post(&mut srq, 3, 0), Err(PostError::Full(3)));
+        srq.free();
+        assert_eq!(post(&mut srq, 3, 0), Ok(()));
         assert_eq!(Srq::new(PdId(0), 0, 0).unwrap().post(&RecvWr { wr_id: 0, sges: &[] }), Err(PostError::Full(0)));
     }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use irnic_transports::qp::{
-    Access, AtomicOp, Caller, ConnectParams, Counters, CqId, Event, GatherList, Host, MemError, MwBind, PdId,
+    Access, AtomicOp, Caller, ConnectParams, Counters, CqId, Event, Frees, GatherList, Host, MemError, MwBind, PdId,
     PeerProcess, Qp, QpConfig, RecvWqe, SendData, SendOp, SendWr, Sge, SrqId, TxSlot, Wc, WcStatus, XrcSrq, XrcdId,
 };
 use irnic_transports::time::{MS, US};
@@ -89,7 +89,7 @@ impl Host for Device {
         None
     }
 
-    fn complete(&mut self, _: CqId, wc: Wc) {
+    fn complete(&mut self, _: CqId, wc: Wc, _: Frees) {
         assert_eq!(wc.status, WcStatus::Success);
         self.completed.push(wc.wr_id);
     }

@@ -222,7 +222,10 @@ fn data_reaches_a_thread_that_only_looks_at_memory() {
     let pd = ctx.pd();
     let cq = ctx.cq(64);
     let mr = pd.mr_with(64, ALL);
-    let (a, b) = (pd.qp(&cq, QpSpec::uc()), pd.qp(&cq, QpSpec::uc()));
+    let mut spec = QpSpec::uc();
+    // Slots are free again when completions are polled.
+    spec.cap.max_send_wr = 128;
+    let (a, b) = (pd.qp(&cq, spec), pd.qp(&cq, QpSpec::uc()));
     connect(&a, &b);
     std::thread::scope(|scope| {
         let (mr, a) = (&mr, &a);

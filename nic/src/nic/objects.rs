@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use irnic_transports::Gather;
 use irnic_transports::config::TransportConfig;
-use irnic_transports::qp::{CqId, PdId, PostError, Qp, RecvWr, SrqId, Wc};
+use irnic_transports::qp::{CqId, Frees, PdId, PostError, Qp, RecvWr, SrqId, Wc};
 use irnic_transports::room;
 
 use super::{Nic, limit};
@@ -97,7 +97,7 @@ impl Nic {
         self.device.completions
     }
 
-    /// Takes up to `out.len()` completions, oldest first. Returns how many.
+    /// Takes up to `out.len()` completions, oldest first. Returns how many. Work requests keep their slots until then.
     ///
     /// # Errors
     /// [`NicError::NotFound`], or [`NicError::CqOverflow`] if completions were lost and all others taken.
@@ -106,9 +106,14 @@ impl Nic {
         let queue = self.device.cqs.get_mut(cq.0).ok_or(NicError::NotFound(Object::CompletionQueue))?;
         let mut n = 0;
         while n < out.len() {
-            let Some(wc) = queue.pop() else { break };
+            let Some((wc, frees)) = queue.pop() else { break };
             out[n] = wc;
             n += 1;
+            if let Frees::Shared(srq) = frees {
+                self.device.srqs.get_mut(srq.0).into_iter().for_each(Srq::free);
+            } else if let Some(Some(slot)) = self.qps.get_mut(wc.qp_num.wrapping_sub(self.first_qpn) as usize) {
+                slot.qp.free(frees);
+            }
         }
         if n == 0 && queue.overflowed() { Err(NicError::CqOverflow) } else { Ok(n) }
     }

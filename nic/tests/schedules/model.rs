@@ -358,6 +358,7 @@ fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, ends: [End; 2], i: 
         }
         plans.push(plan);
     }
+    signal_often(c.depth, plans.iter_mut().map(|p| &mut p.signaled));
     let slot = slot + 16;
     let salt = rng.next_u64();
     let local = region(net, from, local_len, |k| pattern(salt, k));
@@ -411,6 +412,18 @@ fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, ends: [End; 2], i: 
         slot,
         srq: c.srq[1 - i],
         received: 0,
+    }
+}
+
+/// Has one work request in `depth` signaled at least: slots are free again when a completion at or after them was polled.
+pub fn signal_often<'a>(depth: u32, signaled: impl Iterator<Item = &'a mut bool>) {
+    let mut since = 0;
+    for signaled in signaled {
+        since += 1;
+        *signaled |= since == depth;
+        if *signaled {
+            since = 0;
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use rand::{Rng, RngExt, SeedableRng};
 
 use crate::choices::impairments;
 use crate::common::{Connection, End, Network, connect, create, region};
-use crate::model::{elements, pattern};
+use crate::model::{elements, pattern, signal_often};
 use crate::unreliable::Outcome;
 
 /// Bytes between areas of memory that must never change.
@@ -55,7 +55,7 @@ impl Flow {
 fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, from: End, to: End, srq: Option<SrqId>) -> Flow {
     let mtu = c.mtu.bytes();
     let (mut local_len, mut remote_len, mut slot) = (0, GUARD, 1);
-    let plans: Vec<Plan> = (0..rng.random_range(1..=60))
+    let mut plans: Vec<Plan> = (0..rng.random_range(1..=60))
         .map(|n| {
             let len = match rng.random_range(0..5) {
                 0 => rng.random_range(0..=8),
@@ -85,6 +85,7 @@ fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, from: End, to: End,
             plan
         })
         .collect();
+    signal_often(c.depth, plans.iter_mut().map(|p| &mut p.signaled));
     let salt = rng.next_u64();
     let recv_total = rng.random_range(0..=plans.len() + 4);
     let slot = slot + GUARD;

@@ -15,7 +15,7 @@ use rand::{Rng, RngExt, SeedableRng};
 
 use crate::choices::{congestion, impairments, transport};
 use crate::common::{Connection, End, Network, attributes, region};
-use crate::model::{Outcome, bound, elements, pattern};
+use crate::model::{Outcome, bound, elements, pattern, signal_often};
 
 /// Where all targets are.
 const TARGETS: usize = 1;
@@ -132,6 +132,7 @@ fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, domain: XrcdId, que
         plans.push(plan(rng, net, from, c.mtu.bytes(), &kinds));
     }
     plans.last_mut().unwrap().signaled = true;
+    signal_often(c.depth, plans.iter_mut().map(|p| &mut p.signaled));
     let (mut local_len, mut remote_len) = (8, [8, 8]);
     for p in &mut plans {
         // Guard bytes between all areas show what strays.

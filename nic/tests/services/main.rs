@@ -20,6 +20,7 @@ mod pauses;
 mod pulled;
 mod setup;
 mod sideband;
+mod slots;
 mod states;
 mod stats;
 mod tcp;

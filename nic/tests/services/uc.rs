@@ -81,6 +81,20 @@ fn a_message_that_loses_any_packet_is_not_delivered_and_its_buffer_serves_the_ne
 }
 
 #[test]
+fn a_shared_receive_that_is_too_short_completes_in_error() {
+    for (room, len) in [(0, 1), (20, 50), (MTU + 10, 2 * MTU), (3 * MTU, 5 * MTU)] {
+        let mut d = duo(Service::Uc, true);
+        d.recv(0, room);
+        d.recv(1, 4096);
+        d.post(1, SendOp::Send, len);
+        d.post(2, SendOp::Send, 30);
+        d.run();
+        assert_eq!((d.done(1), d.state(1)), (vec![(0, LocLenErr), (1, Success)], QpState::Rts), "{len} bytes");
+        assert_eq!(d.net.nics[1].counters().rx_dropped_messages, 1);
+    }
+}
+
+#[test]
 fn a_write_that_loses_a_packet_leaves_what_came_before_and_tells_nobody() {
     for lost in 0..4usize {
         for op in [SendOp::Write, SendOp::WriteImm(5)] {

@@ -128,24 +128,39 @@ fn inline_data_and_gathered_data_arrive_the_same() {
 
 #[test]
 fn a_datagram_that_finds_no_room_is_dropped_and_its_buffer_serves_the_next() {
-    for srq in [false, true] {
-        for room in [0, 39, 40, 49] {
-            let mut d = duo(Service::Ud, srq);
-            let there = to(d.ends[0], d.ends[1]);
-            post(&mut d, 0, SendOp::Send, 10, there);
+    for room in [0, 39, 40, 49] {
+        let mut d = ud();
+        let there = to(d.ends[0], d.ends[1]);
+        post(&mut d, 0, SendOp::Send, 10, there);
+        d.run();
+        assert_eq!(d.net.nics[1].counters().out_of_buffer, 1);
+        d.recv(7, room);
+        post(&mut d, 1, SendOp::Send, 10, there);
+        d.run();
+        assert_eq!((d.done(1), d.state(1)), (vec![], QpState::Rts), "room {room}");
+        assert_eq!(d.net.nics[1].counters().rx_dropped_messages, 2);
+        if room >= 40 {
+            post(&mut d, 2, SendOp::Send, room - 40, there);
             d.run();
-            assert_eq!(d.net.nics[1].counters().out_of_buffer, 1);
-            d.recv(7, room);
-            post(&mut d, 1, SendOp::Send, 10, there);
-            d.run();
-            assert_eq!((d.done(1), d.state(1)), (vec![], QpState::Rts), "room {room}");
-            assert_eq!(d.net.nics[1].counters().rx_dropped_messages, 2);
-            if room >= 40 {
-                post(&mut d, 2, SendOp::Send, room - 40, there);
-                d.run();
-                assert_eq!(d.done(1), [(7, Success)]);
-            }
+            assert_eq!(d.done(1), [(7, Success)]);
         }
+    }
+}
+
+/// Everybody's next receive would otherwise be the one that takes nothing.
+#[test]
+fn a_shared_receive_that_is_too_short_completes_in_error() {
+    for room in [0, 39, 40, 49] {
+        let mut d = duo(Service::Ud, true);
+        let there = to(d.ends[0], d.ends[1]);
+        d.recv(7, room);
+        d.recv(8, 400);
+        for id in 0..2 {
+            post(&mut d, id, SendOp::Send, 10, there);
+        }
+        d.run();
+        assert_eq!((d.done(1), d.state(1)), (vec![(7, LocLenErr), (8, Success)], QpState::Rts), "room {room}");
+        assert_eq!(d.net.nics[1].counters().rx_dropped_messages, 1);
     }
 }
 

@@ -94,6 +94,18 @@ pub enum MemError {
     Alignment(u64),
 }
 
+/// What there is room for again once a completion was polled. A work request keeps its slot until then, as with
+/// hardware, whose drivers learn of the end of a work request there and nowhere else.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Frees {
+    /// Of the QP's send queue, the slots before this one: those without a completion of their own, too.
+    Sends(u32),
+    /// A slot of the QP's receive queue.
+    Receive,
+    /// A slot of a shared receive queue.
+    Shared(SrqId),
+}
+
 /// An atomic operation on 8 bytes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -350,8 +362,8 @@ pub trait Host {
     /// Does the same with an XRC domain's shared receive queue, if more than `keep` are there.
     fn xrc_take(&mut self, srq: SrqId, keep: u32, into: &mut [Sge]) -> Option<RecvWqe>;
 
-    /// Delivers a completion.
-    fn complete(&mut self, cq: CqId, wc: Wc);
+    /// Delivers a completion, and what it makes room for when it is polled.
+    fn complete(&mut self, cq: CqId, wc: Wc, frees: Frees);
 
     /// Delivers an event.
     fn event(&mut self, event: Event);

@@ -9,7 +9,7 @@ use super::beside::Beside;
 use super::config::QpConfig;
 use super::context::{ClassPaths, QpContext, QpFailure};
 use super::counters::Counters;
-use super::host::{CqId, Event, Host, PdId, PeerProcess, SrqId, TxSlot, XrcdId};
+use super::host::{CqId, Event, Frees, Host, PdId, PeerProcess, SrqId, TxSlot, XrcdId};
 use super::send_queue::PostError;
 use super::service::{AnyService, TransportService};
 use super::stats::{QpStats, RttHistogram};
@@ -370,6 +370,34 @@ impl Qp {
     /// Takes back the last `n` send work requests, as far as they have not started.
     pub fn retract_sends(&mut self, n: u32) {
         self.service.send_queue_mut().retract(n);
+    }
+
+    /// Returns how many send work requests can be posted.
+    pub fn send_room(&self) -> u32 {
+        self.service.send_queue().room()
+    }
+
+    /// Makes room for what a completion that was polled has kept.
+    #[inline]
+    pub fn free(&mut self, frees: Frees) {
+        match frees {
+            Frees::Sends(next) => self.service.send_queue_mut().free(next),
+            Frees::Receive => self.service.recv_queue_mut().free(),
+            Frees::Shared(_) => {}
+        }
+    }
+
+    /// Returns the shared receive queues whose work requests the QP has taken and not completed, once for each.
+    pub fn held_receives(&self) -> impl Iterator<Item = SrqId> {
+        self.service.recv_queue().held()
+    }
+
+    /// Has the next packet acknowledge once more what has arrived. For a QP that is about to go: its peer may not have had
+    /// the last acknowledgement, and nobody would answer when it asks.
+    pub fn repeat_ack(&mut self) {
+        if matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe) {
+            self.service.repeat_ack();
+        }
     }
 
     /// Copies the data of datagrams that wait in the send queue: their memory may be used again before they complete.

@@ -1,7 +1,7 @@
 //! The receive queue: a ring of receive WQEs from posting to completion, addressed by recv_WQE_SN (IRN §4.4.3).
 
 use super::context::QpContext;
-use super::host::{Event, Host, RecvWqe, SrqId, XrcSrq};
+use super::host::{Event, Frees, Host, RecvWqe, SrqId, XrcSrq};
 use super::send_queue::PostError;
 use super::work::{RecvWr, Sge, Wc, WcOpcode, WcStatus};
 use crate::footprint::{Per, bits, each, footprint, left, maybe, sequence, width};
@@ -89,6 +89,8 @@ pub(crate) struct RecvQueue {
     from: Box<[Option<XrcSrq>]>,
     head: u32,
     tail: u32,
+    /// WQEs of this queue that are complete, and whose completions were not polled.
+    unpolled: u32,
 }
 
 impl RecvQueue {
@@ -97,7 +99,7 @@ impl RecvQueue {
 
     pub(crate) fn new(limit: u32, max_sge: usize, source: Source) -> Result<RecvQueue, OutOfMemory> {
         let (slots, sges, from) = (Box::default(), Box::default(), Box::default());
-        let mut queue = RecvQueue { slots, sges, limit, max_sge, source, from, head: 0, tail: 0 };
+        let mut queue = RecvQueue { slots, sges, limit, max_sge, source, from, head: 0, tail: 0, unpolled: 0 };
         if source == Source::Own && limit > 0 {
             queue.resize(limit.next_power_of_two() as usize)?;
         }
@@ -157,7 +159,7 @@ impl RecvQueue {
     }
 
     pub(crate) fn reset(&mut self) {
-        (self.head, self.tail) = (0, 0);
+        (self.head, self.tail, self.unpolled) = (0, 0, 0);
         self.slots.iter_mut().for_each(|s| s.premature = None);
         self.from.fill(None);
     }
@@ -167,7 +169,7 @@ impl RecvQueue {
         if self.is_shared() {
             return Err(PostError::HasSrq);
         }
-        if self.len() >= self.limit {
+        if self.len() + self.unpolled >= self.limit {
             return Err(PostError::Full(self.limit));
         }
         if wr.sges.len() > self.max_sge {
@@ -223,6 +225,19 @@ impl RecvQueue {
         }
         let i = self.place(self.head.wrapping_add(ahead));
         (ahead < self.len()).then(|| self.filling(i))
+    }
+
+    /// The oldest WQE is too short for the message that it was to take, of an unreliable service. One that came from a
+    /// shared receive queue cannot go back, where it would be the next for everybody: it completes in error, and the
+    /// queue pair goes on. One of the queue pair's own waits for the next message.
+    #[cold]
+    pub(crate) fn refuse_short(&mut self, c: &QpContext, host: &mut impl Host) {
+        if self.srq().is_some()
+            && let Some(wr_id) = self.pop()
+        {
+            let (status, opcode) = (WcStatus::LocLenErr, WcOpcode::Recv);
+            host.complete(c.recv_cq, Wc { wr_id, status, opcode, qp_num: c.qpn, ..Wc::EMPTY }, self.frees());
+        }
     }
 
     /// The WQE with this recv_WQE_SN and the queue that it comes from: the one that its message names, unless an
@@ -288,7 +303,30 @@ impl RecvQueue {
         }
         let head = self.head;
         self.head = head.wrapping_add(1);
+        self.unpolled += u32::from(self.source == Source::Own);
         Some(self.slot_mut(head).wr_id)
+    }
+
+    /// What the completion of a WQE makes room for, unless its message has named the queue.
+    #[inline]
+    pub(crate) fn frees(&self) -> Frees {
+        self.srq().map_or(Frees::Receive, Frees::Shared)
+    }
+
+    /// A completion of one of the queue's own WQEs was polled.
+    #[inline]
+    pub(crate) fn free(&mut self) {
+        self.unpolled = self.unpolled.saturating_sub(1);
+    }
+
+    /// The shared receive queues whose WQEs the queue has taken and not completed, once for each.
+    pub(crate) fn held(&self) -> impl Iterator<Item = SrqId> {
+        let places = (0..self.len()).map(|n| self.place(self.head.wrapping_add(n)));
+        places.filter_map(|place| match self.source {
+            Source::Own => None,
+            Source::Shared(srq) => Some(srq),
+            Source::Named => self.from.get(place)?.map(|from| from.id),
+        })
     }
 
     /// Ends every receive WQE: the oldest with `status`, the others flushed.
@@ -298,13 +336,13 @@ impl RecvQueue {
             let from = self.take_origin();
             self.slot_mut(self.head).premature = None;
             let Some(wr_id) = self.pop() else { break };
-            let cq = match from {
-                Some(from) if c.finds(&from, host) => from.cq,
-                None if !named => c.recv_cq,
+            let (cq, frees) = match from {
+                Some(from) if c.finds(&from, host) => (from.cq, Frees::Shared(from.id)),
+                None if !named => (c.recv_cq, self.frees()),
                 // A slot without a WQE, or the queue is gone and nobody waits for it.
                 _ => continue,
             };
-            host.complete(cq, Wc { wr_id, status, opcode: WcOpcode::Recv, qp_num: c.qpn, ..Wc::EMPTY });
+            host.complete(cq, Wc { wr_id, status, opcode: WcOpcode::Recv, qp_num: c.qpn, ..Wc::EMPTY }, frees);
             status = WcStatus::WrFlushErr;
         }
         if matches!(self.source, Source::Shared(_)) {
@@ -322,6 +360,7 @@ footprint!(RecvQueue, |at| {
     from => left("of XRC"),
     head => sequence(),
     tail => sequence(),
+    unpolled => left("in host memory: the driver counts what was polled"),
 });
 
 footprint!(RecvSlot, |at| {

@@ -2,7 +2,7 @@
 
 use super::Service;
 use super::context::QpContext;
-use super::host::Host;
+use super::host::{Frees, Host};
 use super::work::{Address, MwBind, SendData, SendOp, SendWr, Sge, Wc, WcStatus};
 use crate::config::Overlap;
 use crate::footprint::{Item, Per, bits, each, flag, footprint, left, sequence, why, width};
@@ -38,7 +38,7 @@ pub enum PostError {
     /// Longer than 1 GiB.
     #[error("a message of {0} bytes, the limit is 1 GiB")]
     MessageTooLong(u64),
-    /// An atomic's local side is not 8 bytes.
+    /// An atomic's local side is shorter than 8 bytes.
     #[error("an atomic returns 8 bytes, the scatter list has {0}")]
     AtomicLength(u64),
     /// ATOMIC WRITE and FLUSH have no data but what the operation says.
@@ -209,6 +209,8 @@ pub(crate) struct SendQueue {
     pub head: u32,
     pub started: u32,
     pub tail: u32,
+    /// The slots before this one are free: a completion at or after them was polled.
+    freed: u32,
 }
 
 impl SendQueue {
@@ -235,6 +237,7 @@ impl SendQueue {
             head: 0,
             started: 0,
             tail: 0,
+            freed: 0,
         })
     }
 
@@ -300,6 +303,12 @@ impl SendQueue {
         self.tail.wrapping_sub(self.head)
     }
 
+    /// Work requests that can be posted.
+    #[inline]
+    pub(crate) fn room(&self) -> u32 {
+        self.limit.saturating_sub(self.tail.wrapping_sub(self.freed))
+    }
+
     /// Forgets the `n` WQEs posted last, as far as they have not started.
     pub(crate) fn retract(&mut self, n: u32) {
         self.tail = self.tail.wrapping_sub(n.min(self.tail.wrapping_sub(self.started)));
@@ -307,6 +316,20 @@ impl SendQueue {
 
     pub(crate) fn clear(&mut self) {
         (self.head, self.started) = (self.tail, self.tail);
+    }
+
+    /// Forgets every WQE, and those whose completions were not polled.
+    pub(crate) fn reset(&mut self) {
+        self.clear();
+        self.freed = self.tail;
+    }
+
+    /// A completion was polled: the slots before `next` are free.
+    #[inline]
+    pub(crate) fn free(&mut self, next: u32) {
+        if next.wrapping_sub(self.freed) <= self.tail.wrapping_sub(self.freed) {
+            self.freed = next;
+        }
     }
 
     /// The latest request not complete that one to be posted could overwrite. Where there are more than [`LOOK`], it is
@@ -340,11 +363,11 @@ impl SendQueue {
     /// Appends a work request. Returns whether it is to wait for one before it that it could overwrite.
     #[inline]
     pub(crate) fn post(&mut self, wr: &SendWr<'_>) -> Result<bool, PostError> {
-        if self.len() >= self.limit {
+        if self.room() == 0 {
             return Err(PostError::Full(self.limit));
         }
         let slot = self.slot(self.tail);
-        let (len, sge_count) = match wr.data {
+        let (mut len, sge_count) = match wr.data {
             SendData::Sges(sges) => {
                 if sges.len() > self.max_sge {
                     return Err(PostError::TooManySges { given: sges.len(), max: self.max_sge });
@@ -371,8 +394,12 @@ impl SendQueue {
             return Err(PostError::NoData(len));
         }
         if let SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } | SendOp::AtomicWrite(_) = wr.op {
-            if len != 8 && !wr.op.is_newer() {
-                return Err(PostError::AtomicLength(u64::from(len)));
+            // What is longer than the result is not touched, as with rxe and mlx5.
+            if !wr.op.is_newer() {
+                if len < 8 {
+                    return Err(PostError::AtomicLength(u64::from(len)));
+                }
+                len = 8;
             }
             if !wr.remote_addr.is_multiple_of(8) {
                 return Err(PostError::AtomicAlignment(wr.remote_addr));
@@ -409,9 +436,10 @@ impl SendQueue {
         while self.head != self.tail {
             let w = self.get(self.head);
             let opcode = w.op.wc_opcode();
-            host.complete(c.send_cq, Wc { wr_id: w.wr_id, status, opcode, qp_num: c.qpn, ..Wc::EMPTY });
-            status = WcStatus::WrFlushErr;
+            let wc = Wc { wr_id: w.wr_id, status, opcode, qp_num: c.qpn, ..Wc::EMPTY };
             self.head = self.head.wrapping_add(1);
+            host.complete(c.send_cq, wc, Frees::Sends(self.head));
+            status = WcStatus::WrFlushErr;
         }
         self.clear();
     }
@@ -456,6 +484,7 @@ footprint!(SendQueue, |at| {
     head => bits(width::INDEX),
     started => bits(width::INDEX),
     tail => bits(width::INDEX),
+    freed => left("in host memory: the driver counts what was polled"),
 });
 
 footprint!(SendWqe, |at| {

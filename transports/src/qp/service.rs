@@ -41,6 +41,9 @@ pub(crate) trait TransportService {
     /// RTR to RTS.
     fn start_sending(&mut self, c: &QpContext, psn: Psn);
 
+    /// Says once more what has arrived, if the service says so at all: see [`Qp::repeat_ack`](crate::qp::Qp::repeat_ack).
+    fn repeat_ack(&mut self) {}
+
     /// Forgets everything (RESET).
     fn reset(&mut self);
 
@@ -248,6 +251,10 @@ impl TransportService for AnyService {
 
     fn start_sending(&mut self, c: &QpContext, psn: Psn) {
         each!(self, s => s.start_sending(c, psn))
+    }
+
+    fn repeat_ack(&mut self) {
+        each!(self, s => s.repeat_ack())
     }
 
     fn reset(&mut self) {

@@ -124,6 +124,10 @@ impl TransportService for Rc {
         self.requester.start(c, psn, c.max_rd_atomic);
     }
 
+    fn repeat_ack(&mut self) {
+        self.responder.repeat_ack();
+    }
+
     fn reset(&mut self) {
         self.requester.reset();
         self.responder.reset();

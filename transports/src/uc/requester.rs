@@ -3,7 +3,7 @@
 use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure, ends, position};
 use crate::qp::send_queue::SendQueue;
-use crate::qp::{Host, QpConfig, SendOp, TxSlot, WcStatus};
+use crate::qp::{Frees, Host, QpConfig, SendOp, TxSlot, WcStatus};
 use crate::room::OutOfMemory;
 use crate::slack::Piece;
 use crate::wire::opcode::Position;
@@ -26,7 +26,7 @@ impl Requester {
     }
 
     pub(super) fn reset(&mut self) {
-        self.sq.clear();
+        self.sq.reset();
         self.sent = 0;
     }
 
@@ -79,11 +79,12 @@ impl Requester {
     /// Completes the oldest WQE.
     fn finish(&mut self, c: &QpContext, host: &mut impl Host) {
         let w = self.sq.get(self.sq.head);
+        let next = self.sq.head.wrapping_add(1);
         if w.signaled {
-            host.complete(c.send_cq, w.success(c));
+            host.complete(c.send_cq, w.success(c), Frees::Sends(next));
         }
         self.sent = 0;
-        self.sq.head = self.sq.head.wrapping_add(1);
+        self.sq.head = next;
         self.sq.started = self.sq.head;
     }
 

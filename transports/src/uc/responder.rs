@@ -162,6 +162,9 @@ impl Responder {
                 return Err(Stop::Drop);
             };
             if u64::from(offset) + u64::from(len) > wqe.len().min(u64::from(MAX_MESSAGE)) {
+                if offset + len <= MAX_MESSAGE {
+                    self.rq.refuse_short(c, host);
+                }
                 return Err(Stop::Drop);
             }
             host.place_local(c.pd, wqe.sges, u64::from(offset), &packet.payload).map_err(|_| {
@@ -204,6 +207,6 @@ impl Responder {
             solicited: packet.headers.bth.solicited,
             ..Wc::EMPTY
         };
-        host.complete(c.recv_cq, wc);
+        host.complete(c.recv_cq, wc, self.rq.frees());
     }
 }

@@ -17,7 +17,7 @@ use crate::qp::recv_queue::RecvQueue;
 use crate::qp::send_queue::SendQueue;
 use crate::qp::service::TransportService;
 use crate::qp::{
-    Host, PostError, QpConfig, QpState, SendData, SendOp, SendWr, Service, TxSlot, Wc, WcOpcode, WcStatus,
+    Frees, Host, PostError, QpConfig, QpState, SendData, SendOp, SendWr, Service, TxSlot, Wc, WcOpcode, WcStatus,
 };
 use crate::room::OutOfMemory;
 use crate::time::Time;
@@ -80,7 +80,7 @@ impl Ud {
         headers.deth = Some(Deth { qkey, src_qp: c.qpn });
         host.counters().sent_bytes += u64::from(w.len);
         if w.signaled {
-            host.complete(c.send_cq, w.success(c));
+            host.complete(c.send_cq, w.success(c), Frees::Sends(index.wrapping_add(1)));
         }
         self.psn = self.psn.plus(1);
         self.sq.head = index.wrapping_add(1);
@@ -106,7 +106,11 @@ impl Ud {
             return Ok(());
         };
         let byte_len = (Grh::LEN + len) as u32;
-        if len > c.mtu as usize || u64::from(byte_len) > wqe.len() {
+        let too_short = u64::from(byte_len) > wqe.len();
+        if len > c.mtu as usize || too_short {
+            if too_short && len <= c.mtu as usize {
+                self.rq.refuse_short(c, host);
+            }
             host.counters().rx_dropped_messages += 1;
             return Ok(());
         }
@@ -132,7 +136,7 @@ impl Ud {
             ..Wc::EMPTY
         };
         self.rq.pop();
-        host.complete(c.recv_cq, wc);
+        host.complete(c.recv_cq, wc, self.rq.frees());
         Ok(())
     }
 }
@@ -163,7 +167,7 @@ impl TransportService for Ud {
     }
 
     fn reset(&mut self) {
-        self.sq.clear();
+        self.sq.reset();
         self.waiting.clear();
         self.rq.reset();
     }

@@ -228,11 +228,6 @@ pub(super) unsafe extern "C" fn post_send(
         } {
             // SAFETY: the caller's promise.
             outcome = unsafe { post_one(&mut state, this, one) };
-            if outcome == Err(Errno(libc::ENOMEM)) {
-                state.drain_sq();
-                // SAFETY: the caller's promise.
-                outcome = unsafe { post_one(&mut state, this, one) };
-            }
             if outcome.is_err() {
                 // SAFETY: the caller's promise.
                 unsafe { bad_wr.write_unaligned(wr) };

@@ -28,6 +28,10 @@ fn service(kind: u32) -> Result<Service> {
     }
 }
 
+/// Work requests that a send queue takes at least: drivers of hardware round up, and programs that ask for one rely on
+/// another while the completion of the first is not polled (`ib_send_lat -e`).
+const FEWEST_SENDS: u32 = 8;
+
 /// Bytes that can be sent inline whatever was asked for.
 const INLINE_ANYWAY: u32 = 16;
 
@@ -54,6 +58,19 @@ unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr, send_ops: Option<
             "a completion queue or shared receive queue is another device's than the protection domain"
         ));
     }
+    // A handle of another context is none in this one (uverbs_cmd.c).
+    let context = domain.context_ptr();
+    // SAFETY: exist.
+    let foreign = unsafe {
+        (*init.send_cq).context != context
+            || !init.recv_cq.is_null() && (*init.recv_cq).context != context
+            || !init.srq.is_null() && (*init.srq).context != context
+    };
+    if foreign {
+        return Err(invalid!(
+            "a completion queue or shared receive queue is another context's than the protection domain"
+        ));
+    }
     // All of a queue pair is in one unit: that of the queue from which it takes what others may take as well.
     let place = srq.and_then(|srq| device.place_in(srq.unit())).unwrap_or_else(|| device.place_between(send, recv));
     let unit = place.unit();
@@ -67,6 +84,7 @@ unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr, send_ops: Option<
     // As much as a scatter/gather element takes, as with rxe (rxe_qp_init_req): rdma_xclient sends 16 bytes inline that
     // it has not asked for.
     cap.max_inline_data = cap.max_inline_data.max(INLINE_ANYWAY);
+    cap.max_send_wr = cap.max_send_wr.max(FEWEST_SENDS);
     let config = QpConfig {
         service,
         pd: domain.id,
@@ -217,6 +235,16 @@ const KNOWN: u32 = IBV_QP_STATE
     | IBV_QP_DEST_QPN
     | IBV_QP_RATE_LIMIT;
 
+/// Returns the attributes that Linux takes no notice of: those of the half that a queue pair of an XRC connection does
+/// not have (`modify_qp_mask` in uverbs_cmd.c).
+fn dropped(qp_type: u32) -> u32 {
+    match qp_type {
+        IBV_QPT_XRC_SEND => IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+        IBV_QPT_XRC_RECV => IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY,
+        _ => 0,
+    }
+}
+
 /// ibv_modify_qp(3).
 ///
 /// # Safety
@@ -232,6 +260,7 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, 
                 _ => unsupported!("alternate paths and queues of another size are not there (mask {mask:#x})"),
             });
         }
+        let mask = mask & !dropped(this.init.qp_type);
         let has = |flag: u32| mask & flag != 0;
         let ends = has(IBV_QP_STATE) && matches!(attr.qp_state, IBV_QPS_ERR | IBV_QPS_RESET);
         let mut locked = if ends { this.unit.lock_to_end() } else { this.unit.lock() };
@@ -243,6 +272,9 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, 
             return Err(unsupported!("path_mig_state {}: there is no path migration", attr.path_mig_state));
         }
         let changes = changes(this, attr, mask)?;
+        if ends {
+            locked.say_goodbye(&[this.number()]);
+        }
         locked.nic().modify_qp(this.number(), &changes)?;
         if has(IBV_QP_RATE_LIMIT) {
             let time = locked.nic_time();

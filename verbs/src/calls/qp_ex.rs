@@ -10,7 +10,6 @@ use crate::abi::consts::*;
 use crate::abi::structs::*;
 use crate::errno::{Errno, Result, invalid, status, unsupported};
 use crate::objects::{Batch, Data, Qp, Request};
-use crate::runtime::State;
 
 /// Refuses operations that a service does not have.
 pub(super) fn check(service: Service, ops: u64) -> Result<()> {
@@ -131,15 +130,9 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
             return Err(e);
         }
         let mut state = this.unit.lock_to_post();
-        let fits = |state: &mut State| -> Result<bool> {
-            let waiting = state.nic().qp(this.number()).ok_or_else(Qp::gone)?.send_queue_len();
-            Ok(batch.requests.len() as u64 + u64::from(waiting) <= u64::from(this.init.cap.max_send_wr))
-        };
-        if !fits(&mut state)? {
-            state.drain_sq();
-            if !fits(&mut state)? {
-                return Err(Errno(libc::ENOMEM));
-            }
+        let room = state.nic().qp(this.number()).ok_or_else(Qp::gone)?.send_room();
+        if batch.requests.len() > room as usize {
+            return Err(Errno(libc::ENOMEM));
         }
         let mut outcome = Ok(());
         for (before, request) in batch.requests.iter().enumerate() {

@@ -130,6 +130,11 @@ impl DeviceRuntime {
         self.units.all().any(|own| Arc::ptr_eq(own, unit))
     }
 
+    /// Returns how many datagrams were dropped because their Q_Key was wrong.
+    pub(crate) fn qkey_violations(&self) -> u64 {
+        self.units.all().map(|unit| unit.lock().nic().counters().bad_qkey).sum()
+    }
+
     /// Locks what is the device's: protection domains, memory regions and memory windows.
     pub(crate) fn lock_memory(&self) -> AllUnits<'_> {
         self.units.lock_all()
@@ -156,6 +161,7 @@ impl DeviceRuntime {
             let mut state = unit.try_lock_for(patience)?;
             let now = state.nic_time();
             state.close_cm(now);
+            state.say_goodbye_to_all();
             state.send_rest();
             let stats = state.stats(&self.info);
             state.tell(true);

@@ -36,6 +36,9 @@ pub(super) const A_WHILE: u64 = 200 * US;
 /// How long a process that ends waits for room at its port, and how often it looks.
 const LINGER: Duration = Duration::from_millis(250);
 const LOOK: Duration = Duration::from_micros(100);
+/// How often the last acknowledgement is repeated when a queue pair goes: where a packet in ten is lost, a peer in a
+/// thousand does not hear it.
+const FAREWELLS: usize = 2;
 /// Completions taken from the NIC at a time.
 const SCRATCH: usize = 32;
 /// Time between two readings of the NIC's clock and the host's for [`State::wall_clock`], ns: those that count then
@@ -231,8 +234,27 @@ impl State {
         Ok(number)
     }
 
+    /// Says what has arrived for queue pairs that are about to go, so often that peers hear it: those that have not had
+    /// the last acknowledgement would ask nobody.
+    pub(crate) fn say_goodbye(&mut self, numbers: &[u32]) {
+        if self.forked {
+            return;
+        }
+        for _ in 0..FAREWELLS {
+            numbers.iter().for_each(|&number| self.nic().repeat_ack(number));
+            self.transmit(now());
+        }
+    }
+
+    /// Says goodbye for all queue pairs there are: the process ends.
+    pub(super) fn say_goodbye_to_all(&mut self) {
+        let numbers: Vec<u32> = self.qps.handles().collect();
+        self.say_goodbye(&numbers);
+    }
+
     /// Destroys a queue pair that is in no multicast group.
     pub(crate) fn destroy_qp(&mut self, number: u32) -> Result<(), NicError> {
+        self.say_goodbye(&[number]);
         let remembers = stats::are_wanted() || self.page.is_some();
         let record = remembers.then(|| QpRecord::of(&self.nic_port.nic, number, true)).flatten();
         self.nic().destroy_qp(number)?;
@@ -282,6 +304,7 @@ impl State {
     /// to be destroyed or not. Returns whether there were any.
     pub(super) fn abandon(&mut self, owner: Owner) -> bool {
         let (qps, cqs, srqs) = (self.qps.handles_of(owner), self.cqs.handles_of(owner), self.srqs.handles_of(owner));
+        self.say_goodbye(&qps);
         for &number in &qps {
             let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };
             // From any state there is a way to RESET.
@@ -493,14 +516,6 @@ impl State {
             self.last_error = Some(text);
         }
         0
-    }
-
-    /// Makes room in a send queue that is full, if acknowledgements wait at the port.
-    #[cold]
-    pub(crate) fn drain_sq(&mut self) {
-        let now = now();
-        self.last_progress = now;
-        self.progress(now);
     }
 
     /// Gives events to those who listen.

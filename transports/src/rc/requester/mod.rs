@@ -22,7 +22,7 @@ use crate::congestion::{ControllerMetrics, Point};
 use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure};
-use crate::qp::host::Host;
+use crate::qp::host::{Frees, Host};
 use crate::qp::send_queue::SendQueue;
 use crate::qp::stats::{RttHistogram, Tally};
 use crate::qp::work::{Wc, WcStatus};
@@ -201,7 +201,7 @@ impl Requester {
 
     /// Forgets everything (RESET).
     pub(super) fn reset(&mut self) {
-        self.sq.clear();
+        self.sq.reset();
         self.reads.clear();
         self.read_acks.clear();
         self.probe = false;
@@ -468,7 +468,7 @@ impl Requester {
             self.sq.head = index.wrapping_add(1);
             self.done_ssn = w.ssn;
             if w.signaled {
-                host.complete(c.send_cq, w.success(c));
+                host.complete(c.send_cq, w.success(c), Frees::Sends(self.sq.head));
             }
         }
         if !self.busy() {
@@ -522,8 +522,9 @@ impl Requester {
         // READs before it that are not complete have no one left to answer them: they are flushed in order.
         while self.sq.head != index {
             let w = *self.sq.get(self.sq.head);
-            host.complete(c.send_cq, Wc { status: WcStatus::WrFlushErr, ..w.success(c) });
             self.sq.head = self.sq.head.wrapping_add(1);
+            let wc = Wc { status: WcStatus::WrFlushErr, ..w.success(c) };
+            host.complete(c.send_cq, wc, Frees::Sends(self.sq.head));
         }
         Err(QpFailure::Send(status))
     }

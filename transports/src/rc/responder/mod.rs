@@ -22,7 +22,7 @@ use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
 use crate::qp::access::Access;
 use crate::qp::context::{QpContext, QpFailure};
-use crate::qp::host::{Caller, Host, XrcSrq};
+use crate::qp::host::{Caller, Frees, Host, XrcSrq};
 use crate::qp::recv_queue::{Filling, PrematureCqe, RecvQueue, Source, Word};
 use crate::qp::send_queue::MAX_MESSAGE;
 use crate::qp::stats::Tally;
@@ -210,6 +210,13 @@ impl Responder {
     }
 
     /// Forgets everything (RESET).
+    /// Acknowledges once more what has arrived, if messages have.
+    pub(super) fn repeat_ack(&mut self) {
+        if self.rx.msn() != Psn::default() {
+            self.acks.push_cumulative();
+        }
+    }
+
     pub(super) fn reset(&mut self) {
         self.rq.reset();
         self.silence();
@@ -515,9 +522,9 @@ impl Responder {
             let Some(cqe) = self.rq.take_premature() else { return Err(INVALID) };
             let from = self.rq.take_origin();
             let Some(wr_id) = self.rq.pop() else { return Err(Refusal::Drop) };
-            let (cq, pd) = match from {
-                None => (c.recv_cq, c.pd),
-                Some(from) if c.finds(&from, host) => (from.cq, from.pd),
+            let (cq, pd, frees) = match from {
+                None => (c.recv_cq, c.pd, self.rq.frees()),
+                Some(from) if c.finds(&from, host) => (from.cq, from.pd, Frees::Shared(from.id)),
                 // It was destroyed while messages before this one were missing.
                 Some(_) => return Err(Refusal::NakAt(cqe.psn, NakCode::RemoteOperationalError)),
             };
@@ -540,10 +547,10 @@ impl Responder {
                 && host.invalidate(Caller { pd, qpn: c.qpn }, rkey).is_err()
             {
                 wc.status = WcStatus::RemInvReqErr;
-                host.complete(cq, wc);
+                host.complete(cq, wc, frees);
                 return Err(Refusal::NakAt(cqe.psn, NakCode::RemoteAccessError));
             }
-            host.complete(cq, wc);
+            host.complete(cq, wc, frees);
         }
         Ok(())
     }
