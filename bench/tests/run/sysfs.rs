@@ -56,6 +56,39 @@ fn the_device_file_is_a_character_device_that_can_be_opened() {
 }
 
 #[test]
+fn the_files_are_reached_by_any_path_and_none_is_written() {
+    let folder = Folder::new();
+    for script in [
+        "cd /sys/class && cat infiniband/irnic0/node_type",
+        "cd /sys/class/infiniband/irnic0/ports && cat ../node_type",
+        "cd /sys/class/infiniband/irnic0/ports && cat 1/../../../irnic0/./node_type",
+        "cat /sys/class/net/../infiniband/irnic0/node_type",
+        "cat /sys/class//infiniband/irnic0/node_type",
+        "cat $(realpath /sys/class/infiniband/irnic0/..)/irnic0/node_type",
+        "python3 -c \"import os; d = os.open('/sys/class', os.O_RDONLY); \
+         f = os.open('infiniband/irnic0/node_type', os.O_RDONLY, dir_fd=d); print(os.read(f, 99).decode(), end='')\"",
+        "cd /sys/class/infiniband && python3 -c \"import os; print('1: CA' if os.stat('irnic0/node_type') else '')\"",
+    ] {
+        let output = with(&folder, true, &["sh", "-c", script]);
+        assert_eq!(text(&output.stdout), "1: CA\n", "{script}: {}", text(&output.stderr));
+    }
+    // What is not a driver's is the kernel's, wherever it is asked for.
+    let net = "ls /sys/class/net; cat /sys/class/net/lo/mtu";
+    let from_within = "cd /sys/class/infiniband/irnic0 && ls ../../net && cat ../../net/lo/mtu";
+    let [plain, within] = [net, from_within].map(|script| with(&folder, true, &["sh", "-c", script]));
+    assert_eq!(text(&plain.stdout), text(&within.stdout), "{}", text(&within.stderr));
+    for script in [
+        "echo mine > /sys/class/infiniband/irnic0/node_desc",
+        "cd /sys/class/infiniband/irnic0 && echo mine >> node_desc",
+        "touch /sys/class/infiniband/irnic0/other",
+    ] {
+        let output = with(&folder, true, &["sh", "-c", script]);
+        assert!(!output.status.success(), "{script}");
+        assert!(text(&output.stderr).contains("ermission denied"), "{script}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn other_paths_are_left_alone() {
     let folder = Folder::new();
     folder.write("file", "content");

@@ -29,6 +29,10 @@ macro_rules! redirect {
                     let function: unsafe extern "C" fn($($b,)* *const c_char $(, $a)*) -> $result =
                         std::mem::transmute(next);
                     let mut redirected = Redirected::new(path, $how);
+                    if redirected.is_refused() {
+                        *libc::__errno_location() = libc::EACCES;
+                        return $failed;
+                    }
                     let result = function($($before,)* redirected.as_ptr() $(, $after)*);
                     result.or_file(&mut redirected)
                 }
@@ -75,44 +79,44 @@ type Stat = *mut c_void;
 // `open` and its kind are variadic in C: the mode is passed as a named argument would be, and may be anything if the
 // flags do not ask for it.
 redirect! {
-    [How::Open(AT_FDCWD)] fn open(*path, flags: c_int, mode: mode_t) -> c_int, -1;
-    [How::Open(AT_FDCWD)] fn open64(*path, flags: c_int, mode: mode_t) -> c_int, -1;
-    [How::Open(dir)] fn openat(dir: c_int, *path, flags: c_int, mode: mode_t) -> c_int, -1;
-    [How::Open(dir)] fn openat64(dir: c_int, *path, flags: c_int, mode: mode_t) -> c_int, -1;
-    [How::Open(AT_FDCWD)] fn __open_2(*path, flags: c_int) -> c_int, -1;
-    [How::Open(AT_FDCWD)] fn __open64_2(*path, flags: c_int) -> c_int, -1;
-    [How::Open(dir)] fn __openat_2(dir: c_int, *path, flags: c_int) -> c_int, -1;
-    [How::Open(dir)] fn __openat64_2(dir: c_int, *path, flags: c_int) -> c_int, -1;
-    [How::Open(AT_FDCWD)] fn fopen(*path, mode: *const c_char) -> *mut FILE, std::ptr::null_mut();
-    [How::Open(AT_FDCWD)] fn fopen64(*path, mode: *const c_char) -> *mut FILE, std::ptr::null_mut();
-    [How::Look] fn stat(*path, to: Stat) -> c_int, -1;
-    [How::Look] fn stat64(*path, to: Stat) -> c_int, -1;
-    [How::Look] fn lstat(*path, to: Stat) -> c_int, -1;
-    [How::Look] fn lstat64(*path, to: Stat) -> c_int, -1;
-    [How::Look] fn fstatat(dir: c_int, *path, to: Stat, flags: c_int) -> c_int, -1;
-    [How::Look] fn fstatat64(dir: c_int, *path, to: Stat, flags: c_int) -> c_int, -1;
-    [How::Look] fn statx(dir: c_int, *path, flags: c_int, mask: c_uint, to: Stat) -> c_int, -1;
-    [How::Look] fn __xstat(version: c_int, *path, to: Stat) -> c_int, -1;
-    [How::Look] fn __xstat64(version: c_int, *path, to: Stat) -> c_int, -1;
-    [How::Look] fn __lxstat(version: c_int, *path, to: Stat) -> c_int, -1;
-    [How::Look] fn __lxstat64(version: c_int, *path, to: Stat) -> c_int, -1;
-    [How::Look] fn __fxstatat(version: c_int, dir: c_int, *path, to: Stat, flags: c_int) -> c_int, -1;
-    [How::Look] fn __fxstatat64(version: c_int, dir: c_int, *path, to: Stat, flags: c_int) -> c_int, -1;
-    [How::Look] fn access(*path, mode: c_int) -> c_int, -1;
-    [How::Look] fn eaccess(*path, mode: c_int) -> c_int, -1;
-    [How::Look] fn euidaccess(*path, mode: c_int) -> c_int, -1;
-    [How::Look] fn faccessat(dir: c_int, *path, mode: c_int, flags: c_int) -> c_int, -1;
-    [How::Look] fn readlink(*path, to: *mut c_char, size: size_t) -> ssize_t, -1;
-    [How::Look] fn __readlink_chk(*path, to: *mut c_char, size: size_t, room: size_t) -> ssize_t, -1;
-    [How::Look] fn readlinkat(dir: c_int, *path, to: *mut c_char, size: size_t) -> ssize_t, -1;
-    [How::Look] fn chdir(*path) -> c_int, -1;
-    [How::Look] fn opendir(*path) -> *mut DIR, std::ptr::null_mut();
-    [How::Look] fn realpath(*path, to: *mut c_char) -> *mut c_char, std::ptr::null_mut();
-    [How::Look] fn __realpath_chk(*path, to: *mut c_char, room: size_t) -> *mut c_char, std::ptr::null_mut();
-    [How::Look] fn canonicalize_file_name(*path) -> *mut c_char, std::ptr::null_mut();
-    [How::Look] fn getxattr(*path, name: *const c_char, to: *mut c_void, size: size_t) -> ssize_t, -1;
-    [How::Look] fn lgetxattr(*path, name: *const c_char, to: *mut c_void, size: size_t) -> ssize_t, -1;
-    [How::Look] fn pathconf(*path, name: c_int) -> c_long, -1;
-    [How::Look] fn scandir(*path, to: *mut c_void, filter: *const c_void, compare: *const c_void) -> c_int, -1;
-    [How::Look] fn scandir64(*path, to: *mut c_void, filter: *const c_void, compare: *const c_void) -> c_int, -1;
+    [How::Open(AT_FDCWD, flags)] fn open(*path, flags: c_int, mode: mode_t) -> c_int, -1;
+    [How::Open(AT_FDCWD, flags)] fn open64(*path, flags: c_int, mode: mode_t) -> c_int, -1;
+    [How::Open(dir, flags)] fn openat(dir: c_int, *path, flags: c_int, mode: mode_t) -> c_int, -1;
+    [How::Open(dir, flags)] fn openat64(dir: c_int, *path, flags: c_int, mode: mode_t) -> c_int, -1;
+    [How::Open(AT_FDCWD, flags)] fn __open_2(*path, flags: c_int) -> c_int, -1;
+    [How::Open(AT_FDCWD, flags)] fn __open64_2(*path, flags: c_int) -> c_int, -1;
+    [How::Open(dir, flags)] fn __openat_2(dir: c_int, *path, flags: c_int) -> c_int, -1;
+    [How::Open(dir, flags)] fn __openat64_2(dir: c_int, *path, flags: c_int) -> c_int, -1;
+    [How::fopen(mode)] fn fopen(*path, mode: *const c_char) -> *mut FILE, std::ptr::null_mut();
+    [How::fopen(mode)] fn fopen64(*path, mode: *const c_char) -> *mut FILE, std::ptr::null_mut();
+    [How::Look(AT_FDCWD)] fn stat(*path, to: Stat) -> c_int, -1;
+    [How::Look(AT_FDCWD)] fn stat64(*path, to: Stat) -> c_int, -1;
+    [How::Look(AT_FDCWD)] fn lstat(*path, to: Stat) -> c_int, -1;
+    [How::Look(AT_FDCWD)] fn lstat64(*path, to: Stat) -> c_int, -1;
+    [How::Look(dir)] fn fstatat(dir: c_int, *path, to: Stat, flags: c_int) -> c_int, -1;
+    [How::Look(dir)] fn fstatat64(dir: c_int, *path, to: Stat, flags: c_int) -> c_int, -1;
+    [How::Look(dir)] fn statx(dir: c_int, *path, flags: c_int, mask: c_uint, to: Stat) -> c_int, -1;
+    [How::Look(AT_FDCWD)] fn __xstat(version: c_int, *path, to: Stat) -> c_int, -1;
+    [How::Look(AT_FDCWD)] fn __xstat64(version: c_int, *path, to: Stat) -> c_int, -1;
+    [How::Look(AT_FDCWD)] fn __lxstat(version: c_int, *path, to: Stat) -> c_int, -1;
+    [How::Look(AT_FDCWD)] fn __lxstat64(version: c_int, *path, to: Stat) -> c_int, -1;
+    [How::Look(dir)] fn __fxstatat(version: c_int, dir: c_int, *path, to: Stat, flags: c_int) -> c_int, -1;
+    [How::Look(dir)] fn __fxstatat64(version: c_int, dir: c_int, *path, to: Stat, flags: c_int) -> c_int, -1;
+    [How::Look(AT_FDCWD)] fn access(*path, mode: c_int) -> c_int, -1;
+    [How::Look(AT_FDCWD)] fn eaccess(*path, mode: c_int) -> c_int, -1;
+    [How::Look(AT_FDCWD)] fn euidaccess(*path, mode: c_int) -> c_int, -1;
+    [How::Look(dir)] fn faccessat(dir: c_int, *path, mode: c_int, flags: c_int) -> c_int, -1;
+    [How::Look(AT_FDCWD)] fn readlink(*path, to: *mut c_char, size: size_t) -> ssize_t, -1;
+    [How::Look(AT_FDCWD)] fn __readlink_chk(*path, to: *mut c_char, size: size_t, room: size_t) -> ssize_t, -1;
+    [How::Look(dir)] fn readlinkat(dir: c_int, *path, to: *mut c_char, size: size_t) -> ssize_t, -1;
+    [How::Look(AT_FDCWD)] fn chdir(*path) -> c_int, -1;
+    [How::Look(AT_FDCWD)] fn opendir(*path) -> *mut DIR, std::ptr::null_mut();
+    [How::Look(AT_FDCWD)] fn realpath(*path, to: *mut c_char) -> *mut c_char, std::ptr::null_mut();
+    [How::Look(AT_FDCWD)] fn __realpath_chk(*path, to: *mut c_char, room: size_t) -> *mut c_char, std::ptr::null_mut();
+    [How::Look(AT_FDCWD)] fn canonicalize_file_name(*path) -> *mut c_char, std::ptr::null_mut();
+    [How::Look(AT_FDCWD)] fn getxattr(*path, name: *const c_char, to: *mut c_void, size: size_t) -> ssize_t, -1;
+    [How::Look(AT_FDCWD)] fn lgetxattr(*path, name: *const c_char, to: *mut c_void, size: size_t) -> ssize_t, -1;
+    [How::Look(AT_FDCWD)] fn pathconf(*path, name: c_int) -> c_long, -1;
+    [How::Look(AT_FDCWD)] fn scandir(*path, to: *mut c_void, filter: *const c_void, compare: *const c_void) -> c_int, -1;
+    [How::Look(AT_FDCWD)] fn scandir64(*path, to: *mut c_void, filter: *const c_void, compare: *const c_void) -> c_int, -1;
 }
