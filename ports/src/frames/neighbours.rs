@@ -22,6 +22,11 @@ const REACHABLE: u64 = 30 * SEC;
 /// How long a neighbour that has not answered is not asked again.
 const SILENT: u64 = SEC;
 
+/// How often, and how far apart, the station that has an address is asked when another one claims it: anybody can send
+/// one forged answer, but not keep a station from answering.
+const CLAIM_REQUESTS: u8 = 3;
+const CLAIM_INTERVAL: u64 = SEC / 10;
+
 /// What is known of a neighbour.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Lookup {
@@ -61,6 +66,8 @@ struct Entry {
     /// When the state ends or the next request is due.
     due: Time,
     requests: u8,
+    /// Another station has said that it has the address; the one that had it is asked.
+    claim: Option<Mac>,
     /// Last lookup; `None` for one whom only its own request made known.
     used: Option<Time>,
 }
@@ -130,6 +137,7 @@ impl Neighbours {
             state: State::Incomplete,
             due: now,
             requests: 0,
+            claim: None,
             used: Some(now),
         });
         self.deadline = self.deadline.min(now);
@@ -151,15 +159,20 @@ impl Neighbours {
 
     /// Notes that `address` is at `mac`. One of whom nothing was known is noted only if `new`, as the sender of a
     /// request to this station is: it will be answered. What a neighbour says unasked replaces what was known only if
-    /// it `replaces` it. Returns whether frames may have waited for this.
+    /// it `replaces` it, and where that is in use only if the station that had the address does not answer any more.
+    /// Returns whether frames may have waited for this.
     pub(super) fn learn(&mut self, now: Time, address: IpAddr, mac: Mac, new: bool, replaces: bool) -> bool {
         let reachable = now + REACHABLE;
         match self.find(address) {
             Ok(at) => {
                 let entry = &mut self.entries[at];
                 let waited = matches!(entry.state, State::Incomplete | State::Silent);
-                if waited || replaces || entry.mac == mac {
-                    (entry.mac, entry.state, entry.due) = (mac, State::Reachable, reachable);
+                let is_used = entry.used.is_some_and(|used| now.since(used) < REACHABLE);
+                if waited || entry.mac == mac || replaces && !is_used {
+                    (entry.mac, entry.state, entry.due, entry.claim) = (mac, State::Reachable, reachable, None);
+                } else if replaces && entry.claim.replace(mac).is_none() {
+                    (entry.state, entry.due, entry.requests) = (State::Probed, now, 0);
+                    self.deadline = self.deadline.min(now);
                 }
                 waited
             }
@@ -167,7 +180,7 @@ impl Neighbours {
                 let room = self.entries.len() < NEIGHBOURS || self.forget_one(|e| e.used.is_none()).is_some();
                 if room {
                     let state = State::Reachable;
-                    self.insert(Entry { address, mac, state, due: reachable, requests: 0, used: None });
+                    self.insert(Entry { address, mac, state, due: reachable, requests: 0, claim: None, used: None });
                 }
                 false
             }
@@ -196,8 +209,19 @@ impl Neighbours {
                 return true;
             }
             if now >= entry.due {
-                match entry.state {
-                    State::Silent => return false,
+                match (entry.state, entry.claim) {
+                    (State::Silent, _) => return false,
+                    (_, Some(claimant)) => {
+                        if entry.requests < CLAIM_REQUESTS {
+                            act(Action::Ask(entry.address, Some(entry.mac)));
+                            entry.requests += 1;
+                            entry.due = now + CLAIM_INTERVAL;
+                        } else {
+                            (entry.mac, entry.state, entry.due) = (claimant, State::Reachable, now + REACHABLE);
+                            entry.claim = None;
+                            return true;
+                        }
+                    }
                     _ if entry.requests < REQUESTS => {
                         let to = (entry.state == State::Probed).then_some(entry.mac);
                         act(Action::Ask(entry.address, to));
@@ -285,8 +309,41 @@ mod tests {
         assert_eq!(neighbours.lookup(later, ip(2)).0, Lookup::Known(mac(2)));
         assert_eq!(actions(&mut neighbours, later), [Action::Ask(ip(2), Some(mac(2)))]);
         assert_eq!(neighbours.lookup(later, ip(2)).0, Lookup::Known(mac(2)), "used meanwhile");
-        assert!(!neighbours.learn(later, ip(2), mac(3), false, true), "nobody waited");
-        assert_eq!(neighbours.lookup(later, ip(2)).0, Lookup::Known(mac(3)));
+        assert!(!neighbours.learn(later, ip(2), mac(2), false, true), "nobody waited");
+    }
+
+    #[test]
+    fn an_address_in_use_moves_only_if_the_station_that_had_it_is_silent() {
+        for answers in [false, true] {
+            let mut neighbours = Neighbours::new();
+            neighbours.lookup(Time::ZERO, ip(2));
+            actions(&mut neighbours, Time::ZERO);
+            neighbours.learn(Time(MS), ip(2), mac(2), false, true);
+            neighbours.lookup(Time(SEC), ip(2));
+            // Forged, or true: the one that had it is asked, and used meanwhile.
+            let mut now = Time(2 * SEC);
+            neighbours.learn(now, ip(2), mac(3), false, true);
+            for request in 0..CLAIM_REQUESTS {
+                assert_eq!(neighbours.next_deadline(), now);
+                assert_eq!(actions(&mut neighbours, now), [Action::Ask(ip(2), Some(mac(2)))]);
+                assert_eq!(neighbours.lookup(now, ip(2)).0, Lookup::Known(mac(2)));
+                // Saying it again changes nothing.
+                neighbours.learn(now, ip(2), mac(3), false, true);
+                if answers && request == 1 {
+                    neighbours.learn(now, ip(2), mac(2), false, true);
+                    break;
+                }
+                now = now + CLAIM_INTERVAL;
+            }
+            assert_eq!(actions(&mut neighbours, now), []);
+            let kept = if answers { mac(2) } else { mac(3) };
+            assert_eq!(neighbours.lookup(now, ip(2)).0, Lookup::Known(kept));
+        }
+        // One that nobody uses may say where it is.
+        let mut neighbours = Neighbours::new();
+        neighbours.learn(Time::ZERO, ip(2), mac(2), true, true);
+        neighbours.learn(Time::ZERO, ip(2), mac(3), false, true);
+        assert_eq!(neighbours.lookup(Time::ZERO, ip(2)).0, Lookup::Known(mac(3)));
     }
 
     #[test]
