@@ -157,6 +157,24 @@ fn began_at() -> u128 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_nanos())
 }
 
+/// The directory of a lab whose hosts have networks of their own. It is gone when the lab is.
+struct OwnDirectory {
+    path: PathBuf,
+    _in_use: namespaces::InUse,
+}
+
+impl OwnDirectory {
+    fn new(path: PathBuf) -> std::io::Result<OwnDirectory> {
+        Ok(OwnDirectory { _in_use: namespaces::InUse::new(&path)?, path })
+    }
+}
+
+impl Drop for OwnDirectory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
 /// Answers who asks how the lab is, while it runs.
 fn serve(board: Arc<Board>, place: &str, addresses: &Addresses) -> Result<(), LabError> {
     let server = Server::bind(board, place, addresses).map_err(failed)?;
@@ -188,14 +206,19 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     }
     let name = format!("{}{}-{}", top::PREFIX, std::process::id(), began_at());
     let directory = (addressing == Addressing::Namespaces).then(|| std::env::temp_dir().join(&name));
+    if directory.is_some() {
+        namespaces::sweep(&std::env::temp_dir());
+    }
     let keeper = Keeper::start(directory.as_deref().map(|directory| (directory, config.topology.hosts)));
     let keeper = keeper.map_err(|e| match directory {
         Some(_) => LabError::Failed(format!("--netns: {e}")),
         None => LabError::Failed(format!("no process to end the others: {e}")),
     })?;
+    // The keeper removes it, unless it is killed.
+    let directory = directory.map(OwnDirectory::new).transpose().map_err(failed)?;
     // Abstract names are those of one network namespace.
     let place = |what: &str| match &directory {
-        Some(directory) => directory.join(format!("{}lab{what}", top::PREFIX)),
+        Some(OwnDirectory { path, .. }) => path.join(format!("{}lab{what}", top::PREFIX)),
         None => PathBuf::from(format!("@{name}{what}")),
     };
     let (socket, asked) = (place(""), place(top::SUFFIX).display().to_string());
@@ -233,8 +256,12 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
         (control::VARIABLE, control_socket.place()),
         (top::VARIABLE, asked),
     ];
-    let surroundings =
-        Surroundings { socket: &socket, library: &library, variables: &environment, namespaces: directory.as_deref() };
+    let surroundings = Surroundings {
+        socket: &socket,
+        library: &library,
+        variables: &environment,
+        namespaces: directory.as_ref().map(|own| &*own.path),
+    };
     let ended = processes::run(&surroundings, keeper, &hosts, &args.command, &interrupted);
     stop.store(true, Ordering::Relaxed);
     let outcome: Outcome = network.join().map_err(|_| LabError::Failed("the emulated network failed".into()))?;

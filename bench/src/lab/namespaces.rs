@@ -23,6 +23,8 @@ use std::time::Duration;
 use irnic_ports::frames::Mac;
 use irnic_ports::lab::Addressing;
 
+use super::top::PREFIX;
+
 /// Most hosts: a bridge has 1,024 ports.
 pub const MOST: u32 = 1_000;
 
@@ -131,8 +133,51 @@ fn ip(commands: &str) -> Result<(), String> {
     }
 }
 
+/// How long a directory has to have been there before it can count as left behind: its maker locks it.
+const NEW: Duration = Duration::from_secs(10);
+
+/// A lab's directory: locked as long as one of the lab's own processes lives, in whatever namespace.
+pub struct InUse {
+    _locked: File,
+}
+
+impl InUse {
+    /// Locks a directory that is there.
+    pub fn new(directory: &Path) -> io::Result<InUse> {
+        let locked = File::open(directory)?;
+        lock(&locked, libc::LOCK_SH)?;
+        Ok(InUse { _locked: locked })
+    }
+}
+
+/// flock(2).
+fn lock(file: &File, how: libc::c_int) -> io::Result<()> {
+    // SAFETY: an open descriptor, and no memory.
+    check(unsafe { libc::flock(file.as_raw_fd(), how) })
+}
+
+/// Removes the directories of labs in `parent` that are the user's, and of whose lab no process is left: somebody has
+/// killed them all.
+pub fn sweep(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let labs = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        // Nothing is followed: a link of somebody else's is no directory.
+        let own = fs::symlink_metadata(&path).is_ok_and(|found| {
+            // SAFETY: has no precondition.
+            let user = unsafe { libc::geteuid() };
+            let old = found.modified().is_ok_and(|made| made.elapsed().is_ok_and(|age| age > NEW));
+            found.is_dir() && found.uid() == user && old
+        });
+        if labs && own && File::open(&path).is_ok_and(|found| lock(&found, libc::LOCK_EX | libc::LOCK_NB).is_ok()) {
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
 /// The namespaces of a lab, by who made them.
 pub struct Made {
+    _in_use: InUse,
     directory: PathBuf,
     held: Vec<File>,
     /// Device and number of the network namespaces' files.
@@ -145,8 +190,10 @@ impl Made {
     pub fn new(directory: &Path, hosts: u32) -> Result<Made, String> {
         let make = |path: &Path| fs::DirBuilder::new().mode(0o700).create(path).map_err(failed("its directory"));
         make(directory)?;
+        let in_use = InUse::new(directory).map_err(failed("its directory"))?;
         // From here on the directory goes with this.
-        let mut made = Made { directory: directory.to_owned(), held: Vec::new(), networks: Vec::new() };
+        let mut made =
+            Made { _in_use: in_use, directory: directory.to_owned(), held: Vec::new(), networks: Vec::new() };
         [PROGRAMS, NAMESPACES].iter().try_for_each(|part| make(&directory.join(part)))?;
         let program = std::env::current_exe().map_err(failed("this program"))?;
         AGENTS

@@ -294,7 +294,7 @@ fn nothing_of_the_namespaces_stays_when_the_lab_is_killed() {
             .spawn()
             .unwrap();
         let files = ["h0", "h1", "lab"].map(|name| folder.path().join(format!("{name}.txt")));
-        let until = Instant::now() + Duration::from_secs(60);
+        let until = Instant::now() + irnic_testkit::wait::HANG;
         while !files.iter().all(|file| file.exists()) {
             if Instant::now() >= until {
                 lab.kill().unwrap();
@@ -317,4 +317,51 @@ fn nothing_of_the_namespaces_stays_when_the_lab_is_killed() {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+/// The directories of labs below a folder.
+fn directories(folder: &Folder) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder.path().join("tmp")).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("irnic-lab-")).collect()
+}
+
+#[test]
+fn the_directory_of_a_lab_whose_keeper_is_killed_does_not_stay() {
+    let Some(()) = permitted() else { return };
+    let folder = Folder::new();
+    std::fs::create_dir(folder.path().join("tmp")).unwrap();
+    let start = |command: &str| {
+        let mut lab = irnic(&folder);
+        lab.env("TMPDIR", folder.path().join("tmp")).stdout(Stdio::null()).stderr(Stdio::null());
+        lab.args(["lab", "--netns", "--topology", "star:hosts=2", "--", "sh", "-c", command]).spawn().unwrap()
+    };
+    let keeper_of = |lab: u32| {
+        let found = Command::new("pgrep").args(["-P", &lab.to_string(), "-f", "lab-keeper"]).output().unwrap();
+        text(&found.stdout).trim().to_owned()
+    };
+    let kill = |process: &str| assert!(Command::new("kill").args(["-9", process]).status().unwrap().success());
+    // The keeper is killed, and the lab goes on.
+    let mut lab = start("touch began; exec sleep 300");
+    wait::until("the lab", || folder.path().join("began").exists());
+    assert_eq!(directories(&folder).len(), 1);
+    kill(&keeper_of(lab.id()));
+    Command::new("kill").args(["-INT", &lab.id().to_string()]).status().unwrap();
+    lab.wait().unwrap();
+    assert!(directories(&folder).is_empty());
+    // Both are killed: the next lab removes what they have left, once it is too old to be a lab that begins.
+    std::fs::remove_file(folder.path().join("began")).unwrap();
+    let mut lab = start("touch began; exec sleep 5");
+    wait::until("the lab", || folder.path().join("began").exists());
+    let keeper = keeper_of(lab.id());
+    // The keeper must not see the lab's end.
+    kill(&keeper);
+    kill(&lab.id().to_string());
+    lab.wait().unwrap();
+    let left = directories(&folder);
+    assert_eq!(left.len(), 1);
+    assert!(start("true").wait().unwrap().success());
+    assert_eq!(directories(&folder), left, "it may be a lab that begins");
+    Command::new("touch").args(["-d", "1 minute ago"]).arg(&left[0]).status().unwrap();
+    assert!(start("true").wait().unwrap().success());
+    assert!(directories(&folder).is_empty());
 }
