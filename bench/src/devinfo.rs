@@ -75,7 +75,7 @@ fn text(infos: &[DeviceInfo]) -> String {
         line(8, "netdev", &info.interface.name);
         line(8, "active_mtu", &info.mtu.bytes().to_string());
         line(8, "rate", &format!("{} Gb/sec", info.rate as f64 / 1e9));
-        for (index, gid) in info.gids.iter().enumerate() {
+        for (index, gid) in info.gid_table() {
             line(8, &format!("GID[{index}]"), &format!("{}, {GID_TYPE}", address_of(gid)));
         }
     }
@@ -84,7 +84,7 @@ fn text(infos: &[DeviceInfo]) -> String {
 
 fn json(infos: &[DeviceInfo]) -> Value {
     let one = |info: &DeviceInfo| {
-        let gids = info.gids.iter().enumerate().map(|(index, gid)| {
+        let gids = info.gid_table().map(|(index, gid)| {
             let raw = std::net::Ipv6Addr::from(*gid).to_string();
             json!({ "index": index, "gid": raw, "address": address_of(gid).to_string(), "type": GID_TYPE })
         });

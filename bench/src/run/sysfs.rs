@@ -111,7 +111,7 @@ fn add_device(tree: &mut Tree, index: usize, info: &DeviceInfo) {
     ] {
         put(format!("{class}/{file}"), text);
     }
-    for (index, gid) in info.gids.iter().enumerate() {
+    for (index, gid) in info.gid_table() {
         put(format!("{class}/ports/1/gids/{index}"), &groups(gid));
         put(format!("{class}/ports/1/gid_attrs/types/{index}"), "RoCE v2");
         put(format!("{class}/ports/1/gid_attrs/ndevs/{index}"), &info.interface.name);

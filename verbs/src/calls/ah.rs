@@ -25,8 +25,9 @@ pub(super) fn path(info: &DeviceInfo, attr: &ibv_ah_attr, entropy: u32) -> Resul
     if attr.port_num > 1 {
         return Err(wrong_port(attr.port_num));
     }
-    let src = info.gids.get(usize::from(attr.grh.sgid_index)).ok_or_else(|| {
-        invalid!("GID index {}: {} has {} GIDs, counted from 0", attr.grh.sgid_index, info.name, info.gids.len())
+    let src = info.gid_at(attr.grh.sgid_index.into()).ok_or_else(|| {
+        let indices: Vec<_> = info.gid_table().map(|(index, _)| index.to_string()).collect();
+        invalid!("GID index {}: {} has GIDs at {}", attr.grh.sgid_index, info.name, indices.join(", "))
     })?;
     // SAFETY: any bits are a GID.
     let dst = address_of(unsafe { &attr.grh.dgid.raw });
@@ -66,8 +67,9 @@ fn wrong_port(port: u8) -> Errno {
 /// that is refused is always a mistake of the user, so this is told without being asked.
 fn no_grh(info: &DeviceInfo) -> Errno {
     // IPv4 addresses are what both ends most likely have in common.
-    let index = info.gids.iter().position(|gid| address_of(gid).is_ipv4()).unwrap_or(0);
-    let address = info.gids.get(index).map(|gid| format!(" ({})", address_of(gid))).unwrap_or_default();
+    let at = info.gids.iter().position(|gid| address_of(gid).is_ipv4()).unwrap_or(0);
+    let (index, address) = (info.gid_index(at), info.gids.get(at));
+    let address = address.map(|gid| format!(" ({})", address_of(gid))).unwrap_or_default();
     explain::insist();
     invalid!(
         "the address has no GRH (is_global = 0), and RoCE has no other addresses; give both ends a GID index, such as -g {index} of \

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use crate::abi::consts::*;
 use crate::abi::structs::*;
-use crate::device::{DEFAULT_PKEY, DeviceInfo, GID_TABLE, PKEY_TABLE, device_attr, port_attr};
+use crate::device::{DEFAULT_PKEY, DeviceInfo, PKEY_TABLE, device_attr, port_attr};
 use crate::errno::{Errno, Result, invalid, number, status, unsupported};
 use crate::objects::Context;
 
@@ -130,22 +130,22 @@ pub unsafe extern "C" fn ibv_query_gid(context: *mut ibv_context, port: u8, inde
         // SAFETY: the caller's promise.
         let info = unsafe { Context::from_c(context) }.info();
         let index = usize::try_from(index).map_err(|_| invalid!("GID index {index} is negative"))?;
-        if index >= info.gids.len().max(GID_TABLE) {
+        if index >= info.gid_table_len() {
             return Err(past_table(info, index));
         }
         // SAFETY: the caller's promise.
-        unsafe { (*gid).raw = info.gids.get(index).copied().unwrap_or_default() };
+        unsafe { (*gid).raw = info.gid_at(index).copied().unwrap_or_default() };
         Ok(0)
     })
 }
 
 fn past_table(info: &DeviceInfo, index: usize) -> Errno {
-    invalid!("GID index {index}: {} has {} GIDs", info.name, info.gids.len())
+    invalid!("GID index {index}: the table of {} has {}", info.name, info.gid_table_len())
 }
 
 fn gid_entry(info: &DeviceInfo, index: usize) -> Option<ibv_gid_entry> {
     Some(ibv_gid_entry {
-        gid: ibv_gid { raw: *info.gids.get(index)? },
+        gid: ibv_gid { raw: *info.gid_at(index)? },
         gid_index: index as u32,
         port_num: 1,
         gid_type: IBV_GID_TYPE_ROCE_V2,
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
         // SAFETY: the caller's promise.
         let info = unsafe { Context::from_c(context) }.info();
         let index = index as usize;
-        if index >= info.gids.len().max(GID_TABLE) {
+        if index >= info.gid_table_len() {
             return Err(past_table(info, index));
         }
         let found = gid_entry(info, index).ok_or(Errno(libc::ENODATA))?;
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
         if info.gids.len() > max {
             return Err(invalid!("room for {max} GIDs: {} has {}", info.name, info.gids.len()));
         }
-        for (i, entry) in (0..info.gids.len()).filter_map(|i| gid_entry(info, i)).enumerate() {
+        for (i, entry) in info.gid_table().filter_map(|(index, _)| gid_entry(info, index)).enumerate() {
             // SAFETY: at most `max` entries.
             unsafe { copy_prefix(&entry, entries.byte_add(i * entry_size).cast(), entry_size) };
         }

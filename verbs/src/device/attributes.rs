@@ -79,7 +79,7 @@ pub fn port_attr(info: &DeviceInfo) -> ibv_port_attr {
     a.state = if info.up { IBV_PORT_ACTIVE } else { IBV_PORT_DOWN };
     a.max_mtu = IBV_MTU_4096;
     a.active_mtu = info.mtu as u32;
-    a.gid_tbl_len = info.gids.len().max(GID_TABLE) as c_int;
+    a.gid_tbl_len = info.gid_table_len() as c_int;
     a.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
     a.max_msg_sz = irnic_transports::qp::MAX_MESSAGE;
     a.pkey_tbl_len = PKEY_TABLE;

@@ -16,7 +16,7 @@ pub use attributes::{device_attr, port_attr};
 pub(crate) use counters::{Counted, counter_value};
 pub use counters::{counter_files, counter_socket};
 
-use crate::config::{Config, DeviceConfig, PortKind};
+use crate::config::{Config, DeviceConfig, GidLayout, PortKind};
 use crate::gid::{self, Gid, Interface};
 
 /// Queue pairs of one process: what the lower bits of a queue pair number count.
@@ -32,7 +32,7 @@ pub struct DeviceInfo {
     pub name: String,
     /// The node's GUID.
     pub guid: u64,
-    /// The GID table.
+    /// The GIDs, in the order of the GID table: see [`DeviceInfo::gid_at`].
     pub gids: Vec<Gid>,
     /// The network interface.
     pub interface: Interface,
@@ -71,6 +71,40 @@ impl DeviceInfo {
             rate: config.rate.unwrap_or(100_000_000_000),
             config: config.clone(),
         })
+    }
+
+    /// Returns the GID at an index of the GID table; `None` if there is none.
+    pub fn gid_at(&self, index: usize) -> Option<&Gid> {
+        let at = match self.config.gid_layout {
+            GidLayout::Dense => index,
+            GidLayout::Mlx5 if index % 2 == 1 => (index / 2).checked_sub(self.gap())?,
+            GidLayout::Mlx5 => return None,
+        };
+        self.gids.get(at)
+    }
+
+    /// Returns the index in the GID table of one of [`DeviceInfo::gids`].
+    pub fn gid_index(&self, at: usize) -> usize {
+        match self.config.gid_layout {
+            GidLayout::Dense => at,
+            GidLayout::Mlx5 => 2 * (at + self.gap()) + 1,
+        }
+    }
+
+    /// Returns the GIDs with their indices in the GID table.
+    pub fn gid_table(&self) -> impl Iterator<Item = (usize, &Gid)> {
+        self.gids.iter().enumerate().map(|(at, gid)| (self.gid_index(at), gid))
+    }
+
+    /// Returns how many indices the GID table has.
+    pub(crate) fn gid_table_len(&self) -> usize {
+        self.gid_index(self.gids.len()).max(GID_TABLE)
+    }
+
+    /// Places at the beginning of mlx5's table that are a link-local address's, of which there is none.
+    fn gap(&self) -> usize {
+        let link_local = |gid: &Gid| matches!(gid::address_of(gid), IpAddr::V6(ip) if ip.is_unicast_link_local());
+        usize::from(!self.gids.first().is_some_and(link_local))
     }
 
     /// Tells whether the device is a station on an Ethernet, of whose addresses and neighbours the kernel knows
@@ -274,6 +308,23 @@ mod tests {
             // ff:fe in the middle of the link-layer address, its locally administered bit flipped.
             assert_eq!(info.guid, 0x0000_0aff_fe4d_0002);
         }
+    }
+
+    #[test]
+    fn the_gid_table_is_dense_or_as_mlx5s() {
+        let table = |layout, addresses: &[&str]| {
+            let mut config = DeviceConfig::new("test".into());
+            config.gid_layout = layout;
+            config.addresses = addresses.iter().map(|a| a.parse().unwrap()).collect();
+            let info = DeviceInfo::new(&config, &interfaces()).unwrap();
+            let found: Vec<usize> = (0..info.gid_table_len()).filter(|index| info.gid_at(*index).is_some()).collect();
+            assert_eq!(found, info.gid_table().map(|(index, _)| index).collect::<Vec<_>>());
+            assert!(found.iter().zip(&info.gids).all(|(index, gid)| info.gid_at(*index) == Some(gid)));
+            found
+        };
+        let (local, others) = (["fe80::1", "192.0.2.2", "2001:db8::2"], ["192.0.2.2", "192.0.2.3"]);
+        assert_eq!((table(GidLayout::Dense, &local), table(GidLayout::Dense, &others)), (vec![0, 1, 2], vec![0, 1]));
+        assert_eq!((table(GidLayout::Mlx5, &local), table(GidLayout::Mlx5, &others)), (vec![1, 3, 5], vec![3, 5]));
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub(super) fn ah_attr(info: &DeviceInfo, path: &Path, flow_label: u32) -> AhAttr
     let grh = GlobalRoute {
         dgid: gid_of(path.dst),
         flow_label,
-        sgid_index: info.gids.iter().position(|gid| *gid == own).unwrap_or(0) as u8,
+        sgid_index: info.gid_index(info.gids.iter().position(|gid| *gid == own).unwrap_or(0)) as u8,
         hop_limit: path.hop_limit,
         traffic_class: path.traffic_class,
         reserved: 0,

@@ -266,10 +266,10 @@ unsafe extern "C" fn create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut 
         unsafe {
             let mut attr = *attr;
             if attr.is_global == 0 {
-                let own = Context::from_c((*pd).context).info().gids.first().copied().unwrap_or_default();
+                let info = Context::from_c((*pd).context).info();
                 attr.is_global = 1;
-                attr.grh.dgid.raw = own;
-                (attr.grh.sgid_index, attr.grh.hop_limit) = (0, 64);
+                attr.grh.dgid.raw = info.gids.first().copied().unwrap_or_default();
+                (attr.grh.sgid_index, attr.grh.hop_limit) = (info.gid_index(0) as u8, 64);
             }
             create(pd, &mut attr)
         }
