@@ -345,6 +345,7 @@ footprint!(TransportConfig, |at| {
     nack_threshold => bits(8).when(*nack_threshold > 1, why::OFF),
     retransmit_delay => left(why::MODEL),
     evidence => left(FIXED),
+    placement => left(FIXED),
     patience => left("of real time: how long software waits for a process"),
     credits => left(FIXED),
     ack_priority => bits(3).when(ack_priority.is_some(), why::OFF),

@@ -22,3 +22,4 @@ mod overlap;
 mod rnr;
 mod states;
 mod timeout;
+mod watched;

@@ -43,6 +43,24 @@ pub enum Nak {
     PerPacket,
 }
 
+/// What of a packet out of order is placed when it comes (IRN §4.4.3). The rest waits until everything before it has
+/// arrived.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// All of it.
+    Any,
+    /// All but what a program may watch in memory instead of waiting for a completion: the last
+    /// [`WATCHED`](Placement::WATCHED) bytes of a WRITE or of the response to a READ, and the result of an atomic.
+    Watched,
+    /// Nothing, as plain RoCE has it. SENDs are placed all the same: their completions are in order.
+    InOrder,
+}
+
+impl Placement {
+    /// Bytes at the end of a message that a program may watch: a cache line.
+    pub const WATCHED: usize = 64;
+}
+
 /// When silence means loss.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Timer {
@@ -231,6 +249,8 @@ pub struct TransportConfig {
     /// ([`crate::recovery::Sender::with_evidence`]): selective recovery goes by RACK (RFC 8985), else as IRN's
     /// reference modules do.
     pub evidence: bool,
+    /// What of a packet out of order is placed at once (IRN).
+    pub placement: Placement,
     /// How long a peer that does not answer is taken for a busy one, ns, if that is longer than its retries take; 0 is
     /// IBA's letter. With any other value a peer whose process is known to live, and not to have taken what was sent to
     /// it ([`crate::qp::PeerProcess`]), is waited for without end.
@@ -325,6 +345,7 @@ impl TransportConfig {
         nack_threshold: 1,
         retransmit_delay: 0,
         evidence: false,
+        placement: Placement::Any,
         patience: 0,
         credits: true,
         ack_priority: None,
@@ -392,6 +413,7 @@ impl TransportConfig {
         }
         self.timer = Timer::Estimated { min: real_time::RTO_MIN, max: real_time::RTO_MAX, n: real_time::N };
         self.evidence = true;
+        self.placement = Placement::Watched;
         self.patience = real_time::PATIENCE;
         self.tlp = real_time::TLP;
         if self.pull.is_some() {

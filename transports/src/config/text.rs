@@ -7,8 +7,8 @@ use irnic_units::keys::{Key, Value, ValueError, pairs};
 use irnic_units::{MAX_NS, MAX_RATE, Nanoseconds, RATE};
 
 use super::{
-    FlowControl, MAX_RETRANSMIT_DELAY, Nak, Overlap, PullConfig, Rc3Config, Timer, TltClock, TltConfig, TltFirst,
-    TltMode, TransportConfig, WireFormat, paper, real_time,
+    FlowControl, MAX_RETRANSMIT_DELAY, Nak, Overlap, Placement, PullConfig, Rc3Config, Timer, TltClock, TltConfig,
+    TltFirst, TltMode, TransportConfig, WireFormat, paper, real_time,
 };
 use crate::congestion::{CongestionConfig, FairRateConfig, RoccConfig};
 use crate::edge::{self, Edge};
@@ -23,7 +23,7 @@ const WINDOW: &str = "a power of two from 64 to 65536 packets";
 const TIMEOUT: &str = "a time such as 320us, 2ms or 1s";
 
 /// All parameters.
-static KEYS: [Key<TransportConfig, ConfigError>; 36] = [
+static KEYS: [Key<TransportConfig, ConfigError>; 37] = [
     Key::new("recovery", |t, v| set(&mut t.recovery, recovery(v))),
     Key::new("nak", |t, v| set(&mut t.nak, nak(v))),
     Key::new("cap", |t, v| set(&mut t.flow, cap(v))),
@@ -39,6 +39,7 @@ static KEYS: [Key<TransportConfig, ConfigError>; 36] = [
         set(&mut t.retransmit_delay, v.time(0..=MAX_RETRANSMIT_DELAY, "0, or a time of at most 1s such as 2us"))
     }),
     Key::new("evidence", |t, v| set(&mut t.evidence, v.switch())),
+    Key::new("placement", |t, v| set(&mut t.placement, v.word(&PLACEMENTS))),
     Key::new("patience", |t, v| set(&mut t.patience, patience(v))),
     Key::new("credits", |t, v| set(&mut t.credits, v.switch())),
     Key::new("ack-priority", |t, v| set(&mut t.ack_priority, ack_priority(v))),
@@ -64,6 +65,8 @@ static KEYS: [Key<TransportConfig, ConfigError>; 36] = [
     Key::new("base-rtt", |t, v| set(&mut t.base_rtt, timeout(v))),
 ];
 
+const PLACEMENTS: [(&str, Placement); 3] =
+    [("any", Placement::Any), ("watched", Placement::Watched), ("in-order", Placement::InOrder)];
 const OVERLAPS: [(&str, Overlap); 2] = [("application", Overlap::Application), ("fence", Overlap::Fence)];
 const TLT_MODES: [(&str, TltMode); 4] =
     [("off", TltMode::Off), ("on", TltMode::On), ("window", TltMode::Window), ("rate", TltMode::Rate)];
@@ -493,7 +496,7 @@ pub enum ConfigError {
     /// Unknown parameter.
     #[error(
         "transport parameter \"{0}\" does not exist; there are recovery, nak, cap, window, rto, rto-low, rto-high, n, rto-min, \
-         rto-max, nack-threshold, retransmit-delay, evidence, patience, credits, ack-priority, overlap, iw, paths, penalty, rts, pull-rate, pull-class, tlt, tlt-clock, tlt-first, tlt-every, tlp, rc3, rc3-levels, rc3-reach, cc, cc.…, line-rate and base-rtt"
+         rto-max, nack-threshold, retransmit-delay, evidence, placement, patience, credits, ack-priority, overlap, iw, paths, penalty, rts, pull-rate, pull-class, tlt, tlt-clock, tlt-first, tlt-every, tlp, rc3, rc3-levels, rc3-reach, cc, cc.…, line-rate and base-rtt"
     )]
     Key(String),
     /// Bad value.
@@ -633,6 +636,9 @@ impl fmt::Display for TransportConfig {
         write!(f, ",window={},nack-threshold={}", self.window, self.nack_threshold)?;
         write!(f, ",retransmit-delay={}", Nanoseconds(self.retransmit_delay))?;
         write!(f, ",evidence={evidence}")?;
+        if self.knows_irn() && self.placement != Placement::Any {
+            write!(f, ",placement={}", word(&PLACEMENTS, self.placement))?;
+        }
         match self.patience {
             0 => write!(f, ",patience=iba")?,
             patience => write!(f, ",patience={}", Nanoseconds(patience))?,

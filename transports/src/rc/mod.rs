@@ -6,6 +6,7 @@
 mod acks;
 mod discipline;
 mod fetch;
+mod held;
 mod pull;
 mod rc3;
 mod requester;

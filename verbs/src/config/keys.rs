@@ -67,7 +67,7 @@ const fn parameter(
 }
 
 /// All settings. What comes later builds on what comes earlier: a transport's parameters follow it.
-pub static KEYS: [Key; 38] = [
+pub static KEYS: [Key; 40] = [
     Key {
         name: "name",
         variable: "IRNIC_DEVICE",
@@ -181,6 +181,13 @@ pub static KEYS: [Key; 38] = [
         "Whether selective recovery wants evidence of a loss before it sends a packet again",
     ),
     parameter(
+        "placement",
+        "IRNIC_PLACEMENT",
+        "`any`, `watched`, `in-order`",
+        "`watched`",
+        "What of a packet out of order is placed at once: all, all but what programs watch in memory, nothing",
+    ),
+    parameter(
         "patience",
         "IRNIC_PATIENCE",
         "`iba`, time",
@@ -288,6 +295,15 @@ pub static KEYS: [Key; 38] = [
                 thread that has queue pairs and completion queues of its own, up to the number of processors; a number: so many at the \
                 most, which completion queues take in turn, whatever threads use them. One with `frames`, `impair`, `rate` or `pcap`",
         set: field!(units = value::units),
+    },
+    Key {
+        name: "gid-layout",
+        variable: "IRNIC_GID_LAYOUT",
+        values: "`dense`, `mlx5`",
+        default: "`dense`",
+        about: "At which indices of the GID table the addresses are: from 0 on, or as with mlx5, whose indices 1, 3, 5 and so on are \
+                RoCE v2: the link-local IPv6 address at 1, the others from 3 on",
+        set: field!(gid_layout = value::gid_layout),
     },
     Key {
         name: "clock",

@@ -9,7 +9,7 @@ use super::error::{ConfigError, Origin};
 use super::file::{self, File};
 use super::keys::{KEYS, Set, why};
 use super::variables::{Given, Setting, Variables};
-use super::{Config, DeviceConfig, PortKind, Stats, Units};
+use super::{Config, DeviceConfig, GidLayout, PortKind, Stats, Units};
 
 impl Config {
     /// Reads what these variables and the file that they choose say.
@@ -106,6 +106,7 @@ impl DeviceConfig {
             ring: 512 << 10,
             spin: None,
             units: Units::Auto,
+            gid_layout: GidLayout::Dense,
             clock: Clock::default(),
             kernel_stamps: false,
             given: Given::default(),

@@ -69,6 +69,16 @@ pub enum Units {
     Number(usize),
 }
 
+/// At which indices of the GID table a device's addresses are.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum GidLayout {
+    /// From 0 on.
+    Dense,
+    /// At odd indices, as RoCE v2 is with mlx5, whose entries for RoCE v1 are at even ones: the link-local IPv6 address at
+    /// 1, whether there is one or not, the others from 3 on.
+    Mlx5,
+}
+
 /// One device.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -104,6 +114,8 @@ pub struct DeviceConfig {
     pub spin: Option<u64>,
     /// How many processing units it may have.
     pub units: Units,
+    /// At which indices of the GID table the addresses are.
+    pub gid_layout: GidLayout,
     /// The NIC's clock.
     pub clock: Clock,
     /// Tells whether packets from UDP bear the kernel's time.

@@ -32,6 +32,7 @@ fn default_of(device: &DeviceConfig, key: &str) -> Option<String> {
         "ring" => device.ring.to_string(),
         "clock" => device.clock.to_string(),
         "timestamps" => "poll".into(),
+        "gid-layout" => "dense".into(),
         _ => return None,
     })
 }

@@ -34,7 +34,7 @@ fn nothing_said_is_one_device_that_talks_to_anybody() {
     assert_eq!((device.name.as_str(), &device.port, device.mtu), ("irnic0", &PortKind::Auto, None));
     assert_eq!(
         device.transport.to_string(),
-        "auto,recovery=selective,nak=per-gap,cap=4096,rto-min=250us,rto-max=64ms,window=4096,nack-threshold=1,retransmit-delay=0ns,evidence=on,patience=2s,credits=on,tlp=50us"
+        "auto,recovery=selective,nak=per-gap,cap=4096,rto-min=250us,rto-max=64ms,window=4096,nack-threshold=1,retransmit-delay=0ns,evidence=on,placement=watched,patience=2s,credits=on,tlp=50us"
     );
     assert_eq!(config.stats, Stats::Off);
 }

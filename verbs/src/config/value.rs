@@ -12,7 +12,7 @@ use irnic_transports::wire::Mtu;
 use irnic_units::keys::{Value, ValueError};
 use irnic_units::tc_rate_or_letter;
 
-use super::{MAX_UNITS, PortKind, Stats, Units};
+use super::{GidLayout, MAX_UNITS, PortKind, Stats, Units};
 
 /// The longest name of a device: it and a prefix go into 64 bytes (`ibv_device`), and it is part of a file's name.
 const MAX_NAME: usize = 40;
@@ -112,6 +112,10 @@ pub(super) fn units(value: &Value<'_>) -> Result<Units, ValueError> {
         return Ok(Units::Auto);
     }
     value.number(1..=MAX_UNITS as u64, "auto, or a number from 1 to 16").map(|n| Units::Number(n as usize))
+}
+
+pub(super) fn gid_layout(value: &Value<'_>) -> Result<GidLayout, ValueError> {
+    value.word(&[("dense", GidLayout::Dense), ("mlx5", GidLayout::Mlx5)])
 }
 
 pub(super) fn clock(value: &Value<'_>) -> Result<Clock, ValueError> {

@@ -176,7 +176,7 @@ impl Requester {
         packet: &RxPacket<'_>,
         host: &mut impl Host,
     ) -> Result<(), QpFailure> {
-        let (headers, payload) = (packet.headers, &packet.payload);
+        let headers = packet.headers;
         if headers.ndp.is_some() && !self.discipline.is_pulled() {
             host.counters().rx_unexpected += 1;
             return Ok(());
@@ -207,7 +207,7 @@ impl Requester {
             }
             return Ok(());
         }
-        if let Err(status) = self.place_response(c, index, k, headers, payload, host) {
+        if let Err(status) = self.place_response(c, (index, k), packet, ahead == 0, host) {
             return self.fail_wqe(index, status, c, host);
         }
         let w = self.sq.get(index);
@@ -216,6 +216,9 @@ impl Requester {
         let request_end = w.first.plus(1);
         let acked = self.stream.acked();
         self.responses.receive_data(psn, class);
+        if self.held.as_ref().is_some_and(|held| !held.is_empty()) {
+            self.place_held(c, host);
+        }
         host.counters().irn_ooo_placed += u64::from(ahead > 0);
         self.answer_response(now, packet, What::Whole, host);
         self.acknowledge(now, c, request_end);

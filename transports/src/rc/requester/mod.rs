@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use super::acks::AckQueue;
 use super::discipline::Discipline;
 use super::fetch::Fetch;
+use super::held::Held;
 use super::pull::{PullSender, PullTurn};
 use super::timer::RetransmitTimer;
 use crate::config::{Overlap, PLAIN_CAP, WireFormat};
@@ -59,6 +60,9 @@ pub(crate) struct Requester {
     /// READs and atomics under way, oldest first: indices into `sq`. Never longer than `max_rd_atomic`.
     reads: VecDeque<u32>,
     max_rd_atomic: usize,
+    /// IRN: ends of responses that came before what precedes them, by the index in `sq` and the offset at which they are
+    /// placed. Made when the first did.
+    held: Option<Box<Held<(u32, u64)>>>,
     /// IRN: acknowledgements of responses.
     read_acks: AckQueue,
     /// IRN: the next of them asks for an answer, if the responder has one.
@@ -117,6 +121,7 @@ impl Requester {
             next_response: zero,
             reads: VecDeque::new(),
             max_rd_atomic: 0,
+            held: None,
             read_acks: AckQueue::default(),
             probe: false,
             hint: 0,
@@ -203,6 +208,7 @@ impl Requester {
     pub(super) fn reset(&mut self) {
         self.sq.reset();
         self.reads.clear();
+        self.held = None;
         self.read_acks.clear();
         self.probe = false;
         self.timer.stop();
@@ -581,6 +587,7 @@ footprint!(Requester, |at| {
     next_response => sequence().when(at.irn, why::IRN),
     reads => bits(at.reads * width::INDEX).heap(at.reads as usize * size_of::<u32>()),
     max_rd_atomic => left("an attribute, listed there"),
+    held => left("beyond IRN: what an application may watch"),
     read_acks => part(read_acks).when(at.irn, why::IRN),
     probe => flag().when(at.irn, why::IRN),
     hint => left(why::SPEED),

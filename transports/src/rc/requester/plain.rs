@@ -6,6 +6,7 @@ use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure};
 use crate::qp::host::Host;
 use crate::qp::work::{SendOp, WcStatus};
+use crate::rc::held;
 use crate::time::Time;
 use crate::wire::opcode::Operation;
 use crate::wire::{Headers, NakCode, Syndrome};
@@ -21,7 +22,7 @@ impl Requester {
         let headers = packet.headers;
         match headers.bth.opcode.operation() {
             Operation::Acknowledge => self.plain_ack(now, c, headers, host),
-            _ => self.plain_response(now, c, headers, &packet.payload, host),
+            _ => self.plain_response(now, c, packet, host),
         }
     }
 
@@ -108,10 +109,10 @@ impl Requester {
         &mut self,
         now: Time,
         c: &QpContext,
-        headers: &Headers,
-        payload: &Payload<'_>,
+        packet: &RxPacket<'_>,
         host: &mut impl Host,
     ) -> Result<(), QpFailure> {
+        let headers = packet.headers;
         let psn = headers.bth.psn;
         let Some(awaited) = self.awaited() else {
             host.counters().rx_unexpected += 1;
@@ -130,7 +131,7 @@ impl Requester {
         }
         let index = *self.reads.front().expect("awaited() found it");
         let k = self.sq.get(index).resp_arrived;
-        if let Err(status) = self.place_response(c, index, k, headers, payload, host) {
+        if let Err(status) = self.place_response(c, (index, k), packet, true, host) {
             return self.fail_wqe(index, status, c, host);
         }
         let w = self.sq.get_mut(index);
@@ -150,16 +151,17 @@ impl Requester {
         Ok(())
     }
 
-    /// Puts the `k`-th response packet of a READ from `resp_first` on, or an atomic's result, where it belongs.
+    /// Puts the `k`-th response packet of a READ from `resp_first` on, or an atomic's result, where it belongs; but for
+    /// what waits until everything before it has arrived, which it has if the packet is `in_order`.
     pub(super) fn place_response(
         &mut self,
         c: &QpContext,
-        index: u32,
-        k: u32,
-        headers: &Headers,
-        payload: &Payload<'_>,
+        (index, k): (u32, u32),
+        packet: &RxPacket<'_>,
+        in_order: bool,
         host: &mut impl Host,
     ) -> Result<(), WcStatus> {
+        let (headers, payload) = (packet.headers, &packet.payload);
         let w = *self.sq.get(index);
         if w.op.is_newer() {
             // Linux's rxe (`send_read_response_ack`): a READ response of no bytes.
@@ -169,9 +171,8 @@ impl Requester {
         if w.op != SendOp::Read {
             let Some(value) = headers.atomic_ack else { return Err(WcStatus::BadRespErr) };
             // The verbs deliver it in host order.
-            return host
-                .place_local(c.pd, self.sq.sges(index), 0, &Payload::Bytes(&value.to_ne_bytes()))
-                .map_err(|_| WcStatus::LocProtErr);
+            let (value, psn) = (value.to_ne_bytes(), headers.bth.psn);
+            return self.place_local(c, (index, psn), 0, &Payload::Bytes(&value), (in_order, true), host);
         }
         let before = if self.format == Format::Irn { w.resp_arrived } else { 0 };
         let offset = (before + k) * c.mtu;
@@ -179,8 +180,44 @@ impl Requester {
         if headers.bth.opcode.operation() == Operation::AtomicAcknowledge || payload.len() != expected as usize {
             return Err(WcStatus::BadRespErr);
         }
-        host.place_local(c.pd, self.sq.sges(index), u64::from(offset), payload).map_err(|_| WcStatus::LocProtErr)?;
+        let (place, ends) = ((index, headers.bth.psn), k + 1 == w.resp_packets);
+        self.place_local(c, place, u64::from(offset), payload, (in_order, ends), host)?;
         host.counters().rcvd_bytes += u64::from(expected);
         Ok(())
+    }
+
+    /// Puts bytes of a response packet into the scatter list of a work request, or holds back those that an application
+    /// may watch.
+    fn place_local(
+        &mut self,
+        c: &QpContext,
+        (index, psn): (u32, Psn),
+        offset: u64,
+        payload: &Payload<'_>,
+        (in_order, ends): (bool, bool),
+        host: &mut impl Host,
+    ) -> Result<(), WcStatus> {
+        let kept = if in_order { 0 } else { held::kept(c.config.placement, ends, payload) };
+        let mut now = *payload;
+        if let (Payload::Bytes(bytes), 1..) = (payload, kept) {
+            let (first, later) = bytes.split_at(bytes.len() - kept);
+            let at = offset + first.len() as u64;
+            // Without memory it is placed too early instead.
+            if self.held.get_or_insert_default().keep(psn, (index, at), later) {
+                now = Payload::Bytes(first);
+            }
+        }
+        host.place_local(c.pd, self.sq.sges(index), offset, &now).map_err(|_| WcStatus::LocProtErr)
+    }
+
+    /// Places what has waited for responses before it.
+    #[cold]
+    pub(super) fn place_held(&mut self, c: &QpContext, host: &mut impl Host) {
+        if let Some(held) = &mut self.held {
+            held.release(self.responses.expected(), |(index, offset), bytes| {
+                // If it is refused the application has taken the memory away since the work request was posted.
+                let _ = host.place_local(c.pd, self.sq.sges(index), offset, &Payload::Bytes(bytes));
+            });
+        }
     }
 }

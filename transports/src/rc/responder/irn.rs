@@ -3,18 +3,19 @@
 use super::refuse::{INVALID, Refusal};
 use super::{ReadOp, Responder};
 use crate::config::Nak;
-use crate::packet::RxPacket;
+use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
 use crate::qp::context::QpContext;
 use crate::qp::host::Host;
 use crate::qp::send_queue::MAX_MESSAGE;
 use crate::rc::acks::{DUPLICATE, Echo};
+use crate::rc::held;
 use crate::rc::pull::What;
 use crate::recovery::{Arrival, Class, Recovery, Sack};
 use crate::room::boxed;
 use crate::time::Time;
 use crate::wire::opcode::Operation;
-use crate::wire::{Headers, Importance, IrnEth, NakCode, Syndrome};
+use crate::wire::{Headers, Importance, IrnEth, NakCode, Reth, Syndrome};
 
 impl Responder {
     pub(super) fn irn_request(
@@ -67,6 +68,9 @@ impl Responder {
             }
         }
         let (_, cqes) = self.rx.receive_data(psn, Class::of(packet.headers.bth.opcode));
+        if self.held.as_ref().is_some_and(|held| !held.is_empty()) {
+            self.place_held(host);
+        }
         self.answer(now, packet, What::Whole, host);
         self.deliver(c, cqes, host)?;
         self.run_reads(c, host)
@@ -171,10 +175,10 @@ impl Responder {
                         return Err(INVALID);
                     }
                     self.unclaimed(sn, host)?;
-                    self.place_write(c, &reth, &packet.payload, host)?;
+                    self.place_write_of(c, packet, &reth, in_order, host)?;
                     self.note_last(sn, headers, offset + len as u32, host)?;
                 } else {
-                    self.place_write(c, &reth, &packet.payload, host)?;
+                    self.place_write_of(c, packet, &reth, in_order, host)?;
                 }
                 if opcode.is_first() || opcode.is_only() {
                     host.counters().rx_write_requests += 1;
@@ -192,6 +196,42 @@ impl Responder {
             _ => return Err(Refusal::Drop),
         }
         Ok(())
+    }
+
+    /// Places what a packet of a WRITE brings, but for what waits until everything before it has arrived.
+    fn place_write_of(
+        &mut self,
+        c: &QpContext,
+        packet: &RxPacket<'_>,
+        reth: &Reth,
+        in_order: bool,
+        host: &mut impl Host,
+    ) -> Result<(), Refusal> {
+        let opcode = packet.headers.bth.opcode;
+        let kept = if in_order { 0 } else { held::kept(c.config.placement, opcode.ends_message(), &packet.payload) };
+        let (Payload::Bytes(bytes), 1..) = (packet.payload, kept) else {
+            return self.place_write(c, reth, &packet.payload, host);
+        };
+        let (now, later) = bytes.split_at(bytes.len() - kept);
+        self.place_write(c, reth, &Payload::Bytes(now), host)?;
+        let to = (self.caller(c), reth.rkey, reth.va.wrapping_add(now.len() as u64));
+        // Without memory it is as good as lost.
+        if !self.held.get_or_insert_default().keep(packet.headers.bth.psn, to, later) {
+            return Err(Refusal::Drop);
+        }
+        host.counters().rcvd_bytes += kept as u64;
+        Ok(())
+    }
+
+    /// Places what has waited for packets before it.
+    #[cold]
+    fn place_held(&mut self, host: &mut impl Host) {
+        if let Some(held) = &mut self.held {
+            held.release(self.rx.expected(), |(by, rkey, va), bytes| {
+                // Checked when it came. If it is refused now, the application has taken the memory away since.
+                let _ = host.place_remote(by, rkey, va, bytes.len() as u64, &Payload::Bytes(bytes));
+            });
+        }
     }
 
     /// Bytes of a message before a packet.

@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use super::acks::{AckQueue, Echo};
 use super::discipline::Discipline;
 use super::fetch::Fetch;
+use super::held::Held;
 use super::pull::{PullSender, PullTurn};
 use super::timer::RetransmitTimer;
 use crate::config::{TransportConfig, WireFormat};
@@ -64,6 +65,9 @@ enum Message {
     },
 }
 
+/// Where held bytes belong: by whose rights, the key and the address.
+type Destination = (Caller, u32, u64);
+
 #[derive(Clone, Debug)]
 pub(crate) struct Responder {
     pub rq: RecvQueue,
@@ -75,6 +79,9 @@ pub(crate) struct Responder {
     /// A request that was accepted came without C: the peer will not speak IRN.
     plain_peer: bool,
     message: Option<Message>,
+    /// IRN: ends of WRITEs that came before what precedes them, by whose rights and key and where they are placed. Made
+    /// when the first did.
+    held: Option<Box<Held<Destination>>>,
     acks: AckQueue,
     /// A NAK that waits for the link; its PSN.
     nak: Option<(Psn, Syndrome)>,
@@ -125,6 +132,7 @@ impl Responder {
             irn: false,
             plain_peer: false,
             message: None,
+            held: None,
             acks: AckQueue::default(),
             nak: None,
             pending: None,
@@ -157,6 +165,7 @@ impl Responder {
         self.rx = Receiver::new(rq_psn, Psn::new(0), if config.knows_irn() { config.tracked() } else { 0 });
         (self.irn, self.plain_peer) = (false, false);
         self.message = None;
+        self.held = None;
         self.acks.clear();
         (self.nak, self.pending, self.terminal_nak) = (None, None, None);
         self.depth = usize::from(max_dest_rd_atomic);
@@ -209,7 +218,6 @@ impl Responder {
         }
     }
 
-    /// Forgets everything (RESET).
     /// Acknowledges once more what has arrived, if messages have.
     pub(super) fn repeat_ack(&mut self) {
         if self.rx.msn() != Psn::default() {
@@ -217,6 +225,7 @@ impl Responder {
         }
     }
 
+    /// Forgets everything (RESET).
     pub(super) fn reset(&mut self) {
         self.rq.reset();
         self.silence();
@@ -230,6 +239,7 @@ impl Responder {
         (self.nak, self.pending) = (None, None);
         self.jobs.clear();
         self.message = None;
+        self.held.iter_mut().for_each(|held| held.clear());
         self.tx_assigned = self.tx.acked();
         self.tx = Sender::new(Recovery::GoBackN, self.tx_assigned, 1, 1);
         self.fetch = Fetch::new(0, self.tx_assigned);
@@ -575,6 +585,7 @@ footprint!(Responder, |at| {
     rx => part(rx),
     irn => flag().when(at.irn && at.plain, why::SHARED),
     plain_peer => flag().when(at.irn && at.plain, why::SHARED),
+    held => left("beyond IRN: what an application may watch"),
     message => bits(2 + width::ADDRESS + width::KEY + 2 * width::LENGTH).when(at.plain, why::PLAIN),
     acks => part(acks),
     nak => maybe(width::PSN + 8),
