@@ -14,9 +14,8 @@ use crate::pages::{Block, Class, Page};
 use crate::shell;
 use crate::support::{Folder, irnic, skipped, text};
 
-/// The longest that a block may take, on a machine with other work; in the long form one builds irnic.
-const LIMIT: Duration = Duration::from_secs(300);
-const LONG_LIMIT: Duration = Duration::from_secs(1500);
+/// The longest that a block may take, on a machine with other work. In the long form one builds irnic.
+const LIMIT: Duration = Duration::from_secs(1500);
 /// How often a command is stopped.
 const STOPS: usize = 15;
 /// For so long a command runs that is stopped: bad arguments, files and networks are refused sooner.
@@ -133,12 +132,11 @@ impl<'a> Reader<'a> {
         let script = listen::waiting(&script, waits.to_str().expect("a path of text"));
         let script = format!("{script}\nwait\npwd > '{}'\n", place.display());
         let child = self.spawn(&script)?;
-        let limit = if self.long { LONG_LIMIT } else { LIMIT };
-        let in_time = ended(&child, limit);
+        let in_time = ended(&child, LIMIT);
         let status = end(child);
         let said = self.said_now();
         if !in_time {
-            return Err(format!("has not ended after {limit:?}: {said}"));
+            return Err(format!("has not ended after {LIMIT:?}: {said}"));
         }
         if !status.success() {
             return Err(format!("{status}: {said}"));

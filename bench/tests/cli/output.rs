@@ -98,7 +98,7 @@ fn ends(mut command: Command, meanwhile: impl FnOnce()) -> ExitStatus {
     // With it goes this process's end of a pipe.
     drop(command);
     meanwhile();
-    let patience = Instant::now() + Duration::from_secs(60);
+    let patience = Instant::now() + irnic_testkit::wait::HANG;
     loop {
         if let Some(status) = child.try_wait().expect("a child") {
             return status;

@@ -144,7 +144,7 @@ fn eventually<T>(what: &str, mut call: impl FnMut() -> Option<T>) -> T {
         if let Some(it) = call() {
             return it;
         }
-        assert!(begun.elapsed() < Duration::from_secs(240), "{what}");
+        assert!(begun.elapsed() < irnic_testkit::wait::HANG, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

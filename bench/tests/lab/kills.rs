@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use irnic_testkit::wait::HANG;
+
 use crate::support::{Folder, free_port, irnic, listens, needs, text};
 
 /// So often, unless said otherwise.
@@ -41,7 +43,7 @@ fn await_data(folder: &Folder) {
         let stats: serde_json::Value = serde_json::from_str(stats).ok()?;
         stats["pairs"].as_array()?.iter().filter_map(|pair| pair["arrived"].as_u64()).max()
     };
-    let until = Instant::now() + Duration::from_secs(240);
+    let until = Instant::now() + HANG;
     while {
         let stats = irnic(folder).args(["ctl", "--socket", "control", "stats"]).output().unwrap();
         arrived(&text(&stats.stdout)).is_none_or(|frames| frames < 1_000)
@@ -93,8 +95,8 @@ fn nothing_stays_behind_whoever_is_killed_whenever() {
         }
         kill(victim.unwrap_or(lab.id()));
         // A server that has no client yet waits for one for ever, as it would anywhere.
-        let patience = if transfer { 240 } else { 1 };
-        let until = Instant::now() + Duration::from_secs(patience);
+        let patience = if transfer { HANG } else { Duration::from_secs(1) };
+        let until = Instant::now() + patience;
         while lab.try_wait().unwrap().is_none() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -102,7 +104,7 @@ fn nothing_stays_behind_whoever_is_killed_whenever() {
         assert!(!transfer || lab.try_wait().unwrap().is_some(), "{point}: {:?}", processes_in(&folder));
         let _ = Command::new("kill").arg(lab.id().to_string()).stderr(Stdio::null()).status();
         let status = lab.wait().unwrap();
-        let until = Instant::now() + Duration::from_secs(240);
+        let until = Instant::now() + HANG;
         let said = || std::fs::read_to_string(folder.path().join("said.txt")).unwrap();
         while !processes_in(&folder).is_empty() {
             let left = processes_in(&folder);

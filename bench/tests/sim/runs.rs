@@ -406,7 +406,7 @@ fn interrupt_after(child: &Child, computed: Duration) {
         let rest = stat.rsplit_once(')').expect("a name").1;
         rest.split_whitespace().nth(11).expect("utime").parse().expect("a number")
     };
-    let patience = Instant::now() + Duration::from_secs(60);
+    let patience = Instant::now() + irnic_testkit::wait::HANG;
     while !catches() || ticks() * 10 < computed.as_millis() {
         assert!(Instant::now() < patience, "nothing happens");
         std::thread::sleep(Duration::from_millis(10));

@@ -134,7 +134,7 @@ fn kill(process: u32, signal: &str) -> bool {
 
 /// Waits until there is something.
 fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
-    let patience = Instant::now() + Duration::from_secs(60);
+    let patience = Instant::now() + irnic_testkit::wait::HANG;
     loop {
         if let Some(found) = found() {
             return found;
