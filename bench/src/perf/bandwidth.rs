@@ -231,6 +231,11 @@ impl Bandwidth {
             let wc = self.wcs[i];
             let qp = (wc.qp_num - self.end.first_qpn) as usize;
             match wc.wr_id {
+                // It has made room, perhaps for what waits.
+                CONTROL => {
+                    self.enqueue(qp);
+                    continue;
+                }
                 FINAL_READ => {
                     let at = self.layout.local(qp, 0);
                     self.expect_value(nic, qp, self.flows[qp].completed, at, self.flows[qp].variable.last())?;
@@ -403,7 +408,8 @@ impl Bandwidth {
             data: SendData::Sges(&[]),
             remote_addr: 0,
             rkey: 0,
-            signaled: false,
+            // The slot is free again once that is polled.
+            signaled: true,
             solicited: false,
             fence: false,
             to: None,

@@ -112,7 +112,7 @@ fn fits(plan: &Plan) -> Result<(), PerfError> {
     let layout = Layout::new(plan, size);
     let send = matches!(plan.test.verb(), Verb::Send) && !plan.test.is_latency();
     let receives = if send { layout.receives } else { 0 };
-    for (flag, depth) in [("--tx-depth", plan.depth(size) + CONTROLS), ("--rx-depth", receives)] {
+    for (flag, depth) in [("--tx-depth", plan.depth(size) + 2 * CONTROLS), ("--rx-depth", receives)] {
         if qps * u64::from(depth) > Nic::MAX_CQE.into() {
             return usage(format!("--qp {qps} with this {flag}: the completion queue would be too long; lower one"));
         }

@@ -126,7 +126,7 @@ impl Endpoint {
             let verb = plan.test.verb();
             let depth = plan.depth(size).max(4);
             let receives = if verb == Verb::Send { layout.receives } else { CONTROLS };
-            let send_cq = nic.create_cq((qps * (depth + CONTROLS)).min(Nic::MAX_CQE))?;
+            let send_cq = nic.create_cq((qps * (depth + 2 * CONTROLS)).min(Nic::MAX_CQE))?;
             let recv_cq = nic.create_cq((qps * receives).min(Nic::MAX_CQE))?;
             let srq = plan.srq.then(|| nic.create_srq(pd, receives, 1)).transpose()?;
             let config = QpConfig {
