@@ -333,7 +333,7 @@ mod tests {
                     neighbours.learn(now, ip(2), mac(2), false, true);
                     break;
                 }
-                now = now + CLAIM_INTERVAL;
+                now += CLAIM_INTERVAL;
             }
             assert_eq!(actions(&mut neighbours, now), []);
             let kept = if answers { mac(2) } else { mac(3) };
