@@ -257,3 +257,32 @@ fn an_answer_ends_the_doubt() {
         assert_eq!(d.done(0), []);
     });
 }
+
+#[test]
+fn a_queue_pair_that_goes_says_once_more_what_has_arrived() {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    calm(|case| {
+        for says in [false, true] {
+            let mut d = Duo::new(case);
+            d.recv(1, 64);
+            // The acknowledgement is lost.
+            let heard = Rc::new(Cell::new(false));
+            let hears = heard.clone();
+            d.net.tamper = Some(Box::new(move |from, _| from == 0 || hears.get()));
+            d.post(1, SendOp::Send, 10);
+            while d.done(1).is_empty() {
+                d.net.step();
+            }
+            heard.set(true);
+            if says {
+                d.net.nics[1].repeat_ack(d.ends[1].qpn);
+                d.net.send();
+            }
+            kill(&mut d);
+            d.run();
+            assert_eq!(d.done(0), [(1, if says { Success } else { RetryExcErr })]);
+        }
+    });
+}
