@@ -320,6 +320,8 @@ mod tests {
             actions(&mut neighbours, Time::ZERO);
             neighbours.learn(Time(MS), ip(2), mac(2), false, true);
             neighbours.lookup(Time(SEC), ip(2));
+            // The request's own deadline passes without effect.
+            assert_eq!(actions(&mut neighbours, Time(SEC)), []);
             // Forged, or true: the one that had it is asked, and used meanwhile.
             let mut now = Time(2 * SEC);
             neighbours.learn(now, ip(2), mac(3), false, true);

@@ -315,8 +315,9 @@ mod tests {
         let table = |layout, addresses: &[&str]| {
             let mut config = DeviceConfig::new("test".into());
             config.gid_layout = layout;
-            config.addresses = addresses.iter().map(|a| a.parse().unwrap()).collect();
-            let info = DeviceInfo::new(&config, &interfaces()).unwrap();
+            let [mut eth0, _] = interfaces();
+            eth0.addresses = addresses.iter().map(|a| a.parse().unwrap()).collect();
+            let info = DeviceInfo::new(&config, &[eth0]).unwrap();
             let found: Vec<usize> = (0..info.gid_table_len()).filter(|index| info.gid_at(*index).is_some()).collect();
             assert_eq!(found, info.gid_table().map(|(index, _)| index).collect::<Vec<_>>());
             assert!(found.iter().zip(&info.gids).all(|(index, gid)| info.gid_at(*index) == Some(gid)));

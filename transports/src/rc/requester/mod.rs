@@ -59,7 +59,7 @@ pub(crate) struct Requester {
     next_response: Psn,
     /// READs and atomics under way, oldest first: indices into `sq`. Never longer than `max_rd_atomic`.
     reads: VecDeque<u32>,
-    max_rd_atomic: usize,
+    max_rd_atomic: u8,
     /// IRN: ends of responses that came before what precedes them, by the index in `sq` and the offset at which they are
     /// placed. Made when the first did.
     held: Option<Box<Held<(u32, u64)>>>,
@@ -153,8 +153,8 @@ impl Requester {
         };
         self.assigned = sq_psn;
         self.next_response = sq_psn;
-        self.max_rd_atomic = usize::from(max_rd_atomic);
-        self.reads = VecDeque::with_capacity(self.max_rd_atomic);
+        self.max_rd_atomic = max_rd_atomic;
+        self.reads = VecDeque::with_capacity(max_rd_atomic.into());
         self.hint = self.sq.head;
         (self.ssn, self.done_ssn) = (Psn::new(0), Psn::new(0));
         (self.next_recv_sn, self.next_read_sn) = (Psn::new(0), Psn::new(0));
@@ -168,8 +168,8 @@ impl Requester {
 
     /// A new limit on outstanding READs and atomics, while drained.
     pub(super) fn set_max_rd_atomic(&mut self, limit: u8) {
-        self.max_rd_atomic = usize::from(limit);
-        self.reads.reserve(self.max_rd_atomic.saturating_sub(self.reads.len()));
+        self.max_rd_atomic = limit;
+        self.reads.reserve(usize::from(limit).saturating_sub(self.reads.len()));
     }
 
     fn set_streams(&mut self, c: &QpContext, first: Psn) {

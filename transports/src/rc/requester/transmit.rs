@@ -68,7 +68,7 @@ impl Requester {
                 // Responses under way must not come near half of the sequence numbers: 1 GiB has 2²² of 256 bytes.
                 let room =
                     self.format != Format::Irn || self.next_response.distance(self.responses.expected()) < 1 << 22;
-                self.reads.len() < self.max_rd_atomic && room || self.never_starts()
+                self.reads.len() < self.max_rd_atomic.into() && room || self.never_starts()
             }
             // In its turn, so that nothing before it still needs the key.
             SendOp::LocalInvalidate(_) | SendOp::BindMw { .. } => self.sq.head == self.sq.started,

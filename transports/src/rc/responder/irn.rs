@@ -243,10 +243,10 @@ impl Responder {
     fn buffer_read(&mut self, now: Time, op: ReadOp, host: &mut impl Host) -> Result<(), Refusal> {
         if self.buffer.is_empty() {
             // The first. Without memory it is as good as lost.
-            self.buffer = boxed(None, self.depth.next_power_of_two()).map_err(|_| Refusal::Drop)?;
+            self.buffer = boxed(None, usize::from(self.depth).next_power_of_two()).map_err(|_| Refusal::Drop)?;
         }
         // A peer with `depth` of them outstanding has the response of the one before those: an acknowledgement.
-        let oldest = op.sn.minus(self.depth as u32 - 1);
+        let oldest = op.sn.minus(u32::from(self.depth) - 1);
         while self.oldest_read_sn.before(oldest) {
             let slot = self.read_slot(self.oldest_read_sn);
             let Some(done) = self.buffer[slot].filter(|_| self.oldest_read_sn.before(self.next_read_sn)) else {

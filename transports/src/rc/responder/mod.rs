@@ -95,7 +95,7 @@ pub(crate) struct Responder {
     history: VecDeque<ReadOp>,
     buffer: Box<[Option<ReadOp>]>,
     jobs: VecDeque<Job>,
-    depth: usize,
+    depth: u8,
     /// IRN: read_WQE_SN to carry out next, and the oldest whose response is not acknowledged.
     next_read_sn: Psn,
     oldest_read_sn: Psn,
@@ -168,7 +168,7 @@ impl Responder {
         self.held = None;
         self.acks.clear();
         (self.nak, self.pending, self.terminal_nak) = (None, None, None);
-        self.depth = usize::from(max_dest_rd_atomic);
+        self.depth = max_dest_rd_atomic;
         (self.history, self.buffer, self.jobs) = (VecDeque::new(), Box::default(), VecDeque::new());
         (self.next_read_sn, self.oldest_read_sn) = (Psn::new(0), Psn::new(0));
         self.timer = RetransmitTimer::new(config);
@@ -204,8 +204,8 @@ impl Responder {
 
     /// A new limit on the READs and atomics that the peer may have outstanding, while it has none.
     pub(super) fn set_depth(&mut self, depth: u8) {
-        self.depth = usize::from(depth);
-        let slots = self.depth.next_power_of_two();
+        self.depth = depth;
+        let slots = usize::from(depth).next_power_of_two();
         if !self.buffer.is_empty() && slots > self.buffer.len() {
             let old = std::mem::replace(&mut self.buffer, vec![None; slots].into_boxed_slice());
             for op in old.into_iter().flatten() {
@@ -213,7 +213,7 @@ impl Responder {
                 self.buffer[slot] = Some(op);
             }
         }
-        while self.history.len() > self.depth {
+        while self.history.len() > self.depth.into() {
             self.history.pop_front();
         }
     }

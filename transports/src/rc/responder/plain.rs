@@ -113,7 +113,7 @@ impl Responder {
         let mut op = self.read_op(c, packet, host)?;
         // What was asked again, or in part, may have been answered before: the peer need not wait for it.
         let owed = self.jobs.iter().filter(|job| !job.again && !job.cut).count();
-        if owed >= self.depth {
+        if owed >= self.depth.into() {
             return Err(INVALID);
         }
         // Without memory it is as good as lost.
@@ -121,7 +121,7 @@ impl Responder {
             return Err(Refusal::Drop);
         }
         self.execute(c, &mut op, host)?;
-        if self.history.len() >= self.depth {
+        if self.history.len() >= self.depth.into() {
             self.history.pop_front();
         }
         self.history.push_back(op);
@@ -184,7 +184,7 @@ impl Responder {
             }
         }
         // Only a peer that asks without ever waiting for its answers has so many; it may ask once more.
-        if self.jobs.len() > 2 * self.depth || !reserve(&mut self.jobs) {
+        if self.jobs.len() > 2 * usize::from(self.depth) || !reserve(&mut self.jobs) {
             return;
         }
         // The cumulative acknowledgement would overtake the response and read as an implied NAK: it waits for the jobs.
