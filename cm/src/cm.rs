@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
+use irnic_transports::wire::Mtu;
 use irnic_transports::wire::mad::{MAD_LEN, Mad, Message};
 use irnic_transports::{Path, Psn, Time};
 use rand::rngs::StdRng;
@@ -56,6 +57,11 @@ impl Cm {
             mads: VecDeque::new(),
             events: VecDeque::new(),
         }
+    }
+
+    /// Has connections that are made from now on have no larger path MTU than this ([`CmConfig::mtu`]).
+    pub fn set_mtu(&mut self, mtu: Mtu) {
+        self.config.mtu = mtu;
     }
 
     /// Takes the next MAD to be sent to queue pair 1 at `path.dst`. The destination may be the port itself.

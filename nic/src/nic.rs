@@ -229,6 +229,11 @@ impl Nic {
         }
     }
 
+    /// Has queue pairs that are created from now on begin with another path MTU ([`NicConfig::mtu`]).
+    pub fn set_mtu(&mut self, mtu: Mtu) {
+        self.config.mtu = mtu;
+    }
+
     // Queue pairs.
 
     /// Creates a queue pair in RESET and returns its number. Queues hold up to [`Nic::MAX_WR`] work requests of up to
@@ -360,8 +365,8 @@ impl Nic {
         Ok(())
     }
 
-    /// Has a queue pair acknowledge once more what has arrived. For one that is about to go: the peer may not have had the
-    /// last acknowledgement, and nobody would answer when it asks.
+    /// Has a queue pair acknowledge once more what has arrived. For one that is about to go: the peer may not have had
+    /// the last acknowledgement, and nobody would answer when it asks.
     pub fn repeat_ack(&mut self, qpn: u32) {
         if let Ok((index, slot, _)) = self.find(qpn) {
             slot.qp.repeat_ack();

@@ -4,7 +4,8 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anything may take before it counts as hung. Nothing should come near, on a machine that others keep busy either.
+/// How long anything may take before it counts as hung. Nothing should come near, on a machine that others keep busy
+/// either.
 pub const HANG: Duration = Duration::from_secs(900);
 /// How long a thread rests between two looks.
 const LOOK: Duration = Duration::from_millis(2);

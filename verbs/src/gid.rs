@@ -45,7 +45,7 @@ pub struct Interface {
     pub name: String,
     /// Number (if_nametoindex(3)).
     pub index: u32,
-    /// Tells whether the interface is up.
+    /// Tells whether the interface is up and has a carrier.
     pub up: bool,
     /// Tells whether it is the loopback interface.
     pub loopback: bool,
@@ -83,6 +83,9 @@ impl Interface {
     }
 }
 
+/// Flags of an interface that carries packets: up, and with a carrier (netdevice(7)).
+const RUNNING: libc::c_uint = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_uint;
+
 /// Returns all interfaces of the host, by number.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let mut list = std::ptr::null_mut();
@@ -103,7 +106,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
             found.push(Interface {
                 // SAFETY: a C string.
                 index: unsafe { libc::if_nametoindex(name.as_ptr()) },
-                up: entry.ifa_flags & libc::IFF_UP as u32 != 0,
+                up: entry.ifa_flags & RUNNING == RUNNING,
                 loopback: entry.ifa_flags & libc::IFF_LOOPBACK as u32 != 0,
                 mtu: mtu(name),
                 name: text,

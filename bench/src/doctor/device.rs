@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use irnic_ports::host::{Taken, domain};
+use irnic_ports::host::Taken;
 use irnic_transports::wire::Mtu;
 use irnic_verbs::config::{Config, PortKind, Variables};
 use irnic_verbs::device::{self, DeviceInfo};
@@ -83,7 +83,7 @@ fn one(info: &DeviceInfo) -> Vec<Finding> {
 }
 
 fn taken(info: &DeviceInfo, addresses: &[IpAddr]) -> Vec<Finding> {
-    let taken = match Taken::look(&domain(&info.name, addresses), addresses) {
+    let taken = match Taken::look(&info.domain(), addresses) {
         Ok(taken) => taken,
         Err(error) => return vec![Finding::wrong("UDP port 4791", error.to_string(), "")],
     };

@@ -339,6 +339,7 @@ impl Switchd {
             arrived = true;
             match arrival.what {
                 What::Pause(paused) => server.pause(arrival.host, arrival.at, paused.bits()),
+                What::Link { up } => server.set_link(arrival.host, arrival.at, up),
                 What::Frame { src, udp_src, traffic_class, frame, telemetry, corrupted } => {
                     pairs.arrived(src, arrival.host, arrival.at, frame.len());
                     let arriving = Arriving { src, udp_src, traffic_class, frame, telemetry, corrupted };

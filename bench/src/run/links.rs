@@ -1,7 +1,7 @@
 //! A directory in which the shared object has the names that applications load.
 //!
-//! Whoever installed the object may have prepared it there; else it is in the user's cache or runtime directory. The links
-//! never change once they are right, so any number of launches may meet there.
+//! Whoever installed the object may have prepared it there; else it is in the user's cache or runtime directory. The
+//! links never change once they are right, so any number of launches may meet there.
 
 use std::fs::{self, DirBuilder, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};

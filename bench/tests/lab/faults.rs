@@ -127,6 +127,40 @@ print("done")
     assert!(counter(&folder, "client.json", "rx_icrc_encapsulated") == 1, "the frame that was corrupted");
 }
 
+#[test]
+fn processes_hear_that_the_link_of_their_host_fails_and_returns() {
+    let Some(()) = needs(&["cc", "/usr/include/infiniband/verbs.h"]) else { return };
+    let folder = Folder::new();
+    let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/programs/port.c");
+    let mut cc = Command::new("cc");
+    cc.args(["-Wall", "-Werror", "-o", "port"]).arg(source).arg("-libverbs").current_dir(folder.path());
+    assert!(cc.status().expect("cc").success());
+    // The third process comes while the link is down; host 1 does not hear of it.
+    let script = r#"set -e
+        . "$CLIENTS/irnic-lab.sh"
+        says() { until [ "$(wc -l <$1)" -ge $2 ]; do sleep 0.02; done; }
+        touch near far late
+        IRNIC_LAB_HOST=0 ./port 2 >near & near=$!
+        IRNIC_LAB_HOST=1 ./port 1 >far & far=$!
+        says near 1; says far 1
+        lab link down h0-s0 >/dev/null
+        says near 2
+        IRNIC_LAB_HOST=0 ./port 1 >late & late=$!
+        says late 1
+        lab link up h0-s0 >/dev/null
+        wait $near; wait $late
+        lab link down h1-s0 >/dev/null
+        wait $far
+        cat near late far"#;
+    let (output, _) = run(&folder, &[], &["sh", "-c", script]);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    let lines: Vec<&str> = out.lines().collect();
+    let near = ["open: active", "port error: down", "port active: active"];
+    let late = ["open: down", "port active: active"];
+    let far = ["open: active", "port error: down"];
+    assert_eq!(lines, [&near[..], &late, &far].concat(), "{out}{err}");
+}
+
 /// A lab that goes on until it is told to end.
 struct Running(Child);
 

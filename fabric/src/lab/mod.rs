@@ -164,6 +164,11 @@ pub enum What<'a> {
     },
     /// The host is to pause these priorities, and no others.
     Pause(Priorities),
+    /// The host's link has failed, or works again.
+    Link {
+        /// It works.
+        up: bool,
+    },
 }
 
 /// A frame that arrived, or [`None`] and what is paused.
@@ -501,8 +506,8 @@ impl Lab {
     fn carry_out(&mut self, plan: Plan, each: &mut impl FnMut(Arrival<'_>)) {
         let at = self.now();
         let (host, priority, stop) = match plan {
-            Plan::Down { link } => return self.change_link(LinkChange { at, link, what: Change::Down }),
-            Plan::Up { link } => return self.change_link(LinkChange { at, link, what: Change::Up }),
+            Plan::Down { link } => return self.turn_link(link, false, each),
+            Plan::Up { link } => return self.turn_link(link, true, each),
             Plan::Pause { host, priority } => (host, priority, true),
             Plan::Resume { host, priority } => (host, priority, false),
         };
@@ -513,6 +518,15 @@ impl Lab {
             planned.remove(priority)
         }
         each(Arrival { host, at, what: What::Pause(network.and(*planned)) });
+    }
+
+    /// Has a link fail, or work again, of which a host at its end hears.
+    fn turn_link(&mut self, link: u32, up: bool, each: &mut impl FnMut(Arrival<'_>)) {
+        let at = self.now();
+        self.change_link(LinkChange { at, link, what: if up { Change::Up } else { Change::Down } });
+        if let Some(host) = (0..self.hosts()).find(|host| self.network.port_of(*host).link == link) {
+            each(Arrival { host, at, what: What::Link { up } });
+        }
     }
 
     /// Has something happen at a time, ns, or now if that is over; what was planned for the same link, or the same

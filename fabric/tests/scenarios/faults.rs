@@ -14,6 +14,7 @@ enum Came {
     /// The fill of a frame, and whether it is as it was sent.
     Frame(u8, bool),
     Pause(Priorities),
+    Link(bool),
 }
 
 /// Two hosts, 40 Gbit/s, 1 µs each link: 250 ns for 1,250 bytes.
@@ -40,6 +41,7 @@ fn came(lab: &mut Lab, until: u64) -> Vec<(u32, u64, Came)> {
     lab.run_until(until, |Arrival { host, at, what }| {
         let what = match what {
             What::Pause(paused) => Came::Pause(paused),
+            What::Link { up } => Came::Link(up),
             What::Frame { frame: bytes, corrupted, .. } => {
                 assert_eq!(corrupted, bytes != frame(bytes[20]), "it is what it is said to be");
                 Came::Frame(bytes[20], !corrupted)
@@ -99,6 +101,8 @@ fn a_link_that_fails_for_a_while_works_again() {
         lab.send(0, &Sent { start, dst: 1, udp_src: 0xc000, traffic_class: 0, frame: &frame(n), telemetry: None });
     }
     all.append(&mut came(&mut lab, 20_000));
+    let heard: Vec<_> = all.extract_if(.., |(.., came)| matches!(came, Came::Link(_))).collect();
+    assert_eq!(heard, [(0, 2_500, Came::Link(false)), (0, 4_500, Came::Link(true))]);
     all.retain(|(host, ..)| *host == 1);
     assert_eq!(all, [(1, 3_500, Came::Frame(1, true)), (1, 7_500, Came::Frame(4, true))]);
     assert_eq!(lab.network().totals().lost_packets, 2);
@@ -128,8 +132,13 @@ fn a_host_pauses_for_a_while_and_other_notices_do_not_undo_it() {
     lab.plan(2_000, Plan::Down { link: 1 }, None);
     let (three, five) = (Priorities::of(3), Priorities::of(5));
     let pause = |at, paused| (1, at, Came::Pause(paused));
-    let expected =
-        [pause(1_000, three), pause(1_500, three.and(five)), pause(2_000, three.and(five)), pause(3_000, five)];
+    let expected = [
+        pause(1_000, three),
+        pause(1_500, three.and(five)),
+        (1, 2_000, Came::Link(false)),
+        pause(2_000, three.and(five)),
+        pause(3_000, five),
+    ];
     assert_eq!(came(&mut lab, 9_000), expected);
     lab.plan(9_000, Plan::Resume { host: 1, priority: 5 }, None);
     assert_eq!(came(&mut lab, 9_000), [pause(9_000, Priorities::NONE)]);

@@ -27,14 +27,12 @@ fn sent(start: u64, dst: u32, frame: &[u8]) -> Sent<'_> {
 fn arrivals(lab: &mut Lab, until: u64) -> Vec<(u32, u64, Result<u8, Priorities>)> {
     let mut all = Vec::new();
     lab.run_until(until, |Arrival { host, at, what }| {
-        all.push((
-            host,
-            at,
-            match what {
-                What::Frame { frame, .. } => Ok(frame[20]),
-                What::Pause(paused) => Err(paused),
-            },
-        ));
+        let what = match what {
+            What::Frame { frame, .. } => Ok(frame[20]),
+            What::Pause(paused) => Err(paused),
+            What::Link { .. } => return,
+        };
+        all.push((host, at, what));
     });
     all
 }

@@ -32,7 +32,8 @@ use crate::error::{NicError, Object, RegisterError};
 pub struct Mr {
     /// Local key, for scatter/gather elements of this device. A random number.
     pub lkey: u32,
-    /// Remote key, for requests of peers. The same number, as on most hardware: some programs send their peers the other.
+    /// Remote key, for requests of peers. The same number, as on most hardware: some programs send their peers the
+    /// other.
     pub rkey: u32,
     /// Address of the first byte, as scatter/gather elements and remote requests name it.
     pub addr: u64,

@@ -9,7 +9,8 @@ use crate::kit::{Case, Duo, byte, wr};
 
 const IMPAIRMENTS: &str = "delay 5us 3us reorder 20% loss 5% duplicate 5% limit 100000";
 
-/// What a program has asked for: where its bytes will be, and how many. Their contents differ from what is there before.
+/// What a program has asked for: where its bytes will be, and how many. Their contents differ from what is there
+/// before.
 struct Asked {
     op: SendOp,
     at: usize,

@@ -415,7 +415,8 @@ fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, ends: [End; 2], i: 
     }
 }
 
-/// Has one work request in `depth` signaled at least: slots are free again when a completion at or after them was polled.
+/// Has one work request in `depth` signaled at least: slots are free again when a completion at or after them was
+/// polled.
 pub fn signal_often<'a>(depth: u32, signaled: impl Iterator<Item = &'a mut bool>) {
     let mut since = 0;
     for signaled in signaled {

@@ -184,8 +184,8 @@ impl Links {
         }
     }
 
-    /// Returns who answers to a frame to queue pair 1 for `to`: this one, which knows of no connection, where its process
-    /// has ended.
+    /// Returns who answers to a frame to queue pair 1 for `to`: this one, which knows of no connection, where its
+    /// process has ended.
     pub(super) fn or_own(&mut self, now: Time, to: Receiver) -> Receiver {
         match to {
             Receiver::One(to) if !self.has_link(to) && !self.open(now, to) => Receiver::One(self.slot),

@@ -267,6 +267,16 @@ impl HostPort {
         self.wire.as_ref().is_some_and(|wire| wire.owns(address))
     }
 
+    /// Adds an address that the device has from now on, if it has not: frames to it stay on the host, and other hosts
+    /// reach the device at it. An address that is gone need not be removed: what leaves from it the kernel refuses.
+    pub fn add_address(&mut self, address: IpAddr) {
+        if self.addresses.contains(&address) || self.wire.as_mut().is_some_and(|wire| !wire.add_address(address)) {
+            return;
+        }
+        self.addresses.push(address);
+        self.woken = true;
+    }
+
     /// Receives frames that other hosts send to a multicast group, on `address` of the device. What processes of this
     /// device send to groups arrives in any case. Does nothing without UDP.
     ///

@@ -81,16 +81,11 @@ pub(crate) struct Domain {
 }
 
 /// Returns the domain of a device and its addresses, for [`HostConfig::domain`](super::HostConfig): every process that
-/// opens the same device with the same addresses gets the same text. IPv6's link-local addresses only count if there
-/// are no others: the kernel gives an interface one some time after it is up, between the start of one process and that
-/// of the next.
+/// opens the same device with the same addresses gets the same text.
 pub fn domain(device: &str, addresses: &[IpAddr]) -> String {
     let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
     hash.write(device.as_bytes());
-    let is_lasting = |a: &&IpAddr| !matches!(a, IpAddr::V6(a) if a.is_unicast_link_local());
-    let lasts = addresses.iter().any(|a| is_lasting(&a));
-    let counts = addresses.iter().filter(|a| !lasts || is_lasting(a));
-    let mut addresses: Vec<String> = counts.map(|a| format!(" {a}")).collect();
+    let mut addresses: Vec<String> = addresses.iter().map(|a| format!(" {a}")).collect();
     addresses.sort_unstable();
     addresses.iter().for_each(|a| hash.write(a.as_bytes()));
     let device: String = device.chars().filter(char::is_ascii_alphanumeric).take(16).collect();
@@ -250,10 +245,6 @@ mod tests {
             assert!(Domain::new(text).is_ok(), "{text}");
             assert!(!all[..i].contains(text));
         }
-        // The kernel adds and removes this one.
-        let link_local = ip("fe80::1");
-        assert_eq!(domain("irnic0", &[a, b, link_local]), domain("irnic0", &[a, b]));
-        assert_ne!(domain("irnic0", &[link_local]), domain("irnic0", &[]));
         assert!(Domain::new(&domain("a/device\0with an unusual and rather long name", &[a])).is_ok());
     }
 

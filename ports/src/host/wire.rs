@@ -131,6 +131,24 @@ struct End {
 }
 
 impl End {
+    /// Returns the end of an address, without a socket.
+    fn new(index: u32, address: IpAddr) -> End {
+        End {
+            address: match address {
+                IpAddr::V4(_) => SocketAddr::new(address, ROCE_PORT),
+                IpAddr::V6(v6) => SocketAddrV6::new(v6, ROCE_PORT, 0, sys::interface_of(v6)).into(),
+            },
+            index,
+            socket: None,
+            name: None,
+            bound: false,
+            owner: None,
+            next_try: Time::ZERO,
+            failures: 0,
+            warned: false,
+        }
+    }
+
     /// Connects to the owner of this address. When that connection ends, this process tries to be the next.
     fn follow(&mut self, name: &str, epoll: &Epoll) {
         if self.owner.is_some() {
@@ -210,23 +228,8 @@ impl Wire {
             kernel_stamps: config.kernel_stamps,
             ..UdpConfig::new(IpAddr::from([127, 0, 0, 1]))
         };
-        let end = |(index, address): (u32, &IpAddr)| End {
-            address: match *address {
-                IpAddr::V4(_) => SocketAddr::new(*address, ROCE_PORT),
-                IpAddr::V6(v6) => SocketAddrV6::new(v6, ROCE_PORT, 0, sys::interface_of(v6)).into(),
-            },
-            index,
-            socket: None,
-            name: None,
-            bound: false,
-            owner: None,
-            next_try: Time::ZERO,
-            failures: 0,
-            warned: false,
-        };
-        let ends = (0..OWNERS).zip(&config.addresses).map(end).collect();
         let mut wire = Wire {
-            ends,
+            ends: (0..OWNERS).zip(&config.addresses).map(|(index, address)| End::new(index, *address)).collect(),
             groups: Vec::new(),
             template,
             next_try: Time::ZERO,
@@ -250,6 +253,18 @@ impl Wire {
         }
         wire.update_next_try();
         wire
+    }
+
+    /// Adds an address that the device has from now on. Its socket is opened with the next [`Wire::retry`]. Returns
+    /// whether there was room for it.
+    pub(super) fn add_address(&mut self, address: IpAddr) -> bool {
+        let index = self.ends.len() as u32;
+        if index == OWNERS {
+            return false;
+        }
+        self.ends.push(End::new(index, address));
+        self.next_try = Time::ZERO;
+        true
     }
 
     fn update_next_try(&mut self) {

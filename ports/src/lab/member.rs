@@ -99,19 +99,34 @@ pub(super) fn place(of_port: bool) -> Place {
 pub(super) struct Tag {
     /// UDP source port.
     pub udp_src: u16,
-    /// IP's traffic class; of a notice, the priorities that are paused.
+    /// IP's traffic class; of a notice, what it says.
     pub traffic_class: u8,
-    /// It is no frame but a notice.
-    pub pause: bool,
+    pub kind: Kind,
     /// The frame's ICRC does not hold.
     pub corrupted: bool,
     /// There is telemetry before the frame.
     pub telemetry: bool,
 }
 
+/// A frame, or a notice.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Frame,
+    /// The priorities that are paused have changed: a bit for each.
+    Pause,
+    /// The host's link has failed (0) or works again (1).
+    Link,
+}
+
 const PAUSE: u8 = 1;
+const LINK: u8 = 8;
 const CORRUPTED: u8 = 2;
 const TELEMETRY: u8 = 4;
+
+/// Returns the tag of a notice that says something.
+pub(super) fn notice(kind: Kind, what: u8) -> Tag {
+    Tag { udp_src: 0, traffic_class: what, kind, corrupted: false, telemetry: false }
+}
 
 impl Tag {
     /// Returns the tag of a record.
@@ -119,7 +134,12 @@ impl Tag {
     pub(super) fn word(self) -> u32 {
         let [a, b] = self.udp_src.to_le_bytes();
         let flag = |set, flag| if set { flag } else { 0 };
-        let flags = flag(self.pause, PAUSE) | flag(self.corrupted, CORRUPTED) | flag(self.telemetry, TELEMETRY);
+        let kind = match self.kind {
+            Kind::Frame => 0,
+            Kind::Pause => PAUSE,
+            Kind::Link => LINK,
+        };
+        let flags = kind | flag(self.corrupted, CORRUPTED) | flag(self.telemetry, TELEMETRY);
         u32::from_le_bytes([a, b, self.traffic_class, flags])
     }
 
@@ -135,7 +155,11 @@ impl Tag {
         Tag {
             udp_src: u16::from_le_bytes([a, b]),
             traffic_class,
-            pause: flags & PAUSE != 0,
+            kind: match flags & (PAUSE | LINK) {
+                0 => Kind::Frame,
+                PAUSE => Kind::Pause,
+                _ => Kind::Link,
+            },
             corrupted: flags & CORRUPTED != 0,
             telemetry: flags & TELEMETRY != 0,
         }

@@ -13,7 +13,9 @@ use irnic_transports::{Path, Time};
 
 use super::claims::claim;
 use super::clock::{BrakePage, Page};
-use super::member::{ACTS, HELD, LONGEST, POLLS, PREFIX, REGION, SLEEPS, TURN, Tag, Words, place, telemetry, words};
+use super::member::{
+    ACTS, HELD, Kind, LONGEST, POLLS, PREFIX, REGION, SLEEPS, TURN, Tag, Words, place, telemetry, words,
+};
 use super::{Addressing, Assignment, HELLO, LabSpec};
 use crate::host::sealed_len;
 use crate::host::services::ServiceClaim;
@@ -123,6 +125,8 @@ pub(super) struct Answer {
     pub encapsulation: u32,
     /// Of a process that is let in.
     pub slot: u16,
+    /// The host's link works.
+    pub link_is_up: bool,
 }
 
 /// Bytes of an [`Answer`].
@@ -137,7 +141,7 @@ impl Answer {
         to[8..16].copy_from_slice(&rate.to_le_bytes());
         to[16..20].copy_from_slice(&self.encapsulation.to_le_bytes());
         to[20..22].copy_from_slice(&self.slot.to_le_bytes());
-        to[22] = addressing as u8;
+        (to[22], to[23]) = (addressing as u8, u8::from(!self.link_is_up));
         to[32..].copy_from_slice(&HELLO);
         to
     }
@@ -149,7 +153,8 @@ impl Answer {
         let addressing = Addressing::ALL.into_iter().find(|addressing| *addressing as u8 == from[22])?;
         let assignment = Assignment { host: word(0), hosts: word(4), rate: long(8), addressing };
         let slot = u16::from_le_bytes([from[20], from[21]]);
-        (from[32..] == HELLO).then_some(Answer { assignment, encapsulation: word(16), slot })
+        let answer = Answer { assignment, encapsulation: word(16), slot, link_is_up: from[23] == 0 };
+        (from[32..] == HELLO).then_some(answer)
     }
 }
 
@@ -230,6 +235,7 @@ pub struct LabPort {
     /// When the last frame has left, ps.
     ends: u64,
     paused: u8,
+    link_is_up: bool,
     /// Something was put into the ring since the server was told.
     untold: bool,
     brake: BrakePage,
@@ -282,6 +288,7 @@ impl LabPort {
             need: u64::MAX,
             ends: 0,
             paused: 0,
+            link_is_up: answer.link_is_up,
             untold: false,
             brake,
             dead: false,
@@ -298,6 +305,11 @@ impl LabPort {
     /// Returns the slot of this process among those of its host.
     pub fn slot(&self) -> Slot {
         self.slot
+    }
+
+    /// Returns whether the host's link works.
+    pub fn link_is_up(&self) -> bool {
+        self.link_is_up
     }
 
     /// Claims a service id for this process among those of its host.
@@ -568,7 +580,7 @@ impl Port for LabPort {
         };
         let Path { udp_src, traffic_class, .. } = *frame.path;
         let attached = self.attached.take();
-        let tag = Tag { udp_src, traffic_class, pause: false, corrupted: false, telemetry: attached.is_some() };
+        let tag = Tag { udp_src, traffic_class, kind: Kind::Frame, corrupted: false, telemetry: attached.is_some() };
         let begins = tag.frame_at();
         let pushed = !self.dead
             && match self.tx.push(begins + frame.len, tag.word(), now.0, &mut |bytes| {
@@ -615,10 +627,17 @@ impl Port for LabPort {
             self.fill();
             let Some((arrived, tag, len)) = self.head.filter(|(at, ..)| *at <= now) else { break };
             self.took(arrived, now);
-            if tag.pause {
-                self.paused = tag.traffic_class;
+            match tag.kind {
+                Kind::Frame => {}
                 // The caller asks for it before it goes on.
-                break;
+                Kind::Pause => {
+                    self.paused = tag.traffic_class;
+                    break;
+                }
+                Kind::Link => {
+                    self.link_is_up = tag.traffic_class != 0;
+                    break;
+                }
             }
             let src = u32::from_le_bytes(std::array::from_fn(|i| self.bytes[i]));
             let path = Path {

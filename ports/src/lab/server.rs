@@ -20,7 +20,7 @@ use super::claims::Claims;
 use super::clock::{BrakePage, Line, Page};
 use super::guest::{Guest, GuestCounters};
 use super::jumps::{Jumps, Presence};
-use super::member::{PREFIX, REGION, Tag, place, telemetry, words};
+use super::member::{Kind, PREFIX, REGION, Tag, notice, place, telemetry, words};
 use super::port::{Answer, Ask, Wish, read_hello};
 use super::shown::{Departed, NAME, Shown, group_of};
 use super::{Addressing, Assignment, MAX_HOSTS};
@@ -240,6 +240,7 @@ pub struct LabServer {
     brake_file: OwnedFd,
     encapsulation: u32,
     rates: Vec<u64>,
+    links_up: Vec<bool>,
     addressing: Addressing,
     claims: Claims,
     /// Connections of which nothing has been heard.
@@ -295,6 +296,7 @@ impl LabServer {
             brake_file,
             encapsulation: config.encapsulation,
             rates: config.rates.clone(),
+            links_up: vec![true; hosts],
             addressing: config.addressing,
             claims: Claims::default(),
             strangers: HashMap::new(),
@@ -425,7 +427,7 @@ impl LabServer {
     #[inline]
     pub fn deliver(&mut self, host: u32, at: u64, arriving: &Arriving<'_>) -> bool {
         let Arriving { src, udp_src, traffic_class, frame, telemetry, corrupted } = *arriving;
-        let tag = Tag { udp_src, traffic_class, pause: false, corrupted, telemetry: telemetry.is_some() };
+        let tag = Tag { udp_src, traffic_class, kind: Kind::Frame, corrupted, telemetry: telemetry.is_some() };
         let Some(number) = frame.get(5..8) else { return false };
         let qpn = u32::from_be_bytes([0, number[0], number[1], number[2]]);
         if let Some(guest) = self.guests.iter_mut().find(|guest| guest.host == host) {
@@ -454,11 +456,21 @@ impl LabServer {
 
     /// Tells the processes of a host that their link is to pause these priorities, and no others.
     pub fn pause(&mut self, host: u32, at: u64, paused: u8) {
-        let tag = Tag { udp_src: 0, traffic_class: paused, pause: true, corrupted: false, telemetry: false };
         self.guests.iter_mut().filter(|guest| guest.host == host).for_each(|guest| guest.pause(paused));
+        self.notify(host, at, Kind::Pause, paused);
+    }
+
+    /// Tells the processes of a host, and those that are still to come, that their link has failed or works again.
+    pub fn set_link(&mut self, host: u32, at: u64, up: bool) {
+        if std::mem::replace(&mut self.links_up[host as usize], up) != up {
+            self.notify(host, at, Kind::Link, up.into());
+        }
+    }
+
+    fn notify(&mut self, host: u32, at: u64, kind: Kind, what: u8) {
         for &id in &self.of_host[host as usize] {
             if let Some(member) = &mut self.members[id] {
-                member.push(at, tag, host, None, &[]);
+                member.push(at, notice(kind, what), host, None, &[]);
             }
         }
     }

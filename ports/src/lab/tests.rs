@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use irnic_transports::telemetry::{Hop, Int};
 use irnic_transports::{Path, Time};
 
-use super::member::{Tag, place};
+use super::member::{Kind, Tag, place};
 use super::port::{Ask, Wish, hello, read_hello};
 use super::*;
 use crate::host::{Slot, sys};
@@ -430,12 +430,35 @@ fn who_garbles_a_ring_leaves_the_lab() {
 }
 
 #[test]
+fn processes_hear_of_their_hosts_link_also_those_that_come_later() {
+    let mut bench = bench(&[8_000_000_000; 2]);
+    let mut early = bench.enter(0);
+    bench.server.set_link(1, 500, false);
+    bench.server.set_link(0, 1_000, false);
+    bench.server.publish();
+    assert!(received(&mut early, 999).is_empty() && early.link_is_up());
+    assert!(received(&mut early, 1_000).is_empty() && !early.link_is_up());
+    let mut late = bench.enter(0);
+    assert!(!late.link_is_up());
+    bench.server.set_link(0, 2_000, true);
+    bench.server.set_link(0, 3_000, true);
+    bench.server.publish();
+    for port in [&mut early, &mut late] {
+        assert!(received(port, 2_000).is_empty() && port.link_is_up());
+        assert_eq!(port.next_arrival(), Time::NEVER, "it was up already");
+    }
+}
+
+#[test]
 fn tags_hold_what_they_are_given() {
-    for (udp_src, traffic_class, pause, corrupted) in
-        [(0xc0de, 0xff, false, false), (0, 1, true, false), (7, 0x80, false, true)]
-    {
+    for (udp_src, traffic_class, kind, corrupted) in [
+        (0xc0de, 0xff, Kind::Frame, false),
+        (0, 1, Kind::Pause, false),
+        (0, 1, Kind::Link, false),
+        (7, 0x80, Kind::Frame, true),
+    ] {
         for telemetry in [false, true] {
-            let tag = Tag { udp_src, traffic_class, pause, corrupted, telemetry };
+            let tag = Tag { udp_src, traffic_class, kind, corrupted, telemetry };
             assert_eq!(Tag::of(tag.word()), tag);
         }
     }

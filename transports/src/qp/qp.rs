@@ -392,8 +392,8 @@ impl Qp {
         self.service.recv_queue().held()
     }
 
-    /// Has the next packet acknowledge once more what has arrived. For a QP that is about to go: its peer may not have had
-    /// the last acknowledgement, and nobody would answer when it asks.
+    /// Has the next packet acknowledge once more what has arrived. For a QP that is about to go: its peer may not have
+    /// had the last acknowledgement, and nobody would answer when it asks.
     pub fn repeat_ack(&mut self) {
         if matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe) {
             self.service.repeat_ack();

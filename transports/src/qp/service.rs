@@ -41,7 +41,8 @@ pub(crate) trait TransportService {
     /// RTR to RTS.
     fn start_sending(&mut self, c: &QpContext, psn: Psn);
 
-    /// Says once more what has arrived, if the service says so at all: see [`Qp::repeat_ack`](crate::qp::Qp::repeat_ack).
+    /// Says once more what has arrived, if the service says so at all: see
+    /// [`Qp::repeat_ack`](crate::qp::Qp::repeat_ack).
     fn repeat_ack(&mut self) {}
 
     /// Forgets everything (RESET).

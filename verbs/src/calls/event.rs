@@ -98,7 +98,7 @@ unsafe fn delivered<'a>(event: &AsyncEvent) -> Option<&'a AtomicU32> {
         match event.kind() {
             IBV_EVENT_CQ_ERR => Some(&(*event.0.element.cq.cast::<Cq>()).async_delivered),
             IBV_EVENT_SRQ_LIMIT_REACHED => Some(&(*event.0.element.srq.cast::<Srq>()).delivered),
-            IBV_EVENT_PORT_ACTIVE | IBV_EVENT_PORT_ERR => None,
+            IBV_EVENT_DEVICE_FATAL | IBV_EVENT_PORT_ACTIVE | IBV_EVENT_PORT_ERR | IBV_EVENT_GID_CHANGE => None,
             _ => Some(&(*event.0.element.qp.cast::<Qp>()).delivered),
         }
     }

@@ -74,8 +74,8 @@ pub enum Units {
 pub enum GidLayout {
     /// From 0 on.
     Dense,
-    /// At odd indices, as RoCE v2 is with mlx5, whose entries for RoCE v1 are at even ones: the link-local IPv6 address at
-    /// 1, whether there is one or not, the others from 3 on.
+    /// At odd indices, as RoCE v2 is with mlx5, whose entries for RoCE v1 are at even ones: the link-local IPv6 address
+    /// at 1, whether there is one or not, the others from 3 on.
     Mlx5,
 }
 

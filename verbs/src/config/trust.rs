@@ -129,9 +129,9 @@ fn wrong(found: &Metadata) -> Option<Wrong> {
 
 /// Opens a file that nobody named for reading, if it is there and nobody but the caller and root can have written it.
 ///
-/// Neither the file nor its directory may belong to, or be writable by, anybody else, nor what a link leads to. Both are
-/// looked at through open descriptors. Returns `None` if there is no such file. Fails if it or its directory cannot be
-/// opened.
+/// Neither the file nor its directory may belong to, or be writable by, anybody else, nor what a link leads to. Both
+/// are looked at through open descriptors. Returns `None` if there is no such file. Fails if it or its directory cannot
+/// be opened.
 pub fn open_trusted(path: &Path) -> io::Result<Option<Result<File, Distrusted>>> {
     let ignored = |place, wrong| Ok(Some(Err(Distrusted { path: path.into(), place, wrong })));
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };

@@ -10,7 +10,6 @@ use irnic_transports::qp::Counters;
 
 use super::DeviceInfo;
 use crate::config::PortKind;
-use crate::gid::address_of;
 
 /// Bytes in a unit of port_xmit_data and port_rcv_data (IBA 16.1.3.5).
 const WORD: u64 = 4;
@@ -98,15 +97,16 @@ pub(crate) fn counter_value(file: &str, counted: &Counted) -> Option<u64> {
 /// Returns what the abstract name of the socket begins with at which a process of this user tells the counters of this
 /// device; the number of the process's slot follows.
 pub fn counter_socket(info: &DeviceInfo) -> String {
-    let addresses: Vec<_> = info.gids.iter().map(address_of).collect();
-    let device = match &info.config.port {
+    let domain = match &info.config.port {
         // Several labs may have such a host.
-        PortKind::Lab(spec) => format!("{}@{}", info.config.name, spec.socket.display()),
-        _ => info.config.name.clone(),
+        PortKind::Lab(spec) => {
+            domain(&format!("{}@{}", info.config.name, spec.socket.display()), &info.config.addresses)
+        }
+        _ => info.domain(),
     };
     // SAFETY: has no precondition.
     let user = unsafe { libc::geteuid() };
-    format!("irnic/1/{}/counters/{user}/", domain(&device, &addresses))
+    format!("irnic/1/{domain}/counters/{user}/")
 }
 
 #[cfg(test)]

@@ -3,11 +3,13 @@
 
 mod attributes;
 mod counters;
+mod live;
 
 use std::net::IpAddr;
 
 use irnic_nic::NicConfig;
 use irnic_ports::frames::{Carrier, FrameSpec, Mac};
+use irnic_ports::host::domain;
 use irnic_ports::lab::{Addressing, Assignment, LabSpec};
 use irnic_transports::wire::Mtu;
 
@@ -15,6 +17,7 @@ pub(crate) use attributes::{DEFAULT_PKEY, GID_TABLE, PKEY_TABLE};
 pub use attributes::{device_attr, port_attr};
 pub(crate) use counters::{Counted, counter_value};
 pub use counters::{counter_files, counter_socket};
+pub(crate) use live::{Live, PortEvent, PortListener};
 
 use crate::config::{Config, DeviceConfig, GidLayout, PortKind};
 use crate::gid::{self, Gid, Interface};
@@ -34,12 +37,16 @@ pub struct DeviceInfo {
     pub guid: u64,
     /// The GIDs, in the order of the GID table: see [`DeviceInfo::gid_at`].
     pub gids: Vec<Gid>,
+    /// Their places in the table, in ascending order.
+    places: Vec<usize>,
     /// The network interface.
     pub interface: Interface,
     /// The largest path MTU.
     pub mtu: Mtu,
     /// Tells whether the interface is up.
     pub up: bool,
+    /// The interface is gone.
+    removed: bool,
     /// The link's rate, bit/s.
     pub rate: u64,
     /// The settings of the device.
@@ -58,53 +65,76 @@ impl DeviceInfo {
             _ => interface_of(config, interfaces)?.clone(),
         };
         let addresses = if config.addresses.is_empty() { interface.gids() } else { config.addresses.clone() };
-        // Shared memory carries any packet, whatever the interface does.
-        let widest = if config.port == PortKind::Shm { Some(Mtu::B4096) } else { interface.path_mtu() };
-        let mtu = config.mtu.or(widest).unwrap_or(Mtu::B256);
-        Ok(DeviceInfo {
+        let mut info = DeviceInfo {
             name: config.name.clone(),
             guid: guid(config, &interface),
-            gids: addresses.into_iter().map(gid::gid_of).collect(),
-            mtu,
+            gids: Vec::new(),
+            places: Vec::new(),
+            mtu: Mtu::B256,
             up: interface.up || interface.loopback,
+            removed: false,
             interface,
             rate: config.rate.unwrap_or(100_000_000_000),
             config: config.clone(),
-        })
+        };
+        info.mtu = info.active_mtu();
+        info.place(addresses);
+        Ok(info)
+    }
+
+    /// Returns the path MTU that the settings ask for or the interface has.
+    fn active_mtu(&self) -> Mtu {
+        // Shared memory carries any packet, whatever the interface does.
+        let widest = || match self.config.port {
+            PortKind::Shm => Some(Mtu::B4096),
+            _ => self.interface.path_mtu(),
+        };
+        self.config.mtu.or_else(widest).unwrap_or(Mtu::B256)
+    }
+
+    /// Fills an empty GID table.
+    fn place(&mut self, addresses: Vec<IpAddr>) {
+        self.gids = addresses.into_iter().map(gid::gid_of).collect();
+        // mlx5's table begins with the link-local address.
+        let skips = self.config.gid_layout == GidLayout::Mlx5 && !self.gids.first().is_some_and(live::is_link_local);
+        self.places = (usize::from(skips)..).take(self.gids.len()).collect();
+    }
+
+    /// Returns the name under which processes of this host that open the same device find each other: those that name
+    /// no addresses by the interface, whose addresses come and go, others by the addresses.
+    pub fn domain(&self) -> String {
+        match self.config.addresses.as_slice() {
+            [] => domain(&format!("{} {}", self.name, self.interface.name), &[]),
+            addresses => domain(&self.name, addresses),
+        }
     }
 
     /// Returns the GID at an index of the GID table; `None` if there is none.
     pub fn gid_at(&self, index: usize) -> Option<&Gid> {
-        let at = match self.config.gid_layout {
-            GidLayout::Dense => index,
-            GidLayout::Mlx5 if index % 2 == 1 => (index / 2).checked_sub(self.gap())?,
-            GidLayout::Mlx5 => return None,
-        };
-        self.gids.get(at)
+        self.gid_table().find_map(|(at, gid)| (at == index).then_some(gid))
     }
 
     /// Returns the index in the GID table of one of [`DeviceInfo::gids`].
     pub fn gid_index(&self, at: usize) -> usize {
-        match self.config.gid_layout {
-            GidLayout::Dense => at,
-            GidLayout::Mlx5 => 2 * (at + self.gap()) + 1,
-        }
+        self.index_of(self.places.get(at).copied().unwrap_or(at))
     }
 
     /// Returns the GIDs with their indices in the GID table.
     pub fn gid_table(&self) -> impl Iterator<Item = (usize, &Gid)> {
-        self.gids.iter().enumerate().map(|(at, gid)| (self.gid_index(at), gid))
+        self.places.iter().map(|place| self.index_of(*place)).zip(&self.gids)
     }
 
     /// Returns how many indices the GID table has.
     pub(crate) fn gid_table_len(&self) -> usize {
-        self.gid_index(self.gids.len()).max(GID_TABLE)
+        self.index_of(self.places.last().map_or(0, |last| last + 1)).max(GID_TABLE)
     }
 
-    /// Places at the beginning of mlx5's table that are a link-local address's, of which there is none.
-    fn gap(&self) -> usize {
-        let link_local = |gid: &Gid| matches!(gid::address_of(gid), IpAddr::V6(ip) if ip.is_unicast_link_local());
-        usize::from(!self.gids.first().is_some_and(link_local))
+    /// Returns the index in the GID table of a place: mlx5 has RoCE v1 at the even ones.
+    fn index_of(&self, place: usize) -> usize {
+        match self.config.gid_layout {
+            GidLayout::Dense => place,
+            GidLayout::Mlx5 => 2 * place + 1,
+        }
     }
 
     /// Tells whether the device is a station on an Ethernet, of whose addresses and neighbours the kernel knows
@@ -167,16 +197,20 @@ fn in_lab(config: &DeviceConfig, spec: &LabSpec, interfaces: &[Interface]) -> Re
             addresses: vec![address],
         },
     };
-    Ok(DeviceInfo {
+    let mut info = DeviceInfo {
         name: config.name.clone(),
         guid: guid(&config, &interface),
-        gids: config.addresses.iter().copied().map(gid::gid_of).collect(),
+        gids: Vec::new(),
+        places: Vec::new(),
         mtu: config.mtu.unwrap_or(Mtu::B4096),
         up: true,
+        removed: false,
         interface,
         rate,
         config,
-    })
+    };
+    info.place(vec![address]);
+    Ok(info)
 }
 
 /// Returns the node's GUID. Devices with addresses of their own on the loopback interface stand for different hosts,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::channel::Channel;
 use super::event::{AsyncEvent, ObjectListener};
 use crate::abi::structs::*;
-use crate::device::DeviceInfo;
+use crate::device::{DeviceInfo, PortListener};
 use crate::errno::Result;
 use crate::runtime::{DeviceRuntime, EventQueue, Listener, Owner};
 
@@ -28,6 +28,8 @@ impl Context {
         mut verbs: verbs_context,
     ) -> Result<*mut ibv_context> {
         let events = Arc::new(EventQueue::new()?);
+        let port: Arc<dyn PortListener> = events.clone();
+        runtime.listen(Arc::downgrade(&port));
         verbs.priv_ = std::ptr::dangling_mut();
         verbs.context.device = device;
         verbs.context.async_fd = events.fd();

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::abi::consts::{IBV_NODE_CA, IBV_TRANSPORT_IB};
 use crate::abi::structs::{_ibv_device_ops, ibv_context, ibv_device};
 use crate::config::Config;
-use crate::device::{self, DeviceInfo};
+use crate::device::{self, DeviceInfo, Live};
 use crate::errno::{Errno, Result, set_errno};
 use crate::explain;
 use crate::runtime::{DeviceRuntime, forked};
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[repr(C)]
 pub(crate) struct Device {
     base: ibv_device,
-    info: DeviceInfo,
+    live: Arc<Live>,
     runtime: Mutex<Option<Arc<DeviceRuntime>>>,
 }
 
@@ -38,7 +38,7 @@ impl Device {
         copy_name(&mut base.dev_name, &info.uverbs());
         copy_name(&mut base.dev_path, &format!("/sys/class/infiniband_verbs/{}", info.uverbs()));
         copy_name(&mut base.ibdev_path, &format!("/sys/class/infiniband/{}", info.name));
-        Device { base, info, runtime: Mutex::new(None) }
+        Device { base, live: Arc::new(Live::new(info)), runtime: Mutex::new(None) }
     }
 
     /// Returns the device behind a C pointer.
@@ -50,9 +50,9 @@ impl Device {
         unsafe { &*device.cast() }
     }
 
-    /// Returns what the device says of itself.
+    /// Returns what the device says of itself now.
     pub(crate) fn info(&self) -> &DeviceInfo {
-        &self.info
+        self.live.get()
     }
 
     /// Returns the C structure.
@@ -67,8 +67,8 @@ impl Device {
         if let Some(runtime) = &*runtime {
             return Ok(runtime.clone());
         }
-        let opened = DeviceRuntime::open(&self.info).map_err(|e| {
-            eprintln!("irnic: {}: {e}", self.info.name);
+        let opened = DeviceRuntime::open(&self.live).map_err(|e| {
+            eprintln!("irnic: {}: {e}", self.info().name);
             match Errno::from(e) {
                 Errno(libc::ENOMEM) => Errno(libc::ENOMEM),
                 _ => Errno(libc::EIO),
@@ -106,6 +106,7 @@ impl Device {
             }
             if child {
                 std::mem::forget(runtime.take());
+                self.live.forget_listeners();
             }
             forked::unlock(&self.runtime, child);
         }

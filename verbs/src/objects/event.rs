@@ -10,6 +10,7 @@ use irnic_transports::qp::Event;
 use super::channel::CqPtr;
 use crate::abi::consts::*;
 use crate::abi::structs::*;
+use crate::device::{PortEvent, PortListener};
 use crate::runtime::{EventQueue, Listener};
 
 /// An asynchronous event in a context's queue.
@@ -66,6 +67,21 @@ impl Listener for ObjectListener {
         // All pointers of the union are at the same place.
         let element = ibv_async_event_element { qp: self.object.cast() };
         self.events.push(AsyncEvent(ibv_async_event { element, event_type: event_type(event) }));
+    }
+}
+
+impl PortListener for EventQueue<AsyncEvent> {
+    fn port_event(&self, event: PortEvent) {
+        let event_type = match event {
+            PortEvent::Down => IBV_EVENT_PORT_ERR,
+            PortEvent::Up => IBV_EVENT_PORT_ACTIVE,
+            PortEvent::Gids => IBV_EVENT_GID_CHANGE,
+            PortEvent::Removed => IBV_EVENT_DEVICE_FATAL,
+            // A matter of connections alone.
+            PortEvent::Moved => return,
+        };
+        let element = ibv_async_event_element { port_num: 1 };
+        self.push(AsyncEvent(ibv_async_event { element, event_type }));
     }
 }
 

@@ -12,6 +12,7 @@ use irnic_transports::time::SEC;
 use parking_lot::MutexGuard;
 
 use super::busy_poll::BusyPoll;
+use super::interface::Watch;
 use super::intervals::{IDLE_HOLD, IDLE_INTERVAL, POLL_INTERVAL, POLLING};
 use super::slices;
 use super::unit::Unit;
@@ -27,6 +28,8 @@ impl Unit {
         if self.running.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
+        // The list of devices may be older than the watch.
+        self.follow_interface();
         let unit = self.clone();
         let thread = std::thread::Builder::new().name("irnic".into()).stack_size(STACK);
         // Without memory for its stack the C library would say EAGAIN.
@@ -158,22 +161,26 @@ impl Unit {
         }
     }
 
-    /// Sleeps until woken by another thread, or by the port if that is to be heard. Returns whether the port has
-    /// something.
+    /// Sleeps until woken by another thread, or by the port if that is to be heard, or by a change of the interface,
+    /// which is followed. Returns whether the port has something.
     fn sleep(&self, timeout: u64, hear: bool) -> bool {
         let mut polls = [
             libc::pollfd { fd: self.wake_fd.as_raw_fd(), events: libc::POLLIN, revents: 0 },
             libc::pollfd { fd: self.port_fd.filter(|_| hear).unwrap_or(-1), events: libc::POLLIN, revents: 0 },
+            libc::pollfd { fd: self.watch.as_ref().map_or(-1, Watch::fd), events: libc::POLLIN, revents: 0 },
         ];
         let limit =
             libc::timespec { tv_sec: (timeout / SEC) as libc::time_t, tv_nsec: (timeout % SEC) as libc::c_long };
         let limit = if timeout == u64::MAX { std::ptr::null() } else { &raw const limit };
-        // SAFETY: two valid pollfds and a timespec or none.
-        let n = unsafe { libc::ppoll(polls.as_mut_ptr(), 2, limit, std::ptr::null()) };
+        // SAFETY: valid pollfds, as many as there are, and a timespec or none.
+        let n = unsafe { libc::ppoll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, limit, std::ptr::null()) };
         if n > 0 && polls[0].revents != 0 {
             let mut count = 0u64;
             // SAFETY: eight bytes are written.
             unsafe { libc::read(self.wake_fd.as_raw_fd(), (&raw mut count).cast(), 8) };
+        }
+        if n > 0 && polls[2].revents != 0 {
+            self.follow_interface();
         }
         n > 0 && polls[1].revents != 0
     }

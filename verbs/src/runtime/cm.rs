@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use irnic_cm::{Cm, CmConfig, CmEvent, CmId};
 use irnic_nic::Nic;
@@ -9,11 +10,12 @@ use irnic_ports::host::{ServiceClaim, Slot};
 use irnic_ports::{Port, host_now as now};
 use irnic_transports::Time;
 use irnic_transports::time::US;
+use irnic_transports::wire::Mtu;
 
 use super::neighbours::Neighbours;
 use super::state::State;
 use super::unit::Unit;
-use crate::device::DeviceInfo;
+use crate::device::{DeviceInfo, PortListener};
 
 /// How often the end of a process is said: where a packet in ten is lost, a peer in a thousand hears nothing.
 const FAREWELLS: usize = 3;
@@ -25,7 +27,7 @@ const ASKING: u64 = 50 * US;
 ///
 /// It is called with the unit's lock held, on whichever thread happens to run the unit: it hands the event over and
 /// returns.
-pub(crate) trait CmListener: Send {
+pub(crate) trait CmListener: Send + Sync {
     /// Takes an event. Returns false if nobody wants it: an id that is new with it is destroyed.
     fn event(&self, event: &CmEvent) -> bool;
 
@@ -37,7 +39,7 @@ pub(crate) trait CmListener: Send {
 /// application that listens on nothing are to hear.
 pub(super) struct Manager {
     cm: Cm,
-    listener: Option<Box<dyn CmListener>>,
+    listener: Option<Arc<dyn CmListener>>,
     neighbours: Neighbours,
     /// When the application last asked for events.
     pub(super) asked: Time,
@@ -58,6 +60,11 @@ impl Manager {
             asked: Time::ZERO,
             next_deadline: Time::NEVER,
         }
+    }
+
+    /// Has connections that are made from now on have no larger path MTU.
+    pub(super) fn set_mtu(&mut self, mtu: Mtu) {
+        self.cm.set_mtu(mtu);
     }
 
     /// Returns when [`State::run_cm`] has something to do of its own accord.
@@ -169,9 +176,15 @@ impl Unit {
         self.done(state);
     }
 
-    /// Makes `listener` hear of the communication manager, if nobody does yet.
-    pub(crate) fn listen_cm(&self, listener: impl FnOnce() -> Box<dyn CmListener>) {
-        self.lock().manager.listener.get_or_insert_with(listener);
+    /// Makes `listener` hear of the communication manager and of the device's port, if nobody does yet.
+    pub(crate) fn listen_cm<L: CmListener + PortListener + 'static>(&self, listener: impl FnOnce() -> L) {
+        let manager = &mut self.lock().manager;
+        if manager.listener.is_none() {
+            let listener = Arc::new(listener());
+            let of_port: Arc<dyn PortListener> = listener.clone();
+            self.live().listen(Arc::downgrade(&of_port));
+            manager.listener = Some(listener);
+        }
     }
 
     /// Claims a service id among the processes of the device. `None` where no other process can have it.

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use irnic_nic::Nic;
@@ -18,7 +18,7 @@ use super::unit::Unit;
 use super::units::{AllUnits, Open, Place, Thread, Units};
 use super::xrc::{NamedDomains, XrcDomain, XrcError};
 use crate::config::PortKind;
-use crate::device::DeviceInfo;
+use crate::device::{DeviceInfo, Live, PortListener};
 use crate::stats::DeviceStats;
 
 /// A device at work. All contexts of a process share it.
@@ -42,7 +42,7 @@ use crate::stats::DeviceStats;
 /// Objects hold a handle on their unit, or on the device where they are the device's, and reach the NIC by nothing
 /// else.
 pub(crate) struct DeviceRuntime {
-    info: Arc<DeviceInfo>,
+    live: Arc<Live>,
     units: Units,
     xrc_domains: NamedDomains,
 }
@@ -51,17 +51,17 @@ impl DeviceRuntime {
     /// Returns a device of one unit around a NIC and its port. No thread runs it before [`DeviceRuntime::start`].
     #[cfg(test)]
     pub(super) fn new(info: DeviceInfo, nic: Nic, port: Box<dyn DevicePort>, icrc: Icrc) -> io::Result<DeviceRuntime> {
-        DeviceRuntime::with_units(Arc::new(info), (nic, port, icrc), None)
+        DeviceRuntime::with_units(Arc::new(Live::new(info)), (nic, port, icrc), None)
     }
 
     /// Returns a device whose first unit has a NIC and its port. `open` makes more; without it there is one.
     pub(super) fn with_units(
-        info: Arc<DeviceInfo>,
+        live: Arc<Live>,
         first: (Nic, Box<dyn DevicePort>, Icrc),
         open: Option<Open>,
     ) -> io::Result<DeviceRuntime> {
-        let units = Units::new(&info, first, open)?;
-        Ok(DeviceRuntime { units, info, xrc_domains: NamedDomains::default() })
+        let units = Units::new(&live, first, open)?;
+        Ok(DeviceRuntime { units, live, xrc_domains: NamedDomains::default() })
     }
 
     /// Starts the background threads, once.
@@ -69,19 +69,26 @@ impl DeviceRuntime {
         self.units.start()
     }
 
-    /// Returns what the device says of itself.
+    /// Returns what the device says of itself now.
     pub(crate) fn info(&self) -> &DeviceInfo {
-        &self.info
+        self.live.get()
+    }
+
+    /// Has a listener hear what happens to the device's port from now on, while it exists.
+    pub(crate) fn listen(&self, listener: Weak<dyn PortListener>) {
+        // Nobody holds what this locks while the process forks.
+        let _locked = self.units.first().lock();
+        self.live.listen(listener);
     }
 
     /// Returns the hardware clock, which all units show.
     pub(crate) fn clock(&self) -> &Clock {
-        &self.info.config.clock
+        &self.info().config.clock
     }
 
     /// Returns what the hardware clock shows now.
     pub(crate) fn ticks(&self) -> u64 {
-        let in_lab = matches!(self.info.config.port, PortKind::Lab(_));
+        let in_lab = matches!(self.info().config.port, PortKind::Lab(_));
         let time = if in_lab { self.units.first().lock().nic_time() } else { super::now() };
         self.clock().ticks(time)
     }
@@ -163,7 +170,7 @@ impl DeviceRuntime {
             state.close_cm(now);
             state.say_goodbye_to_all();
             state.send_rest();
-            let stats = state.stats(&self.info);
+            let stats = state.stats(self.info());
             state.tell(true);
             state.port().finish();
             match &mut total {

@@ -24,6 +24,7 @@ mod counters;
 mod device;
 mod empty_polls;
 pub(crate) mod forked;
+mod interface;
 mod intervals;
 mod listener;
 mod neighbours;

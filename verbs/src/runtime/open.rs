@@ -10,7 +10,7 @@ use irnic_nic::frame::Icrc;
 use irnic_nic::{Nic, NicConfig};
 use irnic_ports::capture::Captured;
 use irnic_ports::frames::{FrameConfig, FramePort, FrameSpec};
-use irnic_ports::host::{HostConfig, HostPort, HostUdp, Slot, domain};
+use irnic_ports::host::{HostConfig, HostPort, HostUdp, Slot};
 use irnic_ports::host_now as now;
 use irnic_ports::impair::Impaired;
 use irnic_ports::lab::{LabPort, LabSpec};
@@ -21,7 +21,7 @@ use super::device::DeviceRuntime;
 use super::port::{DevicePort, seed_at};
 use super::units::{Open, Parts};
 use crate::config::{PortKind, file_of};
-use crate::device::DeviceInfo;
+use crate::device::{DeviceInfo, Live};
 use crate::gid::address_of;
 use crate::output::{Output, OutputError};
 
@@ -30,14 +30,13 @@ const MEMORY: usize = 2 << 20;
 
 impl DeviceRuntime {
     /// Opens a device's port and puts a NIC behind it.
-    pub(crate) fn open(info: &DeviceInfo) -> io::Result<DeviceRuntime> {
-        let info = Arc::new(info.clone());
-        let first = parts(&info, true)?;
-        let open: Option<Open> = may_have_several(&info).then(|| {
-            let info = info.clone();
-            Box::new(move || parts(&info, false)) as Open
+    pub(crate) fn open(live: &Arc<Live>) -> io::Result<DeviceRuntime> {
+        let first = parts(live.get(), true)?;
+        let open: Option<Open> = may_have_several(live.get()).then(|| {
+            let live = live.clone();
+            Box::new(move || parts(live.get(), false)) as Open
         });
-        DeviceRuntime::with_units(info, first, open)
+        DeviceRuntime::with_units(live.clone(), first, open)
     }
 }
 
@@ -90,7 +89,7 @@ fn read_if_mapped(addr: u64, to: &mut [u8]) -> bool {
 fn host_port(info: &DeviceInfo, udp: HostUdp, first: bool) -> io::Result<(Box<dyn DevicePort>, Slot)> {
     let config = &info.config;
     let addresses: Vec<IpAddr> = info.gids.iter().map(address_of).collect();
-    let host = HostConfig::new(domain(&config.name, &addresses), addresses)
+    let host = HostConfig::new(info.domain(), addresses)
         .with_ring_bytes(config.ring)
         .with_udp(udp)
         .with_segmentation(config.segmentation)

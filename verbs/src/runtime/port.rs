@@ -23,6 +23,15 @@ pub(crate) trait DevicePort: Port + Send {
     /// `AddrInUse` if another has it.
     fn claim_service(&self, service: u64) -> io::Result<Option<ServiceClaim>>;
 
+    /// Returns whether the link works, where there is no interface of the host's that says it.
+    fn link_is_up(&self) -> bool {
+        true
+    }
+
+    /// Adds an address that the device has from now on. A port that has it already does nothing, nor does one whose
+    /// addresses are not an interface's.
+    fn add_address(&mut self, _address: IpAddr) {}
+
     /// Returns what a frame port has seen and sent; `None` for other ports.
     fn frame_counters(&self) -> Option<FrameCounters> {
         None
@@ -90,6 +99,10 @@ impl DevicePort for LabPort {
         LabPort::claim_service(self, service).map(Some)
     }
 
+    fn link_is_up(&self) -> bool {
+        LabPort::link_is_up(self)
+    }
+
     fn show(&self, sheet: &Sheet, name: &str) -> io::Result<()> {
         LabPort::show(self, sheet, name)
     }
@@ -106,6 +119,10 @@ impl DevicePort for HostPort {
 
     fn claim_service(&self, service: u64) -> io::Result<Option<ServiceClaim>> {
         HostPort::claim_service(self, service).map(Some)
+    }
+
+    fn add_address(&mut self, address: IpAddr) {
+        HostPort::add_address(self, address);
     }
 
     fn take_lost(&mut self) -> bool {
@@ -131,6 +148,14 @@ macro_rules! wrapper {
 
             fn claim_service(&self, service: u64) -> io::Result<Option<ServiceClaim>> {
                 self.inner().claim_service(service)
+            }
+
+            fn link_is_up(&self) -> bool {
+                self.inner().link_is_up()
+            }
+
+            fn add_address(&mut self, address: IpAddr) {
+                self.inner_mut().add_address(address);
             }
 
             fn take_lost(&mut self) -> bool {
@@ -177,6 +202,14 @@ impl<P: DevicePort + ?Sized> DevicePort for Box<P> {
 
     fn claim_service(&self, service: u64) -> io::Result<Option<ServiceClaim>> {
         (**self).claim_service(service)
+    }
+
+    fn link_is_up(&self) -> bool {
+        (**self).link_is_up()
+    }
+
+    fn add_address(&mut self, address: IpAddr) {
+        (**self).add_address(address);
     }
 
     fn take_lost(&mut self) -> bool {

@@ -1,6 +1,7 @@
 //! What a unit's lock protects: the NIC on its port, who listens, and when somebody looks next.
 
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use irnic_nic::calibration::Calibration;
@@ -20,7 +21,7 @@ use super::intervals::{IDLE_HOLD, POLL_INTERVAL, POLLING, SPINNING};
 use super::listener::{Listener, Owner, Registry};
 use super::port::{DevicePort, seed_at};
 use super::presence::Presence;
-use crate::device::DeviceInfo;
+use crate::device::{DeviceInfo, Live};
 use crate::stats::page::OwnPage;
 use crate::stats::{self, DeviceStats, Ledger, QpRecord};
 
@@ -102,6 +103,8 @@ pub(crate) struct State {
     pub(super) forked: bool,
     /// The last error of the port, told once.
     last_error: Option<String>,
+    /// What the device says of itself.
+    pub(super) live: Arc<Live>,
 }
 
 fn since_1970() -> u64 {
@@ -110,14 +113,15 @@ fn since_1970() -> u64 {
 }
 
 impl State {
-    pub(super) fn new(info: &DeviceInfo, nic: Nic, port: Box<dyn DevicePort>, icrc: Icrc) -> State {
+    pub(super) fn new(live: &Arc<Live>, nic: Nic, port: Box<dyn DevicePort>, icrc: Icrc) -> State {
         State {
             wall: Calibration::new(nic.clock().nominal_hz()),
             compare_at: Time::ZERO,
             cqs: Registry::new(0),
             srqs: Registry::new(0),
             qps: Registry::new(nic.qp_numbers().start),
-            manager: Manager::new(info, &nic, seed_at(&*port)),
+            manager: Manager::new(live.get(), &nic, seed_at(&*port)),
+            live: live.clone(),
             nic_port: NicPort::new(nic, port, icrc),
             scratch: Box::new([Wc::EMPTY; SCRATCH]),
             ledger: Ledger::default(),
@@ -529,6 +533,7 @@ impl State {
             }
         }
         if self.nic_port.is_timed() {
+            self.follow_link();
             self.settle();
         }
     }

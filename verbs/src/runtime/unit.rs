@@ -17,9 +17,10 @@ use parking_lot::{Mutex, MutexGuard};
 use super::answers::CONVERSATION;
 use super::empty_polls::Sleepers;
 use super::forked;
+use super::interface::Watch;
 use super::port::DevicePort;
 use super::state::State;
-use crate::device::DeviceInfo;
+use crate::device::{DeviceInfo, Live};
 
 /// Completions taken without a look at the port.
 const TAKEN_WITHOUT_PROGRESS: u32 = 32;
@@ -37,7 +38,9 @@ const BULK: usize = 8;
 /// the port is told that nobody looks; an application that polls in a loop is not rung for, so that nobody pays for
 /// waking a thread that has nothing to do.
 pub(crate) struct Unit {
-    info: Arc<DeviceInfo>,
+    live: Arc<Live>,
+    /// Hears of changes of the device's interface; `None` if it has none, or the kernel does not say.
+    pub(super) watch: Option<Watch>,
     pub(super) state: Mutex<State>,
     /// Wakes threads that sleep after empty polls.
     pub(super) sleepers: Sleepers,
@@ -53,17 +56,24 @@ pub(crate) struct Unit {
 
 impl Unit {
     /// Returns a unit around a NIC and its port. No thread runs it before [`Unit::start`].
-    pub(super) fn new(info: Arc<DeviceInfo>, nic: Nic, port: Box<dyn DevicePort>, icrc: Icrc) -> io::Result<Arc<Unit>> {
+    pub(super) fn new(live: Arc<Live>, nic: Nic, port: Box<dyn DevicePort>, icrc: Icrc) -> io::Result<Arc<Unit>> {
         // SAFETY: no memory is passed.
         let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if wake < 0 {
             return Err(io::Error::last_os_error());
         }
         let port_fd = port.wait_fd();
+        let mut state = State::new(&live, nic, port, icrc);
+        if state.nic_port.is_timed() {
+            // The list of devices may be older.
+            state.follow_link();
+        }
+        let watch = live.get().has_interface().then(Watch::open).and_then(Result::ok);
         Ok(Arc::new(Unit {
-            state: Mutex::new(State::new(&info, nic, port, icrc)),
+            state: Mutex::new(state),
             sleepers: Sleepers::default(),
-            info,
+            live,
+            watch,
             // SAFETY: a new descriptor that nobody else owns.
             wake_fd: unsafe { OwnedFd::from_raw_fd(wake) },
             port_fd,
@@ -73,9 +83,14 @@ impl Unit {
         }))
     }
 
-    /// Returns what the unit's device says of itself.
-    pub(crate) fn info(&self) -> &Arc<DeviceInfo> {
-        &self.info
+    /// Returns what the unit's device says of itself now.
+    pub(crate) fn info(&self) -> &DeviceInfo {
+        self.live.get()
+    }
+
+    /// Returns what the unit's device says of itself, also later.
+    pub(super) fn live(&self) -> &Arc<Live> {
+        &self.live
     }
 
     /// Locks the unit for calls that change objects. Deferred acknowledgements have left: the call may be the end of a

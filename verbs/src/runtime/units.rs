@@ -15,7 +15,7 @@ use super::state::State;
 use super::unit::Unit;
 use super::{counters, forked, now};
 use crate::config::{MAX_UNITS, Units as Setting};
-use crate::device::DeviceInfo;
+use crate::device::Live;
 
 /// Threads whose units are remembered.
 const REMEMBERED: usize = 256;
@@ -119,9 +119,9 @@ fn limit(setting: Setting) -> usize {
 
 impl Units {
     /// Returns units of which there is one. Without `open` it stays the only one.
-    pub(super) fn new(info: &Arc<DeviceInfo>, first: Parts, open: Option<Open>) -> io::Result<Units> {
+    pub(super) fn new(live: &Arc<Live>, first: Parts, open: Option<Open>) -> io::Result<Units> {
         let (nic, port, icrc) = first;
-        let setting = info.config.units;
+        let setting = live.get().config.units;
         let units = Units {
             list: Default::default(),
             count: AtomicUsize::new(1),
@@ -132,7 +132,7 @@ impl Units {
             parts: Mutex::default(),
             loads: Arc::new(Mutex::new(Loads { queues: [0; MAX_UNITS], threads: VecDeque::new(), not_before: 0 })),
         };
-        let first = Unit::new(info.clone(), nic, port, icrc)?;
+        let first = Unit::new(live.clone(), nic, port, icrc)?;
         units.list[0].get_or_init(|| first);
         Ok(units)
     }
@@ -231,8 +231,7 @@ impl Units {
     fn try_grow(&self, count: usize) -> io::Result<()> {
         let open = self.open.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         let (nic, port, icrc) = open()?;
-        let info = self.first().info().clone();
-        let unit = Unit::new(info, nic, port, icrc)?;
+        let unit = Unit::new(self.first().live().clone(), nic, port, icrc)?;
         let started = self.started.load(Ordering::Acquire);
         if started {
             unit.start()?;
@@ -291,7 +290,7 @@ mod tests {
             Ok((Nic::new(NicConfig { first_qpn, ..NicConfig::default() }), Box::new(pair().0) as _, Icrc::Off))
         };
         let first: Parts = (Nic::new(NicConfig::default()), Box::new(pair().0), Icrc::Off);
-        Units { limit, in_turn, ..Units::new(&Arc::new(info()), first, Some(Box::new(open))).unwrap() }
+        Units { limit, in_turn, ..Units::new(&Arc::new(Live::new(info())), first, Some(Box::new(open))).unwrap() }
     }
 
     fn index(units: &Units, place: &Place) -> usize {
@@ -342,7 +341,8 @@ mod tests {
             count.fetch_add(1, Ordering::Relaxed);
             Err(io::Error::from_raw_os_error(libc::EMFILE))
         };
-        let units = Units { limit: 4, ..Units::new(&Arc::new(info()), first, Some(Box::new(open))).unwrap() };
+        let units =
+            Units { limit: 4, ..Units::new(&Arc::new(Live::new(info())), first, Some(Box::new(open))).unwrap() };
         let _places: Vec<Place> = (0..20).map(|thread| units.assign(Thread(thread))).collect();
         assert_eq!((units.all().count(), asked.load(Ordering::Relaxed)), (1, 1), "asked once in a while");
     }

@@ -55,8 +55,8 @@ pub(super) unsafe fn command(fd: RawFd, bytes: &[u8]) -> isize {
         // Another reader may have taken the event: then this waits, as the descriptor says.
         match wait::<1>(fd) {
             1 => {}
-            // Another thread has closed the file while this one waited for an event. The kernel lets it wait on, until a
-            // signal, and programs count on that: rping closes its channel and ends while a thread of it waits.
+            // Another thread has closed the file while this one waited for an event. The kernel lets it wait on, until
+            // a signal, and programs count on that: rping closes its channel and ends while a thread of it waits.
             0 => {
                 // SAFETY: has no precondition.
                 unsafe { pause() };

@@ -5,11 +5,11 @@ use irnic_cm::{CmEvent, CmId, ConnData, EventKind, EventParam, QpKind, UdData};
 use super::abi::{ConnParam, EventResp, MAX_PRIVATE_DATA, UdParam, event, put, zeroed};
 use super::attributes::ah_attr;
 use super::state::{Id, Queued, state};
-use crate::device::DeviceInfo;
+use crate::device::{DeviceInfo, PortEvent, PortListener};
 use crate::objects::devices;
 use crate::runtime::CmListener;
 
-/// Hears the communication manager of one device.
+/// Hears the communication manager of one device, and what happens to its port.
 pub(super) struct DeviceListener {
     /// The device's place in the list.
     pub(super) device: usize,
@@ -37,6 +37,17 @@ impl CmListener for DeviceListener {
         if let Some(id) = state.handle_of((self.device, id)) {
             state.tell_way(id, status);
         }
+    }
+}
+
+impl PortListener for DeviceListener {
+    fn port_event(&self, event: PortEvent) {
+        let event = match event {
+            PortEvent::Moved => event::ADDR_CHANGE,
+            PortEvent::Removed => event::DEVICE_REMOVAL,
+            PortEvent::Down | PortEvent::Up | PortEvent::Gids => return,
+        };
+        state().tell_all(self.device, event);
     }
 }
 

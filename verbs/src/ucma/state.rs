@@ -402,6 +402,13 @@ impl State {
         self.push(Queued { id: handle, new: None, group: None, resp });
     }
 
+    /// Queues an event of all ids that are bound to a device, without parameters.
+    pub(super) fn tell_all(&mut self, device: usize, event: u32) {
+        let bound = |entry: &Option<Entry>| matches!(entry, Some(Entry::Id(id)) if id.device == Some(device));
+        let ids: Vec<u32> = (0..).zip(&self.entries).filter_map(|(id, entry)| bound(entry).then_some(id)).collect();
+        ids.into_iter().for_each(|id| self.tell(id, event, 0));
+    }
+
     /// Queues what was found of the way to the destination of an id. One that was not found may be asked for again.
     pub(super) fn tell_way(&mut self, handle: u32, status: i32) {
         if status == 0 {

@@ -180,7 +180,8 @@ fn root() -> Option<&'static [u8]> {
 }
 
 /// Writes the absolute path that `path` stands for, without `.` and `..`, as if `root` were the root of the file system
-/// for what is in it. Returns its length, and whether the path leads through `root`; `None` if it is too long, or empty.
+/// for what is in it. Returns its length, and whether the path leads through `root`; `None` if it is too long, or
+/// empty.
 fn resolve(path: &[u8], directory: c_int, root: &[u8], place: &mut [u8; LONGEST]) -> Option<(usize, bool)> {
     if path.is_empty() {
         return None;
@@ -209,8 +210,8 @@ fn resolve(path: &[u8], directory: c_int, root: &[u8], place: &mut [u8; LONGEST]
     Some((len, from_root))
 }
 
-/// Writes the path of an open directory, or of the working directory. The system calls themselves: `readlink` comes here,
-/// too.
+/// Writes the path of an open directory, or of the working directory. The system calls themselves: `readlink` comes
+/// here, too.
 fn directory_path(directory: c_int, path: &mut [u8; LONGEST]) -> Option<usize> {
     // SAFETY: the buffers have the lengths given.
     let got = unsafe {

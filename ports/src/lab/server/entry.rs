@@ -70,7 +70,7 @@ impl LabServer {
     fn answer(&self, host: u32, slot: u16) -> Answer {
         let (hosts, rate) = (self.of_host.len() as u32, self.rates[host as usize]);
         let assignment = Assignment { host, hosts, rate, addressing: self.addressing };
-        Answer { assignment, encapsulation: self.encapsulation, slot }
+        Answer { assignment, encapsulation: self.encapsulation, slot, link_is_up: self.links_up[host as usize] }
     }
 
     /// Returns which host a process is.

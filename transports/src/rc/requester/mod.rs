@@ -60,8 +60,8 @@ pub(crate) struct Requester {
     /// READs and atomics under way, oldest first: indices into `sq`. Never longer than `max_rd_atomic`.
     reads: VecDeque<u32>,
     max_rd_atomic: u8,
-    /// IRN: ends of responses that came before what precedes them, by the index in `sq` and the offset at which they are
-    /// placed. Made when the first did.
+    /// IRN: ends of responses that came before what precedes them, by the index in `sq` and the offset at which they
+    /// are placed. Made when the first did.
     held: Option<Box<Held<(u32, u64)>>>,
     /// IRN: acknowledgements of responses.
     read_acks: AckQueue,

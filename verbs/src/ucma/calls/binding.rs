@@ -142,7 +142,7 @@ pub(super) fn ports(asked: u16) -> Vec<u16> {
 fn open(device: usize) -> Result<Arc<DeviceRuntime>> {
     let runtime = devices().get(device).ok_or(Errno(libc::ENODEV))?.runtime()?;
     runtime.start()?;
-    runtime.first_unit().listen_cm(|| Box::new(DeviceListener { device }));
+    runtime.first_unit().listen_cm(|| DeviceListener { device });
     Ok(runtime)
 }
 
