@@ -83,8 +83,9 @@ impl Interface {
     }
 }
 
-/// Flags of an interface that carries packets: up, and with a carrier (netdevice(7)).
-const RUNNING: libc::c_uint = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_uint;
+/// Flags of an interface that carries packets: up, and with a carrier (netdevice(7)), by which the kernel's drivers say
+/// whether a port is active. `IFF_RUNNING` comes later.
+const CARRIES: libc::c_uint = (libc::IFF_UP | libc::IFF_LOWER_UP) as libc::c_uint;
 
 /// Returns all interfaces of the host, by number.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
@@ -106,7 +107,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
             found.push(Interface {
                 // SAFETY: a C string.
                 index: unsafe { libc::if_nametoindex(name.as_ptr()) },
-                up: entry.ifa_flags & RUNNING == RUNNING,
+                up: entry.ifa_flags & CARRIES == CARRIES,
                 loopback: entry.ifa_flags & libc::IFF_LOOPBACK as u32 != 0,
                 mtu: mtu(name),
                 name: text,
