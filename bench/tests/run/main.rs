@@ -6,6 +6,7 @@ mod config;
 mod counters;
 mod doctor;
 mod explain;
+mod flap;
 mod mpi;
 mod preload;
 mod pyverbs;
