@@ -4,8 +4,8 @@ use std::process::Command;
 
 use crate::support::{Folder, needs, skipped, text};
 
-/// Two namespaces, joined by a link of which either end is `eth0`, and perftest between them. The link fails for a
-/// third of a second while they send, and once more from the other end.
+/// Two namespaces, joined by a link of which either end is `eth0`, and perftest between them, for three seconds at
+/// least. The link fails for a third of a second while they send, and once more from the other end.
 const SCRIPT: &str = r#"set -e
 ip link set lo up
 unshare --net sleep 600 & other=$!
@@ -19,6 +19,7 @@ there ip link set lo up
 there ip addr add 10.0.0.2/24 dev eth0
 there ip link set eth0 up
 until ip link show eth0 | grep -q 'state UP'; do sleep 0.02; done
+export IRNIC_RATE=200M
 test="ib_write_bw -d irnic0 -p 18515 -n 20000 -s 4096 -u 16"
 there "$IRNIC" run --transport "$TRANSPORT" -- $test >server.txt 2>&1 & server=$!
 until there grep -q ':4853 .* 0A ' /proc/net/tcp /proc/net/tcp6; do sleep 0.02; done
