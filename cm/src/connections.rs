@@ -33,8 +33,8 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// No connections; communication ids are `count` from `first` on, in an order that whoever does not know the
-    /// `secret` cannot foresee. None is used again before all others were.
+    /// No connections; communication ids are `count` from `first` on, in an order that nobody can predict without
+    /// the `secret`. None is used again before all others were.
     pub(crate) fn new(first: u32, count: u32, secret: [u8; 32]) -> Connections {
         let count = count.clamp(1, u32::MAX - first);
         Connections {
@@ -223,7 +223,7 @@ impl Shuffled {
         left << self.half | right
     }
 
-    /// A number that looks random to whoever does not know the secret.
+    /// A number that looks random without the secret.
     fn round(&self, round: u32, half: u32) -> u32 {
         let mut seed = self.secret;
         for (byte, input) in seed.iter_mut().zip([half.to_le_bytes(), round.to_le_bytes()].into_iter().flatten()) {

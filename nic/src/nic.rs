@@ -5,6 +5,7 @@ mod limits;
 mod low;
 mod notices;
 mod objects;
+mod prefetch;
 mod pulled;
 mod transmit;
 mod xrc;
@@ -30,7 +31,6 @@ use crate::device::{Device, Table};
 use crate::error::{NicError, Object, Quantity, limit};
 use crate::gsi::{Gsi, ManagementDatagram};
 use crate::memory::Memory;
-use crate::memory::prefetch::{fetch, fetch_all, fetch_first};
 use crate::multicast::Groups;
 use crate::pacer::Pacer;
 use crate::pulls::Pulls;
@@ -472,55 +472,6 @@ impl Nic {
     }
 
     // Packets and time.
-
-    /// Fetches into the processor's cache what any call is about to need.
-    #[inline]
-    pub fn fetch(&self) {
-        fetch_first(self, Self::HOT_LINES);
-        fetch(&self.device.counters);
-        fetch(&self.wheel);
-    }
-
-    /// Fetches into the processor's cache what access to the memory with a remote key is about to need.
-    #[inline]
-    pub fn fetch_region(&self, rkey: u32) {
-        self.device.memory.fetch_key(rkey);
-    }
-
-    /// Fetches into the processor's cache what [`Self::fetch_qp`] and [`Self::fetch_region`] will look at.
-    #[inline]
-    pub fn fetch_place(&self, qpn: u32) {
-        self.device.memory.fetch();
-        if let Some(place) = self.qps.get(qpn.wrapping_sub(self.first_qpn) as usize) {
-            fetch(place);
-        }
-    }
-
-    /// Fetches into the processor's cache what [`Self::fetch_sender`] will look at.
-    #[inline]
-    pub fn fetch_front(&self) {
-        self.device.memory.fetch();
-        if let Some(place) = self.scheduler.front().and_then(|index| self.qps.get(index as usize)) {
-            fetch(place);
-        }
-    }
-
-    /// Fetches into the processor's cache what a packet to a queue pair is about to need.
-    #[inline]
-    pub fn fetch_qp(&self, qpn: u32) {
-        if let Some(slot) = self.index(qpn).and_then(|index| self.qps[index].as_ref()) {
-            fetch_all(&**slot);
-        }
-    }
-
-    /// Fetches into the processor's cache what sending the next packet is about to need.
-    #[inline]
-    pub fn fetch_sender(&self) {
-        self.device.memory.fetch_region();
-        if let Some(slot) = self.scheduler.front().and_then(|index| self.qps[index as usize].as_ref()) {
-            fetch_all(&**slot);
-        }
-    }
 
     /// Takes a packet that has arrived. Packets for no queue pair, from a wrong address or of a partition other than
     /// the default one (IBA 10.9.3) are counted and dropped.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest request, bytes.
 pub(super) const REQUEST: usize = 8 << 10;
-/// Most clients of a listener: whoever comes then takes the place of one that has not asked yet.
+/// Most clients of a listener: another one takes the place of one that has sent nothing yet.
 const CLIENTS: usize = 64;
 
 /// A connection that does not wait.

@@ -156,13 +156,13 @@ fn lock(file: &File, how: libc::c_int) -> io::Result<()> {
     check(unsafe { libc::flock(file.as_raw_fd(), how) })
 }
 
-/// Removes the directories of labs in `parent` that are the user's, and of whose lab no process is left: somebody has
-/// killed them all.
+/// Removes the directories of labs in `parent` that are the user's, and of whose lab no process is left: all were
+/// killed.
 pub fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
         let labs = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
-        // Nothing is followed: a link of somebody else's is no directory.
+        // Symbolic links are not followed: another user may have made one.
         let own = fs::symlink_metadata(&path).is_ok_and(|found| {
             // SAFETY: has no precondition.
             let user = unsafe { libc::geteuid() };

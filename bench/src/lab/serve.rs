@@ -205,7 +205,7 @@ impl Server {
                 }
             }),
         };
-        // Without a descriptor the listener stays readable: whoever has waited longest gives one back.
+        // Without a descriptor the listener stays readable: the client that has waited longest gives one back.
         if accepted.is_err_and(|e| matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))) {
             clients.evict();
             self.paused_until = Some(Instant::now() + PAUSE);

@@ -54,7 +54,7 @@ pub fn installed(name: &str) -> Result<PathBuf, RunError> {
     })
 }
 
-/// Files that would be the library `name` of this installation, had not somebody else been able to write them.
+/// Files that would be the library `name` of this installation if no other user could write them.
 pub fn distrusted(name: &str) -> Vec<Distrusted> {
     let places = directory().map(|directory| places(&directory, name)).into_iter().flatten();
     places.filter_map(|place| trusted(&place)?.err()).collect()

@@ -198,7 +198,7 @@ fn a_directory_for_links_that_somebody_else_could_have_filled_is_refused() {
 }
 
 #[test]
-fn a_library_that_somebody_else_could_have_written_is_not_loaded() {
+fn a_library_that_another_user_could_have_written_is_not_loaded() {
     // Where the library is, from the program, and the modes of its directory and of itself.
     for (place, of_directory, of_file) in [
         ("", 0o777, 0o644),

@@ -284,7 +284,7 @@ impl Regions {
     /// As for [`Self::register_external`], if there is a new range.
     pub(crate) unsafe fn reregister(&mut self, mr: &Mr, changes: &MrChanges) -> Result<Mr, NicError> {
         let index = self.index_of(mr.lkey)?;
-        let old = self.local(mr.lkey).ok_or(MemError::Key(mr.lkey))?;
+        let old = self.region(mr.lkey).ok_or(MemError::Key(mr.lkey))?;
         if old.is_bound() {
             return Err(NicError::InUse(Object::MemoryRegion));
         }
@@ -346,7 +346,7 @@ impl Regions {
     /// Deregisters a region. Work requests that still name it end with a protection error.
     pub(crate) fn deregister(&mut self, lkey: u32) -> Result<(), NicError> {
         let index = self.index_of(lkey)?;
-        let region = self.local(lkey).ok_or(MemError::Key(lkey))?;
+        let region = self.region(lkey).ok_or(MemError::Key(lkey))?;
         if region.is_bound() {
             return Err(NicError::InUse(Object::MemoryRegion));
         }
@@ -363,7 +363,7 @@ impl Regions {
 
     /// Returns the bytes of a region that the device allocated; `None` for other regions.
     pub(crate) fn owned(&self, mr: &Mr) -> Option<&[u8]> {
-        let region = self.local(mr.lkey)?;
+        let region = self.region(mr.lkey)?;
         let Backing::Owned(words) = &region.backing else { return None };
         // SAFETY: `words` covers at least `len` bytes, and any byte is a valid u8.
         Some(unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), region.len as usize) })
@@ -399,9 +399,10 @@ impl Regions {
         }
     }
 
+    /// Returns the region with this key.
     #[inline]
-    fn local(&self, lkey: u32) -> Option<&Region> {
-        let slot = self.find_key(lkey)?;
+    fn region(&self, key: u32) -> Option<&Region> {
+        let slot = self.find_key(key)?;
         self.regions[self.by_key[slot].1 as usize].as_ref()
     }
 
@@ -415,8 +416,7 @@ impl Regions {
     /// where there is no memory.
     #[inline(always)]
     fn remote(&self, by: Caller, rkey: u32, va: u64, len: u64, needed: Access) -> Result<u64, MemError> {
-        let Some(slot) = self.find_key(rkey) else { return self.through_window(by, rkey, va, len, needed) };
-        let region = self.regions[self.by_key[slot].1 as usize].as_ref().ok_or(MemError::Key(rkey))?;
+        let Some(region) = self.region(rkey) else { return self.through_window(by, rkey, va, len, needed) };
         region.check(rkey, by.pd, va, len, needed)?;
         Ok(region.host_addr(va))
     }
@@ -488,7 +488,7 @@ impl Regions {
             }
             let take = (u64::from(sge.len) - offset).min(left);
             let addr = sge.addr.wrapping_add(offset);
-            let region = self.local(sge.lkey).ok_or(MemError::Key(sge.lkey))?;
+            let region = self.region(sge.lkey).ok_or(MemError::Key(sge.lkey))?;
             region.check(sge.lkey, pd, addr, take, needed)?;
             each(region.host_addr(addr), take as u32);
             left -= take;
@@ -587,8 +587,7 @@ impl Regions {
 
     /// Checks a right that does not depend on the range.
     pub(crate) fn check_key(&self, by: Caller, rkey: u32, needed: Access) -> Result<(), MemError> {
-        let Some(slot) = self.find_key(rkey) else { return self.check_window_key(by, rkey, needed) };
-        let region = self.regions[self.by_key[slot].1 as usize].as_ref().ok_or(MemError::Key(rkey))?;
+        let Some(region) = self.region(rkey) else { return self.check_window_key(by, rkey, needed) };
         region.check(rkey, by.pd, region.addr, 0, needed)
     }
 

@@ -173,7 +173,7 @@ impl Regions {
             MwKind::Type2 if bind.len == 0 => return refuse("a type 2 window is not unbound by an empty binding"),
             MwKind::Type2 => {}
         }
-        let region = self.local(bind.lkey).ok_or(MemError::Key(bind.lkey))?;
+        let region = self.region(bind.lkey).ok_or(MemError::Key(bind.lkey))?;
         // C10-73
         region.check(bind.lkey, by.pd, bind.addr, bind.len, Access::MW_BIND)?;
         // C10-74

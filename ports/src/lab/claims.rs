@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use super::port::{Ask, Wish, greet, hello, next_message};
+use super::hello::{Ask, Wish, greet, hello, next_message};
 use crate::host::services::{Claim, ServiceClaim};
 use crate::host::slot::Slot;
 use crate::host::sys;

@@ -26,6 +26,7 @@
 mod claims;
 mod clock;
 mod guest;
+mod hello;
 mod jumps;
 mod member;
 #[cfg(all(test, loom))]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::Addressing;
-use super::port::ask;
+use super::hello::ask;
 
 /// A lab, by the socket of its server, and the place in it: `PATH`, or `PATH,host=N`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use irnic_transports::telemetry::{Hop, Int};
 use irnic_transports::{Path, Time};
 
+use super::hello::{Ask, Wish, hello, read_hello};
 use super::member::{Kind, Tag, place};
-use super::port::{Ask, Wish, hello, read_hello};
 use super::*;
 use crate::host::{Slot, sys};
 use crate::sheet::Sheet;

@@ -1,5 +1,7 @@
 //! The state machine of a queue pair, around what its service does with packets.
 
+mod queues;
+
 use crate::footprint::{Footprint, Setup, bits, flag, footprint, left, part, why};
 use std::sync::Arc;
 
@@ -9,11 +11,10 @@ use super::beside::Beside;
 use super::config::QpConfig;
 use super::context::{ClassPaths, QpContext, QpFailure};
 use super::counters::Counters;
-use super::host::{CqId, Event, Frees, Host, PdId, PeerProcess, SrqId, TxSlot, XrcdId};
-use super::send_queue::PostError;
+use super::host::{CqId, Event, Host, PdId, PeerProcess, SrqId, TxSlot, XrcdId};
 use super::service::{AnyService, TransportService};
 use super::stats::{QpStats, RttHistogram};
-use super::work::{RecvWr, SendWr, WcStatus};
+use super::work::WcStatus;
 use crate::config::TransportConfig;
 use crate::congestion::{ControllerMetrics, Point};
 use crate::edge::Verdict;
@@ -344,85 +345,12 @@ impl Qp {
         self.service.start_receiving(&self.context, psn);
     }
 
-    /// Posts a send work request. In ERR and SQE it is flushed at once.
-    #[inline]
-    pub fn post_send(&mut self, wr: &SendWr<'_>, host: &mut impl Host) -> Result<(), PostError> {
-        match self.state {
-            QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err => {}
-            state => return Err(PostError::State(state)),
-        }
-        self.service.check(wr, &self.context)?;
-        let queue = self.service.send_queue_mut();
-        let waits = if self.sq_sig_all && !wr.signaled {
-            queue.post(&SendWr { signaled: true, ..*wr })?
-        } else {
-            queue.post(wr)?
-        };
-        if waits {
-            host.counters().overlap_fences += 1;
-        }
-        if matches!(self.state, QpState::Err | QpState::Sqe) {
-            self.service.flush_send(&self.context, WcStatus::WrFlushErr, host);
-        }
-        Ok(())
-    }
-
-    /// Takes back the last `n` send work requests, as far as they have not started.
-    pub fn retract_sends(&mut self, n: u32) {
-        self.service.send_queue_mut().retract(n);
-    }
-
-    /// Returns how many send work requests can be posted.
-    pub fn send_room(&self) -> u32 {
-        self.service.send_queue().room()
-    }
-
-    /// Makes room for what a completion that was polled has kept.
-    #[inline]
-    pub fn free(&mut self, frees: Frees) {
-        match frees {
-            Frees::Sends(next) => self.service.send_queue_mut().free(next),
-            Frees::Receive => self.service.recv_queue_mut().free(),
-            Frees::Shared(_) => {}
-        }
-    }
-
-    /// Returns the shared receive queues whose work requests the QP has taken and not completed, once for each.
-    pub fn held_receives(&self) -> impl Iterator<Item = SrqId> {
-        self.service.recv_queue().held()
-    }
-
     /// Has the next packet acknowledge once more what has arrived. For a QP that is about to go: its peer may not have
     /// had the last acknowledgement, and nobody would answer when it asks.
     pub fn repeat_ack(&mut self) {
         if matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe) {
             self.service.repeat_ack();
         }
-    }
-
-    /// Copies the data of datagrams that wait in the send queue: their memory may be used again before they complete.
-    /// Other services leave it where it is.
-    #[inline]
-    pub fn copy_waiting_sends(&mut self, host: &mut impl Host) {
-        self.service.copy_waiting(&self.context, host);
-    }
-
-    /// Posts a receive work request. In ERR it is flushed at once.
-    #[inline]
-    pub fn post_recv(&mut self, wr: &RecvWr<'_>, host: &mut impl Host) -> Result<(), PostError> {
-        if self.state == QpState::Reset {
-            return Err(PostError::State(self.state));
-        }
-        if self.context.service.is_xrc() {
-            return Err(PostError::Service(self.context.service));
-        }
-        self.service.recv_queue_mut().post(wr)?;
-        if self.state == QpState::Err {
-            self.service.recv_queue_mut().flush(&self.context, WcStatus::WrFlushErr, host);
-        } else {
-            self.service.recv_posted();
-        }
-        Ok(())
     }
 
     /// A packet for this queue pair.

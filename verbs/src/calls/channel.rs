@@ -3,10 +3,10 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
+use super::event::await_event;
 use crate::abi::structs::{ibv_comp_channel, ibv_context, ibv_cq};
 use crate::errno::{number, pointer, refused, status};
 use crate::objects::{Channel, Context, Cq, CqPtr};
-use crate::runtime::wait;
 
 /// ibv_create_comp_channel(3).
 ///
@@ -54,29 +54,19 @@ pub unsafe extern "C-unwind" fn ibv_get_cq_event(
     if fd < 0 {
         return -1;
     }
-    loop {
-        if wait::<8>(fd) != 8 {
-            return -1;
+    await_event(CALL, fd, || {
+        // SAFETY: a channel outlives the calls on it; a queue's events are purged before it is freed.
+        let event = unsafe {
+            Channel::from_c(channel).events().take(|e| {
+                (*e.0.cast::<Cq>()).delivered.fetch_add(1, Ordering::AcqRel);
+            })
+        };
+        let Some(CqPtr(event)) = event else { return false };
+        // SAFETY: a queue with events is not freed before they are taken or purged.
+        unsafe {
+            *cq = event;
+            *cq_context = (*event).cq_context;
         }
-        let taken = number(CALL, || {
-            // SAFETY: a channel outlives the calls on it; a queue's events are purged before it is freed.
-            let event = unsafe {
-                Channel::from_c(channel).events().take(|e| {
-                    (*e.0.cast::<Cq>()).delivered.fetch_add(1, Ordering::AcqRel);
-                })
-            };
-            let Some(CqPtr(event)) = event else { return Ok(0) };
-            // SAFETY: a queue with events is not freed before they are taken or purged.
-            unsafe {
-                *cq = event;
-                *cq_context = (*event).cq_context;
-            }
-            Ok(1)
-        });
-        match taken {
-            0 => {}
-            1 => return 0,
-            _ => return -1,
-        }
-    }
+        true
+    })
 }

@@ -63,24 +63,31 @@ pub unsafe extern "C-unwind" fn ibv_get_async_event(context: *mut ibv_context, e
     if fd < 0 {
         return -1;
     }
+    await_event(CALL, fd, || {
+        // Counted while the queue is locked, so that nobody destroys the object in between.
+        // SAFETY: the caller's promise; an object's events are purged before it is freed.
+        let taken = unsafe {
+            Context::from_c(context).events().take(|e| {
+                delivered(e).map(|d| d.fetch_add(1, Ordering::AcqRel));
+            })
+        };
+        let Some(taken) = taken else { return false };
+        // SAFETY: the caller's promise.
+        unsafe { *event = taken.0 };
+        true
+    })
+}
+
+/// Waits for an event in the queue behind a descriptor, until `take` has taken one: it returns false if the event was
+/// purged, or taken by another thread. Returns 0, or −1 and `errno` if the wait fails.
+///
+/// As [`wait`], it may be left by cancellation or `longjmp`: neither the caller nor `take` has anything to drop.
+pub(super) fn await_event(call: &'static str, fd: c_int, take: impl Fn() -> bool) -> c_int {
     loop {
         if wait::<8>(fd) != 8 {
             return -1;
         }
-        let taken = number(CALL, || {
-            // Counted while the queue is locked, so that nobody destroys the object in between.
-            // SAFETY: the caller's promise; an object's events are purged before it is freed.
-            let taken = unsafe {
-                Context::from_c(context).events().take(|e| {
-                    delivered(e).map(|d| d.fetch_add(1, Ordering::AcqRel));
-                })
-            };
-            let Some(taken) = taken else { return Ok(0) };
-            // SAFETY: the caller's promise.
-            unsafe { *event = taken.0 };
-            Ok(1)
-        });
-        match taken {
+        match number(call, || Ok(c_int::from(take()))) {
             0 => {}
             1 => return 0,
             _ => return -1,

@@ -1,6 +1,7 @@
 //! What a device says of itself while its network interface changes: goes down and up, gets another MTU, loses and
 //! gains addresses, is removed.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -8,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::DeviceInfo;
 use crate::config::{GidLayout, PortKind};
-use crate::gid::{Gid, Interface, gid_of};
+use crate::gid::{Gid, Interface, address_of, gid_of};
 
 /// What has happened to a device's port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -83,11 +84,11 @@ impl Live {
     fn change_to(&self, new: DeviceInfo) {
         let mut said = self.said.lock();
         let old = self.get();
-        if new.says_what(old) {
+        if new.says_the_same(old) {
             return;
         }
         let events = events(old, &new);
-        let known = said.iter().find(|known| new.says_what(known)).cloned();
+        let known = said.iter().find(|known| new.says_the_same(known)).cloned();
         let new = known.unwrap_or_else(|| {
             said.push(Arc::new(new));
             said[said.len() - 1].clone()
@@ -135,23 +136,21 @@ impl DeviceInfo {
             return new;
         };
         new.up = found.up || found.loopback;
-        new.interface.mtu = found.mtu;
         if matches!(self.config.port, PortKind::Frames(_)) {
             // Its addresses are its own.
-            new.mtu = new.active_mtu();
-            return new;
+            new.interface.mtu = found.mtu;
+        } else {
+            new.interface = found.clone();
         }
-        new.interface = found.clone();
         new.mtu = new.active_mtu();
         if self.config.addresses.is_empty() {
-            let gids: Vec<Gid> = found.gids().into_iter().map(gid_of).collect();
-            new.set_gids(&gids);
+            new.set_gids(&found.gids());
         }
         new
     }
 
     /// Tells whether this says the same as another state of the device.
-    fn says_what(&self, other: &DeviceInfo) -> bool {
+    fn says_the_same(&self, other: &DeviceInfo) -> bool {
         let what = |info: &DeviceInfo| (info.up, info.mtu, info.removed);
         what(self) == what(other)
             && self.gids == other.gids
@@ -159,12 +158,13 @@ impl DeviceInfo {
             && self.interface == other.interface
     }
 
-    /// Puts these GIDs into the table: those that it has keep their places, the others get the first that are free, as
-    /// Linux does it.
-    fn set_gids(&mut self, gids: &[Gid]) {
+    /// Puts these addresses into the GID table: those that it has keep their places, the others get the first that are
+    /// free, as Linux does it.
+    pub(super) fn set_gids(&mut self, addresses: &[IpAddr]) {
+        let gids: Vec<Gid> = addresses.iter().copied().map(gid_of).collect();
         let mut table: Vec<(usize, Gid)> = self.places.iter().copied().zip(self.gids.iter().copied()).collect();
         table.retain(|(_, gid)| gids.contains(gid));
-        for gid in gids {
+        for gid in &gids {
             if table.iter().any(|(_, known)| known == gid) {
                 continue;
             }
@@ -179,8 +179,8 @@ impl DeviceInfo {
 }
 
 /// Tells whether a GID is a link-local address of IPv6.
-pub(super) fn is_link_local(gid: &Gid) -> bool {
-    matches!(crate::gid::address_of(gid), std::net::IpAddr::V6(ip) if ip.is_unicast_link_local())
+fn is_link_local(gid: &Gid) -> bool {
+    matches!(address_of(gid), IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
 #[cfg(test)]
@@ -220,7 +220,7 @@ mod tests {
     }
 
     fn table(live: &Live) -> Vec<(usize, String)> {
-        live.get().gid_table().map(|(index, gid)| (index, crate::gid::address_of(gid).to_string())).collect()
+        live.get().gid_table().map(|(index, gid)| (index, address_of(gid).to_string())).collect()
     }
 
     fn named(table: &[(usize, &str)]) -> Vec<(usize, String)> {
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!((follow(&|i| i.mtu = 1500), live.get().mtu), (vec![], Mtu::B1024));
         assert_eq!(follow(&|i| i.mac[5] = 2), [PortEvent::Moved]);
         // What a link-local address comes and goes with.
-        let local: std::net::IpAddr = "fe80::1".parse().unwrap();
+        let local: IpAddr = "fe80::1".parse().unwrap();
         assert_eq!(follow(&|i| i.addresses.push(local)), [PortEvent::Gids]);
         assert_eq!(
             follow(&|i| {

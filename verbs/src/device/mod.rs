@@ -78,7 +78,7 @@ impl DeviceInfo {
             config: config.clone(),
         };
         info.mtu = info.active_mtu();
-        info.place(addresses);
+        info.set_gids(&addresses);
         Ok(info)
     }
 
@@ -90,14 +90,6 @@ impl DeviceInfo {
             _ => self.interface.path_mtu(),
         };
         self.config.mtu.or_else(widest).unwrap_or(Mtu::B256)
-    }
-
-    /// Fills an empty GID table.
-    fn place(&mut self, addresses: Vec<IpAddr>) {
-        self.gids = addresses.into_iter().map(gid::gid_of).collect();
-        // mlx5's table begins with the link-local address.
-        let skips = self.config.gid_layout == GidLayout::Mlx5 && !self.gids.first().is_some_and(live::is_link_local);
-        self.places = (usize::from(skips)..).take(self.gids.len()).collect();
     }
 
     /// Returns the name under which processes of this host that open the same device find each other: those that name
@@ -209,7 +201,7 @@ fn in_lab(config: &DeviceConfig, spec: &LabSpec, interfaces: &[Interface]) -> Re
         rate,
         config,
     };
-    info.place(vec![address]);
+    info.set_gids(&[address]);
     Ok(info)
 }
 

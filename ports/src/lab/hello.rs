@@ -1,0 +1,186 @@
+//! How a process comes into a lab: what it asks the server first, and what it is answered.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use super::{Addressing, Assignment, HELLO, LabSpec};
+use crate::host::sys;
+
+/// How long a server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a process asks of the server.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// Which host it is.
+    Assignment,
+    /// To be let in.
+    Entry,
+    /// A service for the process of the host that has this slot.
+    Service { slot: u16, service: u64 },
+}
+
+/// Bytes of the first message of a process.
+const GREETING: usize = 32;
+
+/// The first message of a process: [`HELLO`], what it asks, and which host it is to be, if that is said.
+pub(super) fn hello(ask: Ask, wish: Wish) -> [u8; GREETING] {
+    let mut message = [0; GREETING];
+    let (kind, number) = match wish {
+        Wish::Any => (0, 0),
+        Wish::Host(host) => (1, host),
+        Wish::Rank(rank) => (2, rank),
+    };
+    let (asks, slot, service) = match ask {
+        Ask::Assignment => (0, 0, 0),
+        Ask::Entry => (1, 0, 0),
+        Ask::Service { slot, service } => (2, slot, service),
+    };
+    message[..8].copy_from_slice(&HELLO);
+    (message[8], message[9]) = (asks, kind);
+    message[10..12].copy_from_slice(&slot.to_le_bytes());
+    message[12..16].copy_from_slice(&number.to_le_bytes());
+    message[16..24].copy_from_slice(&service.to_le_bytes());
+    message
+}
+
+/// Returns what the first message of a process says; `None` if it is not of this version.
+pub(super) fn read_hello(message: &[u8]) -> Option<(Ask, Wish)> {
+    let message: &[u8; GREETING] = message.try_into().ok()?;
+    let number = u32::from_le_bytes(std::array::from_fn(|i| message[12 + i]));
+    let wish = match message[9] {
+        0 => Wish::Any,
+        1 => Wish::Host(number),
+        2 => Wish::Rank(number),
+        _ => return None,
+    };
+    let service = u64::from_le_bytes(std::array::from_fn(|i| message[16 + i]));
+    let ask = match message[8] {
+        0 => Ask::Assignment,
+        1 => Ask::Entry,
+        2 => Ask::Service { slot: u16::from_le_bytes([message[10], message[11]]), service },
+        _ => return None,
+    };
+    (message[..8] == HELLO).then_some((ask, wish))
+}
+
+/// Which host a process is to be.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// That with the fewest processes, which stays its own.
+    Any,
+    /// This one.
+    Host(u32),
+    /// That of a rank of a parallel job, in turn.
+    Rank(u32),
+}
+
+/// Where launchers of parallel jobs write a process's rank: PMI and PMIx, Open MPI, Slurm.
+const RANKS: [&str; 4] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"];
+
+/// Where users write which host a process is.
+const HOST: &str = "IRNIC_LAB_HOST";
+
+fn wish(spec: &LabSpec) -> io::Result<Wish> {
+    if let Some(host) = spec.host {
+        return Ok(Wish::Host(host));
+    }
+    if let Ok(text) = std::env::var(HOST) {
+        let wrong = || io::Error::new(io::ErrorKind::InvalidInput, format!("{HOST}={text}: expected a host's number"));
+        return text.parse().map(Wish::Host).map_err(|_| wrong());
+    }
+    let rank = RANKS.iter().find_map(|name| std::env::var(name).ok()?.parse().ok());
+    Ok(rank.map_or(Wish::Any, Wish::Rank))
+}
+
+/// The answer to it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub assignment: Assignment,
+    /// Bytes on the wire around a frame.
+    pub encapsulation: u32,
+    /// Of a process that is let in.
+    pub slot: u16,
+    /// The host's link works.
+    pub link_is_up: bool,
+}
+
+/// Bytes of an [`Answer`].
+pub(super) const ANSWER: usize = 40;
+
+impl Answer {
+    pub(super) fn write(&self) -> [u8; ANSWER] {
+        let mut to = [0; ANSWER];
+        let Assignment { host, hosts, rate, addressing } = self.assignment;
+        to[..4].copy_from_slice(&host.to_le_bytes());
+        to[4..8].copy_from_slice(&hosts.to_le_bytes());
+        to[8..16].copy_from_slice(&rate.to_le_bytes());
+        to[16..20].copy_from_slice(&self.encapsulation.to_le_bytes());
+        to[20..22].copy_from_slice(&self.slot.to_le_bytes());
+        (to[22], to[23]) = (addressing as u8, u8::from(!self.link_is_up));
+        to[32..].copy_from_slice(&HELLO);
+        to
+    }
+
+    fn read(from: &[u8]) -> Option<Answer> {
+        let from: &[u8; ANSWER] = from.try_into().ok()?;
+        let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| from[at + i]));
+        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| from[at + i]));
+        let addressing = Addressing::ALL.into_iter().find(|addressing| *addressing as u8 == from[22])?;
+        let assignment = Assignment { host: word(0), hosts: word(4), rate: long(8), addressing };
+        let slot = u16::from_le_bytes([from[20], from[21]]);
+        let answer = Answer { assignment, encapsulation: word(16), slot, link_is_up: from[23] == 0 };
+        (from[32..] == HELLO).then_some(answer)
+    }
+}
+
+/// Receives the next message of the server, and waits for it.
+pub(super) fn next_message(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<sys::Message> {
+    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one valid pollfd.
+    let ready = unsafe { libc::poll(&raw mut poll, 1, PATIENCE.as_millis() as libc::c_int) };
+    if ready != 1 {
+        return Err(io::Error::new(io::ErrorKind::TimedOut, "the lab's server does not answer"));
+    }
+    sys::receive(socket.as_fd(), bytes)
+}
+
+/// Says which lab an error is about.
+fn name(server: &std::path::Path, e: &io::Error) -> io::Error {
+    io::Error::new(e.kind(), format!("the lab at {}: {e}", server.display()))
+}
+
+/// Connects to the server and sends the first message.
+pub(super) fn greet(server: &std::path::Path, hello: &[u8]) -> io::Result<OwnedFd> {
+    let connect = || {
+        let socket = sys::connect_to(server)?;
+        if !sys::peer_user(socket.as_fd()).is_ok_and(sys::is_own_user) {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is another user's"));
+        }
+        sys::send(socket.as_fd(), hello, &[])?;
+        Ok(socket)
+    };
+    connect().map_err(|e| name(server, &e))
+}
+
+/// Connects to the server and says what is wanted.
+pub(super) fn call(spec: &LabSpec, ask: Ask) -> io::Result<(OwnedFd, Answer)> {
+    let name = |e: io::Error| name(&spec.socket, &e);
+    let socket = greet(&spec.socket, &hello(ask, wish(spec)?))?;
+    let mut bytes = [0; 256];
+    let message = next_message(&socket, &mut bytes).map_err(name)?;
+    if let Some(answer) = Answer::read(&bytes[..message.len]) {
+        return Ok((socket, answer));
+    }
+    let why = match message.len {
+        0 => "it is of another version of irnic than this process: give all of them one version".into(),
+        len => String::from_utf8_lossy(&bytes[..len]),
+    };
+    Err(name(io::Error::other(why)))
+}
+
+/// Asks which host this process is.
+pub(super) fn ask(spec: &LabSpec) -> io::Result<Assignment> {
+    call(spec, Ask::Assignment).map(|(_, answer)| answer.assignment)
+}
