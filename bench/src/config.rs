@@ -20,7 +20,7 @@ pub fn main(args: &ConfigArgs) -> ExitCode {
         Ok(config) => {
             config.tell_ignored();
             let text = if args.json { format!("{:#}\n", config.to_json()) } else { config.to_toml() };
-            crate::output::print(&text);
+            irnic_report::output::print(&text);
             ExitCode::SUCCESS
         }
         Err(e) => {

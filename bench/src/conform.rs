@@ -11,7 +11,7 @@ use irnic_transports::recovery::{Class, Receiver, Recovery, Sender};
 use irnic_transports::wire::Opcode;
 use irnic_transports::{Psn, Time};
 
-use crate::output::Stdout;
+use irnic_report::output::Stdout;
 
 /// Replay an event trace through the production IRN modules, from standard input to standard output.
 ///

@@ -6,6 +6,7 @@ use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use irnic_report::output::Stdout;
 use irnic_transports::wire::ip::{self, Datagram, ETHERNET_LEN, IpError};
 use irnic_transports::wire::mad::{GSI_QPN, Mad, Message, RejReason};
 use irnic_transports::wire::{
@@ -16,7 +17,6 @@ use irnic_transports::{Mark, Psn};
 use thiserror::Error;
 
 use crate::capture_file::{CaptureError, CaptureFile, Link, Packet};
-use crate::output::Stdout;
 
 /// Arguments of `irnic decode`.
 #[derive(Debug, clap::Args)]

@@ -10,7 +10,7 @@ use irnic_verbs::device::{self, DeviceInfo, device_attr, port_attr};
 use irnic_verbs::gid::address_of;
 use serde_json::{Value, json};
 
-use crate::output::print;
+use irnic_report::output::print;
 
 /// Print what an application would see of the devices, as ibv_devinfo -v does.
 #[derive(Args, Clone, Debug)]

@@ -1,7 +1,7 @@
 //! `irnic`: an RDMA NIC in software, on the command line.
 
 #[macro_use]
-mod output;
+extern crate irnic_report;
 
 mod capture_file;
 mod config;
@@ -11,13 +11,10 @@ mod decode;
 mod devinfo;
 mod doctor;
 mod footprint;
-mod interrupt;
-mod junit;
 mod lab;
 mod network_args;
 mod oq;
 mod perf;
-mod picture;
 mod port_capture;
 mod rdma;
 mod reproduce;
@@ -31,6 +28,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use irnic_report::output;
 
 const AFTER_HELP: &str = "\
 Exit status: 0 done, 1 failed (the reason is on stderr), 2 bad arguments, 130 interrupted; run has

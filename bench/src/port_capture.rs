@@ -14,7 +14,7 @@ use irnic_ports::capture::{Recording, ethernet};
 use irnic_transports::wire::{ICRC_LEN, RateNotice};
 use irnic_transports::{Path, Time};
 
-use crate::output::Stream;
+use irnic_report::output::Stream;
 
 /// Options of captures.
 #[derive(Args, Clone, Debug, Default)]

@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode};
 use irnic_verbs::config::{Config, Variables};
 use irnic_verbs::device::{self, DeviceInfo, device_attr};
 
-use crate::output::print;
+use irnic_report::output::print;
 
 /// The name under which the program is this one.
 pub const NAME: &str = "rdma";

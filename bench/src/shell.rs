@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::output::Stdout;
+use irnic_report::output::Stdout;
 
 /// Arguments of `irnic completions`.
 #[derive(Args)]

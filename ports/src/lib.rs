@@ -26,6 +26,8 @@
 //! | [`impair::Impaired`] | loses, delays, reorders, duplicates, corrupts, marks and trims frames, as `tc netem` and switches do |
 //! | [`paced::Paced`] | limits sending to a link rate |
 //!
+//! [`output`] opens the files that settings name, such as captures, and never replaces a file of another kind.
+//!
 //! # What it does not do
 //!
 //! - Retransmit, order or acknowledge: a port may lose any frame, and the NIC recovers it.
@@ -54,6 +56,7 @@ mod link;
 pub mod mem;
 mod nic_port;
 mod offset;
+pub mod output;
 pub mod paced;
 mod pcapng;
 mod prefix;

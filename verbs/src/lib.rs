@@ -20,7 +20,7 @@
 //!                   |
 //!   runtime   DeviceRuntime, Unit, Listener            NIC + port + lock + thread; no C
 //!                   |
-//!   device  config  gid  output  stats  errno  explain  abi
+//!   device  config  gid  stats  errno  explain  abi
 //!                   |
 //!             irnic-nic, irnic-ports, irnic-transports
 //! ```
@@ -33,8 +33,7 @@
 //!
 //! - *Applications* use the shared object, by its symbols. Nothing else of it is visible.
 //! - *Programs in Rust* may use [`config`] (settings), [`device`] and [`gid`] (what the devices of this host would be
-//!   and say of themselves) and [`output`] (files that settings name); `irnic devinfo` and `irnic run` do. Nothing of
-//!   that opens a device.
+//!   and say of themselves); `irnic devinfo` and `irnic run` do. Nothing of that opens a device.
 //! - *Tests* call [`calls`] with the structures of [`abi`], as C would.
 //!
 //! # What it does not do
@@ -74,7 +73,6 @@ mod errno;
 mod explain;
 pub mod gid;
 mod objects;
-pub mod output;
 mod runtime;
 pub mod stats;
 mod symbols;

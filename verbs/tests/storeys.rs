@@ -4,13 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// All modules, from the ground up.
-const STOREYS: [&str; 13] = [
-    "abi", "gid", "config", "output", "explain", "errno", "device", "stats", "runtime", "objects", "ucma", "calls",
-    "symbols",
-];
+const STOREYS: [&str; 13] =
+    ["abi", "gid", "config", "explain", "errno", "device", "stats", "runtime", "objects", "ucma", "calls", "symbols"];
 
 /// What the runtime takes: nothing of C.
-const OF_RUNTIME: [&str; 6] = ["gid", "config", "output", "device", "stats", "runtime"];
+const OF_RUNTIME: [&str; 5] = ["gid", "config", "device", "stats", "runtime"];
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("sources") {

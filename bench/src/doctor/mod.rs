@@ -15,8 +15,8 @@ use clap::Args;
 use irnic_verbs::config::Variables;
 use serde::Serialize;
 
-use crate::junit;
-use crate::output::{self, DASH, OutFile};
+use irnic_report::junit;
+use irnic_report::output::{self, DASH, OutFile};
 
 /// Arguments of `irnic doctor`.
 #[derive(Args)]

@@ -12,7 +12,7 @@ use clap::Args;
 use irnic_transports::wire::Mtu;
 use irnic_units::{self as units, RATE, SIZE, TIME};
 
-use crate::output::print;
+use irnic_report::output::print;
 
 const AFTER_HELP: &str = "\
 The bits are those of the fields of irnic's own state machines, at the widths that their values need. What they have in

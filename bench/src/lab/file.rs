@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use irnic_ports::frames::{FrameSpec, ParseFrameSpecError};
+use irnic_report::CommandError;
 use irnic_units::toml as lines;
 use toml::Spanned;
 use toml::de::DeValue;
@@ -10,7 +11,6 @@ use toml::de::DeValue;
 use super::LabError;
 use super::args::pace;
 use super::switchd::Pace;
-use crate::sim::SimError;
 use crate::sim::file::{ExperimentFile, Reader, read_with};
 
 /// A command on a host.
@@ -82,7 +82,7 @@ fn switch(text: &str) -> Option<bool> {
 }
 
 /// Reads a host: its command, empty if it has none, and what carries its packets, if it is no process.
-fn host(reader: &Reader<'_>, value: &Spanned<DeValue<'_>>) -> Result<(HostCommand, Option<FrameSpec>), SimError> {
+fn host(reader: &Reader<'_>, value: &Spanned<DeValue<'_>>) -> Result<(HostCommand, Option<FrameSpec>), CommandError> {
     let at = value.span().start;
     let DeValue::Table(table) = value.get_ref() else {
         return Err(reader.error(at, "hosts are tables: write [[host]]"));

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use irnic_report::junit;
+use irnic_report::output::OutFile;
+
 use super::report::Report;
 use super::{LabArgs, LabError, html};
-use crate::junit;
-use crate::output::OutFile;
 
 /// Files of results.
 pub struct Files {

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+use irnic_report::html::plot::{Line, Plot};
+use irnic_report::html::{POINTS, begin, buttons, end, figures, peaks, table};
+use irnic_report::picture::{Axis, Scale, escaped};
+
 use super::report::{self, Report};
 use super::samples::{PortSample, Samples};
 use super::told::{Figures, ProcessState, ProcessStats, QueuePair};
-use crate::picture::{Axis, Scale, escaped};
-use crate::sim::html::plot::{Line, Plot};
-use crate::sim::html::{POINTS, begin, buttons, end, figures, peaks, table};
 use crate::sim::series::rate;
 
 /// Ports of each ranking that have lines.

@@ -42,6 +42,7 @@ use irnic_fabric::network::NetworkError;
 use irnic_fabric::sim::SimConfig;
 use irnic_ports::frames::FrameSpec;
 use irnic_ports::lab::{Addressing, LabServer, ServerConfig};
+use irnic_report::CommandError;
 use irnic_transports::wire::Mtu;
 use irnic_verbs::config::Variables;
 use keeper::Keeper;
@@ -56,7 +57,6 @@ use switchd::{Clock, Outcome, Pace, Switchd};
 
 use crate::port_capture::PortCapture;
 use crate::run::{RunError, library};
-use crate::sim::SimError;
 
 /// Why there was no lab, or it failed.
 #[derive(Debug, thiserror::Error)]
@@ -72,10 +72,10 @@ enum LabError {
     Run(#[from] RunError),
 }
 
-impl From<SimError> for LabError {
-    fn from(e: SimError) -> LabError {
+impl From<CommandError> for LabError {
+    fn from(e: CommandError) -> LabError {
         match e {
-            SimError::Usage(why) => LabError::Usage(why),
+            CommandError::Usage(why) => LabError::Usage(why),
             other => LabError::Failed(other.to_string()),
         }
     }
@@ -234,7 +234,7 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let control = control::listen(&place, server.waker(), config.topology.clone(), pace);
     let (control, control_socket) =
         control.map_err(|e| LabError::Failed(format!("--control {}: {e}", place.display())))?;
-    let interrupted = crate::interrupt::flag().map_err(failed)?;
+    let interrupted = irnic_report::interrupt::flag().map_err(failed)?;
 
     let patience = (pace.clock == Clock::Virtual).then(|| Duration::from_nanos(args.virtual_patience));
     let (stop, began) = (Arc::new(AtomicBool::new(false)), Instant::now());

@@ -8,10 +8,13 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use irnic_report::output;
+
 use super::file::HostCommand;
 use super::keeper::{GRACE, Keeper, signal};
 use super::namespaces::{Entrance, programs};
-use crate::{output, run};
+
+use crate::run;
 
 /// How often commands are looked at.
 const LOOK: Duration = Duration::from_millis(5);

@@ -7,6 +7,7 @@ use irnic_fabric::lab::Lab;
 use irnic_fabric::network::{LinkRecord, PortCounters};
 use irnic_fabric::topology::Topology;
 use irnic_ports::lab::{GuestCounters, Lateness, Unasked};
+use irnic_report::junit;
 use serde_json::{Value, json};
 
 use super::compare::Comparison;
@@ -16,7 +17,6 @@ use super::processes::Ended;
 use super::samples::Samples;
 use super::switchd::Pace;
 use super::told::{Figures, ProcessStats};
-use crate::junit;
 
 /// Most pairs of hosts in the summary.
 const PAIRS: usize = 16;

@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::Args;
+use irnic_report::output::Stdout;
 
 use super::socket::{connect, names};
 use super::stats::{PortStats, Stats};
 use super::told::{Figures, ProcessState, ProcessStats, QueuePair};
-use crate::output::Stdout;
 
 /// Where the launcher tells its processes who answers.
 pub const VARIABLE: &str = "IRNIC_LAB";
@@ -352,7 +352,7 @@ fn run(args: &TopArgs) -> Result<(), String> {
         return Stdout.write_all(&text).map_err(|e| e.to_string());
     }
     let mut before = stats(&socket).map_err(failed)?;
-    let interrupted = crate::interrupt::flag().map_err(|e| e.to_string())?;
+    let interrupted = irnic_report::interrupt::flag().map_err(|e| e.to_string())?;
     let once = args.once || !io::stdout().is_terminal();
     if !once {
         let _ = Stdout.write_all(b"\x1b[2J");

@@ -14,13 +14,13 @@ use irnic_ports::capture::Captured;
 use irnic_ports::impair::{Impaired, Report};
 use irnic_ports::paced::Paced;
 use irnic_ports::udp::{Segmentation, UdpConfig, UdpPort};
+use irnic_report::output::Stream;
 use irnic_transports::Time;
 use irnic_transports::wire::{Headers, Mtu};
 
 use super::PerfError;
 use super::clock::RunClock;
 use super::plan::Plan;
-use crate::output::Stream;
 
 /// Drives the NICs of this process, and moves packets.
 pub trait Carrier {

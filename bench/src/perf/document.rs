@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use irnic_report::output::OutFile;
 use serde_json::{Map, Value, json};
 
 use super::PerfError;
@@ -12,7 +13,6 @@ use super::plan::Plan;
 use super::report::{self, Bw, Lat, Line, Unit, lat_fields};
 use super::results::{Ran, Results};
 use super::sweep::{Spread, Turn};
-use crate::output::OutFile;
 
 /// Files for results: open, as soon as it is known that they will be written.
 pub struct Files {

@@ -142,7 +142,7 @@ impl Runs<'_, '_> {
         if !self.results.compares {
             self.results.network = carrier.impairments();
         }
-        crate::interrupt::sleep(self.sweep.linger, self.interrupted);
+        irnic_report::interrupt::sleep(self.sweep.linger, self.interrupted);
         Ok(())
     }
 

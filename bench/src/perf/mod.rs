@@ -93,7 +93,7 @@ pub fn with_test(error: &clap::Error, words: &[OsString]) -> Option<Vec<OsString
 /// Entry point of the subcommand.
 pub fn main(args: &PerfArgs) -> ExitCode {
     let run = || -> Result<(), PerfError> {
-        let interrupted = crate::interrupt::flag()?;
+        let interrupted = irnic_report::interrupt::flag()?;
         let sweep = args.sweep()?;
         let files = Files::open(args)?;
         if args.baseline {

@@ -4,14 +4,15 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+use irnic_report::html::{self, plot};
+use irnic_report::picture::{self, Axis, Scale, Series, escaped};
+
 use super::document::percent;
 use super::plan::{Length, Plan};
 use super::report::{Line, Unit};
 use super::results::{Ran, Results};
 use super::sweep::Spread;
 use super::table;
-use crate::picture::{self, Axis, Scale, Series, escaped};
-use crate::sim::html::{self, plot};
 
 const LOSS: Axis = Axis { label: "packets lost each way [%]", scale: Scale::Linear };
 const SIZE: Axis = Axis { label: "message size [bytes]", scale: Scale::Log };

@@ -207,7 +207,7 @@ impl Session<'_, '_> {
         if !self.results.compares {
             self.results.network = carrier.impairments();
         }
-        crate::interrupt::sleep(self.sweep.linger, self.interrupted);
+        irnic_report::interrupt::sleep(self.sweep.linger, self.interrupted);
         Ok(())
     }
 

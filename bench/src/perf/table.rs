@@ -1,12 +1,13 @@
 //! One table of everything that was compared: a line for each combination of transport, size and loss.
 
+use irnic_report::table::align;
+
 use super::report::{Line, Unit};
 use super::results::Results;
-use crate::sim::table::align;
 
 /// Prints it, and what went wrong.
 pub fn print(results: &Results<'_>) {
-    crate::output::print(&text(results));
+    irnic_report::output::print(&text(results));
 }
 
 fn text(results: &Results<'_>) -> String {

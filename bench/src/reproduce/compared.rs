@@ -3,7 +3,7 @@
 use irnic_fabric::summary::mean_and_confidence;
 use serde::Serialize;
 
-use crate::junit;
+use irnic_report::junit;
 
 /// What the paper has for a cell.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize)]

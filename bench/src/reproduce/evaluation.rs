@@ -4,13 +4,13 @@
 use std::fmt::Debug;
 use std::path::Path;
 
+use irnic_report::CommandError;
+use irnic_report::junit;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::runs::{Make, Runs, Scenarios, once};
 use super::{Common, choose, list, pictures};
-use crate::junit;
-use crate::sim::SimError;
 
 /// A number of the results: what has to be run for it, and what is made of that.
 pub trait Entry {
@@ -53,7 +53,7 @@ pub struct Evaluation<'a, E: Entry, S> {
     /// How long a run may take beside the others, as [`crate::sweep::Sweep::estimate`].
     pub estimate: &'a (dyn Fn(&E::Scenario) -> f64 + Sync),
     /// Finds what makes no sense before anything is run.
-    pub check: &'a (dyn Fn(&E::Scenario) -> Result<(), SimError> + Sync),
+    pub check: &'a (dyn Fn(&E::Scenario) -> Result<(), CommandError> + Sync),
     /// Makes a run.
     pub make: &'a Make<'a, E::Scenario, E::Run>,
 }
@@ -67,7 +67,7 @@ where
         mut self,
         print: impl FnOnce(&[E::Result], &[u64]),
         draw: impl FnOnce(&[E], &RunsOf<'_, E>) -> Vec<(String, String)>,
-    ) -> Result<(), SimError> {
+    ) -> Result<(), CommandError> {
         choose(&mut self.cells, self.only, E::id)?;
         if self.common.list {
             list(self.cells.iter().map(E::id));
@@ -85,7 +85,7 @@ where
             scenarios: &needed,
             cells: &ids,
             seeds: &seeds,
-            settings: serde_json::to_string(&settings).map_err(|e| SimError::Failed(e.to_string()))?,
+            settings: serde_json::to_string(&settings).map_err(|e| CommandError::Failed(e.to_string()))?,
             estimate: self.estimate,
             check: self.check,
             make: self.make,

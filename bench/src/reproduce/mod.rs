@@ -26,11 +26,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use irnic_report::CommandError;
+use irnic_report::junit;
+use irnic_report::output::OutFile;
 use serde::Serialize;
 
-use crate::junit;
-use crate::output::OutFile;
-use crate::sim::SimError;
 use crate::sweep::{self, How, SweepArgs};
 
 /// Reproduce the results of a paper: its numbers beside ours, cell by cell.
@@ -112,10 +112,10 @@ impl Common {
     }
 
     /// Opens the files of results, which are checked before anything runs. `pictures`: whether there are to be some.
-    fn open(&self, pictures: bool) -> Result<Files, SimError> {
+    fn open(&self, pictures: bool) -> Result<Files, CommandError> {
         let files = [("--json", self.json.is_some()), ("--junit", self.junit.is_some()), ("--svg", pictures)];
         self.sweep.check(&files)?;
-        let usage = |option| move |e| SimError::Usage(format!("{option} {e}"));
+        let usage = |option| move |e| CommandError::Usage(format!("{option} {e}"));
         let json = self.json.as_deref().map(OutFile::open).transpose().map_err(usage("--json"))?;
         let junit = self.junit.as_deref().map(junit::File::open).transpose().map_err(usage("--junit"))?;
         Ok(Files { json, junit })
@@ -146,7 +146,7 @@ impl Files {
         settings: &impl Serialize,
         seeds: &[u64],
         cells: &'a [C],
-    ) -> Result<(), SimError>
+    ) -> Result<(), CommandError>
     where
         junit::Case: From<&'a C>,
     {
@@ -154,7 +154,7 @@ impl Files {
             serde_json::to_writer_pretty(&mut *to, &Document { paper, settings, seeds, cells })?;
             writeln!(to)
         };
-        let failed = |option| move |e| SimError::Failed(format!("{option} {e}"));
+        let failed = |option| move |e| CommandError::Failed(format!("{option} {e}"));
         if let Some(file) = self.json {
             file.write(|to| all(to)).map_err(failed("--json"))?;
         }
@@ -183,12 +183,12 @@ fn list<'a>(ids: impl Iterator<Item = &'a str>) {
 }
 
 /// Leaves the cells whose id begins as one of `only` does, or all if there are none.
-fn choose<C>(cells: &mut Vec<C>, only: &[String], id: impl Fn(&C) -> &str) -> Result<(), SimError> {
+fn choose<C>(cells: &mut Vec<C>, only: &[String], id: impl Fn(&C) -> &str) -> Result<(), CommandError> {
     if only.is_empty() {
         return Ok(());
     }
     if let Some(unknown) = only.iter().find(|only| !cells.iter().any(|c| id(c).starts_with(only.as_str()))) {
-        return Err(SimError::Usage(format!(
+        return Err(CommandError::Usage(format!(
             "--only {unknown}: no cell begins so; ids are such as {}, {}; --list tells all",
             id(&cells[0]),
             id(&cells[cells.len() - 1])
@@ -199,7 +199,7 @@ fn choose<C>(cells: &mut Vec<C>, only: &[String], id: impl Fn(&C) -> &str) -> Re
 }
 
 /// Runs what the arguments ask for.
-pub fn run(args: &ReproduceArgs) -> Result<(), SimError> {
+pub fn run(args: &ReproduceArgs) -> Result<(), CommandError> {
     match &args.paper {
         Paper::Irn(args) => irn::run(args),
         Paper::Timely(args) => timely::run(args),

@@ -4,9 +4,9 @@ use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
 
-use crate::output::{OutFile, check_folder};
-use crate::picture::{Plot, draw};
-use crate::sim::SimError;
+use irnic_report::CommandError;
+use irnic_report::output::{OutFile, check_folder};
+use irnic_report::picture::{Plot, draw};
 
 /// Scenarios by the names that rows of cells have.
 pub struct Rows<'a, S>(Vec<(&'a str, &'a S)>);
@@ -73,18 +73,18 @@ pub fn files<F: Display>(pictures: Vec<Picture<F>>) -> Vec<(String, String)> {
 }
 
 /// Makes the folder of `--svg`, before anything runs.
-pub fn prepare(folder: Option<&Path>) -> Result<(), SimError> {
+pub fn prepare(folder: Option<&Path>) -> Result<(), CommandError> {
     let Some(folder) = folder else { return Ok(()) };
-    check_folder(folder).map_err(|e| SimError::Usage(format!("--svg {e}")))?;
-    std::fs::create_dir_all(folder).map_err(|e| SimError::Usage(format!("--svg {}: {e}", folder.display())))
+    check_folder(folder).map_err(|e| CommandError::Usage(format!("--svg {e}")))?;
+    std::fs::create_dir_all(folder).map_err(|e| CommandError::Usage(format!("--svg {}: {e}", folder.display())))
 }
 
 /// Writes files into it.
-pub fn write(folder: &Path, files: Vec<(String, String)>) -> Result<(), SimError> {
+pub fn write(folder: &Path, files: Vec<(String, String)>) -> Result<(), CommandError> {
     for (name, svg) in files {
         let path = folder.join(name);
         let written = OutFile::open(&path).and_then(|file| file.write(|to| to.write_all(svg.as_bytes())));
-        written.map_err(|e| SimError::Failed(format!("--svg {e}")))?;
+        written.map_err(|e| CommandError::Failed(format!("--svg {e}")))?;
     }
     Ok(())
 }

@@ -4,10 +4,11 @@ use std::fmt::Debug;
 
 use irnic_fabric::sim::{Outcome, SimConfig, Simulation};
 use irnic_fabric::summary::Summary;
+use irnic_report::CommandError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::sim::{self, Batch, SLICE, SimError};
+use crate::sim::{self, Batch, SLICE};
 use crate::sweep::{self, How, NoResult, Sweep, Watch};
 
 /// Keeps what is not there yet.
@@ -43,7 +44,7 @@ pub struct Scenarios<'a, S, M> {
     /// How long a run may take beside the others, as [`Sweep::estimate`].
     pub estimate: &'a (dyn Fn(&S) -> f64 + Sync),
     /// Finds what makes no sense, as [`Sweep::check`].
-    pub check: &'a (dyn Fn(&S) -> Result<(), SimError> + Sync),
+    pub check: &'a (dyn Fn(&S) -> Result<(), CommandError> + Sync),
     /// Makes a run.
     pub make: &'a Make<'a, S, M>,
 }
@@ -67,11 +68,11 @@ impl<S: Debug + Sync, M: Serialize + DeserializeOwned + Send> Sweep for Scenario
         row(self.cells[case]).to_owned()
     }
 
-    fn settings(&self, case: usize) -> Result<String, SimError> {
+    fn settings(&self, case: usize) -> Result<String, CommandError> {
         Ok(format!("{:?} {}", self.scenarios[case], self.settings))
     }
 
-    fn check(&self, case: usize) -> Result<(), SimError> {
+    fn check(&self, case: usize) -> Result<(), CommandError> {
         (self.check)(&self.scenarios[case])
     }
 
@@ -90,7 +91,7 @@ impl<S: Debug + Sync, M: Serialize + DeserializeOwned + Send> Sweep for Scenario
 
 impl<'a, S: Debug + PartialEq + Sync, M: Serialize + DeserializeOwned + Send> Scenarios<'a, S, M> {
     /// Makes all runs, or finds what was measured in them. Returns nothing if there is nothing to show.
-    pub fn perform(&self, how: &How<'_>) -> Result<Option<Runs<'a, S, M>>, SimError> {
+    pub fn perform(&self, how: &How<'_>) -> Result<Option<Runs<'a, S, M>>, CommandError> {
         let Some(mut performed) = sweep::perform(self, how)? else { return Ok(None) };
         let each = self.scenarios.iter().map(|_| performed.results.drain(..self.seeds.len()).collect()).collect();
         Ok(Some(Runs { scenarios: self.scenarios, cells: self.cells, seeds: self.seeds, each }))
@@ -124,7 +125,7 @@ impl<S: PartialEq, M> Runs<'_, S, M> {
     }
 
     /// Ends a command whose results are written: says which runs have none, and why.
-    pub fn conclude(&self) -> Result<(), SimError> {
+    pub fn conclude(&self) -> Result<(), CommandError> {
         let of = |(cell, runs): (&&str, &Vec<Result<M, NoResult>>)| {
             let failed = runs.iter().zip(self.seeds).filter_map(|(run, seed)| Some((run.as_ref().err()?, seed)));
             let failed = failed.filter(|(error, _)| **error != NoResult::Missing);
@@ -173,7 +174,7 @@ pub fn summaries(runs: &[sim::Run], case: Option<usize>) -> Vec<Option<&Summary>
 }
 
 /// Ends a command whose results are written: says which runs have no such summary, and why.
-pub fn conclude_batch(batch: &Batch, runs: &[sim::Run]) -> Result<(), SimError> {
+pub fn conclude_batch(batch: &Batch, runs: &[sim::Run]) -> Result<(), CommandError> {
     let failure = |run: &sim::Run| match &run.result {
         Err(NoResult::Missing) => None,
         Err(e) => Some(format!("{}: {e}", batch.name(run))),
@@ -190,11 +191,11 @@ pub fn conclude_batch(batch: &Batch, runs: &[sim::Run]) -> Result<(), SimError> 
     conclude(runs.iter().any(interrupted), &failures)
 }
 
-fn conclude(interrupted: bool, failures: &[String]) -> Result<(), SimError> {
+fn conclude(interrupted: bool, failures: &[String]) -> Result<(), CommandError> {
     if interrupted {
-        return Err(SimError::Interrupted);
+        return Err(CommandError::Interrupted);
     }
-    if failures.is_empty() { Ok(()) } else { Err(SimError::Failed(failures.join("\n"))) }
+    if failures.is_empty() { Ok(()) } else { Err(CommandError::Failed(failures.join("\n"))) }
 }
 
 #[cfg(test)]
@@ -224,7 +225,7 @@ mod tests {
         assert!(runs.any());
         let said = runs.conclude().unwrap_err().to_string();
         assert_eq!(said, "s7 seed=2: too much");
-        assert!(matches!(conclude(true, &[said]), Err(SimError::Interrupted)));
+        assert!(matches!(conclude(true, &[said]), Err(CommandError::Interrupted)));
         assert!(conclude(false, &[]).is_ok());
     }
 }

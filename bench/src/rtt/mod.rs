@@ -14,9 +14,9 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use irnic_nic::clock::Clock;
+use irnic_report::output::OutFile;
 use irnic_units::{self as units, TIME};
 
-use crate::output::OutFile;
 use crate::perf::PerfError;
 
 const AFTER_HELP: &str = "\
@@ -140,7 +140,7 @@ pub fn main(args: &RttArgs) -> ExitCode {
         };
         let svg = open("--svg", args.svg.as_deref().map(OutFile::open))?;
         let json = open("--json", args.json.as_deref().map(OutFile::open))?;
-        let interrupted = crate::interrupt::flag()?;
+        let interrupted = irnic_report::interrupt::flag()?;
         let case = |load| -> Result<measure::Case, PerfError> {
             let tcp = args.tcp.then(|| tcp::run(&plan, load, &interrupted)).transpose()?;
             Ok(measure::Case { tcp, ..measure::run(&plan, load, &interrupted)? })

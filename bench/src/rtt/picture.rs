@@ -1,9 +1,10 @@
 //! The distributions as a picture: a line for each clock and load, over the round trip's magnitude.
 
+use irnic_report::picture::{self, Axis, Plot, Scale, Series};
+
 use super::RttPlan;
 use super::measure::Case;
 use super::report::name;
-use crate::picture::{self, Axis, Plot, Scale, Series};
 
 /// The picture as SVG. Clocks have colours; a dashed line is under load.
 pub fn draw(plan: &RttPlan, cases: &[Case]) -> String {

@@ -5,9 +5,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use irnic_ports::output::{CAPTURE, Output, OutputError};
 use irnic_verbs::config::{Config, ConfigError, Given, Origin, Stats, Variables};
 use irnic_verbs::device::{self, DeviceInfo};
-use irnic_verbs::output::{CAPTURE, Output, OutputError, STATISTICS};
+use irnic_verbs::stats::STATISTICS;
 
 use super::RunError;
 

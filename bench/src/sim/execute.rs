@@ -14,9 +14,11 @@ use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::Flow;
 use irnic_fabric::workload::incast::{Bytes, Incast, When};
 use irnic_fabric::workload::spec::Part;
+use irnic_report::CommandError;
 use serde::{Deserialize, Serialize};
 
-use super::{SimError, stored};
+use super::error::usage;
+use super::stored;
 use crate::port_capture::{PcapArgs, PortCapture};
 use crate::sweep::{self, How, NoResult, Sweep, Watch};
 
@@ -177,24 +179,24 @@ impl Sweep for Simulations<'_> {
         self.batch.cases[case].label.clone()
     }
 
-    fn settings(&self, case: usize) -> Result<String, SimError> {
+    fn settings(&self, case: usize) -> Result<String, CommandError> {
         let experiment = &self.batch.experiments[case];
         let mut settings = format!("{experiment:?}");
         // Workloads name files that are read with each run; what else is in files is in the experiment.
         for part in &experiment.workload.parts {
             if let Part::File(path) | Part::Matrix(path, _) = part {
                 let text = std::fs::read(path);
-                let text = text.map_err(|e| SimError::Usage(format!("--workload: {}: {e}", path.display())))?;
+                let text = text.map_err(|e| CommandError::Usage(format!("--workload: {}: {e}", path.display())))?;
                 settings += &sweep::digest(&[&String::from_utf8_lossy(&text)]);
             }
         }
         Ok(settings)
     }
 
-    fn check(&self, case: usize) -> Result<(), SimError> {
+    fn check(&self, case: usize) -> Result<(), CommandError> {
         let Batch { cases, experiments, seeds, .. } = self.batch;
         // What the first seed's flows show to make no sense is said before anything runs.
-        experiments[case].config(seeds[0]).map_err(|error| cases[case].error(error))?;
+        experiments[case].config(seeds[0]).map_err(|error| usage(cases[case].error(error)))?;
         Ok(())
     }
 
@@ -227,7 +229,7 @@ impl Sweep for Simulations<'_> {
 impl Simulations<'_> {
     /// Makes all runs, or finds their results. Results are in the order of cases, and within a case of seeds. Returns
     /// nothing if there is nothing to show; with the runs, the version of irnic that made them.
-    pub fn perform(&self, how: &How<'_>) -> Result<Option<(Vec<Run>, String)>, SimError> {
+    pub fn perform(&self, how: &How<'_>) -> Result<Option<(Vec<Run>, String)>, CommandError> {
         let Some(performed) = sweep::perform(self, how)? else { return Ok(None) };
         let seeds = &self.batch.seeds;
         let run = |(at, result)| Run { case: at / seeds.len(), seed: seeds[at % seeds.len()], result };

@@ -8,7 +8,7 @@ use irnic_units::toml as lines;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::SimError;
+use irnic_report::CommandError;
 
 /// What an experiment file says.
 #[derive(Debug, Default)]
@@ -27,11 +27,11 @@ const RUN: &str = "run";
 const NAME: &str = "name";
 
 /// Reads a table that is not of experiments: its name, and what it is. Returns whether it is known.
-pub type Other<'a> = &'a mut dyn FnMut(&Reader<'_>, &str, &Spanned<DeValue<'_>>) -> Result<bool, SimError>;
+pub type Other<'a> = &'a mut dyn FnMut(&Reader<'_>, &str, &Spanned<DeValue<'_>>) -> Result<bool, CommandError>;
 
 /// Reads a file in which there is more than an experiment.
-pub fn read_with(path: &Path, other: Other<'_>) -> Result<ExperimentFile, SimError> {
-    let text = std::fs::read_to_string(path).map_err(|e| SimError::Usage(format!("{}: {e}", path.display())))?;
+pub fn read_with(path: &Path, other: Other<'_>) -> Result<ExperimentFile, CommandError> {
+    let text = std::fs::read_to_string(path).map_err(|e| CommandError::Usage(format!("{}: {e}", path.display())))?;
     parse_with(path, &text, other)
 }
 
@@ -42,12 +42,12 @@ pub struct Reader<'a> {
 }
 
 /// Reads a file whose content is `text`; `path` is for messages.
-pub fn parse(path: &Path, text: &str) -> Result<ExperimentFile, SimError> {
+pub fn parse(path: &Path, text: &str) -> Result<ExperimentFile, CommandError> {
     parse_with(path, text, &mut |_, _, _| Ok(false))
 }
 
 /// [`read_with`] of `text`; `path` is for messages.
-pub fn parse_with(path: &Path, text: &str, other: Other<'_>) -> Result<ExperimentFile, SimError> {
+pub fn parse_with(path: &Path, text: &str, other: Other<'_>) -> Result<ExperimentFile, CommandError> {
     let reader = Reader { path: Arc::new(path.to_owned()), text };
     let table = lines::parse(text).map_err(|(line, why)| reader.error_in(line, why))?;
     let mut file = ExperimentFile::default();
@@ -73,15 +73,15 @@ pub fn parse_with(path: &Path, text: &str, other: Other<'_>) -> Result<Experimen
 
 impl Reader<'_> {
     /// Returns an error about what is at a byte of the file.
-    pub fn error(&self, at: usize, why: impl std::fmt::Display) -> SimError {
+    pub fn error(&self, at: usize, why: impl std::fmt::Display) -> CommandError {
         self.error_in(lines::line(self.text, at), why)
     }
 
-    fn error_in(&self, line: usize, why: impl std::fmt::Display) -> SimError {
-        SimError::Usage(format!("{}:{line}: {why}", self.path.display()))
+    fn error_in(&self, line: usize, why: impl std::fmt::Display) -> CommandError {
+        CommandError::Usage(format!("{}:{line}: {why}", self.path.display()))
     }
 
-    fn run(&self, table: &DeTable<'_>) -> Result<Run, SimError> {
+    fn run(&self, table: &DeTable<'_>) -> Result<Run, CommandError> {
         let mut run = Run::default();
         for (name, value) in table {
             if name.get_ref() == NAME {
@@ -101,7 +101,7 @@ impl Reader<'_> {
         name: &Spanned<std::borrow::Cow<'_, str>>,
         value: &Spanned<DeValue<'_>>,
         into: &mut Values,
-    ) -> Result<(), SimError> {
+    ) -> Result<(), CommandError> {
         let at = name.span().start;
         let Some(key) = find(name.get_ref()) else {
             let known: Vec<&str> = KEYS.iter().map(|k| k.name()).collect();
@@ -117,7 +117,7 @@ impl Reader<'_> {
     }
 
     /// One value, or those of a list.
-    fn values(&self, key: &'static str, at: usize, value: &Spanned<DeValue<'_>>) -> Result<Vec<Written>, SimError> {
+    fn values(&self, key: &'static str, at: usize, value: &Spanned<DeValue<'_>>) -> Result<Vec<Written>, CommandError> {
         let one = |value: &Spanned<DeValue<'_>>| {
             let text = lines::word(value.get_ref())
                 .ok_or_else(|| self.error(at, format!("{key} is a string, a number, on or off, or a list of them")))?;
@@ -139,7 +139,7 @@ impl Reader<'_> {
 mod tests {
     use super::*;
 
-    fn parse_text(text: &str) -> Result<ExperimentFile, SimError> {
+    fn parse_text(text: &str) -> Result<ExperimentFile, CommandError> {
         parse(Path::new("e.toml"), text)
     }
 

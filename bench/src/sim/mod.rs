@@ -7,6 +7,7 @@
 //! write it for machines.
 
 mod args;
+mod error;
 mod execute;
 pub mod file;
 mod heap;
@@ -27,32 +28,14 @@ use std::process::ExitCode;
 pub use args::SimArgs;
 pub use execute::{Batch, Run, SLICE, Simulations};
 
+use error::usage;
 use execute::Reached;
 use irnic_fabric::experiment::{Case, Experiment, TextError, Written};
 use irnic_fabric::schedule::Detail;
+use irnic_report::CommandError;
+use irnic_report::output::OutFile;
 
-use crate::output::OutFile;
 use crate::sweep::{How, NoResult};
-
-/// Why there are no results, or only a part of them.
-#[derive(Debug, thiserror::Error)]
-pub enum SimError {
-    /// The command line or a file asks for something that cannot be: exit 2.
-    #[error("{0}")]
-    Usage(String),
-    /// A run failed, or a result could not be written: exit 1.
-    #[error("{0}")]
-    Failed(String),
-    /// Ctrl-C, and what was done is kept for another time: exit 130.
-    #[error("interrupted; the same command goes on")]
-    Kept,
-    /// Ctrl-C: exit 130.
-    #[error("interrupted; the results are those up to then")]
-    Interrupted,
-    /// Ctrl-C among several runs: exit 130.
-    #[error("interrupted: {0}; the results are those of runs that were done")]
-    Reached(Reached),
-}
 
 /// How often a run is looked at whose queues are to be shown, ns.
 const SAMPLE: u64 = 10_000;
@@ -65,40 +48,34 @@ const MAX_THREADS: usize = 255;
 /// The most runs of one experiment.
 const MAX_RUNS: usize = 100_000;
 
-impl From<TextError> for SimError {
-    fn from(error: TextError) -> SimError {
-        SimError::Usage(error.to_string())
-    }
-}
-
 /// Returns what an experiment file says, or nothing if there is none, and its text.
-fn experiment(args: &SimArgs) -> Result<(file::ExperimentFile, Option<String>), SimError> {
+fn experiment(args: &SimArgs) -> Result<(file::ExperimentFile, Option<String>), CommandError> {
     let Some(path) = &args.experiment else { return Ok(Default::default()) };
     // Results are put together by the experiment as it was.
     let text = match args.sweep.merging.as_ref().and_then(|merging| merging.experiment.clone()) {
         Some(text) => text,
-        None => std::fs::read_to_string(path).map_err(|e| SimError::Usage(format!("{}: {e}", path.display())))?,
+        None => std::fs::read_to_string(path).map_err(|e| CommandError::Usage(format!("{}: {e}", path.display())))?,
     };
     Ok((file::parse(path, &text)?, Some(text)))
 }
 
 /// Returns cases, seeds, and what is to be kept of each run.
-fn batch(args: &SimArgs, mut file: file::ExperimentFile) -> Result<Batch, SimError> {
+fn batch(args: &SimArgs, mut file: file::ExperimentFile) -> Result<Batch, CommandError> {
     file.grid.override_with(args.values());
     let flags: Vec<Written> = args.seed.iter().map(|text| Written::flag("seed", text)).collect();
     let given = if flags.is_empty() { file.seed } else { flags };
     let several = args.seeds.as_ref().map(|text| Written::flag("seeds", text)).or(file.seeds);
     let seeds = seeds(&given, several.as_ref())?;
-    let cases = file.grid.cases()?;
+    let cases = file.grid.cases().map_err(usage)?;
     if cases.len().saturating_mul(seeds.len()) > MAX_RUNS {
-        return Err(SimError::Usage(format!(
+        return Err(CommandError::Usage(format!(
             "more than {MAX_RUNS} runs: {} cases, {} seeds",
             cases.len(),
             seeds.len()
         )));
     }
     if args.pcap.pcap.is_some() && (cases.len() > 1 || seeds.len() > 1) {
-        return Err(SimError::Usage("--pcap records one run: expected one case and one seed".into()));
+        return Err(CommandError::Usage("--pcap records one run: expected one case and one seed".into()));
     }
     let keeps_all = args.sweep.out.is_some() && !args.summaries_only;
     let sample = (args.series.is_some() || args.html.is_some() || keeps_all).then_some(SAMPLE);
@@ -107,12 +84,12 @@ fn batch(args: &SimArgs, mut file: file::ExperimentFile) -> Result<Batch, SimErr
         experiment.sample = experiment.sample.or(sample);
         Ok(experiment)
     };
-    let experiments: Vec<Experiment> = cases.iter().map(experiment).collect::<Result<_, _>>()?;
+    let experiments: Vec<Experiment> = cases.iter().map(experiment).collect::<Result<_, _>>().map_err(usage)?;
     if args.schedule.record.is_some() && (cases.len() > 1 || seeds.len() > 1) {
-        return Err(SimError::Usage("--record records one run: expected one case and one seed".into()));
+        return Err(CommandError::Usage("--record records one run: expected one case and one seed".into()));
     }
     if let [alone] = &experiments[..] {
-        args.pcap.check(&alone.topology).map_err(SimError::Usage)?;
+        args.pcap.check(&alone.topology).map_err(CommandError::Usage)?;
     }
     let shows_flows = args.per_flow.is_some() || args.html.is_some();
     Ok(Batch {
@@ -142,23 +119,23 @@ fn jobs_beside(threads: usize) -> usize {
 }
 
 /// Returns the seeds that were given, or so many from the one that was given.
-fn seeds(given: &[Written], several: Option<&Written>) -> Result<Vec<u64>, SimError> {
+fn seeds(given: &[Written], several: Option<&Written>) -> Result<Vec<u64>, CommandError> {
     let number =
         |written: &Written| written.read(|value| value.number(0..=u64::MAX, "a seed, 0 to 18446744073709551615"));
-    let given: Vec<u64> = given.iter().map(number).collect::<Result<_, _>>()?;
+    let given: Vec<u64> = given.iter().map(number).collect::<Result<_, _>>().map_err(usage)?;
     let first = given.first().copied().unwrap_or(1);
     let Some(several) = several else {
         return Ok(if given.is_empty() { vec![first] } else { given });
     };
-    let n = several.read(|value| value.number(1..=MAX_RUNS as u64, "a number of seeds, 1 to 100000"))?;
+    let n = several.read(|value| value.number(1..=MAX_RUNS as u64, "a number of seeds, 1 to 100000")).map_err(usage)?;
     if given.len() > 1 {
-        return Err(several.refuse("several seeds are given already").into());
+        return Err(usage(several.refuse("several seeds are given already")));
     }
     Ok((0..n).map(|i| first.wrapping_add(i)).collect())
 }
 
 /// Refuses options that do not go with results that are kept.
-fn check_sweep(args: &SimArgs) -> Result<(), SimError> {
+fn check_sweep(args: &SimArgs) -> Result<(), CommandError> {
     let sweep = &args.sweep;
     if sweep.out.is_none() {
         return Ok(());
@@ -171,21 +148,21 @@ fn check_sweep(args: &SimArgs) -> Result<(), SimError> {
     ];
     sweep.check(&files)?;
     if let Some((file, _)) = files[1..].iter().find(|(_, given)| *given && args.summaries_only) {
-        return Err(SimError::Usage(format!("{file}: there are no flows and no samples with --summaries-only")));
+        return Err(CommandError::Usage(format!("{file}: there are no flows and no samples with --summaries-only")));
     }
     if args.pcap.pcap.is_some() {
-        return Err(SimError::Usage("--pcap: packets are not kept in --out; expected one of the two".into()));
+        return Err(CommandError::Usage("--pcap: packets are not kept in --out; expected one of the two".into()));
     }
     Ok(())
 }
 
 /// Runs what the arguments ask for.
-pub fn run(args: &SimArgs) -> Result<(), SimError> {
+pub fn run(args: &SimArgs) -> Result<(), CommandError> {
     if let Some(jobs) = args.jobs.filter(|jobs| !(1..=MAX_JOBS).contains(jobs)) {
-        return Err(SimError::Usage(format!("--jobs {jobs}: expected 1 to {MAX_JOBS} runs at a time")));
+        return Err(CommandError::Usage(format!("--jobs {jobs}: expected 1 to {MAX_JOBS} runs at a time")));
     }
     if let Some(threads) = args.threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {
-        return Err(SimError::Usage(format!("--threads {threads}: expected 1 to {MAX_THREADS} threads for a run")));
+        return Err(CommandError::Usage(format!("--threads {threads}: expected 1 to {MAX_THREADS} threads for a run")));
     }
     check_sweep(args)?;
     replay::check(&args.schedule, &unscheduled(args))?;
@@ -193,9 +170,9 @@ pub fn run(args: &SimArgs) -> Result<(), SimError> {
     let mut batch = batch(args, file)?;
     if args.schedule.replay.is_some() {
         let ([experiment], [seed]) = (&batch.experiments[..], &batch.seeds[..]) else {
-            return Err(SimError::Usage("--replay replays one run: expected one case and one seed".into()));
+            return Err(CommandError::Usage("--replay replays one run: expected one case and one seed".into()));
         };
-        let json = args.json.as_deref().map(OutFile::open).transpose().map_err(SimError::Usage)?;
+        let json = args.json.as_deref().map(OutFile::open).transpose().map_err(CommandError::Usage)?;
         return replay::run(&args.schedule, experiment.clone(), *seed, json);
     }
     let files = Files::open(args)?;
@@ -226,10 +203,12 @@ pub fn run(args: &SimArgs) -> Result<(), SimError> {
         Err(NoResult::Failed(why)) => Some(format!("{}: {why}", batch.name(run))),
         _ => None,
     }));
-    let failed = if failed.is_empty() { Ok(()) } else { Err(SimError::Failed(failed.join("\n"))) };
+    let failed = if failed.is_empty() { Ok(()) } else { Err(CommandError::Failed(failed.join("\n"))) };
     let cut = match &runs[..] {
-        [Run { result: Ok(alone), .. }] => alone.interrupted.then_some(SimError::Interrupted),
-        several => Some(Reached::by(several)).filter(Reached::is_short).map(SimError::Reached),
+        [Run { result: Ok(alone), .. }] => alone.interrupted.then_some(CommandError::Interrupted),
+        several => Some(Reached::by(several))
+            .filter(Reached::is_short)
+            .map(|reached| CommandError::Partial(reached.to_string())),
     };
     let Some(cut) = cut else { return failed };
     if let Err(failed) = failed {
@@ -290,10 +269,10 @@ struct Files {
 
 impl Files {
     /// Opens the files, which finds out whether all can be written.
-    fn open(args: &SimArgs) -> Result<Files, SimError> {
-        let open = |path: &Option<PathBuf>| path.as_deref().map(OutFile::open).transpose().map_err(SimError::Usage);
+    fn open(args: &SimArgs) -> Result<Files, CommandError> {
+        let open = |path: &Option<PathBuf>| path.as_deref().map(OutFile::open).transpose().map_err(CommandError::Usage);
         let kind = |option, path: &Option<PathBuf>| {
-            path.as_deref().map(|path| per_flow::Kind::of(option, path)).transpose().map_err(SimError::Usage)
+            path.as_deref().map(|path| per_flow::Kind::of(option, path)).transpose().map_err(CommandError::Usage)
         };
         Ok(Files {
             per_flow: open(&args.per_flow)?.zip(kind("--per-flow", &args.per_flow)?),
@@ -321,20 +300,6 @@ impl Files {
             self.html.map(|file| file.write(|to| html::write(to, batch, runs))),
         ];
         written.into_iter().flatten().filter_map(Result::err).chain(cut).collect()
-    }
-}
-
-impl SimError {
-    /// Prints the error as the command `who`, and returns the exit status.
-    pub fn report(self, who: &str) -> ExitCode {
-        for line in self.to_string().lines() {
-            eprintln!("{who}: {line}");
-        }
-        ExitCode::from(match self {
-            SimError::Usage(_) => 2,
-            SimError::Failed(_) => 1,
-            SimError::Kept | SimError::Interrupted | SimError::Reached(_) => 130,
-        })
     }
 }
 

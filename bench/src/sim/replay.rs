@@ -8,13 +8,14 @@ use clap::{Args, ValueEnum};
 use irnic_fabric::experiment::Experiment;
 use irnic_fabric::schedule::{Counts, Header, Replay, Replayed, Schedule};
 use irnic_fabric::sim::SimConfig;
+use irnic_report::CommandError;
+use irnic_report::output::OutFile;
 use irnic_transports::qp::Service;
 use irnic_units as units;
 use serde::Serialize;
 
 use super::per_flow::Kind;
-use super::{SLICE, SimError, schedule_file};
-use crate::output::OutFile;
+use super::{SLICE, schedule_file};
 use crate::sweep::Progress;
 
 /// Options of schedules.
@@ -94,9 +95,14 @@ struct Document {
 const SHARES: [f64; 7] = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99];
 
 /// Replays the schedule of the arguments with an experiment's network.
-pub fn run(args: &ScheduleArgs, mut experiment: Experiment, seed: u64, json: Option<OutFile>) -> Result<(), SimError> {
+pub fn run(
+    args: &ScheduleArgs,
+    mut experiment: Experiment,
+    seed: u64,
+    json: Option<OutFile>,
+) -> Result<(), CommandError> {
     let Some(path) = &args.replay else { return Ok(()) };
-    let usage = |e: String| SimError::Usage(e);
+    let usage = |e: String| CommandError::Usage(e);
     let by = args.replay_by.unwrap_or(By::Slack);
     if by == By::Vector && experiment.preempt {
         return Err(usage(
@@ -106,10 +112,11 @@ pub fn run(args: &ScheduleArgs, mut experiment: Experiment, seed: u64, json: Opt
     let kind = Kind::of("--replay", path).map_err(usage)?;
     // Timers and windows of reliable connections are nobody's here.
     experiment.service = Service::Uc;
-    let config = experiment.lab(seed).map_err(|e| SimError::Usage(e.to_string()))?;
-    let schedule = schedule_file::read(path, kind).map_err(|e| SimError::Usage(format!("--replay {e}")))?;
+    let config = experiment.lab(seed).map_err(|e| CommandError::Usage(e.to_string()))?;
+    let schedule = schedule_file::read(path, kind).map_err(|e| CommandError::Usage(format!("--replay {e}")))?;
     let late = late(args, &config, &schedule)?;
-    let failed = |e: irnic_fabric::schedule::ReplayError| SimError::Usage(format!("--replay {}: {e}", path.display()));
+    let failed =
+        |e: irnic_fabric::schedule::ReplayError| CommandError::Usage(format!("--replay {}: {e}", path.display()));
     let mut replay = Replay::new(config.network(), Arc::new(schedule), by.header()).map_err(failed)?;
     let progress = Progress::new(1, replay.progress().1);
     let mut arrived = 0;
@@ -127,14 +134,14 @@ pub fn run(args: &ScheduleArgs, mut experiment: Experiment, seed: u64, json: Opt
         serde_json::to_writer_pretty(&mut *to, &document)?;
         writeln!(to)
     });
-    written.map_err(|e| SimError::Failed(format!("--json {e}")))
+    written.map_err(|e| CommandError::Failed(format!("--json {e}")))
 }
 
 /// Returns how much too late counts apart, ns.
-fn late(args: &ScheduleArgs, config: &SimConfig, schedule: &Schedule) -> Result<u64, SimError> {
+fn late(args: &ScheduleArgs, config: &SimConfig, schedule: &Schedule) -> Result<u64, CommandError> {
     if let Some(text) = &args.overdue_by {
         return units::time(text)
-            .ok_or_else(|| SimError::Usage(format!("--overdue-by {text}: expected {}", units::TIME)));
+            .ok_or_else(|| CommandError::Usage(format!("--overdue-by {text}: expected {}", units::TIME)));
     }
     let slowest = config.topology.links.iter().map(|link| link.rate).min().unwrap_or(1);
     let longest = schedule.packets().iter().map(|packet| packet.wire).max().unwrap_or(0);
@@ -179,13 +186,13 @@ fn print(replayed: &Replayed, late: u64) {
 }
 
 /// Refuses options that do not go with a replay, by their names.
-pub fn check(args: &ScheduleArgs, others: &[(&str, bool)]) -> Result<(), SimError> {
+pub fn check(args: &ScheduleArgs, others: &[(&str, bool)]) -> Result<(), CommandError> {
     let option = if args.replay.is_some() { "--replay" } else { "--record" };
     if args.replay.is_none() && args.record.is_none() {
         return Ok(());
     }
     match others.iter().find(|(_, given)| *given) {
-        Some((other, _)) => Err(SimError::Usage(format!("{option}: does not go with {other}"))),
+        Some((other, _)) => Err(CommandError::Usage(format!("{option}: does not go with {other}"))),
         None => Ok(()),
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use irnic_fabric::summary::Summary;
+use irnic_report::table::align;
 
 use super::results::{Column, MS, Part, Row, WORD, columns, names, of_complete, parts, rows};
 use super::{Batch, Run};
@@ -11,7 +12,7 @@ use super::{Batch, Run};
 const COLUMNS: usize = 6;
 /// Prints everything.
 pub fn print(batch: &Batch, runs: &[Run]) {
-    crate::output::print(&text(batch, runs));
+    irnic_report::output::print(&text(batch, runs));
 }
 
 fn text(batch: &Batch, runs: &[Run]) -> String {
@@ -167,24 +168,6 @@ fn below(out: &mut String, columns: &[Column<'_>], names: &[String]) {
     align(out, &lines);
 }
 
-/// Writes cells in columns, the first to the left, the others to the right.
-pub fn align(out: &mut String, lines: &[Vec<String>]) {
-    let columns = lines.first().map_or(0, Vec::len);
-    let width = |at: usize| lines.iter().map(|l| l[at].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    for line in lines {
-        let mut text = String::new();
-        for (at, (cell, width)) in line.iter().zip(&widths).enumerate() {
-            if at == 0 {
-                let _ = write!(text, "{cell:<width$}");
-            } else {
-                let _ = write!(text, "  {cell:>width$}");
-            }
-        }
-        let _ = writeln!(out, "{}", text.trim_end());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,13 +177,5 @@ mod tests {
         let names = ["load=0.5 irn cap=110 rto-high=320us".to_owned(), "IRN".to_owned()];
         let expected = [["", "load=0.5 irn cap=110", ""], ["", "rto-high=320us", "IRN"]];
         assert_eq!(heads(&names), expected.map(|line| line.map(str::to_owned).to_vec()));
-    }
-
-    #[test]
-    fn numbers_stand_below_each_other() {
-        let mut out = String::new();
-        let line = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
-        align(&mut out, &[line(["", "a", "long name"]), line(["sizes", "", ""]), line(["x", "12", "3"])]);
-        assert_eq!(out, "        a  long name\nsizes\nx      12          3\n");
     }
 }

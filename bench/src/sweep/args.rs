@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use irnic_report::CommandError;
 use irnic_units as units;
 
 use super::merge::Merging;
 use super::shard::{self, Shard};
-use crate::sim::SimError;
 
 /// Who starts the shards.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
@@ -60,13 +60,13 @@ pub struct SweepArgs {
 
 impl SweepArgs {
     /// Refuses files of results where there will be none: options, and whether they were given.
-    pub fn check(&self, files: &[(&str, bool)]) -> Result<(), SimError> {
+    pub fn check(&self, files: &[(&str, bool)]) -> Result<(), CommandError> {
         match files.iter().find(|(_, given)| *given) {
             Some((file, _)) if self.shard.is_some() => {
-                Err(SimError::Usage(format!("{file}: a shard has a part of the results; `irnic merge` writes all")))
+                Err(CommandError::Usage(format!("{file}: a shard has a part of the results; `irnic merge` writes all")))
             }
             Some((file, _)) if self.print.is_some() => {
-                Err(SimError::Usage(format!("{file}: shards write no files of results; `irnic merge` does")))
+                Err(CommandError::Usage(format!("{file}: shards write no files of results; `irnic merge` does")))
             }
             _ => Ok(()),
         }

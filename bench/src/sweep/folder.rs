@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use sha2::{Digest, Sha256};
 
-use crate::output::{OutFile, check_folder};
-use crate::sim::SimError;
+use irnic_report::CommandError;
+use irnic_report::output::{OutFile, check_folder};
 
 /// The version that makes a run's result what it is.
 pub const VERSION: &str = env!("VERSION_WITH_COMMIT");
-/// Who is begun with this is a file that is being written; see [`crate::output`].
+/// Who is begun with this is a file that is being written; see [`irnic_report::output`].
 const ASIDE: &str = ".irnic-";
 /// A file that nobody has written to for so long is left over from a process that was killed.
 const LEFT_OVER: Duration = Duration::from_secs(3_600);
@@ -127,9 +127,9 @@ pub struct Folder(PathBuf);
 
 impl Folder {
     /// Opens a folder in which results are to be kept, or makes it.
-    pub fn create(path: &Path) -> Result<Folder, SimError> {
-        let wrong = |e| SimError::Usage(format!("--out {}: {e}", path.display()));
-        check_folder(path).map_err(|e| SimError::Usage(format!("--out {e}")))?;
+    pub fn create(path: &Path) -> Result<Folder, CommandError> {
+        let wrong = |e| CommandError::Usage(format!("--out {}: {e}", path.display()));
+        check_folder(path).map_err(|e| CommandError::Usage(format!("--out {e}")))?;
         fs::create_dir_all(path).map_err(wrong)?;
         tempfile::Builder::new().prefix(ASIDE).tempfile_in(path).map_err(wrong)?;
         let folder = Folder(path.to_owned());
@@ -162,9 +162,9 @@ impl Folder {
     }
 
     /// Returns what the runs are of; nothing if nobody has said so.
-    pub fn manifest(&self) -> Result<Option<Manifest>, SimError> {
+    pub fn manifest(&self) -> Result<Option<Manifest>, CommandError> {
         let path = self.0.join(SWEEP);
-        let wrong = |e: &dyn std::fmt::Display| SimError::Failed(format!("{}: {e}", path.display()));
+        let wrong = |e: &dyn std::fmt::Display| CommandError::Failed(format!("{}: {e}", path.display()));
         match fs::read(&path) {
             Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|e| wrong(&format_args!("damaged: {e}"))),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
@@ -173,8 +173,8 @@ impl Folder {
     }
 
     /// Says what the runs are of.
-    pub fn describe(&self, manifest: &Manifest) -> Result<(), SimError> {
-        write(&self.0.join(SWEEP), manifest).map_err(SimError::Failed)
+    pub fn describe(&self, manifest: &Manifest) -> Result<(), CommandError> {
+        write(&self.0.join(SWEEP), manifest).map_err(CommandError::Failed)
     }
 
     /// Returns what is there of a run by a version of irnic.

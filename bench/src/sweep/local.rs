@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use irnic_report::CommandError;
 use rayon::prelude::*;
 
 use super::progress::{Progress, STEPS};
 use super::{NoResult, Sweep, Watch, case_and_seed, make};
-use crate::sim::SimError;
 
 /// Makes all runs, `jobs` at a time or, with 0, one for each core. Results are in the order of cases, and within a case
 /// of seeds, whatever was ready first.
@@ -14,9 +14,9 @@ pub fn all<S: Sweep>(
     sweep: &S,
     jobs: usize,
     interrupted: &AtomicBool,
-) -> Result<Vec<Result<S::Result, NoResult>>, SimError> {
+) -> Result<Vec<Result<S::Result, NoResult>>, CommandError> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
-    let pool = pool.map_err(|e| SimError::Failed(format!("threads: {e}")))?;
+    let pool = pool.map_err(|e| CommandError::Failed(format!("threads: {e}")))?;
     let runs = sweep.cases() * sweep.seeds().len();
     let progress = Progress::new(runs, runs as u64 * STEPS);
     let add = |more| progress.add(more);

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser};
+use irnic_report::CommandError;
+use irnic_report::output::DASH;
 
 use super::folder::{Folder, State, VERSION};
 use super::words::{self, Split, quoted};
 use super::{NoResult, Performed, Sweep, all_named, cost};
 use crate::Command;
-use crate::output::DASH;
-use crate::sim::SimError;
 
 /// Who speaks on standard error.
 const WHO: &str = "irnic merge";
@@ -80,11 +80,11 @@ pub fn main(args: &MergeArgs) -> ExitCode {
 }
 
 /// Has the command whose runs they are take the results.
-fn run(args: &MergeArgs) -> Result<(), SimError> {
+fn run(args: &MergeArgs) -> Result<(), CommandError> {
     let whole =
-        |path: &Path| std::path::absolute(path).map_err(|e| SimError::Usage(format!("{}: {e}", path.display())));
+        |path: &Path| std::path::absolute(path).map_err(|e| CommandError::Usage(format!("{}: {e}", path.display())));
     let dir = whole(&args.dir)?;
-    let none = || SimError::Usage(format!("{}: no sweep.json; expected a folder of --out", args.dir.display()));
+    let none = || CommandError::Usage(format!("{}: no sweep.json; expected a folder of --out", args.dir.display()));
     let manifest = Folder::open(&dir).manifest()?.ok_or_else(none)?;
     let mut words = vec!["irnic".into()];
     // Where results go, the one who merges says.
@@ -117,13 +117,13 @@ fn run(args: &MergeArgs) -> Result<(), SimError> {
             reproduce.sweep().merging = Some(merging);
             crate::reproduce::run(&reproduce)
         }
-        Ok(_) => Err(SimError::Usage(format!("{}, which has no runs", of()))),
-        Err(e) => Err(SimError::Usage(format!("{}; {}", crate::one_line(&e), of()))),
+        Ok(_) => Err(CommandError::Usage(format!("{}, which has no runs", of()))),
+        Err(e) => Err(CommandError::Usage(format!("{}; {}", crate::one_line(&e), of()))),
     }
 }
 
 /// Returns the results of all runs.
-pub fn results<S: Sweep>(sweep: &S, out: &Path, merging: &Merging) -> Result<Performed<S::Result>, SimError> {
+pub fn results<S: Sweep>(sweep: &S, out: &Path, merging: &Merging) -> Result<Performed<S::Result>, CommandError> {
     let folder = Folder::open(out);
     let all = all_named(sweep)?;
     let by = |version: &str| -> Vec<State> { all.iter().map(|named| folder.state(named, version)).collect() };
@@ -149,7 +149,7 @@ pub fn results<S: Sweep>(sweep: &S, out: &Path, merging: &Merging) -> Result<Per
         results.push(match &states[at] {
             State::Done(took) => {
                 core_seconds += took;
-                let mut result = folder.load(named, version).map_err(SimError::Failed)?;
+                let mut result = folder.load(named, version).map_err(CommandError::Failed)?;
                 sweep.trim(&mut result);
                 Ok(result)
             }
@@ -169,7 +169,7 @@ pub fn results<S: Sweep>(sweep: &S, out: &Path, merging: &Merging) -> Result<Per
     if used.len() > 1 && !merging.mixed {
         used.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
         let each: Vec<String> = used.iter().map(|(version, n)| format!("{n} by irnic {version}")).collect();
-        return Err(SimError::Failed(format!(
+        return Err(CommandError::Failed(format!(
             "results are of several versions, {}: --mixed-versions takes them all",
             each.join(", ")
         )));
@@ -183,7 +183,10 @@ pub fn results<S: Sweep>(sweep: &S, out: &Path, merging: &Merging) -> Result<Per
             let mut command = vec!["irnic".to_owned()];
             command.extend(folder.manifest()?.map_or(Vec::new(), |manifest| manifest.arguments));
             command.extend(["--out".to_owned(), words::path(out)]);
-            return Err(SimError::Failed(format!("{said}\n{} makes them; --partial does without", quoted(&command))));
+            return Err(CommandError::Failed(format!(
+                "{said}\n{} makes them; --partial does without",
+                quoted(&command)
+            )));
         }
         eprintln!("{WHO}: {said}");
     }

@@ -29,8 +29,8 @@ pub use merge::MergeArgs;
 pub use progress::Progress;
 pub use words::{again, quoted};
 
-use crate::sim::SimError;
 use folder::Named;
+use irnic_report::CommandError;
 use progress::STEPS;
 
 /// Runs that belong together: each case with each seed.
@@ -51,10 +51,10 @@ pub trait Sweep: Sync {
     fn label(&self, case: usize) -> String;
 
     /// Returns all that the results of a case depend on, apart from the seed and irnic's version.
-    fn settings(&self, case: usize) -> Result<String, SimError>;
+    fn settings(&self, case: usize) -> Result<String, CommandError>;
 
     /// Finds what makes no sense before the case is run.
-    fn check(&self, case: usize) -> Result<(), SimError>;
+    fn check(&self, case: usize) -> Result<(), CommandError>;
 
     /// Returns how long a run may take beside those of other cases: the hosts' rate times load times duration, in bits.
     fn estimate(&self, case: usize) -> f64;
@@ -175,13 +175,13 @@ pub struct How<'a> {
 }
 
 /// Makes all runs, or finds their results. Returns nothing if there is nothing to show.
-pub fn perform<S: Sweep>(sweep: &S, how: &How<'_>) -> Result<Option<Performed<S::Result>>, SimError> {
+pub fn perform<S: Sweep>(sweep: &S, how: &How<'_>) -> Result<Option<Performed<S::Result>>, CommandError> {
     let args = how.args;
     let Some(out) = &args.out else {
         for case in 0..sweep.cases() {
             sweep.check(case)?;
         }
-        let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
+        let interrupted = irnic_report::interrupt::flag().map_err(|e| CommandError::Failed(e.to_string()))?;
         let results = local::all(sweep, how.jobs, &interrupted)?;
         return Ok(Some(Performed { results, irnic: env!("CARGO_PKG_VERSION").to_owned() }));
     };
@@ -216,7 +216,7 @@ fn named<S: Sweep>(sweep: &S, case: usize, settings: &str, seed: u64) -> Named {
 }
 
 /// Returns all runs, in order.
-fn all_named<S: Sweep>(sweep: &S) -> Result<Vec<Named>, SimError> {
+fn all_named<S: Sweep>(sweep: &S) -> Result<Vec<Named>, CommandError> {
     let mut all = Vec::with_capacity(sweep.cases() * sweep.seeds().len());
     for case in 0..sweep.cases() {
         let settings = digest(&[&sweep.settings(case)?]);

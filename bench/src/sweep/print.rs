@@ -2,15 +2,16 @@
 
 use std::path::Path;
 
+use irnic_report::CommandError;
+
 use super::args::Engine;
 use super::words::{self, Split, quoted};
 use super::{How, Sweep};
-use crate::sim::SimError;
 
 /// Prints it.
-pub fn job<S: Sweep>(sweep: &S, how: &How<'_>, engine: Engine, out: &Path) -> Result<(), SimError> {
+pub fn job<S: Sweep>(sweep: &S, how: &How<'_>, engine: Engine, out: &Path) -> Result<(), CommandError> {
     if words::path(out).contains(char::is_control) {
-        return Err(SimError::Usage("--out: expected a name without line breaks, for a script".to_owned()));
+        return Err(CommandError::Usage("--out: expected a name without line breaks, for a script".to_owned()));
     }
     (0..sweep.cases()).try_for_each(|case| sweep.check(case))?;
     let split = Split::of(&words::given()?);
@@ -29,7 +30,7 @@ pub fn job<S: Sweep>(sweep: &S, how: &How<'_>, engine: Engine, out: &Path) -> Re
         shards,
         cores: jobs * how.threads,
     };
-    crate::output::print(&match engine {
+    irnic_report::output::print(&match engine {
         Engine::Slurm => job.slurm(&words::program()),
         Engine::Parallel => job.parallel(&words::program()),
         Engine::K8s => job.k8s(),

@@ -3,16 +3,17 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use irnic_report::CommandError;
+
 use super::folder::{Folder, Manifest, Named, State, VERSION};
 use super::shard::Shard;
 use super::supervise::{self, End, Job, Supervised, Team};
 use super::words::{self, Split};
 use super::worker::{too_large, too_long};
 use super::{How, NoResult, Performed, STEPS, Sweep, all_named, case_and_seed, cost};
-use crate::sim::SimError;
 
 /// Makes the runs of the shard, or all, that have no result in the folder yet.
-pub fn perform<S: Sweep>(sweep: &S, how: &How<'_>, out: &Path) -> Result<Option<Performed<S::Result>>, SimError> {
+pub fn perform<S: Sweep>(sweep: &S, how: &How<'_>, out: &Path) -> Result<Option<Performed<S::Result>>, CommandError> {
     let args = how.args;
     let split = Split::of(&words::given()?);
     let all = all_named(sweep)?;
@@ -26,7 +27,7 @@ pub fn perform<S: Sweep>(sweep: &S, how: &How<'_>, out: &Path) -> Result<Option<
 
     let mut tally = Tally { runs: mine.len(), ..Tally::default() };
     let jobs = left(sweep, how, &folder, mine.into_iter().map(|at| (at, all[at].clone())), &estimates, &mut tally);
-    let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
+    let interrupted = irnic_report::interrupt::flag().map_err(|e| CommandError::Failed(e.to_string()))?;
     let mut words = split.what.clone();
     words.extend(split.keep(&["out", "threads", "run-memory"]));
     words.push("--worker".to_owned());
@@ -44,7 +45,7 @@ pub fn perform<S: Sweep>(sweep: &S, how: &How<'_>, out: &Path) -> Result<Option<
     tally.add(&ends);
     eprintln!("{}: {}{tally}", how.who, args.shard.map_or(String::new(), |shard| format!("shard {shard}: ")));
     if let Some(why) = stop {
-        return Err(SimError::Failed(why));
+        return Err(CommandError::Failed(why));
     }
     if args.shard.is_some() {
         return tally.conclude().map(|()| None);
@@ -116,8 +117,8 @@ fn left<S: Sweep>(
 }
 
 /// Says in the folder what the runs are of.
-fn describe<S: Sweep>(sweep: &S, split: &Split, folder: &Folder, resume: bool) -> Result<(), SimError> {
-    let directory = std::env::current_dir().map_err(|e| SimError::Failed(format!("the working directory: {e}")))?;
+fn describe<S: Sweep>(sweep: &S, split: &Split, folder: &Folder, resume: bool) -> Result<(), CommandError> {
+    let directory = std::env::current_dir().map_err(|e| CommandError::Failed(format!("the working directory: {e}")))?;
     let ours = Manifest {
         irnic: VERSION.to_owned(),
         arguments: split.what.clone(),
@@ -131,13 +132,13 @@ fn describe<S: Sweep>(sweep: &S, split: &Split, folder: &Folder, resume: bool) -
         Ok(None) => {}
         _ if resume => {}
         Ok(Some(there)) => {
-            return Err(SimError::Usage(format!(
+            return Err(CommandError::Usage(format!(
                 "--out: the folder has runs of another sweep, irnic {}{}; --resume goes on with this one there",
                 words::quoted(&there.arguments),
                 if there.arguments == ours.arguments { " with another experiment file" } else { "" }
             )));
         }
-        Err(e) => return Err(SimError::Failed(format!("{e}; --resume writes it anew"))),
+        Err(e) => return Err(CommandError::Failed(format!("{e}; --resume writes it anew"))),
     }
     folder.describe(&ours)
 }
@@ -176,14 +177,14 @@ impl Tally {
     }
 
     /// The status of a shard is that of its worst run.
-    fn conclude(&self) -> Result<(), SimError> {
+    fn conclude(&self) -> Result<(), CommandError> {
         if self.interrupted + self.never_begun > 0 {
-            return Err(SimError::Kept);
+            return Err(CommandError::Kept);
         }
         match self.failed {
             0 => Ok(()),
-            1 => Err(SimError::Failed("a run failed".to_owned())),
-            n => Err(SimError::Failed(format!("{n} runs failed"))),
+            1 => Err(CommandError::Failed("a run failed".to_owned())),
+            n => Err(CommandError::Failed(format!("{n} runs failed"))),
         }
     }
 }

@@ -24,11 +24,11 @@ impl Sweep for Toy {
         format!("case {case}")
     }
 
-    fn settings(&self, case: usize) -> Result<String, SimError> {
+    fn settings(&self, case: usize) -> Result<String, CommandError> {
         Ok(case.to_string())
     }
 
-    fn check(&self, _: usize) -> Result<(), SimError> {
+    fn check(&self, _: usize) -> Result<(), CommandError> {
         Ok(())
     }
 

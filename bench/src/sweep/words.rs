@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::sim::SimError;
+use irnic_report::CommandError;
 
 /// Options that say where and how runs are made, which changes nothing of them; all have a value but [`FLAGS`].
 const HOW: [&str; 8] = ["out", "shard", "shards", "print", "jobs", "threads", "run-timeout", "run-memory"];
@@ -12,9 +12,9 @@ const FLAGS: [&str; 2] = ["resume", "retry-failed"];
 const RESULTS: [&str; 6] = ["json", "junit", "html", "per-flow", "series", "svg"];
 
 /// Returns the words of this process's command line, without the program.
-pub fn given() -> Result<Vec<String>, SimError> {
+pub fn given() -> Result<Vec<String>, CommandError> {
     let word = |word: std::ffi::OsString| {
-        word.into_string().map_err(|word| SimError::Usage(format!("{}: expected UTF-8", word.display())))
+        word.into_string().map_err(|word| CommandError::Usage(format!("{}: expected UTF-8", word.display())))
     };
     std::env::args_os().skip(1).map(word).collect()
 }

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use irnic_report::CommandError;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::folder::{Folder, LIMIT, VERSION};
 use super::{NoResult, Sweep, Watch, case_and_seed, digest, make, named};
-use crate::sim::SimError;
 
 /// How often a worker says how far it is.
 const OFTEN: Duration = Duration::from_millis(100);
@@ -41,8 +41,8 @@ pub enum Said {
 }
 
 /// Makes runs until standard input ends.
-pub fn work<S: Sweep>(sweep: &S, out: &Path, memory: Option<u64>) -> Result<(), SimError> {
-    let failed = |e: io::Error| SimError::Failed(e.to_string());
+pub fn work<S: Sweep>(sweep: &S, out: &Path, memory: Option<u64>) -> Result<(), CommandError> {
+    let failed = |e: io::Error| CommandError::Failed(e.to_string());
     // Ctrl-C and SIGTERM are for the process that started this one: it closes standard input when it wants an end.
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).map_err(failed)?;

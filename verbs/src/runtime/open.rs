@@ -23,7 +23,7 @@ use super::units::{Open, Parts};
 use crate::config::{PortKind, file_of};
 use crate::device::{DeviceInfo, Live};
 use crate::gid::address_of;
-use crate::output::{Output, OutputError};
+use irnic_ports::output::{Output, OutputError};
 
 /// What a device takes before it has any objects and links, in bytes: half of it measured.
 const MEMORY: usize = 2 << 20;

@@ -12,7 +12,7 @@ use irnic_ports::lab::LabPort;
 use irnic_ports::paced::Paced;
 use irnic_ports::sheet::Sheet;
 
-use crate::output::Output;
+use irnic_ports::output::Output;
 
 /// A port under the wrappers that the configuration asks for.
 pub(crate) trait DevicePort: Port + Send {

@@ -1,9 +1,11 @@
 //! What the process's devices have done, told when it ends.
 
+mod file;
 pub mod page;
 mod place;
 mod report;
 
+pub use file::STATISTICS;
 pub use report::{port as port_numbers, service as service_name, state as state_name};
 
 use std::io::{self, Write};
@@ -15,10 +17,10 @@ use irnic_ports::PortCounters;
 use irnic_ports::frames::FrameCounters;
 use irnic_ports::host::HostCounters;
 use irnic_ports::impair;
+use irnic_ports::output::Output;
 use irnic_transports::qp::{Counters, Qp, QpState, QpStats, Service};
 
 use crate::config::{Stats, file_of};
-use crate::output::{Output, STATISTICS};
 
 /// Queue pairs that are remembered one by one after they are destroyed; those after them only in sum.
 const REMEMBERED: usize = 1024;

@@ -10,7 +10,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
 
-use crate::output::without_sigpipe;
+use irnic_ports::output::without_sigpipe;
 
 unsafe extern "C" {
     static stdout: *mut libc::FILE;

@@ -9,11 +9,11 @@ mod networks;
 mod scenario;
 
 use clap::Args;
+use irnic_report::CommandError;
 use serde::Serialize;
 
 use super::evaluation::Evaluation;
 use super::{Common, table};
-use crate::sim::SimError;
 
 /// Escape's evaluation: deadlocks that are cleared, what that costs, and flows that are no longer blocked.
 ///
@@ -43,7 +43,7 @@ struct Settings {
 }
 
 /// Runs what the arguments ask for.
-pub fn run(args: &EscapeArgs) -> Result<(), SimError> {
+pub fn run(args: &EscapeArgs) -> Result<(), CommandError> {
     let quick = args.quick;
     let evaluation = Evaluation {
         paper: "escape",

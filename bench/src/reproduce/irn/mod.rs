@@ -12,11 +12,12 @@ use clap::Args;
 use irnic_fabric::experiment::{Case, Experiment};
 use irnic_fabric::workload::Workload;
 use irnic_fabric::workload::spec::Part;
+use irnic_report::CommandError;
 use serde::Serialize;
 
 use super::runs::{conclude_batch, summaries};
 use super::{Common, choose, list, time};
-use crate::sim::{Batch, SimError, Simulations};
+use crate::sim::{Batch, Simulations};
 use cells::Cell;
 use scenario::{Scenario, System};
 
@@ -73,7 +74,7 @@ struct Settings<'a> {
 }
 
 /// Runs what the arguments ask for.
-pub fn run(args: &IrnArgs) -> Result<(), SimError> {
+pub fn run(args: &IrnArgs) -> Result<(), CommandError> {
     let arrivals = args.arrivals.unwrap_or(if args.quick { QUICK } else { ARRIVALS });
     let mut cells = cells::irn(&reference::irn(), &Scenario::default_case(&args.workload, arrivals));
     choose(&mut cells, &args.only, |c| c.id.as_str())?;

@@ -3,13 +3,13 @@
 use irnic_fabric::sim::Routing;
 use irnic_fabric::summary::mean_and_confidence;
 use irnic_fabric::switch::Cut;
+use irnic_report::junit;
 use irnic_transports::wire::Mtu;
 use serde::Serialize;
 
 use super::measure::Measured;
 use super::reference::{By, Reference};
 use super::scenario::{LINK_RATE, Phases, Scenario, System, Traffic};
-use crate::junit;
 use crate::reproduce::compared::{PerSeed, judged};
 use crate::reproduce::evaluation::Entry;
 

@@ -15,11 +15,11 @@ mod unresponsive;
 use std::path::PathBuf;
 
 use clap::Args;
+use irnic_report::CommandError;
 use serde::Serialize;
 
 use super::evaluation::Evaluation;
 use super::{Common, time};
-use crate::sim::SimError;
 use scenario::Time;
 
 /// What is measured of a quick look, ns.
@@ -67,10 +67,10 @@ struct Settings {
 }
 
 /// Runs what the arguments ask for.
-pub fn run(args: &NdpArgs) -> Result<(), SimError> {
+pub fn run(args: &NdpArgs) -> Result<(), CommandError> {
     let time = if args.quick { QUICK } else { Time { from: args.warm_up, until: args.until } };
     if time.until < time.from + 2_000_000 {
-        return Err(SimError::Usage("--until: expected at least 2 ms after --warm-up".to_owned()));
+        return Err(CommandError::Usage("--until: expected at least 2 ms after --warm-up".to_owned()));
     }
     let evaluation = Evaluation {
         paper: "ndp",

@@ -1,9 +1,10 @@
 //! The figures as pictures: what is in the paper's, from our runs.
 
+use irnic_report::picture::{Axis, Plot, Scale, Series};
+
 use super::cells::{Cell, Metric};
 use super::measure::Measured;
 use super::scenario::{INTERVAL, Scenario};
-use crate::picture::{Axis, Plot, Scale, Series};
 use crate::reproduce::pictures::{Rows, files};
 
 /// Runs of a scenario that have a result, by seed.

@@ -9,13 +9,13 @@ mod measure;
 mod scenario;
 
 use clap::Args;
+use irnic_report::CommandError;
 use irnic_units::Nanoseconds;
 use serde::Serialize;
 
 use super::compared::Compared;
 use super::evaluation::Evaluation;
 use super::{Common, table, time};
-use crate::sim::SimError;
 use measure::Time;
 
 /// OpenQueue's policies: what they send and what it is worth, and what a packet costs.
@@ -55,7 +55,7 @@ struct Settings {
 }
 
 /// Runs what the arguments ask for.
-pub fn run(args: &OpenQueueArgs) -> Result<(), SimError> {
+pub fn run(args: &OpenQueueArgs) -> Result<(), CommandError> {
     let time = match args.quick {
         true => Time { warm_up: 2_000_000, measured: 4_000_000 },
         false => Time { warm_up: args.warm_up, measured: args.time },

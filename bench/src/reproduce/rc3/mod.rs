@@ -10,11 +10,11 @@ mod scenario;
 mod theory;
 
 use clap::Args;
+use irnic_report::CommandError;
 use serde::Serialize;
 
 use super::evaluation::Evaluation;
 use super::{Common, table};
-use crate::sim::SimError;
 
 /// RC3's evaluation: completion times with a second loop at low priority, beside TCP's.
 ///
@@ -48,7 +48,7 @@ struct Settings {
 }
 
 /// Runs what the arguments ask for.
-pub fn run(args: &Rc3Args) -> Result<(), SimError> {
+pub fn run(args: &Rc3Args) -> Result<(), CommandError> {
     if args.theory {
         print_theory();
         return Ok(());

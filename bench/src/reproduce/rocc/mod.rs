@@ -13,11 +13,11 @@ mod table;
 use std::path::PathBuf;
 
 use clap::Args;
+use irnic_report::CommandError;
 use serde::Serialize;
 
 use super::evaluation::Evaluation;
 use super::{Common, time};
-use crate::sim::SimError;
 use measure::Time;
 
 /// RoCC's simulations: queues and shares at one bottleneck, at several, with asymmetric links, and on 90 hosts.
@@ -62,7 +62,7 @@ struct Settings {
 }
 
 /// Runs what the arguments ask for.
-pub fn run(args: &RoccArgs) -> Result<(), SimError> {
+pub fn run(args: &RoccArgs) -> Result<(), CommandError> {
     let time = match args.quick {
         true => Time { warm_up: 20_000_000, measured: 10_000_000 },
         false => Time { warm_up: args.warm_up, measured: args.time },

@@ -1,10 +1,11 @@
 //! The figures as pictures: what is in the paper's, from our runs.
 
+use irnic_report::picture::{Axis, Plot, Scale, Series};
+
 use super::cells::{Cell, Metric};
 use super::datacenter::Sizes;
 use super::measure::Measured;
 use super::scenario::{Network, STEP, STEPS, Scenario};
-use crate::picture::{Axis, Plot, Scale, Series};
 use crate::reproduce::pictures::{Rows, files, mean, swept};
 use crate::reproduce::points::Metric as _;
 

@@ -14,11 +14,11 @@ mod table;
 use std::path::PathBuf;
 
 use clap::Args;
+use irnic_report::CommandError;
 use serde::Serialize;
 
 use super::evaluation::Evaluation;
 use super::{Common, time};
-use crate::sim::SimError;
 use incast::Time;
 use measure::Scenario;
 
@@ -67,7 +67,7 @@ struct Settings<'a> {
 }
 
 /// Runs what the arguments ask for.
-pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
+pub fn run(args: &TimelyArgs) -> Result<(), CommandError> {
     let time = Time { warm_up: args.warm_up, measured: args.time };
     let evaluation = Evaluation {
         paper: "timely",
@@ -80,7 +80,7 @@ pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
         estimate: &|scenario| if matches!(scenario, Scenario::Clos(_)) { 4.0 } else { 1.0 },
         check: &|scenario| {
             let config = scenario.config(time, args.common.seed);
-            config.map(drop).map_err(|e| SimError::Usage(format!("--timely: {e}")))
+            config.map(drop).map_err(|e| CommandError::Usage(format!("--timely: {e}")))
         },
         make: &|scenario, seed, watch| measure::one(scenario, time, seed, watch),
     };

@@ -1,12 +1,12 @@
 //! The figures as pictures: what is in the paper's, from our runs.
 
+use irnic_report::picture::{Axis, Plot, Scale, Series};
 use irnic_units as units;
 
 use super::cells::Cell;
 use super::clos::Calls;
 use super::incast::{INTERVAL, LINK_RATE};
 use super::measure::{Measured, PERCENTILES, QUANTILES, SAMPLE, Scenario};
-use crate::picture::{Axis, Plot, Scale, Series};
 use crate::reproduce::pictures::{self, Rows, files, mean};
 
 /// Runs of a scenario that have a result, by seed.

@@ -11,13 +11,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use irnic_fabric::experiment::Case;
+use irnic_report::CommandError;
 use serde::Serialize;
 
 use super::compared::Compared;
 use super::evaluation::Entry as _;
 use super::runs::{conclude_batch, once, summaries};
 use super::{Common, choose, list, pictures};
-use crate::sim::{Batch, SimError, Simulations};
+use crate::sim::{Batch, Simulations};
 use scenario::Scenario;
 
 /// Background flows of the paper, and of a quick look.
@@ -59,7 +60,7 @@ struct Settings {
 }
 
 /// Runs what the arguments ask for.
-pub fn run(args: &TltArgs) -> Result<(), SimError> {
+pub fn run(args: &TltArgs) -> Result<(), CommandError> {
     let flows = args.flows.unwrap_or(if args.quick { QUICK } else { FLOWS });
     let mut cells = cells::tlt(&cells::reference(), flows);
     choose(&mut cells, &args.only, |c| c.id.as_str())?;

@@ -1,10 +1,10 @@
 //! The figures as pictures: what is in the paper's, from our runs.
 
 use irnic_fabric::summary::Summary;
+use irnic_report::picture::{Axis, Plot, Scale, Series};
 
 use super::cells::{Cell, Metric};
 use super::scenario::{Base, Scenario};
-use crate::picture::{Axis, Plot, Scale, Series};
 use crate::reproduce::pictures::{Rows, files, mean, swept};
 use crate::reproduce::points::Metric as _;
 

@@ -21,12 +21,12 @@ mod scheme;
 use std::path::PathBuf;
 
 use clap::Args;
+use irnic_report::CommandError;
 use serde::Serialize;
 
 use super::evaluation::{Evaluation, RunsOf};
 use super::pictures::Rows;
 use super::{Common, table, time};
-use crate::sim::SimError;
 use parts::{Cell, Line, Ran, Work};
 use scenario::Scenario;
 
@@ -78,7 +78,7 @@ struct Settings {
 }
 
 /// Runs what the arguments ask for.
-pub fn run(args: &UpsArgs) -> Result<(), SimError> {
+pub fn run(args: &UpsArgs) -> Result<(), CommandError> {
     let quick = args.quick;
     let arrivals = args.arrivals.unwrap_or(if quick { QUICK } else { FULL });
     let reference = cells::reference();

@@ -1,10 +1,11 @@
 //! Figures 5.1 to 5.5 and 5.7 as pictures, from our runs.
 
+use irnic_report::picture::{Axis, Plot, Scale, Series};
+
 use super::cells::Cell;
 use super::measure::Measured;
 use super::parts::Line;
 use super::scenario::Scenario;
-use crate::picture::{Axis, Plot, Scale, Series};
 use crate::reproduce::pictures::{Rows, files};
 
 /// Runs of a scenario that have a result, by seed.

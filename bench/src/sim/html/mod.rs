@@ -1,7 +1,5 @@
 //! The report: one HTML file with plots and tables that needs no network.
 
-pub mod plot;
-
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -9,25 +7,18 @@ use std::io::{self, Write};
 use irnic_fabric::experiment::{Case, KEYS};
 use irnic_fabric::sim::Sample;
 use irnic_fabric::summary::percentile;
+use irnic_report::html::plot::{Line, Plot};
+use irnic_report::html::{POINTS, begin, buttons, end, figures, peaks};
+use irnic_report::picture::{Axis, Scale, escaped};
 
 use super::execute::{Finished, Reached};
 use super::results::{Column, Row, columns, names, parts, rows};
 use super::series::rate;
 use super::{Batch, Run};
-use crate::picture::{Axis, Scale, escaped};
 use crate::sweep::NoResult;
-use plot::{Line, Plot};
 
-/// Points of a line, more than a screen has use for.
-pub const POINTS: usize = 300;
 /// Sizes that have a point each; of more, so many ranges with about as many flows each.
 const SIZES: usize = 20;
-/// Colours of the style sheet.
-const COLOURS: usize = 8;
-/// The style sheet, and what draws plots.
-const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
-
 /// Writes the report.
 pub fn write(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()> {
     let columns = columns(batch, runs);
@@ -45,74 +36,6 @@ pub fn write(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()
     out.write_all(page.as_bytes())
 }
 
-/// Writes where plots are drawn.
-pub fn figures(page: &mut String, plots: &[Plot]) {
-    page.push_str("<section class=\"plots\">\n");
-    for Plot { id, title, caption, .. } in plots {
-        let _ = writeln!(
-            page,
-            "<figure><figcaption><h3>{title}</h3><p>{caption}</p></figcaption>\
-             <svg id=\"{id}\" class=\"plot\" role=\"img\" aria-label=\"{title}\"></svg></figure>"
-        );
-    }
-    page.push_str(
-        "</section>\n<noscript><p class=\"bad\">The plots are drawn by JavaScript, which is off.</p></noscript>\n",
-    );
-}
-
-/// Writes the data of plots, what draws them, and the end of the page.
-pub fn end(page: &mut String, plots: &[Plot]) -> io::Result<()> {
-    // Nothing in it is a user's text.
-    let data = serde_json::to_string(plots).map_err(io::Error::other)?;
-    let _ = writeln!(page, "<script id=\"plots\" type=\"application/json\">{data}</script>");
-    let _ = writeln!(page, "<script>\n{SCRIPT}</script>\n</body>\n</html>");
-    Ok(())
-}
-
-/// Writes the beginning of a page, up to its heading. Lines of `cases` have colours.
-pub fn begin(page: &mut String, title: &str, cases: usize) {
-    let title = escaped(title);
-    let _ = write!(
-        page,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n<style>\n{STYLE}"
-    );
-    colours(page, cases);
-    let _ = writeln!(page, "</style>\n</head>\n<body>\n<h1>{title}</h1>");
-}
-
-/// Writes the names of cases, which hide and show their lines.
-pub fn buttons(page: &mut String, names: impl IntoIterator<Item = String>) {
-    page.push_str("<div class=\"legend\">");
-    for (case, name) in names.into_iter().enumerate() {
-        let name = escaped(&name);
-        let _ = write!(
-            page,
-            "<button class=\"s{case}\" data-case=\"{case}\" aria-pressed=\"true\"><i></i><span>{name}</span></button>"
-        );
-    }
-    page.push_str("</div>\n");
-}
-
-/// Writes a table under a heading, if it has rows. The first cell of each is its name.
-pub fn table(page: &mut String, heading: &str, head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
-    let mut rows = rows.peekable();
-    if rows.peek().is_none() {
-        return;
-    }
-    let cells = |element, cells: &mut dyn Iterator<Item = &str>| {
-        cells.map(|cell| format!("<{element}>{}</{element}>", escaped(cell))).collect::<String>()
-    };
-    let head = cells("th", &mut head.iter().copied());
-    let _ = writeln!(page, "<h2>{heading}</h2>\n<div class=\"scroll\"><table><thead><tr>{head}</tr></thead><tbody>");
-    for row in rows {
-        let first = cells("th", &mut row.iter().take(1).map(String::as_str));
-        let rest = cells("td", &mut row.iter().skip(1).map(String::as_str));
-        let _ = writeln!(page, "<tr>{first}{rest}</tr>");
-    }
-    page.push_str("</tbody></table></div>\n");
-}
-
 fn head(page: &mut String, batch: &Batch, runs: &[Run]) {
     begin(page, &subject(batch), batch.cases.len());
     let (cases, seeds) = (batch.cases.len(), batch.seeds.len());
@@ -125,18 +48,6 @@ fn head(page: &mut String, batch: &Batch, runs: &[Run]) {
     };
     let plural = if cases == 1 { "" } else { "s" };
     let _ = writeln!(page, "<p>irnic sim: {cases} case{plural}, {}</p>", escaped(&seeds));
-}
-
-/// The colour of each of `cases`. Beyond the last colour they begin again, with other dashes.
-fn colours(page: &mut String, cases: usize) {
-    for case in 0..cases {
-        let _ = write!(page, ".s{case} {{ color: var(--c{}); ", case % COLOURS);
-        match case / COLOURS % 3 {
-            1 => page.push_str("stroke-dasharray: 8 3; }\n"),
-            2 => page.push_str("stroke-dasharray: 2 2; }\n"),
-            _ => page.push_str("}\n"),
-        }
-    }
 }
 
 /// What was simulated: the network, what is sent, and the load, each as far as the cases have it in common.
@@ -428,12 +339,6 @@ fn ranges(flows: &[(u64, f64)]) -> Vec<&[(u64, f64)]> {
     ranges
 }
 
-/// As many points as a screen shows: of each stretch the highest, so that no peak is lost.
-pub fn peaks(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
-    let stretch = points.len().div_ceil(POINTS).max(1);
-    points.chunks(stretch).filter_map(|c| c.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))).collect()
-}
-
 /// Gbit/s over ms since `begins`, averaged over stretches.
 fn rates(begins: u64, samples: &[Sample]) -> Vec<(f64, f64)> {
     let stretch = samples.len().div_ceil(POINTS).max(1);
@@ -450,14 +355,6 @@ fn rates(begins: u64, samples: &[Sample]) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn no_peak_is_lost() {
-        let mut points: Vec<(f64, f64)> = (0..10_000).map(|i| (f64::from(i), 1.0)).collect();
-        points[7_654].1 = 9.0;
-        let shown = peaks(points);
-        assert!(shown.len() <= POINTS && shown.contains(&(7_654.0, 9.0)));
-    }
 
     #[test]
     fn a_size_is_in_one_point_however_often_it_occurs() {

@@ -16,10 +16,11 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use irnic_verbs::output::{CAPTURE, Output};
+use irnic_ports::output::{CAPTURE, Output};
 use signal_hook::consts::SIGPIPE;
 
 /// Prints a line to standard output; stands in for that of the standard library, which panics when output is lost.
+#[macro_export]
 macro_rules! println {
     ($($arg:tt)*) => {{
         use std::io::Write as _;
@@ -28,6 +29,7 @@ macro_rules! println {
 }
 
 /// Prints a line to standard error. If nobody can read it, the exit status has to do.
+#[macro_export]
 macro_rules! eprintln {
     ($($arg:tt)*) => {{
         use std::io::Write as _;

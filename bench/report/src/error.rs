@@ -1,0 +1,37 @@
+//! Why a command ends without results, or with a part of them.
+
+use std::process::ExitCode;
+
+/// Why there are no results, or only a part of them.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The command line or a file asks for something that cannot be: exit status 2.
+    #[error("{0}")]
+    Usage(String),
+    /// A run failed, or a result could not be written: exit status 1.
+    #[error("{0}")]
+    Failed(String),
+    /// Ctrl-C, and what was done is kept for another time: exit status 130.
+    #[error("interrupted; the same command goes on")]
+    Kept,
+    /// Ctrl-C: exit status 130.
+    #[error("interrupted; the results are those up to then")]
+    Interrupted,
+    /// Ctrl-C among several runs, and how many of them were done: exit status 130.
+    #[error("interrupted: {0}; the results are those of runs that were done")]
+    Partial(String),
+}
+
+impl CommandError {
+    /// Prints the error, each line after the name of the command, and returns the exit status.
+    pub fn report(self, command: &str) -> ExitCode {
+        for line in self.to_string().lines() {
+            eprintln!("{command}: {line}");
+        }
+        ExitCode::from(match self {
+            CommandError::Usage(_) => 2,
+            CommandError::Failed(_) => 1,
+            CommandError::Kept | CommandError::Interrupted | CommandError::Partial(_) => 130,
+        })
+    }
+}

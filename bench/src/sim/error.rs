@@ -1,0 +1,9 @@
+//! Errors of the experiment's text as errors of the command.
+
+use irnic_fabric::experiment::TextError;
+use irnic_report::CommandError;
+
+/// What is wrong with a value is wrong with the command line.
+pub fn usage(error: TextError) -> CommandError {
+    CommandError::Usage(error.to_string())
+}
