@@ -12,23 +12,21 @@ mod devinfo;
 mod doctor;
 mod footprint;
 mod lab;
-mod network_args;
+mod merge;
 mod oq;
 mod perf;
-mod port_capture;
 mod rdma;
 mod reproduce;
 mod rtt;
 mod run;
 mod shell;
-mod sim;
-mod sweep;
 
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
-use irnic_report::output;
+use irnic_report::{output, version};
+use irnic_sim as sim;
 
 const AFTER_HELP: &str = "\
 Exit status: 0 done, 1 failed (the reason is on stderr), 2 bad arguments, 130 interrupted; run has
@@ -38,7 +36,7 @@ a run and replaced after it: one that fails leaves an old file as it was.";
 
 /// An RDMA NIC in software.
 #[derive(Parser)]
-#[command(name = "irnic", version = env!("VERSION_WITH_COMMIT"), after_help = AFTER_HELP)]
+#[command(name = "irnic", version = version::get(), after_help = AFTER_HELP)]
 enum Command {
     Completions(shell::CompletionsArgs),
     Config(config::ConfigArgs),
@@ -51,7 +49,7 @@ enum Command {
     Host(lab::host::HostArgs),
     Lab(Box<lab::LabArgs>),
     Man(shell::ManArgs),
-    Merge(sweep::MergeArgs),
+    Merge(merge::MergeArgs),
     Oq(oq::OqArgs),
     Perf(Box<perf::PerfArgs>),
     Reproduce(Box<reproduce::ReproduceArgs>),
@@ -70,6 +68,7 @@ fn one_line(error: &clap::Error) -> String {
 }
 
 fn main() -> ExitCode {
+    version::set(env!("VERSION_WITH_COMMIT"));
     let arguments: Vec<_> = std::env::args_os().collect();
     if let [program, rest @ ..] = &arguments[..]
         && rdma::is_called(program)
@@ -121,7 +120,7 @@ fn main() -> ExitCode {
         Command::Footprint(args) => footprint::main(&args),
         Command::Host(args) => lab::host::main(args),
         Command::Lab(args) => lab::main(&args),
-        Command::Merge(args) => sweep::merge::main(&args),
+        Command::Merge(args) => merge::main(&args),
         Command::Man(args) => shell::man(&args, Command::command()),
         Command::Oq(args) => oq::main(&args),
         Command::Perf(args) => perf::main(&args),

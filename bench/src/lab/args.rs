@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use irnic_ports::frames::{FrameSpec, ParseFrameSpecError};
+use irnic_sim::network_args::NetworkArgs;
+use irnic_sim::port_capture::PcapArgs;
 
 use super::switchd::{Clock, Pace};
-use crate::network_args::NetworkArgs;
-use crate::port_capture::PcapArgs;
 
 const AFTER_HELP: &str = "\
 Each process that opens a device is a host of the network. Which one: IRNIC_LAB_HOST=N in its

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use irnic_ports::frames::{FrameSpec, ParseFrameSpecError};
 use irnic_report::CommandError;
+use irnic_sim::file::{ExperimentFile, Reader, read_with};
 use irnic_units::toml as lines;
 use toml::Spanned;
 use toml::de::DeValue;
@@ -11,7 +12,6 @@ use toml::de::DeValue;
 use super::LabError;
 use super::args::pace;
 use super::switchd::Pace;
-use crate::sim::file::{ExperimentFile, Reader, read_with};
 
 /// A command on a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

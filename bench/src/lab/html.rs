@@ -7,11 +7,11 @@ use std::io::{self, Write};
 use irnic_report::html::plot::{Line, Plot};
 use irnic_report::html::{POINTS, begin, buttons, end, figures, peaks, table};
 use irnic_report::picture::{Axis, Scale, escaped};
+use irnic_sim::series::rate;
 
 use super::report::{self, Report};
 use super::samples::{PortSample, Samples};
 use super::told::{Figures, ProcessState, ProcessStats, QueuePair};
-use crate::sim::series::rate;
 
 /// Ports of each ranking that have lines.
 const RANKED: usize = 3;

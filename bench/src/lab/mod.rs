@@ -43,6 +43,7 @@ use irnic_fabric::sim::SimConfig;
 use irnic_ports::frames::FrameSpec;
 use irnic_ports::lab::{Addressing, LabServer, ServerConfig};
 use irnic_report::CommandError;
+use irnic_sim::port_capture::PortCapture;
 use irnic_transports::wire::Mtu;
 use irnic_verbs::config::Variables;
 use keeper::Keeper;
@@ -55,7 +56,6 @@ pub use socket::connect;
 use stats::{Board, Stats};
 use switchd::{Clock, Outcome, Pace, Switchd};
 
-use crate::port_capture::PortCapture;
 use crate::run::{RunError, library};
 
 /// Why there was no lab, or it failed.

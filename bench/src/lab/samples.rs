@@ -6,7 +6,7 @@ use irnic_fabric::lab::Lab;
 use irnic_fabric::network::PortId;
 use irnic_fabric::topology::Topology;
 
-use crate::sim::series::rate;
+use irnic_sim::series::rate;
 
 /// How often the network is looked at, if nobody says, ns.
 pub const SAMPLE: u64 = 1_000_000;

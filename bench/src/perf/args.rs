@@ -64,7 +64,7 @@ pub enum RateUnit {
 ///
 /// Without arguments: go-back-N beside IRN at 0 %, 0.1 % and 1 % packet loss, in under a minute.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = AFTER_HELP, disable_version_flag = true, version = env!("VERSION_WITH_COMMIT"))]
+#[command(after_help = AFTER_HELP, disable_version_flag = true, version = irnic_report::version::get())]
 pub struct PerfArgs {
     /// Benchmark [default: write-bw, where any option asks for one]
     #[arg(value_enum, hide_possible_values = false)]

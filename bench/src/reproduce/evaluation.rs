@@ -50,7 +50,7 @@ pub struct Evaluation<'a, E: Entry, S> {
     pub common: &'a Common,
     /// What results depend on besides scenarios and seeds; files of results have it, too.
     pub settings: S,
-    /// How long a run may take beside the others, as [`crate::sweep::Sweep::estimate`].
+    /// How long a run may take beside the others, as [`irnic_sweep::Sweep::estimate`].
     pub estimate: &'a (dyn Fn(&E::Scenario) -> f64 + Sync),
     /// Finds what makes no sense before anything is run.
     pub check: &'a (dyn Fn(&E::Scenario) -> Result<(), CommandError> + Sync),

@@ -31,7 +31,7 @@ use irnic_report::junit;
 use irnic_report::output::OutFile;
 use serde::Serialize;
 
-use crate::sweep::{self, How, SweepArgs};
+use irnic_sweep::{self as sweep, How, SweepArgs};
 
 /// Reproduce the results of a paper: its numbers beside ours, cell by cell.
 #[derive(Parser)]

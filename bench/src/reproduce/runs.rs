@@ -5,11 +5,11 @@ use std::fmt::Debug;
 use irnic_fabric::sim::{Outcome, SimConfig, Simulation};
 use irnic_fabric::summary::Summary;
 use irnic_report::CommandError;
+use irnic_sweep::{self as sweep, How, NoResult, Sweep, Watch};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::sim::{self, Batch, SLICE};
-use crate::sweep::{self, How, NoResult, Sweep, Watch};
+use irnic_sim::{self as sim, Batch, SLICE};
 
 /// Keeps what is not there yet.
 pub fn once<S: Clone + PartialEq>(scenarios: impl Iterator<Item = S>) -> Vec<S> {

@@ -1,11 +1,11 @@
 //! Runs scenarios, and what is measured of each.
 
 use irnic_fabric::sim::{Ending, Outcome};
+use irnic_sweep::{NoResult, Watch};
 use serde::{Deserialize, Serialize};
 
 use super::scenario::Scenario;
 use crate::reproduce::runs::simulate;
-use crate::sweep::{NoResult, Watch};
 
 /// Flows of up to so many bytes have a mean of their own.
 pub const EDGES: [u64; 3] = [10_000, 1_000_000, u64::MAX];

@@ -13,11 +13,11 @@ use irnic_fabric::experiment::{Case, Experiment};
 use irnic_fabric::workload::Workload;
 use irnic_fabric::workload::spec::Part;
 use irnic_report::CommandError;
+use irnic_sim::{Batch, Simulations};
 use serde::Serialize;
 
 use super::runs::{conclude_batch, summaries};
 use super::{Common, choose, list, time};
-use crate::sim::{Batch, Simulations};
 use cells::Cell;
 use scenario::{Scenario, System};
 

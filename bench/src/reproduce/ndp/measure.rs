@@ -3,12 +3,12 @@
 use irnic_fabric::sim::{HeaderBytes, LinkRecord, Outcome, packets};
 use irnic_fabric::summary::percentile;
 use irnic_fabric::workload::ENDLESS;
+use irnic_sweep::{NoResult, Watch};
 use serde::{Deserialize, Serialize};
 
 use super::scenario::{INTERVAL, LINK_RATE, Scenario, Time, Traffic};
 use super::unresponsive;
 use crate::reproduce::runs::simulate;
-use crate::sweep::{NoResult, Watch};
 
 /// Below this part of its rate a flow is held up (Figure 19).
 const HELD_UP: f64 = 0.9;

@@ -2,10 +2,10 @@
 
 use irnic_fabric::generator::Generator;
 use irnic_fabric::network::Network;
+use irnic_sweep::NoResult;
 use serde::{Deserialize, Serialize};
 
 use super::scenario::{RATE, Scenario, WIRE};
-use crate::sweep::NoResult;
 
 /// Parts of a run, ns.
 #[derive(Copy, Clone, Debug)]

@@ -1,12 +1,12 @@
 //! Runs scenarios, and what is measured of each.
 
 use irnic_fabric::sim::Outcome;
+use irnic_sweep::{NoResult, Watch};
 use serde::{Deserialize, Serialize};
 
 use super::scenario::{MTU, Scenario};
 use super::theory::SIZES;
 use crate::reproduce::runs::simulate;
-use crate::sweep::{NoResult, Watch};
 
 /// What came of a run: of flows that started while it was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

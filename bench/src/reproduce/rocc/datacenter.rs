@@ -8,12 +8,12 @@ use irnic_fabric::summary::percentile;
 use irnic_fabric::switch::{RoccConfig, SharedBuffer, SwitchConfig};
 use irnic_fabric::topology::{LinkSpec, Topology};
 use irnic_fabric::workload::cdf;
+use irnic_sweep::{NoResult, Watch};
 use serde::{Deserialize, Serialize};
 
 use super::measure::Time;
 use super::scenario::{Control, DELAY, G};
 use crate::reproduce::runs::watched;
-use crate::sweep::{NoResult, Watch};
 
 /// Hosts of a leaf, and leaves and spines.
 const HOSTS: u32 = 30;

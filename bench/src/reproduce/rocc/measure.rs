@@ -1,12 +1,12 @@
 //! Runs scenarios, and what is measured of each.
 
 use irnic_fabric::sim::{Outcome, Sample};
+use irnic_sweep::{NoResult, Watch};
 use serde::{Deserialize, Serialize};
 
 use super::datacenter::Datacenter;
 use super::scenario::{Network, STEP, STEPS, Scenario};
 use crate::reproduce::runs::simulate;
-use crate::sweep::{NoResult, Watch};
 
 /// Parts of a run, ns.
 #[derive(Copy, Clone, Debug)]

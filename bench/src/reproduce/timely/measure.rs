@@ -2,12 +2,12 @@
 
 use irnic_fabric::sim::{Observed, SimConfig};
 use irnic_fabric::summary::percentile;
+use irnic_sweep::{NoResult, Watch};
 use serde::{Deserialize, Serialize};
 
 use super::clos::{self, Calls, Clos};
 use super::incast::{INTERVAL, Incast, LINK_RATE, Time};
 use crate::reproduce::runs::simulate;
-use crate::sweep::{NoResult, Watch};
 
 /// Percentiles of the distribution of round trips, of 100.
 pub const PERCENTILES: [f64; 9] = [1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9];

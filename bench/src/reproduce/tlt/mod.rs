@@ -12,13 +12,13 @@ use std::path::PathBuf;
 use clap::Args;
 use irnic_fabric::experiment::Case;
 use irnic_report::CommandError;
+use irnic_sim::{Batch, Simulations};
 use serde::Serialize;
 
 use super::compared::Compared;
 use super::evaluation::Entry as _;
 use super::runs::{conclude_batch, once, summaries};
 use super::{Common, choose, list, pictures};
-use crate::sim::{Batch, Simulations};
 use scenario::Scenario;
 
 /// Background flows of the paper, and of a quick look.

@@ -4,6 +4,7 @@ use irnic_fabric::experiment::Experiment;
 use irnic_fabric::sim::{HeaderBytes, Observe, Observed, Routing, SimConfig};
 use irnic_fabric::topology::{Internet2, LinkSpec, Topology};
 use irnic_fabric::workload::Flow;
+use irnic_sweep::{NoResult, Watch};
 use irnic_transports::qp::Service;
 
 use super::network::{G, PAPERS, PAYLOAD};
@@ -12,7 +13,6 @@ use super::parts::Values;
 use super::scheme::{HEADER, OTHERS, Scheme, TCP};
 use crate::reproduce::chance;
 use crate::reproduce::runs::simulate;
-use crate::sweep::{NoResult, Watch};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use irnic_fabric::network::NetworkConfig;
 use irnic_fabric::schedule::{Detail, Header, Replay, Replayed, Schedule};
+use irnic_sim::SLICE;
+use irnic_sweep::{NoResult, Watch};
 use serde::{Deserialize, Serialize};
 
 use super::scenario::{By, Original, Scenario};
 use super::schedulers::{NO_SIZE, Order, preemptive, switches};
 use crate::reproduce::runs::simulate;
-use crate::sim::SLICE;
-use crate::sweep::{NoResult, Watch};
 
 /// Points of the distribution of ratios.
 const POINTS: usize = 200;

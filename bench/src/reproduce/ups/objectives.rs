@@ -9,6 +9,7 @@ use irnic_fabric::sim::{FlowRecord, HeaderBytes, Observe, Outcome, SimConfig};
 use irnic_fabric::summary::percentile;
 use irnic_fabric::switch::Discipline;
 use irnic_fabric::workload::Flow;
+use irnic_sweep::{NoResult, Watch};
 use irnic_transports::Slack;
 use irnic_transports::qp::Service;
 use rayon::prelude::*;
@@ -19,7 +20,6 @@ use super::network::{Network, PAPERS, PAYLOAD};
 use super::parts::{Line, Values};
 use super::scheme::{HEADER, OTHERS, Scheme, TCPS};
 use crate::reproduce::runs::simulate;
-use crate::sweep::{NoResult, Watch};
 
 const MS: u64 = 1_000_000;
 /// Packets in the buffer of a port in the wide area, in the datacenter, and for fairness: 5 MB, 500 KB and 50 MB of

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use irnic_sweep::{NoResult, Watch};
 use serde::{Deserialize, Serialize};
 
 use super::cells::{self, Cell as Replay};
@@ -15,7 +16,6 @@ use super::objectives::{Goal, RATES, Row};
 use super::scenario::Scenario;
 use super::scheme::Scheme;
 use crate::reproduce::points::{self, Point, Reference};
-use crate::sweep::{NoResult, Watch};
 
 /// Numbers of a run by their names.
 pub type Values = BTreeMap<String, f64>;

@@ -1,6 +1,11 @@
 //! A sweep of two cases with two seeds, for tests of the parts.
 
-use super::*;
+use std::sync::atomic::AtomicBool;
+
+use irnic_report::CommandError;
+
+use crate::local;
+use crate::runs::{NoResult, Sweep, Watch, all_named};
 
 /// The first case has results; the second panics, or fails.
 pub struct Toy;

@@ -9,8 +9,8 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
-use super::super::{Batch, Run};
 use super::{COLUMNS, finished};
+use crate::execute::{Batch, Run};
 
 /// Writes the flows of all runs.
 pub fn write(out: &mut (impl Write + Send), batch: &Batch, runs: &[Run]) -> parquet::errors::Result<()> {

@@ -9,8 +9,7 @@ use std::path::Path;
 use irnic_fabric::sim::FlowRecord;
 use irnic_fabric::workload::Flow;
 
-use super::execute::Finished;
-use super::{Batch, Run};
+use crate::execute::{Batch, Finished, Run};
 
 /// How flows are written.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

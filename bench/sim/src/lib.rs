@@ -1,32 +1,36 @@
 //! `irnic sim`: a datacenter network of software NICs in virtual time.
 //!
-//! [`args`] and [`file`](mod@file) read what users write into a [`Grid`](irnic_fabric::experiment::Grid), whose
-//! combinations are the cases; `irnic-fabric` makes runs of them, which [`execute`] has made as a
-//! [sweep](crate::sweep). What came of
-//! them is in [`results`], which [`table`] prints and [`html`] draws; [`summary_json`], [`per_flow`] and [`series`]
-//! write it for machines.
+//! `args` and [`file`](mod@file) read what users write into a [`Grid`](irnic_fabric::experiment::Grid), whose
+//! combinations are the cases; `irnic-fabric` makes runs of them, which `execute` has made as a
+//! [sweep](irnic_sweep). `results` has the rows of the report, which `table` prints and `html` draws; `summary_json`,
+//! `per_flow` and [`series`] write files for programs.
+
+#[macro_use]
+extern crate irnic_report;
 
 mod args;
 mod error;
 mod execute;
 pub mod file;
 mod heap;
-pub mod html;
+mod html;
+pub mod network_args;
 mod per_flow;
+pub mod port_capture;
 mod replay;
 mod results;
 mod schedule_file;
 pub mod series;
 mod stored;
 mod summary_json;
-pub mod table;
+mod table;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub use args::SimArgs;
-pub use execute::{Batch, Run, SLICE, Simulations};
+pub use execute::{Batch, Finished, Run, SLICE, Simulations};
 
 use error::usage;
 use execute::Reached;
@@ -35,7 +39,7 @@ use irnic_fabric::schedule::Detail;
 use irnic_report::CommandError;
 use irnic_report::output::OutFile;
 
-use crate::sweep::{How, NoResult};
+use irnic_sweep::{How, NoResult};
 
 /// How often a run is looked at whose queues are to be shown, ns.
 const SAMPLE: u64 = 10_000;

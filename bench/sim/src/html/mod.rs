@@ -10,12 +10,11 @@ use irnic_fabric::summary::percentile;
 use irnic_report::html::plot::{Line, Plot};
 use irnic_report::html::{POINTS, begin, buttons, end, figures, peaks};
 use irnic_report::picture::{Axis, Scale, escaped};
+use irnic_sweep::NoResult;
 
-use super::execute::{Finished, Reached};
-use super::results::{Column, Row, columns, names, parts, rows};
-use super::series::rate;
-use super::{Batch, Run};
-use crate::sweep::NoResult;
+use crate::execute::{Batch, Finished, Reached, Run};
+use crate::results::{Column, Row, columns, names, parts, rows};
+use crate::series::rate;
 
 /// Sizes that have a point each; of more, so many ranges with about as many flows each.
 const SIZES: usize = 20;

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use irnic_fabric::summary::Summary;
 use irnic_report::table::align;
 
-use super::results::{Column, MS, Part, Row, WORD, columns, names, of_complete, parts, rows};
-use super::{Batch, Run};
+use crate::execute::{Batch, Run};
+use crate::results::{Column, MS, Part, Row, WORD, columns, names, of_complete, parts, rows};
 
 /// More cases than this have a line each.
 const COLUMNS: usize = 6;

@@ -1,37 +1,14 @@
-//! Sweeps: many runs, each a case with a seed, made by this process or by many, in one go or in several.
-//!
-//! A command says what its runs are by [`Sweep`], and gets all results from [`perform`], in the order of cases and
-//! seeds. Without `--out`, [`local`] makes all runs in this process. With it each result is a file of a [`folder`];
-//! [`stored`] finds out which are not there, and [`supervise`] has processes of their own ([`worker`]) make them: a run
-//! that panics, hangs or takes too much memory takes no other with it. A [`shard`] is a part of the runs;
-//! [`print`](mod@print) writes what starts all of them elsewhere. [`merge`] takes results only.
-
-mod args;
-mod folder;
-mod local;
-pub mod merge;
-mod print;
-mod progress;
-mod shard;
-mod stored;
-mod supervise;
-mod words;
-mod worker;
+//! What a command says of its runs, and what becomes of them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use irnic_report::CommandError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use args::SweepArgs;
-pub use folder::digest;
-pub use merge::MergeArgs;
-pub use progress::Progress;
-pub use words::{again, quoted};
-
-use folder::Named;
-use irnic_report::CommandError;
-use progress::STEPS;
+use crate::args::SweepArgs;
+use crate::folder::{Named, digest};
+use crate::progress::STEPS;
 
 /// Runs that belong together: each case with each seed.
 pub trait Sweep: Sync {
@@ -108,7 +85,7 @@ pub struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    fn new(interrupted: &'a AtomicBool, steps: &'a (dyn Fn(u64) + Sync), alone: bool) -> Watch<'a> {
+    pub(crate) fn new(interrupted: &'a AtomicBool, steps: &'a (dyn Fn(u64) + Sync), alone: bool) -> Watch<'a> {
         Watch { interrupted, steps, alone, all: STEPS }
     }
 
@@ -174,49 +151,26 @@ pub struct How<'a> {
     pub threads: usize,
 }
 
-/// Makes all runs, or finds their results. Returns nothing if there is nothing to show.
-pub fn perform<S: Sweep>(sweep: &S, how: &How<'_>) -> Result<Option<Performed<S::Result>>, CommandError> {
-    let args = how.args;
-    let Some(out) = &args.out else {
-        for case in 0..sweep.cases() {
-            sweep.check(case)?;
-        }
-        let interrupted = irnic_report::interrupt::flag().map_err(|e| CommandError::Failed(e.to_string()))?;
-        let results = local::all(sweep, how.jobs, &interrupted)?;
-        return Ok(Some(Performed { results, irnic: env!("CARGO_PKG_VERSION").to_owned() }));
-    };
-    if args.worker {
-        return worker::work(sweep, out, args.run_memory).map(|()| None);
-    }
-    if let Some(merging) = &args.merging {
-        return merge::results(sweep, out, merging).map(Some);
-    }
-    if let Some(engine) = args.print {
-        return print::job(sweep, how, engine, out).map(|()| None);
-    }
-    stored::perform(sweep, how, out)
-}
-
 /// Returns a run's place in [`Performed::results`] as a case and a seed.
-fn case_and_seed<S: Sweep>(sweep: &S, at: usize) -> (usize, u64) {
+pub fn case_and_seed<S: Sweep>(sweep: &S, at: usize) -> (usize, u64) {
     let seeds = sweep.seeds();
     (at / seeds.len(), seeds[at % seeds.len()])
 }
 
 /// Returns what a run is called.
-fn name<S: Sweep>(sweep: &S, case: usize, seed: u64) -> String {
+pub fn name<S: Sweep>(sweep: &S, case: usize, seed: u64) -> String {
     let label = sweep.label(case);
     if sweep.seeds().len() > 1 { format!("{label} seed={seed}") } else { label }
 }
 
 /// Returns what a run is by its settings.
-fn named<S: Sweep>(sweep: &S, case: usize, settings: &str, seed: u64) -> Named {
+pub fn named<S: Sweep>(sweep: &S, case: usize, settings: &str, seed: u64) -> Named {
     let run = digest(&[sweep.command(), settings, &seed.to_string()]);
     Named { run, name: name(sweep, case, seed), seed }
 }
 
 /// Returns all runs, in order.
-fn all_named<S: Sweep>(sweep: &S) -> Result<Vec<Named>, CommandError> {
+pub fn all_named<S: Sweep>(sweep: &S) -> Result<Vec<Named>, CommandError> {
     let mut all = Vec::with_capacity(sweep.cases() * sweep.seeds().len());
     for case in 0..sweep.cases() {
         let settings = digest(&[&sweep.settings(case)?]);
@@ -226,7 +180,7 @@ fn all_named<S: Sweep>(sweep: &S) -> Result<Vec<Named>, CommandError> {
 }
 
 /// Makes a run; a panic is a failure of this run.
-fn make<S: Sweep>(sweep: &S, case: usize, seed: u64, watch: &Watch<'_>) -> Result<S::Result, NoResult> {
+pub fn make<S: Sweep>(sweep: &S, case: usize, seed: u64, watch: &Watch<'_>) -> Result<S::Result, NoResult> {
     let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| sweep.make(case, seed, watch)));
     made.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
@@ -236,13 +190,10 @@ fn make<S: Sweep>(sweep: &S, case: usize, seed: u64, watch: &Watch<'_>) -> Resul
 }
 
 /// Returns core time in words.
-fn cost(core_seconds: f64) -> String {
+pub fn cost(core_seconds: f64) -> String {
     if core_seconds < 360.0 {
         format!("{core_seconds:.1} s of core time")
     } else {
         format!("{:.2} core-hours", core_seconds / 3_600.0)
     }
 }
-
-#[cfg(test)]
-mod tests;

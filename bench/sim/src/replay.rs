@@ -10,13 +10,14 @@ use irnic_fabric::schedule::{Counts, Header, Replay, Replayed, Schedule};
 use irnic_fabric::sim::SimConfig;
 use irnic_report::CommandError;
 use irnic_report::output::OutFile;
+use irnic_sweep::Progress;
 use irnic_transports::qp::Service;
 use irnic_units as units;
 use serde::Serialize;
 
-use super::per_flow::Kind;
-use super::{SLICE, schedule_file};
-use crate::sweep::Progress;
+use crate::execute::SLICE;
+use crate::per_flow::Kind;
+use crate::schedule_file;
 
 /// Options of schedules.
 #[derive(Args, Clone, Debug, Default)]

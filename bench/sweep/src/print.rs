@@ -4,9 +4,9 @@ use std::path::Path;
 
 use irnic_report::CommandError;
 
-use super::args::Engine;
-use super::words::{self, Split, quoted};
-use super::{How, Sweep};
+use crate::args::Engine;
+use crate::runs::{How, Sweep};
+use crate::words::{self, Split, quoted};
 
 /// Prints it.
 pub fn job<S: Sweep>(sweep: &S, how: &How<'_>, engine: Engine, out: &Path) -> Result<(), CommandError> {

@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 use irnic_report::CommandError;
 use irnic_units as units;
 
-use super::merge::Merging;
-use super::shard::{self, Shard};
+use crate::merge::Merging;
+use crate::shard::{self, Shard};
 
 /// Who starts the shards.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]

@@ -4,12 +4,11 @@ use std::io::{self, Write};
 
 use irnic_fabric::sim::ColourTotals;
 use irnic_fabric::summary::{Distribution, Group, Summary, mean_and_confidence};
+use irnic_sweep::NoResult;
 use serde_json::{Map, Value, json};
 
-use super::execute::Finished;
-use super::results::ending;
-use super::{Batch, Run};
-use crate::sweep::NoResult;
+use crate::execute::{Batch, Finished, Run};
+use crate::results::ending;
 
 /// A statistic of a run, and its name.
 type Statistic = (&'static str, fn(&Summary) -> f64);

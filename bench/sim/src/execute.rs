@@ -15,12 +15,12 @@ use irnic_fabric::workload::Flow;
 use irnic_fabric::workload::incast::{Bytes, Incast, When};
 use irnic_fabric::workload::spec::Part;
 use irnic_report::CommandError;
+use irnic_sweep::{self as sweep, How, NoResult, Sweep, Watch};
 use serde::{Deserialize, Serialize};
 
-use super::error::usage;
-use super::stored;
+use crate::error::usage;
 use crate::port_capture::{PcapArgs, PortCapture};
-use crate::sweep::{self, How, NoResult, Sweep, Watch};
+use crate::stored;
 
 /// Events between two looks at the flag and the bar: some tens of milliseconds.
 pub const SLICE: u64 = 200_000;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use irnic_report::CommandError;
 use rayon::prelude::*;
 
-use super::progress::{Progress, STEPS};
-use super::{NoResult, Sweep, Watch, case_and_seed, make};
+use crate::progress::{Progress, STEPS};
+use crate::runs::{NoResult, Sweep, Watch, case_and_seed, make};
 
 /// Makes all runs, `jobs` at a time or, with 0, one for each core. Results are in the order of cases, and within a case
 /// of seeds, whatever was ready first.
@@ -23,7 +23,7 @@ pub fn all<S: Sweep>(
     let watch = Watch::new(interrupted, &add, runs == 1);
     let results = pool.install(|| {
         let each = (0..runs).into_par_iter().with_max_len(1).map(|at| {
-            if !watch.alone && interrupted.load(Ordering::Relaxed) {
+            if !watch.is_alone() && interrupted.load(Ordering::Relaxed) {
                 return Err(NoResult::NeverBegun);
             }
             let (case, seed) = case_and_seed(sweep, at);

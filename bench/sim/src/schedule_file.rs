@@ -9,7 +9,7 @@ use std::path::Path;
 
 use irnic_fabric::schedule::{Schedule, Scheduled};
 
-use super::per_flow::Kind;
+use crate::per_flow::Kind;
 
 /// A column of whole numbers.
 struct Column {

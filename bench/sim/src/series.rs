@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{Batch, Run};
+use crate::execute::{Batch, Run};
 
 /// Writes the samples of all runs.
 pub fn write(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()> {
@@ -12,7 +12,7 @@ pub fn write(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()
     )?;
     for run in runs {
         let Ok(finished) = &run.result else { continue };
-        let case = super::per_flow::quoted(&batch.cases[run.case].label);
+        let case = crate::per_flow::quoted(&batch.cases[run.case].label);
         let mut before = (finished.begins, 0);
         for s in &finished.samples {
             let rate = rate(before, (s.at, s.delivered));

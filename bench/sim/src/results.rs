@@ -3,10 +3,9 @@
 use irnic_fabric::experiment::{Case, Experiment};
 use irnic_fabric::sim::{ColourTotals, Ending};
 use irnic_fabric::summary::{Group, Summary, mean_and_confidence};
+use irnic_sweep::NoResult;
 
-use super::execute::Finished;
-use super::{Batch, Run};
-use crate::sweep::NoResult;
+use crate::execute::{Batch, Finished, Run};
 
 /// The longest word at the head of a column.
 pub const WORD: usize = 24;

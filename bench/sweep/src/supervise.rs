@@ -9,11 +9,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use irnic_report::version;
 use signal_hook::consts::SIGKILL;
 
-use super::folder::{Failure, Folder, Named, VERSION};
-use super::progress::{Progress, STEPS};
-use super::worker::{CHANGED, Order, Said, peak, too_large, too_long};
+use crate::folder::{Failure, Folder, Named};
+use crate::progress::{Progress, STEPS};
+use crate::worker::{CHANGED, Order, Said, peak, too_large, too_long};
 
 /// How often a run is looked at.
 const OFTEN: Duration = Duration::from_millis(50);
@@ -237,7 +238,7 @@ impl Worker {
 
     fn run(&mut self, job: &Job, work: &Work<'_>, steps: &mut dyn FnMut(u64)) -> Ran {
         let team = work.team;
-        let order = Order { at: job.at, id: job.named.id(VERSION) };
+        let order = Order { at: job.at, id: job.named.id(version::get()) };
         let line = serde_json::to_string(&order).unwrap_or_default();
         // A worker that has gone says nothing more.
         let _ = self.orders.as_mut().map(|orders| writeln!(orders, "{line}").and_then(|()| orders.flush()));

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use irnic_sweep::SweepArgs;
 
 use irnic_fabric::experiment::Values;
 
 use crate::network_args::{NetworkArgs, given};
 use crate::port_capture::PcapArgs;
-use crate::sim::replay::ScheduleArgs;
-use crate::sweep::SweepArgs;
+use crate::replay::ScheduleArgs;
 
 const AFTER_HELP: &str = "\
 Several values: an option that is given more than once (--link-event and --detour apart), or a list in an
@@ -130,14 +130,14 @@ pub struct SimArgs {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
     #[command(flatten)]
-    pub schedule: ScheduleArgs,
+    pub(crate) schedule: ScheduleArgs,
     #[command(flatten)]
-    pub sweep: SweepArgs,
+    pub(crate) sweep: SweepArgs,
     /// With --out: keep neither flows nor queues over time, so that files are small
     #[arg(long, requires = "out", help_heading = "Sweep")]
     pub summaries_only: bool,
     #[command(flatten)]
-    pub pcap: PcapArgs,
+    pub(crate) pcap: PcapArgs,
     /// Queues and rates over time, as CSV; - is standard output, in place of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub series: Option<PathBuf>,
@@ -147,6 +147,11 @@ pub struct SimArgs {
 }
 
 impl SimArgs {
+    /// Returns how runs are made.
+    pub fn sweep(&mut self) -> &mut SweepArgs {
+        &mut self.sweep
+    }
+
     /// Returns the values of keys that were given.
     pub fn values(&self) -> Values {
         let on = ["on".to_owned()];

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use irnic_report::CommandError;
+use irnic_report::{CommandError, version};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::folder::{Folder, LIMIT, VERSION};
-use super::{NoResult, Sweep, Watch, case_and_seed, digest, make, named};
+use crate::folder::{Folder, LIMIT, digest};
+use crate::runs::{NoResult, Sweep, Watch, case_and_seed, make, named};
 
 /// How often a worker says how far it is.
 const OFTEN: Duration = Duration::from_millis(100);
@@ -89,7 +89,7 @@ fn answer<S: Sweep>(
         Ok(settings) => named(sweep, case, &digest(&[&settings]), seed),
         Err(e) => return Said::Failed(e.to_string()),
     };
-    if named.id(VERSION) != order.id {
+    if named.id(version::get()) != order.id {
         return Said::Stop(CHANGED.to_owned());
     }
     let (waiting, last) = (AtomicU64::new(0), Mutex::new(Instant::now()));
@@ -145,20 +145,20 @@ fn cpu_seconds() -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::Toy;
     use super::*;
+    use crate::tests::Toy;
 
     #[test]
     fn a_worker_keeps_results_and_says_what_went_wrong() {
         let place = tempfile::tempdir().unwrap();
         let folder = Folder::create(place.path()).unwrap();
-        let all = super::super::all_named(&Toy).unwrap();
+        let all = crate::runs::all_named(&Toy).unwrap();
         let said = |at: usize, id: String, memory, over| {
             answer(&Toy, &folder, memory, &Order { at, id }, &AtomicBool::new(over), &|_| {})
         };
-        let id = |at: usize| all[at].id(VERSION);
+        let id = |at: usize| all[at].id(version::get());
         assert!(matches!(said(0, id(0), None, false), Said::Done(_)));
-        assert_eq!(folder.load::<f64>(&all[0], VERSION), Ok(0.1));
+        assert_eq!(folder.load::<f64>(&all[0], version::get()), Ok(0.1));
         assert_eq!(said(1, id(1), None, true), Said::Interrupted);
         assert_eq!(said(2, id(2), None, false), Said::Failed("panic: case 1 seed 1".to_owned()));
         assert_eq!(said(3, id(3), None, false), Said::Failed("odd".to_owned()));

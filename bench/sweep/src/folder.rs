@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use sha2::{Digest, Sha256};
 
-use irnic_report::CommandError;
 use irnic_report::output::{OutFile, check_folder};
+use irnic_report::{CommandError, version};
 
-/// The version that makes a run's result what it is.
-pub const VERSION: &str = env!("VERSION_WITH_COMMIT");
+use crate::words::Split;
+
 /// Who is begun with this is a file that is being written; see [`irnic_report::output`].
 const ASIDE: &str = ".irnic-";
 /// A file that nobody has written to for so long is left over from a process that was killed.
@@ -121,6 +121,13 @@ pub struct Manifest {
     pub directory: PathBuf,
 }
 
+impl Manifest {
+    /// Returns the words of the command line that say what is run.
+    pub fn what(&self) -> Vec<String> {
+        Split::of(&self.arguments).what
+    }
+}
+
 /// A folder of results.
 #[derive(Clone, Debug)]
 pub struct Folder(PathBuf);
@@ -207,11 +214,12 @@ impl Folder {
 
     /// Keeps a result. What was said of a failure does not hold any more.
     pub fn keep(&self, named: &Named, core_seconds: f64, result: &impl Serialize) -> Result<(), String> {
-        let id = named.id(VERSION);
+        let id = named.id(version::get());
         let result = to_raw_value(result).map_err(|e| e.to_string())?;
         let Named { run, name, seed } = named.clone();
         let sha256 = checksum(&result);
-        let stored = Stored { irnic: VERSION.to_owned(), run, name, seed, core_seconds, sha256, result: &result };
+        let stored =
+            Stored { irnic: version::get().to_owned(), run, name, seed, core_seconds, sha256, result: &result };
         write(&self.result(&id), &stored)?;
         let _ = fs::remove_file(self.failure(&id));
         Ok(())
@@ -227,8 +235,8 @@ impl Folder {
     ) -> Result<Failure, String> {
         let times = before.filter(|before| before.message == message).map_or(0, |before| before.times) + 1;
         let Named { run, name, seed } = named.clone();
-        let failure = Failure { irnic: VERSION.to_owned(), run, name, seed, message, times, replay };
-        write(&self.failure(&named.id(VERSION)), &failure)?;
+        let failure = Failure { irnic: version::get().to_owned(), run, name, seed, message, times, replay };
+        write(&self.failure(&named.id(version::get())), &failure)?;
         Ok(failure)
     }
 
@@ -297,22 +305,22 @@ mod tests {
         let folder = Folder::create(place.path()).unwrap();
         let result = vec![0.1 + 0.2, 1.0 / 3.0, f64::MIN_POSITIVE, 5e-324, 1.797e308, 123_456_789.123_456_79];
         folder.keep(&named(1), 2.5, &result).unwrap();
-        assert!(matches!(folder.state(&named(1), VERSION), State::Done(2.5)));
-        assert_eq!(folder.load::<Vec<f64>>(&named(1), VERSION), Ok(result));
-        assert!(matches!(folder.state(&named(2), VERSION), State::Missing));
+        assert!(matches!(folder.state(&named(1), version::get()), State::Done(2.5)));
+        assert_eq!(folder.load::<Vec<f64>>(&named(1), version::get()), Ok(result));
+        assert!(matches!(folder.state(&named(2), version::get()), State::Missing));
         assert!(matches!(folder.state(&named(1), "0.0.1"), State::Missing));
 
-        let path = folder.result(&named(1).id(VERSION));
+        let path = folder.result(&named(1).id(version::get()));
         let text = fs::read_to_string(&path).unwrap();
         let changed = text.replacen("0.30000000000000004", "0.30000000000000003", 1);
         for (text, why) in [(&text[..text.len() / 2], "EOF"), ("", "EOF"), (&changed, "checksum")] {
             fs::write(&path, text).unwrap();
-            let State::Damaged(said) = folder.state(&named(1), VERSION) else { panic!("{text}") };
+            let State::Damaged(said) = folder.state(&named(1), version::get()) else { panic!("{text}") };
             assert!(said.starts_with(&format!("{}: damaged: ", path.display())) && said.contains(why), "{said}");
-            assert!(folder.load::<Vec<f64>>(&named(1), VERSION).is_err());
+            assert!(folder.load::<Vec<f64>>(&named(1), version::get()).is_err());
         }
-        fs::write(folder.result(&named(2).id(VERSION)), &text).unwrap();
-        let State::Damaged(said) = folder.state(&named(2), VERSION) else { panic!("another run's") };
+        fs::write(folder.result(&named(2).id(version::get())), &text).unwrap();
+        let State::Damaged(said) = folder.state(&named(2), version::get()) else { panic!("another run's") };
         assert!(said.ends_with("damaged: it is of another run than its name says"), "{said}");
     }
 
@@ -324,7 +332,7 @@ mod tests {
         for (message, is_final) in [("one", false), ("two", false), ("two", true), ("one", false)] {
             let failure = folder.fail(&named(1), before.as_ref(), message.to_owned(), "irnic".to_owned()).unwrap();
             assert_eq!(failure.is_final(&[]), is_final, "{message}");
-            let State::Failed(found) = folder.state(&named(1), VERSION) else { panic!("no failure") };
+            let State::Failed(found) = folder.state(&named(1), version::get()) else { panic!("no failure") };
             assert_eq!(found, failure);
             before = Some(found);
         }
@@ -336,8 +344,8 @@ mod tests {
         let failure = before.unwrap();
         assert!(failure.is_final(&[message]) && !failure.is_final(&[]));
         folder.keep(&named(1), 1.0, &1).unwrap();
-        assert!(matches!(folder.state(&named(1), VERSION), State::Done(_)));
+        assert!(matches!(folder.state(&named(1), version::get()), State::Done(_)));
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "the failure is gone");
-        assert_eq!(folder.versions(), [VERSION]);
+        assert_eq!(folder.versions(), [version::get()]);
     }
 }

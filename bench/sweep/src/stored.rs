@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use irnic_report::CommandError;
+use irnic_report::{CommandError, version};
 
-use super::folder::{Folder, Manifest, Named, State, VERSION};
-use super::shard::Shard;
-use super::supervise::{self, End, Job, Supervised, Team};
-use super::words::{self, Split};
-use super::worker::{too_large, too_long};
-use super::{How, NoResult, Performed, STEPS, Sweep, all_named, case_and_seed, cost};
+use crate::folder::{Folder, Manifest, Named, State};
+use crate::progress::STEPS;
+use crate::runs::{How, NoResult, Performed, Sweep, all_named, case_and_seed, cost};
+use crate::shard::Shard;
+use crate::supervise::{self, End, Job, Supervised, Team};
+use crate::words::{self, Split};
+use crate::worker::{too_large, too_long};
 
 /// Makes the runs of the shard, or all, that have no result in the folder yet.
 pub fn perform<S: Sweep>(sweep: &S, how: &How<'_>, out: &Path) -> Result<Option<Performed<S::Result>>, CommandError> {
@@ -52,9 +53,9 @@ pub fn perform<S: Sweep>(sweep: &S, how: &How<'_>, out: &Path) -> Result<Option<
     }
     let cut: BTreeSet<usize> =
         ends.iter().filter(|(_, end)| matches!(end, End::Interrupted)).map(|(at, _)| *at).collect();
-    let result = |(at, named): (usize, &Named)| match folder.state(named, VERSION) {
+    let result = |(at, named): (usize, &Named)| match folder.state(named, version::get()) {
         State::Done(_) => {
-            let mut result = folder.load(named, VERSION).map_err(NoResult::Failed)?;
+            let mut result = folder.load(named, version::get()).map_err(NoResult::Failed)?;
             sweep.trim(&mut result);
             Ok(result)
         }
@@ -90,7 +91,7 @@ fn left<S: Sweep>(
     let limits = [how.args.run_timeout.map(too_long), how.args.run_memory.map(too_large)];
     let limits: Vec<String> = limits.into_iter().flatten().collect();
     let job = |(at, named): (usize, Named)| {
-        let before = match folder.state(&named, VERSION) {
+        let before = match folder.state(&named, version::get()) {
             State::Done(core_seconds) => {
                 tally.there += 1;
                 tally.core_seconds += core_seconds;
@@ -120,7 +121,7 @@ fn left<S: Sweep>(
 fn describe<S: Sweep>(sweep: &S, split: &Split, folder: &Folder, resume: bool) -> Result<(), CommandError> {
     let directory = std::env::current_dir().map_err(|e| CommandError::Failed(format!("the working directory: {e}")))?;
     let ours = Manifest {
-        irnic: VERSION.to_owned(),
+        irnic: version::get().to_owned(),
         arguments: split.what.clone(),
         experiment: sweep.experiment().map(str::to_owned),
         directory,

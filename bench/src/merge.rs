@@ -1,0 +1,110 @@
+//! `irnic merge`: the results of a folder, as one process would have shown them.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Parser};
+use irnic_report::CommandError;
+use irnic_report::output::DASH;
+use irnic_sweep::{Merging, quoted};
+
+use irnic_sim as sim;
+
+use crate::{Command, one_line, reproduce};
+
+/// Who speaks on standard error.
+const WHO: &str = "irnic merge";
+
+const AFTER_HELP: &str = "\
+What comes out is what one process that makes all runs would write, byte for byte. Files that the
+command line of the runs names are looked for from where that was given.
+Exit status: 0 done, 1 runs are missing, damaged or failed, 2 bad arguments or files.
+
+Examples:
+  irnic sim --experiment grid.toml --out runs/ --shard 1/2    here
+  irnic sim --experiment grid.toml --out runs/ --shard 2/2    there
+  irnic merge runs/ --json summary.json --html report.html --per-flow flows.csv
+  irnic merge runs/ --partial                                 what there is so far";
+
+/// Put the results of a sweep together, from the folder of --out.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER_HELP, disable_version_flag = true)]
+pub struct MergeArgs {
+    /// Folder of results
+    dir: PathBuf,
+    /// Do without runs that are missing
+    #[arg(long)]
+    partial: bool,
+    /// Take results of several versions of irnic
+    #[arg(long)]
+    mixed_versions: bool,
+    /// Summaries of all runs, or cells; - is standard output, in place of the table
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    json: Option<PathBuf>,
+    /// irnic sim: every flow, as CSV or Parquet; - is standard output, as CSV, in place of the table
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    per_flow: Option<PathBuf>,
+    /// irnic sim: queues and rates over time, as CSV; - is standard output, in place of the table
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    series: Option<PathBuf>,
+    /// irnic sim: report with plots; - is standard output, in place of the table
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    html: Option<PathBuf>,
+    /// irnic reproduce: JUnit's XML, a test case for each cell; - is standard output, in place of the table
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    junit: Option<PathBuf>,
+    /// irnic reproduce: draw the figures there
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    svg: Option<PathBuf>,
+}
+
+/// Runs `irnic merge`.
+pub fn main(args: &MergeArgs) -> ExitCode {
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => error.report(WHO),
+    }
+}
+
+/// Has the command whose runs they are take the results.
+fn run(args: &MergeArgs) -> Result<(), CommandError> {
+    let whole =
+        |path: &Path| std::path::absolute(path).map_err(|e| CommandError::Usage(format!("{}: {e}", path.display())));
+    let dir = whole(&args.dir)?;
+    let none = || CommandError::Usage(format!("{}: no sweep.json; expected a folder of --out", args.dir.display()));
+    let manifest = irnic_sweep::merge::manifest(&dir)?.ok_or_else(none)?;
+    let mut words = vec!["irnic".into()];
+    // Where results go, the one who merges says.
+    words.extend(manifest.what().into_iter().map(std::ffi::OsString::from));
+    let files = [
+        ("--out", Some(&dir)),
+        ("--json", args.json.as_ref()),
+        ("--junit", args.junit.as_ref()),
+        ("--per-flow", args.per_flow.as_ref()),
+        ("--series", args.series.as_ref()),
+        ("--html", args.html.as_ref()),
+        ("--svg", args.svg.as_ref()),
+    ];
+    for (option, path) in files.iter().filter_map(|(option, path)| Some((option, (*path)?))) {
+        // A name that is not there yet has no folder of its own to be found in; standard output has none either.
+        let path = if path.as_os_str() == DASH { path.clone() } else { whole(path)? };
+        words.extend([(*option).into(), path.into_os_string()]);
+    }
+    // On another machine there may be no such folder, and no such files need be named.
+    let _ = std::env::set_current_dir(&manifest.directory);
+    let merging =
+        Merging { partial: args.partial, mixed: args.mixed_versions, experiment: manifest.experiment.clone() };
+    let of = || format!("{}: of irnic {}", args.dir.display(), quoted(&manifest.arguments));
+    match Command::try_parse_from(words) {
+        Ok(Command::Sim(mut sim)) => {
+            sim.sweep().merging = Some(merging);
+            sim::run(&sim)
+        }
+        Ok(Command::Reproduce(mut reproduce)) => {
+            reproduce.sweep().merging = Some(merging);
+            reproduce::run(&reproduce)
+        }
+        Ok(_) => Err(CommandError::Usage(format!("{}, which has no runs", of()))),
+        Err(e) => Err(CommandError::Usage(format!("{}; {}", one_line(&e), of()))),
+    }
+}

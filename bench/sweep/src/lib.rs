@@ -1,0 +1,59 @@
+//! Sweeps: many runs, each a case with a seed, made by this process or by many, in one go or in several.
+//!
+//! A command says what its runs are by [`Sweep`], and gets all results from [`perform`], in the order of cases and
+//! seeds. Without `--out`, all runs are made in this process (`local`). With it each result is a file of a folder
+//! (`folder`); `stored` finds out which are missing, and `supervise` has worker processes make them (`worker`): a run
+//! that panics, hangs or takes too much memory takes no other with it. A shard (`shard`) is a part of the runs;
+//! `print` writes scripts that start all shards. [`merge`] reads results only.
+
+#[macro_use]
+extern crate irnic_report;
+
+mod args;
+mod folder;
+mod local;
+pub mod merge;
+mod print;
+mod progress;
+mod runs;
+mod shard;
+mod stored;
+mod supervise;
+mod words;
+mod worker;
+
+use irnic_report::CommandError;
+
+pub use args::{Engine, SweepArgs};
+pub use folder::digest;
+pub use merge::Merging;
+pub use progress::Progress;
+pub use runs::{Advance, How, NoResult, Performed, Sweep, Watch};
+pub use shard::Shard;
+pub use words::{again, quoted};
+
+/// Makes all runs, or finds their results. Returns nothing if there is nothing to show.
+pub fn perform<S: Sweep>(sweep: &S, how: &How<'_>) -> Result<Option<Performed<S::Result>>, CommandError> {
+    let args = how.args;
+    let Some(out) = &args.out else {
+        for case in 0..sweep.cases() {
+            sweep.check(case)?;
+        }
+        let interrupted = irnic_report::interrupt::flag().map_err(|e| CommandError::Failed(e.to_string()))?;
+        let results = local::all(sweep, how.jobs, &interrupted)?;
+        return Ok(Some(Performed { results, irnic: env!("CARGO_PKG_VERSION").to_owned() }));
+    };
+    if args.worker {
+        return worker::work(sweep, out, args.run_memory).map(|()| None);
+    }
+    if let Some(merging) = &args.merging {
+        return merge::results(sweep, out, merging).map(Some);
+    }
+    if let Some(engine) = args.print {
+        return print::job(sweep, how, engine, out).map(|()| None);
+    }
+    stored::perform(sweep, how, out)
+}
+
+#[cfg(test)]
+mod tests;
