@@ -16,7 +16,6 @@ mod merge;
 mod oq;
 mod perf;
 mod rdma;
-mod reproduce;
 mod rtt;
 mod run;
 mod shell;
@@ -26,6 +25,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use irnic_report::{output, version};
+use irnic_reproduce as reproduce;
 use irnic_sim as sim;
 
 const AFTER_HELP: &str = "\

@@ -8,9 +8,10 @@ use irnic_report::CommandError;
 use irnic_report::output::DASH;
 use irnic_sweep::{Merging, quoted};
 
+use irnic_reproduce as reproduce;
 use irnic_sim as sim;
 
-use crate::{Command, one_line, reproduce};
+use crate::{Command, one_line};
 
 /// Who speaks on standard error.
 const WHO: &str = "irnic merge";

@@ -1,0 +1,62 @@
+//! `irnic reproduce escape`: Escape's evaluation (Menikkumbura, dissertation at Purdue University, §4.6), its numbers
+//! beside ours.
+//!
+//! [`networks`] and [`scenario`] are what is run, [`measure`] runs it, [`cells`] is what of it.
+
+mod cells;
+mod measure;
+mod networks;
+mod scenario;
+
+use clap::Args;
+use irnic_report::CommandError;
+use serde::Serialize;
+
+use crate::evaluation::Evaluation;
+use crate::shared::Common;
+use crate::table;
+
+/// Escape's evaluation: deadlocks that are cleared, what that costs, and flows that are no longer blocked.
+///
+/// Figures 4.7 to 4.9, 4.12, 4.13, 4.15 and 4.17 of the dissertation, as far as the text has numbers or words for them,
+/// stand beside what comes out here. docs/reproduction-escape.md tells what the text leaves open and what was chosen.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  irnic reproduce escape --quick                     all of it, a tenth as long
+  irnic reproduce escape --only figure4.8            the ring that locks up, and does not with Escape
+  irnic reproduce escape --only figure4.17 --seeds 5 innocent flows, with confidence intervals
+  irnic reproduce escape --json escape.json          everything, for machines as well")]
+pub struct EscapeArgs {
+    /// Only cells whose id begins so, such as figure4.8 or figure4.17/hadoop; may be repeated
+    #[arg(long, value_name = "ID")]
+    only: Vec<String>,
+    /// Shorter runs: a tenth of the ring's 500 ms, a fifth of the arrivals' 50 ms
+    #[arg(long)]
+    quick: bool,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+/// What results depend on.
+#[derive(Serialize)]
+struct Settings {
+    quick: bool,
+}
+
+/// Runs what the arguments ask for.
+pub fn run(args: &EscapeArgs) -> Result<(), CommandError> {
+    let quick = args.quick;
+    let evaluation = Evaluation {
+        paper: "escape",
+        cells: cells::escape(&cells::reference()),
+        only: &args.only,
+        svg: None,
+        common: &args.common,
+        settings: Settings { quick },
+        estimate: &|scenario| scenario.times(quick)[1] as f64,
+        check: &|_| Ok(()),
+        make: &|scenario, seed, watch| measure::one(scenario, quick, seed, watch),
+    };
+    let units = "Rates in Gbit/s with headers, utilization in %, completion times in us.";
+    evaluation.run(|results, seeds| table::all(results, seeds, quick, units), |_, _| Vec::new())
+}

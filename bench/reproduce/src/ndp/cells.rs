@@ -1,0 +1,508 @@
+//! Cells: what is run and measured, what the paper says of it, and what is accepted.
+
+use irnic_fabric::sim::Routing;
+use irnic_fabric::summary::mean_and_confidence;
+use irnic_fabric::switch::Cut;
+use irnic_report::junit;
+use irnic_transports::wire::Mtu;
+use serde::Serialize;
+
+use super::measure::Measured;
+use super::reference::{By, Reference};
+use super::scenario::{LINK_RATE, Phases, Scenario, System, Traffic};
+use crate::compared::{PerSeed, judged};
+use crate::evaluation::Entry;
+
+/// What is measured. Rates are in Gbit/s, shares in percent.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// Mean rate of the flows without end; the lowest; what a tenth does not exceed.
+    Mean,
+    Min,
+    P10,
+    /// Mean rate of the flows without end with headers, in percent of the link.
+    Wire,
+    /// Payload that all hosts receive, in percent of their links.
+    Utilisation,
+    /// The rate of a flow, by its number.
+    Rate(usize),
+    /// Rates of the first four flows together, and of the last two, in percent of the link and with headers (Figure
+    /// 21).
+    SentByA,
+    SentToE,
+    /// Packets with payload that lost it on links away from hosts; that lost it.
+    TrimmedUpwards,
+    Trimmed,
+    /// Packets of the flows that were sent back, at most once each time they were sent.
+    Returned,
+    /// Packets that were sent again for each packet of the flows; those of them that were sent back.
+    Again,
+    AgainReturned,
+    /// The last flow of an incast, in percent above the optimum; in ms; over the first.
+    Late,
+    Last,
+    Spread,
+    /// The flow that is asked first, ms.
+    Preferred,
+    /// Completion times of short flows, in units of those in an empty network.
+    P50,
+    P99,
+    Worst,
+    /// What short flows take beyond that, µs.
+    Extra,
+    /// Completion times of flows that end, ms.
+    FctP50,
+    FctP99,
+    /// Packets that lost their payload in the first switch on their way, of those sent; of the others, further on.
+    TrimmedFirst,
+    TrimmedBeyond,
+    /// How busy links up from the first switches are, in percent of the time.
+    Uplinks,
+    /// How long packets take to be acknowledged, µs.
+    LatencyP50,
+    LatencyP99,
+    /// Mean rate of the senders, and that of the slowest tenth, in percent of their part of the link.
+    FairShare,
+    WorstTenth,
+    /// ms for which the long flow was held up.
+    HeldUp,
+    /// Packets that found no room; that got no answer in time.
+    Dropped,
+    Timeouts,
+}
+
+use Metric::*;
+
+impl Metric {
+    const NAMES: [(&'static str, Metric); 33] = [
+        ("mean", Mean),
+        ("min", Min),
+        ("p10", P10),
+        ("wire", Wire),
+        ("utilisation", Utilisation),
+        ("sent_by_a", SentByA),
+        ("sent_to_e", SentToE),
+        ("trimmed_on_uplinks", TrimmedUpwards),
+        ("trimmed", Trimmed),
+        ("returned", Returned),
+        ("again", Again),
+        ("again_returned", AgainReturned),
+        ("late", Late),
+        ("last", Last),
+        ("spread", Spread),
+        ("preferred", Preferred),
+        ("p50_slowdown", P50),
+        ("p99_slowdown", P99),
+        ("worst_slowdown", Worst),
+        ("extra", Extra),
+        ("p50_fct", FctP50),
+        ("p99_fct", FctP99),
+        ("trimmed_by_first", TrimmedFirst),
+        ("trimmed_beyond", TrimmedBeyond),
+        ("uplinks", Uplinks),
+        ("p50_latency", LatencyP50),
+        ("p99_latency", LatencyP99),
+        ("fair_share", FairShare),
+        ("worst_tenth", WorstTenth),
+        ("held_up", HeldUp),
+        ("dropped", Dropped),
+        ("timeouts", Timeouts),
+        ("a_to_b", Rate(0)),
+    ];
+    /// Rates of Figure 21.
+    const RATES: [&'static str; 5] = ["a_to_b", "a_to_c", "a_to_d", "a_to_e", "f_to_e"];
+
+    /// Returns the name in cells.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rate(flow) => Self::RATES.get(flow).copied().unwrap_or_default(),
+            other => Self::NAMES.iter().find(|(_, m)| *m == other).map_or("", |(name, _)| name),
+        }
+    }
+
+    fn named(name: &str) -> Option<Metric> {
+        let rate = Self::RATES.iter().position(|rate| *rate == name);
+        rate.map(Rate).or(Self::NAMES.iter().find(|(n, _)| *n == name).map(|(_, m)| *m))
+    }
+
+    /// Returns its value in a run; nothing if flows that it is about are not complete.
+    pub fn of(self, run: &Measured) -> Option<f64> {
+        const GBPS: f64 = LINK_RATE as f64 / 1e9;
+        let mean = || run.rates.iter().sum::<f64>() / run.rates.len().max(1) as f64;
+        let percent = |of: u64, all: u64| 100.0 * of as f64 / all.max(1) as f64;
+        let together = |flows: &[f64]| 100.0 * flows.iter().sum::<f64>() * run.overhead / GBPS;
+        Some(match self {
+            Mean => mean(),
+            Min => run.rate(0.0)?,
+            P10 => run.rate(0.1)?,
+            Wire => 100.0 * mean() * run.overhead / GBPS,
+            Utilisation => 100.0 * run.received / (f64::from(run.hosts) * GBPS),
+            Rate(flow) => *run.rates.get(flow)?,
+            SentByA => together(run.rates.get(..4)?),
+            SentToE => together(run.rates.get(3..5)?),
+            TrimmedUpwards => percent(run.trimmed_upwards, run.sent),
+            Trimmed => percent(run.trimmed, run.sent),
+            Returned => percent(run.returned, run.packets),
+            Again => run.trimmed as f64 / run.packets.max(1) as f64,
+            AgainReturned => run.returned as f64 / run.packets.max(1) as f64,
+            Late => 100.0 * (*run.fcts(0)?.last()? as f64 / run.optimum as f64 - 1.0),
+            Last => *run.fcts(0)?.last()? as f64 / 1e6,
+            Spread => {
+                let fcts = run.fcts(0)?;
+                *fcts.last()? as f64 / *fcts.first()? as f64
+            }
+            Preferred => run.short.first()?.fct? as f64 / 1e6,
+            P50 => irnic_fabric::summary::percentile(&run.slowdowns(1), 0.5)?,
+            P99 => irnic_fabric::summary::percentile(&run.slowdowns(1), 0.99)?,
+            Worst => *run.slowdowns(1).last()?,
+            Extra => {
+                let short = run.short.iter().find(|s| s.class == 1)?;
+                (short.fct? as f64 - short.ideal as f64) / 1e3
+            }
+            FctP50 => irnic_fabric::summary::percentile(&run.fcts(0)?, 0.5)? as f64 / 1e6,
+            FctP99 => irnic_fabric::summary::percentile(&run.fcts(0)?, 0.99)? as f64 / 1e6,
+            TrimmedFirst => percent(run.by_tier[1], run.by_tier[0]),
+            TrimmedBeyond => percent(run.by_tier[2], run.by_tier[0].checked_sub(run.by_tier[1])?),
+            Uplinks => run.uplinks,
+            LatencyP50 => irnic_fabric::summary::percentile(&run.latencies, 0.5)? / 1e3,
+            LatencyP99 => irnic_fabric::summary::percentile(&run.latencies, 0.99)? / 1e3,
+            FairShare => together(&run.rates),
+            WorstTenth => {
+                let slowest = &run.sorted()[..run.rates.len().div_ceil(10)];
+                together(slowest) * run.rates.len() as f64 / slowest.len() as f64
+            }
+            HeldUp => run.held_up,
+            Dropped => run.dropped as f64,
+            Timeouts => run.timeouts as f64,
+        })
+    }
+}
+
+/// What the paper, its authors' results and the bounds say.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Said {
+    /// What the paper has.
+    pub paper: Option<f64>,
+    /// What the authors' committed results have.
+    pub authors: Option<f64>,
+    /// Smallest and largest value that reproduces it.
+    pub accept: Option<[f64; 2]>,
+    /// Words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+/// A number of the results.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// Where it stands: `figure14/432/ndp/mean`.
+    pub id: String,
+    /// What is said of it.
+    pub said: Said,
+    /// The run, and one that it is compared with.
+    pub scenarios: (Scenario, Option<(By, Scenario)>),
+    /// What of both.
+    pub metric: Metric,
+}
+
+/// What came out for a cell.
+#[derive(Clone, Debug, Serialize)]
+pub struct Result {
+    /// The cell's.
+    pub id: String,
+    /// What is said of it.
+    #[serde(flatten)]
+    pub said: Said,
+    /// Mean over the seeds; nothing if a run has no result.
+    pub ours: Option<f64>,
+    /// Half-width of the 95 % confidence interval of the mean; 0 with one seed.
+    pub confidence: f64,
+    /// Whether it is within the bounds, if there are any.
+    pub holds: Option<bool>,
+}
+
+impl Entry for Cell {
+    type Scenario = Scenario;
+    type Run = Measured;
+    type Result = Result;
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn needed(&self) -> impl Iterator<Item = &Scenario> {
+        let (over, under) = &self.scenarios;
+        std::iter::once(over).chain(under.as_ref().map(|(_, under)| under))
+    }
+
+    fn result<'a>(&self, runs: impl Fn(&Scenario) -> Vec<Option<&'a Measured>>) -> Result {
+        let of = |scenario| -> PerSeed { runs(scenario).into_iter().map(|run| self.metric.of(run?)).collect() };
+        let (over, under) = &self.scenarios;
+        let values: Option<Vec<f64>> = match under {
+            None => of(over).into_iter().collect(),
+            Some((by, under)) => of(over).into_iter().zip(of(under)).map(|(a, b)| Some(by.compare(a?, b?))).collect(),
+        };
+        let (ours, confidence) = values.filter(|v| !v.is_empty()).map(|v| mean_and_confidence(&v)).unzip();
+        let within = |[least, most]: [f64; 2]| ours.map(|ours| (least..=most).contains(&ours));
+        Result {
+            id: self.id.clone(),
+            said: self.said.clone(),
+            ours,
+            confidence: confidence.unwrap_or(0.0),
+            holds: self.said.accept.and_then(within),
+        }
+    }
+}
+
+impl From<&Result> for junit::Case {
+    fn from(cell: &Result) -> junit::Case {
+        let paper = cell
+            .said
+            .paper
+            .map_or_else(|| "the paper says nothing".to_owned(), |paper| format!("the paper has {paper}"));
+        let accepted =
+            cell.said.accept.map_or_else(String::new, |[least, most]| format!(", {least} to {most} is accepted"));
+        judged(&cell.id, cell.ours, cell.confidence, &format!("{paper}{accepted}"), cell.holds)
+    }
+}
+
+impl By {
+    fn compare(self, a: f64, b: f64) -> f64 {
+        match self {
+            By::Ratio => a / b,
+            By::Difference => a - b,
+        }
+    }
+}
+
+/// A scenario, what it is called, and what of it there are cells for.
+struct Point(String, Scenario, &'static [Metric]);
+
+/// Trees of switches with so many ports have 128, 432 and 8,192 hosts.
+const SMALL: u32 = 8;
+const MIDDLE: u32 = 12;
+const LARGE: u32 = 32;
+
+/// All that is run. `quick`: without what takes minutes.
+fn points(quick: bool) -> Vec<Point> {
+    use Traffic::*;
+    const NDP: &[Metric] = &[Mean, Min, P10, Wire, Dropped, Timeouts];
+    const RATES: &[Metric] = &[Mean, Min, P10];
+    let permutation = |arity| Scenario::ndp(arity, Permutation);
+    let incast = |senders, packets| Incast { senders, packets, preferred: false };
+    let mut all = Vec::new();
+    let mut add = |name: String, scenario: Scenario, metrics| all.push(Point(name, scenario, metrics));
+    add("figure14/432/ndp".into(), permutation(MIDDLE), NDP);
+    add("figure14/432/dctcp".into(), permutation(MIDDLE).of(System::Dctcp), RATES);
+    add(
+        "figure14/128/ndp-iw-30".into(),
+        Scenario { window: 30, ..permutation(SMALL) },
+        &[Mean, Wire, Dropped, Timeouts],
+    );
+    if !quick {
+        let large = Scenario { window: 30, ..permutation(LARGE) };
+        add("figure14/8192/ndp-iw-30".into(), large, &[Mean, Wire, Dropped, Timeouts]);
+    }
+    for (name, routing) in [("source", Routing::Source), ("random", Routing::Random)] {
+        let scenario = Scenario { routing, ..permutation(SMALL) };
+        add(format!("uplink-trimming/128/{name}"), scenario, &[TrimmedUpwards, Trimmed, Mean]);
+    }
+    for window in [10, 15, 20, 30] {
+        let scenario = Scenario { window, ..permutation(SMALL) };
+        add(format!("uplink-trimming/128-source/iw-{window}"), scenario, &[TrimmedUpwards, Mean]);
+    }
+    const INCAST: &[Metric] = &[Late, Last, Spread, Again, Dropped, Timeouts];
+    for senders in [1, 10, 50, 100, 200, 431] {
+        add(format!("figure16/ndp/{senders}"), Scenario::ndp(MIDDLE, incast(senders, 50)), INCAST);
+    }
+    for senders in [100, 431] {
+        let preferred = Incast { senders, packets: 50, preferred: true };
+        add(format!("figure16/ndp-preferred/{senders}"), Scenario::ndp(MIDDLE, preferred), &[Preferred, Late]);
+    }
+    for senders in [50, 100, 200, 431] {
+        let scenario = Scenario::ndp(MIDDLE, incast(senders, 50)).of(System::Dctcp);
+        add(format!("figure16/dctcp/{senders}"), scenario, &[Late, Spread]);
+    }
+    for window in [23, 10, 1] {
+        for senders in [1, 8, 10, 50, 100, 200, 500, 1000, 2000, 8000] {
+            if quick && (senders > 1000 || window != 23) {
+                continue;
+            }
+            let scenario = Scenario { window, ..Scenario::ndp(LARGE, incast(senders, 30)) };
+            const METRICS: &[Metric] = &[Late, Again, AgainReturned, Dropped, Timeouts];
+            add(format!("figure20/iw-{window}/{senders}"), scenario, METRICS);
+        }
+    }
+    let slow = |window, penalty| Scenario { window, penalty, slow_link: true, ..permutation(SMALL) };
+    for (name, scenario) in [
+        ("penalty", slow(super::scenario::WINDOW, true)),
+        ("no-penalty", slow(super::scenario::WINDOW, false)),
+        ("no-penalty-no-timeouts", Scenario { timeouts: false, ..slow(super::scenario::WINDOW, false) }),
+        ("no-penalty-iw-15", Scenario { timeouts: false, ..slow(15, false) }),
+        ("dctcp", slow(super::scenario::WINDOW, true).of(System::Dctcp)),
+    ] {
+        add(format!("figure22/{name}"), scenario, RATES);
+    }
+    for queue in [6, 8, 10] {
+        for window in [5, 10, 15, 20, 25, 30] {
+            if quick && !([6, 8].contains(&queue) && [10, 20].contains(&window)) {
+                continue;
+            }
+            add(format!("figure17/q-{queue}/iw-{window}"), Scenario { window, queue, ..permutation(MIDDLE) }, &[Mean]);
+        }
+    }
+    let small = Scenario { window: 30, mtu: Mtu::B1024, ..permutation(SMALL) };
+    if !quick {
+        add("figure17/128-of-1024-bytes/iw-30".into(), small, &[Mean]);
+    }
+    for (name, cut, phases) in [
+        ("cp", Cut::InPlace, Phases::Even),
+        ("cp-by-chance", Cut::InPlace, Phases::Chance),
+        ("ndp", Cut::Coin, Phases::Even),
+        ("ndp-by-chance", Cut::Coin, Phases::Chance),
+    ] {
+        for senders in [1, 2, 5, 10, 20, 50, 100, 150, 200] {
+            let scenario = Scenario::ndp(SMALL, Unresponsive { senders, cut, phases });
+            if !quick || senders <= 20 {
+                add(format!("figure2/{name}/{senders}"), scenario, &[FairShare, WorstTenth]);
+            }
+        }
+    }
+    for window in [1, 5, 10, 15, 20, 25, 30] {
+        let scenario = Scenario { window, mtu: Mtu::B1024, ..Scenario::ndp(SMALL, BackToBack) };
+        add(format!("figure11/ndp/iw-{window}"), scenario, &[Wire]);
+    }
+    const LATENCY: &[Metric] = &[LatencyP50, LatencyP99];
+    let noted = |traffic| Scenario { latencies: true, ..Scenario::ndp(MIDDLE, traffic) };
+    add("figure4/permutation".into(), noted(Permutation), LATENCY);
+    add("figure4/random".into(), noted(Anywhere), LATENCY);
+    for connections in [5, 10] {
+        let web = |system| Scenario { system, ..Scenario::ndp(SMALL, Web { connections }) };
+        const TRIMS: &[Metric] = &[FctP50, FctP99, TrimmedFirst, TrimmedBeyond, Uplinks];
+        add(format!("figure23/{connections}/ndp"), web(System::Ndp), TRIMS);
+        let dctcp = web(System::Ndp).of(System::Dctcp);
+        add(format!("figure23/{connections}/dctcp"), dctcp, &[FctP50, FctP99, Uplinks]);
+    }
+    const BURST: &[Metric] = &[Returned, Late, Again, LatencyP50, LatencyP99, Dropped, Timeouts];
+    add("figure4/incast-15-packets".into(), noted(incast(100, 15)), BURST);
+    add("figure4/incast-150-packets".into(), noted(incast(100, 150)), BURST);
+    const IN_AND_OUT: &[Metric] = &[Rate(0), Rate(1), Rate(2), Rate(3), Rate(4), SentByA, SentToE];
+    add("figure21/ndp".into(), Scenario::ndp(SMALL, InAndOut), IN_AND_OUT);
+    add("figure19/ndp".into(), Scenario::ndp(MIDDLE, Collateral), &[HeldUp, Dropped, Timeouts]);
+    for (name, system) in [("ndp", System::Ndp), ("dctcp", System::Dctcp), ("dcqcn-pfc", System::Dcqcn)] {
+        let scenario = match system {
+            System::Ndp => Scenario::ndp(MIDDLE, Everybody),
+            other => Scenario::ndp(MIDDLE, Everybody).of(other),
+        };
+        add(format!("section6.1.1/{name}"), scenario, &[Utilisation]);
+    }
+    const SHORT: &[Metric] = &[P50, P99, Worst, Utilisation];
+    add("figure15/ndp".into(), Scenario::ndp(MIDDLE, Idle), SHORT);
+    add("figure15/dctcp".into(), Scenario::ndp(MIDDLE, Idle).of(System::Dctcp), SHORT);
+    add("figure10/preferred".into(), Scenario::ndp(SMALL, Beside { preferred: true }), &[Extra]);
+    let in_turn = Scenario::ndp(SMALL, Beside { preferred: false });
+    add("figure10/in-turn-iw-10".into(), Scenario { window: 10, ..in_turn.clone() }, &[Extra]);
+    add("figure10/in-turn".into(), in_turn, &[Extra]);
+    all
+}
+
+/// All cells.
+pub fn ndp(reference: &Reference, quick: bool) -> Vec<Cell> {
+    let points = points(quick);
+    let mut cells = Vec::new();
+    for Point(name, scenario, metrics) in &points {
+        for &metric in *metrics {
+            let id = format!("{name}/{}", metric.name());
+            let number = reference.cell.iter().find(|n| n.id == id);
+            let said = number.map_or_else(Said::default, |n| Said {
+                paper: n.paper,
+                authors: n.authors,
+                accept: n.accept,
+                text: n.text.clone(),
+            });
+            // Whatever the traffic, nothing is dropped in a Clos, and no timer runs out.
+            let none = [Dropped, Timeouts].contains(&metric) && said.accept.is_none();
+            let said = if none { Said { accept: Some([0.0, 0.0]), ..said } } else { said };
+            cells.push(Cell { id, said, scenarios: (scenario.clone(), None), metric });
+        }
+    }
+    for c in &reference.compare {
+        let named = |name: &str| points.iter().find(|p| p.0 == name).map(|p| p.1.clone());
+        let (Some(over), Some(under), Some(metric)) = (named(&c.over), named(&c.under), Metric::named(&c.metric))
+        else {
+            continue;
+        };
+        let word = if c.by == By::Ratio { "over" } else { "less" };
+        let rest = c.under.split('/').zip(c.over.split('/')).position(|(a, b)| a != b).unwrap_or(0);
+        let other = c.under.split('/').skip(rest).collect::<Vec<_>>().join("-");
+        cells.push(Cell {
+            id: format!("{}-{word}-{other}/{}", c.over, metric.name()),
+            said: Said { paper: c.paper, authors: c.authors, accept: c.accept, text: c.text.clone() },
+            scenarios: (over, Some((c.by, under))),
+            metric,
+        });
+    }
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reference;
+    use super::super::scenario::Time;
+    use super::*;
+
+    #[test]
+    fn no_cell_of_the_fixture_is_left_out() {
+        let reference = reference::ndp();
+        let cells = ndp(&reference, false);
+        for number in &reference.cell {
+            let cell = cells.iter().find(|c| c.id == number.id).unwrap_or_else(|| panic!("no {}", number.id));
+            assert_eq!((cell.said.paper, cell.said.authors), (number.paper, number.authors));
+        }
+        assert_eq!(cells.iter().filter(|c| c.scenarios.1.is_some()).count(), reference.compare.len());
+        let bounds = cells.iter().filter_map(|c| c.said.accept);
+        assert!(bounds.clone().count() > 20 && bounds.into_iter().all(|[least, most]| least <= most));
+        let mut ids: Vec<&str> = cells.iter().map(|c| c.id.as_str()).collect();
+        ids.sort_unstable();
+        assert!(ids.windows(2).all(|w| w[0] != w[1]), "{ids:?}");
+        let quick = ndp(&reference, true);
+        assert!(quick.len() < cells.len() && quick.iter().all(|c| cells.contains(c)));
+    }
+
+    #[test]
+    fn every_cell_can_be_run() {
+        let time = Time { from: 1_000_000, until: 4_000_000 };
+        let mut tried: Vec<Scenario> = Vec::new();
+        for cell in ndp(&reference::ndp(), true) {
+            for scenario in cell.needed() {
+                // Generators have no configuration of NICs; what they do has a test of its own.
+                if matches!(scenario.traffic, Traffic::Unresponsive { .. }) || tried.contains(scenario) {
+                    continue;
+                }
+                scenario.config(time, 1).unwrap_or_else(|e| panic!("{}: {e}", cell.id));
+                tried.push(scenario.clone());
+            }
+        }
+    }
+
+    #[test]
+    fn metrics_have_names() {
+        for (name, metric) in Metric::NAMES {
+            assert_eq!((metric.name(), Metric::named(name)), (name, Some(metric)));
+        }
+        assert_eq!((Rate(4).name(), Metric::named("f_to_e"), Metric::named("p98")), ("f_to_e", Some(Rate(4)), None));
+    }
+
+    #[test]
+    fn a_value_holds_within_its_bounds_and_is_nothing_without_a_run() {
+        let run = Measured { rates: vec![9.0, 9.4], hosts: 2, overhead: 1.01, ..Measured::default() };
+        let mut cell = ndp(&reference::ndp(), true).into_iter().find(|c| c.id == "figure14/432/ndp/mean").unwrap();
+        cell.said.accept = Some([9.0, 9.2]);
+        assert_eq!(cell.result(|_| vec![Some(&run)]).holds, Some(true));
+        cell.said.accept = Some([9.3, f64::INFINITY]);
+        let result = cell.result(|_| vec![Some(&run), Some(&run)]);
+        assert_eq!((result.ours, result.confidence, result.holds), (Some(9.2), 0.0, Some(false)));
+        let result = cell.result(|_| vec![Some(&run), None]);
+        assert_eq!((result.ours, result.holds), (None, None));
+    }
+}

@@ -1,0 +1,90 @@
+//! `irnic reproduce ndp`: the simulations of NDP's paper, its numbers and those that its authors have committed beside
+//! ours.
+//!
+//! [`reference`](mod@reference) reads what the paper and the authors' results say, [`scenario`] is what is run,
+//! [`cells`] what of it is compared, [`measure`] runs it, [`table`] prints, [`picture`] draws.
+
+mod cells;
+mod measure;
+mod picture;
+mod reference;
+mod scenario;
+mod table;
+mod unresponsive;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use irnic_report::CommandError;
+use serde::Serialize;
+
+use crate::evaluation::Evaluation;
+use crate::shared::{Common, time};
+use scenario::Time;
+
+/// What is measured of a quick look, ns.
+const QUICK: Time = Time { from: 2_000_000, until: 5_000_000 };
+
+/// §3.2, §5 and §6 of the NDP paper: permutations, incasts, links that fail, and short flows beside long ones.
+///
+/// What the text says and what the authors have committed with their simulator stand beside what comes out here, each
+/// with the bounds between which it is a reproduction. MPTCP and pHost are not compared: there is neither here.
+/// docs/reproduction-ndp.md tells what the paper leaves open and what was chosen.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  irnic reproduce ndp --quick                            most of it in half a minute, roughly
+  irnic reproduce ndp                                    all of it, a quarter of an hour on two cores
+  irnic reproduce ndp --only figure16/ndp --seeds 5      one table, with confidence intervals
+  irnic reproduce ndp --json ndp.json                    everything, for machines as well
+  irnic reproduce ndp --only figure14 --svg .            Figure 14 as a picture, figure14.svg")]
+pub struct NdpArgs {
+    /// Only cells whose id begins so, such as figure14, figure16/ndp or uplink-trimming; may be repeated
+    #[arg(long, value_name = "ID")]
+    only: Vec<String>,
+    /// Rates of 2 to 5 ms instead of 5 to 20, and nothing that takes minutes
+    #[arg(long, conflicts_with_all = ["warm_up", "until"])]
+    quick: bool,
+    /// What is not measured at the beginning of a run without end
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = time)]
+    warm_up: u64,
+    /// When such a run ends
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = time)]
+    until: u64,
+    /// Draw the figures that some of the cells are of, as DIR/figure14.svg
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+/// What results depend on.
+#[derive(Serialize)]
+struct Settings {
+    /// ns.
+    from: u64,
+    /// ns.
+    until: u64,
+}
+
+/// Runs what the arguments ask for.
+pub fn run(args: &NdpArgs) -> Result<(), CommandError> {
+    let time = if args.quick { QUICK } else { Time { from: args.warm_up, until: args.until } };
+    if time.until < time.from + 2_000_000 {
+        return Err(CommandError::Usage("--until: expected at least 2 ms after --warm-up".to_owned()));
+    }
+    let evaluation = Evaluation {
+        paper: "ndp",
+        cells: cells::ndp(&reference::ndp(), args.quick),
+        only: &args.only,
+        svg: args.svg.as_deref(),
+        common: &args.common,
+        settings: Settings { from: time.from, until: time.until },
+        estimate: &|scenario| scenario.estimate(time),
+        check: &|_| Ok(()),
+        make: &|scenario, seed, watch| measure::one(scenario, time, seed, watch),
+    };
+    evaluation.run(
+        |results, seeds| table::print(results, time, seeds),
+        |cells, runs| picture::all(cells, &|scenario| runs.done(scenario)),
+    )
+}

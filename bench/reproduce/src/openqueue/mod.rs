@@ -1,0 +1,85 @@
+//! `irnic reproduce openqueue`: what the chapter on OpenQueue (dissertation, chapter 2) evaluates, beside ours.
+//!
+//! [`scenario`] is what is run, [`measure`] runs it, [`cells`] is what of it, [`cost`] is what packets cost this
+//! machine.
+
+mod cells;
+mod cost;
+mod measure;
+mod scenario;
+
+use clap::Args;
+use irnic_report::CommandError;
+use irnic_units::Nanoseconds;
+use serde::Serialize;
+
+use crate::compared::Compared;
+use crate::evaluation::Evaluation;
+use crate::shared::{Common, time};
+use crate::table;
+use measure::Time;
+
+/// OpenQueue's policies: what they send and what it is worth, and what a packet costs.
+///
+/// Figures 2.17 and 2.19 are pictures; what the text says of them stands beside what comes out here. The virtual
+/// network takes no time for a policy's work: that is measured apart, in ns of this machine.
+/// docs/reproduction-openqueue.md tells what was chosen.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  irnic reproduce openqueue                          all of it, in a minute
+  irnic reproduce openqueue --quick                  a fifth of the time in the network, and no costs
+  irnic reproduce openqueue --only figure2.19ab      weighted throughput by load")]
+pub struct OpenQueueArgs {
+    /// Only cells whose id begins so, such as figure2.19ab/A or table/shared-lqd; may be repeated
+    #[arg(long, value_name = "ID")]
+    only: Vec<String>,
+    /// 2 ms that are not measured and 4 ms that are, and no costs
+    #[arg(long, conflicts_with_all = ["warm_up", "time"])]
+    quick: bool,
+    /// What is not measured at the beginning of a run
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = time)]
+    warm_up: u64,
+    /// How long is measured then
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = time)]
+    time: u64,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+/// What results depend on.
+#[derive(Serialize)]
+struct Settings {
+    /// ns.
+    warm_up: u64,
+    /// ns.
+    time: u64,
+}
+
+/// Runs what the arguments ask for.
+pub fn run(args: &OpenQueueArgs) -> Result<(), CommandError> {
+    let time = match args.quick {
+        true => Time { warm_up: 2_000_000, measured: 4_000_000 },
+        false => Time { warm_up: args.warm_up, measured: args.time },
+    };
+    let evaluation = Evaluation {
+        paper: "openqueue",
+        cells: cells::openqueue(&cells::reference()),
+        only: &args.only,
+        svg: None,
+        common: &args.common,
+        settings: Settings { warm_up: time.warm_up, time: time.measured },
+        estimate: &|_| 1.0,
+        check: &|_| Ok(()),
+        make: &|scenario, seed, _| measure::one(scenario, time, seed),
+    };
+    let print = |results: &[Compared], seeds: &[u64]| {
+        let (warm_up, measured) = (Nanoseconds(time.warm_up), Nanoseconds(time.measured));
+        println!("{measured} after {warm_up}; seeds {seeds:?}. Rates in Gbit/s, weighted ones in values of 1500 bytes");
+        println!("a µs, delays in µs, shares of what was offered.");
+        table::cells_and_claims(results, seeds);
+        if !args.quick && args.only.is_empty() {
+            cost::print();
+        }
+    };
+    evaluation.run(print, |_, _| Vec::new())
+}

@@ -1,0 +1,208 @@
+//! What is run for a paper and what of it is a number of the results, put together with what the paper says: for papers
+//! whose reference has numbers and claims.
+
+use std::borrow::Cow;
+use std::fmt::Debug;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::compared::{Compared, Paper, PerSeed};
+use crate::evaluation::Entry;
+
+/// A number that a paper prints.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Number {
+    /// Point and metric.
+    pub id: String,
+    /// In the units of the metric.
+    pub value: f64,
+}
+
+/// What the text says of a point or of two, and what is accepted as agreeing with it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// The point.
+    pub over: String,
+    /// The point by whose metric that of `over` is divided, if it is.
+    pub under: Option<String>,
+    /// The metric.
+    pub metric: String,
+    /// Smallest and largest value.
+    pub range: [f64; 2],
+    /// Words of the paper.
+    pub text: String,
+}
+
+/// What a paper says, from a file of `fixtures/reference/`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reference {
+    /// Numbers.
+    pub number: Vec<Number>,
+    /// Words.
+    pub claim: Vec<Claim>,
+}
+
+impl Reference {
+    /// Reads a file that a test reads, too.
+    pub fn read(text: &str) -> Reference {
+        toml::from_str(text).expect("a fixture that a test reads")
+    }
+}
+
+/// What is measured of a run.
+pub trait Metric: Copy + 'static {
+    /// What it is measured of.
+    type Run;
+
+    /// Returns the name in cells.
+    fn name(self) -> Cow<'static, str>;
+
+    /// Finds it by its name.
+    fn named(name: &str) -> Option<Self>;
+
+    /// Returns its value; nothing if the run does not have it.
+    fn of(self, run: &Self::Run) -> Option<f64>;
+}
+
+/// A scenario, what it is called, and what of it there are cells for.
+pub struct Point<S, M: 'static>(pub String, pub S, pub &'static [M]);
+
+/// A number of the results.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell<S, M> {
+    /// Where it stands: `table1/timely/avg_rtt`.
+    pub id: String,
+    /// What the paper has.
+    pub paper: Paper,
+    /// Scenario, and the one that it is divided by.
+    pub scenarios: (S, Option<S>),
+    /// What of it.
+    pub metric: M,
+    /// The words of the paper, for a claim.
+    pub text: Option<String>,
+}
+
+impl<S, M> Entry for Cell<S, M>
+where
+    S: Clone + Debug + PartialEq + Sync,
+    M: Metric<Run: Serialize + DeserializeOwned + Send>,
+{
+    type Scenario = S;
+    type Run = M::Run;
+    type Result = Compared;
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn needed(&self) -> impl Iterator<Item = &S> {
+        let (over, under) = &self.scenarios;
+        std::iter::once(over).chain(under)
+    }
+
+    fn result<'a>(&self, runs: impl Fn(&S) -> Vec<Option<&'a M::Run>>) -> Compared
+    where
+        M::Run: 'a,
+    {
+        let of = |scenario| -> PerSeed { runs(scenario).into_iter().map(|run| self.metric.of(run?)).collect() };
+        let (over, under) = &self.scenarios;
+        Compared::new(&self.id, self.paper, self.text.as_deref(), of(over), under.as_ref().map(of))
+    }
+}
+
+/// Returns the cells of all points, and those that the paper's words are about.
+pub fn cells<S: Clone, M: Metric>(points: &[Point<S, M>], reference: &Reference) -> Vec<Cell<S, M>> {
+    let mut cells = Vec::new();
+    for Point(name, scenario, metrics) in points {
+        for &metric in *metrics {
+            let id = format!("{name}/{}", metric.name());
+            let number = reference.number.iter().find(|n| n.id == id);
+            let paper = number.map_or(Paper::Silent, |n| Paper::Number(n.value));
+            cells.push(Cell { id, paper, scenarios: (scenario.clone(), None), metric, text: None });
+        }
+    }
+    for claim in &reference.claim {
+        let named = |name: &str| points.iter().find(|p| p.0 == name).map(|p| p.1.clone());
+        let (Some(over), Some(metric)) = (named(&claim.over), M::named(&claim.metric)) else { continue };
+        let to = claim.under.as_deref().map(|to| to.split_once('/').map_or(to, |(_, of)| of));
+        let beside = to.map_or(String::new(), |to| format!("-over-{}", to.replace('/', "-")));
+        let Ok(under) = claim.under.as_deref().map(|name| named(name).ok_or(())).transpose() else { continue };
+        cells.push(Cell {
+            id: format!("{}{beside}/{}", claim.over, metric.name()),
+            paper: Paper::Range(claim.range),
+            scenarios: (over, under),
+            metric,
+            text: Some(claim.text.clone()),
+        });
+    }
+    cells
+}
+
+/// Fails if a number or a claim of the reference has no cell, or two of the points' cells have one name.
+#[cfg(test)]
+pub fn check<S, M>(cells: &[Cell<S, M>], reference: &Reference) {
+    for number in &reference.number {
+        let cell = cells.iter().find(|c| c.id == number.id).unwrap_or_else(|| panic!("no {}", number.id));
+        assert_eq!(cell.paper, Paper::Number(number.value));
+    }
+    let claims: Vec<&Cell<S, M>> = cells.iter().filter(|c| c.text.is_some()).collect();
+    assert_eq!(claims.len(), reference.claim.len());
+    for (claim, cell) in reference.claim.iter().zip(claims) {
+        assert!(claim.range[0] <= claim.range[1] && claim.under.is_some() == cell.scenarios.1.is_some(), "{claim:?}");
+    }
+    let mut ids: Vec<&str> = cells.iter().filter(|c| c.text.is_none()).map(|c| c.id.as_str()).collect();
+    ids.sort_unstable();
+    assert!(ids.windows(2).all(|w| w[0] != w[1]), "{ids:?}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Copy, Clone, Debug, PartialEq)]
+    struct Twice;
+
+    impl Metric for Twice {
+        type Run = f64;
+
+        fn name(self) -> Cow<'static, str> {
+            "twice".into()
+        }
+
+        fn named(name: &str) -> Option<Twice> {
+            (name == "twice").then_some(Twice)
+        }
+
+        fn of(self, run: &f64) -> Option<f64> {
+            Some(2.0 * run)
+        }
+    }
+
+    #[test]
+    fn claims_become_cells_of_one_scenario_or_two_and_are_left_out_if_there_is_none() {
+        let points = [Point("a/x".to_owned(), 1, &[Twice][..]), Point("b/y/z".to_owned(), 3, &[])];
+        let claim = |over: &str, under: Option<&str>| Claim {
+            over: over.to_owned(),
+            under: under.map(str::to_owned),
+            metric: "twice".to_owned(),
+            range: [0.0, 5.0],
+            text: String::new(),
+        };
+        let number = vec![Number { id: "a/x/twice".to_owned(), value: 4.0 }];
+        let known = vec![claim("a/x", Some("b/y/z")), claim("b/y/z", None)];
+        let reference = Reference { number, claim: known };
+        let all = cells(&points, &reference);
+        check(&all, &reference);
+        let ids: Vec<&str> = all.iter().map(|c| c.id.as_str()).collect();
+        assert_eq!(ids, ["a/x/twice", "a/x-over-y-z/twice", "b/y/z/twice"]);
+        let runs = |scenario: &i32| vec![Some(if *scenario == 1 { &6.0 } else { &4.0 })];
+        let ours: Vec<Option<f64>> = all.iter().map(|c| c.result(runs).ours).collect();
+        assert_eq!(ours, [Some(12.0), Some(1.5), Some(8.0)]);
+        let unknown = Reference { number: Vec::new(), claim: vec![claim("c", None), claim("a/x", Some("c"))] };
+        assert_eq!(cells(&points, &unknown).len(), 1, "the point's own");
+    }
+}

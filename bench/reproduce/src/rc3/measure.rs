@@ -1,0 +1,99 @@
+//! Runs scenarios, and what is measured of each.
+
+use irnic_fabric::sim::Outcome;
+use irnic_sweep::{NoResult, Watch};
+use serde::{Deserialize, Serialize};
+
+use super::scenario::{MTU, Scenario};
+use super::theory::SIZES;
+use crate::runs::simulate;
+
+/// What came of a run: of flows that started while it was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Mean completion time over flows, and over bytes, s.
+    pub fct: Option<f64>,
+    pub by_bytes: Option<f64>,
+    /// Mean completion time over flows without the round trip of a handshake, s.
+    pub connected: Option<f64>,
+    pub connected_by_bytes: Option<f64>,
+    /// 99th percentile, s.
+    pub p99: Option<f64>,
+    /// Mean by size, in packets as [`SIZES`] has them, s.
+    pub by_size: [Option<f64>; SIZES.len()],
+    /// Mean of classes 0 and 1, s.
+    pub by_class: [Option<f64>; 2],
+    /// Flows that were not complete in the end.
+    pub incomplete: f64,
+    /// Of all packets of data that were acknowledged, those that low priority had brought before their turn, %.
+    pub low: f64,
+    /// Packets that found no room in a switch, of those sent, %.
+    pub dropped: f64,
+    /// Timeouts of all flows.
+    pub timeouts: f64,
+}
+
+/// Runs a scenario with a seed.
+pub fn one(scenario: &Scenario, quick: bool, seed: u64, watch: &Watch<'_>) -> Result<Measured, NoResult> {
+    let config = scenario.config(seed, quick).map_err(NoResult::Failed)?;
+    let [from, to, _] = scenario.times(quick);
+    Ok(Measured::of(&simulate(watch, config)?, from, to))
+}
+
+/// A flow: bytes, class, completion time, and without a handshake, s.
+struct Done {
+    bytes: u64,
+    class: u8,
+    fct: f64,
+    connected: f64,
+}
+
+impl Measured {
+    fn of(outcome: &Outcome, from: u64, to: u64) -> Measured {
+        let counted = outcome.flows.iter().zip(&outcome.records).filter(|(flow, _)| (from..to).contains(&flow.start));
+        let mut incomplete = 0.0;
+        let mut flows = Vec::new();
+        for (flow, record) in counted {
+            match record.fct(flow) {
+                Some(fct) => flows.push(Done {
+                    bytes: flow.bytes,
+                    class: flow.class,
+                    fct: fct as f64 / 1e9,
+                    connected: (fct - record.setup) as f64 / 1e9,
+                }),
+                None => incomplete += 1.0,
+            }
+        }
+        let mean = |of: fn(&Done) -> f64, which: &dyn Fn(&Done) -> bool| mean(&flows, of, |_| 1.0, which);
+        let over_bytes = |of: fn(&Done) -> f64| self::mean(&flows, of, |flow| flow.bytes as f64, &|_| true);
+        let mut sorted: Vec<f64> = flows.iter().map(|flow| flow.fct).collect();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let packets: u64 = outcome
+            .flows
+            .iter()
+            .zip(&outcome.records)
+            .filter(|(_, record)| record.delivered.is_some())
+            .map(|(flow, _)| flow.bytes.div_ceil(MTU))
+            .sum();
+        Measured {
+            fct: mean(|flow| flow.fct, &|_| true),
+            by_bytes: over_bytes(|flow| flow.fct),
+            connected: mean(|flow| flow.connected, &|_| true),
+            connected_by_bytes: over_bytes(|flow| flow.connected),
+            p99: irnic_fabric::summary::percentile(&sorted, 0.99),
+            by_size: SIZES.map(|(packets, _)| mean(|flow| flow.fct, &|flow| flow.bytes == packets * MTU)),
+            by_class: [0, 1].map(|class| mean(|flow| flow.fct, &|flow| flow.class == class)),
+            incomplete,
+            low: outcome.nics.rc3_low_acked as f64 / packets.max(1) as f64 * 100.0,
+            dropped: outcome.dropped.0 as f64 / outcome.injected.0.max(1) as f64 * 100.0,
+            timeouts: outcome.nics.local_ack_timeout_err as f64,
+        }
+    }
+}
+
+/// The mean of some flows, each with a weight; nothing if there are none.
+fn mean(flows: &[Done], of: fn(&Done) -> f64, weight: fn(&Done) -> f64, which: &dyn Fn(&Done) -> bool) -> Option<f64> {
+    let some = || flows.iter().filter(|flow| which(flow));
+    let all: f64 = some().map(weight).sum();
+    (all > 0.0).then(|| some().map(|flow| weight(flow) * of(flow)).sum::<f64>() / all)
+}

@@ -1,0 +1,128 @@
+//! Runs scenarios, and what is measured of each.
+
+use irnic_fabric::sim::{Outcome, Sample};
+use irnic_sweep::{NoResult, Watch};
+use serde::{Deserialize, Serialize};
+
+use super::datacenter::Datacenter;
+use super::scenario::{Network, STEP, STEPS, Scenario};
+use crate::runs::simulate;
+
+/// Parts of a run, ns.
+#[derive(Copy, Clone, Debug)]
+pub struct Time {
+    /// What is not measured.
+    pub warm_up: u64,
+    /// What is.
+    pub measured: u64,
+}
+
+/// Interval at which queues are looked at, ns.
+const SAMPLE: u64 = 20_000;
+/// Samples over which a queue is averaged to tell whether it has settled.
+const SMOOTH: usize = 25;
+/// Share of Q_ref that a queue that has settled is off at most.
+const SETTLED: f64 = 0.1;
+
+/// What came of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Mean of the longest queue while it was measured, KB.
+    pub queue: f64,
+    /// Longest queue of the whole run, KB.
+    pub peak: f64,
+    /// From when on the queue stays near Q_ref, ms; the whole run if it never does.
+    pub settle: f64,
+    /// Rates of the flows on their senders' links while it was measured, headers included, Gbit/s.
+    pub rates: Vec<f64>,
+    /// Rate of all notices while it was measured, on the links of one hop, Mbit/s.
+    pub notices: f64,
+    /// PFC frames while it was measured.
+    pub pfc_frames: f64,
+    /// Of Figure 3.6: mean rate of a flow in the second half of each step, Gbit/s, and when the queue rests in it, ms.
+    pub steps: Vec<(f64, f64)>,
+    /// Of §3.5.4.
+    pub datacenter: Option<Datacenter>,
+}
+
+/// Runs a scenario with a seed: up to what is measured, and to the end.
+pub fn one(scenario: &Scenario, time: Time, seed: u64, watch: &Watch<'_>) -> Result<Measured, NoResult> {
+    let to =
+        |until, parts| simulate(&watch.part(parts), scenario.config(seed, until, SAMPLE).map_err(NoResult::Failed)?);
+    match scenario.0 {
+        Network::Datacenter(traffic) => {
+            let datacenter = Some(traffic.run(scenario.1, time, seed, watch)?);
+            return Ok(Measured { datacenter, ..Measured::default() });
+        }
+        Network::Steps => {
+            let steps = steps(&to(STEP * STEPS.len() as u64, 1)?.samples, scenario.qref() as f64);
+            return Ok(Measured { steps, ..Measured::default() });
+        }
+        _ => {}
+    }
+    Ok(Measured::of(scenario, time, &to(time.warm_up, 2)?, &to(time.warm_up + time.measured, 2)?))
+}
+
+impl Measured {
+    fn of(scenario: &Scenario, time: Time, before: &Outcome, after: &Outcome) -> Measured {
+        let sent = |outcome: &Outcome, host: u32| {
+            let link = outcome.links.iter().find(|link| link.from == host);
+            link.map_or(0, |link| link.counters.bytes)
+        };
+        let gbps = |bytes: u64| bytes as f64 * 8.0 / time.measured as f64;
+        let rate = |flow: &irnic_fabric::workload::Flow| gbps(sent(after, flow.src) - sent(before, flow.src));
+        let measured: Vec<&Sample> = after.samples.iter().filter(|s| s.at > time.warm_up).collect();
+        let queues = measured.iter().map(|s| s.longest as f64);
+        Measured {
+            queue: queues.sum::<f64>() / measured.len().max(1) as f64 / 1e3,
+            peak: after.links.iter().map(|l| l.counters.peak).max().unwrap_or(0) as f64 / 1e3,
+            settle: settled(&after.samples, scenario.qref() as f64) / 1e6,
+            rates: after.flows.iter().map(rate).collect(),
+            notices: gbps(after.emitted.1 - before.emitted.1) * 1e3,
+            pfc_frames: (after.pfc_frames - before.pfc_frames) as f64,
+            ..Measured::default()
+        }
+    }
+}
+
+/// Rate of a flow and rest of the queue in each step.
+fn steps(samples: &[Sample], rest: f64) -> Vec<(f64, f64)> {
+    // Bytes on the wire for one of payload.
+    const WIRE: f64 = 1086.0 / 1024.0;
+    let of = |(n, senders): (u64, u32)| {
+        let within = |from: u64, to: u64| {
+            let first = samples.partition_point(|s| s.at < from);
+            &samples[first..samples.partition_point(|s| s.at < to)]
+        };
+        let (begins, ends) = (n * STEP, (n + 1) * STEP);
+        let late = within(begins + STEP / 2, ends);
+        let [first, .., last] = late else { return (0.0, 0.0) };
+        let bits = (last.delivered - first.delivered) as f64 * 8.0 * WIRE;
+        let rate = bits / (last.at - first.at) as f64 / f64::from(senders);
+        (rate, (settled(within(begins, ends), rest) - begins as f64).max(0.0) / 1e6)
+    };
+    (0..).zip(STEPS).map(of).collect()
+}
+
+/// From when on a queue stays near where it is to rest, ns.
+fn settled(samples: &[Sample], rest: f64) -> f64 {
+    let mean = |some: &[Sample]| some.iter().map(|s| s.longest as f64).sum::<f64>() / some.len() as f64;
+    let away = |some: &[Sample]| (mean(some) / rest - 1.0).abs() > SETTLED;
+    let last = samples.windows(SMOOTH).rfind(|some| away(some)).and_then(|some| some.last());
+    last.map_or(0.0, |sample| sample.at as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_has_settled_after_it_was_away_last() {
+        let sample = |n: u64, longest| Sample { at: n * 20, longest, buffered: 0, stopped: 0, delivered: 0, active: 0 };
+        let at = |f: fn(u64) -> u64| settled(&(1..=100).map(|n| sample(n, f(n))).collect::<Vec<_>>(), 100.0);
+        assert_eq!(at(|_| 105), 0.0);
+        assert_eq!(at(|_| 0), 2_000.0);
+        // 13 of 25 that are a fifth too long are more than a tenth.
+        assert_eq!(at(|n| if n <= 50 { 120 } else { 100 }), 62.0 * 20.0);
+    }
+}

@@ -1,0 +1,231 @@
+//! Runs of a paper's scenarios, each with each seed, and how a command that made them ends.
+
+use std::fmt::Debug;
+
+use irnic_fabric::sim::{Outcome, SimConfig, Simulation};
+use irnic_fabric::summary::Summary;
+use irnic_report::CommandError;
+use irnic_sweep::{self as sweep, How, NoResult, Sweep, Watch};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use irnic_sim::{self as sim, Batch, SLICE};
+
+/// Keeps what is not there yet.
+pub fn once<S: Clone + PartialEq>(scenarios: impl Iterator<Item = S>) -> Vec<S> {
+    scenarios.fold(Vec::new(), |mut all, scenario| {
+        if !all.contains(&scenario) {
+            all.push(scenario);
+        }
+        all
+    })
+}
+
+/// The row that a cell stands in: its id without what is measured.
+pub fn row(id: &str) -> &str {
+    id.rsplit_once('/').map_or(id, |(row, _)| row)
+}
+
+/// What makes a run.
+pub type Make<'a, S, M> = dyn Fn(&S, u64, &Watch<'_>) -> Result<M, NoResult> + Sync + 'a;
+
+/// Scenarios that are measured, each with each seed.
+pub struct Scenarios<'a, S, M> {
+    /// The command.
+    pub command: &'a str,
+    /// What is run.
+    pub scenarios: &'a [S],
+    /// A cell that each is needed for.
+    pub cells: &'a [&'a str],
+    /// Seeds of each.
+    pub seeds: &'a [u64],
+    /// What results depend on besides.
+    pub settings: String,
+    /// How long a run may take beside the others, as [`Sweep::estimate`].
+    pub estimate: &'a (dyn Fn(&S) -> f64 + Sync),
+    /// Finds what makes no sense, as [`Sweep::check`].
+    pub check: &'a (dyn Fn(&S) -> Result<(), CommandError> + Sync),
+    /// Makes a run.
+    pub make: &'a Make<'a, S, M>,
+}
+
+impl<S: Debug + Sync, M: Serialize + DeserializeOwned + Send> Sweep for Scenarios<'_, S, M> {
+    type Result = M;
+
+    fn command(&self) -> &str {
+        self.command
+    }
+
+    fn cases(&self) -> usize {
+        self.scenarios.len()
+    }
+
+    fn seeds(&self) -> &[u64] {
+        self.seeds
+    }
+
+    fn label(&self, case: usize) -> String {
+        row(self.cells[case]).to_owned()
+    }
+
+    fn settings(&self, case: usize) -> Result<String, CommandError> {
+        Ok(format!("{:?} {}", self.scenarios[case], self.settings))
+    }
+
+    fn check(&self, case: usize) -> Result<(), CommandError> {
+        (self.check)(&self.scenarios[case])
+    }
+
+    fn estimate(&self, case: usize) -> f64 {
+        (self.estimate)(&self.scenarios[case])
+    }
+
+    fn replay(&self, case: usize, seed: u64) -> String {
+        crate::shared::replay(Some(self.cells[case]), seed)
+    }
+
+    fn make(&self, case: usize, seed: u64, watch: &Watch<'_>) -> Result<M, NoResult> {
+        (self.make)(&self.scenarios[case], seed, watch)
+    }
+}
+
+impl<'a, S: Debug + PartialEq + Sync, M: Serialize + DeserializeOwned + Send> Scenarios<'a, S, M> {
+    /// Makes all runs, or finds what was measured in them. Returns nothing if there is nothing to show.
+    pub fn perform(&self, how: &How<'_>) -> Result<Option<Runs<'a, S, M>>, CommandError> {
+        let Some(mut performed) = sweep::perform(self, how)? else { return Ok(None) };
+        let each = self.scenarios.iter().map(|_| performed.results.drain(..self.seeds.len()).collect()).collect();
+        Ok(Some(Runs { scenarios: self.scenarios, cells: self.cells, seeds: self.seeds, each }))
+    }
+}
+
+/// What was measured in the runs of some scenarios.
+pub struct Runs<'a, S, M> {
+    scenarios: &'a [S],
+    cells: &'a [&'a str],
+    seeds: &'a [u64],
+    /// By scenario, and within one by seed.
+    each: Vec<Vec<Result<M, NoResult>>>,
+}
+
+impl<S: PartialEq, M> Runs<'_, S, M> {
+    /// Returns the runs of a scenario, by seed; nothing for one that failed.
+    pub fn of(&self, scenario: &S) -> Vec<Option<&M>> {
+        let at = self.scenarios.iter().position(|s| s == scenario);
+        at.map_or(Vec::new(), |at| self.each[at].iter().map(|run| run.as_ref().ok()).collect())
+    }
+
+    /// Returns what came of those runs of a scenario that did not fail.
+    pub fn done(&self, scenario: &S) -> Vec<&M> {
+        self.of(scenario).into_iter().flatten().collect()
+    }
+
+    /// Returns whether any run has a result.
+    pub fn any(&self) -> bool {
+        self.each.iter().flatten().any(Result::is_ok)
+    }
+
+    /// Ends a command whose results are written: says which runs have none, and why.
+    pub fn conclude(&self) -> Result<(), CommandError> {
+        let of = |(cell, runs): (&&str, &Vec<Result<M, NoResult>>)| {
+            let failed = runs.iter().zip(self.seeds).filter_map(|(run, seed)| Some((run.as_ref().err()?, seed)));
+            let failed = failed.filter(|(error, _)| **error != NoResult::Missing);
+            failed.map(|(error, seed)| format!("{} seed={seed}: {error}", row(cell))).collect::<Vec<_>>()
+        };
+        let failures: Vec<String> = self.cells.iter().zip(&self.each).flat_map(of).collect();
+        let mut without = self.each.iter().flatten().filter_map(|run| run.as_ref().err());
+        conclude(without.any(NoResult::is_interrupted), &failures)
+    }
+}
+
+/// Simulates a network to its end.
+pub fn simulate(watch: &Watch<'_>, config: SimConfig) -> Result<Outcome, NoResult> {
+    watched(watch, config, SLICE, |_| ())
+}
+
+/// Simulates a network to its end, and has somebody look at it after each so many events.
+pub fn watched(
+    watch: &Watch<'_>,
+    config: SimConfig,
+    slice: u64,
+    mut look: impl FnMut(&Simulation),
+) -> Result<Outcome, NoResult> {
+    let failed = |e: irnic_fabric::sim::SimError| NoResult::Failed(e.to_string());
+    let until = config.until;
+    let mut simulation = Simulation::new(config).map_err(failed)?;
+    let mut advance = watch.begin();
+    loop {
+        if watch.is_interrupted() {
+            return Err(NoResult::Interrupted);
+        }
+        let over = simulation.run(slice).map_err(failed)?;
+        look(&simulation);
+        let (done, all) = simulation.progress();
+        advance.to((done as f64 / all.max(1) as f64).max(simulation.now() as f64 / until as f64));
+        if over {
+            return simulation.outcome().map_err(failed);
+        }
+    }
+}
+
+/// Returns the summaries of a case, by seed; nothing for a run in which not all flows were completed.
+pub fn summaries(runs: &[sim::Run], case: Option<usize>) -> Vec<Option<&Summary>> {
+    let of_case = runs.iter().filter(|r| Some(r.case) == case);
+    of_case.map(|r| r.result.as_ref().ok().filter(|f| f.complete()).map(|f| &f.summary)).collect()
+}
+
+/// Ends a command whose results are written: says which runs have no such summary, and why.
+pub fn conclude_batch(batch: &Batch, runs: &[sim::Run]) -> Result<(), CommandError> {
+    let failure = |run: &sim::Run| match &run.result {
+        Err(NoResult::Missing) => None,
+        Err(e) => Some(format!("{}: {e}", batch.name(run))),
+        Ok(f) if !f.complete() => {
+            Some(format!("{}: not all flows were completed ({:?})", batch.name(run), f.summary.ending))
+        }
+        Ok(_) => None,
+    };
+    let failures: Vec<String> = runs.iter().filter_map(failure).collect();
+    let interrupted = |run: &sim::Run| match &run.result {
+        Err(e) => e.is_interrupted(),
+        Ok(finished) => finished.interrupted,
+    };
+    conclude(runs.iter().any(interrupted), &failures)
+}
+
+fn conclude(interrupted: bool, failures: &[String]) -> Result<(), CommandError> {
+    if interrupted {
+        return Err(CommandError::Interrupted);
+    }
+    if failures.is_empty() { Ok(()) } else { Err(CommandError::Failed(failures.join("\n"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_found_by_their_scenario_and_seed_and_failures_are_named() {
+        let (scenarios, seeds) = (once([5u64, 7, 5].into_iter()), [1, 2]);
+        let odd = |scenario: &u64, seed: u64, _: &Watch<'_>| match scenario * seed {
+            14 => Err(NoResult::Failed("too much".to_owned())),
+            product => Ok(product),
+        };
+        let all = Scenarios {
+            command: "test",
+            scenarios: &scenarios,
+            cells: &["s5/fct", "s7/fct"],
+            seeds: &seeds,
+            settings: String::new(),
+            estimate: &|_| 1.0,
+            check: &|_| Ok(()),
+            make: &odd,
+        };
+        let args = Default::default();
+        let runs = all.perform(&How { args: &args, who: "test", jobs: 2, threads: 1 }).unwrap().expect("runs");
+        assert_eq!((runs.of(&5), runs.of(&7), runs.of(&9)), (vec![Some(&5), Some(&10)], vec![Some(&7), None], vec![]));
+        assert!(runs.any());
+        let said = runs.conclude().unwrap_err().to_string();
+        assert_eq!(said, "s7 seed=2: too much");
+        assert!(matches!(conclude(true, &[said]), Err(CommandError::Interrupted)));
+        assert!(conclude(false, &[]).is_ok());
+    }
+}

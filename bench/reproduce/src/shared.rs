@@ -1,0 +1,138 @@
+//! What the commands of all papers share: options, files of results, cells by name.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use irnic_report::CommandError;
+use irnic_report::junit;
+use irnic_report::output::OutFile;
+use irnic_sweep::{self as sweep, How, SweepArgs};
+use serde::Serialize;
+
+/// Program name prefixed to error messages.
+pub const WHO: &str = "irnic reproduce";
+
+/// What all papers' runs can be told.
+#[derive(Args)]
+pub struct Common {
+    /// Print the ids of the cells, of those that --only names if it is given, and run nothing
+    #[arg(long)]
+    pub list: bool,
+    /// Repetitions of each run, with other flows or times at which they begin, and other chance
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub seeds: u64,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Runs at a time [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub jobs: Option<u64>,
+    /// Write the cells to this file; - is standard output, in place of the table
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write JUnit's XML to this file: a test case for each cell; - is standard output, in place of the table
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    #[command(flatten)]
+    pub sweep: SweepArgs,
+}
+
+impl Common {
+    /// Returns the seeds, one for each repetition.
+    pub fn seeds(&self) -> Vec<u64> {
+        (0..self.seeds).map(|i| self.seed.wrapping_add(i)).collect()
+    }
+
+    /// Returns how runs are made.
+    pub fn how(&self) -> How<'_> {
+        let jobs = self.jobs.map_or(0, |n| n as usize);
+        How { args: &self.sweep, who: self.sweep.who(WHO), jobs, threads: 1 }
+    }
+
+    /// Opens the files of results, which are checked before anything runs. `pictures`: whether there are to be some.
+    pub fn open(&self, pictures: bool) -> Result<Files, CommandError> {
+        let files = [("--json", self.json.is_some()), ("--junit", self.junit.is_some()), ("--svg", pictures)];
+        self.sweep.check(&files)?;
+        let usage = |option| move |e| CommandError::Usage(format!("{option} {e}"));
+        let json = self.json.as_deref().map(OutFile::open).transpose().map_err(usage("--json"))?;
+        let junit = self.junit.as_deref().map(junit::File::open).transpose().map_err(usage("--junit"))?;
+        Ok(Files { json, junit })
+    }
+}
+
+/// Files of results.
+pub struct Files {
+    pub json: Option<OutFile>,
+    pub junit: Option<junit::File>,
+}
+
+/// What is written for machines.
+#[derive(Serialize)]
+pub struct Document<'a, S, C> {
+    paper: &'a str,
+    #[serde(flatten)]
+    settings: &'a S,
+    pub seeds: &'a [u64],
+    cells: &'a [C],
+}
+
+impl Files {
+    /// Writes what there are files for: cells of a paper, and what they depend on.
+    pub fn write<'a, C: Serialize>(
+        self,
+        paper: &str,
+        settings: &impl Serialize,
+        seeds: &[u64],
+        cells: &'a [C],
+    ) -> Result<(), CommandError>
+    where
+        junit::Case: From<&'a C>,
+    {
+        let all = |to: &mut dyn Write| {
+            serde_json::to_writer_pretty(&mut *to, &Document { paper, settings, seeds, cells })?;
+            writeln!(to)
+        };
+        let failed = |option| move |e| CommandError::Failed(format!("{option} {e}"));
+        if let Some(file) = self.json {
+            file.write(|to| all(to)).map_err(failed("--json"))?;
+        }
+        if let Some(file) = self.junit {
+            file.write(&format!("{WHO} {paper}"), cells.iter().map(Into::into)).map_err(failed("--junit"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the command line that makes the run of a cell with a seed alone.
+pub fn replay(cell: Option<&str>, seed: u64) -> String {
+    let only = cell.iter().flat_map(|cell| ["--only", cell]).map(str::to_owned);
+    let seed = ["--seed".to_owned(), seed.to_string()];
+    sweep::again(&["only", "seed", "seeds"], only.chain(seed))
+}
+
+pub fn time(text: &str) -> Result<u64, String> {
+    use irnic_units as units;
+    units::time(text).filter(|ns| *ns > 0).ok_or_else(|| format!("expected {}", units::TIME))
+}
+
+/// Prints the ids of cells.
+pub fn list<'a>(ids: impl Iterator<Item = &'a str>) {
+    ids.for_each(|id| println!("{id}"));
+}
+
+/// Leaves the cells whose id begins as one of `only` does, or all if there are none.
+pub fn choose<C>(cells: &mut Vec<C>, only: &[String], id: impl Fn(&C) -> &str) -> Result<(), CommandError> {
+    if only.is_empty() {
+        return Ok(());
+    }
+    if let Some(unknown) = only.iter().find(|only| !cells.iter().any(|c| id(c).starts_with(only.as_str()))) {
+        return Err(CommandError::Usage(format!(
+            "--only {unknown}: no cell begins so; ids are such as {}, {}; --list tells all",
+            id(&cells[0]),
+            id(&cells[cells.len() - 1])
+        )));
+    }
+    cells.retain(|c| only.iter().any(|only| id(c).starts_with(only.as_str())));
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! `irnic reproduce timely`: the incasts of TIMELY's §2.2, §4.4 and §6.1, and the calls of §6.2, the paper's numbers
+//! beside ours.
+//!
+//! [`incast`] is what the paper's testbed is here, [`clos`] its larger network, [`cells`] what is run and what of it,
+//! [`measure`] runs it, [`table`] prints, [`picture`] draws.
+
+mod cells;
+mod clos;
+mod incast;
+mod measure;
+mod picture;
+mod table;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use irnic_report::CommandError;
+use serde::Serialize;
+
+use crate::evaluation::Evaluation;
+use crate::shared::{Common, time};
+use incast::Time;
+use measure::Scenario;
+
+/// §2.2 and §6 of the TIMELY paper: an incast of ten clients with four connections each to one server, and calls
+/// between 250 hosts, by hardware there, simulated here.
+///
+/// Table 1, and Figures 2, 4 and 9 to 22 as far as the text has numbers or words for them, stand beside what comes out
+/// here. docs/reproduction-timely.md tells what the paper leaves open and what was chosen.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  irnic reproduce timely --only table1                 throughput and round trips in half a minute
+  irnic reproduce timely                               all of it in some minutes
+  irnic reproduce timely --only figure17/10 --seeds 3  one row, with confidence intervals
+  irnic reproduce timely --only table1/timely --timely gain=0.875
+                                                       what a parameter that the paper leaves open does
+  irnic reproduce timely --json timely.json            everything, for machines as well
+  irnic reproduce timely --only figure15 --svg .       Figure 15 as a picture, figure15.svg")]
+pub struct TimelyArgs {
+    /// Only cells whose id begins so, such as table1, figure15/64KB or figure18; may be repeated
+    #[arg(long, value_name = "ID")]
+    only: Vec<String>,
+    /// What is not measured at the beginning of a run
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
+    warm_up: u64,
+    /// How long is measured then
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
+    time: u64,
+    /// Parameters of TIMELY besides the paper's, as in --cc timely,gain=0.875
+    #[arg(long, value_name = "PARAMETERS", default_value = "")]
+    timely: String,
+    /// Draw the figures that some of the cells are of, as DIR/figure15.svg
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+/// What results depend on.
+#[derive(Serialize)]
+struct Settings<'a> {
+    /// ns.
+    warm_up: u64,
+    /// ns.
+    time: u64,
+    timely: &'a str,
+}
+
+/// Runs what the arguments ask for.
+pub fn run(args: &TimelyArgs) -> Result<(), CommandError> {
+    let time = Time { warm_up: args.warm_up, measured: args.time };
+    let evaluation = Evaluation {
+        paper: "timely",
+        cells: cells::timely(&cells::reference(), &args.timely),
+        only: &args.only,
+        svg: args.svg.as_deref(),
+        common: &args.common,
+        settings: Settings { warm_up: args.warm_up, time: args.time, timely: &args.timely },
+        // All fill the same links for the same time, but for the larger network.
+        estimate: &|scenario| if matches!(scenario, Scenario::Clos(_)) { 4.0 } else { 1.0 },
+        check: &|scenario| {
+            let config = scenario.config(time, args.common.seed);
+            config.map(drop).map_err(|e| CommandError::Usage(format!("--timely: {e}")))
+        },
+        make: &|scenario, seed, watch| measure::one(scenario, time, seed, watch),
+    };
+    evaluation.run(
+        |results, seeds| table::print(results, time, seeds),
+        |cells, runs| picture::all(cells, &|scenario| runs.done(scenario)),
+    )
+}

@@ -1,0 +1,275 @@
+//! Cells: what is run and measured, and what the paper says of it.
+
+use std::borrow::Cow;
+
+use irnic_fabric::summary::Summary;
+
+use super::scenario::{Base, Scenario, WORKLOADS, Workload};
+use crate::points::{self, Reference};
+
+/// A number of the results.
+pub type Cell = points::Cell<Scenario, Metric>;
+
+type Point = points::Point<Scenario, Metric>;
+
+/// What is measured. Times are in ms.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// 99.9th percentile of the foreground's flow completion times.
+    FgTail,
+    /// Mean of the background's.
+    BgMean,
+    /// Timeouts for a thousand flows.
+    Timeouts,
+    /// Flows with a timeout, of a hundred.
+    TimedOut,
+    /// Important packets lost, acknowledgements included, of all of them.
+    ImportantLoss,
+    /// Bytes on the wire of important packets with payload, of a hundred of all that have one.
+    Important,
+    /// PFC frames for a thousand flows.
+    PfcFrames,
+    /// Time for which ports were stopped.
+    Paused,
+    /// Longest queue, KB.
+    Queue,
+    /// Longest queue of red packets, KB.
+    RedQueue,
+    /// Bytes of clocks.
+    ClockBytes,
+    /// Tail loss probes for a thousand flows.
+    Probes,
+}
+
+use Metric::*;
+
+const ALL: [Metric; 12] = [
+    FgTail,
+    BgMean,
+    Timeouts,
+    TimedOut,
+    ImportantLoss,
+    Important,
+    PfcFrames,
+    Paused,
+    Queue,
+    RedQueue,
+    ClockBytes,
+    Probes,
+];
+
+impl Metric {
+    const fn as_str(self) -> &'static str {
+        match self {
+            FgTail => "fg_p999",
+            BgMean => "bg_mean",
+            Timeouts => "timeouts",
+            TimedOut => "timed_out",
+            ImportantLoss => "important_loss",
+            Important => "important",
+            PfcFrames => "pfc_frames",
+            Paused => "paused",
+            Queue => "queue",
+            RedQueue => "red_queue",
+            ClockBytes => "clock_bytes",
+            Probes => "probes",
+        }
+    }
+}
+
+impl points::Metric for Metric {
+    type Run = Summary;
+
+    fn name(self) -> Cow<'static, str> {
+        self.as_str().into()
+    }
+
+    fn named(name: &str) -> Option<Metric> {
+        ALL.into_iter().find(|metric| metric.as_str() == name)
+    }
+
+    fn of(self, s: &Summary) -> Option<f64> {
+        let thousand = |n: u64| 1e3 * n as f64 / s.all.flows.max(1) as f64;
+        Some(match self {
+            FgTail => s.by_class.get(1)?.fct.p999 / 1e6,
+            BgMean => s.by_class.first()?.fct.mean / 1e6,
+            Timeouts => thousand(s.nics.local_ack_timeout_err),
+            TimedOut => thousand(s.timed_out) / 10.0,
+            ImportantLoss => s.colours?.green_loss_rate(),
+            Important => 100.0 * s.colours?.green_share(),
+            PfcFrames => thousand(s.pfc_frames),
+            Paused => s.paused as f64 / 1e6,
+            Queue => s.peak_queue as f64 / 1e3,
+            RedQueue => s.colours?.red_peak as f64 / 1e3,
+            ClockBytes => s.nics.tlt_clock_bytes as f64,
+            Probes => thousand(s.nics.tlp_probes),
+        })
+    }
+}
+
+/// `name` with `-tlt` and `-pfc` behind it.
+fn called(name: &str, tlt: bool, pfc: bool) -> String {
+    format!("{name}{}{}", if tlt { "-tlt" } else { "" }, if pfc { "-pfc" } else { "" })
+}
+
+/// All that is run, with so many background flows.
+fn points(flows: u64) -> Vec<Point> {
+    const LOSSY: &[Metric] = &[FgTail, BgMean, Timeouts, TimedOut];
+    const LOSSLESS: &[Metric] = &[FgTail, BgMean, PfcFrames, Paused];
+    const TLT: &[Metric] = &[FgTail, BgMean, Timeouts, TimedOut, ImportantLoss, Important, Queue, RedQueue];
+    const TLT_PFC: &[Metric] = &[FgTail, BgMean, Timeouts, ImportantLoss, Important, PfcFrames, Paused];
+    const TLP: &[Metric] = &[FgTail, BgMean, Timeouts, TimedOut, Probes];
+    const TLP_PFC: &[Metric] = &[FgTail, BgMean, PfcFrames, Paused, Probes];
+    let metrics = |tlt, pfc| match (tlt, pfc) {
+        (false, false) => LOSSY,
+        (false, true) => LOSSLESS,
+        (true, false) => TLT,
+        (true, true) => TLT_PFC,
+    };
+    let both = |scenario: Scenario, tlt: bool| if tlt { scenario.with_tlt() } else { scenario };
+    let mut all = Vec::new();
+    for base in [Base::Tcp, Base::Dctcp] {
+        for pfc in [false, true] {
+            for tlt in [false, true] {
+                let scenario = both(Scenario::new(base, flows).with_pfc(pfc), tlt);
+                all.push(points::Point(
+                    called(&format!("figure5/{}", base.name()), tlt, pfc),
+                    scenario,
+                    metrics(tlt, pfc),
+                ));
+            }
+            let scenario = Scenario { rto_min: "200us", ..Scenario::new(base, flows).with_pfc(pfc) };
+            let name = called(&format!("figure5/{}-200us", base.name()), false, pfc);
+            all.push(points::Point(name, scenario, metrics(false, pfc)));
+            let name = called(&format!("figure5/{}-tlp", base.name()), false, pfc);
+            let scenario = Scenario::new(base, flows).with_pfc(pfc).with_tlp();
+            all.push(points::Point(name, scenario, if pfc { TLP_PFC } else { TLP }));
+        }
+    }
+    for base in [Base::Hpcc, Base::Irn, Base::DcqcnSack, Base::Dcqcn] {
+        for pfc in [false, true] {
+            // IRN has no PFC in the paper.
+            for tlt in [false, true].into_iter().filter(|_| base != Base::Irn || !pfc) {
+                let scenario = both(Scenario::new(base, flows).with_pfc(pfc), tlt);
+                all.push(points::Point(
+                    called(&format!("figure6/{}", base.name()), tlt, pfc),
+                    scenario,
+                    metrics(tlt, pfc),
+                ));
+            }
+        }
+    }
+    const SWEEP: &[Metric] = &[FgTail, BgMean, Timeouts, ImportantLoss];
+    for pfc in [false, true] {
+        for threshold in [400u64, 500, 600, 700, 800, 900, 1_000, 1_200] {
+            let tlt = Scenario::new(Base::Dctcp, flows).with_pfc(pfc).with_tlt();
+            let scenario = Scenario { threshold: threshold * 1_000, ..tlt };
+            all.push(points::Point(called(&format!("figure8/{threshold}KB"), false, pfc), scenario, SWEEP));
+        }
+    }
+    for base in [Base::Hpcc, Base::Dctcp] {
+        for load in [10u32, 20, 30, 40, 50, 60] {
+            for tlt in [false, true] {
+                let at = Scenario { load: f64::from(load) / 100.0, ..Scenario::new(base, flows).with_pfc(true) };
+                let name = called(&format!("figure9/{}/{load}%", base.name()), tlt, false);
+                all.push(points::Point(name, both(at, tlt), &[FgTail, BgMean, Paused]));
+            }
+        }
+    }
+    for share in [0u32, 5, 10, 15, 20] {
+        let tlt = Scenario::new(Base::Dctcp, flows).with_tlt();
+        let scenario = Scenario { share: f64::from(share) / 100.0, ..tlt };
+        all.push(points::Point(format!("figure10/{share}%"), scenario, &[Important]));
+    }
+    all.push(points::Point("figure11/none".into(), Scenario::new(Base::Dctcp, flows), &[Queue]));
+    for threshold in [400u64, 500, 600, 700, 800] {
+        let scenario = Scenario { threshold: threshold * 1_000, ..Scenario::new(Base::Dctcp, flows).with_tlt() };
+        all.push(points::Point(format!("figure11/{threshold}KB"), scenario, &[Important, Queue, RedQueue]));
+    }
+    all.extend(WORKLOADS.iter().flat_map(|workload| figure15(workload, flows)));
+    for clock in ["adaptive", "mtu", "probe"] {
+        for pfc in [false, true] {
+            let scenario = Scenario { tlt: Some(clock), ..Scenario::appendix(Base::Dctcp, flows).with_pfc(pfc) };
+            let metrics: &[Metric] = if pfc { &[PfcFrames] } else { &[FgTail, ClockBytes, Timeouts] };
+            all.push(points::Point(called(&format!("figure17/{clock}"), false, pfc), scenario, metrics));
+        }
+    }
+    for base in [Base::Dctcp, Base::Tcp] {
+        for share in [5u32, 10] {
+            for threshold in [400u64, 500, 600] {
+                let tlt = Scenario::appendix(base, flows).with_tlt();
+                let scenario = Scenario { threshold: threshold * 1_000, share: f64::from(share) / 100.0, ..tlt };
+                all.push(points::Point(
+                    format!("table1/{}/{share}%/{threshold}KB", base.name()),
+                    scenario,
+                    &[ImportantLoss],
+                ));
+            }
+        }
+    }
+    all
+}
+
+/// Those of Figure 15 with a workload, of as many bytes as so many flows of web search.
+fn figure15(workload: &Workload, flows: u64) -> Vec<Point> {
+    let mut all = Vec::new();
+    for load in [20u32, 30, 40, 50] {
+        for (base, pfc, without) in [
+            (Base::Dctcp, false, true),
+            (Base::Tcp, false, true),
+            (Base::DcqcnSack, true, false),
+            (Base::Irn, false, true),
+            (Base::Hpcc, true, false),
+        ] {
+            let load_of = f64::from(load) / 100.0;
+            let at = Scenario { load: load_of, each: 8_000, ..Scenario::appendix(base, flows) }.of(workload);
+            let name = format!("figure15/{}/{load}%/{}", workload.name, base.name());
+            // Where losses are not, TLT has none either.
+            all.push(points::Point(called(&name, false, pfc), at.clone().with_pfc(pfc), &[FgTail] as &[Metric]));
+            all.push(points::Point(called(&name, true, pfc && without), at.clone().with_tlt(), &[FgTail]));
+            if base == Base::Dctcp || base == Base::Tcp {
+                all.push(points::Point(format!("{name}-tlp"), at.clone().with_tlp(), &[FgTail]));
+                all.push(points::Point(format!("{name}-200us"), Scenario { rto_min: "200us", ..at }, &[FgTail]));
+            }
+        }
+    }
+    all
+}
+
+/// Returns what the paper says.
+pub fn reference() -> Reference {
+    Reference::read(include_str!("../../../../fixtures/reference/tlt.toml"))
+}
+
+/// All cells.
+pub fn tlt(reference: &Reference, flows: u64) -> Vec<Cell> {
+    points::cells(&points(flows), reference)
+}
+
+#[cfg(test)]
+mod tests {
+    use points::Metric as _;
+
+    use super::*;
+    use crate::evaluation::Entry as _;
+    use crate::runs::once;
+
+    #[test]
+    fn no_number_or_claim_of_the_fixture_is_left_out() {
+        let reference = reference();
+        points::check(&tlt(&reference, 10), &reference);
+    }
+
+    #[test]
+    fn every_cell_can_be_run() {
+        for scenario in once(tlt(&reference(), 2).iter().flat_map(Cell::needed)) {
+            scenario.experiment().config(1).unwrap_or_else(|e| panic!("{scenario:?}: {e}"));
+        }
+    }
+
+    #[test]
+    fn metrics_have_names() {
+        assert!(ALL.iter().all(|metric| Metric::named(metric.as_str()) == Some(*metric)));
+        assert_eq!(Metric::named("fg_p98"), None);
+    }
+}

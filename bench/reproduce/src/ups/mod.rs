@@ -1,0 +1,127 @@
+//! `irnic reproduce ups`: how well least slack time first replays schedules (Mittal, UCB/EECS-2018-103, §5.1.3) and
+//! serves objectives (§5.2), its numbers beside ours.
+//!
+//! [`network`] is what all have in common. [`schedulers`] and [`scenario`] are what is replayed, [`measure`] runs and
+//! replays it, [`cells`] is what of it. [`scheme`], [`objectives`] and [`fairness`] are what slack does for completion
+//! times, delays and shares (§5.2), [`edge`] is queue management by receiving NICs (§5.3); [`parts`] puts all together.
+
+mod cells;
+mod edge;
+mod fairness;
+mod host;
+mod measure;
+mod network;
+mod objectives;
+mod parts;
+mod picture;
+mod scenario;
+mod schedulers;
+mod scheme;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use irnic_report::CommandError;
+use serde::Serialize;
+
+use crate::evaluation::{Evaluation, RunsOf};
+use crate::pictures::Rows;
+use crate::shared::{Common, time};
+use crate::table;
+use parts::{Cell, Line, Ran, Work};
+use scenario::Scenario;
+
+/// Universal Packet Scheduling: how many packets are overdue when least slack time first replays other schedulers, and
+/// what it does for completion times, delays and fairness.
+///
+/// The congestion points of §5.1.3, Tables 5.1 to 5.4 and Figures 5.1 to 5.9 of the dissertation stand beside what
+/// comes out here. docs/reproduction-ups.md and docs/reproduction-ups-objectives.md tell what the text leaves open and
+/// what was chosen.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  irnic reproduce ups --quick                       all of it, a twentieth as long
+  irnic reproduce ups --only congestion             the check of topology and workload
+  irnic reproduce ups --only table5.1/fifo          one row
+  irnic reproduce ups --only figure5.2/default --quick   mean completion times of four schedulers
+  irnic reproduce ups --only figure5.4              fairness over time
+  irnic reproduce ups --svg plots --json ups.json   everything, and Figures 5.1 to 5.5 and 5.7")]
+pub struct UpsArgs {
+    /// Only cells whose id begins so, such as table5.1/30% or figure5.1; may be repeated
+    #[arg(long, value_name = "ID")]
+    only: Vec<String>,
+    /// Shorter runs: flows arrive for 50 ms instead of 1 s; with TCP, for 2.5 s instead of 10 s
+    #[arg(long)]
+    quick: bool,
+    /// Time in which flows arrive that are replayed [default: 1s, or 50ms with --quick]
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "quick")]
+    arrivals: Option<u64>,
+    /// Send TCP's handshakes through the network, in place of an empty network's round trip in each completion time
+    #[arg(long)]
+    handshake: bool,
+    /// Write Figures 5.1 to 5.5 and 5.7, of those cells that are run, into this folder
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+/// Time in which flows arrive, ns.
+const FULL: u64 = 1_000_000_000;
+/// With `--quick`.
+const QUICK: u64 = 50_000_000;
+
+/// What results depend on.
+#[derive(Serialize)]
+struct Settings {
+    arrivals_ns: u64,
+    quick: bool,
+    handshake: bool,
+}
+
+/// Runs what the arguments ask for.
+pub fn run(args: &UpsArgs) -> Result<(), CommandError> {
+    let quick = args.quick;
+    let arrivals = args.arrivals.unwrap_or(if quick { QUICK } else { FULL });
+    let reference = cells::reference();
+    let replays = parts::replays(&reference);
+    let evaluation = Evaluation {
+        paper: "ups",
+        cells: parts::all(&replays, &reference, args.handshake),
+        only: &args.only,
+        svg: args.svg.as_deref(),
+        common: &args.common,
+        settings: Settings { arrivals_ns: arrivals, quick, handshake: args.handshake },
+        estimate: &|work| work.weight(arrivals, quick),
+        check: &|_| Ok(()),
+        make: &|work, seed, watch| work.run(arrivals, quick, seed, watch),
+    };
+    let print = |results: &[_], seeds: &[u64]| {
+        let ms = arrivals as f64 / 1e6;
+        let quickly = if quick { " Runs are shortened." } else { "" };
+        println!("Seeds {seeds:?}, arrivals of what is replayed for {ms} ms.{quickly}");
+        println!("Shares of packets; of congestion points, drops and flows left out in %; the worst in us.");
+        table::cells_and_claims(results, seeds);
+    };
+    let draw = |cells: &[Cell], runs: &RunsOf<'_, Cell>| {
+        let of =
+            |scenario: &Scenario| runs.done(&Work::Replay(*scenario)).into_iter().filter_map(Ran::replay).collect();
+        let own = cells.iter().filter(|cell| cell.scenarios.1.is_none() && cell.text.is_none());
+        let rows = Rows::new(own.map(|cell| (cell.id.as_str(), &cell.scenarios.0)));
+        let lines = picture::FIGURES.map(|(figure, rows_of)| lines(&rows.below(rows_of), figure, runs));
+        let shown = replays.iter().filter(|replay| cells.iter().any(|cell| cell.id == replay.id)).cloned();
+        picture::all(&shown.collect::<Vec<_>>(), &of, lines)
+    };
+    evaluation.run(print, draw)
+}
+
+/// Lines of a figure: each of its rows is one over time, or the row of the default network, else the first that was
+/// run, has all.
+fn lines(rows: &[(&str, &Work)], figure: &str, runs: &RunsOf<'_, Cell>) -> Vec<Line> {
+    let drawn = |work: &Work| runs.done(work).first().map_or_else(Vec::new, |ran| ran.lines().to_vec());
+    if matches!(figure, "5.4" | "5.5") {
+        let line = |(name, work): &(&str, &Work)| Some(((*name).to_owned(), drawn(work).pop()?.1));
+        return rows.iter().filter_map(line).collect();
+    }
+    let default = rows.iter().filter(|(name, _)| *name == "default");
+    default.chain(rows).map(|(_, work)| drawn(work)).find(|lines| !lines.is_empty()).unwrap_or_default()
+}
