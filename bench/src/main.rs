@@ -14,9 +14,7 @@ mod footprint;
 mod lab;
 mod merge;
 mod oq;
-mod perf;
 mod rdma;
-mod rtt;
 mod run;
 mod shell;
 
@@ -24,6 +22,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use irnic_perf::{self as perf, rtt};
 use irnic_report::{output, version};
 use irnic_reproduce as reproduce;
 use irnic_sim as sim;

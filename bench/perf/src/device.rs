@@ -1,0 +1,66 @@
+//! The device that `-d` and `-x` name, as an application would see it.
+
+use std::net::IpAddr;
+
+use irnic_verbs::config::{Config, PortKind as DevicePort, Variables};
+use irnic_verbs::device::{self, DeviceInfo};
+use irnic_verbs::gid::address_of;
+
+use crate::error::PerfError;
+use crate::plan::PortKind;
+
+/// A device, and which of its addresses.
+pub struct Chosen {
+    pub info: DeviceInfo,
+    pub address: IpAddr,
+}
+
+/// The device called `name`, or the first, and its address in place `index` of the GID table, or the first that is IPv6
+/// or not.
+pub fn choose(name: Option<&str>, index: Option<usize>, ipv6: bool) -> Result<Chosen, PerfError> {
+    let config = Variables::from_environment().and_then(|variables| Config::load(&variables));
+    let config = config.map_err(|e| PerfError::Usage(e.to_string()))?;
+    config.tell_ignored();
+    let infos = device::infos(&config).map_err(PerfError::Usage)?;
+    let names: Vec<&str> = infos.iter().map(|info| info.name.as_str()).collect();
+    let place = match name {
+        None => Some(0),
+        Some(name) => names.iter().position(|known| *known == name),
+    };
+    let Some(info) = place.and_then(|place| infos.get(place)) else {
+        let name = name.unwrap_or_default();
+        return Err(PerfError::Usage(format!(
+            "--ib-dev {name}: there is no such device; there are {}",
+            names.join(", ")
+        )));
+    };
+    let addresses: Vec<IpAddr> = info.gids.iter().map(address_of).collect();
+    let address = match index {
+        Some(index) => addresses.get(index),
+        None if ipv6 => addresses.iter().find(|address| address.is_ipv6()),
+        // Applications take the IPv4 address where there is one.
+        None => addresses.iter().find(|address| address.is_ipv4()).or(addresses.first()),
+    };
+    match address {
+        Some(&address) => Ok(Chosen { info: info.clone(), address }),
+        None => {
+            let asked = index.map_or("--ipv6".to_owned(), |index| format!("--gid-index {index}"));
+            let list: Vec<String> = addresses.iter().enumerate().map(|(i, a)| format!("{i} {a}")).collect();
+            Err(PerfError::Usage(format!("{asked}: {} has no such address; it has {}", info.name, list.join(", "))))
+        }
+    }
+}
+
+impl Chosen {
+    /// What carries its packets, of what perf knows.
+    pub fn port(&self) -> Result<PortKind, PerfError> {
+        match &self.info.config.port {
+            DevicePort::Auto | DevicePort::Udp => Ok(PortKind::Udp),
+            DevicePort::Shm => Ok(PortKind::Shm),
+            DevicePort::Frames(_) | DevicePort::Lab(_) => Err(PerfError::Usage(format!(
+                "--ib-dev {}: its port is neither udp nor shm; irnic run -- ib_write_bw runs perftest itself over it",
+                self.info.name
+            ))),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Why a measurement ended without its results.
+
+use std::process::ExitCode;
+
+/// Why a run ended without its results, or with part of them.
+#[derive(Debug, thiserror::Error)]
+pub enum PerfError {
+    /// The command line asks for something that cannot be: exit 2.
+    #[error("{0}")]
+    Usage(String),
+    /// The run failed: exit 1.
+    #[error("{0}")]
+    Failed(String),
+    /// Ctrl-C: exit 130.
+    #[error("interrupted")]
+    Interrupted,
+    /// Ctrl-C at the other end: exit 130.
+    #[error("the peer was interrupted")]
+    PeerInterrupted,
+}
+
+impl PerfError {
+    pub fn failed(what: impl std::fmt::Display) -> PerfError {
+        PerfError::Failed(what.to_string())
+    }
+}
+
+impl From<std::io::Error> for PerfError {
+    fn from(e: std::io::Error) -> PerfError {
+        PerfError::failed(e)
+    }
+}
+
+/// Tells how a command ended.
+pub fn exit(command: &str, outcome: Result<(), PerfError>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(PerfError::Usage(what)) => {
+            eprintln!("{command}: {what}");
+            ExitCode::from(2)
+        }
+        Err(PerfError::Failed(what)) => {
+            for line in what.lines() {
+                eprintln!("{command}: {line}");
+            }
+            ExitCode::FAILURE
+        }
+        Err(why @ (PerfError::Interrupted | PerfError::PeerInterrupted)) => {
+            eprintln!("{command}: {why}; the results are those up to then");
+            ExitCode::from(130)
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What is shown of a run while it goes on: a line of results every so often, if that was asked for, or a bar on
+//! standard error for what takes longer than two seconds, if somebody is watching.
+
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
+use irnic_transports::Time;
+use irnic_transports::time::{MS, SEC};
+
+use crate::intervals::{Interval, Intervals};
+use crate::run::Seen;
+
+/// Runs shorter than this have no bar, in ns.
+const PATIENCE: u64 = 2 * SEC;
+/// Between two updates of a bar, in ns.
+const UPDATE: u64 = 100 * MS;
+
+/// Progress of one run.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    /// Nothing is drawn: somebody else shows how far all is.
+    quiet: bool,
+    label: String,
+    /// What ends the run instead of a number of messages, in ns.
+    duration: Option<u64>,
+    intervals: Option<Intervals>,
+    start: Option<Time>,
+    next: Time,
+}
+
+impl Progress {
+    /// A bar named `label` that will show when it is worth it.
+    pub fn new(label: String, duration: Option<std::time::Duration>) -> Progress {
+        let duration = duration.map(|d| d.as_nanos() as u64);
+        Progress { bar: None, quiet: false, label, duration, intervals: None, start: None, next: Time::ZERO }
+    }
+
+    /// Nothing to be seen.
+    pub fn quiet() -> Progress {
+        Progress { quiet: true, ..Progress::new(String::new(), None) }
+    }
+
+    /// Lines instead of a bar.
+    pub fn with_intervals(self, intervals: Option<Intervals>) -> Progress {
+        Progress { quiet: self.quiet || intervals.is_some(), intervals, ..self }
+    }
+
+    /// Notes how far the run is, now and then.
+    #[inline]
+    pub fn update(&mut self, now: Time, seen: impl FnOnce() -> Seen) {
+        if now >= self.next {
+            self.draw(now, seen);
+        }
+    }
+
+    #[cold]
+    fn draw(&mut self, now: Time, seen: impl FnOnce() -> Seen) {
+        let start = *self.start.get_or_insert(now);
+        if let Some(intervals) = &mut self.intervals {
+            self.next = intervals.look(now, &seen());
+            return;
+        }
+        if self.quiet {
+            self.next = Time::NEVER;
+            return;
+        }
+        self.next = now + UPDATE;
+        let elapsed = now.since(start);
+        if elapsed < PATIENCE {
+            return;
+        }
+        let seen = seen();
+        let (done, total) = match (self.duration, seen.total) {
+            (Some(duration), _) => (elapsed / MS, duration / MS),
+            (None, total) => (seen.done, total.unwrap_or(0)),
+        };
+        let label = &self.label;
+        let bar = self.bar.get_or_insert_with(|| bar(total, label));
+        bar.set_position(done.min(total));
+    }
+
+    /// The run is over, or cut short: what is left of the last interval is an interval too.
+    pub fn end(&mut self, now: Time, seen: impl FnOnce() -> Seen) {
+        if let Some(intervals) = &mut self.intervals {
+            intervals.end(now, &seen());
+        }
+    }
+
+    /// The intervals of the run.
+    pub fn intervals(self) -> Vec<Interval> {
+        // With the bar, if there is one.
+        self.intervals.map(Intervals::into_all).unwrap_or_default()
+    }
+}
+
+/// A bar of `total` steps. Indicatif draws on standard error, and only on a terminal.
+pub fn bar(total: u64, label: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} [{bar:40}] {percent} %  {elapsed}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("=> ");
+    ProgressBar::new(total).with_style(style).with_message(label.to_owned()).with_finish(ProgressFinish::AndClear)
+}

@@ -1,0 +1,253 @@
+//! Results of a command: noted run by run, printed as they come or as one table, written to files at the end.
+
+use irnic_ports::impair::Report;
+use irnic_transports::wire::Mtu;
+use serde_json::{Map, Value};
+
+use crate::args::Only;
+use crate::error::PerfError;
+use crate::intervals::Interval;
+use crate::pacing::Pacing;
+use crate::report::{self, Bw, CounterMap, LINE, Line, Unit};
+use crate::run::Measured;
+use crate::sweep::{Sorted, Spread, Sweep, Turn};
+use crate::table;
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    pub line: Line,
+    /// What client and server sent, of a bidirectional test.
+    pub each: Option<[Bw; 2]>,
+    /// From the first post to the last completion, in s.
+    pub seconds: f64,
+    pub counters: CounterMap,
+    pub peer_counters: CounterMap,
+    pub pacing: Option<Pacing>,
+    /// Events that completions have raised, if they were waited for.
+    pub events: Option<u64>,
+    /// Every sample of latency, in ns, if they are to be shown.
+    pub samples: Vec<u64>,
+    pub intervals: Vec<Interval>,
+    /// How busy the host's processors were, %.
+    pub cpu: Option<f64>,
+    /// What an impaired network has done, of runs that had one to themselves.
+    pub network: Option<[Report; 2]>,
+}
+
+impl Ran {
+    /// Of what this process's end has measured; what others know is added.
+    pub fn of(measured: &Measured, counters: CounterMap) -> Ran {
+        let samples = measured.latency.as_ref().and_then(|latency| latency.all.clone());
+        Ran {
+            line: Line::of(measured),
+            each: None,
+            seconds: measured.elapsed as f64 / 1e9,
+            counters,
+            peer_counters: CounterMap::new(),
+            pacing: measured.pacing,
+            events: measured.events,
+            samples: samples.unwrap_or_default(),
+            intervals: Vec::new(),
+            cpu: None,
+            network: None,
+        }
+    }
+
+    /// With what both ends have measured.
+    pub fn with_both(mut self, client: Line, server: Line, bidirectional: bool) -> Ran {
+        if let (true, Line::Bw(client), Line::Bw(server)) = (bidirectional, client, server) {
+            self.each = Some([client, server]);
+        }
+        self.line = client.with(server);
+        self
+    }
+
+    /// A counter of both NICs together.
+    pub fn count(&self, name: &str) -> u64 {
+        [&self.counters, &self.peer_counters].into_iter().filter_map(|counters| counters.get(name)).sum()
+    }
+}
+
+/// Results so far.
+pub struct Results<'a> {
+    pub sweep: &'a Sweep,
+    /// Whether results are told as one table, at the end.
+    pub compares: bool,
+    pub test_info: Map<String, Value>,
+    /// Runs that have ended, with their results or the reason why there are none.
+    pub runs: Vec<(Turn, Result<Ran, String>)>,
+    pub network: Option<[Report; 2]>,
+    began: bool,
+}
+
+impl<'a> Results<'a> {
+    pub fn new(sweep: &'a Sweep) -> Results<'a> {
+        let (test_info, compares) = (Map::new(), sweep.compares());
+        Results { sweep, compares, test_info, runs: Vec::new(), network: None, began: false }
+    }
+
+    /// Whether one number is all that is to be printed.
+    fn is_terse(&self) -> bool {
+        self.sweep.show.only.is_some()
+    }
+
+    /// Prints the head, once the path MTU is known.
+    pub fn begin(&mut self, mtu: Mtu) {
+        if std::mem::replace(&mut self.began, true) {
+            return;
+        }
+        let (lines, info) = report::head(self.sweep, mtu);
+        // What is known already says more.
+        for (name, value) in info {
+            self.test_info.entry(name).or_insert(value);
+        }
+        if self.is_terse() || !self.test_info.contains_key("test") {
+            return;
+        }
+        println!("{LINE}");
+        for line in lines {
+            println!("{line}");
+        }
+        println!("{LINE}");
+        if !self.compares && self.sweep.show.interval.is_none() {
+            println!("{}", report::columns(self.sweep.first(), &self.sweep.show));
+        }
+    }
+
+    /// Names a run before its intervals.
+    pub fn announce(&self, turn: Turn) {
+        if self.sweep.show.interval.is_some() && (self.compares || self.sweep.plans.len() > 1) {
+            println!(" {}", self.sweep.name(turn));
+        }
+    }
+
+    /// Notes what came of a run, and prints it.
+    pub fn add(&mut self, turn: Turn, ran: Ran) {
+        if !self.compares && !self.is_terse() {
+            self.print(turn, &ran);
+        }
+        self.runs.push((turn, Ok(ran)));
+    }
+
+    /// Notes why a run has no results.
+    pub fn failed(&mut self, turn: Turn, why: String) {
+        self.runs.push((turn, Err(why)));
+    }
+
+    fn print(&self, turn: Turn, ran: &Ran) {
+        let (plan, show) = (&self.sweep.plans[turn.case], &self.sweep.show);
+        if show.interval.is_some() {
+            println!("{LINE}\n{}", report::columns(plan, show));
+        }
+        println!("{}", report::row(plan.size, &ran.line, show, ran.cpu));
+        if let (true, Some(each)) = (show.both_ways, ran.each) {
+            let unit = Unit::chosen(show);
+            let [client, server] = each.map(|bw| unit.of(bw.average, plan.size));
+            println!("   sent by the client {client:.2} {0}, by the server {server:.2} {0}", unit.name());
+        }
+        if let Some(pacing) = &ran.pacing {
+            println!("{}", report::paced(pacing));
+        }
+        for name in &show.counters {
+            println!("   {name} {}", ran.counters.get(name).copied().unwrap_or(0));
+        }
+        if let Some(sorted) = show.samples.filter(|_| !ran.samples.is_empty()) {
+            let mut samples = ran.samples.clone();
+            if sorted == Sorted::Yes {
+                samples.sort_unstable();
+            }
+            println!("#, usec");
+            for (number, ns) in samples.into_iter().enumerate() {
+                println!("{}, {:.3}", number + 1, ns as f64 / 1e3);
+            }
+        }
+    }
+
+    /// The runs of a plan that have results.
+    pub fn of_case(&self, case: usize) -> impl Iterator<Item = (Turn, &Ran)> {
+        let of_case = self.runs.iter().filter(move |(turn, _)| turn.case == case);
+        of_case.filter_map(|(turn, outcome)| Some((*turn, outcome.as_ref().ok()?)))
+    }
+
+    /// A number of each run of a plan.
+    pub fn spread(&self, case: usize, of: impl Fn(&Ran) -> f64) -> Option<Spread> {
+        Spread::of(self.of_case(case).map(|(_, ran)| of(ran)))
+    }
+
+    /// The bandwidth of a plan in a unit, or its latency in microseconds.
+    pub fn main_number(&self, case: usize, unit: Unit) -> Option<Spread> {
+        let size = self.sweep.plans[case].size;
+        self.spread(case, |ran| match &ran.line {
+            Line::Bw(bw) => unit.of(bw.average, size),
+            Line::Lat(lat) => lat.typical,
+        })
+    }
+
+    /// What a plan's runs have left of what the same transport does without loss; `None` where that was not measured.
+    pub fn relative(&self, case: usize) -> Option<f64> {
+        let plan = &self.sweep.plans[case];
+        let is_lossless = |loss: irnic_ports::impair::Percent| loss == irnic_ports::impair::Percent::ZERO;
+        let lossless = self.sweep.plans.iter().position(|other| {
+            other.label == plan.label && other.size == plan.size && other.loss.is_some_and(is_lossless)
+        })?;
+        let of = |case| self.main_number(case, Unit::Gigabits).map(|spread| spread.median);
+        Some(of(case)? / of(lossless)?).filter(|share| share.is_finite())
+    }
+
+    /// Whether there is anything to write.
+    pub fn has_some(&self) -> bool {
+        self.runs.iter().any(|(_, outcome)| outcome.is_ok())
+    }
+
+    /// Prints what was not printed yet, and ends the table.
+    pub fn finish(&self) {
+        let show = &self.sweep.show;
+        if let Some(only) = show.only {
+            for case in 0..self.sweep.plans.len() {
+                let number = self.spread(case, |ran| match (&ran.line, only) {
+                    (Line::Bw(bw), Only::MessageRate) => bw.average / 1e6,
+                    (Line::Bw(bw), _) => Unit::chosen(show).of(bw.average, self.sweep.plans[case].size),
+                    (Line::Lat(lat), _) => lat.average,
+                });
+                if let Some(Spread { median, .. }) = number {
+                    println!("{median:.6}");
+                }
+            }
+            return;
+        }
+        if self.compares {
+            table::print(self);
+        }
+        if self.began {
+            println!("{LINE}");
+        }
+        for line in self.network.iter().flat_map(report::queues) {
+            println!("{line}");
+        }
+    }
+
+    /// Whether results are as good as was asked for.
+    pub fn suffice(&self) -> Result<(), PerfError> {
+        let show = &self.sweep.show;
+        let unit = Unit::chosen(show);
+        for (case, plan) in self.sweep.plans.iter().enumerate() {
+            let (Some(bw), Some(rate)) = (
+                self.main_number(case, unit),
+                self.spread(case, |ran| if let Line::Bw(bw) = ran.line { bw.average / 1e6 } else { f64::MAX }),
+            ) else {
+                continue;
+            };
+            let size = plan.size;
+            let short = |flag: &str, found: f64, least: f64, unit: &str| {
+                Err(PerfError::Failed(format!("{flag} {least}: {size} B reached {found:.6} {unit}")))
+            };
+            match (show.least_bw, show.least_rate) {
+                (Some(least), _) if bw.median < least => return short("--limit_bw", bw.median, least, unit.name()),
+                (_, Some(least)) if rate.median < least => return short("--limit_msgrate", rate.median, least, "Mpps"),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
