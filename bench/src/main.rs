@@ -3,25 +3,19 @@
 #[macro_use]
 extern crate irnic_report;
 
-mod capture_file;
-mod config;
 mod conform;
-mod ctl;
-mod decode;
-mod devinfo;
-mod doctor;
 mod footprint;
-mod lab;
 mod merge;
 mod oq;
-mod rdma;
-mod run;
 mod shell;
 
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use irnic_decode as decode;
+use irnic_lab::{self as lab, ctl};
+use irnic_launch::{config, devinfo, doctor, rdma, run};
 use irnic_perf::{self as perf, rtt};
 use irnic_report::{output, version};
 use irnic_reproduce as reproduce;

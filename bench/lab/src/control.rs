@@ -1,0 +1,235 @@
+//! The control socket of a lab: commands as lines of text, answers as lines of JSON.
+//!
+//! Threads of the launcher read commands ([`listen`]); the thread of the network carries them out between two rounds
+//! ([`Control::attend`]) and answers when they have taken effect.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Instant;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use irnic_fabric::lab::{Command, Lab, Plan};
+use irnic_fabric::topology::Topology;
+use irnic_ports::lab::{LabServer, Unasked, Waker};
+use serde_json::{Value, json};
+
+use crate::pace::Pace;
+use crate::pairs::Pairs;
+use crate::report::Report;
+use crate::rules::rules;
+use crate::socket;
+use crate::told::ProcessStats;
+use crate::view::View;
+
+/// The variable of the environment that says where the control socket is.
+pub const VARIABLE: &str = "IRNIC_LAB_CONTROL";
+
+/// The longest command, bytes.
+const LONGEST: u64 = 4_096;
+/// Commands that wait for the network.
+const WAITING: usize = 64;
+
+/// A command and where its answer goes.
+struct Asked {
+    text: String,
+    answer: Sender<String>,
+}
+
+/// The network's end of a control socket.
+pub struct Control {
+    asked: Receiver<Asked>,
+    topology: Topology,
+    pace: Pace,
+    began: Instant,
+    /// Answers that wait for a time of the lab, ns.
+    pending: Vec<(u64, Sender<String>, String)>,
+}
+
+/// The lab that is controlled.
+pub struct Emulation<'a> {
+    /// Its processes.
+    pub server: &'a mut LabServer,
+    /// Its network.
+    pub lab: &'a mut Lab,
+    /// What hosts sent each other.
+    pub pairs: &'a Pairs,
+    /// The lab's first time, ns.
+    pub began: u64,
+    /// Frames that reached hosts, and none of their processes.
+    pub unclaimed: u64,
+    /// How often time went on although an application had not waited, if it waits for that.
+    pub unasked: Option<Unasked>,
+}
+
+/// A control socket. Its file goes when it does.
+pub struct Socket {
+    place: String,
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if !self.place.starts_with('@') {
+            let _ = std::fs::remove_file(&self.place);
+        }
+    }
+}
+
+impl Socket {
+    /// What clients are told: a path, or `@` and an abstract name.
+    pub fn place(&self) -> String {
+        self.place.clone()
+    }
+}
+
+/// Opens the control socket of a lab at a path where there is nothing, or at an abstract name.
+///
+/// # Errors
+/// The system's.
+pub fn listen(place: &Path, waker: Waker, topology: Topology, pace: Pace) -> io::Result<(Control, Socket)> {
+    let is_abstract = place.as_os_str().as_bytes().starts_with(b"@");
+    let place = if is_abstract { place.to_owned() } else { std::path::absolute(place)? };
+    let socket = Socket { place: place.display().to_string() };
+    let listener = socket::listen(&socket.place)?;
+    let (sender, asked) = bounded(WAITING);
+    std::thread::Builder::new().name("control".into()).spawn(move || {
+        for client in listener.incoming() {
+            // Too many open files, perhaps: better later than in a loop without a pause.
+            let Ok(client) = client else {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                continue;
+            };
+            if socket::is_own(&client) {
+                let (sender, waker) = (sender.clone(), waker.clone());
+                let serve = move || drop(serve(&client, &sender, &waker));
+                let _ = std::thread::Builder::new().name("control".into()).spawn(serve);
+            }
+        }
+    })?;
+    let control = Control { asked, topology, pace, began: Instant::now(), pending: Vec::new() };
+    Ok((control, socket))
+}
+
+fn refused(why: impl std::fmt::Display) -> String {
+    format!("{{\"ok\":false,\"error\":{}}}", Value::from(why.to_string()))
+}
+
+/// Writes an answer that begins with `"ok":true`, whatever the order of other keys.
+fn done(fields: &Value) -> String {
+    match fields.to_string().strip_prefix('{') {
+        Some("}") | None => "{\"ok\":true}".into(),
+        Some(rest) => format!("{{\"ok\":true,{rest}"),
+    }
+}
+
+/// Passes on a client's commands one by one, until it goes or says something that is too long.
+fn serve(client: &UnixStream, network: &Sender<Asked>, waker: &Waker) -> io::Result<()> {
+    let mut lines = BufReader::new(client);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = (&mut lines).take(LONGEST).read_until(b'\n', &mut line)?;
+        if read == 0 {
+            return Ok(());
+        }
+        let whole = line.ends_with(b"\n") || (read as u64) < LONGEST;
+        let answer = if whole {
+            let (answer, answers) = bounded(1);
+            let text = String::from_utf8_lossy(&line).into_owned();
+            let sent = network.send(Asked { text, answer }).is_ok();
+            waker.wake();
+            answers.recv().ok().filter(|_| sent).unwrap_or_else(|| refused("the lab has ended"))
+        } else {
+            refused(format_args!("expected a command of at most {LONGEST} bytes"))
+        };
+        let mut client = client;
+        client.write_all(format!("{answer}\n").as_bytes())?;
+        if !whole {
+            return Ok(());
+        }
+    }
+}
+
+impl Control {
+    /// Returns whether there is anything to do.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        !self.asked.is_empty() || !self.pending.is_empty()
+    }
+
+    /// Carries out what was asked, and answers what has come true.
+    #[cold]
+    pub fn attend(&mut self, emulation: &mut Emulation<'_>) {
+        while let Ok(Asked { text, answer }) = self.asked.try_recv() {
+            match self.carry_out(&text, emulation) {
+                Ok((Some(at), said)) => self.pending.push((at, answer, said)),
+                Ok((None, said)) => drop(answer.send(said)),
+                Err(why) => drop(answer.send(refused(why))),
+            }
+        }
+        let now = emulation.lab.now();
+        for (_, answer, said) in self.pending.extract_if(.., |(at, ..)| *at <= now) {
+            let _ = answer.send(said);
+        }
+    }
+
+    /// Carries out a command. Returns the answer, and the time of the lab, ns, at which it has taken effect, if that is
+    /// not now.
+    fn carry_out(&self, text: &str, emulation: &mut Emulation<'_>) -> Result<(Option<u64>, String), String> {
+        let Emulation { server, lab, .. } = emulation;
+        let now = server.now().max(lab.now());
+        let mut plan = |plan, lasts| {
+            let at = lab.plan(now, plan, lasts);
+            Ok((Some(at), done(&json!({ "at_ns": at }))))
+        };
+        let fields = match Command::parse(text, &self.topology).map_err(|e| e.to_string())? {
+            Command::LinkDown { link, lasts } => return plan(Plan::Down { link }, lasts),
+            Command::LinkUp { link } => return plan(Plan::Up { link }, None),
+            Command::Pause { priority, host, lasts } => return plan(Plan::Pause { host, priority }, lasts),
+            Command::Resume { priority, host } => return plan(Plan::Resume { host, priority }, None),
+            Command::Rule(rule) => json!({ "rule": lab.add_rule(rule) }),
+            Command::Clear(id) => match (id, lab.remove_rules(id)) {
+                (Some(id), 0) => return Err(format!("there is no rule {id}; `rules` has those there are")),
+                (_, cleared) => json!({ "cleared": cleared }),
+            },
+            Command::Rules => json!({ "rules": rules(lab.rules()) }),
+            Command::Time => json!({ "ns": now }),
+            Command::Stats => self.stats(emulation),
+            Command::Kill { host } => match server.kill(host) {
+                (killed, 0) if killed.is_empty() => return Err(format!("host {host} has no process")),
+                (killed, 0) => json!({ "killed": killed }),
+                (killed, hidden) => {
+                    let killed = killed.len();
+                    return Err(format!(
+                        "{hidden} processes of host {host} cannot be seen from here; {killed} were killed"
+                    ));
+                }
+            },
+        };
+        Ok((None, done(&fields)))
+    }
+
+    /// What has happened so far, as `--json` has it at the end.
+    fn stats(&self, emulation: &Emulation<'_>) -> Value {
+        let &Emulation { ref server, ref lab, pairs, began, unclaimed, unasked } = emulation;
+        let took = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let (lasted, lateness) = (server.now().saturating_sub(began), server.lateness());
+        let guests: Vec<_> = server.guests().collect();
+        let view = View { lab, pairs, lasted, lateness, unclaimed, unasked, guests: &guests, samples: None };
+        let processes = &ProcessStats::all(server);
+        Report { view, topology: &self.topology, pace: self.pace, took, ended: &[], processes, comparison: None }.json()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_begin_with_whether_it_was_done() {
+        assert_eq!(done(&json!({})), "{\"ok\":true}");
+        assert_eq!(done(&json!({ "at_ns": 5 })), "{\"ok\":true,\"at_ns\":5}");
+        assert_eq!(refused("no \"x\""), "{\"ok\":false,\"error\":\"no \\\"x\\\"\"}");
+    }
+}

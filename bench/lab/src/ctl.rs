@@ -1,0 +1,74 @@
+//! `irnic ctl`: tells a running lab what is to happen, and asks what has.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::control::VARIABLE;
+use crate::socket::connect;
+
+const AFTER_HELP: &str = "\
+Commands:
+  drop|corrupt|duplicate|delay TIME  [KIND] [from HOST] [to HOST] [qp NUMBER] [nth N] [count N|all]
+        KIND: any, data, send, write, read-request, read-response, atomic, atomic-response, ack, nak, rnr, cnp
+  link down LINK [for TIME]          link up LINK
+  pause PRIORITY host HOST [for TIME]     resume PRIORITY host HOST
+  kill HOST
+  rules      clear [RULE]      stats      time
+
+The answer is one line of JSON: {\"ok\":true,...} or {\"ok\":false,\"error\":\"...\"}. Times are the lab's.
+Exit status: 0 done, 1 the lab refused or there is none, 2 bad arguments.
+
+Examples, in a script that irnic lab runs:
+  irnic ctl drop ack from 1 to 0 nth 3
+  irnic ctl link down h0-s0 for 2s
+  irnic ctl rules";
+
+/// Make faults on demand in a running irnic lab: lost frames, dead links, paused and killed hosts.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER_HELP, disable_version_flag = true)]
+pub struct CtlArgs {
+    /// Control socket of the lab, as its --control says [default: IRNIC_LAB_CONTROL]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<String>,
+    /// What the lab is told
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
+    command: Vec<String>,
+}
+
+/// Sends a command. Returns the answer, without the end of the line.
+fn ask(socket: &str, command: &str) -> io::Result<String> {
+    let mut lab = connect(socket)?;
+    lab.write_all(format!("{command}\n").as_bytes())?;
+    let mut answer = String::new();
+    BufReader::new(lab).read_line(&mut answer)?;
+    match answer.strip_suffix('\n') {
+        Some(answer) => Ok(answer.to_owned()),
+        None => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the lab has ended")),
+    }
+}
+
+/// Runs `irnic ctl`.
+pub fn main(args: &CtlArgs) -> ExitCode {
+    let variable = || std::env::var(VARIABLE).ok().filter(|value| !value.is_empty());
+    let Some(socket) = args.socket.clone().or_else(variable) else {
+        eprintln!("irnic: --socket: which lab? expected the path that irnic lab --control was given, or {}", VARIABLE);
+        return ExitCode::from(2);
+    };
+    let command = args.command.join(" ");
+    if command.contains(['\n', '\r']) {
+        eprintln!("irnic: a command is one line");
+        return ExitCode::from(2);
+    }
+    match ask(&socket, &command) {
+        Ok(answer) => {
+            println!("{answer}");
+            if answer.starts_with("{\"ok\":true") { ExitCode::SUCCESS } else { ExitCode::from(1) }
+        }
+        Err(error) => {
+            eprintln!("irnic: the lab at {socket}: {error}");
+            ExitCode::from(1)
+        }
+    }
+}

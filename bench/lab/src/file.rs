@@ -1,0 +1,119 @@
+//! Lab files: the keys of a network as experiment files have them, the clock, and the hosts with their commands.
+
+use std::path::Path;
+
+use irnic_ports::frames::{FrameSpec, ParseFrameSpecError};
+use irnic_report::CommandError;
+use irnic_sim::file::{ExperimentFile, Reader, read_with};
+use irnic_units::toml as lines;
+use toml::Spanned;
+use toml::de::DeValue;
+
+use crate::error::LabError;
+use crate::pace::{Pace, pace};
+
+/// A command on a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostCommand {
+    /// Number of the host.
+    pub host: u32,
+    /// For a shell.
+    pub command: String,
+    /// How long after the beginning it starts, ns of the host's time.
+    pub after: u64,
+    /// It is a service: the lab does not wait for its end, and ends it.
+    pub service: bool,
+}
+
+/// What a lab file says.
+#[derive(Default)]
+pub struct LabFile {
+    /// The network.
+    pub experiment: ExperimentFile,
+    /// How time goes.
+    pub clock: Option<Pace>,
+    /// Who runs what.
+    pub hosts: Vec<HostCommand>,
+    /// Hosts that are stations on an Ethernet, and what carries their packets.
+    pub guests: Vec<(u32, FrameSpec)>,
+    /// Hosts have network namespaces.
+    pub netns: bool,
+}
+
+/// Reads a file.
+pub fn read(path: &Path) -> Result<LabFile, LabError> {
+    let (mut clock, mut netns, mut hosts, mut guests) = (None, false, Vec::new(), Vec::new());
+    let experiment = read_with(path, &mut |reader, name, value| match name {
+        "clock" => {
+            let at = value.span().start;
+            let text = lines::word(value.get_ref()).unwrap_or_default();
+            clock = Some(pace(&text).map_err(|why| reader.error(at, format!("clock = {text:?}: {why}")))?);
+            Ok(true)
+        }
+        "netns" => {
+            let at = value.span().start;
+            let text = lines::word(value.get_ref()).unwrap_or_default();
+            netns = switch(&text).ok_or_else(|| reader.error(at, format!("netns = {text:?}: expected on or off")))?;
+            Ok(true)
+        }
+        "host" => {
+            let DeValue::Array(tables) = value.get_ref() else {
+                return Err(reader.error(value.span().start, "hosts are tables: write [[host]]"));
+            };
+            for table in tables.iter() {
+                let (command, frames) = host(reader, table)?;
+                guests.extend(frames.map(|frames| (command.host, frames)));
+                hosts.extend(Some(command).filter(|command| !command.command.is_empty()));
+            }
+            Ok(true)
+        }
+        _ => Ok(false),
+    })?;
+    Ok(LabFile { experiment, clock, hosts, guests, netns })
+}
+
+fn switch(text: &str) -> Option<bool> {
+    match text {
+        "on" | "true" => Some(true),
+        "off" | "false" => Some(false),
+        _ => None,
+    }
+}
+
+/// Reads a host: its command, empty if it has none, and what carries its packets, if it is no process.
+fn host(reader: &Reader<'_>, value: &Spanned<DeValue<'_>>) -> Result<(HostCommand, Option<FrameSpec>), CommandError> {
+    let at = value.span().start;
+    let DeValue::Table(table) = value.get_ref() else {
+        return Err(reader.error(at, "hosts are tables: write [[host]]"));
+    };
+    let mut read = HostCommand::default();
+    let (mut number, mut command, mut frames) = (None, None, None);
+    for (name, value) in table {
+        let at = value.span().start;
+        let text = lines::word(value.get_ref()).unwrap_or_default();
+        let wrong = |expected: &str| reader.error(at, format!("{} = {text:?}: expected {expected}", name.get_ref()));
+        match name.get_ref().as_ref() {
+            "host" => number = Some(text.parse().map_err(|_| wrong("the number of a host"))?),
+            "command" => command = Some(text.clone()).filter(|text| !text.is_empty()),
+            "after" => read.after = irnic_units::time(&text).ok_or_else(|| wrong(irnic_units::TIME))?,
+            "service" => read.service = switch(&text).ok_or_else(|| wrong("on or off"))?,
+            "frames" => {
+                let why = |e: ParseFrameSpecError| reader.error(at, format!("frames = {text:?}: {e}"));
+                frames = Some(text.parse::<FrameSpec>().map_err(why)?);
+            }
+            other => {
+                let why = format!(
+                    "unknown key {other:?} of a host; known are host, command, after, service, \
+                           frames"
+                );
+                return Err(reader.error(name.span().start, why));
+            }
+        }
+    }
+    read.host = number.ok_or_else(|| reader.error(at, "a host has a number: host = 0"))?;
+    if command.is_none() && frames.is_none() {
+        return Err(reader.error(at, "a host has a command, such as command = \"ib_send_bw\", or frames"));
+    }
+    read.command = command.unwrap_or_default();
+    Ok((read, frames))
+}

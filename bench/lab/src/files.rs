@@ -1,0 +1,56 @@
+//! The files in which a lab leaves its results.
+
+use std::path::PathBuf;
+
+use irnic_report::junit;
+use irnic_report::output::OutFile;
+
+use crate::args::LabArgs;
+use crate::error::LabError;
+use crate::html;
+use crate::report::Report;
+
+/// Files of results.
+pub struct Files {
+    json: Option<OutFile>,
+    junit: Option<junit::File>,
+    series: Option<OutFile>,
+    port_series: Option<OutFile>,
+    html: Option<OutFile>,
+}
+
+impl Files {
+    /// Opens the files, which finds out whether all can be written.
+    pub fn open(args: &LabArgs) -> Result<Files, LabError> {
+        let open = |path: &Option<PathBuf>| path.as_deref().map(OutFile::open).transpose().map_err(LabError::Usage);
+        Ok(Files {
+            json: open(&args.json)?,
+            junit: args.junit.as_deref().map(junit::File::open).transpose().map_err(LabError::Usage)?,
+            series: open(&args.series)?,
+            port_series: open(&args.port_series)?,
+            html: open(&args.html)?,
+        })
+    }
+
+    /// Tells whether the network has to be looked at on the way.
+    pub fn need_samples(&self) -> bool {
+        self.series.is_some() || self.port_series.is_some() || self.html.is_some()
+    }
+
+    /// Writes all files. What went wrong with one keeps none of the others.
+    pub fn write(self, report: &Report<'_>) -> Result<(), LabError> {
+        let Files { json, junit, series, port_series, html } = self;
+        let (lab, topology) = (report.view.lab, report.topology);
+        let mut written = vec![json.map(|file| file.write(|out| report.write(out)))];
+        written.push(junit.map(|file| file.write("irnic lab", report.cases())));
+        if let Some(samples) = report.view.samples {
+            written.extend([
+                series.map(|file| file.write(|out| samples.write(out))),
+                port_series.map(|file| file.write(|out| samples.write_ports(out, lab, topology))),
+                html.map(|file| file.write(|out| html::write(out, report, samples))),
+            ]);
+        }
+        let failed: Vec<String> = written.into_iter().flatten().filter_map(Result::err).collect();
+        if failed.is_empty() { Ok(()) } else { Err(LabError::Failed(failed.join("\n"))) }
+    }
+}

@@ -1,0 +1,76 @@
+//! How a lab's time goes.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How the lab's time goes.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Pace {
+    pub clock: Clock,
+    /// So many times slower than the host's.
+    pub slower: f64,
+}
+
+/// What the lab's time goes by.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Clock {
+    /// The host's.
+    Realtime,
+    /// The host's; it stands still while a process that has something to do has no core.
+    #[default]
+    Elastic,
+    /// It stands still while an application acts, and then goes on to what happens next.
+    Virtual,
+}
+
+impl fmt::Display for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Clock::Realtime => "realtime",
+            Clock::Elastic => "elastic",
+            Clock::Virtual => "virtual",
+        })
+    }
+}
+
+/// Reads elastic, realtime, virtual, or one of them that is slower by a factor.
+pub fn pace(text: &str) -> Result<Pace, String> {
+    let (name, factor) = text.split_once('=').unwrap_or((text, ""));
+    let clock = match name {
+        "elastic" => Clock::Elastic,
+        "realtime" if factor.is_empty() => Clock::Realtime,
+        "dilated" if !factor.is_empty() => Clock::Realtime,
+        "virtual" if factor.is_empty() => Clock::Virtual,
+        _ => return Err("expected elastic, realtime, dilated=K, elastic=K or virtual".into()),
+    };
+    if factor.is_empty() {
+        return Ok(Pace { clock, slower: 1.0 });
+    }
+    match factor.parse::<f64>() {
+        Ok(slower) if (1.0..=1e6).contains(&slower) => Ok(Pace { clock, slower }),
+        _ => Err("expected a factor from 1 to 1000000".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_is_read() {
+        for (text, slower, clock) in [
+            ("elastic", 1.0, Clock::Elastic),
+            ("realtime", 1.0, Clock::Realtime),
+            ("dilated=100", 100.0, Clock::Realtime),
+            ("elastic=2.5", 2.5, Clock::Elastic),
+            ("virtual", 1.0, Clock::Virtual),
+        ] {
+            assert_eq!(pace(text), Ok(Pace { clock, slower }), "{text}");
+        }
+        for text in ["", "dilated", "realtime=2", "dilated=0.5", "dilated=x", "virtual=2"] {
+            assert!(pace(text).is_err(), "{text}");
+        }
+    }
+}

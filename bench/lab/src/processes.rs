@@ -1,0 +1,212 @@
+//! The processes of a lab: started, waited for, and ended.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use irnic_report::output;
+
+use crate::file::HostCommand;
+use crate::keeper::{GRACE, Keeper, signal};
+use crate::namespaces::{Entrance, programs};
+
+use irnic_launch::run;
+
+/// How often commands are looked at.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What all processes of a lab are given.
+pub struct Surroundings<'a> {
+    /// Socket of the lab.
+    pub socket: &'a Path,
+    /// The shared object that stands in for libibverbs.
+    pub library: &'a Path,
+    /// Variables of the environment.
+    pub variables: &'a [(&'a str, String)],
+    /// The lab's directory, if hosts have namespaces.
+    pub namespaces: Option<&'a Path>,
+}
+
+impl Surroundings<'_> {
+    fn command(&self, program: &OsStr, host: Option<u32>) -> Result<Command, run::RunError> {
+        let mut command = Command::new(program);
+        command.env("IRNIC_PORT", format!("lab:{}", self.socket.display()));
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        if let Some(host) = host {
+            command.env("IRNIC_LAB_HOST", host.to_string());
+        }
+        if output::is_taken() {
+            command.stdout(io::stderr());
+        }
+        // So that what a command leaves behind can be ended with it.
+        command.process_group(0);
+        run::put_in(&mut command, self.library, Some(Vec::new()))?;
+        if let Some(directory) = self.namespaces {
+            let entrance = Entrance::open(directory, host);
+            let entrance = entrance.map_err(|e| run::RunError::Failed(format!("the namespaces of hosts: {e}")))?;
+            command.env("PATH", run::in_front(&[programs(directory)], "PATH"));
+            // SAFETY: it makes system calls only.
+            unsafe { command.pre_exec(move || entrance.enter()) };
+        }
+        Ok(command)
+    }
+}
+
+/// A command that runs, or did.
+struct Running {
+    name: String,
+    child: Child,
+    service: bool,
+    status: Option<ExitStatus>,
+}
+
+/// How a command ended.
+pub struct Ended {
+    /// The host and the command, or the command.
+    pub name: String,
+    /// Its process, and the group of it and of what it has started.
+    pub pid: u32,
+    /// What it returned; `None` for a service that the lab ended.
+    pub status: Option<ExitStatus>,
+}
+
+impl Ended {
+    /// Returns the exit status as shells have it: 128 and the signal's number for who was killed.
+    pub fn code(&self) -> u8 {
+        let Some(status) = self.status else { return 0 };
+        let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+        u8::try_from(code).unwrap_or(1)
+    }
+}
+
+/// Runs all commands until those that are no services have ended, or `interrupted`. What is left is ended.
+pub fn run(
+    surroundings: &Surroundings<'_>,
+    keeper: Keeper,
+    hosts: &[HostCommand],
+    command: &[std::ffi::OsString],
+    interrupted: &AtomicBool,
+) -> Result<Vec<Ended>, run::RunError> {
+    let began = Instant::now();
+    let mut waiting: Vec<&HostCommand> = hosts.iter().collect();
+    let mut started = Started { keeper, running: Vec::new(), terminal: None };
+    if let [program, rest @ ..] = command {
+        let mut command = surroundings.command(program, None)?;
+        command.args(rest);
+        let group = started.start(command, program, program.to_string_lossy().into_owned(), false)?;
+        started.terminal = Terminal::give(group);
+    }
+    loop {
+        let due = |host: &&HostCommand| began.elapsed() >= Duration::from_nanos(host.after);
+        for host in waiting.extract_if(.., |host| due(host)) {
+            let mut shell = surroundings.command(OsStr::new("sh"), Some(host.host))?;
+            shell.args(["-c", &host.command]);
+            let name = format!("host {}: {}", host.host, host.command);
+            started.start(shell, OsStr::new("sh"), name, host.service)?;
+        }
+        let running = &mut started.running;
+        for one in running.iter_mut().filter(|one| one.status.is_none()) {
+            one.status = one.child.try_wait().ok().flatten();
+        }
+        let busy =
+            waiting.iter().any(|host| !host.service) || running.iter().any(|one| !one.service && one.status.is_none());
+        if !busy || interrupted.load(Ordering::Relaxed) {
+            break;
+        }
+        std::thread::sleep(LOOK);
+    }
+    started.end_all();
+    Ok(started.running.drain(..).map(|one| Ended { pid: one.child.id(), name: one.name, status: one.status }).collect())
+}
+
+/// What was started. However this ends, so do they.
+struct Started {
+    keeper: Keeper,
+    running: Vec<Running>,
+    terminal: Option<Terminal>,
+}
+
+impl Started {
+    /// Starts a command. Returns its process group.
+    fn start(
+        &mut self,
+        mut command: Command,
+        program: &OsStr,
+        name: String,
+        service: bool,
+    ) -> Result<u32, run::RunError> {
+        let child = command.spawn().map_err(|error| run::RunError::Exec { command: program.to_owned(), error })?;
+        let group = child.id();
+        self.keeper.add(group);
+        self.running.push(Running { name, child, service, status: None });
+        Ok(group)
+    }
+
+    /// Ends what still runs, and what it has started.
+    fn end_all(&mut self) {
+        // The groups are those of children, which were not waited for or have left them to their own.
+        self.running.iter().for_each(|one| _ = signal(one.child.id(), libc::SIGTERM));
+        let until = Instant::now() + GRACE;
+        while Instant::now() < until {
+            let left = self.running.iter_mut().filter(|one| one.status.is_none());
+            let ended = left.map(|one| !matches!(one.child.try_wait(), Ok(None))).collect::<Vec<_>>();
+            if ended.iter().all(|ended| *ended) {
+                break;
+            }
+            std::thread::sleep(LOOK);
+        }
+        for one in &mut self.running {
+            signal(one.child.id(), libc::SIGKILL);
+            let _: io::Result<ExitStatus> = one.child.wait();
+        }
+        self.terminal = None;
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.end_all();
+    }
+}
+
+/// The terminal that a command has: it reads, and gets Ctrl-C. The launcher's group has it again afterwards.
+struct Terminal {
+    owner: libc::pid_t,
+}
+
+impl Terminal {
+    /// Gives a process group the terminal, if this process has one.
+    fn give(group: u32) -> Option<Terminal> {
+        // SAFETY: no memory is passed.
+        let (owner, own) = unsafe { (libc::tcgetpgrp(libc::STDIN_FILENO), libc::getpgrp()) };
+        if owner != own {
+            return None;
+        }
+        pass_terminal(group as libc::pid_t);
+        // If it has asked for the terminal before, it was stopped.
+        signal(group, libc::SIGCONT);
+        Some(Terminal { owner })
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        pass_terminal(self.owner);
+    }
+}
+
+fn pass_terminal(group: libc::pid_t) {
+    // SAFETY: signal sets of this frame. SIGTTOU would stop a process that does not have the terminal.
+    unsafe {
+        let (mut blocked, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigemptyset(&raw mut blocked);
+        libc::sigaddset(&raw mut blocked, libc::SIGTTOU);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, &raw mut before);
+        libc::tcsetpgrp(libc::STDIN_FILENO, group);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+    }
+}

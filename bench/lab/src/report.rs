@@ -1,0 +1,250 @@
+//! What a lab was like, for people and as JSON.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use irnic_fabric::network::{LinkRecord, PortCounters};
+use irnic_fabric::topology::Topology;
+use irnic_ports::lab::{GuestCounters, Unasked};
+use irnic_report::junit;
+use serde_json::{Value, json};
+
+use crate::compare::Comparison;
+use crate::pace::Pace;
+use crate::pairs::Pair;
+use crate::processes::Ended;
+use crate::rules::rules;
+use crate::told::{Figures, ProcessStats};
+use crate::view::View;
+
+/// Most pairs of hosts in the summary.
+const PAIRS: usize = 16;
+
+/// All there is to tell.
+pub struct Report<'a> {
+    pub view: View<'a>,
+    pub topology: &'a Topology,
+    pub pace: Pace,
+    /// Time of the host that has passed, ns.
+    pub took: u64,
+    pub ended: &'a [Ended],
+    /// What processes have told.
+    pub processes: &'a [ProcessStats],
+    pub comparison: Option<&'a Comparison>,
+}
+
+/// The worst that came too late, ns, and how many did: into the network, or at a process.
+pub fn lag(view: &View<'_>) -> (u64, u64) {
+    let (network, processes) = (view.lab.late(), view.lateness);
+    (network.frames + processes.frames, network.worst.max(processes.worst))
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// Bit/s of what arrived, from the first frame that left to the last that arrived.
+pub fn throughput(pair: &Pair) -> f64 {
+    let lasted = pair.last.saturating_sub(pair.first);
+    if lasted == 0 { 0.0 } else { pair.bytes as f64 * 8.0 / seconds(lasted) }
+}
+
+impl Report<'_> {
+    fn sum(&self, of: fn(&PortCounters) -> u64) -> u64 {
+        self.view.lab.network().links().map(|link| of(&link.counters)).sum()
+    }
+
+    /// The summary.
+    pub fn text(&self) -> String {
+        let View { lab, pairs, lasted, lateness, unclaimed, unasked, guests, .. } = &self.view;
+        let mut text = String::new();
+        let slower = self.took as f64 / (*lasted).max(1) as f64;
+        let ratio = match slower {
+            slower if slower < 1.0 => format!("{:.2} times faster", 1.0 / slower),
+            slower => format!("{slower:.2} times slower"),
+        };
+        let _ = writeln!(
+            text,
+            "lab: {} hosts; {:.3} s of the network's time in {:.3} s, {ratio} than real time",
+            lab.hosts(),
+            seconds(*lasted),
+            seconds(self.took),
+        );
+        let (late, worst) = lag(&self.view);
+        let _ = match late {
+            0 => writeln!(text, "  fidelity: no frame was late"),
+            late => writeln!(text, "  fidelity: {late} frames were late, the worst by {:.1} us", worst as f64 / 1e3),
+        };
+        let _ = match unasked {
+            None => Ok(()),
+            Some(Unasked { jumps, first: Some(first) }) => writeln!(
+                text,
+                "  virtual time: {jumps} jumps without a poll: not deterministic after {:.6} s",
+                seconds(*first),
+            ),
+            Some(_) => writeln!(text, "  virtual time: no jump without a poll"),
+        };
+        if lateness.overrun > 0 {
+            let _ = writeln!(text, "  {} frames found a process that had not run for long", lateness.overrun);
+        }
+        if *unclaimed > 0 {
+            let _ = writeln!(text, "  {unclaimed} frames reached hosts without a process for them");
+        }
+        for guest in guests.iter().filter(|guest| guest.rx_icrc + guest.overrun + guest.dropped > 0) {
+            let GuestCounters { host, rx_icrc, overrun, dropped, .. } = guest;
+            let _ = writeln!(
+                text,
+                "  guest {host}: {rx_icrc} of its packets had a wrong ICRC, {overrun} overran its link; {dropped} overran it"
+            );
+        }
+        if lab.refused() > 0 {
+            let _ = writeln!(text, "  {} frames had no destination", lab.refused());
+        }
+        let _ = writeln!(
+            text,
+            "  frames: {} sent, {} dropped, {} lost, {} marked, {} trimmed; {} pauses, {:.3} ms in all",
+            lab.network().totals().injected_packets,
+            self.sum(|c| c.dropped),
+            self.sum(|c| c.lost),
+            self.sum(|c| c.marked),
+            self.sum(|c| c.trimmed),
+            self.sum(|c| c.pauses),
+            self.sum(|c| c.paused) as f64 / 1e6,
+        );
+        let total = |of: fn(&Figures) -> u64| self.processes.iter().map(|process| of(&process.total)).sum::<u64>();
+        if !self.processes.is_empty() {
+            let _ = writeln!(
+                text,
+                "  processes: {}; packets: {} sent, {} of them again; {} timeouts",
+                self.processes.len(),
+                total(|f| f.sent_pkts),
+                total(|f| f.retransmitted),
+                total(|f| f.timeouts),
+            );
+        }
+        for rule in lab.rules() {
+            let _ =
+                writeln!(text, "  rule {}, {}: {} frames, {} applied", rule.id, rule.rule, rule.matches, rule.applied);
+        }
+        let mut list: Vec<_> = pairs.iter().collect();
+        list.sort_by_key(|(src, dst, pair)| (std::cmp::Reverse(pair.bytes), *src, *dst));
+        let more = list.len().saturating_sub(PAIRS);
+        if !list.is_empty() {
+            let _ =
+                writeln!(text, "  {:>4} {:>4} {:>10} {:>10} {:>9} {:>9}", "from", "to", "frames", "MB", "s", "Gbit/s");
+        }
+        for (src, dst, pair) in list.iter().take(PAIRS) {
+            let _ = writeln!(
+                text,
+                "  {src:>4} {dst:>4} {:>10} {:>10.2} {:>9.4} {:>9.3}",
+                pair.arrived,
+                pair.bytes as f64 / 1e6,
+                seconds(pair.last.saturating_sub(pair.first)),
+                throughput(pair) / 1e9,
+            );
+        }
+        if more > 0 {
+            let _ = writeln!(text, "  and {more} other pairs; --json has them");
+        }
+        if let Some(comparison) = self.comparison {
+            text += &comparison.text();
+        }
+        for ended in self.ended.iter().filter(|ended| ended.code() != 0) {
+            let _ = writeln!(text, "  {}: exit status {}", ended.name, ended.code());
+        }
+        text
+    }
+
+    /// Returns the command that has started a process, or is it.
+    pub fn command_of(&self, process: &ProcessStats) -> Option<&Ended> {
+        self.ended.iter().find(|ended| ended.pid == process.group)
+    }
+
+    /// Returns the exit status of a process, if it is that of a command.
+    pub fn status_of(&self, process: &ProcessStats) -> Option<u8> {
+        self.command_of(process).filter(|ended| ended.pid == process.pid).map(Ended::code)
+    }
+
+    /// The commands as test cases.
+    pub fn cases(&self) -> impl Iterator<Item = junit::Case> {
+        self.ended.iter().enumerate().map(|(index, ended)| junit::Case {
+            // The same command may run on many hosts.
+            name: format!("{}: {}", index + 1, ended.name),
+            verdict: match ended.code() {
+                0 => junit::Verdict::Passed,
+                code => junit::Verdict::Failed(format!("exit status {code}")),
+            },
+            output: String::new(),
+        })
+    }
+
+    fn process(&self, process: &ProcessStats) -> Value {
+        let mut all = json!(process);
+        all["command"] = json!(self.command_of(process).map(|ended| &ended.name));
+        all["status"] = json!(self.status_of(process));
+        all
+    }
+
+    fn port(&self, link: &LinkRecord) -> Value {
+        let c = &link.counters;
+        json!({
+            "from": self.topology.label(link.from), "to": self.topology.label(link.to), "rate_bps": link.rate,
+            "packets": c.packets, "bytes": c.bytes, "peak_bytes": c.peak, "dropped": c.dropped, "lost": c.lost,
+            "marked": c.marked, "trimmed": c.trimmed, "pauses": c.pauses, "paused_ns": c.paused,
+        })
+    }
+
+    /// Everything, as JSON.
+    pub fn json(&self) -> Value {
+        let View { lab, pairs, lasted, lateness, unclaimed, .. } = &self.view;
+        let (late, worst) = lag(&self.view);
+        let links: Vec<Value> = lab.network().links().map(|link| self.port(&link)).collect();
+        let pairs = pairs.iter().map(|(src, dst, pair)| {
+            json!({
+                "from": src, "to": dst, "sent": pair.sent, "arrived": pair.arrived, "bytes": pair.bytes,
+                "first_ns": pair.first, "last_ns": pair.last, "throughput_bps": throughput(pair),
+            })
+        });
+        let mut all = json!({
+            "irnic": env!("CARGO_PKG_VERSION"),
+            "hosts": lab.hosts(),
+            "clock": { "kind": self.pace.clock, "slower": self.pace.slower },
+            "lab_ns": lasted, "host_ns": self.took,
+            "late_frames": late, "worst_lag_ns": worst, "overrun_frames": lateness.overrun,
+            "unclaimed_frames": unclaimed, "refused_frames": lab.refused(),
+            "frames": lab.network().totals().injected_packets,
+            "dropped": self.sum(|c| c.dropped), "lost": self.sum(|c| c.lost), "marked": self.sum(|c| c.marked),
+            "trimmed": self.sum(|c| c.trimmed), "pauses": self.sum(|c| c.pauses), "paused_ns": self.sum(|c| c.paused),
+            "pairs": pairs.collect::<Vec<_>>(),
+            "ports": links,
+            "processes": self.processes.iter().map(|process| self.process(process)).collect::<Vec<_>>(),
+            "comparison": self.comparison.map(Comparison::json),
+            "commands": self.ended.iter()
+                .map(|ended| json!({ "name": ended.name, "status": ended.code() })).collect::<Vec<_>>(),
+        });
+        let guest = |guest: &GuestCounters| {
+            let GuestCounters { host, sent, received, rx_icrc, overrun, dropped, frames, .. } = guest;
+            json!({
+                "host": host, "sent": sent, "received": received, "icrc_errors": rx_icrc, "overrun": overrun,
+                "dropped": dropped,
+                "foreign": frames.rx_foreign, "unresolved": frames.tx_unresolved,
+            })
+        };
+        if !self.view.guests.is_empty() {
+            all["guests"] = self.view.guests.iter().map(guest).collect();
+        }
+        if let Some(Unasked { jumps, first }) = self.view.unasked {
+            all["jumps_without_poll"] = json!({ "count": jumps, "first_ns": first });
+        }
+        if !lab.rules().is_empty() {
+            all["rules"] = rules(lab.rules());
+        }
+        all
+    }
+
+    /// Writes everything as JSON.
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut *out, &self.json())?;
+        writeln!(out)
+    }
+}

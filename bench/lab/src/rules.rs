@@ -1,0 +1,13 @@
+//! Rules of faults, as JSON.
+
+use irnic_fabric::lab::Placed;
+use serde_json::{Value, json};
+
+/// Rules as JSON.
+pub fn rules(rules: &[Placed]) -> Value {
+    let one = |placed: &Placed| {
+        let Placed { id, rule, matches, applied } = placed;
+        json!({ "rule": id, "text": rule.to_string(), "matches": matches, "applied": applied })
+    };
+    rules.iter().map(one).collect()
+}

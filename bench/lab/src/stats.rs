@@ -1,0 +1,261 @@
+//! A lab at one moment, for whoever looks at it while it runs: `irnic top`, the page of `--live`, `--metrics`.
+//!
+//! Nothing is kept ready. Who wants to know asks a [`Board`], and the thread that has the network answers after its
+//! next round.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use irnic_fabric::lab::Lab;
+use irnic_fabric::network::{LinkRecord, PortId};
+use irnic_fabric::topology::Topology;
+use irnic_ports::lab::{Departed, LabServer, Shown};
+use irnic_transports::qp::Counters;
+use serde::{Deserialize, Serialize};
+
+use crate::pace::{Clock, Pace};
+use crate::told::ProcessStats;
+
+/// A lab at a moment. Counters are those since its beginning.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stats {
+    /// Version of the program, and its process.
+    pub irnic: String,
+    pub pid: u32,
+    pub topology: String,
+    /// What the lab's time goes by, and so many times slower than the host's, if it does not wait.
+    pub clock: Clock,
+    pub slower: f64,
+    /// How often virtual time went on although an application had not waited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unasked_jumps: Option<u64>,
+    /// Time that has passed, of the host and of the lab, ns.
+    pub host_ns: u64,
+    pub lab_ns: u64,
+    pub hosts: u32,
+    /// How far each node is from the hosts, in links; hosts come first.
+    pub tiers: Vec<u32>,
+    /// What nodes are called; only who answers knows.
+    #[serde(skip)]
+    pub labels: Vec<String>,
+    pub late_frames: u64,
+    pub worst_lag_ns: u64,
+    pub overrun_frames: u64,
+    pub unclaimed_frames: u64,
+    pub refused_frames: u64,
+    /// Frames that hosts have sent.
+    pub frames: u64,
+    /// Payload that has reached hosts.
+    pub delivered_bytes: u64,
+    pub processes: Vec<ProcessStats>,
+    /// Processes that have left lately.
+    #[serde(default)]
+    pub ended: Vec<ProcessStats>,
+    /// What the processes of each host have counted, those that have left included; only who answers knows.
+    #[serde(skip)]
+    pub counted: Vec<Counters>,
+    /// Both directions of each link.
+    pub ports: Vec<PortStats>,
+    /// The last minute, if somebody keeps it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<Point>,
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortStats {
+    pub from: String,
+    pub to: String,
+    pub rate_bps: u64,
+    pub up: bool,
+    pub packets: u64,
+    pub bytes: u64,
+    pub queue_bytes: u64,
+    pub peak_bytes: u64,
+    pub dropped: u64,
+    pub lost: u64,
+    pub marked: u64,
+    pub trimmed: u64,
+    pub pauses: u64,
+    pub paused_ns: u64,
+    /// PFC has stopped it.
+    pub paused: bool,
+}
+
+/// Sums over the network at a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Point {
+    pub host_ns: u64,
+    pub lab_ns: u64,
+    pub delivered_bytes: u64,
+    pub buffered_bytes: u64,
+    pub longest_bytes: u64,
+    /// Dropped or lost.
+    pub dropped: u64,
+    pub marked: u64,
+    pub paused_ns: u64,
+    /// Packets that processes have sent again.
+    #[serde(default)]
+    pub retransmitted: u64,
+    /// Payload that each host's processes have received and placed; of small labs only.
+    #[serde(default)]
+    pub received_bytes: Vec<u64>,
+}
+
+/// Hosts of a lab whose curves are kept.
+const CURVES: usize = 64;
+
+impl Stats {
+    /// Returns a lab of which nothing but its network is known.
+    pub fn of_network(topology: &Topology, pace: Pace) -> Stats {
+        Stats {
+            irnic: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            topology: topology.name.clone(),
+            slower: pace.slower,
+            clock: pace.clock,
+            labels: (0..topology.nodes()).map(|node| topology.label(node)).collect(),
+            hosts: topology.hosts,
+            tiers: topology.tiers(),
+            ..Stats::default()
+        }
+    }
+
+    /// Returns the lab as it is; times and frames that nobody claimed have to be filled in.
+    pub fn look(&self, server: &LabServer, lab: &Lab) -> Stats {
+        let network = lab.network();
+        let (late, lateness) = (lab.late(), server.lateness());
+        let port = |(id, link): (usize, LinkRecord)| {
+            let (port, c) = (&network.ports()[id], link.counters);
+            PortStats {
+                from: self.labels[link.from as usize].clone(),
+                to: self.labels[link.to as usize].clone(),
+                rate_bps: link.rate,
+                up: port.is_up(),
+                packets: c.packets,
+                bytes: c.bytes,
+                queue_bytes: network.backlog_of(id as PortId),
+                peak_bytes: c.peak,
+                dropped: c.dropped,
+                lost: c.lost,
+                marked: c.marked,
+                trimmed: c.trimmed,
+                pauses: c.pauses,
+                paused_ns: c.paused,
+                paused: !port.paused().is_empty(),
+            }
+        };
+        Stats {
+            late_frames: late.frames + lateness.frames,
+            worst_lag_ns: late.worst.max(lateness.worst),
+            overrun_frames: lateness.overrun,
+            refused_frames: lab.refused(),
+            frames: network.totals().injected_packets,
+            delivered_bytes: network.totals().payload_bytes,
+            processes: server.members().map(|(_, member)| ProcessStats::of(member)).collect(),
+            ports: network.links().enumerate().map(port).collect(),
+            ..self.clone()
+        }
+    }
+
+    /// Returns sums over the network.
+    pub fn point(&self) -> Point {
+        let sum = |of: fn(&PortStats) -> u64| self.ports.iter().map(of).sum();
+        Point {
+            host_ns: self.host_ns,
+            lab_ns: self.lab_ns,
+            delivered_bytes: self.delivered_bytes,
+            buffered_bytes: sum(|p| p.queue_bytes),
+            longest_bytes: self.ports.iter().map(|p| p.queue_bytes).max().unwrap_or(0),
+            dropped: sum(|p| p.dropped + p.lost),
+            marked: sum(|p| p.marked),
+            paused_ns: sum(|p| p.paused_ns),
+            retransmitted: self.counted.iter().map(|c| c.retransmitted_pkts).sum(),
+            received_bytes: match self.counted.len() {
+                ..=CURVES => self.counted.iter().map(|c| c.rcvd_bytes).collect(),
+                _ => Vec::new(),
+            },
+        }
+    }
+}
+
+/// What who has the network knows at a moment.
+#[derive(Default)]
+pub struct Look {
+    pub stats: Stats,
+    /// What the processes of `stats` show, in their order.
+    pub shown: Vec<Option<Arc<Shown>>>,
+    /// Those that have left.
+    pub departed: Vec<Departed>,
+}
+
+/// Where a lab is asked how it is.
+#[derive(Default)]
+pub struct Board {
+    asked: AtomicBool,
+    /// The last answer, and how many there were.
+    answer: Mutex<(u64, Option<Arc<Look>>)>,
+    news: Condvar,
+}
+
+impl Board {
+    /// Tells whether somebody waits for an answer.
+    #[inline]
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Answers all who wait.
+    pub fn answer(&self, look: Look) {
+        let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
+        // Who asks later has the lock after this.
+        self.asked.store(false, Ordering::Relaxed);
+        *answer = (answer.0 + 1, Some(Arc::new(look)));
+        self.news.notify_all();
+    }
+
+    /// Asks, and waits so long; then the last answer has to do, if there was one.
+    pub fn ask(&self, patience: Duration) -> Option<Arc<Look>> {
+        let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = answer.0;
+        self.asked.store(true, Ordering::Relaxed);
+        let waited = self.news.wait_timeout_while(answer, patience, |answer| answer.0 == known);
+        waited.unwrap_or_else(PoisonError::into_inner).0.1.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_has_an_answer_from_after_the_question() {
+        let board = Board::default();
+        assert!(!board.is_asked());
+        let look = |frames| Look { stats: Stats { frames, ..Stats::default() }, ..Look::default() };
+        board.answer(look(1));
+        std::thread::scope(|scope| {
+            let asker = scope.spawn(|| board.ask(Duration::from_secs(60)));
+            while !board.is_asked() {
+                std::thread::yield_now();
+            }
+            board.answer(look(2));
+            assert_eq!(asker.join().unwrap().map(|look| look.stats.frames), Some(2));
+        });
+        assert!(!board.is_asked());
+        // Nobody answers any more.
+        assert_eq!(board.ask(Duration::ZERO).map(|look| look.stats.frames), Some(2));
+    }
+
+    #[test]
+    fn sums_are_over_both_directions_of_all_links() {
+        let port = |queue_bytes, dropped, lost| PortStats { queue_bytes, dropped, lost, ..PortStats::default() };
+        let stats = Stats { ports: vec![port(5, 1, 0), port(7, 2, 4)], ..Stats::default() };
+        let Point { buffered_bytes, longest_bytes, dropped, .. } = stats.point();
+        assert_eq!((buffered_bytes, longest_bytes, dropped), (12, 7, 7));
+        let text = serde_json::to_string(&stats).unwrap();
+        assert!(!text.contains("history"), "{text}");
+        assert_eq!(serde_json::from_str::<Stats>(&text).unwrap(), stats);
+    }
+}

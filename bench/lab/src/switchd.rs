@@ -1,0 +1,313 @@
+//! The emulated switches: a network in virtual time between the processes of a lab, and the lab's clock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::yield_now;
+use std::time::{Duration, Instant};
+
+use irnic_fabric::lab::{Lab, Sent, What};
+use irnic_ports::host_now;
+use irnic_ports::lab::{Arriving, LabServer, Leaving, Unasked};
+use irnic_transports::time::US;
+
+use crate::control::{Control, Emulation};
+use crate::pace::{Clock, Pace};
+use crate::pairs::Pairs;
+use crate::samples::Samples;
+use crate::stats::{Board, Look, Stats};
+use crate::told::ProcessStats;
+use crate::view::Outcome;
+
+/// Rounds between two looks at who comes and goes.
+const ATTEND: u32 = 1_000;
+/// Time between two of them while nothing moves.
+const ATTENTION: Duration = Duration::from_millis(20);
+/// Rounds in which nothing moves before the thread sleeps.
+const PATIENT: u32 = 100;
+/// What is due sooner is waited for without sleeping, ns of the host's time.
+const SOON: u64 = 60 * US;
+/// A yield that took so long has let a thread run that computes; for how long others are taken to want the core then.
+const TAKEN: Duration = Duration::from_micros(500);
+const CROWDED: Duration = Duration::from_secs(1);
+/// The longest sleep.
+pub(super) const SLEEP: Duration = Duration::from_millis(100);
+
+/// The network, the processes' ports, and the time.
+pub struct Switchd {
+    pub(super) server: LabServer,
+    pub(super) lab: Lab,
+    waits: bool,
+    /// How long an application is waited for that calls nothing, if time waits for applications.
+    pub(super) patience: Option<Duration>,
+    /// When somebody else last took the core for long.
+    gave_way: Option<Instant>,
+    pairs: Pairs,
+    /// Of each host, when its link is free, as far as that is news, ns.
+    busy: Vec<(u32, u64)>,
+    began: u64,
+    unclaimed: u64,
+    control: Option<Control>,
+    samples: Option<Samples>,
+    board: Arc<Board>,
+    /// What is told of the lab that does not change, and when it began.
+    stats: Stats,
+    since: Instant,
+}
+
+impl Switchd {
+    /// Puts a network between the processes of a server. Who asks on [`Switchd::board`] is told `stats`, and the rest.
+    pub fn new(server: LabServer, lab: Lab, pace: Pace, stats: Stats) -> Switchd {
+        let began = server.now();
+        Switchd {
+            pairs: Pairs::new(lab.hosts()),
+            server,
+            lab,
+            waits: pace.clock == Clock::Elastic,
+            patience: None,
+            gave_way: None,
+            busy: Vec::new(),
+            began,
+            unclaimed: 0,
+            control: None,
+            samples: None,
+            board: Arc::default(),
+            stats,
+            since: Instant::now(),
+        }
+    }
+
+    /// Has time wait for applications, so long for those that call nothing. The server does too.
+    pub fn patient(self, patience: Option<Duration>) -> Switchd {
+        Switchd { patience, ..self }
+    }
+
+    /// Returns where the lab can be asked how it is, while it runs.
+    pub fn board(&self) -> Arc<Board> {
+        self.board.clone()
+    }
+
+    /// Has the network looked at each `every` ns of the lab's time.
+    pub fn sample(mut self, every: u64) -> Switchd {
+        self.samples = Some(Samples::new(self.began, every, self.lab.network().ports().len()));
+        self
+    }
+
+    /// Has commands carried out that somebody sends while the lab runs.
+    pub fn controlled(self, control: Control) -> Switchd {
+        Switchd { control: Some(control), ..self }
+    }
+
+    /// Runs until `stop` is set.
+    pub fn run(mut self, stop: &AtomicBool) -> Outcome {
+        if self.waits {
+            self.server.set_limit(self.server.now());
+        }
+        let (mut attended, mut idle, mut seen) = (0, 0, Instant::now());
+        while !stop.load(Ordering::Relaxed) {
+            attended += 1;
+            // On a crowded machine rounds that give way take long.
+            if attended >= ATTEND || idle > 0 && seen.elapsed() >= ATTENTION {
+                (attended, seen) = (0, Instant::now());
+                self.server.attend();
+                self.tell_rates();
+            }
+            if self.control.as_ref().is_some_and(Control::has_news) {
+                self.heed();
+            }
+            if self.board.is_asked() {
+                self.answer();
+            }
+            if let Some(patience) = self.patience {
+                idle = if self.jump(patience) { 0 } else { idle + 1 };
+                if idle > 0 && (idle >= PATIENT || self.gave_way.is_some_and(|at| at.elapsed() < CROWDED)) {
+                    self.sleep_between_jumps(patience);
+                    idle = 0;
+                } else if idle > 0 {
+                    self.give_way();
+                }
+                continue;
+            }
+            let (moved, next) = self.round();
+            idle = if moved { 0 } else { idle + 1 };
+            if idle < PATIENT {
+                if idle > 0 {
+                    yield_now();
+                }
+                continue;
+            }
+            let due = self.server.line().host_time(next).0.saturating_sub(host_now().0);
+            if next > self.server.now() && due < SOON {
+                yield_now();
+                continue;
+            }
+            self.sleep(next);
+            idle = 0;
+        }
+        let lasted = self.server.now() - self.began;
+        self.collect();
+        let (lateness, guests) = (self.server.lateness(), self.server.guests().collect());
+        let unasked = self.unasked();
+        self.server.close();
+        let processes = ProcessStats::all(&self.server);
+        let Switchd { lab, pairs, unclaimed, mut samples, .. } = self;
+        if let Some(samples) = &mut samples {
+            samples.finish(&lab);
+        }
+        Outcome { lab, pairs, lasted, lateness, unclaimed, unasked, guests, samples, processes }
+    }
+
+    /// Lets others have the core, and notes whether they compute.
+    fn give_way(&mut self) {
+        let before = Instant::now();
+        yield_now();
+        if before.elapsed() >= TAKEN {
+            self.gave_way = Some(Instant::now());
+        }
+    }
+
+    /// Tells how the lab is.
+    #[cold]
+    fn answer(&self) {
+        let mut stats = self.stats.look(&self.server, &self.lab);
+        stats.host_ns = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        stats.lab_ns = self.server.now() - self.began;
+        stats.unclaimed_frames = self.unclaimed;
+        stats.unasked_jumps = self.unasked().map(|unasked| unasked.jumps);
+        let shown = self.server.members().map(|(_, member)| member.shown().cloned()).collect();
+        self.board.answer(Look { stats, shown, departed: self.server.departed().cloned().collect() });
+    }
+
+    /// Does what was asked by the control socket.
+    #[cold]
+    fn heed(&mut self) {
+        let unasked = self.unasked();
+        let Switchd { server, lab, pairs, began, unclaimed, control: Some(control), .. } = self else { return };
+        control.attend(&mut Emulation { server, lab, pairs, began: *began, unclaimed: *unclaimed, unasked });
+    }
+
+    fn unasked(&self) -> Option<Unasked> {
+        self.patience.map(|_| self.server.unasked())
+    }
+
+    /// Tells processes at what rates their links run: links may change.
+    fn tell_rates(&mut self) {
+        for host in 0..self.lab.hosts() {
+            let rate = self.lab.network().port_of(host).rate;
+            self.server.set_rate(host, rate);
+        }
+    }
+
+    /// Takes what processes have sent, and lets happen what may. Returns whether anything moved, and the time at which
+    /// something is due next, ns.
+    fn round(&mut self) -> (bool, u64) {
+        let now = self.server.now();
+        let (sent, need) = self.collect();
+        // Before this time nobody sends anything that is not here.
+        let known = now.min(need);
+        let until = if self.waits {
+            // What arrives may be answered at once, and the answer is not here.
+            let first = self.lab.next_event().clamp(self.lab.now(), known.max(self.lab.now()));
+            known.min(first) + self.lab.lookahead()
+        } else {
+            now
+        };
+        let arrived = self.advance(until);
+        if self.waits && until > self.server.limit() {
+            let limit = self.server.limit();
+            if self.server.unlimited() > limit {
+                // Meanwhile time stood still.
+                self.server.restart_at(limit);
+            }
+            self.server.set_limit(until);
+        }
+        let needed = self.server.wake(self.server.now());
+        (sent || arrived, needed.min(self.lab.next_event()))
+    }
+
+    /// Puts what processes have sent onto their hosts' links. Returns whether there was anything, and the earliest time
+    /// at which a process may send something else, ns.
+    pub(super) fn collect(&mut self) -> (bool, u64) {
+        let Switchd { server, lab, pairs, busy, .. } = self;
+        let (mut sent, hosts) = (false, lab.hosts());
+        let need = server.collect(|leaving| {
+            sent = true;
+            let Leaving { host, dst, start, udp_src, traffic_class, frame, telemetry, .. } = leaving;
+            let mut to = |dst| {
+                pairs.sent(host, dst, start);
+                let left = lab.send(host, &Sent { start, dst, udp_src, traffic_class, frame, telemetry });
+                busy.push((host, left));
+            };
+            match dst {
+                Some(dst) => to(dst),
+                None => (0..hosts).filter(|dst| *dst != host).for_each(to),
+            }
+        });
+        busy.drain(..).for_each(|(host, free)| server.set_free(host, free));
+        (sent, need)
+    }
+
+    /// Lets happen what happens until a time, and looks at the network on the way. Returns whether anything reached a
+    /// process.
+    pub(super) fn advance(&mut self, until: u64) -> bool {
+        let mut arrived = false;
+        while let Some(due) = self.samples.as_ref().map(Samples::due).filter(|due| *due <= until) {
+            arrived |= self.advance_to(due);
+            if let Some(samples) = &mut self.samples {
+                samples.look(&self.lab);
+            }
+        }
+        arrived | self.advance_to(until)
+    }
+
+    /// Lets happen what happens until a time, and gives processes what reaches them. Returns whether anything did.
+    fn advance_to(&mut self, until: u64) -> bool {
+        let Switchd { server, lab, pairs, unclaimed, .. } = self;
+        let mut arrived = false;
+        lab.run_until(until.max(lab.now()), |arrival| {
+            arrived = true;
+            match arrival.what {
+                What::Pause(paused) => server.pause(arrival.host, arrival.at, paused.bits()),
+                What::Link { up } => server.set_link(arrival.host, arrival.at, up),
+                What::Frame { src, udp_src, traffic_class, frame, telemetry, corrupted } => {
+                    pairs.arrived(src, arrival.host, arrival.at, frame.len());
+                    let arriving = Arriving { src, udp_src, traffic_class, frame, telemetry, corrupted };
+                    if !server.deliver(arrival.host, arrival.at, &arriving) {
+                        *unclaimed += 1;
+                    }
+                }
+            }
+        });
+        if arrived {
+            server.publish();
+        }
+        arrived
+    }
+
+    /// Sleeps until a process has news, or until `next`, ns. The lab's time goes on until then; what it went on until a
+    /// process could be heard does not count.
+    fn sleep(&mut self, next: u64) {
+        let before = self.server.now();
+        let waiting = next <= before;
+        let due = self.server.line().host_time(next).0.saturating_sub(host_now().0);
+        let timeout = if waiting { SLEEP } else { SLEEP.min(Duration::from_nanos(due)) };
+        let (pulls, reached) = (self.waits && !waiting, self.lab.now());
+        self.server.sleep(
+            timeout,
+            |server| {
+                if pulls {
+                    server.set_limit(next);
+                }
+                server.has_frames() || !waiting && server.wake(before) <= before
+            },
+            |server| {
+                if pulls {
+                    // Nobody may run ahead of the network, whatever others have seen.
+                    let now = server.now().min(server.earliest()).max(before);
+                    server.restart_at(now);
+                    server.set_limit(now.max(reached));
+                }
+            },
+        );
+        self.server.attend();
+    }
+}

@@ -1,0 +1,489 @@
+//! `irnic top`: a running lab in the terminal.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Read, Write};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use clap::Args;
+use irnic_report::output::Stdout;
+
+use crate::socket::{connect, names};
+use crate::stats::{PortStats, Stats};
+use crate::told::{Figures, ProcessState, ProcessStats, QueuePair};
+
+/// Where the launcher tells its processes who answers.
+pub const VARIABLE: &str = "IRNIC_LAB";
+/// How the names of labs' sockets begin, and that of the one that answers here ends.
+pub const PREFIX: &str = "irnic-lab-";
+pub(crate) const SUFFIX: &str = "-stats";
+/// Time between two looks.
+const REFRESH: Duration = Duration::from_millis(500);
+/// How long a lab may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Lines and columns of a terminal that does not say how many it has.
+const SCREEN: (usize, usize) = (24, 80);
+/// The longest bar.
+const BAR: usize = 20;
+
+const AFTER_HELP: &str = "\
+Rates are in the lab's time: a link that is busy has 100 %, however slowly the lab's time goes. Exit status: 0, also
+when the lab ends; 1 there is no lab, or it does not answer; 2 bad options.
+
+Examples:
+  irnic top                        the only lab of this user, refreshed until Ctrl-C
+  irnic top --once                 one look, over half a second
+  irnic top --once --json          one snapshot, for programs";
+
+/// Show a running lab: its processes and queue pairs, what hosts send, queues, drops and pauses.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER_HELP, disable_version_flag = true)]
+pub struct TopArgs {
+    /// Where the lab answers [default: IRNIC_LAB, which a lab's processes have; else the only lab of this user]
+    #[arg(long, value_name = "SOCKET")]
+    socket: Option<String>,
+    /// Look once, and end; so it does where output is no terminal
+    #[arg(long)]
+    once: bool,
+    /// The snapshot as JSON: counters since the lab's beginning
+    #[arg(long, requires = "once")]
+    json: bool,
+}
+
+/// Returns the body of a lab's answer.
+fn get(socket: &str) -> io::Result<Vec<u8>> {
+    let mut stream = connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(b"GET /stats.json HTTP/1.1\r\nConnection: close\r\n\r\n")?;
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply)?;
+    let wrong = || io::Error::other("no answer of a lab");
+    let end = reply.windows(4).position(|four| four == b"\r\n\r\n").ok_or_else(wrong)?;
+    if !reply.starts_with(b"HTTP/1.1 200 ") {
+        return Err(io::Error::other(String::from_utf8_lossy(&reply[end + 4..]).trim().to_owned()));
+    }
+    Ok(reply.split_off(end + 4))
+}
+
+fn stats(socket: &str) -> io::Result<Stats> {
+    serde_json::from_slice(&get(socket)?).map_err(io::Error::other)
+}
+
+/// The only lab that this user runs.
+fn only_lab() -> Result<String, String> {
+    let mut labs = names(PREFIX, SUFFIX).map_err(|e| format!("/proc/net/unix: {e}"))?;
+    labs.retain(|lab| connect(lab).is_ok());
+    match &labs[..] {
+        [lab] => Ok(lab.clone()),
+        [] => Err("no lab runs; start one by irnic lab".into()),
+        several => {
+            let options: Vec<_> = several.iter().map(|lab| format!("  --socket {lab}")).collect();
+            Err(format!("{} labs run; choose one by\n{}", several.len(), options.join("\n")))
+        }
+    }
+}
+
+/// Finds the lab whose socket is given, that of this process, or the only one of this user.
+pub fn find(socket: Option<String>) -> Result<String, String> {
+    let given = socket.or_else(|| std::env::var(VARIABLE).ok().filter(|value| !value.is_empty()));
+    given.map_or_else(only_lab, Ok)
+}
+
+/// Lines and columns of the terminal.
+fn screen() -> (usize, usize) {
+    // SAFETY: all-zero bytes are a valid winsize.
+    let mut size: libc::winsize = unsafe { std::mem::zeroed() };
+    // SAFETY: a writable winsize.
+    let known = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) } == 0;
+    match (size.ws_row, size.ws_col) {
+        (lines, columns) if known && lines > 0 && columns > 0 => (lines.into(), columns.into()),
+        _ => SCREEN,
+    }
+}
+
+/// What a port did between two looks.
+struct Course<'a> {
+    port: &'a PortStats,
+    /// bit/s of the lab's time, and the share of the link's rate.
+    bps: f64,
+    load: f64,
+    /// Dropped or lost, and marked.
+    dropped: u64,
+    marked: u64,
+    /// Share of the time for which it was stopped.
+    paused: f64,
+}
+
+fn courses<'a>(before: &'a Stats, now: &'a Stats) -> Vec<Course<'a>> {
+    let passed = now.lab_ns.saturating_sub(before.lab_ns) as f64 / 1e9;
+    let share = |amount: f64| if passed > 0.0 { amount / passed } else { 0.0 };
+    let course = |(old, port): (&PortStats, &'a PortStats)| {
+        let bps = share(port.bytes.saturating_sub(old.bytes) as f64 * 8.0);
+        Course {
+            port,
+            bps,
+            load: bps / port.rate_bps.max(1) as f64,
+            dropped: (port.dropped + port.lost).saturating_sub(old.dropped + old.lost),
+            marked: port.marked.saturating_sub(old.marked),
+            paused: share(port.paused_ns.saturating_sub(old.paused_ns) as f64 / 1e9),
+        }
+    };
+    before.ports.iter().zip(&now.ports).map(course).collect()
+}
+
+/// What a queue pair did between two looks.
+struct QpCourse<'a> {
+    process: &'a ProcessStats,
+    qp: &'a QueuePair,
+    /// Payload, bit/s of the lab's time: sent, repetitions left out, and received.
+    sends: f64,
+    receives: f64,
+    /// Packets sent again in a second of the lab's.
+    retransmits: f64,
+}
+
+/// Queue pairs there are, those with the highest goodput first, then those that have carried most.
+fn queue_pairs<'a>(before: &'a Stats, now: &'a Stats) -> Vec<QpCourse<'a>> {
+    let key = |process: &ProcessStats, number| (process.host, process.pid, process.slot, number);
+    let all = |stats: &'a Stats| {
+        stats.processes.iter().flat_map(|process| process.queue_pairs.iter().map(move |qp| (process, qp)))
+    };
+    let old: HashMap<_, (&ProcessStats, &QueuePair)> =
+        all(before).map(|(process, qp)| (key(process, qp.number), (process, qp))).collect();
+    let none = (&ProcessStats::default(), &QueuePair::default());
+    let mut courses: Vec<QpCourse<'_>> = all(now)
+        .filter(|(_, qp)| !qp.destroyed)
+        .map(|(process, qp)| {
+            let known = old.get(&key(process, qp.number));
+            let (old_process, old_qp) = *known.unwrap_or(&none);
+            // One that is new began after the look before.
+            let from = if known.is_some() { old_process.at_ns } else { before.lab_ns.min(process.at_ns) };
+            let passed = process.at_ns.saturating_sub(from) as f64 / 1e9;
+            let by_second = |of: fn(&Figures) -> u64| {
+                let more = of(&qp.figures).saturating_sub(of(&old_qp.figures)) as f64;
+                if passed > 0.0 { more / passed } else { 0.0 }
+            };
+            QpCourse {
+                process,
+                qp,
+                sends: by_second(|f| f.sent_once()) * 8.0,
+                receives: by_second(|f| f.rcvd_bytes) * 8.0,
+                retransmits: by_second(|f| f.retransmitted),
+            }
+        })
+        .collect();
+    let carried = |c: &QpCourse<'_>| c.qp.figures.sent_once() + c.qp.figures.rcvd_bytes;
+    courses.sort_by(|a, b| (b.sends + b.receives).total_cmp(&(a.sends + a.receives)).then(carried(b).cmp(&carried(a))));
+    courses
+}
+
+/// ns as short as they can be said; nothing was measured if there is no sample.
+fn time(ns: u64, samples: u64) -> String {
+    match ns {
+        _ if samples == 0 => "-".into(),
+        ns if ns >= 10_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        ns => format!("{:.1} us", ns as f64 / 1e3),
+    }
+}
+
+/// A share of a bar.
+fn bar(share: f64) -> String {
+    let full = (share.clamp(0.0, 1.0) * BAR as f64).round() as usize;
+    format!("{}{}", "#".repeat(full), ".".repeat(BAR - full))
+}
+
+/// bit/s as short as they can be said.
+fn rate(bps: f64) -> String {
+    match bps {
+        bps if bps >= 1e9 => format!("{:.2} Gbit/s", bps / 1e9),
+        bps if bps >= 1e6 => format!("{:.2} Mbit/s", bps / 1e6),
+        bps => format!("{:.1} kbit/s", bps / 1e3),
+    }
+}
+
+/// A list with so many lines at the most: the last one says what is left out.
+fn list(text: &mut String, lines: Vec<String>, room: usize) {
+    let shown = if lines.len() > room { room.saturating_sub(1) } else { lines.len() };
+    lines.iter().take(shown).for_each(|line| text.extend([line.as_str(), "\n"]));
+    if shown < lines.len() {
+        let _ = writeln!(text, "  and {} more", lines.len() - shown);
+    }
+}
+
+/// The screen: what happened between two looks, in so many lines at the most.
+fn show(before: &Stats, now: &Stats, lines: usize) -> String {
+    let mut text = String::new();
+    let courses = courses(before, now);
+    let [host, lab] = [now.host_ns, now.lab_ns].map(|ns| ns as f64 / 1e9);
+    let passed = (now.host_ns.saturating_sub(before.host_ns) as f64, now.lab_ns.saturating_sub(before.lab_ns) as f64);
+    let slower = match passed {
+        (_, 0.0) => "it stands still".to_owned(),
+        (host, lab) if host < lab => format!("{:.2} times faster", lab / host),
+        (host, lab) => format!("{:.2} times slower", host / lab),
+    };
+    let _ = writeln!(text, "irnic lab, process {}: {}", now.pid, now.topology);
+    let _ = writeln!(text, "time: {lab:.3} s of the lab's in {host:.3} s; now {slower}, {}", now.clock);
+    let _ = match now.unasked_jumps {
+        None => Ok(()),
+        Some(jumps) => writeln!(text, "virtual time: {jumps} jumps without a poll"),
+    };
+    let _ = match now.late_frames {
+        0 => writeln!(text, "fidelity: no frame was late"),
+        late => writeln!(text, "fidelity: {late} frames late, the worst by {:.1} us", now.worst_lag_ns as f64 / 1e3),
+    };
+    let sum = |of: fn(&PortStats) -> u64| now.ports.iter().map(of).sum::<u64>();
+    let delivered = now.delivered_bytes.saturating_sub(before.delivered_bytes) as f64 * 8e9;
+    let _ = writeln!(
+        text,
+        "payload: {}; in queues {:.1} KB; dropped {}, lost {}, marked {}, pauses {}",
+        rate(if passed.1 > 0.0 { delivered / passed.1 } else { 0.0 }),
+        sum(|p| p.queue_bytes) as f64 / 1e3,
+        sum(|p| p.dropped),
+        sum(|p| p.lost),
+        sum(|p| p.marked),
+        sum(|p| p.pauses)
+    );
+
+    // Four lists share what is left, with their heads.
+    let room = (lines.saturating_sub(4 + 4 * 2) / 4).max(3);
+    let _ = writeln!(text, "\n{:>5} {:>8} {:>5}  PROCESSES", "HOST", "PID", "SLOT");
+    let line = |p: &ProcessStats| {
+        let state = match p.state {
+            ProcessState::Runs => "",
+            ProcessState::Silent => "  (does not answer)",
+            ProcessState::Ended => "  (exited)",
+            ProcessState::Gone => "  (gone)",
+        };
+        format!("{:>5} {:>8} {:>5}  {}{state}", format!("h{}", p.host), p.pid, p.slot, printable(&p.name))
+    };
+    // Those that have left lately come last.
+    list(&mut text, now.processes.iter().chain(now.ended.iter().rev()).map(line).collect(), room);
+
+    let _ = writeln!(
+        text,
+        "\n{:>5} {:>8} {:>8} {:>4} {:>13} {:>13} {:>13} {:>8} {:>8} {:>9} {:>9}  QUEUE PAIRS",
+        "HOST", "PID", "QPN", "TYPE", "PEER", "SENDS", "RECEIVES", "RESENT/s", "TIMEOUTS", "RTT", "RTT p99"
+    );
+    let line = |c: &QpCourse<'_>| {
+        let peer = c.qp.peer.as_ref();
+        let peer = peer.map_or("-".into(), |peer| format!("{} {:#08x}", peer.place(now.hosts), peer.number));
+        let (figures, rtt) = (&c.qp.figures, &c.qp.figures.rtt_ns);
+        format!(
+            "{:>5} {:>8} {:#08x} {:>4} {:>13} {:>13} {:>13} {:>8.0} {:>8} {:>9} {:>9}",
+            format!("h{}", c.process.host),
+            c.process.pid,
+            c.qp.number,
+            printable(&c.qp.service),
+            printable(&peer),
+            rate(c.sends),
+            rate(c.receives),
+            c.retransmits,
+            figures.timeouts,
+            time(rtt.mean, rtt.samples),
+            time(rtt.p99, rtt.samples)
+        )
+    };
+    list(&mut text, queue_pairs(before, now).iter().map(line).collect(), room);
+
+    let _ = writeln!(text, "\n{:>5} {:>16} {:>16} {:>8}  LOAD OF HOSTS", "HOST", "SENDS", "RECEIVES", "PAUSED");
+    let mut of_host: Vec<(f64, String)> = Vec::new();
+    for host in 0..now.hosts {
+        let name = format!("h{host}");
+        let sends = courses.iter().find(|c| c.port.from == name);
+        let receives = courses.iter().find(|c| c.port.to == name);
+        let (Some(sends), Some(receives)) = (sends, receives) else { continue };
+        let load = sends.load.max(receives.load);
+        if load > 0.0 {
+            let line = format!(
+                "{name:>5} {:>16} {:>16} {:>6.1} %  {}",
+                rate(sends.bps),
+                rate(receives.bps),
+                sends.paused * 100.0,
+                bar(load)
+            );
+            of_host.push((load, line));
+        }
+    }
+    of_host.sort_by(|a, b| b.0.total_cmp(&a.0));
+    list(&mut text, of_host.into_iter().map(|(_, line)| line).collect(), room);
+
+    let _ = writeln!(
+        text,
+        "\n{:>13} {:>12} {:>8} {:>8} {:>8}  QUEUES OF PORTS",
+        "PORT", "QUEUED", "DROPPED", "MARKED", "PAUSED"
+    );
+    let mut fullest: Vec<&Course<'_>> = courses.iter().collect();
+    fullest.retain(|c| c.port.queue_bytes > 0 || c.dropped > 0 || c.marked > 0 || c.paused > 0.0);
+    fullest.sort_by_key(|c| std::cmp::Reverse((c.port.queue_bytes, c.dropped, c.marked)));
+    let peak = now.ports.iter().map(|p| p.peak_bytes).max().unwrap_or(0).max(1);
+    let line = |c: &&Course<'_>| {
+        format!(
+            "{:>13} {:>9.1} KB {:>8} {:>8} {:>6.1} %  {}",
+            format!("{} to {}", c.port.from, c.port.to),
+            c.port.queue_bytes as f64 / 1e3,
+            c.dropped,
+            c.marked,
+            c.paused * 100.0,
+            bar(c.port.queue_bytes as f64 / peak as f64)
+        )
+    };
+    list(&mut text, fullest.iter().map(line).collect(), room);
+    text
+}
+
+/// Without what a terminal would obey.
+fn printable(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// Lines that a terminal does not break.
+fn cut(text: &str, columns: usize) -> String {
+    text.lines().map(|line| line.chars().take(columns).collect::<String>() + "\x1b[K\r\n").collect()
+}
+
+fn run(args: &TopArgs) -> Result<(), String> {
+    let socket = find(args.socket.clone())?;
+    let failed = |e: io::Error| format!("{socket}: {e}");
+    if args.json {
+        let mut text = get(&socket).map_err(failed)?;
+        text.push(b'\n');
+        return Stdout.write_all(&text).map_err(|e| e.to_string());
+    }
+    let mut before = stats(&socket).map_err(failed)?;
+    let interrupted = irnic_report::interrupt::flag().map_err(|e| e.to_string())?;
+    let once = args.once || !io::stdout().is_terminal();
+    if !once {
+        let _ = Stdout.write_all(b"\x1b[2J");
+    }
+    loop {
+        std::thread::sleep(REFRESH);
+        if interrupted.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let Ok(now) = stats(&socket) else {
+            println!("the lab has ended");
+            return Ok(());
+        };
+        if once {
+            return Stdout.write_all(show(&before, &now, usize::MAX).as_bytes()).map_err(|e| e.to_string());
+        }
+        let (lines, columns) = screen();
+        let text: String = show(&before, &now, lines - 1).lines().take(lines - 1).map(|l| format!("{l}\n")).collect();
+        let whole = format!("\x1b[H{}\x1b[J", cut(&text, columns));
+        let shown = Stdout.write_all(whole.as_bytes()).and_then(|()| Stdout.flush());
+        shown.map_err(|e| e.to_string())?;
+        before = now;
+    }
+}
+
+/// Runs `irnic top`.
+pub fn main(args: &TopArgs) -> ExitCode {
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("irnic top: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::told::{Peer, Rtt};
+
+    fn queue_pair(number: u32, bytes: u64) -> QueuePair {
+        let figures = Figures {
+            sent_bytes: bytes + bytes / 4,
+            retransmitted_bytes: bytes / 4,
+            retransmitted: bytes / 1_000_000,
+            timeouts: 6,
+            rtt_ns: Rtt { samples: 2, mean: 81_500, p99: 99_900, ..Rtt::default() },
+            ..Figures::default()
+        };
+        let peer = Some(Peer { number: 0x1_4002, address: "127.77.0.2".into() });
+        QueuePair { number, service: "RC".into(), peer, figures, ..QueuePair::default() }
+    }
+
+    fn look(at: u64, bytes: u64, queue_bytes: u64) -> Stats {
+        let port = |from: &str, to: &str, bytes, queue_bytes| PortStats {
+            from: from.into(),
+            to: to.into(),
+            rate_bps: 1_000_000_000,
+            bytes,
+            queue_bytes,
+            peak_bytes: 40_000,
+            dropped: queue_bytes / 10_000,
+            ..PortStats::default()
+        };
+        let ports = vec![
+            port("h0", "s0", bytes, 0),
+            port("h1", "s0", 0, 0),
+            port("s0", "h0", 0, 0),
+            port("s0", "h1", bytes / 2, queue_bytes),
+        ];
+        let process = |host: u32| ProcessStats {
+            host,
+            pid: 4_242 + host,
+            slot: 3,
+            name: "ib\x1b[2J".into(),
+            at_ns: at,
+            queue_pairs: vec![queue_pair(0xc001 + host, bytes / u64::from(host + 1))],
+            ..ProcessStats::default()
+        };
+        Stats {
+            hosts: 2,
+            host_ns: 2 * at,
+            lab_ns: at,
+            ports,
+            processes: vec![process(0), process(1)],
+            ..Stats::default()
+        }
+    }
+
+    #[test]
+    fn the_screen_has_rates_of_the_labs_time_and_the_fullest_queue() {
+        let (before, now) = (look(1_000_000_000, 0, 0), look(1_500_000_000, 31_250_000, 20_000));
+        let text = show(&before, &now, 50);
+        let line =
+            |of: &str| text.lines().find(|l| l.contains(of)).unwrap_or_else(|| panic!("{of}: {text}")).to_owned();
+        assert!(line("time: ").contains("1.500 s of the lab's in 3.000 s; now 2.00 times slower"), "{text}");
+        // The queue pairs' list is before the hosts'. Goodput is without what is sent again.
+        let first = text.lines().skip_while(|l| !l.contains("QUEUE PAIRS")).nth(1).unwrap();
+        for part in
+            ["h0", "4242", "0x00c001", "RC", "h1 0x014002", "500.00 Mbit/s", " 62 ", " 6 ", "81.5 us", "99.9 us"]
+        {
+            assert!(first.contains(part), "{part}: {text}");
+        }
+        let hosts = text[text.find("LOAD OF HOSTS").unwrap()..].to_owned();
+        let line =
+            |of: &str| hosts.lines().find(|l| l.contains(of)).unwrap_or_else(|| panic!("{of}: {text}")).to_owned();
+        assert!(line(" 500.00 Mbit/s").contains("h0"), "{text}");
+        assert!(line(" 500.00 Mbit/s").ends_with("##########.........."), "{text}");
+        assert!(line(" 250.00 Mbit/s").contains("h1"), "{text}");
+        let queue = line("s0 to h1");
+        assert!(
+            queue.contains("20.0 KB") && queue.contains(" 2 ") && queue.ends_with("##########.........."),
+            "{queue}"
+        );
+        let processes = text.lines().find(|l| l.contains("4243")).unwrap();
+        assert!(processes.contains("h1") && !text.contains('\x1b'), "{text}");
+    }
+
+    #[test]
+    fn what_has_no_room_is_counted() {
+        let mut now = look(2, 1, 1);
+        now.processes = (0..30).map(|host| ProcessStats { host, ..ProcessStats::default() }).collect();
+        let text = show(&look(1, 0, 0), &now, 24);
+        assert!(text.contains("and 28 more") && text.lines().count() <= 24, "{text}");
+        assert!(!show(&look(1, 0, 0), &now, usize::MAX).contains("more"));
+    }
+
+    #[test]
+    fn a_lab_that_stands_still_has_no_rates() {
+        let text = show(&look(5, 7, 0), &look(5, 9, 0), 24);
+        assert!(text.contains("it stands still") && !text.contains("NaN") && !text.contains("inf"), "{text}");
+    }
+}

@@ -1,0 +1,114 @@
+//! A program that is to run on irnic: what it loads, and whether it can be given another libibverbs.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use object::{Object, ObjectSymbol};
+
+use super::finding::Finding;
+use crate::run::program::{self, Obstacle};
+
+/// A function that only libibverbs defines.
+const VERBS: &str = "ibv_open_device";
+
+/// Looks at the program that `execvp` would run.
+pub fn examine(name: &OsStr) -> Vec<Finding> {
+    let Some(path) = program::locate(name) else {
+        return vec![Finding::wrong("program", format!("{} is not there", name.display()), "")];
+    };
+    let data = match std::fs::read(&path) {
+        Ok(data) => data,
+        Err(error) => return vec![Finding::wrong("program", format!("{}: {error}", path.display()), "")],
+    };
+    if let Some(obstacle) = program::obstacle(&path) {
+        let remedy = match obstacle {
+            Obstacle::Static => "link libibverbs, or all of it, dynamically",
+            Obstacle::Bits(_) => "build it for this machine's word size",
+            Obstacle::Loader => "build it for glibc",
+            Obstacle::Rights(_) => "run a copy of it without these rights (cp drops them)",
+        };
+        return vec![Finding::wrong("program", format!("{}: {obstacle}", path.display()), remedy)];
+    }
+    let mut findings = wheels(&path);
+    let Ok(file) = object::File::parse(&*data) else {
+        findings.insert(0, Finding::ok("program", format!("{}: a script; what it starts finds irnic", path.display())));
+        return findings;
+    };
+    let defines = |file: &object::File<'_>| {
+        let symbols = file.symbols().chain(file.dynamic_symbols());
+        symbols.filter(|symbol| symbol.is_definition()).any(|symbol| symbol.name() == Ok(VERBS))
+    };
+    if defines(&file) {
+        let found = format!("{} has a libibverbs linked into it, which stays", path.display());
+        return vec![Finding::wrong("program", found, "link it with -libverbs as a shared library")];
+    }
+    findings.extend(loaded(&path));
+    if !findings.iter().any(|finding| finding.about == "program") {
+        findings.insert(0, Finding::ok("program", path.display().to_string()));
+    }
+    findings
+}
+
+/// What ldd(1) says that the program needs.
+fn loaded(path: &Path) -> Vec<Finding> {
+    let Ok(output) = Command::new("ldd").arg(path).env("LC_ALL", "C").output() else {
+        return vec![Finding::note("program", "there is no ldd, so what the program needs is not known", "")];
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let libraries = text.lines().filter_map(|line| line.trim().split_once(" => "));
+    let mut findings = Vec::new();
+    for (name, place) in libraries {
+        let place = place.split(" (0x").next().unwrap_or_default();
+        if place == "not found" {
+            let remedy = match name {
+                "librdmacm.so.1" => "apt-get install librdmacm1, or dnf install librdmacm",
+                _ => "install it, or name its folder in LD_LIBRARY_PATH",
+            };
+            // irnic brings this one.
+            if name != "libibverbs.so.1" {
+                findings.push(Finding::wrong("program", format!("it needs {name}, which is not found"), remedy));
+            }
+        } else if is_vendored(name, Path::new(place)) {
+            let found = format!("it brings a libibverbs of its own, {place}; irnic run puts irnic's before it");
+            findings.push(Finding::note(
+                "vendored",
+                found,
+                "a program that opens it by its path keeps it: LD_DEBUG=libs shows",
+            ));
+        } else if name.starts_with("libasan") {
+            let found = "it has AddressSanitizer; irnic is preloaded before it, by a name that it accepts";
+            findings.push(Finding::ok("sanitizer", found));
+        }
+    }
+    findings
+}
+
+/// Whether a library is a libibverbs that is not the system's.
+fn is_vendored(name: &str, place: &Path) -> bool {
+    let ours = ["/lib", "/lib64", "/usr/lib", "/usr/lib64"].iter().any(|folder| place.starts_with(folder));
+    name.starts_with("libibverbs") && (name != "libibverbs.so.1" || !ours)
+}
+
+/// Copies of libibverbs in wheels, of which a Python program may load one.
+fn wheels(program: &Path) -> Vec<Finding> {
+    let is_python = program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python"));
+    let Some(prefix) = program.parent().and_then(Path::parent).filter(|_| is_python) else { return Vec::new() };
+    let entries =
+        |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let named = |path: &PathBuf, part: &str| path.file_name().is_some_and(|name| name.to_string_lossy().contains(part));
+    let packages = entries(prefix.join("lib"))
+        .filter(|path| named(path, "python3"))
+        .flat_map(|python| [python.join("site-packages"), python.join("dist-packages")]);
+    let copies = packages
+        .flat_map(entries)
+        .filter(|folder| named(folder, ".libs"))
+        .flat_map(entries)
+        .filter(|library| named(library, "libibverbs"));
+    copies
+        .map(|library| {
+            let found = format!("{} comes with a wheel; irnic run puts irnic's before it", library.display());
+            Finding::note("vendored", found, "IRNIC_STATS=on shows at the end whether irnic carried anything")
+        })
+        .collect()
+}

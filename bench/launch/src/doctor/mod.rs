@@ -1,0 +1,105 @@
+//! `irnic doctor`: what keeps applications from running on irnic here, or makes them slow, and how to mend it.
+//!
+//! `device` looks at settings, addresses, ports and libraries, `host` at the machine, `command` at a program.
+
+mod command;
+mod device;
+mod finding;
+mod host;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use irnic_verbs::config::Variables;
+
+use irnic_report::junit;
+use irnic_report::output::{self, DASH, OutFile};
+
+use finding::{Finding, Verdict};
+
+/// Arguments of `irnic doctor`.
+#[derive(Args)]
+#[command(
+    about = "Find what keeps applications from running on irnic here, or makes them slow, and how to mend it",
+    after_help = "\
+A line for each thing looked at: ok, note (may matter) or wrong, what was found, and after a semicolon what to do. Settings are those \
+that irnic run would take.
+
+Exit status: 0 nothing is wrong, 1 something is, 2 bad arguments.
+
+Examples:
+  irnic doctor
+  irnic doctor -- ./app --its-options       looks at the program as well, and does not start it
+  irnic doctor --json | jq '.[] | select(.verdict == \"wrong\")'"
+)]
+pub struct DoctorArgs {
+    /// Only what is not ok
+    #[arg(short, long)]
+    quiet: bool,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+    /// As JUnit's XML as well, a test case for each thing looked at; - is standard output, which then has nothing else
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// A program that is to run on irnic
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+/// The findings as test cases. Two may be about one thing, such as two libraries: a number tells them apart, and names
+/// stay from run to run.
+fn cases(findings: &[Finding]) -> impl Iterator<Item = junit::Case> {
+    findings.iter().enumerate().map(|(index, finding)| {
+        let earlier = findings[..index].iter().filter(|earlier| earlier.about == finding.about).count();
+        let name = if earlier == 0 { finding.about.to_owned() } else { format!("{} {}", finding.about, earlier + 1) };
+        let line = finding.line().trim_end().to_owned();
+        let verdict = match finding.verdict {
+            Verdict::Wrong => junit::Verdict::Failed(line.clone()),
+            Verdict::Ok | Verdict::Note => junit::Verdict::Passed,
+        };
+        junit::Case { name, verdict, output: line }
+    })
+}
+
+/// Runs `irnic doctor`.
+pub fn main(args: &DoctorArgs) -> ExitCode {
+    // JSON is a file of results as well, which is to have standard output alone.
+    let json = args.json.then(|| OutFile::open(Path::new(DASH)).expect("the first of them"));
+    let junit = match args.junit.as_deref().map(junit::File::open).transpose() {
+        Ok(junit) => junit,
+        Err(error) => {
+            eprintln!("irnic doctor: --junit {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let mut findings = Vec::new();
+    match Variables::from_environment() {
+        Ok(variables) => findings.extend(device::examine(&variables)),
+        Err(error) => findings.push(Finding::wrong("settings", error.to_string(), "")),
+    }
+    findings.extend(host::examine());
+    if let [program, ..] = &args.command[..] {
+        findings.extend(command::examine(program));
+    }
+    let is_wrong = findings.iter().any(|finding| finding.verdict == Verdict::Wrong);
+    if let Some(Err(error)) = junit.map(|file| file.write("irnic doctor", cases(&findings))) {
+        eprintln!("irnic doctor: --junit {error}");
+        return ExitCode::FAILURE;
+    }
+    findings.retain(|finding| !args.quiet || finding.verdict != Verdict::Ok);
+    match json {
+        // `output::finish` reports what standard output loses.
+        Some(file) => {
+            _ = file.write(|to| {
+                serde_json::to_writer_pretty(&mut *to, &findings)?;
+                writeln!(to)
+            })
+        }
+        None => output::print(&findings.iter().map(Finding::line).collect::<String>()),
+    }
+    ExitCode::from(u8::from(is_wrong))
+}

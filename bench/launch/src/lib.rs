@@ -1,0 +1,10 @@
+//! What applications run on: `irnic run`, `irnic doctor`, `irnic devinfo`, `irnic config`, and `rdma` of iproute2.
+
+#[macro_use]
+extern crate irnic_report;
+
+pub mod config;
+pub mod devinfo;
+pub mod doctor;
+pub mod rdma;
+pub mod run;

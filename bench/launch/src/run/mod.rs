@@ -1,0 +1,78 @@
+//! `irnic run`: an unmodified RDMA application on software NICs.
+//!
+//! [`args`] turns options into variables and checks them as the library would, [`library`] finds the shared object or
+//! has [`embedded`] write it, [`links`] gives it the names that applications load, [`program`] sees whether the
+//! application loads any, [`sysfs`] writes the files that some look for.
+
+mod args;
+pub mod embedded;
+mod error;
+pub mod library;
+mod links;
+pub mod program;
+mod sysfs;
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+pub use args::RunArgs;
+pub use error::RunError;
+use program::Obstacle;
+
+/// `paths`, and what `variable` has already, with colons between.
+pub fn in_front(paths: &[PathBuf], variable: &str) -> OsString {
+    let old = std::env::var_os(variable).filter(|old| !old.is_empty());
+    let all: Vec<OsString> = paths.iter().map(|path| path.into()).chain(old).collect();
+    all.join(OsStr::new(":"))
+}
+
+/// Has a program that `command` starts load irnic's library in place of libibverbs, also where the program brings its
+/// own. `more` is preloaded behind it; with `None` nothing is, for a program that would not survive it.
+pub fn put_in(command: &mut Command, library: &Path, more: Option<Vec<PathBuf>>) -> Result<(), RunError> {
+    let directory = links::directory(library, &library::VERBS_NAMES)?;
+    command.env("LD_LIBRARY_PATH", in_front(std::slice::from_ref(&directory), "LD_LIBRARY_PATH"));
+    // A program may bring a libibverbs of its own, under another name or in a place that counts before
+    // LD_LIBRARY_PATH: what is preloaded has its symbols found first. `dlopen` asks by name and is answered there.
+    if let Some(mut preloads) = more {
+        preloads.insert(0, directory.join(library::PRELOADED));
+        command.env("LD_PRELOAD", in_front(&preloads, "LD_PRELOAD"));
+    }
+    Ok(())
+}
+
+/// Becomes the application. Returns only if that fails.
+fn run(args: &RunArgs) -> Result<std::convert::Infallible, RunError> {
+    let variables = args.variables()?;
+    let (config, infos) = args.check(&variables)?;
+    let library = library::find(&variables)?;
+    args.prepare_outputs(&config)?;
+    let (program, rest) = args.command();
+    let obstacle = program::locate(program).and_then(|path| program::obstacle(&path));
+    if let Some(obstacle) = obstacle {
+        eprintln!("irnic: {} does not run on irnic: {obstacle}; programs that it starts may", program.display());
+    }
+    let mut command = Command::new(program);
+    command.args(rest).envs(args.environment(&variables, &config)?);
+    let mut preloads = Vec::new();
+    if args.sysfs() {
+        let sysfs = library::installed(library::SYSFS)?;
+        preloads.push(links::directory(&sysfs, &[library::SYSFS_PRELOADED])?.join(library::SYSFS_PRELOADED));
+        let directory = sysfs::directory(&infos)?;
+        // Without a PATH the C library has a default.
+        if std::env::var_os("PATH").is_some() {
+            command.env("PATH", in_front(&[directory.join(sysfs::PROGRAMS)], "PATH"));
+        }
+        command.env("IRNIC_SYSFS", directory);
+    }
+    put_in(&mut command, &library, (!matches!(obstacle, Some(Obstacle::Loader))).then_some(preloads))?;
+    Err(RunError::Exec { command: program.clone(), error: command.exec() })
+}
+
+/// Runs `irnic run`.
+pub fn main(args: &RunArgs) -> ExitCode {
+    let Err(error) = run(args);
+    eprintln!("irnic: {error}");
+    ExitCode::from(error.status())
+}
