@@ -11,12 +11,12 @@ mod shell;
 
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use irnic_decode as decode;
 use irnic_lab::{self as lab, ctl};
 use irnic_launch::{config, devinfo, doctor, rdma, run};
 use irnic_perf::{self as perf, rtt};
+use irnic_report::usage::parse;
 use irnic_report::{output, version};
 use irnic_reproduce as reproduce;
 use irnic_sim as sim;
@@ -52,16 +52,17 @@ enum Command {
     Top(lab::top::TopArgs),
 }
 
-/// What is wrong with the command line, in one line: clap's message without its usage.
-fn one_line(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let about =
-        text.split("\nUsage:").next().unwrap_or_default().split("\nFor more information").next().unwrap_or_default();
-    about.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" ")
-}
+/// The objects that the program carries.
+#[cfg(embedded)]
+static OBJECTS: [run::embedded::Object; 2] = [
+    ("libirnic_verbs.so", include_bytes!(concat!(env!("EMBEDDED_FROM"), "/libirnic_verbs.so"))),
+    ("libirnic_sysfs.so", include_bytes!(concat!(env!("EMBEDDED_FROM"), "/libirnic_sysfs.so"))),
+];
 
 fn main() -> ExitCode {
     version::set(env!("VERSION_WITH_COMMIT"));
+    #[cfg(embedded)]
+    run::embedded::carry(&OBJECTS);
     let arguments: Vec<_> = std::env::args_os().collect();
     if let [program, rest @ ..] = &arguments[..]
         && rdma::is_called(program)
@@ -79,24 +80,9 @@ fn main() -> ExitCode {
     {
         return lab::keep(rest);
     }
-    let parsed = Command::try_parse_from(&arguments).or_else(|error| match perf::with_test(&error, &arguments) {
-        Some(arguments) => Command::try_parse_from(arguments),
-        None => Err(error),
-    });
-    let command = match parsed {
+    let command = match parse::<Command>(&arguments, |error| perf::with_test(error, &arguments)) {
         Ok(command) => command,
-        Err(e) if !e.use_stderr() => {
-            output::note(e.print());
-            return output::finish(ExitCode::SUCCESS);
-        }
-        Err(e) if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = e.print();
-            return ExitCode::from(2);
-        }
-        Err(e) => {
-            eprintln!("irnic: {}; --help tells what there is", one_line(&e));
-            return ExitCode::from(2);
-        }
+        Err(status) => return status,
     };
     // The standard output of these is the application's business.
     if !matches!(command, Command::Run(_) | Command::Lab(_) | Command::Host(_)) {

@@ -6,12 +6,13 @@ use std::process::ExitCode;
 use clap::{Args, Parser};
 use irnic_report::CommandError;
 use irnic_report::output::DASH;
+use irnic_report::usage::one_line;
 use irnic_sweep::{Merging, quoted};
 
 use irnic_reproduce as reproduce;
 use irnic_sim as sim;
 
-use crate::{Command, one_line};
+use crate::Command;
 
 /// Who speaks on standard error.
 const WHO: &str = "irnic merge";

@@ -1,0 +1,81 @@
+//! `irnic-core`: the commands of `irnic` that need no emulated and no simulated network. It takes a third of the time to
+//! build, and is what `cargo run` runs. `irnic` has all of its commands; where that is built too, this program
+//! executes it for the others.
+
+#[macro_use]
+extern crate irnic_report;
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use irnic_decode as decode;
+use irnic_launch::{config, devinfo, doctor, rdma, run};
+use irnic_perf::{self as perf, rtt};
+use irnic_report::output;
+use irnic_report::usage::parse;
+
+const AFTER_HELP: &str = "\
+`cargo build --release` builds irnic with all commands: lab, sim, reproduce and others.";
+
+/// An RDMA NIC in software: the commands that need no emulated network.
+#[derive(Parser)]
+#[command(name = "irnic-core", version, after_help = AFTER_HELP)]
+enum Command {
+    Config(config::ConfigArgs),
+    Decode(decode::DecodeArgs),
+    Devinfo(devinfo::DevinfoArgs),
+    Doctor(doctor::DoctorArgs),
+    Perf(Box<perf::PerfArgs>),
+    Rtt(Box<rtt::RttArgs>),
+    Run(Box<run::RunArgs>),
+    /// A command of `irnic`.
+    #[command(external_subcommand)]
+    Other(Vec<OsString>),
+}
+
+/// Becomes `irnic`, if it is beside this program.
+fn become_irnic(words: &[OsString]) -> ExitCode {
+    let name = words.first().map(OsString::as_os_str).unwrap_or(OsStr::new(""));
+    let irnic = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join("irnic"))).filter(|p| p.is_file());
+    let Some(irnic): Option<PathBuf> = irnic else {
+        eprintln!(
+            "irnic-core: there is no command {}; irnic, which cargo build --release builds, has more",
+            name.display()
+        );
+        return ExitCode::from(2);
+    };
+    let error = std::process::Command::new(&irnic).args(words).exec();
+    eprintln!("irnic-core: {}: {error}", irnic.display());
+    ExitCode::FAILURE
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if let [program, rest @ ..] = &arguments[..]
+        && rdma::is_called(program)
+    {
+        output::watch();
+        return output::finish(rdma::main(rest));
+    }
+    let command = match parse::<Command>(&arguments, |error| perf::with_test(error, &arguments)) {
+        Ok(command) => command,
+        Err(status) => return status,
+    };
+    // The standard output of an application is its own business.
+    if !matches!(command, Command::Run(_)) {
+        output::watch();
+    }
+    output::finish(match command {
+        Command::Config(args) => config::main(&args),
+        Command::Decode(args) => decode::main(&args),
+        Command::Devinfo(args) => devinfo::main(&args),
+        Command::Doctor(args) => doctor::main(&args),
+        Command::Perf(args) => perf::main(&args),
+        Command::Rtt(args) => rtt::main(&args),
+        Command::Run(args) => run::main(&args),
+        Command::Other(words) => return become_irnic(&words),
+    })
+}
