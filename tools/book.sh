@@ -19,8 +19,7 @@ cp book.toml "$place/"
 # What tests do with a block is not the reader's business.
 sed -i -E 's/^( *```[a-z,]+) .*/\1/' "$place"/docs/*.md
 # mdbook makes index.html of README.md, and leaves links to it as they are.
-sed -i -E "s#\]\((lab-notes/)?README\.md#](\1index.md#g" "$place"/docs/*.md "$place"/docs/lab-notes/*.md
+sed -i "s#](README\.md#](index.md#g" "$place"/docs/*.md
 sed -i "s#](\.\./#]($url/#g" "$place"/docs/*.md
-sed -i "s#](\.\./\.\./#]($url/#g" "$place"/docs/lab-notes/*.md
 "$place/bin/mdbook" build --dest-dir "$place/html" "$place"
 echo "$place/html/index.html"

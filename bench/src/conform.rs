@@ -15,7 +15,7 @@ use irnic_report::output::Stdout;
 
 /// Replay an event trace through the production IRN modules, from standard input to standard output.
 ///
-/// irn-recv reads `qid opcode psn` a line and prints `nack next_expected sack_psn msn cqes`; irn-send reads `qid 0`
+/// irn-recv reads `qid opcode psn` per line and prints `nack next_expected sack_psn msn cqes`; irn-send reads `qid 0`
 /// (txFree), `qid 1 cumulative sack nack` (receiveAck) or `qid 2 quick` (timeout) and prints the sender's registers.
 /// The first line is the number of events. Bitmaps have 128 bits, the BDP cap is 111 packets, N is 3, a QP has 2,807
 /// packets to send: the settings of the reference modules.
@@ -24,7 +24,7 @@ use irnic_report::output::Stdout;
     after_help = "Example:\n  irnic conform irn-recv < loss-1pct-recv-input.txt | diff - loss-1pct-recv-output.txt"
 )]
 pub struct ConformArgs {
-    /// Which end of the stream
+    /// Module to run: receiver (irn-recv) or sender (irn-send)
     #[arg(value_enum)]
     module: Module,
 }

@@ -18,44 +18,44 @@ use crate::Command;
 const WHO: &str = "irnic merge";
 
 const AFTER_HELP: &str = "\
-What comes out is what one process that makes all runs would write, byte for byte. Files that the
-command line of the runs names are looked for from where that was given.
+The output is what one process that performs all runs would write, byte for byte. Files named on the
+command line of the runs are looked up from the directory in which it was given.
 Exit status: 0 done, 1 runs are missing, damaged or failed, 2 bad arguments or files.
 
 Examples:
-  irnic sim --experiment grid.toml --out runs/ --shard 1/2    here
-  irnic sim --experiment grid.toml --out runs/ --shard 2/2    there
+  irnic sim --experiment grid.toml --out runs/ --shard 1/2    on one machine
+  irnic sim --experiment grid.toml --out runs/ --shard 2/2    on another
   irnic merge runs/ --json summary.json --html report.html --per-flow flows.csv
-  irnic merge runs/ --partial                                 what there is so far";
+  irnic merge runs/ --partial                                 the results so far";
 
-/// Put the results of a sweep together, from the folder of --out.
+/// Merge the results of a sharded sweep, from the folder of --out.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP, disable_version_flag = true)]
 pub struct MergeArgs {
-    /// Folder of results
+    /// Folder with the results
     dir: PathBuf,
-    /// Do without runs that are missing
+    /// Ignore missing runs
     #[arg(long)]
     partial: bool,
-    /// Take results of several versions of irnic
+    /// Accept results of different versions of irnic
     #[arg(long)]
     mixed_versions: bool,
-    /// Summaries of all runs, or cells; - is standard output, in place of the table
+    /// Write summaries of all runs, or cells, as JSON; - writes to standard output instead of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     json: Option<PathBuf>,
-    /// irnic sim: every flow, as CSV or Parquet; - is standard output, as CSV, in place of the table
+    /// irnic sim: write every flow as CSV or Parquet; - writes CSV to standard output instead of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     per_flow: Option<PathBuf>,
-    /// irnic sim: queues and rates over time, as CSV; - is standard output, in place of the table
+    /// irnic sim: write queues and rates over time as CSV; - writes to standard output instead of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     series: Option<PathBuf>,
-    /// irnic sim: report with plots; - is standard output, in place of the table
+    /// irnic sim: write an HTML report with plots; - writes to standard output instead of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     html: Option<PathBuf>,
-    /// irnic reproduce: JUnit's XML, a test case for each cell; - is standard output, in place of the table
+    /// irnic reproduce: write JUnit XML, a test case per cell; - writes to standard output instead of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     junit: Option<PathBuf>,
-    /// irnic reproduce: draw the figures there
+    /// irnic reproduce: write the figures to this folder
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     svg: Option<PathBuf>,
 }

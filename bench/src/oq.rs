@@ -9,10 +9,10 @@ use irnic_openqueue::SHIPPED;
 /// Arguments of `irnic oq`.
 #[derive(Args)]
 #[command(
-    about = "Check and explain policies of switches, written in OpenQueue",
+    about = "Check and explain switch policies written in OpenQueue",
     after_help = "\
-Policies are files such as policy.oq, or names that irnic oq list has; parameters follow as in
-shared-lqd,buffer=480KB. irnic sim --switch takes them alike; docs/openqueue.md has the language.
+A policy is a file such as policy.oq, or a name from irnic oq list, with parameters as in
+shared-lqd,buffer=480KB. irnic sim --switch accepts the same. See docs/openqueue.md for the language.
 
 Examples:
   irnic oq list
@@ -26,20 +26,20 @@ pub struct OqArgs {
 
 #[derive(Subcommand)]
 enum What {
-    /// Check a policy, and print its plan: which structures keep which order, and what each operation costs
+    /// Check a policy and print its plan: data structures, their order, and the cost of each operation
     Check {
-        /// A file, or the name of a policy of irnic's, and parameters
+        /// File, or name of a built-in policy, with parameters
         policy: String,
-        /// Ports of the switch [default: 4, or as many as the policy has]
+        /// Number of ports of the switch, 1 to 1024 [default: 4, or as many as the policy has]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
         ports: Option<u16>,
     },
-    /// Print the text of a policy of irnic's, and its parameters as they are set
+    /// Print the source of a built-in policy and the values of its parameters
     Explain {
-        /// Its name, and parameters
+        /// Name of the policy, with parameters
         policy: String,
     },
-    /// List irnic's policies
+    /// List built-in policies
     List,
 }
 

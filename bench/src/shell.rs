@@ -12,7 +12,7 @@ use irnic_report::output::Stdout;
 /// Arguments of `irnic completions`.
 #[derive(Args)]
 #[command(
-    about = "Print completions for a shell",
+    about = "Print shell completions",
     after_help = "\
 Examples:
   irnic completions bash > ~/.local/share/bash-completion/completions/irnic
@@ -20,24 +20,24 @@ Examples:
   irnic completions fish > ~/.config/fish/completions/irnic.fish"
 )]
 pub struct CompletionsArgs {
-    /// The shell
+    /// Shell
     pub shell: Shell,
 }
 
 /// Arguments of `irnic man`.
 #[derive(Args)]
 #[command(
-    about = "Write the man pages: irnic.1, and one for each command",
+    about = "Write man pages: irnic.1 and one per command",
     after_help = "\
 Examples:
   irnic man ~/.local/share/man/man1 && man irnic-sim
   irnic man --page lab | man -l -"
 )]
 pub struct ManArgs {
-    /// Where to; the folder is made
+    /// Folder to write to, created if missing
     #[arg(value_name = "FOLDER", required_unless_present = "page")]
     pub folder: Option<PathBuf>,
-    /// Print one command's page instead
+    /// Print the page of this command to standard output instead
     #[arg(long, value_name = "COMMAND", conflicts_with = "folder")]
     pub page: Option<String>,
 }

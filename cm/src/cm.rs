@@ -12,7 +12,7 @@ use rand::{RngExt, SeedableRng};
 use crate::connection::Connection;
 use crate::connections::Connections;
 use crate::id::{Binding, Id, Listener};
-use crate::seen::Seen;
+use crate::known_peers::KnownPeers;
 use crate::{Addresses, CmConfig, CmError, CmEvent, CmId, EventKind, EventParam, PortSpace, QpKind, Route};
 
 /// The communication manager of one port of a NIC.
@@ -35,7 +35,7 @@ pub struct Cm {
     pub(crate) accepted: u64,
     pub(crate) random: StdRng,
     /// Requests that were turned away, and peers that are there.
-    pub(crate) seen: Seen,
+    pub(crate) seen: KnownPeers,
     mads: VecDeque<(Path, [u8; MAD_LEN])>,
     pub(crate) events: VecDeque<CmEvent>,
 }
@@ -53,7 +53,7 @@ impl Cm {
             connections: Connections::new(config.first_comm_id, config.comm_ids, secret),
             accepted: 0,
             random,
-            seen: Seen::new(u64::from_le_bytes(std::array::from_fn(|i| config.seed[i]))),
+            seen: KnownPeers::new(u64::from_le_bytes(std::array::from_fn(|i| config.seed[i]))),
             mads: VecDeque::new(),
             events: VecDeque::new(),
         }

@@ -27,16 +27,16 @@ mod cm;
 mod config;
 mod connection;
 mod connections;
+mod dead_peers;
 mod deadline;
 mod error;
 mod event;
-mod gone;
 mod id;
 mod ip;
+mod known_peers;
 mod param;
 mod receive;
 mod request;
-mod seen;
 mod service;
 
 pub use attributes::QpAttributes;

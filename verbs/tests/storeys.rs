@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// All modules, from the ground up.
-const STOREYS: [&str; 13] =
+const STOREYS: [&str; 12] =
     ["abi", "gid", "config", "explain", "errno", "device", "stats", "runtime", "objects", "ucma", "calls", "symbols"];
 
 /// What the runtime takes: nothing of C.

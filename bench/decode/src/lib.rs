@@ -26,13 +26,14 @@ use crate::capture_file::{CaptureError, CaptureFile, Link, Packet};
 /// Arguments of `irnic decode`.
 #[derive(Debug, clap::Args)]
 #[command(
-    about = "Print the RoCEv2 packets of a capture, IRN headers included, and check every ICRC",
+    about = "Print the RoCEv2 packets of a capture, including IRN headers, and check every ICRC",
     after_help = "\
 Each line: seconds since the first packet, addresses, opcode, destination QP and PSN, flags, header fields, payload \
-bytes, ICRC. Messages of the communication manager are named with their ids. Flags: SE solicited event, A \
-acknowledgement requested, C sender capable of IRN, X IRN extension, FECN, BECN, CE congestion experienced, trimmed, returned. Other traffic is counted, not shown.
+bytes, ICRC. Communication manager messages are shown with their ids. Flags: SE solicited event, A \
+acknowledgement requested, C sender capable of IRN, X IRN extension, FECN, BECN, CE congestion experienced, \
+trimmed, returned. Other traffic is counted, not shown.
 
-Exit status: 0; 1 if an ICRC is wrong, a packet does not parse, the file is cut short or output is lost; 2 if the file cannot be read \
+Exit status: 0 done; 1 an ICRC is wrong, a packet does not parse, the file is truncated or output is lost; 2 the file cannot be read \
 or is not a capture.
 
 Examples:

@@ -12,14 +12,14 @@ use irnic_sim::port_capture::PcapArgs;
 use crate::pace::{Pace, pace};
 
 const AFTER_HELP: &str = "\
-Each process that opens a device is a host of the network. Which one: IRNIC_LAB_HOST=N in its
-environment, else its rank (PMI, Open MPI, Slurm), else the next that is free. Host N has the address
-127.77.0.(N+1), which TCP can use as well. With --netns hosts are network namespaces, with the names
-h0, h1 … and addresses 10.77.0.(N+1): irnic host N -- COMMAND, or ssh hN, goes there.
+Each process that opens a device is a host of the network. Its number is IRNIC_LAB_HOST=N in its
+environment, else its rank (PMI, Open MPI, Slurm), else the next free number. Host N has the address
+127.77.0.(N+1), which TCP can use as well. With --netns, hosts are network namespaces with the names
+h0, h1 … and addresses 10.77.0.(N+1); run commands there with irnic host N -- COMMAND or ssh hN.
 
-Times of the network are the lab's, which stands still while a process that has something to do has
-no core: applications that read clocks find everything slower, and the summary says how much. Exit
-status: the command's; 1 frames were later than --max-lag, or a host of the file failed; 2 bad options.
+The network runs in lab time, which stops while a process with work to do has no core: applications
+that read clocks see everything slower, and the summary reports by how much. Exit status: the
+command's; 1 frames were later than --max-lag, or a host of the file failed; 2 bad options.
 
 Examples:
   irnic lab -- ./run-my-test.sh                          a fat-tree of 54 hosts
@@ -42,73 +42,75 @@ pub struct LabArgs {
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
 
-    /// How time goes: elastic, realtime, or dilated=K, K times slower; elastic=K is both; virtual jumps from event to
+    /// Clock mode: elastic; realtime; dilated=K, K times slower; elastic=K, both; or virtual, which jumps from event to
     /// event while all programs poll in vain or sleep (experimental)
     #[arg(long, value_name = "HOW", default_value = "elastic", value_parser = pace, help_heading = "Run")]
     pub clock: Pace,
-    /// Virtual time goes on without a program that for so long neither posts nor polls: it may wait for something else
+    /// With --clock virtual: advance time without a program that has neither posted nor polled for this long, since it
+    /// may be waiting for something else
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time, help_heading = "Run")]
     pub virtual_patience: u64,
-    /// Where all chance comes from
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Run")]
     pub seed: u64,
-    /// Fail if a frame came later than this into the network [default: any]
+    /// Fail if any frame enters the network later than this [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Run")]
     pub max_lag: Option<u64>,
-    /// Look at all ports so often, in the lab's time [default: 1ms with --series, --port-series or --html, else never]
+    /// Sampling interval of all ports, in lab time [default: 1ms with --series, --port-series or --html, else never]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Run")]
     pub sample: Option<u64>,
 
-    /// Each host has a network namespace of its own, joined by a bridge, for TCP; as root, or in a user namespace
+    /// Give each host its own network namespace, joined by a bridge, for TCP; requires root or a user namespace
     #[arg(long, help_heading = "Run")]
     pub netns: bool,
-    /// A host that is no process but a station on an Ethernet, such as a virtual machine, and what carries its packets:
+    /// Attach an Ethernet station, such as a virtual machine, as a host, with the carrier of its packets:
     /// 2=dgram:local=PATH,remote=PATH, 2=tap:NAME or 2=packet:INTERFACE
     #[arg(long, value_name = "HOST=CARRIER", value_parser = guest, help_heading = "Run")]
     pub guest: Vec<(u32, FrameSpec)>,
 
-    /// Where the control socket is, which `irnic ctl` talks to: a path, for this user only, or @NAME for an abstract
-    /// one [default: an abstract name in IRNIC_LAB_CONTROL of the processes]
+    /// Control socket for `irnic ctl`: a path, for this user only, or @NAME for an abstract socket [default: an
+    /// abstract name, in IRNIC_LAB_CONTROL of the processes]
     #[arg(long, value_name = "PATH", help_heading = "Run")]
     pub control: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) pcap: PcapArgs,
-    /// What happened: the network's ports, and what hosts sent each other; one of these files may be -, standard
-    /// output: what commands print then goes to standard error
+    /// Write statistics of the ports and of the traffic between hosts as JSON; one output file may be -, standard
+    /// output, in which case the output of commands goes to standard error
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
-    /// JUnit's XML: a test case for each command, which passes if it ends with status 0; - is standard output
+    /// Write JUnit XML, a test case per command, which passes if the exit status is 0; - writes to standard output
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub junit: Option<PathBuf>,
-    /// The whole network over time, as CSV: queues, rates, drops and pauses
+    /// Write queues, rates, drops and pauses of the whole network over time as CSV
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub series: Option<PathBuf>,
-    /// Each port over time, as CSV
+    /// Write the same for each port over time as CSV
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub port_series: Option<PathBuf>,
-    /// Report with plots, one file that needs nothing else
+    /// Write a self-contained HTML report with plots
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub html: Option<PathBuf>,
 
-    /// A page with the network as it is, for browsers: an address of this machine, such as 127.0.0.1:8080, or a port
-    #[arg(long, value_name = "ADDR", value_parser = address, help_heading = "While it runs")]
+    /// Serve a web page with the current state of the network, at an address of this machine, such as 127.0.0.1:8080,
+    /// or a port
+    #[arg(long, value_name = "ADDR", value_parser = address, help_heading = "Monitoring")]
     pub live: Option<SocketAddr>,
-    /// Counters for Prometheus at /metrics of an address, likewise
-    #[arg(long, value_name = "ADDR", value_parser = address, help_heading = "While it runs")]
+    /// Serve counters for Prometheus at /metrics of such an address or port
+    #[arg(long, value_name = "ADDR", value_parser = address, help_heading = "Monitoring")]
     pub metrics: Option<SocketAddr>,
-    /// --live and --metrics may have addresses that other machines reach: anybody can read them there
-    #[arg(long, help_heading = "While it runs")]
+    /// Allow addresses for --live and --metrics that other machines can reach; anyone there can read them
+    #[arg(long, help_heading = "Monitoring")]
     pub live_public: bool,
 
-    /// Simulate the same flows afterwards, and put both side by side
+    /// Simulate the same flows afterwards, and print both results side by side
     #[arg(long, help_heading = "Output")]
     pub compare: bool,
-    /// No summary at the end
+    /// Print no summary at the end
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
 
-    /// The application and its arguments
+    /// Application and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }

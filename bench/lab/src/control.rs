@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 
 use crate::pace::Pace;
 use crate::pairs::Pairs;
+use crate::process_stats::ProcessStats;
 use crate::report::Report;
 use crate::rules::rules;
 use crate::socket;
-use crate::told::ProcessStats;
 use crate::view::View;
 
 /// The variable of the environment that says where the control socket is.

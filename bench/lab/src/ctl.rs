@@ -17,22 +17,22 @@ Commands:
   kill HOST
   rules      clear [RULE]      stats      time
 
-The answer is one line of JSON: {\"ok\":true,...} or {\"ok\":false,\"error\":\"...\"}. Times are the lab's.
-Exit status: 0 done, 1 the lab refused or there is none, 2 bad arguments.
+The answer is one line of JSON: {\"ok\":true,...} or {\"ok\":false,\"error\":\"...\"}. Times are in lab time.
+Exit status: 0 done, 1 refused or no lab found, 2 bad arguments.
 
-Examples, in a script that irnic lab runs:
+Examples, in a script run by irnic lab:
   irnic ctl drop ack from 1 to 0 nth 3
   irnic ctl link down h0-s0 for 2s
   irnic ctl rules";
 
-/// Make faults on demand in a running irnic lab: lost frames, dead links, paused and killed hosts.
+/// Inject faults into a running irnic lab: lost frames, dead links, paused and killed hosts.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP, disable_version_flag = true)]
 pub struct CtlArgs {
-    /// Control socket of the lab, as its --control says [default: IRNIC_LAB_CONTROL]
+    /// Control socket of the lab, as given to its --control [default: IRNIC_LAB_CONTROL]
     #[arg(long, value_name = "PATH")]
     socket: Option<String>,
-    /// What the lab is told
+    /// Command to send to the lab
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
     command: Vec<String>,
 }

@@ -20,11 +20,11 @@ const VARIABLE: &str = "IRNIC_LAB_HOST";
 const VALUED: &[u8] = b"BbcDEeFIiJLlmOopQRSWw";
 
 const AFTER_HELP: &str = "\
-In a lab with --netns, ssh and rsh are this command: `ssh h1 hostname`, `mpirun --host h0,h1 ./app`.
-Exit status: the command's; 1 there is no such lab or host, 126 the command cannot be executed, 127
-it was not found, 2 bad options.
+In a lab with --netns, ssh and rsh run this command: `ssh h1 hostname`, `mpirun --host h0,h1 ./app`.
+Exit status: the command's; 1 no such lab or host, 126 the command cannot be executed, 127 the
+command was not found, 2 bad options.
 
-Examples, in a script that irnic lab --netns runs:
+Examples, in a script run by irnic lab --netns:
   irnic host 0 -- ib_write_bw -d irnic0 &
   irnic host h1 -- ib_write_bw -d irnic0 h0
 In another terminal:
@@ -34,13 +34,13 @@ In another terminal:
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP, disable_version_flag = true)]
 pub struct HostArgs {
-    /// The lab, by the socket that irnic top asks [default: IRNIC_LAB; else the only lab of this user]
+    /// Statistics socket of the lab, as for irnic top [default: IRNIC_LAB; else the only lab of this user]
     #[arg(long, value_name = "SOCKET")]
     socket: Option<String>,
-    /// Number of the host, or h and the number
+    /// Host number, such as 1 or h1
     #[arg(value_name = "HOST", value_parser = number)]
     host: u32,
-    /// What runs there
+    /// Command to run and its arguments
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
 }

@@ -9,9 +9,9 @@ use irnic_report::html::{POINTS, begin, buttons, end, figures, peaks, table};
 use irnic_report::picture::{Axis, Scale, escaped};
 use irnic_sim::series::rate;
 
+use crate::process_stats::{Figures, ProcessState, ProcessStats, QueuePair};
 use crate::report::{self, Report};
 use crate::samples::{PortSample, Samples};
-use crate::told::{Figures, ProcessState, ProcessStats, QueuePair};
 
 /// Ports of each ranking that have lines.
 const RANKED: usize = 3;

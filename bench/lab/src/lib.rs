@@ -22,6 +22,7 @@ mod metrics;
 mod namespaces;
 mod pace;
 mod pairs;
+mod process_stats;
 mod processes;
 mod report;
 mod rules;
@@ -30,7 +31,6 @@ mod serve;
 mod socket;
 mod stats;
 mod switchd;
-mod told;
 pub mod top;
 mod view;
 

@@ -5,8 +5,8 @@ use std::fmt::{Display, Write as _};
 
 use irnic_transports::qp::Counters;
 
+use crate::process_stats::Figures;
 use crate::stats::{PortStats, Stats};
-use crate::told::Figures;
 
 /// Returns all metrics.
 pub fn text(stats: &Stats) -> String {

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use crate::compare::Comparison;
 use crate::pace::Pace;
 use crate::pairs::Pair;
+use crate::process_stats::{Figures, ProcessStats};
 use crate::processes::Ended;
 use crate::rules::rules;
-use crate::told::{Figures, ProcessStats};
 use crate::view::View;
 
 /// Most pairs of hosts in the summary.

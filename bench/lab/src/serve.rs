@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use crate::http::{Clients, Reply, Request};
 use crate::metrics;
+use crate::process_stats::ProcessPages;
 use crate::socket::{self, is_own};
 use crate::stats::{Board, Point, Stats};
-use crate::told::Told;
 
 /// How long a lab may take to answer: it sleeps for a tenth of a second at most.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -89,7 +89,7 @@ pub struct Server {
     /// Nobody is let in before.
     paused_until: Option<Instant>,
     history: VecDeque<Point>,
-    told: Told,
+    told: ProcessPages,
     /// Keeps the last minute.
     remembers: bool,
     /// Looks now and then, whoever asks: what a process tells last is told at the lab's end, also if it is killed.
@@ -126,7 +126,7 @@ impl Server {
             listeners,
             paused_until: None,
             history: VecDeque::new(),
-            told: Told::default(),
+            told: ProcessPages::default(),
             remembers: live.is_some(),
             looks: at.looks,
             live,

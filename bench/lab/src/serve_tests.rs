@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::http::REQUEST;
+use crate::process_stats::ProcessStats;
 use crate::stats::{Look, PortStats};
-use crate::told::ProcessStats;
 
 /// Answers for a lab while `f` asks a server of it, also by its socket.
 fn with_server(at: &Addresses, f: impl FnOnce(&mut Server, &str)) {

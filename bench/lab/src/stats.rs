@@ -15,7 +15,7 @@ use irnic_transports::qp::Counters;
 use serde::{Deserialize, Serialize};
 
 use crate::pace::{Clock, Pace};
-use crate::told::ProcessStats;
+use crate::process_stats::ProcessStats;
 
 /// A lab at a moment. Counters are those since its beginning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -13,9 +13,9 @@ use irnic_transports::time::US;
 use crate::control::{Control, Emulation};
 use crate::pace::{Clock, Pace};
 use crate::pairs::Pairs;
+use crate::process_stats::ProcessStats;
 use crate::samples::Samples;
 use crate::stats::{Board, Look, Stats};
-use crate::told::ProcessStats;
 use crate::view::Outcome;
 
 /// Rounds between two looks at who comes and goes.

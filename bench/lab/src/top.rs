@@ -10,9 +10,9 @@ use std::time::Duration;
 use clap::Args;
 use irnic_report::output::Stdout;
 
+use crate::process_stats::{Figures, ProcessState, ProcessStats, QueuePair};
 use crate::socket::{connect, names};
 use crate::stats::{PortStats, Stats};
-use crate::told::{Figures, ProcessState, ProcessStats, QueuePair};
 
 /// Where the launcher tells its processes who answers.
 pub const VARIABLE: &str = "IRNIC_LAB";
@@ -29,25 +29,26 @@ const SCREEN: (usize, usize) = (24, 80);
 const BAR: usize = 20;
 
 const AFTER_HELP: &str = "\
-Rates are in the lab's time: a link that is busy has 100 %, however slowly the lab's time goes. Exit status: 0, also
-when the lab ends; 1 there is no lab, or it does not answer; 2 bad options.
+Rates are in lab time: a busy link shows 100 %, however slowly lab time advances. Exit status: 0, also when the lab
+ends; 1 no lab found, or it does not answer; 2 bad options.
 
 Examples:
   irnic top                        the only lab of this user, refreshed until Ctrl-C
-  irnic top --once                 one look, over half a second
+  irnic top --once                 print once, over half a second
   irnic top --once --json          one snapshot, for programs";
 
-/// Show a running lab: its processes and queue pairs, what hosts send, queues, drops and pauses.
+/// Show a running lab: processes and queue pairs, traffic of hosts, queues, drops and pauses.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP, disable_version_flag = true)]
 pub struct TopArgs {
-    /// Where the lab answers [default: IRNIC_LAB, which a lab's processes have; else the only lab of this user]
+    /// Statistics socket of the lab [default: IRNIC_LAB, which is set for a lab's processes; else the only lab of this
+    /// user]
     #[arg(long, value_name = "SOCKET")]
     socket: Option<String>,
-    /// Look once, and end; so it does where output is no terminal
+    /// Print once and exit; always so if output is not a terminal
     #[arg(long)]
     once: bool,
-    /// The snapshot as JSON: counters since the lab's beginning
+    /// Print the snapshot as JSON, with counters since the start of the lab
     #[arg(long, requires = "once")]
     json: bool,
 }
@@ -392,7 +393,7 @@ pub fn main(args: &TopArgs) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::told::{Peer, Rtt};
+    use crate::process_stats::{Peer, Rtt};
 
     fn queue_pair(number: u32, bytes: u64) -> QueuePair {
         let figures = Figures {

@@ -4,8 +4,8 @@ use irnic_fabric::lab::Lab;
 use irnic_ports::lab::{GuestCounters, Lateness, Unasked};
 
 use crate::pairs::Pairs;
+use crate::process_stats::ProcessStats;
 use crate::samples::Samples;
-use crate::told::ProcessStats;
 
 /// What a lab is like at a time.
 #[derive(Copy, Clone)]

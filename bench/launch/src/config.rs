@@ -9,7 +9,7 @@ use irnic_verbs::config::{Config, Variables, keys};
 #[derive(Args, Clone, Debug)]
 #[command(after_help = format!("Keys, their variables and values:\n{}", keys::help()), disable_version_flag = true)]
 pub struct ConfigArgs {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

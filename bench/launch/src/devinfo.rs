@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 
 use irnic_report::output::print;
 
-/// Print what an application would see of the devices, as ibv_devinfo -v does.
+/// Print the devices as an application would see them, like ibv_devinfo -v.
 #[derive(Args, Clone, Debug)]
 #[command(disable_version_flag = true)]
 pub struct DevinfoArgs {
-    /// Only this device
+    /// Print only this device
     #[arg(short = 'd', long = "device", value_name = "NAME")]
     device: Option<String>,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -7,7 +7,6 @@
 #[macro_use]
 extern crate irnic_report;
 
-mod chance;
 mod compared;
 mod escape;
 mod evaluation;
@@ -16,6 +15,7 @@ mod ndp;
 mod openqueue;
 mod pictures;
 mod points;
+mod random;
 mod rc3;
 mod rocc;
 mod runs;
@@ -33,7 +33,7 @@ use irnic_sweep::SweepArgs;
 
 use shared::WHO;
 
-/// Reproduce the results of a paper: its numbers beside ours, cell by cell.
+/// Reproduce the results of a paper: compare its numbers with irnic's, cell by cell.
 #[derive(Parser)]
 pub struct ReproduceArgs {
     #[command(subcommand)]

@@ -13,25 +13,26 @@ use serde::Serialize;
 /// Program name prefixed to error messages.
 pub const WHO: &str = "irnic reproduce";
 
-/// What all papers' runs can be told.
+/// Options of all papers.
 #[derive(Args)]
 pub struct Common {
-    /// Print the ids of the cells, of those that --only names if it is given, and run nothing
+    /// Print the ids of the cells (with --only, of the selected ones) and run nothing
     #[arg(long)]
     pub list: bool,
-    /// Repetitions of each run, with other flows or times at which they begin, and other chance
+    /// Repetitions of each run, 1 to 1000, with different seeds: different flows or start times, and other random
+    /// choices
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: u64,
-    /// The first seed
+    /// First random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Runs at a time [default: one for each core]
+    /// Number of parallel runs, 1 to 1024 [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub jobs: Option<u64>,
-    /// Write the cells to this file; - is standard output, in place of the table
+    /// Write the cells as JSON to this file; - writes to standard output instead of the table
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write JUnit's XML to this file: a test case for each cell; - is standard output, in place of the table
+    /// Write JUnit XML to this file, a test case per cell; - writes to standard output instead of the table
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
     #[command(flatten)]

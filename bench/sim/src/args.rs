@@ -12,9 +12,9 @@ use crate::port_capture::PcapArgs;
 use crate::replay::ScheduleArgs;
 
 const AFTER_HELP: &str = "\
-Several values: an option that is given more than once (--link-event and --detour apart), or a list in an
-experiment file, makes a grid, which runs in parallel. In an experiment file the keys are the
-options' names; [[run]] tables are runs that are no product:
+Grids: an option given more than once (except --link-event, --detour, --switch-at and --policy-event),
+or a list in an experiment file, runs every combination, in parallel. Keys of an experiment file are
+option names; [[run]] tables list single runs instead of combinations:
   duration = \"10ms\"
   load = [0.5, 0.7, 0.9]
   [[run]]
@@ -22,128 +22,127 @@ options' names; [[run]] tables are runs that are no product:
   [[run]]
   transport = \"roce\"
   pfc = \"on\"
-Options given beside a file replace what it says.
+Options on the command line override the file.
 
 Topologies: star, dumbbell, leaf-spine, ring, fat-tree, with KEY=VALUE after a colon as in
 fat-tree:k=8,oversubscription=4; or a file of the ns-3 RDMA simulators.
-Workloads, joined by +, of which each may have a load of its own:
+Workloads, joined by +; each may have its own load:
   irn-heavy, irn-imc10, irn-uniform, fixed:SIZE, cdf:FILE   Poisson arrivals; irn-heavy:load=0.6
   cdf:NAME           AliStorage2019, CacheFollower, FbHdp2015, GoogleRPC2008, IMC10, NdpWeb, RoccHadoop, Solar2022,
                      WebSearch, WebServer
-  cdf:FILE,discrete=on,unit=1460 only the sizes of its points; in packets of 1460 bytes
-  rpc:load=0.3,to=farthest       64 KiB there, and 64 KiB back when they are; request=SIZE,response=SIZE
+  cdf:FILE,discrete=on,unit=1460 only the sizes at its points; in packets of 1460 bytes
+  rpc:load=0.3,to=farthest       64 KiB requests, 64 KiB responses; request=SIZE,response=SIZE
   incast:senders=N,bytes=SIZE    many to one; senders=all,each=SIZE,to=random,load=0.05
   foreground                     bursts of short flows, a share of the load: foreground:share=0.05
-  permutation:bytes=SIZE         each to one
-  closed-loop:connections=5,gap=1ms,cdf=NAME   each flow starts a gap after another has ended
+  permutation:bytes=SIZE         each host to one other
+  closed-loop:connections=5,gap=1ms,cdf=NAME   each flow starts a gap after the previous one ended
   file:FILE                      flows of the ns-3 RDMA simulators
 Units: rates as 40G (bit/s), times as 2us, sizes as 240KB (1000) or 64K (1024).
-docs/simulation.md has the rest.
+See docs/simulation.md for the rest.
 
-The same options and seed give the same files, byte for byte, on any machine, with any --jobs and
+The same options and seed produce the same files, byte for byte, on any machine, with any --jobs and
 any --threads.
 Exit status: 0 done, 1 failed (the reason is on stderr), 2 bad arguments or files, 130 interrupted
-(results of the runs that were done; of a single run, those up to then).
+(with the results of completed runs or, of a single run, those so far).
 
 Examples:
   irnic sim                                   the IRN paper's default case
-  irnic sim --transport roce --pfc on         what it is compared with
+  irnic sim --transport roce --pfc on         its baseline
   irnic sim --transport irn --transport roce --load 0.3 --load 0.9 --html report.html
   irnic sim --topology leaf_spine.txt --flows flows.txt --switch shared-buffer --per-flow fct.csv
   irnic sim --workload cdf:WebSearch+foreground --load 0.2
   irnic sim --workload irn-heavy:load=0.6+incast:senders=all,each=8KB,to=random,load=0.05
   irnic sim --topology fat-tree --workload incast:senders=30,bytes=150MB --seeds 10
   irnic sim --experiment grid.toml --json grid.json
-  irnic sim --experiment grid.toml --out runs/ --shard 3/64     a part; irnic merge runs/ has all
+  irnic sim --experiment grid.toml --out runs/ --shard 3/64     one shard; irnic merge runs/ merges all
   irnic sim --experiment grid.toml --out runs/ --print slurm --shards 64 > job.sh";
 
-/// Simulate a datacenter network of software NICs in virtual time: how long flows take, and what the network does
-/// meanwhile.
+/// Simulate a datacenter network of software NICs in virtual time; report flow completion times and network statistics
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP, disable_version_flag = true)]
 pub struct SimArgs {
-    /// Experiment file (TOML)
+    /// Read the experiment from this file (TOML)
     #[arg(long, value_name = "FILE")]
     pub experiment: Option<PathBuf>,
     #[command(flatten)]
     network: NetworkArgs,
-    /// What is sent [default: irn-heavy]
-    #[arg(long, value_name = "SPEC", help_heading = "Network and traffic")]
-    workload: Vec<String>,
-    /// Flow file, instead of a workload
-    #[arg(long, value_name = "FILE", help_heading = "Network and traffic")]
-    flows: Vec<String>,
-    /// Share of the hosts' rate that Poisson arrivals offer, if their part of the workload does not say it [default:
-    /// 0.7]
-    #[arg(long, value_name = "SHARE", help_heading = "Network and traffic")]
-    load: Vec<String>,
-    /// How long Poisson arrivals, incasts by load and closed loops go on [default: 10ms, without --flows-count]
-    #[arg(long, value_name = "TIME", help_heading = "Network and traffic")]
-    duration: Vec<String>,
-    /// How many flows of Poisson arrivals and closed loops there are at most, of each part of the workload
-    #[arg(long, value_name = "N", help_heading = "Network and traffic")]
-    flows_count: Vec<String>,
-    /// Switches with --cc rocc: qref, qmid, qmax, chunk, alpha, beta, t, fraction, such as qref=75KB,t=100us [default:
-    /// the paper's for the rate of each link]
-    #[arg(long, value_name = "KEY=VALUE,…", help_heading = "Network and traffic")]
+    /// Switch parameters of --cc rocc: qref, qmid, qmax, chunk, alpha, beta, t, fraction, such as qref=75KB,t=100us
+    /// [default: the paper's for the rate of each link]
+    #[arg(long, value_name = "KEY=VALUE,…", help_heading = "Switches")]
     rocc: Vec<String>,
-    /// A run in which a deadlock is found: end, or continue until nothing is due or --until [default: end]
-    #[arg(long, value_name = "end|continue", help_heading = "Run")]
-    deadlock: Vec<String>,
     /// Queue pairs: per-flow or reused [default: per-flow]
-    #[arg(long, value_name = "HOW", help_heading = "NICs")]
+    #[arg(long, value_name = "HOW", help_heading = "Transport")]
     qps: Vec<String>,
-    /// Connections: rc, or uc, whose flows are open-loop: they leave as fast as the sender's link takes them, and
-    /// nothing is sent again [default: rc]
-    #[arg(long, value_name = "rc|uc", help_heading = "NICs")]
+    /// Connection type: rc, or uc with open-loop flows, which are sent at the rate of the sender's link without
+    /// retransmission [default: rc]
+    #[arg(long, value_name = "rc|uc", help_heading = "Transport")]
     service: Vec<String>,
-    /// Bytes around the payload: real, or fixed:N [default: real]
-    #[arg(long, value_name = "HOW", help_heading = "NICs")]
+    /// Header bytes per packet: real, or fixed:N [default: real]
+    #[arg(long, value_name = "HOW", help_heading = "Transport")]
     headers: Vec<String>,
-    /// Where all chance comes from [default: 1]
+    /// Traffic to generate [default: irn-heavy]
+    #[arg(long, value_name = "SPEC", help_heading = "Workload")]
+    workload: Vec<String>,
+    /// Offered load of Poisson arrivals as a share of the hosts' rate, unless their part of the workload has its own
+    /// [default: 0.7]
+    #[arg(long, value_name = "SHARE", help_heading = "Workload")]
+    load: Vec<String>,
+    /// Duration of Poisson arrivals, incasts by load and closed loops [default: 10ms, without --flows-count]
+    #[arg(long, value_name = "TIME", help_heading = "Workload")]
+    duration: Vec<String>,
+    /// Maximum number of flows per part of the workload, of Poisson arrivals and closed loops
+    #[arg(long, value_name = "N", help_heading = "Workload")]
+    flows_count: Vec<String>,
+    /// Read flows from this file instead of generating a workload
+    #[arg(long, value_name = "FILE", help_heading = "Workload")]
+    flows: Vec<String>,
+    /// Random seed [default: 1]
     #[arg(long, value_name = "N", help_heading = "Run")]
     pub seed: Vec<String>,
-    /// So many seeds from --seed on; the table has means
+    /// Number of seeds, starting at --seed; the table shows means
     #[arg(long, value_name = "N", help_heading = "Run")]
     pub seeds: Option<String>,
-    /// Runs at a time [default: one for each core]
+    /// Number of parallel runs [default: one per core]
     #[arg(long, value_name = "N", help_heading = "Run")]
     pub jobs: Option<usize>,
-    /// Threads for each run, which share its network out among them; the same results. With more than one, --jobs is by
-    /// default so many times smaller [default: 1]
+    /// Threads per run, which divide its network among them; the results are the same. With more than one, the default
+    /// of --jobs is divided by this number [default: 1]
     #[arg(long, value_name = "N", help_heading = "Run")]
     pub threads: Option<usize>,
-    /// End then, in the network's time [default: when all flows are complete]
+    /// Stop at this simulated time [default: when all flows are complete]
     #[arg(long, value_name = "TIME", help_heading = "Run")]
     until: Vec<String>,
-    /// Look at queues and rates so often [default: 10us with --series or --html, else never]
+    /// On a deadlock, end the run or continue until no events remain or --until [default: end]
+    #[arg(long, value_name = "end|continue", help_heading = "Run")]
+    deadlock: Vec<String>,
+    /// Sampling interval of queues and rates [default: 10us with --series or --html, else never]
     #[arg(long, value_name = "TIME", help_heading = "Run")]
     sample: Vec<String>,
-    /// Cross-check: real frames with real payload, all of it verified; the same results, slower
+    /// Cross-check: send real frames with real payload and verify all of it; same results, slower
     #[arg(long, help_heading = "Run")]
     verify: bool,
-    /// Every flow, as CSV; as Parquet if the name ends in .parquet and irnic was built with the feature parquet; - is
-    /// standard output, as CSV, in place of the table
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub per_flow: Option<PathBuf>,
-    /// Summaries of all runs; - is standard output, in place of the table
+    /// Write summaries of all runs as JSON; - writes to standard output instead of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
+    /// Write a self-contained HTML report with plots; - writes to standard output instead of the table
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub html: Option<PathBuf>,
+    /// Write every flow as CSV, or as Parquet if the name ends in .parquet and irnic was built with the feature
+    /// parquet; - writes CSV to standard output instead of the table
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub per_flow: Option<PathBuf>,
+    /// Write queues and rates over time as CSV; - writes to standard output instead of the table
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub series: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) pcap: PcapArgs,
     #[command(flatten)]
     pub(crate) schedule: ScheduleArgs,
     #[command(flatten)]
     pub(crate) sweep: SweepArgs,
-    /// With --out: keep neither flows nor queues over time, so that files are small
+    /// With --out: keep neither flows nor queues over time, for small files
     #[arg(long, requires = "out", help_heading = "Sweep")]
     pub summaries_only: bool,
-    #[command(flatten)]
-    pub(crate) pcap: PcapArgs,
-    /// Queues and rates over time, as CSV; - is standard output, in place of the table
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub series: Option<PathBuf>,
-    /// Report with plots, one file that needs nothing else; - is standard output, in place of the table
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub html: Option<PathBuf>,
 }
 
 impl SimArgs {

@@ -15,146 +15,149 @@ pub fn given(options: &[(&str, &[String])]) -> Values {
 /// The network of `irnic sim` and `irnic lab`. Where several values make a grid, options may be repeated.
 #[derive(Args, Clone, Debug)]
 pub struct NetworkArgs {
-    /// Network: a description or a file [default: fat-tree:k=6,rate=40G,delay=2us]
-    #[arg(long, value_name = "SPEC|FILE", help_heading = "Network and traffic")]
+    /// Topology: a description or a file [default: fat-tree:k=6,rate=40G,delay=2us]
+    #[arg(long, value_name = "SPEC|FILE", help_heading = "Network")]
     topology: Vec<String>,
-    /// Priority of generated flows, 0 to 7 [default: 0]
-    #[arg(long, value_name = "N", help_heading = "Network and traffic")]
-    priority: Vec<String>,
-    /// down:LINK@TIME, up:LINK@TIME or rate:LINK=RATE@TIME; LINK is a number or two nodes, A-B. May be repeated
-    #[arg(long, value_name = "EVENT", help_heading = "Network and traffic")]
-    link_event: Vec<String>,
-    /// NODE:DST=VIA: a switch hands what is for a host to this neighbour, whatever way is shorter, as in s0:h2=s1. May
+    /// Choice among equal-cost paths: ecmp, spray, random, source, static or lowest [default: ecmp]
+    #[arg(long, value_name = "HOW", help_heading = "Network")]
+    routing: Vec<String>,
+    /// Override the route to DST at NODE: via the neighbour VIA, even if other paths are shorter, as in s0:h2=s1. May
     /// be repeated
-    #[arg(long, value_name = "NODE:DST=VIA", help_heading = "Network and traffic")]
+    #[arg(long, value_name = "NODE:DST=VIA", help_heading = "Network")]
     detour: Vec<String>,
-    /// Loss recovery, flow control and timers: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto, iwarp or ndp,
-    /// and parameters as in irn,cap=110; joined by + one for each part of the workload [default: irn]
-    #[arg(long, value_name = "NAME", help_heading = "NICs")]
-    transport: Vec<String>,
-    /// Congestion control: none, aimd, timely, timely-patched, fast, dcqcn, dcqcn-vendor, dctcp, hpcc or tcp, and
-    /// parameters as in timely,t-low=50us [default: none, but for iwarp's tcp]
-    #[arg(long, value_name = "NAME", help_heading = "NICs")]
-    cc: Vec<String>,
-    /// How long packets may wait, for switches that schedule by least slack: none; fct, srpt or constant, and a time as
-    /// in fct:1s, for each packet that the flow has or has left, or for all; fair and a rate for each queue pair, as in
-    /// fair:100M; deadline and a time for each flow, as in deadline:2ms [default: none]
-    #[arg(long, value_name = "HOW", help_heading = "NICs")]
-    slack: Vec<String>,
-    /// Most packets in flight of a queue pair, or none [default: the transport's; 110 for irn]
-    #[arg(long, value_name = "PACKETS", help_heading = "NICs")]
-    cap: Vec<String>,
-    /// IRN's timeout while few packets are in flight [default: 100us]
-    #[arg(long, value_name = "TIME", help_heading = "NICs")]
-    rto_low: Vec<String>,
-    /// IRN's other timeout, and the only one of RoCE without PFC; with PFC, RoCE has none [default: 320us]
-    #[arg(long, value_name = "TIME", help_heading = "NICs")]
-    rto_high: Vec<String>,
-    /// Packets in flight up to which --rto-low holds [default: 3]
-    #[arg(long, value_name = "PACKETS", help_heading = "NICs")]
-    n: Vec<String>,
-    /// Round trips of an empty network that setting up a connection takes, which add to completion times [default: 0]
-    #[arg(long, value_name = "N", help_heading = "NICs")]
-    setup_rtts: Vec<String>,
-    /// Have flows begin with a packet without payload there and one back, through the network: on or off [default: off]
-    #[arg(long, value_name = "on|off", help_heading = "NICs")]
-    handshake: Vec<String>,
-    /// Packets that a NIC sends of a queue pair before it is the next one's turn [default: 1]
-    #[arg(long, value_name = "PACKETS", help_heading = "NICs")]
-    quantum: Vec<String>,
-    /// Payload bytes of a full packet: 256, 512, 1024, 2048, 4096 or 8192 [default: 1024]
-    #[arg(long, value_name = "BYTES", help_heading = "NICs")]
-    mtu: Vec<String>,
-    /// input-queued, shared-buffer, trimming, output-queued, or a policy: FILE.oq or a name of irnic oq list, and
-    /// parameters as in shared-lqd,buffer=480KB [default: input-queued]
+    /// Change a link during the run: down:LINK@TIME, up:LINK@TIME or rate:LINK=RATE@TIME; LINK is a number or two
+    /// nodes, A-B. May be repeated
+    #[arg(long, value_name = "EVENT", help_heading = "Network")]
+    link_event: Vec<String>,
+    /// Switch model: input-queued, shared-buffer, trimming, output-queued, or a policy: FILE.oq or a name from irnic oq
+    /// list, with parameters as in shared-lqd,buffer=480KB [default: input-queued]
     #[arg(long, value_name = "KIND|POLICY", help_heading = "Switches")]
     switch: Vec<String>,
-    /// SWITCHES=HOW: switches that differ from the others: a policy as for --switch, or with output-queued an order as
-    /// for --scheduling, as in s0-s3=tail-drop or s2=fq. May be repeated
-    #[arg(long, value_name = "SWITCHES=HOW", help_heading = "Switches")]
-    switch_at: Vec<String>,
-    /// POLICY@TIME: the switches run this policy from then on, as in shared-lqd@5ms; what waits leaves by the policy by
-    /// which it came. With a policy for --switch. May be repeated
-    #[arg(long, value_name = "POLICY@TIME", help_heading = "Switches")]
-    policy_event: Vec<String>,
-    /// Buffer of each input, shared by all ports, or of each output [default: 240KB, 9MB, or 5MB]
+    /// Buffer size, per input (input-queued), shared by all ports (shared-buffer) or per output (output-queued)
+    /// [default: 240KB, 9MB or 5MB, respectively]
     #[arg(long, value_name = "SIZE", help_heading = "Switches")]
     buffer: Vec<String>,
-    /// output-queued: packets that wait for an output at most, beside --buffer [default: not counted]
-    #[arg(long, value_name = "N", help_heading = "Switches")]
-    queue_limit: Vec<String>,
-    /// input-queued: outputs that an input sends to at a time, or none for no limit [default: none]
-    #[arg(long, value_name = "N", help_heading = "Switches")]
-    speedup: Vec<String>,
     /// Priority flow control: on or off [default: off]
     #[arg(long, value_name = "on|off", help_heading = "Switches")]
     pfc: Vec<String>,
-    /// XOFF above so many bytes of an input [default: input-queued: buffer less headroom; shared-buffer: by
-    /// --pfc-alpha]
-    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
-    pfc_threshold: Vec<String>,
-    /// XON at so many bytes; of a shared buffer with --pfc-threshold [default: 3 KiB below the threshold]
-    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
-    xon: Vec<String>,
-    /// Room for what arrives after XOFF [default: by rate, delay and longest packet of the links]
-    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
-    pfc_headroom: Vec<String>,
-    /// With --pfc on: pfc; credits, InfiniBand's, by which neighbours know how much they may send (input-queued); or
-    /// gfc, which slows neighbours down instead of stopping them, and parameters as in gfc,b1=281KB,bm=300KB
-    /// (shared-buffer) [default: pfc]
-    #[arg(long, value_name = "HOW", help_heading = "Switches")]
-    flow_control: Vec<String>,
-    /// Against head-of-line blocking by PFC and its deadlocks: off, escape and parameters as in
-    /// escape,pool=8,period=2x,nack=on, or lb or dlb, which find deadlocks by tokens and drop frames (lb) or send one
-    /// on each (dlb), as in lb,wait=100us [default: off]
-    #[arg(long, value_name = "HOW", help_heading = "Switches")]
-    hol: Vec<String>,
-    /// shared-buffer: a queue holds at most so many times what is free [default: 1]
-    #[arg(long, value_name = "X", help_heading = "Switches")]
-    alpha: Vec<String>,
-    /// shared-buffer, or a policy with colours: a queue holds at most so many bytes of red packets (TLT) [default:
-    /// colours do not matter]
-    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
-    colour_threshold: Vec<String>,
-    /// shared-buffer: XOFF when an input holds more than so many times what is free [default: 1/16]
-    #[arg(long, value_name = "X", help_heading = "Switches")]
-    pfc_alpha: Vec<String>,
-    /// shared-buffer: what each input has before it takes from the shared part [default: 4096]
-    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
-    pfc_reserve: Vec<String>,
-    /// shared-buffer: XON so many bytes below the threshold [default: 3072]
-    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
-    pfc_resume: Vec<String>,
-    /// trimming: what an output holds of packets with payload, in full packets or as a size [default: 8]
-    #[arg(long, value_name = "N|SIZE", help_heading = "Switches")]
-    data_queue: Vec<String>,
-    /// trimming: what an output holds of packets without payload [default: as many bytes]
-    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
-    header_queue: Vec<String>,
-    /// trimming: packets without payload for each one with, while both wait [default: 10]
-    #[arg(long, value_name = "N", help_heading = "Switches")]
-    wrr: Vec<String>,
-    /// trimming: the arriving packet or the last in the queue loses its payload (coin), the arriving one (arriving), or
-    /// that and its headers wait in its place (fifo) [default: coin]
-    #[arg(long, value_name = "WHICH", help_heading = "Switches")]
-    trim: Vec<String>,
-    /// trimming: headers that find no room go back to their sender: on or off [default: on]
-    #[arg(long, value_name = "on|off", help_heading = "Switches")]
-    return_headers: Vec<String>,
-    /// Marking: off, step:SIZE, red:KMIN,KMAX,PMAX or pi:QREF,GAIN,TIME [default: off, unless --cc needs it]
+    /// ECN marking: off, step:SIZE, red:KMIN,KMAX,PMAX or pi:QREF,GAIN,TIME [default: off, unless --cc needs it]
     #[arg(long, value_name = "RULE", help_heading = "Switches")]
     ecn: Vec<String>,
-    /// Choice among priorities: strict or round-robin [default: strict]; output-queued: fifo, lifo, random, priority,
-    /// fq, fq-codel, rank, srpt, lstf or edf [default: fifo]
+    /// Scheduling among priorities: strict or round-robin [default: strict]; with output-queued: fifo, lifo, random,
+    /// priority, fq, fq-codel, rank, srpt, lstf or edf [default: fifo]
     #[arg(long, value_name = "HOW", help_heading = "Switches")]
     scheduling: Vec<String>,
-    /// output-queued with priority, rank, lstf or edf: a packet that goes before the one that is being sent interrupts
-    /// it, and the rest is sent later: on or off [default: off]
+    /// Configure some switches differently: a policy as for --switch or, with output-queued, a scheduler as for
+    /// --scheduling, as in s0-s3=tail-drop or s2=fq. May be repeated
+    #[arg(long, value_name = "SWITCHES=HOW", help_heading = "Switches")]
+    switch_at: Vec<String>,
+    /// Change the policy of the switches at this time, as in shared-lqd@5ms; packets already queued leave under the old
+    /// policy. Only with a policy for --switch. May be repeated
+    #[arg(long, value_name = "POLICY@TIME", help_heading = "Switches")]
+    policy_event: Vec<String>,
+    /// output-queued: maximum number of packets queued per output, in addition to --buffer [default: no limit]
+    #[arg(long, value_name = "N", help_heading = "Switches")]
+    queue_limit: Vec<String>,
+    /// output-queued with priority, rank, lstf or edf: let a packet that is ahead in the order interrupt the one being
+    /// sent, whose rest is sent later: on or off [default: off]
     #[arg(long, value_name = "on|off", help_heading = "Switches")]
     preempt: Vec<String>,
-    /// Choice among equally short ways: ecmp, spray, random, source, static or lowest [default: ecmp]
+    /// input-queued: maximum number of outputs that an input sends to at a time, or none for no limit [default: none]
+    #[arg(long, value_name = "N", help_heading = "Switches")]
+    speedup: Vec<String>,
+    /// Flow control of --pfc on: pfc; credits, as in InfiniBand, which announce how much a neighbour may send
+    /// (input-queued); or gfc, which slows neighbours down instead of stopping them, with parameters as in
+    /// gfc,b1=281KB,bm=300KB (shared-buffer) [default: pfc]
     #[arg(long, value_name = "HOW", help_heading = "Switches")]
-    routing: Vec<String>,
+    flow_control: Vec<String>,
+    /// Send XOFF when an input holds more bytes than this [default: input-queued: buffer minus headroom; shared-buffer:
+    /// by --pfc-alpha]
+    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
+    pfc_threshold: Vec<String>,
+    /// Send XON when an input has drained to this many bytes; shared-buffer: only with --pfc-threshold [default: 3 KiB
+    /// below the threshold]
+    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
+    xon: Vec<String>,
+    /// Headroom for packets that arrive after XOFF [default: from rate, delay and longest packet of the links]
+    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
+    pfc_headroom: Vec<String>,
+    /// Remedy for head-of-line blocking and deadlocks of PFC: off; escape, with parameters as in
+    /// escape,pool=8,period=2x,nack=on; or lb or dlb, which detect deadlocks with tokens and drop frames (lb) or let
+    /// each switch of the loop send one (dlb), as in lb,wait=100us [default: off]
+    #[arg(long, value_name = "HOW", help_heading = "Switches")]
+    hol: Vec<String>,
+    /// shared-buffer: limit each queue to X times the free buffer [default: 1]
+    #[arg(long, value_name = "X", help_heading = "Switches")]
+    alpha: Vec<String>,
+    /// shared-buffer, or a policy with colours: maximum bytes of red packets per queue (TLT) [default: ignore colours]
+    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
+    colour_threshold: Vec<String>,
+    /// shared-buffer: send XOFF when an input holds more than X times the free buffer [default: 1/16]
+    #[arg(long, value_name = "X", help_heading = "Switches")]
+    pfc_alpha: Vec<String>,
+    /// shared-buffer: guaranteed bytes per input, used before the shared pool [default: 4096]
+    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
+    pfc_reserve: Vec<String>,
+    /// shared-buffer: send XON this many bytes below the XOFF threshold [default: 3072]
+    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
+    pfc_resume: Vec<String>,
+    /// trimming: capacity of each output for packets with payload, in full packets or as a size [default: 8]
+    #[arg(long, value_name = "N|SIZE", help_heading = "Switches")]
+    data_queue: Vec<String>,
+    /// trimming: capacity of each output for packets without payload [default: as many bytes as --data-queue]
+    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
+    header_queue: Vec<String>,
+    /// trimming: headers sent per data packet when both queues are backlogged [default: 10]
+    #[arg(long, value_name = "N", help_heading = "Switches")]
+    wrr: Vec<String>,
+    /// trimming: packet that loses its payload: the arriving one or the last in the queue, at random (coin), the
+    /// arriving one (arriving), or the arriving one with its header queued in its place (fifo) [default: coin]
+    #[arg(long, value_name = "WHICH", help_heading = "Switches")]
+    trim: Vec<String>,
+    /// trimming: return headers that do not fit to their sender: on or off [default: on]
+    #[arg(long, value_name = "on|off", help_heading = "Switches")]
+    return_headers: Vec<String>,
+    /// Transport (loss recovery, flow control and timers): roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto,
+    /// iwarp or ndp, with parameters as in irn,cap=110; several joined by +, one per part of the workload [default:
+    /// irn]
+    #[arg(long, value_name = "NAME", help_heading = "Transport")]
+    transport: Vec<String>,
+    /// Congestion control: none, aimd, timely, timely-patched, fast, dcqcn, dcqcn-vendor, dctcp, hpcc or tcp, with
+    /// parameters as in timely,t-low=50us [default: none; tcp for iwarp]
+    #[arg(long, value_name = "NAME", help_heading = "Transport")]
+    cc: Vec<String>,
+    /// Payload bytes of a full packet: 256, 512, 1024, 2048, 4096 or 8192 [default: 1024]
+    #[arg(long, value_name = "BYTES", help_heading = "Transport")]
+    mtu: Vec<String>,
+    /// Maximum packets in flight per queue pair, or none [default: the transport's; 110 for irn]
+    #[arg(long, value_name = "PACKETS", help_heading = "Transport")]
+    cap: Vec<String>,
+    /// RTO_low of IRN, the timeout while few packets are in flight [default: 100us]
+    #[arg(long, value_name = "TIME", help_heading = "Transport")]
+    rto_low: Vec<String>,
+    /// RTO_high of IRN; RTO of RoCE without PFC (with PFC, RoCE has no timeout) [default: 320us]
+    #[arg(long, value_name = "TIME", help_heading = "Transport")]
+    rto_high: Vec<String>,
+    /// Use --rto-low up to this many packets in flight [default: 3]
+    #[arg(long, value_name = "PACKETS", help_heading = "Transport")]
+    n: Vec<String>,
+    /// Initial slack of packets, for least-slack scheduling: none; fct:TIME or srpt:TIME, TIME for each packet that the
+    /// flow has (fct) or has left (srpt); constant:TIME; fair:RATE, RATE for each queue pair; or deadline:TIME, TIME
+    /// for each flow; as in fct:1s, fair:100M or deadline:2ms [default: none]
+    #[arg(long, value_name = "HOW", help_heading = "Transport")]
+    slack: Vec<String>,
+    /// Round-robin quantum of a NIC, in packets per queue pair [default: 1]
+    #[arg(long, value_name = "PACKETS", help_heading = "Transport")]
+    quantum: Vec<String>,
+    /// Priority of generated flows, 0 to 7 [default: 0]
+    #[arg(long, value_name = "N", help_heading = "Transport")]
+    priority: Vec<String>,
+    /// Round trips of connection setup, in an idle network, to add to completion times [default: 0]
+    #[arg(long, value_name = "N", help_heading = "Transport")]
+    setup_rtts: Vec<String>,
+    /// Start each flow with a one-round-trip handshake through the network: on or off [default: off]
+    #[arg(long, value_name = "on|off", help_heading = "Transport")]
+    handshake: Vec<String>,
 }
 
 impl NetworkArgs {

@@ -19,11 +19,11 @@ use irnic_report::output::Stream;
 /// Options of captures.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PcapArgs {
-    /// Record packets as pcapng, for Wireshark; PFC frames as well; - is standard output, in place of all else
+    /// Record packets and PFC frames as pcapng, for Wireshark; - writes to standard output instead of everything else
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub pcap: Option<PathBuf>,
-    /// What to record, with commas between: h0-s0 (what host 0 sends to switch 0), s0 (what switch 0 sends and
-    /// receives), all [default: what hosts send and receive]
+    /// Ports to record, separated by commas: h0-s0 (packets from host 0 to switch 0), s0 (packets that switch 0 sends
+    /// and receives), all [default: packets that hosts send and receive]
     #[arg(long, value_name = "PORTS", requires = "pcap", value_delimiter = ',', help_heading = "Output")]
     pub pcap_port: Vec<String>,
 }

@@ -22,24 +22,25 @@ use crate::schedule_file;
 /// Options of schedules.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ScheduleArgs {
-    /// Record every packet, when it entered and left the network, as CSV; as Parquet if the name ends in .parquet;
-    /// - is standard output, as CSV, in place of the table
+    /// Record the time at which each packet entered and left the network, as CSV, or as Parquet if the name ends in
+    /// .parquet; - writes CSV to standard output instead of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub record: Option<PathBuf>,
-    /// With --record: when each switch began to send each packet as well
+    /// With --record: also record the time at which each switch began to send each packet
     #[arg(long, requires = "record", help_heading = "Output")]
     pub record_hops: bool,
-    /// Send the packets of a recorded schedule again through these switches, in place of a workload, and count those
-    /// that are overdue; topology, routing and seed have to be those of the record
-    #[arg(long, value_name = "FILE", conflicts_with = "record", help_heading = "Network and traffic")]
+    /// Replay the packets of a recorded schedule through these switches instead of a workload, and count those that are
+    /// overdue; topology, routing and seed must be those of the record
+    #[arg(long, value_name = "FILE", conflicts_with = "record", help_heading = "Workload")]
     pub replay: Option<PathBuf>,
-    /// With --replay, what headers say: how long each packet may wait (for --scheduling lstf), when it left the network
-    /// (a static priority, for --scheduling rank), or when each switch sent it, by which switches go then [default:
-    /// slack]
-    #[arg(long, value_name = "WHAT", requires = "replay", help_heading = "Network and traffic")]
+    /// With --replay: contents of packet headers: how long the packet may wait (slack, for --scheduling lstf), when it
+    /// left the network (priority, static, for --scheduling rank), or when each switch sent it (vector, which the
+    /// switches then follow) [default: slack]
+    #[arg(long, value_name = "WHAT", requires = "replay", help_heading = "Workload")]
     pub replay_by: Option<By>,
-    /// With --replay, packets later than that count apart [default: a full packet's time on the slowest link]
-    #[arg(long, value_name = "TIME", requires = "replay", help_heading = "Network and traffic")]
+    /// With --replay: count packets overdue by more than this separately [default: a full packet's time on the slowest
+    /// link]
+    #[arg(long, value_name = "TIME", requires = "replay", help_heading = "Workload")]
     pub overdue_by: Option<String>,
 }
 
@@ -48,7 +49,7 @@ pub struct ScheduleArgs {
 pub enum By {
     /// How long the packet may wait
     Slack,
-    /// When it left the network, its priority
+    /// When it left the network, as its priority
     Priority,
     /// When each switch sent it
     Vector,

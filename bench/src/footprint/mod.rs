@@ -15,49 +15,49 @@ use irnic_units::{self as units, RATE, SIZE, TIME};
 use irnic_report::output::print;
 
 const AFTER_HELP: &str = "\
-The bits are those of the fields of irnic's own state machines, at the widths that their values need. What they have in
-host memory on real NICs, what all queue pairs share and what is counted for users is not on the chip; --fields tells
-which and why. A BDP cap and the bitmaps, rings of a power of two, follow from rate, round trip and MTU, unless a transport
-names its cap; without a cap they are as long as its window. The figures beside IRN's are those of its authors (dissertation, 4.5.1).
+Bits are those of the fields of irnic's own state machines, at the width that their values need. Fields that real NICs
+keep in host memory, that all queue pairs share, or that are statistics are not counted; --fields lists them with the
+reason. The BDP cap and the bitmaps (rings of a power of two) follow from rate, round trip and MTU, unless a transport sets
+its cap; without a cap, bitmaps are as long as the window. The figures next to IRN's are its authors' (dissertation, 4.5.1).
 
 Examples:
   irnic footprint                                          every transport, 40 Gbit/s, 24 us
-  irnic footprint --rate 100gbps --qps 2000 --wqes 20000   a NIC full of queue pairs
+  irnic footprint --rate 100gbps --qps 2000 --wqes 20000   totals of a NIC with 2,000 queue pairs
   irnic footprint --transport roce,cc=dcqcn --transport ndp --fields
   irnic footprint --json";
 
-/// Show the state that a NIC keeps for each queue pair and work request, field by field.
+/// Show the state that a NIC keeps per queue pair and work request, field by field.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP, disable_version_flag = true)]
 pub struct FootprintArgs {
-    /// Preset and parameters as in irn,cap=110 or roce,cc=dcqcn; may be repeated [default: all presets but auto]
+    /// Preset with parameters, as in irn,cap=110 or roce,cc=dcqcn; may be repeated [default: all presets except auto]
     #[arg(long, value_name = "NAME")]
     transport: Vec<String>,
-    /// Rate of the NIC's link
+    /// Link rate of the NIC
     #[arg(long, value_name = "RATE", default_value = "40gbps")]
     rate: String,
-    /// Round trip of the longest path without queues
+    /// Round-trip time of the longest path, without queueing
     #[arg(long, value_name = "TIME", default_value = "24us")]
     rtt: String,
     /// Payload bytes of a full packet: 256, 512, 1024, 2048, 4096 or 8192
     #[arg(long, value_name = "BYTES", default_value = "1024")]
     mtu: String,
-    /// READs and atomics that may be outstanding, in each direction
+    /// Maximum outstanding READs and atomics, in each direction, 0 to 128
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u8).range(0..=128))]
     reads: u8,
-    /// Queue pairs of the NIC
+    /// Number of queue pairs of the NIC, 1 to 2^24
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     qps: u32,
-    /// Request WQEs of the NIC, and as many receive WQEs
+    /// Number of request WQEs of the NIC, and of receive WQEs, 0 to 2^30
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(0..=1 << 30))]
     wqes: u32,
-    /// The NIC's cache, M is 2^20: the paper's have "several MBs"
+    /// Cache of the NIC; M is 2^20 (the paper's NICs have "several MBs")
     #[arg(long, value_name = "SIZE", default_value = "4M")]
     cache: String,
-    /// Every field, with its bits or the reason why it has none
+    /// Show every field, with its bits or the reason why it has none
     #[arg(long)]
     fields: bool,
-    /// As JSON, with every field
+    /// Print JSON, with every field
     #[arg(long)]
     json: bool,
 }

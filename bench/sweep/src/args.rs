@@ -13,44 +13,44 @@ use crate::shard::{self, Shard};
 /// Who starts the shards.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Engine {
-    /// A job array of Slurm's, for sbatch.
+    /// Job array for sbatch (Slurm)
     Slurm,
-    /// A script of GNU parallel's.
+    /// Script for GNU parallel
     Parallel,
-    /// An indexed Job of Kubernetes'.
+    /// Indexed Job for Kubernetes
     K8s,
 }
 
 /// Runs in parts, on several machines, again and again until all are done.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SweepArgs {
-    /// Keep the result of each run in this folder, and make only runs that have none there; `irnic merge DIR` puts them
-    /// together
+    /// Store the result of each run in this folder, and skip runs that have one there; `irnic merge DIR` merges the
+    /// results
     #[arg(long, value_name = "DIR", help_heading = "Sweep")]
     pub out: Option<PathBuf>,
-    /// Make the I-th of N parts of the runs; I counts from 1 to N
+    /// Perform part I of N of the runs; I is 1 to N
     #[arg(long, value_name = "I/N", requires = "out", help_heading = "Sweep")]
     pub shard: Option<Shard>,
-    /// Go on in a folder whose runs were others: results of the same runs count, the rest stays
+    /// Continue in the folder of a different sweep: reuse results of the same runs and leave the others in place
     #[arg(long, requires = "out", help_heading = "Sweep")]
     pub resume: bool,
-    /// Make runs that failed once more; one that failed twice with the same message is final
+    /// Retry failed runs; a run that failed twice with the same message is final
     #[arg(long, requires = "out", help_heading = "Sweep")]
     pub retry_failed: bool,
-    /// A run that takes longer has failed: 90s, 30min or 4h
+    /// Fail runs that take longer than this, such as 90s, 30min or 4h
     #[arg(long, value_name = "TIME", requires = "out", value_parser = patience, help_heading = "Sweep")]
     pub run_timeout: Option<Duration>,
-    /// A run that takes more memory has failed
+    /// Fail runs that use more memory than this, such as 500MB or 8GB
     #[arg(long, value_name = "SIZE", requires = "out", value_parser = memory, help_heading = "Sweep")]
     pub run_memory: Option<u64>,
-    /// Print what starts the shards: a job for sbatch, a script with GNU parallel, or a Kubernetes Job
+    /// Print a job that starts the shards: for sbatch (Slurm), GNU parallel or Kubernetes
     #[arg(long, value_name = "ENGINE", requires_all = ["out", "shards"], conflicts_with = "shard", help_heading = "Sweep")]
     pub print: Option<Engine>,
-    /// How many, with --print
+    /// With --print: number of shards, 1 to 100000
     #[arg(long, value_name = "N", requires = "print", value_parser = clap::value_parser!(u64).range(1..=shard::MAX as u64))]
     #[arg(help_heading = "Sweep")]
     pub shards: Option<u64>,
-    /// Make runs that standard input names.
+    /// Perform the runs listed on standard input
     #[arg(long, requires = "out", hide = true)]
     pub worker: bool,
     /// Only put results together, for `irnic merge`.

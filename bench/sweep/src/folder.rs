@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use irnic_report::output::{OutFile, check_folder};
 use irnic_report::{CommandError, version};
 
-use crate::words::Split;
+use crate::command_line::Split;
 
 /// Who is begun with this is a file that is being written; see [`irnic_report::output`].
 const ASIDE: &str = ".irnic-";

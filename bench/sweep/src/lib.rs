@@ -10,6 +10,7 @@
 extern crate irnic_report;
 
 mod args;
+mod command_line;
 mod folder;
 mod local;
 pub mod merge;
@@ -19,18 +20,17 @@ mod runs;
 mod shard;
 mod stored;
 mod supervise;
-mod words;
 mod worker;
 
 use irnic_report::CommandError;
 
 pub use args::{Engine, SweepArgs};
+pub use command_line::{again, quoted};
 pub use folder::digest;
 pub use merge::Merging;
 pub use progress::Progress;
 pub use runs::{Advance, How, NoResult, Performed, Sweep, Watch};
 pub use shard::Shard;
-pub use words::{again, quoted};
 
 /// Makes all runs, or finds their results. Returns nothing if there is nothing to show.
 pub fn perform<S: Sweep>(sweep: &S, how: &How<'_>) -> Result<Option<Performed<S::Result>>, CommandError> {

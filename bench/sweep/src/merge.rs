@@ -4,10 +4,10 @@ use std::path::Path;
 
 use irnic_report::{CommandError, version};
 
+use crate::command_line::{self, quoted};
 pub use crate::folder::Manifest;
 use crate::folder::{Folder, State};
 use crate::runs::{NoResult, Performed, Sweep, all_named, cost};
-use crate::words::{self, quoted};
 
 /// Who speaks on standard error.
 const WHO: &str = "irnic merge";
@@ -90,7 +90,7 @@ pub fn results<S: Sweep>(sweep: &S, out: &Path, merging: &Merging) -> Result<Per
         if !merging.partial {
             let mut command = vec!["irnic".to_owned()];
             command.extend(folder.manifest()?.map_or(Vec::new(), |manifest| manifest.arguments));
-            command.extend(["--out".to_owned(), words::path(out)]);
+            command.extend(["--out".to_owned(), command_line::path(out)]);
             return Err(CommandError::Failed(format!(
                 "{said}\n{} makes them; --partial does without",
                 quoted(&command)

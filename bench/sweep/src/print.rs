@@ -5,16 +5,16 @@ use std::path::Path;
 use irnic_report::CommandError;
 
 use crate::args::Engine;
+use crate::command_line::{self, Split, quoted};
 use crate::runs::{How, Sweep};
-use crate::words::{self, Split, quoted};
 
 /// Prints it.
 pub fn job<S: Sweep>(sweep: &S, how: &How<'_>, engine: Engine, out: &Path) -> Result<(), CommandError> {
-    if words::path(out).contains(char::is_control) {
+    if command_line::path(out).contains(char::is_control) {
         return Err(CommandError::Usage("--out: expected a name without line breaks, for a script".to_owned()));
     }
     (0..sweep.cases()).try_for_each(|case| sweep.check(case))?;
-    let split = Split::of(&words::given()?);
+    let split = Split::of(&command_line::given()?);
     let runs = sweep.cases() * sweep.seeds().len();
     let shards = how.args.shards.map_or(1, |n| n as usize).min(runs);
     let mut what = split.what.clone();
@@ -26,13 +26,13 @@ pub fn job<S: Sweep>(sweep: &S, how: &How<'_>, engine: Engine, out: &Path) -> Re
     let job = Job {
         about: format!("{} in {shards} shards", if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") }),
         what: quoted(&what),
-        merge: quoted(&["irnic".to_owned(), "merge".to_owned(), words::path(out)]),
+        merge: quoted(&["irnic".to_owned(), "merge".to_owned(), command_line::path(out)]),
         shards,
         cores: jobs * how.threads,
     };
     irnic_report::output::print(&match engine {
-        Engine::Slurm => job.slurm(&words::program()),
-        Engine::Parallel => job.parallel(&words::program()),
+        Engine::Slurm => job.slurm(&command_line::program()),
+        Engine::Parallel => job.parallel(&command_line::program()),
         Engine::K8s => job.k8s(),
     });
     Ok(())

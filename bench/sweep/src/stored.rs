@@ -5,18 +5,18 @@ use std::path::Path;
 
 use irnic_report::{CommandError, version};
 
+use crate::command_line::{self, Split};
 use crate::folder::{Folder, Manifest, Named, State};
 use crate::progress::STEPS;
 use crate::runs::{How, NoResult, Performed, Sweep, all_named, case_and_seed, cost};
 use crate::shard::Shard;
 use crate::supervise::{self, End, Job, Supervised, Team};
-use crate::words::{self, Split};
 use crate::worker::{too_large, too_long};
 
 /// Makes the runs of the shard, or all, that have no result in the folder yet.
 pub fn perform<S: Sweep>(sweep: &S, how: &How<'_>, out: &Path) -> Result<Option<Performed<S::Result>>, CommandError> {
     let args = how.args;
-    let split = Split::of(&words::given()?);
+    let split = Split::of(&command_line::given()?);
     let all = all_named(sweep)?;
     let estimates: Vec<f64> = (0..sweep.cases()).map(|case| sweep.estimate(case)).collect();
     let mine = mine(sweep, args.shard, &all, &estimates);
@@ -135,7 +135,7 @@ fn describe<S: Sweep>(sweep: &S, split: &Split, folder: &Folder, resume: bool) -
         Ok(Some(there)) => {
             return Err(CommandError::Usage(format!(
                 "--out: the folder has runs of another sweep, irnic {}{}; --resume goes on with this one there",
-                words::quoted(&there.arguments),
+                command_line::quoted(&there.arguments),
                 if there.arguments == ours.arguments { " with another experiment file" } else { "" }
             )));
         }

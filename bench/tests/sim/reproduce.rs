@@ -478,7 +478,7 @@ fn ids_of_help_and_docs_are_those_of_cells() {
     for paper in ["irn", "timely", "ndp", "tlt", "rc3", "rocc", "escape", "ups", "openqueue"] {
         let output = irnic(&folder).args(["reproduce", paper, "--help"]).output().expect("irnic runs");
         let help = text(&output.stdout);
-        let (_, rest) = help.split_once("id begins so, such as ").unwrap_or_else(|| panic!("{paper}: {help}"));
+        let (_, rest) = help.split_once("id starts with ID, such as ").unwrap_or_else(|| panic!("{paper}: {help}"));
         let (such, _) = rest.split_once(';').expect("may be repeated");
         let such = such.split([',', ' ', '\n']).filter(|id| !id.is_empty() && *id != "or");
         ids.extend(such.map(|id| (paper.to_owned(), id.to_owned())));

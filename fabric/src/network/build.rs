@@ -8,7 +8,7 @@ use super::{
     SwitchNode, mix,
 };
 use crate::switch::{
-    Any, Breaker, Elsewhere, Escape, HolConfig, InputQueued, Ledger, Rocc, SharedBuffer, Switch, SwitchConfig,
+    Any, Breaker, Escape, HolConfig, InputQueued, Ledger, RemoteSwitch, Rocc, SharedBuffer, Switch, SwitchConfig,
     with_tables,
 };
 use crate::topology::{Topology, Wires};
@@ -129,7 +129,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
                     switch: if events.owns(node) {
                         switch(&config, node, &ports[range.clone()], &wires)
                     } else {
-                        Box::new(Elsewhere)
+                        Box::new(RemoteSwitch)
                     },
                     rng: Pcg64Mcg::new(u128::from(config.seed) << 64 | u128::from(node) << 1 | 1),
                     first: range.start as PortId,

@@ -9,22 +9,22 @@
 
 mod account;
 mod agenda;
-mod ahead;
 mod build;
 mod config;
 mod credits;
-mod cut;
 mod deadlock;
 mod endpoint;
-mod ends;
+mod endpoint_events;
 mod events;
 mod forward;
 mod links;
 mod order;
 mod packet;
 mod part;
+mod partition;
 mod port;
 mod preempt;
+mod prefetch_events;
 mod tap;
 mod totals;
 
@@ -35,15 +35,15 @@ use rand_pcg::Pcg64Mcg;
 
 pub use config::{Change, Detour, LinkChange, NetworkConfig, NetworkError, Routing};
 pub use credits::CreditConfig;
-pub(crate) use cut::Cut;
 pub use deadlock::Standstill;
 use endpoint::Host;
 pub use endpoint::{Endpoint, EndpointCtx, address, host_of};
-pub use ends::{Mishap, Put};
+pub use endpoint_events::{Mishap, Put};
 pub use events::{EventQueue, Waiting};
 pub(crate) use order::{Record, Records};
 pub use packet::{Content, Fifo, NONE, Packet, PacketId, Packets};
 pub(crate) use part::{Moment, Next, Part, Published};
+pub(crate) use partition::Partition;
 use port::End;
 pub use port::{CONTROL_FRAME, Control, Pause, Port, PortCounters, PortId};
 pub use tap::{Recorder, Tapped};

@@ -9,8 +9,8 @@ use irnic_transports::telemetry::Int;
 use irnic_transports::wire::{Headers, RateNotice};
 use irnic_transports::{Path, Payload, RxPacket, Time};
 
-use super::abroad::Abroad;
 use super::observe::Observer;
+use super::remote_flows::RemoteFlows;
 use super::{ENCAPSULATION, HeaderBytes, QpSetup};
 use crate::network::{Content, Endpoint, EndpointCtx, Packet, PacketId, Recorder, Tapped, host_of, mix};
 use crate::priorities::Priorities;
@@ -35,7 +35,7 @@ pub struct NicEndpoint {
     pub(super) nic: Nic,
     memory: Mr,
     /// In a part of a network: what this host has to do with flows that end in other parts.
-    pub(super) abroad: Option<Box<Abroad>>,
+    pub(super) abroad: Option<Box<RemoteFlows>>,
 }
 
 /// What all NICs of a run share.

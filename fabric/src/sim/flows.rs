@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use irnic_nic::Mr;
 use irnic_transports::Path;
 
-use super::abroad::Answers;
 use super::endpoint::{MESSAGE, Remote};
+use super::remote_flows::Answers;
 use super::{FlowRecord, LOOP, Net, Observed, QpPolicy, QpSetup, SimConfig, SimError};
 use crate::network::{Agenda, Part, Routing, address, mix};
 use crate::workload::closed_loop::After;

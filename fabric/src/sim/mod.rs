@@ -4,7 +4,6 @@
 //! they are due (`application`, `flows`) and takes what is complete. `endpoint` is the NIC at the end of a link,
 //! `observe` what the ends of connections see, `outcome` samples and the end.
 
-mod abroad;
 mod application;
 mod config;
 mod endpoint;
@@ -13,6 +12,7 @@ mod ideal;
 mod observe;
 mod outcome;
 mod parallel;
+mod remote_flows;
 mod rounds;
 #[cfg(test)]
 mod tests;

@@ -6,19 +6,19 @@
 //! [`SwitchConfig::custom`]; it may hold one of those here and hand on what it does not change.
 
 mod any;
-mod around;
 mod breaker;
 pub mod buffer;
 mod counters;
 mod ctx;
 mod ecn;
-mod elsewhere;
 mod escape;
 mod factory;
+mod forward;
 mod gfc;
 mod output_queued;
 mod pfc;
 mod policy;
+mod remote;
 mod rocc;
 pub mod scheduler;
 mod trimming;
@@ -31,7 +31,6 @@ pub(crate) use ctx::{Effect, Ledger};
 pub use ctx::{SwitchCtx, Via};
 use ecn::Marker;
 pub use ecn::{Ecn, PiConfig};
-pub(crate) use elsewhere::Elsewhere;
 pub(crate) use escape::Escape;
 pub use escape::{EscapeConfig, EscapeCounters, Order, Period};
 pub use factory::{CustomSwitch, HolConfig, SwitchConfig, SwitchFactory};
@@ -41,6 +40,7 @@ pub(crate) use output_queued::with_tables;
 pub use output_queued::{Discipline, OutputQueued, OutputQueuedConfig, RankQueue};
 pub use pfc::{Pfc, Thresholds};
 pub use policy::{Planned, PolicySwitch};
+pub(crate) use remote::RemoteSwitch;
 pub(crate) use rocc::Rocc;
 pub use rocc::{Compute, FlowTable, RoccConfig};
 pub use scheduler::{CustomScheduler, Scheduler, SchedulerFactory, Scheduling};

@@ -21,7 +21,7 @@ use super::services::Receiver;
 use super::slot::{Domain, Slot};
 use super::sys::{self, Epoll};
 use super::{Holder, HostConfig, HostWarning, SocketFault};
-use crate::impair::cut::receiver_qp;
+use crate::impair::frame_trim::receiver_qp;
 use crate::udp::{UdpConfig, UdpPort};
 use crate::{Port, PortCounters, RxFrame};
 

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use irnic_transports::Time;
 
-use super::cut;
+use super::delay_queue::{About, DelayQueue, DelayedFrame, flipped};
 use super::engine::{Counters, Delivery, Impairment};
+use super::frame_trim;
 use super::grammar::Spec;
-use super::held::{About, DelayQueue, DelayedFrame, flipped};
 use super::policy::PolicyLine;
 use super::port::Report;
 use super::rocc::Rocc;
@@ -224,11 +224,11 @@ impl Load for DelayedFrame {
     }
 
     fn kind(&self) -> Kind {
-        cut::kind(&self.about.path, &self.bytes)
+        frame_trim::kind(&self.about.path, &self.bytes)
     }
 
     fn trim(&mut self) -> bool {
         let About { path, icrc, .. } = &mut self.about;
-        cut::trim(path, icrc, &mut self.bytes)
+        frame_trim::trim(path, icrc, &mut self.bytes)
     }
 }

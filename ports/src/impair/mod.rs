@@ -22,12 +22,12 @@
 //! # Ok::<(), irnic_ports::impair::ParseError>(())
 //! ```
 
-pub(crate) mod cut;
+mod delay_queue;
 mod direction;
 mod distribution;
 pub mod engine;
+pub(crate) mod frame_trim;
 pub mod grammar;
-mod held;
 mod line;
 mod percent;
 mod policy;

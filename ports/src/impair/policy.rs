@@ -6,10 +6,10 @@ use irnic_transports::{Colour, Time};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-use super::cut;
+use super::delay_queue::{DelayedFrame, ECN_CE};
 use super::engine::Counters;
+use super::frame_trim;
 use super::grammar::{Rate, Room};
-use super::held::{DelayedFrame, ECN_CE};
 use super::line::{Lengths, LineClock, Queue};
 use super::trimming::{Kind, Load, Refused};
 
@@ -300,7 +300,7 @@ fn seen(now: Time, frame: &DelayedFrame, size: u32) -> Packet {
         output: 0,
         priority: path.priority(),
         dscp: path.traffic_class >> 2,
-        control: matches!(cut::kind(path, &frame.bytes), Kind::Headers | Kind::Trimmed),
+        control: matches!(frame_trim::kind(path, &frame.bytes), Kind::Headers | Kind::Trimmed),
         red: path.colour() == Colour::Red,
     }
 }

@@ -7,11 +7,11 @@ use irnic_transports::wire::ip::ETHERNET_LEN;
 use irnic_transports::wire::{RateNotice, icrc_append};
 use irnic_transports::{Colour, Path, Time};
 
-use super::cut;
+use super::delay_queue::{About, ECN_CE, flip, flipped, marked};
 use super::direction::Direction;
 use super::engine::{Counters, Frame};
+use super::frame_trim;
 use super::grammar::Impairments;
-use super::held::{About, ECN_CE, flip, flipped, marked};
 use super::line::Queue;
 use crate::{Port, RxFrame, RxIcrc, TxFrame, forward_rest, packet_len};
 
@@ -152,8 +152,8 @@ impl<P: Port> Impaired<P> {
     fn send_back(&mut self, now: Time) -> bool {
         let mut sent = false;
         while let Some(held) = self.rx.first_returned() {
-            let path = cut::way_back(&held.about.path);
-            let dest_qp = cut::source_qp(&held.bytes).unwrap_or_default();
+            let path = frame_trim::way_back(&held.about.path);
+            let dest_qp = frame_trim::source_qp(&held.bytes).unwrap_or_default();
             let icrc = held.about.icrc != RxIcrc::Absent || self.port.needs_icrc(&path, dest_qp);
             if icrc {
                 icrc_append(&self.port.wire_path(&path), 0, &mut held.bytes);
@@ -176,7 +176,7 @@ impl<P: Port> Impaired<P> {
             && let Some(held) = self.tx.first_returned()
         {
             let About { path, icrc, .. } = held.about;
-            let path = cut::way_back(&path);
+            let path = frame_trim::way_back(&path);
             if icrc != RxIcrc::Absent {
                 icrc_append(&path, 0, &mut held.bytes);
             }

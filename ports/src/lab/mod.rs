@@ -32,8 +32,8 @@ mod member;
 #[cfg(all(test, loom))]
 mod model;
 mod port;
+mod process_page;
 mod server;
-mod shown;
 mod spec;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -42,8 +42,8 @@ pub use clock::Line;
 pub use guest::GuestCounters;
 pub use jumps::{Standing, Unasked};
 pub use port::LabPort;
+pub use process_page::{Departed, Shown};
 pub use server::{Arriving, LabServer, Lateness, Leaving, Member, MemberId, ServerConfig, Waker};
-pub use shown::{Departed, Shown};
 pub use spec::{Assignment, LabSpec, ParseLabSpecError};
 
 use std::net::{IpAddr, Ipv4Addr};

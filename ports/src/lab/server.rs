@@ -22,7 +22,7 @@ use super::guest::{Guest, GuestCounters};
 use super::hello::{Answer, Ask, Wish, read_hello};
 use super::jumps::{Jumps, Presence};
 use super::member::{Kind, PREFIX, REGION, Tag, notice, place, telemetry, words};
-use super::shown::{Departed, NAME, Shown, group_of};
+use super::process_page::{Departed, NAME, Shown, group_of};
 use super::{Addressing, Assignment, MAX_HOSTS};
 use crate::frames::FrameSpec;
 use crate::host::services::{Receiver, receiver};

@@ -6,7 +6,6 @@
 
 pub(crate) mod access;
 mod attr;
-mod beside;
 mod config;
 mod connect;
 pub(crate) mod context;
@@ -17,6 +16,7 @@ mod qp;
 pub(crate) mod recv_queue;
 pub(crate) mod send_queue;
 pub(crate) mod service;
+mod slack_state;
 pub(crate) mod stats;
 pub(crate) mod work;
 

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use super::access::Access;
 use super::attr::{ModifyError, QpAttr, QpState};
-use super::beside::Beside;
 use super::config::QpConfig;
 use super::context::{ClassPaths, QpContext, QpFailure};
 use super::counters::Counters;
 use super::host::{CqId, Event, Host, PdId, PeerProcess, SrqId, TxSlot, XrcdId};
 use super::service::{AnyService, TransportService};
+use super::slack_state::SlackState;
 use super::stats::{QpStats, RttHistogram};
 use super::work::WcStatus;
 use crate::config::TransportConfig;
@@ -47,7 +47,7 @@ pub struct Qp {
     retransmitted_bytes: u64,
     rcvd_bytes: u64,
     /// What goes by slack, if anything does.
-    beside: Option<Box<Beside>>,
+    beside: Option<Box<SlackState>>,
 }
 
 impl Qp {
@@ -88,7 +88,7 @@ impl Qp {
             Service::Uc => AnyService::Uc(Uc::new(config)?),
             Service::Ud => AnyService::Ud(Ud::new(config)?),
         };
-        let beside = Beside::new(&context.config);
+        let beside = SlackState::new(&context.config);
         Ok(Qp {
             state: QpState::Reset,
             context,

@@ -6,7 +6,6 @@
 mod acks;
 mod discipline;
 mod fetch;
-mod held;
 mod pull;
 mod rc3;
 mod requester;
@@ -14,6 +13,7 @@ mod responder;
 mod timer;
 mod tlp;
 mod tlt;
+mod watched;
 
 pub use acks::MAX_NACKS_WAITING;
 pub use pull::PullTurn;

@@ -12,9 +12,9 @@
 //! chooses from.
 
 mod bitmap;
-mod brought;
 mod go_back_n;
 mod irn;
+mod low_acks;
 mod paths;
 mod pulled;
 mod rack;

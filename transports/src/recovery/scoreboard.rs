@@ -1,7 +1,7 @@
 //! Which packets of a stream are missing, and which of them is sent again next: the registers of IRN's sender modules.
 
 use super::Bitmap;
-use super::brought::Brought;
+use super::low_acks::LowAcks;
 use super::stream::Stream;
 use crate::footprint::{Item, bits, flag, footprint, left, part, sequence, why};
 use crate::psn::Psn;
@@ -20,7 +20,7 @@ pub(super) struct Scoreboard {
     /// Selective acknowledgements from the first packet on that is not acknowledged cumulatively.
     pub sacks: Bitmap<1>,
     /// What low priority has brought, if there is any.
-    pub brought: Option<Box<Brought>>,
+    pub brought: Option<Box<LowAcks>>,
     /// Selective acknowledgements are kept.
     keeps: bool,
     /// The window holds packets in the network; see [`Sender::with_pipe`](super::Sender::with_pipe).
@@ -247,7 +247,7 @@ footprint!(Scoreboard, |at| {
     in_recovery => flag().is(Item::Flags),
     find_new_hole => flag().is(Item::Flags),
     sacks => part(sacks).is(Item::Sacked).when(*keeps, why::OFF),
-    brought => brought.as_deref().map_or(left(why::OFF), |brought| part(brought).heap(size_of::<Brought>())),
+    brought => brought.as_deref().map_or(left(why::OFF), |brought| part(brought).heap(size_of::<LowAcks>())),
     keeps => left(why::SHARED),
     pipe => left(why::SHARED),
     nack_threshold => left(why::SHARED),

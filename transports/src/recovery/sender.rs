@@ -1,9 +1,9 @@
 //! txFree, receiveAck and timeout: which packet of a stream goes next.
 
 use super::Bitmap;
-use super::brought::Brought;
 use super::go_back_n::GoBackN;
 use super::irn;
+use super::low_acks::LowAcks;
 use super::rack::Rack;
 use super::scoreboard::Scoreboard;
 use super::stream::Stream;
@@ -135,7 +135,7 @@ impl Sender {
         let acked = self.stream.acked;
         if let Some(board) = self.board_mut().filter(|board| board.keeps()) {
             board.sacks = Bitmap::new(reach);
-            board.brought = Some(Box::new(Brought::new(acked, reach)));
+            board.brought = Some(Box::new(LowAcks::new(acked, reach)));
             self.stream.set_reach(reach);
         }
         self

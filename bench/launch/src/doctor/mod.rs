@@ -23,29 +23,29 @@ use finding::{Finding, Verdict};
 /// Arguments of `irnic doctor`.
 #[derive(Args)]
 #[command(
-    about = "Find what keeps applications from running on irnic here, or makes them slow, and how to mend it",
+    about = "Diagnose problems that keep applications from running on irnic, or make them slow, and suggest fixes",
     after_help = "\
-A line for each thing looked at: ok, note (may matter) or wrong, what was found, and after a semicolon what to do. Settings are those \
-that irnic run would take.
+Prints a line per check: ok, note (may matter) or wrong, the finding and, after a semicolon, the fix. Settings are those \
+that irnic run would use.
 
-Exit status: 0 nothing is wrong, 1 something is, 2 bad arguments.
+Exit status: 0 nothing is wrong, 1 something is wrong, 2 bad arguments.
 
 Examples:
   irnic doctor
-  irnic doctor -- ./app --its-options       looks at the program as well, and does not start it
+  irnic doctor -- ./app --its-options       also check the program, without starting it
   irnic doctor --json | jq '.[] | select(.verdict == \"wrong\")'"
 )]
 pub struct DoctorArgs {
-    /// Only what is not ok
+    /// Print only findings that are not ok
     #[arg(short, long)]
     quiet: bool,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// As JUnit's XML as well, a test case for each thing looked at; - is standard output, which then has nothing else
+    /// Also write JUnit XML, a test case per check; - writes to standard output instead of the findings
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// A program that is to run on irnic
+    /// Program to check, with its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
 }

@@ -13,68 +13,68 @@ use irnic_verbs::stats::STATISTICS;
 use super::error::RunError;
 
 const AFTER_HELP: &str = "\
-Options stand for IRNIC_* variables and win over those that are set; `irnic config --help` explains all settings, those without
-an option too. Values are checked before the command starts. Exit status: the command's; 2 bad options or settings, 126 the
-command cannot be executed, 127 it does not exist, 1 anything else.
+Options set IRNIC_* variables and override those in the environment; see `irnic config --help` for all settings, including those
+without an option. Values are checked before the command starts. Exit status: the command's; 2 bad options or settings, 126 the
+command cannot be executed, 127 it does not exist, 1 any other error.
 
 Examples:
   irnic run -- ibv_devinfo
   irnic run --impair 'loss 1%' --stats -- ib_write_bw -d irnic0      one process …
   irnic run --impair 'loss 1%' -- ib_write_bw -d irnic0 localhost    … and the other
   irnic run --transport irn,cap=256 --pcap app-%p.pcapng -- ./app    %p is the process id
-  irnic run --explain -- ./app                                       when all it says is Invalid argument
-  irnic run --sysfs -- ucx_info -d                                   for programs that look into /sys and /dev
+  irnic run --explain -- ./app                                       if it only reports Invalid argument
+  irnic run --sysfs -- ucx_info -d                                   for programs that read /sys and /dev
   irnic run --interface eth0 --rate 40G -- ibv_rc_pingpong -g 1";
 
-/// Run an unmodified RDMA application on a NIC in software.
+/// Run an unmodified RDMA application on a software NIC.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP, disable_version_flag = true)]
 pub struct RunArgs {
     /// Transport: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto, iwarp or ndp, with parameters: irn,cap=110
     #[arg(long, value_name = "PRESET[,KEY=VALUE…]")]
     transport: Option<String>,
-    /// Impair the network in the words of tc netem: 'loss 1% delay 50us'
+    /// Impair the network, in tc netem syntax: 'loss 1% delay 50us'
     #[arg(long, value_name = "TEXT")]
     impair: Option<String>,
-    /// What carries packets: auto, shm, udp, or frames: with a carrier, such as frames:tap:tap0 (docs/frames.md)
+    /// Packet carrier: auto, shm, udp, or frames: with a carrier, such as frames:tap:tap0 (docs/frames.md)
     #[arg(long, value_name = "KIND")]
     port: Option<String>,
     /// Record packets for Wireshark; %p in the name is the process id
     #[arg(long, value_name = "FILE")]
     pcap: Option<String>,
-    /// The device's name, or which of the file's devices to have
+    /// Name of the device; with a configuration file, the one of its devices to use
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// File of settings [default: ./irnic.toml, else ~/.config/irnic/irnic.toml]
+    /// Configuration file [default: ./irnic.toml, else ~/.config/irnic/irnic.toml]
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
-    /// Statistics when the application ends: to standard error, or as JSON to FILE (%p is the process id)
+    /// Print statistics when the application exits, to standard error, or as JSON to FILE (%p is the process id)
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
     stats: Option<String>,
-    /// Say on standard error why a call of the application was refused: which attribute, and what it may be
+    /// Explain rejected calls of the application on standard error: the attribute and its valid values
     #[arg(long)]
     explain: bool,
-    /// Network interface whose addresses the device has
+    /// Network interface whose addresses the device uses
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
-    /// Address of the device, instead of the interface's; more with commas between, or given again
+    /// Address of the device, instead of the interface's; separate several by commas, or repeat the option
     #[arg(long = "address", value_name = "ADDR", value_delimiter = ',')]
     addresses: Vec<String>,
-    /// The largest path MTU: 256, 512, 1024, 2048 or 4096
+    /// Largest path MTU: 256, 512, 1024, 2048 or 4096
     #[arg(long, value_name = "BYTES")]
     mtu: Option<String>,
-    /// The link's rate, such as 40G: reported, and the most that is sent
+    /// Link rate, such as 40G: reported to applications, and a limit on sending
     #[arg(long, value_name = "RATE")]
     rate: Option<String>,
-    /// Seed of the impairments
+    /// Random seed of the impairments
     #[arg(long, value_name = "N")]
     seed: Option<String>,
-    /// Show the files under /sys and /dev that a kernel driver would have, for applications that look there, such as
+    /// Provide the files under /sys and /dev that a kernel driver would have, for applications that read them, such as
     /// UCX
     #[arg(long)]
     sysfs: bool,
 
-    /// The application and its arguments
+    /// Application and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }

@@ -20,56 +20,56 @@ use irnic_units::{self as units, TIME};
 use crate::error::PerfError;
 
 const AFTER_HELP: &str = "\
-An application writes a segment, sleeps until its completion wakes it, and takes the next one a millisecond later. Its round trip is
+An application writes a segment, sleeps until its completion wakes it, and sends the next one a millisecond later. Its round trip is
   NIC         from the transmit stamp of the last packet to the arrival of its acknowledgement, both by the NIC's clock
-  calibrated  from the host's clock before posting to that arrival, put on the host's time line by a line fitted through readings
+  calibrated  from the host's clock before posting to that arrival, mapped to the host's time by a line fitted through readings
               of both clocks
   software    from the host's clock before posting to the host's clock after waking up and taking the completion
 With --tcp a ping-pong of such segments over a TCP connection of this machine follows
   TCP stack   from the kernel's transmit stamp of a segment's last byte to its stamp of the acknowledgement
   TCP ping    from the host's clock before writing a segment to the host's clock after reading its echo
-With --load as many threads as there are processors, or N, do nothing but compute. The NICs' own thread has real-time priority where that
-is permitted, as hardware has; the application has none.
+With --load, one thread per processor, or N threads, only compute. The thread of the NICs has real-time priority if permitted, to act
+like hardware; the application does not.
 
 Examples:
   irnic rtt                                                idle, over UDP, stamped by the kernel
   irnic rtt --load --svg rtt.svg                           idle and under load, with a picture
-  irnic rtt --tcp --svg rtt.svg                            a NIC's stamps beside a kernel's TCP: TIMELY's Figure 1
+  irnic rtt --tcp --svg rtt.svg                            NIC timestamps versus the kernel's TCP: TIMELY's Figure 1
   irnic rtt --load --timestamps poll --port shm --json -";
 
-/// Show round trips by NIC timestamps, by calibrated ones and by software: what TIMELY's Figure 11 shows.
+/// Measure round trips by NIC timestamps, calibrated timestamps and software, as in TIMELY's Figure 11.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP, disable_version_flag = true)]
 pub struct RttArgs {
-    /// What carries packets
+    /// Packet carrier
     #[arg(long, value_enum, default_value = "udp")]
     port: PortKind,
-    /// Bytes of a segment, K is 2^10
+    /// Segment size in bytes; K is 2^10
     #[arg(short, long, value_name = "BYTES", default_value = "16K")]
     size: String,
-    /// Segments of each measurement
+    /// Segments per measurement, 1 to 1000000
     #[arg(short = 'n', long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     iters: u64,
-    /// Also measure while so many threads compute [default: one for each processor]
+    /// Also measure under load, with this many computing threads, up to 1024 [default: one per processor]
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "0", value_parser = clap::value_parser!(u16).range(0..=1024))]
     load: Option<u16>,
-    /// When a packet from UDP arrived: when the kernel took it from the device, or when it was asked for
+    /// Arrival time of a packet from UDP: when the kernel took it from the device (kernel), or when the socket was read
+    /// (poll)
     #[arg(long, value_enum, default_value = "kernel")]
     timestamps: Timestamps,
-    /// The client's NIC looks for packets only so often, such as 50us, as one does that has much else to do; 0 is all
-    /// the time
+    /// Polling interval of the client's NIC, such as 50us, to emulate a busy NIC; 0 polls continuously
     #[arg(long, value_name = "TIME", default_value = "0")]
     look_every: String,
     /// Also measure the kernel's TCP
     #[arg(long)]
     tcp: bool,
-    /// The NICs' clock: FREQUENCY, then drift=PPM and offset=TICKS
+    /// Clock of the NICs: FREQUENCY, then drift=PPM and offset=TICKS
     #[arg(long, value_name = "CLOCK", default_value = "156.25MHz,drift=20")]
     clock: String,
-    /// Write the percentiles to this file; - is standard output, in place of the table
+    /// Write the percentiles as JSON to this file; - writes to standard output instead of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Draw the distributions; - is standard output, in place of the table
+    /// Plot the distributions as SVG; - writes to standard output instead of the table
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }

@@ -16,18 +16,18 @@ use crate::evaluation::Evaluation;
 use crate::shared::Common;
 use crate::table;
 
-/// Escape's evaluation: deadlocks that are cleared, what that costs, and flows that are no longer blocked.
+/// Escape's evaluation: deadlocks resolved, the cost, and flows that are no longer blocked.
 ///
-/// Figures 4.7 to 4.9, 4.12, 4.13, 4.15 and 4.17 of the dissertation, as far as the text has numbers or words for them,
-/// stand beside what comes out here. docs/reproduction-escape.md tells what the text leaves open and what was chosen.
+/// Compares irnic with Figures 4.7 to 4.9, 4.12, 4.13, 4.15 and 4.17 of the dissertation, as far as the text describes
+/// them in numbers or words. See docs/reproduction-escape.md for what the text leaves open and the choices made.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  irnic reproduce escape --quick                     all of it, a tenth as long
-  irnic reproduce escape --only figure4.8            the ring that locks up, and does not with Escape
+  irnic reproduce escape --quick                     everything, a tenth as long
+  irnic reproduce escape --only figure4.8            the ring that deadlocks, and does not with Escape
   irnic reproduce escape --only figure4.17 --seeds 5 innocent flows, with confidence intervals
-  irnic reproduce escape --json escape.json          everything, for machines as well")]
+  irnic reproduce escape --json escape.json          everything, also as JSON")]
 pub struct EscapeArgs {
-    /// Only cells whose id begins so, such as figure4.8 or figure4.17/hadoop; may be repeated
+    /// Run only cells whose id starts with ID, such as figure4.8 or figure4.17/hadoop; may be repeated
     #[arg(long, value_name = "ID")]
     only: Vec<String>,
     /// Shorter runs: a tenth of the ring's 500 ms, a fifth of the arrivals' 50 ms

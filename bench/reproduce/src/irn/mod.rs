@@ -27,28 +27,28 @@ const ARRIVALS: u64 = 50_000_000;
 /// Time in which flows start at 40 Gbit/s of a quick look, ns.
 const QUICK: u64 = 5_000_000;
 
-/// Chapter 4 of Mittal's dissertation: Tables 4.2 to 4.8 and what the text says of the figures.
+/// IRN, Chapter 4 of Mittal's dissertation: Tables 4.2 to 4.8 and statements of the text about the figures.
 ///
-/// The paper's numbers and ours stand side by side, with their ratio. docs/reproduction.md tells what the paper leaves
-/// open and what was chosen.
+/// Prints the paper's numbers and irnic's side by side, with their ratio. See docs/reproduction.md for what the paper
+/// leaves open and the choices made.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  irnic reproduce irn --quick                        all cells in some minutes, roughly
+  irnic reproduce irn --quick                        all cells in a few minutes, less accurate
   irnic reproduce irn --only table4.2                one table
   irnic reproduce irn --only table4.2/70% --seeds 5  one row, with confidence intervals
-  irnic reproduce irn --only table4.2/70%/timely     the same of one congestion control
-  irnic reproduce irn --json irn.json                everything, for machines as well")]
+  irnic reproduce irn --only table4.2/70%/timely     the same with one congestion control
+  irnic reproduce irn --json irn.json                everything, also as JSON")]
 pub struct IrnArgs {
-    /// Only cells whose id begins so, such as table4.2, table4.2/70% or figure4.9; may be repeated
+    /// Run only cells whose id starts with ID, such as table4.2, table4.2/70% or figure4.9; may be repeated
     #[arg(long, value_name = "ID")]
     only: Vec<String>,
-    /// Flows start during 5 ms instead of 50: a tenth of the time, and shorter queues than the paper's
+    /// Start flows for 5 ms instead of 50: a tenth of the time, and shorter queues than the paper's
     #[arg(long)]
     quick: bool,
-    /// Flows start during this time (at 40 Gbit/s; the same number of bytes at other rates)
+    /// Start flows for this time (at 40 Gbit/s; the same number of bytes at other rates)
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "quick")]
     arrivals: Option<u64>,
-    /// Flow sizes of the heavy-tailed workload, as `irnic sim --workload` takes them: irn-heavy, irn-imc10, cdf:FILE
+    /// Flow sizes of the heavy-tailed workload, as for `irnic sim --workload`: irn-heavy, irn-imc10, cdf:FILE
     #[arg(long, value_name = "SPEC", value_parser = poisson, default_value = scenario::WORKLOAD)]
     workload: Workload,
     #[command(flatten)]

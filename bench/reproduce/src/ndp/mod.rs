@@ -25,32 +25,32 @@ use scenario::Time;
 /// What is measured of a quick look, ns.
 const QUICK: Time = Time { from: 2_000_000, until: 5_000_000 };
 
-/// §3.2, §5 and §6 of the NDP paper: permutations, incasts, links that fail, and short flows beside long ones.
+/// §3.2, §5 and §6 of the NDP paper: permutations, incasts, link failures, and short flows next to long ones.
 ///
-/// What the text says and what the authors have committed with their simulator stand beside what comes out here, each
-/// with the bounds between which it is a reproduction. MPTCP and pHost are not compared: there is neither here.
-/// docs/reproduction-ndp.md tells what the paper leaves open and what was chosen.
+/// Compares irnic with the text and with the results committed with the authors' simulator, each with the bounds within
+/// which it counts as reproduced. MPTCP and pHost are not compared, since irnic has neither. See
+/// docs/reproduction-ndp.md for what the paper leaves open and the choices made.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  irnic reproduce ndp --quick                            most of it in half a minute, roughly
-  irnic reproduce ndp                                    all of it, a quarter of an hour on two cores
+  irnic reproduce ndp --quick                            most cells in half a minute, less accurate
+  irnic reproduce ndp                                    all cells, 15 minutes on two cores
   irnic reproduce ndp --only figure16/ndp --seeds 5      one table, with confidence intervals
-  irnic reproduce ndp --json ndp.json                    everything, for machines as well
+  irnic reproduce ndp --json ndp.json                    everything, also as JSON
   irnic reproduce ndp --only figure14 --svg .            Figure 14 as a picture, figure14.svg")]
 pub struct NdpArgs {
-    /// Only cells whose id begins so, such as figure14, figure16/ndp or uplink-trimming; may be repeated
+    /// Run only cells whose id starts with ID, such as figure14, figure16/ndp or uplink-trimming; may be repeated
     #[arg(long, value_name = "ID")]
     only: Vec<String>,
-    /// Rates of 2 to 5 ms instead of 5 to 20, and nothing that takes minutes
+    /// Measure rates from 2 to 5 ms instead of 5 to 20, and skip cells that take minutes
     #[arg(long, conflicts_with_all = ["warm_up", "until"])]
     quick: bool,
-    /// What is not measured at the beginning of a run without end
+    /// Warm-up at the start of runs with endless flows, not measured
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = time)]
     warm_up: u64,
-    /// When such a run ends
+    /// End of runs with endless flows
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = time)]
     until: u64,
-    /// Draw the figures that some of the cells are of, as DIR/figure14.svg
+    /// Draw the figures that the cells belong to, as DIR/figure14.svg
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
     #[command(flatten)]

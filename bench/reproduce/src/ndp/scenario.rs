@@ -9,7 +9,7 @@ use irnic_fabric::workload::{ENDLESS, Flow};
 use irnic_transports::config::TransportConfig;
 use irnic_transports::wire::Mtu;
 
-use crate::chance;
+use crate::random;
 
 /// bit/s of all links, and of hosts (§6).
 pub const LINK_RATE: u64 = 10_000_000_000;
@@ -357,7 +357,7 @@ impl Scenario {
                 for host in (0..hosts).filter(|host| ![one, other].contains(host)) {
                     for n in 0..BUSY {
                         let others = (0..hosts).filter(|to| ![one, other, host].contains(to));
-                        let at = chance::below(seed, host * BUSY + n, u64::from(hosts) - 3);
+                        let at = random::below(seed, host * BUSY + n, u64::from(hosts) - 3);
                         let to = others.clone().nth(at as usize).unwrap_or(hosts - 1);
                         flows.push(Flow::new(host, to, ENDLESS, 0));
                     }

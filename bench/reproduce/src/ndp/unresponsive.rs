@@ -6,7 +6,7 @@ use irnic_fabric::switch::{Cut, SwitchConfig, TrimmingConfig};
 
 use super::measure::Measured;
 use super::scenario::{LINK_RATE, Phases, Scenario, Time};
-use crate::chance;
+use crate::random;
 
 /// ns that a packet of so many bytes takes on a link, rounded up.
 fn sending(wire: u64) -> u64 {
@@ -30,7 +30,7 @@ pub fn run(
         let mut stream = Stream::new(senders, full as u32, packets, Gap::Constant(0));
         stream.start = match phases {
             Phases::Even => sending(full) * u64::from(host) / u64::from(senders),
-            Phases::Chance => chance::below(seed, host, sending(full)),
+            Phases::Chance => random::below(seed, host, sending(full)),
         };
         Generator::new(vec![stream], seed)
     };

@@ -19,27 +19,27 @@ use crate::shared::{Common, time};
 use crate::table;
 use measure::Time;
 
-/// OpenQueue's policies: what they send and what it is worth, and what a packet costs.
+/// OpenQueue's policies: throughput, weighted throughput, and the cost per packet.
 ///
-/// Figures 2.17 and 2.19 are pictures; what the text says of them stands beside what comes out here. The virtual
-/// network takes no time for a policy's work: that is measured apart, in ns of this machine.
-/// docs/reproduction-openqueue.md tells what was chosen.
+/// Figures 2.17 and 2.19 have no numbers; compares irnic with the statements of the text about them. In the virtual
+/// network policies take no time; their cost is measured separately, in ns of this machine. See
+/// docs/reproduction-openqueue.md for the choices made.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  irnic reproduce openqueue                          all of it, in a minute
-  irnic reproduce openqueue --quick                  a fifth of the time in the network, and no costs
+  irnic reproduce openqueue                          all cells, in a minute
+  irnic reproduce openqueue --quick                  a fifth of the simulated time, and no costs
   irnic reproduce openqueue --only figure2.19ab      weighted throughput by load")]
 pub struct OpenQueueArgs {
-    /// Only cells whose id begins so, such as figure2.19ab/A or table/shared-lqd; may be repeated
+    /// Run only cells whose id starts with ID, such as figure2.19ab/A or table/shared-lqd; may be repeated
     #[arg(long, value_name = "ID")]
     only: Vec<String>,
-    /// 2 ms that are not measured and 4 ms that are, and no costs
+    /// Use a warm-up of 2 ms and measure 4 ms, and skip the costs
     #[arg(long, conflicts_with_all = ["warm_up", "time"])]
     quick: bool,
-    /// What is not measured at the beginning of a run
+    /// Warm-up at the start of each run, not measured
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = time)]
     warm_up: u64,
-    /// How long is measured then
+    /// Measured time, after the warm-up
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = time)]
     time: u64,
     #[command(flatten)]

@@ -17,25 +17,25 @@ use crate::evaluation::Evaluation;
 use crate::shared::Common;
 use crate::table;
 
-/// RC3's evaluation: completion times with a second loop at low priority, beside TCP's.
+/// RC3's evaluation: completion times with a second loop at low priority, compared with TCP's.
 ///
-/// Table 2.1, Figures 2.7 to 2.10 and 2.13 and the datacenter of §2.5 of the dissertation, as far as the text has
-/// numbers or words for them, stand beside what comes out here; so does a table of its own: which of IRN, TCP and TCP
-/// with RC3 is fastest in a datacenter. docs/reproduction-rc3.md tells what the text leaves open and what was chosen.
+/// Compares irnic with Table 2.1, Figures 2.7 to 2.10 and 2.13 and the datacenter of §2.5 of the dissertation, as far
+/// as the text describes them in numbers or words, and adds a table of its own: which of IRN, TCP and TCP with RC3 is
+/// fastest in a datacenter. See docs/reproduction-rc3.md for what the text leaves open and the choices made.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  irnic reproduce rc3 --theory                       the model alone, without a run
+  irnic reproduce rc3 --theory                       only the model, without any run
   irnic reproduce rc3 --only table2.1 --quick        the first row of Table 2.1, shorter
   irnic reproduce rc3 --only which                   IRN, TCP and RC3 in a datacenter
-  irnic reproduce rc3 --seeds 3 --json rc3.json      everything, with confidence intervals, for machines as well")]
+  irnic reproduce rc3 --seeds 3 --json rc3.json      everything, with confidence intervals, also as JSON")]
 pub struct Rc3Args {
-    /// Only cells whose id begins so, such as table2.1 or figure2.13a; may be repeated
+    /// Run only cells whose id starts with ID, such as table2.1 or figure2.13a; may be repeated
     #[arg(long, value_name = "ID")]
     only: Vec<String>,
-    /// Shorter runs: 2.2 of 5 s of the backbone
+    /// Shorten runs: 2.2 of 5 s of the backbone
     #[arg(long)]
     quick: bool,
-    /// Print the model of §2.2 with the evaluation's sizes, and run nothing
+    /// Print the model of §2.2 for the evaluation's sizes and run nothing
     #[arg(long)]
     theory: bool,
     #[command(flatten)]

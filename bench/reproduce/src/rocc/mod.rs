@@ -20,32 +20,32 @@ use crate::evaluation::Evaluation;
 use crate::shared::{Common, time};
 use measure::Time;
 
-/// RoCC's simulations: queues and shares at one bottleneck, at several, with asymmetric links, and on 90 hosts.
+/// RoCC's simulations: queues and shares at one and several bottlenecks, with asymmetric links, and on 90 hosts.
 ///
-/// Figures 3.5 to 3.15 and Table 3.3, as far as the text has numbers or words for them, stand beside what comes out
-/// here, with DCQCN, TIMELY and HPCC where the paper has them, as irnic has them and with its authors' settings.
-/// docs/reproduction-rocc.md tells what was chosen.
+/// Compares irnic with Figures 3.5 to 3.15 and Table 3.3, as far as the text describes them in numbers or words,
+/// including DCQCN, TIMELY and HPCC where the paper has them, both as in irnic and with the authors' settings. See
+/// docs/reproduction-rocc.md for the choices made.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  irnic reproduce rocc --only figure3.5 --quick      queues and shares of one bottleneck, in seconds
+  irnic reproduce rocc --only figure3.5 --quick      queues and shares at one bottleneck, in seconds
   irnic reproduce rocc --only table3.3               rates of 1,800 pairs on 90 hosts
   irnic reproduce rocc --svg .                       everything, an hour on two cores, with pictures
   irnic reproduce rocc --only figure3.9a             several bottlenecks
-  irnic reproduce rocc --json rocc.json              everything, for machines as well")]
+  irnic reproduce rocc --json rocc.json              everything, also as JSON")]
 pub struct RoccArgs {
-    /// Only cells whose id begins so, such as figure3.5/40G or figure3.9a/rocc; may be repeated
+    /// Run only cells whose id starts with ID, such as figure3.5/40G or figure3.9a/rocc; may be repeated
     #[arg(long, value_name = "ID")]
     only: Vec<String>,
-    /// 20 ms that are not measured and 10 ms that are
+    /// Use a warm-up of 20 ms and measure 10 ms
     #[arg(long, conflicts_with_all = ["warm_up", "time"])]
     quick: bool,
-    /// What is not measured at the beginning of a run
+    /// Warm-up at the start of each run, not measured
     #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = time)]
     warm_up: u64,
-    /// How long is measured then
+    /// Measured time, after the warm-up
     #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = time)]
     time: u64,
-    /// Draw the figures that some of the cells are of, as DIR/figure3.5.svg
+    /// Draw the figures that the cells belong to, as DIR/figure3.5.svg
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
     #[command(flatten)]

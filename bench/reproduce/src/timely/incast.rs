@@ -10,7 +10,7 @@ use irnic_transports::config::{Timer, TransportConfig};
 use irnic_transports::congestion::CongestionConfig;
 use irnic_transports::wire::Mtu;
 
-use crate::chance;
+use crate::random;
 
 /// Client machines (§6.1).
 const CLIENTS: u32 = 10;
@@ -189,7 +189,7 @@ impl Incast {
             src: self.ends(n).0,
             dst: self.ends(n).1,
             bytes: (u128::from(LINK_RATE) * u128::from(end) / 8_000_000_000) as u64,
-            start: chance::below(seed, n, STAGGER),
+            start: random::below(seed, n, STAGGER),
             priority: 0,
             class: 0,
             setup: 0,

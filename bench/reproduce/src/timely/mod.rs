@@ -23,33 +23,33 @@ use incast::Time;
 use measure::Scenario;
 
 /// §2.2 and §6 of the TIMELY paper: an incast of ten clients with four connections each to one server, and calls
-/// between 250 hosts, by hardware there, simulated here.
+/// between 250 hosts; measured on hardware in the paper, simulated by irnic.
 ///
-/// Table 1, and Figures 2, 4 and 9 to 22 as far as the text has numbers or words for them, stand beside what comes out
-/// here. docs/reproduction-timely.md tells what the paper leaves open and what was chosen.
+/// Compares irnic with Table 1, and with Figures 2, 4 and 9 to 22 as far as the text describes them in numbers or
+/// words. See docs/reproduction-timely.md for what the paper leaves open and the choices made.
 #[derive(Args)]
 #[command(after_help = "Examples:
   irnic reproduce timely --only table1                 throughput and round trips in half a minute
-  irnic reproduce timely                               all of it in some minutes
+  irnic reproduce timely                               all cells in a few minutes
   irnic reproduce timely --only figure17/10 --seeds 3  one row, with confidence intervals
   irnic reproduce timely --only table1/timely --timely gain=0.875
-                                                       what a parameter that the paper leaves open does
-  irnic reproduce timely --json timely.json            everything, for machines as well
+                                                       effect of a parameter that the paper leaves open
+  irnic reproduce timely --json timely.json            everything, also as JSON
   irnic reproduce timely --only figure15 --svg .       Figure 15 as a picture, figure15.svg")]
 pub struct TimelyArgs {
-    /// Only cells whose id begins so, such as table1, figure15/64KB or figure18; may be repeated
+    /// Run only cells whose id starts with ID, such as table1, figure15/64KB or figure18; may be repeated
     #[arg(long, value_name = "ID")]
     only: Vec<String>,
-    /// What is not measured at the beginning of a run
+    /// Warm-up at the start of each run, not measured
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
     warm_up: u64,
-    /// How long is measured then
+    /// Measured time, after the warm-up
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
     time: u64,
-    /// Parameters of TIMELY besides the paper's, as in --cc timely,gain=0.875
+    /// Parameters of TIMELY in addition to the paper's, as in --cc timely,gain=0.875
     #[arg(long, value_name = "PARAMETERS", default_value = "")]
     timely: String,
-    /// Draw the figures that some of the cells are of, as DIR/figure15.svg
+    /// Draw the figures that the cells belong to, as DIR/figure15.svg
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
     #[command(flatten)]

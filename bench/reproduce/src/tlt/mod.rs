@@ -26,28 +26,28 @@ use scenario::Scenario;
 const FLOWS: u64 = 10_000;
 const QUICK: u64 = 1_000;
 
-/// §7 and Appendix B of TLT's paper: web search traffic and incasts of short flows on 96 hosts.
+/// §7 and Appendix B of the TLT paper: web search traffic and incasts of short flows on 96 hosts.
 ///
-/// What the text has in numbers stands beside what comes out here: with TLT and without, with PFC and without, on TCP,
-/// DCTCP, HPCC, IRN and DCQCN. docs/reproduction-tlt.md tells what the paper leaves open and what was chosen.
+/// Compares irnic with the numbers in the text: with and without TLT, with and without PFC, for TCP, DCTCP, HPCC, IRN
+/// and DCQCN. See docs/reproduction-tlt.md for what the paper leaves open and the choices made.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  irnic reproduce tlt --only figure6/irn --quick     IRN with TLT and without, in a minute
+  irnic reproduce tlt --only figure6/irn --quick     IRN with and without TLT, in a minute
   irnic reproduce tlt --only figure5 --only figure6  the main results, at full length
   irnic reproduce tlt --only table1 --seeds 5        one table, with confidence intervals
-  irnic reproduce tlt --json tlt.json                everything, for machines as well
+  irnic reproduce tlt --json tlt.json                everything, also as JSON
   irnic reproduce tlt --only figure9 --svg .         Figure 9 as a picture, figure9.svg")]
 pub struct TltArgs {
-    /// Only cells whose id begins so, such as figure5, figure6/irn or table1/dctcp; may be repeated
+    /// Run only cells whose id starts with ID, such as figure5, figure6/irn or table1/dctcp; may be repeated
     #[arg(long, value_name = "ID")]
     only: Vec<String>,
-    /// 1,000 background flows instead of 10,000: a tenth of the time, and fewer incasts than a tail needs
+    /// Use 1,000 background flows instead of 10,000: a tenth of the time, with too few incasts for tail latencies
     #[arg(long)]
     quick: bool,
-    /// So many background flows
+    /// Number of background flows, 1 to 1000000
     #[arg(long, value_name = "N", conflicts_with = "quick", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     flows: Option<u64>,
-    /// Draw the figures that some of the cells are of, as DIR/figure9.svg
+    /// Draw the figures that the cells belong to, as DIR/figure9.svg
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
     #[command(flatten)]

@@ -11,7 +11,7 @@ use super::network::{G, PAPERS, PAYLOAD};
 use super::objectives::FAIR;
 use super::parts::Values;
 use super::scheme::{HEADER, OTHERS, Scheme, TCP};
-use crate::chance;
+use crate::random;
 use crate::runs::simulate;
 
 const US: u64 = 1_000;
@@ -99,7 +99,7 @@ impl Sharing {
             }
             Sharing::Newcomer(_) => {
                 // The twenty are there when the measured time begins; text: "have started early".
-                let start = |at| if at < OLD { chance::below(seed, at, MS) } else { LAST };
+                let start = |at| if at < OLD { random::below(seed, at, MS) } else { LAST };
                 (0..=OLD).map(|at| Flow::new(at, OLD + 1 + at, LONG, start(at))).collect()
             }
             Sharing::Weighted(_) => [(0, 2), (1, 4), (3, 5)]
@@ -107,7 +107,7 @@ impl Sharing {
                 .zip(0..)
                 .map(|((src, dst), at)| Flow {
                     setup: at,
-                    ..Flow::new(src, dst, LONG, chance::below(seed, at.into(), MS))
+                    ..Flow::new(src, dst, LONG, random::below(seed, at.into(), MS))
                 })
                 .collect(),
         };

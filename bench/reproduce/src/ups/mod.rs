@@ -31,34 +31,34 @@ use crate::table;
 use parts::{Cell, Line, Ran, Work};
 use scenario::Scenario;
 
-/// Universal Packet Scheduling: how many packets are overdue when least slack time first replays other schedulers, and
-/// what it does for completion times, delays and fairness.
+/// Universal Packet Scheduling: packets overdue when least slack time first replays other schedulers, and its effect on
+/// completion times, delays and fairness.
 ///
-/// The congestion points of §5.1.3, Tables 5.1 to 5.4 and Figures 5.1 to 5.9 of the dissertation stand beside what
-/// comes out here. docs/reproduction-ups.md and docs/reproduction-ups-objectives.md tell what the text leaves open and
-/// what was chosen.
+/// Compares irnic with the congestion points of §5.1.3, Tables 5.1 to 5.4 and Figures 5.1 to 5.9 of the dissertation.
+/// See docs/reproduction-ups.md and docs/reproduction-ups-objectives.md for what the text leaves open and the choices
+/// made.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  irnic reproduce ups --quick                       all of it, a twentieth as long
-  irnic reproduce ups --only congestion             the check of topology and workload
+  irnic reproduce ups --quick                       everything, a twentieth as long
+  irnic reproduce ups --only congestion             check of topology and workload
   irnic reproduce ups --only table5.1/fifo          one row
   irnic reproduce ups --only figure5.2/default --quick   mean completion times of four schedulers
   irnic reproduce ups --only figure5.4              fairness over time
   irnic reproduce ups --svg plots --json ups.json   everything, and Figures 5.1 to 5.5 and 5.7")]
 pub struct UpsArgs {
-    /// Only cells whose id begins so, such as table5.1/30% or figure5.1; may be repeated
+    /// Run only cells whose id starts with ID, such as table5.1/30% or figure5.1; may be repeated
     #[arg(long, value_name = "ID")]
     only: Vec<String>,
-    /// Shorter runs: flows arrive for 50 ms instead of 1 s; with TCP, for 2.5 s instead of 10 s
+    /// Shorten runs: flows arrive for 50 ms instead of 1 s; with TCP, for 2.5 s instead of 10 s
     #[arg(long)]
     quick: bool,
-    /// Time in which flows arrive that are replayed [default: 1s, or 50ms with --quick]
+    /// Duration of arrivals of the flows to replay [default: 1s, or 50ms with --quick]
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "quick")]
     arrivals: Option<u64>,
-    /// Send TCP's handshakes through the network, in place of an empty network's round trip in each completion time
+    /// Send TCP's handshakes through the network, instead of adding an idle round trip to each completion time
     #[arg(long)]
     handshake: bool,
-    /// Write Figures 5.1 to 5.5 and 5.7, of those cells that are run, into this folder
+    /// Write Figures 5.1 to 5.5 and 5.7, of the cells run, to this folder
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
     #[command(flatten)]

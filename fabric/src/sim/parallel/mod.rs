@@ -14,11 +14,11 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread;
 
-use super::abroad::{Abroad, Answers};
 use super::endpoint::Remote;
 use super::flows::{Flows, Numbers, Others};
+use super::remote_flows::{Answers, RemoteFlows};
 use super::{Ending, Net, Outcome, QpPolicy, SimConfig, SimError, Simulation, Site, nics, outcome};
-use crate::network::{Cut, Moment, Network, Next, Part, Records};
+use crate::network::{Moment, Network, Next, Part, Partition, Records};
 use crate::switch::{Discipline, OutputQueuedConfig, SharedBufferConfig, SwitchConfig};
 use crew::Crew;
 use irnic_transports::congestion::CongestionConfig;
@@ -113,7 +113,7 @@ impl Parallel {
             alone: None,
             config: config.clone(),
         };
-        let cut = Cut::new(&config.topology, threads);
+        let cut = Partition::new(&config.topology, threads);
         if let Some(why) =
             if cut.hosts.len() < 2 { Some("fewer than two switches have hosts") } else { obstacle(&config) }
         {
@@ -125,7 +125,7 @@ impl Parallel {
         let build = &|number: usize| -> Result<(Net<Part>, Flows), SimError> {
             let flows = Flows::new(&config);
             let (mut nics, shared) = nics(&config, &flows, cut.hosts[number].iter().copied())?;
-            nics.iter_mut().for_each(|nic| nic.abroad = Some(Box::new(Abroad::new(answers.clone()))));
+            nics.iter_mut().for_each(|nic| nic.abroad = Some(Box::new(RemoteFlows::new(answers.clone()))));
             let part = Part::new(number as u32, cut.part_of.clone(), cut.hosts.len());
             Ok((Network::assemble(config.network(), part, nics, shared), flows))
         };

@@ -264,7 +264,7 @@ impl PolicySwitch {
     pub(crate) fn build(&self, ports: &[Port]) -> Box<dyn Switch> {
         let Ok(prepared) = self.prepared(ports.len()) else {
             // A policy that does not fit was refused before (`Experiment::config`).
-            return Box::new(crate::switch::Elsewhere);
+            return Box::new(crate::switch::RemoteSwitch);
         };
         if self.changes() {
             // Policies that do not fit were refused, too.

@@ -6,7 +6,7 @@ use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure};
 use crate::qp::host::Host;
 use crate::qp::work::{SendOp, WcStatus};
-use crate::rc::held;
+use crate::rc::watched;
 use crate::time::Time;
 use crate::wire::opcode::Operation;
 use crate::wire::{Headers, NakCode, Syndrome};
@@ -197,7 +197,7 @@ impl Requester {
         (in_order, ends): (bool, bool),
         host: &mut impl Host,
     ) -> Result<(), WcStatus> {
-        let kept = if in_order { 0 } else { held::kept(c.config.placement, ends, payload) };
+        let kept = if in_order { 0 } else { watched::kept(c.config.placement, ends, payload) };
         let mut now = *payload;
         if let (Payload::Bytes(bytes), 1..) = (payload, kept) {
             let (first, later) = bytes.split_at(bytes.len() - kept);

@@ -9,8 +9,8 @@ use crate::qp::context::QpContext;
 use crate::qp::host::Host;
 use crate::qp::send_queue::MAX_MESSAGE;
 use crate::rc::acks::{DUPLICATE, Echo};
-use crate::rc::held;
 use crate::rc::pull::What;
+use crate::rc::watched;
 use crate::recovery::{Arrival, Class, Recovery, Sack};
 use crate::room::boxed;
 use crate::time::Time;
@@ -208,7 +208,7 @@ impl Responder {
         host: &mut impl Host,
     ) -> Result<(), Refusal> {
         let opcode = packet.headers.bth.opcode;
-        let kept = if in_order { 0 } else { held::kept(c.config.placement, opcode.ends_message(), &packet.payload) };
+        let kept = if in_order { 0 } else { watched::kept(c.config.placement, opcode.ends_message(), &packet.payload) };
         let (Payload::Bytes(bytes), 1..) = (packet.payload, kept) else {
             return self.place_write(c, reth, &packet.payload, host);
         };

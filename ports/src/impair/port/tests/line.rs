@@ -158,7 +158,7 @@ fn headers_that_find_no_room_go_back_once_by_the_same_port() {
     for (_, path, bytes) in sent {
         assert_eq!((path, bytes.len()), (&back, CUT));
         assert!(icrc_check(path, 0, bytes));
-        assert_eq!(cut::receiver_qp(path, bytes), Some(SOURCE));
+        assert_eq!(frame_trim::receiver_qp(path, bytes), Some(SOURCE));
     }
     assert_eq!(port.inner().flushes, flushes + 1);
     let Counters { trimmed, returned, header_drops, .. } = *port.rx_counters();

@@ -231,7 +231,7 @@ fn refresh(shown: &[Option<Arc<Shown>>]) {
 
 /// What is kept from one look to the next.
 #[derive(Default)]
-pub struct Told {
+pub struct ProcessPages {
     /// Processes that have left and were taken note of.
     noted: u64,
     /// What those of each host have counted.
@@ -239,7 +239,7 @@ pub struct Told {
     ended: VecDeque<ProcessStats>,
 }
 
-impl Told {
+impl ProcessPages {
     /// Fills in what processes tell; `living` are their pages, in the same order. Returns what each of `hosts` hosts
     /// has counted, processes that have left included, and the processes that have left lately.
     pub fn look(
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn what_a_process_writes_may_be_nonsense() {
-        let mut told = Told::default();
+        let mut told = ProcessPages::default();
         let nonsense = [None, Some(vec![]), Some(vec![1]), Some(vec![u64::MAX; 6_000])];
         let all: Vec<_> = (0..).zip(nonsense).map(|(n, numbers)| departed(n, numbers)).collect();
         let mut living = vec![ProcessStats { host: 9, ..ProcessStats::default() }];

@@ -16,7 +16,7 @@ use crate::psn::Psn;
 
 /// The record.
 #[derive(Clone, Debug)]
-pub(super) struct Brought {
+pub(super) struct LowAcks {
     /// By their places from the first packet on that is not acknowledged. Those before [`Stream::next`] were left out,
     /// and neither the first packet nor that at [`Stream::high`] is ever one: see [`Scoreboard::leave_out`].
     pub map: Bitmap<1>,
@@ -28,9 +28,9 @@ pub(super) struct Brought {
     pub bumps: u32,
 }
 
-impl Brought {
-    pub(super) fn new(first: Psn, reach: u32) -> Brought {
-        Brought { map: Bitmap::new(reach), end: first, passed: 0, bumps: 0 }
+impl LowAcks {
+    pub(super) fn new(first: Psn, reach: u32) -> LowAcks {
+        LowAcks { map: Bitmap::new(reach), end: first, passed: 0, bumps: 0 }
     }
 }
 
@@ -141,7 +141,7 @@ impl Scoreboard {
     }
 }
 
-footprint!(Brought, |at| {
+footprint!(LowAcks, |at| {
     map => part(map).is(Item::Sacked),
     end => sequence(),
     passed => left("its growth is told at once"),

@@ -8,16 +8,16 @@ use crate::topology::{Topology, Wires};
 /// What belongs to which part. Hosts stay with their switches, of which each part has about as many hosts, in their
 /// order; to those come the switches that most of their links lead to.
 #[derive(Clone, Debug)]
-pub(crate) struct Cut {
+pub(crate) struct Partition {
     /// Of each node, its part.
     pub(crate) part_of: Arc<[u16]>,
     /// The hosts of each part, in their order.
     pub(crate) hosts: Vec<Vec<u32>>,
 }
 
-impl Cut {
+impl Partition {
     /// Cuts a topology into so many parts, or into fewer if fewer switches have hosts.
-    pub(crate) fn new(topology: &Topology, parts: usize) -> Cut {
+    pub(crate) fn new(topology: &Topology, parts: usize) -> Partition {
         let wires = Wires::new(topology);
         let switch_of = |host: u32| wires.of(host).first().map_or(host, |&(_, peer)| peer);
         // Switches by their first hosts, and how many hosts each has.
@@ -67,7 +67,7 @@ impl Cut {
             part_of[switch as usize] = best as u16;
             load[best] += wires.of(switch).len();
         }
-        Cut { part_of: part_of.into(), hosts }
+        Partition { part_of: part_of.into(), hosts }
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn pods_stay_whole_and_cores_are_shared_out() {
         let topology = Topology::fat_tree(8, 1_000_000_000, 1_000);
-        let cut = Cut::new(&topology, 2);
+        let cut = Partition::new(&topology, 2);
         assert_eq!(cut.hosts, [Vec::from_iter(0..64), Vec::from_iter(64..128)]);
         let crossing = topology.links.iter().filter(|l| cut.part_of[l.a as usize] != cut.part_of[l.b as usize]);
         // Half of the links of each of the 16 core switches.
@@ -101,7 +101,7 @@ mod tests {
                 (&Topology::leaf_spine(10, 3, 2, 1, 1, 1), 10),
                 (&mixed, 2),
             ] {
-                let cut = Cut::new(topology, parts);
+                let cut = Partition::new(topology, parts);
                 assert_eq!(cut.hosts.len(), parts.min(switches));
                 assert!(cut.hosts.iter().all(|hosts| !hosts.is_empty()), "{:?}", cut.hosts);
                 assert!(cut.part_of.iter().all(|part| usize::from(*part) < cut.hosts.len()));

@@ -71,7 +71,7 @@ fn halves(answer: u32) -> (u16, u16) {
 
 /// What a host has to do with flows that end in other parts.
 #[derive(Debug)]
-pub(super) struct Abroad {
+pub(super) struct RemoteFlows {
     answers: Arc<Answers>,
     /// Flows from here that have arrived, and of which this host does not know it yet.
     awaited: Vec<Awaited>,
@@ -96,9 +96,9 @@ struct Doubt {
     n: u16,
 }
 
-impl Abroad {
-    pub(super) fn new(answers: Arc<Answers>) -> Abroad {
-        Abroad { answers, awaited: Vec::new(), doubts: Vec::new() }
+impl RemoteFlows {
+    pub(super) fn new(answers: Arc<Answers>) -> RemoteFlows {
+        RemoteFlows { answers, awaited: Vec::new(), doubts: Vec::new() }
     }
 
     /// A flow of this host's queue pair has arrived at `dst`.

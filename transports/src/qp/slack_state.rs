@@ -9,19 +9,19 @@ use crate::time::Time;
 
 /// State of what goes by slack.
 #[derive(Clone, Debug)]
-pub(super) struct Beside {
+pub(super) struct SlackState {
     /// What its packets' slack follows from, if they have some.
     pub assignment: Option<Assignment>,
     /// What it judges arriving packets by, if it does.
     judge: Option<Judge>,
 }
 
-impl Beside {
+impl SlackState {
     /// That of a transport; `None` if nothing goes by slack.
-    pub(super) fn new(transport: &TransportConfig) -> Option<Box<Beside>> {
+    pub(super) fn new(transport: &TransportConfig) -> Option<Box<SlackState>> {
         let assignment = Assignment::new(transport.slack, transport.base_rtt);
         let judge = Judge::new(transport.edge);
-        (assignment.is_some() || judge.is_some()).then(|| Box::new(Beside { assignment, judge }))
+        (assignment.is_some() || judge.is_some()).then(|| Box::new(SlackState { assignment, judge }))
     }
 
     /// Nothing was sent or received yet.

@@ -9,16 +9,16 @@ use irnic_transports::wire::ip::to_ipv6;
 /// Whoever means it repeats its request, whoever floods a listener with forged ones sends each once. And who has
 /// confirmed a connection was not forged: it has got the answer that went to its address.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct KnownPeers {
     /// Mixed into keys. Who does not know it cannot choose requests that push out others.
     secret: u64,
     requests: Table<{ 1 << 16 }>,
     peers: Table<{ 1 << 10 }>,
 }
 
-impl Seen {
-    pub(crate) fn new(secret: u64) -> Seen {
-        Seen { secret, requests: Table::default(), peers: Table::default() }
+impl KnownPeers {
+    pub(crate) fn new(secret: u64) -> KnownPeers {
+        KnownPeers { secret, requests: Table::default(), peers: Table::default() }
     }
 
     /// Remembers a request of a peer by the sender's GUID and the request's number. Returns whether it is known: by
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_request_is_known_the_second_time() {
-        let mut seen = Seen::new(7);
+        let mut seen = KnownPeers::new(7);
         let mut known = || (0..10_000).filter(|n| seen.request(peer(1), 0xad, *n)).count();
         assert_eq!(known(), 0);
         let known = known();
@@ -92,14 +92,14 @@ mod tests {
     #[test]
     fn requests_differ_by_each_of_their_numbers() {
         let requests = [(peer(1), 2, 3), (peer(2), 2, 3), (peer(1), 3, 3), (peer(1), 2, 4)];
-        let mut seen = Seen::new(1);
+        let mut seen = KnownPeers::new(1);
         assert!(!requests.iter().any(|&(peer, guid, number)| seen.request(peer, guid, number)));
         assert!(requests.iter().all(|&(peer, guid, number)| seen.request(peer, guid, number)));
     }
 
     #[test]
     fn requests_of_a_peer_that_has_confirmed_are_known() {
-        let mut seen = Seen::new(1);
+        let mut seen = KnownPeers::new(1);
         seen.confirmed(peer(1));
         assert!(seen.request(peer(1), 2, 3));
         assert!(!seen.request(peer(2), 2, 3));

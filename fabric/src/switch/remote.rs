@@ -6,9 +6,9 @@ use crate::priorities::Priorities;
 
 /// A switch that another part of the network has: nothing ever comes here.
 #[derive(Debug)]
-pub(crate) struct Elsewhere;
+pub(crate) struct RemoteSwitch;
 
-impl Switch for Elsewhere {
+impl Switch for RemoteSwitch {
     fn enqueue(&mut self, _ctx: &mut SwitchCtx<'_>, _id: PacketId, _output: u16) -> Verdict {
         Verdict::Dropped
     }
