@@ -231,7 +231,7 @@ impl Write for Output {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::ffi::CString;
     use std::os::unix::ffi::OsStrExt;
