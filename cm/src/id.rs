@@ -27,7 +27,8 @@ pub(crate) struct Listener {
     pub(crate) unanswered: u32,
     /// Communication ids of accepted requests that their peers have not confirmed, oldest first.
     pub(crate) unconfirmed: BTreeMap<u64, u32>,
-    /// Until then only requests that are known get in ([`KnownPeers`](crate::known_peers::KnownPeers)): there were more than room.
+    /// Until then only requests that are known get in ([`KnownPeers`](crate::known_peers::KnownPeers)): there were
+    /// more than room.
     pub(crate) crowded_until: Time,
 }
 

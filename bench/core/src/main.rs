@@ -1,6 +1,7 @@
-//! `irnic-core`: the commands of `irnic` that need no emulated and no simulated network. It takes a third of the time to
-//! build, and is what `cargo run` runs. `irnic` has all of its commands; where that is built too, this program
-//! executes it for the others.
+//! `irnic-core`: the commands of `irnic` that need no emulated and no simulated network.
+//!
+//! It takes a third of the time to build, and is what `cargo run` runs. For other commands it executes `irnic`, if that
+//! is built.
 
 #[macro_use]
 extern crate irnic_report;

@@ -12,7 +12,7 @@ use pcap_file::{DataLink, Endianness};
 use super::*;
 
 fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/rxe-pcaps")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/rxe-pcaps")
 }
 
 fn fixture(name: &str) -> Vec<u8> {

@@ -1,5 +1,5 @@
-//! What a NIC is about to look at, fetched into the processor's cache: a program with thousands of NICs has none of them
-//! there.
+//! Fetches what a NIC is about to use into the processor's cache, where a program with thousands of NICs has none of
+//! them.
 
 use super::Nic;
 use crate::memory::prefetch::{fetch, fetch_all, fetch_first};

@@ -1,10 +1,10 @@
-//! The modules of this crate are storeys: each takes from those below it only.
+//! The modules of this crate are layers: each takes from those below it only.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// All modules, from the ground up.
-const STOREYS: [&str; 12] =
+const LAYERS: [&str; 12] =
     ["abi", "gid", "config", "explain", "errno", "device", "stats", "runtime", "objects", "ucma", "calls", "symbols"];
 
 /// What the runtime takes: nothing of C.
@@ -42,9 +42,9 @@ fn no_module_takes_from_one_above_it() {
             continue;
         }
         let own = inside.split(['/', '.']).next().expect("a name");
-        let floor = STOREYS.iter().position(|s| *s == own).unwrap_or_else(|| panic!("{inside} is of no storey"));
+        let floor = LAYERS.iter().position(|s| *s == own).unwrap_or_else(|| panic!("{inside} is of no layer"));
         for name in named(&fs::read_to_string(&path).expect("a source")) {
-            let Some(at) = STOREYS.iter().position(|s| *s == name) else { panic!("{inside}: {name} is no module") };
+            let Some(at) = LAYERS.iter().position(|s| *s == name) else { panic!("{inside}: {name} is no module") };
             assert!(at <= floor, "{inside} takes from {name}, which is above it");
             assert!(own != "runtime" || OF_RUNTIME.contains(&name), "{inside}: the runtime knows nothing of {name}");
             seen.push((own.to_owned(), name.to_owned()));
