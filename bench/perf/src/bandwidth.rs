@@ -4,6 +4,7 @@ use irnic_nic::{Mr, Nic};
 use irnic_transports::Time;
 use irnic_transports::qp::{SendData, SendOp, SendWr, Sge, Wc};
 
+use crate::end::{End, Measured};
 use crate::endpoint::{BATCH, CONTROLS, Endpoint};
 use crate::error::PerfError;
 use crate::layout::{Layout, bytes, bytes_mut};
@@ -11,7 +12,6 @@ use crate::pacing::Windows;
 use crate::pattern::{Corrupted, Stream};
 use crate::peak::Peak;
 use crate::plan::{Plan, Verb};
-use crate::run::{End, Measured};
 use crate::variable::{FinalRead, Variable};
 use crate::window::Window;
 

@@ -10,8 +10,8 @@ use serde_json::json;
 use crate::args::PerfArgs;
 use crate::document::Files;
 use crate::error::PerfError;
+use crate::figures::Unit;
 use crate::local;
-use crate::report::Unit;
 use crate::results::Results;
 use crate::sweep::Sweep;
 

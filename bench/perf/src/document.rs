@@ -8,9 +8,10 @@ use serde_json::{Map, Value, json};
 
 use crate::args::PerfArgs;
 use crate::error::PerfError;
+use crate::figures::{Bw, Lat, Line, Unit, lat_fields};
 use crate::pictures;
 use crate::plan::Plan;
-use crate::report::{self, Bw, Lat, Line, Unit, lat_fields};
+use crate::report;
 use crate::results::{Ran, Results};
 use crate::sweep::{Spread, Turn};
 
@@ -141,7 +142,7 @@ fn details(ran: &Ran, size: u32, unit: Unit) -> Map<String, Value> {
 /// All of it. A command with one run has an object for its results, as perftest writes, others a list of them.
 pub fn document(results: &Results<'_>) -> Value {
     let sweep = results.sweep;
-    let unit = Unit::chosen(&sweep.show);
+    let unit = sweep.show.unit();
     let list: Vec<Value> = if results.compares {
         (0..sweep.plans.len()).filter_map(|case| compared(results, case)).collect()
     } else {
@@ -168,7 +169,7 @@ pub fn document(results: &Results<'_>) -> Value {
 /// The results of a plan: medians of its runs with the least and the most, sums of what is counted, and every run.
 fn compared(results: &Results<'_>, case: usize) -> Option<Value> {
     let sweep = results.sweep;
-    let (plan, unit) = (&sweep.plans[case], Unit::chosen(&sweep.show));
+    let (plan, unit) = (&sweep.plans[case], sweep.show.unit());
     let size = plan.size;
     let failures: Vec<&String> =
         results.runs.iter().filter(|(turn, _)| turn.case == case).filter_map(|(_, r)| r.as_ref().err()).collect();

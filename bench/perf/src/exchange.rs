@@ -13,8 +13,9 @@ use socket2::{Domain, Socket, Type};
 
 use crate::endpoint::EndInfo;
 use crate::error::PerfError;
+use crate::figures::Line;
 use crate::plan::{Length, Plan};
-use crate::report::{CounterMap, Line};
+use crate::report::CounterMap;
 use crate::sweep::Sweep;
 
 /// First line of either side: which protocol this is, and its version.

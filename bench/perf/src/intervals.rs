@@ -3,8 +3,8 @@
 use irnic_transports::Time;
 use serde_json::{Map, Value, json};
 
-use crate::report::{Bw, Lat, Unit, lat_fields};
-use crate::run::{Latency, Seen};
+use crate::end::{Latency, Seen};
+use crate::figures::{Bw, Lat, Unit, lat_fields};
 
 /// A stretch of a run.
 #[derive(Clone, Debug)]

@@ -7,12 +7,12 @@ use irnic_transports::Time;
 use irnic_transports::qp::{SendData, SendOp, SendWr, Sge, Wc};
 use irnic_transports::time::SEC;
 
+use crate::end::{End, Latency, Measured};
 use crate::endpoint::{BATCH, Endpoint};
 use crate::error::PerfError;
 use crate::layout::{Layout, bytes, bytes_mut};
 use crate::pattern::{Corrupted, Stream};
 use crate::plan::{Plan, Verb};
-use crate::run::{End, Latency, Measured};
 use crate::variable::{FinalRead, Variable};
 
 /// Work request number of the last read of the atomic variable.

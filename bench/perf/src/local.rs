@@ -17,14 +17,16 @@ use crate::carrier::{Carrier, Direct, Pair, icrc_in_memory, mtu_of, tap};
 use crate::clock::RunClock;
 use crate::connector::{self, Connector};
 use crate::cpu::Ticks;
+use crate::end::{End, Measured};
 use crate::endpoint::Endpoint;
 use crate::error::PerfError;
+use crate::figures::Line;
 use crate::latency::LatencyEnd;
 use crate::plan::{Plan, PortKind};
 use crate::progress::Progress;
-use crate::report::{Line, counter_map};
+use crate::report::counter_map;
 use crate::results::{Ran, Results};
-use crate::run::{self, End, Measured};
+use crate::run;
 use crate::sweep::{Sweep, Turn};
 
 /// Addresses of client and server.

@@ -8,8 +8,8 @@ use irnic_report::html::{self, plot};
 use irnic_report::picture::{self, Axis, Scale, Series, escaped};
 
 use crate::document::percent;
+use crate::figures::{Line, Unit};
 use crate::plan::{Length, Plan};
-use crate::report::{Line, Unit};
 use crate::results::{Ran, Results};
 use crate::sweep::Spread;
 use crate::table;
@@ -78,7 +78,7 @@ fn over(
     of: &str,
 ) -> Vec<Chart> {
     let sweep = results.sweep;
-    let unit = Unit::chosen(&sweep.show);
+    let unit = sweep.show.unit();
     let curves = |dashed: bool, value: &dyn Fn(usize, &Ran) -> f64| -> Vec<Curve> {
         let curve = |(number, label): (usize, &str)| {
             let plans = sweep.plans.iter().enumerate().filter(|(_, plan)| plan.label == label && wanted(plan));
@@ -95,7 +95,7 @@ fn over(
     let bars = if repeats { "; bars go from the least to the most" } else { "" };
     let median = if repeats { format!("Medians of {} runs", sweep.repeat) } else { "One run each".to_owned() };
     if sweep.first().test.is_latency() {
-        let of_lat = |pick: fn(&super::report::Lat) -> f64| {
+        let of_lat = |pick: fn(&crate::figures::Lat) -> f64| {
             move |_: usize, ran: &Ran| if let Line::Lat(lat) = &ran.line { pick(lat) } else { 0.0 }
         };
         let lines = curves(false, &of_lat(|lat| lat.typical)).into_iter().chain(curves(true, &of_lat(|lat| lat.p99)));
@@ -136,7 +136,7 @@ fn over(
 /// A chart of stretches of runs, and the runs' names, if there are stretches.
 fn over_time(results: &Results<'_>) -> Option<(Vec<String>, Chart)> {
     let sweep = results.sweep;
-    let unit = Unit::chosen(&sweep.show);
+    let unit = sweep.show.unit();
     let is_latency = sweep.first().test.is_latency();
     let runs = results.runs.iter().filter_map(|(turn, outcome)| Some((*turn, outcome.as_ref().ok()?)));
     let runs: Vec<_> = runs.filter(|(_, ran)| !ran.intervals.is_empty()).take(RUNS).collect();

@@ -5,8 +5,8 @@ use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use irnic_transports::Time;
 use irnic_transports::time::{MS, SEC};
 
+use crate::end::Seen;
 use crate::intervals::{Interval, Intervals};
-use crate::run::Seen;
 
 /// Runs shorter than this have no bar, in ns.
 const PATIENCE: u64 = 2 * SEC;

@@ -18,16 +18,18 @@ use crate::carrier::{Carrier, icrc_in_memory, mtu_of, open_udp, tap};
 use crate::clock::RunClock;
 use crate::connector::{self, Connector};
 use crate::cpu::Ticks;
+use crate::end::{End, Seen};
 use crate::endpoint::Endpoint;
 use crate::error::PerfError;
 use crate::exchange::{Control, Hello, Message, Report, unexpected};
+use crate::figures::Line;
 use crate::latency::LatencyEnd;
 use crate::local::memory_addresses;
 use crate::plan::{Place, Plan, PortKind};
 use crate::progress::Progress;
-use crate::report::{Line, counter_map};
+use crate::report::counter_map;
 use crate::results::{Ran, Results};
-use crate::run::{End, Idle, Seen};
+use crate::run::Idle;
 use crate::sweep::{Sweep, Turn};
 
 /// Between two looks at the TCP connection while packets flow, in ns.

@@ -5,58 +5,16 @@ use std::collections::BTreeMap;
 use irnic_ports::impair::{self, Queue, Report};
 use irnic_transports::qp::Counters;
 use irnic_transports::wire::Mtu;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::figures::{Lat, Line};
 use crate::pacing::Pacing;
 use crate::plan::{Place, Plan, Verb};
-use crate::run::{Latency, Measured};
 use crate::sweep::{Show, Sweep};
 
 pub const LINE: &str = "---------------------------------------------------------------------------------------";
 const LAT: &str = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   \
                    99% percentile[usec]   99.9% percentile[usec]";
-
-/// Unit of bandwidth.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Unit {
-    Mebibytes,
-    Gigabits,
-}
-
-impl Unit {
-    pub const ALL: [Unit; 2] = [Unit::Mebibytes, Unit::Gigabits];
-
-    /// The one that results are shown in.
-    pub fn chosen(show: &Show) -> Unit {
-        if show.gbits { Unit::Gigabits } else { Unit::Mebibytes }
-    }
-
-    /// As headings have it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Unit::Mebibytes => "MiB/sec",
-            Unit::Gigabits => "Gb/sec",
-        }
-    }
-
-    /// As names of fields end.
-    pub fn suffix(self) -> &'static str {
-        match self {
-            Unit::Mebibytes => "MiB_sec",
-            Unit::Gigabits => "Gb_sec",
-        }
-    }
-
-    /// The bandwidth of so many messages of `size` bytes a second.
-    pub fn of(self, rate: f64, size: u32) -> f64 {
-        let bytes = match self {
-            Unit::Mebibytes => f64::from(1 << 20),
-            Unit::Gigabits => 1e9 / 8.0,
-        };
-        rate * f64::from(size) / bytes
-    }
-}
 
 /// Counters by name.
 pub type CounterMap = BTreeMap<String, u64>;
@@ -64,118 +22,6 @@ pub type CounterMap = BTreeMap<String, u64>;
 /// Counters by name, for JSON and for the other process.
 pub fn counter_map(counters: &Counters) -> CounterMap {
     counters.iter().map(|(name, value, _)| (name.to_owned(), value)).collect()
-}
-
-/// Results of a bandwidth test, both directions together.
-#[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Bw {
-    pub messages: u64,
-    /// Messages per second.
-    pub peak: f64,
-    pub average: f64,
-}
-
-impl Bw {
-    /// Of one end.
-    pub fn of(measured: &Measured) -> Bw {
-        let seconds = measured.elapsed as f64 / 1e9;
-        let average = if measured.messages > 0 && seconds > 0.0 { measured.messages as f64 / seconds } else { 0.0 };
-        Bw { messages: measured.messages, peak: measured.peak, average }
-    }
-
-    /// A rate of messages of `size` bytes under the names of fields, in both units; the average also in messages.
-    pub fn fields(what: &str, rate: f64, size: u32) -> Map<String, Value> {
-        let bandwidth = Unit::ALL.map(|unit| (format!("BW_{what}_{}", unit.suffix()), json!(unit.of(rate, size))));
-        let messages = (what == "average").then(|| ("MsgRate_Mpps".to_owned(), json!(rate / 1e6)));
-        bandwidth.into_iter().chain(messages).collect()
-    }
-
-    /// Rates of both ends add up. perftest reports the messages of one.
-    pub fn plus(self, other: Bw) -> Bw {
-        Bw { messages: self.messages, peak: self.peak + other.peak, average: self.average + other.average }
-    }
-}
-
-/// Results of a latency test, in microseconds.
-#[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Lat {
-    pub samples: u64,
-    pub min: f64,
-    pub max: f64,
-    pub typical: f64,
-    pub average: f64,
-    pub stdev: f64,
-    pub p99: f64,
-    pub p999: f64,
-}
-
-impl Lat {
-    /// Of samples.
-    pub fn of(latency: &Latency) -> Lat {
-        let samples = &latency.samples;
-        let n = samples.len();
-        // The histogram rounds up, past the largest sample.
-        let at = |quantile: f64| samples.value_at_quantile(quantile).min(latency.max) as f64 / 1e3;
-        Lat {
-            samples: n,
-            min: if n == 0 { 0.0 } else { latency.min as f64 / 1e3 },
-            max: latency.max as f64 / 1e3,
-            typical: at(0.5),
-            average: if n == 0 { 0.0 } else { samples.mean() / 1e3 },
-            stdev: if n == 0 { 0.0 } else { samples.stdev() / 1e3 },
-            p99: at(0.99),
-            p999: at(0.999),
-        }
-    }
-}
-
-/// Latencies under the names of fields, which are microseconds.
-pub fn lat_fields(lat: &Lat) -> Map<String, Value> {
-    let Lat { min, max, typical, average, stdev, p99, p999, samples: _ } = *lat;
-    [
-        ("t_min_usec", min),
-        ("t_max_usec", max),
-        ("t_typical_usec", typical),
-        ("t_avg_usec", average),
-        ("t_stdev_usec", stdev),
-        ("t_99_usec", p99),
-        ("t_99.9_usec", p999),
-    ]
-    .map(|(name, value)| (name.to_owned(), json!(value)))
-    .into_iter()
-    .collect()
-}
-
-/// One line of results.
-#[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Line {
-    Bw(Bw),
-    Lat(Lat),
-}
-
-impl Line {
-    /// Messages, or samples.
-    pub fn iterations(&self) -> u64 {
-        match self {
-            Line::Bw(bw) => bw.messages,
-            Line::Lat(lat) => lat.samples,
-        }
-    }
-
-    /// What an end measured.
-    pub fn of(measured: &Measured) -> Line {
-        measured.latency.as_ref().map_or_else(|| Line::Bw(Bw::of(measured)), |latency| Line::Lat(Lat::of(latency)))
-    }
-
-    /// What the client measured, and the server beside it: in a bidirectional test their sum, in a reversed one what
-    /// the server did.
-    pub fn with(self, server: Line) -> Line {
-        match (self, server) {
-            (Line::Bw(client), Line::Bw(server)) if client.messages == 0 => Line::Bw(server),
-            (Line::Bw(client), Line::Bw(server)) => Line::Bw(client.plus(server)),
-            (client, _) => client,
-        }
-    }
 }
 
 /// What is printed before the results, and for JSON: what was run. `mtu`: the path MTU.
@@ -235,7 +81,7 @@ pub fn head(sweep: &Sweep, mtu: Mtu) -> (Vec<String>, Map<String, Value>) {
         ("Verification", json!(verification)),
         ("Impairment", json!(or(&plan.impair_text, "none"))),
         ("Seed", json!(plan.seed)),
-        ("BW_unit", json!(Unit::chosen(&sweep.show).name())),
+        ("BW_unit", json!(sweep.show.unit().name())),
         ("Latency_unit", json!("usec")),
         ("Rdma_cm_QPs", json!(on(plan.rdma_cm))),
         ("CQ_events", json!(on(plan.events))),
@@ -258,7 +104,7 @@ pub fn columns(plan: &Plan, show: &Show) -> String {
     if plan.test.is_latency() {
         return format!("{LAT}{cpu}");
     }
-    let unit = Unit::chosen(show).name();
+    let unit = show.unit().name();
     format!(" #bytes     #iterations    BW peak[{unit}]    BW average[{unit}]   MsgRate[Mpps]{cpu}")
 }
 
@@ -266,7 +112,7 @@ pub fn columns(plan: &Plan, show: &Show) -> String {
 pub fn row(size: u32, line: &Line, show: &Show, cpu: Option<f64>) -> String {
     let row = match line {
         Line::Bw(bw) => {
-            let unit = Unit::chosen(show);
+            let unit = show.unit();
             let (peak, average, rate) = (unit.of(bw.peak, size), unit.of(bw.average, size), bw.average / 1e6);
             let digits = if show.gbits && average < 0.1 { 6 } else { 2 };
             format!(

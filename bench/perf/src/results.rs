@@ -5,11 +5,12 @@ use irnic_transports::wire::Mtu;
 use serde_json::{Map, Value};
 
 use crate::args::Only;
+use crate::end::Measured;
 use crate::error::PerfError;
+use crate::figures::{Bw, Line, Unit};
 use crate::intervals::Interval;
 use crate::pacing::Pacing;
-use crate::report::{self, Bw, CounterMap, LINE, Line, Unit};
-use crate::run::Measured;
+use crate::report::{self, CounterMap, LINE};
 use crate::sweep::{Sorted, Spread, Sweep, Turn};
 use crate::table;
 
@@ -142,7 +143,7 @@ impl<'a> Results<'a> {
         }
         println!("{}", report::row(plan.size, &ran.line, show, ran.cpu));
         if let (true, Some(each)) = (show.both_ways, ran.each) {
-            let unit = Unit::chosen(show);
+            let unit = show.unit();
             let [client, server] = each.map(|bw| unit.of(bw.average, plan.size));
             println!("   sent by the client {client:.2} {0}, by the server {server:.2} {0}", unit.name());
         }
@@ -207,7 +208,7 @@ impl<'a> Results<'a> {
             for case in 0..self.sweep.plans.len() {
                 let number = self.spread(case, |ran| match (&ran.line, only) {
                     (Line::Bw(bw), Only::MessageRate) => bw.average / 1e6,
-                    (Line::Bw(bw), _) => Unit::chosen(show).of(bw.average, self.sweep.plans[case].size),
+                    (Line::Bw(bw), _) => show.unit().of(bw.average, self.sweep.plans[case].size),
                     (Line::Lat(lat), _) => lat.average,
                 });
                 if let Some(Spread { median, .. }) = number {
@@ -230,7 +231,7 @@ impl<'a> Results<'a> {
     /// Whether results are as good as was asked for.
     pub fn suffice(&self) -> Result<(), PerfError> {
         let show = &self.sweep.show;
-        let unit = Unit::chosen(show);
+        let unit = show.unit();
         for (case, plan) in self.sweep.plans.iter().enumerate() {
             let (Some(bw), Some(rate)) = (
                 self.main_number(case, unit),

@@ -6,10 +6,10 @@ use indicatif::ProgressBar;
 use irnic_ports::impair::Percent;
 
 use crate::args::Only;
+use crate::figures::Unit;
 use crate::intervals::Intervals;
 use crate::plan::Plan;
 use crate::progress::{Progress, bar};
-use crate::report::Unit;
 
 /// What is shown of results, and what is asked of them.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +28,13 @@ pub struct Show {
     /// The least average, in the unit of the table, and the fewest messages per second, in millions.
     pub least_bw: Option<f64>,
     pub least_rate: Option<f64>,
+}
+
+impl Show {
+    /// Returns the unit in which bandwidth is shown.
+    pub fn unit(&self) -> Unit {
+        if self.gbits { Unit::Gigabits } else { Unit::Mebibytes }
+    }
 }
 
 /// How samples are printed.
@@ -131,7 +138,7 @@ impl Sweep {
     /// What is shown of a run while it goes on.
     pub fn progress(&self, turn: Turn) -> Progress {
         let plan = &self.plans[turn.case];
-        let unit = Unit::chosen(&self.show);
+        let unit = self.show.unit();
         let intervals = self.show.interval.map(|every| Intervals::new(every, plan.size, unit));
         let progress =
             if self.compares() { Progress::quiet() } else { Progress::new(self.name(turn), plan.length.duration()) };

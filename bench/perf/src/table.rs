@@ -2,7 +2,7 @@
 
 use irnic_report::table::align;
 
-use crate::report::{Line, Unit};
+use crate::figures::Line;
 use crate::results::Results;
 
 /// Prints it, and what went wrong.
@@ -25,7 +25,7 @@ fn text(results: &Results<'_>) -> String {
 pub fn lines(results: &Results<'_>) -> Vec<Vec<String>> {
     let sweep = results.sweep;
     let show = &sweep.show;
-    let unit = Unit::chosen(show);
+    let unit = show.unit();
     let plan = sweep.first();
     let (is_latency, repeats, has_loss) = (plan.test.is_latency(), sweep.repeat > 1, plan.loss.is_some());
     let number = if is_latency { "t_typical[usec]".to_owned() } else { format!("BW average[{}]", unit.name()) };

@@ -11,8 +11,8 @@ pub enum CommandError {
     /// A run failed, or a result could not be written: exit status 1.
     #[error("{0}")]
     Failed(String),
-    /// Ctrl-C, and what was done is kept for another time: exit status 130.
-    #[error("interrupted; the same command goes on")]
+    /// Ctrl-C, and finished runs are kept: exit status 130.
+    #[error("interrupted; rerun the same command to resume")]
     Kept,
     /// Ctrl-C: exit status 130.
     #[error("interrupted; the results are those up to then")]

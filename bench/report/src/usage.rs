@@ -34,7 +34,7 @@ pub fn parse<C: Parser>(
         if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
             let _ = e.print();
         } else {
-            eprintln!("irnic: {}; --help tells what there is", one_line(&e));
+            eprintln!("irnic: {}; see --help", one_line(&e));
         }
         ExitCode::from(2)
     })

@@ -129,7 +129,7 @@ pub fn choose<C>(cells: &mut Vec<C>, only: &[String], id: impl Fn(&C) -> &str) -
     }
     if let Some(unknown) = only.iter().find(|only| !cells.iter().any(|c| id(c).starts_with(only.as_str()))) {
         return Err(CommandError::Usage(format!(
-            "--only {unknown}: no cell begins so; ids are such as {}, {}; --list tells all",
+            "--only {unknown}: no cell matches; ids are such as {}, {}; see --list",
             id(&cells[0]),
             id(&cells[cells.len() - 1])
         )));

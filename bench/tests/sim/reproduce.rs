@@ -90,7 +90,7 @@ fn the_same_seed_gives_the_same_file() {
 fn what_does_not_exist_is_refused_before_anything_runs() {
     let folder = Folder::new();
     for (args, said) in [
-        (&["--only", "table4.2/71%"][..], "irnic reproduce: --only table4.2/71%: no cell begins so; ids are such as"),
+        (&["--only", "table4.2/71%"][..], "irnic reproduce: --only table4.2/71%: no cell matches; ids are such as"),
         (&["--arrivals", "0s"], "irnic: invalid value '0s' for '--arrivals <TIME>'"),
         (
             &["--workload", "heavy"],
@@ -180,10 +180,7 @@ fn figures_are_drawn() {
 fn what_timely_does_not_have_is_refused() {
     let folder = Folder::new();
     for (args, said) in [
-        (
-            &["--only", "table2"][..],
-            "irnic reproduce: --only table2: no cell begins so; ids are such as table1/timely/",
-        ),
+        (&["--only", "table2"][..], "irnic reproduce: --only table2: no cell matches; ids are such as table1/timely/"),
         (&["--timely", "gain=2"], "irnic reproduce: --timely: congestion control parameter gain=2: expected"),
         (&["--time", "0s"], "irnic: invalid value '0s' for '--time <TIME>'"),
         (&["--svg", "/dev/null/pictures"], "irnic reproduce: --svg /dev/null/pictures: "),
@@ -274,7 +271,7 @@ fn drawn(folder: &Folder, name: &str, title: &str, lines: usize) {
 fn what_ndp_does_not_have_is_refused() {
     let folder = Folder::new();
     for (args, said) in [
-        (&["--only", "figure8"][..], "irnic reproduce: --only figure8: no cell begins so; ids are such as figure14/"),
+        (&["--only", "figure8"][..], "irnic reproduce: --only figure8: no cell matches; ids are such as figure14/"),
         (&["--until", "6ms"], "irnic reproduce: --until: expected at least 2 ms after --warm-up"),
         (&["--quick", "--until", "9ms"], "irnic: the argument '--quick' cannot be used with '--until <TIME>'"),
         (&["--svg", "/dev/null/pictures", "--only", "figure21"], "irnic reproduce: --svg /dev/null/pictures: "),

@@ -11,8 +11,7 @@ use irnic_fabric::workload::cdf;
 use irnic_sweep::{NoResult, Watch};
 use serde::{Deserialize, Serialize};
 
-use super::measure::Time;
-use super::scenario::{Control, DELAY, G};
+use super::scenario::{Control, DELAY, G, Time};
 use crate::runs::watched;
 
 /// Hosts of a leaf, and leaves and spines.

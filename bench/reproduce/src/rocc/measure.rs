@@ -5,17 +5,8 @@ use irnic_sweep::{NoResult, Watch};
 use serde::{Deserialize, Serialize};
 
 use super::datacenter::Datacenter;
-use super::scenario::{Network, STEP, STEPS, Scenario};
+use super::scenario::{Network, STEP, STEPS, Scenario, Time};
 use crate::runs::simulate;
-
-/// Parts of a run, ns.
-#[derive(Copy, Clone, Debug)]
-pub struct Time {
-    /// What is not measured.
-    pub warm_up: u64,
-    /// What is.
-    pub measured: u64,
-}
 
 /// Interval at which queues are looked at, ns.
 const SAMPLE: u64 = 20_000;

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::evaluation::Evaluation;
 use crate::shared::{Common, time};
-use measure::Time;
+use scenario::Time;
 
 /// RoCC's simulations: queues and shares at one and several bottlenecks, with asymmetric links, and on 90 hosts.
 ///

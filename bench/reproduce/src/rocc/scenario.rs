@@ -16,6 +16,15 @@ const ENDLESS: u64 = 1 << 38;
 /// Bytes of a switch's buffer: nothing is dropped.
 const BUFFER: u64 = 100_000_000;
 
+/// Parts of a run, ns.
+#[derive(Copy, Clone, Debug)]
+pub struct Time {
+    /// What is not measured.
+    pub warm_up: u64,
+    /// What is.
+    pub measured: u64,
+}
+
 /// Congestion control.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Control {

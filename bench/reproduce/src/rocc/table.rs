@@ -2,7 +2,7 @@
 
 use irnic_units::Nanoseconds;
 
-use super::measure::Time;
+use super::scenario::Time;
 use crate::compared::Compared;
 use crate::table::{confidence, ours, paper, print_claims};
 
