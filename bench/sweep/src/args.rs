@@ -7,7 +7,6 @@ use clap::{Args, ValueEnum};
 use irnic_report::CommandError;
 use irnic_units as units;
 
-use crate::merge::Merging;
 use crate::shard::{self, Shard};
 
 /// Who starts the shards.
@@ -19,6 +18,17 @@ pub enum Engine {
     Parallel,
     /// Indexed Job for Kubernetes
     K8s,
+}
+
+/// How results are put together.
+#[derive(Clone, Debug)]
+pub struct Merging {
+    /// Runs may be missing.
+    pub partial: bool,
+    /// Results may be of several versions.
+    pub mixed: bool,
+    /// The text of the experiment file, as it was.
+    pub experiment: Option<String>,
 }
 
 /// Runs in parts, on several machines, again and again until all are done.

@@ -24,10 +24,9 @@ mod worker;
 
 use irnic_report::CommandError;
 
-pub use args::{Engine, SweepArgs};
+pub use args::{Engine, Merging, SweepArgs};
 pub use command_line::{again, quoted};
 pub use folder::digest;
-pub use merge::Merging;
 pub use progress::Progress;
 pub use runs::{Advance, How, NoResult, Performed, Sweep, Watch};
 pub use shard::Shard;

@@ -7,23 +7,13 @@ use irnic_report::{CommandError, version};
 use crate::command_line::{self, quoted};
 pub use crate::folder::Manifest;
 use crate::folder::{Folder, State};
+use crate::args::Merging;
 use crate::runs::{NoResult, Performed, Sweep, all_named, cost};
 
 /// Who speaks on standard error.
 const WHO: &str = "irnic merge";
 /// Missing runs that are named.
 const NAMED: usize = 10;
-
-/// How results are put together.
-#[derive(Clone, Debug)]
-pub struct Merging {
-    /// Runs may be missing.
-    pub partial: bool,
-    /// Results may be of several versions.
-    pub mixed: bool,
-    /// The text of the experiment file, as it was.
-    pub experiment: Option<String>,
-}
 
 /// Returns what the runs of a folder are of; nothing if it is not a folder of results.
 pub fn manifest(out: &Path) -> Result<Option<Manifest>, CommandError> {

@@ -1,6 +1,7 @@
 //! The command line as a whole, files that commands write, and what is installed.
 
 mod ci;
+mod circles;
 mod deep;
 mod footprint;
 mod output;

@@ -15,7 +15,7 @@ use crate::namespace::{self, IPV4, IPV6};
 use crate::support::library;
 
 /// How long a program may run.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+pub const PATIENCE: Duration = Duration::from_secs(240);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The host, and what tools/rxe/image.sh made.

@@ -3,8 +3,8 @@
 
 use super::network::Network;
 use super::objectives::{Beside, Done, Goal, Row, mean};
-use super::parts::Values;
 use super::scheme::Scheme;
+use super::values::Values;
 
 /// Refresh threshold of Figures 5.8 and 5.9, ms.
 const REFRESH: u64 = 20;

@@ -9,8 +9,8 @@ use irnic_transports::qp::Service;
 
 use super::network::{G, PAPERS, PAYLOAD};
 use super::objectives::FAIR;
-use super::parts::Values;
 use super::scheme::{HEADER, OTHERS, Scheme, TCP};
+use super::values::Values;
 use crate::random;
 use crate::runs::simulate;
 

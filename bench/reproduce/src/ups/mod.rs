@@ -17,6 +17,7 @@ mod picture;
 mod scenario;
 mod schedulers;
 mod scheme;
+mod values;
 
 use std::path::PathBuf;
 

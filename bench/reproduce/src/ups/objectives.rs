@@ -17,8 +17,8 @@ use rayon::prelude::*;
 use super::edge::{self, Edge};
 use super::host;
 use super::network::{Network, PAPERS, PAYLOAD};
-use super::parts::{Line, Values};
 use super::scheme::{HEADER, OTHERS, Scheme, TCPS};
+use super::values::{Line, Values};
 use crate::runs::simulate;
 
 const MS: u64 = 1_000_000;

@@ -2,7 +2,6 @@
 //! (§5.2) and for queue management from the edge (§5.3).
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use irnic_sweep::{NoResult, Watch};
 use serde::{Deserialize, Serialize};
@@ -15,10 +14,8 @@ use super::network::Network;
 use super::objectives::{Goal, RATES, Row};
 use super::scenario::Scenario;
 use super::scheme::Scheme;
+use super::values::{Line, Values};
 use crate::points::{self, Point, Reference};
-
-/// Numbers of a run by their names.
-pub type Values = BTreeMap<String, f64>;
 
 /// What is run.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -27,9 +24,6 @@ pub enum Work {
     Row(Row),
     Sharing(Sharing),
 }
-
-/// A line of a picture: its name, x and y from left to right.
-pub type Line = (String, Vec<(f64, f64)>);
 
 /// What came of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]

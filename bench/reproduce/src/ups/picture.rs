@@ -4,8 +4,8 @@ use irnic_report::picture::{Axis, Plot, Scale, Series};
 
 use super::cells::Cell;
 use super::measure::Measured;
-use super::parts::Line;
 use super::scenario::Scenario;
+use super::values::Line;
 use crate::pictures::{Rows, files};
 
 /// Runs of a scenario that have a result, by seed.
