@@ -1,5 +1,5 @@
-//! `irnic conform`: replays event traces through the loss-recovery modules that the queue pairs run on, and prints what
-//! IRN's reference modules print (dissertation §4.5.2).
+//! `irnic conform`: replays event traces through the loss-recovery modules used by queue pairs, in the output format of
+//! IRN's reference modules (dissertation §4.5.2).
 
 use std::fmt;
 use std::io::{self, BufRead, BufWriter, Write};
@@ -39,19 +39,19 @@ enum Module {
 const BITMAP: u32 = 128;
 const CAP: u32 = 111;
 const PACKETS: u32 = 2807;
-/// Queue pairs of the reference test bench.
+/// Number of queue pairs of the reference test bench.
 const MAX_QPS: u32 = 1000;
 
-/// What is wrong with a trace.
+/// An error of a trace.
 #[derive(Debug)]
 enum TraceError {
-    /// Standard input.
+    /// Reading standard input failed.
     Read(io::Error),
-    /// Standard output, whose losses are told where they are noticed.
+    /// Writing standard output failed, which is reported where it is detected.
     Output(io::Error),
-    /// Line number, what was expected there.
+    /// Line number, and what was expected there.
     Line(usize, &'static str),
-    /// Events announced and found.
+    /// Numbers of events announced and found.
     Count(usize, usize),
 }
 
@@ -91,7 +91,7 @@ pub fn main(args: &ConformArgs) -> ExitCode {
     }
 }
 
-/// One event: the QP's state, and the numbers of its line.
+/// An event: the QP's state, and the numbers of its line.
 struct Event<'a, S> {
     qp: &'a mut S,
     numbers: &'a [u32],
@@ -210,7 +210,10 @@ mod tests {
         let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/irn-traces/");
         for trace in ["loss-1pct", "loss-5pct"] {
             for (module, kind) in [(Module::IrnRecv, "recv"), (Module::IrnSend, "send")] {
-                let read = |end| std::fs::read_to_string(format!("{dir}{trace}-{kind}-{end}.txt")).unwrap();
+                let read = |end| {
+                    let file = std::fs::File::open(format!("{dir}{trace}-{kind}-{end}.txt.gz")).unwrap();
+                    io::read_to_string(flate2::read::GzDecoder::new(file)).unwrap()
+                };
                 let ours = run(module, &read("input")).unwrap();
                 let reference = read("output");
                 for (n, (a, b)) in ours.lines().zip(reference.lines()).enumerate() {

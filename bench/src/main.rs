@@ -52,7 +52,7 @@ enum Command {
     Top(lab::top::TopArgs),
 }
 
-/// The objects that the program carries.
+/// The embedded objects.
 #[cfg(embedded)]
 static OBJECTS: [run::embedded::Object; 2] = [
     ("libirnic_verbs.so", include_bytes!(concat!(env!("EMBEDDED_FROM"), "/libirnic_verbs.so"))),
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
         Ok(command) => command,
         Err(status) => return status,
     };
-    // The standard output of these is the application's business.
+    // The standard output of these belongs to the application.
     if !matches!(command, Command::Run(_) | Command::Lab(_) | Command::Host(_)) {
         output::watch();
     }

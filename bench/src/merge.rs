@@ -1,4 +1,4 @@
-//! `irnic merge`: the results of a folder, as one process would have shown them.
+//! `irnic merge`: shows the results of a folder as if they were from one process.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use irnic_sim as sim;
 
 use crate::Command;
 
-/// Who speaks on standard error.
+/// Prefix of messages on standard error.
 const WHO: &str = "irnic merge";
 
 const AFTER_HELP: &str = "\
@@ -68,7 +68,7 @@ pub fn main(args: &MergeArgs) -> ExitCode {
     }
 }
 
-/// Has the command whose runs they are take the results.
+/// Has the command of the folder's runs process the results.
 fn run(args: &MergeArgs) -> Result<(), CommandError> {
     let whole =
         |path: &Path| std::path::absolute(path).map_err(|e| CommandError::Usage(format!("{}: {e}", path.display())));
@@ -76,7 +76,7 @@ fn run(args: &MergeArgs) -> Result<(), CommandError> {
     let none = || CommandError::Usage(format!("{}: no sweep.json; expected a folder of --out", args.dir.display()));
     let manifest = irnic_sweep::merge::manifest(&dir)?.ok_or_else(none)?;
     let mut words = vec!["irnic".into()];
-    // Where results go, the one who merges says.
+    // Result files are determined by the command line of the merge.
     words.extend(manifest.what().into_iter().map(std::ffi::OsString::from));
     let files = [
         ("--out", Some(&dir)),
@@ -88,11 +88,11 @@ fn run(args: &MergeArgs) -> Result<(), CommandError> {
         ("--svg", args.svg.as_ref()),
     ];
     for (option, path) in files.iter().filter_map(|(option, path)| Some((option, (*path)?))) {
-        // A name that is not there yet has no folder of its own to be found in; standard output has none either.
+        // A new file's directory cannot be resolved from the file itself; standard output has none either.
         let path = if path.as_os_str() == DASH { path.clone() } else { whole(path)? };
         words.extend([(*option).into(), path.into_os_string()]);
     }
-    // On another machine there may be no such folder, and no such files need be named.
+    // On another machine the folder may not exist, and the files named may not be needed.
     let _ = std::env::set_current_dir(&manifest.directory);
     let merging =
         Merging { partial: args.partial, mixed: args.mixed_versions, experiment: manifest.experiment.clone() };

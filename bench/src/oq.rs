@@ -1,4 +1,4 @@
-//! `irnic oq`: policies of switches, written in OpenQueue.
+//! `irnic oq`: switch policies written in OpenQueue.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `irnic completions` and `irnic man`: what shells and man(1) want to know of the command line.
+//! `irnic completions` and `irnic man`: shell completions and man pages.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ pub struct ManArgs {
 
 /// Runs `irnic completions`.
 pub fn completions(args: &CompletionsArgs, mut command: Command) -> ExitCode {
-    // Made in memory: the generator panics where it cannot write.
+    // Generated in memory: the generator panics on write errors.
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut command, "irnic", &mut text);
     output_of(io::Write::write_all(&mut Stdout, &text))
@@ -71,12 +71,12 @@ pub fn man(args: &ManArgs, mut command: Command) -> ExitCode {
     }
 }
 
-/// Standard output tells by itself what it could not write.
+/// Write errors of standard output are reported separately.
 fn output_of(written: io::Result<()>) -> ExitCode {
     if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Returns the commands that have a page of their own.
+/// Returns the commands with their own page.
 fn commands(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|sub| sub.get_name() != "help")
 }
@@ -86,7 +86,7 @@ fn write_pages(folder: &Path, command: &Command) -> io::Result<()> {
     std::fs::write(folder.join("irnic.1"), rendered(command)?)?;
     commands(command).try_for_each(|sub| {
         std::fs::write(folder.join(format!("irnic-{}.1", sub.get_name())), rendered(sub)?)?;
-        // Papers and the like are commands of commands.
+        // Papers and the like are subcommands of subcommands.
         commands(sub).try_for_each(|page| {
             let name = format!("irnic-{}-{}.1", sub.get_name(), page.get_name());
             std::fs::write(folder.join(name), rendered(page)?)

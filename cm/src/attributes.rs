@@ -1,4 +1,4 @@
-//! What a connection says about its queue pair (`rdma_init_qp_attr`).
+//! Queue pair attributes of a connection (`rdma_init_qp_attr`).
 
 use irnic_transports::Path;
 use irnic_transports::qp::{Access, MAX_RD_ATOMIC, QpAttr, QpState};
@@ -8,8 +8,8 @@ use crate::connection::{Connection, State};
 use crate::id::Id;
 use crate::{Cm, CmError, CmId, QpKind};
 
-/// Attributes for one transition of an id's queue pair: what `rdma_init_qp_attr` returns. Those that are `Some` make up
-/// the mask.
+/// Attributes for one transition of an id's queue pair, as returned by `rdma_init_qp_attr`. Those that are `Some` make
+/// up the mask.
 #[derive(Copy, Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct QpAttributes {
@@ -20,8 +20,8 @@ pub struct QpAttributes {
 }
 
 impl Cm {
-    /// Returns what to set for the transition of the id's queue pair to INIT, RTR or RTS. INIT can be asked for at any
-    /// time, RTR and RTS of a connected queue pair once its peer is known.
+    /// Returns the attributes to set for the transition of the id's queue pair to INIT, RTR or RTS. INIT is available
+    /// at any time, RTR and RTS of a connected queue pair once its peer is known.
     pub fn qp_attr(&mut self, id: CmId, state: QpState) -> Result<QpAttributes, CmError> {
         let own = self.id_mut(id)?;
         if own.kind == QpKind::Ud {
@@ -46,7 +46,7 @@ impl Cm {
     }
 }
 
-/// Whether the queue pair's peer is known.
+/// Returns whether the queue pair's peer is known.
 fn is_ready(c: &Connection) -> bool {
     c.state.knows_peer() && c.state != State::DreqSent
 }
@@ -95,7 +95,7 @@ fn rts(c: &Connection, ack_timeout: Option<u8>) -> QpAttributes {
     QpAttributes { attr, flow_label: c.flow_label }
 }
 
-/// Datagram queue pairs need to know nothing of peers.
+/// Datagram queue pairs need no information about peers.
 fn datagram_attributes(own: &mut Id, state: QpState) -> Result<QpAttributes, CmError> {
     let qkey = Some(*own.qkey.get_or_insert(DEFAULT_QKEY));
     let attr = QpAttr { state: Some(state), ..QpAttr::default() };

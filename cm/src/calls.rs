@@ -1,4 +1,4 @@
-//! What the application asks of its connections.
+//! Calls of the application on its connections.
 
 use irnic_transports::wire::ip::to_ipv6;
 use irnic_transports::wire::mad::PathRecord;
@@ -13,17 +13,17 @@ use crate::ip::IpHeader;
 use crate::service::service_id;
 use crate::{Cm, CmError, CmId, ConnParam, EventKind, PrivateData, QpKind, Route};
 
-/// The Q_Key of datagrams if nobody says another: `RDMA_UDP_QKEY`.
+/// Default Q_Key of datagrams: `RDMA_UDP_QKEY`.
 pub(crate) const DEFAULT_QKEY: u32 = 0x0123_4567;
 
 /// The default P_Key, the only one.
 const PKEY: u16 = 0xffff;
 
-/// IBA's code of the rate that paths are said to have: "port's current rate".
+/// IBA's code of the rate announced for paths: "port's current rate".
 const RATE: u8 = 0;
 
 impl Cm {
-    /// Asks the peer for a connection (REQ), or for its datagram service (SIDR_REQ).
+    /// Requests a connection from the peer (REQ), or its datagram service (SIDR_REQ).
     pub fn connect(&mut self, now: Time, id: CmId, param: &ConnParam) -> Result<(), CmError> {
         let own = self.id(id)?;
         let route = match own.route {
@@ -101,7 +101,7 @@ impl Cm {
         self.request_from(now, id, comm_id, req.into())
     }
 
-    /// Sends the first message of a connection that an id begins, and has the id own the connection.
+    /// Sends the first message of a connection that an id begins, and makes the id its owner.
     fn request_from(&mut self, now: Time, id: CmId, comm_id: u32, message: Message) -> Result<(), CmError> {
         let c = self.connections.get_mut(comm_id).ok_or(CmError::Resources)?;
         let (path, tid) = (c.path, c.own_tid());
@@ -112,7 +112,7 @@ impl Cm {
         Ok(())
     }
 
-    /// Sends a message that is repeated until it is answered.
+    /// Sends a message that is repeated until answered.
     pub(crate) fn send_repeatedly(&mut self, now: Time, comm_id: u32, path: Path, mad: Mad) {
         let bytes = mad.to_bytes();
         self.send(path, bytes);
@@ -124,8 +124,8 @@ impl Cm {
         self.connections.set_due(comm_id, due);
     }
 
-    /// The passive side, with parameters: accepts a request (REP, SIDR_REP). The active side, without: confirms the
-    /// peer's answer (RTU).
+    /// With parameters, on the passive side: accepts a request (REP, SIDR_REP). Without, on the active side: confirms
+    /// the peer's answer (RTU).
     pub fn accept(&mut self, now: Time, id: CmId, param: Option<&ConnParam>) -> Result<(), CmError> {
         let c = self.connection(id, "accept")?;
         match (c.state, param) {
@@ -201,7 +201,7 @@ impl Cm {
         Ok(())
     }
 
-    /// Takes note that a request no longer waits for the application; returns its listener.
+    /// Marks a request as answered by the application; returns its listener.
     pub(crate) fn answered(&mut self, id: CmId) -> Option<CmId> {
         let listener = self.ids.get_mut(&id)?.asked.take()?;
         if let Some(counts) = self.ids.get_mut(&listener).and_then(|l| l.listener.as_mut()) {
@@ -210,7 +210,7 @@ impl Cm {
         Some(listener)
     }
 
-    /// Takes note that the peer has confirmed, or never will.
+    /// Marks a connection as confirmed by the peer, or as never to be confirmed.
     pub(crate) fn confirmed(&mut self, comm_id: u32) {
         let Some((listener, number)) = self.connections.get_mut(comm_id).and_then(|c| c.unconfirmed.take()) else {
             return;
@@ -220,7 +220,7 @@ impl Cm {
         }
     }
 
-    /// Answers a SIDR_REQ, and remembers the answer for as long as the peer may ask again.
+    /// Answers a SIDR_REQ, and remembers the answer for as long as the peer may repeat the request.
     pub(crate) fn answer_sidr(&mut self, now: Time, id: CmId, mut rep: SidrRep) {
         self.answered(id);
         let Ok(c) = self.connection(id, "answer") else { return };
@@ -230,7 +230,7 @@ impl Cm {
         self.end(now, comm_id, Some(answer));
     }
 
-    /// Refuses a request, or as the active side the peer's answer (REJ, SIDR_REP), for `reason`: 28, consumer defined,
+    /// Rejects a request, or on the active side the peer's answer (REJ, SIDR_REP), for `reason`: 28, consumer defined,
     /// is `rdma_reject`'s, 35, vendor option not supported, `rdma_reject_ece`'s.
     pub fn reject(&mut self, now: Time, id: CmId, reason: u16, private_data: &PrivateData) -> Result<(), CmError> {
         let c = self.connection(id, "reject")?;
@@ -257,9 +257,9 @@ impl Cm {
         Ok(())
     }
 
-    /// Sends a REJ for a connection that is being made, and remembers it. A peer whose confirmation was lost thinks
-    /// that the connection stands and has nothing more to say, one that was told to wait says nothing for a minute; to
-    /// such a one the REJ is sent a few times.
+    /// Sends a REJ for a connection that is being established, and remembers it. A peer whose confirmation was lost
+    /// considers the connection established and sends nothing more, and one that received an MRA stays silent for a
+    /// minute; to these the REJ is sent several times.
     pub(crate) fn refuse(&mut self, now: Time, comm_id: u32, reason: RejReason, private_data: &[u8]) {
         let is_silent = |c: &Connection| c.mra_sent || matches!(c.state, State::RepSent | State::MraRepReceived);
         let silent = self.connections.get(comm_id).is_some_and(is_silent);
@@ -274,7 +274,7 @@ impl Cm {
         }
     }
 
-    /// Sends a REJ for a connection that is being made, and remembers it.
+    /// Sends a REJ for a connection that is being established, and remembers it.
     pub(crate) fn refuse_once(&mut self, now: Time, comm_id: u32, reason: RejReason, private_data: &[u8]) {
         let guid = self.config.ca_guid;
         let Some(c) = self.connections.get(comm_id) else { return };
@@ -299,8 +299,8 @@ impl Cm {
         self.end(now, comm_id, Some(answer));
     }
 
-    /// Ends a connection (DREQ). The event `Disconnected` comes when the peer has answered or does not answer. In
-    /// other states than "connected" nothing happens, as in the kernel.
+    /// Ends a connection (DREQ). The event `Disconnected` is raised when the peer has answered or timed out. In states
+    /// other than "connected" the call has no effect, as in the kernel.
     pub fn disconnect(&mut self, now: Time, id: CmId) -> Result<(), CmError> {
         let own = self.id(id)?;
         if !own.used {
@@ -312,20 +312,20 @@ impl Cm {
         Ok(())
     }
 
-    /// Asks for the end of a connection that stands.
+    /// Sends a DREQ for an established connection.
     pub(crate) fn send_dreq(&mut self, now: Time, comm_id: u32) {
         let longest = nanos(self.config.response_timeout);
         let Some(c) = self.connections.get_mut(comm_id).filter(|c| c.state == State::Established) else { return };
         c.state = State::DreqSent;
         let dreq =
             Dreq { local_comm_id: comm_id, remote_comm_id: c.remote_id, remote_qpn: c.remote_qpn, ..Dreq::default() };
-        // One response timeout: there is no application that has to think. The kernel waits for 16 of them (74 s).
+        // One response timeout: no application is involved in the answer. The kernel waits for 16 of them (74 s).
         (c.interval, c.max_retries) = (c.interval.min(longest), 0);
         let (path, tid) = (c.path, c.own_tid());
         self.send_repeatedly(now, comm_id, path, Mad { tid, message: dreq.into() });
     }
 
-    /// The passive side: data has come before the RTU (`IBV_EVENT_COMM_EST`), so the connection stands.
+    /// Establishes a connection on the passive side: data has arrived before the RTU (`IBV_EVENT_COMM_EST`).
     pub fn establish(&mut self, _now: Time, id: CmId) -> Result<(), CmError> {
         let c = self.connection(id, "establish")?;
         match c.state {
@@ -339,7 +339,7 @@ impl Cm {
         }
     }
 
-    /// The peer has confirmed.
+    /// Marks a connection as established: the peer has confirmed.
     pub(crate) fn set_established(&mut self, comm_id: u32) {
         self.confirmed(comm_id);
         let Some(c) = self.connections.get_mut(comm_id) else { return };
@@ -352,9 +352,10 @@ impl Cm {
         }
     }
 
-    /// Ends an id, in whatever state, and its events that were not taken. The peer is told what the kernel tells it: a
-    /// REJ of a connection that is being made, a DREQ of one that stands; repeats and timewait go on inside. Requests
-    /// to a listener that were not taken by [`Cm::poll_event`] are refused; those taken belong to the caller.
+    /// Destroys an id in any state, with its events that were not taken. The peer is notified as by the kernel: with a
+    /// REJ of a connection that is being established, with a DREQ of an established one; repeats and timewait continue
+    /// internally. Requests to a listener that were not taken by [`Cm::poll_event`] are rejected; those taken belong to
+    /// the caller.
     pub fn destroy(&mut self, now: Time, id: CmId) -> Result<(), CmError> {
         let own = self.id(id)?;
         let (connection, listens) = (own.connection, own.listener.is_some());
@@ -380,7 +381,7 @@ impl Cm {
         Ok(())
     }
 
-    /// Tells the peer that the id has gone.
+    /// Notifies the peer that the id is destroyed.
     fn leave(&mut self, now: Time, id: CmId, comm_id: u32) {
         let Some(c) = self.connections.get(comm_id) else { return };
         match c.state {
@@ -388,7 +389,7 @@ impl Cm {
             State::ReqReceived | State::RepSent | State::MraRepReceived | State::RepReceived => {
                 self.refuse(now, comm_id, RejReason::CONSUMER_DEFINED, &[]);
             }
-            // The other side may have more connections to the queue pair.
+            // The peer may have more connections to the queue pair.
             State::Established if c.kind == QpKind::XrcRecv => {
                 self.connections.remove(comm_id);
             }
@@ -404,7 +405,7 @@ impl Cm {
     }
 }
 
-/// Puts the sender's GUID into a REJ: the receiver finds the connection by it and the sender's communication id.
+/// Puts the sender's GUID into a REJ: the receiver finds the connection by the GUID and the sender's communication id.
 pub(crate) fn set_guid(rej: &mut Rej, guid: u64) {
     rej.info_len = 8;
     rej.info[..8].copy_from_slice(&guid.to_be_bytes());
@@ -418,7 +419,7 @@ fn check_qpn(param: &ConnParam) -> Result<(), CmError> {
     if param.qpn > 0xff_ffff { Err(CmError::Range("queue pair number")) } else { Ok(()) }
 }
 
-/// Writes the IP header, if there is one, and the user's private data.
+/// Writes the IP header, if any, and the user's private data.
 fn write_private_data(room: &mut [u8], route: &Route, offset: usize, data: &PrivateData) {
     if offset > 0 {
         IpHeader { src: route.src, dst: route.dst.ip() }.emit(room);
@@ -426,7 +427,7 @@ fn write_private_data(room: &mut [u8], route: &Route, offset: usize, data: &Priv
     room[offset..offset + data.len()].copy_from_slice(data);
 }
 
-/// A REQ, but for what the configuration says and the private data.
+/// Returns a REQ, without private data and the fields that come from the configuration.
 fn request(c: &Connection, param: &ConnParam, ack: u8) -> Req {
     let fields = ReqFields {
         local_comm_id: c.comm_id,
@@ -457,7 +458,7 @@ fn request(c: &Connection, param: &ConnParam, ack: u8) -> Req {
         QpKind::XrcSend | QpKind::XrcRecv => TransportType::Xrc,
         QpKind::Rc | QpKind::Ud => TransportType::Rc,
     });
-    // What the sender's queue pair does not have (`cm_format_req` in the kernel).
+    // Fields that the sender's kind of queue pair does not use (`cm_format_req` in the kernel).
     if c.kind != QpKind::XrcSend {
         req.fields.responder_resources = c.responder_resources;
         (req.fields.retry_count, req.fields.rnr_retry_count) = (c.retry_count, c.rnr_retry_count);

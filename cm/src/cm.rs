@@ -17,31 +17,31 @@ use crate::{Addresses, CmConfig, CmError, CmEvent, CmId, EventKind, EventParam, 
 
 /// The communication manager of one port of a NIC.
 ///
-/// After each call but the pure questions (`&self`) there may be MADs to send ([`Cm::poll_mad`]), events
-/// ([`Cm::poll_event`]) and a nearer deadline ([`Cm::next_deadline`]). `now` never goes back.
+/// After each call except getters (`&self`) there may be MADs to send ([`Cm::poll_mad`]), events ([`Cm::poll_event`])
+/// and an earlier deadline ([`Cm::next_deadline`]). `now` never goes back.
 ///
-/// An id goes through the calls of librdmacm: the active side `create`, `resolve`, `connect`, then after
-/// `ConnectResponse` `accept` without parameters; the passive side `create`, `bind`, `listen`, then for the new id of a
-/// `ConnectRequest` `accept` with parameters, or `reject`. In any state `destroy`.
+/// Ids follow the calls of librdmacm. Active side: `create`, `resolve`, `connect`, then after `ConnectResponse`
+/// `accept` without parameters. Passive side: `create`, `bind`, `listen`, then for the new id of a `ConnectRequest`
+/// `accept` with parameters, or `reject`. `destroy` is valid in any state.
 #[derive(Debug)]
 pub struct Cm {
     pub(crate) config: CmConfig,
     pub(crate) ids: BTreeMap<CmId, Id>,
     next_id: u64,
-    /// Listeners in the order in which they began.
+    /// Listeners in the order in which they started.
     pub(crate) listeners: Vec<CmId>,
     pub(crate) connections: Connections,
-    /// Numbers of accepted requests.
+    /// Number of accepted requests.
     pub(crate) accepted: u64,
     pub(crate) random: StdRng,
-    /// Requests that were turned away, and peers that are there.
+    /// Requests that were turned away, and peers that have confirmed a connection.
     pub(crate) seen: KnownPeers,
     mads: VecDeque<(Path, [u8; MAD_LEN])>,
     pub(crate) events: VecDeque<CmEvent>,
 }
 
 impl Cm {
-    /// Returns a manager without ids.
+    /// Creates a manager without ids.
     pub fn new(config: CmConfig) -> Cm {
         let mut random = StdRng::from_seed(config.seed);
         let secret = random.random();
@@ -59,17 +59,17 @@ impl Cm {
         }
     }
 
-    /// Has connections that are made from now on have no larger path MTU than this ([`CmConfig::mtu`]).
+    /// Limits the path MTU of connections established from now on ([`CmConfig::mtu`]).
     pub fn set_mtu(&mut self, mtu: Mtu) {
         self.config.mtu = mtu;
     }
 
-    /// Takes the next MAD to be sent to queue pair 1 at `path.dst`. The destination may be the port itself.
+    /// Takes the next MAD to be sent to queue pair 1 at `path.dst`. The destination may be this port.
     pub fn poll_mad(&mut self) -> Option<(Path, [u8; MAD_LEN])> {
         self.mads.pop_front()
     }
 
-    /// Takes the next event. Events of an id come in their order; none comes after the id was destroyed.
+    /// Takes the next event. Events of an id come in order; none comes after the id is destroyed.
     pub fn poll_event(&mut self) -> Option<CmEvent> {
         let event = self.events.pop_front()?;
         if let Some(id) = self.ids.get_mut(&event.id) {
@@ -78,7 +78,7 @@ impl Cm {
         Some(event)
     }
 
-    /// Makes an id.
+    /// Creates an id.
     pub fn create(&mut self, space: PortSpace, kind: QpKind) -> Result<CmId, CmError> {
         self.add_id(space, kind).ok_or(CmError::Resources)
     }
@@ -94,10 +94,10 @@ impl Cm {
         Some(id)
     }
 
-    /// Binds an id to an address with a port. The unspecified address stands for all. With `reuse` ids that said so,
-    /// too, may share an address as long as none of them listens.
+    /// Binds an id to an address with a port. The unspecified address matches all. Ids that all set `reuse` may share
+    /// an address as long as none of them listens.
     ///
-    /// Only ids of this manager are looked at: claims between processes are the caller's.
+    /// Only ids of this manager are checked: conflicts between processes are the caller's concern.
     pub fn bind(&mut self, id: CmId, addr: SocketAddr, reuse: bool) -> Result<(), CmError> {
         let own = self.unbound(id, "bind")?;
         if addr.port() == 0 {
@@ -110,14 +110,14 @@ impl Cm {
         Ok(())
     }
 
-    /// Binds an id to all service ids that equal `service` where `mask` has ones (`AF_IB`).
+    /// Binds an id to all service ids equal to `service` in the bits set in `mask` (`AF_IB`).
     pub fn bind_service(&mut self, id: CmId, service: u64, mask: u64) -> Result<(), CmError> {
         self.unbound(id, "bind")?.binding = Some(Binding::Service(service & mask, mask));
         Ok(())
     }
 
-    /// Whether an id that is bound to the unspecified address leaves the other family alone (`RDMA_OPTION_ID_AFONLY`).
-    /// If nothing is said IPv4's does, and IPv6's does not.
+    /// Sets whether an id bound to the unspecified address excludes the other family (`RDMA_OPTION_ID_AFONLY`). By
+    /// default IPv4's does, and IPv6's does not.
     pub fn set_afonly(&mut self, id: CmId, afonly: bool) -> Result<(), CmError> {
         let own = self.id_mut(id)?;
         if own.listener.is_some() || own.used {
@@ -127,10 +127,10 @@ impl Cm {
         Ok(())
     }
 
-    /// Listens on what the id is bound to. `backlog` is the number of requests that may wait for the application,
-    /// neither accepted nor rejected; 0 or one above the configured ceiling counts as the ceiling. Of more requests
-    /// nothing is heard, as from the kernel: their senders repeat them. While requests are turned away only those get
-    /// in that come again or from peers that have connected before, which forged ones do not.
+    /// Listens on the id's binding. `backlog` is the number of requests that may wait for the application, neither
+    /// accepted nor rejected; 0, or a value above the configured maximum, selects the maximum. Requests beyond it are
+    /// dropped without an answer, as in the kernel: their senders repeat them. While requests are being dropped, only
+    /// repeated ones and those of peers that have connected before are admitted; forged ones are neither.
     pub fn listen(&mut self, id: CmId, backlog: u32) -> Result<(), CmError> {
         let ceiling = self.config.max_backlog.max(1);
         let own = self.id_mut(id)?;
@@ -156,7 +156,7 @@ impl Cm {
         Ok(())
     }
 
-    /// Says where the peer is. The id counts as bound to `route.src` from then on, without a check.
+    /// Sets the route to the peer. The id counts as bound to `route.src` from then on, without a check.
     pub fn resolve(&mut self, id: CmId, route: Route) -> Result<(), CmError> {
         let own = self.id_mut(id)?;
         if own.listener.is_some() || own.used {
@@ -198,8 +198,8 @@ impl Cm {
         Ok(Addresses { local, peer: own.route.map(|route| route.dst) })
     }
 
-    /// Returns the way to the peer: what [`Cm::resolve`] was told, or what a request came by. `None` if there is none
-    /// yet.
+    /// Returns the route to the peer: that of [`Cm::resolve`], or the one by which the request arrived. `None` if there
+    /// is none yet.
     pub fn route(&self, id: CmId) -> Result<Option<Route>, CmError> {
         self.id(id).map(|own| own.route)
     }
@@ -209,8 +209,7 @@ impl Cm {
         self.ids.len()
     }
 
-    /// Returns the number of connections that there is something to remember of, those in timewait and refused ones
-    /// included.
+    /// Returns the number of connections whose state is kept, including those in timewait and rejected ones.
     pub fn connection_count(&self) -> usize {
         self.connections.len()
     }
@@ -228,7 +227,7 @@ impl Cm {
         self.ids.get_mut(&id).ok_or(CmError::UnknownId)
     }
 
-    /// An id that is bound to nothing yet.
+    /// Returns an id that is not bound yet.
     fn unbound(&mut self, id: CmId, call: &'static str) -> Result<&mut Id, CmError> {
         let own = self.id_mut(id)?;
         match own.binding {
@@ -248,7 +247,7 @@ impl Cm {
     ) -> Result<(), CmError> {
         let owner = self.ids.iter().find(|&(&other, own)| {
             let shared = reuse && own.reuse && own.listener.is_none();
-            // Ids of requests have their listener's address and claim nothing.
+            // Ids of requests have their listener's address and do not conflict.
             other != id && own.space == space && own.overlaps(addr, afonly) && !shared
         });
         let everywhere = |binding| matches!(binding, Some(Binding::Addr(addr)) if addr.ip().is_unspecified());
@@ -259,14 +258,14 @@ impl Cm {
         }
     }
 
-    /// The connection of an id, and the id.
+    /// Returns an id's connection.
     pub(crate) fn connection(&mut self, id: CmId, call: &'static str) -> Result<&mut Connection, CmError> {
         let own = self.ids.get(&id).ok_or(CmError::UnknownId)?;
         let state = own.state_name();
         own.connection.and_then(|comm_id| self.connections.get_mut(comm_id)).ok_or(CmError::State { call, state })
     }
 
-    /// Queues a MAD; if too many wait, none.
+    /// Queues a MAD; drops it if too many wait.
     pub(crate) fn send(&mut self, path: Path, mad: [u8; MAD_LEN]) {
         if self.mads.len() < self.config.max_mads {
             self.mads.push_back((path, mad));
@@ -292,7 +291,7 @@ impl Cm {
         }
     }
 
-    /// Returns when [`Cm::on_deadline`] is due, [`Time::NEVER`] if nothing is waited for.
+    /// Returns when [`Cm::on_deadline`] is due, [`Time::NEVER`] if there is no deadline.
     pub fn next_deadline(&self) -> Time {
         self.connections.next_due()
     }

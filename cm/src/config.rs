@@ -1,4 +1,4 @@
-//! What a manager is told when it is made.
+//! Configuration of a manager.
 
 use irnic_transports::time::MS;
 use irnic_transports::wire::Mtu;
@@ -11,37 +11,37 @@ pub struct CmConfig {
     pub seed: [u8; 32],
     /// The device's GUID (`node_guid`), not 0.
     pub ca_guid: u64,
-    /// The first communication id. Its upper bits, those above the count, name the process among those of a host, as
-    /// in queue pair numbers.
+    /// First communication id. Its upper bits, above the count, identify the process within the host, as in queue pair
+    /// numbers.
     pub first_comm_id: u32,
-    /// How many communication ids there are: 1 to 2³² − `first_comm_id`.
+    /// Number of communication ids: 1 to 2³² − `first_comm_id`.
     pub comm_ids: u32,
-    /// The device's path MTU, which connections from peers do not exceed.
+    /// The device's path MTU, an upper limit for connections from peers.
     pub mtu: Mtu,
-    /// Response timeout advertised and counted with, code 0 to 31: 4.096 µs · 2ⁿ. 20 is 4.3 s, as in the kernel.
+    /// Response timeout, advertised and used, code 0 to 31: 4.096 µs · 2ⁿ. 20 is 4.3 s, as in the kernel.
     pub response_timeout: u8,
-    /// Retries advertised, and counted with for the time after which a peer counts as unreachable: 0 to 15. The kernel
-    /// has 15, which makes 74 s with a response timeout of 20.
+    /// Retries, advertised and used for the time after which a peer is considered unreachable: 0 to 15. The kernel has
+    /// 15, which makes 74 s with a response timeout of 20.
     pub max_cm_retries: u8,
-    /// The device's ACK delay code (`local_ca_ack_delay`), 0 to 31. 15, as rxe has it.
+    /// The device's ACK delay code (`local_ca_ack_delay`), 0 to 31. 15, as in rxe.
     pub ack_delay: u8,
-    /// When a message is repeated for the first time, ns; then after twice as long each time, up to the advertised
-    /// time. Each time is lengthened at random by up to a half.
+    /// Delay before a message is first repeated, ns. It doubles with each repeat, up to the advertised time. Each delay
+    /// is lengthened at random by up to a half.
     pub first_repeat: u64,
-    /// The largest backlog of a listener, and that of one which names none: requests that wait for the application.
-    /// Also how many accepted requests of a listener may wait for their peers to confirm.
+    /// Maximum backlog of a listener, in requests that wait for the application; also the default. Also the maximum
+    /// number of a listener's accepted requests that wait for their peers' confirmation.
     pub max_backlog: u32,
-    /// The most ids, listeners and connections of peers included.
+    /// Maximum number of ids, listeners and connections of peers included.
     pub max_ids: usize,
-    /// The most connections that have ended and are remembered for a while, so that late messages get an answer.
+    /// Maximum number of ended connections that are remembered, so that late messages get an answer.
     pub max_ended: usize,
-    /// The most MADs that wait to be taken by [`Cm::poll_mad`](crate::Cm::poll_mad). More are dropped: all that matters
-    /// is repeated.
+    /// Maximum number of MADs that wait for [`Cm::poll_mad`](crate::Cm::poll_mad). More are dropped: all that matter
+    /// are repeated.
     pub max_mads: usize,
 }
 
 impl CmConfig {
-    /// Returns a configuration with the kernel's numbers, and repeats from 50 ms on.
+    /// Returns a configuration with the kernel's values, and repeats starting at 50 ms.
     pub const fn new(seed: [u8; 32], ca_guid: u64, first_comm_id: u32, comm_ids: u32) -> CmConfig {
         CmConfig {
             seed,

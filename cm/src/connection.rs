@@ -1,4 +1,4 @@
-//! One connection, or one resolution of a datagram service: its state, what it has learnt, and what it repeats.
+//! One connection, or one resolution of a datagram service: its state, learned attributes and repeated message.
 
 use irnic_transports::time::MS;
 use irnic_transports::wire::Mtu;
@@ -7,32 +7,32 @@ use irnic_transports::{Path, Psn, Time};
 
 use crate::param::{CmId, QpKind};
 
-/// States of a connection, those of the kernel's `enum ib_cm_state` but for listeners and alternate paths.
+/// States of a connection, those of the kernel's `enum ib_cm_state` except for listeners and alternate paths.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Active: the REQ is under way.
+    /// Active: the REQ has been sent.
     ReqSent,
-    /// Active: the peer has said that it takes a while.
+    /// Active: the peer has asked for more time (MRA).
     MraReqReceived,
     /// Passive: the application has not answered yet.
     ReqReceived,
-    /// Passive: the REP is under way.
+    /// Passive: the REP has been sent.
     RepSent,
-    /// Passive: the peer has said that it takes a while.
+    /// Passive: the peer has asked for more time (MRA).
     MraRepReceived,
     /// Active: the application has not confirmed yet.
     RepReceived,
-    /// The connection stands.
+    /// The connection is established.
     Established,
-    /// The DREQ is under way.
+    /// The DREQ has been sent.
     DreqSent,
-    /// Ended; packets may still be under way.
+    /// Ended; packets may still be in flight.
     Timewait,
-    /// Active: the SIDR_REQ is under way.
+    /// Active: the SIDR_REQ has been sent.
     SidrReqSent,
     /// Passive: the application has not answered yet.
     SidrReqReceived,
-    /// Refused, given up, or resolved: whatever comes still gets the same answer.
+    /// Rejected, given up, or resolved: further messages get the same answer.
     Ended,
 }
 
@@ -53,7 +53,7 @@ impl State {
         }
     }
 
-    /// Whether the state says something about its queue pair's peer.
+    /// Returns whether the peer's queue pair is known in this state.
     pub(crate) fn knows_peer(self) -> bool {
         matches!(
             self,
@@ -67,25 +67,25 @@ impl State {
     }
 }
 
-/// A message that is sent again until it is answered.
+/// A message that is repeated until answered.
 #[derive(Clone, Debug)]
 pub(crate) struct Repeat {
     pub(crate) mad: [u8; MAD_LEN],
-    /// When it is sent again.
+    /// Time of the next repeat.
     next: Time,
-    /// Time between this repeat and the one before, ns.
+    /// Interval between the previous repeat and the next, ns.
     wait: u64,
-    /// The longest such time, ns: what the peers have agreed upon.
+    /// Longest such interval, ns, as agreed between the peers.
     longest: u64,
-    /// When the peer counts as unreachable.
+    /// Time at which the peer is considered unreachable.
     end: Time,
-    /// How often it was sent again.
+    /// Number of repeats so far.
     pub(crate) count: u32,
 }
 
 impl Repeat {
-    /// A message that was sent now, and is sent again after `first` ns, then after twice as long each time up to
-    /// `interval` ns; 1 + `retries` intervals after now it is given up. `jitter` is random.
+    /// Returns the state of a message sent at `now`. It is repeated after `first` ns, then at intervals that double up
+    /// to `interval` ns; it is given up 1 + `retries` intervals after `now`. `jitter` is random.
     pub(crate) fn new(now: Time, mad: [u8; MAD_LEN], first: u64, interval: u64, retries: u8, jitter: u32) -> Repeat {
         let wait = first.clamp(1, interval);
         let end = now + interval * (1 + u64::from(retries));
@@ -93,19 +93,19 @@ impl Repeat {
         Repeat { mad, next, wait, longest: interval, end, count: 0 }
     }
 
-    /// The peer needs up to `wait` ns, from now and for each further repeat (MRA).
+    /// Grants the peer up to `wait` ns, from now and for each further repeat (MRA).
     pub(crate) fn postpone(&mut self, now: Time, wait: u64, retries: u8) {
         (self.wait, self.longest) = (wait, wait);
         self.next = now + wait;
         self.end = now + wait * (1 + u64::from(retries));
     }
 
-    /// When there is something to do.
+    /// Returns the time of the next action.
     pub(crate) fn due(&self) -> Time {
         self.next.min(self.end)
     }
 
-    /// Whether to send it again now; `None` if it is given up. `jitter` is random.
+    /// Returns whether to send the message again now; `None` if it is given up. `jitter` is random.
     pub(crate) fn poll(&mut self, now: Time, jitter: u32) -> Option<bool> {
         if now >= self.end {
             return None;
@@ -120,8 +120,8 @@ impl Repeat {
     }
 }
 
-/// A time of `wait` to 1.5 `wait` ns, at most `longest`. Clients that a server has not heard at the same moment must
-/// not all come again at the same moment.
+/// Returns an interval of `wait` to 1.5 `wait` ns, at most `longest`, so that clients whose messages were lost at the
+/// same moment do not all repeat at the same moment.
 fn spread(wait: u64, longest: u64, jitter: u32) -> u64 {
     let more = (u128::from(wait / 2) * u128::from(jitter)) >> 32;
     wait.saturating_add(more as u64).min(longest)
@@ -132,55 +132,55 @@ fn spread(wait: u64, longest: u64, jitter: u32) -> u64 {
 pub(crate) struct Connection {
     /// This side's communication id or request id.
     pub(crate) comm_id: u32,
-    /// The peer's, 0 as long as it is not known.
+    /// The peer's, 0 while unknown.
     pub(crate) remote_id: u32,
-    /// The peer's by its MRA, 0 without one. An accepting REP may have another: of whoever listens by then.
+    /// The peer's id in its MRA, 0 without one. An accepting REP may have another: that of the id listening by then.
     pub(crate) mra_id: u32,
-    /// Transaction id of messages that belong to the request.
+    /// Transaction id of messages about the request.
     pub(crate) tid: u64,
     pub(crate) state: State,
-    /// The id that it belongs to, `None` once that was destroyed.
+    /// The id that owns it, `None` once that is destroyed.
     pub(crate) owner: Option<CmId>,
-    /// Whether this side was asked.
+    /// Whether this is the passive side.
     pub(crate) passive: bool,
     pub(crate) kind: QpKind,
-    /// Where MADs and the queue pair's packets go.
+    /// Path of MADs and of the queue pair's packets.
     pub(crate) path: Path,
     pub(crate) flow_label: u32,
     pub(crate) service_id: u64,
     pub(crate) remote_guid: u64,
     pub(crate) remote_qpn: u32,
     pub(crate) local_qpn: u32,
-    /// First PSN expected: the one told to the peer.
+    /// First PSN expected: the one sent to the peer.
     pub(crate) rq_psn: Psn,
-    /// First PSN sent: the one that the peer told.
+    /// First PSN sent: the one received from the peer.
     pub(crate) sq_psn: Psn,
     pub(crate) mtu: Mtu,
     pub(crate) responder_resources: u8,
     pub(crate) initiator_depth: u8,
     pub(crate) retry_count: u8,
     pub(crate) rnr_retry_count: u8,
-    /// Local ACK Timeout code; timewait lasts as long.
+    /// Local ACK Timeout code; also the duration of timewait.
     pub(crate) ack_timeout: u8,
-    /// Time that the peer has for an answer, ns.
+    /// Time in which the peer has to answer, ns.
     pub(crate) interval: u64,
     pub(crate) max_retries: u8,
-    /// What is under way.
+    /// The message being repeated.
     pub(crate) repeat: Option<Repeat>,
-    /// The peer was told to wait, and says nothing for a minute.
+    /// An MRA was sent; the peer stays silent for a minute.
     pub(crate) mra_sent: bool,
-    /// What a repeated message of the peer's is answered with.
+    /// Answer to repeated messages of the peer.
     pub(crate) answer: Option<[u8; MAD_LEN]>,
-    /// The listener that counts it among those that their peers have not confirmed, and its number there.
+    /// The listener that counts it as unconfirmed, and its number there.
     pub(crate) unconfirmed: Option<(CmId, u64)>,
-    /// Its user was told that it has ended, and is told when timewait ends.
+    /// Its user was notified of its end, and will be notified of the end of timewait.
     pub(crate) disconnected: bool,
-    /// Kept by [`Connections`](crate::connections::Connections): when there is something to do.
+    /// Time of the next action, maintained by [`Connections`](crate::connections::Connections).
     pub(crate) due: Time,
 }
 
 impl Connection {
-    /// A connection of which nothing is known but the way.
+    /// Creates a connection of which only the path is known.
     pub(crate) fn new(state: State, owner: CmId, kind: QpKind, path: Path) -> Connection {
         Connection {
             comm_id: 0,
@@ -216,14 +216,14 @@ impl Connection {
         }
     }
 
-    /// Transaction id of messages that begin something new, told apart by the communication id.
+    /// Returns the transaction id of messages that begin a new exchange, unique by the communication id.
     pub(crate) fn own_tid(&self) -> u64 {
         1 << 32 | u64::from(self.comm_id)
     }
 }
 
 /// Returns the nanoseconds of an IBA time code, as the kernel rounds them: 2ⁿ⁻⁸ ms, at least 1 (`cm_convert_to_ms`).
-/// Codes above 24, 65 s, count as 24: nobody waits for hours.
+/// Codes above 24 (65 s) are treated as 24, to avoid waiting for hours.
 pub(crate) fn nanos(code: u8) -> u64 {
     MS << code.min(24).saturating_sub(8)
 }

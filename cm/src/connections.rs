@@ -1,4 +1,4 @@
-//! All connections of a manager, and the ways to find one.
+//! All connections of a manager, and their indexes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -9,11 +9,11 @@ use rand::{RngExt, SeedableRng};
 
 use crate::connection::{Connection, State};
 
-/// A peer's address, its GUID, and a number of its own. Anybody can claim a GUID; an address is where answers go.
+/// A peer's address, its GUID, and one of its numbers. A GUID is easily forged; answers go to the address.
 type PeerKey = (IpAddr, u64, u32);
 
-/// All connections of a manager. What is found by a key of the peer's is in an index; timers and the connections
-/// without owner lie in order of time.
+/// All connections of a manager. There is an index for each key of the peer's; timers and ownerless connections are
+/// ordered by time.
 #[derive(Debug)]
 pub(crate) struct Connections {
     all: BTreeMap<u32, Connection>,
@@ -24,17 +24,17 @@ pub(crate) struct Connections {
     /// By the peer's address and request id: repeated SIDR_REQs.
     by_request: BTreeMap<(IpAddr, u32), u32>,
     timers: BTreeSet<(Time, u32)>,
-    /// Those without owner.
+    /// Connections without an owner.
     ownerless: BTreeSet<(Time, u32)>,
     first: u32,
     order: Shuffled,
-    /// Where in `order` the id given last is.
+    /// Position in `order` of the last id allocated.
     last: u32,
 }
 
 impl Connections {
-    /// No connections; communication ids are `count` from `first` on, in an order that nobody can predict without
-    /// the `secret`. None is used again before all others were.
+    /// Creates an empty table. Communication ids are the `count` ones from `first`, in an order that is unpredictable
+    /// without the `secret`. None is reused before all others have been used.
     pub(crate) fn new(first: u32, count: u32, secret: [u8; 32]) -> Connections {
         let count = count.clamp(1, u32::MAX - first);
         Connections {
@@ -63,7 +63,8 @@ impl Connections {
         self.all.get(&comm_id)
     }
 
-    /// Everything may be changed but the communication id, the owner ([`Self::disown`]) and what indexes go by.
+    /// Returns a connection for changes to anything but the communication id, the owner ([`Self::disown`]) and the keys
+    /// of indexes.
     pub(crate) fn get_mut(&mut self, comm_id: u32) -> Option<&mut Connection> {
         self.all.get_mut(&comm_id)
     }
@@ -97,12 +98,12 @@ impl Connections {
         Some(connection)
     }
 
-    /// The connection of this id to a peer. Nobody else has a say in it.
+    /// Returns the connection with this id, if it is with this peer: no other may affect it.
     pub(crate) fn with(&self, peer: IpAddr, comm_id: u32) -> Option<&Connection> {
         self.all.get(&comm_id).filter(|c| c.path.dst == peer)
     }
 
-    /// The connection to a peer with these ids on both sides.
+    /// Returns the connection to a peer with these ids on both sides.
     pub(crate) fn pair(&self, peer: IpAddr, comm_id: u32, remote_id: u32) -> Option<&Connection> {
         self.with(peer, comm_id).filter(|c| c.remote_id == remote_id)
     }
@@ -119,7 +120,7 @@ impl Connections {
         self.by_request.get(&(peer, request)).copied()
     }
 
-    /// Enters a connection into the indexes by what it says about its peer.
+    /// Adds a connection to the indexes by the keys of its peer that are known.
     pub(crate) fn index(&mut self, comm_id: u32) {
         let Some(c) = self.all.get(&comm_id) else { return };
         if c.state == State::SidrReqReceived {
@@ -127,20 +128,20 @@ impl Connections {
             return;
         }
         self.by_remote_id.insert((c.path.dst, c.remote_guid, c.remote_id), comm_id);
-        // 0 is no application's queue pair.
+        // 0 is not an application's queue pair.
         if c.remote_qpn != 0 {
             self.by_remote_qpn.insert((c.path.dst, c.remote_guid, c.remote_qpn), comm_id);
         }
     }
 
-    /// Lets another connection have the peer's queue pair: this one has ended.
+    /// Releases the peer's queue pair for another connection: this one has ended.
     pub(crate) fn release_qpn(&mut self, comm_id: u32) {
         if let Some(c) = self.all.get(&comm_id) {
             remove_if(&mut self.by_remote_qpn, (c.path.dst, c.remote_guid, c.remote_qpn), comm_id);
         }
     }
 
-    /// Sets when there is something to do for a connection.
+    /// Sets the time of the next action for a connection.
     pub(crate) fn set_due(&mut self, comm_id: u32, due: Time) {
         let Some(c) = self.all.get_mut(&comm_id) else { return };
         if c.due != Time::NEVER {
@@ -156,7 +157,7 @@ impl Connections {
         }
     }
 
-    /// Takes a connection from its owner.
+    /// Removes a connection's owner.
     pub(crate) fn disown(&mut self, comm_id: u32) {
         if let Some(c) = self.all.get_mut(&comm_id) {
             c.owner = None;
@@ -164,31 +165,31 @@ impl Connections {
         }
     }
 
-    /// When there is something to do next.
+    /// Returns the earliest time of an action.
     pub(crate) fn next_due(&self) -> Time {
         self.timers.first().map_or(Time::NEVER, |&(due, _)| due)
     }
 
-    /// A connection for which there is something to do now.
+    /// Returns a connection with an action due.
     pub(crate) fn due(&self, now: Time) -> Option<u32> {
         self.timers.first().filter(|&&(due, _)| due <= now).map(|&(_, comm_id)| comm_id)
     }
 
-    /// The connection without owner that has the least time left, if there are more than `most`.
+    /// Returns the ownerless connection with the least time left, if there are more than `most`.
     pub(crate) fn surplus(&self, most: usize) -> Option<u32> {
         if self.ownerless.len() <= most { None } else { self.ownerless.first().map(|&(_, comm_id)| comm_id) }
     }
 }
 
-/// Removes an entry that is this connection's.
+/// Removes an entry if it is this connection's.
 fn remove_if<K: Ord>(index: &mut BTreeMap<K, u32>, key: K, comm_id: u32) {
     if index.get(&key) == Some(&comm_id) {
         index.remove(&key);
     }
 }
 
-/// The numbers below `count` in a secret order: a Feistel network of four rounds (Luby and Rackoff 1988) over the next
-/// even number of bits. What it puts beyond `count` is put through it again.
+/// A secret permutation of the numbers below `count`: a four-round Feistel network (Luby and Rackoff 1988) over the
+/// next even number of bits. Results of `count` or more are permuted again.
 #[derive(Debug)]
 struct Shuffled {
     count: u32,
@@ -203,7 +204,7 @@ impl Shuffled {
         Shuffled { count, half: bits.div_ceil(2).max(1), secret }
     }
 
-    /// Returns the number at a place below `count`.
+    /// Returns the number at a position below `count`.
     fn at(&self, place: u32) -> u32 {
         let mut number = place;
         loop {
@@ -223,7 +224,7 @@ impl Shuffled {
         left << self.half | right
     }
 
-    /// A number that looks random without the secret.
+    /// Round function: looks random without the secret.
     fn round(&self, round: u32, half: u32) -> u32 {
         let mut seed = self.secret;
         for (byte, input) in seed.iter_mut().zip([half.to_le_bytes(), round.to_le_bytes()].into_iter().flatten()) {
@@ -251,7 +252,7 @@ mod tests {
         let order = Shuffled::new(1 << 22, [7; 32]);
         let numbers: Vec<u32> = (0..10_000).map(|place| order.at(place)).collect();
         let near = numbers.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < 1 << 12).count();
-        // Of 10,000 about 20 by chance.
+        // About 20 of 10,000 are expected at random.
         assert!(near < 60, "{near}");
         let other = Shuffled::new(1 << 22, [8; 32]);
         assert!((0..100).filter(|&place| other.at(place) == order.at(place)).count() < 3);

@@ -1,4 +1,4 @@
-//! Peers that have ended without a word.
+//! Peers that died without a message.
 
 use irnic_transports::Time;
 use irnic_transports::wire::mad::RejReason;
@@ -7,17 +7,17 @@ use crate::connection::State;
 use crate::{Cm, ConnData, EventKind, EventParam};
 
 impl Cm {
-    /// Ends connections whose peers' processes are known to have ended, as if the peers' kernels had said so: one that
-    /// stands by a DREQ, one that is being made by a REJ. `gone` is asked with the peer's address and communication id.
+    /// Ends connections whose peers' processes are known to be dead, as if the peers' kernels had sent a DREQ for
+    /// established ones, a REJ for others. `gone` is called with the peer's address and communication id.
     ///
-    /// A host that loses its power says nothing either: of peers on other hosts nothing is known, and the queue pairs
-    /// find out.
+    /// Nothing is known of peers on other hosts, which may lose power without a message: their loss is detected by the
+    /// queue pairs.
     pub fn peers_gone(&mut self, now: Time, mut gone: impl FnMut(std::net::IpAddr, u32) -> bool) {
         let ended: Vec<u32> = self
             .connections
             .iter()
             .filter(|c| match c.state {
-                // A peer that has said it takes a while has ended meanwhile.
+                // A peer that asked for more time has died meanwhile.
                 State::MraReqReceived => c.mra_id != 0 && gone(c.path.dst, c.mra_id),
                 _ => c.state.knows_peer() && c.remote_id != 0 && gone(c.path.dst, c.remote_id),
             })
@@ -44,11 +44,11 @@ impl Cm {
         }
     }
 
-    /// Destroys all ids: their process ends. Peers are told once.
+    /// Destroys all ids when their process ends. Peers are notified once.
     pub fn destroy_all(&mut self, now: Time) {
         let ids: Vec<_> = self.ids.keys().copied().collect();
         for id in ids {
-            // Those that a listener takes along have gone already.
+            // Ids of a listener's requests are destroyed with it.
             let _ = self.destroy(now, id);
         }
     }

@@ -1,4 +1,4 @@
-//! What happens because time passes.
+//! Timers of the manager.
 
 use irnic_transports::Time;
 use irnic_transports::wire::mad::{MAD_LEN, RejReason};
@@ -7,11 +7,11 @@ use rand::RngExt;
 use crate::connection::{State, nanos};
 use crate::{Cm, EventKind, EventParam};
 
-/// The status of what took too long: Linux's ETIMEDOUT, negated as rdma_cm has it.
+/// Status of a timeout: Linux's ETIMEDOUT, negated as in rdma_cm.
 const TIMED_OUT: i32 = -110;
 
 impl Cm {
-    /// Does what is due: repeats, timeouts, ends of timewait. Too early does no harm.
+    /// Runs the timers that are due: repeats, timeouts, ends of timewait. Calling it early is harmless.
     pub fn on_deadline(&mut self, now: Time) {
         while let Some(comm_id) = self.connections.due(now) {
             self.on_due(now, comm_id);
@@ -36,7 +36,7 @@ impl Cm {
         }
     }
 
-    /// Nothing is repeated: timewait has ended, or the time for which an answer was remembered.
+    /// Handles a timer without a repeat: the end of timewait, or of the time for which an answer is remembered.
     fn on_end(&mut self, comm_id: u32) {
         let Some(c) = self.connections.remove(comm_id) else { return };
         if let Some(id) = c.owner
@@ -47,14 +47,14 @@ impl Cm {
         }
     }
 
-    /// The peer does not answer.
+    /// Handles a peer that does not answer.
     fn on_timeout(&mut self, now: Time, comm_id: u32) {
         let Some(c) = self.connections.get(comm_id) else { return };
         let (state, owner) = (c.state, c.owner);
         match state {
             State::DreqSent => return self.set_disconnected(now, comm_id, TIMED_OUT),
             State::RepSent | State::MraRepReceived => self.refuse(now, comm_id, RejReason::TIMEOUT, &[]),
-            // A REJ that was sent a few times.
+            // The REJ was sent several times.
             State::Ended => {
                 let answer = c.answer;
                 return self.end(now, comm_id, answer);
@@ -66,8 +66,8 @@ impl Cm {
         }
     }
 
-    /// Gives up an accepted request that its peer does not confirm, before its time. A peer that is there after all is
-    /// told.
+    /// Gives up an accepted request that its peer does not confirm, before its timeout. A peer that is alive after all
+    /// is notified.
     pub(crate) fn give_up(&mut self, now: Time, comm_id: u32) {
         let Some(owner) = self.connections.get(comm_id).map(|c| c.owner) else { return };
         self.refuse_once(now, comm_id, RejReason::TIMEOUT, &[]);
@@ -76,8 +76,8 @@ impl Cm {
         }
     }
 
-    /// Ends a connection that never stood. It is remembered for as long as the peer may ask again, and whoever asked
-    /// may have done so in a message that is late: the answer, or silence.
+    /// Ends a connection that was never established. It is remembered for as long as the peer may repeat its request,
+    /// possibly in a late message: to that, the reply is `answer`, or silence.
     pub(crate) fn end(&mut self, now: Time, comm_id: u32, answer: Option<[u8; MAD_LEN]>) {
         self.confirmed(comm_id);
         self.connections.release_qpn(comm_id);
@@ -91,7 +91,7 @@ impl Cm {
         self.connections.set_due(comm_id, remembered);
     }
 
-    /// A connection has ended: its packets are to die out before its queue pair has another.
+    /// Enters timewait: a connection has ended, and its packets must die out before its queue pair is reused.
     pub(crate) fn enter_timewait(&mut self, now: Time, comm_id: u32) {
         self.confirmed(comm_id);
         self.connections.release_qpn(comm_id);
@@ -101,7 +101,7 @@ impl Cm {
         self.connections.set_due(comm_id, end);
     }
 
-    /// Forgets connections that nobody owns, those first that have the least time left, if there are too many.
+    /// Removes ownerless connections, those with the least time left first, if there are too many.
     pub(crate) fn limit_ended(&mut self) {
         while let Some(comm_id) = self.connections.surplus(self.config.max_ended) {
             self.connections.remove(comm_id);

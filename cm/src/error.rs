@@ -1,17 +1,17 @@
-//! Why a call was refused.
+//! Errors of calls.
 
 use std::net::SocketAddr;
 
 use thiserror::Error;
 
-/// Why a call was refused. Nothing was changed.
+/// Error of a call, which has changed nothing.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CmError {
-    /// No such id: never made, or destroyed.
+    /// No such id: never created, or destroyed.
     #[error("no such id")]
     UnknownId,
-    /// The id is in a state in which the call makes no sense.
+    /// The id is in a state in which the call is invalid.
     #[error("{call} of an id that is {state}")]
     State {
         /// The call.
@@ -22,39 +22,39 @@ pub enum CmError {
     /// Another id of this manager has the address.
     #[error("{0} is in use")]
     AddrInUse(SocketAddr),
-    /// Another id of this manager has the port, and one of the two means it at every address.
+    /// Another id of this manager has the port, and one of the two is bound to all addresses.
     #[error("{0} is in use at some addresses")]
     AddrOverlaps(SocketAddr),
     /// Another id of this manager has the service id.
     #[error("service id {0:#018x} is in use")]
     ServiceInUse(u64),
-    /// A port of 0: the caller chooses.
+    /// Port 0, which is the caller's to resolve.
     #[error("an address without a port")]
     NoPort,
     /// The id has neither an address nor a service id.
     #[error("an id that is bound to nothing")]
     NotBound,
-    /// More private data than the message has room for.
+    /// More private data than the message can hold.
     #[error("{len} bytes of private data, {room} at most")]
     PrivateData {
         /// Bytes given.
         len: usize,
-        /// Bytes that there is room for.
+        /// Bytes that fit.
         room: usize,
     },
     /// A value out of range.
     #[error("{0} out of range")]
     Range(&'static str),
-    /// The connection stands already.
+    /// The connection is already established.
     #[error("connected already")]
     Connected,
-    /// No more ids.
+    /// No id is free.
     #[error("no more ids")]
     Resources,
 }
 
 impl CmError {
-    /// Returns Linux's errno for the error, as the kernel would answer.
+    /// Returns the Linux errno that the kernel would return.
     pub fn errno(&self) -> i32 {
         match self {
             CmError::UnknownId => 2,                                   // ENOENT

@@ -1,4 +1,4 @@
-//! An application's id: what it is bound to, where its peer is, which connection it has.
+//! An application's id: its binding, its route and its connection.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -9,26 +9,26 @@ use crate::ip::IpHeader;
 use crate::param::{CmId, QpKind, Route};
 use crate::service::{PortSpace, service_id};
 
-/// What an id is bound to.
+/// The binding of an id.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Binding {
-    /// An address and a port; the unspecified address stands for all.
+    /// An address and a port; the unspecified address matches all.
     Addr(SocketAddr),
-    /// All service ids that equal the first number where the second has ones.
+    /// All service ids that equal the first number in the bits set in the second.
     Service(u64, u64),
 }
 
-/// What a listener keeps.
+/// State of a listener.
 #[derive(Debug, Default)]
 pub(crate) struct Listener {
-    /// The most requests that wait for the application.
+    /// Maximum number of requests that wait for the application.
     pub(crate) backlog: u32,
     /// Requests that wait for the application.
     pub(crate) unanswered: u32,
     /// Communication ids of accepted requests that their peers have not confirmed, oldest first.
     pub(crate) unconfirmed: BTreeMap<u64, u32>,
-    /// Until then only requests that are known get in ([`KnownPeers`](crate::known_peers::KnownPeers)): there were
-    /// more than room.
+    /// Until then only known requests are admitted ([`KnownPeers`](crate::known_peers::KnownPeers)): there were more
+    /// than the room for them.
     pub(crate) crowded_until: Time,
 }
 
@@ -39,8 +39,8 @@ pub(crate) struct Id {
     pub(crate) kind: QpKind,
     pub(crate) binding: Option<Binding>,
     pub(crate) reuse: bool,
-    /// Whether the unspecified address stands for its own family only; `None` for the kernel's way: IPv4's does, IPv6's
-    /// does not.
+    /// Whether the unspecified address matches only its own family; `None` for the kernel's default: IPv4's does,
+    /// IPv6's does not.
     pub(crate) afonly: Option<bool>,
     pub(crate) route: Option<Route>,
     /// Flow label of its packets, 20 bits.
@@ -51,13 +51,13 @@ pub(crate) struct Id {
     pub(crate) psn: Psn,
     pub(crate) qkey: Option<u32>,
     pub(crate) listener: Option<Listener>,
-    /// Its connection, if it has one.
+    /// Its connection, if any.
     pub(crate) connection: Option<u32>,
-    /// It has had a connection: there will be no other.
+    /// Whether it has had a connection: it cannot have another.
     pub(crate) used: bool,
     /// The listener that counts it among the requests that wait for the application.
     pub(crate) asked: Option<CmId>,
-    /// Events that were not taken.
+    /// Number of events not taken yet.
     pub(crate) pending: u32,
 }
 
@@ -83,7 +83,7 @@ impl Id {
         }
     }
 
-    /// Returns the state's name for errors, where the connection does not say it.
+    /// Returns the state's name for errors, if the connection does not determine it.
     pub(crate) fn state_name(&self) -> &'static str {
         match () {
             () if self.used => "closed",
@@ -94,7 +94,7 @@ impl Id {
         }
     }
 
-    /// Whether the id, a listener, serves a service id.
+    /// Returns whether this listener serves a service id.
     pub(crate) fn serves(&self, service: u64) -> bool {
         match self.binding {
             Some(Binding::Addr(addr)) => service_id(self.space, addr.port()) == service,
@@ -103,7 +103,7 @@ impl Id {
         }
     }
 
-    /// Whether the id, a listener, is meant by the IP header of a request for its service (`cma_match_private_data` in
+    /// Returns whether this listener matches the IP header of a request for its service (`cma_match_private_data` in
     /// the kernel).
     pub(crate) fn is_meant(&self, header: Option<&IpHeader>) -> bool {
         let Some(Binding::Addr(addr)) = self.binding else { return true };
@@ -117,13 +117,13 @@ impl Id {
         })
     }
 
-    /// Whether the id leaves addresses of the other family alone if it is bound to this one (`rdma_bind_addr` in the
+    /// Returns whether the id excludes addresses of the other family when bound to this one (`rdma_bind_addr` in the
     /// kernel, with `bindv6only` 0).
     pub(crate) fn leaves_other_family(&self, addr: SocketAddr) -> bool {
         self.afonly.unwrap_or(addr.is_ipv4())
     }
 
-    /// Whether two bindings claim a port in common.
+    /// Returns whether two bindings conflict over a port.
     pub(crate) fn overlaps(&self, addr: SocketAddr, afonly: bool) -> bool {
         let Some(Binding::Addr(own)) = self.binding else { return false };
         let apart = self.leaves_other_family(own) && afonly && own.is_ipv4() != addr.is_ipv4();
@@ -133,7 +133,7 @@ impl Id {
         own.ip().is_unspecified() || addr.ip().is_unspecified() || own.ip() == addr.ip()
     }
 
-    /// Where a REQ's private data begin for the user: behind the IP header, but for services without.
+    /// Returns the offset of the user's private data in a REQ: behind the IP header, which requests by service id lack.
     pub(crate) fn user_data(&self) -> usize {
         match (self.binding, self.route) {
             (Some(Binding::Service(..)), _) => 0,

@@ -7,14 +7,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub(crate) struct IpHeader {
     /// The sender's socket address.
     pub(crate) src: SocketAddr,
-    /// The address that it asks for.
+    /// The address that it requests.
     pub(crate) dst: IpAddr,
 }
 
 impl IpHeader {
     pub(crate) const LEN: usize = 36;
 
-    /// Reads a header, `None` if the private data has none: another version, or neither IPv4 nor IPv6.
+    /// Parses a header; `None` if the private data has none: another version, or neither IPv4 nor IPv6.
     pub(crate) fn parse(data: &[u8]) -> Option<IpHeader> {
         let header: &[u8; IpHeader::LEN] = data.first_chunk()?;
         if header[0] != 0 {
@@ -29,7 +29,7 @@ impl IpHeader {
         Some(IpHeader { src: SocketAddr::new(src, port), dst })
     }
 
-    /// Writes the header to the start of `data`. An IPv4 address beside an IPv6 one is mapped.
+    /// Writes the header to the start of `data`. If only one address is IPv4, it is mapped to IPv6.
     pub(crate) fn emit(&self, data: &mut [u8]) {
         let Some(header) = data.first_chunk_mut::<{ IpHeader::LEN }>() else { return };
         header.fill(0);

@@ -1,4 +1,4 @@
-//! Which requests and peers are known already, where not all requests can be let in.
+//! Requests and peers seen before, for admission under overload.
 
 use std::net::IpAddr;
 
@@ -6,11 +6,11 @@ use irnic_transports::wire::ip::to_ipv6;
 
 /// Remembers requests that were turned away, and peers that have confirmed a connection.
 ///
-/// Whoever means it repeats its request, whoever floods a listener with forged ones sends each once. And who has
-/// confirmed a connection was not forged: it has got the answer that went to its address.
+/// A genuine client repeats its request, whereas a flood of forged requests contains each once. A peer that has
+/// confirmed a connection is not forged: it has received the answer sent to its address.
 #[derive(Debug)]
 pub(crate) struct KnownPeers {
-    /// Mixed into keys. Who does not know it cannot choose requests that push out others.
+    /// Mixed into keys: without it, requests that evict others cannot be constructed.
     secret: u64,
     requests: Table<{ 1 << 16 }>,
     peers: Table<{ 1 << 10 }>,
@@ -21,8 +21,8 @@ impl KnownPeers {
         KnownPeers { secret, requests: Table::default(), peers: Table::default() }
     }
 
-    /// Remembers a request of a peer by the sender's GUID and the request's number. Returns whether it is known: by
-    /// itself, or by its peer.
+    /// Remembers a request of a peer by the sender's GUID and the request's number. Returns whether the request or its
+    /// peer was known.
     pub(crate) fn request(&mut self, peer: IpAddr, guid: u64, number: u32) -> bool {
         let known = self.peers.has(self.key(peer, 0, 0));
         known || self.requests.note(self.key(peer, guid, number))
@@ -40,10 +40,10 @@ impl KnownPeers {
     }
 }
 
-/// A table of a fixed size, a power of two, made when it is first needed. A newer entry may push an older one out.
+/// A fixed-size table, a power of two, allocated on first use. A new entry may evict an older one.
 #[derive(Debug, Default)]
 struct Table<const PLACES: usize> {
-    /// Upper halves of keys, at places by their lower bits; 0 for none.
+    /// Upper halves of keys, indexed by their lower bits; 0 for none.
     tags: Vec<u32>,
 }
 
@@ -56,7 +56,7 @@ impl<const PLACES: usize> Table<PLACES> {
         self.tags.get(key as usize % PLACES) == Some(&Self::tag(key))
     }
 
-    /// Remembers a key. Returns whether it was remembered already.
+    /// Adds a key. Returns whether it was there already.
     fn note(&mut self, key: u64) -> bool {
         if self.tags.is_empty() {
             self.tags = vec![0; PLACES];
@@ -65,7 +65,7 @@ impl<const PLACES: usize> Table<PLACES> {
     }
 }
 
-/// A permutation whose output bits depend on all input bits (the finalizer of SplitMix64).
+/// A permutation in which each output bit depends on all input bits (the finalizer of SplitMix64).
 fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -12,9 +12,9 @@
 //!        MADs of queue pair 1, time
 //! ```
 //!
-//! A [`Cm`] stands for one port of a NIC. It does no I/O, reads no clock and starts no thread: MADs and [`Time`] are
-//! passed in, MADs and deadlines come out. It knows nothing of queue pairs but their numbers: [`Cm::qp_attr`] says what
-//! to set, whoever owns the queue pair sets it.
+//! A [`Cm`] represents one port of a NIC. It performs no I/O, reads no clock and starts no thread: MADs and [`Time`]
+//! are passed in, MADs and deadlines come out. It knows queue pairs only by number: [`Cm::qp_attr`] returns the
+//! attributes for their owner to set.
 //!
 //! [`Time`]: irnic_transports::Time
 

@@ -1,4 +1,4 @@
-//! What callers pass in: ids, addresses, connection parameters.
+//! Parameters of calls: ids, addresses, connection parameters.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,27 +7,27 @@ use std::ops::Deref;
 use irnic_transports::Path;
 use irnic_transports::wire::Mtu;
 
-/// A handle on one of a [`Cm`](crate::Cm)'s ids. Handles are never used twice in the life of a `Cm`.
+/// A handle on one of a [`Cm`](crate::Cm)'s ids. Handles are never reused within the lifetime of a `Cm`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CmId(pub(crate) u64);
 
-/// The kind of queue pair that an id is for.
+/// The kind of queue pair of an id.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum QpKind {
     /// Reliable connection.
     Rc,
     /// Unreliable connection.
     Uc,
-    /// Unreliable datagram: addresses are resolved by SIDR, nothing is connected.
+    /// Unreliable datagram: addresses are resolved by SIDR, without a connection.
     Ud,
-    /// Extended reliable connection, the side that sends (`IBV_QPT_XRC_SEND`).
+    /// Extended reliable connection, sending side (`IBV_QPT_XRC_SEND`).
     XrcSend,
-    /// Extended reliable connection, the side that receives (`IBV_QPT_XRC_RECV`).
+    /// Extended reliable connection, receiving side (`IBV_QPT_XRC_RECV`).
     XrcRecv,
 }
 
-/// Private data that goes along with a message: 0 to 224 bytes. On the wire it is always as long as the message has
-/// room, zeros at the end; received data is that long.
+/// Private data of a message: 0 to 224 bytes. On the wire it is zero-padded to the message's capacity; received data
+/// has that length.
 #[derive(Copy, Clone)]
 pub struct PrivateData {
     len: u8,
@@ -35,9 +35,9 @@ pub struct PrivateData {
 }
 
 impl PrivateData {
-    /// The most bytes that any message has room for (RTU, DREP).
+    /// The most bytes that any message can hold (RTU, DREP).
     pub const MAX: usize = 224;
-    /// Users' part of a REQ behind the IP header.
+    /// The user's part of a REQ behind the IP header.
     pub const REQ: usize = 56;
     /// A REQ without the IP header (`AF_IB`).
     pub const REQ_IB: usize = 92;
@@ -45,7 +45,7 @@ impl PrivateData {
     pub const REP: usize = 196;
     /// REJ.
     pub const REJ: usize = 148;
-    /// Users' part of a SIDR_REQ behind the IP header.
+    /// The user's part of a SIDR_REQ behind the IP header.
     pub const SIDR_REQ: usize = 180;
     /// A SIDR_REQ without the IP header (`AF_IB`).
     pub const SIDR_REQ_IB: usize = 216;
@@ -63,7 +63,7 @@ impl PrivateData {
         Some(data)
     }
 
-    /// Returns the first [`PrivateData::MAX`] bytes.
+    /// Copies the first [`PrivateData::MAX`] bytes.
     pub(crate) fn of(bytes: &[u8]) -> PrivateData {
         PrivateData::new(&bytes[..bytes.len().min(PrivateData::MAX)]).unwrap_or(PrivateData::EMPTY)
     }
@@ -97,23 +97,22 @@ impl fmt::Debug for PrivateData {
     }
 }
 
-/// Where an id's peer is and how its packets go there: what `rdma_resolve_addr` and `rdma_resolve_route` find out.
+/// The route to an id's peer: the result of `rdma_resolve_addr` and `rdma_resolve_route`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Route {
-    /// This side's socket address, its port the one that the id is bound to.
+    /// This side's socket address, with the port that the id is bound to.
     pub src: SocketAddr,
     /// The peer's socket address.
     pub dst: SocketAddr,
-    /// Addresses of both devices, which need not be those of the sockets: 127.0.0.1 stands for a device. MADs and the
-    /// queue pair's packets take it.
+    /// Path of MADs and of the queue pair's packets. Its addresses, of the devices, may differ from those of the
+    /// sockets: 127.0.0.1 stands for a device.
     pub path: Path,
     /// The device's path MTU.
     pub mtu: Mtu,
-    /// Packet lifetime code: 4.096 µs · 2ⁿ. 16, as rxe's connections have it.
+    /// Packet lifetime code: 4.096 µs · 2ⁿ. 16, as in rxe's connections.
     pub packet_lifetime: u8,
-    /// The service id to connect to, without IP addresses in the private data (`AF_IB`); `None` for the one of
-    /// `dst`'s port.
+    /// Service id to connect to, without IP addresses in the private data (`AF_IB`); `None` for that of `dst`'s port.
     pub service_id: Option<u64>,
 }
 
@@ -132,17 +131,17 @@ pub struct ConnParam {
     pub qpn: u32,
     /// Q_Key of this side's datagrams (UD); `None` for 0x01234567.
     pub qkey: Option<u32>,
-    /// The queue pair receives from a shared receive queue.
+    /// Whether the queue pair receives from a shared receive queue.
     pub srq: bool,
     /// READs and atomics that the peer may have outstanding here.
     pub responder_resources: u8,
     /// READs and atomics outstanding at the peer.
     pub initiator_depth: u8,
-    /// Hardware flow control.
+    /// Whether to use hardware flow control.
     pub flow_control: bool,
-    /// Retries after a timeout; above 7 it counts as 7.
+    /// Retries after a timeout; values above 7 are treated as 7.
     pub retry_count: u8,
-    /// Retries after an RNR NAK; above 7 it counts as 7, for ever.
+    /// Retries after an RNR NAK; values above 7 are treated as 7, for ever.
     pub rnr_retry_count: u8,
     /// Private data for the peer.
     pub private_data: PrivateData,
@@ -155,8 +154,8 @@ impl ConnParam {
     }
 }
 
-/// Socket addresses of an id's two ends, `None` where not known yet. Of an id that is connected by service id they are
-/// the devices', with port 0.
+/// Socket addresses of an id's two ends, `None` where not known yet. For an id connected by service id they are the
+/// devices', with port 0.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
     /// This side's.

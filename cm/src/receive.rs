@@ -1,4 +1,4 @@
-//! What peers say about connections that this side knows. Requests are in `request`.
+//! Messages about known connections. Requests are in `request`.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use crate::calls::set_guid;
 use crate::connection::{Connection, State, ack_timeout, nanos};
 use crate::{Cm, ConnData, EventKind, EventParam, PrivateData, QpKind, UdData};
 
-/// Code of the time that an MRA asks for: 65 s (`CMA_CM_MRA_SETTING` in the kernel).
+/// Code of the time that an MRA requests: 65 s (`CMA_CM_MRA_SETTING` in the kernel).
 const SERVICE_TIMEOUT: u8 = 24;
 
 /// APR status: alternate paths are not supported (`IB_CM_APR_UNSUPPORTED`).
@@ -19,11 +19,11 @@ const APR_UNSUPPORTED: u8 = 2;
 
 impl Cm {
     /// Receives the payload of a datagram to queue pair 1. `path` is as received: its source is the peer's address.
-    /// What is no message of the communication manager is dropped.
+    /// Anything but a message of the communication manager is dropped.
     pub fn receive(&mut self, now: Time, path: &Path, mad: &[u8]) {
         let Ok(Mad { tid, message }) = Mad::parse(mad) else { return };
         let back = reply_path(path);
-        // What a message says of a connection counts only if it comes from that connection's peer.
+        // A message about a connection is accepted only from that connection's peer.
         let peer = back.dst;
         match message {
             Message::Req(req) => self.receive_req(now, back, tid, &req),
@@ -59,7 +59,7 @@ impl Cm {
         }
     }
 
-    /// The peer accepts.
+    /// Handles the first REP: the peer accepts.
     fn receive_first_rep(&mut self, now: Time, back: Path, tid: u64, rep: &Rep) {
         let comm_id = rep.remote_comm_id;
         let guid = rep.local_ca_guid;
@@ -98,7 +98,7 @@ impl Cm {
         }
     }
 
-    /// Refuses a REP that belongs to no connection.
+    /// Rejects a REP that belongs to no connection.
     fn refuse_rep(&mut self, back: Path, tid: u64, rep: &Rep, reason: RejReason) {
         let mut rej = Rej {
             local_comm_id: rep.remote_comm_id,
@@ -113,7 +113,7 @@ impl Cm {
         self.send_message(back, tid, rej);
     }
 
-    /// A connection that stands, or is being made, to a peer's queue pair that now has another.
+    /// Returns a connection, established or in progress, to a peer's queue pair that now has another.
     pub(crate) fn stale(&self, peer: IpAddr, guid: u64, qpn: u32, comm_id: u32) -> Option<u32> {
         self.connections.by_remote_qpn(peer, guid, qpn).filter(|&other| other != comm_id)
     }
@@ -122,10 +122,10 @@ impl Cm {
         let comm_id = rtu.remote_comm_id;
         match self.connections.pair(back.dst, comm_id, rtu.local_comm_id).map(|c| (c.state, c.passive)) {
             Some((State::RepSent | State::MraRepReceived, _)) => self.set_established(comm_id),
-            // The REJ was lost, and the peer thinks that the connection stands.
+            // The REJ was lost, and the peer considers the connection established.
             Some((State::Ended, true)) => self.send_answer(comm_id),
             Some(_) => {}
-            // The same, so late that nobody remembers.
+            // The same, but after the connection was forgotten.
             None => {
                 let rej = Rej {
                     local_comm_id: comm_id,
@@ -139,7 +139,7 @@ impl Cm {
         }
     }
 
-    /// The connection that a REJ is about (`cm_acquire_rejected_id` in the kernel).
+    /// Returns the connection that a REJ is about (`cm_acquire_rejected_id` in the kernel).
     fn rejected_connection(&self, peer: IpAddr, rej: &Rej) -> Option<&Connection> {
         let own = || self.connections.with(peer, rej.remote_comm_id);
         if rej.reason == RejReason::TIMEOUT.0 {
@@ -183,7 +183,7 @@ impl Cm {
         c.state = match (c.state, mra.message_mraed) {
             (State::ReqSent, rejected::REQ) => State::MraReqReceived,
             (State::RepSent, rejected::REP) if c.remote_id == mra.local_comm_id => State::MraRepReceived,
-            // The first one counts: nobody can ask for time without end.
+            // Only the first one counts, so that a peer cannot extend its time without end.
             _ => return,
         };
         c.mra_id = mra.local_comm_id;
@@ -194,7 +194,7 @@ impl Cm {
         self.connections.set_due(mra.remote_comm_id, due);
     }
 
-    /// Tells the peer that its message has come, and that the application takes its time.
+    /// Notifies the peer that its message has arrived and that the application needs time.
     pub(crate) fn send_mra(&mut self, comm_id: u32, message_mraed: u8) {
         let Some(c) = self.connections.get_mut(comm_id) else { return };
         c.mra_sent = true;
@@ -209,7 +209,7 @@ impl Cm {
         self.send_message(path, tid, mra);
     }
 
-    /// Sends again what the peer has missed.
+    /// Resends the message that the peer has missed.
     pub(crate) fn send_answer(&mut self, comm_id: u32) {
         if let Some(c) = self.connections.get(comm_id)
             && let Some(answer) = c.answer
@@ -223,7 +223,7 @@ impl Cm {
         let drep = Drep { local_comm_id: comm_id, remote_comm_id: dreq.local_comm_id, ..Drep::default() };
         let Some(c) = self.connections.pair(back.dst, comm_id, dreq.local_comm_id).filter(|c| c.state != State::Ended)
         else {
-            // Whoever has forgotten a connection agrees that it has ended.
+            // A side without the connection agrees that it has ended.
             self.send_message(back, tid, drep);
             return;
         };
@@ -249,7 +249,7 @@ impl Cm {
         }
     }
 
-    /// A connection has ended; packets of it may still be under way.
+    /// Marks a connection as ended; its packets may still be in flight.
     pub(crate) fn set_disconnected(&mut self, now: Time, comm_id: u32, status: i32) {
         self.enter_timewait(now, comm_id);
         let Some(c) = self.connections.get_mut(comm_id) else { return };
@@ -292,8 +292,8 @@ impl Cm {
     }
 }
 
-/// The way back to the sender of a datagram.
+/// Returns the path back to the sender of a datagram.
 fn reply_path(path: &Path) -> Path {
-    // Congestion marks are not sent back.
+    // Congestion marks are not reflected.
     Path { src: path.dst, dst: path.src, udp_src: 0xc000, traffic_class: path.traffic_class & 0xfc, hop_limit: 64 }
 }

@@ -1,4 +1,4 @@
-//! What peers ask for: REQ and SIDR_REQ.
+//! Requests of peers: REQ and SIDR_REQ.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,24 +13,23 @@ use crate::connection::{Connection, State, nanos};
 use crate::ip::IpHeader;
 use crate::{Cm, CmEvent, CmId, ConnData, EventKind, EventParam, PrivateData, QpKind, Route, UdData};
 
-/// How often a REP has been repeated when its connection may make room for another: the peer had 150 ms
-/// or more.
+/// Repeats of a REP after which its connection may make room for another: the peer has had 150 ms or more.
 const PATIENCE: u32 = 2;
 
-/// How long after there were more requests than room only those get in that come again or from peers that have
-/// connected before, ns. Requests of irnic's come again within 75 ms.
+/// Time after an overflow for which only repeated requests and those of peers that have connected before are admitted,
+/// ns. irnic repeats requests within 75 ms.
 const CROWDED: u64 = 200 * MS;
 
-/// By what a request is known when it comes again: its sender's address, GUID and number for it.
+/// Key of a repeated request: its sender's address, GUID and number for it.
 type Asker = (IpAddr, u64, u32);
 
-/// Why a request gets no id.
+/// Reason why a request gets no id.
 enum Refusal {
-    /// The peer is to ask again: nothing is said.
+    /// The peer is to repeat the request: no answer is sent.
     Later,
-    /// Nobody serves the service id.
+    /// No listener serves the service id.
     Nobody,
-    /// Somebody serves the service id at another address, or with other queue pairs.
+    /// A listener serves the service id at another address, or with other queue pairs.
     NotThis,
 }
 
@@ -86,7 +85,7 @@ impl Cm {
         self.raise_event(CmEvent { id, listener: Some(listener), kind: EventKind::ConnectRequest, status: 0, param });
     }
 
-    /// A REQ has come again.
+    /// Answers a repeated REQ.
     fn repeat_answer(&mut self, comm_id: u32) {
         let Some(c) = self.connections.get(comm_id).filter(|c| c.passive) else { return };
         match c.state {
@@ -97,7 +96,7 @@ impl Cm {
                     self.send(path, mad);
                 }
             }
-            // It was refused, perhaps after a REP that was lost: now the REJ is for the REQ.
+            // It was rejected, perhaps after a REP that was lost: the REJ now answers the REQ.
             State::Ended => {
                 let path = c.path;
                 if let Some(Ok(Mad { tid, message: Message::Rej(rej) })) = c.answer.map(|mad| Mad::parse(&mad)) {
@@ -108,7 +107,7 @@ impl Cm {
         }
     }
 
-    /// The connection of a request. False if there is no communication id for it.
+    /// Adds the connection of a request. Returns false if no communication id is free.
     fn add_passive(&mut self, id: CmId, tid: u64, req: &Req, kind: QpKind, route: &Route) -> bool {
         let fields = &req.fields;
         let mut c = Connection::new(State::ReqReceived, id, kind, route.path);
@@ -131,7 +130,7 @@ impl Cm {
         true
     }
 
-    /// Refuses a REQ without making a connection of it.
+    /// Rejects a REQ without creating a connection for it.
     fn refuse_req(&mut self, back: Path, tid: u64, req: &Req, reason: RejReason) {
         let rej = Rej {
             remote_comm_id: req.fields.local_comm_id,
@@ -144,7 +143,7 @@ impl Cm {
 
     pub(crate) fn receive_sidr_req(&mut self, now: Time, back: Path, tid: u64, req: &SidrReq) {
         if let Some(comm_id) = self.connections.by_request(back.dst, req.request_id) {
-            // Asked again while the application thinks, or after it has answered.
+            // Repeated before or after the application has answered.
             return self.send_answer(comm_id);
         }
         let refuse = |status: SidrStatus| SidrRep {
@@ -183,7 +182,7 @@ impl Cm {
         self.raise_event(CmEvent { id, listener: Some(listener), kind: EventKind::ConnectRequest, status: 0, param });
     }
 
-    /// The listener that a request is for, with room for one more.
+    /// Returns the listener of a request that has room for it.
     fn find_listener(
         &mut self,
         now: Time,
@@ -203,12 +202,12 @@ impl Cm {
         Err(refusal)
     }
 
-    /// Whether a listener has room for one more request.
+    /// Returns whether a listener has room for one more request.
     ///
-    /// Of those accepted that their peers do not confirm, the oldest makes room. While more come than there is room
-    /// for, only those get in that come again or from peers that have connected before, and the last quarter of the
-    /// room is theirs. That keeps a flood of forged requests, each of which comes once, from keeping out those who mean
-    /// it, or taking their place.
+    /// The oldest accepted request that its peer has not confirmed makes room. While there are more requests than room,
+    /// only repeated ones and those of peers that have connected before are admitted, and the last quarter of the room
+    /// is reserved for them. Thus a flood of forged requests, each of which comes once, neither blocks nor displaces
+    /// genuine clients.
     fn make_room(&mut self, now: Time, listener: CmId, (peer, guid, number): Asker) -> bool {
         let Some(counts) = self.ids.get_mut(&listener).and_then(|own| own.listener.as_mut()) else { return false };
         let most = self.config.max_backlog.max(1).max(counts.backlog) as usize;
@@ -238,7 +237,7 @@ impl Cm {
         oldest.is_some()
     }
 
-    /// An id for a request.
+    /// Creates an id for a request.
     fn add_request(&mut self, listener: CmId, kind: QpKind, route: Route) -> Option<CmId> {
         let space = self.ids.get(&listener)?.space;
         let id = self.add_id(space, kind)?;
@@ -249,13 +248,14 @@ impl Cm {
         Some(id)
     }
 
-    /// Takes back the id of a request that nobody was told of.
+    /// Removes the id of a request that was not reported yet.
     fn forget_request(&mut self, id: CmId) {
         self.answered(id);
         self.ids.remove(&id);
     }
 
-    /// The route of a request: socket addresses by the IP header (`cma_save_ip_info` in the kernel), or the devices'.
+    /// Returns the route of a request: with the socket addresses of the IP header (`cma_save_ip_info` in the kernel),
+    /// or the devices'.
     fn request_route(&self, listener: CmId, header: Option<&IpHeader>, path: Path, mtu: Mtu, service: u64) -> Route {
         let offset = self.ids.get(&listener).map_or(0, |own| own.user_data());
         let port = service as u16;
@@ -269,7 +269,7 @@ impl Cm {
     }
 }
 
-/// The UDP source port of a flow label (`rdma_flow_label_to_udp_sport` in the kernel).
+/// Returns the UDP source port of a flow label (`rdma_flow_label_to_udp_sport` in the kernel).
 fn udp_source(flow_label: u32) -> u16 {
     let (low, high) = (flow_label & 0x3fff, (flow_label & 0xf_c000) >> 14);
     0xc000 | (low ^ high) as u16

@@ -1,6 +1,6 @@
 //! Port spaces and the service ids of the IP connection manager.
 
-/// A name space of ports, as `rdma_create_id` takes it. The values are librdmacm's `RDMA_PS_*`.
+/// A port space, as in `rdma_create_id`. The values are librdmacm's `RDMA_PS_*`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u16)]
 pub enum PortSpace {
@@ -10,7 +10,7 @@ pub enum PortSpace {
     Tcp = 0x0106,
     /// Datagrams (`RDMA_PS_UDP`).
     Udp = 0x0111,
-    /// Anything (`RDMA_PS_IB`).
+    /// Any (`RDMA_PS_IB`).
     Ib = 0x013f,
 }
 

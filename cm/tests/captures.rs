@@ -1,6 +1,6 @@
 //! Captured exchanges of the kernel's communication manager (rxe, Linux 6.12), played against either side: managers
-//! give the same answers, field by field. Of every message may differ what its sender chooses: communication ids and
-//! request ids, starting PSNs, flow labels, and the transaction ids of messages that answer nothing.
+//! give the same answers, field by field. Only fields chosen by a message's sender may differ: communication ids and
+//! request ids, starting PSNs, flow labels, and the transaction ids of messages that are no answers.
 
 mod common;
 
@@ -18,7 +18,7 @@ use irnic_transports::wire::{Mtu, parse};
 use irnic_transports::{Path as NetPath, Time};
 use pcap_file::pcap::PcapReader;
 
-/// The MADs of a capture with their paths.
+/// Returns the MADs of a capture with their paths.
 fn mads(file: &Path) -> Vec<(NetPath, Mad)> {
     let mut reader = PcapReader::new(File::open(file).expect("a readable file")).expect("a capture");
     let mut mads = Vec::new();
@@ -55,7 +55,7 @@ struct End {
     cm: Cm,
     /// By the communication id of the captured REQ.
     connections: BTreeMap<u32, Connection>,
-    /// The captured connection that is talked about.
+    /// The captured connection that is the subject.
     now: u32,
     /// Transaction ids that the kernel chose, and the manager's.
     tids: Vec<(u64, u64)>,
@@ -68,7 +68,7 @@ impl End {
         End { cm: Cm::new(config), connections: BTreeMap::new(), now: 0, tids: Vec::new(), path }
     }
 
-    /// The connection that is talked about.
+    /// Returns the connection that is the subject.
     fn connection(&mut self) -> &mut Connection {
         self.connections.entry(self.now).or_default()
     }
@@ -91,7 +91,7 @@ impl End {
         self.cm.receive(now, path, &mad.to_bytes());
     }
 
-    /// Compares what the manager sends with what the kernel sent.
+    /// Compares the manager's message with the kernel's.
     fn compare(&mut self, name: &str, captured: &Mad) {
         let (path, bytes) = self.cm.poll_mad().unwrap_or_else(|| panic!("{name}: no answer, captured {captured:?}"));
         let mut mad = Mad::parse(&bytes).expect("a message");
@@ -118,7 +118,7 @@ impl End {
     }
 }
 
-/// The receiver's communication id in a message.
+/// Returns the receiver's communication id in a message.
 fn addressee(message: &mut Message) -> Option<&mut u32> {
     match message {
         Message::Rep(m) => Some(&mut m.remote_comm_id),
@@ -131,7 +131,7 @@ fn addressee(message: &mut Message) -> Option<&mut u32> {
     }
 }
 
-/// Takes over what a sender chooses but for its communication id, which is returned with the captured one.
+/// Adopts the sender's choices except its communication id, which is returned with the captured one.
 fn choices<'a>(message: &'a mut Message, captured: &Mad) -> (Option<&'a mut u32>, Option<u32>) {
     match (message, captured.message) {
         (Message::Req(m), Message::Req(c)) => {
@@ -151,7 +151,7 @@ fn choices<'a>(message: &'a mut Message, captured: &Mad) -> (Option<&'a mut u32>
     }
 }
 
-/// Socket addresses in the private data: version 0, IPv4.
+/// Returns the socket addresses in the private data: version 0, IPv4.
 fn sockets(private_data: &[u8], service_id: u64) -> (SocketAddr, SocketAddr) {
     assert_eq!(private_data[..2], [0, 0x40]);
     let v4 = |at: usize| -> [u8; 4] { private_data[at..at + 4].try_into().expect("four bytes") };
@@ -159,7 +159,7 @@ fn sockets(private_data: &[u8], service_id: u64) -> (SocketAddr, SocketAddr) {
     (SocketAddr::from((v4(16), port)), SocketAddr::from((v4(32), service_id as u16)))
 }
 
-/// Has a manager ask what the kernel asked.
+/// Has a manager send the kernel's request.
 fn ask_connection(end: &mut End, now: Time, req: &Req) {
     let fields = &req.fields;
     let (src, dst) = sockets(&req.private_data, fields.service_id);
@@ -185,26 +185,26 @@ fn accept(end: &mut End, now: Time, rep: &Rep) {
     end.cm.accept(now, id, Some(&param)).expect("accepted");
 }
 
-/// Four bytes of a message.
+/// Returns four bytes of a message.
 fn mad_word(mad: &Mad, at: usize) -> u32 {
     u32::from_be_bytes(*mad.to_bytes()[at..].first_chunk().expect("four bytes"))
 }
 
-/// Makes a listener for a captured request.
+/// Creates a listener for a captured request.
 fn listen(cm: &mut Cm, space: PortSpace, kind: QpKind, addr: SocketAddr) {
     let id = cm.create(space, kind).expect("an id");
     cm.bind(id, addr, false).expect("bound");
     cm.listen(id, 0).expect("listening");
 }
 
-/// The event that a manager has, which must be of this kind.
+/// Takes a manager's event, which must be of this kind.
 fn event(end: &mut End, kind: EventKind) {
     let event = end.cm.poll_event().expect("an event");
     assert_eq!(event.kind, kind, "{event:?}");
     assert_eq!(*end.connection().id.get_or_insert(event.id), event.id);
 }
 
-/// Plays a capture: each captured message is compared with what its sender's manager says, and given to the other
+/// Plays a capture: each captured message is compared with that of its sender's manager, and delivered to the other
 /// end's.
 fn play(file: &Path) -> usize {
     let name = file.file_name().expect("a name").to_string_lossy().into_owned();
@@ -233,14 +233,14 @@ fn play(file: &Path) -> usize {
             (Message::SidrReq(SidrReq { request_id, .. }) | Message::SidrRep(SidrRep { request_id, .. }), _) => {
                 request_id
             }
-            // Of all others: the first word is the sender's, the second the receiver's.
+            // In all others the first word is the sender's, the second the receiver's.
             (_, 0) => mad_word(mad, 24),
             _ => mad_word(mad, 28),
         };
         ends.iter_mut().for_each(|end| end.now = connection);
         let end = &mut ends[from];
         let id = end.connection().id;
-        // The application does what it did.
+        // The application acts as captured.
         match mad.message {
             Message::Req(req) => {
                 ask_connection(end, now, &req);

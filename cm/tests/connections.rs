@@ -1,4 +1,4 @@
-//! Connections of two managers: what each side is told, and what goes over the wire.
+//! Connections of two managers: the events on each side, and the messages on the wire.
 
 mod common;
 
@@ -81,7 +81,7 @@ fn queue_pairs_of_both_sides_fit_together() {
         );
     }
     assert_ne!(ends[0].1.sq_psn, ends[1].1.sq_psn);
-    // Whatever the state, the attributes are those that the transition takes.
+    // In any state, the attributes are those of the transition.
     for (rtr, rts) in &ends {
         rtr.check(irnic_transports::qp::Service::Rc, QpState::Init).expect("INIT to RTR");
         rts.check(irnic_transports::qp::Service::Rc, QpState::Rtr).expect("RTR to RTS");
@@ -98,7 +98,7 @@ fn attributes_can_be_had_when_the_kernel_gives_them() {
     assert!(matches!(net.cms[0].qp_attr(idle, QpState::Rtr), Err(CmError::State { .. })));
     let active = net.connect(0, 1, 7, &param(0x11, b""));
     assert!(matches!(net.cms[0].qp_attr(active, QpState::Rtr), Err(CmError::State { .. })));
-    // The passive side may set its queue pair before it accepts; its PSN is the one that it will tell.
+    // The passive side may set its queue pair before it accepts; its PSN is the one that it will send.
     let passive = net.expect(1, EventKind::ConnectRequest).id;
     let before = net.cms[1].qp_attr(passive, QpState::Rtr).expect("RTR").attr;
     net.cms[1].qp_attr(passive, QpState::Rts).expect("RTS");
@@ -129,7 +129,7 @@ fn retries_above_seven_count_as_seven_and_the_smaller_mtu_counts() {
 #[test]
 fn refusals_bring_their_reason_and_private_data() {
     let mut net = Net::pair();
-    // Nobody listens.
+    // No listener.
     let alone = net.connect(0, 1, 9, &param(1, b""));
     let event = net.expect(0, EventKind::Rejected);
     assert_eq!((event.id, event.status), (alone, i32::from(RejReason::INVALID_SERVICE_ID.0)));
@@ -145,7 +145,7 @@ fn refusals_bring_their_reason_and_private_data() {
     let again = net.cms[1].accept(net.now, passive, Some(&param(2, b"")));
     assert!(matches!(again, Err(CmError::State { .. })), "{again:?}");
 
-    // The active side does not like the answer.
+    // The active side rejects the answer.
     let active = net.connect(0, 1, 7, &param(2, b""));
     let passive = net.expect(1, EventKind::ConnectRequest).id;
     net.cms[1].accept(net.now, passive, Some(&param(3, b""))).expect("accepted");

@@ -1,4 +1,4 @@
-//! Listeners that are asked by more than they have room for: forged requests come once, those who mean it come again.
+//! Listeners with more requests than room for them: forged requests come once, genuine ones are repeated.
 
 mod common;
 
@@ -12,7 +12,7 @@ use irnic_transports::wire::mad::{Mad, Message};
 use irnic_transports::{Path, Time};
 
 const FORGED: u32 = 10_000;
-/// The largest backlog, and how many of them that come once get in.
+/// Maximum backlog, and the number of unrepeated requests that are admitted.
 const ROOM: usize = 1024;
 const FIRST: usize = ROOM - ROOM / 4;
 
@@ -21,7 +21,7 @@ struct Flood {
     net: Net,
     real: Mad,
     count: u32,
-    /// What the application was asked and has not answered.
+    /// Requests that the application has not answered.
     asked: VecDeque<CmId>,
     established: Option<Time>,
     qpn: u32,
@@ -54,7 +54,7 @@ impl Flood {
         self.hear();
     }
 
-    /// Lets both applications hear what happened. The client confirms.
+    /// Lets both applications handle their events. The client confirms.
     fn hear(&mut self) {
         let now = self.net.now;
         self.net.run(now);
@@ -97,7 +97,7 @@ fn a_flood_gets_three_quarters_of_the_room_and_who_comes_again_the_rest() {
     assert_eq!(flood.asked.len(), FIRST, "the first time it is not told from the forged");
     flood.run_for(100 * MS);
     assert_eq!(flood.asked.len(), FIRST + 1);
-    // Forged ones that come again fill the rest, and no more.
+    // Forged ones that are repeated fill the rest, and no more.
     for _ in 0..2 {
         flood.count = 0;
         flood.forge(FORGED);
@@ -130,7 +130,7 @@ fn a_client_whose_confirmation_is_lost_is_not_given_up_for_forged_requests() {
     flood.accept(1);
     flood.net.take();
     flood.net.run_for(MS);
-    // What the client says is lost while the flood lasts, and so are repeats to it.
+    // The client's messages are lost during the flood, and so are repeats to it.
     flood.net.faults.loss = 1000;
     flood.hear();
     for _ in 0..400 {
@@ -165,7 +165,7 @@ fn a_client_that_comes_after_a_flood_gets_in_at_once() {
     let mut flood = Flood::new(0);
     flood.forge(FORGED);
     flood.accept(usize::MAX);
-    // The oldest have not confirmed, and make room.
+    // The oldest have not been confirmed, and make room.
     flood.run_for(300 * MS);
     flood.net.connect(0, 1, 7, &param(0x11, b""));
     flood.run_for(MS);

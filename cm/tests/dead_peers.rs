@@ -1,4 +1,4 @@
-//! Peers whose processes have ended without a word.
+//! Peers whose processes have died without a message.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn connections_that_stand_are_disconnected() {
     assert_eq!(net.events(0), []);
     net.cms[0].peers_gone(now, |peer, comm_id| peer == address(1) && comm_id != 0);
     assert_eq!(net.expect(0, EventKind::Disconnected).id, active);
-    // Twice is once, and the other side hears nothing of it.
+    // A second call has no effect, and the other side is not notified.
     net.cms[0].peers_gone(now, |_, _| true);
     net.run_for(1_000_000);
     assert_eq!((net.events(0), net.events(1)), (vec![], vec![]));
@@ -26,7 +26,7 @@ fn connections_that_stand_are_disconnected() {
 
 #[test]
 fn connections_that_are_being_made_are_rejected() {
-    // The active side goes before the application has answered, and after.
+    // The active side dies before the application has answered, and after.
     for answered in [false, true] {
         let mut net = Net::pair();
         net.listen(1, 7);
@@ -40,7 +40,7 @@ fn connections_that_are_being_made_are_rejected() {
         assert_eq!((rejected.id, rejected.status), (passive, if answered { 28 } else { 4 }));
         net.cms[1].destroy(net.now, passive).expect("an id");
     }
-    // The passive side goes after it has accepted.
+    // The passive side dies after it has accepted.
     let mut net = Net::pair();
     net.listen(1, 7);
     let active = net.connect(0, 1, 7, &param(0x11, b""));

@@ -1,4 +1,4 @@
-//! Requests that are forged by the thousand: they neither fill memory nor keep a good client out.
+//! Thousands of forged requests: they neither fill memory nor keep a genuine client out.
 
 mod common;
 
@@ -10,7 +10,7 @@ use irnic_transports::time::{MS, SEC};
 use irnic_transports::wire::mad::{MAD_LEN, Mad, Message, SidrReq};
 use irnic_transports::{Path, Psn, Time};
 
-/// A REQ as manager 0 would send it.
+/// Returns a REQ as manager 0 would send it.
 fn real_request(net: &mut Net) -> Mad {
     let id = net.connect(0, 1, 7, &param(0x11, b""));
     net.take();
@@ -20,7 +20,7 @@ fn real_request(net: &mut Net) -> Mad {
     mad
 }
 
-/// The `n`th forged REQ: its own adapter, queue pair, communication id and address.
+/// Returns the `n`th forged REQ: its own adapter, queue pair, communication id and address.
 fn forged(real: &Mad, n: u32) -> (Path, [u8; MAD_LEN]) {
     let Message::Req(mut req) = real.message else { panic!("{real:?}") };
     let fields = &mut req.fields;
@@ -32,13 +32,13 @@ fn forged(real: &Mad, n: u32) -> (Path, [u8; MAD_LEN]) {
     (path, Mad { tid: u64::from(n), message: req.into() }.to_bytes())
 }
 
-/// A client that connects in the midst of a flood: when it was told that the connection stands.
+/// A client that connects in the midst of a flood: when it was notified that the connection is established.
 struct Good {
     id: CmId,
     done: Option<Time>,
 }
 
-/// Ten thousand forged requests within `within` ns, at an application that accepts all it is asked. Half way a good
+/// Ten thousand forged requests within `within` ns, to an application that accepts all requests. Halfway a genuine
 /// client connects.
 fn flood(within: u64) -> (u64, Net, Vec<CmId>) {
     let mut net = Net::pair();
@@ -68,12 +68,12 @@ fn flood(within: u64) -> (u64, Net, Vec<CmId>) {
     }
     let began = start + within / 2;
     let config = *net.cms[1].config();
-    // Those in a listener's accounts, and those that are remembered for the answer they got.
+    // Those that a listener counts, and those remembered for their answer.
     assert!(most <= config.max_ids.min(2 * config.max_backlog as usize + config.max_ended), "{most}");
     (good.and_then(|good| good.done).map_or(u64::MAX, |done| done.since(began)), net, asked)
 }
 
-/// Lets the application accept what it is asked, and destroy what has failed; the good client confirms.
+/// Lets the application accept requests, and destroy failed ids; the genuine client confirms.
 fn step(net: &mut Net, good: &mut Option<Good>, asked: &mut Vec<CmId>, qpn: &mut u32) {
     net.run(net.now);
     let now = net.now;
@@ -108,7 +108,7 @@ fn a_good_client_connects_within_a_second_of_a_flood() {
     for within in [SEC / 2, SEC, 5 * SEC] {
         let (took, mut net, asked) = flood(within);
         assert!(took < SEC, "{took} ns, the flood {within} ns");
-        // What the flood has left ends by itself, and what the application ends is gone.
+        // Connections of the flood end by themselves, and those that the application ends are removed.
         let now = net.now;
         for id in asked {
             net.cms[1].destroy(now, id).expect("destroyed");
@@ -133,7 +133,7 @@ fn an_application_that_does_not_answer_is_asked_no_more_than_its_backlog() {
     assert_eq!((net.cms[1].id_count(), net.cms[1].connection_count()), (6, 5));
     let asked = net.events(1);
     assert_eq!(asked.len(), 5);
-    // Nothing is said to the others: they ask again, and are heard when the application has answered.
+    // The others get no answer: they are repeated, and admitted when the application has answered.
     net.take();
     assert!(net.sent.is_empty());
     let good = net.connect(0, 1, 7, &param(0x11, b""));

@@ -1,4 +1,4 @@
-//! What `make fuzz` fuzzes of the manager, on the committed corpus and on seeded random bytes. The rules are in
+//! The manager's entry point of `make fuzz`, on the committed corpus and on seeded random bytes. The rules are in
 //! `fuzz/src/cm.rs`.
 
 #[path = "../../fuzz/src/cm.rs"]

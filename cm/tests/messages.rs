@@ -1,4 +1,4 @@
-//! Messages that are lost, repeated, late, or do not belong to anything.
+//! Messages that are lost, repeated, late, or belong to no connection.
 
 mod common;
 
@@ -9,13 +9,13 @@ use irnic_transports::time::{MS, SEC};
 use irnic_transports::wire::Mtu;
 use irnic_transports::wire::mad::{Drep, Dreq, Lap, Mad, Message, Mra, Rej, RejReason, Rep, Rtu, SidrStatus, rejected};
 
-/// The messages that manager `end` has sent since `from` messages were sent.
+/// Returns the messages that manager `end` has sent since `from` messages were sent.
 fn sent(net: &mut Net, end: usize, from: usize) -> Vec<Message> {
     net.take();
     net.sent[from..].iter().filter(|(by, _, _)| *by == end).map(|(_, _, mad)| message(mad)).collect()
 }
 
-/// Delivers a message from one manager to another and returns what is answered.
+/// Delivers a message from one manager to another and returns the answers.
 fn deliver(net: &mut Net, from: usize, to: usize, message: impl Into<Message>) -> Vec<Message> {
     net.take();
     let before = net.sent.len();
@@ -25,7 +25,7 @@ fn deliver(net: &mut Net, from: usize, to: usize, message: impl Into<Message>) -
     sent(net, to, before)
 }
 
-/// The first message of a kind that was sent.
+/// Returns the first message of a kind that was sent.
 fn first(net: &mut Net, name: &str) -> Mad {
     net.take();
     let mads = net.sent.iter().map(|(_, _, mad)| Mad::parse(mad).expect("a message"));
@@ -39,22 +39,22 @@ fn a_repeated_request_is_answered_by_the_state_and_raises_no_second_event() {
     let active = net.connect(0, 1, 7, &param(0x11, b""));
     let passive = net.expect(1, EventKind::ConnectRequest).id;
     let req = first(&mut net, "REQ").message;
-    // The application thinks.
+    // The application has not answered yet.
     let [Message::Mra(mra)] = deliver(&mut net, 0, 1, req)[..] else { panic!("an MRA") };
     assert_eq!((mra.message_mraed, mra.service_timeout), (rejected::REQ, 24));
-    // The REP is under way.
+    // The REP has been sent.
     net.cms[1].accept(net.now, passive, Some(&param(0x22, b""))).expect("accepted");
     let rep = first(&mut net, "REP").message;
     assert_eq!(deliver(&mut net, 0, 1, req), [rep]);
     net.expect(0, EventKind::ConnectResponse);
-    // The other side thinks.
+    // The other application has not answered yet.
     let [Message::Mra(mra)] = deliver(&mut net, 1, 0, rep)[..] else { panic!("an MRA") };
     assert_eq!(mra.message_mraed, rejected::REP);
     net.cms[0].accept(net.now, active, None).expect("confirmed");
     let rtu = first(&mut net, "RTU").message;
     assert_eq!(deliver(&mut net, 1, 0, rep), [rtu]);
     net.expect(1, EventKind::Established);
-    // All is said.
+    // The exchange is complete.
     assert_eq!(deliver(&mut net, 0, 1, req), []);
     assert_eq!(deliver(&mut net, 0, 1, rtu), []);
     net.run_for(SEC);
@@ -94,11 +94,11 @@ fn an_mra_makes_the_active_side_wait() {
 #[test]
 fn what_belongs_to_no_connection_is_answered_where_an_answer_helps() {
     let mut net = Net::pair();
-    // Whoever asks for the end of what is not there is told that it has ended.
+    // A DREQ for an unknown connection is answered by a DREP.
     let dreq = Dreq { local_comm_id: 5, remote_comm_id: 6, remote_qpn: 7, ..Dreq::default() };
     let drep = Drep { local_comm_id: 6, remote_comm_id: 5, ..Drep::default() };
     assert_eq!(deliver(&mut net, 0, 1, dreq), [Message::Drep(drep)]);
-    // Whoever accepts what nobody asks for is told.
+    // A REP for an unknown request is answered.
     let rep = Rep { local_comm_id: 5, remote_comm_id: 6, ..Rep::default() };
     let [Message::Rej(rej)] = deliver(&mut net, 0, 1, rep)[..] else { panic!("a REJ") };
     assert_eq!((rej.local_comm_id, rej.remote_comm_id, rej.message_rejected), (6, 5, rejected::REP));
@@ -106,7 +106,7 @@ fn what_belongs_to_no_connection_is_answered_where_an_answer_helps() {
     let rtu = Rtu { local_comm_id: 5, remote_comm_id: 6, ..Rtu::default() };
     let [Message::Rej(late)] = deliver(&mut net, 0, 1, rtu)[..] else { panic!("a REJ") };
     assert_eq!(late, Rej { message_rejected: rejected::OTHER, ..rej });
-    // Answers to nothing are dropped: no two managers talk for ever.
+    // Answers to nothing are dropped: no two managers answer each other for ever.
     assert_eq!(deliver(&mut net, 0, 1, drep), []);
     assert_eq!(deliver(&mut net, 0, 1, rej), []);
     assert_eq!(deliver(&mut net, 0, 1, Mra { local_comm_id: 5, remote_comm_id: 6, ..Mra::default() }), []);
@@ -133,7 +133,7 @@ fn messages_with_somebody_elses_ids_change_nothing() {
     let (_, passive) = net.connected();
     let Message::Rtu(rtu) = first(&mut net, "RTU").message else { panic!() };
     let (local_comm_id, remote_comm_id) = (rtu.local_comm_id, rtu.remote_comm_id);
-    // A DREQ with a wrong queue pair number is no DREQ of this connection's.
+    // A DREQ with a wrong queue pair number is not for this connection.
     let dreq = Dreq { local_comm_id, remote_comm_id, remote_qpn: 0x99, ..Dreq::default() };
     assert_eq!(deliver(&mut net, 0, 1, dreq), []);
     // With a wrong communication id it belongs to none.
@@ -159,13 +159,13 @@ fn alternate_paths_are_not_supported() {
     assert_eq!((apr.local_comm_id, apr.remote_comm_id, apr.status), (rtu.remote_comm_id, rtu.local_comm_id, 2));
 }
 
-/// A host that has lost its memory connects again by a queue pair number that its peer knows as connected.
+/// A restarted host connects again by a queue pair number that its peer considers connected.
 #[test]
 fn a_stale_connection_is_ended_and_the_next_request_is_welcome() {
     let mut net = Net::pair();
     net.listen(1, 7);
     let (_, old) = net.connected();
-    // The same channel adapter with other communication ids: its process was started again.
+    // The same channel adapter with other communication ids: its process was restarted.
     let mut fresh = config(0);
     fresh.seed = [99; 32];
     net.cms[0] = irnic_cm::Cm::new(fresh);
@@ -215,7 +215,7 @@ fn a_datagram_service_is_found_by_sidr() {
     let EventParam::Ud(asked) = &request.param else { panic!("{request:?}") };
     assert_eq!((&asked.private_data[..6], asked.private_data.len()), (&b"where?"[..], PrivateData::SIDR_REQ));
     assert_eq!(asked.path.dst, address(0));
-    // Asked again while the application thinks: silence.
+    // Repeated before the application has answered: silence.
     let req = first(&mut net, "SIDR_REQ").message;
     assert_eq!(deliver(&mut net, 0, 1, req), []);
     net.cms[1].accept(net.now, request.id, Some(&param(0x33, b"here"))).expect("accepted");
@@ -229,7 +229,7 @@ fn a_datagram_service_is_found_by_sidr() {
     let init = net.cms[0].qp_attr(active, QpState::Init).expect("INIT").attr;
     assert_eq!((init.qkey, init.port, init.access), (Some(0x0123_4567), Some(1), None));
 
-    // Refused by the application, and by nobody's listening.
+    // Refused by the application, and for lack of a listener.
     ask(&mut net);
     let request = net.expect(1, EventKind::ConnectRequest);
     net.cms[1].reject(net.now, request.id, 28, &PrivateData::EMPTY).expect("refused");
@@ -364,7 +364,7 @@ fn calls_that_make_no_sense_are_refused_with_the_kernels_errno() {
     ] {
         assert_eq!(error.errno(), errno, "{error}");
     }
-    // Other port spaces have ports of their own, and two ids may share one that nobody listens at.
+    // Other port spaces have separate ports, and two ids may share one that has no listener.
     let udp = cm.create(PortSpace::Udp, QpKind::Ud).expect("an id");
     cm.bind(udp, socket(1, 7), false).expect("another space");
     cm.bind(id, socket(1, 8), true).expect("bound");

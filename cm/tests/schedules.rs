@@ -1,6 +1,5 @@
-//! Random calls of two applications over a network that loses, repeats, delays and reorders: whatever happens, both
-//! sides of a connection end in the same state or with a named error, no id and no connection is left, and every timer
-//! ends.
+//! Random calls of two applications over a network that loses, repeats, delays and reorders: in any case, both sides of
+//! a connection end in the same state or with a named error, no id and no connection is left, and every timer ends.
 //!
 //! A failing seed is printed; `CM_SEED=n cargo test -p irnic-cm --test schedules` runs it alone, `CM_SEEDS=n` more
 //! seeds.
@@ -14,7 +13,7 @@ use irnic_cm::{CmEvent, CmId, EventKind, PortSpace, PrivateData, QpKind};
 use irnic_transports::Time;
 use irnic_transports::time::{MS, SEC, US};
 
-/// What an application knows of an id.
+/// An application's record of an id.
 #[derive(Clone, Debug, Default)]
 struct Known {
     /// The number of the connection.
@@ -26,7 +25,7 @@ struct Known {
     accepted: bool,
     rejected: bool,
     datagrams: bool,
-    /// The application called for the end, or took more than half a minute to answer.
+    /// Whether the application called for the end, or took more than half a minute to answer.
     unwilling: bool,
     asked: Time,
 }
@@ -36,13 +35,13 @@ impl Known {
         self.events.contains(&kind)
     }
 
-    /// Whether the connection has ended in a way that has a name.
+    /// Returns whether the connection has ended in a way that has a name.
     fn ended(&self) -> bool {
         self.rejected
             || [EventKind::Rejected, EventKind::Unreachable, EventKind::Disconnected].iter().any(|&kind| self.had(kind))
     }
 
-    /// Whether this side thinks that the connection stands.
+    /// Returns whether this side considers the connection established.
     fn stands(&self) -> bool {
         let established = if self.passive { self.had(EventKind::Established) } else { self.accepted };
         established && !self.ended()
@@ -70,12 +69,12 @@ struct Run {
     net: Net,
     random: Random,
     ids: [BTreeMap<CmId, Known>; 2],
-    /// Ids that were destroyed, with what was known of them.
+    /// Ids that were destroyed, with their records.
     gone: [Vec<Known>; 2],
     /// Calls that an application makes later.
     later: BTreeMap<(Time, u64), (usize, CmId, Call)>,
     number: u64,
-    /// Whether applications answer all they are asked.
+    /// Whether applications answer all requests.
     diligent: bool,
 }
 
@@ -119,7 +118,7 @@ impl Run {
         }
     }
 
-    /// Has an application call something after up to `within` ns.
+    /// Schedules a call of an application after up to `within` ns.
     fn plan(&mut self, end: usize, id: CmId, call: Call, within: u64) {
         self.number += 1;
         let at = self.net.now + self.random.below(within);
@@ -215,10 +214,10 @@ impl Run {
         any
     }
 
-    /// Goes on until nothing happens any more, or until a time.
+    /// Runs until nothing happens any more, or until a time.
     fn run(&mut self, until: Time) {
         loop {
-            // Applications look at their events when they come to it, and before nothing happens any more.
+            // Applications handle their events at random times, and before nothing happens any more.
             if !self.random.chance(400) {
                 self.take_events();
             }
@@ -240,7 +239,7 @@ impl Run {
         }
     }
 
-    /// What became of a connection: both sides agree, or each has a name for what went wrong.
+    /// Checks the result of a connection: both sides agree, or each has a name for the error.
     fn check_agreement(&self) {
         let sides: BTreeMap<u64, Vec<(usize, &Known)>> = [0, 1]
             .iter()
@@ -267,7 +266,7 @@ impl Run {
             let standing = sides.iter().filter(|(_, known)| known.stands() && !known.datagrams).count();
             assert!(standing == 0 || standing == 2, "seed {seed}, {tag}: {sides:?}");
             assert!(sides.iter().filter(|(_, known)| !known.passive).count() <= 1, "seed {seed}: {sides:?}");
-            // Repeats make up for what is lost: what both want stands.
+            // Repeats make up for losses: a connection that both want is established.
             let willing = sides.len() == 2 && sides.iter().all(|(_, known)| known.accepted && !known.unwilling);
             assert!(!willing || standing == 2, "seed {seed}, {tag}: {sides:?}");
         }
@@ -279,7 +278,7 @@ impl Run {
             let until = self.net.now + self.random.below(200 * MS);
             self.run(until);
         }
-        // Whoever has not answered does so now, and all that is under way ends.
+        // Pending requests are answered now, and everything in progress ends.
         self.diligent = true;
         self.run(Time::NEVER);
         for end in [0, 1] {
@@ -293,7 +292,7 @@ impl Run {
         self.run(Time::NEVER);
         self.check_agreement();
         let standing = self.ids.iter().flat_map(BTreeMap::values).filter(|known| known.stands()).count();
-        // Everything goes.
+        // Everything is destroyed.
         for end in [0, 1] {
             let ids: Vec<CmId> = self.ids[end].keys().copied().collect();
             ids.into_iter().for_each(|id| self.plan(end, id, Call::Destroy, SEC));

@@ -15,19 +15,19 @@ use irnic_transports::{Path, Psn, Time};
 
 const G: u64 = 1_000_000_000;
 const PORT: u16 = 7;
-/// How long the server's application takes for a request.
+/// Time that the server's application takes for a request.
 const SERVICE: u64 = 20 * US;
 
-/// What an application knows of a connection.
+/// State of a connection in an application.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
-    /// Nothing yet.
+    /// Undecided.
     Open,
     Established,
     /// Refused, with the reason.
     Rejected(i32),
     Unreachable,
-    /// Ended after it stood.
+    /// Ended after it was established.
     Disconnected,
 }
 
@@ -38,10 +38,10 @@ struct Host {
     number: u32,
     out: VecDeque<(Path, [u8; MAD_LEN])>,
     outcomes: BTreeMap<CmId, Outcome>,
-    /// Clients: connects that are still to begin, and when the next one does.
+    /// Clients: connects not begun yet, and when the next one does.
     to_start: u32,
     start: Time,
-    /// The server: requests that wait for the application, and when it is through with the one before.
+    /// The server: requests that wait for the application, and when it has finished the previous one.
     asked: VecDeque<CmId>,
     free: Time,
     next_qpn: u32,
@@ -84,7 +84,7 @@ impl Host {
         self.outcomes.insert(id, Outcome::Open);
     }
 
-    /// Lets the application have its events and make its calls.
+    /// Lets the application handle its events and make its calls.
     fn settle(&mut self, now: Time) {
         while self.to_start > 0 && self.start <= now {
             self.connect(now);
@@ -159,7 +159,7 @@ impl Endpoint for Host {
     }
 }
 
-/// `hosts` clients with `connects` connects each, links that lose a share `loss`.
+/// Runs `hosts` clients with `connects` connects each, over links that lose a share `loss`.
 fn storm(hosts: u32, connects: u32, loss: f64, seed: u64) -> Network<Host> {
     let links = (0..=hosts).map(|host| LinkSpec { a: host, b: hosts + 1, rate: 10 * G, delay: 5 * US, loss }).collect();
     let topology = Topology { name: "storm".to_owned(), hosts: hosts + 1, switches: 1, links, ids: Vec::new() };
@@ -169,7 +169,7 @@ fn storm(hosts: u32, connects: u32, loss: f64, seed: u64) -> Network<Host> {
     Network::new(config, ends, ()).expect("a network")
 }
 
-/// How often each outcome is there, of the clients and of the server.
+/// Counts the outcomes, of the clients and of the server.
 fn outcomes(net: &Network<Host>, hosts: u32) -> [BTreeMap<Outcome, usize>; 2] {
     let count = |hosts: &mut dyn Iterator<Item = u32>| {
         let mut counts = BTreeMap::new();
@@ -189,7 +189,7 @@ fn thousands_of_connects_at_a_server_with_a_backlog_of_128_all_succeed_under_los
         let [clients, server] = outcomes(&net, hosts);
         assert_eq!(clients.get(&Outcome::Established), Some(&all), "loss {loss}: {clients:?}");
         assert_eq!(server.get(&Outcome::Established), Some(&all), "loss {loss}: {server:?}");
-        // They go, all at once.
+        // They disconnect, all at once.
         for host in 0..hosts {
             let now = Time(net.now());
             let end = net.endpoint_mut(host);

@@ -1,4 +1,4 @@
-//! A stranger who knows everything about a connection, but sends from an address of its own.
+//! An attacker that knows everything about a connection, but sends from an address of its own.
 
 mod common;
 
@@ -9,10 +9,10 @@ use irnic_transports::wire::mad::{
     Apr, Drep, Dreq, Lap, MAD_LEN, Mad, Message, Mra, Rej, RejReason, Rep, Req, Rtu, SidrRep, rejected,
 };
 
-/// The stranger's end.
+/// The attacker's end.
 const STRANGER: usize = 2;
 
-/// What is known of a connection by whoever sees all of its messages.
+/// What an observer of all messages knows of a connection.
 #[derive(Default)]
 struct Known {
     req: Option<Req>,
@@ -32,7 +32,7 @@ impl Known {
         known
     }
 
-    /// All that could be said to `end` of this connection, and new requests in its name.
+    /// Returns all messages that could be sent to `end` about this connection, and new requests in its name.
     fn forgeries(&self, end: usize) -> Vec<Message> {
         let (Some(req), rep) = (&self.req, self.rep.unwrap_or_default()) else { return Vec::new() };
         let (active, passive) = (req.fields.local_comm_id, rep.local_comm_id);
@@ -86,13 +86,13 @@ fn attack(net: &mut Net) {
     }
 }
 
-/// An event by what its user sees of it.
+/// Returns the parts of an event that its user sees.
 fn seen(event: &CmEvent) -> (EventKind, i32) {
     (event.kind, event.status)
 }
 
-/// Makes a connection, lets it stand and ends it; after step `at` a stranger forges everything. Returns what both ends
-/// saw, and whether there was a step `at`.
+/// Establishes a connection and ends it; after step `at` an attacker forges everything. Returns the events at both
+/// ends, and whether there was a step `at`.
 fn course(at: usize) -> (Vec<(EventKind, i32)>, bool) {
     let mut net = Net::new(&[config(0), config(1), config(STRANGER)], 1, Faults::NONE);
     let listener = net.listen(1, 7);
@@ -112,7 +112,7 @@ fn course(at: usize) -> (Vec<(EventKind, i32)>, bool) {
     let asked = loop {
         let asked = net.expect(1, EventKind::ConnectRequest);
         assert_eq!(asked.listener, Some(listener));
-        // The stranger's requests are its own.
+        // The attacker's requests are its own.
         if net.cms[1].route(asked.id).expect("an id").expect("a route").path.dst == address(0) {
             break asked;
         }
@@ -162,7 +162,7 @@ fn a_strangers_messages_never_change_a_connection() {
 
 #[test]
 fn the_peers_own_messages_do() {
-    // The same forgeries from the peer's address end the connection: they are what the stranger would need.
+    // The same forgeries from the peer's address end the connection: they are what the attacker would need.
     let mut net = Net::new(&[config(0), config(1)], 1, Faults::NONE);
     net.listen(1, 7);
     let (active, passive) = net.connected();

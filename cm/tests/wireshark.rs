@@ -1,4 +1,4 @@
-//! Wireshark dissects every kind of message that a manager sends, and finds nothing wrong with any.
+//! Wireshark dissects every kind of message that a manager sends, without a complaint.
 
 mod common;
 
@@ -15,7 +15,7 @@ use irnic_transports::wire::{Bth, Deth, Headers, ICRC_LEN, Opcode, icrc_append, 
 use irnic_transports::{Path, Psn};
 use pcap_file::pcap::{PcapPacket, PcapWriter};
 
-/// An Ethernet packet with a MAD in it.
+/// Returns an Ethernet packet with a MAD in it.
 fn packet(path: &Path, mad: &[u8; MAD_LEN]) -> Vec<u8> {
     let mut headers = Headers::new(Bth::new(Opcode::UdSendOnly, GSI_QPN, Psn::new(0)));
     headers.deth = Some(Deth { qkey: GSI_QKEY, src_qp: GSI_QPN });
@@ -32,7 +32,7 @@ fn packet(path: &Path, mad: &[u8; MAD_LEN]) -> Vec<u8> {
     bytes
 }
 
-/// Everything that managers say: each message at least once.
+/// Returns all messages of managers, each at least once.
 fn everything() -> Net {
     let mut net = Net::pair();
     let listener = net.listen(1, 7);

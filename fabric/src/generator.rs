@@ -1,5 +1,5 @@
-//! Generators of packets: endpoints without a transport. They send what is due whatever becomes of it, and count what
-//! arrives: for trying out switches, and as load in the background.
+//! Packet generators: endpoints without a transport. They send what is due regardless of losses, and count what
+//! arrives: for testing switches, and as background load.
 
 use std::collections::VecDeque;
 
@@ -11,12 +11,12 @@ use crate::priorities::Priorities;
 use crate::sim::ENCAPSULATION;
 use crate::workload::random::{Purpose, Random};
 
-/// How far apart the packets of a stream are.
+/// Time between the packets of a stream.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub enum Gap {
-    /// So many ns, always. With 0 all packets are due at once.
+    /// Constant, ns. With 0, all packets are due at once.
     Constant(u64),
-    /// So many ns on average, exponentially distributed: a Poisson process.
+    /// Exponentially distributed with this mean, ns: a Poisson process.
     Poisson(f64),
 }
 
@@ -26,17 +26,17 @@ pub enum Gap {
 pub struct Stream {
     /// Destination host.
     pub dst: u32,
-    /// Bytes of each packet on the wire, headers included.
+    /// Length of each packet on the wire, including headers, bytes.
     pub wire: u32,
     /// 0 to 7.
     pub priority: u8,
-    /// From the beginning of one to the beginning of the next.
+    /// Time from the start of one packet to the start of the next.
     pub gap: Gap,
-    /// When the first packet is due, ns; with [`Gap::Poisson`], after a gap from then.
+    /// Time at which the first packet is due, ns; with [`Gap::Poisson`], one gap later.
     pub start: u64,
-    /// How many packets there are.
+    /// Number of packets.
     pub packets: u64,
-    /// Switches may mark the packets (ECT).
+    /// Whether switches may mark the packets (ECT).
     pub ect: bool,
     /// Drop precedence.
     pub colour: Colour,
@@ -52,7 +52,7 @@ impl Stream {
     }
 }
 
-/// What has arrived at a generator.
+/// Packets received by a generator.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Received {
@@ -60,49 +60,49 @@ pub struct Received {
     pub packets: u64,
     /// Bytes on the wire of packets that arrived.
     pub bytes: u64,
-    /// Packets that had lost their payload.
+    /// Packets that had been trimmed.
     pub trimmed: u64,
     /// Packets that had met congestion (ECN).
     pub marked: u64,
-    /// Time from the first bit at the sender to the last here, added up over the packets, ns.
+    /// Sum over the packets of the time from the first bit at the sender to the last here, ns.
     pub delay: u64,
     /// The longest such time, ns.
     pub longest: u64,
-    /// When the last packet arrived, ns.
+    /// Arrival time of the last packet, ns.
     pub last: u64,
 }
 
-/// A stream, and how far it has come.
+/// A stream, and its progress.
 #[derive(Copy, Clone, Debug)]
 struct Running {
     stream: Stream,
-    /// When the next packet is due, ns and a fraction.
+    /// Time at which the next packet is due, ns with fraction.
     next: f64,
     left: u64,
 }
 
-/// An endpoint that sends streams of packets. What is due while the link is busy or paused waits in the order in which
-/// it was due.
+/// An endpoint that sends streams of packets. Packets that are due while the link is busy or paused are queued in that
+/// order.
 #[derive(Debug)]
 pub struct Generator {
     streams: Vec<Running>,
     random: Random,
-    /// Streams whose packets are due.
+    /// Streams with packets due.
     due: VecDeque<u32>,
-    /// How many of them wait, by priority.
+    /// Number of packets queued, by priority.
     waiting: [u64; Priorities::COUNT],
-    /// Packets have labels, in place of what ECMP hashes.
+    /// Whether packets have labels in place of the ECMP hash input.
     labels: bool,
     sent: u64,
     received: Received,
-    /// Packets that arrived with their payload, by the host that sent them.
+    /// Packets that arrived with their payload, by source host.
     whole: Vec<u64>,
     /// Packets that arrived, by priority.
     by_priority: [u64; Priorities::COUNT],
 }
 
 impl Generator {
-    /// A generator of these streams. Poisson processes draw from `seed`, which each host should have for itself.
+    /// A generator of these streams. Poisson processes draw from `seed`, which should differ between hosts.
     pub fn new(streams: Vec<Stream>, seed: u64) -> Generator {
         let mut random = Random::new(seed, Purpose::Packets, 0, 0);
         let running = |stream: Stream| {
@@ -127,13 +127,13 @@ impl Generator {
         }
     }
 
-    /// A generator of these streams for networks in which senders choose ways ([`crate::network::Routing::Source`]):
-    /// the label of a packet is the place of its stream.
+    /// A generator of these streams for networks in which senders choose paths ([`crate::network::Routing::Source`]):
+    /// the label of a packet is the index of its stream.
     pub fn labelling(streams: Vec<Stream>, seed: u64) -> Generator {
         Generator { labels: true, ..Generator::new(streams, seed) }
     }
 
-    /// A generator that sends nothing, and counts what arrives.
+    /// A generator that sends nothing, and counts arrivals.
     pub fn sink() -> Generator {
         Generator::new(Vec::new(), 0)
     }
@@ -143,17 +143,17 @@ impl Generator {
         self.sent
     }
 
-    /// What has arrived.
+    /// Packets received.
     pub fn received(&self) -> &Received {
         &self.received
     }
 
-    /// Packets of a priority that have arrived.
+    /// Number of packets of a priority received.
     pub fn of_priority(&self, priority: u8) -> u64 {
         self.by_priority[usize::from(priority % 8)]
     }
 
-    /// Packets of a host that have arrived with their payload.
+    /// Number of packets received from a host with their payload.
     pub fn whole_from(&self, host: u32) -> u64 {
         self.whole.get(host as usize).copied().unwrap_or(0)
     }

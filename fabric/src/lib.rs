@@ -1,4 +1,4 @@
-//! A simulated datacenter network in virtual time: links, switches, topologies and workloads, with the very NICs at its
+//! A simulated datacenter network in virtual time: links, switches, topologies and workloads, with the same NICs at its
 //! ends that applications run on.
 //!
 //! ```text
@@ -15,16 +15,16 @@
 //!   topology        who is connected to whom: star, dumbbell, leaf-spine, fat-tree, or a file
 //! ```
 //!
-//! Who wants flow completion times uses [`sim`]. Who has other ends (processes, models, plain load) uses [`network`]
-//! with an [`network::Endpoint`]. Who wants the packets of one run sent again through other switches uses [`schedule`].
-//! Who has a switch to try implements [`switch::Switch`]; its documentation has a whole one.
+//! For flow completion times, use [`sim`]. For other endpoints (processes, models, plain load), use [`network`] with an
+//! [`network::Endpoint`]. To replay the packets of a run through other switches, use [`schedule`]. To try out a switch,
+//! implement [`switch::Switch`]; its documentation has a complete one.
 //!
 //! Everything is deterministic: the same topology, flows and seed give the same bytes, on any machine. At the end of
-//! every run the accounts are checked: bytes are conserved, Little's law holds exactly, NICs have counted what the
-//! network has.
+//! every run the accounts are checked: bytes are conserved, Little's law holds exactly, NICs and the network have
+//! counted the same.
 //!
-//! The crate has no clocks or sockets of its own, and no threads but those that share one network out
-//! ([`sim::Parallel`]); many runs at a time, tables and plots are the command `irnic sim`.
+//! The crate has no clocks or sockets of its own, and no threads except those that share one network
+//! ([`sim::Parallel`]); concurrent runs, tables and plots are provided by the command `irnic sim`.
 //!
 //! # Two flows to one host
 //!

@@ -1,12 +1,11 @@
 //! Sets of priorities.
 
-/// A set of the eight priorities of Ethernet (IEEE 802.1Q), one bit each: what a port was told to pause, or what waits
-/// for it.
+/// A set of the eight priorities of Ethernet (IEEE 802.1Q), one bit each.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priorities(u8);
 
 impl Priorities {
-    /// How many priorities there are.
+    /// Number of priorities.
     pub const COUNT: usize = 8;
     /// No priority.
     pub const NONE: Priorities = Priorities(0);
@@ -49,20 +48,20 @@ impl Priorities {
         self.0 |= 1 << priority;
     }
 
-    /// Takes `priority` out.
+    /// Removes `priority`.
     #[inline]
     pub fn remove(&mut self, priority: u8) {
         self.0 &= !(1 << priority);
     }
 
-    /// What is in this set and not in `other`.
+    /// The priorities of this set that are not in `other`.
     #[inline]
     #[must_use]
     pub const fn without(self, other: Priorities) -> Priorities {
         Priorities(self.0 & !other.0)
     }
 
-    /// What is in this set or in `other`.
+    /// The union of this set and `other`.
     #[inline]
     #[must_use]
     pub const fn and(self, other: Priorities) -> Priorities {
@@ -75,7 +74,7 @@ impl Priorities {
         if self.0 == 0 { None } else { Some(7 - self.0.leading_zeros() as u8) }
     }
 
-    /// The first priority at or above `from`, 0 to 7; without one, the lowest of the set.
+    /// The first priority at or above `from`, 0 to 7; if there is none, the lowest of the set.
     #[inline]
     pub const fn next_from(self, from: u8) -> Option<u8> {
         let later = self.0 & (0xffu16 << from) as u8;

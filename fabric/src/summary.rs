@@ -1,6 +1,6 @@
-//! Statistics of a run: of flow completion times, in all, by size and by class, and of what the network did.
+//! Statistics of a run: flow completion times, overall, by size and by class, and counters of the network.
 //!
-//! Percentiles are exact, by nearest rank: the smallest value that at least so many percent of the values do not
+//! Percentiles are exact, by nearest rank: p percent is the smallest value that at least p percent of the values do not
 //! exceed.
 
 use irnic_transports::qp::Counters;
@@ -9,28 +9,28 @@ use crate::sim::{ColourTotals, Ending, FlowRecord, Outcome};
 use crate::switch::{BreakerCounters, EscapeCounters};
 use crate::workload::Flow;
 
-/// What a set of values looks like. All zero if there are none.
+/// Statistics of a set of values. All zero if there are none.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Distribution {
-    /// How many values.
+    /// Number of values.
     pub count: u64,
     /// Mean of the values.
     pub mean: f64,
-    /// Half are at most this.
+    /// Median.
     pub p50: f64,
-    /// 95 % are at most this.
+    /// 95th percentile.
     pub p95: f64,
-    /// 99 % are at most this.
+    /// 99th percentile.
     pub p99: f64,
-    /// 99.9 % are at most this.
+    /// 99.9th percentile.
     pub p999: f64,
-    /// The largest.
+    /// Maximum.
     pub max: f64,
 }
 
 impl Distribution {
-    /// Of these values, which it sorts. None is NaN.
+    /// Computes the statistics of these values, which it sorts. No value may be NaN.
     pub fn of(values: &mut [f64]) -> Distribution {
         values.sort_unstable_by(f64::total_cmp);
         let Some(&max) = values.last() else { return Distribution::default() };
@@ -47,20 +47,20 @@ impl Distribution {
     }
 }
 
-/// The value at a share of 0 to 1 of sorted values; `None` if there are none.
+/// The value at a quantile of 0 to 1 of sorted values; `None` if there are none.
 pub fn percentile<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
-    // 0.07 · 100 is a little more than 7: what is off by rounding must not take the next value.
+    // 0.07 · 100 is a little more than 7: a rounding error must not select the next value.
     let rank = (share * sorted.len() as f64 - 1e-9).ceil() as usize;
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()
 }
 
-/// Flows that have something in common.
+/// A group of flows.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Group {
-    /// How many started or were to start.
+    /// Number of flows that started or were to start.
     pub flows: u64,
-    /// How many flows the receiver had all of.
+    /// Number of flows that arrived completely.
     pub complete: u64,
     /// Payload of complete flows, bytes.
     pub bytes: u64,
@@ -71,7 +71,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Of these flows.
+    /// Computes the group of these flows.
     pub fn of<'a>(flows: impl Iterator<Item = (&'a Flow, &'a FlowRecord)>) -> Group {
         let (mut group, mut fcts, mut slowdowns) = (Group::default(), Vec::new(), Vec::new());
         for (flow, record) in flows {
@@ -93,9 +93,9 @@ impl Group {
 #[derive(Copy, Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Bucket {
-    /// More bytes than this.
+    /// Lower limit, exclusive, bytes.
     pub above: u64,
-    /// At most so many bytes; `None` for the last.
+    /// Upper limit, inclusive, bytes; `None` for the last.
     pub up_to: Option<u64>,
     /// The flows.
     pub group: Group,
@@ -107,71 +107,70 @@ pub struct Bucket {
 pub struct Summary {
     /// How the run ended.
     pub ending: Ending,
-    /// When the run ended, ns.
+    /// Time at which the run ended, ns.
     pub ended: u64,
     /// All flows.
     pub all: Group,
-    /// By size; buckets without flows are there, and empty.
+    /// By size, including empty buckets.
     pub by_size: Vec<Bucket>,
     /// By class of the workload: the first is class 0.
     pub by_class: Vec<Group>,
-    /// Times of calls that are complete, ns, from the start of the request to the end of the response, if there are
-    /// any.
+    /// Times of complete calls, ns, from the start of the request to the end of the response, if there are any.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub calls: Option<Distribution>,
     /// Payload of complete flows, in bit/s, from the first start to the last delivery.
     pub goodput: f64,
-    /// Flows with a timeout, as far as they had queue pairs of their own.
+    /// Flows with a timeout, among those with queue pairs of their own.
     pub timed_out: u64,
     /// Packets that NICs sent.
     pub sent: u64,
-    /// Packets that found no room in a switch.
+    /// Packets dropped by switches.
     pub dropped: u64,
-    /// Packets whose payload switches cut off.
+    /// Packets trimmed by switches.
     pub trimmed: u64,
-    /// Those of them that lost it on their way up, away from all hosts.
+    /// Those of them that were trimmed on their way up, away from all hosts.
     pub trimmed_upwards: u64,
-    /// Packets that switches sent back.
+    /// Packets returned to their sender by switches.
     pub returned: u64,
     /// Packets lost on links.
     pub lost: u64,
     /// Packets marked with congestion experienced.
     pub marked: u64,
-    /// What became of packets by their colours, if switches look at them.
+    /// Packets by colour, if switches use colours.
     pub colours: Option<ColourTotals>,
-    /// Packets that left switches by a policy that another had taken the place of, if policies change.
+    /// Packets that left switches under a policy that had been replaced, if policies change.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub drained: Option<u64>,
-    /// What Escape did, if switches have it.
+    /// Counters of Escape, if switches have it.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub escape: Option<EscapeCounters>,
-    /// What breakers of loops did, if switches have them.
+    /// Counters of loop breakers, if switches have them.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub breaker: Option<BreakerCounters>,
     /// PFC frames that arrived.
     pub pfc_frames: u64,
-    /// ns that ports were stopped, added up.
+    /// Total time for which ports were paused, ns.
     pub paused: u64,
-    /// Ports there are, in whose time that can be put.
+    /// Number of ports, to relate `paused` to.
     pub ports: u64,
-    /// Most bytes that ever waited for one port.
+    /// Largest number of bytes queued for one port.
     pub peak_queue: u64,
-    /// The counters of all NICs, added up: retransmissions, timeouts, packets out of order.
+    /// Sums of the counters of all NICs: retransmissions, timeouts, packets out of order.
     pub nics: Counters,
-    /// Packets times links crossed.
+    /// Sum over packets of links crossed.
     pub packet_hops: u64,
     /// Events handled.
     pub events: u64,
 }
 
-/// Sizes at which flows are put into different buckets, bytes: one packet, and powers of ten.
+/// Default bucket limits, bytes: one packet, and powers of ten.
 pub fn size_edges(mtu: u64) -> Vec<u64> {
     let powers = [10_000, 100_000, 1_000_000, 10_000_000];
     std::iter::once(mtu).chain(powers.into_iter().filter(|edge| *edge > mtu)).collect()
 }
 
 impl Summary {
-    /// Of a run, with flows of up to each of `edges` (bytes, rising) in a bucket of their own.
+    /// Computes the statistics of a run, with a bucket for flows up to each of `edges` (bytes, ascending).
     pub fn of(outcome: &Outcome, edges: &[u64]) -> Summary {
         let flows = || outcome.flows.iter().zip(&outcome.records);
         let bounds = std::iter::once(0).chain(edges.iter().copied());
@@ -216,19 +215,18 @@ impl Summary {
         }
     }
 
-    /// Share of the packets sent that found no room or were lost, 0 to 1.
+    /// Share of the packets sent that were dropped or lost, 0 to 1.
     pub fn loss_rate(&self) -> f64 {
         (self.dropped + self.lost) as f64 / self.sent.max(1) as f64
     }
 
-    /// Share of the time of all ports for which they were stopped, 0 to 1.
+    /// Share of the time of all ports for which they were paused, 0 to 1.
     pub fn paused_share(&self) -> f64 {
         self.paused as f64 / (self.ports * self.ended).max(1) as f64
     }
 }
 
-/// Mean of a few values and the half-width of its 95 % confidence interval, by Student's t; that of fewer than two is
-/// 0.
+/// Mean of a few values and the half-width of its 95 % confidence interval, by Student's t; 0 for fewer than two.
 pub fn mean_and_confidence(values: &[f64]) -> (f64, f64) {
     // Two-sided 95 % quantiles for 1, 2 … degrees of freedom; beyond, the normal distribution's is within 2 %.
     const T: [f64; 30] = [

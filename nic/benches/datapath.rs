@@ -1,5 +1,5 @@
-//! The firmware's cost per packet: two NICs on one core, packets handed from one to the other without a wire, beside
-//! the memory copy that each payload byte needs anyway.
+//! The cost per packet: two NICs on one core that pass packets to each other without a wire, compared with the memory
+//! copy that each payload byte needs anyway.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
@@ -21,10 +21,10 @@ struct Ends {
     now: u64,
 }
 
-/// Pulled streams, asked for faster than any packet takes.
+/// Pulled streams, with pulls faster than any packet.
 const NDP: &str = "ndp,line-rate=1000G";
 
-/// From one end to the other.
+/// Returns the path from one end to the other.
 fn path(from: u8) -> Path {
     let address = |i: u8| IpAddr::V4(Ipv4Addr::new(10, 0, 0, i));
     Path { src: address(from), dst: address(1 - from), udp_src: 0xc000, traffic_class: 0, hop_limit: 64 }
@@ -137,8 +137,8 @@ fn messages(c: &mut Criterion) {
     group.finish();
 }
 
-/// One queue pair works, the others are connected and idle: the scheduler's and the timers' cost must not depend on how
-/// many there are.
+/// One queue pair works, the others are connected and idle: the cost of the scheduler and the timers must not depend on
+/// their number.
 fn idle_queue_pairs(c: &mut Criterion) {
     let mut group = c.benchmark_group("8 B write among idle queue pairs");
     group.throughput(Throughput::Elements(1));
@@ -173,7 +173,7 @@ fn idle_queue_pairs(c: &mut Criterion) {
     group.finish();
 }
 
-/// Resident memory of this process, 0 where Linux does not tell.
+/// Returns the resident memory of this process, 0 where Linux does not report it.
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096

@@ -1,18 +1,17 @@
 //! Conversion from the NIC's clock to the host's time: a straight line through pairs of readings (TIMELY §5).
 //!
-//! Two oscillators differ by tens of parts per million, and by amounts that change with temperature, so the line is
-//! fitted anew as readings come. A reading takes a while, in which the host may be interrupted; readings that took long
-//! count less.
+//! Two oscillators differ by tens of parts per million, varying with temperature, so the line is refitted as readings
+//! arrive. The host may be interrupted during a reading; readings that took long are given less weight.
 
 use std::collections::VecDeque;
 
-/// Most pairs of readings that the line is fitted to.
+/// Maximum number of pairs of readings that the line is fitted to.
 const WINDOW: usize = 64;
-/// A pair that took more than this many times as long as the fastest of the window is left out.
+/// A pair that took more than this multiple of the fastest in the window is left out.
 const PATIENCE: u64 = 2;
 /// Slack of that rule in ns: on a fast machine all readings are good.
 const SLACK: u64 = 50;
-/// A host clock that is this far from the line, in ns, was set: earlier readings are discarded.
+/// Distance of the host's clock from the line in ns at which it was set: earlier readings are discarded.
 const STEP: u64 = 1_000_000;
 
 /// A pair of readings.
@@ -22,12 +21,12 @@ struct Pair {
     ticks: u64,
     /// Reading of the host's clock in ns, in the middle of the bracket.
     host: u64,
-    /// Time between the readings of the host's clock before and after that of the NIC's, in ns.
+    /// Time between the host's clock readings before and after that of the NIC's, in ns.
     bracket: u64,
 }
 
-/// Converts readings of the NIC's clock to the host's time (TIMELY §5). The host's time may be that of any of its
-/// clocks, monotonic or since 1970, in ns.
+/// Converts readings of the NIC's clock to the host's time (TIMELY §5), in ns of any of the host's clocks, monotonic or
+/// since 1970.
 #[derive(Clone, Debug)]
 pub struct Calibration {
     pairs: VecDeque<Pair>,
@@ -44,9 +43,9 @@ struct Line {
 }
 
 impl Line {
-    /// Returns how many ns after `self.host` the clock shows `ticks`.
+    /// Returns the time from `self.host` until the clock shows `ticks`, in ns.
     fn after(&self, ticks: u64) -> f64 {
-        // Readings before the line's own, and a counter that wraps, are small negative numbers.
+        // Readings before the line's own, also across a counter wrap, are small negative numbers.
         self.slope * ticks.wrapping_sub(self.ticks).cast_signed() as f64
     }
 
@@ -56,8 +55,7 @@ impl Line {
 }
 
 impl Calibration {
-    /// Creates the calibration of a NIC that claims a frequency of `nominal_hz`, which holds until there are two
-    /// readings.
+    /// Creates the calibration of a NIC with a nominal frequency of `nominal_hz`, used until there are two readings.
     pub fn new(nominal_hz: u64) -> Calibration {
         let pairs = VecDeque::with_capacity(WINDOW);
         Calibration { pairs, line: None, nominal: 1e9 / nominal_hz.max(1) as f64 }
@@ -78,7 +76,7 @@ impl Calibration {
         self.line = Some(self.fit(pair));
     }
 
-    /// Fits a line by least squares to the pairs that were read quickly. Numbers are relative to the last pair, so that
+    /// Fits a line by least squares to the pairs that were read quickly. Values are relative to the last pair, so that
     /// a double holds them to the nanosecond.
     fn fit(&self, last: Pair) -> Line {
         let quickest = self.pairs.iter().map(|p| p.bracket).min().unwrap_or(0);
@@ -104,7 +102,7 @@ impl Calibration {
         Line { host: origin.host.saturating_add_signed((y - slope * x).round() as i64), ..origin }
     }
 
-    /// Returns the number of pairs that the line was fitted to, including those left out for having taken long.
+    /// Returns the number of pairs in the window, including those left out of the fit for having taken long.
     pub fn readings(&self) -> usize {
         self.pairs.len()
     }
@@ -114,8 +112,8 @@ impl Calibration {
         self.line.map(|line| line.at(ticks))
     }
 
-    /// Returns by how much the NIC's clock runs faster than its nominal frequency, measured by the host's clock, in
-    /// parts per million; 0 before two readings.
+    /// Returns how much faster than its nominal frequency the NIC's clock runs by the host's clock, in parts per
+    /// million; 0 before two readings.
     pub fn drift_ppm(&self) -> f64 {
         self.line.map_or(0.0, |line| (self.nominal / line.slope - 1.0) * 1e6)
     }
@@ -128,15 +126,15 @@ mod tests {
     use irnic_transports::Time;
     use irnic_transports::time::{MS, SEC, US};
 
-    /// The host's clock is this much ahead of the NIC's time line: about what the time since 1970 is.
+    /// Offset of the host's clock from the NIC's time line: roughly the present time since 1970.
     const EPOCH: u64 = 1_790_000_000 * SEC + 123_456_789;
 
-    /// Reads both clocks at `at`, in a bracket of `before` and `after` ns around it.
+    /// Reads both clocks at `at`, bracketed by `before` and `after` ns.
     fn read(to: &mut Calibration, clock: &Clock, at: u64, before: u64, after: u64) {
         to.observe(EPOCH + at - before, clock.ticks(Time(at)), EPOCH + at + after);
     }
 
-    /// How far what the line says of `at` is from the truth, ns.
+    /// Returns the error of the line at `at`, ns.
     fn miss(of: &Calibration, clock: &Clock, at: u64) -> u64 {
         of.host_ns(clock.ticks(Time(at))).unwrap().abs_diff(EPOCH + at)
     }
@@ -171,7 +169,7 @@ mod tests {
         let mut line = Calibration::new(1_000_000_000);
         read(&mut line, &clock, SEC, 10, 10);
         assert_eq!(miss(&line, &clock, SEC), 0);
-        // What it says of itself is 30 parts in a million wrong.
+        // The claimed frequency is 30 parts per million wrong.
         assert!((29_000..31_000).contains(&miss(&line, &clock, 2 * SEC)));
     }
 

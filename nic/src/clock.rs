@@ -1,4 +1,4 @@
-//! The hardware clock: the free-running counter that time stamps of packets are read from.
+//! The hardware clock: the free-running counter that packet time stamps are read from.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,9 +9,9 @@ use irnic_units::{Unit, with_unit};
 /// Billionths of a tick per tick, and of a second per second.
 const GIGA: u64 = 1_000_000_000;
 
-/// A 64-bit counter that runs at a frequency of its own, which differs from the nominal one by a drift, and wraps.
+/// A 64-bit counter whose frequency differs from the nominal one by a drift, and which wraps.
 ///
-/// All arithmetic is exact, in 128-bit integers: no tick is lost or counted twice however long it runs.
+/// All arithmetic is exact, in 128-bit integers: no tick is ever lost or counted twice.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Clock {
     nominal_hz: u64,
@@ -21,9 +21,9 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Default frequency, 156.25 MHz or 6.4 ns per tick: what a ConnectX-5 reports as `hca_core_clock`, and the word
-    /// clock of 10 Gbit/s Ethernet (10.3125 GBd in words of 66 bits). A tick that is no whole number of nanoseconds
-    /// exposes software that takes ticks for nanoseconds, which the 1 GHz of a ConnectX-6 Dx would hide.
+    /// Default frequency, 156.25 MHz or 6.4 ns per tick: `hca_core_clock` of a ConnectX-5, and the word clock of 10
+    /// Gbit/s Ethernet (10.3125 GBd in words of 66 bits). A tick that is not an integer number of nanoseconds exposes
+    /// software that confuses ticks with nanoseconds, which the 1 GHz of a ConnectX-6 Dx would hide.
     pub const DEFAULT_HZ: u64 = 156_250_000;
     /// Highest frequency, 10 GHz or a tenth of a nanosecond per tick.
     pub const MAX_HZ: u64 = 10_000_000_000;
@@ -54,7 +54,7 @@ impl Clock {
         self.offset.wrapping_add(ticks as u64)
     }
 
-    /// Returns the time that `ticks` really take, in ns, rounded to the nearest; `u64::MAX` if it is more. The wrapping
+    /// Returns the true duration of `ticks`, in ns, rounded to the nearest; `u64::MAX` on overflow. The wrapping
     /// difference of two readings is off by less than a tick.
     #[inline]
     pub fn to_ns(&self, ticks: u64) -> u64 {
@@ -63,7 +63,7 @@ impl Clock {
         u64::try_from((scaled + hz / 2) / hz).unwrap_or(u64::MAX)
     }
 
-    /// Returns the time that `ticks` take at the nominal frequency, in ns, rounded to the nearest.
+    /// Returns the duration of `ticks` at the nominal frequency, in ns, rounded to the nearest.
     #[inline]
     pub fn to_nominal_ns(&self, ticks: u64) -> u64 {
         let (scaled, hz) = (u128::from(ticks) * u128::from(GIGA), u128::from(self.nominal_hz));

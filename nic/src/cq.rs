@@ -1,4 +1,4 @@
-//! Completion queues: a ring, an arming state, and what happens when it overflows.
+//! Completion queues: a ring, an arming state, and the handling of overflow.
 
 use irnic_transports::qp::{Frees, Wc, WcStatus};
 use irnic_transports::room::{OutOfMemory, boxed};
@@ -12,7 +12,7 @@ pub enum Arm {
     Solicited,
 }
 
-/// Completions, and what they make room for.
+/// Completions, and the resources that polling each frees.
 type Ring = Box<[Option<(Wc, Frees)>]>;
 
 /// A completion queue.
@@ -93,7 +93,7 @@ impl Cq {
         self.armed = Some(if self.armed == Some(Arm::Next) { Arm::Next } else { arm });
     }
 
-    /// Sets the capacity to `limit` completions, which must be no fewer than are in the queue.
+    /// Sets the capacity to `limit` completions, at least the number in the queue.
     pub(crate) fn resize(&mut self, limit: u32) -> Result<(), OutOfMemory> {
         let mut ring = Self::ring(limit)?;
         let waiting = self.len();
@@ -104,7 +104,7 @@ impl Cq {
         Ok(())
     }
 
-    /// Removes the completions of a queue pair; `freed` hears what each has kept.
+    /// Removes the completions of a queue pair; `freed` is called with the resources held by each.
     pub(crate) fn purge(&mut self, qpn: u32, mut freed: impl FnMut(Frees)) {
         let mut kept = self.head;
         for i in 0..self.len() {
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn an_overflow_is_told_once_loses_the_new_and_keeps_the_old() {
-        // Three, although the ring behind has room for four.
+        // Three, although the ring has room for four.
         let mut cq = Cq::new(3).unwrap();
         for wr_id in 0..3 {
             assert_eq!(cq.push(wc(wr_id, 1), NOTHING), Pushed::Quiet);
@@ -222,7 +222,7 @@ mod tests {
                     cq.purge(1, |_| ());
                     let kept: Vec<u64> = (0..limit).filter(|&n| owner(n) == 2).map(u64::from).collect();
                     assert_eq!(cq.len() as usize, kept.len());
-                    // What was freed can be used.
+                    // Freed entries can be used again.
                     for n in cq.len()..limit {
                         assert_eq!(cq.push(wc(100 + u64::from(n), 1), NOTHING), Pushed::Quiet);
                     }

@@ -1,4 +1,4 @@
-//! The objects of a device other than queue pairs, as queue pairs see them.
+//! The objects of a device other than queue pairs, as seen by queue pairs.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU32;
@@ -81,19 +81,19 @@ pub(crate) struct Xrcd {
     pub(crate) users: u32,
 }
 
-/// All objects of a device but its queue pairs.
+/// All objects of a device except its queue pairs.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Device {
-    // What every packet needs comes first.
+    // Fields that every packet needs come first.
     /// Time of the call being served; during reception, the arrival time of the packet.
     pub(crate) now: Time,
     pub(crate) clock: Clock,
-    /// A completion queue has overflowed, and its queue pairs were not told yet.
+    /// A completion queue has overflowed, and its queue pairs were not notified yet.
     pub(crate) cq_failed: bool,
     /// The queue pair being served owes pulls.
     pub(crate) pulls_owed: bool,
-    /// Completions given to queues so far.
+    /// Number of completions added to queues so far.
     pub(crate) completions: u64,
     pub(crate) memory: Memory,
     pub(crate) counters: Counters,
@@ -108,8 +108,8 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Forgets the completions of a queue pair that were not polled, and the receives that it has taken from the shared
-    /// receive queues in `held` and will not complete.
+    /// Removes the completions of a queue pair that were not polled, and the receives in `held`, which it has taken
+    /// from the shared receive queues and will not complete.
     pub(crate) fn forget_completions(
         &mut self,
         qpn: u32,

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use irnic_transports::qp::{MemError, ModifyError, PdId, Service};
 use irnic_transports::room::OutOfMemory;
 
-/// Why an object cannot be created, changed or destroyed. The call changed nothing.
+/// Error of a call that creates, changes or destroys an object. Nothing was changed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NicError {
@@ -32,14 +32,14 @@ pub enum NicError {
     /// The address is not a multicast address.
     #[error("{0} is not a multicast address")]
     NotMulticast(IpAddr),
-    /// A queue pair has what its service does not use, or lacks what it needs: an XRC domain is a target's, a shared
-    /// receive queue anybody's but XRC's.
+    /// A queue pair has a queue or domain that its service does not use, or lacks one that it needs: an XRC domain
+    /// belongs only to a target, a shared receive queue to any service but XRC.
     #[error("a {0:?} queue pair has no use for the queues or the XRC domain given, or needs one")]
     Queues(Service),
-    /// The shared receive queue is not of an XRC domain.
+    /// The shared receive queue is not in an XRC domain.
     #[error("the shared receive queue is in no XRC domain, and has no number")]
     NotXrc,
-    /// Only datagram queue pairs (UD) can do this.
+    /// Only datagram queue pairs (UD) support this.
     #[error("a {0:?} queue pair receives no multicast")]
     Service(Service),
     /// The process is out of memory.
@@ -56,7 +56,7 @@ pub enum NicError {
     Memory(#[from] MemError),
 }
 
-/// Why a memory region cannot be registered.
+/// Error of registering a memory region.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
     /// The process is out of memory.
@@ -137,7 +137,7 @@ pub enum Quantity {
     WorkRequests,
     /// Work requests waiting in a shared receive queue that is to become smaller.
     WorkRequestsWaiting,
-    /// The limit of a shared receive queue: an event is raised when fewer work requests are left.
+    /// Limit of a shared receive queue: an event is raised when fewer work requests are left.
     SrqLimit,
 }
 

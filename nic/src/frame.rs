@@ -1,4 +1,4 @@
-//! Packets as frames, the bytes from BTH to ICRC: what every habitat does that carries bytes.
+//! Packets as frames, the bytes from BTH to ICRC: shared by all drivers that carry bytes.
 
 use irnic_transports::wire::{
     ICRC_LEN, icrc_append, icrc_check, icrc_check_fragmentable, icrc_identification, icrc_of_parts, is_pulled, parse,
@@ -9,32 +9,32 @@ use irnic_transports::{Gather, Mark, Path, Payload, RxPacket, Sideband, Time, Tx
 use crate::memory::{copy_payload, pieces};
 use crate::nic::Nic;
 
-/// What is known of the ICRC of a frame that arrived.
+/// How the ICRC of a received frame can be checked.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum RxIcrc {
     /// There is none: the frame came through memory of this host.
     Absent,
     /// It covers the path as given, with IPv4 identification 0.
     Exact,
-    /// It came over IPv4 by way of a socket that does not show the identification: 0 as irnic sends it, or any other.
+    /// It came over IPv4 through a socket that hides the identification: 0 as sent by irnic, or any other.
     AnyIdentification,
     /// It covers the path as given and these fields of the IPv4 header, as they arrived.
     Ipv4 {
         /// Identification.
         identification: u16,
-        /// The flag DF.
+        /// DF flag.
         dont_fragment: bool,
     },
 }
 
 impl RxIcrc {
-    /// Returns whether the last four bytes of a frame that came by `path` are its ICRC; true if it has none.
+    /// Returns whether the last four bytes of a frame received on `path` are its ICRC; true if it has none.
     #[inline]
     pub fn is_right(self, path: &Path, frame: &[u8]) -> bool {
         self == RxIcrc::Absent || self.covers(path, frame)
     }
 
-    /// Does as [`Self::is_right`], but demands an ICRC even of a frame that is said to have none.
+    /// Checks as [`Self::is_right`] does, but requires an ICRC even of a frame declared to have none.
     #[inline]
     fn covers(self, path: &Path, frame: &[u8]) -> bool {
         match self {
@@ -48,33 +48,33 @@ impl RxIcrc {
     }
 }
 
-/// A frame that arrived.
+/// A received frame.
 #[derive(Copy, Clone, Debug)]
 pub struct RxFrame<'a> {
-    /// IP and UDP fields as they arrived (what the port cannot see is zero).
+    /// IP and UDP fields as received (those that the port cannot see are zero).
     pub path: Path,
     /// BTH to ICRC.
     pub bytes: &'a [u8],
-    /// When it arrived, on the clock that `now` came from.
+    /// Arrival time, on the clock of `now`.
     pub arrived: Time,
     /// Whether and how its ICRC can be checked.
     pub icrc: RxIcrc,
 }
 
-/// What is done about ICRCs.
+/// How ICRCs are handled.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Icrc {
-    /// Computed on what leaves, checked on what arrives: frames of both have IPv4 identification 0.
+    /// Computed on transmission, checked on reception: frames of both directions have IPv4 identification 0.
     Checked,
-    /// On what leaves where the port says that it is needed, checked on what arrives unless the port says that there is
-    /// none: for ports whose frames may stay within the host's memory or leave it.
+    /// Computed on transmission if the port needs it, checked on reception unless the port reports that there is none:
+    /// for ports whose frames may stay within the host's memory or leave it.
     Needed,
-    /// Zero on what leaves, ignored on what arrives: both ends share a carrier that cannot corrupt.
+    /// Zero on transmission, ignored on reception: both ends share a carrier that cannot corrupt.
     Off,
 }
 
-/// Writes a packet as a frame into `out`, which is exactly as long. The ICRC covers the addresses in `wire`; without
-/// them it is 0.
+/// Writes a packet as a frame into `out`, which has exactly its length. The ICRC covers the addresses in `wire`;
+/// without them it is 0.
 pub fn emit_frame(packet: &TxPacket<'_>, wire: Option<&Path>, out: &mut [u8]) {
     let len = packet.headers.emit(out);
     let end = out.len() - 4;
@@ -86,8 +86,8 @@ pub fn emit_frame(packet: &TxPacket<'_>, wire: Option<&Path>, out: &mut [u8]) {
     }
 }
 
-/// Returns the payload of a packet that a carrier may leave where it is until it sends it; `None` if it has to be
-/// copied at once.
+/// Returns a packet's payload if a carrier may leave it in place until transmission; `None` if it has to be copied at
+/// once.
 #[inline]
 pub fn payload_in_place<'a>(packet: &TxPacket<'a>) -> Option<Gather<'a>> {
     match packet.payload {
@@ -96,7 +96,7 @@ pub fn payload_in_place<'a>(packet: &TxPacket<'a>) -> Option<Gather<'a>> {
     }
 }
 
-/// Writes a packet as [`emit_frame`] does, but for its payload, whose place in `out` stays as it is.
+/// Writes a packet as [`emit_frame`] does, but leaves the payload's place in `out` untouched.
 pub fn emit_around(packet: &TxPacket<'_>, payload: &Gather<'_>, wire: Option<&Path>, out: &mut [u8]) {
     let len = packet.headers.emit(out);
     let end = out.len() - ICRC_LEN;
@@ -109,12 +109,12 @@ pub fn emit_around(packet: &TxPacket<'_>, payload: &Gather<'_>, wire: Option<&Pa
     }
 }
 
-/// Parses a frame and gives it to the NIC, or counts why not.
+/// Parses a frame and passes it to the NIC, or counts the error.
 pub fn receive_frame(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, icrc: Icrc) {
     receive_frame_with(nic, now, frame, icrc, Sideband::NONE);
 }
 
-/// Parses a frame and gives it to the NIC with what came beside its bytes, or counts why not.
+/// Parses a frame and passes it to the NIC with its out-of-band data, or counts the error.
 pub fn receive_frame_with(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, icrc: Icrc, sideband: Sideband<'_>) {
     let RxFrame { path, bytes, arrived, .. } = frame;
     let intact = match icrc {

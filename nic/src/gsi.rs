@@ -1,8 +1,8 @@
 //! Queue pair 1, the general services interface: management datagrams to and from this NIC.
 //!
-//! A NIC does nothing with them but check and carry them. What they say is host software's business: connection
-//! management is `irnic-cm`'s. Queue pair 1 needs no receive work requests and is always ready; a datagram that finds
-//! the queue full is lost, as any datagram may be.
+//! The NIC only checks and carries these datagrams. Their contents are handled by host software: connection management
+//! by `irnic-cm`. Queue pair 1 needs no receive work requests and is always ready; a datagram that finds the queue full
+//! is lost, as any datagram may be.
 
 use std::collections::VecDeque;
 
@@ -14,12 +14,12 @@ use irnic_transports::{Path, Payload, RxPacket, Sideband, TxPacket};
 
 use crate::memory::copy_payload;
 
-/// A management datagram, as it came or is to go.
+/// A management datagram, received or to be sent.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ManagementDatagram {
-    /// Its addresses. Of one that came, `src` is the peer's.
+    /// Its addresses. In a received one, `src` is the peer's.
     pub path: Path,
-    /// What it says.
+    /// Its payload.
     pub mad: [u8; MAD_LEN],
 }
 
@@ -28,15 +28,15 @@ pub struct ManagementDatagram {
 pub(crate) struct Gsi {
     arrived: VecDeque<ManagementDatagram>,
     waiting: VecDeque<ManagementDatagram>,
-    /// PSN of the next packet. Nobody looks at it.
+    /// PSN of the next packet. Receivers ignore it.
     psn: Psn,
 }
 
 impl Gsi {
-    /// Most datagrams that wait in either direction.
+    /// Maximum number of datagrams that wait in either direction.
     pub(crate) const DEPTH: usize = 1024;
 
-    /// Takes a packet to queue pair 1. Returns whether it is a management datagram and there is room for it.
+    /// Receives a packet to queue pair 1. Returns whether it is a management datagram and there is room for it.
     pub(crate) fn receive(&mut self, packet: &RxPacket<'_>) -> bool {
         let genuine = packet.headers.bth.opcode == Opcode::UdSendOnly
             && packet.headers.deth.is_some_and(|deth| deth.qkey == GSI_QKEY)
@@ -75,8 +75,8 @@ impl Gsi {
         !self.waiting.is_empty()
     }
 
-    /// Hands up to `budget` datagrams to `sink` until it returns false. Returns how many went, and whether `sink` takes
-    /// more.
+    /// Passes up to `budget` datagrams to `sink` until it returns false. Returns the number sent, and whether `sink`
+    /// accepts more.
     pub(crate) fn transmit(
         &mut self,
         timestamp: u64,
@@ -102,7 +102,7 @@ impl Gsi {
     }
 }
 
-/// Returns whether a queue takes one more datagram.
+/// Returns whether a queue has room for one more datagram.
 fn has_room(queue: &VecDeque<ManagementDatagram>) -> bool {
     queue.len() < Gsi::DEPTH
         && (queue.len() < queue.capacity()

@@ -11,14 +11,14 @@
 //!       packets, time                  packets, deadlines
 //! ```
 //!
-//! Around [`irnic_transports::qp::Qp`] the crate has what queue pairs share: objects and their lifecycle, memory
-//! protection and placement, the transmit scheduler, timers, the hardware clock. It does no I/O and reads no clock.
+//! Around [`irnic_transports::qp::Qp`] the crate provides what queue pairs share: objects and their lifecycle, memory
+//! protection and placement, the transmit scheduler, timers, the hardware clock. It performs no I/O and reads no clock.
 //! `irnic-ports` carries its packets in real time, `irnic-fabric` in virtual time; both use [`frame`] where packets are
 //! bytes.
 //!
 //! # Example
 //!
-//! An RDMA WRITE from one NIC to another, by the wire of this example's own, on which a frame takes 10 µs:
+//! An RDMA WRITE from one NIC to another over an in-memory wire, on which a frame takes 10 µs:
 //!
 //! ```
 //! use irnic_nic::frame::{Icrc, RxFrame, RxIcrc, emit_frame, receive_frame};
@@ -74,10 +74,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What it does not do
+//! # Out of scope
 //!
-//! - Connect: two ends exchange queue pair numbers, PSNs and keys by other means.
-//! - Wait or lock: a program that uses one `Nic` from several threads brings the lock.
+//! - Connecting: two ends exchange queue pair numbers, PSNs and keys by other means.
+//! - Waiting and locking: a program that uses one `Nic` from several threads provides the lock.
 //! - Raw packets, on-demand paging, persistent memory.
 
 #![deny(unsafe_code)]

@@ -1,11 +1,11 @@
-//! Packets from one NIC straight to another, without frames.
+//! Packets passed directly from one NIC to another, without frames.
 
 use irnic_transports::{RxPacket, Time};
 
 use crate::nic::Nic;
 
-/// Delivers what `from` has to send to `to`, at most `budget` packets, without loss, delay or frames. Each payload byte
-/// is copied once, from memory region to memory region. Returns the number of packets.
+/// Delivers pending packets of `from` to `to`, at most `budget`, without loss, delay or frames. Each payload byte is
+/// copied once, from memory region to memory region. Returns the number of packets.
 #[inline]
 pub fn loopback(now: Time, from: &mut Nic, to: &mut Nic, budget: usize) -> usize {
     from.poll_transmit(now, budget, |packet| {

@@ -1,9 +1,9 @@
-//! Multicast groups: which queue pairs receive a copy of a packet to a group.
+//! Multicast groups: the queue pairs that receive a copy of a packet to a group.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// The multicast groups of a device by address, each with its queue pairs in the order in which they were attached.
+/// The multicast groups of a device by address, each with its queue pairs in the order of attachment.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     members: BTreeMap<IpAddr, Vec<u32>>,
@@ -25,8 +25,7 @@ impl Groups {
         self.members.values().any(|m| m.contains(&qpn))
     }
 
-    /// Adds a queue pair to a group; adding it again has no effect (IBA 10.5). Returns whether it is the first of the
-    /// group.
+    /// Adds a queue pair to a group; adding it again has no effect (IBA 10.5). Returns whether it is the group's first.
     pub(crate) fn attach(&mut self, group: IpAddr, qpn: u32) -> bool {
         let members = self.members.entry(group).or_default();
         let first = members.is_empty();
@@ -36,7 +35,7 @@ impl Groups {
         first
     }
 
-    /// Removes a queue pair from a group. Returns `None` if it is not in the group, else whether it was the last.
+    /// Removes a queue pair from a group. Returns `None` if it is not in the group, otherwise whether it was the last.
     pub(crate) fn detach(&mut self, group: IpAddr, qpn: u32) -> Option<bool> {
         let members = self.members.get_mut(&group)?;
         let at = members.iter().position(|&m| m == qpn)?;

@@ -1,4 +1,4 @@
-//! The NIC: queue pairs, their scheduler and timers, and the calls that a habitat makes.
+//! The NIC: queue pairs, their scheduler and timers, and the calls made by a driver.
 
 mod footprint;
 mod limits;
@@ -44,20 +44,19 @@ use pulled::PulledSlot;
 /// Limits and settings of a NIC.
 #[derive(Clone, Debug)]
 pub struct NicConfig {
-    /// Most queue pairs, up to 65,536.
+    /// Maximum number of queue pairs, up to 65,536.
     pub max_qps: u32,
-    /// Most memory regions, up to 2²⁴ − 1.
+    /// Maximum number of memory regions, up to 2²⁴ − 1.
     pub max_mrs: u32,
-    /// Most completion queues; as many shared receive queues, protection domains and XRC domains.
+    /// Maximum number of completion queues; also of shared receive queues, protection domains and XRC domains.
     pub max_cqs: u32,
     /// First queue pair number; queue pair `n` has `first_qpn + n`. 0 and 1 are reserved by IBA.
     pub first_qpn: u32,
-    /// Payload bytes of the port's largest packet: datagrams may be as long.
+    /// Payload bytes of the port's largest packet, the maximum length of a datagram.
     pub mtu: Mtu,
-    /// Packets that a queue pair may send before the next one's turn, 1 or more. Real-time ports batch better with
-    /// more.
+    /// Packets that a queue pair may send per turn, 1 or more. Larger values improve batching in real-time ports.
     pub quantum: u32,
-    /// Where remote keys come from: secret in a NIC that others can reach, fixed in a run to be repeated.
+    /// Seed of remote keys: secret in a NIC reachable by others, fixed in a reproducible run.
     pub seed: [u8; 32],
     /// The hardware clock.
     pub clock: Clock,
@@ -85,49 +84,49 @@ impl Default for NicConfig {
 #[derive(Debug)]
 struct Slot {
     qp: Qp,
-    /// In the ready ring.
+    /// Whether it is in the ready ring.
     ready: bool,
-    /// When the wheel will look at it.
+    /// Time at which the wheel will examine it.
     timer: Time,
     pacer: Option<Box<Pacer>>,
-    /// Its streams are pulled.
+    /// State of pulled streams, if it uses them.
     pulled: Option<PulledSlot>,
-    /// It has packets at low priority.
+    /// State of low-priority packets, if it sends them.
     low: Option<LowSlot>,
 }
 
 /// An RDMA NIC, as a state machine without I/O.
 ///
-/// A `Nic` performs no I/O, reads no clock, starts no thread, waits for no lock (unless it
-/// [shares its memory](Self::share_memory)) and keeps no global. Its driver, called the
-/// *habitat* in this repository, brings packets and time and takes packets, completions, events and deadlines. Sockets
-/// (`irnic-ports`), a simulated network (`irnic-fabric`) and a test are habitats. The same calls with the same
-/// arguments have the same results, to the byte.
+/// A `Nic` performs no I/O, reads no clock, starts no thread, takes no lock (unless it [shares its
+/// memory](Self::share_memory)) and keeps no global state. Its driver passes in packets and time and takes out packets,
+/// completions, events and deadlines. Sockets (`irnic-ports`), a simulated network (`irnic-fabric`) and tests are
+/// drivers. The same calls with the same arguments have the same results, to the byte.
 ///
 /// # Kinds of methods
 ///
 /// - *Verbs* create, change and destroy objects and post work: [`create_qp`](Self::create_qp),
 ///   [`modify_qp`](Self::modify_qp), [`reg_mr`](Self::reg_mr), [`post_send`](Self::post_send) and so on. They may be
-///   called at any time. They fail with an error that names the object or the limit, and then have changed nothing.
+///   called at any time. On failure they return an error that names the object or the limit, and change nothing.
 ///   Posting sends nothing by itself.
-/// - *Inputs* say that something happened: [`receive`](Self::receive) (a packet arrived),
-///   [`receive_notice`](Self::receive_notice) (a switch says a rate), [`on_deadline`](Self::on_deadline) (time has
-///   passed), [`set_stopped`](Self::set_stopped) (the link partner paused priorities). They never fail: what a packet
-///   does wrong is counted, answered with a NAK, or ends its own queue pair.
+/// - *Inputs* report events: [`receive`](Self::receive) (a packet arrived), [`receive_notice`](Self::receive_notice) (a
+///   switch advertises a rate), [`on_deadline`](Self::on_deadline) (time has passed),
+///   [`set_stopped`](Self::set_stopped) (the link partner paused priorities). They never fail: an erroneous packet is
+///   counted, answered with a NAK, or ends its own queue pair.
 /// - *Outputs* are taken by polling: [`poll_transmit`](Self::poll_transmit) (packets), [`poll_cq`](Self::poll_cq)
 ///   (completions), [`poll_event`](Self::poll_event) (completion events of armed queues, asynchronous events),
 ///   [`next_deadline`](Self::next_deadline) (when to call `on_deadline`).
 /// - *Getters* such as [`qp`](Self::qp), [`counters`](Self::counters) and [`limits`](Self::limits) change nothing.
 ///
-/// # What a habitat does
+/// # Driver loop
 ///
-/// In a loop, in this order:
+/// In this order:
 ///
 /// 1. Pass each packet that has arrived to `receive`, at most [`RX_BATCH`](Self::RX_BATCH) of them before step 4: a
-///    queue pair remembers no more packets that it has to answer.
+///    queue pair remembers no more packets to answer.
 /// 2. Call `on_deadline` if `next_deadline` is not after `now`.
-/// 3. Poll completions and events, and let the application post work: its answers then leave with the acknowledgements.
-/// 4. Call `poll_transmit` while [`wants_tx`](Self::wants_tx) says so and the link has room.
+/// 3. Poll completions and events, and let the application post work: its responses then leave with the
+///    acknowledgements.
+/// 4. Call `poll_transmit` while [`wants_tx`](Self::wants_tx) returns true and the link has room.
 /// 5. Wait for the next packet, until `next_deadline` at most. Any verb or input may have moved the deadline, either
 ///    way.
 ///
@@ -136,26 +135,25 @@ struct Slot {
 ///
 /// # Time
 ///
-/// [`Time`] is in nanoseconds since an epoch of the habitat's choice. `now` must not go back from call to call; if it
-/// does, timers fire late and rates are off until it has caught up, and nothing else happens. [`RxPacket::arrived`] may
-/// be before `now`: it is when the packet came in from the link, and what the hardware clock stamps.
+/// [`Time`] is in nanoseconds since an epoch chosen by the driver. `now` must not go back from call to call; if it
+/// does, timers fire late and rates are off until it has caught up, without other effects. [`RxPacket::arrived`] may be
+/// before `now`: it is when the packet came in from the link, and the time that the hardware clock stamps.
 ///
 /// # Costs
 ///
-/// Objects allocate when they are created, and a queue pair when it begins to receive or to send; all refuse with
-/// [`NicError::NoMemory`] where memory would run out. Posting, transmitting and polling allocate nothing. Receiving
-/// allocates nothing once a queue pair has seen what it deals with: room for packets out of order, for READs to answer,
-/// for messages into a shared receive queue and for measured round trips is made when more of them come than ever
-/// before, up to a limit each. A packet that finds no memory for it is as good as lost.
+/// Objects allocate when they are created, and a queue pair when it begins to receive or to send; all fail with
+/// [`NicError::NoMemory`] if memory runs out. Posting, transmitting and polling allocate nothing. Receiving allocates
+/// only when a queue pair reaches a new peak, up to a limit each, of packets out of order, READs to answer, messages
+/// into a shared receive queue or measured round trips. A packet for which there is no memory is dropped.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Nic {
-    // What every packet needs comes first: a habitat with thousands of NICs has none of them in the cache.
+    // Fields that every packet needs come first: with thousands of NICs, none are in the cache.
     qps: Vec<Option<Box<Slot>>>,
     /// [`NicConfig::first_qpn`] and [`NicConfig::quantum`].
     first_qpn: u32,
     quantum: u32,
-    /// Management datagrams wait to be sent.
+    /// Whether management datagrams wait to be sent.
     mads_wait: bool,
     scheduler: Scheduler,
     pulls: Pulls,
@@ -164,7 +162,7 @@ pub struct Nic {
     slot: TxSlot,
     config: NicConfig,
     free: VecDeque<u32>,
-    /// The transports of its queue pairs, each once.
+    /// The distinct transports of its queue pairs.
     transports: Vec<Arc<TransportConfig>>,
     groups: Groups,
     gsi: Gsi,
@@ -172,27 +170,27 @@ pub struct Nic {
 }
 
 impl Nic {
-    /// Most packets to give a NIC before it is asked for answers: no queue pair can hold more that are due.
+    /// Maximum number of packets to pass to a NIC before polling for responses: the number that a queue pair can hold.
     pub const RX_BATCH: usize = MAX_NACKS_WAITING;
-    /// Transports that queue pairs share. It is a rare NIC that has more than one or two.
+    /// Maximum number of shared transports. Few NICs have more than one or two.
     const SHARED_TRANSPORTS: usize = 16;
-    /// Most work requests in a queue.
+    /// Maximum number of work requests in a queue.
     pub const MAX_WR: u32 = 1 << 15;
-    /// Queue pair numbers that rest, if there are others, before the one that has rested longest is used again.
+    /// Queue pair numbers kept unused, if there are others, before the longest unused one is reused.
     const RESTING: usize = 256;
-    /// Most inline bytes.
+    /// Maximum number of inline bytes.
     pub const MAX_INLINE: u32 = 4096;
-    /// Most completions in a queue.
+    /// Maximum number of completions in a queue.
     pub const MAX_CQE: u32 = 1 << 22;
-    /// Most multicast groups that queue pairs are attached to.
+    /// Maximum number of multicast groups with attached queue pairs.
     pub const MAX_GROUPS: usize = 1 << 13;
 
-    /// Lines of the cache, at the beginning, that hold what every packet needs.
+    /// Cache lines at the beginning that hold what every packet needs.
     const HOT_LINES: usize = 5;
 
     /// Creates a NIC without objects.
     pub fn new(config: NicConfig) -> Nic {
-        // The number above the last is everybody's (IBA 10.5).
+        // The number above the last is the multicast one (IBA 10.5).
         let max = config.max_qps.min(65_536).min(MULTICAST_QPN.saturating_sub(config.first_qpn));
         let objects = config.max_cqs as usize;
         let quantum = config.quantum.max(1);
@@ -229,7 +227,7 @@ impl Nic {
         }
     }
 
-    /// Has queue pairs that are created from now on begin with another path MTU ([`NicConfig::mtu`]).
+    /// Sets the initial path MTU of queue pairs created from now on ([`NicConfig::mtu`]).
     pub fn set_mtu(&mut self, mtu: Mtu) {
         self.config.mtu = mtu;
     }
@@ -263,16 +261,16 @@ impl Nic {
             if queue.pd != config.pd {
                 return Err(NicError::Domain);
             }
-            // As many messages may be under way at a time as the window has packets; without reliability, one.
+            // The number of messages in flight is limited by the packets in the window; without reliability, it is one.
             max_recv_wr = if config.service == Service::Rc { config.transport.tracked() } else { 1 };
             max_recv_sge = queue.max_sge() as u32;
         }
         if target {
-            // Its messages name queues of any number of elements.
+            // Its messages name queues with any number of elements.
             (max_recv_wr, max_recv_sge) = (config.transport.window, Gather::MAX as u32);
         }
-        // A number rests before it is used again, and those that rested longest come first: late packets rarely find a
-        // new owner.
+        // A freed number is not reused at once, and the longest unused one comes first, so that late packets rarely
+        // find a new owner.
         let fresh = self.free.len() < Self::RESTING && (self.qps.len() as u32) < self.config.max_qps;
         let oldest = self.free.front().copied();
         let index = if fresh { self.qps.len() as u32 } else { oldest.ok_or(NicError::Full(Object::QueuePair))? };
@@ -318,8 +316,8 @@ impl Nic {
         Ok((index as u32, slot, &mut self.device))
     }
 
-    /// Whether a queue pair has nothing to send and waits for no time: until a packet comes for it or something is
-    /// posted, destroying it changes nothing for others. A queue pair that does not exist is quiet.
+    /// Returns whether a queue pair has nothing to send and no timer: until a packet for it arrives or work is posted,
+    /// destroying it has no effect on others. A queue pair that does not exist is quiet.
     pub fn is_quiet(&self, qpn: u32) -> bool {
         let Some(index) = self.index(qpn) else { return true };
         let pulled = |slot: &Slot| slot.pulled.is_some_and(|pulled| pulled.asks || pulled.urgent);
@@ -346,7 +344,7 @@ impl Nic {
 
     /// Changes a queue pair's attributes and state (IBA 11.2.5.2).
     pub fn modify_qp(&mut self, qpn: u32, attr: &QpAttr) -> Result<(), NicError> {
-        // A queue pair that begins to receive or to send gets what it needs for that.
+        // A queue pair that begins to receive or to send allocates its state for that.
         room::ensure(0)?;
         let (index, slot, device) = self.find(qpn)?;
         let cqs = slot.qp.cqs();
@@ -365,8 +363,8 @@ impl Nic {
         Ok(())
     }
 
-    /// Has a queue pair acknowledge once more what has arrived. For one that is about to go: the peer may not have had
-    /// the last acknowledgement, and nobody would answer when it asks.
+    /// Has a queue pair repeat its last acknowledgement. For one about to be destroyed: the peer may have missed it,
+    /// and its retries would get no answer.
     pub fn repeat_ack(&mut self, qpn: u32) {
         if let Ok((index, slot, _)) = self.find(qpn) {
             slot.qp.repeat_ack();
@@ -399,8 +397,8 @@ impl Nic {
         Ok(())
     }
 
-    /// Attaches a datagram queue pair to a multicast group. It receives what is sent to the group, its own packets
-    /// included if the port brings them back. Returns whether it is the first of the group: the port must join it.
+    /// Attaches a datagram queue pair to a multicast group. It receives packets to the group, its own included if the
+    /// port loops them back. Returns whether it is the first of the group: the port must join it.
     pub fn attach_mcast(&mut self, qpn: u32, group: IpAddr) -> Result<bool, NicError> {
         if !group.is_multicast() {
             return Err(NicError::NotMulticast(group));
@@ -415,8 +413,8 @@ impl Nic {
         Ok(self.groups.attach(group, qpn))
     }
 
-    /// Detaches a datagram queue pair from a multicast group. Returns whether no queue pair is in the group any more:
-    /// the port may leave it.
+    /// Detaches a datagram queue pair from a multicast group. Returns whether it was the last of the group: the port
+    /// may leave it.
     pub fn detach_mcast(&mut self, qpn: u32, group: IpAddr) -> Result<bool, NicError> {
         self.groups.detach(group, qpn).ok_or(NicError::NotFound(Object::MulticastMembership))
     }
@@ -442,17 +440,17 @@ impl Nic {
         posted
     }
 
-    /// Takes back the `n` send work requests that were posted last, none of which was started: nothing may have been
-    /// sent or [copied](Self::copy_waiting_sends) since. What was flushed at once, in ERR and SQE, stays flushed.
+    /// Retracts the last `n` posted send work requests, none of which may have been started: nothing may have been sent
+    /// or [copied](Self::copy_waiting_sends) since. Those flushed at once, in ERR and SQE, stay flushed.
     pub fn retract_sends(&mut self, qpn: u32, n: u32) -> Result<(), NicError> {
         let (_, slot, _) = self.find(qpn)?;
         slot.qp.retract_sends(n);
         Ok(())
     }
 
-    /// Copies the data of datagrams that wait in a queue pair's send queue: the application may use their memory again
-    /// before they complete, which IBA forbids (10.8.3.2) and NICs in hardware forgive. What is sent at once needs no
-    /// copy, so this comes after [`Self::poll_transmit`].
+    /// Copies the data of datagrams that wait in a queue pair's send queue, so that the application may reuse their
+    /// memory before they complete, which IBA forbids (10.8.3.2) and hardware NICs tolerate. Data sent at once needs no
+    /// copy, so this is called after [`Self::poll_transmit`].
     #[inline]
     pub fn copy_waiting_sends(&mut self, qpn: u32) {
         if let Ok((_, slot, device)) = self.find(qpn) {
@@ -473,8 +471,8 @@ impl Nic {
 
     // Packets and time.
 
-    /// Takes a packet that has arrived. Packets for no queue pair, from a wrong address or of a partition other than
-    /// the default one (IBA 10.9.3) are counted and dropped.
+    /// Receives a packet. Packets for no queue pair, from a wrong address or of a partition other than the default one
+    /// (IBA 10.9.3) are counted and dropped.
     pub fn receive(&mut self, now: Time, packet: &RxPacket<'_>) {
         self.device.now = packet.arrived;
         if packet.sideband.returned {
@@ -499,8 +497,8 @@ impl Nic {
         }
     }
 
-    /// A packet for no queue pair of an application: a management datagram, or one for the members of a multicast
-    /// group.
+    /// Receives a packet not addressed to an application's queue pair: a management datagram, or one for the members of
+    /// a multicast group.
     #[cold]
     fn receive_unaddressed(&mut self, now: Time, packet: &RxPacket<'_>) {
         let bth = &packet.headers.bth;
@@ -518,7 +516,7 @@ impl Nic {
         }
     }
 
-    /// Gives a packet to the queue pairs of its multicast group. Returns whether there are any.
+    /// Passes a packet to the queue pairs of its multicast group. Returns whether there are any.
     fn receive_multicast(&mut self, now: Time, packet: &RxPacket<'_>) -> bool {
         let mut members = 0;
         while let Some(&qpn) = self.groups.members(&packet.path.dst).get(members) {
@@ -530,13 +528,13 @@ impl Nic {
         members > 0
     }
 
-    /// Takes the oldest management datagram that came to queue pair 1. Its base version, class and method are not
-    /// looked at. At most 1,024 wait; more are dropped and counted in [`Counters::rx_dropped`].
+    /// Takes the oldest management datagram received by queue pair 1. Its base version, class and method are not
+    /// checked. At most 1,024 wait; more are dropped and counted in [`Counters::rx_dropped`].
     pub fn poll_mad(&mut self) -> Option<ManagementDatagram> {
         self.gsi.take()
     }
 
-    /// Returns whether [`Self::poll_mad`] has one.
+    /// Returns whether [`Self::poll_mad`] would return one.
     #[inline]
     pub fn has_mads(&self) -> bool {
         self.gsi.has_arrived()
@@ -556,13 +554,13 @@ impl Nic {
         self.wheel.next_deadline().min(self.pulls.deadline())
     }
 
-    /// Runs the timers that are due. Of peers' processes nothing is known.
+    /// Runs the timers that are due, without information about peers' processes.
     pub fn on_deadline(&mut self, now: Time) {
         self.on_deadline_knowing(now, |_, _| PeerProcess::Unknown);
     }
 
-    /// Runs the timers that are due. `process` says what is known of the process that has a queue pair number at the
-    /// path's destination; it is asked before a queue pair whose retries are used up fails.
+    /// Runs the timers that are due. `process` returns what is known of the process that has a queue pair number at the
+    /// path's destination; it is called before a queue pair that has used up its retries fails.
     #[inline]
     pub fn on_deadline_knowing(&mut self, now: Time, mut process: impl FnMut(&Path, u32) -> PeerProcess) {
         self.run_timers(now, &mut process);
@@ -584,8 +582,8 @@ impl Nic {
         }
     }
 
-    /// Puts a queue pair where it belongs now: into the ready ring, and onto the wheel. Deadlines that moved back are
-    /// left to be found out when the wheel comes to them: acknowledgements move one back all the time.
+    /// Updates a queue pair's place in the ready ring and on the wheel. Deadlines that moved back are left until the
+    /// wheel reaches them: acknowledgements move one back all the time.
     #[inline]
     fn touch(&mut self, index: u32) {
         let Some(slot) = self.qps[index as usize].as_mut() else { return };
@@ -615,7 +613,7 @@ impl Nic {
         }
     }
 
-    /// Queue pairs of an overflowed completion queue go to the error state (IBA 10.2.6.4).
+    /// Moves the queue pairs of an overflowed completion queue to the error state (IBA 10.2.6.4).
     fn spread_cq_failure(&mut self) {
         while std::mem::take(&mut self.device.cq_failed) {
             for index in 0..self.qps.len() {
@@ -635,13 +633,13 @@ impl Nic {
         &self.device.counters
     }
 
-    /// Returns the counters mutably, for what is counted before a packet reaches [`Self::receive`]: malformed frames
-    /// and wrong ICRCs.
+    /// Returns the counters mutably, for errors found before a packet reaches [`Self::receive`]: malformed frames and
+    /// wrong ICRCs.
     pub fn counters_mut(&mut self) -> &mut Counters {
         self.device.counters()
     }
 
-    /// Replaces the hardware clock. What was stamped before keeps its stamp.
+    /// Replaces the hardware clock. Existing stamps are kept.
     pub fn set_clock(&mut self, clock: Clock) {
         self.device.clock = clock;
     }

@@ -1,18 +1,18 @@
-//! One queue of pulls for all queue pairs of a NIC, and their pace (NDP §3.2).
+//! One queue of pulls for all queue pairs of a NIC, and its pacing (NDP §3.2).
 //!
-//! However many senders there are, they send what one link can take: pulls leave as far apart as full packets arrive on
-//! it. Queue pairs take turns, within classes of which the lower goes first.
+//! Any number of senders together send what one link can take: pulls are spaced as full packets arrive on it. Queue
+//! pairs take turns within a class; lower classes go first.
 
 use std::collections::VecDeque;
 
 use irnic_transports::Time;
 
-/// Queue pairs, by their places in the NIC, that owe pulls.
+/// Queue pairs, by their index in the NIC, that owe pulls.
 #[derive(Debug)]
 pub(crate) struct Pulls {
     pub(crate) rings: [VecDeque<u32>; Pulls::CLASSES],
     pub(crate) waiting: usize,
-    /// When the next pull may leave: ns, and ps of the next one.
+    /// Earliest time of the next pull: ns, and ps of the next one.
     pub(crate) open: Time,
     pub(crate) ps: u64,
     /// `open`, rounded up, while any queue pair waits.
@@ -27,7 +27,8 @@ impl Default for Pulls {
 
 impl Pulls {
     pub(crate) const CLASSES: usize = 8;
-    /// Pulls that a late timer may catch up with. What is later is lost: senders are not to be asked for a burst.
+    /// Maximum number of pulls by which a late timer catches up. The rest is skipped, so that senders are not asked for
+    /// a burst.
     const BURST: u64 = 8;
 
     /// Makes room for another queue pair of a class.
@@ -36,13 +37,14 @@ impl Pulls {
         ring.reserve(queue_pairs.saturating_sub(ring.len()));
     }
 
-    /// When [`Self::pop_due`] has one.
+    /// Returns the time at which [`Self::pop_due`] has a pull.
     #[inline]
     pub(crate) fn deadline(&self) -> Time {
         self.deadline
     }
 
-    /// Whether a pull may leave at once, with the answer that it belongs to: none waits, and the last one was long ago.
+    /// Returns whether a pull may leave at once, with its response: none waits, and the interval since the last has
+    /// passed.
     pub(crate) fn is_idle(&self, now: Time) -> bool {
         self.waiting == 0 && (self.open < now || self.open == now && self.ps == 0)
     }
@@ -65,8 +67,8 @@ impl Pulls {
         index
     }
 
-    /// A pull leaves at `now`; the next one may `interval` ps later. `late`: it has waited, and makes up for being
-    /// late.
+    /// Accounts for a pull at `now`; the next one may leave `interval` ps later. If `late`, the pull has waited, and
+    /// the delay is made up for.
     pub(crate) fn spend(&mut self, now: Time, interval: u64, late: bool) {
         let most = if late { (Self::BURST * interval) / 1000 } else { 0 };
         if now.since(self.open) > most {
@@ -78,7 +80,7 @@ impl Pulls {
         self.set_deadline();
     }
 
-    /// Forgets a queue pair.
+    /// Removes a queue pair.
     pub(crate) fn remove(&mut self, index: u32) {
         for ring in &mut self.rings {
             ring.retain(|&waiting| waiting != index);

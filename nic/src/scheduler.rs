@@ -1,12 +1,12 @@
-//! The transmit scheduler: which queue pair sends next.
+//! The transmit scheduler, which selects the next queue pair to send.
 
 use std::collections::VecDeque;
 
-/// Queue pairs, by their places in the NIC, that may have a packet to send, in turn.
+/// Queue pairs, by their index in the NIC, that may have a packet to send, in turn.
 #[derive(Debug, Default)]
 pub(crate) struct Scheduler {
     pub(crate) ready: VecDeque<u32>,
-    /// Those that have answers of pulled streams to send, which go before all else.
+    /// Those with responses of pulled streams, which go first.
     pub(crate) urgent: VecDeque<u32>,
     /// The queue pair at the front whose turn was interrupted, and the packets that it may still send.
     pub(crate) interrupted: Option<(u32, u32)>,
@@ -14,7 +14,7 @@ pub(crate) struct Scheduler {
     pub(crate) paused: u8,
     /// Queue pairs whose turn came while their priority was paused.
     pub(crate) parked: Vec<u32>,
-    /// Those that have packets at low priority (RC3), by that.
+    /// Those with low-priority packets (RC3), by that priority.
     pub(crate) low: [VecDeque<u32>; 8],
     /// Rings of `low` that are not empty, one bit each.
     pub(crate) low_waiting: u8,
@@ -39,7 +39,7 @@ impl Scheduler {
         self.low_waiting |= 1 << (priority & 7);
     }
 
-    /// Takes the queue pair whose turn it is out of the ring of the highest low priority that is not paused.
+    /// Takes the queue pair whose turn it is out of the ring of the highest unpaused low priority.
     pub(crate) fn pop_low(&mut self) -> Option<(u8, u32)> {
         let priority = (self.low_waiting & !self.paused).checked_ilog2()? as u8;
         let ring = &mut self.low[usize::from(priority)];
@@ -50,7 +50,7 @@ impl Scheduler {
         Some((priority, qp))
     }
 
-    /// Makes room for so many queue pairs in each ring of low priority.
+    /// Makes room for `qps` queue pairs in each ring of low priority.
     pub(crate) fn reserve_low(&mut self, qps: usize) {
         for ring in &mut self.low {
             ring.reserve(qps.saturating_sub(ring.len()));
@@ -75,8 +75,8 @@ impl Scheduler {
         self.ready.pop_front()
     }
 
-    /// Returns how many packets a queue pair may send in the turn that it begins or continues: `quantum`, or what an
-    /// interruption left of that.
+    /// Returns the number of packets that a queue pair may send in the turn that it begins or continues: `quantum`, or
+    /// the remainder of an interrupted turn.
     #[inline]
     pub(crate) fn begin_turn(&mut self, qp: u32, quantum: u32) -> u32 {
         match self.interrupted.take() {
@@ -100,13 +100,13 @@ impl Scheduler {
         self.paused != 0 && self.paused & priorities() != 0
     }
 
-    /// Keeps a queue pair whose priority is paused aside until [`Self::set_paused`] or [`Self::unpark`].
+    /// Parks a queue pair whose priority is paused until [`Self::set_paused`] or [`Self::unpark`].
     #[inline]
     pub(crate) fn park(&mut self, qp: u32) {
         self.parked.push(qp);
     }
 
-    /// Gives a queue pair that was kept aside another turn: it may send with another priority now.
+    /// Gives a parked queue pair another turn: its priority may have changed.
     pub(crate) fn unpark(&mut self, qp: u32) {
         if let Some(place) = self.parked.iter().position(|&parked| parked == qp) {
             self.parked.remove(place);
@@ -123,7 +123,7 @@ impl Scheduler {
         }
     }
 
-    /// Forgets a queue pair.
+    /// Removes a queue pair.
     pub(crate) fn remove(&mut self, qp: u32) {
         self.ready.retain(|&ready| ready != qp);
         self.parked.retain(|&parked| parked != qp);

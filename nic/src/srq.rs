@@ -14,23 +14,23 @@ pub(crate) struct Srq {
     max_sge: usize,
     head: u32,
     tail: u32,
-    /// WQEs that were taken, and whose completions were not polled.
+    /// WQEs taken whose completions were not polled yet.
     unpolled: u32,
     /// Limit below which an event is raised (IBA 10.2.9.2), 0 for none.
     low_mark: u32,
     /// Number of queue pairs that use the queue.
     pub(crate) users: u32,
-    /// What makes it one of an XRC domain.
+    /// XRC part, if it is in an XRC domain.
     pub(crate) xrc: Option<XrcPart>,
 }
 
-/// What a shared receive queue of an XRC domain has beside the others.
+/// State specific to a shared receive queue of an XRC domain.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct XrcPart {
     pub(crate) domain: XrcdId,
-    /// Where its completions go, whichever queue pair brings them.
+    /// Where its completions go, for all queue pairs.
     pub(crate) cq: CqId,
-    /// Tells it from others that had or will have its handle.
+    /// Distinguishes it from earlier and later users of its handle.
     pub(crate) serial: u32,
 }
 
@@ -65,8 +65,8 @@ impl Srq {
         Ok(())
     }
 
-    /// Takes the oldest WQE, and its scatter list into the beginning of `into`. Returns `None` if there is none; else
-    /// the WQE, and whether fewer than the limit are left now, which disarms it.
+    /// Takes the oldest WQE, copying its scatter list to the beginning of `into`. Returns `None` if there is none;
+    /// otherwise the WQE, and whether fewer than the limit are left now, which disarms it.
     #[inline]
     pub(crate) fn take(&mut self, into: &mut [Sge]) -> Option<(RecvWqe, bool)> {
         if self.head == self.tail {
@@ -74,7 +74,7 @@ impl Srq {
         }
         let slot = self.head as usize & (self.slots.len() - 1);
         let wqe = self.slots[slot];
-        // A queue pair is made for at least as many elements.
+        // Queue pairs are created with room for at least this many elements.
         let n = wqe.sge_count as usize;
         into[..n].copy_from_slice(&self.sges[slot * self.max_sge..][..n]);
         self.head = self.head.wrapping_add(1);
@@ -86,13 +86,13 @@ impl Srq {
         Some((wqe, low))
     }
 
-    /// A completion was polled, or will not come: its slot is free.
+    /// Frees the slot of a completion that was polled, or will not come.
     #[inline]
     pub(crate) fn free(&mut self) {
         self.unpolled = self.unpolled.saturating_sub(1);
     }
 
-    /// Sets the capacity to `limit` WQEs, which must be no fewer than are in the queue.
+    /// Sets the capacity to `limit` WQEs, at least the number in the queue.
     pub(crate) fn resize(&mut self, limit: u32) -> Result<(), OutOfMemory> {
         let mut queue = Srq::new(self.pd, limit, self.max_sge)?;
         for slot in 0..self.len() {
@@ -165,14 +165,14 @@ mod tests {
         let mut srq = Srq::new(PdId(0), 3, 2).unwrap();
         assert_eq!(post(&mut srq, 0, 3), Err(PostError::TooManySges { given: 3, max: 2 }));
         assert_eq!(srq.len(), 0);
-        // Three, although the ring behind has room for four.
+        // Three, although the ring has room for four.
         for wr_id in 0..3 {
             assert_eq!(post(&mut srq, wr_id, 2), Ok(()));
         }
         assert_eq!(post(&mut srq, 3, 0), Err(PostError::Full(3)));
         let taken = srq.take(&mut list()).map(|(wqe, _)| wqe.wr_id);
         assert_eq!((taken, srq.len()), (Some(0), 2));
-        // The slot is free once the completion was polled.
+        // The slot is free once the completion is polled.
         assert_eq!(post(&mut srq, 3, 0), Err(PostError::Full(3)));
         srq.free();
         assert_eq!(post(&mut srq, 3, 0), Ok(()));

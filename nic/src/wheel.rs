@@ -2,8 +2,8 @@
 //!
 //! Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987), scheme 7, with two changes. The level of a
 //! timer follows from the highest base-64 digit in which its tick differs from the wheel's, so eleven levels span all
-//! of 64-bit time and nothing overflows. And every timer keeps its exact deadline, so none fires before it, or later
-//! than asked, whatever the tick: the tick only decides how much sorting is left to the end.
+//! of 64-bit time and nothing overflows. And every timer keeps its exact deadline, so none fires early or late,
+//! whatever the tick: the tick only decides how much sorting is left to the end.
 
 use irnic_transports::Time;
 
@@ -12,8 +12,7 @@ const SLOTS: usize = 64;
 const DIGIT_BITS: u32 = 6;
 /// Base-64 digits of a 64-bit tick.
 const LEVELS: usize = 11;
-/// Index of the list of timers that were taken out of their slots because they are due, in the order in which they are
-/// returned.
+/// Index of the list of due timers that were taken out of their slots, in the order in which they are returned.
 const DUE: u16 = (LEVELS * SLOTS) as u16;
 /// Marks a timer that is in no list.
 const IDLE: u16 = u16::MAX;
@@ -36,19 +35,19 @@ const UNUSED: Timer = Timer { at: Time::NEVER, next: NIL, prev: NIL, list: IDLE 
 #[derive(Debug)]
 #[repr(C)]
 pub struct Wheel {
-    /// What [`Self::next_deadline`] returns.
+    /// Result of [`Self::next_deadline`].
     next: Time,
     start: Time,
     tick_shift: u32,
-    /// The tick that the slots are relative to: every timer is in it or after it.
+    /// The tick that the slots are relative to: no timer is before it.
     current: u64,
     timers: Vec<Timer>,
     heads: [u32; LEVELS * SLOTS + 1],
-    /// Which slots of each level hold a timer.
+    /// Bitmaps of occupied slots, by level.
     occupied: [u64; LEVELS],
-    /// Which levels hold a timer.
+    /// Bitmap of occupied levels.
     levels: u16,
-    /// No timer in this slot of level 0 is due before this.
+    /// Lower bound of the deadlines in each slot of level 0.
     earliest: [Time; SLOTS],
     /// The earliest deadline that entered the due list.
     due_since: Time,
@@ -56,11 +55,11 @@ pub struct Wheel {
 }
 
 impl Wheel {
-    /// Bytes that each id takes.
+    /// Bytes per id.
     pub const BYTES_EACH: usize = size_of::<Timer>();
 
-    /// Creates an empty wheel whose time begins at `start`. `tick_ns` is the granularity of sorting in ns, rounded down
-    /// to a power of two (0 counts as 1). It does not limit the precision of timers.
+    /// Creates an empty wheel whose time begins at `start`. `tick_ns` is the sorting granularity in ns, rounded down to
+    /// a power of two (0 is treated as 1). It does not limit the precision of timers.
     pub fn new(start: Time, tick_ns: u64) -> Wheel {
         Wheel {
             next: Time::NEVER,
@@ -77,7 +76,7 @@ impl Wheel {
         }
     }
 
-    /// Returns the bytes that room for one more id may allocate.
+    /// Returns the bytes that adding an id may allocate.
     pub fn growth(&self) -> usize {
         irnic_transports::room::growth(&self.timers)
     }
@@ -140,7 +139,7 @@ impl Wheel {
         self.next
     }
 
-    /// Finds the time of [`Self::next_deadline`] after a change.
+    /// Computes the time of [`Self::next_deadline`] after a change.
     fn soonest(&self) -> Time {
         if self.heads[DUE as usize] != NIL {
             return self.due_since;
@@ -456,7 +455,7 @@ mod tests {
                             _ => wheel.next_deadline().max(now),
                         };
                         let fired = drain(&mut wheel, now);
-                        // What was overdue when it was scheduled counts as of the tick that the wheel stood at.
+                        // A deadline overdue when scheduled counts as of the wheel's tick at that time.
                         let ticks = fired.iter().map(|id| model[id].max(before).since(Time(start)) >> tick.ilog2());
                         prop_assert!(ticks.is_sorted());
                         let mut fired = fired;

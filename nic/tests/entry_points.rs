@@ -1,4 +1,4 @@
-//! What `make fuzz` fuzzes, on the committed corpora and on seeded random bytes. The rules are in `fuzz/src/`.
+//! The entry points of `make fuzz`, on the committed corpora and on seeded random bytes. The rules are in `fuzz/src/`.
 
 #[path = "../../fuzz/src/lib.rs"]
 mod entry;
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 
-/// Runs every file of a target's corpus; says which one it was if one fails.
+/// Runs every file of a target's corpus; names the file if one fails.
 fn corpus<T>(target: &str, entry: impl Fn(&[u8]) -> T + RefUnwindSafe) -> Vec<T> {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus")).join(target);
     let mut files: Vec<PathBuf> = fs::read_dir(&folder).expect("a corpus").map(|e| e.expect("a file").path()).collect();

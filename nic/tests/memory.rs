@@ -1,4 +1,4 @@
-//! What an idle queue pair takes of the heap, and what becomes of packets when there is none left.
+//! Heap memory of an idle queue pair, and the handling of packets when memory is exhausted.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -13,7 +13,7 @@ use irnic_transports::qp::{
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Payload, RxPacket, Time, TxPacket};
 
-/// The system's allocator; counts the bytes that each thread has of it, and can refuse it any more.
+/// The system's allocator; counts the bytes allocated by each thread, and can refuse further ones.
 struct Counting;
 
 thread_local! {
@@ -21,25 +21,25 @@ thread_local! {
     static EXHAUSTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What glibc's malloc takes for an allocation: a header of eight bytes, and 16 or 32 at least.
+/// Returns the size of an allocation in glibc's malloc: with a header of eight bytes, and at least 16 or 32.
 fn chunk(size: usize) -> i64 {
     ((size + 8).next_multiple_of(16)).max(32) as i64
 }
 
-// SAFETY: the system's allocator does the work.
+// SAFETY: all work is done by the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if EXHAUSTED.get() {
             return null_mut();
         }
         BYTES.set(BYTES.get() + chunk(layout.size()));
-        // SAFETY: passed on.
+        // SAFETY: forwarded.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         BYTES.set(BYTES.get() - chunk(layout.size()));
-        // SAFETY: passed on.
+        // SAFETY: forwarded.
         unsafe { System.dealloc(ptr, layout) }
     }
 
@@ -48,7 +48,7 @@ unsafe impl GlobalAlloc for Counting {
             return null_mut();
         }
         BYTES.set(BYTES.get() + chunk(new_size) - chunk(layout.size()));
-        // SAFETY: passed on.
+        // SAFETY: forwarded.
         unsafe { System.realloc(ptr, layout, new_size) }
     }
 }
@@ -56,7 +56,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Queue pairs over which the tables of a NIC are spread.
+/// Queue pairs among which the tables of a NIC are divided.
 const QPS: u32 = 1000;
 
 fn path(from: u8, to: u8) -> Path {
@@ -64,8 +64,8 @@ fn path(from: u8, to: u8) -> Path {
     Path { src: address(from), dst: address(to), udp_src: 0xc000, traffic_class: 0, hop_limit: 64 }
 }
 
-/// Bytes of the heap for each queue pair with 16 + 16 work requests: created, and connected. The tables of the NIC that
-/// grow with queue pairs are included.
+/// Returns the bytes of the heap for each queue pair with 16 + 16 work requests: created, and connected. Tables of the
+/// NIC that grow with queue pairs are included.
 fn bytes(service: Service, transport: &str, rd_atomic: u8, shared: bool) -> [i64; 2] {
     let transport = TransportConfig::parse(transport, true).expect("a transport");
     let mut nic = Nic::new(NicConfig::default());
@@ -153,9 +153,9 @@ impl Pair {
         self.nics[0].post_send(self.qpns[qp], &wr).expect("posted");
     }
 
-    /// Carries packets and runs timers, for so many turns or until `wanted` work requests are complete; a turn without
-    /// a packet takes as long as nothing happens. Of the first packets of the requester, those with a bit in `lost`
-    /// are. When the heap is exhausted, what arrives finds none, and timers find none. Returns the completions.
+    /// Carries packets and runs timers, for `turns` turns or until `wanted` work requests are complete; a turn without
+    /// a packet advances time to the next event. Of the requester's first packets, those with a bit in `lost` are lost.
+    /// If the heap is `exhausted`, packets and timers find no memory. Returns the completions.
     fn run(&mut self, exhausted: bool, lost: u32, turns: u32, wanted: usize) -> Vec<Wc> {
         let (mut wcs, mut one, mut sent) = (Vec::with_capacity(16), [Wc::EMPTY], 0);
         for _ in 0..turns {
@@ -203,14 +203,14 @@ fn without_memory_a_packet_is_as_good_as_lost() {
             let mr = pair.mrs[mr];
             pair.nics[nic].bytes_mut(&mr).expect("owned").fill(byte);
         }
-        // The NICs have made room for what all queue pairs share.
+        // The NICs have allocated what all queue pairs share.
         pair.post(1, SendOp::Write, 0, 1);
         assert_eq!(pair.run(false, 0, 100, 1).len(), 1);
-        // A WRITE needs memory only to keep what comes out of order: it comes again, and in order it arrives.
+        // A WRITE needs memory only to keep packets out of order: it is resent, and arrives in order.
         pair.post(0, SendOp::Write, 0, 5 * 4096);
         let wcs = pair.run(true, 0b1, 10_000, 1);
         assert_eq!(wcs.iter().map(|wc| wc.status).collect::<Vec<_>>(), [WcStatus::Success], "{transport}");
-        // A READ is not taken before there is memory for it, however often it is asked for.
+        // A READ is not accepted before there is memory for it, however often it is resent.
         pair.post(0, SendOp::Read, 32 << 10, 5 * 4096);
         pair.post(0, SendOp::Write, 24 << 10, 4096);
         assert_eq!(pair.run(true, 0, 4, 2), [], "{transport}");
@@ -255,11 +255,11 @@ fn copies_of_datagrams_that_wait_take_room_once() {
         BYTES.get()
     };
     let before = take(16, false);
-    // What leaves at once takes none.
+    // Packets sent at once take no memory.
     assert_eq!(take(16, false), before);
     let after = take(16, true);
     assert!((16 * 4096..18 * 4096).contains(&(after - before)), "{} bytes", after - before);
-    // And then no allocation can fail, since there is none.
+    // Then no allocation can fail, since there is none.
     EXHAUSTED.set(true);
     let again = [5, 16, 1, 16].map(|waiting| take(waiting, true));
     EXHAUSTED.set(false);

@@ -1,4 +1,4 @@
-//! Rates that queue pairs are limited to, in virtual time.
+//! Rate limits of queue pairs, in virtual time.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,13 +11,13 @@ use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Time};
 
 const GBIT: u64 = 1_000_000_000;
-/// Payload of a packet, and what a queue pair may send at once.
+/// Payload of a packet, and burst of a queue pair.
 const MTU: u32 = 1024;
 /// Longer than any run.
 const MESSAGE: u32 = 1 << 30;
 
-/// A NIC whose queue pairs, unreliable so that they wait for nobody, each have a long message to send at a rate of
-/// their own, bit/s.
+/// Returns a NIC whose queue pairs, unreliable so that they wait for no peer, each have a long message to send at their
+/// own rate, bit/s.
 fn paced(rates: &[u64]) -> (Nic, Vec<u32>) {
     let mut nic = Nic::new(NicConfig { max_qps: rates.len() as u32, ..NicConfig::default() });
     let pd = nic.alloc_pd().unwrap();
@@ -64,7 +64,7 @@ fn paced(rates: &[u64]) -> (Nic, Vec<u32>) {
     (nic, qpns)
 }
 
-/// Runs the NIC until `end`, each time `late` ns after it asked for; bytes of payload that each queue pair has sent.
+/// Runs the NIC until `end`, each time `late` ns after its deadline; returns the payload bytes sent by each queue pair.
 fn run(nic: &mut Nic, end: Time, late: u64) -> HashMap<u32, u64> {
     let mut sent = HashMap::new();
     let mut now = Time::ZERO;
@@ -81,7 +81,7 @@ fn run(nic: &mut Nic, end: Time, late: u64) -> HashMap<u32, u64> {
     sent
 }
 
-/// How far `sent` bytes in `span` ns are from `rate` bit/s, as a share of it.
+/// Returns the relative error of `sent` bytes in `span` ns at `rate` bit/s.
 fn error(sent: u64, rate: u64, span: u64) -> f64 {
     sent as f64 * 8.0 * SEC as f64 / (rate as f64 * span as f64) - 1.0
 }
@@ -93,7 +93,7 @@ fn ten_gigabits_a_second_are_met_within_a_percent_in_every_ten_milliseconds() {
         for rate in [GBIT / 10, GBIT, 10 * GBIT] {
             let (mut nic, qpns) = paced(&[rate]);
             let sent = run(&mut nic, Time(10 * MS), late);
-            // What is not yet due, or left at once at the beginning.
+            // The part not yet due, or sent as the first burst.
             let slack = f64::from(2 * MTU) / (rate as f64 / 8.0 / 100.0) + late as f64 / (10 * MS) as f64;
             let error = error(sent[&qpns[0]], rate, 10 * MS);
             assert!(error.abs() <= 0.0001 + slack, "{rate} bit/s, {late} ns late: {error}");

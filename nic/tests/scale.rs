@@ -1,4 +1,4 @@
-//! As many queue pairs as there may be.
+//! The maximum number of queue pairs.
 
 #[path = "common/mod.rs"]
 mod common;
@@ -39,7 +39,7 @@ fn holds_65_536_queue_pairs_and_no_more() {
     };
     assert_eq!(nic.create_qp(&config), Err(NicError::Full(Object::QueuePair)));
 
-    // The one that works does so among the others that idle.
+    // One works while the others are idle.
     let (from, to) = (region(&mut net, ends[0], 5000, |i| i as u8), region(&mut net, ends[1], 5000, |_| 0));
     let sges = [Sge { addr: from.addr, len: 5000, lkey: from.lkey }];
     let wr = SendWr::write(7, SendData::Sges(&sges), to.addr, to.rkey);
@@ -49,7 +49,7 @@ fn holds_65_536_queue_pairs_and_no_more() {
     assert_eq!(net.nics[0].poll_cq(ends[0].cq, &mut wc), Ok(1));
     assert_eq!(net.nics[1].bytes(&to), net.nics[0].bytes(&from));
 
-    // A freed number is the last to be taken again.
+    // A freed number is the last to be reused.
     let gone = qpns[100];
     net.nics[0].destroy_qp(gone).unwrap();
     assert_eq!(net.nics[0].create_qp(&config), Ok(gone));

@@ -1,16 +1,16 @@
-//! What a policy's text says, as it stands there.
+//! The abstract syntax tree of a policy.
 
 use crate::error::Place;
 use crate::number::{Dimension, Ratio};
 
-/// A name and where it stands.
+/// A name and its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Name {
     pub text: String,
     pub at: Place,
 }
 
-/// An expression and where it begins.
+/// An expression and its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Expr {
     pub at: Place,
@@ -64,7 +64,7 @@ impl Binary {
         }
     }
 
-    /// How tightly it binds; looser ones are lower.
+    /// Precedence; looser operators are lower.
     pub fn binding(self) -> u8 {
         match self {
             Binary::Or => 0,
@@ -86,17 +86,17 @@ pub(crate) struct Path {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Index {
-    /// `*`: all there are.
+    /// `*`: all indices.
     All,
     One(Expr),
 }
 
-/// What a comparator or a condition says.
+/// The body of a comparator or a condition.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    /// A predicate: of comparators.
+    /// The predicate of a comparator.
     Predicate(Expr),
-    /// Cases of a condition.
+    /// The cases of a condition.
     Cases(Vec<Case>),
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct Action {
 
 #[derive(Clone, Debug)]
 pub(crate) enum ActionKind {
-    /// With what probability; `None`: always.
+    /// The probability; `None`: always.
     Drop(Option<Expr>),
     Mark(Option<Expr>),
     /// `coin`, `arriving`; `None`: arriving.
@@ -149,12 +149,12 @@ impl ObjectKind {
     }
 }
 
-/// What an attribute is set to.
+/// The value of an attribute.
 #[derive(Clone, Debug)]
 pub(crate) enum Setting {
-    /// A rule by its name.
+    /// A named rule.
     Named(Name),
-    /// A rule that stands there.
+    /// An inline rule.
     Written(Rule),
     /// A number.
     Number(Expr),
@@ -173,10 +173,10 @@ pub(crate) enum Statement {
     Param(Name, Expr),
     For(Vec<(Name, Range)>, Vec<Statement>),
     If(Expr, Vec<Statement>, Vec<Statement>),
-    /// An object is made; of a port that leads to a queue, which.
+    /// Creates an object; for a port that leads to queues, with its target.
     Create(Path, ObjectKind, Vec<Expr>, Option<Expr>),
     Define(Name, Rule),
     Set(Path, Name, Setting),
-    /// What the classifier gives a packet: which field, and of several cases the first that holds.
+    /// Classifies packets: a field, and its cases, of which the first that holds applies.
     Classify(Name, Vec<(Option<Expr>, Expr)>),
 }

@@ -1,4 +1,4 @@
-//! From expressions to programs.
+//! Compilation of expressions to programs.
 
 use std::collections::BTreeMap;
 
@@ -18,22 +18,22 @@ pub(crate) enum Constant {
 /// Parameters and indices by their names.
 pub(crate) type Constants = BTreeMap<String, Constant>;
 
-/// What an expression is about, which says what names mean there.
+/// The context of an expression, which gives names their meaning.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum About<'a> {
-    /// Nothing: parameters and numbers only.
+    /// Parameters and numbers only.
     Nothing,
-    /// A packet that is classified.
+    /// A packet being classified.
     Classified,
-    /// Two packets, by these names.
+    /// Two packets with these names.
     Packets(&'a str, &'a str),
-    /// One queue of those that a comparator compares, by its name, and the names of its indices.
+    /// One of the queues being compared, by its name, and the names of its indices.
     Queue(&'a str, &'a [String]),
-    /// A queue, buffer or port with a condition; the name that stands for it, if any; and the indices of the queue.
+    /// The queue, buffer or port of a condition; the name that stands for it, if any; and the indices of the queue.
     Condition(Subject, Option<&'a str>, &'a [String]),
 }
 
-/// Whose condition it is.
+/// The object of a condition.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     Queue,
@@ -41,7 +41,7 @@ pub(crate) enum Subject {
     Port,
 }
 
-/// A value on its way to a program.
+/// An intermediate value.
 #[derive(Copy, Clone, Debug)]
 enum Value {
     Known(Constant),
@@ -55,7 +55,7 @@ pub(crate) struct Compiler<'a> {
     operations: Vec<Operation>,
 }
 
-/// The largest denominator of a fraction in a program: a size of some MB over it still fits.
+/// Largest denominator of a fraction in a program: with it, sizes of some MB still fit.
 const FINEST: i64 = 1 << 40;
 
 impl<'a> Compiler<'a> {
@@ -63,7 +63,7 @@ impl<'a> Compiler<'a> {
         Compiler { constants, about, operations: Vec::new() }
     }
 
-    /// Compiles a number, and says what it counts.
+    /// Compiles a number, and returns its dimension.
     pub fn number(mut self, expr: &Expr) -> Result<(Program, Dimension)> {
         let value = self.value(expr)?;
         let (operand, denominator, dimension) = self.as_number(expr, value)?;
@@ -78,7 +78,7 @@ impl<'a> Compiler<'a> {
         Ok(Program { operations: self.operations.into(), result, denominator: 1 })
     }
 
-    /// Evaluates what is always the same.
+    /// Evaluates a constant expression.
     pub fn constant(mut self, expr: &Expr) -> Result<Constant> {
         match self.value(expr)? {
             Value::Known(constant) => Ok(constant),
@@ -147,7 +147,7 @@ impl<'a> Compiler<'a> {
         let value = self.value(left)?;
         let a = self.as_bool(left, value)?;
         let settles = i64::from(operator == Binary::Or);
-        // What does not matter is read all the same, so that its mistakes are found, and leaves no operations.
+        // The irrelevant operand is compiled anyway, to find errors, but leaves no operations.
         let before = self.operations.len();
         let value = self.value(right)?;
         let b = self.as_bool(right, value)?;
@@ -265,7 +265,7 @@ impl<'a> Compiler<'a> {
                     _ => (self.emit(at, Operator::Times, a, b)?, below),
                 }
             }
-            // By a number that is known: exact.
+            // Division by a constant: exact.
             Binary::Over if matches!(b, Operand::Constant(_)) => {
                 let Operand::Constant(b) = b else { return Err(overflow()) };
                 let by = Ratio { above: b_below, below: 1 };
@@ -354,7 +354,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The error that a name means nothing.
+    /// The error for an unknown name.
     fn unknown(&self, path: &Path) -> PolicyError {
         let name = &path.name.text;
         let expected = match self.about {
@@ -385,7 +385,7 @@ impl<'a> Compiler<'a> {
         PolicyError::new(path.name.at, format_args!("{name}: expected {expected}"))
     }
 
-    /// What a path reads, if it begins with something that has fields.
+    /// The source that a path reads, if its first name has fields.
     fn field(&self, path: &Path) -> Result<Option<(Source, Dimension)>> {
         let name = path.name.text.as_str();
         match self.about {
@@ -432,9 +432,9 @@ impl<'a> Compiler<'a> {
             "buffer" => object_field(path, 1, "a buffer", &source::BUFFER).map(|(f, d)| (Source::Buffer(f), d)),
             "port" => object_field(path, 1, "a port", &source::PORT).map(|(f, d)| (Source::Port(f), d)),
             "ingress" => object_field(path, 1, "ingress", &source::INGRESS).map(|(f, d)| (Source::Ingress(f), d)),
-            // A parameter hides a field of its name, and an index too.
+            // A parameter hides a field of its name, as does an index.
             _ if self.constants.contains_key(name) => return Ok(None),
-            // The states that a scheduler keeps are those of the queue that was served.
+            // For a scheduling condition, these are the states of the queue that was served.
             "admState" | "schedState" | "weightAdm" | "weightSched" if subject == Subject::Port => {
                 queue_field(path, 0, indices)
             }
@@ -456,14 +456,14 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// What a sum, product, … of two numbers counts.
+/// The dimension of a sum, product, … of two numbers.
 fn counts(at: Place, operator: Binary, a: Dimension, b: Dimension) -> Result<Dimension> {
     let joined = match operator {
         Binary::Plus | Binary::Minus | Binary::Modulo => a.joined(b),
         Binary::Times if a == Dimension::Plain || b == Dimension::Plain => a.joined(b),
         Binary::Over if a == b => Some(Dimension::Plain),
         Binary::Over if b == Dimension::Plain => Some(a),
-        // A share of what nobody counts: value for each byte.
+        // A quotient of a plain number, such as value per byte.
         Binary::Over if a == Dimension::Plain => Some(Dimension::Plain),
         _ => None,
     };
@@ -483,12 +483,12 @@ fn no_more(name: &crate::ast::Name, more: &crate::ast::Name) -> PolicyError {
     PolicyError::new(more.at, format_args!("{} is a number, and has no field {}", name.text, more.text))
 }
 
-/// The `place`th name of a path: 0 is its beginning.
+/// The `place`th name of a path; 0 is the first.
 fn nth(path: &Path, place: usize) -> Option<&crate::ast::Name> {
     if place == 0 { Some(&path.name) } else { path.fields.get(place - 1) }
 }
 
-/// The field of a packet whose own name is the `place`th of the path.
+/// The packet field named by the `place`th name of the path.
 fn packet_field(path: &Path, place: usize) -> Result<(PacketField, Dimension)> {
     object_field(path, place + 1, "a packet", &source::PACKET)
 }

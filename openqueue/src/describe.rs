@@ -1,4 +1,4 @@
-//! A plan in words: which structures there are, and what each operation costs.
+//! A description of a plan: its structures, and the cost of each operation.
 
 use std::fmt::{self, Write as _};
 
@@ -73,7 +73,7 @@ fn condition(condition: &Condition) -> String {
     cases.collect::<Vec<_>>().join("; else ")
 }
 
-/// The name of the array of an object: all before the first index.
+/// The name of the array of an object: the part before the first index.
 fn array(name: &str) -> &str {
     name.split('[').next().unwrap_or(name)
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a policy, and where.
+//! Errors in a policy, with their places.
 
 use std::fmt;
 
@@ -17,27 +17,27 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why a policy is refused. Displayed as `LINE:COLUMN: WHAT`, in one line; who has a file's name puts it before.
+/// An error in a policy. Displayed as `LINE:COLUMN: WHAT`, in one line; callers prepend the file name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {what}")]
 pub struct PolicyError {
-    /// Where.
+    /// Place of the error.
     pub at: Place,
-    /// What is wrong there, and what was expected.
+    /// What is wrong, and what was expected.
     pub what: String,
 }
 
 impl PolicyError {
-    /// Returns the error that something is wrong at a place.
+    /// Returns an error at a place.
     pub(crate) fn new(at: Place, what: impl fmt::Display) -> PolicyError {
         PolicyError { at, what: what.to_string() }
     }
 }
 
-/// What reading a policy returns.
+/// Result of parsing and compiling a policy.
 pub(crate) type Result<T> = std::result::Result<T, PolicyError>;
 
-/// A list of names as a message has it: `a, b or c`.
+/// Formats a list of names for a message: `a, b or c`.
 pub(crate) fn alternatives<S: AsRef<str>>(names: &[S]) -> String {
     match names {
         [] => "nothing".into(),

@@ -1,11 +1,11 @@
-//! From text to tokens.
+//! Lexer.
 
 use std::fmt;
 
 use crate::error::{Place, PolicyError, Result};
 use crate::number::{self, Dimension, Ratio};
 
-/// A piece of a policy's text.
+/// A token of a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Token {
     Name(String),
@@ -32,7 +32,7 @@ const SIGNS: [&str; 30] = [
     "+", "-", "*", "/", "%", "!", ":", "\u{b7}", "@",
 ];
 
-/// The longest policy that is read, bytes.
+/// Maximum length of a policy, bytes.
 const LONGEST: usize = 1 << 20;
 
 /// Splits a text into tokens, each with its place; the last is [`Token::End`].
@@ -60,7 +60,7 @@ struct Lexer<'t> {
 }
 
 impl<'t> Lexer<'t> {
-    /// Takes so many bytes.
+    /// Consumes this many bytes.
     fn take(&mut self, bytes: usize) -> &'t str {
         let (taken, rest) = self.rest.split_at(bytes);
         for character in taken.chars() {
@@ -74,7 +74,7 @@ impl<'t> Lexer<'t> {
         taken
     }
 
-    /// Bytes at the beginning whose characters are all `wanted`.
+    /// Length in bytes of the longest prefix of `wanted` characters.
     fn span(&self, wanted: impl Fn(char) -> bool) -> usize {
         self.rest.find(|c| !wanted(c)).unwrap_or(self.rest.len())
     }
@@ -117,7 +117,7 @@ impl<'t> Lexer<'t> {
         let is_unit = |c: char| c.is_alphanumeric() || c == '/' && unit.starts_with(['b', 'B', 'G', 'M', 'k', 'K']);
         bytes += match unit.find(|c| !is_unit(c)).unwrap_or(unit.len()) {
             0 if unit.starts_with('%') => 1,
-            // A slash is a unit's in 10Gb/s alone.
+            // A slash is part of a unit only in 10Gb/s.
             end if unit[..end].contains('/') && !unit[..end].ends_with("b/s") => unit.find('/').unwrap_or(end),
             end => end,
         };

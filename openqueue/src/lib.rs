@@ -1,11 +1,11 @@
 //! OpenQueue: a language for the buffers, queues and schedulers of switches (D. Menikkumbura, "Software-defined buffer
-//! management and robust congestion control for modern datacenter networks", Purdue 2022, chapter 2), its compiler, and
-//! what runs it.
+//! management and robust congestion control for modern datacenter networks", Purdue 2022, chapter 2), its compiler and
+//! its engine.
 //!
-//! A [`Policy`] is a text. Its [`Plan`] for a switch with so many ports says which structures keep which order. An
-//! [`Engine`] runs a plan: packets are numbers with the attributes that policies look at; time, links and bytes are the
-//! [`Host`]'s. So a simulated switch and a line in real time can run the same policy. Nothing is allocated per packet
-//! once there was room for as many as wait at a time.
+//! A [`Policy`] is a text. Its [`Plan`] for a switch with a given number of ports determines which structures keep
+//! which order. An [`Engine`] runs a plan: packets are numbers with the attributes that policies read; time, links and
+//! bytes are the [`Host`]'s. A simulated switch and a real-time one can thus run the same policy. Nothing is allocated
+//! per packet, except when the number of queued packets reaches a new maximum.
 //!
 //! `docs/openqueue.md` is the language's reference.
 

@@ -1,33 +1,33 @@
-//! Policies as commands name them: a file, or one that comes with irnic, and parameters.
+//! Policies as given to commands: a file, or one shipped with irnic, and parameters.
 
 use std::path::Path;
 use std::str::FromStr;
 
 use crate::{ParameterError, Policy, PolicyError, Shipped};
 
-/// A policy and where it comes from, as [`FromStr`] reads it: `FILE.oq` or the name of a policy that comes with irnic,
-/// then parameters, such as `shared-lqd,buffer=480KB`.
+/// A policy and its origin, parsed by [`FromStr`]: `FILE.oq` or the name of a policy shipped with irnic, then
+/// parameters, such as `shared-lqd,buffer=480KB`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedPolicy {
-    /// The name or file that was given.
+    /// The name or file as given.
     pub name: String,
     /// The text of the policy.
     pub text: String,
     /// The policy with its parameters set.
     pub policy: Policy,
-    /// Names of the parameters that were set, in their order.
+    /// Names of the parameters that were set, in order.
     pub given: Vec<String>,
 }
 
-/// Why such a description is refused.
+/// An error in such a description.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// There is no such file, and no policy of this name.
     #[error("{name}: expected {expected}")]
     Unknown {
-        /// Name that was given.
+        /// The name as given.
         name: String,
-        /// What there is.
+        /// What was expected.
         expected: String,
     },
     /// The policy is wrong.
@@ -35,13 +35,13 @@ pub enum NameError {
     Policy {
         /// Name of the policy or its file.
         name: String,
-        /// What is wrong, and where.
+        /// The error in the policy.
         error: PolicyError,
     },
-    /// A parameter is wrong.
+    /// An invalid parameter.
     #[error(transparent)]
     Parameter(#[from] ParameterError),
-    /// What stands between commas sets nothing.
+    /// A part between commas that sets no parameter.
     #[error("{0:?}: expected a parameter of the policy and its value, NAME=VALUE")]
     NoParameter(String),
 }
@@ -65,7 +65,7 @@ impl FromStr for NamedPolicy {
     }
 }
 
-/// The text of a file, or of a policy that comes with irnic.
+/// The text of a file, or of a policy shipped with irnic.
 fn text_of(name: &str) -> Result<String, NameError> {
     let is_file = Path::new(name).extension().is_some_and(|extension| extension == "oq");
     let shipped = Shipped::named(name.strip_suffix(".oq").unwrap_or(name));

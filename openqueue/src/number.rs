@@ -1,19 +1,19 @@
-//! Exact numbers of policies, and what they count.
+//! Exact numbers of policies, with dimensions.
 
 use std::fmt;
 
 use irnic_units::{decimal, rate, size, time};
 
-/// What a number counts.
+/// The dimension of a number.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Dimension {
-    /// Nothing in particular: a factor, a count, a class.
+    /// Dimensionless: a factor, a count, a class.
     Plain,
     /// Bytes.
     Bytes,
     /// Nanoseconds.
     Time,
-    /// Bits a second.
+    /// Bits per second.
     Rate,
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for Dimension {
 }
 
 impl Dimension {
-    /// What a sum, a difference or a comparison of two numbers counts. A plain number goes with everything.
+    /// The dimension of a sum, a difference or a comparison of two numbers. A plain number is compatible with all.
     pub(crate) fn joined(self, other: Dimension) -> Option<Dimension> {
         match (self, other) {
             (a, b) if a == b => Some(a),
@@ -42,9 +42,9 @@ impl Dimension {
 /// An exact fraction.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Ratio {
-    /// Above the line.
+    /// Numerator.
     pub above: i64,
-    /// Below the line, 1 or more.
+    /// Denominator, 1 or more.
     pub below: i64,
 }
 
@@ -85,12 +85,12 @@ impl Ratio {
         Ratio::new(above, i128::from(self.below) * i128::from(other.below))
     }
 
-    /// The quotient, if it fits; none by 0.
+    /// The quotient, if it fits; `None` for division by 0.
     pub fn over(self, other: Ratio) -> Option<Ratio> {
         Ratio::new(self.cross(other)?, other.cross(self)?)
     }
 
-    /// The number itself, if it is whole.
+    /// The number, if it is whole.
     pub fn as_whole(self) -> Option<i64> {
         (self.below == 1).then_some(self.above)
     }
@@ -118,11 +118,11 @@ pub(crate) fn gcd(a: u128, b: u128) -> u128 {
     a.max(1)
 }
 
-/// What a number with a unit may be, for messages.
+/// The syntax of numbers with units, for messages.
 pub(crate) const NUMBER: &str = "a number such as 12 or 0.95, a share such as 75%, a size such as 240KB or 64K, a time such as \
                           2us, or a rate such as 10Gbps";
 
-/// Reads a number as policies have it: plain, with `%`, or with a unit.
+/// Parses a number in policy syntax: plain, with `%`, or with a unit.
 pub(crate) fn read(text: &str) -> Option<(Ratio, Dimension)> {
     const PLACES: u32 = 12;
     const ONE: i128 = 1_000_000_000_000;
@@ -137,7 +137,7 @@ pub(crate) fn read(text: &str) -> Option<(Ratio, Dimension)> {
             .or_else(|| size(text).map(|bytes| (bytes, Dimension::Bytes)))
             .or_else(|| rate(text).map(|rate| (rate, Dimension::Rate)))
             .and_then(|(number, dimension)| Some((whole(number)?, dimension)))
-            // Nothing of a size or a rate is written with its unit, too.
+            // Zero sizes and rates are written with a unit as well.
             .or_else(|| (value == 0 && is_unit(unit)).then_some((Ratio::ZERO, Dimension::Bytes))),
     }
 }

@@ -1,4 +1,4 @@
-//! What comparators say: keys where there are any, and with them the structure that keeps a queue in order.
+//! Comparators: their sort keys, if they have any, which determine the structure that keeps a queue in order.
 
 use crate::ast::{Binary, Body, Expr, ExprKind, Path, Rule};
 use crate::compile::{About, Compiler, Constants};
@@ -6,40 +6,40 @@ use crate::error::{PolicyError, Result};
 use crate::program::{Operand, Operator, Program};
 use crate::source::{PacketField, QueueField, Source};
 
-/// Keys that a comparator may have, one deciding between equals of the one before.
+/// Maximum number of keys of a comparator, each deciding between equals of the one before.
 pub(crate) const KEYS: usize = 2;
 
-/// One key of an order.
+/// A sort key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SortKey {
     pub program: Program,
-    /// Whether larger ones come first.
+    /// Whether larger values come first.
     pub descending: bool,
 }
 
-/// The order of packets.
+/// An order of packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PacketOrder {
-    /// As they came.
+    /// FIFO.
     Arrival,
-    /// The last that came first.
+    /// LIFO.
     Reverse,
-    /// By keys, and then as they came.
+    /// By keys, then FIFO.
     Keys(Vec<SortKey>),
-    /// By a comparator that has no keys, and then as they came.
+    /// By a comparator without keys, then FIFO.
     Comparator(Program),
 }
 
-/// One key of an order of queues.
+/// A sort key of queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum QueueKey {
-    /// By a number of the queue's.
+    /// A number of the queue.
     Number(SortKey),
-    /// By how soon it is the queue's turn: of an index, or of all.
+    /// Round robin: over an index, or over all queues.
     Turn(Option<u8>),
 }
 
-/// The order of queues.
+/// An order of queues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct QueueOrder(pub Vec<QueueKey>);
 
@@ -63,12 +63,12 @@ fn predicate(rule: &Rule) -> Result<&Expr> {
     }
 }
 
-/// Reads a comparator of packets.
+/// Compiles a comparator of packets.
 pub(crate) fn of_packets(rule: &Rule, constants: &Constants) -> Result<PacketOrder> {
     let (first, second) = formals(rule, "packets")?;
     let expr = predicate(rule)?;
     let names = Names { first: &first, second: &second, constants };
-    // Errors of fields are those of the comparator as a whole.
+    // Errors in fields are reported for the comparator as a whole.
     let whole = Compiler::new(constants, About::Packets(&first, &second)).predicate(expr)?;
     strict(expr)?;
     if let Some(truth) = whole.as_constant() {
@@ -81,7 +81,7 @@ pub(crate) fn of_packets(rule: &Rule, constants: &Constants) -> Result<PacketOrd
         let (program, _) = Compiler::new(constants, About::Packets(&first, &second)).number(key.expr)?;
         let program = about_one(program);
         if program.result == Operand::Load(Source::Packet(PacketField::Arrival)) && program.operations.is_empty() {
-            // Nothing comes after it: no two packets come at once.
+            // Nothing follows it: no two packets arrive at once.
             match (compiled.is_empty(), key.descending) {
                 (true, false) => return Ok(PacketOrder::Arrival),
                 (true, true) => return Ok(PacketOrder::Reverse),
@@ -97,14 +97,14 @@ pub(crate) fn of_packets(rule: &Rule, constants: &Constants) -> Result<PacketOrd
     Ok(PacketOrder::Keys(compiled))
 }
 
-/// Reads a comparator of queues, whose indices have these names.
+/// Compiles a comparator of queues, whose indices have these names.
 pub(crate) fn of_queues(rule: &Rule, constants: &Constants, indices: &[String]) -> Result<QueueOrder> {
     let (first, second) = formals(rule, "queues")?;
     let expr = predicate(rule)?;
     let names = Names { first: &first, second: &second, constants };
     strict(expr)?;
     let Some(keys) = names.keys(expr) else {
-        // What is wrong with a field says more than that there is no key.
+        // An error in a field says more than the absence of a key.
         names.check(expr, indices)?;
         let what = format!(
             "expected a key of each queue compared, as in {first}.currSize < {second}.currSize, and others between \
@@ -131,7 +131,7 @@ pub(crate) fn of_queues(rule: &Rule, constants: &Constants, indices: &[String]) 
     Ok(QueueOrder(compiled))
 }
 
-/// The turn that an expression is: `q1.turn`, or `q1.turn.input`.
+/// Parses a turn: `q1.turn`, or `q1.turn.input`.
 fn turn(expr: &Expr, indices: &[String]) -> Result<Option<Option<u8>>> {
     let ExprKind::Path(Path { fields, .. }) = &expr.kind else { return Ok(None) };
     match &fields[..] {
@@ -150,7 +150,7 @@ fn turn(expr: &Expr, indices: &[String]) -> Result<Option<Option<u8>>> {
     }
 }
 
-/// The program of a key, about the only packet there is then.
+/// Rewrites the program of a key for a single packet.
 fn about_one(program: Program) -> Program {
     let one = |operand| match operand {
         Operand::Load(Source::Second(field)) => Operand::Load(Source::Packet(field)),
@@ -164,7 +164,7 @@ fn about_one(program: Program) -> Program {
     Program { operations: operations.collect(), result: one(program.result), denominator: program.denominator }
 }
 
-/// Refuses what is true of a packet and itself.
+/// Rejects a comparator that holds between a packet and itself.
 fn strict(expr: &Expr) -> Result<()> {
     match &expr.kind {
         ExprKind::Binary(operator @ (Binary::AtMost | Binary::AtLeast), ..) => {
@@ -185,7 +185,7 @@ struct Names<'a> {
     constants: &'a Constants,
 }
 
-/// A key as it stands there, of the packet or queue of a name.
+/// A key as written, for the packet or queue of this name.
 struct Key<'a> {
     expr: &'a Expr,
     name: &'a str,
@@ -193,11 +193,11 @@ struct Key<'a> {
 }
 
 impl Names<'_> {
-    /// The keys of a predicate, if it is `k(x) < k(y)`, or `k(x) < k(y) || k(x) == k(y) && …`.
+    /// The keys of a predicate of the form `k(x) < k(y)`, or `k(x) < k(y) || k(x) == k(y) && …`.
     fn keys<'a>(&'a self, expr: &'a Expr) -> Option<Vec<Key<'a>>> {
         match &expr.kind {
             ExprKind::Binary(Binary::Or, left, right) => {
-                // A parameter that is on or off may choose.
+                // A boolean parameter may choose between two comparators.
                 match (self.known(left), self.known(right)) {
                     (Some(false), _) => return self.keys(right),
                     (_, Some(false)) => return self.keys(left),
@@ -249,7 +249,7 @@ impl Names<'_> {
         matches!((self.mentions(a), self.mentions(b)), ((true, false), (false, true)) | ((false, true), (true, false)))
     }
 
-    /// Whether an expression mentions the first, and the second.
+    /// Whether an expression mentions the first, and the second of the two.
     fn mentions(&self, expr: &Expr) -> (bool, bool) {
         match &expr.kind {
             ExprKind::Number(..) | ExprKind::Bool(_) => (false, false),
@@ -266,7 +266,7 @@ impl Names<'_> {
         }
     }
 
-    /// Whether two expressions are the same but for which of the two they are about.
+    /// Whether two expressions are the same except for which of the two they refer to.
     fn same(&self, a: &Expr, b: &Expr) -> bool {
         match (&a.kind, &b.kind) {
             (ExprKind::Number(a, _), ExprKind::Number(b, _)) => a == b,
@@ -310,12 +310,12 @@ impl Names<'_> {
 }
 
 impl SortKey {
-    /// The numbers that the key can have, if they are few: the smallest and how many.
+    /// The range of the key, if it is small: the smallest value and the number of values.
     pub fn range(&self) -> Option<(i64, i64)> {
         match (&self.program.operations[..], self.program.result) {
             ([], Operand::Load(Source::Packet(field))) => field.values().map(|values| (0, values)),
             ([], Operand::Constant(value)) => Some((value, 1)),
-            // The same, moved or turned round.
+            // The same, shifted or negated.
             ([one], Operand::Register(0)) => {
                 let Operand::Load(Source::Packet(field)) = (match (one.a, one.b) {
                     (load @ Operand::Load(_), Operand::Constant(_))

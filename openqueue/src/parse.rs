@@ -1,4 +1,4 @@
-//! From tokens to statements: recursive descent, one function a rule of the grammar in `docs/openqueue.md`.
+//! Recursive-descent parser, with one function per rule of the grammar in `docs/openqueue.md`.
 
 use crate::ast::{
     Action, ActionKind, Binary, Body, Case, Expr, ExprKind, Index, Name, ObjectKind, Path, Range, Rule, Setting,
@@ -7,16 +7,16 @@ use crate::ast::{
 use crate::error::{Place, PolicyError, Result};
 use crate::lex::{Token, tokens};
 
-/// How deep parentheses, loops and conditions may be nested: a text cannot exhaust the stack.
+/// Maximum nesting of parentheses, loops and conditions, so that a text cannot exhaust the stack.
 const DEEPEST: u32 = 48;
 
-/// The most operands of an expression: a chain of operators is a tree as deep as the chain is long.
+/// Maximum number of operands of an expression: a chain of operators is a tree as deep as the chain is long.
 const MOST_OPERANDS: u32 = 256;
 
-/// Fields of packets that a classifier gives.
+/// Packet fields that a classifier assigns.
 pub(crate) const CLASSIFIED: [&str; 5] = ["queue", "value", "processing", "slack", "flow"];
 
-/// Reads a policy.
+/// Parses a policy.
 pub(crate) fn parse(text: &str) -> Result<Vec<Statement>> {
     let mut parser = Parser { tokens: tokens(text)?, next: 0, depth: 0, operands: 0 };
     let statements = parser.statements()?;
@@ -30,7 +30,7 @@ struct Parser {
     tokens: Vec<(Token, Place)>,
     next: usize,
     depth: u32,
-    /// Operands so far of the expression that is being read.
+    /// Number of operands of the current expression so far.
     operands: u32,
 }
 
@@ -229,7 +229,7 @@ impl Parser {
         Ok(Body::Predicate(when))
     }
 
-    /// `(b, action)·(b, action)…`, or nothing if what begins here is a predicate in parentheses.
+    /// `(b, action)·(b, action)…`, or `None` if this is a predicate in parentheses.
     fn cases(&mut self) -> Result<Option<Vec<Case>>> {
         let begin = self.next;
         let mut cases = Vec::new();
@@ -307,7 +307,8 @@ impl Parser {
         Ok(Some(argument))
     }
 
-    /// What begins with a name that is no keyword: an object is made, an attribute set, or a packet classified.
+    /// A statement that begins with a name that is no keyword: it creates an object, sets an attribute, or classifies
+    /// packets.
     fn assignment(&mut self, first: Name) -> Result<Statement> {
         let mut path = self.path(first)?;
         if let Token::Sign("(") = self.peek()
@@ -356,7 +357,7 @@ impl Parser {
         }
     }
 
-    /// The name of a rule, with parentheses or without, cases, or a number.
+    /// The name of a rule, with or without parentheses, cases, or a number.
     fn setting(&mut self) -> Result<Setting> {
         let at = self.at();
         if let Token::Name(name) = self.peek() {
@@ -418,7 +419,7 @@ impl Parser {
         self.subexpr()
     }
 
-    /// A part of an expression: in parentheses, an argument or an index.
+    /// A nested expression: in parentheses, an argument or an index.
     fn subexpr(&mut self) -> Result<Expr> {
         self.nested(|parser| parser.binary(0))
     }

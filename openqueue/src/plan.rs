@@ -1,4 +1,4 @@
-//! A policy for a switch with so many ports: which queues, buffers and ports there are, and what decides about them.
+//! A policy compiled for a switch with a given number of ports: its queues, buffers and ports, and their rules.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,12 +8,12 @@ use crate::program::Program;
 use crate::run::state::Shared;
 use crate::source::{PacketField, QueueField, Source};
 
-/// With what probability something happens.
+/// The probability of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Chance {
-    /// Without asking chance.
+    /// Always, without a random number.
     Always,
-    /// The number that a program computes; below 0 is never, above 1 always. Chance is asked all the same.
+    /// The value of a program; below 0 is never, above 1 always. A random number is drawn in any case.
     Of(Program),
 }
 
@@ -28,21 +28,21 @@ pub(crate) enum State {
     PortSched,
 }
 
-/// Which packet `trim` cuts.
+/// The packet that `trim` cuts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// The one that arrives.
+    /// The arriving one.
     Arriving,
-    /// That or the last that waits, by the toss of a coin.
+    /// The arriving one or the last in the queue, with equal probability.
     Coin,
 }
 
-/// What a case of a condition does.
+/// An action of a case of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
     Drop(Chance),
     Mark(Chance),
-    /// As [`Deed::Drop`], but sends it back if it may go.
+    /// Like [`Deed::Drop`], but returns the packet to its sender if possible.
     Return,
     Trim(Cut),
     Stop,
@@ -53,7 +53,7 @@ pub(crate) enum Deed {
 /// A case of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PlanCase {
-    /// 0 if it does not hold.
+    /// Value 0 if it does not hold.
     pub when: Program,
     pub deeds: Vec<Deed>,
 }
@@ -68,7 +68,7 @@ impl When {
 }
 
 impl PlanCase {
-    /// Every program of the case.
+    /// All programs of the case.
     fn programs(&self) -> impl Iterator<Item = &Program> {
         let of_deeds = self.deeds.iter().filter_map(|deed| match deed {
             Deed::Drop(Chance::Of(p)) | Deed::Mark(Chance::Of(p)) | Deed::Modify(_, p) => Some(p),
@@ -78,10 +78,10 @@ impl PlanCase {
     }
 }
 
-/// A condition: the first case that holds.
+/// A condition: its cases, of which the first that holds applies.
 pub(crate) type Condition = Vec<PlanCase>;
 
-/// Where a condition is in [`Plan::conditions`].
+/// Index in [`Plan::conditions`].
 pub(crate) type ConditionId = u16;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -95,20 +95,20 @@ pub(crate) struct QueueSpec {
     pub admission: u16,
     pub congestion: Option<ConditionId>,
     pub after_admission: Option<ConditionId>,
-    /// admState, schedState, weightAdm, weightSched at first.
+    /// Initial values of admState, schedState, weightAdm, weightSched.
     pub states: [i64; 4],
-    /// The priority of all its packets, if the classifier sees to that.
+    /// The priority of all its packets, if the classifier guarantees it.
     pub priority: Option<u8>,
 }
 
-/// Accounts of what came by each input with each priority, where neighbours are stopped before there is no room.
+/// Ingress accounts by input and priority, where neighbours are paused before the buffer overflows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Accounts {
-    /// Bytes that each has for itself.
+    /// Bytes reserved for each.
     pub reserve: u64,
-    /// Bytes that each has beyond the limit; `None`: what its link needs.
+    /// Headroom of each beyond the limit, bytes; `None`: what its link needs.
     pub headroom: Option<u64>,
-    /// What each may take of the shared part, bytes.
+    /// Limit of each on the shared part, bytes.
     pub limit: Program,
 }
 
@@ -123,16 +123,16 @@ pub(crate) struct BufferSpec {
     pub accounts: Option<Accounts>,
 }
 
-/// How fast a port between queues is.
+/// The rate of a port between queues.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
     /// As a share of the fastest link of the switch.
     Share(Ratio),
-    /// bit/s.
+    /// In bit/s.
     Rate(u64),
 }
 
-/// Where a port between queues leads.
+/// The target of a port between queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Way {
     pub pace: Pace,
@@ -145,7 +145,7 @@ pub(crate) struct PortSpec {
     pub queues: Vec<u32>,
     pub order: QueueOrder,
     pub after_scheduling: Option<ConditionId>,
-    /// Where it leads, if to queues. Else it has a link.
+    /// Its target, if it leads to queues; otherwise it has a link.
     pub way: Option<Way>,
 }
 
@@ -157,7 +157,7 @@ pub(crate) enum When {
     Chance(Program),
 }
 
-/// The place of a queue: `base + Σ (index mod count) · stride`.
+/// The number of a queue: `base + Σ (index mod count) · stride`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub base: u32,
@@ -171,24 +171,24 @@ pub(crate) struct Term {
     pub stride: u32,
 }
 
-/// What a packet is given when it arrives.
+/// Classification of arriving packets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Classifier {
     pub queue: Vec<(When, Target)>,
     pub fields: Vec<(PacketField, Vec<(When, Program)>)>,
 }
 
-/// A policy for a switch with so many ports: its queues, buffers and ports, the structures that keep them in order, and
-/// the programs that decide. [`crate::Engine`] runs it. Its text, as `irnic oq check` prints it, says what each
-/// operation costs.
+/// A policy compiled for a switch with a given number of ports: its queues, buffers and ports, the structures that keep
+/// them in order, and the programs of its rules. [`crate::Engine`] runs it. Its text, as printed by `irnic oq check`,
+/// states the cost of each operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// How often all objects are there: for each output, if the policy is one port's.
+    /// Number of copies of all objects: one per output, if the policy is a single port's.
     pub(crate) copies: usize,
     pub(crate) ports_in_all: usize,
     pub(crate) queues: Vec<QueueSpec>,
     pub(crate) buffers: Vec<BufferSpec>,
-    /// Those with links first.
+    /// Ports, those with links first.
     pub(crate) ports: Vec<PortSpec>,
     pub(crate) orders: Vec<PacketOrder>,
     pub(crate) conditions: Vec<Condition>,
@@ -196,7 +196,7 @@ pub struct Plan {
     pub(crate) shared: Kept,
 }
 
-/// What engines of a plan share, once it was asked for. It follows from the rest.
+/// State shared by the engines of a plan, computed on first use. It is derived from the rest.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept(pub OnceLock<Arc<Shared>>);
 
@@ -207,17 +207,17 @@ impl PartialEq for Kept {
 }
 
 impl Plan {
-    /// Queues of the switch.
+    /// Number of queues of the switch.
     pub fn queues(&self) -> usize {
         self.queues.len() * self.copies
     }
 
-    /// Ports that the plan is for.
+    /// Number of ports that the plan is for.
     pub fn ports(&self) -> usize {
         self.ports_in_all
     }
 
-    /// Every program of the plan.
+    /// All programs of the plan.
     fn programs(&self) -> impl Iterator<Item = &Program> {
         let deeds = self.conditions.iter().flatten().flat_map(PlanCase::programs);
         let orders = self.orders.iter().flat_map(|order| match order {
@@ -236,17 +236,17 @@ impl Plan {
         deeds.chain(orders).chain(of_queues).chain(limits)
     }
 
-    /// How many ports of each copy have a link.
+    /// Number of ports of each copy with a link.
     pub(crate) fn linked(&self) -> usize {
         self.ports.iter().take_while(|port| port.way.is_none()).count()
     }
 
-    /// Whether packets go from queue to queue: ports lead to queues.
+    /// Whether packets move from queue to queue, since ports lead to queues.
     pub fn has_levels(&self) -> bool {
         self.linked() < self.ports.len()
     }
 
-    /// Whether something looks at packets after they have been taken in.
+    /// Whether packet fields are read after admission.
     pub(crate) fn keeps_fields(&self) -> bool {
         if self.has_levels() {
             return true;
@@ -262,20 +262,20 @@ impl Plan {
             })
     }
 
-    /// Whether something looks at the packets that go next.
+    /// Whether head-of-line packets are read.
     pub(crate) fn looks_at_heads(&self) -> bool {
         let hol = |source| matches!(source, Source::Queue(QueueField::Hol(_)));
         self.programs().any(|program| program.sources().any(hol))
     }
 
-    /// Whether the last packet that waits in a queue may lose its payload.
+    /// Whether the last packet of a queue may be trimmed.
     pub(crate) fn tosses_coin(&self, queue: &QueueSpec) -> bool {
         let condition = queue.congestion.map(|id| &self.conditions[usize::from(id)]);
         let mut deeds = condition.into_iter().flatten().flat_map(|case| &case.deeds);
         deeds.any(|deed| *deed == Deed::Trim(Cut::Coin))
     }
 
-    /// Whether something looks at the class of packets, or the flow.
+    /// Whether the class or the flow of packets is read.
     pub fn looks_at_dscp(&self) -> bool {
         let of_classes = self.classifier.fields.iter().flat_map(|(_, cases)| cases);
         let of_classes = of_classes.flat_map(|(when, program)| [when.program(), Some(program)]);
@@ -298,19 +298,19 @@ impl Plan {
         all.into_iter().any(|program| program.sources().any(is))
     }
 
-    /// Whether something looks at the bytes of red packets in queues.
+    /// Whether the bytes of red packets in queues are read.
     pub fn looks_at_red_sizes(&self) -> bool {
         self.programs()
             .any(|program| program.sources().any(|source| matches!(source, Source::Queue(QueueField::RedSize))))
     }
 
-    /// Whether something looks at the packet that a port is sending.
+    /// Whether the packet in transmission by a port is read.
     pub(crate) fn looks_at_sending(&self) -> bool {
         self.programs()
             .any(|program| program.sources().any(|source| matches!(source, Source::Queue(QueueField::Sending))))
     }
 
-    /// Whether two plans are the same but for the names of their objects: then they do the same.
+    /// Whether two plans are equal except for the names of their objects, and so equivalent.
     pub fn does_as(&self, other: &Plan) -> bool {
         let nameless = |plan: &Plan| {
             let mut plan = plan.clone();
@@ -322,19 +322,19 @@ impl Plan {
         nameless(self) == nameless(other)
     }
 
-    /// Whether something looks at what came by inputs.
+    /// Whether ingress bytes are read.
     pub(crate) fn has_ingress(&self) -> bool {
         self.buffers.iter().any(|buffer| buffer.accounts.is_some())
             || self.programs().any(|program| program.sources().any(|source| matches!(source, Source::Ingress(_))))
     }
 
-    /// Whether packets can be dropped that were taken in before.
+    /// Whether queued packets can be dropped.
     pub fn pushes_out(&self) -> bool {
         let arriving_first = |queue: &QueueSpec| self.orders[usize::from(queue.admission)] != PacketOrder::Arrival;
         self.queues.iter().any(arriving_first) || self.buffers.iter().any(|buffer| buffer.order.is_some())
     }
 
-    /// Whether neighbours are asked to stop sending.
+    /// Whether neighbours are paused.
     pub fn pauses(&self) -> bool {
         let mut deeds = self.conditions.iter().flatten().flat_map(|case| &case.deeds);
         deeds.any(|deed| *deed == Deed::Stop)

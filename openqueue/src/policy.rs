@@ -1,4 +1,4 @@
-//! Policies: a text, and what its parameters are set to.
+//! Policies: a text, and values of its parameters.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::number::Dimension;
 use crate::parse::parse;
 use crate::plan::Plan;
 
-/// A policy: how the buffers, queues and schedulers of switches are laid out and what they do.
+/// A policy: layout and behaviour of the buffers, queues and schedulers of switches.
 ///
 /// ```
 /// use irnic_openqueue::Policy;
@@ -36,31 +36,31 @@ pub struct Policy {
 }
 
 impl PartialEq for Policy {
-    /// Two policies are equal if one is the other's copy, and they are set alike.
+    /// Two policies are equal if one is a clone of the other, with the same parameter values.
     fn eq(&self, other: &Policy) -> bool {
         Arc::ptr_eq(&self.statements, &other.statements) && self.settings == other.settings
     }
 }
 
-/// Why a parameter is refused.
+/// An error in setting a parameter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParameterError {
-    /// There is none of this name.
+    /// There is no such parameter.
     #[error("the policy has no parameter {name}; expected {}", crate::error::alternatives(expected))]
     Unknown {
-        /// Name that was given.
+        /// The name as given.
         name: String,
-        /// Names that there are.
+        /// Known names.
         expected: Vec<String>,
     },
-    /// The value is none.
+    /// An invalid value.
     #[error("{name}={text}: expected {expected}")]
     Value {
         /// Name of the parameter.
         name: String,
         /// Text of the value.
         text: String,
-        /// What the value may be.
+        /// Expected value.
         expected: &'static str,
     },
 }
@@ -70,17 +70,17 @@ pub enum ParameterError {
 pub struct Parameter {
     /// Name.
     pub name: String,
-    /// Value, as it may be written.
+    /// Value, in the syntax of policies.
     pub value: String,
 }
 
-/// Ports of the switch for which a policy is tried.
+/// Number of ports of the switch for which a policy is checked.
 const SAMPLE: usize = 3;
 
 impl std::str::FromStr for Policy {
     type Err = PolicyError;
 
-    /// Reads a policy and checks it for a switch with three ports, or as many as it has.
+    /// Parses a policy and checks it for a switch with three ports, or its fixed number of ports.
     fn from_str(text: &str) -> Result<Policy> {
         let policy = Policy { statements: parse(text)?.into(), settings: Settings::new() };
         policy.plan(policy.fixed_ports().unwrap_or(SAMPLE))?;
@@ -92,7 +92,7 @@ impl Policy {
     /// Sets a parameter. Values are written as in policies.
     ///
     /// # Errors
-    /// Says what was expected.
+    /// The error states what was expected.
     pub fn set(&mut self, name: &str, text: &str) -> std::result::Result<(), ParameterError> {
         let parameters = self.declared();
         let Some((_, default)) = parameters.iter().find(|(known, _)| *known == name) else {
@@ -123,7 +123,7 @@ impl Policy {
         Ok(())
     }
 
-    /// The parameters, in their order, with their present values.
+    /// The parameters, in order, with their current values.
     pub fn parameters(&self) -> Vec<Parameter> {
         let show = |(name, default): (&str, Constant)| {
             let value = match self.settings.get(name).copied().unwrap_or(default) {
@@ -150,15 +150,15 @@ impl Policy {
         declared
     }
 
-    /// How many ports the policy has, if it does not follow the switch.
+    /// Number of ports of a policy that does not adapt to the switch.
     pub fn fixed_ports(&self) -> Option<usize> {
         elaborate::fixed_ports(&self.statements, &self.settings)
     }
 
-    /// The plan for a switch with so many ports.
+    /// The plan for a switch with this many ports.
     ///
     /// # Errors
-    /// Says where the policy is wrong, and what was expected.
+    /// The error states where the policy is wrong, and what was expected.
     pub fn plan(&self, ports: usize) -> Result<Plan> {
         elaborate::plan(&self.statements, &self.settings, ports)
     }
@@ -168,7 +168,7 @@ fn constant(expr: &Expr, constants: &Constants) -> Result<Constant> {
     Compiler::new(constants, About::Nothing).constant(expr)
 }
 
-/// Reads a number, or a quotient of two.
+/// Parses a number, or a quotient of two.
 fn quotient(text: &str) -> Option<(crate::number::Ratio, Dimension)> {
     let read = |text: &str| crate::number::read(text.trim());
     match text.split_once('/') {

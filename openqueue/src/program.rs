@@ -1,21 +1,21 @@
-//! Programs that expressions become: flat lists of operations on integers, without jumps, calls or memory. Fractions
-//! are whole numbers over a denominator that is known when the program is made.
+//! Programs compiled from expressions: flat lists of operations on integers, without jumps, calls or memory. Fractions
+//! are whole numbers over a denominator known at compile time.
 
 use std::fmt;
 
 use crate::source::Source;
 
-/// Operations of a program at most, and so registers.
+/// Maximum number of operations of a program, and thus of registers.
 pub(crate) const LONGEST: usize = 64;
 
-/// Places behind the point that a quotient of two fields has, in bits.
+/// Fractional bits of a quotient of two fields.
 pub(crate) const QUOTIENT_BITS: u32 = 16;
 
-/// Where an operation finds a number.
+/// An operand of an operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Operand {
     Constant(i64),
-    /// What an operation before it has left.
+    /// The result of an earlier operation.
     Register(u8),
     Load(Source),
 }
@@ -25,7 +25,7 @@ pub(crate) enum Operator {
     Plus,
     Minus,
     Times,
-    /// In units of 2⁻¹⁶; by zero, the largest.
+    /// In units of 2⁻¹⁶; division by zero yields the largest number.
     Over,
     Modulo,
     Min,
@@ -38,7 +38,7 @@ pub(crate) enum Operator {
     Not,
 }
 
-/// Leaves its result in the register of its own number. Truth is 1.
+/// An operation. Its result goes to the register with its own number. True is 1.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Operation {
     pub operator: Operator,
@@ -46,7 +46,7 @@ pub(crate) struct Operation {
     pub b: Operand,
 }
 
-/// A program: its operations, where the result is, and what the result is to be divided by.
+/// A program: its operations, its result, and the denominator of the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
     pub operations: Box<[Operation]>,
@@ -55,8 +55,7 @@ pub(crate) struct Program {
 }
 
 impl Operator {
-    /// All numbers are defined for all operands: sums and products that do not fit are the largest or smallest that
-    /// do.
+    /// Total on all operands: sums and products saturate.
     #[inline]
     pub fn apply(self, a: i64, b: i64) -> i64 {
         match self {
@@ -83,12 +82,12 @@ impl Operator {
 }
 
 impl Program {
-    /// The program of a number that is always the same.
+    /// A constant program.
     pub fn constant(value: i64, denominator: i64) -> Program {
         Program { operations: Box::default(), result: Operand::Constant(value), denominator }
     }
 
-    /// Runs the program on what `load` reads. Most keys are a field, or a field and a number: those take no registers.
+    /// Runs the program; `load` reads sources. Most keys are a field, or a field and a number, and use no registers.
     #[inline]
     pub fn run(&self, load: impl Fn(Source) -> i64) -> i64 {
         let read = |operand: Operand, before: i64| match operand {
@@ -104,7 +103,7 @@ impl Program {
         }
     }
 
-    /// Runs the program with so many registers.
+    /// Runs the program with `REGISTERS` registers.
     #[inline(never)]
     fn run_with<const REGISTERS: usize>(&self, load: impl Fn(Source) -> i64) -> i64 {
         let mut registers = [0; REGISTERS];
@@ -120,7 +119,7 @@ impl Program {
         read(self.result, &registers)
     }
 
-    /// Everything that the program reads.
+    /// All sources that the program reads.
     pub fn sources(&self) -> impl Iterator<Item = Source> + '_ {
         let operands = self.operations.iter().flat_map(|operation| [operation.a, operation.b]);
         operands.chain([self.result]).filter_map(|operand| match operand {
@@ -129,7 +128,7 @@ impl Program {
         })
     }
 
-    /// The value, if it is always the same.
+    /// The value, if it is constant.
     pub fn as_constant(&self) -> Option<i64> {
         match self.result {
             Operand::Constant(value) => Some(value),

@@ -1,9 +1,9 @@
-//! The policies that come with irnic.
+//! The policies shipped with irnic.
 
-/// A policy that comes with irnic.
+/// A policy shipped with irnic.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Shipped {
-    /// Name, that of its file without `.oq`.
+    /// Name: that of its file without `.oq`.
     pub name: &'static str,
     /// Text.
     pub text: &'static str,
@@ -15,7 +15,7 @@ macro_rules! shipped {
     };
 }
 
-/// All policies that come with irnic.
+/// All policies shipped with irnic.
 pub const SHIPPED: &[Shipped] = shipped![
     "buffered-crossbar",
     "input-queued",
@@ -33,12 +33,12 @@ pub const SHIPPED: &[Shipped] = shipped![
 ];
 
 impl Shipped {
-    /// The policy of a name.
+    /// The shipped policy with this name.
     pub fn named(name: &str) -> Option<&'static Shipped> {
         SHIPPED.iter().find(|shipped| shipped.name == name)
     }
 
-    /// What it is, in one line: the first sentence of its text.
+    /// A one-line description: the first sentence of its text.
     pub fn about(&self) -> String {
         let comment = self.text.lines().map_while(|line| line.strip_prefix("//")).map(str::trim);
         let text = comment.collect::<Vec<_>>().join(" ");

@@ -1,8 +1,8 @@
-//! What expressions may look at: fields of packets, queues, buffers, ports and ingress accounts.
+//! Sources that expressions can read: fields of packets, queues, buffers, ports and ingress accounts.
 
 use crate::number::Dimension;
 
-/// A field of a packet. None changes while the packet waits.
+/// A field of a packet. Constant while the packet is queued.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PacketField {
     Arrival,
@@ -26,16 +26,16 @@ pub(crate) enum QueueField {
     CurrSize,
     /// Bytes of red packets.
     RedSize,
-    /// Bytes of its packet that its port is sending.
+    /// Bytes of its packet that its port is transmitting.
     Sending,
     Packets,
     AdmState,
     SchedState,
     WeightAdm,
     WeightSched,
-    /// Index of the queue in its array, by the place of the index.
+    /// An index of the queue in its array, by position.
     Index(u8),
-    /// A field of the packet that goes next; 0 of an empty queue.
+    /// A field of the head-of-line packet; 0 for an empty queue.
     Hol(PacketField),
 }
 
@@ -56,7 +56,7 @@ pub(crate) enum PortField {
     SchedState,
 }
 
-/// A field of the account of what came by an input with a priority.
+/// A field of the account of an input and priority.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum IngressField {
     CurrSize,
@@ -64,12 +64,12 @@ pub(crate) enum IngressField {
     Headroom,
 }
 
-/// What one load of a program reads.
+/// The source of a load.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// Of the packet that a condition is about, or the first of a comparator.
+    /// The packet of a condition, or the first of a comparator.
     Packet(PacketField),
-    /// Of a comparator's second packet.
+    /// The second packet of a comparator.
     Second(PacketField),
     Queue(QueueField),
     Buffer(BufferField),
@@ -125,7 +125,7 @@ pub(crate) const INGRESS: [Row<IngressField>; 3] = [
     ("headroom", IngressField::Headroom, Dimension::Bytes),
 ];
 
-/// The row of a name.
+/// The row with this name.
 pub(crate) fn row<T: Copy>(rows: &[Row<T>], name: &str) -> Option<(T, Dimension)> {
     rows.iter().find(|(row, ..)| *row == name).map(|(_, field, dimension)| (*field, *dimension))
 }
@@ -136,7 +136,7 @@ pub(crate) fn names<T>(rows: &[Row<T>]) -> Vec<&'static str> {
 }
 
 impl PacketField {
-    /// The values that the field can have, if they are few: so many from 0.
+    /// The number of values of the field, counted from 0, if it is small.
     pub fn values(self) -> Option<i64> {
         match self {
             PacketField::Priority => Some(8),

@@ -13,9 +13,9 @@ use super::{MAX_FRAME, Port, RxFrame, RxIcrc, TxFrame, forward_rest};
 use crate::frames::Mac;
 use crate::impair::Report;
 
-/// Bytes that are buffered before they are written.
+/// Bytes buffered before a write.
 const BUFFER: usize = 256 * 1024;
-/// Longest time that a record waits in the buffer while [`Port::flush`] is called, in ns.
+/// Longest time that a record stays in the buffer while [`Port::flush`] is called, in ns.
 const FLUSH_INTERVAL_NS: u64 = 200_000_000;
 
 /// A port that records the frames that go through another port.
@@ -25,8 +25,8 @@ const FLUSH_INTERVAL_NS: u64 = 200_000_000;
 /// from the IP addresses; the UDP checksum is 0. `Captured<Impaired<P>>` records what the NIC sent and received,
 /// `Impaired<Captured<P>>` what crossed the wire (see [`crate::impair::Impaired`]).
 ///
-/// Records are buffered. They are written when the buffer is full, every 200 ms in [`Port::flush`], and on drop. If
-/// writing fails, traffic goes on, the capture ends, and [`Captured::error`] returns the error.
+/// Records are buffered. They are written when the buffer is full, every 200 ms in [`Port::flush`], and on drop. If a
+/// write fails, traffic continues, the capture ends, and [`Captured::error`] returns the error.
 pub struct Captured<P: Port, W: Write> {
     port: P,
     log: Recording<W>,
@@ -40,12 +40,12 @@ impl<P: Port, W: Write> Captured<P, W> {
         Captured { port, log: Recording::new(out, [name], epoch), flushed: None }
     }
 
-    /// Returns why the capture ended, once; `None` while it goes on.
+    /// Returns the error that ended the capture, once; `None` while it continues.
     pub fn error(&mut self) -> Option<io::Error> {
         self.log.error()
     }
 
-    /// Writes what is buffered. [`Captured::error`] returns what went wrong.
+    /// Writes the buffered records. [`Captured::error`] returns the error if this fails.
     pub fn write_out(&mut self) {
         self.log.write_out();
     }
@@ -74,7 +74,7 @@ impl<P: Port, W: Write> Port for Captured<P, W> {
 
     fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
         let log = &mut self.log;
-        // What the ICRC covers, and the peer sees.
+        // The path that the ICRC covers and that the peer sees.
         let wire = self.port.wire_path(frame.path);
         self.port.transmit(now, frame, &mut |to| {
             fill(to);
@@ -124,7 +124,7 @@ impl<P: Port, W: Write> Port for Captured<P, W> {
 
 enum State {
     Recording,
-    /// Writing failed. Holds the error until it was returned.
+    /// A write failed. Holds the error until it has been returned.
     Failed(Option<io::Error>),
 }
 
@@ -151,7 +151,7 @@ impl<W: Write> Recording<W> {
         Recording { out, buffer, epoch, state: State::Recording }
     }
 
-    /// Returns why nothing more is recorded, once; `None` while all is well.
+    /// Returns the error that ended recording, once; `None` while there is none.
     pub fn error(&mut self) -> Option<io::Error> {
         match &mut self.state {
             State::Recording => None,
@@ -159,7 +159,7 @@ impl<W: Write> Recording<W> {
         }
     }
 
-    /// Records a frame. One without an ICRC gets the ICRC that it would have on a wire.
+    /// Records a frame. One without an ICRC gets the ICRC that it would have on the wire.
     fn frame(&mut self, interface: u32, at: Time, direction: Direction, path: &Path, frame: &[u8], icrc: RxIcrc) {
         let mut completed = [0; MAX_FRAME];
         let frame = match completed.get_mut(..frame.len()) {
@@ -174,17 +174,18 @@ impl<W: Write> Recording<W> {
         self.packet(interface, at, direction, path, ip_id, frame);
     }
 
-    /// Records a frame that leaves, BTH to ICRC, with an ICRC that covers `path`.
+    /// Records an outgoing frame, BTH to ICRC, with an ICRC that covers `path`.
     pub fn sent(&mut self, interface: u32, at: Time, path: &Path, frame: &[u8]) {
         self.frame(interface, at, Direction::Outbound, path, frame, RxIcrc::Absent);
     }
 
-    /// Records a frame that leaves, BTH to ICRC, as it is.
+    /// Records an outgoing frame, BTH to ICRC, unchanged.
     pub fn sent_as_is(&mut self, interface: u32, at: Time, path: &Path, frame: &[u8]) {
         self.packet(interface, at, Direction::Outbound, path, 0, frame);
     }
 
-    /// Records an Ethernet frame that leaves, from its destination to the last byte before the frame check sequence.
+    /// Records an outgoing Ethernet frame, from its destination address to the last byte before the frame check
+    /// sequence.
     pub fn sent_ethernet(&mut self, interface: u32, at: Time, frame: &[u8]) {
         self.append(interface, at, Direction::Outbound, &[], frame);
     }
@@ -206,7 +207,7 @@ impl<W: Write> Recording<W> {
         }
     }
 
-    /// Writes what is buffered.
+    /// Writes the buffered records.
     pub fn write_out(&mut self) {
         if matches!(self.state, State::Failed(_)) {
             return;
@@ -218,7 +219,7 @@ impl<W: Write> Recording<W> {
     }
 }
 
-/// Returns an Ethernet header as captures have it, with addresses derived from those of IP.
+/// Returns an Ethernet header for a capture, with MAC addresses derived from the IP addresses.
 pub fn ethernet(path: &Path) -> [u8; ETHERNET_LEN] {
     let [src, dst] = [path.src, path.dst].map(|address| Mac::derived(address).0);
     emit_ethernet(path, src, dst)

@@ -1,4 +1,4 @@
-//! The conformance suite of ports: what [`Port`] demands, as checks that panic when a port violates it.
+//! The conformance suite of ports: the rules of [`Port`] as checks that panic when a port violates one.
 //!
 //! For the tests of ports, inside this crate and outside: `cargo test` runs [`suite`] for each port of the crate, and
 //! for the one in [`Port`]'s documentation.
@@ -21,12 +21,12 @@ pub(crate) use self::more::{To, V4_A, V4_B, check_arrival, frames_bear_the_time_
 pub struct Pair {
     pub(crate) a: Box<dyn Port>,
     pub(crate) b: Box<dyn Port>,
-    /// From `a` to `b`.
+    /// The path from `a` to `b`.
     pub(crate) path: Path,
 }
 
 impl Pair {
-    /// Joins port `a` at address `a_ip` and port `b` at address `b_ip`. What is sent to an address arrives at its port.
+    /// Joins port `a` at address `a_ip` and port `b` at address `b_ip`. Frames sent to an address arrive at its port.
     pub fn new(a: impl Port + 'static, a_ip: IpAddr, b: impl Port + 'static, b_ip: IpAddr) -> Pair {
         let path = Path { src: a_ip, dst: b_ip, udp_src: 0xc000, traffic_class: 0, hop_limit: 64 };
         Pair { a: Box::new(a), b: Box::new(b), path }
@@ -107,7 +107,7 @@ fn random_bursts_arrive_in_order(mut pair: Pair) {
     let mut sent = 0u32;
     for round in 0..150 {
         let mut lengths = Vec::new();
-        // What the smallest ring holds.
+        // As much as the smallest ring holds.
         while lengths.iter().sum::<usize>() < 100_000 - 20 * MAX_FRAME {
             let len = random.random_range(16..=MAX_FRAME);
             lengths.extend(std::iter::repeat_n(len, random.random_range(1..20)));
@@ -131,14 +131,14 @@ fn random_bursts_arrive_in_order(mut pair: Pair) {
     }
 }
 
-/// Frames whose payload is elsewhere, in up to three pieces, among others. Once they are flushed it changes.
+/// Frames with an external payload in up to three pieces, among others. The payload changes after the flush.
 fn payloads_in_place_arrive_as_they_were(mut pair: Pair) {
     let seed = 43;
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     for round in 0..40 {
         let mut payloads: Vec<Vec<u8>> = Vec::new();
         let mut lengths = Vec::new();
-        // What the smallest ring holds.
+        // As much as the smallest ring holds.
         while lengths.iter().sum::<usize>() < 100_000 - 3 * MAX_FRAME {
             let len = if random.random_bool(0.7) { 4136 } else { random.random_range(64..=MAX_FRAME) };
             let number = lengths.len() as u32;
@@ -150,7 +150,7 @@ fn payloads_in_place_arrive_as_they_were(mut pair: Pair) {
             let pieces: Vec<Vec<u8>> = cuts.windows(2).map(|cut| whole[cut[0]..cut[1]].to_vec()).collect();
             let segments: Vec<Segment> =
                 pieces.iter().map(|p| Segment { addr: p.as_ptr() as u64, len: p.len() as u32 }).collect();
-            // SAFETY: the pieces live, and stay as they are, until the port is flushed.
+            // SAFETY: the pieces stay alive and unchanged until the port is flushed.
             let payload = unsafe { Gather::new(&segments) }.with_stable(true);
             let header = frame(&pair.path, len);
             let in_place = (number % 3 < 2).then(|| {
@@ -205,7 +205,7 @@ fn a_full_port_refuses_and_recovers(mut pair: Pair) {
     for (i, (_, bytes)) in collect(&mut *pair.b, accepted as usize).iter().enumerate() {
         check_frame(i as u32, bytes);
     }
-    // There is room again, so this returns although nothing comes.
+    // There is room again, so this returns although no frame arrives.
     pair.a.wait(Duration::from_secs(600)).unwrap();
     assert!(pair.a.transmit(Time::ZERO, &frame(&pair.path, MAX_FRAME), &mut |b| write_frame(7, b)));
     pair.a.flush(Time::ZERO).unwrap();
@@ -262,7 +262,7 @@ fn waiting_ends(mut pair: Pair) {
     pair.b.wait(Duration::from_millis(2)).unwrap();
     assert!(pair.a.transmit(Time::ZERO, &frame(&pair.path, 64), &mut |b| write_frame(9, b)));
     pair.a.flush(Time::ZERO).unwrap();
-    // Long enough that a wait which overlooks the frame fails the test's own time limit.
+    // Long enough that a wait which misses the frame fails by the test's own time limit.
     pair.b.wait(Duration::from_secs(600)).unwrap();
     check_frame(9, &collect(&mut *pair.b, 1)[0].1);
 }

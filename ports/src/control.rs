@@ -2,15 +2,15 @@
 
 use libc::c_int;
 
-/// Bytes of a message's header, after which its data begin: CMSG_LEN(0).
+/// Bytes of a message's header, before its data: CMSG_LEN(0).
 const HEADER: usize = size_of::<libc::cmsghdr>().next_multiple_of(size_of::<usize>());
 
 /// One control message.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ControlMessage<'a> {
-    /// The level of protocol, SOL_SOCKET for one.
+    /// Protocol level, for example SOL_SOCKET.
     pub(crate) level: c_int,
-    /// What the level calls it, SO_RXQ_OVFL for one.
+    /// Message type within the level, for example SO_RXQ_OVFL.
     pub(crate) kind: c_int,
     data: &'a [u8],
 }
@@ -31,8 +31,8 @@ impl<'a> ControlMessage<'a> {
         self.field(0).map(c_int::from_ne_bytes)
     }
 
-    /// Returns how many packets the socket has lost since it was opened, modulo 2^32; `None` unless this is the message
-    /// that says so (SO_RXQ_OVFL).
+    /// Returns the number of packets that the socket has dropped since it was opened, modulo 2^32; `None` unless this
+    /// is the SO_RXQ_OVFL message.
     pub(crate) fn lost(&self) -> Option<u32> {
         match (self.level, self.kind) {
             (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => self.field(0).map(u32::from_ne_bytes),
@@ -41,17 +41,17 @@ impl<'a> ControlMessage<'a> {
     }
 }
 
-/// Returns the control messages in a buffer that recvmsg(2) or recvmmsg(2) was given. `len` is how many bytes the
-/// kernel says that it filled (`msg_controllen`). Ends before a message whose length makes no sense.
+/// Returns the control messages in a buffer passed to recvmsg(2) or recvmmsg(2). `len` is the number of bytes that the
+/// kernel filled (`msg_controllen`). Ends before a message with an invalid length.
 pub(crate) fn control_messages(buffer: &[u64], len: usize) -> impl Iterator<Item = ControlMessage<'_>> {
-    // SAFETY: the words of a slice, as the bytes that they consist of.
+    // SAFETY: views the words of a slice as bytes.
     let bytes = unsafe { std::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), size_of_val(buffer)) };
     let mut rest = &bytes[..len.min(bytes.len())];
     std::iter::from_fn(move || {
         if rest.len() < HEADER {
             return None;
         }
-        // SAFETY: `rest` has the bytes of a header, which are integers: any bytes are valid for them.
+        // SAFETY: `rest` has the bytes of a header, whose fields are integers: any bytes are valid for them.
         let header = unsafe { rest.as_ptr().cast::<libc::cmsghdr>().read_unaligned() };
         let data = rest.get(HEADER..header.cmsg_len as usize)?;
         rest = rest.get((header.cmsg_len as usize).next_multiple_of(size_of::<usize>())..).unwrap_or_default();
@@ -63,7 +63,7 @@ pub(crate) fn control_messages(buffer: &[u64], len: usize) -> impl Iterator<Item
 mod tests {
     use super::*;
 
-    /// Returns a buffer with messages as libc's macros lay them out, and the bytes that they take.
+    /// Returns a buffer with messages laid out as by libc's macros, and the number of bytes used.
     fn buffer(messages: &[(c_int, c_int, &[u8])]) -> ([u64; 16], usize) {
         let mut buffer = [0; 16];
         let mut used = 0;

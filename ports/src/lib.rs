@@ -8,8 +8,9 @@
 //!   and time    frames, ICRC   each a Port around a Port          frames to the peer
 //! ```
 //!
-//! A port moves *frames*: the bytes from the BTH to the ICRC, with the IP and UDP fields beside them as a [`Path`].
-//! [`NicPort`] joins a NIC and a port. [`Port`] documents what a port must do, with a whole implementation.
+//! A port moves *frames*: the bytes from the BTH to the ICRC, with the IP and UDP fields passed separately as a
+//! [`Path`]. [`NicPort`] joins a NIC and a port. [`Port`] documents the requirements on a port, with a complete
+//! implementation.
 //!
 //! | port | reaches | use it for |
 //! |---|---|---|
@@ -31,17 +32,17 @@
 //! # What it does not do
 //!
 //! - Retransmit, order or acknowledge: a port may lose any frame, and the NIC recovers it.
-//! - Compute or check ICRCs: who fills a frame asks [`Port::wire_path`] for the addresses and ports that the ICRC
+//! - Compute or check ICRCs: the writer of a frame asks [`Port::wire_path`] for the addresses and ports that the ICRC
 //!   covers.
-//! - Hold any state of queue pairs. A port may look at a frame's destination queue pair number to choose the process
-//!   that gets it, and to decide whether it needs an ICRC.
+//! - Hold any state of queue pairs. A port may read a frame's destination queue pair number to choose the process that
+//!   receives it, and to decide whether it needs an ICRC.
 //! - Start threads: the caller polls, or sleeps on [`Port::wait_fd`].
 //! - Simulate networks with switches in virtual time: that is `irnic-fabric`.
 //!
 //! Linux only.
 
 #![warn(unreachable_pub)]
-// Models are of a part of it.
+// Models cover only a part of it.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
 mod bell;
@@ -92,8 +93,8 @@ pub const MAX_FRAME: usize = 4096 + 128;
 
 const _: () = assert!(MAX_FRAME >= irnic_transports::wire::Headers::MAX_LEN + 4096 + 4);
 
-/// Returns the bytes of a packet to `dst` with a frame of `frame_len` bytes, from its Ethernet header to its ICRC, as
-/// netem counts them.
+/// Returns the length of a packet to `dst` with a frame of `frame_len` bytes, from its Ethernet header to its ICRC, as
+/// counted by netem.
 pub(crate) fn packet_len(dst: IpAddr, frame_len: usize) -> usize {
     ETHERNET_LEN + if dst.is_ipv4() { IPV4_LEN } else { IPV6_LEN } + UDP_LEN + frame_len
 }
@@ -115,18 +116,18 @@ pub struct TxFrame<'a> {
     pub dest_qp: u32,
     /// Bytes from BTH to ICRC, at most [`Port::max_frame`].
     pub len: usize,
-    /// Whether the last four bytes will be an ICRC. A frame without one may be sent only where [`Port::needs_icrc`] is
-    /// false, or where the receiver ignores ICRCs.
+    /// Whether the last four bytes will be an ICRC. A frame without one may be sent only if [`Port::needs_icrc`] is
+    /// false, or if the receiver ignores ICRCs.
     pub icrc: bool,
     /// Whether the frame is in irnic's own wire format (IRN). Only irnic understands it, and accepts any IPv4
     /// identification that the kernel writes.
     pub irn: bool,
 }
 
-/// What a port has done since it was opened.
+/// Counters of a port since it was opened.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
-    /// Frames handed to the carrier.
+    /// Frames passed to the carrier.
     pub tx_frames: u64,
     /// Units in which the carrier took them: datagrams before segmentation (UDP), non-empty flushes (rings).
     pub tx_batches: u64,
@@ -136,46 +137,46 @@ pub struct PortCounters {
     pub tx_dropped: u64,
     /// Frames passed to the receiver.
     pub rx_frames: u64,
-    /// Units in which they came: datagrams after coalescing (UDP), `receive` calls that found frames (rings).
+    /// Units in which they arrived: datagrams after coalescing (UDP), `receive` calls that found frames (rings).
     pub rx_batches: u64,
     /// System calls that received, including those that found nothing.
     pub rx_syscalls: u64,
-    /// Frames lost on this host because the socket's buffer was full, or truncated. The kernel counts datagrams, of
-    /// which each is taken to have had as many frames as the one that was received after it.
+    /// Frames lost on this host because the socket's buffer was full, or truncated. The kernel counts datagrams, each
+    /// of which is assumed to have had as many frames as the one received after it.
     pub rx_dropped: u64,
     /// ICMP "port unreachable" messages: the peer's port is not open (yet).
     pub refused: u64,
 }
 
-/// What is known of the way to a destination.
+/// State of the way to a destination.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// Frames can be sent.
     Ready,
-    /// The neighbour was asked for its link-layer address. Ask again after the port's next deadline or when something
+    /// The neighbour was asked for its link-layer address. Call again after the port's next deadline or when something
     /// has arrived.
     Pending,
-    /// The neighbour has not answered, or there is no way to such an address. Frames are dropped.
+    /// The neighbour has not answered, or there is no route to such an address. Frames are dropped.
     Unreachable,
 }
 
 /// A carrier of frames between NICs.
 ///
-/// # What a port must do
+/// # Requirements
 ///
-/// - Deliver the bytes and the traffic class of a frame as they were sent, and the path that [`Port::wire_path`] tells.
-///   A port may lose frames, but not for lack of room on this host: then [`Port::transmit`] returns false.
+/// - Deliver the bytes and the traffic class of a frame as they were sent, and the path that [`Port::wire_path`]
+///   returns. A port may lose frames, but not for lack of room on this host: then [`Port::transmit`] returns false.
 /// - Keep the order of frames, as far as its carrier does.
-/// - Never block, but in [`Port::wait`].
+/// - Never block, except in [`Port::wait`].
 /// - Return from [`Port::wait`] when a frame has arrived or there is room again.
 /// - Count frames in [`Port::counters`].
 ///
-/// The suite in [`conformance`] checks this. Every port of this crate passes it; run it on yours.
+/// The suite in [`conformance`] checks these. Every port of this crate passes it; run it on yours.
 ///
 /// Closures are passed as `dyn`: an indirect call costs about a nanosecond per frame, and the port of a device can be
-/// chosen when the program runs.
+/// chosen at run time.
 ///
-/// # A whole port
+/// # A complete port
 ///
 /// Two ends joined by a pair of queues:
 ///
@@ -260,9 +261,9 @@ pub trait Port {
     /// Returns the largest frame that can be sent, BTH to ICRC, in bytes: at most [`MAX_FRAME`].
     fn max_frame(&self) -> usize;
 
-    /// Returns the path that a frame given to [`Port::transmit`] with `path` has on the wire, with the source address
-    /// and UDP source port that the port really sends. The ICRC must be computed over this path, with DF set and an
-    /// IPv4 identification of 0. Default: `path` itself.
+    /// Returns the path on the wire of a frame passed to [`Port::transmit`] with `path`, with the source address and
+    /// UDP source port that the port really sends. The ICRC must be computed over this path, with DF set and an IPv4
+    /// identification of 0. Default: `path` itself.
     fn wire_path(&self, path: &Path) -> Path {
         *path
     }
@@ -273,22 +274,22 @@ pub trait Port {
         true
     }
 
-    /// Queues one frame of exactly `frame.len` bytes to `frame.path.dst`. `fill` is called once to write it, straight
-    /// into the port's own buffer, and must write every byte: what the buffer holds before is arbitrary.
+    /// Queues one frame of exactly `frame.len` bytes to `frame.path.dst`. `fill` is called once to write it, directly
+    /// into the port's buffer, and must write every byte: the initial contents of the buffer are arbitrary.
     ///
-    /// Returns false, without calling `fill`, if there is no room now: flush, and try again later. True means that the
-    /// port has accepted the frame, which it may still lose, as any network may.
+    /// Returns false, without calling `fill`, if there is no room now: flush, and retry later. True means that the port
+    /// has accepted the frame, which it may still lose, as any network may.
     ///
     /// # Panics
     /// If `frame.len` is above [`Port::max_frame`].
     fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool;
 
-    /// Queues one frame as [`Port::transmit`] does, but leaves its payload where it is until the frame is sent: `fill`
-    /// writes everything but the `payload`, which begins behind the first `at` bytes. Returns `None`, and does nothing,
-    /// if the port has to copy such a frame: call [`Port::transmit`] then. Default: `None`.
+    /// Queues one frame like [`Port::transmit`], but leaves its payload in place until the frame is sent: `fill` writes
+    /// everything except the `payload`, which begins after the first `at` bytes. Returns `None`, and does nothing, if
+    /// the port has to copy such a frame: call [`Port::transmit`] then. Default: `None`.
     ///
-    /// The payload's memory has to stay as it is until [`Port::flush`] returns, or [`Port::flush_full`] says that
-    /// nothing stays.
+    /// The payload's memory must not change until [`Port::flush`] returns, or [`Port::flush_full`] reports that nothing
+    /// remains queued.
     fn transmit_in_place(
         &mut self,
         _now: Time,
@@ -300,17 +301,17 @@ pub trait Port {
         None
     }
 
-    /// Hands what was queued to the carrier. Call it once per batch: when there is nothing more to send, or when
-    /// [`Port::transmit`] had no room. A call for every few frames costs bandwidth, most of all over UDP. What the
-    /// carrier does not take now stays queued for the next call.
+    /// Passes what was queued to the carrier. Call it once per batch: when there is nothing more to send, or when
+    /// [`Port::transmit`] had no room. Calling it every few frames costs bandwidth, most of all over UDP. What the
+    /// carrier does not accept now stays queued for the next call.
     ///
     /// # Errors
-    /// The first failure to send. It concerns single frames; the frames after them are sent nevertheless.
+    /// The first failure to send. It concerns single frames; the frames after them are still sent.
     fn flush(&mut self, now: Time) -> io::Result<()>;
 
-    /// Hands to the carrier what gains nothing by waiting. What frames to come may join, so that they cost one system
-    /// call together, stays for the next call of this or of [`Port::flush`], as with MSG_MORE of send(2). Returns
-    /// whether something stays. Default: [`Port::flush`].
+    /// Passes to the carrier what gains nothing by waiting. What future frames may join, to share one system call,
+    /// stays for the next call of this or of [`Port::flush`], as with MSG_MORE of send(2). Returns whether anything
+    /// stays. Default: [`Port::flush`].
     ///
     /// # Errors
     /// As [`Port::flush`].
@@ -318,54 +319,52 @@ pub trait Port {
         self.flush(now).map(|()| false)
     }
 
-    /// Passes frames that have arrived to `each`, about `budget` of them at the most. Never blocks. Returns how many.
+    /// Passes arrived frames to `each`, about `budget` of them at most. Never blocks. Returns their number.
     ///
     /// # Errors
-    /// The failure of the carrier or of its peer, such as a closed link. Frames that came before it have been passed
-    /// on.
+    /// The failure of the carrier or of its peer, such as a closed link. Frames that arrived before it have been
+    /// delivered.
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize>;
 
-    /// Returns whether [`Port::take_notices`] ever gives any: asked once, when a NIC is put on the port. Default:
+    /// Returns whether [`Port::take_notices`] ever returns any. Called once, when a NIC is put on the port. Default:
     /// false.
     fn gives_notices(&self) -> bool {
         false
     }
 
-    /// Passes notices of fair rates (RoCC) that have arrived to `each`, with their times. Their ICMP messages are no
-    /// frames, and so [`Port::receive`] does not pass them. Default: nothing.
+    /// Passes received notices of fair rates (RoCC) to `each`, with their times. Their ICMP messages are not frames, so
+    /// [`Port::receive`] does not pass them. Default: nothing.
     fn take_notices(&mut self, _now: Time, _each: &mut dyn FnMut(Time, &RateNotice)) {}
 
-    /// Returns when the port itself next has something to do, such as to deliver a delayed frame; [`Time::NEVER`] for
-    /// nothing.
+    /// Returns when the port itself next has work to do, such as delivering a delayed frame; [`Time::NEVER`] for none.
     fn next_deadline(&self) -> Time {
         Time::NEVER
     }
 
-    /// Sleeps until a frame may have arrived, until there may be room again after `transmit` or `flush` met a full
-    /// carrier, or until `timeout` has passed. May return early.
+    /// Sleeps until a frame may have arrived, until there may be room again after `transmit` or `flush` found the
+    /// carrier full, or until `timeout` has passed. May return early.
     fn wait(&mut self, timeout: Duration) -> io::Result<()>;
 
     /// Returns the descriptor that becomes readable when a port that is [prepared to sleep](Port::prepare_sleep) has
-    /// something to do; `None` if only [`Port::wait`] can wait for the port.
+    /// work; `None` if only [`Port::wait`] can wait for the port.
     fn wait_fd(&self) -> Option<RawFd> {
         None
     }
 
-    /// Makes [`Port::wait_fd`] become readable when something arrives, until the next [`Port::receive`]. Returns false
-    /// if there is something to do already. What was queued must have been flushed.
+    /// Makes [`Port::wait_fd`] readable when something arrives, until the next [`Port::receive`]. Returns false if
+    /// there is work already. What was queued must have been flushed.
     fn prepare_sleep(&mut self) -> bool {
         true
     }
 
-    /// Ends what [`Port::prepare_sleep`] began: the sleeper was woken, and the next [`Port::receive`] looks at
-    /// everything.
+    /// Ends [`Port::prepare_sleep`] after a wake-up: the next [`Port::receive`] polls every source.
     fn cancel_sleep(&mut self) {}
 
-    /// Ends what [`Port::prepare_sleep`] began before anybody was woken, for a caller that polls from now on: what
-    /// arrives wakes nobody. Cheap where nothing was prepared.
+    /// Ends [`Port::prepare_sleep`] before a wake-up, for a caller that polls from now on: arrivals no longer wake a
+    /// thread. Cheap if nothing was prepared.
     fn take_over(&mut self) {}
 
-    /// Starts to receive frames that other hosts send to a multicast group.
+    /// Starts receiving frames that other hosts send to a multicast group.
     fn join(&mut self, _group: IpAddr) -> io::Result<()> {
         Ok(())
     }
@@ -375,38 +374,39 @@ pub trait Port {
         Ok(())
     }
 
-    /// Returns whether frames to `dst` can be sent, and begins to find out if nothing is known: rdma_resolve_addr(3)
-    /// and what follows it. The request leaves with the next [`Port::flush`]. Default: [`Resolution::Ready`], for ports
-    /// that have no link layer of their own.
+    /// Returns whether frames to `dst` can be sent, and starts resolution if nothing is known: for rdma_resolve_addr(3)
+    /// and its successors. The request leaves with the next [`Port::flush`]. Default: [`Resolution::Ready`], for ports
+    /// without a link layer of their own.
     fn resolve(&mut self, _now: Time, _dst: IpAddr) -> Resolution {
         Resolution::Ready
     }
 
-    /// Returns what is known of the process that frames to this queue pair at `path.dst` go to. May make a system call.
+    /// Returns what is known of the destination process of frames to this queue pair at `path.dst`. May make a system
+    /// call.
     fn peer_process(&mut self, _path: &Path, _dest_qp: u32) -> PeerProcess {
         PeerProcess::Unknown
     }
 
-    /// Returns what the port has done since it was opened.
+    /// Returns the counters since the port was opened.
     fn counters(&self) -> PortCounters {
         PortCounters::default()
     }
 
-    /// Returns the port as one whose frames have times on a clock that is not the caller's; `None`, the default, for
-    /// one that is driven by the caller's `now`.
+    /// Returns the port as one with its own clock for the times of frames; `None`, the default, for one that is driven
+    /// by the caller's `now`.
     fn timed(&mut self) -> Option<&mut dyn Timed> {
         None
     }
 
-    /// Returns what was done to the frames sent and to those received, in this order; `None` if neither this port nor
-    /// an inner one is impaired.
+    /// Returns the impairment reports of sent and of received frames, in this order; `None` if neither this port nor an
+    /// inner one is impaired.
     fn impairments(&self) -> Option<[impair::Report; 2]> {
         None
     }
 }
 
-/// Implements the methods that a wrapper leaves to its inner port: sizes, addresses, waiting, groups, counters. Use it
-/// as `forward_rest!(self => self.port)` inside the `impl`.
+/// Implements the methods that a wrapper delegates to its inner port: sizes, addresses, waiting, groups, counters. Use
+/// it as `forward_rest!(self => self.port)` inside the `impl`.
 macro_rules! forward_rest {
     ($self:ident => $port:expr) => {
         fn max_frame(&$self) -> usize {

@@ -49,7 +49,7 @@ impl From<LinkError> for io::Error {
     }
 }
 
-/// What one side tells the other beside its ring.
+/// One side's state, visible to the other, in addition to its ring.
 #[derive(Default)]
 #[repr(C, align(128))]
 pub(super) struct Side {
@@ -182,13 +182,13 @@ impl Link {
 
     /// Publishes what was pushed and wakes the peer if it sleeps.
     pub(super) fn flush(&mut self) -> Result<(), LinkError> {
-        // Sixteen frames were published on the way, without ringing: ring even if nothing is left to publish.
+        // Full batches of sixteen frames were published without ringing: ring even if nothing is left to publish.
         if std::mem::take(&mut self.pushed) {
             self.tx.publish();
             self.counters.tx_batches += 1;
             self.ring_bell();
         }
-        // That the peer closed is for `receive` to say, after its last frame.
+        // The peer's close is reported by `receive`, after its last frame.
         self.failure.clone().map_or(Ok(()), Err)
     }
 
@@ -253,7 +253,7 @@ impl Link {
         }
     }
 
-    /// Asks to be woken. Returns false if there is something to do already.
+    /// Requests a wake-up. Returns false if there is work already.
     fn prepare_sleep(&mut self) -> bool {
         self.own().asleep.ask();
         // Pairs with the fence in `ring_bell`.
@@ -335,11 +335,11 @@ fn watch(process: u32) -> io::Result<File> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor with no other owner.
     Ok(unsafe { File::from_raw_fd(fd as i32) })
 }
 
-/// Calls FUTEX_WAIT or FUTEX_WAKE on a word that other processes may share. The outcome is ignored: every caller checks
+/// Calls FUTEX_WAIT or FUTEX_WAKE on a word that other processes may share. The result is ignored: every caller checks
 /// its condition again.
 fn futex(word: &AtomicU32, operation: libc::c_int, value: u32, timeout: Option<Duration>) {
     let timeout =

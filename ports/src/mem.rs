@@ -1,5 +1,5 @@
 //! A pair of ports connected by memory within one process, for tests and for runs with impairments. Frames arrive with
-//! exactly the path they were sent with. Each port may be driven by a thread of its own, or both by one.
+//! exactly the path they were sent with. Each port may be driven by its own thread, or both by one.
 
 use std::io;
 use std::sync::Arc;

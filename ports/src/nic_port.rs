@@ -61,25 +61,25 @@ pub struct NicPort<P> {
     icrc: Icrc,
     held: Option<Held>,
     received_bytes: u64,
-    /// When whoever drives the NIC has something to do that the NIC does not know of, by the clock of a port that has
-    /// one: it is not later than that before a turn.
+    /// Time of the driver's next work that the NIC does not know of, on the clock of a port that has one: that clock
+    /// does not pass it before a turn.
     pub alarm: Time,
-    /// Calls in a row after which more may have arrived than was read.
+    /// Number of consecutive calls after which more frames may have arrived than were read.
     behind: u8,
     /// The port has a clock of its own.
     timed: bool,
-    /// The port may have notices of fair rates.
+    /// The port may deliver notices of fair rates.
     notices: bool,
 }
 
-/// The shortest frame, bytes, whose payload costs more to copy than to find again. One without an ICRC stays on the
-/// host, or nothing would tell that its payload has changed.
+/// Length in bytes from which copying the payload of a frame costs more than referring to it in place. A frame without
+/// an ICRC must stay on the host, or a change of its payload would go undetected.
 const IN_PLACE: usize = 1024;
 
-/// How often in a row timers wait for what has arrived to be read.
+/// Maximum number of consecutive calls for which timers wait until all arrived frames are read.
 const MOST_BEHIND: u8 = 16;
 
-/// Frames that a turn has moved.
+/// Frames moved in a turn.
 #[derive(Copy, Clone, Debug, Default)]
 struct Moved {
     received: usize,
@@ -97,7 +97,7 @@ struct Held {
     bytes: Vec<u8>,
 }
 
-/// Gives the next frame telemetry, where the port can carry it.
+/// Attaches telemetry to the next frame, if the port can carry it.
 #[inline]
 fn attach<P: Port>(port: &mut P, telemetry: Option<&Int>) {
     if let Some(telemetry) = telemetry
@@ -108,19 +108,20 @@ fn attach<P: Port>(port: &mut P, telemetry: Option<&Int>) {
 }
 
 impl<P: Port> NicPort<P> {
-    /// Most packets that [`Self::transmit`] takes from the NIC.
+    /// Maximum number of packets that [`Self::transmit`] takes from the NIC.
     pub const TX_BATCH: usize = 256;
-    /// About the most frames that [`Self::receive`] takes from the port: no more than a queue pair can answer.
+    /// Approximate maximum number of frames that [`Self::receive`] takes from the port: as many as a queue pair can
+    /// answer.
     pub const RX_BATCH: usize = Nic::RX_BATCH;
 
-    /// Connects `nic` to `port`. `icrc` says which frames carry an ICRC and which are checked.
+    /// Connects `nic` to `port`. `icrc` selects which frames carry an ICRC and which are checked.
     pub fn new(nic: Nic, mut port: P, icrc: Icrc) -> NicPort<P> {
         let timed = port.timed().is_some();
         let notices = port.gives_notices();
         NicPort { nic, port, icrc, held: None, received_bytes: 0, alarm: Time::NEVER, behind: 0, timed, notices }
     }
 
-    /// Returns whether the port has a clock of its own, by which the NIC does what is due ([`crate::Timed`]).
+    /// Returns whether the port has its own clock, by which the NIC performs its work ([`crate::Timed`]).
     #[inline]
     pub fn is_timed(&self) -> bool {
         self.timed
@@ -132,32 +133,32 @@ impl<P: Port> NicPort<P> {
         if self.timed { self.port.timed().map_or(now, |port| port.clock()) } else { now }
     }
 
-    /// Receives, runs timers and transmits: [`Self::receive`], then [`Self::transmit`]. Returns how many frames moved.
-    /// `now` must not decrease from call to call.
+    /// Receives, runs timers and transmits: [`Self::receive`], then [`Self::transmit`]. Returns the number of frames
+    /// moved. `now` must not decrease from call to call.
     ///
     /// # Errors
-    /// The port's. The NIC and the port can be used further.
+    /// The port's error. The NIC and the port remain usable.
     #[inline]
     pub fn poll(&mut self, now: Time) -> io::Result<usize> {
         Ok(self.receive(now)? + self.transmit(now)?)
     }
 
-    /// Passes arrived frames to the NIC and runs the timers that are due. Returns how many frames arrived. If the
-    /// application looks at its completions before it calls [`Self::transmit`], its answers leave together with the
+    /// Passes arrived frames to the NIC and runs due timers. Returns the number of frames that arrived. If the
+    /// application polls its completions before it calls [`Self::transmit`], its replies leave together with the
     /// acknowledgements.
     ///
     /// # Errors
-    /// The port's.
+    /// The port's error.
     #[inline]
     pub fn receive(&mut self, now: Time) -> io::Result<usize> {
         self.receive_some(now, Self::RX_BATCH)
     }
 
-    /// Does as [`Self::receive`], but takes about `budget` frames at the most: between two calls of [`Self::transmit`]
-    /// no more than [`Self::RX_BATCH`] in all.
+    /// Like [`Self::receive`], but takes about `budget` frames at most: between two calls of [`Self::transmit`] no more
+    /// than [`Self::RX_BATCH`] in all.
     ///
     /// # Errors
-    /// The port's.
+    /// The port's error.
     #[inline]
     pub fn receive_some(&mut self, now: Time, budget: usize) -> io::Result<usize> {
         if self.timed {
@@ -171,7 +172,7 @@ impl<P: Port> NicPort<P> {
             *received_bytes += frame.bytes.len() as u64;
             receive_frame(nic, now, &frame, *icrc);
         })?;
-        // Timers are judged by all that has arrived; but not put off for ever by a flood.
+        // Timers run only when everything that has arrived is read, but are not deferred forever by a flood.
         *behind = if received < budget { 0 } else { *behind + 1 };
         if *behind == 0 || *behind > MOST_BEHIND {
             *behind = 0;
@@ -186,11 +187,11 @@ impl<P: Port> NicPort<P> {
         self.received_bytes
     }
 
-    /// Sends what the NIC has ready, at most [`Self::TX_BATCH`] packets, and flushes the port. Returns how many packets
-    /// were sent.
+    /// Sends what the NIC has ready, at most [`Self::TX_BATCH`] packets, and flushes the port. Returns the number of
+    /// packets sent.
     ///
     /// # Errors
-    /// The port's.
+    /// The port's error.
     #[inline]
     pub fn transmit(&mut self, now: Time) -> io::Result<usize> {
         if self.timed {
@@ -201,11 +202,11 @@ impl<P: Port> NicPort<P> {
         Ok(sent)
     }
 
-    /// Does as [`Self::transmit`], but leaves at the port what gains by waiting for packets to come
-    /// ([`Port::flush_full`]). Returns how many packets were taken from the NIC, and whether any wait.
+    /// Like [`Self::transmit`], but leaves in the port what gains by waiting for future packets ([`Port::flush_full`]).
+    /// Returns the number of packets taken from the NIC, and whether any wait.
     ///
     /// # Errors
-    /// The port's.
+    /// The port's error.
     #[inline]
     pub fn transmit_full(&mut self, now: Time) -> io::Result<(usize, bool)> {
         if self.timed {
@@ -216,14 +217,14 @@ impl<P: Port> NicPort<P> {
         Ok((sent, waits))
     }
 
-    /// Does what is due by the port's clock, each thing at its time.
+    /// Performs due work by the port's clock, each item at its time.
     fn turn(&mut self) -> io::Result<Moved> {
         let mut moved = Moved::default();
         let Some(turn) = self.port.timed().map(|port| port.begin()) else { return Ok(moved) };
         let (mut at, now) = (turn.done, turn.now);
-        // What calls since the last turn have caused happens from here on, unless something has arrived before.
+        // Effects of calls since the last turn take place from here on, unless something has arrived before.
         let mut from = turn.from;
-        // The NIC has nothing to send until something else happens, although it looks as if it had.
+        // The NIC has nothing to send until something else happens, although it seems to.
         let mut idle = false;
         let done = loop {
             let (busy, deadline) = (self.busy() && !idle, self.nic.next_deadline());
@@ -273,13 +274,13 @@ impl<P: Port> NicPort<P> {
         done.map(|()| moved)
     }
 
-    /// Gives the port what the NIC has ready.
+    /// Passes what the NIC has ready to the port.
     #[inline]
     fn queue(&mut self, now: Time) -> io::Result<usize> {
         self.queue_some(now, Self::TX_BATCH)
     }
 
-    /// Gives the port at most `most` packets.
+    /// Passes at most `most` packets to the port.
     #[inline]
     fn queue_some(&mut self, now: Time, most: usize) -> io::Result<usize> {
         let NicPort { nic, port, icrc, held, .. } = self;
@@ -332,7 +333,7 @@ impl<P: Port> NicPort<P> {
     #[inline]
     pub fn next_deadline(&self) -> Time {
         if self.timed {
-            // What the NIC is going to do the port knows.
+            // The port knows the NIC's deadlines.
             return self.port.next_deadline();
         }
         self.nic.next_deadline().min(self.port.next_deadline())

@@ -1,11 +1,10 @@
-//! Files that irnic writes because a setting names them: it replaces what it wrote before, and leaves everything else
-//! as it is.
+//! Output files named by settings: irnic replaces what it wrote before, and leaves all other files unchanged.
 //!
-//! A symbolic link to a file is not followed, since who made it may have meant something else; one to a pipe or a
+//! A symbolic link to a file is not followed, since its creator may have meant something else; one to a pipe or a
 //! device (`/dev/stdout`, a shell's `>(…)`) is. A pipe must have a reader.
 //!
-//! What is there is opened as if it might have to be made: then Linux keeps this process from what others have laid
-//! ready in a directory like /tmp (`fs.protected_regular` and `fs.protected_fifos`, proc(5)).
+//! Existing files are opened with O_CREAT: then Linux protects this process from files planted by others in a directory
+//! like /tmp (`fs.protected_regular` and `fs.protected_fifos`, proc(5)).
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
@@ -14,17 +13,17 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-/// What a file holds.
+/// Type of the contents of a file.
 #[derive(Debug)]
 pub struct Kind {
     /// For messages: "a pcapng capture".
     name: &'static str,
-    /// Tells whether a file that is not empty is of this kind; it is read from its beginning.
+    /// Returns whether a non-empty file is of this kind, reading from its beginning.
     is_own: fn(&mut File) -> io::Result<bool>,
 }
 
 impl Kind {
-    /// Files called `name` in messages. `is_own` reads one that is not empty from its beginning.
+    /// Creates a kind called `name` in messages. `is_own` checks a non-empty file from its beginning.
     pub const fn new(name: &'static str, is_own: fn(&mut File) -> io::Result<bool>) -> Kind {
         Kind { name, is_own }
     }
@@ -45,10 +44,10 @@ fn is_capture(file: &mut File) -> io::Result<bool> {
 /// Why a file is not written.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
-    /// There is something else, which stays.
+    /// A file of another kind exists, and is kept.
     #[error("there is a file that is not {0}, and it stays as it is; expected a new name, or that of an earlier one")]
     Foreign(&'static str),
-    /// There is a file, and what is there was to be kept.
+    /// A file exists that was to be kept.
     #[error("there is such a file already")]
     Taken,
     /// Another process writes it.
@@ -57,13 +56,13 @@ pub enum OutputError {
     /// It leads to a file, or nowhere.
     #[error("it is a symbolic link; expected the name of the file itself")]
     Link,
-    /// It would wait for ever.
+    /// Opening it would block forever.
     #[error("no process reads from this pipe; expected a reader to be there first")]
     NoReader,
-    /// Two captures in one pipe are none.
+    /// Two captures in one pipe are not a valid capture.
     #[error("another process writes to this pipe; expected one pipe for each")]
     Shared,
-    /// The system refused.
+    /// System error.
     #[error("{0}")]
     Io(#[from] io::Error),
 }
@@ -72,15 +71,15 @@ pub enum OutputError {
 #[derive(Debug)]
 pub struct Output {
     file: File,
-    /// The reader may go away.
+    /// The reader may close its end.
     pipe: bool,
 }
 
-/// What is at a path.
+/// Result of opening a path.
 enum Found {
-    /// Nothing was; an empty file is.
+    /// There was nothing; an empty file was created.
     New(File),
-    /// A file, which this process has locked and nobody else writes.
+    /// A file that this process has locked and no other writes.
     Old(File),
     /// A file that another process writes.
     Locked,
@@ -88,15 +87,15 @@ enum Found {
     Stream(Output),
 }
 
-/// Says that the file is being written, until it is closed. False if another process says so.
+/// Marks the file as being written, until it is closed. Returns false if another process has marked it.
 fn lock(file: &File) -> bool {
-    // SAFETY: an open descriptor. Where files have no locks, nobody says anything.
+    // SAFETY: an open descriptor. On file systems without locks, no file counts as marked.
     let locked = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0;
     locked || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock
 }
 
 fn regular(path: &Path) -> Result<Found, OutputError> {
-    // Not followed, and not waited for, if something else took its place meanwhile.
+    // Neither followed nor waited for, if it was replaced meanwhile.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = File::options().read(true).write(true).create(true).truncate(false).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
@@ -119,7 +118,7 @@ fn stream(path: &Path) -> Result<Found, OutputError> {
     if found.is_fifo() && !lock(&file) {
         return Err(OutputError::Shared);
     }
-    // From now on a slow reader is waited for: nothing of what is written is lost.
+    // From now on writes block for a slow reader, so that nothing written is lost.
     // SAFETY: an open descriptor of this function's own.
     if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, 0) } != 0 {
         return Err(io::Error::last_os_error().into());
@@ -136,7 +135,7 @@ fn find(path: &Path) -> Result<Found, OutputError> {
         },
         Ok(_) => stream(path),
         Err(_) => match File::options().read(true).write(true).create_new(true).open(path) {
-            // Somebody may have come between, and have the lock.
+            // Another process may have locked it in between.
             Ok(file) => Ok(if lock(&file) { Found::New(file) } else { Found::Locked }),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => regular(path),
             Err(e) => Err(e.into()),
@@ -150,7 +149,7 @@ fn check(file: &mut File, kind: &Kind) -> Result<(), OutputError> {
 }
 
 impl Output {
-    /// Opens the file at `path` for writing from its beginning. What is there is replaced if it is of this kind or
+    /// Opens the file at `path` for writing from its beginning. An existing file is replaced if it is of this kind or
     /// empty.
     pub fn replace(path: &Path, kind: &Kind) -> Result<Output, OutputError> {
         match find(path)? {
@@ -165,7 +164,7 @@ impl Output {
         }
     }
 
-    /// Makes the file at `path`. One that is there and not empty is [`OutputError::Taken`].
+    /// Creates the file at `path`. An existing non-empty one is [`OutputError::Taken`].
     pub fn create(path: &Path) -> Result<Output, OutputError> {
         match find(path)? {
             Found::Stream(output) => Ok(output),
@@ -174,18 +173,18 @@ impl Output {
         }
     }
 
-    /// Checks that [`Output::replace`] would find nothing at `path` that has to stay. A pipe is not opened: its reader
-    /// would see it end.
+    /// Checks that [`Output::replace`] would not find a file at `path` that must be kept. A pipe is not opened: its
+    /// reader would see it close.
     pub fn check(path: &Path, kind: &Kind) -> Result<(), OutputError> {
         Self::earlier(path, kind).map(drop)
     }
 
-    /// Empties a file of this kind that no process writes.
+    /// Empties a file of this kind that no process is writing.
     pub fn clear(path: &Path, kind: &Kind) -> Result<(), OutputError> {
         Ok(Self::earlier(path, kind)?.map_or(Ok(()), |file| file.set_len(0))?)
     }
 
-    /// Returns the file of this kind that is at `path`, if no process writes it.
+    /// Returns the file of this kind at `path`, if no process is writing it.
     fn earlier(path: &Path, kind: &Kind) -> Result<Option<File>, OutputError> {
         let Ok(found) = fs::symlink_metadata(path) else { return Ok(None) };
         if found.is_symlink() && fs::metadata(path).map_or(true, |target| target.is_file()) {
@@ -200,12 +199,12 @@ impl Output {
     }
 }
 
-/// Runs `body`, which may write to a pipe that nobody reads any more. That is an error where it is written, and no end
-/// of the application.
+/// Runs `body`, which may write to a pipe without a reader. The write then fails with an error, and does not terminate
+/// the application.
 pub fn without_sigpipe<T>(body: impl FnOnce() -> T) -> T {
     let [mut pipe, mut pending, mut old] = [MaybeUninit::<libc::sigset_t>::uninit(); 3];
-    // SAFETY: each set is filled in before it is read. The signal that a write raises goes to the writing thread, and
-    // is taken here unless one waited already.
+    // SAFETY: each set is filled in before it is read. The signal raised by a write goes to the writing thread, and is
+    // consumed here unless one was pending already.
     unsafe {
         libc::sigemptyset(pipe.as_mut_ptr());
         libc::sigaddset(pipe.as_mut_ptr(), libc::SIGPIPE);
@@ -251,7 +250,7 @@ mod tests {
         path
     }
 
-    /// Tries all ways to a file, each with what is in it afterwards.
+    /// Tries every function on a file, each with the contents afterwards.
     fn all(path: &Path, before: &[u8], kind: &Kind) -> Vec<(Result<(), String>, Vec<u8>)> {
         type Way = fn(&Path, &Kind) -> Result<(), OutputError>;
         let replace: Way = |path, kind| Ok(Output::replace(path, kind)?.write_all(b"new")?);
@@ -358,13 +357,13 @@ mod tests {
     fn a_pipe_takes_all_however_slow_its_reader_and_ends_in_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = fifo(folder.path());
-        // Opened without waiting, then read as any pipe is.
+        // Opened without blocking, then read like any pipe.
         let mut reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
         // SAFETY: an open descriptor.
         assert_eq!(unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_SETFL, 0) }, 0);
         let mut output = Output::create(&path).unwrap();
         assert!(matches!(Output::create(&path), Err(OutputError::Shared)));
-        // Sixteen times what a pipe holds.
+        // Sixteen times the capacity of a pipe.
         let sent: Vec<u8> = (0..1 << 20).map(|n: u32| (n % 251) as u8).collect();
         let received = std::thread::scope(|scope| {
             let writer = scope.spawn(|| output.write_all(&sent));
@@ -375,11 +374,11 @@ mod tests {
         });
         assert!(received == sent);
         drop(reader);
-        // The test would end here if the signal had its way.
+        // An unblocked signal would end the test here.
         // SAFETY: the default disposition, which the harness changed.
         let before = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
         assert_eq!(output.write_all(b"more").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
-        // SAFETY: as it was.
+        // SAFETY: restores the previous disposition.
         unsafe { libc::signal(libc::SIGPIPE, before) };
     }
 }

@@ -9,19 +9,19 @@ use irnic_transports::{Path, Time};
 use super::{Port, RxFrame, TxFrame, forward_rest, packet_len};
 use crate::impair::Report;
 
-/// How far sending may catch up after the caller came late, in ns.
+/// Time by which a late caller's sending may catch up, in ns.
 const CATCH_UP: u64 = 100 * US;
 
 /// A port that sends no faster than a given link rate.
 ///
 /// While the link is busy, [`Port::transmit`] has no room, as on hardware: nothing is queued here and nothing is lost.
 /// A frame counts from its Ethernet header to its ICRC, as in [`crate::impair`]; preamble, Ethernet checksum and
-/// inter-packet gap do not count. The rate is exact in the long run: a caller that comes up to 100 µs late catches up.
+/// inter-packet gap do not count. The long-term rate is exact: a caller that is up to 100 µs late catches up.
 pub struct Paced<P> {
     port: P,
-    /// Bit/s.
+    /// Link rate in bit/s.
     rate: u64,
-    /// When the link has sent what it was given.
+    /// Time when the link has sent everything passed to it.
     free: Time,
     /// A frame was refused: there is room again at `free`.
     refused: bool,
@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes everything.
+    /// Accepts everything.
     #[derive(Default)]
     struct Sink(u64);
 
@@ -127,7 +127,7 @@ mod tests {
         Path { src: address(1), dst: address(2), udp_src: 0xc000, traffic_class: 0, hop_limit: 64 }
     }
 
-    /// Sends whenever there is room, for a second, coming `late` ns after each deadline. Returns bits sent.
+    /// Sends whenever there is room, for a second, calling `late` ns after each deadline. Returns the bits sent.
     fn second_of(rate: u64, late: u64) -> u64 {
         let mut port = Paced::new(Sink::default(), rate);
         let path = path();
@@ -147,7 +147,7 @@ mod tests {
         for rate in [10_000_000, 1_000_000_000] {
             for late in [0, 1_000, 50_000] {
                 let bits = second_of(rate, late);
-                // One frame, and what may be caught up at the start.
+                // One frame, and the catch-up at the start.
                 let slack = 1100 * 8 + rate / 10_000;
                 assert!(bits.abs_diff(rate) <= slack + rate * late / SEC, "{rate} bit/s, {late} ns late: {bits}");
             }

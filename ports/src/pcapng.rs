@@ -44,7 +44,7 @@ pub(crate) fn interface(out: &mut Vec<u8>, name: &str) {
     block(out, INTERFACE_DESCRIPTION, |out| {
         out.extend(LINKTYPE_ETHERNET.to_le_bytes());
         out.extend(0u16.to_le_bytes());
-        // Frames are not cut.
+        // No snapshot length: frames are not truncated.
         out.extend(0u32.to_le_bytes());
         option(out, IF_NAME, name.as_bytes());
         option(out, IF_TSRESOL, &[NANOSECONDS]);
@@ -52,7 +52,7 @@ pub(crate) fn interface(out: &mut Vec<u8>, name: &str) {
     });
 }
 
-/// What an enhanced packet block says of a packet beside its bytes.
+/// Metadata of a packet in an enhanced packet block.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// Number of the interface, in the order of their blocks.
@@ -71,7 +71,7 @@ pub(crate) fn packet(out: &mut Vec<u8>, seen: Seen, headers: &[u8], rest: &[u8])
         out.extend(interface.to_le_bytes());
         out.extend(((at >> 32) as u32).to_le_bytes());
         out.extend((at as u32).to_le_bytes());
-        // All of it is recorded.
+        // Captured and original length are the same.
         out.extend((len as u32).to_le_bytes());
         out.extend((len as u32).to_le_bytes());
         out.extend_from_slice(headers);
@@ -93,7 +93,7 @@ fn block(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
 }
 
 fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
-    // A name that does not fit is cut; nobody has one.
+    // A value that does not fit is truncated; in practice none is that long.
     let value = &value[..value.len().min(usize::from(u16::MAX))];
     out.extend(code.to_le_bytes());
     out.extend((value.len() as u16).to_le_bytes());

@@ -1,6 +1,6 @@
-//! What precedes a frame in a ring whose two ends do not fix its addresses: the path, and what is known of the ICRC.
+//! Prefix of a frame in a ring whose ends have no fixed addresses: the path, and the state of the ICRC.
 //!
-//! Most frames of a link have the addresses of the frame before. [`Tagger`] and [`Untagger`] leave them out then, and
+//! Most frames of a link have the same addresses as the frame before. [`Tagger`] and [`Untagger`] then omit them, and
 //! the rest fits into the record's tag: a small frame stays within one cache line.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,7 +13,7 @@ use super::{RxIcrc, TxFrame};
 /// Bytes of a prefix.
 pub(super) const PREFIX: usize = 40;
 
-/// Returns what the receiver of a frame knows of its ICRC.
+/// Returns the ICRC state of a frame at its receiver.
 #[inline]
 pub(super) fn sent_icrc(frame: &TxFrame<'_>) -> RxIcrc {
     if frame.icrc { RxIcrc::Exact } else { RxIcrc::Absent }
@@ -67,7 +67,7 @@ fn byte(icrc: RxIcrc) -> u8 {
     match icrc {
         RxIcrc::Absent => 0,
         RxIcrc::Exact => 1,
-        // The identification has no room; it is found again.
+        // The identification does not fit; the receiver determines it again.
         RxIcrc::AnyIdentification | RxIcrc::Ipv4 { .. } => 2,
     }
 }
@@ -98,12 +98,12 @@ impl From<&Path> for Constant {
     }
 }
 
-/// The sending side of a link: remembers what the receiver knows.
+/// The sending end of a link: remembers what the receiver knows.
 #[derive(Debug, Default)]
 pub(super) struct Tagger(Option<Constant>);
 
 impl Tagger {
-    /// Returns the tag of a frame's record, and how many bytes precede the frame: none, or a prefix. Call
+    /// Returns the tag of a frame's record, and the number of bytes before the frame: 0 or a prefix. Call
     /// [`Tagger::sent`] if the record was accepted.
     #[inline]
     pub(super) fn tag(&self, path: &Path, icrc: RxIcrc) -> (u32, usize) {
@@ -123,8 +123,8 @@ impl Tagger {
 pub(super) struct Untagger(Option<Constant>);
 
 impl Untagger {
-    /// Returns path and ICRC of a record, and where in it the frame is; `None` if the sender left out what it never
-    /// sent.
+    /// Returns path and ICRC of a record, and the range of the frame in it; `None` if the sender omitted a prefix that
+    /// it never sent.
     #[inline]
     pub(super) fn untag(&mut self, tag: u32, record: &[u8]) -> Option<(Path, RxIcrc, Range<usize>)> {
         if tag & HAS_PREFIX != 0 {

@@ -17,8 +17,8 @@ pub(super) const PAGE: usize = 4096;
 /// SIGBUS.
 pub(super) const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
-/// Returns the seals of a file; -1 if it cannot have seals, or lies in huge pages: these can run out under a mapping,
-/// which raises SIGBUS, too.
+/// Returns the seals of a file; -1 if it cannot have seals, or is backed by huge pages: these can run out under a
+/// mapping, which also raises SIGBUS.
 pub(super) fn seals(file: BorrowedFd<'_>) -> libc::c_int {
     // SAFETY: all-zero bytes are a valid statfs.
     let mut system: libc::statfs = unsafe { std::mem::zeroed() };
@@ -31,7 +31,7 @@ pub(super) fn seals(file: BorrowedFd<'_>) -> libc::c_int {
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) }
 }
 
-/// A type that may lie in shared memory.
+/// A type that may be placed in shared memory.
 ///
 /// # Safety
 /// The type must consist of atomics and of bytes that are never read, so that every bit pattern is valid and concurrent
@@ -52,7 +52,7 @@ mod tests {
             assert!(fd >= 0, "{}", std::io::Error::last_os_error());
             // SAFETY: no memory is passed.
             assert_eq!(unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS) }, 0);
-            // SAFETY: a new descriptor that nobody else owns.
+            // SAFETY: a new descriptor with no other owner.
             unsafe { OwnedFd::from_raw_fd(fd) }
         };
         assert_eq!(seals(file(0).as_fd()) & SEALS, SEALS);

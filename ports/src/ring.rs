@@ -2,9 +2,9 @@
 //!
 //! Positions count the bytes written so far and only grow; the low bits are the place in the ring. A record is a header
 //! and the bytes of one frame. It begins on a cache line and never wraps: if it does not fit before the end of the
-//! ring, a skip record fills the rest and it begins at the start. Records of variable length keep small frames in few
-//! cache lines, where fixed 4 KiB slots would put every header into the same cache set. Frames that are sent together
-//! share one stamp, which only the first carries.
+//! ring, a skip record fills the rest and it begins at the start. Variable-length records keep small frames in few
+//! cache lines, whereas fixed 4 KiB slots would put every header into the same cache set. Frames sent together share
+//! one stamp, which only the first carries.
 //!
 //! Nothing read from the ring is trusted. A malicious peer can garble or lose its own frames, or cause a [`Corrupt`]
 //! error; it cannot cause an access outside the ring.
@@ -22,11 +22,11 @@ const LINE: u64 = 64;
 /// stamp.
 const HEADER: usize = 2 * WORD;
 const WORD: usize = 8;
-/// Flag in a length: the stamp equals that of the record before (0 if there is none) and is left out.
+/// Flag in a length: the stamp equals that of the record before (0 if there is none) and is omitted.
 const SAME_STAMP: u32 = 1 << 31;
 /// Length of a skip record, which fills the rest of the ring.
 const SKIP: u32 = u32::MAX;
-/// Frames after which the producer publishes by itself. Each publication moves a cache line between the cores: with
+/// Frames after which the producer publishes on its own. Each publication moves a cache line between the cores: with
 /// frames of 64 bytes, 16 gives 44 Mpps where 1 gives 29.
 const PUBLISH_EVERY: u32 = 16;
 
@@ -45,12 +45,12 @@ pub struct Corrupt {
     pub limit: u64,
 }
 
-/// A word alone in its cache line and in the adjacent one, which the hardware prefetcher fetches along.
+/// A word alone in its cache line and in the adjacent one, which the hardware prefetcher fetches with it.
 #[derive(Default)]
 #[repr(C, align(128))]
 struct CacheAligned(AtomicU64);
 
-/// Positions that the two sides tell each other.
+/// Positions that the two sides publish to each other.
 #[derive(Default)]
 #[repr(C)]
 struct Positions {
@@ -58,7 +58,7 @@ struct Positions {
     head: CacheAligned,
     /// Written by the consumer: every byte before this position may be overwritten.
     tail: CacheAligned,
-    /// 1 while the producer waits for room and wants to be woken.
+    /// 1 while the producer waits for room and wants a wake-up.
     wanted: CacheAligned,
     /// Written by the consumer when it finds the ring empty: every byte before this position was taken.
     emptied: CacheAligned,
@@ -89,14 +89,14 @@ impl Place {
         region.object::<Positions>(self.offset);
     }
 
-    /// Returns where position `at` is in the region.
+    /// Returns the offset of position `at` in the region.
     #[inline]
     fn data(&self, at: u64) -> usize {
         self.offset + CONTROL + (at & (self.capacity as u64 - 1)) as usize
     }
 }
 
-/// Returns the bytes that a frame of `len` bytes takes in the ring behind a header of `header` bytes.
+/// Returns the bytes that a frame of `len` bytes takes in the ring with a header of `header` bytes.
 fn record(header: usize, len: usize) -> u64 {
     ((header + len) as u64).next_multiple_of(LINE)
 }
@@ -107,7 +107,7 @@ pub(super) struct Producer {
     place: Place,
     /// Position of the next record.
     next: u64,
-    /// Position that the consumer was told last.
+    /// Position last published to the consumer.
     published: u64,
     /// The consumer's tail when last read.
     tail: u64,
@@ -141,12 +141,12 @@ impl Producer {
     pub(super) fn progress(&self) -> (u64, u64) {
         let Positions { tail, emptied, .. } = self.positions();
         let taken = |at: &CacheAligned| self.published.wrapping_sub(at.0.load(Ordering::Acquire));
-        // By distances: what the consumer says may be anything.
+        // Computed as distances: the consumer's values are untrusted.
         let left = taken(tail).min(taken(emptied)).min(self.place.capacity as u64);
         (self.published, self.published.saturating_sub(left))
     }
 
-    /// Asks the consumer for a wake-up when it has made room. The caller must issue a fence and then check
+    /// Requests a wake-up from the consumer when it has made room. The caller must issue a fence and then check
     /// [`Self::has_room`] again.
     pub(super) fn want_room(&self) {
         self.positions().wanted.0.store(1, Ordering::Relaxed);
@@ -194,7 +194,7 @@ impl Producer {
             self.stamp = stamp;
         }
         // SAFETY: these bytes lie between the consumer's tail and our unpublished head, so by the ring's protocol only
-        // the producer, which is `self`, touches them.
+        // the producer, which is `self`, accesses them.
         unsafe { self.region.write(self.place.data(self.next) + header, len, fill) };
         self.next += size;
         self.unpublished += 1;
@@ -204,7 +204,7 @@ impl Producer {
         Ok(true)
     }
 
-    /// Publishes all that was pushed. Returns whether there was anything new.
+    /// Publishes everything that was pushed. Returns whether there was anything new.
     #[inline]
     pub(super) fn publish(&mut self) -> bool {
         if self.published == self.next {
@@ -225,13 +225,13 @@ pub(super) struct Consumer {
     next: u64,
     /// The producer's head when last read.
     head: u64,
-    /// Tail that the producer was told last, for room and for an empty ring.
+    /// Tail last published to the producer, for room and for an empty ring.
     released: u64,
     emptied: u64,
     /// Stamp of the last record.
     stamp: u64,
-    /// When the head was last read, and when it was read before that: at the earlier time the frames up to the head
-    /// were not there yet.
+    /// Times of the last read of the head and of the one before: at the earlier one the frames up to the head were not
+    /// there yet.
     looked: Time,
     unseen_at: Time,
 }
@@ -247,7 +247,7 @@ pub(super) struct Record<'a> {
 }
 
 impl Consumer {
-    /// Creates the only consumer of a ring that nobody has read from yet.
+    /// Creates the only consumer of a ring that has not been read from yet.
     pub(super) fn new(region: Arc<Region>, place: Place) -> Consumer {
         place.check(&region);
         let (looked, unseen_at) = (Time::NEVER, Time::NEVER);
@@ -263,7 +263,7 @@ impl Consumer {
         self.next != self.head || self.positions().head.0.load(Ordering::Acquire) != self.next
     }
 
-    /// Returns the stamp of the next frame, untrusted as all there is in the ring; `None` if there is none.
+    /// Returns the stamp of the next frame, untrusted like everything in the ring; `None` if there is none.
     pub(super) fn next_stamp(&self) -> Option<u64> {
         if !self.has_frames() {
             return None;
@@ -287,7 +287,8 @@ impl Consumer {
                 self.unseen_at = std::mem::replace(&mut self.looked, now);
                 let head = self.positions().head.0.load(Ordering::Acquire);
                 if head == self.next {
-                    // Its own cache line: who reads it is in doubt, and nobody is who is answered.
+                    // On a cache line of its own: only a producer that doubts its peer reads it, not one that gets
+                    // answers.
                     if self.emptied != head {
                         self.emptied = head;
                         self.positions().emptied.0.store(head, Ordering::Release);
@@ -333,7 +334,7 @@ impl Consumer {
     }
 
     /// Returns the space of all popped frames to the producer once it is an eighth of the ring, so that the update is
-    /// worth a cache line. What is withheld never blocks the producer of a ring that holds sixteen frames. Returns
+    /// worth a cache line. The space withheld never blocks the producer of a ring that holds sixteen frames. Returns
     /// whether space was returned.
     #[inline]
     pub(super) fn release(&mut self) -> bool {
@@ -348,7 +349,7 @@ impl Consumer {
     /// Returns whether the producer asked for a wake-up, and clears the request. Call it after a `release` that
     /// returned space.
     pub(super) fn is_room_wanted(&self) -> bool {
-        // Pairs with the fence after `want_room`: either we see the wish, or the producer sees the room.
+        // Pairs with the fence after `want_room`: either we see the request, or the producer sees the room.
         fence(Ordering::SeqCst);
         let wanted = &self.positions().wanted.0;
         wanted.load(Ordering::Relaxed) == 1 && wanted.swap(0, Ordering::Relaxed) == 1

@@ -1,7 +1,7 @@
-//! Numbers that one process shows to others of its user, in memory that only it can write.
+//! Numbers that one process publishes to others of its user, in memory that only it can write.
 //!
-//! What the numbers mean is the caller's. A reader gets all of one writing, or those of the writing before: never parts
-//! of two. It copies no more than the memory has, whatever the writer says, and what it reads may be anything.
+//! The meaning of the numbers is up to the caller. A reader gets all of one update, or all of the one before: never
+//! parts of two. It copies no more than the memory holds, whatever the writer claims, and the numbers are untrusted.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -14,16 +14,16 @@ use crate::sync::{AtomicU64, Ordering, fence};
 const MAGIC: u64 = u64::from_be_bytes(*b"IRNICSH\x01");
 /// Words before the numbers.
 const HEAD: usize = 8;
-/// Looks at a sheet that is being written before it is given up.
+/// Reads of a sheet that is being written before the reader gives up.
 const LOOKS: u32 = 1_000;
 
 #[derive(Default)]
 #[repr(C)]
 struct HeadWords {
     magic: AtomicU64,
-    /// Odd while the sheet is written, another number after each writing.
+    /// Seqlock: odd while the sheet is written, a new number after each update.
     sequence: AtomicU64,
-    /// How many numbers there are.
+    /// Number of numbers.
     len: AtomicU64,
 }
 
@@ -44,7 +44,7 @@ fn word(region: &Region, at: usize) -> &AtomicU64 {
     &region.object::<Word>((HEAD + at) * size_of::<u64>()).0
 }
 
-/// A sheet as its owner has it.
+/// The owner's end of a sheet.
 pub struct Sheet {
     region: Region,
     file: OwnedFd,
@@ -52,15 +52,15 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// Makes an empty sheet with room for at least so many numbers.
+    /// Creates an empty sheet with room for at least this many numbers.
     ///
     /// # Errors
-    /// The system's, for want of memory or descriptors.
+    /// The system's error, for lack of memory or descriptors.
     pub fn create(numbers: usize) -> io::Result<Sheet> {
         let len = ((HEAD + numbers) * size_of::<u64>()).next_multiple_of(PAGE);
         let file = sys::unsealed_memory(c"irnic-stats", len)?;
         let region = Region::map(file.as_fd(), len)?;
-        // Others can map it to read only.
+        // Others can map it only read-only.
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
         // SAFETY: no memory is passed.
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } < 0 {
@@ -70,22 +70,22 @@ impl Sheet {
         Ok(Sheet { region, file, room: len / size_of::<u64>() - HEAD })
     }
 
-    /// Returns what others read it by: [`SheetReader::open`].
+    /// Returns the file with which others read it: [`SheetReader::open`].
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Returns how many numbers there is room for.
+    /// Returns the number of numbers that fit.
     pub fn room(&self) -> usize {
         self.room
     }
 
-    /// Writes numbers in place of those before. What finds no room is left out.
+    /// Replaces the numbers. Those that do not fit are dropped.
     pub fn write(&mut self, numbers: impl IntoIterator<Item = u64>) {
         self.begin().put_all(numbers);
     }
 
-    /// Begins to write: nobody sees a number before the writing is dropped.
+    /// Begins an update: no reader sees its numbers before it is dropped.
     pub fn begin(&mut self) -> Writing<'_> {
         let sequence = &head(&self.region).sequence;
         let before = sequence.load(Ordering::Relaxed) & !1;
@@ -94,7 +94,7 @@ impl Sheet {
         Writing { sheet: self, len: 0, after: before.wrapping_add(2) }
     }
 
-    /// Returns the numbers that were written last.
+    /// Returns the numbers last written.
     pub fn numbers(&self) -> impl Iterator<Item = u64> {
         let len = head(&self.region).len.load(Ordering::Relaxed) as usize;
         (0..len.min(self.room)).map(|at| word(&self.region, at).load(Ordering::Relaxed))
@@ -109,7 +109,7 @@ pub struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    /// Appends a number. One that finds no room is left out.
+    /// Appends a number. One that does not fit is dropped.
     #[inline]
     pub fn put(&mut self, number: u64) {
         if self.len < self.sheet.room {
@@ -132,19 +132,19 @@ impl Drop for Writing<'_> {
     }
 }
 
-/// A sheet as others have it.
+/// A reader's end of a sheet.
 pub struct SheetReader {
     region: Region,
     room: usize,
 }
 
 impl SheetReader {
-    /// Maps a sheet by its file, to read.
+    /// Maps a sheet by its file, read-only.
     ///
     /// # Errors
-    /// The system's, and `InvalidData` for a file that is no sheet of this user, or could shrink.
+    /// The system's error; `InvalidData` for a file that is not a sheet of this user, or could shrink.
     pub fn open(file: BorrowedFd<'_>) -> io::Result<SheetReader> {
-        /// Nobody needs a longer one.
+        /// Longest file accepted, in bytes.
         const LONGEST: usize = 1 << 20;
         let wrong = || io::Error::new(io::ErrorKind::InvalidData, "no sheet of numbers");
         let len = sealed_len(file).filter(|len| *len <= LONGEST).ok_or_else(wrong)?;
@@ -155,12 +155,12 @@ impl SheetReader {
         Ok(SheetReader { region, room: len / size_of::<u64>() - HEAD })
     }
 
-    /// Returns a number that is another one after each writing.
+    /// Returns a number that changes with each update.
     pub fn version(&self) -> u64 {
         head(&self.region).sequence.load(Ordering::Acquire)
     }
 
-    /// Returns the numbers of the last writing; `None` while one goes on, which may be for ever if the writer ended.
+    /// Returns the numbers of the last update; `None` during one, which may last forever if the writer has ended.
     pub fn read(&self) -> Option<Vec<u64>> {
         let head = head(&self.region);
         for look in 0..LOOKS {
@@ -196,7 +196,7 @@ mod tests {
         assert_ne!(reader.version(), version);
         sheet.write([4]);
         assert_eq!((reader.read(), sheet.numbers().collect()), (Some(vec![4]), vec![4]));
-        // What has no room is left out.
+        // Numbers that do not fit are dropped.
         sheet.write(0..1_000_000);
         assert_eq!(reader.read(), Some((0..sheet.room() as u64).collect()));
         let mut writing = sheet.begin();
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_writer_that_lies_is_believed_no_further_than_its_memory() {
-        // What another process may hand over: any sealed memory, written by itself at any time.
+        // Another process may pass any sealed memory, and write to it at any time.
         let lie = |magic, sequence, len| {
             let file = sys::memory(c"irnic-test", PAGE).unwrap();
             let region = Region::map(file.as_fd(), PAGE).unwrap();

@@ -112,7 +112,7 @@ pub struct ShmPort {
     link: Link,
     local: IpAddr,
     remote: IpAddr,
-    /// Buffer that frames are copied to before they are parsed, if they are copied.
+    /// Buffer that frames are copied to before they are parsed, if copying is on.
     copy: Option<Box<[u8]>>,
     /// Keeps the creator's path valid.
     _file: File,
@@ -122,11 +122,11 @@ impl ShmPort {
     /// Default number of polls before [`Port::wait`] sleeps, about 10 µs. A sleeping peer answers 70 to 85 µs late.
     pub const SPIN: u32 = 200;
 
-    /// Creates a link and returns its first port with the path by which the other process opens the second, once, with
-    /// [`ShmPort::open`]. The path is valid as long as the port lives.
+    /// Creates a link and returns its first port, and the path with which the other process opens the second, once, by
+    /// [`ShmPort::open`]. The path is valid as long as the port is alive.
     ///
     /// # Errors
-    /// The system's, if there is no memory or no file descriptor.
+    /// The system's error, if there is no memory or no file descriptor.
     pub fn create(config: &ShmConfig) -> io::Result<(ShmPort, PathBuf)> {
         let ring_bytes = config.ring_bytes.clamp(*RING_BYTES.start(), *RING_BYTES.end()).next_power_of_two();
         let len = region_len(ring_bytes);
@@ -135,7 +135,7 @@ impl ShmPort {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor that nobody else owns.
+        // SAFETY: a new descriptor with no other owner.
         let file = unsafe { File::from_raw_fd(fd) };
         file.set_len(len as u64)?;
         // SAFETY: no memory is passed.
@@ -157,8 +157,8 @@ impl ShmPort {
     /// Opens the second port of a link by the path that [`ShmPort::create`] returned.
     ///
     /// # Errors
-    /// A [`ShmError`] if the file belongs to another user, is no link of this version, is not sealed, or has been
-    /// opened before; otherwise the system's.
+    /// A [`ShmError`] if the file belongs to another user, is not a link of this version, is not sealed, or has been
+    /// opened before; otherwise the system's error.
     pub fn open(path: &FilePath) -> io::Result<ShmPort> {
         let name = || path.to_path_buf();
         let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)?;
@@ -230,7 +230,7 @@ impl ShmPort {
 
     /// Sets whether each frame is copied into private memory before the receiver sees it (the default).
     ///
-    /// Without the copy, a peer that breaks the protocol can change a frame while it is parsed, so switch it off only
+    /// Without the copy, a peer that violates the protocol can change a frame while it is parsed, so switch it off only
     /// for trusted peers. It saves little: nothing between distant cores, a tenth between cores that share a cache.
     pub fn set_private_copy(&mut self, on: bool) {
         self.copy = on.then(|| vec![0; MAX_FRAME].into());

@@ -1,12 +1,12 @@
 //! Time stamps of frames in rings.
 //!
-//! Each port is driven on a time line of its caller's choice. Both sides of a ring can read the host's clock,
-//! [`host_now`]: the writer stamps each frame with the host's time of its call, and the reader converts the stamp to
-//! its own time line. A stamp costs an addition: an [`Offset`] converts between a time line and the host's, and the
-//! clock is read only from time to time.
+//! Each port is driven by a clock of its caller's choice. Both sides of a ring can read the host's clock, [`host_now`]:
+//! the writer stamps each frame with the host's time of its call, and the reader converts the stamp to its own clock. A
+//! stamp costs an addition: an [`Offset`] converts between the caller's clock and the host's, which is read only
+//! occasionally.
 //!
-//! Stamps are not trusted. A stamp counts between two times that the reader knows itself: when it last looked and the
-//! frame was not there, and now.
+//! Stamps are not trusted. A stamp counts only between two times that the reader knows itself: its last read without
+//! the frame, and now.
 
 use irnic_transports::Time;
 use irnic_transports::time::{MS, SEC, US};
@@ -17,14 +17,14 @@ use super::offset::Offset;
 /// message through a ring.
 const READ_EVERY: u64 = 100 * US;
 
-/// How far a stamp may be off what the reader knows, where that is little: as long as a process may wait for a core on
-/// a busy host, in ns.
+/// Tolerance for a stamp relative to what the reader knows, if that is little: as long as a process may wait for a core
+/// on a busy host, in ns.
 const SLACK: u64 = 100 * MS;
 
-/// Flag in a stamp: the frame had arrived at the host by another way before it was written into the ring.
+/// Flag in a stamp: the frame had reached the host by another way before it was written into the ring.
 const PASSED_ON: u64 = 1 << 63;
 
-/// Returns the time of the clock that all processes of the host share, CLOCK_MONOTONIC.
+/// Returns the time of the clock shared by all processes of the host, CLOCK_MONOTONIC.
 #[inline]
 pub fn host_now() -> Time {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -33,10 +33,10 @@ pub fn host_now() -> Time {
     Time(t.tv_sec as u64 * SEC + t.tv_nsec as u64)
 }
 
-/// Converts between the time line of a port's caller and the one that stamps are on.
+/// Converts between the clock of a port's caller and that of stamps.
 pub(super) struct RingClock {
     offset: Offset,
-    /// When the host's clock is read next.
+    /// Time of the next reading of the host's clock.
     next: Time,
     /// The latest stamp that was ahead of its reader's `now`. The reader's own stamps are no earlier, so that no answer
     /// seems to precede its question.
@@ -44,17 +44,17 @@ pub(super) struct RingClock {
 }
 
 impl RingClock {
-    /// Creates the clock of a ring whose sides are driven on time lines of their own.
+    /// Creates the clock of a ring whose sides are driven by separate clocks.
     pub(super) fn host() -> RingClock {
         RingClock { offset: Offset::NEW, next: Time::ZERO, latest_stamp: 0 }
     }
 
-    /// Creates the clock of a ring whose sides are driven on one time line, which stamps are then on.
+    /// Creates the clock of a ring whose sides are driven by one clock, which is then also that of stamps.
     pub(super) fn common() -> RingClock {
         RingClock { offset: Offset::NEW, next: Time::NEVER, latest_stamp: 0 }
     }
 
-    /// Reads the host's clock if that is due. Must be called with the present time before any of the methods below.
+    /// Reads the host's clock if due. Must be called with the current time before any of the methods below.
     #[inline]
     pub(super) fn refresh(&mut self, now: Time) {
         if now >= self.next {
@@ -74,13 +74,13 @@ impl RingClock {
         self.offset.at(now).max(self.latest_stamp)
     }
 
-    /// Returns the stamp of a frame that another port received at `arrived` and that goes on through a ring.
+    /// Returns the stamp of a frame that another port received at `arrived` and that is forwarded through a ring.
     pub(super) fn passed_on(&self, arrived: Time) -> u64 {
         self.offset.at(arrived) | PASSED_ON
     }
 
     /// Returns when a frame with this stamp arrived. It is read at `now` and was not in the ring at `unseen_at`, the
-    /// reader's previous look; pass a later time than `now` if there was none.
+    /// reader's previous read; pass a later time than `now` if there was none.
     #[inline]
     pub(super) fn arrival(&mut self, now: Time, stamp: u64, unseen_at: Time) -> Time {
         let own = self.offset.at(now);
@@ -92,7 +92,8 @@ impl RingClock {
         if stamp & PASSED_ON != 0 {
             return self.offset.convert(now, stamp & !PASSED_ON).max(earliest - SLACK);
         }
-        // It came after `now` was read. Or it is a lie: then answers seem late for a while, as late as they are read.
+        // Sent after `now` was read. Or forged: then this side's answers seem late for a time, at worst as late as they
+        // are read.
         if stamp <= self.offset.at(now).saturating_add(SLACK) {
             self.latest_stamp = self.latest_stamp.max(stamp);
         }
@@ -119,7 +120,7 @@ mod tests {
         for late in [0, 1, 30 * SEC] {
             assert_eq!(reader.arrival(Time(605 * SEC + late), stamp, Time::ZERO), Time(605 * SEC));
         }
-        // The writer stood still before it published: the frame was not there at 606 s.
+        // The writer stalled before it published: the frame was not there at 606 s.
         assert_eq!(reader.arrival(Time(607 * SEC), stamp, Time(606 * SEC)), Time(606 * SEC));
     }
 
@@ -157,12 +158,12 @@ mod tests {
     fn no_answer_is_there_before_its_question() {
         let (mut a, mut b) = (clock(0), clock(400 * SEC));
         let asked = Time(905 * SEC);
-        // b looked at its clock, then a asked, then b looked into the ring.
+        // b read its clock, then a asked, then b polled the ring.
         let b_now = Time(505 * SEC - 300);
         assert_eq!(b.arrival(b_now, a.stamp(asked), Time::ZERO), b_now);
         let answer = b.stamp(b_now);
         assert_eq!(a.arrival(asked + 1000, answer, asked - 1000), asked);
-        // Later it is b's clock that counts.
+        // Later b's clock counts.
         assert_eq!(b.stamp(b_now + 500), 905 * SEC + 200);
     }
 

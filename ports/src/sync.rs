@@ -1,5 +1,5 @@
-//! The atomics that two processes or threads share: the processor's, or those of the model checker loom, which tries
-//! the orders in which a weakly ordered machine may let them be seen (the package `irnic-models`, in `ports/models`).
+//! Atomics shared by two processes or threads: the processor's, or those of the model checker loom, which tries the
+//! orders in which a weakly ordered machine may make them visible (the package `irnic-models`, in `ports/models`).
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -7,8 +7,8 @@ pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Orders what was done before a message was passed to the kernel, or after it was got from there: whoever gets one
-/// sees what its sender had done. The kernel does so itself; loom does not know it.
+/// Orders what was done before a message was passed to the kernel, or after one was received from it: a receiver sees
+/// everything that the sender did before. The kernel guarantees this itself; loom does not know that.
 #[inline]
 pub(crate) fn message() {
     #[cfg(loom)]

@@ -1,17 +1,17 @@
-//! What is known of a process that a fault has ended.
+//! Diagnosis of processes that ended by a fault.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-/// What the description of a process begins with that a fault has ended.
+/// Prefix of the description of a process that ended by a fault.
 pub const FAULT: &str = "ended by a fault";
 
 /// Signals that mean a fault in the program, with their numbers on Linux.
 const FAULTS: [(i32, &str); 7] =
     [(4, "SIGILL"), (5, "SIGTRAP"), (6, "SIGABRT"), (7, "SIGBUS"), (8, "SIGFPE"), (11, "SIGSEGV"), (31, "SIGSYS")];
 
-/// How a process ended; if by a fault, with the backtrace of its core in `folder`, where it ran.
+/// How a process ended; after a fault, with the backtrace of its core in `folder`, its working directory.
 pub fn describe(status: ExitStatus, folder: &Path) -> String {
     let Some(name) = fault(status) else { return status.to_string() };
     let number = status.signal().unwrap_or_default();
@@ -19,7 +19,7 @@ pub fn describe(status: ExitStatus, folder: &Path) -> String {
     format!("{FAULT}: signal {number} ({name})\n{backtrace}")
 }
 
-/// The name of the signal if a fault has ended a process, or the shell that ran it says so of a command.
+/// The name of the signal if a process ended by a fault, or if the shell that ran it reports one for a command.
 pub fn fault(status: ExitStatus) -> Option<&'static str> {
     let number = status.signal().or_else(|| status.code().filter(|code| *code > 128).map(|code| code - 128))?;
     FAULTS.iter().find(|(of, _)| *of == number).map(|(_, name)| *name)
@@ -62,7 +62,7 @@ pub fn cores(folder: &Path) -> Vec<PathBuf> {
     cores
 }
 
-/// The program whose core this is, as file(1) reads it from the core's notes.
+/// The program that dumped the core, from the core's notes as read by file(1).
 fn program_of(core: &Path) -> Option<String> {
     let output = Command::new("file").arg("-b").arg(core).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -70,7 +70,7 @@ fn program_of(core: &Path) -> Option<String> {
     rest.split_once('\'').map(|(program, _)| program.to_owned())
 }
 
-/// Whether a line of standard error says that a background thread of the library panicked.
+/// Whether a line of standard error reports a panic of a background thread of the library.
 pub fn is_panic_of_the_library(line: &str) -> bool {
     line.starts_with("thread 'irnic") && line.contains("panicked at")
 }

@@ -1,5 +1,4 @@
-//! What the tests of all irnic crates share: how a test is skipped, when one may be run again, how it waits, and what a
-//! crash leaves.
+//! Shared parts of the tests of all irnic crates: skipping, retries, waiting, and crash diagnosis.
 #![forbid(unsafe_code)]
 
 pub mod crash;

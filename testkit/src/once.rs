@@ -1,17 +1,17 @@
-//! What several tests need is made once in a run, although each test is a process of its own.
+//! Fixtures built once per test run, although each test is a process of its own.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
 
-/// The folder in which `make` has made something, once in a run of the tests: the first process that asks makes it,
-/// others wait. cargo-nextest numbers the runs; without it, every process makes its own.
+/// The folder in which `make` has built something, once per test run: the first process that asks builds it, others
+/// wait. cargo-nextest numbers the runs; without it, every process builds its own.
 ///
 /// # Errors
 ///
-/// What `make` returned, for every process that asks, and errors of the file system.
+/// The error of `make`, for every process that asks, and errors of the file system.
 pub fn folder(name: &str, make: impl FnOnce(&PathBuf) -> Result<(), String>) -> Result<PathBuf, String> {
     let run = std::env::var("NEXTEST_RUN_ID").unwrap_or_else(|_| format!("process-{}", std::process::id()));
-    // target/PROFILE/deps/TEST: the folder goes with `cargo clean`.
+    // target/PROFILE/deps/TEST: `cargo clean` removes the folder.
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let target = program.ancestors().nth(3).ok_or("a test program has no folder")?;
     let all = target.join("once");
@@ -36,7 +36,7 @@ pub fn folder(name: &str, make: impl FnOnce(&PathBuf) -> Result<(), String>) -> 
     Ok(folder)
 }
 
-/// Removes what runs of more than a day ago have left.
+/// Removes leftovers of runs of more than a day ago.
 fn remove_older(all: &PathBuf, run: &str) {
     const DAY: u64 = 24 * 60 * 60;
     for entry in fs::read_dir(all).into_iter().flatten().flatten() {

@@ -1,21 +1,21 @@
-//! Which tests may be run again, and for which reasons.
+//! Retries of tests, and their permitted reasons.
 //!
 //! A test of two programs rests on premises that neither irnic nor the test can establish: that the machine gives each
-//! process a core now and then, that the other program has no race of its own. Where a premise fails, a run shows
-//! nothing. [`PREMISES`] lists all of them, with the words by which the other program, or the library's own warning,
+//! process a core now and then, that the other program has no race of its own. If a premise fails, a run proves
+//! nothing. [`PREMISES`] lists all of them, with the output of the other program, or the library's own warning, that
 //! shows that one failed. Tests that do not depend on time, and processes that end by a fault, are never run again.
 
 use std::fmt::Debug;
 use std::io::{self, Write};
 
-/// Something that a test takes for granted, and that may fail.
+/// A premise of a test that may fail.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Premise {
-    /// Why a run without it shows nothing: whose fault it is.
+    /// Why a run without it proves nothing, and what is at fault.
     pub reason: &'static str,
-    /// The tests that rest on it; `*` stands for any characters.
+    /// The tests that depend on it; `*` stands for any characters.
     pub tests: &'static [&'static str],
-    /// What the programs print if it fails: all words of one of these.
+    /// Output that shows that it failed: all words of one of these.
     pub signs: &'static [&'static [&'static str]],
 }
 
@@ -56,13 +56,14 @@ pub const PREMISES: &[Premise] = &[
     },
     // When the other end disconnects, rping's thread for events wakes the main thread and asks for the next event. The
     // main thread destroys the channel and returns 0 (rdma-core 44, rping.c: `cm_thread` and `main`); if the channel is
-    // gone first, the other ends the program with 255. All data have come then. Later versions end the thread first.
+    // destroyed first, the other thread ends the program with 255. All data have arrived by then. Later versions end
+    // the thread first.
     Premise {
         reason: "rping's thread for events outlives their channel (rdma-core 44, rping.c)",
         tests: &["rdma_cm: rping *", "rping, the guest is *"],
         signs: &[&["\nping data: rdma-ping-9", "rdma_get_cm_event: Bad file descriptor\n"]],
     },
-    // Of this, a test may see one: who makes two kernels panic has found something.
+    // A test may see one of these: a test that makes two kernels panic has found a bug.
     Premise {
         reason: "the guest's kernel panicked",
         tests: &["*, irnic as client*", "*, irnic as server*"],
@@ -70,12 +71,12 @@ pub const PREMISES: &[Premise] = &[
     },
 ];
 
-/// How often a test is run at most.
+/// Maximum number of attempts of a test.
 pub const ATTEMPTS: u32 = 3;
 
-/// What a run has printed by which it is judged whether a premise failed.
+/// Output of a run by which it is decided whether a premise failed.
 pub trait Words {
-    /// Whether `text` is among it. False whatever was printed if a process ended by a fault (SIGSEGV and the like).
+    /// Whether the output contains `text`. Always false if a process ended by a fault (SIGSEGV and the like).
     fn says(&self, text: &str) -> bool;
 }
 
@@ -97,8 +98,8 @@ impl<T: Words, const N: usize> Words for [T; N] {
     }
 }
 
-/// Runs a test, up to three times while a premise on which it rests fails, and says so. Returns what the last run
-/// returned.
+/// Runs a test, up to three times as long as a premise on which it depends fails, and reports that. Returns the result
+/// of the last run.
 pub fn attempts<T: Words, E: Debug>(test: &str, run: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     attempts_reporting(test, |premise, failure| say(test, premise, failure), run)
 }
@@ -121,18 +122,18 @@ fn attempts_reporting<T: Words, E: Debug>(
     run()
 }
 
-/// The premise of a test that has failed, by what a run printed.
+/// The failed premise of a test, by the output of a run.
 pub fn failed_premise(test: &str, words: &(impl Words + ?Sized)) -> Option<&'static Premise> {
     let rests = |premise: &&Premise| premise.tests.iter().any(|pattern| matches(pattern, test));
     let shown = |premise: &&Premise| premise.signs.iter().any(|sign| sign.iter().all(|text| words.says(text)));
     PREMISES.iter().filter(rests).find(shown)
 }
 
-/// Says on standard error, past the test harness's capture of output, that a test is run again: `RETRIED`, the test's
-/// name and the reason on a line, then how it failed.
+/// Reports on standard error, bypassing the test harness's capture of output, that a test is retried: `RETRIED`, the
+/// test's name and the reason on a line, then how it failed.
 pub fn say(test: &str, premise: &Premise, failure: &str) {
     let failure: String = failure.lines().map(|line| format!("    {line}\n")).collect();
-    // Standard error may share a line with the harness.
+    // The harness may have left an unfinished line.
     write!(io::stderr(), "\nRETRIED {test}: {}\n{failure}", premise.reason).expect("standard error");
 }
 
@@ -150,10 +151,10 @@ fn matches(pattern: &str, text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// How often a test runs whose every run ends like this.
+    /// Number of runs of a test whose every run ends like this.
     fn runs(test: &str, result: &Result<String, String>) -> u32 {
         let (mut runs, reports) = (0, std::cell::Cell::new(0));
-        // Nothing goes to standard error: a summary would count it.
+        // Nothing is written to standard error: a summary would count it.
         let report = |_: &Premise, _: &str| reports.set(reports.get() + 1);
         let last = attempts_reporting(test, report, || {
             runs += 1;

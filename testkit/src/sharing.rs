@@ -1,14 +1,14 @@
-//! Tests that share what only one process can hold, such as a virtual machine.
+//! Tests that share a resource that only one process can hold, such as a virtual machine.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use libtest_mimic::{Failed, Trial};
 
-/// A test: its name, and what it does.
+/// A test: its name and function.
 pub type Case = (String, Box<dyn FnOnce() -> Result<(), Failed> + Send>);
 
-/// Makes a test of each case. cargo-nextest starts a process for each test, so for it all of them are one, of the name
-/// `all`, which prints a line for each and goes on after a failure.
+/// Makes a test of each case. cargo-nextest starts a process for each test, so there all of them are a single one named
+/// `all`, which prints a line for each and continues after a failure.
 pub fn trials(all: &str, cases: Vec<Case>) -> Vec<Trial> {
     if std::env::var_os("NEXTEST").is_none() {
         return cases.into_iter().map(|(name, case)| Trial::test(name, case)).collect();
@@ -19,10 +19,10 @@ pub fn trials(all: &str, cases: Vec<Case>) -> Vec<Trial> {
     })]
 }
 
-/// Runs a case, says how it went, and returns why it failed if it did.
+/// Runs a case, reports its result, and returns the reason if it failed.
 fn failure(name: &str, case: impl FnOnce() -> Result<(), Failed>) -> Option<String> {
     let begun = std::time::Instant::now();
-    // What a panic says is on standard error already.
+    // The panic message is on standard error already.
     let why = match catch_unwind(AssertUnwindSafe(case)) {
         Ok(Ok(())) => None,
         Ok(Err(failed)) => Some(failed.message().unwrap_or_default().to_owned()),

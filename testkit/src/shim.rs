@@ -1,13 +1,13 @@
-//! Shared objects that tests preload into other programs: `tools/rxe/*.c` says what each does.
+//! Shared objects that tests preload into other programs; `tools/rxe/*.c` describe them.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Builds `tools/rxe/NAME.c`, once in a run of the tests. Returns the shared object.
+/// Builds `tools/rxe/NAME.c`, once per test run. Returns the shared object.
 ///
 /// # Errors
 ///
-/// If it cannot be compiled, with what the compiler says.
+/// If it cannot be compiled, with the compiler's output.
 pub fn build(name: &str) -> Result<PathBuf, String> {
     let object = format!("{name}.so");
     let folder = crate::once::folder(&object, |folder| {

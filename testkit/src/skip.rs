@@ -1,13 +1,12 @@
-//! Tests that are not run, and say so.
+//! Skipping of tests, with a message.
 
 use std::io::{self, Write};
 
-/// The variable of the environment that makes a skipped test a failure, if its value is `all`. `make test` sets it to
-/// what `IRNIC_REQUIRE` has, which the library under test would take for a setting that it does not know.
+/// The environment variable that turns a skipped test into a failure, if its value is `all`. `make test` sets it to the
+/// value of `IRNIC_REQUIRE`, which the library under test would reject as an unknown setting.
 pub const REQUIRE: &str = "TESTS_REQUIRE";
 
-/// What a machine for continuous integration may lack, by the words that say so. A test that is skipped for another
-/// reason fails where `TESTS_REQUIRE=all` is set.
+/// Reasons for which a CI machine may skip tests. Other skips fail if `TESTS_REQUIRE=all` is set.
 pub const EXCUSED: &[(&str, &str)] = &[
     ("no huge pages", "two huge pages, reserved at boot or by root"),
     ("there is no sched_getattr(2) here", "a kernel with that system call, which some sandboxes forbid"),
@@ -16,8 +15,8 @@ pub const EXCUSED: &[(&str, &str)] = &[
     ("another user may not make user namespaces", "a setting of the host's kernel"),
 ];
 
-/// Says that a test is not run, past the test harness's capture of output: `SKIPPED` and the reason, on a line of
-/// standard error.
+/// Reports that a test is skipped, bypassing the test harness's capture of output: `SKIPPED` and the reason, on a line
+/// of standard error.
 ///
 /// # Panics
 ///
@@ -29,7 +28,7 @@ pub fn skipped(why: &str) {
     assert!(!required || excuse(why).is_some(), "skipped where {REQUIRE}=all: {why}");
 }
 
-/// Says that a test is not run because `make applications` runs it, which takes more than an hour.
+/// Reports that a test is skipped because `make applications` runs it, which takes more than an hour.
 pub fn long_form(what: &str) {
     say(&format!("{what}: set IRNIC_APPLICATIONS=long"));
 }
@@ -38,7 +37,7 @@ fn say(why: &str) {
     writeln!(io::stderr(), "SKIPPED {why}").expect("standard error");
 }
 
-/// What the machine lacks if `why` is one of the reasons of [`EXCUSED`].
+/// What the machine lacks, if `why` is one of the reasons of [`EXCUSED`].
 pub fn excuse(why: &str) -> Option<&'static str> {
     EXCUSED.iter().find(|(words, _)| why.contains(words)).map(|(_, lacks)| *lacks)
 }

@@ -1,4 +1,4 @@
-//! What a run of the tests came to, from the JUnit file that cargo-nextest writes.
+//! Summary of a test run, from the JUnit file that cargo-nextest writes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,32 +7,32 @@ use quick_junit::{DeserializeError, NonSuccessKind, Report, TestCase, TestCaseSt
 
 use crate::crash;
 
-/// More rows than this that had to be run again fail a run: a premise that fails so often is none.
+/// Maximum number of retried rows of a successful run: a premise that fails more often is none.
 pub const MOST_RETRIED: usize = 3;
-/// How many of the slowest tests are listed.
+/// Number of slowest tests listed.
 const SLOWEST: usize = 10;
 
-/// Runs of the tests.
+/// Summary of test runs.
 #[derive(Debug, Default, PartialEq)]
 pub struct Summary {
-    /// Tests that passed, less those that were skipped.
+    /// Tests that passed, without those skipped.
     pub passed: usize,
-    /// Names of tests that failed, and how.
+    /// Names of failed tests, and how they failed.
     pub failed: Vec<(String, String)>,
-    /// Tests that were not run, and why.
+    /// Tests that were skipped, and why.
     pub skipped: Vec<String>,
-    /// Reasons for which tests were run again, with the tests.
+    /// Reasons for retries, with the tests.
     pub retried: BTreeMap<String, Vec<String>>,
     /// Tests and their times, s.
     times: Vec<(String, f64)>,
 }
 
 impl Summary {
-    /// Adds what a JUnit file has.
+    /// Adds the contents of a JUnit file.
     ///
     /// # Errors
     ///
-    /// If it is none.
+    /// If the file is not JUnit.
     pub fn add(&mut self, xml: &str) -> Result<(), DeserializeError> {
         for suite in Report::deserialize_from_str(xml)?.test_suites {
             for case in &suite.test_cases {
@@ -49,14 +49,14 @@ impl Summary {
         let lines = || output.iter().flat_map(|text| text.lines());
         self.skipped.extend(lines().filter_map(|line| line.strip_prefix("SKIPPED ")).map(str::to_owned));
         for line in lines().filter_map(|line| line.strip_prefix("RETRIED ")) {
-            // Names have colons; reasons begin after the last that a premise's reason follows.
+            // Names contain colons; reasons begin after the last one that is followed by a premise's reason.
             let known = crate::retry::PREMISES.iter().find(|premise| line.ends_with(premise.reason));
             let (test, reason) = known.map_or((line, "a reason that is not listed"), |premise| {
                 (line.trim_end_matches(premise.reason).trim_end_matches(": "), premise.reason)
             });
             self.retried.entry(reason.to_owned()).or_default().push(test.to_owned());
         }
-        // Where cases share a process each has its line.
+        // Cases that share a process have a line each.
         let cases = |how: &str| lines().filter(|line| line.starts_with("test ") && line.contains(how)).count();
         let skipped = lines().filter(|line| line.starts_with("SKIPPED ")).count();
         if let TestCaseStatus::NonSuccess { kind, message, ty, description, .. } = &case.status {
@@ -70,17 +70,17 @@ impl Summary {
         }
     }
 
-    /// Whether nothing failed, and no more was run again than may be.
+    /// Whether nothing failed, and no more was retried than is allowed.
     pub fn is_success(&self) -> bool {
         self.failed.is_empty() && self.retried_rows() <= MOST_RETRIED
     }
 
-    /// How many times something was run again.
+    /// Number of retries.
     pub fn retried_rows(&self) -> usize {
         self.retried.values().map(Vec::len).sum()
     }
 
-    /// The summary as text: seconds by target, the slowest tests, what was skipped, run again, and failed.
+    /// The summary as text: seconds by target, the slowest tests, and those skipped, retried, and failed.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let mut line = |words: std::fmt::Arguments| writeln!(text, "{words}").expect("writing to a string");
@@ -124,7 +124,7 @@ impl Summary {
 mod tests {
     use super::*;
 
-    /// A file with a test case of this name, what it printed and, if it failed, how.
+    /// A file with a test case of this name, its output and, if it failed, how.
     fn file(name: &str, error: &str, failure: &str) -> String {
         format!(
             r#"<?xml version="1.0" encoding="UTF-8"?>

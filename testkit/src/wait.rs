@@ -4,21 +4,20 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anything may take before it counts as hung. Nothing should come near, on a machine that others keep busy
-/// either.
+/// Time after which anything counts as hung. Nothing should come close, even on a busy machine.
 pub const HANG: Duration = Duration::from_secs(900);
-/// How long a thread rests between two looks.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Waits until `is` holds.
 ///
 /// # Errors
 ///
-/// If it still does not hold after [`HANG`], or if `may` says that it cannot hold any more.
+/// If it still does not hold after [`HANG`], or if `may` reports that it can no longer hold.
 pub fn while_alive(what: &str, mut may: impl FnMut() -> bool, mut is: impl FnMut() -> bool) -> Result<(), String> {
     let start = Instant::now();
     loop {
-        // In this order: what ended may have done it before.
+        // In this order: `is` may have become true before `may` became false.
         let goes_on = may();
         if is() {
             return Ok(());
@@ -49,25 +48,25 @@ pub fn until(what: &str, is: impl FnMut() -> bool) {
 ///
 /// # Panics
 ///
-/// If none does after [`HANG`].
+/// If there is none after [`HANG`].
 #[track_caller]
 pub fn for_listener(port: u16) {
     until(&format!("a listener on TCP port {port}"), || socket(port, Socket::Listening));
 }
 
-/// What a socket does.
+/// State of a socket.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Socket {
-    /// TCP: it listens.
+    /// A TCP socket that listens.
     Listening,
-    /// TCP: it has a connection.
+    /// A TCP socket with a connection.
     Connected,
-    /// UDP: it is bound.
+    /// A UDP socket that is bound.
     Bound,
 }
 
-/// Whether this thread's network namespace has a socket on a port that does this: the kernel's tables say so, nobody
-/// is connected to.
+/// Whether this thread's network namespace has a socket on a port in this state. Reads the kernel's tables, without
+/// connecting.
 pub fn socket(port: u16, does: Socket) -> bool {
     // sl local_address rem_address st …, in hexadecimal.
     let (tables, state) = match does {

@@ -299,9 +299,10 @@ static void connect_queue_pairs(const struct peer *me, int gid, enum ibv_mtu mtu
     attr.ah_attr.grh = (struct ibv_global_route){.dgid = peer.gid, .sgid_index = (uint8_t)gid, .hop_limit = 64};
     CHECK(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                                        IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0);
-    /* Retries for two seconds, since the host may be busy. rxe begins to count retries anew at ACKs, and not at NAKs, which
+    /* irnic retries for 15 seconds, since an emulated guest without a core answers late; its timer follows the round trip, whatever
+     * the timeout. rxe waits for the timeout at each loss, and begins to count retries anew at ACKs, and not at NAKs, which
      * acknowledge packets, too (check_ack() in rxe_comp.c): close losses exhaust any number but 7, which it does not count. */
-    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .sq_psn = me->psn, .max_rd_atomic = 1, .timeout = 16,
+    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .sq_psn = me->psn, .max_rd_atomic = 1, .timeout = is_rxe ? 16 : 19,
                                 .retry_cnt = is_rxe ? 7 : 6, .rnr_retry = 7};
     CHECK(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_TIMEOUT |
                                        IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY) == 0);

@@ -1,7 +1,7 @@
-//! What an acknowledgement costs a congestion controller: it is told, and its rate and window are read.
+//! The cost of an acknowledgement to a congestion controller: handling it, and reading rate and window.
 //!
 //! A line of 40 Gbit/s and a round trip of 24 µs, an acknowledgement for each packet; marks, round trips, notifications
-//! and queues come and go, so that rates fall and rise.
+//! and queues vary, so that rates fall and rise.
 
 use std::hint::black_box;
 
@@ -12,14 +12,14 @@ use irnic_transports::telemetry::{Hop, Int};
 use irnic_transports::wire::Cnp;
 
 const LINE: Line = Line { rate: 40_000_000_000, base_rtt: 24_000, mtu: 1024 };
-/// Few enough for the cache, where an acknowledgement that has just come is.
+/// Few enough to be in the cache, as an acknowledgement that has just arrived is.
 const ACKS: u64 = 2_000;
 /// Packets in flight.
 const FLIGHT: u64 = 110;
-/// ns from one to the next.
+/// ns between acknowledgements.
 const GAP: u64 = 220;
 
-/// One, its telemetry, and whether a notification and a loss come with it.
+/// An acknowledgement, its telemetry, and whether a notification and a loss come with it.
 struct Event {
     at: Time,
     ack: Ack,
@@ -32,7 +32,7 @@ fn events() -> Vec<Event> {
     (1..=ACKS)
         .map(|n| {
             let at = n * GAP;
-            // Congestion for 500 packets of 2000.
+            // Congestion for 500 of every 2000 packets.
             let congested = n % 2_000 < 500;
             let rtt = if congested { 40_000 + n % 500 * 200 } else { 30_000 + n * 7 % 5_000 };
             let ack = Ack {

@@ -1,8 +1,8 @@
-//! The four packet-processing modules of IRN per event, beside the FPGA's throughput (dissertation, Table 4.9):
-//! receiveData 45.45, txFree 47.17, receiveAck 46.99, timeout 318.47 Mpps.
+//! The four packet-processing modules of IRN per event, to compare with the FPGA's throughput (dissertation, Table
+//! 4.9): receiveData 45.45, txFree 47.17, receiveAck 46.99, timeout 318.47 Mpps.
 //!
-//! Each measures whole windows of events on one QP, with 128-bit bitmaps and a BDP cap of 111 packets, as the reference
-//! modules have: without loss, and with every tenth packet lost, so that bitmaps, holes and NACKs are in use.
+//! Each measures whole windows of events on one QP, with 128-bit bitmaps and a BDP cap of 111 packets, as in the
+//! reference modules: without loss, and with every tenth packet lost, so that bitmaps, holes and NACKs are in use.
 
 use std::hint::black_box;
 
@@ -15,7 +15,7 @@ const CAP: u32 = 111;
 /// Windows in one measurement.
 const ROUNDS: u32 = 64;
 
-/// Arrivals of `ROUNDS` windows: every tenth packet arrives after its window.
+/// Returns the arrivals of `ROUNDS` windows: every tenth packet arrives after its window.
 fn arrivals(lossy: bool) -> Vec<(Psn, Class)> {
     let mut events = Vec::new();
     for round in 0..ROUNDS {
@@ -63,7 +63,7 @@ enum Event {
     Ack(Psn, Option<Psn>),
 }
 
-/// The events of a sender against a receiver that loses every tenth packet the first time.
+/// Returns the events of a sender whose receiver loses every tenth packet the first time.
 fn dialogue(lossy: bool) -> Vec<Event> {
     let mut events = Vec::new();
     let (mut tx, mut rx) = (sender(), Receiver::new(Psn::new(0xff_f000), Psn::new(0), WINDOW));

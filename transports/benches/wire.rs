@@ -12,7 +12,7 @@ fn path() -> Path {
     Path { src: [10, 0, 0, 1].into(), dst: [10, 0, 0, 2].into(), udp_src: 0xc000, traffic_class: 0, hop_limit: 64 }
 }
 
-/// A SEND of plain RoCE, a WRITE with all that IRN adds, and an IRN acknowledgement.
+/// A SEND of plain RoCE, a WRITE with all IRN fields, and an IRN acknowledgement.
 fn packets() -> [(&'static str, Headers); 3] {
     let bth = |opcode| Bth::new(opcode, 0x11, Psn::new(7));
     let reth = Some(Reth { va: 0x7f00_0000_0000, rkey: 0x1234, len: 1024 });

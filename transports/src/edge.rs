@@ -1,5 +1,5 @@
-//! Active queue management from the edge (Mittal, UCB/EECS-2018-103, §5.3): the NIC that receives drops or marks
-//! packets by how long they have waited in the network, which the slack in their headers tells.
+//! Active queue management from the edge (Mittal, UCB/EECS-2018-103, §5.3): the receiving NIC drops or marks packets by
+//! the time they have waited in the network, known from the slack in their headers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,27 +8,25 @@ use irnic_units::{MAX_NS, Nanoseconds, time};
 
 use crate::time::Time;
 
-/// What a queue pair does with packets that have waited long in switches. Packets without payload are let pass.
+/// Treatment of packets that have waited long in switches. Packets without payload always pass.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Edge {
-    /// It takes them as any.
+    /// Packets are neither dropped nor marked.
     #[default]
     Off,
-    /// Edge-CoDel (§5.3.1): drops some of them before the transport sees them, by CoDel's law (RFC 8289).
+    /// Edge-CoDel (§5.3.1): drops some packets before the transport sees them, by CoDel's law (RFC 8289).
     Codel {
         /// Time that packets may wait, ns.
         target: u64,
-        /// For how long they may wait longer than that, ns.
+        /// Time for which waits may exceed the target, ns.
         interval: u64,
-        /// Time between the sending of one packet and the next from which on the interval begins anew, ns; above
-        /// `target`.
+        /// Time between the sending of two consecutive packets that restarts the interval, ns; above `target`.
         refresh: u64,
     },
-    /// Edge-ECN (§5.3.2): marks those that have waited longer than so many full packets take on a link of the line
-    /// rate.
+    /// Edge-ECN (§5.3.2): marks packets that have waited longer than this many full packets take at the line rate.
     EcnPackets(u32),
-    /// Edge-ECN: marks those that have waited longer than so many ns.
+    /// Edge-ECN: marks packets that have waited longer than this, ns.
     EcnTime(u64),
 }
 
@@ -37,7 +35,7 @@ impl Edge {
     pub const CODEL: Edge = Edge::Codel { target: 5_000_000, interval: 100_000_000, refresh: 20_000_000 };
 }
 
-/// What it has to be.
+/// Valid values, for messages.
 pub(crate) const EXPECTED: &str = "off, codel, codel and its target, interval and refresh (above the target) such as \
                                    codel:5ms:100ms:20ms, or ecn and packets or a time such as ecn:15 or ecn:18us";
 
@@ -78,7 +76,7 @@ impl fmt::Display for Edge {
     }
 }
 
-/// What is to be done with a packet.
+/// Treatment of a packet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Take,
@@ -86,40 +84,40 @@ pub(crate) enum Verdict {
     Drop,
 }
 
-/// What a queue pair judges the packets of its peer by.
+/// State by which a queue pair judges the packets of its peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Judge {
     edge: Edge,
     codel: Codel,
 }
 
-/// Where CoDel stands.
+/// State of CoDel.
 #[derive(Clone, Debug, Default)]
 struct Codel {
-    /// When packets will have waited too long for an interval; `None`: the last has not.
+    /// Time at which packets will have waited too long for an interval; `None` if the last one has not.
     first_above: Option<u64>,
-    /// When the last packet was sent, less the time of the empty way, ns.
+    /// Sending time of the last packet, minus the delay of the empty path, ns.
     last_sent: Option<i64>,
-    /// When the next is dropped, if packets are being dropped, ns.
+    /// Time of the next drop while dropping, ns.
     next: u64,
-    /// Packets dropped in this series, or so.
+    /// Approximate number of packets dropped in this series.
     count: u32,
     dropping: bool,
     dropped_last: bool,
 }
 
 impl Judge {
-    /// That of a transport; `None` if it takes all.
+    /// Creates the state for a transport; `None` if it never acts.
     pub(crate) fn new(edge: Edge) -> Option<Judge> {
         (edge != Edge::Off).then(|| Judge { edge, codel: Codel::default() })
     }
 
-    /// Nothing was received yet.
+    /// Resets to the state before the first packet.
     pub(crate) fn reset(&mut self) {
         self.codel = Codel::default();
     }
 
-    /// Bits of what it has to remember.
+    /// Returns the bits of its state.
     pub(crate) fn bits(&self) -> u32 {
         match self.edge {
             Edge::Codel { .. } => 3 * 48 + 32 + 2,
@@ -127,8 +125,8 @@ impl Judge {
         }
     }
 
-    /// Says what becomes of a packet with payload that arrives now and has waited for so many ns. `packet`: ns that a
-    /// full packet takes.
+    /// Decides about a packet with payload that arrives now and has waited `waited` ns. `packet`: ns that a full packet
+    /// takes.
     pub(crate) fn of(&mut self, now: Time, waited: i64, packet: impl Fn() -> u64) -> Verdict {
         let waited = u64::try_from(waited).unwrap_or(0);
         let mark = |above: u64| if waited > above { Verdict::Mark } else { Verdict::Take };
@@ -146,8 +144,7 @@ impl Judge {
 
 impl Codel {
     fn drops(&mut self, now: u64, waited: u64, [target, interval, refresh]: [u64; 3]) -> bool {
-        // What lies between two packets' sending is what lies between their arrivals, less what the second waited
-        // longer.
+        // The interval between sending times is that between arrivals, minus the second packet's additional wait.
         let sent = now as i64 - waited as i64;
         if self.last_sent.is_some_and(|last| sent - last >= refresh as i64) {
             self.first_above = None;
@@ -160,7 +157,7 @@ impl Codel {
         let after = |from: u64, count: u32| from + (interval as f64 / f64::from(count).sqrt()) as u64;
         if !self.dropping {
             if too_long {
-                // Soon at the rate at which the last series ended, if that is not long ago.
+                // Resumes near the rate at which the last series ended, if that was recently.
                 let lately = now.saturating_sub(self.next) < 8 * interval;
                 self.count = if self.count > 2 && lately { self.count - 2 } else { 1 };
                 (self.dropping, self.dropped_last) = (true, false);
@@ -193,7 +190,7 @@ mod tests {
         Judge::new(text.parse().unwrap()).unwrap()
     }
 
-    /// When packets that come every ms and have waited for so long are dropped, ms.
+    /// Returns the drop times, in ms, of packets that arrive every ms and have waited for `waited`.
     fn dropped(judge: &mut Judge, ms: std::ops::Range<u64>, waited: u64) -> Vec<u64> {
         ms.filter(|now| judge.of(Time(now * MS), waited as i64, || 0) == Verdict::Drop).collect()
     }
@@ -206,9 +203,9 @@ mod tests {
         let times = dropped(&mut judge, 500..1_000, 5 * MS);
         assert_eq!(times, [600, 700, 771, 829, 879, 924, 964]);
         assert_eq!(dropped(&mut judge, 1_000..1_010, 0), [0; 0]);
-        // Lately: the series begins where that one ended but for two.
+        // Recently: the series resumes two drops back.
         assert_eq!(dropped(&mut judge, 1_010..1_200, 5 * MS), [1_110, 1_155, 1_196]);
-        // Not of late.
+        // Not recently.
         assert_eq!(dropped(&mut judge, 1_200..2_200, 0), [0; 0]);
         assert_eq!(dropped(&mut judge, 2_200..2_450, 5 * MS), [2_300, 2_400]);
     }
@@ -221,7 +218,7 @@ mod tests {
         };
         assert!(every(19) > 0);
         assert_eq!(every(20), 0);
-        // It is the time between sendings that counts: of packets that arrive together one was sent long before.
+        // The time between sendings counts: of packets that arrive together one was sent long before.
         let mut judge = judge("codel:5ms:10ms:20ms");
         let mut of = |now: u64, waited: u64| judge.of(Time(now * MS), (waited * MS) as i64, || 0);
         assert_eq!([of(100, 6), of(109, 6), of(110, 6)], [Verdict::Take, Verdict::Take, Verdict::Drop]);
@@ -238,13 +235,13 @@ mod tests {
         assert!(Judge::new(Edge::Off).is_none());
     }
 
-    /// The law as a list of packets, worked out from the text anew for each: `times` of arrival, `waits`, ns.
+    /// The law as a list of packets, computed anew from the text for each: `times` of arrival, `waits`, ns.
     fn plain(packets: &[(u64, u64)], [target, interval, refresh]: [u64; 3]) -> Vec<bool> {
         let mut verdicts: Vec<bool> = Vec::new();
-        // The series under way: packets that it has dropped, where counting begins, and when the next is due.
+        // The current series: packets that it has dropped, where counting begins, and when the next is due.
         let (mut series, mut last_count, mut due) = (None::<(f64, bool)>, 0.0_f64, 0.0);
         for (at, &(now, waited)) in packets.iter().enumerate() {
-            // How far back all packets have waited too long without a silence.
+            // Since when all packets have waited too long without a silence.
             let mut since = None;
             for k in (0..=at).rev() {
                 let (then, wait) = packets[k];

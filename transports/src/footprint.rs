@@ -1,25 +1,25 @@
-//! What a hardware NIC would keep of a queue pair, field by field, and what this one takes in memory.
+//! Per-queue-pair state of a hardware NIC, field by field, and its size in memory here.
 //!
-//! Each struct of a reliable connection has a table of its fields at its end, made by `footprint!`. A field without an
-//! entry does not compile: the table takes the struct apart. An entry says how many bits a NIC would hold on its chip,
-//! or why it would hold none: because the value is the same for all queue pairs, follows from others, waits in host
-//! memory, or counts only what users look at.
+//! Each struct of a reliable connection ends with a table of its fields, made by `footprint!`. The table destructures
+//! the struct, so a field without an entry does not compile. An entry gives the bits that a NIC would hold on chip, or
+//! the reason why there are none: the value is the same for all queue pairs, derived from others, kept in host memory,
+//! or only statistics for users.
 //!
-//! Bits are those that the values need, not those that Rust gives them: [`width`] has them.
+//! Sizes are those that the values need, not those of Rust's types: [`width`] has them.
 
 use crate::config::{FlowControl, Timer, TransportConfig, WireFormat};
 use crate::edge::Edge;
 use crate::slack::Slack;
 
-/// Bits of values.
+/// Sizes of values, in bits.
 pub mod width {
     /// Sequence numbers of packets, messages and work requests (IBA 9.7.2).
     pub const PSN: u64 = 24;
-    /// Points in time, and times: ns, wrapping after 4.3 s.
+    /// Times and durations: ns, wrapping after 4.3 s.
     pub const TIME: u64 = 32;
     /// Indices of work requests.
     pub const INDEX: u64 = 16;
-    /// Packets that are counted within a window of at most 65,536.
+    /// Packet counts within a window of at most 65,536.
     pub const COUNT: u64 = 17;
     /// Rates: bit/s, up to 1 Tbit/s.
     pub const RATE: u64 = 40;
@@ -31,11 +31,11 @@ pub mod width {
     pub const KEY: u64 = 32;
     /// Addresses of memory.
     pub const ADDRESS: u64 = 64;
-    /// Lengths of messages.
+    /// Message lengths.
     pub const LENGTH: u64 = 32;
 }
 
-/// What there is one of for each such field.
+/// The owner of a field, which has one of it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Per {
     /// A queue pair.
@@ -48,7 +48,7 @@ pub enum Per {
     Nic,
 }
 
-/// What the dissertation's list of IRN's additional state (§4.5.1) has a field under.
+/// The dissertation's list of IRN's additional state (§4.5.1).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// "The packet sequence to be retransmitted", of requester and responder.
@@ -74,26 +74,26 @@ pub enum Item {
 /// One field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Where it is, from the queue pair on: `service.requester.assigned`.
+    /// Its path from the queue pair: `service.requester.assigned`.
     pub name: String,
-    /// What has one.
+    /// The owner.
     pub per: Per,
-    /// Bits on the chip; 0 if `left` says why there are none.
+    /// Bits on the chip; 0 if `left` gives the reason.
     pub bits: u64,
-    /// What the dissertation counts it as, if it does.
+    /// The dissertation's item that it belongs to, if any.
     pub item: Option<Item>,
-    /// Why it is not on the chip.
+    /// Reason why it is not on the chip.
     pub left: Option<&'static str>,
 }
 
-/// Bytes that the software takes, once all that grows on demand has grown.
+/// Memory used by the software, in bytes, once everything that grows on demand has grown.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// A queue pair, without its work requests.
     pub queue_pair: usize,
-    /// Each place of its send queue.
+    /// Each entry of its send queue.
     pub send_wqe: usize,
-    /// Each place of its receive queue.
+    /// Each entry of its receive queue.
     pub recv_wqe: usize,
 }
 
@@ -102,27 +102,27 @@ pub struct Memory {
 pub struct Footprint {
     /// Every field, in the order of the structs.
     pub fields: Vec<Field>,
-    /// What it takes here.
+    /// Its memory here.
     pub memory: Memory,
 }
 
 impl Footprint {
-    /// Returns the bits on the chip for each of these.
+    /// Returns the total bits on the chip of this owner's fields.
     pub fn bits(&self, per: Per) -> u64 {
         self.fields.iter().filter(|field| field.per == per).map(|field| field.bits).sum()
     }
 
-    /// Returns the bits that the dissertation counts as this, of fields whose names contain `within`.
+    /// Returns the bits of a dissertation item, of fields whose names contain `within`.
     pub fn item(&self, item: Item, within: &str) -> u64 {
         let counts = |field: &&Field| field.item == Some(item) && field.name.contains(within);
         self.fields.iter().filter(counts).map(|field| field.bits).sum()
     }
 }
 
-/// What fields depend on.
+/// Parameters that fields depend on.
 pub(crate) struct Setup<'a> {
     pub(crate) config: &'a TransportConfig,
-    /// The IRN extension may be spoken, and plain RoCE.
+    /// Both the IRN extension and plain RoCE may be in use.
     pub(crate) irn: bool,
     pub(crate) plain: bool,
     /// Payload bytes of a full packet.
@@ -144,18 +144,18 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// Whether anything follows from measured round trips.
+    /// Returns whether anything depends on measured round trips.
     pub(crate) fn measures(&self) -> bool {
         matches!(self.config.timer, Timer::Estimated { .. } | Timer::Tcp { .. }) || self.config.tlp > 0
     }
 }
 
-/// What holds fields.
+/// A type with a table of fields.
 pub(crate) trait Parts {
     fn list(&self, at: &Setup<'_>, ledger: &mut Ledger);
 }
 
-/// What a table says of a field.
+/// A table's entry for a field.
 pub(crate) struct Entry<'a> {
     what: What<'a>,
     item: Option<Item>,
@@ -176,73 +176,73 @@ impl<'a> Entry<'a> {
         Entry { what, item: None, heap: 0 }
     }
 
-    /// The dissertation counts it as this, and so it does all that is in it.
+    /// Assigns the entry and everything in it to a dissertation item.
     pub(crate) fn is(self, item: Item) -> Entry<'a> {
         Entry { item: Some(item), ..self }
     }
 
-    /// Beside the struct itself it takes so many bytes.
+    /// Adds heap memory of `bytes` to the struct's own.
     pub(crate) fn heap(self, bytes: usize) -> Entry<'a> {
         Entry { heap: bytes, ..self }
     }
 
-    /// It is there only if so; else nothing is, for this reason.
+    /// Includes the entry if `there`, otherwise leaves it out for the reason `why`.
     pub(crate) fn when(self, there: bool, why: &'static str) -> Entry<'a> {
         if there { self } else { left(why).heap(self.heap) }
     }
 }
 
-/// So many bits on the chip.
+/// An entry of this many bits on the chip.
 pub(crate) fn bits<'a>(bits: u64) -> Entry<'a> {
     Entry::new(What::Bits(bits))
 }
 
-/// Yes or no.
+/// An entry of one bit.
 pub(crate) fn flag<'a>() -> Entry<'a> {
     bits(1)
 }
 
-/// A sequence number.
+/// An entry for a sequence number.
 pub(crate) fn sequence<'a>() -> Entry<'a> {
     bits(width::PSN)
 }
 
-/// A point in time, or a time.
+/// An entry for a time or a duration.
 pub(crate) fn instant<'a>() -> Entry<'a> {
     bits(width::TIME)
 }
 
-/// A value of so many bits, or none.
+/// An entry for an optional value of `inner` bits.
 pub(crate) fn maybe<'a>(inner: u64) -> Entry<'a> {
     bits(1 + inner)
 }
 
-/// Nothing on the chip, and why.
+/// An entry with nothing on the chip, and the reason.
 pub(crate) fn left<'a>(why: &'static str) -> Entry<'a> {
     Entry::new(What::Left(why))
 }
 
-/// A struct with a table of its own.
+/// An entry for a struct with a table of its own.
 pub(crate) fn part(part: &dyn Parts) -> Entry<'_> {
     Entry::new(What::Part(part))
 }
 
-/// As [`part`], made for the occasion: one that this queue pair does not have yet.
+/// As [`part`], for a temporary: a struct that this queue pair does not have yet.
 pub(crate) fn own<'a>(part: impl Parts + 'static) -> Entry<'a> {
     Entry::new(What::Own(Box::new(part)))
 }
 
-/// A work request with a table of its own, for which software takes so many bytes.
+/// An entry for a work request with a table of its own, which takes `bytes` in software.
 pub(crate) fn each<'a>(per: Per, part: impl Parts + 'static, bytes: usize) -> Entry<'a> {
     Entry::new(What::Each(per, Box::new(part), bytes))
 }
 
-/// So many of a struct with a table of its own, as one field.
+/// An entry for `count` copies of a struct with a table of its own, as one field.
 pub(crate) fn times<'a>(count: u64, part: impl Parts + 'static) -> Entry<'a> {
     Entry::new(What::Times(count, Box::new(part)))
 }
 
-/// Why fields are not on the chip.
+/// Reasons why fields are not on the chip.
 pub(crate) mod why {
     pub(crate) const STATISTICS: &str = "statistics";
     pub(crate) const SHARED: &str = "the same for all queue pairs of a transport";
@@ -257,7 +257,7 @@ pub(crate) mod why {
     pub(crate) const MODEL: &str = "models a delay that a NIC would have";
 }
 
-/// Fields as they are listed.
+/// The list of fields being built.
 pub(crate) struct Ledger {
     path: String,
     per: Per,
@@ -310,7 +310,7 @@ impl Ledger {
     }
 }
 
-/// Lists what is in `parts`, which takes `bytes` itself, and what its transport has all queue pairs share.
+/// Lists the fields of `parts`, whose own size is `bytes`, and the transport's fields shared by all queue pairs.
 pub(crate) fn of(parts: &dyn Parts, bytes: usize, at: &Setup<'_>) -> Footprint {
     let mut ledger = Ledger::new();
     ledger.footprint.memory.queue_pair = bytes;
@@ -320,7 +320,7 @@ pub(crate) fn of(parts: &dyn Parts, bytes: usize, at: &Setup<'_>) -> Footprint {
     ledger.footprint
 }
 
-/// Makes the table of a struct. `$at` is the [`Setup`]; entries may use the fields by their names.
+/// Defines the table of a struct. `$at` is the [`Setup`]; entries may use the fields by name.
 macro_rules! footprint {
     ($type:path, |$at:ident| { $($field:ident => $entry:expr),+ $(,)? }) => {
         impl $crate::footprint::Parts for $type {
@@ -353,18 +353,18 @@ footprint!(TransportConfig, |at| {
     pull => bits(16 + 16 + 10).when(pull.is_some(), why::OFF),
     tlt => bits(16).when(at.config.has_tlt_window() || at.config.has_tlt_rate(), why::OFF),
     tlp => instant().when(*tlp > 0, why::OFF),
-    // Packets of the first priority, priorities, reach.
+    // Packets of the first priority, number of priorities, reach.
     rc3 => bits(17 + 3 + 17).when(rc3.is_on(), why::OFF),
-    // Which rule, and its time or rate.
+    // The rule, and its time or rate.
     slack => bits(3 + 32).when(*slack != Slack::None, why::OFF),
-    // Which rule, and three times.
+    // The rule, and three times.
     edge => bits(2 + 3 * 32).when(*edge != Edge::Off, why::OFF),
     congestion => left("parameters of congestion control: see its page"),
     line_rate => left("the port's"),
     base_rtt => left("what congestion control starts from"),
 });
 
-/// Of [`TransportConfig`]: which transport it is.
+/// Reason for fields of [`TransportConfig`] that select the transport.
 const FIXED: &str = "which transport it is: the NIC is built for it";
 
 impl Parts for FlowControl {
@@ -396,5 +396,5 @@ impl Parts for Timer {
     }
 }
 
-/// Of the timeout.
+/// Reason for the timeout.
 const PER_QP: &str = "an attribute of the queue pair";

@@ -19,23 +19,23 @@
 //!
 //! # Layers
 //!
-//! - [`wire`] is bytes and their meaning. Whoever reads or writes RoCEv2 packets can use it alone: captures,
-//!   generators, fuzzers.
-//! - [`recovery`] has the packet-processing modules of IRN and their go-back-N counterparts. They know sequence numbers
-//!   only, and can be run against traces.
-//! - [`congestion`] has the controllers, and shows how a program brings one of its own.
+//! - [`wire`] has packet formats. It can be used alone to parse and build RoCEv2 packets: for captures, generators,
+//!   fuzzers.
+//! - [`recovery`] has the packet-processing modules of IRN and their go-back-N counterparts. They use only sequence
+//!   numbers, and can be run against traces.
+//! - [`congestion`] has the controllers, and shows how a program adds its own.
 //! - [`config`] describes a transport as a composition of choices, in types and in text.
-//! - [`footprint`] lists what a hardware NIC would keep of a queue pair, field by field.
+//! - [`footprint`] lists the state that a hardware NIC would keep of a queue pair, field by field.
 //! - [`qp`] has the queue pair, [`qp::Qp`]. It needs a device around it, [`qp::Host`]: crate `irnic-nic` is one, and
-//!   what programs that want a whole NIC should use.
+//!   the crate to use for a whole NIC.
 //!
-//! # What it does not do
+//! # Out of scope
 //!
-//! It does no I/O, reads no clock, starts no thread, takes no lock and keeps no global. It owns no memory of
-//! applications: a queue pair names keys and addresses, its device checks them. It does not compute ICRCs on its own
-//! account, choose among queue pairs, or know how packets travel. Nothing is allocated for a packet.
+//! The crate performs no I/O, reads no clock, starts no thread, takes no lock and keeps no global state. It owns no
+//! application memory: a queue pair names keys and addresses, its device checks them. It does not compute ICRCs by
+//! itself, schedule among queue pairs, or carry packets. Nothing is allocated per packet.
 //!
-//! # A packet, there and back
+//! # Building and parsing a packet
 //!
 //! ```
 //! use irnic_transports::Psn;

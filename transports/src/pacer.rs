@@ -4,11 +4,11 @@ use crate::footprint::{bits, footprint, instant, left, why, width};
 use crate::time::Time;
 use crate::time::{MS, SEC};
 
-/// Tokens are counted in billionths of a bit, so that one nanosecond at one bit per second is one token and nothing is
-/// ever rounded.
+/// Tokens are billionths of a bit, so that one nanosecond at one bit per second is one token and nothing is ever
+/// rounded.
 const PER_BYTE: i128 = 8 * SEC as i128;
 
-/// Paces a sender to a rate in bit/s, with bursts up to a number of bytes after it was idle.
+/// Paces a sender to a rate in bit/s, with bursts up to a number of bytes after idle times.
 ///
 /// A packet may leave when the bucket covers it, or is full: one longer than the burst then leaves the bucket in debt,
 /// so the rate holds whatever the packet sizes.
@@ -18,30 +18,30 @@ pub struct Pacer {
     rate: u64,
     burst: i128,
     tokens: i128,
-    /// When `tokens` was counted.
+    /// Time at which `tokens` was computed.
     counted: Time,
-    /// Since when a packet might leave that was held back, never if there is none.
+    /// Earliest departure of a packet that was held back, never if there is none.
     held: Time,
 }
 
-/// Time by which a packet that was held back may be asked for too late without the rate suffering, ns: whoever runs the
-/// pacer in real time is never quite in time. What would have left meanwhile leaves at once.
+/// Maximum delay of a held packet that does not reduce the rate, ns: real-time drivers always run slightly late. The
+/// tokens earned meanwhile may be spent at once.
 const CATCH_UP: u64 = MS;
 
 impl Pacer {
-    /// A full bucket. `rate` in bit/s, 0 for no pacing; `burst` in bytes.
+    /// Creates a full bucket. `rate` in bit/s, 0 for no pacing; `burst` in bytes.
     pub fn new(now: Time, rate: u64, burst: u32) -> Pacer {
         let burst = i128::from(burst) * PER_BYTE;
         Pacer { rate, burst, tokens: burst, counted: now, held: Time::NEVER }
     }
 
-    /// The rate in bit/s, 0 if unpaced.
+    /// Returns the rate in bit/s, 0 if unpaced.
     pub fn rate(&self) -> u64 {
         self.rate
     }
 
-    /// Sets the rate in bit/s, 0 for no pacing. What was earned at the old rate until `now` stays, so does a debt. Time
-    /// spent unpaced earns nothing and costs nothing.
+    /// Sets the rate in bit/s, 0 for no pacing. Tokens or debt from the old rate until `now` are kept. Time spent
+    /// unpaced earns nothing and costs nothing.
     pub fn set_rate(&mut self, now: Time, rate: u64) {
         self.earn(now);
         self.rate = rate;
@@ -54,7 +54,7 @@ impl Pacer {
         self.tokens = self.tokens.min(self.full());
     }
 
-    /// When a packet of `bytes` may leave if nothing else does before: `now` or later.
+    /// Returns when a packet of `bytes` may leave if nothing else does before: `now` or later.
     #[inline]
     pub fn earliest(&self, now: Time, bytes: u32) -> Time {
         if self.rate == 0 {
@@ -68,14 +68,14 @@ impl Pacer {
         now + u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
-    /// A packet waits until `at`, when [`Self::earliest`] lets it go. If it is asked for later, up to a millisecond,
-    /// that is not time in which there was nothing to send: it is earned beyond the burst.
+    /// Holds a packet until `at`, as returned by [`Self::earliest`]. If it is sent later, up to a millisecond, the
+    /// delay does not count as idle time: its tokens are earned beyond the burst.
     #[inline]
     pub fn hold(&mut self, at: Time) {
         self.held = at;
     }
 
-    /// Takes the tokens of a packet of `bytes` that leaves at `now`, into debt if it left too early.
+    /// Takes the tokens of a packet of `bytes` that leaves at `now`, going into debt if it leaves too early.
     #[inline]
     pub fn spend(&mut self, now: Time, bytes: u32) {
         if self.rate != 0 {
@@ -85,7 +85,7 @@ impl Pacer {
         }
     }
 
-    /// Forgets a debt.
+    /// Cancels a debt.
     pub fn cancel_debt(&mut self, now: Time) {
         self.earn(now);
         self.tokens = self.tokens.max(0);
@@ -103,8 +103,8 @@ impl Pacer {
         self.tokens.saturating_add(earned).min((self.full() + late).max(self.tokens))
     }
 
-    /// What the bucket holds. The nanosecond's worth on top keeps what a wait earns by being rounded up to whole
-    /// nanoseconds; without it that would be lost with every packet that is as long as the burst.
+    /// Returns the capacity. The extra nanosecond's worth keeps the tokens earned by rounding a wait up to whole
+    /// nanoseconds; without it they would be lost with every packet as long as the burst.
     fn full(&self) -> i128 {
         self.burst + i128::from(self.rate)
     }
@@ -126,7 +126,7 @@ mod tests {
 
     const GBIT: u64 = 1_000_000_000;
 
-    /// Sends `sizes` over and over as early as allowed until `end`; returns the bytes sent and when the last one left.
+    /// Sends `sizes` repeatedly as early as allowed until `end`; returns the bytes sent and when the last one left.
     fn run(pacer: &mut Pacer, from: Time, end: Time, sizes: &[u32]) -> (u64, Time) {
         let (mut now, mut sent) = (from, 0);
         for &bytes in sizes.iter().cycle() {
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_full_bucket_lets_one_burst_through_and_then_the_rate_holds() {
-        // 8 Gbit/s is one byte a nanosecond.
+        // 8 Gbit/s is one byte per nanosecond.
         let mut pacer = Pacer::new(Time::ZERO, 8 * GBIT, 3000);
         for _ in 0..3 {
             assert_eq!(pacer.earliest(Time::ZERO, 1000), Time::ZERO);
@@ -179,14 +179,14 @@ mod tests {
 
     #[test]
     fn a_packet_that_was_held_back_and_is_asked_for_late_costs_no_rate() {
-        // 8 Gbit/s is one byte a nanosecond.
+        // 8 Gbit/s is one byte per nanosecond.
         let mut pacer = Pacer::new(Time::ZERO, 8 * GBIT, 1000);
         let (mut now, mut sent) = (Time::ZERO, 0);
         while now < Time(10 * MS) {
             let at = pacer.earliest(now, 1000);
             if at > now {
                 pacer.hold(at);
-                // Every look at it comes 50 µs too late, the time of fifty packets.
+                // Every poll is 50 µs late, the time of fifty packets.
                 now = at + 50 * US;
                 continue;
             }
@@ -194,7 +194,7 @@ mod tests {
             sent += 1000;
         }
         assert!((sent as u64).abs_diff(now.0) <= 52_000, "{sent} bytes in {now:?}");
-        // A host that stood still for ten milliseconds catches up with one.
+        // A host that stalled for ten milliseconds catches up by one.
         pacer.hold(now + 10);
         let (burst, _) = run(&mut pacer, now + 10 * MS, now + 10 * MS + 1, &[1000]);
         assert!((MS - 2000..MS + 2000).contains(&burst), "{burst}");
@@ -247,7 +247,7 @@ mod tests {
                 let mut pacer = Pacer::new(Time::ZERO, rate, burst);
                 let (sent, _) = run(&mut pacer, Time::ZERO, Time(span), &sizes);
                 let exact = rate as f64 * span as f64 / SEC as f64 / 8.0;
-                // What leaves at the beginning and what is not yet whole at the end.
+                // The burst at the beginning and the incomplete packet at the end.
                 let slack = f64::from(burst) + 9000.0;
                 assert!((sent as f64 - exact).abs() <= exact * 0.0001 + slack, "{rate} {burst}: {sent} for {exact}");
             }

@@ -1,5 +1,5 @@
-//! A packet on its way between a queue pair and whatever carries it: parsed headers, a path, and a payload that is not
-//! copied until the carrier must.
+//! A packet between a queue pair and its carrier: parsed headers, a path, and a payload that is copied as late as
+//! possible.
 
 use std::marker::PhantomData;
 use std::net::IpAddr;
@@ -8,14 +8,14 @@ use crate::sideband::{Colour, Sideband};
 use crate::time::Time;
 use crate::wire::Headers;
 
-/// Where a packet goes and comes from below the BTH: the fields of IP and UDP that a queue pair chooses or learns.
+/// Addresses of a packet below the BTH: the fields of IP and UDP that a queue pair chooses or learns.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Path {
     /// The sender's address. Same family as `dst`.
     pub src: IpAddr,
     /// The receiver's address.
     pub dst: IpAddr,
-    /// UDP source port: the entropy that ECMP hashes (RoCEv2 recommends 0xc000–0xffff). Ports that own one socket may
+    /// UDP source port: the entropy that ECMP hashes (RoCEv2 recommends 0xc000–0xffff). Ports with a single socket may
     /// replace it by that socket's.
     pub udp_src: u16,
     /// IPv4 TOS or IPv6 traffic class: six bits DSCP, two bits ECN.
@@ -32,34 +32,34 @@ impl Path {
         self.traffic_class >> 5
     }
 
-    /// Returns the same addresses with another priority, 0 to 7. The rest of the traffic class stays as it is.
+    /// Returns the same addresses with another priority, 0 to 7. The rest of the traffic class is unchanged.
     #[must_use]
     pub fn with_priority(self, priority: u8) -> Path {
         Path { traffic_class: priority << 5 | self.traffic_class & 0x1f, ..self }
     }
 
-    /// Returns the drop precedence: red if the lower three bits of the DSCP are 1, as TLT has them (`docs/wire.md`).
+    /// Returns the drop precedence: red if the lower three bits of the DSCP are 1, as in TLT (`docs/wire.md`).
     #[inline]
     pub fn colour(&self) -> Colour {
         if self.traffic_class >> 2 & 7 == 1 { Colour::Red } else { Colour::Green }
     }
 
-    /// Returns the same addresses with another drop precedence. The priority and ECN bits stay as they are.
+    /// Returns the same addresses with another drop precedence. The priority and ECN bits are unchanged.
     #[must_use]
     pub fn with_colour(self, colour: Colour) -> Path {
         let bits = u8::from(colour == Colour::Red);
         Path { traffic_class: self.traffic_class & !0x1c | bits << 2, ..self }
     }
 
-    /// Whether a switch may cut the payload off a packet of a pulled stream (NDP): the lower three bits of the DSCP are
-    /// 0.
+    /// Returns whether a switch may trim the payload of a packet of a pulled stream (NDP): the lower three bits of the
+    /// DSCP are 0.
     #[inline]
     pub fn may_be_trimmed(&self) -> bool {
         self.traffic_class >> 2 & 7 == 0
     }
 
-    /// Returns what a switch has done to a packet of a pulled stream (NDP): the lower three bits of the DSCP say so. Of
-    /// other packets they are the application's.
+    /// Returns the treatment of a packet of a pulled stream by a switch (NDP), from the lower three bits of the DSCP.
+    /// In other packets they belong to the application.
     #[inline]
     pub fn mark(&self) -> Mark {
         match self.traffic_class >> 2 & 7 {
@@ -80,31 +80,31 @@ impl Path {
         Path { traffic_class: self.traffic_class & !0x1c | bits << 2, ..self }
     }
 
-    /// Whether the packet has met congestion (RFC 3168: CE).
+    /// Returns whether the packet has met congestion (RFC 3168: CE).
     #[inline]
     pub fn is_congested(&self) -> bool {
         self.traffic_class & 3 == 3
     }
 
-    /// The path as a switch leaves it that meets congestion: marked, if the sender understands that (RFC 3168).
+    /// Returns the path as changed by a congested switch: marked, if the sender supports that (RFC 3168).
     pub(crate) fn marked(self) -> Path {
         let capable = self.traffic_class & 3 != 0;
         Path { traffic_class: self.traffic_class | if capable { 3 } else { 0 }, ..self }
     }
 }
 
-/// What a switch has done to a packet of a pulled stream (NDP §3.1, §3.2.4).
+/// Treatment of a packet of a pulled stream by a switch (NDP §3.1, §3.2.4).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// Nothing.
     Whole,
-    /// It has cut the payload off.
+    /// The payload was cut off.
     Trimmed,
-    /// It has sent the headers back to where they came from.
+    /// The headers were returned to the sender.
     Returned,
 }
 
-/// What a packet is to the network, decided where the packet is made. Its queue pair chooses priority and path by it.
+/// Class of a packet, assigned where it is built. Its queue pair chooses priority and path by it.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PacketClass {
     /// A request, datagram, or response to a READ or atomic, sent for the first time.
@@ -112,7 +112,7 @@ pub enum PacketClass {
     Data,
     /// A request or response that was sent before.
     Retransmission,
-    /// An acknowledgement that must not arrive before a response sent earlier: in plain RoCE it would tell the
+    /// An acknowledgement that must not arrive before a response sent earlier: in plain RoCE it would mean to the
     /// requester that the response is lost (IBA 9.7.5.1.1, implied NAK).
     OrderedAck,
     /// An acknowledgement, positive or negative, that may overtake everything.
@@ -125,15 +125,15 @@ impl PacketClass {
     /// Number of classes.
     pub const COUNT: usize = PacketClass::Cnp as usize + 1;
 
-    /// Returns the class of a request or response, by whether it is sent for the first time.
+    /// Returns the class of a request or response; `fresh` if it is sent for the first time.
     #[inline]
     pub fn of_data(fresh: bool) -> PacketClass {
         if fresh { PacketClass::Data } else { PacketClass::Retransmission }
     }
 }
 
-/// One stretch of application memory: an address of this process and a length in bytes. An address of 0 is memory that
-/// exists only as a length (a simulation that moves no bytes).
+/// A contiguous range of application memory: an address of this process and a length in bytes. An address of 0 is
+/// memory that exists only as a length (a simulation that moves no bytes).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Address in this process, 0 for memory without bytes.
@@ -151,10 +151,10 @@ pub struct Gather<'a> {
 }
 
 impl<'a> Gather<'a> {
-    /// Longest gather list of one packet; no queue pair takes more scatter/gather elements in a work request.
+    /// Maximum segments in the gather list of one packet, and in a work request of any queue pair.
     pub const MAX: usize = 32;
 
-    /// A gather list over `segments`.
+    /// Creates a gather list over `segments`.
     ///
     /// # Safety
     /// Every segment with a non-zero address must be readable for its length as long as `'a` lives.
@@ -163,32 +163,32 @@ impl<'a> Gather<'a> {
         Gather { segments, stable: false, memory: PhantomData }
     }
 
-    /// Returns the list with a note whether its memory is [stable](Self::is_stable).
+    /// Sets whether its memory is [stable](Self::is_stable).
     #[must_use]
     pub fn with_stable(self, stable: bool) -> Gather<'a> {
         Gather { stable, ..self }
     }
 
-    /// Tells whether the memory stays as it is until the packet is acknowledged, as verbs ask of the buffers of a send
-    /// work request: a carrier need not copy it at once.
+    /// Returns whether the memory stays unchanged until the packet is acknowledged, as verbs require of the buffers of
+    /// a send work request: a carrier need not copy it at once.
     pub fn is_stable(&self) -> bool {
         self.stable
     }
 
-    /// The segments, in order.
+    /// Returns the segments, in order.
     pub fn segments(&self) -> &'a [Segment] {
         self.segments
     }
 }
 
-/// A packet's payload where it lies now.
+/// A packet's payload at its current location.
 #[derive(Copy, Clone, Debug)]
 pub enum Payload<'a> {
     /// Contiguous bytes, without padding.
     Bytes(&'a [u8]),
     /// Bytes in registered memory.
     Gather(Gather<'a>),
-    /// Only a length: nothing moves (the simulated fabric's default).
+    /// Only a length: no bytes are moved (the simulated fabric's default).
     Len(u32),
 }
 
@@ -196,7 +196,7 @@ impl Payload<'_> {
     /// No payload.
     pub const EMPTY: Payload<'static> = Payload::Bytes(&[]);
 
-    /// Length in bytes, without padding.
+    /// Returns the length in bytes, without padding.
     #[inline]
     pub fn len(&self) -> usize {
         match self {
@@ -206,7 +206,7 @@ impl Payload<'_> {
         }
     }
 
-    /// Whether there is no payload.
+    /// Returns whether there is no payload.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -222,9 +222,9 @@ pub struct TxPacket<'a> {
     pub path: &'a Path,
     /// Payload without padding.
     pub payload: Payload<'a>,
-    /// When the NIC handed it to the wire, in ticks of its hardware clock.
+    /// Departure time from the NIC, in ticks of its hardware clock.
     pub timestamp: u64,
-    /// What goes with it beside its bytes, where the network carries that.
+    /// Out-of-band data, where the network carries it.
     pub sideband: Sideband<'a>,
 }
 
@@ -233,12 +233,12 @@ pub struct TxPacket<'a> {
 pub struct RxPacket<'a> {
     /// BTH and extended headers.
     pub headers: &'a Headers,
-    /// IP and UDP fields as they arrived.
+    /// IP and UDP fields as received.
     pub path: &'a Path,
     /// Payload without padding.
     pub payload: Payload<'a>,
-    /// When the port saw it, on the habitat's clock.
+    /// Arrival time at the port, on the driver's clock.
     pub arrived: Time,
-    /// What came with it beside its bytes. The payload of a trimmed packet is shorter than its headers say, or empty.
+    /// Out-of-band data. The payload of a trimmed packet is shorter than its headers say, or empty.
     pub sideband: Sideband<'a>,
 }

@@ -10,45 +10,45 @@ pub struct Psn(u32);
 impl Psn {
     const MASK: u32 = 0xff_ffff;
 
-    /// The low 24 bits of `value`.
+    /// Returns the low 24 bits of `value` as a number.
     #[inline]
     pub const fn new(value: u32) -> Psn {
         Psn(value & Self::MASK)
     }
 
-    /// The number, below 2²⁴.
+    /// Returns the number, below 2²⁴.
     #[inline]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// The number `n` places on.
+    /// Returns the number `n` later.
     #[inline]
     #[must_use]
     pub const fn plus(self, n: u32) -> Psn {
         Psn(self.0.wrapping_add(n) & Self::MASK)
     }
 
-    /// The number `n` places back.
+    /// Returns the number `n` earlier.
     #[inline]
     #[must_use]
     pub const fn minus(self, n: u32) -> Psn {
         Psn(self.0.wrapping_sub(n) & Self::MASK)
     }
 
-    /// How far `self` lies after `earlier`, from −2²³ to 2²³ − 1.
+    /// Returns how far `self` lies after `earlier`, from −2²³ to 2²³ − 1.
     #[inline]
     pub const fn distance(self, earlier: Psn) -> i32 {
         ((self.0.wrapping_sub(earlier.0) << 8) as i32) >> 8
     }
 
-    /// The later of two.
+    /// Returns the later of two.
     #[inline]
     pub(crate) const fn later(self, other: Psn) -> Psn {
         if self.before(other) { other } else { self }
     }
 
-    /// Whether `self` lies before `other`.
+    /// Returns whether `self` is before `other`.
     #[inline]
     pub const fn before(self, other: Psn) -> bool {
         self.distance(other) < 0

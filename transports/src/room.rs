@@ -1,6 +1,6 @@
-//! Memory that may not be there: the standard library ends the process when there is none, and a device must leave its
-//! application standing. What is as long as the application says is [`boxed`]; small parts are asked for before
-//! ([`ensure`]).
+//! Fallible allocation: the standard library aborts the process when memory runs out, and a device must not end its
+//! application. Storage whose size the application chooses is allocated by [`boxed`]; for small parts, memory is
+//! checked in advance ([`ensure`]).
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -9,7 +9,7 @@ use std::hint::black_box;
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no memory for {0} bytes")]
 pub struct OutOfMemory(
-    /// Bytes that were asked for.
+    /// Bytes requested.
     pub usize,
 );
 
@@ -19,20 +19,20 @@ impl From<OutOfMemory> for std::io::Error {
     }
 }
 
-/// What small parts of an object, and of the tables that it is entered in, take beside what is asked for, in bytes.
+/// Allowance for small parts of an object and of the tables that it is entered in, bytes.
 const MARGIN: usize = 64 << 10;
 
-/// Finds out whether `bytes` more can be allocated, and some for small parts beside. They are given back at once:
-/// another thread may still take them, but nobody who only makes objects of one device, which is done under its lock.
+/// Checks that `bytes` more can be allocated, and an allowance for small parts. The memory is freed at once: another
+/// thread may still take it, but not one that only creates objects of the same device, which is done under its lock.
 pub fn ensure(bytes: usize) -> Result<(), OutOfMemory> {
     let mut room = Vec::<u8>::new();
     room.try_reserve_exact(bytes.saturating_add(MARGIN)).map_err(|_| OutOfMemory(bytes))?;
-    // An allocation that nobody looks at may be left out.
+    // An unused allocation may be optimized away.
     black_box(&mut room);
     Ok(())
 }
 
-/// `n` times `value`.
+/// Allocates `n` copies of `value`.
 pub fn boxed<T: Clone>(value: T, n: usize) -> Result<Box<[T]>, OutOfMemory> {
     let mut elements = Vec::new();
     elements.try_reserve_exact(n).map_err(|_| OutOfMemory(n.saturating_mul(size_of::<T>())))?;
@@ -40,13 +40,13 @@ pub fn boxed<T: Clone>(value: T, n: usize) -> Result<Box<[T]>, OutOfMemory> {
     Ok(elements.into_boxed_slice())
 }
 
-/// Makes sure that the next `push_back` takes no memory. Returns false if there is none.
+/// Makes sure that the next `push_back` does not allocate. Returns false if there is no memory.
 #[inline]
 pub fn reserve<T>(queue: &mut VecDeque<T>) -> bool {
     queue.len() < queue.capacity() || queue.try_reserve(1).is_ok()
 }
 
-/// Bytes that the next `push` allocates, the old elements being there still.
+/// Returns the bytes that the next `push` allocates, while the old elements still exist.
 pub fn growth<T>(vec: &Vec<T>) -> usize {
     if vec.len() < vec.capacity() { 0 } else { 2 * vec.capacity().max(4) * size_of::<T>() }
 }

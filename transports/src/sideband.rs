@@ -1,43 +1,43 @@
-//! What travels beside a packet's bytes, from NIC to NIC, through a network that can carry it: the simulated one.
+//! Out-of-band data of a packet, carried from NIC to NIC by networks that can: the simulated one.
 //!
-//! No real header has these fields. A queue pair fills them in as it makes a packet, switches of a simulated network
-//! read and change them, and the receiving queue pair finds what has become of them. Real ports drop them.
+//! No real header has these fields. A queue pair sets them when it builds a packet, switches of a simulated network
+//! read and change them, and the receiving queue pair reads the result. Real ports drop them.
 
 use crate::telemetry::Int;
 
-/// How willing a switch is to drop a packet whose queue is too long: the colours of RFC 2697 and RFC 2698.
+/// Drop precedence of a packet whose queue is too long: the colours of RFC 2697 and RFC 2698.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Colour {
-    /// The packet is kept as long as there is room at all. TLT calls such packets important.
+    /// The packet is kept as long as there is any room. TLT calls such packets important.
     #[default]
     Green,
-    /// The packet goes first: a queue takes it only up to its colour threshold (TLT §4: unimportant).
+    /// The packet is dropped first: a queue accepts it only up to its colour threshold (TLT §4: unimportant).
     Red,
 }
 
-/// What accompanies one packet beside its bytes. [`Sideband::NONE`] accompanies those of a real network.
+/// Out-of-band data of one packet. [`Sideband::NONE`] in a real network.
 ///
-/// It is copied with each packet, and so stays small: what is large goes by reference.
+/// It is copied with each packet, and so is kept small: large parts are references.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sideband<'a> {
-    /// In-band network telemetry: for switches to write on, or as it came, on its way back to the sender.
+    /// In-band network telemetry: for switches to fill in, or as received, to be returned to the sender.
     pub telemetry: Option<&'a Int>,
     /// Time that the packet may still wait in queues without missing its target, ns; negative if it is late (LSTF, UPS
     /// §2). Each switch subtracts how long the packet waited there.
     pub slack: i64,
-    /// What the packet's slack has lost on its way, ns: how long it waited in switches that keep slack. Only who
-    /// receives it is told; 0 as it is sent.
+    /// Slack used up on the path, ns: how long the packet waited in switches that track slack. Set only on reception; 0
+    /// on transmission.
     pub waited: i64,
-    /// Number of the queue pair that sent the packet, 24 bits. With its host it identifies the flow, also where the
-    /// headers do not: those of connected services name the receiver only.
+    /// Number of the queue pair that sent the packet, 24 bits. Together with its host it identifies the flow, also
+    /// where the headers do not: those of connected services name only the receiver.
     pub src_qp: u32,
     /// Drop precedence.
     pub colour: Colour,
-    /// Whether a switch has cut the payload off, in part or whole (NDP §3.1, "packet trimming"). The headers are those
-    /// of the packet before that.
+    /// Whether a switch has cut the payload off, in part or completely (NDP §3.1, "packet trimming"). The headers are
+    /// unchanged.
     pub trimmed: bool,
-    /// Whether a switch has sent the packet back to its sender, addresses exchanged, because not even its headers found
-    /// room (NDP §3.2.4). Its headers still name the queue pair that it was sent to.
+    /// Whether a switch has returned the packet to its sender, addresses exchanged, for lack of room even for its
+    /// headers (NDP §3.2.4). Its headers still name the destination queue pair.
     pub returned: bool,
 }
 

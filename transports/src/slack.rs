@@ -1,5 +1,5 @@
-//! Slack: how long each packet may wait in queues. Switches that schedule by least slack time first then do what the
-//! assignment here asks for, whatever that is (Mittal's dissertation, chapter 5: universal packet scheduling).
+//! Slack: the time that each packet may wait in queues. Switches that schedule by least slack time first then implement
+//! the policy of the assignment here (Mittal's dissertation, chapter 5: universal packet scheduling).
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,33 +8,33 @@ use irnic_units::{BitRate, MAX_NS, MAX_RATE, Nanoseconds, rate, time};
 
 use crate::time::Time;
 
-/// How a queue pair gives its packets slack. What carries no payload has none: it is most urgent everywhere.
+/// Assignment of slack to a queue pair's packets. Packets without payload have none, and so are most urgent everywhere.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Slack {
-    /// Not at all: 0 for all.
+    /// No assignment: 0 for all.
     #[default]
     None,
-    /// So many ns for each full packet that the message has: shortest job first, for the mean flow completion time
+    /// This many ns for each full packet of the message: shortest job first, for the mean flow completion time
     /// (§5.2.1).
     Size(u64),
-    /// So many ns for each full packet of the message from this one to the last: shortest remaining processing time
+    /// This many ns for each full packet of the message from this one to the last: shortest remaining processing time
     /// (§5.2.1).
     Remaining(u64),
-    /// So many ns: FIFO+, for the tail of delays (§5.2.2).
+    /// A constant in ns: FIFO+, for the tail of delays (§5.2.2).
     Constant(u64),
-    /// As if each packet took its time at so many bit/s: virtual clock, for fairness (§5.2.3). A queue pair's weight is
-    /// in proportion to its rate.
+    /// As if each packet were served at this rate, bit/s: virtual clock, for fairness (§5.2.3). A queue pair's weight
+    /// is in proportion to its rate.
     Fair(u64),
-    /// What is left until so many ns after the message's first packet went, half of the round trip of an empty network
-    /// taken off (§5.1.1).
+    /// Time left until this many ns after the message's first packet was sent, minus half of the round trip of an empty
+    /// network (§5.1.1).
     Deadline(u64),
 }
 
-/// The slack of a packet of a flow, where 1 s is more than any queue takes (§5.2.1, §5.2.2).
+/// Slack per packet of a flow, where 1 s is longer than any queueing delay (§5.2.1, §5.2.2).
 const LONG: u64 = 1_000_000_000;
 
-/// What slack has to be.
+/// Valid values, for messages.
 pub(crate) const EXPECTED: &str = "none, fct, srpt or constant and a time such as constant:1s, fair and a rate such as \
                                    fair:100M, or deadline and a time such as deadline:2ms";
 
@@ -70,7 +70,7 @@ impl fmt::Display for Slack {
     }
 }
 
-/// Where a packet is in its message.
+/// Position of a packet in its message.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Piece {
     /// Bytes of the message.
@@ -81,28 +81,28 @@ pub struct Piece {
     pub len: u32,
 }
 
-/// What a queue pair gives slack by.
+/// State of a queue pair's slack assignment.
 #[derive(Clone, Debug)]
 pub(crate) struct Assignment {
     slack: Slack,
     /// Half a round trip of the empty network, ns.
     way: u64,
-    /// Of the packet before: its slack, and when it went. With deadlines: when the message's first packet went.
+    /// Slack and departure time of the previous packet. With deadlines: departure of the message's first packet.
     last: Option<(i64, Time)>,
 }
 
 impl Assignment {
-    /// That of a transport; `None` if its packets have none.
+    /// Creates the state for a transport; `None` if its packets carry no slack.
     pub(crate) fn new(slack: Slack, base_rtt: u64) -> Option<Assignment> {
         (slack != Slack::None).then_some(Assignment { slack, way: base_rtt / 2, last: None })
     }
 
-    /// Whether slack depends on packets before.
+    /// Returns whether slack depends on earlier packets.
     pub(crate) fn remembers(&self) -> bool {
         matches!(self.slack, Slack::Fair(_) | Slack::Deadline(_))
     }
 
-    /// Nothing was sent yet.
+    /// Resets to the state before the first packet.
     pub(crate) fn reset(&mut self) {
         self.last = None;
     }

@@ -1,20 +1,20 @@
-//! In-band network telemetry (INT): what the switches on a packet's way write about the ports by which it leaves them
-//! (HPCC §4.1).
+//! In-band network telemetry (INT): records written by the switches on a packet's path about their egress ports (HPCC
+//! §4.1).
 //!
-//! It travels beside the packet, from NIC to NIC through whoever carries both: a sender that wants it hands an empty
-//! one over with each request, the receiver hands back with its next acknowledgement what has come. Simulated and
-//! emulated networks carry it, no port of a real one.
+//! It travels out of band, from NIC to NIC through their carrier: a sender that wants it attaches an empty record to
+//! each request, and the receiver returns the filled one with its next acknowledgement. Simulated and emulated networks
+//! carry it, real ports do not.
 
-/// What a switch writes as a packet leaves it.
+/// Record written by a switch as a packet leaves it.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hop {
     /// Rate of the port, bit/s.
     pub rate: u64,
     /// The switch's clock, ns.
     pub at: u64,
-    /// Bytes that the port had sent before this packet.
+    /// Bytes sent by the port before this packet.
     pub sent: u64,
-    /// Bytes that wait for the port behind this packet.
+    /// Bytes queued at the port behind this packet.
     pub queued: u64,
 }
 
@@ -28,15 +28,16 @@ pub struct Int {
 }
 
 impl Int {
-    /// Switches that there is room for: the longest way in a fat-tree of three tiers. Those beyond write nothing.
+    /// Maximum number of switches: the longest path in a fat-tree of three tiers. Those beyond write nothing.
     pub const HOPS: usize = 5;
-    /// Bytes that it takes on the wire, however much of it is used: eight for each switch, and two (HPCC §4.1).
+    /// Bytes on the wire, however many hops are used: eight for each switch, and two (HPCC §4.1).
     pub const LEN: u32 = 8 * Int::HOPS as u32 + 2;
-    /// Of a packet that has met no switch.
+    /// Telemetry of a packet that has passed no switch.
     pub const EMPTY: Int =
         Int { hops: [Hop { rate: 0, at: 0, sent: 0, queued: 0 }; Int::HOPS], count: 0, answer: false, way: 0 };
 
-    /// The packet leaves a switch by the port with this number in the network. What is on its way back stays as it is.
+    /// Adds a hop as the packet leaves a switch by the port with this number in the network. Telemetry being returned
+    /// is unchanged.
     #[inline]
     pub fn push(&mut self, port: u32, hop: Hop) {
         if self.answer {
@@ -49,26 +50,26 @@ impl Int {
         }
     }
 
-    /// The switches in the order of the way.
+    /// Returns the hops in path order.
     #[inline]
     pub fn hops(&self) -> &[Hop] {
         &self.hops[..usize::from(self.count)]
     }
 
-    /// A digest of the ports: packets that have different ones went different ways (HPCC's pathID).
+    /// Returns a digest of the ports: packets with different digests took different paths (HPCC's pathID).
     #[inline]
     pub fn way(&self) -> u32 {
         self.way
     }
 
-    /// Returns the telemetry as an acknowledgement takes it back.
+    /// Returns the telemetry as returned by an acknowledgement.
     #[inline]
     #[must_use]
     pub fn answer(self) -> Int {
         Int { answer: true, ..self }
     }
 
-    /// Whether it is on its way back.
+    /// Returns whether it is being returned.
     #[inline]
     pub fn is_answer(&self) -> bool {
         self.answer
@@ -77,7 +78,7 @@ impl Int {
     /// Length of [`Self::to_bytes`].
     pub const BYTES: usize = 8 + 32 * Int::HOPS;
 
-    /// Returns all that is known as bytes, for a carrier between processes of one machine.
+    /// Serializes everything, for a carrier between processes of one machine.
     pub fn to_bytes(&self) -> [u8; Int::BYTES] {
         let mut bytes = [0; Int::BYTES];
         (bytes[0], bytes[1]) = (self.count, u8::from(self.answer));
@@ -89,7 +90,7 @@ impl Int {
         bytes
     }
 
-    /// Reads what [`Self::to_bytes`] has written; `None` if that has more switches than there is room for.
+    /// Parses the output of [`Self::to_bytes`]; `None` if it has more switches than there is room for.
     pub fn from_bytes(bytes: &[u8; Int::BYTES]) -> Option<Int> {
         let (count, answer) = (bytes[0], bytes[1] != 0);
         let word = |n: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[8 + 8 * n + i]));

@@ -1,4 +1,4 @@
-//! Time as the firmware sees it: nanoseconds passed in by the habitat, never read from a clock.
+//! Time in nanoseconds, passed in by the driver, never read from a clock.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -10,23 +10,22 @@ pub const MS: u64 = 1_000_000;
 /// One second in nanoseconds.
 pub const SEC: u64 = 1_000_000_000;
 
-/// Bits of a byte, times nanoseconds of a second: by this, rates in bit/s, times in ns and numbers of bytes belong
-/// together.
+/// Bits per byte times nanoseconds per second, which relates rates in bit/s, times in ns and numbers of bytes.
 const BIT_NS: u64 = 8 * SEC;
 
-/// Returns how long `bytes` take at `rate` bit/s, 1 or more, in ns; rounded down.
+/// Returns the time of `bytes` at `rate` bit/s, 1 or more, in ns; rounded down.
 #[inline]
 pub const fn time_of(bytes: u32, rate: u64) -> u64 {
     bytes as u64 * BIT_NS / rate
 }
 
-/// Returns how many bytes pass in `ns` nanoseconds at `rate` bit/s; rounded down.
+/// Returns the bytes transferred in `ns` nanoseconds at `rate` bit/s; rounded down.
 #[inline]
 pub const fn bytes_in(ns: u64, rate: u64) -> u64 {
     (rate as u128 * ns as u128 / BIT_NS as u128) as u64
 }
 
-/// An instant, in nanoseconds since an epoch that the habitat chose. Spans of time are plain `u64` nanoseconds.
+/// An instant, in nanoseconds since an epoch chosen by the driver. Durations are plain `u64` nanoseconds.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(pub u64);
 
@@ -36,7 +35,7 @@ impl Time {
     /// Later than everything: a timer that is not running.
     pub const NEVER: Time = Time(u64::MAX);
 
-    /// Nanoseconds since `earlier`, 0 if `earlier` is in fact later.
+    /// Returns the nanoseconds since `earlier`, 0 if `earlier` is in fact later.
     #[inline]
     pub fn since(self, earlier: Time) -> u64 {
         self.0.saturating_sub(earlier.0)

@@ -1,4 +1,4 @@
-//! Every packet of the rxe captures parses, emits back to the same bytes, and has the ICRC that we compute.
+//! Every packet of the rxe captures parses, is emitted as the same bytes, and has the ICRC that we compute.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -7,7 +7,7 @@ use irnic_transports::wire::ip::{IpError, parse_ethernet};
 use irnic_transports::wire::{Headers, ICRC_LEN, Opcode, icrc_append, icrc_check, icrc_of_headers, parse};
 use pcap_file::pcap::PcapReader;
 
-/// Calls `each` with the file's name and every packet in it.
+/// Calls `each` with the file's name and each packet in it.
 fn for_each_packet(mut each: impl FnMut(&str, &[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/rxe-pcaps");
     for entry in fs::read_dir(folder).expect("the fixtures") {
@@ -30,7 +30,7 @@ fn every_packet_parses_and_every_icrc_is_right() {
         let datagram = match parse_ethernet(bytes) {
             Ok(datagram) => datagram,
             Err(IpError::Protocol(2)) => {
-                foreign += 1; // IGMP beside the multicast
+                foreign += 1; // IGMP in addition to the multicast
                 return;
             }
             Err(e) => panic!("{name}: {e}"),
@@ -73,7 +73,7 @@ fn every_packet_parses_and_every_icrc_is_right() {
     );
 }
 
-/// A parser must survive real packets gone wrong as well as random bytes, which rarely get past the opcode.
+/// A parser must survive damaged real packets as well as random bytes, which rarely get past the opcode.
 #[test]
 fn damaged_packets_are_parsed_or_refused() {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;

@@ -11,7 +11,7 @@ fn the_document_lists_every_counter() {
     for (name, _, meaning) in Counters::default().iter() {
         text += &format!("| `{name}` | {meaning} |\n");
     }
-    // What drivers call them follows, and is not made from the code.
+    // The drivers' names follow, which are not generated from the code.
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/counters.md");
     let document = std::fs::read_to_string(path).unwrap();
     let (table, rest) = document.split_once("\n## ").expect("a section behind the table");

@@ -1,4 +1,4 @@
-//! `parse` and `emit` are each other's inverse, and `parse` survives anything.
+//! `parse` and `emit` are inverses, and `parse` accepts any bytes without panicking.
 
 use irnic_transports::Psn;
 use irnic_transports::wire::{
@@ -26,7 +26,7 @@ fn bth(opcode: Opcode) -> impl Strategy<Value = Bth> {
     })
 }
 
-/// The extension that this opcode takes, by trying all.
+/// Returns the extension of this opcode, by trying all.
 fn extension(opcode: Opcode, a: Psn, b: u32) -> Option<IrnEth> {
     [
         IrnEth::Send { recv_wqe_sn: a, psn_offset: b & 0xff_ffff },
@@ -42,7 +42,7 @@ fn extension(opcode: Opcode, a: Psn, b: u32) -> Option<IrnEth> {
     .find(|irn| irn.fits(opcode))
 }
 
-/// Any headers that may be emitted.
+/// Generates any headers that may be emitted.
 fn headers() -> impl Strategy<Value = Headers> {
     let opcode = select(Opcode::ALL.to_vec());
     (opcode, any::<bool>()).prop_flat_map(|(opcode, irn)| {
@@ -85,7 +85,7 @@ fn frame(headers: &Headers, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Returns how cases are chosen: 4,096, the same in every run.
+/// Returns the configuration: 4,096 cases, the same in every run.
 fn config() -> ProptestConfig {
     ProptestConfig {
         cases: 4096,
@@ -158,7 +158,7 @@ proptest! {
     }
 }
 
-/// An RC SEND only with eight bytes of payload.
+/// Returns an RC SEND only with eight bytes of payload.
 fn send() -> Vec<u8> {
     frame(&Headers::new(Bth::new(Opcode::RcSendOnly, 0x11, Psn::new(7))), &[1; 8])
 }

@@ -1,4 +1,4 @@
-//! Messages of the communication manager: those of the rxe captures, and any others.
+//! Messages of the communication manager: those of the rxe captures, and generated ones.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -12,7 +12,7 @@ use irnic_transports::wire::{Mtu, parse};
 use pcap_file::pcap::PcapReader;
 use proptest::prelude::*;
 
-/// The MADs of a capture, or of all.
+/// Returns the MADs of a capture, or of all.
 fn mads(only: &str) -> Vec<(String, Vec<u8>)> {
     let mut mads = Vec::new();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/rxe-pcaps");
@@ -80,7 +80,7 @@ fn a_real_request_says_what_rping_asked_for() {
     assert_eq!((drep.local_comm_id, drep.remote_comm_id), (rep.local_comm_id, fields.local_comm_id));
 }
 
-/// Whoever receives a starting PSN begins to send with it: the client of this capture sends its first packets with the
+/// The receiver of a starting PSN begins to send with it: the client of this capture sends its first packets with the
 /// PSN of the REP, and the server with that of the REQ.
 #[test]
 fn starting_psns_are_those_that_the_other_side_sends_with() {
@@ -129,7 +129,7 @@ fn captured_messages_are_routed_by_what_the_addressee_chose() {
     }
 }
 
-/// The header of a MAD with this attribute.
+/// Returns the header of a MAD with this attribute.
 fn header(attribute: u16) -> [u8; MAD_LEN] {
     let mut bytes = [0; MAD_LEN];
     bytes[..4].copy_from_slice(&[1, 7, 2, 3]);
@@ -137,7 +137,7 @@ fn header(attribute: u16) -> [u8; MAD_LEN] {
     bytes
 }
 
-/// The bits of a message that its fields cover: what is left of all ones.
+/// Returns the bits of a message that its fields cover: those preserved from all ones.
 fn covered(attribute: u16) -> [u8; MAD_LEN] {
     let mut ones = header(attribute);
     ones[8..16].fill(0xff);

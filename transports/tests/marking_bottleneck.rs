@@ -1,6 +1,6 @@
-//! Controllers that answer to marks, in a closed loop with the smallest network that marks: flows that always have
-//! something to send, one queue that pauses them before it overflows, as PFC does, and a fixed delay. All is determined
-//! by the numbers here.
+//! Controllers that respond to marks, in a closed loop with a minimal network that marks: flows that always have
+//! something to send, one queue that pauses them before it overflows, as PFC does, and a fixed delay. Fully
+//! deterministic.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -13,16 +13,16 @@ const GBIT: u64 = 1_000_000_000;
 const PACKET: u32 = 1_000;
 /// Packets in the queue at which senders pause.
 const XOFF: usize = 500;
-/// From the sender to the queue, and from the queue to the receiver, ns. Back it takes both.
+/// Delay from the sender to the queue, and from the queue to the receiver, ns. The way back takes both.
 const TO_QUEUE: u64 = 2 * US;
 const TO_RECEIVER: u64 = 10 * US;
 
-/// How the queue marks.
+/// Marking by the queue.
 #[derive(Copy, Clone)]
 enum Marking {
-    /// From nothing at the first, bytes, to a probability at the second; everything above.
+    /// Rises from zero at the first length, bytes, to a probability at the second; above that, everything is marked.
     Red(u64, u64, f64),
-    /// Everything that finds more bytes than this.
+    /// Everything that finds a longer queue than this, bytes.
     Step(u64),
 }
 
@@ -41,17 +41,17 @@ struct Flow {
     congestion: Congestion,
     sent: u64,
     acked: u64,
-    /// When the next packet may leave, by the rate.
+    /// Earliest departure of the next packet by the rate.
     paced: u64,
-    /// A [`Event::Send`] is due.
+    /// Whether an [`Event::Send`] is due.
     sending: bool,
-    /// When the receiver last sent a notification.
+    /// Time of the receiver's last notification.
     notified: Option<u64>,
     timer: Time,
 }
 
 struct Network {
-    /// bit/s, of the senders' links as of the queue's.
+    /// Rate of the senders' links and of the queue's, bit/s.
     rate: u64,
     /// Flows whose next packet waits for the queue.
     paused: Vec<usize>,
@@ -66,11 +66,11 @@ struct Network {
     random: u64,
 }
 
-/// What the flows got of the bottleneck, and how the queue was.
+/// Shares of the flows, and length of the queue.
 struct Outcome {
-    /// Of the link, each flow's.
+    /// Each flow's share of the link.
     shares: Vec<f64>,
-    /// Bytes, on average over arrivals.
+    /// Bytes, averaged over arrivals.
     queue: f64,
 }
 
@@ -83,7 +83,7 @@ impl Outcome {
         self.utilisation().powi(2) / (self.shares.len() as f64 * self.shares.iter().map(|s| s * s).sum::<f64>())
     }
 
-    /// The largest distance to the mean, of the mean.
+    /// Returns the largest distance from the mean, relative to the mean.
     fn unfairness(&self) -> f64 {
         let mean = self.utilisation() / self.shares.len() as f64;
         self.shares.iter().map(|share| (share / mean - 1.0).abs()).fold(0.0, f64::max)
@@ -123,7 +123,7 @@ impl Network {
         self.events.push(Reverse((time, self.order, event)));
     }
 
-    /// Of a packet at a rate, ns.
+    /// Returns the time of a packet at a rate, ns.
     fn packet_time(rate: u64) -> u64 {
         u64::from(PACKET) * 8 * GBIT / rate
     }
@@ -146,7 +146,7 @@ impl Network {
         }
     }
 
-    /// After anything that a controller was told.
+    /// Reads the controller after any event.
     fn look(&mut self, n: usize) {
         let (now, flow) = (self.now, &mut self.flows[n]);
         let timer = flow.congestion.next_deadline();
@@ -166,7 +166,7 @@ impl Network {
         let now = self.now;
         match event {
             Event::Timer(n) => {
-                // Perhaps for a deadline that is no more; then it does nothing.
+                // The deadline may be obsolete; the call then does nothing.
                 self.flows[n].timer = Time::NEVER;
                 self.flows[n].congestion.on_timer(Time(now));
                 self.look(n);
@@ -233,10 +233,10 @@ impl Network {
         }
     }
 
-    /// Measures from one time to the other.
+    /// Runs and measures from one time to the other.
     fn run(mut self, from: u64, to: u64) -> Outcome {
         for n in 0..self.flows.len() {
-            // Not all in one nanosecond.
+            // Not all in the same nanosecond.
             self.flows[n].sending = true;
             self.at(n as u64 * 1_237, Event::Send(n));
         }
@@ -262,7 +262,7 @@ impl Network {
     }
 }
 
-/// RED with Kmin 5 KB and Kmax 200 KB, as the DCQCN paper has them, up to a probability.
+/// RED with Kmin 5 KB and Kmax 200 KB, as in the DCQCN paper, up to a probability.
 fn red(most: f64) -> Marking {
     Marking::Red(5_000, 200_000, most)
 }
@@ -270,8 +270,8 @@ fn red(most: f64) -> Marking {
 /// The paper's Pmax.
 const PMAX: f64 = 0.01;
 
-/// Every flow's rate on average over the 40 ms after the first 40 is within 10 % of the fair one, and so much of the
-/// link is used.
+/// Checks that every flow's rate averaged over the 40 ms after the first 40 is within 10 % of the fair one, and that
+/// `used` of the link is used.
 fn is_fair(config: &str, marking: Marking, gbit: u64, flows: usize, used: f64) -> Outcome {
     let result = Network::new(config, marking, gbit * GBIT, flows).run(40 * MS, 80 * MS);
     let (unfairness, utilisation) = (result.unfairness(), result.utilisation());
@@ -286,9 +286,9 @@ fn dcqcn_is_fair_at_its_papers_line_rate() {
     is_fair("dcqcn", red(PMAX), 40, 8, 0.95);
 }
 
-/// Steps made for 40 Gbit/s are large for 10: where they balance what marks take, 8 flows need 3.7 % of their packets
-/// marked ("ECN or Delay", CoNEXT 2016), which is beyond Pmax. The queue then swings about Kmax, and is empty for a
-/// part of the time.
+/// Steps made for 40 Gbit/s are large for 10: where they balance the decreases, 8 flows need 3.7 % of their packets
+/// marked ("ECN or Delay", CoNEXT 2016), which is beyond Pmax. The queue then oscillates around Kmax, and is empty part
+/// of the time.
 #[test]
 fn dcqcn_is_fair_at_10_gbit() {
     is_fair("dcqcn", red(PMAX), 10, 2, 0.9);
@@ -304,7 +304,7 @@ fn dcqcn_uses_10_gbit_when_red_can_mark_as_much_as_its_balance_needs() {
 }
 
 /// Marking as in HPCC's ns-3: Kmin 100 KB, Kmax 400 KB and Pmax 20 % for 25 Gbit/s. At 64 flows and rates near the
-/// lowest, single flows are up to 12 % from the mean.
+/// minimum, single flows are up to 12 % from the mean.
 #[test]
 fn the_vendors_dcqcn_is_fair() {
     let marking = Marking::Red(40_000, 160_000, 0.2);
@@ -315,12 +315,12 @@ fn the_vendors_dcqcn_is_fair() {
     assert!(many.utilisation() > 0.95, "{}", many.utilisation());
 }
 
-/// K is 30 KB, as in HPCC's ns-3 for 10 Gbit/s: the queue stays about there.
+/// K is 30 KB, as in HPCC's ns-3 for 10 Gbit/s: the queue stays near that.
 #[test]
 fn dctcp_is_fair_and_keeps_the_queue_at_its_threshold() {
     for flows in [2, 8, 64] {
         let queue = is_fair("dctcp", Marking::Step(30_000), 10, flows, 0.99).queue;
-        // 64 windows of a packet are 64 KB, of which the delay keeps 30.
+        // 64 windows of a packet are 64 KB, of which 30 are in flight.
         assert!((25_000.0..36_000.0).contains(&queue), "{flows} flows: {queue} bytes");
     }
 }

@@ -1,4 +1,4 @@
-//! RC3 between two queue pairs and no network: packets and their acknowledgements are handed over by the tests.
+//! RC3 between two queue pairs without a network: packets and their acknowledgements are passed by the tests.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::net::IpAddr;
@@ -14,10 +14,10 @@ use irnic_transports::{Path, Payload, Psn, RxPacket, Sideband, Time, TransportCo
 use proptest::prelude::*;
 
 const MTU: u64 = 1024;
-/// Of both queue pairs.
+/// Priority of both queue pairs.
 const PRIORITY: u8 = 7;
 
-/// Memory that has lengths only, and counts what is placed where.
+/// Memory that has only lengths, and counts the bytes placed at each address.
 #[derive(Default)]
 struct Device {
     counters: Counters,
@@ -103,7 +103,7 @@ impl Host for Device {
     }
 }
 
-/// A packet on its way.
+/// A packet in flight.
 #[derive(Clone, Debug)]
 struct Packet {
     headers: Headers,
@@ -116,7 +116,7 @@ impl Packet {
         self.headers.bth.low
     }
 
-    /// Number of the packet, from 1 on as in the dissertation.
+    /// Returns the number of the packet, from 1 on as in the dissertation.
     fn number(&self) -> u32 {
         self.headers.bth.psn.get().wrapping_sub(FIRST).wrapping_add(1) & 0xff_ffff
     }
@@ -148,7 +148,7 @@ impl End {
         end
     }
 
-    /// Posts a WRITE of so many packets, behind the `before` packets that were posted before.
+    /// Posts a WRITE of `packets` packets, behind the `before` packets already posted.
     fn write(&mut self, packets: u64, before: u64) {
         let sge = [Sge { addr: 0, len: (packets * MTU) as u32, lkey: 1 }];
         let wr =
@@ -161,7 +161,7 @@ impl End {
         Packet { headers: self.slot.headers, path, len: self.slot.gather.len() as u32 }
     }
 
-    /// What the link would take next: low priority last.
+    /// Returns the packet that the link would take next: low priority last.
     fn send(&mut self, now: Time) -> Option<Packet> {
         if self.qp.poll_transmit(now, &mut self.device, &mut self.slot) {
             return Some(self.taken(PRIORITY));
@@ -192,7 +192,7 @@ impl End {
 }
 
 /// The example of §2.1.2, Figure 2.3: 66 packets, of which the network takes 50 in a round trip; those numbered 21 and
-/// 22 are lost at their low priority. What a round brought is acknowledged before the next begins.
+/// 22 are lost at their low priority. Deliveries of a round are acknowledged before the next begins.
 #[test]
 fn sixty_six_packets_take_three_round_trips() {
     let config = "iwarp,rc3=40";
@@ -209,7 +209,7 @@ fn sixty_six_packets_take_three_round_trips() {
             b.receive(now, packet);
             acks.extend(std::iter::from_fn(|| b.send(now)));
         }
-        // At the priority of what they answer.
+        // At the priority of the packets acknowledged.
         let (low, high): (Vec<_>, Vec<_>) = acks.into_iter().partition(Packet::low);
         assert!(high.iter().all(|ack| ack.path.priority() == PRIORITY));
         let classes =
@@ -264,13 +264,14 @@ fn without_low_priority_it_is_slow_start() {
     assert_eq!(rounds, [4, 8, 16, 32, 6]);
 }
 
-/// An answer of low priority names the block around its packet, and one that was lost is said again by the next.
+/// An acknowledgement at low priority names the block around its packet, and the contents of a lost one are repeated by
+/// the next.
 #[test]
 fn an_answer_names_the_block_around_its_packet() {
     let (mut a, mut b) = (End::new(1, 2, "iwarp,rc3=on"), End::new(2, 1, "iwarp,rc3=on"));
     a.write(12, 0);
     let sent: Vec<Packet> = std::iter::from_fn(|| a.send(Time(0))).collect();
-    // Four in their turn, eight from the end.
+    // Four in order, eight from the end.
     assert_eq!(sent.iter().map(Packet::number).collect::<Vec<_>>(), [1, 2, 3, 4, 12, 11, 10, 9, 8, 7, 6, 5]);
     let mut answers = Vec::new();
     for n in [4, 5, 7, 6, 0, 1, 2, 3, 8, 9, 10, 11] {
@@ -298,21 +299,21 @@ fn an_answer_names_the_block_around_its_packet() {
         (true, true, 8, 12),
         (true, true, 7, 12),
         (true, true, 6, 12),
-        // All has arrived.
+        // Everything has arrived.
         (true, false, 12, 12),
     ];
     assert_eq!(answers, expected);
 }
 
-/// A network of one link each way, that loses and delays.
+/// A network of one link each way, which loses and delays packets.
 #[derive(Debug, Clone)]
 struct Network {
     config: String,
-    /// Packets of each WRITE, and when it is posted.
+    /// Packets of each WRITE, and the time it is posted.
     writes: Vec<(u64, u64)>,
-    /// Of 256, packets and answers lost: at the stream's priority, below.
+    /// Of 256 packets and acknowledgements, the number lost: at the stream's priority, and below.
     loss: [u8; 2],
-    /// Delay, and by how much packets below that priority take longer at most.
+    /// Delay, and the maximum additional delay below that priority.
     delay: u64,
     late: u64,
     seed: u32,
@@ -321,7 +322,7 @@ struct Network {
 struct Outcome {
     a: End,
     b: End,
-    /// Of each packet, how often it went at low priority.
+    /// Number of transmissions of each packet at low priority.
     twice: bool,
 }
 
@@ -373,7 +374,7 @@ impl Network {
                     end.receive(now, &packet);
                     let after = (end.window(), end.qp.in_flight(), end.qp.counts().timeouts);
                     if to == 1 && packet.low() {
-                        // Nothing that congestion control, the window or the timer goes by.
+                        // Nothing that affects congestion control, the window or the timer.
                         prop_assert_eq!(before, after);
                     } else if to == 1 && lossless && after.0 < 65_536 {
                         prop_assert!(after.0 == before.0 || after.0 == before.0 + 1);
@@ -408,8 +409,8 @@ fn networks(lossless: bool) -> impl Strategy<Value = Network> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Whatever is lost: all arrives, completions are in order, nothing goes twice at low priority, and what is said at
-    /// low priority changes nothing that the primary loop goes by.
+    /// Whatever is lost: everything arrives, completions are in order, nothing is sent twice at low priority, and
+    /// acknowledgements at low priority change nothing that the primary loop depends on.
     #[test]
     fn low_priority_changes_nothing_but_what_need_not_be_sent(network in networks(false)) {
         let Outcome { a, b, twice } = network.run()?;
@@ -420,7 +421,7 @@ proptest! {
         prop_assert_eq!(a.device.counters.rx_unexpected + b.device.counters.rx_unexpected, 0);
     }
 
-    /// Nothing lost, nothing recovered: an acknowledgement from the end is no sign of loss, whatever it overtook.
+    /// Without loss there is no recovery: an acknowledgement from the end is no sign of loss, whatever it overtook.
     #[test]
     fn without_loss_nothing_is_recovered(network in networks(true)) {
         let Outcome { a, b, twice } = network.run()?;

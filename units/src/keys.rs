@@ -1,4 +1,4 @@
-//! `KEY=VALUE` as users write it: splitting a list, reading a value, and tables of keys.
+//! `KEY=VALUE` options: splitting a list, parsing values, and tables of keys.
 //!
 //! ```
 //! use irnic_units::keys::{Key, Value, pairs};
@@ -27,7 +27,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// A value as somebody wrote it, and its key.
+/// A value as written, with its key.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Value<'a> {
     /// Name of the key.
@@ -36,12 +36,12 @@ pub struct Value<'a> {
     pub text: &'a str,
 }
 
-/// Why a value is refused.
+/// Reason why a value is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It is none of those that the key takes, which are these.
+    /// The value is none of those accepted by the key, which are described here.
     Expected(String),
-    /// It may be a value of the key, and is wrong for this reason.
+    /// The value is syntactically valid but rejected for this reason.
     Because(String),
 }
 
@@ -54,14 +54,14 @@ impl fmt::Display for Why {
     }
 }
 
-/// A value that is refused.
+/// A rejected value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueError {
     /// Name of the key.
     pub key: String,
     /// Text of the value.
     pub value: String,
-    /// What is wrong with it.
+    /// Reason for the rejection.
     pub why: Why,
 }
 
@@ -74,12 +74,12 @@ impl fmt::Display for ValueError {
 impl std::error::Error for ValueError {}
 
 impl Value<'_> {
-    /// Returns the error that something else was `expected`.
+    /// Returns the error that says what was `expected` instead.
     pub fn wrong(&self, expected: impl fmt::Display) -> ValueError {
         self.error(Why::Expected(expected.to_string()))
     }
 
-    /// Returns the error that the value cannot be, for a `reason`.
+    /// Returns the error that rejects the value for `reason`.
     pub fn refuse(&self, reason: impl fmt::Display) -> ValueError {
         self.error(Why::Because(reason.to_string()))
     }
@@ -88,27 +88,27 @@ impl Value<'_> {
         ValueError { key: self.key.to_owned(), value: self.text.to_owned(), why }
     }
 
-    /// Reads the value with a function that returns `None` for what is not `expected`.
+    /// Parses the value with `read`, whose `None` is reported as an error naming what was `expected`.
     pub fn read<T>(&self, read: impl Fn(&str) -> Option<T>, expected: impl fmt::Display) -> Result<T, ValueError> {
         read(self.text).ok_or_else(|| self.wrong(expected))
     }
 
-    /// Reads a time in ns within a range.
+    /// Parses a time in ns within a range.
     pub fn time(&self, range: RangeInclusive<u64>, expected: impl fmt::Display) -> Result<u64, ValueError> {
         self.read(|text| crate::time(text).filter(|ns| range.contains(ns)), expected)
     }
 
-    /// Reads a rate in bit/s within a range.
+    /// Parses a rate in bit/s within a range.
     pub fn rate(&self, range: RangeInclusive<u64>, expected: impl fmt::Display) -> Result<u64, ValueError> {
         self.read(|text| crate::rate(text).filter(|rate| range.contains(rate)), expected)
     }
 
-    /// Reads a size in bytes within a range.
+    /// Parses a size in bytes within a range.
     pub fn size(&self, range: RangeInclusive<u64>, expected: impl fmt::Display) -> Result<u64, ValueError> {
         self.read(|text| crate::size(text).filter(|bytes| range.contains(bytes)), expected)
     }
 
-    /// Reads a number within a range.
+    /// Parses a number within a range.
     pub fn number<T>(&self, range: RangeInclusive<T>, expected: impl fmt::Display) -> Result<T, ValueError>
     where
         T: FromStr + PartialOrd,
@@ -116,20 +116,20 @@ impl Value<'_> {
         self.read(|text| text.parse().ok().filter(|number| range.contains(number)), expected)
     }
 
-    /// Reads one of a few words. The error names them all.
+    /// Parses one of a set of words. The error lists them all.
     pub fn word<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, ValueError> {
         let found = words.iter().find(|(word, _)| *word == self.text).map(|(_, value)| *value);
         found.ok_or_else(|| self.wrong(words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" or ")))
     }
 
-    /// Reads `on` or `off`.
+    /// Parses `on` or `off`.
     pub fn switch(&self) -> Result<bool, ValueError> {
         self.word(&[("on", true), ("off", false)])
     }
 }
 
-/// Splits `a=1, b=2` at its commas into values with keys, without the blanks around either. A part without an equals
-/// sign is an error, as it is written; so is an empty text.
+/// Splits `a=1, b=2` at commas into key-value pairs, trimming blanks. A part without an equals sign is returned as an
+/// error, verbatim; so is an empty text.
 pub fn pairs(text: &str) -> impl Iterator<Item = Result<Value<'_>, &str>> {
     text.split(',').map(|part| {
         let (key, text) = part.split_once('=').ok_or(part)?;
@@ -137,22 +137,22 @@ pub fn pairs(text: &str) -> impl Iterator<Item = Result<Value<'_>, &str>> {
     })
 }
 
-/// A key of a `C`: a row of the table of all its keys.
+/// A key that configures a `C`: one row of the key table.
 #[derive(Debug)]
 pub struct Key<C: 'static, E: 'static = ValueError> {
-    /// Name, as users write it.
+    /// Name, as written by users.
     pub name: &'static str,
-    /// Reads a value into a `C`.
+    /// Parses a value into a `C`.
     pub set: fn(&mut C, &Value<'_>) -> Result<(), E>,
 }
 
 impl<C, E> Key<C, E> {
-    /// Returns the key of a name that is set by a function.
+    /// Returns the key with this name and setter.
     pub const fn new(name: &'static str, set: fn(&mut C, &Value<'_>) -> Result<(), E>) -> Key<C, E> {
         Key { name, set }
     }
 
-    /// Returns the key of a table that has a name.
+    /// Returns the key of this name from a table.
     pub fn find<'t>(table: &'t [Key<C, E>], name: &str) -> Option<&'t Key<C, E>> {
         table.iter().find(|key| key.name == name)
     }

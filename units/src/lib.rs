@@ -1,8 +1,8 @@
-//! What irnic's crates read alike, each thing once.
+//! Parsing and arithmetic shared by irnic's crates.
 //!
-//! Numbers with units ([`rate()`], [`time()`], [`size()`] and those of `tc`), values under keys ([`keys`]), files of
-//! settings whose errors name lines (`toml`, with the feature of that name), and functions of real numbers that give
-//! the same bits on every machine ([`math`]). No other crate of irnic is used here.
+//! Quantities with units ([`rate()`], [`time()`], [`size()`] and the variants of `tc`), key-value options ([`keys`]),
+//! settings files whose errors name lines (`toml`, with the feature of that name), and floating-point functions that
+//! give the same bits on every machine ([`math`]). Depends on no other crate of irnic.
 //!
 //! ```
 //! assert_eq!(irnic_units::rate("40G"), Some(40_000_000_000));

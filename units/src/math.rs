@@ -1,22 +1,22 @@
-//! Functions of real numbers that give the same bits on every machine.
+//! Floating-point functions that give the same bits on every machine.
 //!
-//! Only additions, multiplications, divisions and square roots, which IEEE 754 rounds the same everywhere: what the
-//! mathematical functions of a C library, and so `f64::ln` or `f64::powf`, do not promise.
+//! They use only addition, multiplication, division and square root, which IEEE 754 rounds identically everywhere. The
+//! C library's mathematical functions, and so `f64::ln` and `f64::powf`, do not guarantee that.
 
-/// The natural logarithm of a positive normal number, within 1e-13 of it, relative to the larger
-/// of itself and 1.
+/// Returns the natural logarithm of a positive normal number, with an error of at most 1e-13 relative to the larger of
+/// the result and 1.
 pub fn logarithm(x: f64) -> f64 {
     const EXPONENT_SHIFT: u32 = 52;
     const BIAS: i32 = 1023;
     let exponent = (x.to_bits() >> EXPONENT_SHIFT) as i32 - BIAS;
     let mantissa = f64::from_bits(x.to_bits() & ((1 << EXPONENT_SHIFT) - 1) | (BIAS as u64) << EXPONENT_SHIFT);
-    // ln m = 2 artanh((m - 1) / (m + 1)), whose argument is at most 1/3: thirty-one powers leave less than 1e-16.
+    // ln m = 2 artanh((m - 1) / (m + 1)), whose argument is at most 1/3: the remainder after 31 powers is below 1e-16.
     let s = (mantissa - 1.0) / (mantissa + 1.0);
     let series = (0..16).rev().fold(0.0, |sum, k| sum * s * s + 1.0 / f64::from(2 * k + 1));
     2.0 * s * series + f64::from(exponent) * std::f64::consts::LN_2
 }
 
-/// The cube root of a positive number, by Newton's method from a guess that a third of the exponent gives.
+/// Returns the cube root of a positive number, by Newton's method starting from a third of the exponent.
 pub fn cube_root(x: f64) -> f64 {
     const GUESS: u64 = 0x2a9f_7893_0000_0000;
     let mut y = f64::from_bits(x.to_bits() / 3 + GUESS);
@@ -26,7 +26,7 @@ pub fn cube_root(x: f64) -> f64 {
     y
 }
 
-/// A power with a whole exponent, by squaring.
+/// Raises `base` to an integer power, by squaring.
 pub fn power(mut base: f64, mut exponent: u64) -> f64 {
     let mut product = 1.0;
     while exponent > 0 {

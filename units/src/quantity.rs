@@ -1,35 +1,34 @@
-//! Numbers with units, for everybody who reads them: exact decimals, no floating point, so that what is printed reads
-//! back the same.
+//! Quantities with units, parsed as exact decimals without floating point, so that printed values parse back unchanged.
 //!
-//! Two dialects. Most of what irnic reads is written as networks and papers have it: [`rate`], [`time`], [`size`].
-//! Impairments are written as `tc` has them, to which a `bps` is a byte per second, a bare number of time microseconds
-//! and a `kb` 1024 bytes: [`tc_rate`], [`tc_time`], [`tc_size`]. A reader with units of its own lists them for
+//! There are two dialects. Most of irnic's input is written as networks and papers write it: [`rate`], [`time`],
+//! [`size`]. Impairments are written as in `tc`, where `bps` is bytes per second, a bare time is in microseconds and
+//! `kb` is 1024 bytes: [`tc_rate`], [`tc_time`], [`tc_size`]. A parser with units of its own passes them to
 //! [`with_unit`].
 
 use std::fmt;
 
-/// A unit: its name in small letters, and what it counts.
+/// A unit: its lowercase name and its value in base units.
 pub type Unit = (&'static str, u64);
 
-/// What [`rate`] reads, for messages.
+/// What [`rate`] accepts, for error messages.
 pub const RATE: &str = "a rate such as 40G, 100Gbps or 2500Mbit, up to 1000T";
-/// What [`time`] reads, for messages.
+/// What [`time`] accepts, for error messages.
 pub const TIME: &str = "a time such as 2us, 500ns or 1.5ms, up to 3600s";
-/// What [`size`] reads, for messages.
+/// What [`size`] accepts, for error messages.
 pub const SIZE: &str = "a size such as 1000, 150MB (decimal), 64K or 64KiB (of 1024), 1 byte to 1 TB";
 
-/// The longest time that can be written, an hour: no delay is longer, and sums of them cannot overflow.
+/// Longest time accepted, one hour: longer than any delay, and sums cannot overflow.
 pub const MAX_NS: u64 = 3_600 * 1_000_000_000;
-/// The highest rate that can be written, 1 Pbit/s.
+/// Highest rate accepted, 1 Pbit/s.
 pub const MAX_RATE: u64 = 1_000_000_000_000_000;
-/// The largest size that can be written, bytes.
+/// Largest size accepted, bytes.
 pub const MAX_BYTES: u64 = 1_000_000_000_000;
 
-/// In ns. Without a unit only zero is clear.
+/// In ns. Without a unit only zero is unambiguous.
 const TIMES: [Unit; 6] =
     [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1), ("\u{b5}s", 1_000), ("\u{3bc}s", 1_000)];
 
-/// What `tc` has besides. It takes a bare number for microseconds.
+/// Additional units of `tc`, which reads a bare number as microseconds.
 const TC_TIMES: [Unit; 7] = [
     ("", 1_000),
     ("sec", 1_000_000_000),
@@ -44,10 +43,10 @@ const TC_TIMES: [Unit; 7] = [
 const RATES: [Unit; 6] =
     [("tbit", 1_000_000_000_000), ("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000), ("bit", 1), ("", 1)];
 
-/// As one says them.
+/// SI letters alone.
 const LETTERS: [Unit; 4] = [("k", 1_000), ("m", 1_000_000), ("g", 1_000_000_000), ("t", 1_000_000_000_000)];
 
-/// As networks and ns-3 write bits.
+/// As networks and ns-3 write bit rates.
 const BIT_RATES: [Unit; 11] = [
     ("bps", 1),
     ("kbps", 1_000),
@@ -62,7 +61,7 @@ const BIT_RATES: [Unit; 11] = [
     ("bit/s", 1),
 ];
 
-/// What `tc` has besides: there a `bps` is a byte per second.
+/// Additional units of `tc`, where `bps` is bytes per second.
 const TC_RATES: [Unit; 12] = [
     ("kibit", 1 << 10),
     ("mibit", 1 << 20),
@@ -78,7 +77,7 @@ const TC_RATES: [Unit; 12] = [
     ("gibps", 8 << 30),
 ];
 
-/// In bytes, as GNU's tools count: K is 1024; KB is 1000, as in papers; KiB says it.
+/// In bytes, as in GNU's tools: K is 1024; KB is 1000, as in papers; KiB is explicit.
 const SIZES: [Unit; 14] = [
     ("", 1),
     ("b", 1),
@@ -96,7 +95,7 @@ const SIZES: [Unit; 14] = [
     ("tib", 1 << 40),
 ];
 
-/// In bytes, as `tc` counts them: all of 1024, whatever the name.
+/// In bytes, as in `tc`: all multiples of 1024, whatever the name.
 const TC_SIZES: [Unit; 8] = [
     ("", 1),
     ("b", 1),
@@ -108,7 +107,7 @@ const TC_SIZES: [Unit; 8] = [
     ("gb", 1 << 30),
 ];
 
-/// Reads a rate in bit/s, 1 to [`MAX_RATE`]. A capital B, bytes to some, is refused.
+/// Parses a rate in bit/s, 1 to [`MAX_RATE`]. A capital B, which may mean bytes, is rejected.
 pub fn rate(text: &str) -> Option<u64> {
     if text.contains('B') {
         return None;
@@ -116,12 +115,12 @@ pub fn rate(text: &str) -> Option<u64> {
     bit_rate(text, [&RATES[..], &LETTERS, &BIT_RATES])
 }
 
-/// Reads a rate as `tc` does, in bit/s, 1 to [`MAX_RATE`].
+/// Parses a rate as `tc` does, in bit/s, 1 to [`MAX_RATE`].
 pub fn tc_rate(text: &str) -> Option<u64> {
     bit_rate(text, [&RATES[..], &TC_RATES])
 }
 
-/// [`tc_rate`], and letters alone: `40G`.
+/// Parses a rate as [`tc_rate`] does, and also a letter alone: `40G`.
 pub fn tc_rate_or_letter(text: &str) -> Option<u64> {
     bit_rate(text, [&RATES[..], &LETTERS, &TC_RATES])
 }
@@ -130,7 +129,7 @@ fn bit_rate<const N: usize>(text: &str, units: [&[Unit]; N]) -> Option<u64> {
     with_unit(text, units.into_iter().flatten()).filter(|rate| (1..=MAX_RATE).contains(rate))
 }
 
-/// Reads a time in ns, at most [`MAX_NS`]; zero needs no unit. A fraction of a nanosecond is refused.
+/// Parses a time in ns, at most [`MAX_NS`]; zero needs no unit. A fraction of a nanosecond is rejected.
 pub fn time(text: &str) -> Option<u64> {
     if text == "0" {
         return Some(0);
@@ -138,22 +137,22 @@ pub fn time(text: &str) -> Option<u64> {
     with_unit(text, &TIMES).filter(|ns| *ns <= MAX_NS)
 }
 
-/// Reads a time as `tc` does, in ns, at most [`MAX_NS`].
+/// Parses a time as `tc` does, in ns, at most [`MAX_NS`].
 pub fn tc_time(text: &str) -> Option<u64> {
     with_unit(text, TIMES.iter().chain(&TC_TIMES)).filter(|ns| *ns <= MAX_NS)
 }
 
-/// Reads a size in bytes, 1 to [`MAX_BYTES`].
+/// Parses a size in bytes, 1 to [`MAX_BYTES`].
 pub fn size(text: &str) -> Option<u64> {
     with_unit(text, &SIZES).filter(|bytes| (1..=MAX_BYTES).contains(bytes))
 }
 
-/// Reads a size as `tc` does, in bytes, at most [`MAX_BYTES`].
+/// Parses a size as `tc` does, in bytes, at most [`MAX_BYTES`].
 pub fn tc_size(text: &str) -> Option<u64> {
     with_unit(text, &TC_SIZES).filter(|bytes| *bytes <= MAX_BYTES)
 }
 
-/// A time in ns, printed in the largest unit that keeps it whole.
+/// A time in ns, displayed in the largest unit that keeps it an integer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Nanoseconds(pub u64);
 
@@ -163,7 +162,7 @@ impl fmt::Display for Nanoseconds {
     }
 }
 
-/// A rate in bit/s, printed in the largest unit that keeps it whole.
+/// A rate in bit/s, displayed in the largest unit that keeps it an integer.
 #[derive(Copy, Clone, Debug)]
 pub struct BitRate(pub u64);
 
@@ -173,17 +172,17 @@ impl fmt::Display for BitRate {
     }
 }
 
-/// `units` from the largest to 1.
+/// Writes `value` in the first of `units` that divides it; they go from the largest to 1.
 fn write_whole(f: &mut fmt::Formatter<'_>, value: u64, units: &[Unit]) -> fmt::Result {
     let fits = |(_, scale): &&Unit| value != 0 && value.is_multiple_of(*scale);
     let (unit, scale) = units.iter().find(fits).unwrap_or(&units[units.len() - 1]);
     write!(f, "{}{unit}", value / scale)
 }
 
-/// Reads a decimal number followed by one of `units`, in any case. `None` if it is anything else, or not a whole number
-/// once scaled.
+/// Parses a decimal number followed by one of `units`, in any case. `None` if it is anything else, or not an integer
+/// after scaling.
 pub fn with_unit<'a>(text: &str, units: impl IntoIterator<Item = &'a Unit>) -> Option<u64> {
-    // Twelve places tell a bit in a terabit; what is left of a fraction must be zero.
+    // Twelve places resolve a bit in a terabit; the rest of a fraction must be zero.
     const PLACES: u32 = 12;
     let (value, unit) = decimal(text, PLACES)?;
     let (_, scale) = units.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
@@ -192,8 +191,8 @@ pub fn with_unit<'a>(text: &str, units: impl IntoIterator<Item = &'a Unit>) -> O
     scaled.is_multiple_of(one).then_some(scaled / one).and_then(|v| u64::try_from(v).ok())
 }
 
-/// Splits `12.5unit`, perhaps with a blank between, into the number times ten to the `places`, and the unit. More
-/// places than that are refused.
+/// Splits `12.5unit`, with an optional blank between, into the number times ten to the `places`, and the unit. More
+/// decimal places than that are rejected.
 pub fn decimal(text: &str, places: u32) -> Option<(u128, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -201,13 +200,13 @@ pub fn decimal(text: &str, places: u32) -> Option<(u128, &str)> {
     if whole.is_empty() && fraction.is_empty() || whole.len() > 20 || fraction.len() > places as usize {
         return None;
     }
-    // A second point is left in `fraction`, which then is no number.
+    // A second point stays in `fraction`, which then fails to parse.
     let read = |digits: &str| if digits.is_empty() { Some(0) } else { digits.parse::<u128>().ok() };
     let fraction = read(fraction)? * 10u128.pow(places - fraction.len() as u32);
     Some((read(whole)? * 10u128.pow(places) + fraction, unit.trim_start()))
 }
 
-/// Reads a number, or a quotient of two such as `1/16`.
+/// Parses a number, or a quotient of two such as `1/16`.
 pub fn quotient(text: &str) -> Option<f64> {
     let (above, below) = text.split_once('/').unwrap_or((text, "1"));
     Some(above.trim().parse::<f64>().ok()? / below.trim().parse::<f64>().ok()?)

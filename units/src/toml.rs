@@ -1,9 +1,9 @@
-//! Files of settings in TOML, whose errors say in which line.
+//! Settings files in TOML, with errors that name the line.
 
 use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue};
 
-/// Reads a file's text; an error is a line, counted from 1, and what is wrong there.
+/// Parses a file's text; the error is the line, counted from 1, and a description.
 pub fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, (usize, String)> {
     DeTable::parse(text).map_err(|error| {
         let why = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
@@ -11,14 +11,14 @@ pub fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, (usize, String)> {
     })
 }
 
-/// The line of a byte of `text`, counted from 1.
+/// Returns the line of a byte offset in `text`, counted from 1.
 pub fn line(text: &str, offset: usize) -> usize {
     let before = text.as_bytes().get(..offset).unwrap_or(text.as_bytes());
     1 + before.iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// A single value as an option or a variable would have it; `None` for lists, tables, times, and numbers that are not
-/// decimal.
+/// Returns a scalar value as an option or a variable would be written; `None` for lists, tables, times, and numbers
+/// that are not decimal.
 pub fn word(value: &DeValue<'_>) -> Option<String> {
     Some(match value {
         DeValue::String(text) => text.to_string(),

@@ -1,4 +1,4 @@
-//! How C calls fail: an errno value, NULL with `errno` set, or -1 with `errno` set; and the border that no panic
+//! Failures of C calls: an errno value, NULL with `errno` set, or -1 with `errno` set; and the boundary that no panic
 //! crosses.
 
 use std::ffi::c_int;
@@ -30,21 +30,21 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE` of Linux's C libraries.
 const CANCEL_DISABLE: c_int = 1;
 
-/// Runs `body`, in which the calling thread cannot be cancelled (pthread_cancel(3)): that unwinds, which nothing here
-/// survives, and would leave locks taken. What a hardware provider's `ibv_post_send` and `ibv_poll_cq` do is no
-/// cancellation point either.
+/// Runs `body` with cancellation of the calling thread disabled (pthread_cancel(3)): cancellation unwinds, which
+/// nothing here survives, and would leave locks held. The `ibv_post_send` and `ibv_poll_cq` of hardware providers are
+/// not cancellation points either.
 #[inline]
 fn uncancelled<T>(body: impl FnOnce() -> T) -> T {
     let mut state = 0;
     // SAFETY: an int is written.
     unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut state) };
     let result = body();
-    // SAFETY: a state that the call before has returned.
+    // SAFETY: a state returned by the previous call.
     unsafe { pthread_setcancelstate(state, null_mut()) };
     result
 }
 
-/// Runs `body`; when it panics, sets `errno` to `EIO` and returns `default`. C code cannot unwind.
+/// Runs `body`; if it panics, sets `errno` to `EIO` and returns `default`. C code cannot unwind.
 pub(crate) fn guard<T>(default: T, body: impl FnOnce() -> T) -> T {
     match uncancelled(|| panic::catch_unwind(AssertUnwindSafe(body))) {
         Ok(value) => value,
@@ -59,23 +59,23 @@ pub(crate) fn guard<T>(default: T, body: impl FnOnce() -> T) -> T {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) c_int);
 
-/// What a call may fail with.
+/// Result of a call that may fail with an errno value.
 pub(crate) type Result<T> = std::result::Result<T, Errno>;
 
-/// Returns an error whose reason is told to who asked for it.
+/// Returns an error whose reason is printed if configured.
 #[cold]
 pub(crate) fn refused(errno: c_int, why: &dyn fmt::Display) -> Errno {
     explain::note(errno, why);
     Errno(errno)
 }
 
-/// `EINVAL`, and why.
+/// `EINVAL` with a reason.
 macro_rules! invalid {
     ($($why:tt)+) => { $crate::errno::refused(libc::EINVAL, &format_args!($($why)+)) };
 }
 pub(crate) use invalid;
 
-/// `EOPNOTSUPP`: what irnic does not do, as other providers say it; and what that is.
+/// `EOPNOTSUPP` with a reason, for features that irnic does not have, as in other providers.
 macro_rules! unsupported {
     ($($why:tt)+) => { $crate::errno::refused(libc::EOPNOTSUPP, &format_args!($($why)+)) };
 }
@@ -105,7 +105,7 @@ impl From<std::io::Error> for Errno {
     fn from(e: std::io::Error) -> Errno {
         let full = matches!(e.kind(), std::io::ErrorKind::QuotaExceeded | std::io::ErrorKind::OutOfMemory);
         let errno = e.raw_os_error().unwrap_or(if full { libc::ENOMEM } else { libc::EIO });
-        // Nothing there yet is no refusal.
+        // Finding nothing yet is not an error.
         let waits = [libc::EAGAIN, libc::EINTR].contains(&errno);
         if waits { Errno(errno) } else { refused(errno, &e) }
     }
@@ -117,7 +117,7 @@ fn run<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     uncancelled(|| panic::catch_unwind(AssertUnwindSafe(body))).unwrap_or(Err(Errno(libc::EIO)))
 }
 
-/// Tells the reason of an error at the border to C, and sets `errno`.
+/// Reports the reason of an error at the boundary to C, and sets `errno`.
 #[cold]
 fn fails(call: &str, e: Errno) {
     explain::tell(call, e.0);
@@ -136,8 +136,8 @@ pub(crate) fn status(call: &'static str, body: impl FnOnce() -> Result<()>) -> c
     }
 }
 
-/// Runs the body of `call`, which returns a pointer, or NULL and `errno`: `ENOMEM` if there is not even memory for what
-/// is small in every object.
+/// Runs the body of `call`, which returns a pointer, or NULL and `errno`: `ENOMEM` if there is no memory even for the
+/// small part of an object.
 #[inline]
 pub(crate) fn pointer<T>(call: &'static str, body: impl FnOnce() -> Result<*mut T>) -> *mut T {
     let asked = || {

@@ -1,7 +1,7 @@
-//! Why calls are refused, for people: C has only `EINVAL` for all of it.
+//! Reasons of failed calls, for users: C has only `EINVAL` for all of them.
 //!
-//! Whoever refuses notes the reason, and the border to C tells it with the call's name. Nothing of that happens unless
-//! the setting `explain` asks for it, and nothing at all where a call succeeds.
+//! The code that fails notes the reason, and the boundary to C prints it with the call's name. This happens only if the
+//! setting `explain` asks for it, and never if a call succeeds.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
@@ -17,21 +17,21 @@ static WANTED: AtomicBool = AtomicBool::new(false);
 thread_local! {
     /// The error noted last in this thread, and its reason.
     static REASON: RefCell<Option<(c_int, String)>> = const { RefCell::new(None) };
-    /// The next reason is told whether it is wanted or not.
+    /// The next reason is printed even if reasons are off.
     static INSISTS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Says whether reasons are told from now on.
+/// Turns the printing of reasons on or off.
 pub(crate) fn set_wanted(wanted: bool) {
     WANTED.store(wanted, Ordering::Relaxed);
 }
 
-/// Asks that the reason noted next be told in any case: it is a mistake that only the user can mend.
+/// Makes the reason noted next be printed in any case: it is a mistake that only the user can fix.
 pub(crate) fn insist() {
     INSISTS.set(true);
 }
 
-/// Notes why a call is about to fail with `errno`.
+/// Records why a call is about to fail with `errno`.
 #[cold]
 pub(crate) fn note(errno: c_int, why: &dyn fmt::Display) {
     if WANTED.load(Ordering::Relaxed) || INSISTS.get() {
@@ -39,7 +39,7 @@ pub(crate) fn note(errno: c_int, why: &dyn fmt::Display) {
     }
 }
 
-/// Tells why `call` fails with `errno`, if somebody noted it.
+/// Prints why `call` fails with `errno`, if a reason was noted.
 #[cold]
 pub(crate) fn tell(call: &str, errno: c_int) {
     if !WANTED.load(Ordering::Relaxed) && !INSISTS.get() {
@@ -50,24 +50,24 @@ pub(crate) fn tell(call: &str, errno: c_int) {
         && noted == errno
         && let Some(line) = TOLD.lock().line(&format!("{call} fails with {}: {why}", name(errno)))
     {
-        // One write: processes that fail together do not mix lines.
+        // One write, so that lines of processes that fail together do not mix.
         let _ = io::stderr().write_all(line.as_bytes());
     }
 }
 
-/// What was told. An application may run into the same wall a million times.
+/// Lines already printed. An application may fail in the same way a million times.
 struct Told {
     /// Hashes of lines.
     lines: Vec<u64>,
 }
 
-/// Different lines that are told.
+/// Maximum number of different lines that are printed.
 const MOST: usize = 64;
 
 static TOLD: Mutex<Told> = Mutex::new(Told { lines: Vec::new() });
 
 impl Told {
-    /// Returns the line to print; `None` if it was told, or too many were.
+    /// Returns the line to print; `None` if it was already printed, or too many were.
     fn line(&mut self, text: &str) -> Option<String> {
         let mut hash = DefaultHasher::new();
         text.hash(&mut hash);
@@ -82,7 +82,7 @@ impl Told {
     }
 }
 
-/// Returns the error as C has it.
+/// Returns the error's name in C.
 fn name(errno: c_int) -> String {
     let name = match errno {
         libc::EINVAL => "EINVAL",

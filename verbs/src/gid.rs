@@ -1,4 +1,4 @@
-//! The GID table of a port: the addresses of a network interface, as Linux lays them out for RoCE.
+//! The GID table of a port: the addresses of a network interface, in Linux's order for RoCE.
 
 use std::ffi::CStr;
 use std::io;
@@ -24,12 +24,12 @@ pub fn address_of(gid: &Gid) -> IpAddr {
     IpAddr::V6(Ipv6Addr::from(*gid)).to_canonical()
 }
 
-/// Tells whether a GID is a multicast group.
+/// Returns whether a GID is a multicast group.
 pub(crate) fn is_multicast(gid: &Gid) -> bool {
     gid[0] == 0xff || address_of(gid).is_multicast()
 }
 
-/// Returns the IPv4 group that an IPv6 one stands for: the last four bytes of ff..::ffff:a.b.c.d.
+/// Returns the IPv4 group that an IPv6 one represents: the last four bytes of ff..::ffff:a.b.c.d.
 pub(crate) fn ipv4_group(group: IpAddr) -> Option<IpAddr> {
     let IpAddr::V6(group) = group else { return None };
     let o = group.octets();
@@ -43,11 +43,11 @@ pub(crate) fn ipv4_group(group: IpAddr) -> Option<IpAddr> {
 pub struct Interface {
     /// Name, such as `eth0`.
     pub name: String,
-    /// Number (if_nametoindex(3)).
+    /// Index (if_nametoindex(3)).
     pub index: u32,
-    /// Tells whether the interface is up and has a carrier.
+    /// Whether the interface is up and has a carrier.
     pub up: bool,
-    /// Tells whether it is the loopback interface.
+    /// Whether it is the loopback interface.
     pub loopback: bool,
     /// MTU in bytes.
     pub mtu: u32,
@@ -70,7 +70,7 @@ impl Interface {
         gids
     }
 
-    /// Returns the largest path MTU whose packets fit behind the longest headers: IPv6, UDP, BTH and its extensions,
+    /// Returns the largest path MTU whose packets fit with the longest headers: IPv6, UDP, BTH and its extensions,
     /// ICRC.
     pub fn path_mtu(&self) -> Option<Mtu> {
         Mtu::at_most((self.mtu as usize).saturating_sub(40 + 8 + Headers::MAX_DATA_LEN + 4))
@@ -83,11 +83,11 @@ impl Interface {
     }
 }
 
-/// Flags of an interface that carries packets: up, and with a carrier (netdevice(7)), by which the kernel's drivers say
-/// whether a port is active. `IFF_RUNNING` comes later.
+/// Flags of an interface that carries packets: up, and with a carrier (netdevice(7)), from which the kernel's drivers
+/// derive whether a port is active. `IFF_RUNNING` comes later.
 const CARRIES: libc::c_uint = (libc::IFF_UP | libc::IFF_LOWER_UP) as libc::c_uint;
 
-/// Returns all interfaces of the host, by number.
+/// Returns all interfaces of the host, by index.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let mut list = std::ptr::null_mut();
     // SAFETY: the pointer is written.
@@ -119,16 +119,16 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
         // SAFETY: NULL, or a socket address of the list.
         unsafe { add_address(&mut found[at], entry.ifa_addr) };
     }
-    // SAFETY: the list that `getifaddrs` made.
+    // SAFETY: the list that `getifaddrs` returned.
     unsafe { libc::freeifaddrs(list) };
     found.sort_by_key(|i| i.index);
     Ok(found)
 }
 
-/// Adds an IP address or the hardware address to an interface. Other kinds are left out.
+/// Adds an IP address or the hardware address to an interface. Other kinds are ignored.
 ///
 /// # Safety
-/// `address` is NULL, or a socket address as long as its family says.
+/// `address` is NULL, or a socket address as long as its family requires.
 unsafe fn add_address(to: &mut Interface, address: *const libc::sockaddr) {
     if address.is_null() {
         return;
@@ -153,13 +153,13 @@ unsafe fn add_address(to: &mut Interface, address: *const libc::sockaddr) {
     }
 }
 
-/// Returns an interface's MTU in bytes. Not from /sys, which may be that of another network namespace.
+/// Returns an interface's MTU in bytes. Not from /sys, which may belong to another network namespace.
 fn mtu(name: &CStr) -> u32 {
     ask_mtu(name).unwrap_or(1500)
 }
 
 fn ask_mtu(name: &CStr) -> io::Result<u32> {
-    // Any socket will do.
+    // Any socket works.
     let socket = UnixDatagram::unbound()?;
     // SAFETY: all zeros are a valid ifreq.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn an_interface_has_the_mtu_that_the_kernel_says() {
-        // What Linux gives loopback; no Ethernet interface has it.
+        // Linux's value for loopback; no Ethernet interface has it.
         assert_eq!(ask_mtu(c"lo").unwrap(), 65536);
         assert!(ask_mtu(c"no-such-if").is_err());
         assert_eq!(mtu(c"no-such-if"), 1500);

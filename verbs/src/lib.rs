@@ -1,10 +1,10 @@
-//! libibverbs' public ABI on irnic: what an unmodified RDMA application links to.
+//! libibverbs' public ABI on irnic, for unmodified RDMA applications.
 //!
-//! The cdylib of this crate stands in for `libibverbs.so.1`. It turns calls of C into calls on an [`irnic_nic::Nic`]
-//! that lives in the application's process, moves packets through [`irnic_ports`], and knows nothing of headers on the
-//! wire. An application gets it from `irnic run`, or by `LD_LIBRARY_PATH`.
+//! The cdylib of this crate replaces `libibverbs.so.1`. It converts C calls to calls on an [`irnic_nic::Nic`] in the
+//! application's process, moves packets through [`irnic_ports`], and does not deal with headers on the wire. An
+//! application gets it by `irnic run`, or by `LD_LIBRARY_PATH`.
 //!
-//! # Storeys
+//! # Layers
 //!
 //! ```text
 //!             application (C, verbs.h)
@@ -25,26 +25,26 @@
 //!             irnic-nic, irnic-ports, irnic-transports
 //! ```
 //!
-//! An arrow goes down only. What has to go up does so in two ways: applications call through function tables, and the
-//! runtime tells listeners. `symbols` holds nothing but names; `calls` converts; `objects` are structures that C has
-//! pointers to; `runtime` serves `ucma` as it does them.
+//! Arrows point downwards only. Upward calls take two ways: applications call through function tables, and the runtime
+//! notifies listeners. `symbols` holds only names; `calls` converts; `objects` are structures that C has pointers to;
+//! `runtime` serves `ucma` as well.
 //!
-//! # Who uses what
+//! # Users
 //!
-//! - *Applications* use the shared object, by its symbols. Nothing else of it is visible.
-//! - *Programs in Rust* may use [`config`] (settings), [`device`] and [`gid`] (what the devices of this host would be
-//!   and say of themselves); `irnic devinfo` and `irnic run` do. Nothing of that opens a device.
+//! - *Applications* use the shared object by its symbols. Nothing else of it is visible.
+//! - *Programs in Rust* may use [`config`] (settings), [`device`] and [`gid`] (the devices of this host and their
+//!   properties), as do `irnic devinfo` and `irnic run`. None of these opens a device.
 //! - *Tests* call [`calls`] with the structures of [`abi`], as C would.
 //!
 //! # What it does not do
 //!
 //! - Devices of vendors: `libmlx5` and others load, register their drivers, and find no device.
 //! - Raw packet queue pairs, device memory, dma-bufs, flow steering, on-demand paging, ECE: `EOPNOTSUPP`.
-//! - A process that forks keeps its queue pairs; its child begins anew.
+//! - A process that forks keeps its queue pairs; its child starts without any.
 //!
 //! # Example
 //!
-//! The devices that a configuration makes of this host, and what `ibv_query_device` would say of them:
+//! The devices that a configuration defines on this host, and their `ibv_query_device` attributes:
 //!
 //! ```
 //! use irnic_verbs::config::{Config, Origin, Variables};

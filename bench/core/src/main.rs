@@ -1,7 +1,7 @@
-//! `irnic-core`: the commands of `irnic` that need no emulated and no simulated network.
+//! `irnic-core`: the commands of `irnic` that need neither emulated nor simulated networks.
 //!
-//! It takes a third of the time to build, and is what `cargo run` runs. For other commands it executes `irnic`, if that
-//! is built.
+//! It builds in a third of the time, and is what `cargo run` runs. For other commands it executes `irnic`, if that has
+//! been built.
 
 #[macro_use]
 extern crate irnic_report;
@@ -37,7 +37,7 @@ enum Command {
     Other(Vec<OsString>),
 }
 
-/// Becomes `irnic`, if it is beside this program.
+/// Executes `irnic`, if it is next to this program.
 fn become_irnic(words: &[OsString]) -> ExitCode {
     let name = words.first().map(OsString::as_os_str).unwrap_or(OsStr::new(""));
     let irnic = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join("irnic"))).filter(|p| p.is_file());
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
         Ok(command) => command,
         Err(status) => return status,
     };
-    // The standard output of an application is its own business.
+    // The standard output of an application is left to it.
     if !matches!(command, Command::Run(_)) {
         output::watch();
     }

@@ -1,4 +1,4 @@
-//! Packets out of a pcap or pcapng file, one at a time, with the place in the file of what cannot be read.
+//! Reader of pcap and pcapng files, one packet at a time, which reports the position of errors.
 
 use std::io::{self, Read};
 
@@ -8,14 +8,14 @@ use pcap_file::pcapng::{Block, PcapNgParser};
 use pcap_file::{DataLink, Endianness, PcapError, TsResolution};
 use thiserror::Error;
 
-/// What a captured packet begins with.
+/// Link layer of a captured packet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Link {
     /// Ethernet II.
     Ethernet,
     /// IPv4 or IPv6.
     Ip,
-    /// Linux cooked capture, as `tcpdump -i any` wrote it for long.
+    /// Linux cooked capture, as written by older versions of `tcpdump -i any`.
     Sll,
     /// Linux cooked capture, version 2.
     Sll2,
@@ -41,53 +41,53 @@ impl From<DataLink> for Link {
 /// One captured packet.
 #[derive(Copy, Clone, Debug)]
 pub struct Packet<'a> {
-    /// Counted from 1, as Wireshark does.
+    /// Number, counted from 1 as in Wireshark.
     pub number: u64,
     /// Nanoseconds since the capturing machine's epoch.
     pub time: i128,
-    /// What `data` begins with.
+    /// Link layer of `data`.
     pub link: Link,
-    /// Bytes that were captured.
+    /// Captured bytes.
     pub data: &'a [u8],
-    /// Bytes that the packet had.
+    /// Original length of the packet, bytes.
     pub original_len: usize,
 }
 
-/// Why no further packet can be read.
+/// An error that prevents reading further packets.
 #[derive(Debug, Error)]
 pub enum CaptureError {
     /// The file has the magic number of neither format.
     #[error("not a pcap or pcapng file: {0}")]
     NotACapture(String),
-    /// The file ends inside a packet, or inside its header (then `packet` is 1).
+    /// The file is truncated inside a packet, or inside its header (then `packet` is 1).
     #[error("the file is cut short: it ends at byte {end}, inside packet {packet} that begins at byte {offset}")]
     CutShort {
-        /// The packet that is not whole.
+        /// Number of the incomplete packet.
         packet: u64,
-        /// Where it begins.
+        /// Offset of its start.
         offset: u64,
-        /// Length of the file.
+        /// Length of the file, bytes.
         end: u64,
     },
-    /// What follows is no packet.
+    /// The following data is no packet.
     #[error("the file is damaged: packet {packet} at byte {offset}: {what}")]
     Damaged {
-        /// The packet expected there.
+        /// Number of the expected packet.
         packet: u64,
-        /// Where it begins.
+        /// Offset of its start.
         offset: u64,
         /// What was wrong.
         what: String,
     },
-    /// The operating system would not read on.
+    /// Error of the operating system.
     #[error("cannot read: {0}")]
     Io(#[from] io::Error),
 }
 
-/// No capture has a packet or block of so many bytes.
+/// Upper limit on the size of a packet or block, bytes.
 const MAX_RECORD: usize = 16 << 20;
 
-/// How much is read at once, at the most.
+/// Maximum size of a read, bytes.
 const CHUNK: usize = 256 << 10;
 
 enum Format {
@@ -103,7 +103,7 @@ pub struct CaptureFile<R> {
     data: Vec<u8>,
 }
 
-/// A packet without its bytes.
+/// Metadata of a packet.
 struct Meta {
     time: i128,
     link: Link,
@@ -159,7 +159,7 @@ impl<R: Read> CaptureFile<R> {
     }
 }
 
-/// Reads a classic pcap record. `Err` inside says what is wrong with it.
+/// Reads a classic pcap record. The inner `Err` says what is wrong with it.
 fn pcap_packet<R: Read>(
     window: &mut Window<R>,
     parser: &PcapParser,
@@ -185,7 +185,7 @@ fn pcap_packet<R: Read>(
     })
 }
 
-/// Reads one pcapng block; `None` if it holds no packet.
+/// Reads one pcapng block; `None` if it contains no packet.
 fn pcapng_packet<R: Read>(
     window: &mut Window<R>,
     parser: &mut PcapNgParser,
@@ -196,7 +196,7 @@ fn pcapng_packet<R: Read>(
         let (rest, block) = parser.next_block(bytes)?;
         let found = match block {
             Block::EnhancedPacket(p) => {
-                // The parser takes ticks for nanoseconds; how long one is, the interface says.
+                // The parser takes ticks for nanoseconds; the interface defines their length.
                 Some((p.interface_id, p.timestamp.as_nanos() as u64, p.original_len, p.data))
             }
             Block::Packet(p) => {
@@ -242,13 +242,13 @@ fn nanoseconds(interface: &InterfaceDescriptionBlock<'_>, ticks: u64) -> i128 {
     since as i128 + i128::from(offset) * 1_000_000_000
 }
 
-/// The part of the file that is in memory.
+/// The part of the file in memory.
 struct Window<R> {
     input: R,
     bytes: Vec<u8>,
-    /// Where in `bytes` the unread part begins.
+    /// Start of the unread part in `bytes`.
     start: usize,
-    /// Where in the file that is.
+    /// File offset of that.
     offset: u64,
 }
 
@@ -273,7 +273,7 @@ impl<R: Read> Window<R> {
         Ok(n? > 0)
     }
 
-    /// Applies a parser that returns what it left over, with more of the file as long as it asks for it.
+    /// Applies a parser that returns the remaining input, and reads more of the file as long as the parser asks for it.
     fn parse<T>(
         &mut self,
         packet: u64,

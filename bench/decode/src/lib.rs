@@ -1,4 +1,4 @@
-//! `irnic decode FILE`: what the RoCEv2 packets of a capture say, one line each.
+//! `irnic decode FILE`: prints the RoCEv2 packets of a capture, one line each.
 
 #[macro_use]
 extern crate irnic_report;
@@ -46,7 +46,7 @@ pub struct DecodeArgs {
     pub file: PathBuf,
 }
 
-/// What a capture held.
+/// Numbers of packets of a capture.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// RoCEv2 packets that parse, whatever their ICRC.
@@ -57,12 +57,12 @@ pub struct Summary {
     pub unparsed: u64,
     /// Packets of any other kind.
     pub other: u64,
-    /// Those of them with a link layer that irnic does not know.
+    /// Those of them with a link layer that irnic does not support.
     pub unknown_link: u64,
 }
 
 impl Summary {
-    /// Whether every RoCEv2 packet parses and has its ICRC.
+    /// Whether every RoCEv2 packet parses and has a correct ICRC.
     pub fn is_clean(&self) -> bool {
         self.bad_icrc == 0 && self.unparsed == 0
     }
@@ -82,7 +82,7 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Why decoding stopped.
+/// An error that stopped decoding.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The file cannot be opened.
@@ -90,24 +90,24 @@ pub enum Error {
     Open {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// The file is no capture, or not a whole one.
+    /// The file is no capture, or truncated.
     #[error("{}: {source}", .path.display())]
     Capture {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: CaptureError,
     },
-    /// The output does not take any more.
+    /// The output cannot be written.
     #[error("cannot write: {0}")]
     Output(#[from] io::Error),
 }
 
 impl Error {
-    /// The process's exit status.
+    /// The exit status of the process.
     fn exit_code(&self) -> u8 {
         match self {
             Error::Capture { source: CaptureError::CutShort { .. } | CaptureError::Damaged { .. }, .. }
@@ -129,7 +129,7 @@ pub fn main(args: &DecodeArgs) -> ExitCode {
     };
     match result {
         Ok(summary) => ExitCode::from(u8::from(!summary.is_clean())),
-        // Told where it was noticed.
+        // Already reported where it was detected.
         Err(Error::Output(_)) => ExitCode::FAILURE,
         Err(e) => {
             eprintln!("irnic decode: {e}");
@@ -138,8 +138,8 @@ pub fn main(args: &DecodeArgs) -> ExitCode {
     }
 }
 
-/// Writes a line per RoCEv2 packet of the capture at `path` and a summary line. If the file is cut short, what can be
-/// read of it is written before the error is returned.
+/// Writes a line per RoCEv2 packet of the capture at `path` and a summary line. If the file is truncated, its readable
+/// part is written before the error is returned.
 pub fn run(path: &Path, out: &mut impl Write) -> Result<Summary, Error> {
     if path.as_os_str() == "-" {
         return decode(path, io::stdin().lock(), out);
@@ -167,7 +167,7 @@ fn decode(path: &Path, input: impl Read, out: &mut impl Write) -> Result<Summary
     end
 }
 
-/// The datagram behind the packet's link layer, `None` if irnic does not know that.
+/// The datagram behind the packet's link layer, `None` if irnic does not support that.
 fn datagram<'a>(packet: &Packet<'a>) -> Option<Result<Datagram<'a>, IpError>> {
     let data = packet.data;
     let cooked = |header: usize, protocol: usize| match data.get(header..) {
@@ -183,7 +183,7 @@ fn datagram<'a>(packet: &Packet<'a>) -> Option<Result<Datagram<'a>, IpError>> {
     })
 }
 
-/// A switch's notice, if the packet is one without a VLAN tag.
+/// A switch's notice, if the packet is an untagged one.
 fn notice(packet: &Packet<'_>) -> Option<Result<RateNotice, NoticeError>> {
     let datagram = match packet.link {
         Link::Ethernet => packet.data.get(ETHERNET_LEN..)?,
@@ -236,7 +236,7 @@ fn packet_line(packet: &Packet<'_>, time: i128, summary: &mut Summary, out: &mut
     };
     let path = datagram.path;
     write!(out, "{} {} > {}  ", Seconds(time), path.src, path.dst)?;
-    // A trimmed packet says so in its IP header; what is left of its payload means nothing.
+    // The IP header marks trimmed packets; what is left of their payload is meaningless.
     let parsed = match path.mark() {
         Mark::Trimmed | Mark::Returned if is_pulled(datagram.frame) => {
             parse_trimmed(datagram.frame).map(|headers| (headers, &[][..]))
@@ -267,7 +267,7 @@ fn packet_line(packet: &Packet<'_>, time: i128, summary: &mut Summary, out: &mut
     }
 }
 
-/// Nanoseconds, shown as seconds. Captures of several interfaces may go back in time.
+/// Nanoseconds, displayed as seconds. Captures of several interfaces may go back in time.
 struct Seconds(i128);
 
 impl fmt::Display for Seconds {
@@ -278,10 +278,10 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// Headers in words.
+/// Headers in text form.
 struct Fields<'a> {
     headers: &'a Headers,
-    /// Has marks of switches: ECN's, and whether the packet was trimmed.
+    /// Has the marks of switches: ECN, and whether the packet was trimmed.
     path: &'a irnic_transports::Path,
 }
 
@@ -386,7 +386,7 @@ fn write_feedback(f: &mut fmt::Formatter<'_>, kind: FeedbackKind, subject: Psn, 
     if kind.has(FeedbackKind::OWES_NONE) { f.write_str(" owes none") } else { Ok(()) }
 }
 
-/// A message of the communication manager in words.
+/// A message of the communication manager in text form.
 struct MadFields<'a>(&'a Message);
 
 impl fmt::Display for MadFields<'_> {

@@ -256,7 +256,7 @@ fn irn_headers_read_back_from_pcapng_of_every_link_type() {
 #[test]
 fn packets_cut_by_the_capture_are_reported_as_such() {
     let bytes = fixture("rc_send_3001B.pcap");
-    // Header, then the first record with all but 64 of its bytes left out, as `tcpdump -s 64` writes it.
+    // Header, then the first record truncated to 64 bytes, as `tcpdump -s 64` writes it.
     let mut cut = bytes[..24 + 16 + 64].to_vec();
     let original = u32::from_le_bytes(bytes[36..40].try_into().expect("four bytes"));
     cut[32..36].copy_from_slice(&64_u32.to_le_bytes());

@@ -115,14 +115,14 @@ pub struct LabArgs {
     pub command: Vec<OsString>,
 }
 
-/// Reads a guest: the number of its host, and what carries its packets.
+/// Parses a guest: the number of its host, and the carrier of its packets.
 fn guest(text: &str) -> Result<(u32, FrameSpec), String> {
     let (host, carrier) = text.split_once('=').ok_or("expected HOST=CARRIER")?;
     let host = host.parse().map_err(|_| format!("{host:?}: expected the number of a host"))?;
     carrier.parse().map(|spec| (host, spec)).map_err(|e: ParseFrameSpecError| e.to_string())
 }
 
-/// Reads an address with a port, or the port of one of this machine's own.
+/// Parses an address with a port, or a port of the loopback address.
 fn address(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix(':').unwrap_or(text).parse().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
     let named =

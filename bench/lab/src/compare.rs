@@ -1,4 +1,4 @@
-//! The flows of a lab once more, in `irnic sim`.
+//! Repeats the flows of a lab in `irnic sim`.
 
 use std::fmt::Write as _;
 
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use crate::error::LabError;
 use crate::view::Outcome;
 
-/// The simulation ends when it has taken so many times longer than the lab.
+/// Time limit of the simulation, in multiples of the lab's time.
 const PATIENCE: u64 = 10;
 
-/// A number of the lab, and the simulator's.
+/// A quantity of the lab, and of the simulation.
 struct Row {
     name: &'static str,
     unit: &'static str,
@@ -22,15 +22,14 @@ struct Row {
     sim: f64,
 }
 
-/// How many flows a lab had, how many of them were complete when `irnic sim` had run them again, and numbers of both
-/// runs.
+/// Number of flows of a lab, number of those complete in the repetition by `irnic sim`, and quantities of both.
 pub struct Comparison {
     flows: usize,
     complete: usize,
     rows: Vec<Row>,
 }
 
-/// Simulates the flows of a lab, on the network of the lab: those of reliable queue pairs. `None` if there was none.
+/// Simulates the flows of a lab's reliable queue pairs on the network of the lab. `None` if there were none.
 pub fn compare(config: &SimConfig, outcome: &Outcome) -> Result<Option<Comparison>, LabError> {
     let seen: Vec<SeenFlow> = outcome.lab.flows().into_iter().filter(|flow| flow.bytes > 0).collect();
     let [first, ..] = &seen[..] else { return Ok(None) };
@@ -110,7 +109,7 @@ impl Comparison {
         text
     }
 
-    /// Returns it for machines.
+    /// Returns the comparison as JSON.
     pub fn json(&self) -> Value {
         let rows = self.rows.iter().map(
             |row| json!({ "name": row.name, "unit": row.unit, "lab": row.lab, "sim": row.sim, "ratio": row.ratio() }),

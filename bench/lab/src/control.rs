@@ -1,7 +1,7 @@
-//! The control socket of a lab: commands as lines of text, answers as lines of JSON.
+//! The control socket of a lab: commands are lines of text, answers are lines of JSON.
 //!
-//! Threads of the launcher read commands ([`listen`]); the thread of the network carries them out between two rounds
-//! ([`Control::attend`]) and answers when they have taken effect.
+//! Threads of the launcher read commands ([`listen`]); the network's thread carries them out between two rounds
+//! ([`Control::attend`]) and answers once they have taken effect.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -23,15 +23,15 @@ use crate::rules::rules;
 use crate::socket;
 use crate::view::View;
 
-/// The variable of the environment that says where the control socket is.
+/// The environment variable with the address of the control socket.
 pub const VARIABLE: &str = "IRNIC_LAB_CONTROL";
 
-/// The longest command, bytes.
+/// Maximum length of a command, bytes.
 const LONGEST: u64 = 4_096;
-/// Commands that wait for the network.
+/// Maximum number of queued commands.
 const WAITING: usize = 64;
 
-/// A command and where its answer goes.
+/// A command, and the channel for its answer.
 struct Asked {
     text: String,
     answer: Sender<String>,
@@ -43,27 +43,27 @@ pub struct Control {
     topology: Topology,
     pace: Pace,
     began: Instant,
-    /// Answers that wait for a time of the lab, ns.
+    /// Answers deferred to a lab time, ns.
     pending: Vec<(u64, Sender<String>, String)>,
 }
 
-/// The lab that is controlled.
+/// The lab being controlled.
 pub struct Emulation<'a> {
     /// Its processes.
     pub server: &'a mut LabServer,
     /// Its network.
     pub lab: &'a mut Lab,
-    /// What hosts sent each other.
+    /// Traffic between hosts.
     pub pairs: &'a Pairs,
     /// The lab's first time, ns.
     pub began: u64,
-    /// Frames that reached hosts, and none of their processes.
+    /// Frames that reached hosts, but no process.
     pub unclaimed: u64,
-    /// How often time went on although an application had not waited, if it waits for that.
+    /// Number of times that time advanced although an application had not waited, if it waits for that.
     pub unasked: Option<Unasked>,
 }
 
-/// A control socket. Its file goes when it does.
+/// A control socket. Dropping it removes its file.
 pub struct Socket {
     place: String,
 }
@@ -77,16 +77,16 @@ impl Drop for Socket {
 }
 
 impl Socket {
-    /// What clients are told: a path, or `@` and an abstract name.
+    /// The address for clients: a path, or `@` and an abstract name.
     pub fn place(&self) -> String {
         self.place.clone()
     }
 }
 
-/// Opens the control socket of a lab at a path where there is nothing, or at an abstract name.
+/// Opens the control socket of a lab at an unused path, or at an abstract name.
 ///
 /// # Errors
-/// The system's.
+/// Those of the system.
 pub fn listen(place: &Path, waker: Waker, topology: Topology, pace: Pace) -> io::Result<(Control, Socket)> {
     let is_abstract = place.as_os_str().as_bytes().starts_with(b"@");
     let place = if is_abstract { place.to_owned() } else { std::path::absolute(place)? };
@@ -95,7 +95,7 @@ pub fn listen(place: &Path, waker: Waker, topology: Topology, pace: Pace) -> io:
     let (sender, asked) = bounded(WAITING);
     std::thread::Builder::new().name("control".into()).spawn(move || {
         for client in listener.incoming() {
-            // Too many open files, perhaps: better later than in a loop without a pause.
+            // Possibly too many open files: retry later rather than spin.
             let Ok(client) = client else {
                 std::thread::sleep(std::time::Duration::from_millis(10));
                 continue;
@@ -115,7 +115,7 @@ fn refused(why: impl std::fmt::Display) -> String {
     format!("{{\"ok\":false,\"error\":{}}}", Value::from(why.to_string()))
 }
 
-/// Writes an answer that begins with `"ok":true`, whatever the order of other keys.
+/// Formats an answer that begins with `"ok":true`, whatever the order of other keys.
 fn done(fields: &Value) -> String {
     match fields.to_string().strip_prefix('{') {
         Some("}") | None => "{\"ok\":true}".into(),
@@ -123,7 +123,7 @@ fn done(fields: &Value) -> String {
     }
 }
 
-/// Passes on a client's commands one by one, until it goes or says something that is too long.
+/// Forwards a client's commands one by one, until it disconnects or sends one that is too long.
 fn serve(client: &UnixStream, network: &Sender<Asked>, waker: &Waker) -> io::Result<()> {
     let mut lines = BufReader::new(client);
     let mut line = Vec::new();
@@ -152,13 +152,13 @@ fn serve(client: &UnixStream, network: &Sender<Asked>, waker: &Waker) -> io::Res
 }
 
 impl Control {
-    /// Returns whether there is anything to do.
+    /// Returns whether there are commands or deferred answers.
     #[inline]
     pub fn has_news(&self) -> bool {
         !self.asked.is_empty() || !self.pending.is_empty()
     }
 
-    /// Carries out what was asked, and answers what has come true.
+    /// Carries out the queued commands, and sends the deferred answers that are due.
     #[cold]
     pub fn attend(&mut self, emulation: &mut Emulation<'_>) {
         while let Ok(Asked { text, answer }) = self.asked.try_recv() {
@@ -174,8 +174,7 @@ impl Control {
         }
     }
 
-    /// Carries out a command. Returns the answer, and the time of the lab, ns, at which it has taken effect, if that is
-    /// not now.
+    /// Carries out a command. Returns the answer, and the lab time, ns, at which it takes effect, if that is later.
     fn carry_out(&self, text: &str, emulation: &mut Emulation<'_>) -> Result<(Option<u64>, String), String> {
         let Emulation { server, lab, .. } = emulation;
         let now = server.now().max(lab.now());
@@ -210,7 +209,7 @@ impl Control {
         Ok((None, done(&fields)))
     }
 
-    /// What has happened so far, as `--json` has it at the end.
+    /// The counters so far, as in `--json` at the end.
     fn stats(&self, emulation: &Emulation<'_>) -> Value {
         let &Emulation { ref server, ref lab, pairs, began, unclaimed, unasked } = emulation;
         let took = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);

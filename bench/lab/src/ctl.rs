@@ -1,4 +1,4 @@
-//! `irnic ctl`: tells a running lab what is to happen, and asks what has.
+//! `irnic ctl`: sends commands and queries to a running lab.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::ExitCode;
@@ -37,7 +37,7 @@ pub struct CtlArgs {
     command: Vec<String>,
 }
 
-/// Sends a command. Returns the answer, without the end of the line.
+/// Sends a command. Returns the answer, without the newline.
 fn ask(socket: &str, command: &str) -> io::Result<String> {
     let mut lab = connect(socket)?;
     lab.write_all(format!("{command}\n").as_bytes())?;

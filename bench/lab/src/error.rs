@@ -1,19 +1,19 @@
-//! Why there was no lab, or it failed.
+//! Errors of a lab.
 
 use irnic_fabric::network::NetworkError;
 use irnic_launch::run::RunError;
 use irnic_report::CommandError;
 
-/// Why there was no lab, or it failed.
+/// An error of a lab.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// Options, file or network make no sense.
+    /// Invalid options, file or network.
     #[error("{0}")]
     Usage(String),
-    /// Something else went wrong.
+    /// Any other failure.
     #[error("{0}")]
     Failed(String),
-    /// A command was not started.
+    /// A command could not be started.
     #[error(transparent)]
     Run(#[from] RunError),
 }
@@ -44,7 +44,7 @@ impl LabError {
     }
 }
 
-/// An error of the system as one of the lab.
+/// Wraps an error of the system.
 pub fn failed(e: std::io::Error) -> LabError {
     LabError::Failed(e.to_string())
 }

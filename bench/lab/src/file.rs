@@ -1,4 +1,4 @@
-//! Lab files: the keys of a network as experiment files have them, the clock, and the hosts with their commands.
+//! Lab files: network keys as in experiment files, the clock, and the hosts with their commands.
 
 use std::path::Path;
 
@@ -17,26 +17,26 @@ use crate::pace::{Pace, pace};
 pub struct HostCommand {
     /// Number of the host.
     pub host: u32,
-    /// For a shell.
+    /// Command line for a shell.
     pub command: String,
-    /// How long after the beginning it starts, ns of the host's time.
+    /// Delay of its start after the beginning, ns of the host's time.
     pub after: u64,
-    /// It is a service: the lab does not wait for its end, and ends it.
+    /// Whether it is a service: the lab does not wait for its end, and terminates it.
     pub service: bool,
 }
 
-/// What a lab file says.
+/// Contents of a lab file.
 #[derive(Default)]
 pub struct LabFile {
     /// The network.
     pub experiment: ExperimentFile,
-    /// How time goes.
+    /// The lab's clock.
     pub clock: Option<Pace>,
-    /// Who runs what.
+    /// Commands of hosts.
     pub hosts: Vec<HostCommand>,
-    /// Hosts that are stations on an Ethernet, and what carries their packets.
+    /// Hosts that are Ethernet stations, and the carriers of their packets.
     pub guests: Vec<(u32, FrameSpec)>,
-    /// Hosts have network namespaces.
+    /// Whether hosts have network namespaces.
     pub netns: bool,
 }
 
@@ -80,7 +80,7 @@ fn switch(text: &str) -> Option<bool> {
     }
 }
 
-/// Reads a host: its command, empty if it has none, and what carries its packets, if it is no process.
+/// Reads a host: its command, empty if it has none, and the carrier of its packets, if it is not a process.
 fn host(reader: &Reader<'_>, value: &Spanned<DeValue<'_>>) -> Result<(HostCommand, Option<FrameSpec>), CommandError> {
     let at = value.span().start;
     let DeValue::Table(table) = value.get_ref() else {

@@ -1,4 +1,4 @@
-//! The files in which a lab leaves its results.
+//! Output files of a lab.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::error::LabError;
 use crate::html;
 use crate::report::Report;
 
-/// Files of results.
+/// Output files.
 pub struct Files {
     json: Option<OutFile>,
     junit: Option<junit::File>,
@@ -20,7 +20,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Opens the files, which finds out whether all can be written.
+    /// Opens the files, which detects those that cannot be written.
     pub fn open(args: &LabArgs) -> Result<Files, LabError> {
         let open = |path: &Option<PathBuf>| path.as_deref().map(OutFile::open).transpose().map_err(LabError::Usage);
         Ok(Files {
@@ -32,12 +32,12 @@ impl Files {
         })
     }
 
-    /// Tells whether the network has to be looked at on the way.
+    /// Returns whether the network must be sampled.
     pub fn need_samples(&self) -> bool {
         self.series.is_some() || self.port_series.is_some() || self.html.is_some()
     }
 
-    /// Writes all files. What went wrong with one keeps none of the others.
+    /// Writes all files. An error in one does not affect the others.
     pub fn write(self, report: &Report<'_>) -> Result<(), LabError> {
         let Files { json, junit, series, port_series, html } = self;
         let (lab, topology) = (report.view.lab, report.topology);

@@ -1,5 +1,5 @@
-//! `irnic host`: a command on a host of a lab whose hosts have network namespaces; and the same in the place of ssh and
-//! rsh, for programs that start others on hosts by these.
+//! `irnic host`: runs a command on a host of a lab whose hosts have network namespaces; also acts as ssh and rsh, for
+//! programs that start others on hosts by these.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -13,10 +13,10 @@ use irnic_launch::run::RunError;
 use crate::namespaces::Entrance;
 use crate::top;
 
-/// Where a process finds which host it is.
+/// The variable with the number of a process's host.
 const VARIABLE: &str = "IRNIC_LAB_HOST";
 
-/// Options of ssh and rsh that have a value.
+/// Options of ssh and rsh that take a value.
 const VALUED: &[u8] = b"BbcDEeFIiJLlmOopQRSWw";
 
 const AFTER_HELP: &str = "\
@@ -45,7 +45,7 @@ pub struct HostArgs {
     command: Vec<OsString>,
 }
 
-/// Reads the name of a host.
+/// Parses the name of a host.
 fn number(text: &str) -> Result<u32, String> {
     let number = text.strip_prefix('h').unwrap_or(text).parse().ok();
     number.ok_or_else(|| format!("{text:?}: expected the number of a host, such as 1 or h1"))
@@ -59,7 +59,7 @@ fn directory(socket: &str) -> Result<PathBuf, String> {
         .ok_or_else(|| format!("the lab at {socket} has no network namespaces: irnic lab --netns"))
 }
 
-/// Becomes a command on a host. Returns only if that fails.
+/// Executes a command on a host. Returns only on failure.
 fn run(socket: Option<String>, host: u32, mut command: Command) -> RunError {
     let entered = top::find(socket).and_then(|socket| {
         let enter = |directory: PathBuf| Entrance::open(&directory, Some(host))?.enter();
@@ -90,11 +90,11 @@ pub fn main(args: HostArgs) -> ExitCode {
     failed(&run(args.socket, args.host, command))
 }
 
-/// Returns the host that a command line of ssh or rsh names, and what is left of it.
+/// Splits a command line of ssh or rsh into the host and the command.
 fn words(arguments: &[OsString]) -> Option<(&OsStr, &[OsString])> {
     let mut host: Option<&OsStr> = None;
     let mut rest = arguments;
-    // Options are before the host, and right behind it.
+    // Options come before the host, and directly after it.
     while let [word, more @ ..] = rest {
         match word.as_bytes() {
             b"--" => {
@@ -116,7 +116,7 @@ fn words(arguments: &[OsString]) -> Option<(&OsStr, &[OsString])> {
     host.map(|host| (host, rest))
 }
 
-/// Runs in the place of ssh or rsh: the words of the command are joined and read by a shell.
+/// Acts as ssh or rsh: the words of the command are joined and interpreted by a shell.
 pub fn agent(arguments: &[OsString]) -> ExitCode {
     let Some((name, command)) = words(arguments) else {
         eprintln!("irnic: expected the name of a host, such as h1, and a command");

@@ -1,4 +1,4 @@
-//! The report of a lab: one HTML file with plots over the lab's time and tables, which needs nothing else.
+//! The report of a lab: one self-contained HTML file with plots over the lab's time and tables.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,9 +13,9 @@ use crate::process_stats::{Figures, ProcessState, ProcessStats, QueuePair};
 use crate::report::{self, Report};
 use crate::samples::{PortSample, Samples};
 
-/// Ports of each ranking that have lines.
+/// Ports of each ranking that are plotted.
 const RANKED: usize = 3;
-/// The longest table.
+/// Maximum rows of a table.
 const ROWS: usize = 200;
 
 /// Writes the report.
@@ -44,7 +44,7 @@ pub fn write(out: &mut impl Write, report: &Report<'_>, samples: &Samples) -> io
     out.write_all(page.as_bytes())
 }
 
-/// The ports that have lines: those that sent most, had the longest queues, lost most, and stood still longest.
+/// The ports that are plotted: those that sent most, had the longest queues, lost most, and were paused longest.
 fn shown(samples: &Samples) -> Vec<usize> {
     let Some(last) = samples.moments().len().checked_sub(1) else { return Vec::new() };
     let ports = samples.ports();
@@ -72,19 +72,19 @@ fn legend(page: &mut String, report: &Report<'_>, ports: &[usize]) {
     buttons(page, std::iter::once("all".to_owned()).chain(names));
 }
 
-/// Places of moments that bound as many stretches as a screen shows.
+/// Indices of moments that delimit as many intervals as a screen shows.
 fn ends(samples: &Samples) -> Vec<usize> {
     let n = samples.moments().len();
     let stretch = n.div_ceil(POINTS).max(1);
     (0..n).filter(|at| (at + 1) % stretch == 0 || at + 1 == n).collect()
 }
 
-/// What grows over time, by the second: `values` of each moment, over s.
+/// A cumulative quantity as a rate: `values` of each moment, times `times`, per second.
 fn by_second(samples: &Samples, values: &[u64], times: f64) -> Vec<(f64, f64)> {
     let mut before = (samples.from(), 0);
     let point = |at: usize| {
         let now = (samples.moments()[at].at, values[at]);
-        // `rate` counts bytes in bits.
+        // `rate` counts bits of bytes.
         let point = (seconds(samples, (before.0 + now.0) / 2), rate(before, now) / 8.0 * times);
         before = now;
         point
@@ -92,7 +92,7 @@ fn by_second(samples: &Samples, values: &[u64], times: f64) -> Vec<(f64, f64)> {
     ends(samples).into_iter().map(point).collect()
 }
 
-/// What grows over time, as it stands.
+/// A cumulative quantity.
 fn growing(samples: &Samples, values: &[u64]) -> Vec<(f64, f64)> {
     ends(samples).into_iter().map(|at| (seconds(samples, samples.moments()[at].at), values[at] as f64)).collect()
 }
@@ -268,7 +268,7 @@ fn queue_pairs(page: &mut String, report: &Report<'_>) {
     table(page, "Queue pairs", &head, all.into_iter().take(ROWS).map(row));
 }
 
-/// Packets sent, payload, what went wrong, and round trips. Repetitions are left out of the payload.
+/// Packets sent, payload, errors, and round trips. The payload is without retransmissions.
 fn figures_of(figures: &Figures) -> [String; 8] {
     let us = |ns: u64| if figures.rtt_ns.samples > 0 { format!("{:.1}", ns as f64 / 1e3) } else { "-".into() };
     [

@@ -1,4 +1,4 @@
-//! HTTP clients of a lab: requests that come, answers that go, and no call that waits.
+//! Non-blocking HTTP clients of a lab.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -7,16 +7,16 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// How long a request may take to come, and its answer to go.
+/// Time limit for receiving a request, and for sending its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The longest request, bytes.
+/// Maximum length of a request, bytes.
 pub(super) const REQUEST: usize = 8 << 10;
-/// Most clients of a listener: another one takes the place of one that has sent nothing yet.
+/// Maximum number of clients of a listener: beyond it, a new one evicts one that has sent nothing yet.
 const CLIENTS: usize = 64;
 
-/// A connection that does not wait.
+/// A non-blocking connection.
 pub(super) trait Stream: Read + Write + AsRawFd + Send {
-    /// Has calls return at once.
+    /// Makes it non-blocking.
     fn never_wait(&self) -> io::Result<()>;
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Reads the head of a request; what is wrong with it is the answer. `None`: the rest has not come.
+    /// Parses the head of a request; an error is returned as the answer. `None`: it is incomplete.
     fn parse(bytes: &[u8]) -> Option<Result<Request, Reply>> {
         let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
             let long = Reply::error("431 Request Header Fields Too Large", "the request is too long");
@@ -63,7 +63,7 @@ impl Request {
     }
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(super) struct Reply {
     status: &'static str,
@@ -80,7 +80,7 @@ impl Reply {
         Reply { status, kind: "text/plain; charset=utf-8", body: format!("{why}\n").into() }
     }
 
-    /// Returns the answer as it goes over the wire.
+    /// Returns the serialized response.
     fn bytes(self) -> Vec<u8> {
         let Reply { status, kind, body } = self;
         let mut bytes = format!(
@@ -96,21 +96,21 @@ impl Reply {
 }
 
 enum Stage {
-    /// What has come of the request.
+    /// Receiving: the request so far.
     Asks(Vec<u8>),
-    /// The answer, and how much of it has gone.
+    /// Sending: the response, and how much of it has been sent.
     Hears(Vec<u8>, usize),
 }
 
 struct Client {
     stream: Box<dyn Stream>,
     stage: Stage,
-    /// When it is given up.
+    /// Time at which it is dropped.
     until: Instant,
 }
 
 impl Client {
-    /// Goes on as far as it can. Returns whether there is more to come.
+    /// Proceeds as far as possible without blocking. Returns whether there is more to do.
     fn proceed(&mut self, reply: impl FnOnce(&Request) -> Reply) -> io::Result<bool> {
         if let Stage::Asks(bytes) = &mut self.stage {
             let mut some = [0; 1 << 10];
@@ -144,12 +144,12 @@ impl Client {
     }
 }
 
-/// The clients of a listener, longest there first.
+/// The clients of a listener, oldest first.
 #[derive(Default)]
 pub(super) struct Clients(VecDeque<Client>);
 
 impl Clients {
-    /// Takes a new client, in the place of another if there are many.
+    /// Adds a new client, and evicts another if there are too many.
     pub fn add(&mut self, stream: impl Stream + 'static) {
         if self.0.len() >= CLIENTS {
             self.evict();
@@ -160,18 +160,18 @@ impl Clients {
         }
     }
 
-    /// Gives up the client that has been there longest without a word, else the one that has been there longest.
+    /// Evicts the oldest client that has sent nothing, otherwise the oldest.
     pub fn evict(&mut self) {
         let silent = self.0.iter().position(|client| matches!(&client.stage, Stage::Asks(bytes) if bytes.is_empty()));
         self.0.remove(silent.unwrap_or(0));
     }
 
-    /// Returns when the next is given up.
+    /// Returns the next time at which one is dropped.
     pub fn deadline(&self) -> Option<Instant> {
         self.0.iter().map(|client| client.until).min()
     }
 
-    /// Returns what each waits for.
+    /// Returns the event that each waits for.
     pub fn polled(&self) -> impl Iterator<Item = libc::pollfd> {
         self.0.iter().map(|client| {
             let events = if matches!(client.stage, Stage::Asks(_)) { libc::POLLIN } else { libc::POLLOUT };
@@ -180,8 +180,8 @@ impl Clients {
         })
     }
 
-    /// Goes on with those that are ready, in the order of [`Clients::polled`]; `reply` answers requests. Who has all of
-    /// its answer, has gone or was too slow is no client any more.
+    /// Proceeds with those that are ready, in the order of [`Clients::polled`]; `reply` answers requests. Clients that
+    /// have their answer, have disconnected or timed out are removed.
     pub fn proceed(&mut self, ready: &mut impl Iterator<Item = bool>, mut reply: impl FnMut(&Request) -> Reply) {
         let now = Instant::now();
         self.0.retain_mut(|client| {

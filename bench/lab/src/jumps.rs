@@ -1,5 +1,4 @@
-//! Time that jumps: it stands still while an application acts, and goes on to what happens next once all poll in vain
-//! or sleep.
+//! Virtual time: it stands still while an application acts, and jumps to the next event once all poll in vain or sleep.
 
 use std::time::Duration;
 
@@ -8,13 +7,13 @@ use irnic_ports::lab::Standing;
 use crate::switchd::{SLEEP, Switchd};
 
 impl Switchd {
-    /// Tells whether something is going to happen that a process may wait for.
+    /// Returns whether an event is due that a process may wait for.
     fn is_awaited(&mut self) -> bool {
         self.server.has_frames() || self.server.earliest() < u64::MAX || !self.lab.is_idle()
     }
 
-    /// Has time go on to the next thing that happens to a process, if nothing keeps it. An application that calls
-    /// nothing is waited for for `patience`. Returns whether it went on.
+    /// Advances time to the next event of a process, if no application is acting. Applications that make no calls are
+    /// waited for up to `patience`. Returns whether time advanced.
     pub(super) fn jump(&mut self, patience: Duration) -> bool {
         let now = self.server.now();
         let wait = match self.is_awaited() {
@@ -26,7 +25,7 @@ impl Switchd {
             self.server.wake(now);
             return false;
         }
-        // All that was sent is here, and nobody sends anything meanwhile.
+        // All frames have been collected, and no process sends meanwhile.
         let (_, need) = self.collect();
         let mut next = None;
         while need < u64::MAX || !self.lab.is_idle() {
@@ -44,7 +43,7 @@ impl Switchd {
         next.is_some()
     }
 
-    /// Sleeps until a process has news, or one has been waited for in vain.
+    /// Sleeps until a process has news, or the wait for one has timed out.
     pub(super) fn sleep_between_jumps(&mut self, patience: Duration) {
         let now = self.server.now();
         let awaited = self.is_awaited();

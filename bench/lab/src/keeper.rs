@@ -1,7 +1,7 @@
-//! Ends what a lab has started when the lab itself is killed.
+//! Terminates what a lab has started if the lab itself is killed.
 //!
-//! The keeper is a process of its own that reads from a pipe whose other end the launcher has. When that ends without a
-//! word, however the launcher died, the keeper ends the process groups that it was told of.
+//! The keeper is a separate process that reads from a pipe whose other end the launcher has. If the pipe is closed
+//! without notice, however the launcher died, the keeper terminates the process groups registered with it.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use crate::namespaces::Made;
 
-/// How long a process that is told to end has until it is killed.
+/// Time between terminating and killing a process.
 pub const GRACE: Duration = Duration::from_secs(2);
 
 /// The only argument of the process.
 pub const NAME: &str = "lab-keeper";
-/// The word by which the launcher says that it has ended everything itself.
+/// The message by which the launcher reports that it has terminated everything itself.
 const DONE: &str = "done";
-/// The word by which the keeper says that hosts have their networks.
+/// The message by which the keeper reports that the hosts' networks exist.
 const READY: &str = "ready";
 
 /// The launcher's end.
@@ -29,8 +29,8 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Starts the process. With a directory that is to be a lab's, and a number of hosts, it makes the hosts' networks
-    /// there, and ends whoever is in them.
+    /// Starts the process. With the directory of a lab and a number of hosts, it creates the hosts' networks there, and
+    /// kills the processes in them at the end.
     pub fn start(network: Option<(&Path, u32)>) -> io::Result<Keeper> {
         let mut command = Command::new(std::env::current_exe()?);
         if let Some((directory, hosts)) = network {
@@ -38,7 +38,7 @@ impl Keeper {
         } else {
             command.arg(NAME);
         }
-        // A signal to the launcher's group is none of its business.
+        // It must not receive signals to the launcher's group.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = command.spawn()?;
         let (pipe, said) = (process.stdin.take(), process.stdout.take());
@@ -52,9 +52,9 @@ impl Keeper {
         }
     }
 
-    /// Has a process group ended with the launcher.
+    /// Registers a process group to be terminated with the launcher.
     pub fn add(&mut self, group: u32) {
-        // Without a keeper nobody ends it then: no reason to end it now.
+        // Without a keeper, nothing would terminate it then, which is no reason to terminate it now.
         let _ = self.pipe.as_mut().map(|pipe| writeln!(pipe, "{group}"));
     }
 }
@@ -66,7 +66,7 @@ impl Drop for Keeper {
     }
 }
 
-/// Sends a signal to a process group. Returns whether it has processes.
+/// Sends a signal to a process group. Returns whether the group exists.
 pub fn signal(group: u32, signal: libc::c_int) -> bool {
     // SAFETY: no memory is passed.
     unsafe { libc::kill(-(group as libc::pid_t), signal) == 0 }
@@ -95,14 +95,14 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Waits for the launcher's end, and ends what it has not ended.
+/// Waits for the launcher's end, and terminates what is left.
 fn end_with_the_launcher() {
     let mut groups = Vec::new();
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         if line == DONE {
             return;
         }
-        // 0 and 1 would be its own group, and everybody.
+        // 0 and 1 would mean its own group, and all processes.
         groups.extend(line.parse().ok().filter(|group| (2..=i32::MAX as u32).contains(group)));
     }
     groups.retain(|group| signal(*group, libc::SIGTERM));

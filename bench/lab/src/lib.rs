@@ -1,7 +1,7 @@
 //! `irnic lab`: unmodified RDMA applications on an emulated network.
 //!
-//! `args` and `file` say what network and which hosts, `switchd` is the network and the time, `processes`
-//! has the applications, `control` hears what tests want to happen, `report` tells what happened.
+//! `args` and `file` describe the network and the hosts, `switchd` is the network and the time, `processes` has the
+//! applications, `control` receives commands of tests, `report` writes the results.
 
 #[macro_use]
 extern crate irnic_report;
@@ -65,7 +65,7 @@ use view::Outcome;
 
 use irnic_launch::run::library;
 
-/// What is to be done.
+/// The lab to run.
 struct Plan {
     config: SimConfig,
     pace: Pace,
@@ -116,12 +116,12 @@ fn plan(args: &LabArgs) -> Result<Plan, LabError> {
     Ok(Plan { pace, config, hosts, guests, addressing })
 }
 
-/// Returns ns since 1970, which tells this lab from others of the same process id.
+/// Returns ns since 1970, which distinguishes this lab from others with the same process id.
 fn began_at() -> u128 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_nanos())
 }
 
-/// The directory of a lab whose hosts have networks of their own. It is gone when the lab is.
+/// The directory of a lab whose hosts have their own networks. Removed on drop.
 struct OwnDirectory {
     path: PathBuf,
     _in_use: namespaces::InUse,
@@ -139,7 +139,7 @@ impl Drop for OwnDirectory {
     }
 }
 
-/// Answers who asks how the lab is, while it runs.
+/// Serves snapshots of the lab while it runs.
 fn serve(board: Arc<Board>, place: &str, addresses: &Addresses) -> Result<(), LabError> {
     let server = Server::bind(board, place, addresses).map_err(failed)?;
     server.live().inspect(|address| eprintln!("irnic lab: live at http://{address}/"));
@@ -180,7 +180,7 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     })?;
     // The keeper removes it, unless it is killed.
     let directory = directory.map(OwnDirectory::new).transpose().map_err(failed)?;
-    // Abstract names are those of one network namespace.
+    // Abstract names are local to a network namespace.
     let place = |what: &str| match &directory {
         Some(OwnDirectory { path, .. }) => path.join(format!("{}lab{what}", top::PREFIX)),
         None => PathBuf::from(format!("@{name}{what}")),

@@ -1,5 +1,5 @@
-//! A lab in Prometheus' text format: hosts under the names of node_exporter's infiniband collector, and all ports of
-//! the network.
+//! A lab in Prometheus' text format: hosts by the names of node_exporter's infiniband collector, and all ports of the
+//! network.
 
 use std::fmt::{Display, Write as _};
 
@@ -19,7 +19,7 @@ pub fn text(stats: &Stats) -> String {
     out
 }
 
-/// A metric: its head, and a line for each of `samples`, labels and value.
+/// Formats a metric: its head, and a line for each of `samples`, labels and value.
 fn metric<V: Display>(
     out: &mut String,
     name: &str,
@@ -36,7 +36,7 @@ fn metric<V: Display>(
     }
 }
 
-/// The two directions of each host's link: what it sends, and what it is sent.
+/// The two directions of each host's link: transmitted and received.
 fn hosts(out: &mut String, stats: &Stats) {
     let of_host = |name: &str| name.starts_with('h');
     let sends: Vec<&PortStats> = stats.ports.iter().filter(|port| of_host(&port.from)).collect();
@@ -66,10 +66,10 @@ fn hosts(out: &mut String, stats: &Stats) {
     received("port_packets_received_total", "Packets that were sent to the host", &|port| port.packets);
 }
 
-/// What is counted in NICs: node_exporter's name for it, what it means here, and the value.
+/// A NIC counter: node_exporter's name, its meaning here, and the value.
 type OfNic = (&'static str, &'static str, fn(&Counters) -> u64);
 
-/// node_exporter's names of hw_counters (collector/infiniband_linux.go), as far as irnic counts the same.
+/// node_exporter's names of hw_counters (collector/infiniband_linux.go) that have an equivalent in irnic.
 const OF_NIC: [OfNic; 18] = [
     ("duplicate_requests_packets_total", "Requests received again", |c| c.duplicate_request),
     ("implied_nak_seq_errors_total", "READ responses received ahead of the expected one", |c| c.implied_nak_seq_err),
@@ -93,8 +93,8 @@ const OF_NIC: [OfNic; 18] = [
     ("rx_icrc_encapsulated_errors_total", "Packets whose ICRC was wrong", |c| c.rx_icrc_encapsulated),
 ];
 
-/// The NICs of each host's processes, those that have ended included: under node_exporter's names, and all counters
-/// under their own.
+/// The NICs of each host's processes, including ended ones: by node_exporter's names, and all counters by their own
+/// names.
 fn hardware(out: &mut String, stats: &Stats) {
     let hosts = || stats.counted.iter().enumerate();
     for (name, help, of) in OF_NIC {
@@ -108,11 +108,11 @@ fn hardware(out: &mut String, stats: &Stats) {
     }
 }
 
-/// Queue pairs that have metrics of their own: those that have carried most. Each that comes and goes is a time series
-/// that Prometheus keeps.
+/// Maximum number of queue pairs with metrics of their own: those with most payload. Each new one is another time
+/// series for Prometheus to keep.
 const QUEUE_PAIRS: usize = 64;
 
-/// What a metric of queue pairs is: name, kind, help, value.
+/// A metric of queue pairs: name, kind, help, value.
 type OfQp = (&'static str, &'static str, &'static str, fn(&Figures) -> f64);
 
 const OF_QP: [OfQp; 7] = [
@@ -169,10 +169,10 @@ fn lab(out: &mut String, stats: &Stats) {
     metric(out, "irnic_lab_processes", "gauge", "Processes of a host", samples);
 }
 
-/// What a metric of ports is: name, kind, help, value.
+/// A metric of ports: name, kind, help, value.
 type OfPort = (&'static str, &'static str, &'static str, fn(&PortStats) -> f64);
 
-/// What is told of each direction of each link.
+/// The metrics of each direction of each link.
 const OF_PORT: [OfPort; 12] = [
     ("up", "gauge", "Whether the link works", |p| f64::from(u8::from(p.up))),
     ("transmitted_bytes_total", "counter", "Bytes on the wire that were sent", |p| p.bytes as f64),
@@ -228,7 +228,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{line}: {text}");
         }
-        // Each metric has its type once, before its samples, and counters are called so.
+        // Each metric has its type once, before its samples, and names of counters end in `_total`.
         let mut seen = std::collections::HashSet::new();
         let mut current = String::new();
         for line in text.lines() {

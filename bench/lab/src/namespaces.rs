@@ -1,13 +1,13 @@
-//! Network namespaces of a lab's hosts, for what is not RDMA.
+//! Network namespaces of a lab's hosts, for non-RDMA traffic.
 //!
 //! ```text
 //!  launcher's namespace: lab, a bridge, 10.77.255.254/16 ─┬─ veth ─ eth0, 10.77.0.1/16, of host h0
 //!                                                         └─ veth ─ eth0, 10.77.0.2/16, of host h1 …
 //! ```
 //!
-//! Each host has a network and a host name of its own, all have one view of the files, in which /etc/hosts knows the
-//! names. The keeper makes the namespaces and holds them by descriptors; symbolic links in the lab's directory lead to
-//! these. So the namespaces are there as long as the keeper, and nothing of them has to be removed.
+//! Each host has its own network and host name; all share one view of the files, in which /etc/hosts has the names. The
+//! keeper creates the namespaces and holds them by descriptors, to which symbolic links in the lab's directory lead.
+//! The namespaces thus exist as long as the keeper, and leave nothing to be removed.
 
 use std::ffi::CString;
 use std::fmt::Write as _;
@@ -25,22 +25,22 @@ use irnic_ports::lab::Addressing;
 
 use crate::top::PREFIX;
 
-/// Most hosts: a bridge has 1,024 ports.
+/// Maximum number of hosts: a bridge has 1,024 ports.
 pub const MOST: u32 = 1_000;
 
-/// The launcher's interface and host name, and its address.
+/// Name of the launcher's interface and host, and its address.
 const LAUNCHER: &str = "lab";
 const GATEWAY: &str = "10.77.255.254";
 
-/// Programs by which launchers of parallel jobs reach hosts: here each is this one.
+/// Programs by which launchers of parallel jobs reach hosts: here, links to this program.
 const AGENTS: [&str; 2] = ["ssh", "rsh"];
 
-/// In the lab's directory: programs, namespaces, and what /etc/hosts is.
+/// Entries of the lab's directory: programs, namespaces, and the replacement of /etc/hosts.
 const PROGRAMS: &str = "bin";
 const NAMESPACES: &str = "ns";
 const HOSTS: &str = "hosts";
 
-/// The namespaces that a process enters, in this order: each is a file of /proc/PID/ns, and the call's number for it.
+/// The namespaces that a process enters, in this order: each is a file of /proc/PID/ns, with its flag for setns(2).
 const KINDS: [(&str, libc::c_int); 4] = [
     ("user", libc::CLONE_NEWUSER),
     ("mnt", libc::CLONE_NEWNS),
@@ -53,17 +53,17 @@ fn name(host: u32) -> String {
     format!("h{host}")
 }
 
-/// Returns the directory of programs that a lab's processes find first.
+/// Returns the directory of programs that comes first in the PATH of a lab's processes.
 pub fn programs(directory: &Path) -> PathBuf {
     directory.join(PROGRAMS)
 }
 
-/// Tells whether the program was started in the place of ssh or rsh.
+/// Returns whether the program was started as ssh or rsh.
 pub fn is_agent(program: &std::ffi::OsStr) -> bool {
     Path::new(program).file_name().is_some_and(|name| AGENTS.iter().any(|agent| name == *agent))
 }
 
-/// Returns the link to a namespace, of a host, of the launcher, or of all.
+/// Returns the link to a namespace: of a host, of the launcher, or of all.
 fn link(directory: &Path, kind: &str, host: Option<u32>) -> PathBuf {
     let whose = match (kind, host) {
         ("user" | "mnt", _) => String::new(),
@@ -81,7 +81,7 @@ fn check(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Leaves this process's namespaces for new ones.
+/// Moves this process into new namespaces.
 fn unshare(flags: libc::c_int) -> io::Result<()> {
     // SAFETY: no memory is passed.
     check(unsafe { libc::unshare(flags) })
@@ -97,18 +97,18 @@ fn mount(source: &Path, target: &Path, flags: libc::c_ulong) -> io::Result<()> {
     let text = |path: &Path| CString::new(path.as_os_str().as_encoded_bytes());
     let (source, target) = (text(source)?, text(target)?);
     let none = std::ptr::null();
-    // SAFETY: two C strings; neither type nor data are looked at with these flags.
+    // SAFETY: two C strings; neither type nor data are read with these flags.
     check(unsafe { libc::mount(source.as_ptr(), target.as_ptr(), none, flags, none.cast()) })
 }
 
 fn set_host_name(name: &str) -> io::Result<()> {
-    // SAFETY: so many readable bytes.
+    // SAFETY: a readable buffer with its length.
     check(unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) })
 }
 
-/// Has interfaces that are still to be made have those addresses only that they are given.
+/// Restricts interfaces created from now on to the addresses that they are assigned.
 fn one_address() {
-    // Without IPv6 in the kernel there is nothing to be turned off.
+    // Without IPv6 in the kernel, there is nothing to disable.
     let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
 }
 
@@ -133,16 +133,16 @@ fn ip(commands: &str) -> Result<(), String> {
     }
 }
 
-/// How long a directory has to have been there before it can count as left behind: its maker locks it.
+/// Minimum age of a directory to count as left behind, so that its creator has had time to lock it.
 const NEW: Duration = Duration::from_secs(10);
 
-/// A lab's directory: locked as long as one of the lab's own processes lives, in whatever namespace.
+/// A lock on a lab's directory, held as long as one of the lab's own processes lives, in whatever namespace.
 pub struct InUse {
     _locked: File,
 }
 
 impl InUse {
-    /// Locks a directory that is there.
+    /// Locks an existing directory.
     pub fn new(directory: &Path) -> io::Result<InUse> {
         let locked = File::open(directory)?;
         lock(&locked, libc::LOCK_SH)?;
@@ -156,13 +156,12 @@ fn lock(file: &File, how: libc::c_int) -> io::Result<()> {
     check(unsafe { libc::flock(file.as_raw_fd(), how) })
 }
 
-/// Removes the directories of labs in `parent` that are the user's, and of whose lab no process is left: all were
-/// killed.
+/// Removes the user's lab directories in `parent` whose lab has no process left because all were killed.
 pub fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
         let labs = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
-        // Symbolic links are not followed: another user may have made one.
+        // Symbolic links are not followed: they may be another user's.
         let own = fs::symlink_metadata(&path).is_ok_and(|found| {
             // SAFETY: has no precondition.
             let user = unsafe { libc::geteuid() };
@@ -175,23 +174,23 @@ pub fn sweep(parent: &Path) {
     }
 }
 
-/// The namespaces of a lab, by who made them.
+/// The namespaces of a lab, as held by their creator.
 pub struct Made {
     _in_use: InUse,
     directory: PathBuf,
     held: Vec<File>,
-    /// Device and number of the network namespaces' files.
+    /// Device and inode numbers of the network namespaces' files.
     networks: Vec<(u64, u64)>,
 }
 
 impl Made {
-    /// Makes the directory of a lab and its namespaces, and moves this process, which must have one thread only, into
+    /// Creates the directory of a lab and its namespaces, and moves this process, which must be single-threaded, into
     /// the launcher's.
     pub fn new(directory: &Path, hosts: u32) -> Result<Made, String> {
         let make = |path: &Path| fs::DirBuilder::new().mode(0o700).create(path).map_err(failed("its directory"));
         make(directory)?;
         let in_use = InUse::new(directory).map_err(failed("its directory"))?;
-        // From here on the directory goes with this.
+        // From here on, the directory is removed on drop.
         let mut made =
             Made { _in_use: in_use, directory: directory.to_owned(), held: Vec::new(), networks: Vec::new() };
         [PROGRAMS, NAMESPACES].iter().try_for_each(|part| make(&directory.join(part)))?;
@@ -232,7 +231,7 @@ impl Made {
         ip(&bridge)
     }
 
-    /// Makes the namespaces of a host, in which this process is then, and a link to the launcher's.
+    /// Creates the namespaces of a host, which this process enters, and a link to the launcher's.
     fn make_host(&mut self, host: u32, launcher: usize) -> Result<(), String> {
         unshare(libc::CLONE_NEWNET | libc::CLONE_NEWUTS).map_err(failed("a network namespace"))?;
         set_host_name(&name(host)).map_err(failed("the host name"))?;
@@ -248,7 +247,7 @@ impl Made {
         ))
     }
 
-    /// Holds a namespace that this process is in, and has a link lead to it.
+    /// Holds a namespace of this process, and makes a symbolic link to it.
     fn hold(&mut self, kind: &str, host: Option<u32>) -> Result<(), String> {
         let mut hold = || {
             let file = File::open(format!("/proc/self/ns/{kind}"))?;
@@ -263,7 +262,7 @@ impl Made {
         hold().map_err(failed("a namespace"))
     }
 
-    /// Has /etc/hosts know hosts' names.
+    /// Adds the hosts' names to /etc/hosts.
     fn give_names(&self, hosts: u32) -> io::Result<()> {
         let mut text = format!("127.0.0.1 localhost\n::1 localhost\n{GATEWAY} {LAUNCHER}\n");
         for host in 0..hosts {
@@ -271,12 +270,12 @@ impl Made {
         }
         let file = self.directory.join(HOSTS);
         fs::write(&file, text)?;
-        // What is mounted here is to be seen here only.
+        // What is mounted here must not be visible outside.
         mount(Path::new("none"), Path::new("/"), libc::MS_REC | libc::MS_SLAVE)?;
         mount(&file, Path::new("/etc/hosts"), libc::MS_BIND)
     }
 
-    /// Kills whoever is in one of the network namespaces, but for this process.
+    /// Kills all processes in the network namespaces except this one.
     pub fn clear(&self) {
         for _ in 0..100 {
             let inhabitants: Vec<libc::pid_t> = self.inhabitants();
@@ -292,7 +291,7 @@ impl Made {
     fn inhabitants(&self) -> Vec<libc::pid_t> {
         let own = std::process::id() as libc::pid_t;
         let lives_here = |process: &libc::pid_t| {
-            // One that has ended is nowhere.
+            // It has ended meanwhile.
             let network = fs::metadata(format!("/proc/{process}/ns/net"));
             *process != own && network.is_ok_and(|network| self.networks.contains(&(network.dev(), network.ino())))
         };
@@ -307,7 +306,7 @@ impl Drop for Made {
     }
 }
 
-/// Leaves this process's namespaces for new ones that it may arrange. Returns whether that took a user namespace.
+/// Moves this process into new namespaces that it may configure. Returns whether that required a user namespace.
 fn leave() -> io::Result<bool> {
     // SAFETY: no memory is passed, and neither fails.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
@@ -322,10 +321,10 @@ fn leave() -> io::Result<bool> {
     Ok(true)
 }
 
-/// Allows this process as many descriptors as it may have: two for each host are more than shells allow by default.
+/// Raises the limit on descriptors to the maximum: two for each host exceed the default of shells.
 fn raise_limit() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: a valid rlimit. Whoever is refused has fewer hosts.
+    // SAFETY: a valid rlimit. If refused, only fewer hosts are possible.
     unsafe {
         if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
             limit.rlim_cur = limit.rlim_max;
@@ -334,28 +333,28 @@ fn raise_limit() {
     }
 }
 
-/// The way into the namespaces of a host, or of the launcher.
+/// Entrance to the namespaces of a host, or of the launcher.
 pub struct Entrance {
     namespaces: Vec<(File, libc::c_int)>,
     here: CString,
 }
 
 impl Entrance {
-    /// Finds the namespaces of a lab.
+    /// Opens the namespaces of a lab.
     ///
     /// # Errors
-    /// The system's: there is no such host, the lab has ended.
+    /// Those of the system: there is no such host, the lab has ended.
     pub fn open(directory: &Path, host: Option<u32>) -> io::Result<Entrance> {
         let mut namespaces = Vec::new();
         for (kind, number) in KINDS {
             let path = link(directory, kind, host);
             let namespace = match File::open(&path) {
-                // Root needs none.
+                // As root, there is no user namespace.
                 Err(e) if kind == "user" && e.kind() == io::ErrorKind::NotFound => continue,
                 opened => opened?,
             };
             let (there, here) = (namespace.metadata()?, fs::metadata(format!("/proc/self/ns/{kind}"))?);
-            // Nobody may enter the user namespace that he is in.
+            // A process cannot enter its current user namespace.
             if (there.dev(), there.ino()) != (here.dev(), here.ino()) {
                 namespaces.push((namespace, number));
             }
@@ -364,12 +363,11 @@ impl Entrance {
         Ok(Entrance { namespaces, here })
     }
 
-    /// Moves this process, which must have one thread only, there. Makes system calls only, so that it can be called
+    /// Moves this process, which must be single-threaded, there. Makes only system calls, so that it can be called
     /// between fork and exec.
     pub fn enter(&self) -> io::Result<()> {
         self.namespaces.iter().try_for_each(|(namespace, kind)| set(namespace, *kind))?;
-        // Who enters a mount namespace is at its root.
-        // SAFETY: a C string.
+        // SAFETY: a C string. Entering a mount namespace had moved this process to its root.
         check(unsafe { libc::chdir(self.here.as_ptr()) })
     }
 }

@@ -1,27 +1,27 @@
-//! How a lab's time goes.
+//! The lab's clock.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How the lab's time goes.
+/// Clock and speed of a lab.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Pace {
     pub clock: Clock,
-    /// So many times slower than the host's.
+    /// How many times slower than the host's it is.
     pub slower: f64,
 }
 
-/// What the lab's time goes by.
+/// The reference of the lab's time.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
     /// The host's.
     Realtime,
-    /// The host's; it stands still while a process that has something to do has no core.
+    /// The host's; it stops while a process with work to do has no core.
     #[default]
     Elastic,
-    /// It stands still while an application acts, and then goes on to what happens next.
+    /// It stops while an application acts, and then jumps to the next event.
     Virtual,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for Clock {
     }
 }
 
-/// Reads elastic, realtime, virtual, or one of them that is slower by a factor.
+/// Parses elastic, realtime, virtual, or one of them slowed down by a factor.
 pub fn pace(text: &str) -> Result<Pace, String> {
     let (name, factor) = text.split_once('=').unwrap_or((text, ""));
     let clock = match name {

@@ -1,14 +1,14 @@
-//! What each host has sent to each other.
+//! Traffic between hosts.
 
-/// What one host has sent to another.
+/// Traffic from one host to another.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Pair {
-    /// Frames that were sent, and that arrived.
+    /// Frames sent, and frames that arrived.
     pub sent: u64,
     pub arrived: u64,
     /// Bytes that arrived, BTH to ICRC.
     pub bytes: u64,
-    /// When the first left, and when the last arrived, ns.
+    /// Times at which the first one left, and the last one arrived, ns.
     pub first: u64,
     pub last: u64,
 }
@@ -16,7 +16,7 @@ pub struct Pair {
 /// All pairs of hosts.
 pub struct Pairs {
     hosts: u32,
-    /// By source, as far as it has sent something.
+    /// By source, sized for the destinations used.
     of: Vec<Vec<Pair>>,
 }
 
@@ -34,7 +34,7 @@ impl Pairs {
         &mut row[dst as usize]
     }
 
-    /// Notes a frame that begins to leave at `at`, ns.
+    /// Counts a frame that begins to leave at `at`, ns.
     #[inline]
     pub fn sent(&mut self, src: u32, dst: u32, at: u64) {
         let pair = self.of(src, dst);
@@ -44,7 +44,7 @@ impl Pairs {
         pair.sent += 1;
     }
 
-    /// Notes a frame of so many bytes that has arrived at `at`, ns.
+    /// Counts a frame of this many bytes that has arrived at `at`, ns.
     #[inline]
     pub fn arrived(&mut self, src: u32, dst: u32, at: u64, bytes: usize) {
         let pair = self.of(src, dst);
@@ -53,7 +53,7 @@ impl Pairs {
         pair.last = at;
     }
 
-    /// Returns the pairs of which something was heard: source, destination, and what.
+    /// Returns the pairs with any traffic: source, destination, and counters.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32, &Pair)> {
         let rows = (0..).zip(&self.of);
         rows.flat_map(|(src, row)| {

@@ -1,4 +1,4 @@
-//! What the processes of a lab tell of themselves: counters and queue pairs, from the pages that they show.
+//! Counters and queue pairs of the processes of a lab, read from pages of memory that they share.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use irnic_verbs::stats::page::{Page, QpFigures, QpPage};
 use irnic_verbs::stats::{port_numbers, service_name, state_name};
 use serde::{Deserialize, Serialize};
 
-/// How long processes have to write their pages anew.
+/// Time for processes to refresh their pages.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// How old the page of a process may be that is not said to be silent.
+/// Age of a page from which its process counts as silent, ns.
 const SILENCE: u64 = 2_000_000_000;
-/// Processes that have ended and are shown.
+/// Number of ended processes that are shown.
 const ENDED: usize = 32;
 
-/// How a process is.
+/// State of a process.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProcessState {
-    /// It answers, or has not been asked for long.
+    /// It refreshes its page, or has not been asked to recently.
     #[default]
     Runs,
-    /// It does not answer: it may be stopped. Its numbers are old.
+    /// It does not refresh its page, and may be stopped. Its numbers are old.
     Silent,
-    /// It has exited; its numbers are all it did.
+    /// It has exited; its numbers are final.
     Ended,
-    /// It has ended without a word, killed for example; its numbers are those of the last time somebody looked.
+    /// It was killed or otherwise ended without a last update; its numbers are those of its last page.
     Gone,
 }
 
@@ -37,16 +37,16 @@ pub enum ProcessState {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessStats {
     pub host: u32,
-    /// 0 if it cannot be told.
+    /// Process id; 0 if unknown.
     pub pid: u32,
-    /// Its share of the host's queue pair numbers.
+    /// Its block of the host's queue pair numbers.
     pub slot: u16,
-    /// Name of its program; empty if it cannot be told, as all that follows.
+    /// Name of its program; empty if unknown, as is everything below.
     #[serde(default)]
     pub name: String,
     #[serde(default)]
     pub state: ProcessState,
-    /// The lab's time of its numbers, ns; 0 if there are none.
+    /// Lab time of its numbers, ns; 0 if there are none.
     #[serde(default)]
     pub at_ns: u64,
     /// Counters of its NIC, and of its port.
@@ -54,17 +54,17 @@ pub struct ProcessStats {
     pub counters: BTreeMap<String, u64>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub port: BTreeMap<String, u64>,
-    /// Some of its queue pairs, and how many there are and were.
+    /// Some of its queue pairs, and the numbers of live and of destroyed ones.
     #[serde(default)]
     pub queue_pairs: Vec<QueuePair>,
     #[serde(default)]
     pub live_queue_pairs: u64,
     #[serde(default)]
     pub destroyed_queue_pairs: u64,
-    /// The sum of all.
+    /// Sums over all queue pairs.
     #[serde(default)]
     pub total: Figures,
-    /// Its process group; 0 if it cannot be told.
+    /// Its process group; 0 if unknown.
     #[serde(skip)]
     pub group: u32,
 }
@@ -77,7 +77,7 @@ pub struct QueuePair {
     pub state: String,
     pub destroyed: bool,
     pub peer: Option<Peer>,
-    /// What its congestion controller allows: bit/s, and packets in flight; 0 for no limit.
+    /// Limits of its congestion controller: bit/s, and packets in flight; 0 for none.
     pub rate_bps: u64,
     pub window_pkts: u64,
     #[serde(flatten)]
@@ -91,7 +91,7 @@ pub struct Peer {
     pub address: String,
 }
 
-/// What queue pairs have done since they were made.
+/// Counters of queue pairs since their creation.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Figures {
     pub sent_pkts: u64,
@@ -100,7 +100,7 @@ pub struct Figures {
     pub retransmitted: u64,
     pub timeouts: u64,
     pub rnr_naks: u64,
-    /// Payload: sent, repetitions included; sent again; received and placed.
+    /// Payload bytes: sent, including retransmissions; retransmitted; received and placed.
     pub sent_bytes: u64,
     pub retransmitted_bytes: u64,
     pub rcvd_bytes: u64,
@@ -119,7 +119,7 @@ pub struct Rtt {
 }
 
 impl Peer {
-    /// Returns where it is: the host of a lab with so many, or the address.
+    /// Returns its location: the host, in a lab with `hosts` of them, or the address.
     pub fn place(&self, hosts: u32) -> String {
         let host = self.address.parse().ok().and_then(|address| host_of(address, hosts));
         host.map_or_else(|| self.address.clone(), |host| format!("h{host}"))
@@ -127,7 +127,7 @@ impl Peer {
 }
 
 impl Figures {
-    /// Returns the payload that was sent, repetitions left out.
+    /// Returns the payload sent, without retransmissions.
     pub fn sent_once(&self) -> u64 {
         self.sent_bytes.saturating_sub(self.retransmitted_bytes)
     }
@@ -167,7 +167,7 @@ impl From<&QpPage> for QueuePair {
 }
 
 impl ProcessStats {
-    /// Returns a process of which nothing is known but that it is there.
+    /// Returns a process without numbers.
     pub fn of(member: &Member) -> ProcessStats {
         ProcessStats {
             host: member.host,
@@ -178,8 +178,8 @@ impl ProcessStats {
         }
     }
 
-    /// Returns all processes of a lab with what they told last: those that have left, then those that there are, which
-    /// are asked to tell more.
+    /// Returns all processes of a lab with their last numbers: those that have left, then the live ones, which are
+    /// asked for a refresh.
     pub fn all(server: &LabServer) -> Vec<ProcessStats> {
         let living = server.members().map(|(_, member)| {
             let mut process = ProcessStats::of(member);
@@ -193,7 +193,7 @@ impl ProcessStats {
         server.departed().map(|process| ProcessStats::departed(process).0).chain(living).collect()
     }
 
-    /// Returns a process that has left, with what it has told.
+    /// Returns a process that has left, with its last numbers.
     fn departed(of: &Departed) -> (ProcessStats, Option<Page>) {
         let page = of.numbers.as_ref().and_then(|numbers| Page::read(numbers.iter().copied()));
         let state = if page.as_ref().is_some_and(|page| page.last) { ProcessState::Ended } else { ProcessState::Gone };
@@ -217,7 +217,7 @@ impl ProcessStats {
     }
 }
 
-/// Has all processes write their pages, and waits a while until they have.
+/// Has all processes refresh their pages, and waits up to [`PATIENCE`] until they have.
 fn refresh(shown: &[Option<Arc<Shown>>]) {
     let mut waiting: Vec<(&Shown, u64)> =
         shown.iter().flatten().map(|shown| (&**shown, shown.sheet.version())).collect();
@@ -229,19 +229,19 @@ fn refresh(shown: &[Option<Arc<Shown>>]) {
     }
 }
 
-/// What is kept from one look to the next.
+/// State kept between looks.
 #[derive(Default)]
 pub struct ProcessPages {
-    /// Processes that have left and were taken note of.
+    /// Number of departed processes that have been recorded.
     noted: u64,
-    /// What those of each host have counted.
+    /// Counters of the departed processes of each host.
     gone: Vec<Counters>,
     ended: VecDeque<ProcessStats>,
 }
 
 impl ProcessPages {
-    /// Fills in what processes tell; `living` are their pages, in the same order. Returns what each of `hosts` hosts
-    /// has counted, processes that have left included, and the processes that have left lately.
+    /// Fills in the numbers of processes; `living` are their pages, in the same order. Returns the counters of each of
+    /// `hosts` hosts, including departed processes, and the processes that have left recently.
     pub fn look(
         &mut self,
         processes: &mut [ProcessStats],
@@ -291,7 +291,7 @@ mod tests {
         let (counted, ended) = told.look(&mut living, &[None], &all, 2);
         assert_eq!((counted, ended.len()), (vec![Counters::default(); 2], 4));
         assert!(ended.iter().all(|process| process.state == ProcessState::Gone && process.queue_pairs.is_empty()));
-        // Each is taken note of once.
+        // Each is recorded once.
         assert_eq!(told.look(&mut [], &[], &all, 2).1.len(), 4);
         let text = serde_json::to_string(&ended).unwrap();
         let read = serde_json::from_str::<Vec<ProcessStats>>(&text).unwrap();

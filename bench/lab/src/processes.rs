@@ -1,4 +1,4 @@
-//! The processes of a lab: started, waited for, and ended.
+//! The processes of a lab: starting, waiting, and termination.
 
 use std::ffi::OsStr;
 use std::io;
@@ -16,16 +16,16 @@ use crate::namespaces::{Entrance, programs};
 
 use irnic_launch::run;
 
-/// How often commands are looked at.
+/// Polling interval of commands.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What all processes of a lab are given.
+/// The environment of all processes of a lab.
 pub struct Surroundings<'a> {
     /// Socket of the lab.
     pub socket: &'a Path,
-    /// The shared object that stands in for libibverbs.
+    /// The shared object that replaces libibverbs.
     pub library: &'a Path,
-    /// Variables of the environment.
+    /// Environment variables.
     pub variables: &'a [(&'a str, String)],
     /// The lab's directory, if hosts have namespaces.
     pub namespaces: Option<&'a Path>,
@@ -42,7 +42,7 @@ impl Surroundings<'_> {
         if output::is_taken() {
             command.stdout(io::stderr());
         }
-        // So that what a command leaves behind can be ended with it.
+        // So that processes it leaves behind can be terminated with it.
         command.process_group(0);
         run::put_in(&mut command, self.library, Some(Vec::new()))?;
         if let Some(directory) = self.namespaces {
@@ -56,7 +56,7 @@ impl Surroundings<'_> {
     }
 }
 
-/// A command that runs, or did.
+/// A started command.
 struct Running {
     name: String,
     child: Child,
@@ -64,18 +64,18 @@ struct Running {
     status: Option<ExitStatus>,
 }
 
-/// How a command ended.
+/// The end of a command.
 pub struct Ended {
-    /// The host and the command, or the command.
+    /// The host and the command, or only the command.
     pub name: String,
-    /// Its process, and the group of it and of what it has started.
+    /// Its process id, which is also the group of it and of what it has started.
     pub pid: u32,
-    /// What it returned; `None` for a service that the lab ended.
+    /// Its exit status; `None` for a service that the lab terminated.
     pub status: Option<ExitStatus>,
 }
 
 impl Ended {
-    /// Returns the exit status as shells have it: 128 and the signal's number for who was killed.
+    /// Returns the exit status in shell convention: 128 plus the signal number if it was killed.
     pub fn code(&self) -> u8 {
         let Some(status) = self.status else { return 0 };
         let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
@@ -83,7 +83,7 @@ impl Ended {
     }
 }
 
-/// Runs all commands until those that are no services have ended, or `interrupted`. What is left is ended.
+/// Runs all commands until those that are not services have ended, or until `interrupted`. The rest is terminated.
 pub fn run(
     surroundings: &Surroundings<'_>,
     keeper: Keeper,
@@ -123,7 +123,7 @@ pub fn run(
     Ok(started.running.drain(..).map(|one| Ended { pid: one.child.id(), name: one.name, status: one.status }).collect())
 }
 
-/// What was started. However this ends, so do they.
+/// The started commands, which are terminated on drop.
 struct Started {
     keeper: Keeper,
     running: Vec<Running>,
@@ -146,9 +146,10 @@ impl Started {
         Ok(group)
     }
 
-    /// Ends what still runs, and what it has started.
+    /// Terminates the commands that are still running, and everything they have started.
     fn end_all(&mut self) {
-        // The groups are those of children, which were not waited for or have left them to their own.
+        // The group ids are still ours: the children have not been reaped, or their groups are used by their
+        // descendants.
         self.running.iter().for_each(|one| _ = signal(one.child.id(), libc::SIGTERM));
         let until = Instant::now() + GRACE;
         while Instant::now() < until {
@@ -173,7 +174,7 @@ impl Drop for Started {
     }
 }
 
-/// The terminal that a command has: it reads, and gets Ctrl-C. The launcher's group has it again afterwards.
+/// The terminal, given to a command so that it can read and gets Ctrl-C. The launcher's group takes it back afterwards.
 struct Terminal {
     owner: libc::pid_t,
 }
@@ -187,7 +188,7 @@ impl Terminal {
             return None;
         }
         pass_terminal(group as libc::pid_t);
-        // If it has asked for the terminal before, it was stopped.
+        // It was stopped if it accessed the terminal before.
         signal(group, libc::SIGCONT);
         Some(Terminal { owner })
     }

@@ -1,4 +1,4 @@
-//! What a lab was like, for people and as JSON.
+//! The report of a lab, as text and as JSON.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -17,23 +17,23 @@ use crate::processes::Ended;
 use crate::rules::rules;
 use crate::view::View;
 
-/// Most pairs of hosts in the summary.
+/// Maximum number of pairs of hosts in the summary.
 const PAIRS: usize = 16;
 
-/// All there is to tell.
+/// The data of a report.
 pub struct Report<'a> {
     pub view: View<'a>,
     pub topology: &'a Topology,
     pub pace: Pace,
-    /// Time of the host that has passed, ns.
+    /// Elapsed time of the host, ns.
     pub took: u64,
     pub ended: &'a [Ended],
-    /// What processes have told.
+    /// Numbers of the processes.
     pub processes: &'a [ProcessStats],
     pub comparison: Option<&'a Comparison>,
 }
 
-/// The worst that came too late, ns, and how many did: into the network, or at a process.
+/// The largest delay of a late frame, ns, and the number of late frames: into the network, or at a process.
 pub fn lag(view: &View<'_>) -> (u64, u64) {
     let (network, processes) = (view.lab.late(), view.lateness);
     (network.frames + processes.frames, network.worst.max(processes.worst))
@@ -43,7 +43,7 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// Bit/s of what arrived, from the first frame that left to the last that arrived.
+/// Throughput from the first frame that left to the last that arrived, bit/s.
 pub fn throughput(pair: &Pair) -> f64 {
     let lasted = pair.last.saturating_sub(pair.first);
     if lasted == 0 { 0.0 } else { pair.bytes as f64 * 8.0 / seconds(lasted) }
@@ -155,12 +155,12 @@ impl Report<'_> {
         text
     }
 
-    /// Returns the command that has started a process, or is it.
+    /// Returns the command that started a process, or is the process.
     pub fn command_of(&self, process: &ProcessStats) -> Option<&Ended> {
         self.ended.iter().find(|ended| ended.pid == process.group)
     }
 
-    /// Returns the exit status of a process, if it is that of a command.
+    /// Returns the exit status of a process, if it is a command's.
     pub fn status_of(&self, process: &ProcessStats) -> Option<u8> {
         self.command_of(process).filter(|ended| ended.pid == process.pid).map(Ended::code)
     }
@@ -168,7 +168,7 @@ impl Report<'_> {
     /// The commands as test cases.
     pub fn cases(&self) -> impl Iterator<Item = junit::Case> {
         self.ended.iter().enumerate().map(|(index, ended)| junit::Case {
-            // The same command may run on many hosts.
+            // The same command may run on several hosts.
             name: format!("{}: {}", index + 1, ended.name),
             verdict: match ended.code() {
                 0 => junit::Verdict::Passed,

@@ -1,9 +1,9 @@
-//! Rules of faults, as JSON.
+//! Fault rules as JSON.
 
 use irnic_fabric::lab::Placed;
 use serde_json::{Value, json};
 
-/// Rules as JSON.
+/// Formats rules as JSON.
 pub fn rules(rules: &[Placed]) -> Value {
     let one = |placed: &Placed| {
         let Placed { id, rule, matches, applied } = placed;

@@ -1,4 +1,4 @@
-//! The network over the lab's time: what its ports had done at moments that lie as far apart as `--sample` says.
+//! Samples of the network's ports over the lab's time, at the interval of `--sample`.
 
 use std::io::{self, Write};
 
@@ -8,9 +8,9 @@ use irnic_fabric::topology::Topology;
 
 use irnic_sim::series::rate;
 
-/// How often the network is looked at, if nobody says, ns.
+/// Default sampling interval, ns.
 pub const SAMPLE: u64 = 1_000_000;
-/// The most moments, and the most samples of ports in all of them: beyond, every second moment is forgotten.
+/// Maximum number of moments, and of port samples in all of them: beyond that, every second moment is discarded.
 const MOMENTS: usize = 100_000;
 const ROWS: usize = 1_000_000;
 
@@ -19,33 +19,33 @@ const ROWS: usize = 1_000_000;
 pub struct Moment {
     /// The lab's time, ns.
     pub at: u64,
-    /// Bytes in all switches, and those that wait for the port for which most wait.
+    /// Bytes in all switches, and those of the port with the longest queue.
     pub buffered: u64,
     pub longest: u64,
-    /// Ports that PFC has stopped.
+    /// Ports paused by PFC.
     pub stopped: u32,
-    /// Payload bytes that have reached hosts, repetitions included.
+    /// Payload bytes that have reached hosts, including duplicates.
     pub delivered: u64,
 }
 
-/// What a port had done by a moment.
+/// Counters of a port at a moment.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortSample {
     pub packets: u64,
-    /// On the wire.
+    /// Bytes on the wire.
     pub bytes: u64,
-    /// Bytes that wait for it.
+    /// Bytes queued.
     pub queued: u64,
     /// Packets that arrived by the port and were dropped at its node, and that were lost on its link.
     pub dropped: u64,
     pub lost: u64,
     pub marked: u64,
-    /// XOFF frames that it has sent, and ns for which it was stopped.
+    /// XOFF frames sent, and time paused, ns.
     pub pauses: u64,
     pub paused: u64,
 }
 
-/// Moments of a network.
+/// Samples of a network.
 pub struct Samples {
     from: u64,
     every: u64,
@@ -53,24 +53,24 @@ pub struct Samples {
     ports: usize,
     most: usize,
     moments: Vec<Moment>,
-    /// Those of all ports at the first moment, then those at the second.
+    /// All ports at the first moment, then all at the second, and so on.
     rows: Vec<PortSample>,
 }
 
 impl Samples {
-    /// Moments of a network with so many ports, each `every` ns from the time `from` on.
+    /// Samples of a network with this many ports, at an interval of `every` ns from the time `from` on.
     pub fn new(from: u64, every: u64, ports: usize) -> Samples {
         let most = (ROWS / ports.max(1)).clamp(64, MOMENTS);
         Samples { from, every, due: from + every, ports, most, moments: Vec::new(), rows: Vec::new() }
     }
 
-    /// Returns when the network is to be looked at next, ns.
+    /// Returns the time of the next sample, ns.
     #[inline]
     pub fn due(&self) -> u64 {
         self.due
     }
 
-    /// Looks at the network as it is.
+    /// Samples the network.
     #[cold]
     pub fn look(&mut self, lab: &Lab) {
         let network = lab.network();
@@ -94,17 +94,18 @@ impl Samples {
         self.note(moment);
     }
 
-    /// Notes a moment whose rows are there.
+    /// Adds a moment whose rows have been added.
     fn note(&mut self, moment: Moment) {
         self.moments.push(moment);
         if self.moments.len() >= self.most {
             self.thin();
         }
-        // Multiples of the interval since the beginning: what is left when it doubles is as far apart as what follows.
+        // Multiples of the interval since the beginning: when the interval doubles, the remaining moments are at the
+        // same distance as the following ones.
         self.due = self.from + ((moment.at.saturating_sub(self.from)) / self.every + 1) * self.every;
     }
 
-    /// Forgets every second moment.
+    /// Discards every second moment.
     fn thin(&mut self) {
         let ports = self.ports;
         for (to, from) in (1..self.moments.len()).step_by(2).enumerate() {
@@ -116,34 +117,34 @@ impl Samples {
         self.every *= 2;
     }
 
-    /// Looks at the network a last time.
+    /// Takes the last sample of the network.
     pub fn finish(&mut self, lab: &Lab) {
         if self.moments.last().is_none_or(|last| last.at < lab.now()) {
             self.look(lab);
         }
     }
 
-    /// Returns when the first interval began, ns.
+    /// Returns the start of the first interval, ns.
     pub fn from(&self) -> u64 {
         self.from
     }
 
-    /// Returns how many ports there are.
+    /// Returns the number of ports.
     pub fn ports(&self) -> usize {
         self.ports
     }
 
-    /// Returns the moments, in their order.
+    /// Returns the moments, in order.
     pub fn moments(&self) -> &[Moment] {
         &self.moments
     }
 
-    /// Returns what a port had done at each moment.
+    /// Returns the samples of a port, by moment.
     pub fn of_port(&self, port: usize) -> impl Iterator<Item = &PortSample> {
         self.rows.iter().skip(port).step_by(self.ports)
     }
 
-    /// Returns the moments from the last one before anything was sent to the first one after everything was.
+    /// Returns the samples from the last moment before the first transmission to the first one after the last.
     pub fn busy(&self) -> Samples {
         let rows = |at: usize| &self.rows[at * self.ports..(at + 1) * self.ports];
         let all = self.moments.len();
@@ -158,7 +159,7 @@ impl Samples {
         }
     }
 
-    /// Writes the whole network over time, with the columns that `irnic sim --series` has.
+    /// Writes the samples of the whole network, with the columns of `irnic sim --series`.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(
             out,
@@ -187,7 +188,7 @@ impl Samples {
         Ok(())
     }
 
-    /// Writes each port over time, without those that never did anything.
+    /// Writes the samples of each port, except for ports that were never active.
     pub fn write_ports(&self, out: &mut impl Write, lab: &Lab, topology: &Topology) -> io::Result<()> {
         writeln!(out, "at_ns,from,to,bytes,sent_bps,packets,queue_bytes,dropped,lost,marked,pauses,paused_ns")?;
         let active: Vec<bool> = (0..self.ports)

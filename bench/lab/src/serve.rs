@@ -1,7 +1,7 @@
-//! Who asks a running lab over HTTP: `irnic top` by a Unix socket, browsers and Prometheus over TCP.
+//! The HTTP server of a running lab: `irnic top` by a Unix socket, browsers and Prometheus over TCP.
 //!
-//! One thread, which waits for no client. It reads what the thread that has the network says when it is asked
-//! ([`Board`]), and changes nothing.
+//! A single thread, which never blocks on a client. It reads snapshots from the network's thread ([`Board`]), and
+//! changes nothing.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,31 +17,31 @@ use crate::process_stats::ProcessPages;
 use crate::socket::{self, is_own};
 use crate::stats::{Board, Point, Stats};
 
-/// How long a lab may take to answer: it sleeps for a tenth of a second at most.
+/// Time for a lab to answer: it sleeps for a tenth of a second at most.
 const ANSWER: Duration = Duration::from_secs(1);
-/// How long nobody is let in after the process had no descriptor left.
+/// Pause of accepting after the process ran out of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often the curves of the page have a point, and how many they have: a minute.
+/// Interval and number of the points of the page's curves: a minute.
 const TICK: Duration = Duration::from_millis(500);
 const POINTS: usize = 121;
 
 /// The page of `--live`.
 const PAGE: &str = include_str!("live.html");
 
-/// Where a lab answers.
+/// Addresses of a lab's server.
 #[derive(Default)]
 pub struct Addresses {
     /// For browsers, and for Prometheus.
     pub live: Option<SocketAddr>,
     pub metrics: Option<SocketAddr>,
-    /// Foreign addresses are meant.
+    /// Whether addresses other than loopback are allowed.
     pub public: bool,
-    /// Processes are looked at now and then, whoever asks.
+    /// Whether processes are polled periodically, even without requests.
     pub looks: bool,
 }
 
 impl Addresses {
-    /// Tells what is wrong with them.
+    /// Returns what is wrong with them.
     pub fn check(&self) -> Result<(), String> {
         for (option, address) in [("--live", self.live), ("--metrics", self.metrics)] {
             if let Some(address) = address.filter(|address| !self.public && !address.ip().is_loopback()) {
@@ -56,14 +56,14 @@ impl Addresses {
     }
 }
 
-/// What a listener has.
+/// What a listener serves.
 #[derive(Copy, Clone, Debug, Default)]
 struct Serves {
     page: bool,
     stats: bool,
     metrics: bool,
-    /// Names of the machine that are not its own are refused: a page of another site that has its name point here would
-    /// read the answers (DNS rebinding).
+    /// Whether requests with another host name are rejected: a page of another site whose name resolves to this machine
+    /// could read the answers (DNS rebinding).
     strict: bool,
 }
 
@@ -81,25 +81,26 @@ impl Listener {
     }
 }
 
-/// What serves.
+/// The server.
 pub struct Server {
     board: Arc<Board>,
-    /// Each with its own clients: those of one cannot push out those of another.
+    /// Each with its own clients, so that the clients of one listener cannot evict those of another.
     listeners: Vec<(Listener, Clients)>,
-    /// Nobody is let in before.
+    /// Nothing is accepted before.
     paused_until: Option<Instant>,
     history: VecDeque<Point>,
     told: ProcessPages,
-    /// Keeps the last minute.
+    /// Whether the last minute is recorded.
     remembers: bool,
-    /// Looks now and then, whoever asks: what a process tells last is told at the lab's end, also if it is killed.
+    /// Whether it polls periodically, even without requests: the last numbers of a process are then known at the lab's
+    /// end, even if it is killed.
     looks: bool,
     live: Option<SocketAddr>,
     metrics: Option<SocketAddr>,
 }
 
 impl Server {
-    /// Listens at a place of [`socket`] and on the addresses.
+    /// Listens at an address of [`socket`] and on TCP addresses.
     pub fn bind(board: Arc<Board>, place: &str, at: &Addresses) -> io::Result<Server> {
         let unix = socket::listen(place)?;
         unix.set_nonblocking(true)?;
@@ -134,17 +135,17 @@ impl Server {
         })
     }
 
-    /// Returns where the page is.
+    /// Returns the address of the page.
     pub fn live(&self) -> Option<SocketAddr> {
         self.live
     }
 
-    /// Returns where the metrics are.
+    /// Returns the address of the metrics.
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics
     }
 
-    /// Serves until the process ends, in a thread of its own.
+    /// Serves in a thread of its own until the process ends.
     pub fn start(mut self) -> io::Result<()> {
         std::thread::Builder::new().name("stats".into()).spawn(move || self.run()).map(|_| ())
     }
@@ -160,7 +161,7 @@ impl Server {
         }
     }
 
-    /// Waits until a client or a time has come, and does what can be done without waiting.
+    /// Waits for a client or until a time, and does what can be done without blocking.
     fn turn(&mut self, until: Option<Instant>) {
         let now = Instant::now();
         self.paused_until = self.paused_until.filter(|until| *until > now);
@@ -172,12 +173,12 @@ impl Server {
             polled.push(libc::pollfd { fd: listener.fd(), events, revents: 0 });
             polled.extend(clients.polled());
         }
-        // Rounded up: a wait of nothing would be repeated until the time has come.
+        // Rounded up: a wait of 0 would spin until the time has come.
         let timeout = until.map_or(-1, |until| {
             let left = until.saturating_duration_since(now) + Duration::from_micros(999);
             left.as_millis().try_into().unwrap_or(i32::MAX)
         });
-        // SAFETY: so many valid pollfds.
+        // SAFETY: an array of valid pollfds with its length.
         unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout) };
         let mut listeners = std::mem::take(&mut self.listeners);
         let mut polled = polled.into_iter().map(|polled| polled.revents != 0);
@@ -195,7 +196,7 @@ impl Server {
         self.listeners = listeners;
     }
 
-    /// Lets in who waits at a listener.
+    /// Accepts waiting clients of a listener.
     fn accept(&mut self, listener: &Listener, clients: &mut Clients) {
         let accepted = match listener {
             Listener::Tcp(listener, _) => listener.accept().map(|(stream, _)| clients.add(stream)),
@@ -205,7 +206,7 @@ impl Server {
                 }
             }),
         };
-        // Without a descriptor the listener stays readable: the client that has waited longest gives one back.
+        // Out of descriptors, the listener stays readable: evict the client that has waited longest.
         if accepted.is_err_and(|e| matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))) {
             clients.evict();
             self.paused_until = Some(Instant::now() + PAUSE);
@@ -252,7 +253,7 @@ impl Server {
         reply
     }
 
-    /// Returns the lab as it is, with what its processes tell.
+    /// Returns a snapshot of the lab, with the numbers of its processes.
     fn look(&mut self) -> Option<Stats> {
         let look = self.board.ask(ANSWER)?;
         let mut stats = look.stats.clone();
@@ -266,7 +267,7 @@ impl Server {
     }
 }
 
-/// Whether a request names the machine as nobody else can have it named: by an address, or as localhost.
+/// Whether a request names the machine in a way that no other site can use: by an address, or as localhost.
 fn is_own_name(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),

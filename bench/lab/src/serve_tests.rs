@@ -7,7 +7,7 @@ use crate::http::REQUEST;
 use crate::process_stats::ProcessStats;
 use crate::stats::{Look, PortStats};
 
-/// Answers for a lab while `f` asks a server of it, also by its socket.
+/// Answers for a lab while `f` queries its server, also by its socket.
 fn with_server(at: &Addresses, f: impl FnOnce(&mut Server, &str)) {
     let directory = tempfile::tempdir().expect("a directory");
     let place = directory.path().join("stats").to_str().expect("UTF-8").to_owned();
@@ -27,7 +27,7 @@ fn with_server(at: &Addresses, f: impl FnOnce(&mut Server, &str)) {
                 std::thread::yield_now();
             }
         });
-        // What fails must not wait for the answerer.
+        // A failure must not wait for the answering thread.
         let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(&mut server, &place)));
         done.store(true, Ordering::Relaxed);
         asked.unwrap_or_else(|why| std::panic::resume_unwind(why));
@@ -43,7 +43,7 @@ fn connect(server: &Server, place: usize) -> TcpStream {
     TcpStream::connect(listener.local_addr().unwrap()).expect("it listens")
 }
 
-/// Has the server go on until a client has its answer.
+/// Runs the server until a client has its answer.
 fn answer(server: &mut Server, mut client: impl Read + Send) -> String {
     std::thread::scope(|scope| {
         let reads = scope.spawn(move || {
@@ -58,7 +58,7 @@ fn answer(server: &mut Server, mut client: impl Read + Send) -> String {
     })
 }
 
-/// What the listener at `place` answers: status, head, and body.
+/// The answer of the listener at `place`: status, head, and body.
 fn ask(server: &mut Server, place: usize, request: &[u8]) -> (String, String, String) {
     let mut client = connect(server, place);
     client.write_all(request).unwrap();
@@ -102,7 +102,7 @@ fn what_is_no_request_of_the_machines_own_is_refused() {
         ] {
             assert_eq!(ask(server, 1, &request).0, status, "{}", String::from_utf8_lossy(&request[..9]));
         }
-        // Who asks nothing, and goes away, keeps nobody waiting.
+        // A client that sends nothing and disconnects blocks no other.
         drop(connect(server, 1));
         assert_eq!(ask(server, 1, &get("/", "localhost")).0, "200");
     });
@@ -111,7 +111,7 @@ fn what_is_no_request_of_the_machines_own_is_refused() {
 #[test]
 fn metrics_have_an_address_of_their_own_or_the_pages() {
     let apart = Addresses { live: loopback(), metrics: loopback(), public: false, looks: false };
-    // The same port 0 is the same address.
+    // Port 0 twice is the same address.
     with_server(&apart, |server, _| {
         assert_eq!((server.listeners.len(), server.live()), (2, server.metrics()));
         let (status, head, body) = ask(server, 1, &get("/metrics", "localhost"));
@@ -145,7 +145,7 @@ fn silent_clients_keep_nobody_waiting() {
     let at = Addresses { live: loopback(), ..Addresses::default() };
     with_server(&at, |server, place| {
         let began = Instant::now();
-        // More than there are places for, and one that says half of what it wants.
+        // More clients than there are places for, and one with half a request.
         let mut half = connect(server, 1);
         half.write_all(b"GET /stats").unwrap();
         let silent: Vec<TcpStream> = (0..100)
@@ -159,7 +159,7 @@ fn silent_clients_keep_nobody_waiting() {
         let mut own = socket::connect(place).unwrap();
         own.write_all(b"GET /stats.json HTTP/1.1\r\n\r\n").unwrap();
         assert!(answer(server, own).starts_with("HTTP/1.1 200 "));
-        // Silent ones went first; the one that had begun may go on, if its time has not passed meanwhile.
+        // Silent ones were evicted first; the one that had begun may continue, unless it has timed out meanwhile.
         half.write_all(b".json HTTP/1.1\r\n\r\n").unwrap();
         let late = began.elapsed() > Duration::from_secs(2);
         let heard = answer(server, half);

@@ -1,5 +1,5 @@
-//! Unix sockets on which a lab answers its user: at a path, or under an abstract name, `@` and the name, of which
-//! nothing is left when its process ends.
+//! Unix sockets by which a lab answers its user: at a path, or under an abstract name, `@` and the name, which vanishes
+//! with its process.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -9,7 +9,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
 use irnic_ports::lab::is_own_peer;
 
-/// Listens at a place where there is nothing. Others' processes can connect to abstract names: see [`is_own`].
+/// Listens at an unused address. Other users' processes can connect to abstract names: see [`is_own`].
 pub fn listen(place: &str) -> io::Result<UnixListener> {
     if let Some(name) = place.strip_prefix('@') {
         return UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?);
@@ -32,13 +32,13 @@ pub fn connect(place: &str) -> io::Result<UnixStream> {
     }
 }
 
-/// Tells whether the process at the other end is this user's.
+/// Returns whether the process at the other end is this user's.
 pub fn is_own(stream: &UnixStream) -> bool {
     is_own_peer(stream.as_fd())
 }
 
-/// Returns the abstract names, and the paths whose last parts, that begin with `prefix` and end with `suffix` and on
-/// which somebody listens.
+/// Returns the addresses of listening sockets: abstract names, and paths by their last component, that begin with
+/// `prefix` and end with `suffix`.
 pub fn names(prefix: &str, suffix: &str) -> io::Result<Vec<String>> {
     let table = std::fs::read_to_string("/proc/net/unix")?;
     let name = |line: &str| line.split_whitespace().nth(7).map(str::to_owned);
@@ -47,7 +47,7 @@ pub fn names(prefix: &str, suffix: &str) -> io::Result<Vec<String>> {
         |name: &str| name.rsplit(['@', '/']).next().is_some_and(|own| own.starts_with(prefix) && own.ends_with(suffix));
     names.retain(|name| last(name));
     names.sort();
-    // A connection has the name of the listener, too.
+    // Accepted connections have the name of the listener as well.
     names.dedup();
     Ok(names)
 }

@@ -1,6 +1,6 @@
-//! A lab at one moment, for whoever looks at it while it runs: `irnic top`, the page of `--live`, `--metrics`.
+//! A snapshot of a running lab, for `irnic top`, the page of `--live`, and `--metrics`.
 //!
-//! Nothing is kept ready. Who wants to know asks a [`Board`], and the thread that has the network answers after its
+//! Snapshots are taken on demand: a client asks a [`Board`], and the thread that runs the network answers after its
 //! next round.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,26 +17,26 @@ use serde::{Deserialize, Serialize};
 use crate::pace::{Clock, Pace};
 use crate::process_stats::ProcessStats;
 
-/// A lab at a moment. Counters are those since its beginning.
+/// A snapshot of a lab. Counters are since its beginning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
-    /// Version of the program, and its process.
+    /// Version of the program, and its process id.
     pub irnic: String,
     pub pid: u32,
     pub topology: String,
-    /// What the lab's time goes by, and so many times slower than the host's, if it does not wait.
+    /// The lab's clock, and how many times slower than the host's it is, unless it waits.
     pub clock: Clock,
     pub slower: f64,
-    /// How often virtual time went on although an application had not waited.
+    /// Number of times that virtual time advanced although an application had not waited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unasked_jumps: Option<u64>,
-    /// Time that has passed, of the host and of the lab, ns.
+    /// Elapsed time of the host and of the lab, ns.
     pub host_ns: u64,
     pub lab_ns: u64,
     pub hosts: u32,
-    /// How far each node is from the hosts, in links; hosts come first.
+    /// Distance of each node from the hosts, in links; hosts come first.
     pub tiers: Vec<u32>,
-    /// What nodes are called; only who answers knows.
+    /// Names of nodes; known to the answering process only.
     #[serde(skip)]
     pub labels: Vec<String>,
     pub late_frames: u64,
@@ -44,20 +44,20 @@ pub struct Stats {
     pub overrun_frames: u64,
     pub unclaimed_frames: u64,
     pub refused_frames: u64,
-    /// Frames that hosts have sent.
+    /// Frames sent by hosts.
     pub frames: u64,
-    /// Payload that has reached hosts.
+    /// Payload bytes that have reached hosts.
     pub delivered_bytes: u64,
     pub processes: Vec<ProcessStats>,
-    /// Processes that have left lately.
+    /// Processes that have left recently.
     #[serde(default)]
     pub ended: Vec<ProcessStats>,
-    /// What the processes of each host have counted, those that have left included; only who answers knows.
+    /// Counters of the processes of each host, including departed ones; known to the answering process only.
     #[serde(skip)]
     pub counted: Vec<Counters>,
     /// Both directions of each link.
     pub ports: Vec<PortStats>,
-    /// The last minute, if somebody keeps it.
+    /// The last minute, if it is recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Point>,
 }
@@ -79,11 +79,11 @@ pub struct PortStats {
     pub trimmed: u64,
     pub pauses: u64,
     pub paused_ns: u64,
-    /// PFC has stopped it.
+    /// Whether it is paused by PFC.
     pub paused: bool,
 }
 
-/// Sums over the network at a moment.
+/// Sums over the network at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Point {
     pub host_ns: u64,
@@ -91,23 +91,23 @@ pub struct Point {
     pub delivered_bytes: u64,
     pub buffered_bytes: u64,
     pub longest_bytes: u64,
-    /// Dropped or lost.
+    /// Packets dropped or lost.
     pub dropped: u64,
     pub marked: u64,
     pub paused_ns: u64,
-    /// Packets that processes have sent again.
+    /// Packets retransmitted by processes.
     #[serde(default)]
     pub retransmitted: u64,
-    /// Payload that each host's processes have received and placed; of small labs only.
+    /// Payload received and placed by each host's processes; of small labs only.
     #[serde(default)]
     pub received_bytes: Vec<u64>,
 }
 
-/// Hosts of a lab whose curves are kept.
+/// Maximum number of hosts of a lab with curves for each.
 const CURVES: usize = 64;
 
 impl Stats {
-    /// Returns a lab of which nothing but its network is known.
+    /// Returns the snapshot of a lab in which nothing has happened.
     pub fn of_network(topology: &Topology, pace: Pace) -> Stats {
         Stats {
             irnic: env!("CARGO_PKG_VERSION").into(),
@@ -122,7 +122,7 @@ impl Stats {
         }
     }
 
-    /// Returns the lab as it is; times and frames that nobody claimed have to be filled in.
+    /// Returns a snapshot of the lab; times and unclaimed frames have to be filled in.
     pub fn look(&self, server: &LabServer, lab: &Lab) -> Stats {
         let network = lab.network();
         let (late, lateness) = (lab.late(), server.lateness());
@@ -180,42 +180,42 @@ impl Stats {
     }
 }
 
-/// What who has the network knows at a moment.
+/// A snapshot by the thread that runs the network.
 #[derive(Default)]
 pub struct Look {
     pub stats: Stats,
-    /// What the processes of `stats` show, in their order.
+    /// The pages of the processes of `stats`, in the same order.
     pub shown: Vec<Option<Arc<Shown>>>,
-    /// Those that have left.
+    /// Departed processes.
     pub departed: Vec<Departed>,
 }
 
-/// Where a lab is asked how it is.
+/// Requests for snapshots, and their answers.
 #[derive(Default)]
 pub struct Board {
     asked: AtomicBool,
-    /// The last answer, and how many there were.
+    /// The last answer, and the number of answers.
     answer: Mutex<(u64, Option<Arc<Look>>)>,
     news: Condvar,
 }
 
 impl Board {
-    /// Tells whether somebody waits for an answer.
+    /// Returns whether a client waits for an answer.
     #[inline]
     pub fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Answers all who wait.
+    /// Answers all waiting clients.
     pub fn answer(&self, look: Look) {
         let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
-        // Who asks later has the lock after this.
+        // A later request takes the lock after this one.
         self.asked.store(false, Ordering::Relaxed);
         *answer = (answer.0 + 1, Some(Arc::new(look)));
         self.news.notify_all();
     }
 
-    /// Asks, and waits so long; then the last answer has to do, if there was one.
+    /// Requests a snapshot and waits up to `patience` for it; otherwise returns the last one, if any.
     pub fn ask(&self, patience: Duration) -> Option<Arc<Look>> {
         let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         let known = answer.0;
@@ -244,7 +244,7 @@ mod tests {
             assert_eq!(asker.join().unwrap().map(|look| look.stats.frames), Some(2));
         });
         assert!(!board.is_asked());
-        // Nobody answers any more.
+        // No thread answers any more.
         assert_eq!(board.ask(Duration::ZERO).map(|look| look.stats.frames), Some(2));
     }
 

@@ -18,18 +18,19 @@ use crate::samples::Samples;
 use crate::stats::{Board, Look, Stats};
 use crate::view::Outcome;
 
-/// Rounds between two looks at who comes and goes.
+/// Rounds between checks for processes that join or leave.
 const ATTEND: u32 = 1_000;
-/// Time between two of them while nothing moves.
+/// Interval of these checks while nothing moves.
 const ATTENTION: Duration = Duration::from_millis(20);
-/// Rounds in which nothing moves before the thread sleeps.
+/// Idle rounds before the thread sleeps.
 const PATIENT: u32 = 100;
-/// What is due sooner is waited for without sleeping, ns of the host's time.
+/// Time ahead for which it spins instead of sleeping, ns of the host's time.
 const SOON: u64 = 60 * US;
-/// A yield that took so long has let a thread run that computes; for how long others are taken to want the core then.
+/// Duration of a yield from which other threads are assumed to be computing, and how long they are assumed to need the
+/// core.
 const TAKEN: Duration = Duration::from_micros(500);
 const CROWDED: Duration = Duration::from_secs(1);
-/// The longest sleep.
+/// Maximum sleep.
 pub(super) const SLEEP: Duration = Duration::from_millis(100);
 
 /// The network, the processes' ports, and the time.
@@ -37,25 +38,25 @@ pub struct Switchd {
     pub(super) server: LabServer,
     pub(super) lab: Lab,
     waits: bool,
-    /// How long an application is waited for that calls nothing, if time waits for applications.
+    /// Time to wait for an application that makes no calls, if time waits for applications.
     pub(super) patience: Option<Duration>,
-    /// When somebody else last took the core for long.
+    /// When another thread last took the core for long.
     gave_way: Option<Instant>,
     pairs: Pairs,
-    /// Of each host, when its link is free, as far as that is news, ns.
+    /// Pending changes of when a host's link becomes free, ns.
     busy: Vec<(u32, u64)>,
     began: u64,
     unclaimed: u64,
     control: Option<Control>,
     samples: Option<Samples>,
     board: Arc<Board>,
-    /// What is told of the lab that does not change, and when it began.
+    /// Constant part of the snapshots, and the start of the lab.
     stats: Stats,
     since: Instant,
 }
 
 impl Switchd {
-    /// Puts a network between the processes of a server. Who asks on [`Switchd::board`] is told `stats`, and the rest.
+    /// Puts a network between the processes of a server. Snapshots on [`Switchd::board`] are based on `stats`.
     pub fn new(server: LabServer, lab: Lab, pace: Pace, stats: Stats) -> Switchd {
         let began = server.now();
         Switchd {
@@ -76,23 +77,23 @@ impl Switchd {
         }
     }
 
-    /// Has time wait for applications, so long for those that call nothing. The server does too.
+    /// Has time wait for applications, with this limit for those that make no calls. The server is told as well.
     pub fn patient(self, patience: Option<Duration>) -> Switchd {
         Switchd { patience, ..self }
     }
 
-    /// Returns where the lab can be asked how it is, while it runs.
+    /// Returns the board for snapshots of the running lab.
     pub fn board(&self) -> Arc<Board> {
         self.board.clone()
     }
 
-    /// Has the network looked at each `every` ns of the lab's time.
+    /// Samples the network every `every` ns of the lab's time.
     pub fn sample(mut self, every: u64) -> Switchd {
         self.samples = Some(Samples::new(self.began, every, self.lab.network().ports().len()));
         self
     }
 
-    /// Has commands carried out that somebody sends while the lab runs.
+    /// Carries out commands of a control socket while the lab runs.
     pub fn controlled(self, control: Control) -> Switchd {
         Switchd { control: Some(control), ..self }
     }
@@ -105,7 +106,7 @@ impl Switchd {
         let (mut attended, mut idle, mut seen) = (0, 0, Instant::now());
         while !stop.load(Ordering::Relaxed) {
             attended += 1;
-            // On a crowded machine rounds that give way take long.
+            // On a busy machine, rounds that yield take long.
             if attended >= ATTEND || idle > 0 && seen.elapsed() >= ATTENTION {
                 (attended, seen) = (0, Instant::now());
                 self.server.attend();
@@ -156,7 +157,7 @@ impl Switchd {
         Outcome { lab, pairs, lasted, lateness, unclaimed, unasked, guests, samples, processes }
     }
 
-    /// Lets others have the core, and notes whether they compute.
+    /// Yields the core, and notes whether other threads compute.
     fn give_way(&mut self) {
         let before = Instant::now();
         yield_now();
@@ -165,7 +166,7 @@ impl Switchd {
         }
     }
 
-    /// Tells how the lab is.
+    /// Publishes a snapshot of the lab.
     #[cold]
     fn answer(&self) {
         let mut stats = self.stats.look(&self.server, &self.lab);
@@ -177,7 +178,7 @@ impl Switchd {
         self.board.answer(Look { stats, shown, departed: self.server.departed().cloned().collect() });
     }
 
-    /// Does what was asked by the control socket.
+    /// Carries out commands of the control socket.
     #[cold]
     fn heed(&mut self) {
         let unasked = self.unasked();
@@ -189,7 +190,7 @@ impl Switchd {
         self.patience.map(|_| self.server.unasked())
     }
 
-    /// Tells processes at what rates their links run: links may change.
+    /// Informs processes of the rates of their links, which may change.
     fn tell_rates(&mut self) {
         for host in 0..self.lab.hosts() {
             let rate = self.lab.network().port_of(host).rate;
@@ -197,15 +198,15 @@ impl Switchd {
         }
     }
 
-    /// Takes what processes have sent, and lets happen what may. Returns whether anything moved, and the time at which
-    /// something is due next, ns.
+    /// Collects what processes have sent, and advances as far as possible. Returns whether anything moved, and the time
+    /// of the next event, ns.
     fn round(&mut self) -> (bool, u64) {
         let now = self.server.now();
         let (sent, need) = self.collect();
-        // Before this time nobody sends anything that is not here.
+        // All frames sent before this time have been collected.
         let known = now.min(need);
         let until = if self.waits {
-            // What arrives may be answered at once, and the answer is not here.
+            // Arrivals may be answered at once, and those answers have not been collected.
             let first = self.lab.next_event().clamp(self.lab.now(), known.max(self.lab.now()));
             known.min(first) + self.lab.lookahead()
         } else {
@@ -215,7 +216,7 @@ impl Switchd {
         if self.waits && until > self.server.limit() {
             let limit = self.server.limit();
             if self.server.unlimited() > limit {
-                // Meanwhile time stood still.
+                // Time has stood still meanwhile.
                 self.server.restart_at(limit);
             }
             self.server.set_limit(until);
@@ -224,7 +225,7 @@ impl Switchd {
         (sent || arrived, needed.min(self.lab.next_event()))
     }
 
-    /// Puts what processes have sent onto their hosts' links. Returns whether there was anything, and the earliest time
+    /// Puts what processes have sent on their hosts' links. Returns whether there was anything, and the earliest time
     /// at which a process may send something else, ns.
     pub(super) fn collect(&mut self) -> (bool, u64) {
         let Switchd { server, lab, pairs, busy, .. } = self;
@@ -246,8 +247,7 @@ impl Switchd {
         (sent, need)
     }
 
-    /// Lets happen what happens until a time, and looks at the network on the way. Returns whether anything reached a
-    /// process.
+    /// Advances the network to a time, with samples on the way. Returns whether anything reached a process.
     pub(super) fn advance(&mut self, until: u64) -> bool {
         let mut arrived = false;
         while let Some(due) = self.samples.as_ref().map(Samples::due).filter(|due| *due <= until) {
@@ -259,7 +259,7 @@ impl Switchd {
         arrived | self.advance_to(until)
     }
 
-    /// Lets happen what happens until a time, and gives processes what reaches them. Returns whether anything did.
+    /// Advances the network to a time, and delivers to processes what reaches them. Returns whether anything did.
     fn advance_to(&mut self, until: u64) -> bool {
         let Switchd { server, lab, pairs, unclaimed, .. } = self;
         let mut arrived = false;
@@ -283,8 +283,8 @@ impl Switchd {
         arrived
     }
 
-    /// Sleeps until a process has news, or until `next`, ns. The lab's time goes on until then; what it went on until a
-    /// process could be heard does not count.
+    /// Sleeps until a process has news, or until `next`, ns. The lab's time advances until then, without the time until
+    /// the process's news was noticed.
     fn sleep(&mut self, next: u64) {
         let before = self.server.now();
         let waiting = next <= before;
@@ -301,7 +301,7 @@ impl Switchd {
             },
             |server| {
                 if pulls {
-                    // Nobody may run ahead of the network, whatever others have seen.
+                    // No process may get ahead of the network, whatever time others have seen.
                     let now = server.now().min(server.earliest()).max(before);
                     server.restart_at(now);
                     server.set_limit(now.max(reached));

@@ -1,4 +1,4 @@
-//! `irnic top`: a running lab in the terminal.
+//! `irnic top`: displays a running lab in the terminal.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -14,18 +14,18 @@ use crate::process_stats::{Figures, ProcessState, ProcessStats, QueuePair};
 use crate::socket::{connect, names};
 use crate::stats::{PortStats, Stats};
 
-/// Where the launcher tells its processes who answers.
+/// The environment variable with the socket of a process's lab.
 pub const VARIABLE: &str = "IRNIC_LAB";
-/// How the names of labs' sockets begin, and that of the one that answers here ends.
+/// Prefix of the names of labs' sockets, and suffix of the one for this command.
 pub const PREFIX: &str = "irnic-lab-";
 pub(crate) const SUFFIX: &str = "-stats";
-/// Time between two looks.
+/// Refresh interval.
 const REFRESH: Duration = Duration::from_millis(500);
-/// How long a lab may take to answer.
+/// Time for a lab to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Lines and columns of a terminal that does not say how many it has.
+/// Default lines and columns of a terminal of unknown size.
 const SCREEN: (usize, usize) = (24, 80);
-/// The longest bar.
+/// Maximum length of a bar.
 const BAR: usize = 20;
 
 const AFTER_HELP: &str = "\
@@ -86,13 +86,13 @@ fn only_lab() -> Result<String, String> {
     }
 }
 
-/// Finds the lab whose socket is given, that of this process, or the only one of this user.
+/// Finds the lab with the given socket, that of this process, or the only one of this user.
 pub fn find(socket: Option<String>) -> Result<String, String> {
     let given = socket.or_else(|| std::env::var(VARIABLE).ok().filter(|value| !value.is_empty()));
     given.map_or_else(only_lab, Ok)
 }
 
-/// Lines and columns of the terminal.
+/// Returns lines and columns of the terminal.
 fn screen() -> (usize, usize) {
     // SAFETY: all-zero bytes are a valid winsize.
     let mut size: libc::winsize = unsafe { std::mem::zeroed() };
@@ -104,16 +104,16 @@ fn screen() -> (usize, usize) {
     }
 }
 
-/// What a port did between two looks.
+/// Activity of a port between two snapshots.
 struct Course<'a> {
     port: &'a PortStats,
-    /// bit/s of the lab's time, and the share of the link's rate.
+    /// Rate in bit/s of the lab's time, and the share of the link's rate.
     bps: f64,
     load: f64,
-    /// Dropped or lost, and marked.
+    /// Packets dropped or lost, and marked.
     dropped: u64,
     marked: u64,
-    /// Share of the time for which it was stopped.
+    /// Share of the time for which it was paused.
     paused: f64,
 }
 
@@ -134,18 +134,18 @@ fn courses<'a>(before: &'a Stats, now: &'a Stats) -> Vec<Course<'a>> {
     before.ports.iter().zip(&now.ports).map(course).collect()
 }
 
-/// What a queue pair did between two looks.
+/// Activity of a queue pair between two snapshots.
 struct QpCourse<'a> {
     process: &'a ProcessStats,
     qp: &'a QueuePair,
-    /// Payload, bit/s of the lab's time: sent, repetitions left out, and received.
+    /// Payload, bit/s of the lab's time: sent, without retransmissions, and received.
     sends: f64,
     receives: f64,
-    /// Packets sent again in a second of the lab's.
+    /// Packets retransmitted per second of the lab's time.
     retransmits: f64,
 }
 
-/// Queue pairs there are, those with the highest goodput first, then those that have carried most.
+/// Live queue pairs, by current goodput, then by total payload.
 fn queue_pairs<'a>(before: &'a Stats, now: &'a Stats) -> Vec<QpCourse<'a>> {
     let key = |process: &ProcessStats, number| (process.host, process.pid, process.slot, number);
     let all = |stats: &'a Stats| {
@@ -159,7 +159,7 @@ fn queue_pairs<'a>(before: &'a Stats, now: &'a Stats) -> Vec<QpCourse<'a>> {
         .map(|(process, qp)| {
             let known = old.get(&key(process, qp.number));
             let (old_process, old_qp) = *known.unwrap_or(&none);
-            // One that is new began after the look before.
+            // A new one began after the previous snapshot.
             let from = if known.is_some() { old_process.at_ns } else { before.lab_ns.min(process.at_ns) };
             let passed = process.at_ns.saturating_sub(from) as f64 / 1e9;
             let by_second = |of: fn(&Figures) -> u64| {
@@ -180,7 +180,7 @@ fn queue_pairs<'a>(before: &'a Stats, now: &'a Stats) -> Vec<QpCourse<'a>> {
     courses
 }
 
-/// ns as short as they can be said; nothing was measured if there is no sample.
+/// Formats ns compactly; `samples` of 0 means that nothing was measured.
 fn time(ns: u64, samples: u64) -> String {
     match ns {
         _ if samples == 0 => "-".into(),
@@ -189,13 +189,13 @@ fn time(ns: u64, samples: u64) -> String {
     }
 }
 
-/// A share of a bar.
+/// A bar for a share.
 fn bar(share: f64) -> String {
     let full = (share.clamp(0.0, 1.0) * BAR as f64).round() as usize;
     format!("{}{}", "#".repeat(full), ".".repeat(BAR - full))
 }
 
-/// bit/s as short as they can be said.
+/// Formats bit/s compactly.
 fn rate(bps: f64) -> String {
     match bps {
         bps if bps >= 1e9 => format!("{:.2} Gbit/s", bps / 1e9),
@@ -204,7 +204,7 @@ fn rate(bps: f64) -> String {
     }
 }
 
-/// A list with so many lines at the most: the last one says what is left out.
+/// Appends a list of at most `room` lines: the last one says how many are omitted.
 fn list(text: &mut String, lines: Vec<String>, room: usize) {
     let shown = if lines.len() > room { room.saturating_sub(1) } else { lines.len() };
     lines.iter().take(shown).for_each(|line| text.extend([line.as_str(), "\n"]));
@@ -213,7 +213,7 @@ fn list(text: &mut String, lines: Vec<String>, room: usize) {
     }
 }
 
-/// The screen: what happened between two looks, in so many lines at the most.
+/// Renders the activity between two snapshots in at most `lines` lines.
 fn show(before: &Stats, now: &Stats, lines: usize) -> String {
     let mut text = String::new();
     let courses = courses(before, now);
@@ -247,7 +247,7 @@ fn show(before: &Stats, now: &Stats, lines: usize) -> String {
         sum(|p| p.pauses)
     );
 
-    // Four lists share what is left, with their heads.
+    // Four lists, with their headings, share the rest.
     let room = (lines.saturating_sub(4 + 4 * 2) / 4).max(3);
     let _ = writeln!(text, "\n{:>5} {:>8} {:>5}  PROCESSES", "HOST", "PID", "SLOT");
     let line = |p: &ProcessStats| {
@@ -259,7 +259,7 @@ fn show(before: &Stats, now: &Stats, lines: usize) -> String {
         };
         format!("{:>5} {:>8} {:>5}  {}{state}", format!("h{}", p.host), p.pid, p.slot, printable(&p.name))
     };
-    // Those that have left lately come last.
+    // Those that have left recently come last.
     list(&mut text, now.processes.iter().chain(now.ended.iter().rev()).map(line).collect(), room);
 
     let _ = writeln!(
@@ -334,12 +334,12 @@ fn show(before: &Stats, now: &Stats, lines: usize) -> String {
     text
 }
 
-/// Without what a terminal would obey.
+/// Removes control characters.
 fn printable(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-/// Lines that a terminal does not break.
+/// Truncates lines to the width of a terminal.
 fn cut(text: &str, columns: usize) -> String {
     text.lines().map(|line| line.chars().take(columns).collect::<String>() + "\x1b[K\r\n").collect()
 }
@@ -451,7 +451,7 @@ mod tests {
         let line =
             |of: &str| text.lines().find(|l| l.contains(of)).unwrap_or_else(|| panic!("{of}: {text}")).to_owned();
         assert!(line("time: ").contains("1.500 s of the lab's in 3.000 s; now 2.00 times slower"), "{text}");
-        // The queue pairs' list is before the hosts'. Goodput is without what is sent again.
+        // The list of queue pairs is before the hosts. Goodput is without retransmissions.
         let first = text.lines().skip_while(|l| !l.contains("QUEUE PAIRS")).nth(1).unwrap();
         for part in
             ["h0", "4242", "0x00c001", "RC", "h1 0x014002", "500.00 Mbit/s", " 62 ", " 6 ", "81.5 us", "99.9 us"]

@@ -1,4 +1,4 @@
-//! What a lab is like at a time, and at its end.
+//! A view of a lab, while it runs and at its end.
 
 use irnic_fabric::lab::Lab;
 use irnic_ports::lab::{GuestCounters, Lateness, Unasked};
@@ -7,51 +7,51 @@ use crate::pairs::Pairs;
 use crate::process_stats::ProcessStats;
 use crate::samples::Samples;
 
-/// What a lab is like at a time.
+/// A view of a lab at one moment.
 #[derive(Copy, Clone)]
 pub struct View<'a> {
     /// The network.
     pub lab: &'a Lab,
-    /// What hosts sent each other.
+    /// Traffic between hosts.
     pub pairs: &'a Pairs,
-    /// Lab time that has passed, ns.
+    /// Elapsed lab time, ns.
     pub lasted: u64,
-    /// What was late at processes.
+    /// Lateness at processes.
     pub lateness: Lateness,
-    /// Frames that reached hosts, and none of their processes.
+    /// Frames that reached hosts, but no process.
     pub unclaimed: u64,
-    /// Hosts that are no processes.
+    /// Hosts that are not processes.
     pub guests: &'a [GuestCounters],
-    /// How often time went on although an application had not waited, if it waits for that.
+    /// Number of times that time advanced although an application had not waited, if it waits for that.
     pub unasked: Option<Unasked>,
-    /// The network over time, at its end.
+    /// Samples of the network, at its end.
     pub samples: Option<&'a Samples>,
 }
 
-/// What a lab was like.
+/// Final state of a lab.
 pub struct Outcome {
     /// The network at its end.
     pub lab: Lab,
-    /// What hosts sent each other.
+    /// Traffic between hosts.
     pub pairs: Pairs,
-    /// Lab time that has passed, ns.
+    /// Elapsed lab time, ns.
     pub lasted: u64,
-    /// What was late at processes.
+    /// Lateness at processes.
     pub lateness: Lateness,
-    /// Frames that reached hosts, and none of their processes.
+    /// Frames that reached hosts, but no process.
     pub unclaimed: u64,
-    /// Hosts that are no processes.
+    /// Hosts that are not processes.
     pub guests: Vec<GuestCounters>,
-    /// How often time went on although an application had not waited, if it waits for that.
+    /// Number of times that time advanced although an application had not waited, if it waits for that.
     pub unasked: Option<Unasked>,
-    /// The network over time.
+    /// Samples of the network.
     pub samples: Option<Samples>,
-    /// What processes have told in the end.
+    /// Final numbers of the processes.
     pub processes: Vec<ProcessStats>,
 }
 
 impl Outcome {
-    /// What there is to tell of it.
+    /// Returns a view of it.
     pub fn view(&self) -> View<'_> {
         let Outcome { lab, pairs, lasted, lateness, unclaimed, unasked, guests, samples, .. } = self;
         let samples = samples.as_ref();

@@ -1,4 +1,4 @@
-//! `irnic devinfo`: what an application would see of the devices, without being one.
+//! `irnic devinfo`: prints the devices as applications see them.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -24,14 +24,14 @@ pub struct DevinfoArgs {
     json: bool,
 }
 
-/// The GID type of every entry, as sysfs has it.
+/// The GID type of every entry, as in sysfs.
 const GID_TYPE: &str = "RoCE v2";
 
 fn guid(guid: u64) -> String {
     format!("{:04x}:{:04x}:{:04x}:{:04x}", guid >> 48, guid >> 32 & 0xffff, guid >> 16 & 0xffff, guid & 0xffff)
 }
 
-/// The limits that matter to applications, with the names that they have in C.
+/// The limits relevant to applications, by their names in C.
 fn limits(info: &DeviceInfo) -> [(&'static str, u64); 15] {
     let a = device_attr(info);
     [

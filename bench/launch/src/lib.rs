@@ -1,4 +1,4 @@
-//! What applications run on: `irnic run`, `irnic doctor`, `irnic devinfo`, `irnic config`, and `rdma` of iproute2.
+//! Running applications: `irnic run`, `irnic doctor`, `irnic devinfo`, `irnic config`, and `rdma` of iproute2.
 
 #[macro_use]
 extern crate irnic_report;

@@ -1,8 +1,8 @@
-//! `rdma`: iproute2's program of this name, for irnic's devices.
+//! `rdma`: a replacement of iproute2's program for irnic's devices.
 //!
-//! The real one asks the kernel by netlink, which no path leads to. `irnic run --sysfs` puts this one, the program
-//! itself under another name, first in PATH. It answers `rdma link` and `rdma dev` as iproute2 does and hands all else
-//! to the next `rdma` in PATH. (iproute2: rdma/rdma.c, link.c, dev.c, lib/json_writer.c.)
+//! The original asks the kernel by netlink, which cannot be redirected. `irnic run --sysfs` puts this one, a link to
+//! this program, first in PATH. It answers `rdma link` and `rdma dev` as iproute2 does and passes everything else to
+//! the next `rdma` in PATH. (iproute2: rdma/rdma.c, link.c, dev.c, lib/json_writer.c.)
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
@@ -16,7 +16,7 @@ use irnic_verbs::device::{self, DeviceInfo, device_attr};
 
 use irnic_report::output::print;
 
-/// The name under which the program is this one.
+/// The program name that selects this command.
 pub const NAME: &str = "rdma";
 
 const LINK_HELP: &str = "Usage: rdma link show [DEV/PORT_INDEX]\n";
@@ -69,7 +69,7 @@ struct Style {
     details: bool,
 }
 
-/// What a command line asks for.
+/// The request of a command line.
 #[derive(Debug, PartialEq, Eq)]
 enum Request<'a> {
     /// Ports of all devices, or of one; all ports, or one.
@@ -78,26 +78,26 @@ enum Request<'a> {
     Devices(Option<&'a str>),
     /// This text.
     Help(&'static str),
-    /// Nothing that is known here.
+    /// Not supported here.
     Other,
 }
 
-/// A value of a line or object of output.
+/// A value in a line or object of the output.
 enum Field {
     Number(u64),
     Text(String),
     List(Vec<&'static str>),
 }
 
-/// Key, value, and how the value is printed as text: `{}` stands for it; nothing is printed without.
+/// Key, value, and format as text: `{}` stands for the value; an empty format prints nothing.
 type Fields = Vec<(&'static str, Field, &'static str)>;
 
-/// Tells whether `word` is `name` or its beginning.
+/// Returns whether `word` is `name` or a prefix of it.
 fn abbreviates(word: &str, name: &str) -> bool {
     !word.is_empty() && name.starts_with(word)
 }
 
-/// Takes the options out of a command line; `None` if there is one that is not known here.
+/// Removes the options from a command line; `None` if there is an unsupported one.
 fn options<'a>(words: &[&'a str]) -> Option<(Style, Vec<&'a str>)> {
     let (mut style, mut rest) = (Style::default(), Vec::new());
     let mut words = words.iter();
@@ -131,7 +131,7 @@ fn options<'a>(words: &[&'a str]) -> Option<(Style, Vec<&'a str>)> {
     Some((style, rest))
 }
 
-/// Returns what the words after the options ask for.
+/// Parses the words after the options.
 fn request<'a>(words: &[&'a str]) -> Request<'a> {
     let Some((object, words)) = words.split_first() else { return Request::Help(HELP) };
     let (link, dev) = (abbreviates(object, "link"), abbreviates(object, "dev"));
@@ -162,7 +162,7 @@ fn guid(guid: u64) -> String {
     format!("{:04x}:{:04x}:{:04x}:{:04x}", guid >> 48, guid >> 32 & 0xffff, guid >> 16 & 0xffff, guid & 0xffff)
 }
 
-/// Returns what `rdma link` says of a device's port.
+/// Returns the output of `rdma link` for a device's port.
 fn link(index: usize, info: &DeviceInfo, style: Style) -> Fields {
     let text = |text: &str| Field::Text(text.to_owned());
     let (state, physical) = if info.up { ("ACTIVE", "LINK_UP") } else { ("DOWN", "DISABLED") };
@@ -181,7 +181,7 @@ fn link(index: usize, info: &DeviceInfo, style: Style) -> Fields {
     ]
 }
 
-/// Returns what `rdma dev` says of a device.
+/// Returns the output of `rdma dev` for a device.
 fn dev(index: usize, info: &DeviceInfo, style: Style) -> Fields {
     let attr = device_attr(info);
     let firmware: String =
@@ -219,7 +219,7 @@ fn text(all: &[Fields]) -> String {
     out
 }
 
-/// Returns JSON as iproute2's writer lays it out.
+/// Formats JSON with the layout of iproute2's writer.
 fn json(all: &[Fields], pretty: bool) -> String {
     let (open, close, next) = if pretty { ("[ ", " ]", "\n        ") } else { ("[", "]", "") };
     let objects = all.iter().map(|fields| {
@@ -247,7 +247,7 @@ fn infos() -> Result<Vec<DeviceInfo>, String> {
     device::infos(&config)
 }
 
-/// What there is to say of what was asked for; `None` if a device was named that is not irnic's.
+/// Answers a request; `None` if it names a device that is not irnic's.
 fn answer(request: &Request<'_>, infos: &[DeviceInfo], style: Style) -> Option<String> {
     let chosen = |name: Option<&str>| {
         let all = infos.iter().enumerate().filter(move |(_, info)| name.is_none_or(|name| info.name == name));
@@ -263,8 +263,8 @@ fn answer(request: &Request<'_>, infos: &[DeviceInfo], style: Style) -> Option<S
     (!all.is_empty() || !named).then(|| if style.json { json(&all, style.pretty) } else { text(&all) })
 }
 
-/// Becomes the next `rdma` in PATH, if there is one. Behind this one: another irnic's may be there as well, and must
-/// not hand back what it gets.
+/// Executes the next `rdma` in PATH, if there is one. Only those after this one are considered: another irnic's may be
+/// there as well, and must not pass the request back.
 fn pass_on(arguments: &[OsString]) -> ExitCode {
     let own = std::env::current_exe().and_then(|path| path.canonicalize()).ok();
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -284,7 +284,7 @@ fn pass_on(arguments: &[OsString]) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Tells whether the program was started as `rdma`.
+/// Returns whether the program was started as `rdma`.
 pub fn is_called(program: &OsStr) -> bool {
     Path::new(program).file_name().is_some_and(|name| name.as_bytes() == NAME.as_bytes())
 }

@@ -1,5 +1,5 @@
-//! The command line of `irnic perf`: perftest's flags where it has one. [`checked`](super::checked) reads their values,
-//! [`refused`](super::refused) has those of perftest's that make no sense here.
+//! The command line of `irnic perf`: perftest's flags where it has one. [`checked`](super::checked) parses their
+//! values, [`refused`](super::refused) has those of perftest's that make no sense here.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

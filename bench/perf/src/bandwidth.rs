@@ -1,4 +1,4 @@
-//! Bandwidth: as many messages outstanding as the queue takes, checked as they arrive.
+//! Bandwidth: as many outstanding messages as the queue holds, checked on arrival.
 
 use irnic_nic::{Mr, Nic};
 use irnic_transports::Time;
@@ -15,38 +15,38 @@ use crate::plan::{Plan, Verb};
 use crate::variable::{FinalRead, Variable};
 use crate::window::Window;
 
-/// Work request numbers of control messages and of the last read of an atomic variable; messages count from 0.
+/// Work request ids of control messages and of the final read of an atomic variable; messages count from 0.
 const CONTROL: u64 = 1 << 63;
 const FINAL_READ: u64 = CONTROL | 1;
-/// A verified WRITE's control messages are empty SENDs, which follow the WRITEs before them. Their immediate data
-/// counts messages: announced by the initiator, or with this bit, checked by the target.
+/// A verified WRITE's control messages are empty SENDs, which are ordered after the preceding WRITEs. Their immediate
+/// data counts messages: those announced by the initiator, or with this bit, those checked by the target.
 const CHECKED: u32 = 1 << 31;
 
 /// One queue pair's messages, in both roles.
 #[derive(Clone, Debug)]
 struct Flow {
-    /// What this end sends or asks for, and what the other does.
+    /// Stream that this end sends or requests, and that of the other end.
     out: Stream,
     inn: Stream,
     posted: u64,
     completed: u64,
-    /// The last message posted brings a completion.
+    /// Whether the last posted message is signaled.
     signaled: bool,
-    /// The next one to bring one, by `cq_mod`.
+    /// Number of the next signaled message, by `cq_mod`.
     signal_at: u64,
-    /// Verified WRITE: messages announced to the target, and those that it has checked.
+    /// Verified WRITE: messages announced to the target, and those confirmed by it.
     announced: u64,
     confirmed: u64,
-    /// As target: messages that arrived and were checked, and those that the initiator was told of.
+    /// As target: messages that arrived and were checked, and those reported to the initiator.
     received: u64,
     answered: u64,
-    /// Receives that wait until there is a list of them.
+    /// Receives waiting until a full list can be posted.
     unposted: Vec<u64>,
     variable: Variable,
     final_read: FinalRead,
-    /// In the list of queue pairs to look at.
+    /// Whether it is in the list of ready queue pairs.
     queued: bool,
-    /// Nothing is left to do as initiator.
+    /// Whether nothing is left to do as initiator.
     finished: bool,
 }
 
@@ -60,36 +60,36 @@ pub struct Bandwidth {
     depth: u64,
     cq_mod: u64,
     post_list: u64,
-    /// Where an inline message is made.
+    /// Buffer for inline messages.
     inline: Option<Vec<u8>>,
     layout: Layout,
-    /// Messages of a queue pair, those before the measurement included; `None`: something else ends the run.
+    /// Number of messages of a queue pair, including warm-up; `None`: something else ends the run.
     iters: Option<u64>,
-    /// In ns.
+    /// Duration, ns.
     duration: Option<u64>,
     window: Window,
-    /// Receives posted at a time.
+    /// Number of receives posted at a time.
     recv_post_list: u64,
     flows: Vec<Flow>,
-    /// Queue pairs that may have something to post, and the list's other half.
+    /// Queue pairs that may have something to post, and the spare half of the double buffer.
     ready: Vec<u32>,
     spare: Vec<u32>,
-    /// Queue pairs that are not finished.
+    /// Number of unfinished queue pairs.
     unfinished: usize,
     completed: u64,
     received: u64,
     start: Option<Time>,
     last: Time,
-    /// Time is up.
+    /// Whether time is up.
     stop: bool,
     peak: Peak,
-    /// The rate that all queue pairs together are limited to, bit/s, and what leaves.
+    /// Rate limit of all queue pairs together, bit/s, and measurement of what leaves.
     windows: Option<(f64, Windows)>,
     wcs: [Wc; BATCH],
 }
 
 impl Bandwidth {
-    /// Takes over an end: fills what is to be read, posts receives.
+    /// Initializes an end: fills the memory to be read, posts receive requests.
     pub fn new(plan: &Plan, size: u32, end: Endpoint, nic: &mut Nic) -> Result<Bandwidth, PerfError> {
         let (initiator, target) = plan.roles(end.side);
         let verb = plan.test.verb();
@@ -149,12 +149,12 @@ impl Bandwidth {
         Ok(this)
     }
 
-    /// Fills what the other end reads or changes, and posts receives.
+    /// Fills the memory that the other end reads or changes, and posts receive requests.
     fn prepare(&mut self, nic: &mut Nic, target: bool) -> Result<(), PerfError> {
         for qp in 0..self.flows.len() {
             let inn = self.flows[qp].inn;
             let receives = match self.verb {
-                // A shared queue has them from the first on.
+                // A shared queue has all of them from the start.
                 Verb::Send if self.end.srq.is_some() && qp > 0 => 0,
                 Verb::Send if target => self.layout.receives,
                 Verb::Write => CONTROLS,
@@ -215,12 +215,12 @@ impl Bandwidth {
         }
     }
 
-    /// Whether a queue pair posts no more messages.
+    /// Whether a queue pair will post no more messages.
     #[inline]
     fn posting_ended(&self, flow: &Flow) -> bool {
         match self.iters {
             Some(iters) => flow.posted >= iters,
-            // The last message must be one with a completion.
+            // The last message must be signaled.
             None => self.stop && flow.signaled,
         }
     }
@@ -231,7 +231,7 @@ impl Bandwidth {
             let wc = self.wcs[i];
             let qp = (wc.qp_num - self.end.first_qpn) as usize;
             match wc.wr_id {
-                // It has made room, perhaps for what waits.
+                // A slot is free, possibly awaited.
                 CONTROL => {
                     self.enqueue(qp);
                     continue;
@@ -259,7 +259,7 @@ impl Bandwidth {
         Ok(n)
     }
 
-    /// Checks what a READ or an atomic brought.
+    /// Checks the data returned by a READ or an atomic.
     fn check_returned(&mut self, nic: &Nic, qp: usize, number: u64) -> Result<(), PerfError> {
         let at = self.layout.local(qp, number);
         if self.verb == Verb::Read {
@@ -303,7 +303,7 @@ impl Bandwidth {
         Ok(n)
     }
 
-    /// Posts the `number`-th receive, once there are as many as a list has.
+    /// Posts the `number`-th receive, once a full list is available.
     #[inline]
     fn repost(&mut self, nic: &mut Nic, qp: usize, number: u64) -> Result<(), PerfError> {
         if self.recv_post_list == 1 {
@@ -321,7 +321,7 @@ impl Bandwidth {
         Ok(())
     }
 
-    /// A control message of a verified WRITE.
+    /// Handles a control message of a verified WRITE.
     fn take_control(&mut self, now: Time, nic: &Nic, qp: usize, imm: u32) -> Result<(), PerfError> {
         let count = |since: u64| since + u64::from(imm.wrapping_sub(since as u32) & (CHECKED - 1));
         if imm & CHECKED != 0 {
@@ -341,7 +341,7 @@ impl Bandwidth {
         Ok(())
     }
 
-    /// Posts what a queue pair may post. Returns how many, and whether the queue was full.
+    /// Posts what a queue pair may post. Returns the number of messages, and whether the queue was full.
     fn post(&mut self, now: Time, nic: &mut Nic, qp: usize) -> Result<(usize, bool), PerfError> {
         let controlled = self.verify && self.verb == Verb::Write;
         let mut posted = 0;
@@ -365,7 +365,7 @@ impl Bandwidth {
             let blocked = ended || room < list;
             if controlled {
                 let news = flow.posted - flow.announced;
-                // What is less than half of the places waits, unless nothing else would ever move.
+                // Announcements of less than half of the places are deferred, unless nothing else would make progress.
                 if news > 0 && (news >= self.depth.div_ceil(2) || blocked && flow.confirmed == flow.announced) {
                     let all = flow.posted;
                     if !self.post_control(nic, qp, all as u32 & (CHECKED - 1))? {
@@ -408,7 +408,7 @@ impl Bandwidth {
             data: SendData::Sges(&[]),
             remote_addr: 0,
             rkey: 0,
-            // The slot is free again once that is polled.
+            // Polling its completion frees the slot.
             signaled: true,
             solicited: false,
             fence: false,
@@ -496,7 +496,7 @@ impl End for Bandwidth {
             self.window.look(now, start, self.completed);
             if !self.stop && self.duration.is_some_and(|d| now.since(start) >= d) {
                 self.stop = true;
-                // Even those that wait for nothing have something to do now: to finish.
+                // Idle queue pairs must now finish.
                 (0..self.flows.len()).for_each(|qp| self.enqueue(qp));
             }
             if let Some((_, windows)) = &mut self.windows

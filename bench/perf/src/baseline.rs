@@ -1,4 +1,4 @@
-//! What this machine can do without a NIC, to hold beside what it does with one: `irnic perf --baseline`.
+//! The performance of this machine without a NIC, for comparison: `irnic perf --baseline`.
 
 use std::io;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use irnic_ports::raw::{self, Rate, RoundTrip};
 
 use crate::error::PerfError;
 
-/// Each path is measured in turns, so that a slow stretch of the machine falls on all alike; the median is told.
+/// Number of measurements of each path, interleaved so that disturbances affect all equally; the median is reported.
 const TURNS: usize = 5;
 const TIME: Duration = Duration::from_millis(100);
 const ROUNDS: usize = 20_000;
 /// Payload of a full packet.
 const PACKET: usize = 4096;
-/// Bytes of the raw ring: the shared-memory port's.
+/// Size of the raw ring, bytes: that of the shared-memory port.
 const RING: usize = 512 << 10;
 const MIB: f64 = (1u64 << 20) as f64;
 
-/// A path, and how it is measured.
+/// A path, and its measurement.
 type Row<T> = (&'static str, fn() -> io::Result<T>);
 
 const RATES: [Row<Rate>; 5] = [
@@ -29,7 +29,7 @@ const RATES: [Row<Rate>; 5] = [
 ];
 const TRIPS: [Row<RoundTrip>; 2] = [("ring, 2 B", || raw::ring_rtt(ROUNDS)), ("UDP, 2 B", || raw::udp_rtt(ROUNDS))];
 
-/// The median of several turns, by `key`; `None` where the machine cannot do it.
+/// The median of several measurements, by `key`; `None` if the machine does not support it.
 fn medians<T: Copy>(rows: &[Row<T>], key: impl Fn(&T) -> f64) -> Result<Vec<Option<T>>, PerfError> {
     let mut turns: Vec<Vec<T>> = rows.iter().map(|_| Vec::new()).collect();
     for _ in 0..TURNS {

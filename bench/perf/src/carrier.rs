@@ -1,4 +1,4 @@
-//! What moves packets in a run: straight between two NICs, through two ports of this process, or through one to another
+//! Carriers of packets: directly between two NICs, through two ports of this process, or through one to another
 //! process.
 
 use std::io;
@@ -24,30 +24,30 @@ use crate::plan::Plan;
 
 /// Drives the NICs of this process, and moves packets.
 pub trait Carrier {
-    /// The NIC of an end: 0 the client's, 1 the server's. Where only one is in this process, that one.
+    /// The NIC of an end: 0 the client's, 1 the server's. If only one is in this process, that one.
     fn nic(&mut self, side: usize) -> &mut Nic;
-    /// Takes what has arrived and runs timers. Returns how many packets came.
+    /// Receives packets and runs timers. Returns the number of packets received.
     fn receive(&mut self, now: Time) -> io::Result<usize>;
-    /// Sends what is ready. Returns how many packets went.
+    /// Sends what is ready. Returns the number of packets sent.
     fn transmit(&mut self, now: Time) -> io::Result<usize>;
-    /// When the next round is due if nothing arrives.
+    /// Time of the next round if nothing arrives.
     fn next_deadline(&self) -> Time;
     /// Sleeps until something may have arrived, at most `timeout`.
     fn wait(&mut self, timeout: Duration) -> io::Result<()>;
-    /// What the impaired network has done to frames that this process, or its client, sent and received.
+    /// What the impaired network has done to frames sent and received by this process, or its client.
     fn impairments(&self) -> Option<[Report; 2]> {
         None
     }
 }
 
-/// Bytes of the ICRC.
+/// Length of the ICRC, bytes.
 const ICRC: usize = 4;
-/// Packets taken from a NIC at a time.
+/// Maximum number of packets taken from a NIC at a time.
 const BATCH: usize = 256;
-/// Sleeping less than this is not worth it: it takes about as long to wake up.
+/// Minimum sleep: waking up takes about as long.
 const SHORTEST_NAP: Duration = Duration::from_micros(200);
 
-/// Two NICs and nothing between them: payload is copied once, from region to region.
+/// Two NICs with nothing in between: payload is copied once, from region to region.
 pub struct Direct(pub [Nic; 2]);
 
 impl Carrier for Direct {
@@ -85,7 +85,7 @@ impl Carrier for Direct {
     }
 }
 
-/// Two NICs on two ports, driven in turn.
+/// Two NICs on two ports, driven alternately.
 pub struct Pair<P>(pub [NicPort<P>; 2]);
 
 impl<P: Port> Carrier for Pair<P> {
@@ -120,7 +120,7 @@ impl<P: Port> Carrier for Pair<P> {
     }
 }
 
-/// Sleeps for most of `timeout`: nobody else can send meanwhile.
+/// Sleeps for most of `timeout`: both ends are here, so nothing can arrive meanwhile.
 fn nap(timeout: Duration) {
     if timeout > SHORTEST_NAP {
         std::thread::sleep(timeout - SHORTEST_NAP / 2);
@@ -159,7 +159,7 @@ impl<P: Port> Carrier for NicPort<P> {
     }
 }
 
-/// A port behind what the plan asks for: an impaired network, a link with a rate, a capture.
+/// Wraps a port in what the plan asks for: an impaired network, a link with a rate, a capture.
 pub fn tap<P: Port + 'static>(port: P, plan: &Plan, mut clock: RunClock) -> Result<Box<dyn Port>, PerfError> {
     let mut port: Box<dyn Port> = Box::new(Impaired::new(port, &plan.impair, plan.seed, 0));
     if let Some(rate) = plan.rate {
@@ -172,21 +172,21 @@ pub fn tap<P: Port + 'static>(port: P, plan: &Plan, mut clock: RunClock) -> Resu
     Ok(Box::new(Captured::new(port, file, "irnic0", epoch)))
 }
 
-/// The largest path MTU of frames of `max_frame` bytes.
+/// The largest path MTU for frames of `max_frame` bytes.
 pub fn mtu_of(max_frame: usize) -> Result<Mtu, PerfError> {
     Mtu::at_most(max_frame.saturating_sub(Headers::MAX_DATA_LEN + ICRC)).ok_or_else(|| {
         PerfError::Failed(format!("frames of {max_frame} bytes are too small for RoCE: raise the interface's MTU"))
     })
 }
 
-/// What is done about ICRCs on a carrier that is memory: nothing, unless somebody looks or may change bits.
+/// Handling of ICRCs on a memory carrier: none, unless frames are captured or may be corrupted.
 pub fn icrc_in_memory(tapped: bool) -> Icrc {
     if tapped { Icrc::Checked } else { Icrc::Off }
 }
 
-/// A UDP port at `ip`: RoCE's own, or if that is taken any other, which the peer is told.
+/// A UDP port at `ip`: RoCE's own, or, if that is in use, any other, of which the peer is informed.
 pub fn open_udp(ip: IpAddr, plan: &Plan) -> Result<UdpPort, PerfError> {
-    // The peer is another irnic: whatever the transport, its receiver takes frames in trains.
+    // The peer is another irnic: its receiver accepts trains of frames with any transport.
     let config = UdpConfig::new(ip).with_segmentation(Segmentation::On).with_kernel_stamps(plan.kernel_stamps());
     UdpPort::open(&config)
         .or_else(|_| UdpPort::open(&config.with_local(SocketAddr::new(ip, 0))))

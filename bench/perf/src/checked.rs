@@ -1,4 +1,4 @@
-//! From words to runs: what [`PerfArgs`] asks for, checked.
+//! Validation of the command line: turns [`PerfArgs`] into runs.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,19 +19,19 @@ use crate::layout::Layout;
 use crate::plan::{Length, Place, Plan, PortKind, Test, Verb};
 use crate::sweep::{Show, Sorted, Sweep};
 
-/// Where `--out_json` goes.
+/// File name of `--out_json`.
 const JSON_FILE: &str = "perftest_out.json";
-/// Most memory for the buffers of a run, in bytes.
+/// Limit on the memory for the buffers of a run, bytes.
 const MAX_MEMORY: u64 = 8 << 30;
-/// The most runs of a command.
+/// Maximum number of runs of a command.
 const MAX_RUNS: usize = 10_000;
-/// The most samples that are kept to be printed.
+/// Maximum number of samples kept for printing.
 const MAX_SAMPLES: u64 = 10_000_000;
-/// ECT(0): senders that react to congestion experienced.
+/// ECT(0): for senders that react to congestion experienced.
 const TRAFFIC_CLASS: u8 = 2;
-/// Seconds between the lines of `--run_infinitely`, as in perftest.
+/// Interval of the lines of `--run_infinitely`, s, as in perftest.
 const LINE_EVERY: f64 = 5.0;
-/// The longest time that an option takes, s.
+/// Maximum of options that take a time, s.
 const MAX_SECONDS: f64 = 1e6;
 
 fn usage<T>(what: impl Into<String>) -> Result<T, PerfError> {
@@ -71,7 +71,7 @@ fn parse_size(text: &str) -> Result<u32, PerfError> {
     Ok(bytes as u32)
 }
 
-/// Parts of a list of transports: a part with an equals sign is a parameter of the transport before it.
+/// Splits a list of transports: a part with an equals sign is a parameter of the transport before it.
 fn transports(texts: &[String]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for text in texts {
@@ -90,7 +90,7 @@ fn transports(texts: &[String]) -> Vec<String> {
     all
 }
 
-/// What tells transports apart: the presets, if each is there once.
+/// Labels of transports: the presets, if each occurs once.
 fn labels(texts: &[String]) -> Vec<String> {
     let presets: Vec<String> =
         texts.iter().map(|t| t.split(',').next().unwrap_or_default().trim().to_owned()).collect();
@@ -98,7 +98,7 @@ fn labels(texts: &[String]) -> Vec<String> {
     if apart { presets } else { texts.to_vec() }
 }
 
-/// Whether a list names something twice.
+/// Rejects duplicates in a list.
 fn twice<T: PartialEq>(flag: &str, all: &[T], name: impl Fn(&T) -> String) -> Result<(), PerfError> {
     match all.iter().enumerate().find(|(at, value)| all[..*at].contains(value)) {
         Some((_, value)) => usage(format!("{flag} {}: it is in the list twice; --repeat repeats runs", name(value))),
@@ -106,7 +106,7 @@ fn twice<T: PartialEq>(flag: &str, all: &[T], name: impl Fn(&T) -> String) -> Re
     }
 }
 
-/// Whether queues and buffers of all queue pairs together stay within the device's limits, and sensible ones.
+/// Checks that queues and buffers of all queue pairs together stay within the device's limits, and sensible ones.
 fn fits(plan: &Plan) -> Result<(), PerfError> {
     let (qps, size) = (plan.qps as u64, plan.size);
     let layout = Layout::new(plan, size);
@@ -130,7 +130,7 @@ fn fits(plan: &Plan) -> Result<(), PerfError> {
     Ok(())
 }
 
-/// A transport of the list: how it was written, and what it is.
+/// A transport of the list: as written, and parsed.
 struct Transport {
     text: String,
     label: String,
@@ -144,27 +144,27 @@ struct Alone {
 }
 
 impl PerfArgs {
-    /// Where JSON is to be written.
+    /// The file for JSON.
     pub fn json(&self) -> Option<PathBuf> {
         self.out_json_file.clone().or_else(|| self.out_json.then(|| JSON_FILE.into()))
     }
 
-    /// These words, as after `irnic perf`.
+    /// Parses these words, as after `irnic perf`.
     pub fn of(words: &[&str]) -> Result<PerfArgs, PerfError> {
         Alone::try_parse_from([&["perf"], words].concat()).map(|alone| alone.args).map_err(PerfError::failed)
     }
 
-    /// The runs that these words ask for.
+    /// The runs of these words.
     pub fn sweep_of(words: &[&str]) -> Result<Sweep, PerfError> {
         PerfArgs::of(words)?.sweep()?.ok_or_else(|| PerfError::failed("no test"))
     }
 
-    /// The one run that these words ask for.
+    /// The only run of these words.
     pub fn plan_of(words: &[&str]) -> Result<Plan, PerfError> {
         Ok(PerfArgs::sweep_of(words)?.plans.swap_remove(0))
     }
 
-    /// Whether no server or client is to be in another process.
+    /// Whether both ends are in this process.
     fn here(&self) -> bool {
         self.host.is_none() && !self.server
     }
@@ -242,7 +242,7 @@ impl PerfArgs {
         texts.into_iter().zip(labels).map(read).collect()
     }
 
-    /// The network without and with losses, and its words.
+    /// The network without and with losses, and its description.
     fn impairments(&self, device: Option<&Chosen>) -> Result<Impairments, PerfError> {
         match (&self.impair, device) {
             (Some(text), _) => text.parse().map_err(|e| PerfError::Usage(format!("--impair: {e}"))),
@@ -288,7 +288,7 @@ impl PerfArgs {
         units::rate(text).map(Some).ok_or_else(wrong)
     }
 
-    /// What a latency test has, and what a bandwidth test.
+    /// Checks that the options suit the test, latency or bandwidth.
     fn suits(&self, test: Test) -> Result<(), PerfError> {
         let (latency, verb) = (test.is_latency(), test.verb());
         let bandwidth_only = [
@@ -351,7 +351,7 @@ impl PerfArgs {
         Ok(())
     }
 
-    /// What is shown.
+    /// Output options.
     fn show(&self) -> Result<Show, PerfError> {
         let every = match self.interval {
             Some(every) => Some(seconds("--interval", every)?),
@@ -386,7 +386,7 @@ impl PerfArgs {
         })
     }
 
-    /// The runs that are asked for; `None` if no test is named.
+    /// The runs of the command line; `None` if no test is named.
     pub fn sweep(&self) -> Result<Option<Sweep>, PerfError> {
         if let Some(why) = &self.refused.0 {
             return usage(why.clone());
@@ -419,7 +419,7 @@ impl PerfArgs {
                     plan.transport_text.clone_from(&transport.text);
                     plan.impair_text = self.impair.clone().unwrap_or_else(|| impair.to_string());
                     plan.impair = impair.clone();
-                    // In two processes the client loses packets both ways.
+                    // With two processes, the client loses packets in both directions.
                     if let Some(loss) = loss
                         && plan.place != Place::Server
                     {
@@ -441,7 +441,7 @@ impl PerfArgs {
         Ok(Some(sweep))
     }
 
-    /// A run, but for what may be a list.
+    /// A run, without what may be a list.
     fn plan(&self, test: Test, device: Option<&Chosen>, transport: TransportConfig) -> Result<Plan, PerfError> {
         let mtu = match self.mtu {
             None => None,

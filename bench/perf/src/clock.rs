@@ -1,14 +1,14 @@
-//! The clock of a run, which all ends and carriers of it go by.
+//! The clock of a run, shared by all its ends and carriers.
 
 use std::time::Instant;
 
 use irnic_transports::Time;
 
-/// The clock of a run: nanoseconds since it was made.
+/// The clock of a run: nanoseconds since its creation.
 #[derive(Copy, Clone, Debug)]
 pub struct RunClock {
     start: Instant,
-    /// Longest step from one reading to the next, in ns.
+    /// Maximum step between two readings, ns.
     longest_step: u64,
     real: u64,
     shown: u64,
@@ -16,18 +16,18 @@ pub struct RunClock {
     unread: u32,
 }
 
-/// Reading the clock takes as long as the rest of a round in which nothing happens: so many of those share a reading.
+/// Number of idle rounds that share a reading of the clock, since reading it takes as long as the rest of such a round.
 /// They last about a microsecond, timers a hundred and more.
 const ROUNDS_PER_READING: u32 = 16;
 
 impl RunClock {
-    /// Returns a clock that shows the time, whatever the process does.
+    /// Returns a clock that follows real time.
     pub fn new() -> RunClock {
         RunClock::without_stalls(u64::MAX)
     }
 
-    /// Returns a clock that stands still while the process does not run: it advances by at most `longest_step` ns from
-    /// reading to reading. For an experiment all of whose parts, the network included, go by this clock.
+    /// Returns a clock that stops while the process does not run: it advances by at most `longest_step` ns per reading.
+    /// For experiments in which everything, including the network, uses this clock.
     pub fn without_stalls(longest_step: u64) -> RunClock {
         RunClock { start: Instant::now(), longest_step, real: 0, shown: 0, unread: 0 }
     }
@@ -42,7 +42,7 @@ impl RunClock {
         Time(self.shown)
     }
 
-    /// Returns the time for a round: reads the clock if the last round took `long`, else now and then.
+    /// Returns the time for a round: reads the clock if the last round took `long`, otherwise now and then.
     #[inline]
     pub fn round(&mut self, long: bool) -> Time {
         self.unread += 1;

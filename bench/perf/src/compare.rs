@@ -1,4 +1,4 @@
-//! `irnic perf` alone: go-back-N beside IRN over a network that loses packets.
+//! `irnic perf` without a test: compares go-back-N with IRN over a lossy network.
 
 use std::sync::atomic::AtomicBool;
 
@@ -15,19 +15,19 @@ use crate::local;
 use crate::results::Results;
 use crate::sweep::Sweep;
 
-/// The network: each way this late, this fast, with room for all that may be in flight.
+/// The network: delay and rate of each direction, with room for everything in flight.
 const NETWORK: &str = "delay 50us rate 4gbit limit 4096";
 const MTU: Mtu = Mtu::B1024;
 const SIZE: u32 = 64 << 10;
-/// Messages outstanding: enough to fill the window.
+/// Number of outstanding messages: enough to fill the window.
 const TX_DEPTH: u32 = 8;
-/// All transports may have as many packets in flight, and follow the measured round trip with the same timer.
+/// All transports may have this many packets in flight, and use the same timer, based on the measured round trip.
 const WINDOW: u32 = 256;
 const TRANSPORTS: [&str; 3] = ["roce", "irn-go-back-n", "irn"];
 const LOSSES: &str = "0,0.1,1";
-/// Time that passes in a round at the most, in ns: what the machine does besides is not the network's delay.
+/// Maximum step of the clock per round, ns: disturbances of the machine do not count as network delay.
 const LONGEST_STEP: u64 = 20 * US;
-/// Seconds of each run.
+/// Duration of each run, s.
 const SECONDS: f64 = 1.5;
 
 /// The runs of the comparison.
@@ -63,7 +63,7 @@ fn sweep(args: &PerfArgs) -> Result<Sweep, PerfError> {
     Ok(sweep)
 }
 
-/// No results yet, of what is compared.
+/// Empty results for a comparison.
 fn results(sweep: &Sweep) -> Results<'_> {
     let mut results = Results::new(sweep);
     for (name, value) in [("test", json!("comparison")), ("Network", json!(NETWORK)), ("Window", json!(WINDOW))] {
@@ -91,7 +91,7 @@ pub fn main(args: &PerfArgs, files: Files, interrupted: &AtomicBool) -> Result<(
     files.write(&mut results, outcome)
 }
 
-/// Says what it means.
+/// Prints the conclusion.
 fn conclude(results: &Results<'_>) {
     let of = |transport: &str| {
         let one = Percent::from_share(0.01);

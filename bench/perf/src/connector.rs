@@ -1,4 +1,4 @@
-//! Queue pairs connected by rdma_cm: the same messages over queue pair 1 that applications cause by librdmacm.
+//! Queue pairs connected by rdma_cm: the same messages over queue pair 1 as of applications that use librdmacm.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,26 +20,26 @@ use crate::pattern::mix;
 use crate::plan::Plan;
 use crate::run::Idle;
 
-/// Requests that wait for an answer at a time: fewer than a listener has room for.
+/// Maximum number of outstanding requests: fewer than a listener has room for.
 const WINDOW: usize = 64;
-/// A peer answers within 1.07 s, or is asked again up to so often: code and count of IBA.
+/// Timeout for an answer of the peer, 1.07 s, and number of retries: code and count of IBA.
 const RESPONSE_TIMEOUT: u8 = 18;
 const RETRIES: u8 = 7;
-/// Taking leave is given up after so long, ns.
+/// Timeout of disconnecting, ns.
 const PARTING: u64 = SEC;
 /// IBA's reason for "consumer reject".
 const CONSUMER: u16 = 28;
 
-/// One end's connection manager, and how far its queue pairs are.
+/// One end's connection manager, and the state of its queue pairs.
 pub struct Connector {
     cm: Cm,
     plan: Plan,
-    /// The server has no route: it is asked.
+    /// The client's route to the server; the server has none and is passive.
     route: Option<Route>,
     first_qpn: u32,
     /// Connections by queue pair.
     ids: Vec<Option<CmId>>,
-    /// Queue pairs for which a connection was asked, of those established, of those ended.
+    /// Numbers of queue pairs with a connection requested, established, and ended.
     asked: usize,
     established: usize,
     ended: usize,
@@ -50,7 +50,7 @@ fn failed(e: CmError) -> PerfError {
 }
 
 impl Connector {
-    /// The connection manager of an end. The server listens.
+    /// Creates the connection manager of an end. The server listens.
     pub fn new(plan: &Plan, end: &Endpoint, mtu: Mtu, own: IpAddr, peer: IpAddr) -> Result<Connector, PerfError> {
         let mut seed = [0; 32];
         for (i, word) in (0u64..).zip(seed.chunks_exact_mut(8)) {
@@ -83,12 +83,12 @@ impl Connector {
         self.ended >= self.established
     }
 
-    /// When something is to be repeated.
+    /// Time of the next retransmission.
     pub fn next_deadline(&self) -> Time {
         self.cm.next_deadline()
     }
 
-    /// Takes messages, asks for connections and accepts them. Returns how much of either it did.
+    /// Receives messages, requests connections and accepts them. Returns the amount of work done.
     pub fn step(&mut self, now: Time, nic: &mut Nic) -> Result<usize, PerfError> {
         let mut moved = 0;
         while let Some(datagram) = nic.poll_mad() {
@@ -107,7 +107,7 @@ impl Connector {
             moved += 1;
         }
         while let Some((path, mad)) = self.cm.poll_mad() {
-            // One that finds no room is repeated.
+            // A message that does not fit is retransmitted.
             nic.post_mad(path, &mad);
             moved += 1;
         }
@@ -119,12 +119,12 @@ impl Connector {
         (param.responder_resources, param.initiator_depth) = (self.plan.outs, self.plan.outs);
         (param.retry_count, param.rnr_retry_count) = (self.plan.retry_count, RNR_RETRY);
         param.srq = self.plan.srq;
-        // Requests may overtake each other: each says which queue pair it is for.
+        // Requests may be reordered: each says which queue pair it is for.
         param.private_data = PrivateData::new(&(qp as u32).to_be_bytes()).unwrap_or(PrivateData::EMPTY);
         param
     }
 
-    /// Asks for the next queue pair's connection.
+    /// Requests the next queue pair's connection.
     fn ask(&mut self, now: Time) -> Result<(), PerfError> {
         let Some(route) = self.route else { return Ok(()) };
         let qp = self.asked;
@@ -139,7 +139,7 @@ impl Connector {
         Ok(())
     }
 
-    /// Options of an id.
+    /// Sets the options of an id.
     fn prepare(&mut self, id: CmId) -> Result<(), PerfError> {
         self.cm.set_tos(id, self.plan.traffic_class).map_err(failed)?;
         self.cm.set_ack_timeout(id, self.plan.qp_timeout).map_err(failed)
@@ -205,11 +205,11 @@ impl Connector {
         endpoint::limit(nic, &self.plan, qpn)
     }
 
-    /// Ends all connections, at the client's end: the server's end with them.
+    /// Ends all connections from the client's end; the server's end follows.
     pub fn part(&mut self, now: Time) {
         if self.route.is_some() {
             for id in self.ids.iter().flatten() {
-                // Those that have ended already need nothing.
+                // Connections that have already ended need nothing.
                 let _ = self.cm.disconnect(now, *id);
             }
         }
@@ -268,7 +268,7 @@ pub fn drive<C: Carrier, const N: usize>(
     }
 }
 
-/// Ends the connections of one end, whose peer does so too.
+/// Ends the connections of one end, whose peer does so as well.
 pub fn part_one<C: Carrier>(
     carrier: &mut C,
     connector: &mut [Connector; 1],

@@ -1,8 +1,8 @@
-//! How busy the host's processors are, as /proc/stat counts it (proc_stat(5)).
+//! Utilization of the host's processors, by /proc/stat (proc_stat(5)).
 
 use std::fs;
 
-/// Time of all processors together since the host started, in the kernel's ticks.
+/// Time of all processors together since boot, in kernel ticks.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ticks {
     busy: u64,
@@ -10,20 +10,20 @@ pub struct Ticks {
 }
 
 impl Ticks {
-    /// Now. Nothing where the kernel does not tell.
+    /// Reads the current values. Zero if not available.
     pub fn now() -> Ticks {
         fs::read_to_string("/proc/stat").ok().and_then(|text| Ticks::parse(&text)).unwrap_or_default()
     }
 
     fn parse(text: &str) -> Option<Ticks> {
         let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
-        // user nice system idle iowait irq softirq steal; time of guests is part of user and nice.
+        // user nice system idle iowait irq softirq steal; guest time is included in user and nice.
         let all: Vec<u64> = line.split_whitespace().take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
         let idle = all.get(3)? + all.get(4).unwrap_or(&0);
         Some(Ticks { busy: all.iter().sum::<u64>() - idle, idle })
     }
 
-    /// The share of busy time since then, %; 0 if no tick has passed.
+    /// The share of busy time since `then`, %; 0 if no tick has passed.
     pub fn busy_since(self, then: Ticks) -> f64 {
         let (busy, idle) = (self.busy.saturating_sub(then.busy), self.idle.saturating_sub(then.idle));
         if busy + idle == 0 { 0.0 } else { 100.0 * busy as f64 / (busy + idle) as f64 }

@@ -1,4 +1,4 @@
-//! The device that `-d` and `-x` name, as an application would see it.
+//! The device selected by `-d` and `-x`, as applications see it.
 
 use std::net::IpAddr;
 
@@ -9,14 +9,13 @@ use irnic_verbs::gid::address_of;
 use crate::error::PerfError;
 use crate::plan::PortKind;
 
-/// A device, and which of its addresses.
+/// A device, with one of its addresses.
 pub struct Chosen {
     pub info: DeviceInfo,
     pub address: IpAddr,
 }
 
-/// The device called `name`, or the first, and its address in place `index` of the GID table, or the first that is IPv6
-/// or not.
+/// The device called `name`, or the first, and its address at `index` of the GID table, or the first of the IP version.
 pub fn choose(name: Option<&str>, index: Option<usize>, ipv6: bool) -> Result<Chosen, PerfError> {
     let config = Variables::from_environment().and_then(|variables| Config::load(&variables));
     let config = config.map_err(|e| PerfError::Usage(e.to_string()))?;
@@ -38,7 +37,7 @@ pub fn choose(name: Option<&str>, index: Option<usize>, ipv6: bool) -> Result<Ch
     let address = match index {
         Some(index) => addresses.get(index),
         None if ipv6 => addresses.iter().find(|address| address.is_ipv6()),
-        // Applications take the IPv4 address where there is one.
+        // Applications use the IPv4 address if there is one.
         None => addresses.iter().find(|address| address.is_ipv4()).or(addresses.first()),
     };
     match address {
@@ -52,7 +51,7 @@ pub fn choose(name: Option<&str>, index: Option<usize>, ipv6: bool) -> Result<Ch
 }
 
 impl Chosen {
-    /// What carries its packets, of what perf knows.
+    /// The carrier of its packets, if perf supports it.
     pub fn port(&self) -> Result<PortKind, PerfError> {
         match &self.info.config.port {
             DevicePort::Auto | DevicePort::Udp => Ok(PortKind::Udp),

@@ -1,4 +1,5 @@
-//! Results for machines: JSON with all there is, CSV with a line for each run. Fields with the same name hold the same.
+//! Results in machine-readable form: JSON with everything, CSV with a line for each run. Fields with the same name have
+//! the same meaning.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -15,7 +16,7 @@ use crate::report;
 use crate::results::{Ran, Results};
 use crate::sweep::{Spread, Turn};
 
-/// Files for results: open, as soon as it is known that they will be written.
+/// Result files: opened as soon as it is known that they will be written.
 pub struct Files {
     json: Option<OutFile>,
     csv: Option<OutFile>,
@@ -24,7 +25,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Opens them, which finds out whether all can be written.
+    /// Opens them, which detects those that cannot be written.
     pub fn open(args: &PerfArgs) -> Result<Files, PerfError> {
         let open = |path: Option<&Path>| path.map(OutFile::open).transpose().map_err(PerfError::Usage);
         Ok(Files {
@@ -35,8 +36,8 @@ impl Files {
         })
     }
 
-    /// Writes them. Not the results of a run that failed, nor none at all, which are not worth replacing an old file;
-    /// among several runs those that did not fail are. Returns how the runs ended, or what could not be written.
+    /// Writes them. Results of a failed single run, or no results, do not replace an old file; of several runs, those
+    /// that did not fail are written. Returns the outcome of the runs, or the error of writing.
     pub fn write(self, results: &mut Results<'_>, outcome: Result<(), PerfError>) -> Result<(), PerfError> {
         if matches!(outcome, Err(PerfError::Interrupted | PerfError::PeerInterrupted)) {
             results.test_info.insert("Interrupted".into(), json!(true));
@@ -67,7 +68,7 @@ impl Files {
     }
 }
 
-/// What perftest's JSON has of a line, in the unit of the table, and all of it under names with units.
+/// The fields of a line in perftest's JSON, in the unit of the table, and all of it by names with units.
 fn fields(line: &Line, size: u32, unit: Unit) -> Map<String, Value> {
     let mut all = match line {
         Line::Bw(bw) => {
@@ -82,7 +83,7 @@ fn fields(line: &Line, size: u32, unit: Unit) -> Map<String, Value> {
         }
         Line::Lat(lat) => {
             let Lat { samples, min, max, typical, average, stdev, p99, p999 } = lat;
-            // perftest's JSON has percentile_99 and percentile_99.9; t_99 and t_99.9 go with the other names.
+            // perftest's JSON has percentile_99 and percentile_99.9; t_99 and t_99.9 match the other names.
             object(json!({
                 "MsgSize": size, "n_iterations": samples, "t_min": min, "t_max": max, "t_typical": typical,
                 "t_avg": average, "t_stdev": stdev, "t_99": p99, "t_99.9": p999, "percentile_99": p99,
@@ -108,7 +109,7 @@ fn object(value: Value) -> Map<String, Value> {
     if let Value::Object(map) = value { map } else { Map::new() }
 }
 
-/// What a run has besides its line.
+/// The fields of a run in addition to its line.
 fn details(ran: &Ran, size: u32, unit: Unit) -> Map<String, Value> {
     let mut all = Map::new();
     let mut add = |name: &str, value: Value| drop(all.insert(name.to_owned(), value));
@@ -139,7 +140,7 @@ fn details(ran: &Ran, size: u32, unit: Unit) -> Map<String, Value> {
     all
 }
 
-/// All of it. A command with one run has an object for its results, as perftest writes, others a list of them.
+/// The JSON document. A command with one run has an object for its results, as in perftest, others a list of them.
 pub fn document(results: &Results<'_>) -> Value {
     let sweep = results.sweep;
     let unit = sweep.show.unit();
@@ -166,7 +167,7 @@ pub fn document(results: &Results<'_>) -> Value {
     whole
 }
 
-/// The results of a plan: medians of its runs with the least and the most, sums of what is counted, and every run.
+/// The results of a plan: medians of its runs with minimum and maximum, sums of counters, and every run.
 fn compared(results: &Results<'_>, case: usize) -> Option<Value> {
     let sweep = results.sweep;
     let (plan, unit) = (&sweep.plans[case], sweep.show.unit());
@@ -236,16 +237,16 @@ fn compared(results: &Results<'_>, case: usize) -> Option<Value> {
 
 /// The loss of a plan, %; 0 if it has none of its own.
 pub fn percent(plan: &Plan) -> f64 {
-    // A share of eight digits: what was written, not what is left of it after a multiplication.
+    // Rounded to eight digits: the value as written, without the error of the multiplication.
     plan.loss.map_or(0.0, |loss| (loss.share() * 1e8).round() / 1e6)
 }
 
-/// Columns of CSV before those of the line, and after.
+/// CSV columns before those of the line, and after.
 const BEFORE: [&str; 8] =
     ["test", "transport", "loss_percent", "MsgSize", "repetition", "Seed", "n_iterations", "seconds"];
 const AFTER: [&str; 4] = ["retransmitted_pkts", "timeouts", "sent_pkts", "CPU_util"];
 
-/// A line for each run, in the order in which they ran.
+/// Writes a line for each run, in the order of execution.
 pub fn csv(to: &mut impl Write, results: &Results<'_>) -> io::Result<()> {
     let mut is_first = true;
     for (turn, outcome) in &results.runs {
@@ -280,7 +281,7 @@ pub fn csv(to: &mut impl Write, results: &Results<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// A cell that may hold commas (RFC 4180).
+/// Quotes a cell that may contain commas (RFC 4180).
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }

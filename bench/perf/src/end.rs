@@ -1,4 +1,4 @@
-//! An end of a test, and what it has measured.
+//! An end of a test, and its measurements.
 
 use hdrhistogram::Histogram;
 use irnic_nic::Nic;
@@ -7,24 +7,24 @@ use irnic_transports::Time;
 use crate::error::PerfError;
 use crate::pacing::Pacing;
 
-/// What one end of a test does with its NIC.
+/// The behaviour of one end of a test on its NIC.
 pub trait End {
-    /// Takes completions and posts what may be posted. Returns how much of either it did.
+    /// Polls completions and posts what may be posted. Returns the number of both.
     fn step(&mut self, now: Time, nic: &mut Nic) -> Result<usize, PerfError>;
 
-    /// Whether all that this end wants of the other is done.
+    /// Whether everything that this end wants of the other is done.
     fn finished(&self) -> bool;
 
-    /// Messages that this end has sent, or read.
+    /// Number of messages that this end has sent, or read.
     fn sent(&self) -> u64;
 
-    /// Whether all of the `sent` messages of the other end are here, and checked.
+    /// Whether all of the `sent` messages of the other end have arrived, and been checked.
     fn received(&self, sent: u64) -> bool;
 
-    /// Messages done and to be done, `None` if time ends the run.
+    /// Messages done and to be done, `None` if the run ends by time.
     fn progress(&self) -> (u64, Option<u64>);
 
-    /// When this end has something to do of its own accord.
+    /// Time of this end's next action of its own.
     fn due(&self) -> Time {
         Time::NEVER
     }
@@ -34,58 +34,58 @@ pub trait End {
         None
     }
 
-    /// What was measured so far.
+    /// Measurements so far.
     fn measured(&self) -> Measured;
 }
 
-/// What an end measured.
+/// Measurements of an end.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// Messages completed.
     pub messages: u64,
-    /// In which they were, from the first post to the last completion, in ns.
+    /// Time from the first post to the last completion, ns.
     pub elapsed: u64,
-    /// The best rate of any stretch, messages per second; 0 if not measured.
+    /// The best rate of any interval, messages per second; 0 if not measured.
     pub peak: f64,
-    /// Latency test: its samples.
+    /// Samples of a latency test.
     pub latency: Option<Latency>,
-    /// How well a rate limit held.
+    /// Accuracy of a rate limit.
     pub pacing: Option<Pacing>,
-    /// Events that completions have raised, if they were waited for.
+    /// Number of completion events, if they were waited for.
     pub events: Option<u64>,
 }
 
-/// Samples of latency, in ns.
+/// Samples of latency, ns.
 #[derive(Clone, Debug)]
 pub struct Latency {
     pub samples: Histogram<u64>,
     pub min: u64,
     pub max: u64,
-    /// In the order of measurement, if they are to be shown.
+    /// In the order of measurement, if they are to be printed.
     pub all: Option<Vec<u64>>,
 }
 
 impl Latency {
-    /// Without the samples one by one.
+    /// Without the individual samples.
     pub fn summary(&self) -> Latency {
         Latency { samples: self.samples.clone(), all: None, ..*self }
     }
 }
 
-/// What is to be seen of a run while it goes on.
+/// The visible state of a run in progress.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// Messages done and to be done; `None`: something else ends the run.
     pub done: u64,
     pub total: Option<u64>,
-    /// Packets sent again, and retransmission timeouts.
+    /// Packets retransmitted, and retransmission timeouts.
     pub retransmitted: u64,
     pub timeouts: u64,
     pub latency: Option<Latency>,
 }
 
 impl Seen {
-    /// Of one end.
+    /// Returns the state of one end.
     pub fn of<E: End>(end: &E, nic: &Nic) -> Seen {
         let (done, total) = end.progress();
         let counters = nic.counters();

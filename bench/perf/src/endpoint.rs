@@ -1,4 +1,4 @@
-//! One end of a run: a NIC's queue pairs, completion queues and memory, made and connected.
+//! One end of a run: creation and connection of a NIC's queue pairs, completion queues and memory.
 
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -14,32 +14,31 @@ use crate::layout::Layout;
 use crate::pattern::mix;
 use crate::plan::{Plan, Verb};
 
-/// What an end tells the other before a run.
+/// Parameters of an end, sent to the other before a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndInfo {
     /// Number and first PSN of each queue pair.
     pub qps: Vec<(u32, u32)>,
-    /// Where peers write to and read from, and the key to it: of all queue pairs, or of each.
+    /// Address and key of memory for peers: of all queue pairs, or of each.
     pub regions: Vec<(u64, u32)>,
 }
 
-/// Control messages that may be under way on a queue pair, each way.
+/// Maximum number of control messages in flight on a queue pair, in each direction.
 pub const CONTROLS: u32 = 8;
 
-/// Completions taken at a time.
+/// Maximum number of completions polled at a time.
 pub const BATCH: usize = 64;
 
-/// A wait of 640 µs after an RNR NAK: perftest's code.
+/// RNR NAK delay of 640 µs: perftest's code.
 pub const MIN_RNR_TIMER: u8 = 12;
-/// For ever.
+/// Infinite retries.
 pub const RNR_RETRY: u8 = 7;
 
-/// What a queue pair with a rate limit may send at once after it was idle: so many µs of its rate, at most what verbs
-/// gives it.
+/// Default burst of a queue pair with a rate limit after idling, in µs of its rate; at most the limit of verbs.
 const BURST_US: u64 = 100;
 const MAX_BURST: u32 = 16 << 10;
 
-/// One end's objects.
+/// The verbs objects of one end.
 #[derive(Debug)]
 pub struct Endpoint {
     /// 0 the client, 1 the server.
@@ -48,31 +47,31 @@ pub struct Endpoint {
     pub psns: Vec<u32>,
     pub send_cq: CqId,
     pub recv_cq: CqId,
-    /// The receive queue of all queue pairs, if they share one.
+    /// The shared receive queue of all queue pairs, if they share one.
     pub srq: Option<SrqId>,
     /// Regions of all queue pairs, or of each.
     local: Vec<Mr>,
     remote: Vec<Mr>,
     /// The other end.
     peer: EndInfo,
-    /// Completions are looked for when events say so.
+    /// Completion events, if they are used.
     events: Option<Events>,
 }
 
-/// What is known of completions that raise events: those of sends, and those of receives.
+/// State of completion events: for sends, and for receives.
 #[derive(Debug, Default)]
 struct Events {
-    /// One has come, and there may be completions.
+    /// Whether one has arrived, so that there may be completions.
     come: [Cell<bool>; 2],
     taken: Cell<u64>,
 }
 
-/// The NIC refused a call.
+/// Wraps an error of the NIC.
 pub fn refused(e: NicError) -> PerfError {
     PerfError::Failed(format!("the NIC refused: {e}"))
 }
 
-/// The way of queue pair `qpn`'s packets.
+/// The path of queue pair `qpn`'s packets.
 pub fn path(plan: &Plan, qpn: u32, src: IpAddr, dst: IpAddr) -> Path {
     Path {
         src,
@@ -96,8 +95,8 @@ pub fn limit(nic: &mut Nic, plan: &Plan, qpn: u32) -> Result<(), PerfError> {
 }
 
 impl Endpoint {
-    /// The NIC of side `side` in the `run`-th run, with its objects, and what the other end must know of it. Each run
-    /// has queue pair numbers of its own, so that late packets of another go astray.
+    /// The NIC of end `side` in the `run`-th run, with its objects, and its parameters for the other end. Each run has
+    /// its own queue pair numbers, so that late packets of another run are not delivered.
     pub fn new(plan: &Plan, side: usize, run: usize, size: u32) -> Result<(Nic, Endpoint, EndInfo), PerfError> {
         let first_qpn = 0x100 + (side as u32) * 0x80_0000 + (run as u32 % 256) * 0x4000;
         let mut seed = [0; 32];
@@ -120,7 +119,7 @@ impl Endpoint {
             let local = alloc(initiator, layout.local_bytes(plan.qps), write)?;
             let remote = alloc(target, layout.remote_bytes(plan.qps), all)?;
             for mr in local.iter().chain(&remote) {
-                // Touched now, not while the time runs; 0x5a is no message's content.
+                // Touched now, outside the measurement; 0x5a is no message's content.
                 nic.bytes_mut(mr).into_iter().for_each(|bytes| bytes.fill(0x5a));
             }
             let verb = plan.test.verb();
@@ -165,13 +164,13 @@ impl Endpoint {
         Ok((nic, end, info))
     }
 
-    /// The region of a queue pair with what is sent, or what READs and atomics return.
+    /// The region of a queue pair with data to be sent, or returned by READs and atomics.
     #[inline]
     pub fn local(&self, qp: usize) -> &Mr {
         &self.local[if self.local.len() > 1 { qp } else { 0 }]
     }
 
-    /// The region of a queue pair with what arrives: the target of peers' operations, or of receives.
+    /// The region of a queue pair for data that arrives: the target of peers' operations, or of receives.
     #[inline]
     pub fn remote(&self, qp: usize) -> &Mr {
         &self.remote[if self.remote.len() > 1 { qp } else { 0 }]
@@ -183,7 +182,7 @@ impl Endpoint {
         self.peer.regions[if self.peer.regions.len() > 1 { qp } else { 0 }]
     }
 
-    /// Learns of the other end.
+    /// Stores the parameters of the other end.
     pub fn meet(&mut self, peer: EndInfo) -> Result<(), PerfError> {
         if peer.qps.len() != self.psns.len() || peer.regions.len() != self.remote.len() {
             return Err(PerfError::failed("the peer has another number of queue pairs or memory regions"));
@@ -221,7 +220,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Takes completions; the index of each one's queue pair is `wc.qp_num - first_qpn`. One in error ends the run.
+    /// Polls completions; the index of each one's queue pair is `wc.qp_num - first_qpn`. An error completion ends the
+    /// run.
     #[inline]
     pub fn poll(&self, nic: &mut Nic, cq: CqId, out: &mut [Wc; BATCH]) -> Result<usize, PerfError> {
         let n = match &self.events {
@@ -236,8 +236,8 @@ impl Endpoint {
         Ok(n)
     }
 
-    /// Takes completions of a queue that has raised an event. Another is requested before the look at the queue, so
-    /// that none is missed: what ibv_req_notify_cq(3) tells applications to do.
+    /// Polls completions of a queue that has raised an event. The next event is requested before the queue is polled,
+    /// so that none is missed, as ibv_req_notify_cq(3) recommends.
     fn poll_by_events(
         &self,
         nic: &mut Nic,
@@ -262,7 +262,7 @@ impl Endpoint {
         Ok(n)
     }
 
-    /// Events that completions have raised; `None` if they were polled for.
+    /// Number of completion events; `None` if completions were polled.
     pub fn events(&self) -> Option<u64> {
         self.events.as_ref().map(|events| events.taken.get())
     }

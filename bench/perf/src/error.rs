@@ -1,11 +1,11 @@
-//! Why a measurement ended without its results.
+//! Errors of a measurement.
 
 use std::process::ExitCode;
 
-/// Why a run ended without its results, or with part of them.
+/// The reason why a run ended without its results, or with part of them.
 #[derive(Debug, thiserror::Error)]
 pub enum PerfError {
-    /// The command line asks for something that cannot be: exit 2.
+    /// The command line is invalid: exit 2.
     #[error("{0}")]
     Usage(String),
     /// The run failed: exit 1.
@@ -31,7 +31,7 @@ impl From<std::io::Error> for PerfError {
     }
 }
 
-/// Tells how a command ended.
+/// Reports the outcome of a command.
 pub fn exit(command: &str, outcome: Result<(), PerfError>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

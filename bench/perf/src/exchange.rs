@@ -1,5 +1,5 @@
-//! What client and server tell each other over TCP: a greeting with their options, then for each run queue pair
-//! numbers, PSNs, addresses and keys, and how it ended. One line of JSON a message.
+//! The protocol of client and server over TCP: a greeting with their options, then for each run queue pair numbers,
+//! PSNs, addresses and keys, and the outcome. Each message is a line of JSON.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -18,38 +18,38 @@ use crate::plan::{Length, Plan};
 use crate::report::CounterMap;
 use crate::sweep::Sweep;
 
-/// First line of either side: which protocol this is, and its version.
+/// First line of either side: protocol and version.
 const BANNER: &str = "irnic-perf 2";
-/// Between two looks at Ctrl-C while waiting.
+/// Interval of checks for Ctrl-C while waiting.
 const TICK: Duration = Duration::from_millis(50);
-/// How long a peer may take to answer.
+/// Time for a peer to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long a client tries to find a server that may be starting.
+/// Time for a client to retry connecting to a server that may be starting.
 const CONNECT: Duration = Duration::from_secs(2);
-/// How long a failure here waits for what the peer has to say of it.
+/// Time after a local failure to wait for the peer's explanation.
 const LAST_WORD: Duration = Duration::from_secs(1);
-/// Longest line: 16,384 queue pairs need half of it.
+/// Maximum length of a line, bytes: 16,384 queue pairs need half of it.
 const MAX_LINE: usize = 2 << 20;
 
 /// A message.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Message {
     Hello(Hello),
-    /// Queue pairs and memory of the next run, and the path MTU in bytes that suits this end.
+    /// Queue pairs and memory of the next run, and the largest usable path MTU in bytes at this end.
     Ends(EndInfo, u16),
-    /// They are connected to yours.
+    /// This end's queue pairs are connected to the peer's.
     Ready,
-    /// All that this end wanted is done: so many messages.
+    /// Everything this end wanted is done: the number of messages.
     Finished(u64),
-    /// All of yours are here too: what was measured.
+    /// All messages of the peer have arrived as well: the measurements.
     Report(Report),
-    /// The run is over: Ctrl-C.
+    /// The run has ended by Ctrl-C.
     Interrupted,
-    /// The run is over: why.
+    /// The run has failed, with the reason.
     Failed(String),
 }
 
-/// Who an end is, and what it was asked to do.
+/// The identity and options of an end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Hello {
     /// Options that must agree: names and values.
@@ -58,19 +58,19 @@ pub struct Hello {
     pub wire: String,
     pub ip: IpAddr,
     pub udp_port: u16,
-    /// The ring that the server made.
+    /// The ring created by the server.
     pub shm: Option<PathBuf>,
     /// Largest path MTU in bytes, or the one asked for.
     pub mtu: u16,
-    /// ICRCs must be right although packets go through memory.
+    /// Whether ICRCs must be computed although packets go through memory.
     pub tapped: bool,
 }
 
-/// How a run went for one end.
+/// The measurements of one end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     pub line: Line,
-    /// From its first post to its last completion, in s.
+    /// Time from its first post to its last completion, s.
     pub seconds: f64,
     pub counters: CounterMap,
 }
@@ -124,7 +124,7 @@ impl Hello {
         .to_owned()
     }
 
-    /// Checks that the peer was asked for the same.
+    /// Checks that the peer has the same options.
     pub fn agrees(&self, peer: &Hello) -> Result<(), PerfError> {
         let differs = |name: &str, here: &str, there: &str| {
             Err(PerfError::Usage(format!(
@@ -136,7 +136,7 @@ impl Hello {
                 return differs(name, here, there);
             }
         }
-        // `auto` finds out by itself.
+        // `auto` is negotiated.
         if self.wire != peer.wire && self.wire != "auto" && peer.wire != "auto" {
             return differs("--transport", &self.wire, &peer.wire);
         }
@@ -241,7 +241,7 @@ impl Control {
         Ok(control)
     }
 
-    /// This end's address of the connection.
+    /// The local address of the connection.
     pub fn local_ip(&self) -> Result<IpAddr, PerfError> {
         Ok(self.stream.local_addr()?.ip().to_canonical())
     }
@@ -253,8 +253,8 @@ impl Control {
         self.stream.write_all(&text).map_err(|_| self.reason(gone()))
     }
 
-    /// Why something failed: what the peer says within [`LAST_WORD`], of whose end the failure `here` may be a
-    /// consequence, or `here`.
+    /// The cause of a failure: the peer's explanation, if it arrives within [`LAST_WORD`], since the failure `here` may
+    /// be a consequence of the peer's, otherwise `here`.
     pub fn reason(&mut self, here: PerfError) -> PerfError {
         let start = Instant::now();
         loop {
@@ -269,7 +269,7 @@ impl Control {
         }
     }
 
-    /// A line that is complete.
+    /// Takes a complete line.
     fn take_line(&mut self) -> Option<Vec<u8>> {
         let end = self.received.iter().position(|&b| b == b'\n')?;
         let mut line: Vec<u8> = self.received.drain(..=end).collect();
@@ -277,7 +277,7 @@ impl Control {
         Some(line)
     }
 
-    /// Reads what there is; false if that was nothing.
+    /// Reads available data; false if there was none.
     fn read(&mut self) -> Result<bool, PerfError> {
         let mut bytes = [0; 16 << 10];
         match self.stream.read(&mut bytes) {
@@ -318,13 +318,13 @@ impl Control {
         }
     }
 
-    /// Waits for a message. That the peer failed is an error.
+    /// Waits for a message. A failure of the peer is returned as an error.
     pub fn receive(&mut self, interrupted: &AtomicBool) -> Result<Message, PerfError> {
         let line = self.line(interrupted)?;
         Control::parse(&line)
     }
 
-    /// A message that has come, if any.
+    /// A message that has arrived, if any.
     pub fn poll(&mut self) -> Result<Option<Message>, PerfError> {
         self.stream.set_nonblocking(true)?;
         let read = self.read();
@@ -336,7 +336,7 @@ impl Control {
     }
 }
 
-/// A message came out of turn.
+/// The error for a message out of sequence.
 pub fn unexpected() -> PerfError {
     PerfError::failed("the peer's message came out of turn: both ends must be irnic perf of the same version")
 }

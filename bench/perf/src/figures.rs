@@ -1,4 +1,4 @@
-//! Bandwidths and latencies: units, results of a run, names of fields.
+//! Bandwidths and latencies: units, results of a run, field names.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ pub enum Unit {
 impl Unit {
     pub const ALL: [Unit; 2] = [Unit::Mebibytes, Unit::Gigabits];
 
-    /// As headings have it.
+    /// Name in headings.
     pub fn name(self) -> &'static str {
         match self {
             Unit::Mebibytes => "MiB/sec",
@@ -23,7 +23,7 @@ impl Unit {
         }
     }
 
-    /// As names of fields end.
+    /// Suffix of field names.
     pub fn suffix(self) -> &'static str {
         match self {
             Unit::Mebibytes => "MiB_sec",
@@ -31,7 +31,7 @@ impl Unit {
         }
     }
 
-    /// The bandwidth of so many messages of `size` bytes a second.
+    /// The bandwidth of `rate` messages of `size` bytes per second.
     pub fn of(self, rate: f64, size: u32) -> f64 {
         let bytes = match self {
             Unit::Mebibytes => f64::from(1 << 20),
@@ -51,21 +51,21 @@ pub struct Bw {
 }
 
 impl Bw {
-    /// Of one end.
+    /// Results of one end.
     pub fn of(measured: &Measured) -> Bw {
         let seconds = measured.elapsed as f64 / 1e9;
         let average = if measured.messages > 0 && seconds > 0.0 { measured.messages as f64 / seconds } else { 0.0 };
         Bw { messages: measured.messages, peak: measured.peak, average }
     }
 
-    /// A rate of messages of `size` bytes under the names of fields, in both units; the average also in messages.
+    /// The fields of a rate of messages of `size` bytes, in both units; the average also in messages.
     pub fn fields(what: &str, rate: f64, size: u32) -> Map<String, Value> {
         let bandwidth = Unit::ALL.map(|unit| (format!("BW_{what}_{}", unit.suffix()), json!(unit.of(rate, size))));
         let messages = (what == "average").then(|| ("MsgRate_Mpps".to_owned(), json!(rate / 1e6)));
         bandwidth.into_iter().chain(messages).collect()
     }
 
-    /// Rates of both ends add up. perftest reports the messages of one.
+    /// Adds the rates of both ends. perftest reports the messages of one.
     pub fn plus(self, other: Bw) -> Bw {
         Bw { messages: self.messages, peak: self.peak + other.peak, average: self.average + other.average }
     }
@@ -85,7 +85,7 @@ pub struct Lat {
 }
 
 impl Lat {
-    /// Of samples.
+    /// Computes the results from samples.
     pub fn of(latency: &Latency) -> Lat {
         let samples = &latency.samples;
         let n = samples.len();
@@ -104,7 +104,7 @@ impl Lat {
     }
 }
 
-/// Latencies under the names of fields, which are microseconds.
+/// Latencies by field name, in microseconds.
 pub fn lat_fields(lat: &Lat) -> Map<String, Value> {
     let Lat { min, max, typical, average, stdev, p99, p999, samples: _ } = *lat;
     [
@@ -129,7 +129,7 @@ pub enum Line {
 }
 
 impl Line {
-    /// Messages, or samples.
+    /// Number of messages, or samples.
     pub fn iterations(&self) -> u64 {
         match self {
             Line::Bw(bw) => bw.messages,
@@ -137,13 +137,13 @@ impl Line {
         }
     }
 
-    /// What an end measured.
+    /// The line of an end's measurements.
     pub fn of(measured: &Measured) -> Line {
         measured.latency.as_ref().map_or_else(|| Line::Bw(Bw::of(measured)), |latency| Line::Lat(Lat::of(latency)))
     }
 
-    /// What the client measured, and the server beside it: in a bidirectional test their sum, in a reversed one what
-    /// the server did.
+    /// Combines the client's results with the server's: in a bidirectional test their sum, in a reversed one the
+    /// server's.
     pub fn with(self, server: Line) -> Line {
         match (self, server) {
             (Line::Bw(client), Line::Bw(server)) if client.messages == 0 => Line::Bw(server),

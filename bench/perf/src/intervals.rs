@@ -1,4 +1,4 @@
-//! Stretches of a run, with a line each: what iperf3 prints every second.
+//! Intervals of a run, with a line each, as printed by iperf3 every second.
 
 use irnic_transports::Time;
 use serde_json::{Map, Value, json};
@@ -6,14 +6,14 @@ use serde_json::{Map, Value, json};
 use crate::end::{Latency, Seen};
 use crate::figures::{Bw, Lat, Unit, lat_fields};
 
-/// A stretch of a run.
+/// An interval of a run.
 #[derive(Clone, Debug)]
 pub struct Interval {
-    /// From the start of the run, in s.
+    /// Time from the start of the run, s.
     pub from: f64,
     pub to: f64,
     pub messages: u64,
-    /// Packets sent again, and retransmission timeouts.
+    /// Packets retransmitted, and retransmission timeouts.
     pub retransmitted: u64,
     pub timeouts: u64,
     pub lat: Option<Lat>,
@@ -40,7 +40,7 @@ impl Interval {
         }
     }
 
-    /// For JSON.
+    /// Returns the interval as JSON.
     pub fn json(&self, size: u32) -> Value {
         let mut all = Map::new();
         for (name, value) in [("from_sec", self.from), ("to_sec", self.to)] {
@@ -57,7 +57,7 @@ impl Interval {
     }
 }
 
-/// The head of the lines.
+/// The heading of the lines.
 fn head(latency: bool, unit: Unit) -> String {
     if latency {
         return format!(
@@ -79,14 +79,14 @@ fn head(latency: bool, unit: Unit) -> String {
     )
 }
 
-/// The stretches of one run.
+/// The intervals of one run.
 #[derive(Debug)]
 pub struct Intervals {
-    /// How long each is, in ns.
+    /// Length, ns.
     every: u64,
     size: u32,
     unit: Unit,
-    /// When the run began, when the present stretch did, and what was done by then.
+    /// Start of the run, start of the current interval, and state at that time.
     start: Option<Time>,
     since: Time,
     before: Option<Seen>,
@@ -94,19 +94,19 @@ pub struct Intervals {
 }
 
 impl Intervals {
-    /// Stretches of `every` ns, of messages of `size` bytes.
+    /// Intervals of `every` ns, for messages of `size` bytes.
     pub fn new(every: u64, size: u32, unit: Unit) -> Intervals {
         Intervals { every, size, unit, start: None, since: Time::ZERO, before: None, all: Vec::new() }
     }
 
-    /// Prints the stretch that has ended by `now`, if one has. Returns when to look again.
+    /// Prints the interval that has ended by `now`, if one has. Returns the time of the next call.
     pub fn look(&mut self, now: Time, seen: &Seen) -> Time {
         let Some(start) = self.start else {
             (self.start, self.since, self.before) = (Some(now), now, Some(seen.clone()));
             println!("{}", head(seen.latency.is_some(), self.unit));
             return now + self.every;
         };
-        // What comes late makes one stretch longer, and no later one shorter than it should be.
+        // A late call makes this interval longer; later ones keep their boundaries.
         let n = now.since(start) / self.every;
         if n > self.since.since(start) / self.every {
             self.add(now, seen);
@@ -114,7 +114,7 @@ impl Intervals {
         start + (n + 1) * self.every
     }
 
-    /// Prints what is left.
+    /// Prints the rest.
     pub fn end(&mut self, now: Time, seen: &Seen) {
         if now > self.since && self.before.as_ref().is_some_and(|before| seen.done > before.done) {
             self.add(now, seen);
@@ -138,7 +138,7 @@ impl Intervals {
         (self.since, self.before) = (now, Some(seen.clone()));
     }
 
-    /// All of them, in their order.
+    /// All intervals, in order.
     pub fn into_all(self) -> Vec<Interval> {
         self.all
     }
@@ -147,7 +147,7 @@ impl Intervals {
 /// The samples since `before`.
 fn newer(now: &Latency, before: &Latency) -> Latency {
     let mut samples = now.samples.clone();
-    // One is part of the other, so this cannot fail.
+    // One is contained in the other, so this cannot fail.
     let _ = samples.subtract(&before.samples);
     let (min, max) = (samples.min(), samples.max());
     Latency { min, max, samples, all: None }

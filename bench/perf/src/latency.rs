@@ -15,9 +15,9 @@ use crate::pattern::{Corrupted, Stream};
 use crate::plan::{Plan, Verb};
 use crate::variable::{FinalRead, Variable};
 
-/// Work request number of the last read of the atomic variable.
+/// Work request id of the final read of the atomic variable.
 const FINAL_READ: u64 = 1 << 63;
-/// How long the rest of a WRITE may take after its last byte: out-of-order placement brings them in any order.
+/// Time for the rest of a WRITE to arrive after its last byte: out-of-order placement delivers them in any order.
 const STRAGGLERS: u64 = 10 * SEC;
 
 /// One end of a latency test.
@@ -29,11 +29,11 @@ pub struct LatencyEnd {
     inline: Option<Vec<u8>>,
     layout: Layout,
     iters: Option<u64>,
-    /// In ns.
+    /// Duration, ns.
     duration: Option<u64>,
-    /// What is measured, from so long after the start until so long after, in ns.
+    /// Measurement window: start and end after the start of the test, ns.
     window: (u64, u64),
-    /// From one message to the next, at least, in ns.
+    /// Minimum time between messages, ns.
     gap: u64,
     out: Stream,
     inn: Stream,
@@ -42,11 +42,11 @@ pub struct LatencyEnd {
     completed: u64,
     /// Messages that arrived, or came back.
     received: u64,
-    /// When the last byte of a WRITE was first seen while others were missing.
+    /// Time at which the last byte of a WRITE was first seen while others were missing.
     incomplete: Option<Time>,
     final_read: FinalRead,
     start: Option<Time>,
-    /// When the message under way was posted; when the last one arrived.
+    /// Time at which the current message was posted, and at which the last one arrived.
     posted_at: Time,
     last: Time,
     stop: bool,
@@ -55,7 +55,7 @@ pub struct LatencyEnd {
 }
 
 impl LatencyEnd {
-    /// Takes over an end: fills what is to be read, posts receives.
+    /// Initializes an end: fills the memory to be read, posts receive requests.
     pub fn new(plan: &Plan, size: u32, end: Endpoint, nic: &mut Nic) -> Result<LatencyEnd, PerfError> {
         let out = Stream::new(plan.seed, end.side, 0);
         let inn = Stream::new(plan.seed, 1 - end.side, 0);
@@ -120,12 +120,12 @@ impl LatencyEnd {
         PerfError::failed(Corrupted { qp: 0, number: self.received, offset, len: self.size as usize })
     }
 
-    /// The last byte of a WRITE, by which the target knows it from the one before in its place.
+    /// The last byte of a WRITE, by which the target distinguishes it from the previous one in the same place.
     fn stamp(number: u64) -> u8 {
         number.wrapping_add(1) as u8
     }
 
-    /// Takes completions. Returns how many, and how many messages arrived with them.
+    /// Polls completions. Returns their number, and the number of messages that arrived with them.
     fn take(&mut self, nic: &mut Nic) -> Result<(usize, u64), PerfError> {
         let mut arrived = 0;
         let sent = self.end.poll(nic, self.end.send_cq, &mut self.wcs)?;
@@ -183,7 +183,7 @@ impl LatencyEnd {
         }
     }
 
-    /// Looks into memory for the next WRITE.
+    /// Polls memory for the next WRITE.
     fn look(&mut self, now: Time, nic: &Nic) -> Result<bool, PerfError> {
         let found = bytes(nic, self.end.remote(0), self.layout.remote(0, self.received), self.size)?;
         let Some((&last, rest)) = found.split_last() else { return Ok(false) };
@@ -265,7 +265,7 @@ impl LatencyEnd {
         latency.samples.record(time).map_err(PerfError::failed)
     }
 
-    /// When the next message may be posted.
+    /// Time at which the next message may be posted.
     fn next_at(&self) -> Time {
         if self.posted == 0 || self.gap == 0 { Time::ZERO } else { self.posted_at + self.gap }
     }

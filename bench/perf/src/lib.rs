@@ -1,14 +1,14 @@
 //! `irnic perf`: RDMA between two software NICs, measured as perftest measures hardware, every byte verified.
 //!
-//! A run has two *ends*, each a NIC with its queue pairs (`endpoint`) and what it does with them (`bandwidth`,
-//! `latency`), connected by what they tell each other or by rdma_cm (`connector`). A *carrier* (`carrier`) moves
-//! packets between them, in this process or to another; `run` drives ends and carrier in turn, on one thread.
-//! `exchange` is what two processes tell each other over TCP.
+//! A run has two *ends*, each a NIC with its queue pairs (`endpoint`) and their use (`bandwidth`, `latency`), connected
+//! by an exchange of parameters or by rdma_cm (`connector`). A *carrier* (`carrier`) moves packets between them, in
+//! this process or to another; `run` drives ends and carrier in turn, on one thread. `exchange` is the protocol of two
+//! processes over TCP.
 //!
-//! A command is a `sweep` of runs. `args` and `checked` make it of words, `local` and `remote` run it,
-//! `results` has what came of it, which `report` and `table` print, `document` writes for machines and
-//! `pictures` draws. `compare` is what `irnic perf` alone shows, `baseline` what the machine can do without a
-//! NIC.
+//! A command is a `sweep` of runs. `args` and `checked` parse it, `local` and `remote` run it, `results` has the
+//! results, which `report` and `table` print, `document` writes in machine-readable form and `pictures` draws.
+//! `compare` is the default comparison of `irnic perf` without a test, `baseline` the performance of the machine
+//! without a NIC.
 
 #[macro_use]
 extern crate irnic_report;
@@ -61,7 +61,7 @@ use error::{PerfError, exit};
 use plan::Test;
 use results::Results;
 
-/// Returns a command line with the test that is meant where options want one and none is named.
+/// Returns the command line completed by the implied test, if options require a test and none is named.
 pub fn with_test(error: &clap::Error, words: &[OsString]) -> Option<Vec<OsString>> {
     let [program, command, rest @ ..] = words else { return None };
     let lacks_test = error.kind() == ErrorKind::MissingRequiredArgument && error.to_string().contains("<TEST>");
@@ -86,7 +86,7 @@ pub fn main(args: &PerfArgs) -> ExitCode {
             plan::Place::Here => local::main(&sweep, &interrupted, &mut results),
             plan::Place::Server | plan::Place::Client(_) => remote::main(&sweep, &interrupted, &mut results),
         };
-        // What was measured is told, however it ended.
+        // Whatever was measured is reported, however the run ended.
         results.finish();
         files.write(&mut results, outcome)?;
         results.suffice()

@@ -1,4 +1,4 @@
-//! Both ends in this process, on one thread.
+//! Runs with both ends in this process, on one thread.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::AtomicBool;
@@ -31,16 +31,16 @@ use crate::sweep::{Sweep, Turn};
 
 /// Addresses of client and server.
 pub const ADDRESSES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2))];
-/// Addresses of client and server in IPv6, where nothing but a NIC looks at them.
+/// Addresses of client and server in IPv6, where only the NICs use them.
 const ADDRESSES_V6: [IpAddr; 2] =
     [IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1)), IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2))];
 
-/// Addresses of client and server on a port that is memory.
+/// Addresses of client and server on a memory port.
 pub fn memory_addresses(plan: &Plan) -> [IpAddr; 2] {
     if plan.ipv6 { ADDRESSES_V6 } else { ADDRESSES }
 }
 
-/// A carrier without its NICs: each run brings its own.
+/// A placeholder NIC of a carrier: each run brings its own.
 fn no_nic() -> Nic {
     Nic::new(NicConfig { max_qps: 0, ..NicConfig::default() })
 }
@@ -50,7 +50,7 @@ fn pair<P: Port>(a: P, b: P, icrc: Icrc) -> Pair<P> {
     Pair([NicPort::new(no_nic(), a, icrc), NicPort::new(no_nic(), b, icrc)])
 }
 
-/// Two ports, of which the client's is tapped: what it sends goes to the server, what it receives comes from there.
+/// Two ports, with a tap on the client's: packets it sends go to the server, packets it receives come from there.
 fn tapped<P: Port + 'static>(a: P, b: P, plan: &Plan, clock: RunClock) -> Result<Pair<Box<dyn Port>>, PerfError> {
     Ok(pair(tap(a, plan, clock)?, Box::new(b), Icrc::Checked))
 }
@@ -75,7 +75,7 @@ fn udp_addresses(plan: &Plan) -> [IpAddr; 2] {
     }
 }
 
-/// Runs everything. Of what is compared, a run that fails does not end the others.
+/// Runs everything. A failed run does not end a comparison.
 pub fn main(sweep: &Sweep, interrupted: &AtomicBool, results: &mut Results<'_>) -> Result<(), PerfError> {
     let bar = sweep.bar();
     let mut failed = Vec::new();
@@ -93,9 +93,9 @@ pub fn main(sweep: &Sweep, interrupted: &AtomicBool, results: &mut Results<'_>) 
     if failed.is_empty() { Ok(()) } else { Err(PerfError::Failed(failed.join("\n"))) }
 }
 
-/// Runs a group, on ports of its own.
+/// Runs a group, on its own ports.
 fn group(sweep: &Sweep, turns: &[Turn], interrupted: &AtomicBool, results: &mut Results<'_>) -> Result<(), PerfError> {
-    // What is not a size is the same for all of a group.
+    // Everything but the size is the same for all of a group.
     let plan = &sweep.plan(turns[0]);
     let clock = RunClock::without_stalls(plan.longest_step);
     let (mtu, addresses) = (mtu_of(MAX_FRAME)?, memory_addresses(plan));
@@ -189,11 +189,11 @@ pub struct Job<'p> {
     pub clock: RunClock,
 }
 
-/// What both ends measured, if it came to that, and how the run ended.
+/// Measurements of both ends, if available, and the outcome of the run.
 pub type Outcome = (Option<[Measured; 2]>, Result<(), PerfError>);
 
 impl Job<'_> {
-    /// Puts NICs of its own into the carrier, where they stay, and runs both ends.
+    /// Puts its NICs into the carrier, where they stay, and runs both ends.
     pub fn run<C: Carrier>(&self, carrier: &mut C, interrupted: &AtomicBool, progress: &mut Progress) -> Outcome {
         let mut go = || -> Result<Outcome, PerfError> {
             let (plan, size) = (self.plan, self.size);
@@ -226,7 +226,7 @@ impl Job<'_> {
         let outcome = run::both(carrier, ends, self.clock, self.plan.events, interrupted, progress);
         let measured = [ends[0].measured(), ends[1].measured()];
         if let Some(connectors) = connectors {
-            // How it ended matters more than how the ends take leave.
+            // The outcome matters more than a failed disconnect.
             let _ = connector::part(carrier, connectors, self.clock);
         }
         (Some(measured), outcome)
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
     use crate::args::PerfArgs;
 
-    /// Changes a byte of a region after packets have moved for a while.
+    /// A carrier that flips a byte of a region after some rounds with packets.
     struct Flipping {
         direct: Direct,
         side: usize,

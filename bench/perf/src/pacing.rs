@@ -1,24 +1,24 @@
-//! How well a rate limit holds: what left in each ten milliseconds.
+//! Accuracy of a rate limit, in windows of ten milliseconds.
 
 use irnic_transports::Time;
 use irnic_transports::time::MS;
 use serde::{Deserialize, Serialize};
 
-/// A stretch whose rate is looked at, ns.
+/// Minimum length of a window, ns.
 const WINDOW: u64 = 10 * MS;
 
-/// Payload bytes sent, looked at every ten milliseconds.
+/// Payload bytes sent, measured every ten milliseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Windows {
-    /// When a stretch began, and bytes sent until then.
+    /// Start of the window, and bytes sent until then.
     since: Option<(Time, u64)>,
-    /// bit/s of each.
+    /// Rate of each window, bit/s.
     rates: Vec<f64>,
 }
 
 impl Windows {
-    /// `sent` bytes have left until `now`. A stretch ends with the first look after its ten milliseconds, and its rate
-    /// is over the time that it took.
+    /// Reports that `sent` bytes have left until `now`. A window ends with the first call after ten milliseconds, and
+    /// its rate is over its actual length.
     #[inline]
     pub fn look(&mut self, now: Time, sent: u64) {
         match self.since {
@@ -31,7 +31,7 @@ impl Windows {
         }
     }
 
-    /// How far they are from `rate` bit/s; `None` before the first is over.
+    /// The deviation from `rate` bit/s; `None` before the first window is complete.
     pub fn pacing(&self, rate: f64) -> Option<Pacing> {
         let n = self.rates.len();
         let mut errors: Vec<f64> = self.rates.iter().map(|found| (found / rate - 1.0) * 100.0).collect();
@@ -42,17 +42,17 @@ impl Windows {
     }
 }
 
-/// What left in each stretch beside the rate that was set.
+/// Deviation of the windows from the rate limit.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pacing {
     pub windows: u64,
-    /// bit/s that were set, all queue pairs together.
+    /// Rate limit, all queue pairs together, bit/s.
     pub rate: f64,
-    /// Error of all, %.
+    /// Error of the mean rate, %.
     pub mean: f64,
-    /// Error, either way, that 99 % of the stretches do not exceed, %.
+    /// 99th percentile of the windows' absolute error, %.
     pub p99: f64,
-    /// The largest, %.
+    /// Largest absolute error, %.
     pub worst: f64,
 }
 
@@ -64,7 +64,7 @@ mod tests {
     fn a_stretch_is_judged_by_the_time_that_it_took() {
         let mut windows = Windows::default();
         assert_eq!(windows.pacing(8e6), None);
-        // A byte a microsecond, looked at late and often.
+        // A byte per microsecond, polled late and often.
         for ms in [0, 1, 9, 10, 25, 30, 35, 40, 45] {
             windows.look(Time(ms * MS), ms * 1000);
         }
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!((pacing.windows, pacing.mean, pacing.worst), (4, 0.0, 0.0));
         windows.look(Time(60 * MS), 60_000 - 1_500);
         let pacing = windows.pacing(8e6).unwrap();
-        // 13,500 bytes in 15 ms, the fifth stretch.
+        // 13,500 bytes in 15 ms, the fifth window.
         let near = |found: f64, exact: f64| (found - exact).abs() < 1e-9;
         assert_eq!(pacing.windows, 5);
         assert!(near(pacing.worst, -10.0) && near(pacing.p99, 10.0) && near(pacing.mean, -2.0), "{pacing:?}");

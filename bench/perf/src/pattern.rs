@@ -1,5 +1,5 @@
-//! What messages contain: bytes that follow from seed, queue pair and message number, so that a receiver knows what it
-//! must have got, and neither an earlier message nor a shifted one passes for it.
+//! Contents of messages: bytes derived from seed, queue pair and message number, so that a receiver knows what to
+//! expect, and detects an earlier or shifted message.
 
 /// 2⁶⁴ divided by the golden ratio: the step from word to word, and SplitMix64's.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -12,12 +12,12 @@ pub fn mix(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Which stream of messages: everything but the message number.
+/// A stream of messages: everything but the message number.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Stream(u64);
 
 impl Stream {
-    /// Messages that end `from` (0 client, 1 server) sends on its queue pair `qp`, counted from 0.
+    /// The messages that end `from` (0 client, 1 server) sends on its queue pair `qp`, counted from 0.
     pub fn new(seed: u64, from: usize, qp: usize) -> Stream {
         Stream(mix(mix(seed) ^ (qp as u64) << 1 ^ from as u64))
     }
@@ -44,7 +44,7 @@ impl Stream {
     /// Compares `bytes` with message `number`: the offset of the first byte that differs.
     #[inline]
     pub fn check(self, number: u64, bytes: &[u8]) -> Result<(), usize> {
-        /// Words between two looks at whether all was well.
+        /// Number of words between checks for an early exit.
         const BLOCK: usize = 512;
         let mut word = self.word(number);
         let (words, rest) = bytes.as_chunks::<8>();
@@ -74,7 +74,7 @@ impl Stream {
     }
 }
 
-/// Content that is not what it should be.
+/// A mismatch of content.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "message {number} of queue pair {qp} arrived corrupted: the first wrong byte is at offset {offset} of {len}; this is a \

@@ -1,12 +1,12 @@
-//! The peak of a bandwidth test, as perftest defines it: the best rate of any stretch, from posting one message to
+//! The peak of a bandwidth test, as perftest defines it: the best rate of any interval, from posting one message to
 //! completing it or a later one.
 
 use irnic_transports::Time;
 
-/// perftest looks for the peak in runs of at most so many messages.
+/// Maximum number of messages of a run for which perftest computes the peak.
 const MESSAGES: u64 = 20_000;
 
-/// When each message was posted and completed.
+/// Times at which each message was posted and completed.
 #[derive(Clone, Debug, Default)]
 pub struct Peak {
     wanted: bool,
@@ -15,7 +15,7 @@ pub struct Peak {
 }
 
 impl Peak {
-    /// Of a run of so many messages. Of a long one, or one that time ends, there is none.
+    /// For a run of this many messages. Long runs, and those that end by time, have no peak.
     pub fn new(messages: Option<u64>) -> Peak {
         match messages.filter(|&n| n <= MESSAGES) {
             Some(n) => {
@@ -26,7 +26,7 @@ impl Peak {
         }
     }
 
-    /// A message was posted.
+    /// Records a posted message.
     #[inline]
     pub fn posted(&mut self, now: Time) {
         if self.wanted {
@@ -34,7 +34,7 @@ impl Peak {
         }
     }
 
-    /// Now `count` messages are complete.
+    /// Records that `count` messages are complete.
     #[inline]
     pub fn completed(&mut self, now: Time, count: u64) {
         if self.wanted {
@@ -42,7 +42,7 @@ impl Peak {
         }
     }
 
-    /// Messages per second of the best stretch, 0 if not measured.
+    /// Messages per second of the best interval, 0 if not measured.
     pub fn per_second(&self) -> f64 {
         // Of those posted in the same round, the first; of those completed in the same round, the last.
         let (posted, completed) = (&self.posted, &self.completed);
@@ -74,7 +74,7 @@ mod tests {
             let count = peak.completed.len() as u64 + 1;
             peak.completed(Time(completed), count);
         }
-        // Two messages in 10 ns; three in 20 are fewer.
+        // Two messages in 10 ns; three in 20 are a lower rate.
         assert_eq!(peak.per_second(), 2.0 / 10.0 * 1e9);
         assert_eq!(Peak::new(None).per_second(), 0.0);
         assert_eq!(Peak::new(Some(MESSAGES + 1)).per_second(), 0.0);

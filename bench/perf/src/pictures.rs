@@ -1,5 +1,5 @@
-//! Results drawn: bandwidth or latency over loss, over size or over time, a line for each transport, with the least and
-//! the most of its repetitions.
+//! Plots of results: bandwidth or latency over loss, over size or over time, a line for each transport, with minimum
+//! and maximum of its repetitions.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -19,18 +19,18 @@ const SIZE: Axis = Axis { label: "message size [bytes]", scale: Scale::Log };
 const TIME: Axis = Axis { label: "time since the start of the run [s]", scale: Scale::Linear };
 const AGAIN: Axis = Axis { label: "packets sent again [%]", scale: Scale::Linear };
 const LATENCY: Axis = Axis { label: "latency [usec]", scale: Scale::Linear };
-/// Over time there are lines for so many runs.
+/// Maximum number of runs plotted over time.
 const RUNS: usize = 12;
 
 /// A line of a chart.
 struct Curve {
-    /// In the legend, and in the order of colours.
+    /// Index in the legend, and of the colour.
     case: usize,
     dashed: bool,
     points: Vec<(f64, Spread)>,
 }
 
-/// One chart, however it is drawn.
+/// One chart, independent of the output format.
 struct Chart {
     id: String,
     title: String,
@@ -40,7 +40,7 @@ struct Chart {
     curves: Vec<Curve>,
 }
 
-/// What bandwidth is called in a unit.
+/// The axis of bandwidth in a unit.
 fn bandwidth(unit: Unit) -> Axis {
     let label = match unit {
         Unit::Mebibytes => "payload delivered [MiB/sec]",
@@ -49,7 +49,7 @@ fn bandwidth(unit: Unit) -> Axis {
     Axis { label, scale: Scale::Linear }
 }
 
-/// Names of lines, and charts.
+/// Names of lines, and the charts.
 fn charts(results: &Results<'_>) -> (Vec<String>, Vec<Chart>) {
     let sweep = results.sweep;
     let (losses, sizes, labels) = (sweep.losses(), sweep.sizes(), sweep.labels());
@@ -69,7 +69,7 @@ fn charts(results: &Results<'_>) -> (Vec<String>, Vec<Chart>) {
     (labels.into_iter().map(str::to_owned).collect(), charts)
 }
 
-/// Charts of the plans that are `wanted`, over what `x` says of each.
+/// Charts of the plans that are `wanted`, with the x value of each by `x`.
 fn over(
     results: &Results<'_>,
     axis: Axis,
@@ -133,7 +133,7 @@ fn over(
     ]
 }
 
-/// A chart of stretches of runs, and the runs' names, if there are stretches.
+/// A chart of the runs' intervals, and the runs' names, if there are intervals.
 fn over_time(results: &Results<'_>) -> Option<(Vec<String>, Chart)> {
     let sweep = results.sweep;
     let unit = sweep.show.unit();
@@ -167,7 +167,7 @@ fn over_time(results: &Results<'_>) -> Option<(Vec<String>, Chart)> {
     Some((runs.iter().map(|(turn, _)| sweep.name(*turn)).collect(), chart))
 }
 
-/// What was run, in a line.
+/// A one-line description of the runs.
 fn title(results: &Results<'_>) -> String {
     let sweep = results.sweep;
     let plan = sweep.first();
@@ -179,7 +179,7 @@ fn title(results: &Results<'_>) -> String {
     format!("irnic perf {}{sizes}{network}", plan.test.name())
 }
 
-/// x and y, or from where to where y goes.
+/// x and y, or minimum and maximum of y.
 type Pairs = Vec<(f64, f64)>;
 
 /// Points without their spread, and the spread if there is any.
@@ -189,7 +189,7 @@ fn split(points: &[(f64, Spread)]) -> (Pairs, Pairs) {
     (points.iter().map(|(x, spread)| (*x, spread.median)).collect(), spread)
 }
 
-/// The picture.
+/// Draws the picture.
 pub fn svg(results: &Results<'_>) -> String {
     let (names, charts) = charts(results);
     let series = |curve: &Curve| {
@@ -207,7 +207,7 @@ pub fn svg(results: &Results<'_>) -> String {
     picture::draw_titled(&title(results), &plots)
 }
 
-/// The report: plots, and the numbers.
+/// Writes the report: plots, and the numbers.
 pub fn html(out: &mut impl Write, results: &Results<'_>) -> io::Result<()> {
     let (names, charts) = charts(results);
     let sweep = results.sweep;

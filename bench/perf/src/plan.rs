@@ -1,4 +1,4 @@
-//! What a run is to do, checked.
+//! The parameters of a run, validated.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub enum Test {
     AtomicLat,
 }
 
-/// What moves data.
+/// The operation that moves data.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
     Send,
@@ -82,7 +82,7 @@ pub enum Atomic {
     FetchAdd,
 }
 
-/// What carries packets.
+/// The carrier of packets.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum PortKind {
     Mem,
@@ -100,40 +100,40 @@ impl PortKind {
     }
 }
 
-/// Where the two ends are.
+/// Location of the two ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Both in this process.
     Here,
-    /// This is the server; the client comes to it.
+    /// This is the server; the client connects to it.
     Server,
     /// This is the client of the server on this host.
     Client(String),
 }
 
-/// What ends a run.
+/// The condition that ends a run.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// So many messages of each queue pair.
+    /// This many messages of each queue pair.
     Messages(u64),
-    /// Time, of which the margins at both ends are not measured.
+    /// Time; the margins at both ends are not measured.
     Time { duration: Duration, margin: Duration },
     /// Ctrl-C.
     Endless,
 }
 
 impl Length {
-    /// Messages of each queue pair; `None`: time ends the run.
+    /// Number of messages of each queue pair; `None`: time ends the run.
     pub fn messages(self) -> Option<u64> {
         if let Length::Messages(n) = self { Some(n) } else { None }
     }
 
-    /// How long it takes, if time ends it.
+    /// Duration, if time ends the run.
     pub fn duration(self) -> Option<Duration> {
         if let Length::Time { duration, .. } = self { Some(duration) } else { None }
     }
 
-    /// What of a run is measured: from so long after its start until so long after, in ns.
+    /// The measured part of a run: start and end after the start of the run, ns.
     pub fn window(self) -> (u64, u64) {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         match self {
@@ -143,27 +143,27 @@ impl Length {
     }
 }
 
-/// One run, checked: a test with one transport, network and message size.
+/// One run, validated: a test with one transport, network and message size.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub test: Test,
     pub place: Place,
     pub tcp_port: u16,
-    /// This end's address of the TCP connection.
+    /// Local address of the TCP connection.
     pub source: Option<IpAddr>,
     pub port: PortKind,
     pub bind: Option<IpAddr>,
-    /// Addresses are IPv6 where nothing else says which.
+    /// Whether addresses are IPv6 where nothing else determines that.
     pub ipv6: bool,
-    /// Message size in bytes.
+    /// Message size, bytes.
     pub size: u32,
     pub length: Length,
-    /// `None`: the largest that the port carries.
+    /// Path MTU. `None`: the largest that the port supports.
     pub mtu: Option<Mtu>,
     pub qps: usize,
     pub tx_depth: u32,
     pub rx_depth: u32,
-    /// `None`: 100, or half of the queue if that is less.
+    /// Interval of signaled messages. `None`: 100, or half of the queue if that is less.
     pub cq_mod: Option<u32>,
     pub inline: u32,
     pub post_list: u32,
@@ -171,57 +171,57 @@ pub struct Plan {
     pub outs: u8,
     pub qp_timeout: u8,
     pub retry_count: u8,
-    /// DSCP and ECN of packets, and how far they go.
+    /// DSCP and ECN of packets, and their hop limit.
     pub traffic_class: u8,
     pub hop_limit: u8,
     pub atomic: Atomic,
     pub bidirectional: bool,
-    /// The server asks, not the client.
+    /// Whether the server is the initiator, not the client.
     pub reversed: bool,
-    /// Queue pairs of an end share their receives, and have memory regions of their own.
+    /// Whether the queue pairs of an end share a receive queue, and whether they have separate memory regions.
     pub srq: bool,
     pub mr_per_qp: bool,
-    /// Sleep until completions raise events.
+    /// Whether to sleep until completion events.
     pub events: bool,
-    /// Connect by rdma_cm.
+    /// Whether to connect by rdma_cm.
     pub rdma_cm: bool,
-    /// Messages of each queue pair before those that are measured.
+    /// Warm-up messages of each queue pair.
     pub warm_up: u64,
-    /// Between two messages of a latency test, in ns.
+    /// Time between two messages of a latency test, ns.
     pub gap: u64,
-    /// Keep every sample of a latency test.
+    /// Whether to keep every sample of a latency test.
     pub samples: bool,
-    /// Look for the best stretch.
+    /// Whether to compute the peak.
     pub peak: bool,
     pub verify: bool,
     pub seed: u64,
     pub transport: TransportConfig,
     pub transport_text: String,
-    /// The transport among others of the same command: no longer than it takes to tell them apart.
+    /// Name of the transport within the command: no longer than needed to distinguish it.
     pub label: String,
-    /// Packets lost each way by the client, which is part of `impair` there.
+    /// Packets lost in each direction by the client, which is part of `impair` there.
     pub loss: Option<Percent>,
     pub impair: Impairments,
     pub impair_text: String,
-    /// Time stands still while the process does not run: a step of the clock lasts at most so long, in ns.
+    /// Maximum step of the clock, ns: time stops while the process does not run.
     pub longest_step: u64,
-    /// The link's rate, bit/s.
+    /// Rate of the link, bit/s.
     pub rate: Option<u64>,
-    /// What a queue pair may send, bit/s of payload.
+    /// Rate limit of a queue pair, bit/s of payload.
     pub rate_limit: Option<u64>,
-    /// Messages that a queue pair with a limit may send at once after it was idle.
+    /// Messages that a queue pair with a limit may send at once after idling.
     pub burst: Option<u32>,
     pub pcap: Option<PathBuf>,
 }
 
-/// Bytes of a verified run's buffers in one queue pair, at one end: what tx-depth asks for, but not more.
+/// Size of a verified run's buffers in one queue pair, at one end, bytes: as tx-depth requires, but not more.
 const VERIFIED_BYTES: u64 = 16 << 20;
-/// Bytes of a verified run's buffers in all queue pairs together, at one end.
+/// Size of a verified run's buffers in all queue pairs together, at one end, bytes.
 const VERIFIED_BYTES_IN_ALL: u64 = 256 << 20;
 
 impl Plan {
-    /// Messages that may be outstanding on a queue pair. Where every message has a place of its own, long ones are
-    /// fewer.
+    /// Maximum number of outstanding messages of a queue pair. If every message has its own place, it is less for long
+    /// ones.
     pub fn depth(&self, size: u32) -> u32 {
         if self.test.is_latency() {
             return 1;
@@ -234,27 +234,27 @@ impl Plan {
         self.tx_depth.min(u32::try_from(places).unwrap_or(u32::MAX)).max(1)
     }
 
-    /// A completion every so many messages.
+    /// Interval of signaled messages.
     pub fn cq_mod(&self, size: u32) -> u32 {
         let depth = self.depth(size);
         self.cq_mod.map_or(100.min(depth.div_ceil(2)), |n| n.min(depth))
     }
 
-    /// Whether the end of this side (0 client, 1 server) asks for something, and whether something is asked of it.
+    /// Whether the end of this side (0 client, 1 server) is an initiator, and whether it is a target.
     pub fn roles(&self, side: usize) -> (bool, bool) {
         let both = self.bidirectional || self.test.is_latency();
         let asks = (side == 0) != self.reversed;
         (both || asks, both || !asks)
     }
 
-    /// Whether frames pass through a link with a rate, an impairment or a capture, which must see real ICRCs.
+    /// Whether frames pass through a link with a rate, an impairment or a capture, which requires real ICRCs.
     pub fn tapped(&self) -> bool {
         self.rate.is_some() || !self.impair.is_empty() || self.pcap.is_some()
     }
 
-    /// Whether frames from UDP bear the time at which the kernel took them: queues before a line that trims, or drops
-    /// by priority, are short, and frames that lay in the socket while this process was late would overrun them at
-    /// once.
+    /// Whether frames from UDP carry the kernel's receive timestamps: queues before a line that trims, or drops by
+    /// priority, are short, and frames that accumulated in the socket while this process was late would overflow them
+    /// at once.
     pub fn kernel_stamps(&self) -> bool {
         self.impair.rx.trim.is_some() || self.impair.rx.prio.is_some()
     }

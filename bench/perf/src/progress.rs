@@ -1,5 +1,5 @@
-//! What is shown of a run while it goes on: a line of results every so often, if that was asked for, or a bar on
-//! standard error for what takes longer than two seconds, if somebody is watching.
+//! Display of a run in progress: lines of results at an interval, if requested, or a bar on standard error after two
+//! seconds, if that is a terminal.
 
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use irnic_transports::Time;
@@ -8,18 +8,18 @@ use irnic_transports::time::{MS, SEC};
 use crate::end::Seen;
 use crate::intervals::{Interval, Intervals};
 
-/// Runs shorter than this have no bar, in ns.
+/// Minimum duration of a run with a bar, ns.
 const PATIENCE: u64 = 2 * SEC;
-/// Between two updates of a bar, in ns.
+/// Update interval of a bar, ns.
 const UPDATE: u64 = 100 * MS;
 
 /// Progress of one run.
 pub struct Progress {
     bar: Option<ProgressBar>,
-    /// Nothing is drawn: somebody else shows how far all is.
+    /// Whether nothing is drawn, because the overall progress is shown elsewhere.
     quiet: bool,
     label: String,
-    /// What ends the run instead of a number of messages, in ns.
+    /// Duration that ends the run instead of a number of messages, ns.
     duration: Option<u64>,
     intervals: Option<Intervals>,
     start: Option<Time>,
@@ -27,13 +27,13 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A bar named `label` that will show when it is worth it.
+    /// A bar named `label` that appears after two seconds.
     pub fn new(label: String, duration: Option<std::time::Duration>) -> Progress {
         let duration = duration.map(|d| d.as_nanos() as u64);
         Progress { bar: None, quiet: false, label, duration, intervals: None, start: None, next: Time::ZERO }
     }
 
-    /// Nothing to be seen.
+    /// No display.
     pub fn quiet() -> Progress {
         Progress { quiet: true, ..Progress::new(String::new(), None) }
     }
@@ -43,7 +43,7 @@ impl Progress {
         Progress { quiet: self.quiet || intervals.is_some(), intervals, ..self }
     }
 
-    /// Notes how far the run is, now and then.
+    /// Updates the display at an interval.
     #[inline]
     pub fn update(&mut self, now: Time, seen: impl FnOnce() -> Seen) {
         if now >= self.next {
@@ -77,7 +77,7 @@ impl Progress {
         bar.set_position(done.min(total));
     }
 
-    /// The run is over, or cut short: what is left of the last interval is an interval too.
+    /// Ends the run: the incomplete last interval counts as one.
     pub fn end(&mut self, now: Time, seen: impl FnOnce() -> Seen) {
         if let Some(intervals) = &mut self.intervals {
             intervals.end(now, &seen());
@@ -86,7 +86,7 @@ impl Progress {
 
     /// The intervals of the run.
     pub fn intervals(self) -> Vec<Interval> {
-        // With the bar, if there is one.
+        // Together with the bar, if there is one.
         self.intervals.map(Intervals::into_all).unwrap_or_default()
     }
 }

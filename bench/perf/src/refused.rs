@@ -1,5 +1,5 @@
-//! perftest's flags that make no sense here. Each is known, and refused in a line with the reason, unless it asks for
-//! what is the case anyway.
+//! perftest's flags that make no sense here. Each is recognized, and rejected in a line with the reason, unless it asks
+//! for what is the case anyway.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 struct Flag {
     short: Option<char>,
     long: &'static str,
-    /// It has a value, and this one is fine; `None`: it has none.
+    /// Value that is accepted; `None`: the flag takes no value.
     value: Option<&'static str>,
     why: &'static str,
 }
@@ -16,7 +16,7 @@ const fn flag(short: Option<char>, long: &'static str, value: Option<&'static st
     Flag { short, long, value, why }
 }
 
-/// No value of the flag is fine.
+/// No value of the flag is accepted.
 const NONE: Option<&str> = Some("");
 const OTHER_SERVICES: &str = "perf counts and verifies every byte, which takes a reliable connection; irnic run -- ib_send_bw -c runs \
                               perftest itself over UC, UD or XRC";
@@ -68,7 +68,7 @@ const FLAGS: [Flag; 33] = [
     flag(Some('C'), "report-cycles", None, "perf's clock counts nanoseconds, not cycles"),
 ];
 
-/// Nothing, or why the command line is refused.
+/// Nothing, or why the command line is rejected.
 #[derive(Clone, Debug, Default)]
 pub struct Refused(pub Option<String>);
 
@@ -79,7 +79,7 @@ impl Flag {
         arg.action(if self.value.is_some() { ArgAction::Set } else { ArgAction::SetTrue })
     }
 
-    /// Why the flag is refused as it was given, if it was.
+    /// Why the flag is rejected as given, if it is.
     fn refuse(&self, matches: &ArgMatches) -> Option<String> {
         let Flag { long, why, .. } = self;
         match self.value {

@@ -1,4 +1,4 @@
-//! One end in this process, the other in another.
+//! Runs with one end in this process, and the other in another.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,10 +32,10 @@ use crate::results::{Ran, Results};
 use crate::run::Idle;
 use crate::sweep::{Sweep, Turn};
 
-/// Between two looks at the TCP connection while packets flow, in ns.
+/// Interval of polling the TCP connection while packets flow, ns.
 const LOOK: u64 = MS;
 
-/// Meets the peer, and runs everything with it.
+/// Connects to the peer, and runs everything with it.
 pub fn main(sweep: &Sweep, interrupted: &AtomicBool, results: &mut Results<'_>) -> Result<(), PerfError> {
     let plan = sweep.first();
     let side = usize::from(plan.place == Place::Server);
@@ -52,7 +52,7 @@ pub fn main(sweep: &Sweep, interrupted: &AtomicBool, results: &mut Results<'_>) 
     let bar = sweep.bar();
     for turns in sweep.groups() {
         bar.set_message(sweep.name(turns[0]));
-        // What is not a size is the same for all of a group.
+        // Everything but the size is the same for all of a group.
         let plan = &sweep.plan(turns[0]);
         let clock = RunClock::new();
         let mut session =
@@ -70,7 +70,7 @@ pub fn main(sweep: &Sweep, interrupted: &AtomicBool, results: &mut Results<'_>) 
     Ok(())
 }
 
-/// A group of runs, on a port of their own.
+/// A group of runs, on their own port.
 struct Session<'a, 'r> {
     sweep: &'a Sweep,
     plan: &'a Plan,
@@ -82,7 +82,7 @@ struct Session<'a, 'r> {
     results: &'a mut Results<'r>,
 }
 
-/// What is known once both have greeted.
+/// State after both ends have greeted.
 struct Met {
     own: IpAddr,
     peer: IpAddr,
@@ -94,7 +94,7 @@ enum Opened {
     Udp(Box<UdpPort>),
     /// The server's ring.
     Shm(Box<ShmPort>),
-    /// The client waits for it.
+    /// The ring, which the client waits for.
     ShmAwaited,
 }
 
@@ -143,7 +143,7 @@ impl Session<'_, '_> {
         match opened {
             Opened::Udp(mut port) => {
                 port.set_remote_port(peer.udp_port);
-                // The route to the peer may be narrower than this host's own.
+                // The route to the peer may have a smaller MTU than this host's own.
                 if plan.mtu.is_none() {
                     met.mtu = met.mtu.min(mtu_of(port.max_frame_to(peer.ip)?)?);
                 }
@@ -175,7 +175,7 @@ impl Session<'_, '_> {
     fn all<P: Port>(&mut self, port: P, met: &Met) -> Result<(), PerfError> {
         let nic = Nic::new(NicConfig { max_qps: 0, ..NicConfig::default() });
         let mut carrier = NicPort::new(nic, port, met.icrc);
-        // Path MTUs may have been found to differ by route: the smaller one holds at both ends.
+        // Path MTUs may have been found to differ by route: the smaller one applies at both ends.
         let mut mtu = met.mtu;
         for &turn in self.turns {
             let plan = &self.sweep.plan(turn);
@@ -202,7 +202,7 @@ impl Session<'_, '_> {
                 self.run(&mut carrier, plan, turn, end)?;
             }
             if let Some(connector) = &mut connector {
-                // The run is over, however the ends take leave.
+                // The run is over, even if disconnecting fails.
                 let _ = connector::part_one(&mut carrier, connector, self.clock);
             }
         }
@@ -213,7 +213,7 @@ impl Session<'_, '_> {
         Ok(())
     }
 
-    /// Connects this end's queue pairs by rdma_cm, and waits until the other end has seen it.
+    /// Connects this end's queue pairs by rdma_cm, and waits until the other end has confirmed it.
     fn connect<P: Port>(
         &mut self,
         carrier: &mut NicPort<P>,
@@ -246,7 +246,7 @@ impl Session<'_, '_> {
         Ok(connector)
     }
 
-    /// One run. Partial results are told if it was interrupted.
+    /// Performs one run. Partial results are kept if it was interrupted.
     fn run<P: Port, E: End>(
         &mut self,
         carrier: &mut NicPort<P>,
@@ -256,7 +256,7 @@ impl Session<'_, '_> {
     ) -> Result<(), PerfError> {
         self.control.send(&Message::Ready)?;
         let Message::Ready = self.control.receive(self.interrupted)? else { return Err(unexpected()) };
-        // An end that is only asked has nothing to count.
+        // A passive end has nothing to count.
         let asks = if plan.test.is_latency() { self.side == 0 } else { plan.roles(self.side).0 };
         let mut progress = if asks { self.sweep.progress(turn) } else { Progress::quiet() };
         let then = Ticks::now();
@@ -284,7 +284,7 @@ impl Session<'_, '_> {
                 Ok(())
             }
             Err(e @ (PerfError::Interrupted | PerfError::PeerInterrupted)) => {
-                // Among others a run of which this end has seen nothing would count as one that stood still.
+                // In a comparison, a run that this end has not seen would count as one without progress.
                 if !self.results.compares || ran.line.iterations() > 0 {
                     self.results.add(turn, ran);
                 }
@@ -350,7 +350,7 @@ impl Session<'_, '_> {
             }
             match received.and_then(|n| Ok(n + carrier.transmit(now)?)) {
                 Ok(packets) => moved += packets,
-                // The peer has what it wanted and closed its port: its last word is on its way over TCP.
+                // The peer is done and has closed its port: its last message is on its way over TCP.
                 Err(_) if told_report => match self.control.receive(self.interrupted)? {
                     Message::Report(report) => return Ok(report),
                     _ => return Err(unexpected()),

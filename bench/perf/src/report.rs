@@ -1,4 +1,4 @@
-//! What a run has measured, and the lines that perftest prints of it.
+//! Measurements of a run, and their lines in perftest's format.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub fn counter_map(counters: &Counters) -> CounterMap {
     counters.iter().map(|(name, value, _)| (name.to_owned(), value)).collect()
 }
 
-/// What is printed before the results, and for JSON: what was run. `mtu`: the path MTU.
+/// The lines printed before the results, and their JSON: what was run. `mtu`: the path MTU.
 pub fn head(sweep: &Sweep, mtu: Mtu) -> (Vec<String>, Map<String, Value>) {
     let plan = sweep.first();
     let size = plan.size;
@@ -98,7 +98,7 @@ pub fn head(sweep: &Sweep, mtu: Mtu) -> (Vec<String>, Map<String, Value>) {
     (lines, info)
 }
 
-/// The head of perftest's table.
+/// The heading of perftest's table.
 pub fn columns(plan: &Plan, show: &Show) -> String {
     let cpu = if show.cpu { "    CPU_Util[%]" } else { "" };
     if plan.test.is_latency() {
@@ -131,7 +131,7 @@ pub fn row(size: u32, line: &Line, show: &Show, cpu: Option<f64>) -> String {
     }
 }
 
-/// How well a rate limit held.
+/// Accuracy of a rate limit.
 pub fn paced(pacing: &Pacing) -> String {
     let Pacing { windows, rate, mean, p99, worst } = *pacing;
     let rate = rate / 1e6;
@@ -141,7 +141,7 @@ pub fn paced(pacing: &Pacing) -> String {
     )
 }
 
-/// What queues of an impaired network were like.
+/// Queue statistics of an impaired network.
 pub fn queues(reports: &[Report; 2]) -> Vec<String> {
     let mut lines = Vec::new();
     for (way, report) in ["sent", "received"].into_iter().zip(reports) {
@@ -171,7 +171,7 @@ pub fn queues(reports: &[Report; 2]) -> Vec<String> {
     lines
 }
 
-/// The numbers of an impaired network, for JSON.
+/// Counters of an impaired network, as JSON.
 pub fn network(reports: &[Report; 2]) -> Value {
     let [tx, rx] = reports.map(|report| report.numbers().collect::<BTreeMap<_, _>>());
     json!({ "tx": tx, "rx": rx })
@@ -191,7 +191,7 @@ fn queue_text(queue: &Queue, counters: &impair::Counters) -> String {
     )
 }
 
-/// What has left a line of `prio`, and what it dropped, from the highest priority down.
+/// Frames that left a `prio` line, and those dropped, from the highest priority down.
 fn priorities_text(counters: &impair::Counters) -> String {
     let each = counters.priority_frames.into_iter().zip(counters.priority_drops).enumerate().rev();
     let met = each.filter(|(_, (frames, drops))| frames + drops > 0);

@@ -1,4 +1,4 @@
-//! Results of a command: noted run by run, printed as they come or as one table, written to files at the end.
+//! Results of a command: recorded run by run, printed as they come or as one table, written to files at the end.
 
 use irnic_ports::impair::Report;
 use irnic_transports::wire::Mtu;
@@ -14,30 +14,30 @@ use crate::report::{self, CounterMap, LINE};
 use crate::sweep::{Sorted, Spread, Sweep, Turn};
 use crate::table;
 
-/// What came of a run.
+/// Results of a run.
 #[derive(Clone, Debug)]
 pub struct Ran {
     pub line: Line,
-    /// What client and server sent, of a bidirectional test.
+    /// Results of client and server, of a bidirectional test.
     pub each: Option<[Bw; 2]>,
-    /// From the first post to the last completion, in s.
+    /// Time from the first post to the last completion, s.
     pub seconds: f64,
     pub counters: CounterMap,
     pub peer_counters: CounterMap,
     pub pacing: Option<Pacing>,
-    /// Events that completions have raised, if they were waited for.
+    /// Number of completion events, if they were waited for.
     pub events: Option<u64>,
-    /// Every sample of latency, in ns, if they are to be shown.
+    /// Every sample of latency, ns, if they are to be printed.
     pub samples: Vec<u64>,
     pub intervals: Vec<Interval>,
-    /// How busy the host's processors were, %.
+    /// Utilization of the host's processors, %.
     pub cpu: Option<f64>,
-    /// What an impaired network has done, of runs that had one to themselves.
+    /// Counters of an impaired network, for runs that had one to themselves.
     pub network: Option<[Report; 2]>,
 }
 
 impl Ran {
-    /// Of what this process's end has measured; what others know is added.
+    /// Results of this process's end; those of others are added later.
     pub fn of(measured: &Measured, counters: CounterMap) -> Ran {
         let samples = measured.latency.as_ref().and_then(|latency| latency.all.clone());
         Ran {
@@ -55,7 +55,7 @@ impl Ran {
         }
     }
 
-    /// With what both ends have measured.
+    /// Combines the measurements of both ends.
     pub fn with_both(mut self, client: Line, server: Line, bidirectional: bool) -> Ran {
         if let (true, Line::Bw(client), Line::Bw(server)) = (bidirectional, client, server) {
             self.each = Some([client, server]);
@@ -64,7 +64,7 @@ impl Ran {
         self
     }
 
-    /// A counter of both NICs together.
+    /// Sum of a counter over both NICs.
     pub fn count(&self, name: &str) -> u64 {
         [&self.counters, &self.peer_counters].into_iter().filter_map(|counters| counters.get(name)).sum()
     }
@@ -73,10 +73,10 @@ impl Ran {
 /// Results so far.
 pub struct Results<'a> {
     pub sweep: &'a Sweep,
-    /// Whether results are told as one table, at the end.
+    /// Whether results are printed as one table, at the end.
     pub compares: bool,
     pub test_info: Map<String, Value>,
-    /// Runs that have ended, with their results or the reason why there are none.
+    /// Ended runs, with their results or the error.
     pub runs: Vec<(Turn, Result<Ran, String>)>,
     pub network: Option<[Report; 2]>,
     began: bool,
@@ -88,7 +88,7 @@ impl<'a> Results<'a> {
         Results { sweep, compares, test_info, runs: Vec::new(), network: None, began: false }
     }
 
-    /// Whether one number is all that is to be printed.
+    /// Whether only a single number is printed.
     fn is_terse(&self) -> bool {
         self.sweep.show.only.is_some()
     }
@@ -99,7 +99,7 @@ impl<'a> Results<'a> {
             return;
         }
         let (lines, info) = report::head(self.sweep, mtu);
-        // What is known already says more.
+        // Known values are more specific.
         for (name, value) in info {
             self.test_info.entry(name).or_insert(value);
         }
@@ -116,14 +116,14 @@ impl<'a> Results<'a> {
         }
     }
 
-    /// Names a run before its intervals.
+    /// Prints the name of a run before its intervals.
     pub fn announce(&self, turn: Turn) {
         if self.sweep.show.interval.is_some() && (self.compares || self.sweep.plans.len() > 1) {
             println!(" {}", self.sweep.name(turn));
         }
     }
 
-    /// Notes what came of a run, and prints it.
+    /// Records the results of a run, and prints them.
     pub fn add(&mut self, turn: Turn, ran: Ran) {
         if !self.compares && !self.is_terse() {
             self.print(turn, &ran);
@@ -131,7 +131,7 @@ impl<'a> Results<'a> {
         self.runs.push((turn, Ok(ran)));
     }
 
-    /// Notes why a run has no results.
+    /// Records the error of a run.
     pub fn failed(&mut self, turn: Turn, why: String) {
         self.runs.push((turn, Err(why)));
     }
@@ -165,13 +165,13 @@ impl<'a> Results<'a> {
         }
     }
 
-    /// The runs of a plan that have results.
+    /// The runs of a plan with results.
     pub fn of_case(&self, case: usize) -> impl Iterator<Item = (Turn, &Ran)> {
         let of_case = self.runs.iter().filter(move |(turn, _)| turn.case == case);
         of_case.filter_map(|(turn, outcome)| Some((*turn, outcome.as_ref().ok()?)))
     }
 
-    /// A number of each run of a plan.
+    /// The spread of a number over the runs of a plan.
     pub fn spread(&self, case: usize, of: impl Fn(&Ran) -> f64) -> Option<Spread> {
         Spread::of(self.of_case(case).map(|(_, ran)| of(ran)))
     }
@@ -185,7 +185,7 @@ impl<'a> Results<'a> {
         })
     }
 
-    /// What a plan's runs have left of what the same transport does without loss; `None` where that was not measured.
+    /// The result of a plan's runs relative to the same transport without loss; `None` if that was not measured.
     pub fn relative(&self, case: usize) -> Option<f64> {
         let plan = &self.sweep.plans[case];
         let is_lossless = |loss: irnic_ports::impair::Percent| loss == irnic_ports::impair::Percent::ZERO;
@@ -201,7 +201,7 @@ impl<'a> Results<'a> {
         self.runs.iter().any(|(_, outcome)| outcome.is_ok())
     }
 
-    /// Prints what was not printed yet, and ends the table.
+    /// Prints what has not been printed yet, and ends the table.
     pub fn finish(&self) {
         let show = &self.sweep.show;
         if let Some(only) = show.only {
@@ -228,7 +228,7 @@ impl<'a> Results<'a> {
         }
     }
 
-    /// Whether results are as good as was asked for.
+    /// Checks whether results meet the requirements.
     pub fn suffice(&self) -> Result<(), PerfError> {
         let show = &self.sweep.show;
         let unit = show.unit();

@@ -1,4 +1,4 @@
-//! Driving ends and carrier in turn, on one thread.
+//! Drives ends and carrier alternately, on one thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,31 +11,31 @@ use crate::end::{End, Seen};
 use crate::error::PerfError;
 use crate::progress::Progress;
 
-/// Polling without success for so long, the process lets others have the core after each round: one may be the peer.
+/// Time of unsuccessful polling after which the process yields its core after each round: the peer may need it.
 const YIELD_NS: u64 = 4_000;
-/// After so long it goes to sleep for a little while, unless it waits for events.
+/// Time of unsuccessful polling after which it sleeps briefly, unless it waits for events.
 const SPIN_NS: u64 = 300_000;
-/// The longest sleep.
+/// Maximum sleep.
 const NAP: Duration = Duration::from_millis(5);
-/// How long an end may be silent after its work is done, before the other is given up, in ns.
+/// Time for which an end may be silent after its work is done, before the other gives up, ns.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
-/// Whether it is time to sleep.
+/// Decides when to sleep.
 #[derive(Debug)]
 pub struct Idle {
     since: Option<Time>,
-    /// Polling without success for so long, the process sleeps, in ns.
+    /// Time of unsuccessful polling after which the process sleeps, ns.
     spin: u64,
 }
 
 impl Idle {
-    /// Of a run that polls, or that sleeps until there are `events`.
+    /// For a run that polls, or that sleeps until there are `events`.
     pub fn new(events: bool) -> Idle {
         Idle { since: None, spin: if events { 0 } else { SPIN_NS } }
     }
 
-    /// Notes whether anything `moved`; after a while without, sleeps on the carrier until the ends have something to do
-    /// of their own accord (`due`). Returns whether the clock is to be read before the next round.
+    /// Takes note of whether anything `moved`; after a time without, sleeps on the carrier until the ends' next action
+    /// of their own (`due`). Returns whether to read the clock before the next round.
     #[inline]
     pub fn after_round<C: Carrier>(
         &mut self,

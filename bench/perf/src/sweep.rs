@@ -1,4 +1,4 @@
-//! All runs of a command: every combination of transports, losses and sizes, some times over.
+//! All runs of a command: every combination of transports, losses and sizes, with repetitions.
 
 use std::time::Duration;
 
@@ -11,33 +11,33 @@ use crate::intervals::Intervals;
 use crate::plan::Plan;
 use crate::progress::{Progress, bar};
 
-/// What is shown of results, and what is asked of them.
+/// Output options, and requirements on results.
 #[derive(Clone, Debug, Default)]
 pub struct Show {
     /// Gb/sec instead of MiB/sec.
     pub gbits: bool,
-    /// Between two lines of a run, in ns.
+    /// Interval of lines during a run, ns.
     pub interval: Option<u64>,
     pub both_ways: bool,
     pub cpu: bool,
-    /// Counters below each result.
+    /// Counters printed below each result.
     pub counters: Vec<String>,
-    /// Every sample of latency, and whether they are sorted.
+    /// Whether every sample of latency is printed, and in which order.
     pub samples: Option<Sorted>,
     pub only: Option<Only>,
-    /// The least average, in the unit of the table, and the fewest messages per second, in millions.
+    /// Minimum average, in the unit of the table, and minimum messages per second, in millions.
     pub least_bw: Option<f64>,
     pub least_rate: Option<f64>,
 }
 
 impl Show {
-    /// Returns the unit in which bandwidth is shown.
+    /// Returns the unit of bandwidth.
     pub fn unit(&self) -> Unit {
         if self.gbits { Unit::Gigabits } else { Unit::Mebibytes }
     }
 }
 
-/// How samples are printed.
+/// Order of printed samples.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Sorted {
     Yes,
@@ -47,40 +47,40 @@ pub enum Sorted {
 /// The runs of a command.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// A plan for each combination, in the order of results: transports, of each its sizes, of each its losses.
+    /// A plan for each combination, in the order of results: by transport, then size, then loss.
     pub plans: Vec<Plan>,
-    /// How often each is run.
+    /// Number of runs of each plan.
     pub repeat: u32,
     pub show: Show,
-    /// Before an end goes, in ns.
+    /// Time before an end exits, ns.
     pub linger: u64,
 }
 
 /// One run.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// Which plan.
+    /// Index of the plan.
     pub case: usize,
-    /// How often it was run before.
+    /// Number of previous runs of the plan.
     pub repetition: u32,
-    /// Among all runs of the command.
+    /// Index among all runs of the command.
     pub number: usize,
 }
 
 impl Sweep {
-    /// What all runs have in common can be asked of the first.
+    /// The first plan, for what all have in common.
     pub fn first(&self) -> &Plan {
         &self.plans[0]
     }
 
-    /// Whether there is more than a size to tell runs apart: then results are one table, at the end.
+    /// Whether runs differ in more than size: then results are one table, at the end.
     pub fn compares(&self) -> bool {
         let first = self.first();
         self.repeat > 1 || self.plans.iter().any(|plan| plan.label != first.label || plan.loss != first.loss)
     }
 
-    /// The runs in their order. Repetitions take turns, and within each the losses, so that what the machine does
-    /// besides meets all alike. Runs of a group share ports and network; what is compared begins with new ones.
+    /// The runs in order. Repetitions alternate, and within each the losses, so that disturbances of the machine affect
+    /// all equally. Runs of a group share ports and network; compared runs start with new ones.
     pub fn groups(&self) -> Vec<Vec<Turn>> {
         let cases = 0..self.plans.len();
         let mut order: Vec<usize> = cases.collect();
@@ -90,35 +90,35 @@ impl Sweep {
         if self.compares() { turns.map(|turn| vec![turn]).collect() } else { vec![turns.collect()] }
     }
 
-    /// The plan of a run: each repetition has a seed of its own, or all would lose the same packets.
+    /// The plan of a run: each repetition has its own seed, or all would lose the same packets.
     pub fn plan(&self, turn: Turn) -> Plan {
         let plan = &self.plans[turn.case];
         Plan { seed: plan.seed.wrapping_add(turn.repetition.into()), ..plan.clone() }
     }
 
-    /// Transports in their order.
+    /// Transports, in order.
     pub fn labels(&self) -> Vec<&str> {
         distinct(self.plans.iter().map(|plan| plan.label.as_str()))
     }
 
-    /// Transports as they were written.
+    /// Transports, as written.
     pub fn transports(&self) -> Vec<&str> {
         distinct(self.plans.iter().map(|plan| plan.transport_text.as_str()))
     }
 
-    /// Losses, from the least on; `None` alone if they are not listed.
+    /// Losses, ascending; `None` alone if they are not listed.
     pub fn losses(&self) -> Vec<Option<Percent>> {
         let mut all = distinct(self.plans.iter().map(|plan| plan.loss));
         all.sort_unstable();
         all
     }
 
-    /// Message sizes in their order.
+    /// Message sizes, in order.
     pub fn sizes(&self) -> Vec<u32> {
         distinct(self.plans.iter().map(|plan| plan.size))
     }
 
-    /// Names a run, as far as the runs differ.
+    /// Name of a run, by what differs between runs.
     pub fn name(&self, turn: Turn) -> String {
         let plan = &self.plans[turn.case];
         let mut parts = vec![plan.test.name()];
@@ -135,7 +135,7 @@ impl Sweep {
         parts.join(", ")
     }
 
-    /// What is shown of a run while it goes on.
+    /// The progress display of a run.
     pub fn progress(&self, turn: Turn) -> Progress {
         let plan = &self.plans[turn.case];
         let unit = self.show.unit();
@@ -145,7 +145,7 @@ impl Sweep {
         progress.with_intervals(intervals)
     }
 
-    /// How far all runs are, where they are compared and have no lines of their own.
+    /// The progress bar of all runs, where they are compared and have no lines of their own.
     pub fn bar(&self) -> ProgressBar {
         if !self.compares() || self.show.interval.is_some() {
             return ProgressBar::hidden();
@@ -167,7 +167,7 @@ fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     seen
 }
 
-/// The middle of some values, the least and the most.
+/// Median, minimum and maximum of values.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Spread {
     pub median: f64,
@@ -176,7 +176,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of values in any order; `None` if there are none.
+    /// Computes the spread of values in any order; `None` if there are none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut all: Vec<f64> = values.into_iter().collect();
         all.sort_by(f64::total_cmp);

@@ -1,11 +1,11 @@
-//! One table of everything that was compared: a line for each combination of transport, size and loss.
+//! A table of everything compared: a line for each combination of transport, size and loss.
 
 use irnic_report::table::align;
 
 use crate::figures::Line;
 use crate::results::Results;
 
-/// Prints it, and what went wrong.
+/// Prints it, followed by errors.
 pub fn print(results: &Results<'_>) {
     irnic_report::output::print(&text(results));
 }
@@ -21,7 +21,7 @@ fn text(results: &Results<'_>) -> String {
     out
 }
 
-/// The head, and a line for each plan that has results.
+/// The heading, and a line for each plan with results.
 pub fn lines(results: &Results<'_>) -> Vec<Vec<String>> {
     let sweep = results.sweep;
     let show = &sweep.show;

@@ -1,19 +1,19 @@
-//! A variable that atomics change, as the requester knows that it must change.
+//! The variable of atomic operations, predicted by the requester.
 
 use irnic_transports::qp::SendOp;
 
 use crate::pattern::Stream;
 use crate::plan::Atomic;
 
-/// The 64-bit variable of one queue pair. Atomics of a queue pair are carried out in order and exactly once, so every
-/// value returned is known beforehand.
+/// The 64-bit variable of one queue pair. Atomics of a queue pair are executed in order and exactly once, so every
+/// returned value is known in advance.
 #[derive(Clone, Debug)]
 pub struct Variable {
     stream: Stream,
     atomic: Atomic,
     posted: u64,
     completed: u64,
-    /// What the next one posted will find, and what the next one completed must have found.
+    /// The value that the next operation to post will find, and that the next one to complete must have found.
     found_posted: u64,
     found_completed: u64,
 }
@@ -49,7 +49,7 @@ impl Variable {
         }
     }
 
-    /// What the next operation to complete must have returned.
+    /// The value that the next operation to complete must have returned.
     pub fn complete(&mut self) -> u64 {
         let value = self.found_completed;
         self.found_completed = self.next(self.completed, value);
@@ -57,13 +57,13 @@ impl Variable {
         value
     }
 
-    /// What it holds once everything is complete.
+    /// The final value, once everything is complete.
     pub fn last(&self) -> u64 {
         self.found_completed
     }
 }
 
-/// Whether the variable was read once more after the last operation.
+/// State of the final read of the variable after the last operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum FinalRead {
     Due,

@@ -1,4 +1,4 @@
-//! What of a run is measured: all of it, or what is left between margins or after warming up.
+//! The measured part of a run: all of it, or the part between margins or after warm-up.
 
 use irnic_transports::Time;
 
@@ -7,12 +7,12 @@ use crate::plan::Plan;
 /// The measured part of a bandwidth test.
 #[derive(Copy, Clone, Debug)]
 pub struct Window {
-    /// It begins and ends so long after the start, in ns.
+    /// Start and end after the start of the test, ns.
     from: u64,
     until: u64,
-    /// Messages of all queue pairs before it.
+    /// Number of warm-up messages of all queue pairs.
     warm_up: u64,
-    /// When it really began and ended, and messages completed by then.
+    /// Actual start and end, and messages completed by then.
     opened: Option<(Time, u64)>,
     closed: Option<(Time, u64)>,
 }
@@ -30,7 +30,7 @@ impl Window {
         }
     }
 
-    /// Until `now`, `completed` messages are.
+    /// Reports that `completed` messages are complete at `now`.
     #[inline]
     pub fn look(&mut self, now: Time, start: Time, completed: u64) {
         if self.opened.is_none() {
@@ -42,7 +42,7 @@ impl Window {
         }
     }
 
-    /// Messages in it, and how long it was, ns. `last`: when the last of `completed` was.
+    /// Number of messages in it, and its length, ns. `last`: time at which the last of `completed` was complete.
     pub fn measured(&self, start: Time, last: Time, completed: u64) -> (u64, u64) {
         if self.from == 0 && self.warm_up == 0 {
             return (completed, last.since(start));
@@ -67,7 +67,7 @@ mod tests {
         const MS: u64 = 1_000_000;
         let mut window = window(&["-D", "1", "-f", "0.25"]);
         let start = Time(7 * MS);
-        // A message a millisecond, but none in the margins' time would tell.
+        // A message per millisecond; those in the margins must not count.
         for ms in 0..=1_000 {
             window.look(start + ms * MS, start, ms);
         }

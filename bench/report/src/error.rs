@@ -1,29 +1,29 @@
-//! Why a command ends without results, or with a part of them.
+//! Errors of commands.
 
 use std::process::ExitCode;
 
-/// Why there are no results, or only a part of them.
+/// The reason why there are no results, or only part of them.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// The command line or a file asks for something that cannot be: exit status 2.
+    /// The command line or a file is invalid: exit status 2.
     #[error("{0}")]
     Usage(String),
     /// A run failed, or a result could not be written: exit status 1.
     #[error("{0}")]
     Failed(String),
-    /// Ctrl-C, and finished runs are kept: exit status 130.
+    /// Ctrl-C, with finished runs kept: exit status 130.
     #[error("interrupted; rerun the same command to resume")]
     Kept,
     /// Ctrl-C: exit status 130.
     #[error("interrupted; the results are those up to then")]
     Interrupted,
-    /// Ctrl-C among several runs, and how many of them were done: exit status 130.
+    /// Ctrl-C among several runs, with the number of those done: exit status 130.
     #[error("interrupted: {0}; the results are those of runs that were done")]
     Partial(String),
 }
 
 impl CommandError {
-    /// Prints the error, each line after the name of the command, and returns the exit status.
+    /// Prints the error, each line prefixed with the name of the command, and returns the exit status.
     pub fn report(self, command: &str) -> ExitCode {
         for line in self.to_string().lines() {
             eprintln!("{command}: {line}");

@@ -1,4 +1,4 @@
-//! Ctrl-C as a flag to look at, so that what there is by then is still told.
+//! Ctrl-C as a flag to poll, so that partial results are still reported.
 
 use std::io;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// A flag that Ctrl-C and SIGTERM set. The second time they end the process at once, with status 130.
+/// Returns a flag that is set by Ctrl-C and SIGTERM. The second one ends the process at once, with status 130.
 pub fn flag() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -17,10 +17,10 @@ pub fn flag() -> io::Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
-/// Between two looks at the flag.
+/// Polling interval of the flag.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Sleeps for so many ns, or until the flag is set.
+/// Sleeps for `ns`, or until the flag is set.
 pub fn sleep(ns: u64, interrupted: &AtomicBool) {
     let end = Instant::now() + Duration::from_nanos(ns);
     while Instant::now() < end && !interrupted.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! JUnit's XML, which CI systems show as results of tests, of what irnic judges.
+//! JUnit XML of checks by irnic, which CI systems show as test results.
 
 use std::io;
 use std::path::Path;
@@ -7,36 +7,36 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use crate::output::OutFile;
 
-/// What irnic found of one thing.
+/// Result of a check.
 pub enum Verdict {
-    /// As it should be.
+    /// The check passed.
     Passed,
-    /// Not as it should be: what is wrong, in a line.
+    /// The check failed, with a one-line reason.
     Failed(String),
-    /// Not judged, and why.
+    /// The check was skipped, with the reason.
     Skipped(String),
 }
 
 /// A test case.
 pub struct Case {
-    /// Its name, unique in the report.
+    /// Name, unique in the report.
     pub name: String,
     /// The verdict.
     pub verdict: Verdict,
-    /// What was found, for who looks at the case.
+    /// Details.
     pub output: String,
 }
 
-/// A file for a report, which is opened before there is anything to report.
+/// The file of a report, opened before the checks.
 pub struct File(OutFile);
 
 impl File {
-    /// Checks that `path` can be written, where `-` is standard output, in place of what is printed. Errors name it.
+    /// Checks that `path` can be written, where `-` is standard output, in place of printed text. Errors name it.
     pub fn open(path: &Path) -> Result<File, String> {
         OutFile::open(path).map(File)
     }
 
-    /// Writes a report with one suite. `suite` is what was run, such as `irnic doctor`. Errors name the path.
+    /// Writes a report with one suite. `suite` names what was run, such as `irnic doctor`. Errors name the path.
     pub fn write(self, suite: &str, cases: impl IntoIterator<Item = Case>) -> Result<(), String> {
         let mut tests = TestSuite::new(suite);
         tests.add_test_cases(cases.into_iter().map(|case| {

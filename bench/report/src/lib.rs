@@ -1,8 +1,8 @@
-//! What irnic's commands share: standard output and files of results, pages, pictures, tables, interruption, exit
+//! Shared parts of irnic's commands: standard output and result files, pages, pictures, tables, interruption, exit
 //! statuses, command lines.
 //!
-//! Each crate of a command has `#[macro_use] extern crate irnic_report;`, for [`println!`] and [`eprintln!`], which
-//! do not panic when output is lost: [`output::finish`] tells it.
+//! Each command crate has `#[macro_use] extern crate irnic_report;`, for [`println!`] and [`eprintln!`], which do not
+//! panic on write errors: [`output::finish`] reports them.
 
 mod error;
 pub mod html;

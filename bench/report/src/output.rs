@@ -1,10 +1,10 @@
-//! Where output goes: standard output, and the files that options name. What is lost, the exit status tells.
+//! Output: standard output, and files named by options. Lost output makes the exit status a failure.
 //!
-//! All of the program prints by [`println!`](println) or [`Stdout`], which remember what could not be written;
-//! [`finish`] tells it and turns success into failure. Where the reader of a pipe has gone, the process ends as one
-//! that SIGPIPE ends: quietly, with status 141 to a shell. [`OutFile`] is a file that is checked before a run and
-//! replaced after it, [`Stream`] one that is written meanwhile. One of them may be `-`, standard output: it then has
-//! that file's content alone, and what is printed is left out.
+//! Everything is printed by [`println!`](println) or [`Stdout`], which remember write errors; [`finish`] reports them
+//! and turns success into failure. If the reader of a pipe has closed it, the process ends as if by SIGPIPE: silently,
+//! with status 141 in a shell. [`OutFile`] is a file that is checked before a run and replaced after it, [`Stream`] one
+//! that is written meanwhile. One of them may be `-`, standard output: it then has only that file's contents, and
+//! printed text is suppressed.
 
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use irnic_ports::output::{CAPTURE, Output};
 use signal_hook::consts::SIGPIPE;
 
-/// Prints a line to standard output; stands in for that of the standard library, which panics when output is lost.
+/// Prints a line to standard output; replaces that of the standard library, which panics on errors.
 #[macro_export]
 macro_rules! println {
     ($($arg:tt)*) => {{
@@ -28,7 +28,7 @@ macro_rules! println {
     }};
 }
 
-/// Prints a line to standard error. If nobody can read it, the exit status has to do.
+/// Prints a line to standard error. Errors are ignored; the exit status remains.
 #[macro_export]
 macro_rules! eprintln {
     ($($arg:tt)*) => {{
@@ -37,26 +37,26 @@ macro_rules! eprintln {
     }};
 }
 
-/// What was lost first, and why.
+/// The first write error.
 static LOST: Mutex<Option<String>> = Mutex::new(None);
 
-/// Whether standard output is a file of results, [`DASH`].
+/// Whether standard output is used as a file, [`DASH`].
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The name under which standard output is a file.
 pub const DASH: &str = "-";
 
-/// Whether a file's name is that of standard output.
+/// Whether a path means standard output.
 fn is_dash(path: &Path) -> bool {
     path.as_os_str() == DASH
 }
 
-/// Whether standard output is a file of results: nothing else may go there.
+/// Whether standard output is used as a file: nothing else may be written there.
 pub fn is_taken() -> bool {
     TAKEN.load(Ordering::Relaxed)
 }
 
-/// Makes standard output a file.
+/// Reserves standard output for a file.
 fn take() -> io::Result<Taken> {
     match TAKEN.swap(true, Ordering::Relaxed) {
         false => Ok(Taken),
@@ -64,7 +64,7 @@ fn take() -> io::Result<Taken> {
     }
 }
 
-/// Standard output for what is printed, buffered by lines. Where it is a file's, what is printed is dropped.
+/// Standard output for printed text, line-buffered. If standard output is used as a file, the text is dropped.
 #[derive(Copy, Clone, Debug)]
 pub struct Stdout;
 
@@ -82,7 +82,7 @@ impl Write for Stdout {
     }
 }
 
-/// Standard output for a file.
+/// Standard output, reserved for a file.
 #[derive(Copy, Clone, Debug)]
 struct Taken;
 
@@ -104,7 +104,7 @@ fn unprinted(error: io::Error) -> io::Error {
     lost("standard output", error)
 }
 
-/// Remembers the first loss. A reader that has gone ends the process.
+/// Remembers the first write error. A broken pipe ends the process.
 fn lost(of: impl Display, error: io::Error) -> io::Error {
     end_without_reader(&error);
     if error.kind() != ErrorKind::Interrupted
@@ -115,7 +115,7 @@ fn lost(of: impl Display, error: io::Error) -> io::Error {
     error
 }
 
-/// Ends the process as SIGPIPE does, if that is what the error says.
+/// Ends the process as SIGPIPE does, if the error is a broken pipe.
 fn end_without_reader(error: &io::Error) {
     if error.kind() == ErrorKind::BrokenPipe {
         die();
@@ -124,22 +124,22 @@ fn end_without_reader(error: &io::Error) {
 
 fn die() -> ! {
     let _ = signal_hook::low_level::emulate_default_handler(SIGPIPE);
-    // Where the signal is blocked: what a shell makes of it.
+    // If the signal is blocked: the status that a shell would report.
     std::process::exit(128 + SIGPIPE)
 }
 
-/// Prints a whole text.
+/// Prints a text.
 pub fn print(text: &str) {
-    // What is lost is told by `finish`.
+    // Errors are reported by `finish`.
     let _ = Stdout.write_all(text.as_bytes());
 }
 
-/// Notes how a text was printed by somebody else's writer.
+/// Records the result of printing by another writer.
 pub fn note(printed: io::Result<()>) {
     let _ = printed.map_err(unprinted);
 }
 
-/// The exit status of a command that ended with `status`: output that was lost is a failure.
+/// The exit status of a command that ended with `status`: lost output is a failure.
 pub fn finish(status: ExitCode) -> ExitCode {
     let _ = Stdout.flush();
     let first = LOST.lock().ok().and_then(|mut first| first.take());
@@ -152,8 +152,8 @@ pub fn finish(status: ExitCode) -> ExitCode {
     }
 }
 
-/// Ends the process as soon as the reader of its standard output has gone, if that is a pipe: otherwise a run would go
-/// on for as long as it takes to the next line.
+/// Ends the process as soon as the reader of its standard output has closed it, if that is a pipe: otherwise a run
+/// would continue until the next line.
 pub fn watch() {
     let is_pipe = io::stdout().as_fd().try_clone_to_owned().and_then(|fd| File::from(fd).metadata());
     if !is_pipe.is_ok_and(|m| m.file_type().is_fifo()) {
@@ -171,12 +171,11 @@ pub fn watch() {
             }
         }
     };
-    // Without the thread it is noticed at the next write.
+    // Without the thread, it is detected at the next write.
     let _ = std::thread::Builder::new().name("stdout".into()).spawn(wait);
 }
 
-/// A file that is written while a run goes on, such as a capture. What is lost of it is remembered as of standard
-/// output.
+/// A file that is written during a run, such as a capture. Write errors are remembered like those of standard output.
 #[derive(Debug)]
 pub struct Stream {
     path: PathBuf,
@@ -190,8 +189,8 @@ enum StreamTo {
 }
 
 impl Stream {
-    /// Makes a capture, in the place of an earlier one if there is one; any other file stays as it is. `-` is standard
-    /// output. Errors name the path.
+    /// Creates a capture, replacing an earlier one; any other file is left unchanged. `-` is standard output. Errors
+    /// name the path.
     pub fn capture(path: &Path) -> Result<Stream, String> {
         let to = match is_dash(path) {
             true => take().map(StreamTo::Stdout).map_err(|e| e.to_string()),
@@ -217,35 +216,35 @@ impl Write for Stream {
     }
 }
 
-/// A file for results: found to be writable when it is opened, before the run, and written when all is done. A regular
-/// file is then replaced as a whole: until then, and if the run or the writing fails, an old one stays as it was, and
-/// none appears where there was none.
+/// A result file: checked for writability when it is opened, before the run, and written at the end. A regular file is
+/// then replaced atomically: until then, and if the run or the writing fails, an existing file is unchanged, and no new
+/// one appears.
 #[derive(Debug)]
 pub struct OutFile {
-    /// As the user calls it.
+    /// As given by the user.
     path: PathBuf,
     to: To,
 }
 
 #[derive(Debug)]
 enum To {
-    /// A new file takes the place of this one.
+    /// A temporary file replaces this one.
     Replaced(PathBuf),
-    /// A device or a pipe; or a file in a folder where nothing can be made anew.
+    /// A device or a pipe; or a file in a folder in which no file can be created.
     Open(File),
     /// [`DASH`].
     Stdout(Taken),
 }
 
 impl OutFile {
-    /// Checks that `path` can be written, where `-` is standard output, in place of what is printed. One file may be
-    /// that. Errors name the path.
+    /// Checks that `path` can be written, where `-` is standard output, in place of printed text. At most one file may
+    /// be `-`. Errors name the path.
     pub fn open(path: &Path) -> Result<OutFile, String> {
         let to = to(path).map_err(|e| format!("{}: {e}", path.display()))?;
         Ok(OutFile { path: path.to_owned(), to })
     }
 
-    /// Writes all of it. Errors name the path.
+    /// Writes the contents. Errors name the path.
     pub fn write(
         self,
         write: impl FnOnce(&mut BufWriter<Box<dyn Write + Send>>) -> io::Result<()>,
@@ -255,7 +254,7 @@ impl OutFile {
             write(&mut to).and_then(|()| to.flush())
         };
         let written = match self.to {
-            // What is lost is told by `finish`.
+            // Errors are reported by `finish`.
             To::Stdout(stdout) => return whole(Box::new(stdout)).or(Ok(())),
             To::Open(file) => start_over(&file).and_then(|()| whole(Box::new(file))),
             To::Replaced(path) => replace(&path, whole),
@@ -267,12 +266,12 @@ impl OutFile {
     }
 }
 
-/// How a file is to be written.
+/// Decides how a file is written.
 fn to(path: &Path) -> io::Result<To> {
     if is_dash(path) {
         return take().map(To::Stdout);
     }
-    // A link stays one, and what it leads to is replaced.
+    // A link is kept, and its target is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let file = match OpenOptions::new().write(true).open(&target) {
         Ok(file) if !file.metadata()?.is_file() => return Ok(To::Open(file)),
@@ -283,20 +282,20 @@ fn to(path: &Path) -> io::Result<To> {
     match (new_beside(&target), file) {
         (Ok(_), _) => Ok(To::Replaced(target)),
         (Err(_), Some(file)) => Ok(To::Open(file)),
-        // What a link to nothing names; or the system's reason why not.
+        // The target of a dangling link; or the system's error.
         (Err(_), None) => File::create(path).map(To::Open),
     }
 }
 
-/// Refuses `-` where an option wants a folder, which standard output is not. Errors name it.
+/// Rejects `-` as a folder. Errors name it.
 pub fn check_folder(path: &Path) -> Result<(), String> {
     if is_dash(path) { Err(format!("{DASH}: expected a folder, which standard output is not")) } else { Ok(()) }
 }
 
-/// A file beside `path`, for as long as this value lives.
+/// Creates a file next to `path`, which is removed on drop.
 fn new_beside(path: &Path) -> io::Result<tempfile::NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Less the umask, as any other new file.
+    // Subject to the umask, as any other new file.
     let permissions = Permissions::from_mode(0o666);
     tempfile::Builder::new().prefix(".irnic-").permissions(permissions).tempfile_in(folder)
 }
@@ -311,7 +310,7 @@ fn replace(path: &Path, whole: impl FnOnce(Box<dyn Write + Send>) -> io::Result<
     Ok(())
 }
 
-/// Empties a file; a device or a pipe has nothing to be emptied of.
+/// Truncates a file; for a device or a pipe, there is nothing to do.
 fn start_over(file: &File) -> io::Result<()> {
     if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) }
 }

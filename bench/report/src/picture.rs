@@ -1,23 +1,23 @@
-//! Line plots as SVG: text, which every browser shows. `irnic sim --html` draws its own in the page.
+//! Line plots as SVG. `irnic sim --html` draws its own in the page.
 
 use std::fmt::Write;
 
 use serde::Serialize;
 
-/// How values become places.
+/// Scale of an axis.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
-    /// In proportion, from 0.
+    /// Linear, from 0.
     Linear,
-    /// By magnitude; values of 0 have no place.
+    /// Logarithmic; values of 0 are omitted.
     Log,
 }
 
 /// An axis.
 #[derive(Clone, Debug, Serialize)]
 pub struct Axis {
-    /// What is along it, and the unit.
+    /// Quantity and unit.
     pub label: &'static str,
     /// Scale.
     pub scale: Scale,
@@ -26,30 +26,30 @@ pub struct Axis {
 /// A line.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// In the legend.
+    /// Name in the legend.
     pub name: String,
-    /// Number of its colour.
+    /// Index of its colour.
     pub colour: usize,
-    /// Dashed: the second of two of a colour.
+    /// Whether the line is dashed: the second of two of a colour.
     pub dashed: bool,
-    /// x and y, from left to right.
+    /// Points, x and y, from left to right.
     pub points: Vec<(f64, f64)>,
-    /// From where to where y goes at each point; empty if nowhere.
+    /// Range of y at each point; empty if there is none.
     pub spread: Vec<(f64, f64)>,
 }
 
 /// A plot of a picture.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// To the right.
+    /// Horizontal axis.
     pub x: Axis,
-    /// Upwards.
+    /// Vertical axis.
     pub y: Axis,
     /// Lines.
     pub series: Vec<Series>,
 }
 
-/// Size of the picture and places in it, in its units; a plot is as high as `STEP`, with its axes. The picture is wider
+/// Size of the picture and positions in it, in its units; a plot including axes has height `STEP`. The picture is wider
 /// if names are long.
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 66.0;
@@ -57,21 +57,21 @@ const RIGHT: f64 = 550.0;
 const TOP: f64 = 44.0;
 const HIGH: f64 = 230.0;
 const STEP: f64 = 300.0;
-/// Where names begin, and how wide a letter is at most.
+/// Position of names, and maximum width of a letter.
 const NAMES: f64 = RIGHT + 46.0;
 const LETTER: f64 = 8.5;
-/// Colours on white, and on black. Beyond the last they begin again.
+/// Colours on white, and on black. Beyond the last, they repeat.
 const COLOURS: [&str; 6] = ["#0b6e4f", "#1f5fb4", "#b3261e", "#8a5a00", "#6a3fa0", "#555555"];
 const DARK: [&str; 6] = ["#4cc3a0", "#6db1ff", "#ff8a80", "#e0b44a", "#c39bf0", "#aab3bd"];
-/// Lines with so few points have marks there.
+/// Lines with at most this many points have markers.
 const MARKED: usize = 30;
 
-/// The plots below each other, under a title.
+/// Draws plots below each other, under a title.
 pub fn draw(title: &str, plots: &[Plot]) -> String {
     draw_all(title, &plots.iter().map(|plot| ("", plot)).collect::<Vec<_>>())
 }
 
-/// The plots below each other, under titles of their own and one of all.
+/// Draws plots below each other, under a common title and one for each.
 pub fn draw_titled(title: &str, plots: &[(String, Plot)]) -> String {
     draw_all(title, &plots.iter().map(|(title, plot)| (title.as_str(), plot)).collect::<Vec<_>>())
 }
@@ -103,12 +103,12 @@ fn draw_all(title: &str, plots: &[(&str, &Plot)]) -> String {
     out
 }
 
-/// Room for the title of a plot.
+/// Height of the title of a plot.
 fn title_height(title: &str) -> f64 {
     if title.is_empty() { 0.0 } else { 24.0 }
 }
 
-/// What is other where the reader prefers dark pages: style sheets outrank the attributes of elements.
+/// Styles for dark mode: style sheets override the attributes of elements.
 fn dark() -> String {
     let mut style = String::from("@media (prefers-color-scheme: dark) { .back { fill: #14171b } ");
     style.push_str("text { fill: #e6e9ed } .rule { stroke: #2d333b } .mark { fill: #14171b } ");
@@ -118,13 +118,13 @@ fn dark() -> String {
     style + "}"
 }
 
-/// Text that cannot be taken for markup.
+/// Escapes text for XML.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 impl Plot {
-    /// `top`: where the plot begins.
+    /// Draws the plot; `top` is its upper edge.
     fn draw(&self, out: &mut String, top: f64) {
         let bottom = top + HIGH;
         let all = || self.series.iter().flat_map(|s| &s.points);
@@ -202,7 +202,7 @@ impl Plot {
     }
 }
 
-/// What an axis shows, and where its lines are.
+/// Range and ticks of an axis.
 struct Ruler {
     scale: Scale,
     first: f64,
@@ -211,7 +211,7 @@ struct Ruler {
 }
 
 impl Ruler {
-    /// Room for all values, from 0, or from a power of ten.
+    /// A range that includes all values, from 0, or from a power of ten.
     fn new(scale: Scale, values: impl Iterator<Item = f64>) -> Ruler {
         match scale {
             Scale::Linear => {
@@ -227,7 +227,7 @@ impl Ruler {
             Scale::Log => {
                 let (least, most) = values.filter(|v| *v > 0.0).fold((f64::MAX, 0.0), |(l, m), v| (v.min(l), v.max(m)));
                 let (least, most) = if most > 0.0 { (least, most) } else { (1.0, 10.0) };
-                // Within two decades 1, 2 and 5 of each.
+                // Within two decades: 1, 2 and 5 of each.
                 let between: &[f64] = if most / least < 100.0 { &[1.0, 2.0, 5.0] } else { &[1.0] };
                 let decades = least.log10().floor() as i32..=most.log10().ceil() as i32 + 1;
                 let mut ticks: Vec<f64> =
@@ -242,14 +242,14 @@ impl Ruler {
         }
     }
 
-    /// Where a value is, from 0 to 1.
+    /// Relative position of a value, 0 to 1.
     fn place(&self, value: f64) -> f64 {
         let value = if self.scale == Scale::Log { value.max(f64::MIN_POSITIVE).log10() } else { value };
         ((value - self.first) / (self.last - self.first)).clamp(0.0, 1.0)
     }
 }
 
-/// As short as it can be said.
+/// Formats a tick compactly.
 fn label(tick: f64) -> String {
     format!("{tick:.3e}").parse::<f64>().unwrap_or(tick).to_string()
 }

@@ -1,8 +1,8 @@
-//! Tables of text.
+//! Text tables.
 
 use std::fmt::Write as _;
 
-/// Writes cells in columns, the first to the left, the others to the right.
+/// Writes cells in columns, the first left-aligned, the others right-aligned.
 pub fn align(out: &mut String, lines: &[Vec<String>]) {
     let columns = lines.first().map_or(0, Vec::len);
     let width = |at: usize| lines.iter().map(|l| l[at].chars().count()).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Reading the command line.
+//! Parsing of the command line.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 
 use crate::output;
 
-/// Returns what is wrong with the command line, in one line: clap's message without its usage.
+/// Returns a command line error in one line: clap's message without its usage.
 pub fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let about =
@@ -16,8 +16,8 @@ pub fn one_line(error: &clap::Error) -> String {
     about.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Parses the command line. Where there is nothing to run, because help was asked for or the arguments are wrong,
-/// prints that and returns the exit status. `amended` may return other arguments for some that are refused.
+/// Parses the command line. If there is nothing to run, because help was requested or the arguments are invalid, prints
+/// that and returns the exit status. `amended` may return replacements for rejected arguments.
 pub fn parse<C: Parser>(
     arguments: &[OsString],
     amended: impl FnOnce(&clap::Error) -> Option<Vec<OsString>>,

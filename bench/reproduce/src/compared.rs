@@ -1,44 +1,44 @@
-//! What a paper says, what came out here, and how far apart they are: the same for every paper.
+//! Comparison of a paper's values with ours, the same for every paper.
 
 use irnic_fabric::summary::mean_and_confidence;
 use serde::Serialize;
 
 use irnic_report::junit;
 
-/// What the paper has for a cell.
+/// The value of the paper for a cell.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Paper {
     /// A number of a table.
     Number(f64),
-    /// What it says in words, as the smallest and the largest value.
+    /// A claim in words, as the smallest and the largest value.
     Range([f64; 2]),
-    /// Nothing: it does not show that, or only in a picture.
+    /// None: not shown, or only in a figure.
     Silent,
 }
 
-/// What came out for a cell.
+/// The comparison of a cell.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compared {
-    /// The cell's.
+    /// Id of the cell.
     pub id: String,
-    /// What the paper has.
+    /// The value of the paper.
     pub paper: Paper,
-    /// Mean over the seeds; nothing if a run has no result.
+    /// Mean over the seeds; `None` if a run has no result.
     pub ours: Option<f64>,
     /// Half-width of the 95 % confidence interval of the mean; 0 with one seed.
     pub confidence: f64,
-    /// Ours over the paper's, where it has a number other than 0.
+    /// Our value over the paper's, if that is a number other than 0.
     pub ratio: Option<f64>,
-    /// Set if the paper has words or 0: whether ours agrees.
+    /// Whether our value agrees, if the paper has a claim or 0.
     pub holds: Option<bool>,
-    /// The words.
+    /// Quotation of the claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
 
 impl Compared {
-    /// Of the value of each seed; with `under` of its ratio to that of the same seed.
+    /// Compares the values, one for each seed; with `under`, their ratios for the same seeds.
     pub fn new(id: &str, paper: Paper, text: Option<&str>, over: PerSeed, under: Option<PerSeed>) -> Compared {
         let values: Option<Vec<f64>> = match under {
             None => over.into_iter().collect(),
@@ -75,7 +75,7 @@ impl From<&Compared> for junit::Case {
     }
 }
 
-/// Returns a cell as a test case, which is skipped where no bounds are set or a run has no result.
+/// Returns a cell as a test case, which is skipped if there are no bounds or a run has no result.
 pub fn judged(id: &str, ours: Option<f64>, confidence: f64, paper: &str, holds: Option<bool>) -> junit::Case {
     let ours = ours.map_or_else(|| "no result".to_owned(), |ours| format!("ours is {ours} (95 %: ± {confidence})"));
     let said = format!("{ours}, {paper}");
@@ -87,7 +87,7 @@ pub fn judged(id: &str, ours: Option<f64>, confidence: f64, paper: &str, holds: 
     junit::Case { name: id.to_owned(), verdict, output: said }
 }
 
-/// A value for each seed; nothing where a run has none.
+/// A value for each seed; `None` where a run has none.
 pub type PerSeed = Vec<Option<f64>>;
 
 #[cfg(test)]
@@ -103,7 +103,7 @@ mod tests {
         let number = result(Paper::Number(4.0), &[Some(1.0), Some(3.0)], None);
         assert_eq!((number.ours, number.ratio, number.holds), (Some(2.0), Some(0.5), None));
         assert!(number.confidence > 0.0 && result(Paper::Silent, &[Some(1.0)], None).confidence == 0.0);
-        // Ratios are formed seed by seed: 1/2 and 3/1, not 4/3.
+        // Ratios are formed for each seed: 1/2 and 3/1, not 4/3.
         let ratio = result(Paper::Range([1.0, 1.75]), &[Some(1.0), Some(3.0)], Some(&[Some(2.0), Some(1.0)]));
         assert_eq!((ratio.ours, ratio.ratio, ratio.holds), (Some(1.75), None, Some(true)));
         let none = [0.0, 1.0].map(|v| result(Paper::Number(0.0), &[Some(v)], None));

@@ -1,5 +1,5 @@
-//! What the commands of papers have in common: cells are chosen, what they need is run, and the results are printed,
-//! written and drawn.
+//! Shared parts of the commands for papers: selecting cells, performing the runs that they need, printing, writing and
+//! drawing the results.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -13,22 +13,22 @@ use crate::pictures;
 use crate::runs::{Make, Runs, Scenarios, once};
 use crate::shared::{Common, choose, list};
 
-/// A number of the results: what has to be run for it, and what is made of that.
+/// A cell of the results: the scenarios it needs, and how it is computed from their runs.
 pub trait Entry {
-    /// What is run.
+    /// A scenario.
     type Scenario: Clone + Debug + PartialEq + Sync;
-    /// What comes of a run.
+    /// Results of a run.
     type Run: Serialize + DeserializeOwned + Send;
-    /// The number beside the paper's.
+    /// The value, with that of the paper.
     type Result: Serialize;
 
-    /// Where it stands: `table1/timely/avg_rtt`.
+    /// Its id: `table1/timely/avg_rtt`.
     fn id(&self) -> &str;
 
-    /// Returns what has to be run for it.
+    /// Returns the scenarios that it needs.
     fn needed(&self) -> impl Iterator<Item = &Self::Scenario>;
 
-    /// The result, from the runs of a scenario: one for each seed, or nothing where it failed.
+    /// Computes the value from the runs of a scenario: one per seed, `None` where it failed.
     fn result<'a>(&self, runs: impl Fn(&Self::Scenario) -> Vec<Option<&'a Self::Run>>) -> Self::Result
     where
         Self::Run: 'a;
@@ -37,25 +37,25 @@ pub trait Entry {
 /// The runs of a paper's scenarios.
 pub type RunsOf<'a, E> = Runs<'a, <E as Entry>::Scenario, <E as Entry>::Run>;
 
-/// A paper's evaluation, of which a command runs some.
+/// A paper's evaluation, of which a command performs a part.
 pub struct Evaluation<'a, E: Entry, S> {
     /// The subcommand: `timely`.
     pub paper: &'static str,
     /// All cells.
     pub cells: Vec<E>,
-    /// How the ids of those begin that are wanted; of all, if there are none.
+    /// Prefixes of the ids that are selected; empty: all.
     pub only: &'a [String],
     /// The folder for pictures.
     pub svg: Option<&'a Path>,
-    /// What all papers' runs can be told.
+    /// Options shared by all papers.
     pub common: &'a Common,
-    /// What results depend on besides scenarios and seeds; files of results have it, too.
+    /// Settings, other than scenarios and seeds, that results depend on; they are stored in result files.
     pub settings: S,
-    /// How long a run may take beside the others, as [`irnic_sweep::Sweep::estimate`].
+    /// Estimated relative run time, as [`irnic_sweep::Sweep::estimate`].
     pub estimate: &'a (dyn Fn(&E::Scenario) -> f64 + Sync),
-    /// Finds what makes no sense before anything is run.
+    /// Rejects invalid scenarios before anything is run.
     pub check: &'a (dyn Fn(&E::Scenario) -> Result<(), CommandError> + Sync),
-    /// Makes a run.
+    /// Performs a run.
     pub make: &'a Make<'a, E::Scenario, E::Run>,
 }
 
@@ -63,7 +63,7 @@ impl<E: Entry, S: Serialize> Evaluation<'_, E, S>
 where
     for<'r> junit::Case: From<&'r E::Result>,
 {
-    /// Runs it: `print` says on the terminal what came out, by seeds; `draw` returns names and contents of pictures.
+    /// Runs it: `print` prints the results, by seeds; `draw` returns names and contents of pictures.
     pub fn run(
         mut self,
         print: impl FnOnce(&[E::Result], &[u64]),

@@ -1,8 +1,8 @@
-//! `irnic reproduce`: the scenarios of papers, and their numbers beside ours, cell by cell.
+//! `irnic reproduce`: repeats the scenarios of papers, and compares their numbers with ours, cell by cell.
 //!
-//! Each paper has a folder: what it prints, what is run for it, and what of that is a cell. `points` puts scenarios
-//! and the paper's numbers and words together, `runs` makes the runs, `compared` says how far apart the two are,
-//! `table` prints, `pictures` draws. `evaluation` is a command that does all of this, given the folder's parts.
+//! Each paper has a folder: its reference values, scenarios, and cells. `points` combines scenarios with the paper's
+//! numbers and claims, `runs` performs the runs, `compared` computes the deviations, `table` prints, `pictures` draws.
+//! `evaluation` is a command that does all of this, given the folder's parts.
 
 #[macro_use]
 extern crate irnic_report;
@@ -55,7 +55,7 @@ enum Paper {
 }
 
 impl ReproduceArgs {
-    /// Returns how runs are made.
+    /// Returns the sweep options.
     pub fn sweep(&mut self) -> &mut SweepArgs {
         match &mut self.paper {
             Paper::Irn(args) => &mut args.common.sweep,

@@ -1,4 +1,4 @@
-//! Figures as pictures: which scenarios each is of, and the files.
+//! Figures: the scenarios of each, and their files.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -8,11 +8,11 @@ use irnic_report::CommandError;
 use irnic_report::output::{OutFile, check_folder};
 use irnic_report::picture::{Plot, draw};
 
-/// Scenarios by the names that rows of cells have.
+/// Scenarios by the names of the rows of cells.
 pub struct Rows<'a, S>(Vec<(&'a str, &'a S)>);
 
 impl<'a, S> Rows<'a, S> {
-    /// Of cells' ids, `figure14/432/ndp/mean`, and scenarios. Cells of one row follow each other.
+    /// Collects rows from the ids of cells, `figure14/432/ndp/mean`, and scenarios. Cells of one row must be adjacent.
     pub fn new(cells: impl Iterator<Item = (&'a str, &'a S)>) -> Rows<'a, S> {
         let mut rows: Vec<(&str, &S)> = Vec::new();
         for (id, scenario) in cells {
@@ -24,20 +24,20 @@ impl<'a, S> Rows<'a, S> {
         Rows(rows)
     }
 
-    /// Returns those of a figure, by the rest of their names.
+    /// Returns the rows of a figure, by the rest of their names.
     pub fn of(&self, figure: impl Display) -> Vec<(&'a str, &'a S)> {
         self.below(&format!("figure{figure}"))
     }
 
-    /// Returns those of a figure or a table, such as `table5.2`, by the rest of their names.
+    /// Returns the rows of a figure or a table, such as `table5.2`, by the rest of their names.
     pub fn below(&self, of: &str) -> Vec<(&'a str, &'a S)> {
         let rest = |name: &'a str| name.strip_prefix(of)?.strip_prefix('/');
         self.0.iter().filter_map(|(name, scenario)| Some((rest(name)?, *scenario))).collect()
     }
 }
 
-/// Returns a line for each name that `place` makes of the rows', with its points: what `place` says is x, `value` is y.
-/// A row without either is left out.
+/// Returns a line for each name that `place` derives from the rows' names: x is from `place`, y from `value`. Rows
+/// without either are skipped.
 pub fn swept<S>(
     rows: &[(&str, &S)],
     place: impl Fn(&str) -> Option<(String, f64)>,
@@ -60,10 +60,10 @@ pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (count > 0.0).then_some(sum / count)
 }
 
-/// A figure: its number, what it shows, and the plots in it.
+/// A figure: its number, title, and plots.
 pub type Picture<F> = (F, &'static str, Vec<Plot>);
 
-/// Returns names and contents of the files. A figure of which a plot has no line is left out.
+/// Returns names and contents of the files. Figures with a plot without lines are skipped.
 pub fn files<F: Display>(pictures: Vec<Picture<F>>) -> Vec<(String, String)> {
     let drawn = pictures.into_iter().filter(|(.., plots)| plots.iter().all(|p| !p.series.is_empty()));
     let file = |(figure, title, plots): Picture<F>| {
@@ -72,14 +72,14 @@ pub fn files<F: Display>(pictures: Vec<Picture<F>>) -> Vec<(String, String)> {
     drawn.map(file).collect()
 }
 
-/// Makes the folder of `--svg`, before anything runs.
+/// Creates the folder of `--svg`, before anything runs.
 pub fn prepare(folder: Option<&Path>) -> Result<(), CommandError> {
     let Some(folder) = folder else { return Ok(()) };
     check_folder(folder).map_err(|e| CommandError::Usage(format!("--svg {e}")))?;
     std::fs::create_dir_all(folder).map_err(|e| CommandError::Usage(format!("--svg {}: {e}", folder.display())))
 }
 
-/// Writes files into it.
+/// Writes files into the folder.
 pub fn write(folder: &Path, files: Vec<(String, String)>) -> Result<(), CommandError> {
     for (name, svg) in files {
         let path = folder.join(name);

@@ -1,5 +1,4 @@
-//! What is run for a paper and what of it is a number of the results, put together with what the paper says: for papers
-//! whose reference has numbers and claims.
+//! Points of a paper's evaluation, combined with its reference: for papers whose reference has numbers and claims.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -14,75 +13,75 @@ use crate::evaluation::Entry;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Number {
-    /// Point and metric.
+    /// Id: point and metric.
     pub id: String,
-    /// In the units of the metric.
+    /// Value, in the units of the metric.
     pub value: f64,
 }
 
-/// What the text says of a point or of two, and what is accepted as agreeing with it.
+/// A claim of the text about one or two points, and the range accepted as agreement.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
     /// The point.
     pub over: String,
-    /// The point by whose metric that of `over` is divided, if it is.
+    /// The point by whose value that of `over` is divided, if any.
     pub under: Option<String>,
     /// The metric.
     pub metric: String,
-    /// Smallest and largest value.
+    /// Smallest and largest value accepted.
     pub range: [f64; 2],
-    /// Words of the paper.
+    /// Quotation from the paper.
     pub text: String,
 }
 
-/// What a paper says, from a file of `fixtures/reference/`.
+/// The reference values of a paper, from a file of `fixtures/reference/`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reference {
     /// Numbers.
     pub number: Vec<Number>,
-    /// Words.
+    /// Claims.
     pub claim: Vec<Claim>,
 }
 
 impl Reference {
-    /// Reads a file that a test reads, too.
+    /// Parses a file, which a test parses as well.
     pub fn read(text: &str) -> Reference {
         toml::from_str(text).expect("a fixture that a test reads")
     }
 }
 
-/// What is measured of a run.
+/// A metric of a run.
 pub trait Metric: Copy + 'static {
-    /// What it is measured of.
+    /// Type of the run's results.
     type Run;
 
     /// Returns the name in cells.
     fn name(self) -> Cow<'static, str>;
 
-    /// Finds it by its name.
+    /// Returns the metric with a name.
     fn named(name: &str) -> Option<Self>;
 
-    /// Returns its value; nothing if the run does not have it.
+    /// Returns its value; `None` if the run does not have it.
     fn of(self, run: &Self::Run) -> Option<f64>;
 }
 
-/// A scenario, what it is called, and what of it there are cells for.
+/// A scenario with its name, and its metrics that have cells.
 pub struct Point<S, M: 'static>(pub String, pub S, pub &'static [M]);
 
-/// A number of the results.
+/// A cell of the results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell<S, M> {
-    /// Where it stands: `table1/timely/avg_rtt`.
+    /// Id: `table1/timely/avg_rtt`.
     pub id: String,
-    /// What the paper has.
+    /// The value of the paper.
     pub paper: Paper,
-    /// Scenario, and the one that it is divided by.
+    /// The scenario, and the one to divide by.
     pub scenarios: (S, Option<S>),
-    /// What of it.
+    /// The metric.
     pub metric: M,
-    /// The words of the paper, for a claim.
+    /// Quotation from the paper, for a claim.
     pub text: Option<String>,
 }
 
@@ -114,7 +113,7 @@ where
     }
 }
 
-/// Returns the cells of all points, and those that the paper's words are about.
+/// Returns the cells of all points, and those of the paper's claims.
 pub fn cells<S: Clone, M: Metric>(points: &[Point<S, M>], reference: &Reference) -> Vec<Cell<S, M>> {
     let mut cells = Vec::new();
     for Point(name, scenario, metrics) in points {
@@ -142,7 +141,7 @@ pub fn cells<S: Clone, M: Metric>(points: &[Point<S, M>], reference: &Reference)
     cells
 }
 
-/// Fails if a number or a claim of the reference has no cell, or two of the points' cells have one name.
+/// Panics if a number or a claim of the reference has no cell, or if two cells of the points have the same id.
 #[cfg(test)]
 pub fn check<S, M>(cells: &[Cell<S, M>], reference: &Reference) {
     for number in &reference.number {

@@ -1,4 +1,4 @@
-//! Runs of a paper's scenarios, each with each seed, and how a command that made them ends.
+//! Runs of a paper's scenarios, each with each seed, and the outcome of their command.
 
 use std::fmt::Debug;
 
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use irnic_sim::{self as sim, Batch, SLICE};
 
-/// Keeps what is not there yet.
+/// Removes duplicates.
 pub fn once<S: Clone + PartialEq>(scenarios: impl Iterator<Item = S>) -> Vec<S> {
     scenarios.fold(Vec::new(), |mut all, scenario| {
         if !all.contains(&scenario) {
@@ -21,31 +21,31 @@ pub fn once<S: Clone + PartialEq>(scenarios: impl Iterator<Item = S>) -> Vec<S> 
     })
 }
 
-/// The row that a cell stands in: its id without what is measured.
+/// The row of a cell: its id without the metric.
 pub fn row(id: &str) -> &str {
     id.rsplit_once('/').map_or(id, |(row, _)| row)
 }
 
-/// What makes a run.
+/// Performs a run.
 pub type Make<'a, S, M> = dyn Fn(&S, u64, &Watch<'_>) -> Result<M, NoResult> + Sync + 'a;
 
-/// Scenarios that are measured, each with each seed.
+/// Scenarios to be measured, each with each seed.
 pub struct Scenarios<'a, S, M> {
     /// The command.
     pub command: &'a str,
-    /// What is run.
+    /// The scenarios.
     pub scenarios: &'a [S],
-    /// A cell that each is needed for.
+    /// For each scenario, a cell that needs it.
     pub cells: &'a [&'a str],
-    /// Seeds of each.
+    /// Seeds for each scenario.
     pub seeds: &'a [u64],
-    /// What results depend on besides.
+    /// Settings that results depend on as well.
     pub settings: String,
-    /// How long a run may take beside the others, as [`Sweep::estimate`].
+    /// Estimated relative run time, as [`Sweep::estimate`].
     pub estimate: &'a (dyn Fn(&S) -> f64 + Sync),
-    /// Finds what makes no sense, as [`Sweep::check`].
+    /// Rejects invalid scenarios, as [`Sweep::check`].
     pub check: &'a (dyn Fn(&S) -> Result<(), CommandError> + Sync),
-    /// Makes a run.
+    /// Performs a run.
     pub make: &'a Make<'a, S, M>,
 }
 
@@ -90,7 +90,7 @@ impl<S: Debug + Sync, M: Serialize + DeserializeOwned + Send> Sweep for Scenario
 }
 
 impl<'a, S: Debug + PartialEq + Sync, M: Serialize + DeserializeOwned + Send> Scenarios<'a, S, M> {
-    /// Makes all runs, or finds what was measured in them. Returns nothing if there is nothing to show.
+    /// Performs all runs, or loads their results. Returns `None` if there is nothing to show.
     pub fn perform(&self, how: &How<'_>) -> Result<Option<Runs<'a, S, M>>, CommandError> {
         let Some(mut performed) = sweep::perform(self, how)? else { return Ok(None) };
         let each = self.scenarios.iter().map(|_| performed.results.drain(..self.seeds.len()).collect()).collect();
@@ -98,23 +98,23 @@ impl<'a, S: Debug + PartialEq + Sync, M: Serialize + DeserializeOwned + Send> Sc
     }
 }
 
-/// What was measured in the runs of some scenarios.
+/// Results of the runs of scenarios.
 pub struct Runs<'a, S, M> {
     scenarios: &'a [S],
     cells: &'a [&'a str],
     seeds: &'a [u64],
-    /// By scenario, and within one by seed.
+    /// By scenario, then by seed.
     each: Vec<Vec<Result<M, NoResult>>>,
 }
 
 impl<S: PartialEq, M> Runs<'_, S, M> {
-    /// Returns the runs of a scenario, by seed; nothing for one that failed.
+    /// Returns the runs of a scenario, by seed; `None` for failed ones.
     pub fn of(&self, scenario: &S) -> Vec<Option<&M>> {
         let at = self.scenarios.iter().position(|s| s == scenario);
         at.map_or(Vec::new(), |at| self.each[at].iter().map(|run| run.as_ref().ok()).collect())
     }
 
-    /// Returns what came of those runs of a scenario that did not fail.
+    /// Returns the results of a scenario's successful runs.
     pub fn done(&self, scenario: &S) -> Vec<&M> {
         self.of(scenario).into_iter().flatten().collect()
     }
@@ -124,7 +124,7 @@ impl<S: PartialEq, M> Runs<'_, S, M> {
         self.each.iter().flatten().any(Result::is_ok)
     }
 
-    /// Ends a command whose results are written: says which runs have none, and why.
+    /// Ends a command whose results have been written: reports runs without results, with the reasons.
     pub fn conclude(&self) -> Result<(), CommandError> {
         let of = |(cell, runs): (&&str, &Vec<Result<M, NoResult>>)| {
             let failed = runs.iter().zip(self.seeds).filter_map(|(run, seed)| Some((run.as_ref().err()?, seed)));
@@ -137,12 +137,12 @@ impl<S: PartialEq, M> Runs<'_, S, M> {
     }
 }
 
-/// Simulates a network to its end.
+/// Simulates a network to completion.
 pub fn simulate(watch: &Watch<'_>, config: SimConfig) -> Result<Outcome, NoResult> {
     watched(watch, config, SLICE, |_| ())
 }
 
-/// Simulates a network to its end, and has somebody look at it after each so many events.
+/// Simulates a network to completion, and calls an observer each time after a number of events.
 pub fn watched(
     watch: &Watch<'_>,
     config: SimConfig,
@@ -167,13 +167,13 @@ pub fn watched(
     }
 }
 
-/// Returns the summaries of a case, by seed; nothing for a run in which not all flows were completed.
+/// Returns the summaries of a case, by seed; `None` for runs in which not all flows completed.
 pub fn summaries(runs: &[sim::Run], case: Option<usize>) -> Vec<Option<&Summary>> {
     let of_case = runs.iter().filter(|r| Some(r.case) == case);
     of_case.map(|r| r.result.as_ref().ok().filter(|f| f.complete()).map(|f| &f.summary)).collect()
 }
 
-/// Ends a command whose results are written: says which runs have no such summary, and why.
+/// Ends a command whose results have been written: reports runs without such a summary, with the reasons.
 pub fn conclude_batch(batch: &Batch, runs: &[sim::Run]) -> Result<(), CommandError> {
     let failure = |run: &sim::Run| match &run.result {
         Err(NoResult::Missing) => None,

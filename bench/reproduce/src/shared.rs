@@ -1,4 +1,4 @@
-//! What the commands of all papers share: options, files of results, cells by name.
+//! Shared parts of the commands for papers: options, result files, cells by name.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -40,18 +40,18 @@ pub struct Common {
 }
 
 impl Common {
-    /// Returns the seeds, one for each repetition.
+    /// Returns the seeds, one per repetition.
     pub fn seeds(&self) -> Vec<u64> {
         (0..self.seeds).map(|i| self.seed.wrapping_add(i)).collect()
     }
 
-    /// Returns how runs are made.
+    /// Returns the options of the sweep.
     pub fn how(&self) -> How<'_> {
         let jobs = self.jobs.map_or(0, |n| n as usize);
         How { args: &self.sweep, who: self.sweep.who(WHO), jobs, threads: 1 }
     }
 
-    /// Opens the files of results, which are checked before anything runs. `pictures`: whether there are to be some.
+    /// Opens the result files, which are checked before anything runs. `pictures`: whether there will be pictures.
     pub fn open(&self, pictures: bool) -> Result<Files, CommandError> {
         let files = [("--json", self.json.is_some()), ("--junit", self.junit.is_some()), ("--svg", pictures)];
         self.sweep.check(&files)?;
@@ -62,13 +62,13 @@ impl Common {
     }
 }
 
-/// Files of results.
+/// Result files.
 pub struct Files {
     pub json: Option<OutFile>,
     pub junit: Option<junit::File>,
 }
 
-/// What is written for machines.
+/// The JSON document.
 #[derive(Serialize)]
 pub struct Document<'a, S, C> {
     paper: &'a str,
@@ -79,7 +79,7 @@ pub struct Document<'a, S, C> {
 }
 
 impl Files {
-    /// Writes what there are files for: cells of a paper, and what they depend on.
+    /// Writes the result files: cells of a paper, and the settings they depend on.
     pub fn write<'a, C: Serialize>(
         self,
         paper: &str,
@@ -105,7 +105,7 @@ impl Files {
     }
 }
 
-/// Returns the command line that makes the run of a cell with a seed alone.
+/// Returns the command line that repeats the run of a cell with a seed.
 pub fn replay(cell: Option<&str>, seed: u64) -> String {
     let only = cell.iter().flat_map(|cell| ["--only", cell]).map(str::to_owned);
     let seed = ["--seed".to_owned(), seed.to_string()];
@@ -122,7 +122,7 @@ pub fn list<'a>(ids: impl Iterator<Item = &'a str>) {
     ids.for_each(|id| println!("{id}"));
 }
 
-/// Leaves the cells whose id begins as one of `only` does, or all if there are none.
+/// Keeps the cells whose id starts with one of `only`, or all if it is empty.
 pub fn choose<C>(cells: &mut Vec<C>, only: &[String], id: impl Fn(&C) -> &str) -> Result<(), CommandError> {
     if only.is_empty() {
         return Ok(());

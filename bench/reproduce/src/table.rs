@@ -1,8 +1,8 @@
-//! Numbers of cells on the terminal.
+//! Formatting of cells on the terminal.
 
 use crate::compared::{Compared, Paper};
 
-/// Numbers as the paper prints them: three or four digits.
+/// Formats numbers like the paper: with three or four digits.
 pub fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 100.0 => format!("{value:.0}"),
@@ -12,7 +12,7 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// What a paper has.
+/// Formats the value of a paper.
 pub fn paper(paper: Paper) -> String {
     match paper {
         Paper::Number(n) => number(n),
@@ -23,7 +23,7 @@ pub fn paper(paper: Paper) -> String {
     }
 }
 
-/// What came out.
+/// Formats our value.
 pub fn ours(result: &Compared) -> String {
     match result.ours {
         Some(small) if small > 0.0 && small < 1e-4 => format!("{small:.2e}"),
@@ -32,19 +32,20 @@ pub fn ours(result: &Compared) -> String {
     }
 }
 
-/// Half of the confidence interval, where there are several seeds.
+/// Formats half of the confidence interval, if there are several seeds.
 pub fn confidence(result: &Compared, seeds: &[u64]) -> String {
     if seeds.len() > 1 { number(result.confidence) } else { "-".to_owned() }
 }
 
-/// Prints what cells are of, and [`cells_and_claims`]. `quick`: whether runs are shortened; `units`: a sentence.
+/// Prints a description of the cells, and [`cells_and_claims`]. `quick`: whether runs are shortened; `units`: a
+/// sentence.
 pub fn all(results: &[Compared], seeds: &[u64], quick: bool, units: &str) {
     let quickly = if quick { " Runs are shortened." } else { "" };
     println!("Seeds {seeds:?}.{quickly} {units}");
     cells_and_claims(results, seeds);
 }
 
-/// Prints cells, figure by figure, and which of the paper's words hold.
+/// Prints cells, figure by figure, and which claims of the paper hold.
 pub fn cells_and_claims(results: &[Compared], seeds: &[u64]) {
     let mut figure = "";
     for result in results.iter().filter(|r| r.text.is_none()) {
@@ -61,7 +62,7 @@ pub fn cells_and_claims(results: &[Compared], seeds: &[u64]) {
     print_claims(results, seeds);
 }
 
-/// Prints what a paper says in words, and which of it holds, if it says anything.
+/// Prints the claims of a paper, if there are any, and which of them hold.
 pub fn print_claims(results: &[Compared], seeds: &[u64]) {
     let claims: Vec<&Compared> = results.iter().filter(|r| r.text.is_some()).collect();
     if claims.is_empty() {

@@ -146,12 +146,12 @@ pub struct SimArgs {
 }
 
 impl SimArgs {
-    /// Returns how runs are made.
+    /// Returns the sweep options.
     pub fn sweep(&mut self) -> &mut SweepArgs {
         &mut self.sweep
     }
 
-    /// Returns the values of keys that were given.
+    /// Returns the values of the given keys.
     pub fn values(&self) -> Values {
         let on = ["on".to_owned()];
         let verify: &[String] = if self.verify { &on } else { &[] };

@@ -3,7 +3,7 @@
 use irnic_fabric::experiment::TextError;
 use irnic_report::CommandError;
 
-/// What is wrong with a value is wrong with the command line.
+/// An invalid value is an error of the command line.
 pub fn usage(error: TextError) -> CommandError {
     CommandError::Usage(error.to_string())
 }

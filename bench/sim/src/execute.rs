@@ -22,26 +22,26 @@ use crate::error::usage;
 use crate::port_capture::{PcapArgs, PortCapture};
 use crate::stored;
 
-/// Events between two looks at the flag and the bar: some tens of milliseconds.
+/// Number of events between updates of the flag and the bar: some tens of milliseconds.
 pub const SLICE: u64 = 200_000;
 
-/// Runs that are to be made: every case with every seed.
+/// The runs to be performed: every case with every seed.
 pub struct Batch {
     /// Points of the grid.
     pub cases: Vec<Case>,
-    /// What each of them describes.
+    /// The experiments they describe.
     pub experiments: Vec<Experiment>,
     /// Seeds of each case.
     pub seeds: Vec<u64>,
-    /// Version of irnic that makes them.
+    /// Version of irnic that performs them.
     pub irnic: String,
     /// Threads of each run.
     pub threads: usize,
-    /// Single flows are wanted afterwards.
+    /// Whether individual flows are needed afterwards.
     pub keep_flows: bool,
-    /// What is recorded of each packet of the only run.
+    /// Level of detail of the packets recorded in the only run.
     pub schedule: Option<Detail>,
-    /// Packets of the only run are recorded.
+    /// Capture of packets of the only run.
     pub pcap: PcapArgs,
 }
 
@@ -60,31 +60,31 @@ impl Batch {
 
 /// One case with one seed.
 pub struct Run {
-    /// Place among the cases.
+    /// Index of the case.
     pub case: usize,
-    /// Seed of all chance.
+    /// Seed.
     pub seed: u64,
-    /// What came of it, or why nothing did.
+    /// Its result, or why there is none.
     pub result: Result<Finished, NoResult>,
 }
 
-/// How far Ctrl-C let the runs of an experiment get.
+/// Progress of the runs of an experiment at Ctrl-C.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Reached {
-    /// Runs in all.
+    /// Total number of runs.
     pub all: usize,
-    /// Those that have results.
+    /// Runs with results.
     pub done: usize,
-    /// Those that went wrong.
+    /// Failed runs.
     pub failed: usize,
-    /// Those that were under way.
+    /// Runs that were in progress.
     pub interrupted: usize,
-    /// Those that were waiting.
+    /// Runs that were waiting.
     pub never_begun: usize,
 }
 
 impl Reached {
-    /// Counts these runs.
+    /// Counts the runs by state.
     pub fn by(runs: &[Run]) -> Reached {
         let count = |of: &dyn Fn(&Run) -> bool| runs.iter().filter(|run| of(run)).count();
         Reached {
@@ -96,7 +96,7 @@ impl Reached {
         }
     }
 
-    /// Returns whether runs were cut short.
+    /// Returns whether runs were interrupted.
     pub fn is_short(&self) -> bool {
         self.interrupted + self.never_begun > 0
     }
@@ -113,31 +113,31 @@ impl fmt::Display for Reached {
     }
 }
 
-/// What is known of a run.
+/// Results of a run.
 #[derive(Serialize, Deserialize)]
 pub struct Finished {
     /// Statistics.
     pub summary: Summary,
-    /// It was ended by Ctrl-C, and is the only run: of several, such a one has no result.
+    /// Whether it was ended by Ctrl-C and is the only run: of several, an interrupted one has no result.
     pub interrupted: bool,
-    /// What followed from the configuration.
+    /// Parameters derived from the configuration.
     pub resolved: Vec<(Cow<'static, str>, String)>,
-    /// Deadlock: nodes that wait for each other, as the topology's file calls them.
+    /// Nodes of a deadlock, by their ids in the topology file.
     pub deadlock: Vec<u32>,
-    /// Flows, and what became of them, if they are wanted; hosts as the topology's file calls them.
+    /// Flows with their records, if needed; hosts by their ids in the topology file.
     #[serde(with = "stored::flows")]
     pub flows: Vec<(Flow, FlowRecord)>,
-    /// When the first flow starts, ns. Files of the ns-3 simulators begin at 2 s.
+    /// Start of the first flow, ns. Files of the ns-3 simulators begin at 2 s.
     pub begins: u64,
-    /// The network at intervals, from then on.
+    /// Samples of the network from then on.
     #[serde(with = "stored::samples")]
     pub samples: Vec<Sample>,
-    /// When packets entered and left the network, if that was recorded.
+    /// Times at which packets entered and left the network, if recorded.
     #[serde(skip)]
     pub schedule: Option<Schedule>,
-    /// Why one thread ran it although there were to be more.
+    /// Why a single thread ran it, although more were requested.
     pub alone: Option<Cow<'static, str>>,
-    /// How long it took, in real time.
+    /// Real time that it took.
     pub took: Duration,
 }
 
@@ -148,13 +148,13 @@ impl Finished {
     }
 }
 
-/// Runs of a command, as a sweep.
+/// The runs of a command, as a sweep.
 pub struct Simulations<'a> {
-    /// What is run.
+    /// The runs.
     pub batch: &'a Batch,
-    /// The command, and what its results depend on besides the experiments.
+    /// The command, and the settings that its results depend on apart from the experiments.
     pub command: &'static str,
-    /// Returns the command line that makes a run alone.
+    /// Returns the command line that repeats a run.
     pub replay: &'a (dyn Fn(usize, u64) -> String + Sync),
     /// The text of the experiment file.
     pub experiment: Option<&'a str>,
@@ -182,7 +182,7 @@ impl Sweep for Simulations<'_> {
     fn settings(&self, case: usize) -> Result<String, CommandError> {
         let experiment = &self.batch.experiments[case];
         let mut settings = format!("{experiment:?}");
-        // Workloads name files that are read with each run; what else is in files is in the experiment.
+        // Workloads may name files, which are read with each run; contents of other files are in the experiment.
         for part in &experiment.workload.parts {
             if let Part::File(path) | Part::Matrix(path, _) = part {
                 let text = std::fs::read(path);
@@ -195,7 +195,7 @@ impl Sweep for Simulations<'_> {
 
     fn check(&self, case: usize) -> Result<(), CommandError> {
         let Batch { cases, experiments, seeds, .. } = self.batch;
-        // What the first seed's flows show to make no sense is said before anything runs.
+        // Errors that depend on the flows are detected with those of the first seed, before anything runs.
         experiments[case].config(seeds[0]).map_err(|error| usage(cases[case].error(error)))?;
         Ok(())
     }
@@ -227,8 +227,8 @@ impl Sweep for Simulations<'_> {
 }
 
 impl Simulations<'_> {
-    /// Makes all runs, or finds their results. Results are in the order of cases, and within a case of seeds. Returns
-    /// nothing if there is nothing to show; with the runs, the version of irnic that made them.
+    /// Performs all runs, or loads their results. Results are in the order of cases, and within a case of seeds.
+    /// Returns `None` if there is nothing to show; with the runs, the version of irnic that performed them.
     pub fn perform(&self, how: &How<'_>) -> Result<Option<(Vec<Run>, String)>, CommandError> {
         let Some(performed) = sweep::perform(self, how)? else { return Ok(None) };
         let seeds = &self.batch.seeds;
@@ -237,7 +237,7 @@ impl Simulations<'_> {
     }
 }
 
-/// Returns the command line of `irnic sim` that makes a run of a case alone.
+/// Returns the command line of `irnic sim` that repeats a run of a case.
 pub fn replay(case: &Case, seed: u64) -> String {
     let mut words = vec!["irnic".to_owned(), "sim".to_owned()];
     for written in KEYS.iter().filter_map(|key| case.given(key.name())) {
@@ -251,13 +251,13 @@ pub fn replay(case: &Case, seed: u64) -> String {
     sweep::quoted(&words)
 }
 
-/// Returns how much hosts are to send, or would until the end of the run: rates times load times duration, bits.
+/// Returns the estimated amount to be sent by hosts until the end of the run: rates times load times duration, bits.
 fn estimate(experiment: &Experiment) -> f64 {
     let topology = &experiment.topology;
     let hosts = f64::from(topology.hosts);
     let rate: f64 = topology.host_rates().iter().map(|rate| *rate as f64).sum();
     let until = |ns: Option<u64>| ns.map_or(f64::INFINITY, |ns| ns as f64 / 1e9);
-    // Without a time or a number of flows, arrivals go on for 10 ms.
+    // Without a time or a number of flows, arrivals continue for 10 ms.
     let arrivals = until(experiment.duration.or(experiment.arrivals.is_none().then_some(10_000_000)));
     let offered = |load: f64, mean: f64| {
         (rate * load * arrivals).min(experiment.arrivals.map_or(f64::INFINITY, |flows| flows as f64 * mean * 8.0))
@@ -271,7 +271,7 @@ fn estimate(experiment: &Experiment) -> f64 {
         Part::Permutation(permutation) => hosts * permutation.bytes as f64 * 8.0,
         Part::Anywhere(anywhere) => hosts * f64::from(anywhere.flows) * anywhere.bytes as f64 * 8.0,
         Part::Incast(Incast { when: When::Load(load), .. }) => offered(*load, f64::INFINITY),
-        // It is a part of what the others offer.
+        // It is a share of what the others offer.
         Part::Incast(Incast { when: When::Share(_), .. }) => 0.0,
         Part::Incast(Incast { when: When::Times { repeat, .. }, bytes, senders, flows, .. }) => {
             let count = senders.map_or(hosts - 1.0, f64::from) * f64::from(*flows);
@@ -281,7 +281,7 @@ fn estimate(experiment: &Experiment) -> f64 {
                     Bytes::Each(bytes) => *bytes as f64 * 8.0 * count,
                 }
         }
-        // Nothing is known of files before they are read, and of loops before they run.
+        // Files are unknown before they are read, as are loops before they run.
         Part::Loop(_) | Part::Matrix(..) | Part::File(_) => offered(experiment.load, 0.0),
     };
     let sent = match &experiment.flows {
@@ -315,7 +315,7 @@ fn one(batch: &Batch, case: usize, seed: u64, watch: &Watch<'_>) -> Result<Finis
     let alone = simulation.alone(batch).map(Cow::Borrowed);
     let mut outcome = simulation.outcome()?;
     let mut summary = Summary::of(&outcome, &edges);
-    // Whether somebody looked makes no difference.
+    // Observers must not affect the count.
     summary.events -= outcome.samples.len() as u64;
     let begins = outcome.flows.first().map_or(0, |f| f.start);
     outcome.samples.retain(|s| s.at >= begins);
@@ -337,7 +337,7 @@ fn one(batch: &Batch, case: usize, seed: u64, watch: &Watch<'_>) -> Result<Finis
     })
 }
 
-/// Returns what came of keys that have no fixed default, for reports.
+/// Returns the values of keys without a fixed default, for reports.
 fn resolved(config: &SimConfig) -> Vec<(Cow<'static, str>, String)> {
     let mut all = vec![
         (
@@ -400,7 +400,7 @@ fn resolved(config: &SimConfig) -> Vec<(Cow<'static, str>, String)> {
             let parameters: Vec<String> = parameters.iter().map(|p| format!("{}={}", p.name, p.value)).collect();
             all.push(("policy", parameters.join(", ")));
         }
-        // The command line has names for no others.
+        // The command line has no names for others.
         _ => {}
     }
     if !config.differing.is_empty() {
@@ -426,7 +426,7 @@ fn order_name(order: &Discipline) -> &'static str {
     Discipline::NAMES.into_iter().find(|(_, named)| named == order).map_or("", |(name, _)| name)
 }
 
-/// A run by one thread or by several.
+/// A run on one thread or on several.
 enum Runner {
     One(Box<Simulation>),
     Several(Box<Parallel>),
@@ -468,7 +468,7 @@ impl Runner {
         }
     }
 
-    /// Why one thread runs it although there were to be more.
+    /// Why a single thread runs it, although more were requested.
     fn alone(&self, batch: &Batch) -> Option<&'static str> {
         match self {
             Runner::One(_) => (batch.threads > 1).then_some("--pcap records packets one after another"),

@@ -1,4 +1,4 @@
-//! Experiment files: the keys of experiments in TOML, lists for grids, and `[[run]]` for what is no product.
+//! Experiment files: the keys of experiments in TOML, lists for grids, and `[[run]]` for individual runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use toml::de::{DeTable, DeValue};
 
 use irnic_report::CommandError;
 
-/// What an experiment file says.
+/// Contents of an experiment file.
 #[derive(Debug, Default)]
 pub struct ExperimentFile {
     /// Keys and runs.
     pub grid: Grid,
-    /// Values of `seed`, several in a list.
+    /// Values of `seed`, several if it is a list.
     pub seed: Vec<Written>,
     /// Value of `seeds`.
     pub seeds: Option<Written>,
@@ -26,27 +26,27 @@ const SEEDS: &str = "seeds";
 const RUN: &str = "run";
 const NAME: &str = "name";
 
-/// Reads a table that is not of experiments: its name, and what it is. Returns whether it is known.
+/// Parses a table that does not belong to experiments, given its name and contents. Returns whether it is known.
 pub type Other<'a> = &'a mut dyn FnMut(&Reader<'_>, &str, &Spanned<DeValue<'_>>) -> Result<bool, CommandError>;
 
-/// Reads a file in which there is more than an experiment.
+/// Reads a file that contains more than an experiment.
 pub fn read_with(path: &Path, other: Other<'_>) -> Result<ExperimentFile, CommandError> {
     let text = std::fs::read_to_string(path).map_err(|e| CommandError::Usage(format!("{}: {e}", path.display())))?;
     parse_with(path, &text, other)
 }
 
-/// A file that is read.
+/// A file being read.
 pub struct Reader<'a> {
     path: Arc<PathBuf>,
     text: &'a str,
 }
 
-/// Reads a file whose content is `text`; `path` is for messages.
+/// Parses `text`; `path` is for messages.
 pub fn parse(path: &Path, text: &str) -> Result<ExperimentFile, CommandError> {
     parse_with(path, text, &mut |_, _, _| Ok(false))
 }
 
-/// [`read_with`] of `text`; `path` is for messages.
+/// Parses `text` like [`read_with`]; `path` is for messages.
 pub fn parse_with(path: &Path, text: &str, other: Other<'_>) -> Result<ExperimentFile, CommandError> {
     let reader = Reader { path: Arc::new(path.to_owned()), text };
     let table = lines::parse(text).map_err(|(line, why)| reader.error_in(line, why))?;
@@ -72,7 +72,7 @@ pub fn parse_with(path: &Path, text: &str, other: Other<'_>) -> Result<Experimen
 }
 
 impl Reader<'_> {
-    /// Returns an error about what is at a byte of the file.
+    /// Returns an error for a byte offset in the file.
     pub fn error(&self, at: usize, why: impl std::fmt::Display) -> CommandError {
         self.error_in(lines::line(self.text, at), why)
     }
@@ -116,7 +116,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// One value, or those of a list.
+    /// Reads one value, or those of a list.
     fn values(&self, key: &'static str, at: usize, value: &Spanned<DeValue<'_>>) -> Result<Vec<Written>, CommandError> {
         let one = |value: &Spanned<DeValue<'_>>| {
             let text = lines::word(value.get_ref())

@@ -1,9 +1,9 @@
 //! `irnic sim`: a datacenter network of software NICs in virtual time.
 //!
-//! `args` and [`file`](mod@file) read what users write into a [`Grid`](irnic_fabric::experiment::Grid), whose
-//! combinations are the cases; `irnic-fabric` makes runs of them, which `execute` has made as a
-//! [sweep](irnic_sweep). `results` has the rows of the report, which `table` prints and `html` draws; `summary_json`,
-//! `per_flow` and [`series`] write files for programs.
+//! `args` and [`file`](mod@file) parse user input into a [`Grid`](irnic_fabric::experiment::Grid), whose combinations
+//! are the cases; `irnic-fabric` turns them into runs, which `execute` performs as a [sweep](irnic_sweep). `results`
+//! has the rows of the report, which `table` prints and `html` draws; `summary_json`, `per_flow` and [`series`] write
+//! files for programs.
 
 #[macro_use]
 extern crate irnic_report;
@@ -38,24 +38,25 @@ use irnic_fabric::experiment::{Case, Experiment, TextError, Written};
 use irnic_fabric::schedule::Detail;
 use irnic_report::CommandError;
 use irnic_report::output::OutFile;
+use results::Report;
 
 use irnic_sweep::{How, NoResult};
 
-/// How often a run is looked at whose queues are to be shown, ns.
+/// Default sampling interval of queues, ns.
 const SAMPLE: u64 = 10_000;
-/// Who speaks on standard error.
+/// Prefix of messages on standard error.
 const WHO: &str = "irnic sim";
-/// The most runs at a time: each has a thread.
+/// Maximum number of concurrent runs: each has a thread.
 const MAX_JOBS: usize = 1_024;
-/// The most threads of one run.
+/// Maximum number of threads of one run.
 const MAX_THREADS: usize = 255;
-/// The most runs of one experiment.
+/// Maximum number of runs of one experiment.
 const MAX_RUNS: usize = 100_000;
 
-/// Returns what an experiment file says, or nothing if there is none, and its text.
+/// Returns the contents of the experiment file, empty if there is none, and its text.
 fn experiment(args: &SimArgs) -> Result<(file::ExperimentFile, Option<String>), CommandError> {
     let Some(path) = &args.experiment else { return Ok(Default::default()) };
-    // Results are put together by the experiment as it was.
+    // Results are merged by the original experiment.
     let text = match args.sweep.merging.as_ref().and_then(|merging| merging.experiment.clone()) {
         Some(text) => text,
         None => std::fs::read_to_string(path).map_err(|e| CommandError::Usage(format!("{}: {e}", path.display())))?,
@@ -63,7 +64,7 @@ fn experiment(args: &SimArgs) -> Result<(file::ExperimentFile, Option<String>), 
     Ok((file::parse(path, &text)?, Some(text)))
 }
 
-/// Returns cases, seeds, and what is to be kept of each run.
+/// Returns the cases, the seeds, and what to keep of each run.
 fn batch(args: &SimArgs, mut file: file::ExperimentFile) -> Result<Batch, CommandError> {
     file.grid.override_with(args.values());
     let flags: Vec<Written> = args.seed.iter().map(|text| Written::flag("seed", text)).collect();
@@ -102,7 +103,7 @@ fn batch(args: &SimArgs, mut file: file::ExperimentFile) -> Result<Batch, Comman
         seeds,
         irnic: env!("CARGO_PKG_VERSION").to_owned(),
         threads: args.threads.unwrap_or(1),
-        // Runs that are kept may be asked for more by `irnic merge`.
+        // Stored runs may be asked for more by `irnic merge`.
         keep_flows: shows_flows || args.sweep.worker && keeps_all,
         schedule: args
             .schedule
@@ -113,7 +114,7 @@ fn batch(args: &SimArgs, mut file: file::ExperimentFile) -> Result<Batch, Comman
     })
 }
 
-/// Returns how many runs of so many threads the cores are for; 0 for one for each core.
+/// Returns how many runs with this many threads fit the cores; 0 for one per core.
 fn jobs_beside(threads: usize) -> usize {
     if threads == 1 {
         return 0;
@@ -122,7 +123,7 @@ fn jobs_beside(threads: usize) -> usize {
     (cores / threads).max(1)
 }
 
-/// Returns the seeds that were given, or so many from the one that was given.
+/// Returns the given seeds, or several starting from the given one.
 fn seeds(given: &[Written], several: Option<&Written>) -> Result<Vec<u64>, CommandError> {
     let number =
         |written: &Written| written.read(|value| value.number(0..=u64::MAX, "a seed, 0 to 18446744073709551615"));
@@ -138,7 +139,7 @@ fn seeds(given: &[Written], several: Option<&Written>) -> Result<Vec<u64>, Comma
     Ok((0..n).map(|i| first.wrapping_add(i)).collect())
 }
 
-/// Refuses options that do not go with results that are kept.
+/// Rejects options that are incompatible with stored results.
 fn check_sweep(args: &SimArgs) -> Result<(), CommandError> {
     let sweep = &args.sweep;
     if sweep.out.is_none() {
@@ -195,11 +196,12 @@ pub fn run(args: &SimArgs) -> Result<(), CommandError> {
     let Some((runs, irnic)) = simulations.perform(&how)? else { return Ok(()) };
     batch.irnic = irnic;
     note_alone(&runs);
-    // Files come before the table, whose reader may go away in its midst, and old ones are worth more than those of no
-    // run.
-    let mut failed = if runs.iter().any(|run| run.result.is_ok()) { files.write(&batch, &runs) } else { Vec::new() };
-    table::print(&batch, &runs);
-    // That is the machine's, and not of the results, which are the same wherever they come from.
+    let report = Report::of(&batch, &runs);
+    // Files are written before the table, whose reader may close its pipe, and existing ones are worth more than those
+    // of no run.
+    let mut failed = if runs.iter().any(|run| run.result.is_ok()) { files.write(&report) } else { Vec::new() };
+    table::print(&report);
+    // This depends on the machine, unlike the results.
     if args.sweep.out.is_none() && std::io::stderr().is_terminal() {
         eprintln!("{WHO}: {}", table::speed(&runs));
     }
@@ -221,7 +223,7 @@ pub fn run(args: &SimArgs) -> Result<(), CommandError> {
     Err(cut)
 }
 
-/// Returns options that do not go with schedules, and whether they are given.
+/// Returns the options that are incompatible with schedules, and whether they were given.
 fn unscheduled(args: &SimArgs) -> Vec<(&'static str, bool)> {
     let mut all = vec![("--out", args.sweep.out.is_some()), ("--pcap", args.pcap.pcap.is_some())];
     if args.schedule.replay.is_some() {
@@ -251,7 +253,7 @@ fn unscheduled(args: &SimArgs) -> Vec<(&'static str, bool)> {
     all
 }
 
-/// Says what --threads could not do.
+/// Reports runs that --threads could not parallelize.
 fn note_alone(runs: &[Run]) {
     let alone = runs.iter().filter_map(|run| run.result.as_ref().ok()?.alone.as_deref());
     let mut reasons: Vec<&str> = alone.collect();
@@ -262,7 +264,7 @@ fn note_alone(runs: &[Run]) {
     }
 }
 
-/// Files of results.
+/// Result files.
 struct Files {
     per_flow: Option<(OutFile, per_flow::Kind)>,
     record: Option<(OutFile, per_flow::Kind)>,
@@ -272,7 +274,7 @@ struct Files {
 }
 
 impl Files {
-    /// Opens the files, which finds out whether all can be written.
+    /// Opens the files, which detects those that cannot be written.
     fn open(args: &SimArgs) -> Result<Files, CommandError> {
         let open = |path: &Option<PathBuf>| path.as_deref().map(OutFile::open).transpose().map_err(CommandError::Usage);
         let kind = |option, path: &Option<PathBuf>| {
@@ -287,11 +289,12 @@ impl Files {
         })
     }
 
-    /// Writes all files. Returns what went wrong.
-    fn write(self, batch: &Batch, runs: &[Run]) -> Vec<String> {
+    /// Writes all files. Returns the errors.
+    fn write(self, report: &Report<'_>) -> Vec<String> {
+        let Report { batch, runs, .. } = report;
         let alone = runs.iter().find_map(|run| run.result.as_ref().ok());
         let schedule = alone.filter(|run| !run.interrupted).and_then(|run| run.schedule.as_ref());
-        // What was under way would be missing, and packets that were sent close behind could not be replayed.
+        // Packets in flight would be missing, so that packets sent shortly after them could not be replayed.
         let cut = (self.record.is_some() && alone.is_some_and(|run| run.interrupted))
             .then(|| "--record: nothing is written of a run that was interrupted".to_owned());
         let written = [
@@ -301,7 +304,7 @@ impl Files {
                 .map(|((file, kind), schedule)| file.write(|to| schedule_file::write(to, kind, schedule))),
             self.json.map(|file| file.write(|to| summary_json::write(to, batch, runs))),
             self.series.map(|file| file.write(|to| series::write(to, batch, runs))),
-            self.html.map(|file| file.write(|to| html::write(to, batch, runs))),
+            self.html.map(|file| file.write(|to| html::write(to, report))),
         ];
         written.into_iter().flatten().filter_map(Result::err).chain(cut).collect()
     }

@@ -1,9 +1,9 @@
-//! Options that say what a network is, and what is at its ends: keys of experiments.
+//! Options that describe a network and its ends: keys of experiments.
 
 use clap::Args;
 use irnic_fabric::experiment::{Values, Written, find};
 
-/// Returns the values of the keys of experiments that were given.
+/// Returns the values of the given keys of experiments.
 pub fn given(options: &[(&str, &[String])]) -> Values {
     let given = options.iter().filter(|(_, texts)| !texts.is_empty()).filter_map(|(name, texts)| {
         let key = find(name)?.name();
@@ -161,7 +161,7 @@ pub struct NetworkArgs {
 }
 
 impl NetworkArgs {
-    /// Returns the values that were given.
+    /// Returns the given values.
     pub fn values(&self) -> Values {
         let joined = |all: &[String]| if all.is_empty() { Vec::new() } else { vec![all.join(",")] };
         let (events, detours) = (joined(&self.link_event), joined(&self.detour));

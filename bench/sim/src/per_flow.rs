@@ -11,18 +11,18 @@ use irnic_fabric::workload::Flow;
 
 use crate::execute::{Batch, Finished, Run};
 
-/// How flows are written.
+/// File format of flows.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Comma-separated values.
     Csv,
-    /// Columns, typed; absent values are null.
+    /// Typed columns; absent values are null.
     #[cfg(feature = "parquet")]
     Parquet,
 }
 
 impl Kind {
-    /// Returns the kind that the end of the name of an option's file asks for, or why this program has not got it.
+    /// Returns the kind for the file name extension of an option, or the reason why this build does not support it.
     #[cfg_attr(
         feature = "parquet",
         allow(unused_variables, reason = "with Parquet there is nothing that it cannot write")
@@ -46,7 +46,7 @@ impl Kind {
 struct Column {
     name: &'static str,
     value: fn(&Flow, &FlowRecord) -> Option<u64>,
-    /// Flows that are not complete have none.
+    /// Whether incomplete flows have no value.
     #[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "CSV leaves the field empty"))]
     optional: bool,
 }

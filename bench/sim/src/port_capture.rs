@@ -1,4 +1,4 @@
-//! `--pcap` of simulated and emulated networks: what leaves by ports of their nodes, as pcapng.
+//! `--pcap` of simulated and emulated networks: captures departures by ports of their nodes, as pcapng.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -28,17 +28,17 @@ pub struct PcapArgs {
     pub pcap_port: Vec<String>,
 }
 
-/// A capture that is to be made.
+/// A capture in progress.
 pub struct PortCapture {
-    /// The ports to be watched.
+    /// The captured ports.
     pub ports: Vec<PortId>,
     file: Recording<Stream>,
-    /// Number of the interface of each port.
+    /// Interface number of each port.
     interfaces: Vec<u32>,
     nodes: Vec<u32>,
-    /// Returns the address that a host has in the file.
+    /// Returns the address of a host in the file.
     address: Box<dyn Fn(u32) -> IpAddr + Send>,
-    /// What may be later than what still comes, by time and then by number.
+    /// Records that may be later than some still to come, by time and then by number.
     waiting: BinaryHeap<Reverse<(u64, u64, Record)>>,
     records: u64,
 }
@@ -49,7 +49,7 @@ enum Record {
     Ethernet { interface: u32, bytes: Vec<u8> },
 }
 
-/// Fields of a path that packets of IPv4 have.
+/// Fields of a path of IPv4 packets.
 type Fields = (IpAddr, IpAddr, u16, u8);
 
 impl std::fmt::Debug for PortCapture {
@@ -58,17 +58,17 @@ impl std::fmt::Debug for PortCapture {
     }
 }
 
-/// What a name means.
+/// Meaning of a name.
 enum Meant {
     All,
-    /// What one node sends to another.
+    /// Traffic from one node to another.
     Between(u32, u32),
-    /// What a node sends and receives.
+    /// All traffic of a node.
     Of(u32),
 }
 
 impl PcapArgs {
-    /// Returns what the names mean.
+    /// Returns the meanings of the names.
     fn meant(&self, topology: &Topology) -> Result<Vec<Meant>, String> {
         let meant = |name: &String| {
             let node = |name: &str| topology.node_named(name);
@@ -87,13 +87,13 @@ impl PcapArgs {
         self.pcap_port.iter().map(meant).collect()
     }
 
-    /// Checks that a network has what is to be recorded.
+    /// Checks that the network has what is to be captured.
     pub fn check(&self, topology: &Topology) -> Result<(), String> {
         self.meant(topology).map(|_| ())
     }
 }
 
-/// Returns the ports that are meant, in the network's order.
+/// Returns the selected ports, in the network's order.
 fn chosen(meant: &[Meant], topology: &Topology, ports: &[Port]) -> Vec<PortId> {
     let is_chosen = |port: &&Port| {
         let ends = (port.node, ports[port.peer as usize].node);
@@ -102,14 +102,14 @@ fn chosen(meant: &[Meant], topology: &Topology, ports: &[Port]) -> Vec<PortId> {
             Meant::Between(from, to) => ends == (from, to),
             Meant::Of(node) => ends.0 == node || ends.1 == node,
         };
-        // Without a choice: what hosts send and receive.
+        // By default: traffic of hosts.
         meant.iter().any(is) || meant.is_empty() && (topology.is_host(ends.0) || topology.is_host(ends.1))
     };
     (0..).zip(ports).filter(|(_, port)| is_chosen(port)).map(|(id, _)| id).collect()
 }
 
 impl PortCapture {
-    /// Makes the file, if one is wanted. `ports` are the network's; `address` is that of a host.
+    /// Creates the file, if requested. `ports` are the network's; `address` is that of a host.
     pub fn open(
         args: &PcapArgs,
         topology: &Topology,
@@ -129,7 +129,7 @@ impl PortCapture {
         chosen.iter().zip(0..).for_each(|(id, number)| interfaces[*id as usize] = number);
         Ok(Some(PortCapture {
             ports: chosen,
-            // The network's time is that since 1970.
+            // The network's time counts as time since 1970.
             file: Recording::new(file, names.iter().map(String::as_str), Duration::ZERO),
             interfaces,
             nodes: ports.iter().map(|port| port.node).collect(),
@@ -149,7 +149,7 @@ impl PortCapture {
             Record::Ethernet { interface, bytes } => self.file.sent_ethernet(interface, at, &bytes),
             Record::Packet { interface, path: (src, dst, udp_src, traffic_class), bytes } => {
                 let path = Path { src, dst, udp_src, traffic_class, hop_limit: 64 };
-                // Where there is an ICRC it is right, or was made wrong on purpose.
+                // An existing ICRC is correct, or was corrupted on purpose.
                 if bytes.ends_with(&[0; ICRC_LEN]) {
                     self.file.sent(interface, at, &path, &bytes);
                 } else {
@@ -166,7 +166,7 @@ impl Recorder for PortCapture {
         let path = (src, dst, path.udp_src, path.traffic_class);
         let interface = self.interfaces[port as usize];
         let mut bytes = bytes.to_vec();
-        // Simulated payload is none, unless it is verified.
+        // Simulated payload has no bytes, unless it is verified.
         bytes.resize(len, 0);
         self.note(at, Record::Packet { interface, path, bytes });
     }
@@ -198,7 +198,7 @@ impl Drop for PortCapture {
     }
 }
 
-/// Returns a PFC frame (IEEE 802.1Qbb) of a node: each priority is paused for the longest time, or not at all.
+/// Returns a PFC frame (IEEE 802.1Qbb) of a node: each priority is paused for the maximum time, or not at all.
 fn pfc_frame(node: u32, paused: Priorities) -> [u8; 60] {
     let mut frame = [0; 60];
     frame[..6].copy_from_slice(&[0x01, 0x80, 0xc2, 0x00, 0x00, 0x01]);

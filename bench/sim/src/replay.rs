@@ -1,4 +1,4 @@
-//! `irnic sim --replay`: sends the packets of a recorded schedule again, through the switches that the options say.
+//! `irnic sim --replay`: replays the packets of a recorded schedule through the switches given by options.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -65,7 +65,7 @@ impl By {
     }
 }
 
-/// Shares of the packets in the original by congestion points, and what became of them.
+/// Shares of the packets in the original by congestion points, and their results.
 #[derive(Serialize)]
 struct Row {
     congestion_points: Option<usize>,
@@ -83,13 +83,13 @@ impl Row {
     }
 }
 
-/// What is written for machines.
+/// The JSON document.
 #[derive(Serialize)]
 struct Document {
     late_above_ns: u64,
     worst_ns: u64,
     rows: Vec<Row>,
-    /// Share of packets that waited, and the ratio of queueing up to which it reaches.
+    /// Distribution of queueing ratios: share of the packets that waited, and the ratio that it does not exceed.
     ratios: Vec<(f64, f64)>,
 }
 
@@ -112,7 +112,7 @@ pub fn run(
         ));
     }
     let kind = Kind::of("--replay", path).map_err(usage)?;
-    // Timers and windows of reliable connections are nobody's here.
+    // Timers and windows of reliable connections are not used.
     experiment.service = Service::Uc;
     let config = experiment.lab(seed).map_err(|e| CommandError::Usage(e.to_string()))?;
     let schedule = schedule_file::read(path, kind).map_err(|e| CommandError::Usage(format!("--replay {e}")))?;
@@ -139,7 +139,7 @@ pub fn run(
     written.map_err(|e| CommandError::Failed(format!("--json {e}")))
 }
 
-/// Returns how much too late counts apart, ns.
+/// Returns the delay above which packets are counted separately, ns.
 fn late(args: &ScheduleArgs, config: &SimConfig, schedule: &Schedule) -> Result<u64, CommandError> {
     if let Some(text) = &args.overdue_by {
         return units::time(text)
@@ -187,7 +187,7 @@ fn print(replayed: &Replayed, late: u64) {
     }
 }
 
-/// Refuses options that do not go with a replay, by their names.
+/// Rejects options that are incompatible with a replay, by name.
 pub fn check(args: &ScheduleArgs, others: &[(&str, bool)]) -> Result<(), CommandError> {
     let option = if args.replay.is_some() { "--replay" } else { "--record" };
     if args.replay.is_none() && args.record.is_none() {

@@ -1,4 +1,4 @@
-//! Results as tables have them, on the terminal and in reports: a column for each case, a row for each statistic.
+//! Results in tables, on the terminal and in reports: a column for each case, a row for each statistic.
 
 use irnic_fabric::experiment::{Case, Experiment};
 use irnic_fabric::sim::{ColourTotals, Ending};
@@ -7,12 +7,37 @@ use irnic_sweep::NoResult;
 
 use crate::execute::{Batch, Finished, Run};
 
-/// The longest word at the head of a column.
+/// Maximum length of a word in a column head.
 pub const WORD: usize = 24;
-/// The longest name of a case in a table: cases with longer ones have numbers there, and their names above.
+/// Maximum length of a case's name in a table: cases with longer ones are numbered, with their names listed above.
 const NAME: usize = 48;
 /// ns of a millisecond.
 pub const MS: f64 = 1e6;
+
+/// The results of a batch, as shown in tables on the terminal and in a page.
+pub struct Report<'a> {
+    /// The cases and seeds.
+    pub batch: &'a Batch,
+    /// Their runs.
+    pub runs: &'a [Run],
+    /// A column for each case.
+    pub columns: Vec<Column<'a>>,
+    /// Heads of the columns: labels of the cases, or numbers where these are long.
+    pub names: Vec<String>,
+    /// Statistics of all flows and of the network.
+    pub rows: Vec<Row>,
+    /// Statistics of ranges of sizes and of classes.
+    pub parts: Vec<Part>,
+}
+
+impl<'a> Report<'a> {
+    /// The report of the runs of a batch.
+    pub fn of(batch: &'a Batch, runs: &'a [Run]) -> Report<'a> {
+        let columns = columns(batch, runs);
+        let (names, rows, parts) = (names(&columns), rows(&columns), parts(&columns));
+        Report { batch, runs, columns, names, rows, parts }
+    }
+}
 
 /// The results of one case, one for each seed.
 pub struct Column<'a> {
@@ -20,16 +45,16 @@ pub struct Column<'a> {
     pub label: &'a str,
     /// Runs with results.
     pub runs: Vec<&'a Finished>,
-    /// What became of the runs without results.
+    /// Endings of the runs without results.
     without: Vec<&'static str>,
-    /// Kinds of the parts of the workload, which are the classes.
+    /// Kinds of the parts of the workload, which are its classes.
     kinds: Vec<String>,
-    /// Transports of its classes, where they have different ones.
+    /// Transports of its classes, if they differ.
     pub transports: Vec<String>,
 }
 
 /// Returns the columns of all cases.
-pub fn columns<'a>(batch: &'a Batch, runs: &'a [Run]) -> Vec<Column<'a>> {
+fn columns<'a>(batch: &'a Batch, runs: &'a [Run]) -> Vec<Column<'a>> {
     let one = |(at, case): (usize, &'a Case)| Column {
         label: &case.label,
         runs: batch.of_case(at, runs).map(|(_, f)| f).collect(),
@@ -58,7 +83,7 @@ fn kinds(case: &Case) -> Vec<String> {
     workload.split('+').map(|part| part.split(':').next().unwrap_or(part).trim().to_owned()).collect()
 }
 
-/// Returns the transports of the classes of an experiment; none where all have the same.
+/// Returns the transports of the classes of an experiment; empty if they are equal.
 fn transports(experiment: &Experiment) -> Vec<String> {
     match &experiment.transports[..] {
         [_] => Vec::new(),
@@ -79,7 +104,7 @@ impl Column<'_> {
         }
     }
 
-    /// Returns how the runs ended, in words.
+    /// Returns the endings of the runs, in words.
     pub fn endings(&self) -> String {
         let mut counts: Vec<(&str, usize)> = Vec::new();
         for word in self.runs.iter().map(|f| ending(f)).chain(self.without.iter().copied()) {
@@ -95,13 +120,13 @@ impl Column<'_> {
     }
 }
 
-/// A statistic in a row of its own.
+/// A statistic with its own row.
 pub struct Row {
     /// Name, with unit.
     pub name: String,
     /// Decimal places.
     pub places: usize,
-    /// Of a run; not a number if it has nothing to be averaged.
+    /// The value of a run; NaN if there is none.
     pub of: Box<dyn Fn(&Summary) -> f64>,
 }
 
@@ -109,35 +134,35 @@ fn row(name: impl Into<String>, places: usize, of: impl Fn(&Summary) -> f64 + 's
     Row { name: name.into(), places, of: Box::new(of) }
 }
 
-/// Returns a statistic of the complete flows of a group; not a number if there are none.
+/// Returns a statistic of the complete flows of a group; NaN if there are none.
 pub fn of_complete(group: &Group, statistic: f64) -> f64 {
     if group.complete == 0 { f64::NAN } else { statistic }
 }
 
-/// Rows of runs in which switches look at colours.
+/// Rows of runs in which switches use colours.
 const COLOURS: [&str; 5] =
     ["red dropped", "green dropped", "control dropped", "green data [% of bytes]", "longest red queue [KB]"];
 
 /// The row of runs in which policies change.
 const DRAINED: &str = "left by the old policy";
 
-/// Names of rows, and whether a run has what they are about.
+/// Names of rows, and whether a run has their values.
 type Optional = (&'static [&'static str], fn(&Summary) -> bool);
 
-/// Rows that are there if a run has what they are about, be it nought.
+/// Rows that are shown if a run has their values, even if 0.
 const WHERE_THERE: [Optional; 3] = [
     (&COLOURS, |s| s.colours.is_some()),
     (&["calls complete", "p50 call [ms]", "p99 call [ms]"], |s| s.calls.is_some()),
     (&[DRAINED], |s| s.drained.is_some()),
 ];
 
-/// Returns a statistic of runs in which switches look at colours; of others it is not a number.
+/// Returns a statistic of runs in which switches use colours; NaN for others.
 fn colour(of: fn(&ColourTotals) -> f64) -> impl Fn(&Summary) -> f64 {
     move |summary| summary.colours.as_ref().map_or(f64::NAN, of)
 }
 
-/// Returns the rows that these runs need: without what none of them has.
-pub fn rows(columns: &[Column<'_>]) -> Vec<Row> {
+/// Returns the rows for these runs, without those that none of them has.
+fn rows(columns: &[Column<'_>]) -> Vec<Row> {
     let mut rows = vec![
         row("flows", 0, |s| s.all.flows as f64),
         row("complete", 0, |s| s.all.complete as f64),
@@ -197,18 +222,18 @@ pub fn rows(columns: &[Column<'_>]) -> Vec<Row> {
     rows
 }
 
-/// Rows about a part of the flows.
+/// Rows for a part of the flows.
 pub struct Part {
     /// Name.
     pub name: String,
-    /// The class that the flows are; none for those of a range of sizes.
+    /// The class of the flows; `None` for a range of sizes.
     pub class: Option<usize>,
     /// Rows.
     pub rows: Vec<Row>,
 }
 
-/// Returns rows about flows of a size, and of a class.
-pub fn parts(columns: &[Column<'_>]) -> Vec<Part> {
+/// Returns rows for flows of a size, and of a class.
+fn parts(columns: &[Column<'_>]) -> Vec<Part> {
     let Some(first) = columns.iter().find_map(|c| c.runs.first()) else { return Vec::new() };
     let goodput = columns.iter().any(|column| !column.transports.is_empty());
     let mut parts = Vec::new();
@@ -244,7 +269,7 @@ pub fn parts(columns: &[Column<'_>]) -> Vec<Part> {
     parts
 }
 
-/// Returns the rows of a group of flows; with `goodput` what they have of the run's, too.
+/// Returns the rows of a group of flows; with `goodput`, including their share of the run's.
 fn group_rows(goodput: bool, of: impl Fn(&Summary) -> Option<Group> + Copy + 'static) -> Vec<Row> {
     let statistic = |name, places, statistic: fn(&Group) -> f64| {
         row(name, places, move |s| of(s).map_or(f64::NAN, |group| of_complete(&group, statistic(&group))))
@@ -266,7 +291,7 @@ fn group_rows(goodput: bool, of: impl Fn(&Summary) -> Option<Group> + Copy + 'st
     rows
 }
 
-/// Returns bytes in the largest unit of which they are a whole number.
+/// Formats bytes in the largest unit of which they are a whole number.
 pub fn size(bytes: u64) -> String {
     let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "KB")];
     match units.iter().find(|(unit, _)| bytes.is_multiple_of(*unit)) {
@@ -286,8 +311,8 @@ pub fn ending(finished: &Finished) -> &'static str {
     }
 }
 
-/// Returns what cases are called in tables: their labels, or numbers if one is too long for a table that fits a screen.
-pub fn names(columns: &[Column<'_>]) -> Vec<String> {
+/// Returns the names of cases in tables: their labels, or numbers if one is too long for a table that fits a screen.
+fn names(columns: &[Column<'_>]) -> Vec<String> {
     let long = |label: &str| {
         let word = label.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
         word > WORD || label.chars().count() > NAME
@@ -331,7 +356,7 @@ mod tests {
         assert_eq!(names(&named(&[word, "irn"])), ["[1]", "[2]"]);
         let many = "load=0.5 headers=fixed:66 irn cap=110 rto-high=320us n=3 pfc=off";
         assert_eq!(names(&named(&["irn", many])), ["[1]", "[2]"]);
-        // Nobody has to tell one from another.
+        // A single case needs no number.
         assert_eq!(names(&named(&[many])), [many]);
     }
 }

@@ -1,4 +1,4 @@
-//! Schedules of packets, as CSV or, with the feature `parquet`, as Parquet: a row for each packet.
+//! Schedules of packets, as CSV or, with the feature `parquet`, as Parquet, with a row for each packet.
 
 #[cfg(feature = "parquet")]
 mod columns;
@@ -18,7 +18,7 @@ struct Column {
     set: fn(&mut Scheduled, u64),
 }
 
-/// Columns of all schedules. Those with hops have `switch_1`, `start_1_ns` and so on besides.
+/// Columns of all schedules. Those with hops also have `switch_1`, `start_1_ns` and so on.
 const COLUMNS: [Column; 12] = [
     Column { name: "flow", get: |p| p.flow.into(), set: |p, v| p.flow = v as u32 },
     Column { name: "psn", get: |p| p.psn.into(), set: |p, v| p.psn = v as u32 },
@@ -34,15 +34,15 @@ const COLUMNS: [Column; 12] = [
     Column { name: "entropy", get: |p| p.entropy.into(), set: |p, v| p.entropy = v as u32 },
 ];
 
-/// The most hops that a file has columns for.
+/// Maximum number of hops with columns.
 const MAX_HOPS: usize = 255;
 
-/// Returns the names of the columns for a hop, from 0 on.
+/// Returns the names of the columns of a hop, counted from 0.
 fn of_hop(hop: usize) -> [String; 2] {
     [format!("switch_{}", hop + 1), format!("start_{}_ns", hop + 1)]
 }
 
-/// Returns the number of hops that a schedule has columns for.
+/// Returns the number of hops of a schedule that have columns.
 fn hops(schedule: &Schedule) -> usize {
     if !schedule.has_starts() {
         return 0;
@@ -50,10 +50,10 @@ fn hops(schedule: &Schedule) -> usize {
     schedule.packets().iter().map(|packet| usize::from(packet.hops)).max().unwrap_or(0)
 }
 
-/// Packets that are being read, column by column.
+/// Packets being read, column by column.
 struct Rows {
     packets: Vec<Scheduled>,
-    /// What each hop has columns for, packet by packet.
+    /// Columns of hops, packet by packet.
     starts: Vec<Vec<(u32, u64)>>,
 }
 
@@ -101,7 +101,7 @@ fn csv(out: &mut impl Write, schedule: &Schedule) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads a schedule that [`fn@write`] has written; `kind` is what its name says that it is.
+/// Reads a schedule written by [`fn@write`]; `kind` is that of its file name.
 pub fn read(path: &Path, kind: Kind) -> Result<Schedule, String> {
     let file = File::open(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let read = match kind {
@@ -112,7 +112,7 @@ pub fn read(path: &Path, kind: Kind) -> Result<Schedule, String> {
     read.map_err(|e| format!("{}{e}", path.display()))
 }
 
-/// Reads CSV. Errors begin with the line.
+/// Parses CSV. Errors begin with the line.
 fn parse(text: impl BufRead) -> Result<Schedule, String> {
     let mut lines = text.lines();
     let head = lines.next().ok_or(": is empty; expected a line of names")?.map_err(|e| format!(": {e}"))?;

@@ -1,4 +1,4 @@
-//! The network over time, as CSV.
+//! Samples of the network over time, as CSV.
 
 use std::io::{self, Write};
 
@@ -27,7 +27,7 @@ pub fn write(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()
     Ok(())
 }
 
-/// bit/s between two moments in ns with bytes delivered by then.
+/// Rate in bit/s between two times in ns, with the bytes delivered by then.
 pub fn rate((t0, b0): (u64, u64), (t1, b1): (u64, u64)) -> f64 {
     if t1 > t0 { (b1 - b0) as f64 * 8e9 / (t1 - t0) as f64 } else { 0.0 }
 }

@@ -1,13 +1,13 @@
-//! How flows and samples of a run are stored: rows of numbers, of which there are many.
+//! Storage format of flows and samples of a run: rows of numbers, of which there are many.
 
-/// Flows, and what became of them.
+/// Flows, with their records.
 pub mod flows {
     use irnic_fabric::sim::FlowRecord;
     use irnic_fabric::workload::Flow;
     use serde::{Deserialize, Deserializer, Serializer};
 
     /// Source, destination, bytes, start, priority, class, setup; delivered, acknowledged, ideal, retransmitted,
-    /// timeouts, when the request started, the connection's setup.
+    /// timeouts, start of the request, time to set up the connection.
     type Row = (u32, u32, u64, u64, u8, u8, u16, Option<u64>, Option<u64>, u64, u64, u64, (Option<u64>, u64));
 
     pub fn serialize<S: Serializer>(flows: &[(Flow, FlowRecord)], to: S) -> Result<S::Ok, S::Error> {
@@ -45,7 +45,7 @@ pub mod flows {
     }
 }
 
-/// The network at moments.
+/// Samples of the network.
 pub mod samples {
     use irnic_fabric::sim::Sample;
     use serde::{Deserialize, Deserializer, Serializer};

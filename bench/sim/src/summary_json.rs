@@ -1,4 +1,4 @@
-//! Summaries of all runs, as JSON. Nothing in it depends on the machine or on how long anything took.
+//! Summaries of all runs, as JSON. They do not depend on the machine or on run times.
 
 use std::io::{self, Write};
 
@@ -10,10 +10,10 @@ use serde_json::{Map, Value, json};
 use crate::execute::{Batch, Finished, Run};
 use crate::results::ending;
 
-/// A statistic of a run, and its name.
+/// A statistic of a run, with its name.
 type Statistic = (&'static str, fn(&Summary) -> f64);
 
-/// What is averaged over seeds.
+/// Statistics that are averaged over seeds.
 const MEANS: [Statistic; 10] = [
     ("avg_slowdown", |s| s.all.slowdown.mean),
     ("avg_fct_ns", |s| s.all.fct.mean),
@@ -27,7 +27,7 @@ const MEANS: [Statistic; 10] = [
     ("paused_share", Summary::paused_share),
 ];
 
-/// Writes it.
+/// Writes the summaries.
 pub fn write(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()> {
     let cases: Vec<Value> = (0..batch.cases.len()).map(|at| case(batch, at, runs)).collect();
     let all = json!({ "irnic": batch.irnic, "seeds": batch.seeds, "cases": cases });
@@ -68,7 +68,7 @@ fn run(seed: u64, finished: &Finished) -> Value {
         value["up_to_bytes"] = b.up_to.into();
         value
     });
-    // Those of what is off are not there.
+    // Counters of disabled features are omitted.
     let may_be_off = ["tlt_", "tlp_", "rc3_", "overlap_"];
     let counted = |(name, n, _): &(&str, u64, _)| *n > 0 || !may_be_off.iter().any(|of| name.starts_with(of));
     let counters: Map<String, Value> =

@@ -5,18 +5,18 @@ use std::fmt::Write;
 use irnic_fabric::summary::Summary;
 use irnic_report::table::align;
 
-use crate::execute::{Batch, Run};
-use crate::results::{Column, MS, Part, Row, WORD, columns, names, of_complete, parts, rows};
+use crate::execute::Run;
+use crate::results::{Column, MS, Part, Report, Row, WORD, of_complete};
 
-/// More cases than this have a line each.
+/// Maximum number of cases with columns; more have a line each.
 const COLUMNS: usize = 6;
 /// Prints everything.
-pub fn print(batch: &Batch, runs: &[Run]) {
-    irnic_report::output::print(&text(batch, runs));
+pub fn print(report: &Report<'_>) {
+    irnic_report::output::print(&text(report));
 }
 
-fn text(batch: &Batch, runs: &[Run]) -> String {
-    let columns = columns(batch, runs);
+fn text(report: &Report<'_>) -> String {
+    let Report { batch, runs, columns, names, .. } = report;
     let mut out = String::new();
     if let Some((_, finished)) =
         runs.iter().find_map(|r| Some((r, r.result.as_ref().ok()?))).filter(|_| batch.cases.len() == 1)
@@ -26,15 +26,14 @@ fn text(batch: &Batch, runs: &[Run]) -> String {
         }
         out.push('\n');
     }
-    let names = names(&columns);
-    let legend = legend(&columns, &names);
+    let legend = legend(columns, names);
     if !legend.is_empty() {
         let _ = writeln!(out, "{legend}");
     }
     if columns.len() <= COLUMNS {
-        beside(&mut out, &columns, &names)
+        column_by_case(&mut out, report)
     } else {
-        below(&mut out, &columns, &names)
+        line_by_case(&mut out, report)
     }
     for (run, finished) in runs.iter().filter_map(|r| Some((r, r.result.as_ref().ok()?))) {
         if !finished.deadlock.is_empty() {
@@ -48,7 +47,7 @@ fn text(batch: &Batch, runs: &[Run]) -> String {
     out
 }
 
-/// Returns what happened in all runs together.
+/// Returns the totals of all runs.
 fn totals(runs: &[Run]) -> String {
     let finished = || runs.iter().filter_map(|r| r.result.as_ref().ok());
     let events: u64 = finished().map(|f| f.summary.events).sum();
@@ -56,7 +55,7 @@ fn totals(runs: &[Run]) -> String {
     format!("{} of {} runs, {events} events, {hops} packet hops", finished().count(), runs.len())
 }
 
-/// Returns how fast it went, all runs together.
+/// Returns the speed of all runs together.
 pub fn speed(runs: &[Run]) -> String {
     let finished = || runs.iter().filter_map(|r| r.result.as_ref().ok());
     let seconds: f64 = finished().map(|f| f.took.as_secs_f64()).sum();
@@ -68,13 +67,13 @@ pub fn speed(runs: &[Run]) -> String {
     format!("{seconds:.2} s of core time: {events:.2} M events/s, {hops:.2} M hops/s")
 }
 
-/// Returns numbers and what they stand for, if cases have numbers.
+/// Returns the numbers of cases with their names, if cases are numbered.
 fn legend(columns: &[Column<'_>], names: &[String]) -> String {
     let longer = names.iter().zip(columns).filter(|(name, column)| *name != column.label);
     longer.map(|(name, column)| format!("{name} {}\n", column.label)).collect()
 }
 
-/// Returns the heads of columns: names, broken between words, each ending in the last line.
+/// Returns the heads of columns: names, wrapped between words, bottom-aligned.
 fn heads(names: &[String]) -> Vec<Vec<String>> {
     let broken: Vec<Vec<String>> = names.iter().map(|name| broken(name)).collect();
     let height = broken.iter().map(Vec::len).max().unwrap_or(0);
@@ -100,25 +99,24 @@ fn broken(name: &str) -> Vec<String> {
 }
 
 /// Writes lines of name and cells, aligned.
-fn beside(out: &mut String, columns: &[Column<'_>], names: &[String]) {
+fn column_by_case(out: &mut String, Report { columns, names, rows, parts, .. }: &Report<'_>) {
     let mut lines = heads(names);
     let cells = |r: &Row| columns.iter().map(|c| c.cell(r.places, &r.of)).collect::<Vec<_>>();
     let mut line = |name: String, cells: Vec<String>| lines.push(std::iter::once(name).chain(cells).collect());
     line("ended".into(), columns.iter().map(Column::endings).collect());
-    for r in rows(columns) {
-        line(r.name.clone(), cells(&r));
+    for r in rows {
+        line(r.name.clone(), cells(r));
     }
     align(out, &lines);
-    let parts = parts(columns);
     for (column, name) in columns.iter().zip(names) {
         let title = if columns.len() > 1 { name } else { "FCT in ms" };
-        by_part(out, column, title, &parts);
+        by_part(out, column, title, parts);
     }
 }
 
 /// Writes a line for each range of sizes and for each class.
 fn by_part(out: &mut String, column: &Column<'_>, title: &str, parts: &[Part]) {
-    // As many as there are rows: goodput is there only where transports share a network.
+    // One per row: goodput is present only if transports share a network.
     let heads = ["flows", "slowdown", "average", "p50", "p95", "p99", "p99.9", "max", "Gbit/s"];
     let rows = parts.first().map_or(heads.len() - 1, |part| part.rows.len());
     let mut lines = vec![std::iter::once(title).chain(heads).take(1 + rows).map(str::to_owned).collect::<Vec<_>>()];
@@ -133,7 +131,7 @@ fn by_part(out: &mut String, column: &Column<'_>, title: &str, parts: &[Part]) {
 }
 
 /// Writes a line for each case.
-fn below(out: &mut String, columns: &[Column<'_>], names: &[String]) {
+fn line_by_case(out: &mut String, Report { columns, names, .. }: &Report<'_>) {
     let head = [
         "",
         "ended",

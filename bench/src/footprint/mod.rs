@@ -1,4 +1,4 @@
-//! `irnic footprint`: what a hardware NIC would keep of its queue pairs, beside IRN's own figures.
+//! `irnic footprint`: the per-queue-pair state of a hardware NIC, compared with IRN's own figures.
 //!
 //! [`state`] takes the lists from connected queue pairs, [`paper`] has the dissertation's, [`report`] prints both.
 
@@ -62,39 +62,40 @@ pub struct FootprintArgs {
     json: bool,
 }
 
-/// What NIC it is.
+/// Parameters of the NIC.
 #[derive(Copy, Clone, Debug)]
 struct Setting {
-    /// bit/s.
+    /// Rate, bit/s.
     rate: u64,
-    /// ns.
+    /// Round trip, ns.
     rtt: u64,
     mtu: Mtu,
     reads: u8,
     qps: u32,
     wqes: u32,
-    /// Bytes.
+    /// On-chip memory, bytes.
     cache: u64,
 }
 
-/// Ethernet with its FCS (18), IPv4 (20), UDP (8), BTH (12) and ICRC (4): what a packet is longer than its payload.
+/// Difference between a packet's length and its payload: Ethernet with its FCS (18), IPv4 (20), UDP (8), BTH (12) and
+/// ICRC (4).
 const OVERHEAD: u64 = 62;
 
 impl Setting {
-    /// Full packets that the bandwidth-delay product holds, one at least: IRN's cap (§4.2.2).
+    /// Number of full packets in the bandwidth-delay product, at least one: IRN's cap (§4.2.2).
     fn cap(&self) -> u64 {
         let bytes = u128::from(self.rate) * u128::from(self.rtt) / 8_000_000_000;
         let packets = bytes / u128::from(self.mtu.bytes() as u64 + OVERHEAD);
         u64::try_from(packets).unwrap_or(u64::MAX).max(1)
     }
 
-    /// Bits of the authors' bitmaps: as long as the cap, in chunks of 32 (§4.5.2).
+    /// Length of the authors' bitmaps, bits: that of the cap, in chunks of 32 (§4.5.2).
     fn bitmap(&self) -> u64 {
         self.cap().next_multiple_of(32)
     }
 }
 
-/// Longest cap that irnic tracks, packets.
+/// Maximum cap that irnic supports, packets.
 const MOST: u64 = 1 << 16;
 
 fn setting(args: &FootprintArgs) -> Result<Setting, String> {

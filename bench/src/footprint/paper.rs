@@ -1,4 +1,4 @@
-//! IRN's additional state as its authors count it (dissertation, §4.5.1), item by item, beside irnic's.
+//! IRN's additional state as counted by its authors (dissertation, §4.5.1), item by item, compared with irnic's.
 
 use irnic_transports::footprint::{Footprint, Item, Per};
 
@@ -10,14 +10,14 @@ use super::state::Transport;
 pub(super) struct Row {
     pub(super) per: Per,
     pub(super) what: &'static str,
-    /// `None`: the dissertation does not count it.
+    /// `None`: not counted by the dissertation.
     pub(super) paper: Option<u64>,
     pub(super) irnic: u64,
-    /// The sum of those before it.
+    /// Whether it is the sum of the preceding lines.
     pub(super) sum: bool,
 }
 
-/// IRN's list beside irnic's, with what irnic keeps beyond it, and the sums of each kind.
+/// IRN's list compared with irnic's, with irnic's additional state, and the sums of each kind.
 pub(super) fn compare(roce: &Footprint, irn: &Footprint, setting: &Setting) -> Vec<Row> {
     use Item::*;
     let item = |item, within| irn.item(item, within);
@@ -50,7 +50,7 @@ pub(super) fn compare(roce: &Footprint, irn: &Footprint, setting: &Setting) -> V
     rows
 }
 
-/// Bits that a transport has more than another one, field by field.
+/// Additional bits of one transport over another, field by field.
 fn more(less: &Footprint, more: &Footprint, per: Per) -> u64 {
     let bits_in_less = |name: &str| less.fields.iter().find(|field| field.name == name).map_or(0, |field| field.bits);
     let of = more.fields.iter().filter(|field| field.per == per);
@@ -63,7 +63,7 @@ pub(super) fn pair(transports: &[Transport]) -> Option<(&Footprint, &Footprint)>
     find("roce").zip(find("irn"))
 }
 
-/// Bytes that all queue pairs and WQEs of a NIC take by these rows' sums: the authors', and irnic's.
+/// Bytes of all queue pairs and WQEs of a NIC by the sums of these rows: the authors', and irnic's.
 pub(super) fn total(rows: &[Row], setting: &Setting) -> (f64, f64) {
     let count = |per| match per {
         Per::QueuePair => f64::from(setting.qps),

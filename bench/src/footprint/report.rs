@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 use super::paper::{self, Row};
 use super::{Setting, state::Transport};
 
-/// Bits on the chip of bitmaps.
+/// On-chip bits of bitmaps.
 fn bitmaps(footprint: &Footprint) -> u64 {
     footprint.item(Item::Received, "") + footprint.item(Item::Sacked, "")
 }
 
-/// Bytes on the chip, of all queue pairs and work requests of the NIC.
+/// On-chip bytes of all queue pairs and work requests of the NIC.
 fn chip(footprint: &Footprint, setting: &Setting) -> f64 {
     let bits = |per| footprint.bits(per) as f64;
     let wqes = f64::from(setting.wqes) * (bits(Per::SendWqe) + bits(Per::RecvWqe));
     (f64::from(setting.qps) * bits(Per::QueuePair) + wqes + bits(Per::Nic)) / 8.0
 }
 
-/// Bytes in this process's memory, of the same.
+/// Bytes of the same in this process's memory.
 fn memory(footprint: &Footprint, setting: &Setting) -> f64 {
     let m = footprint.memory;
     f64::from(setting.qps) * m.queue_pair as f64 + f64::from(setting.wqes) * (m.send_wqe + m.recv_wqe) as f64

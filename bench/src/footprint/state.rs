@@ -1,4 +1,4 @@
-//! The lists, from queue pairs that are connected as an application would connect them.
+//! The lists of state, taken from queue pairs connected as by an application.
 
 use irnic_nic::{Nic, NicConfig, QpConfig};
 use irnic_transports::Path;
@@ -9,18 +9,18 @@ use irnic_transports::qp::ConnectParams;
 
 use super::Setting;
 
-/// A transport and what it keeps.
+/// A transport and its state.
 #[derive(Clone, Debug)]
 pub(super) struct Transport {
-    /// As it was named.
+    /// Name, as given.
     pub(super) name: String,
     pub(super) preset: &'static str,
-    /// Bits of its bitmaps.
+    /// Length of its bitmaps, bits.
     pub(super) window: u32,
     pub(super) footprint: Footprint,
 }
 
-/// Transports by their names, all presets but `auto` if none is named: that one keeps what `roce` and `irn` keep.
+/// Transports by name, by default all presets except `auto`, whose state is that of `roce` and `irn`.
 pub(super) fn all(names: &[String], setting: &Setting) -> Result<Vec<Transport>, String> {
     let presets = TransportConfig::PRESETS.into_iter().filter(|name| *name != "auto").map(String::from);
     let names: Vec<String> = if names.is_empty() { presets.collect() } else { names.to_vec() };

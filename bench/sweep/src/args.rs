@@ -1,4 +1,4 @@
-//! The options of sweeps, the same for all commands that make runs.
+//! The options of sweeps, shared by all commands that perform runs.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,14 +20,14 @@ pub enum Engine {
     K8s,
 }
 
-/// How results are put together.
+/// How results are merged.
 #[derive(Clone, Debug)]
 pub struct Merging {
-    /// Runs may be missing.
+    /// Whether runs may be missing.
     pub partial: bool,
-    /// Results may be of several versions.
+    /// Whether results may be of several versions.
     pub mixed: bool,
-    /// The text of the experiment file, as it was.
+    /// The original text of the experiment file.
     pub experiment: Option<String>,
 }
 
@@ -69,7 +69,7 @@ pub struct SweepArgs {
 }
 
 impl SweepArgs {
-    /// Refuses files of results where there will be none: options, and whether they were given.
+    /// Rejects result files if there will be no results: options, and whether they were given.
     pub fn check(&self, files: &[(&str, bool)]) -> Result<(), CommandError> {
         match files.iter().find(|(_, given)| *given) {
             Some((file, _)) if self.shard.is_some() => {
@@ -82,7 +82,7 @@ impl SweepArgs {
         }
     }
 
-    /// Returns who speaks on standard error for a command that is called `who`.
+    /// Returns the prefix of messages on standard error for a command called `who`.
     pub fn who(&self, who: &'static str) -> &'static str {
         if self.merging.is_some() { "irnic merge" } else { who }
     }

@@ -1,17 +1,18 @@
-//! Command lines: which options belong to a sweep, and how words are written for a shell.
+//! Command lines: classification of sweep options, and quoting for a shell.
 
 use std::path::Path;
 
 use irnic_report::CommandError;
 
-/// Options that say where and how runs are made, which changes nothing of them; all have a value but [`FLAGS`].
+/// Options that determine where and how runs are performed, without affecting results; all take a value except
+/// [`FLAGS`].
 const HOW: [&str; 8] = ["out", "shard", "shards", "print", "jobs", "threads", "run-timeout", "run-memory"];
-/// Those without a value.
+/// Options without a value.
 const FLAGS: [&str; 2] = ["resume", "retry-failed"];
-/// Options that name files of results.
+/// Options that name result files.
 const RESULTS: [&str; 6] = ["json", "junit", "html", "per-flow", "series", "svg"];
 
-/// Returns the words of this process's command line, without the program.
+/// Returns the arguments of this process, without the program.
 pub fn given() -> Result<Vec<String>, CommandError> {
     let word = |word: std::ffi::OsString| {
         word.into_string().map_err(|word| CommandError::Usage(format!("{}: expected UTF-8", word.display())))
@@ -19,25 +20,25 @@ pub fn given() -> Result<Vec<String>, CommandError> {
     std::env::args_os().skip(1).map(word).collect()
 }
 
-/// Returns how this program was called, for another shell of the same user.
+/// Returns the program of this process, for another shell of the same user.
 pub fn program() -> String {
     let called = std::env::args_os().next().map(std::path::PathBuf::from).unwrap_or_default();
-    // A name without a folder is found by PATH.
+    // A name without a directory is found by PATH.
     let path = if called.components().count() > 1 { std::path::absolute(&called).unwrap_or(called) } else { called };
     quoted(&[path.to_str().unwrap_or("irnic")])
 }
 
-/// What a command line asks for: the runs, and how they are made.
+/// A command line, divided into what is run and how.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Split {
-    /// The words that say what is run.
+    /// The arguments that determine what is run.
     pub what: Vec<String>,
-    /// Other options, and their values.
+    /// Other options, with their values.
     pub how: Vec<(String, Option<String>)>,
 }
 
 impl Split {
-    /// Of the words of a command line that clap has read.
+    /// Splits arguments that clap has accepted.
     pub fn of(words: &[String]) -> Split {
         let mut split = Split::default();
         let mut words = words.iter();
@@ -57,15 +58,15 @@ impl Split {
         split
     }
 
-    /// Returns those of some options that were given, as words.
+    /// Returns those of the named options that were given, as arguments.
     pub fn keep(&self, names: &[&str]) -> Vec<String> {
         let kept = self.how.iter().filter(|(name, _)| names.contains(&name.as_str()));
         kept.flat_map(|(name, value)| [Some(format!("--{name}")), value.clone()]).flatten().collect()
     }
 }
 
-/// Returns this process's command line without where and how runs are made and without some options that have values,
-/// and with these words.
+/// Returns this process's command line without the options for where and how runs are performed and without some
+/// options with values, plus the given arguments.
 pub fn again(without: &[&str], with: impl Iterator<Item = String>) -> String {
     let mut all = vec!["irnic".to_owned()];
     let mut words = Split::of(&given().unwrap_or_default()).what.into_iter();
@@ -83,7 +84,7 @@ pub fn again(without: &[&str], with: impl Iterator<Item = String>) -> String {
     quoted(&all)
 }
 
-/// Writes words for a POSIX shell.
+/// Quotes words for a POSIX shell.
 pub fn quoted(words: &[impl AsRef<str>]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
     let one = |word: &str| {
@@ -96,7 +97,7 @@ pub fn quoted(words: &[impl AsRef<str>]) -> String {
     words.iter().map(|word| one(word.as_ref())).collect::<Vec<_>>().join(" ")
 }
 
-/// Writes a path as a word.
+/// Formats a path as a word.
 pub fn path(path: &Path) -> String {
     path.display().to_string()
 }

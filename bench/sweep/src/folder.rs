@@ -1,7 +1,7 @@
-//! The folder of a sweep: a file for each run, named by what the run is, and what the runs are of.
+//! The folder of a sweep: a file for each run, named by its contents, and a description of the sweep.
 //!
-//! A run's name is a hash of its settings, its seed and irnic's version, so that a result that is there is the result,
-//! whoever made it. Files are written aside and renamed.
+//! A run's name is a hash of its settings, its seed and irnic's version, so that an existing result is valid regardless
+//! of the process that wrote it. Files are written to a temporary name and renamed.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -18,13 +18,13 @@ use irnic_report::{CommandError, version};
 
 use crate::command_line::Split;
 
-/// Who is begun with this is a file that is being written; see [`irnic_report::output`].
+/// Prefix of files that are being written; see [`irnic_report::output`].
 const ASIDE: &str = ".irnic-";
-/// A file that nobody has written to for so long is left over from a process that was killed.
+/// Time without writes after which such a file is considered left behind by a killed process.
 const LEFT_OVER: Duration = Duration::from_secs(3_600);
-/// The end of what is said of a run that exceeds a limit.
+/// Suffix of the message for a run that exceeds a limit.
 pub const LIMIT: &str = "than it may";
-/// What the runs are of.
+/// File that describes the sweep.
 const SWEEP: &str = "sweep.json";
 
 /// Returns 128 bits of the hash of some texts, as 32 digits.
@@ -42,87 +42,87 @@ pub fn digest(parts: &[&str]) -> String {
 pub struct Named {
     /// Hash of settings and seed.
     pub run: String,
-    /// What it is called in messages.
+    /// Name in messages.
     pub name: String,
-    /// Seed of all chance.
+    /// Seed.
     pub seed: u64,
 }
 
 impl Named {
-    /// Returns the name of its files by a version of irnic.
+    /// Returns the name of its files for a version of irnic.
     pub fn id(&self, version: &str) -> String {
         digest(&[&self.run, version])
     }
 }
 
-/// A result as it is in its file.
+/// A result, as stored in its file.
 #[derive(Serialize, Deserialize)]
 struct Stored<'a> {
-    /// Version that made it.
+    /// Version that produced it.
     irnic: String,
     /// Hash of settings and seed.
     run: String,
     name: String,
     seed: u64,
-    /// Time that it took, of all cores.
+    /// Core time that it took, s.
     core_seconds: f64,
-    /// Hash of the result as it is written here.
+    /// Hash of the result, as stored.
     sha256: String,
     #[serde(borrow)]
     result: &'a RawValue,
 }
 
-/// Why a run has no result, as it is in its file.
+/// A failure of a run, as stored in its file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     irnic: String,
     run: String,
-    /// What the run is called.
+    /// Name of the run.
     pub name: String,
     seed: u64,
-    /// What went wrong.
+    /// Error message.
     pub message: String,
-    /// How often in turn it failed with this message.
+    /// Number of consecutive failures with this message.
     times: u32,
-    /// The command line that makes the run alone.
+    /// The command line that repeats the run.
     pub replay: String,
 }
 
 impl Failure {
-    /// Returns whether it would fail again, by what is said of runs that exceed the limits of now.
+    /// Returns whether it would fail again, given the messages of the current limits.
     pub fn is_final(&self, limits: &[String]) -> bool {
         self.times >= 2 && (!self.message.ends_with(LIMIT) || limits.contains(&self.message))
     }
 }
 
-/// What is there of a run.
+/// The stored state of a run.
 #[derive(Debug)]
 pub enum State {
     /// Nothing.
     Missing,
-    /// A result, and the core time that it took, s.
+    /// A result, with its core time, s.
     Done(f64),
-    /// A file that is none.
+    /// An invalid file.
     Damaged(String),
-    /// Why there is no result.
+    /// A failure.
     Failed(Failure),
 }
 
-/// What the runs of a folder are of.
+/// Description of the sweep of a folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Version that wrote it.
+    /// Version of irnic that wrote it.
     pub irnic: String,
-    /// The command line, without where and how runs are made.
+    /// The command line, without where and how runs are performed.
     pub arguments: Vec<String>,
     /// The text of the experiment file.
     pub experiment: Option<String>,
-    /// Where names of files in it begin.
+    /// Base directory of relative file names in it.
     pub directory: PathBuf,
 }
 
 impl Manifest {
-    /// Returns the words of the command line that say what is run.
+    /// Returns the words of the command line that describe the runs.
     pub fn what(&self) -> Vec<String> {
         Split::of(&self.arguments).what
     }
@@ -133,7 +133,7 @@ impl Manifest {
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// Opens a folder in which results are to be kept, or makes it.
+    /// Opens a folder for results, and creates it if necessary.
     pub fn create(path: &Path) -> Result<Folder, CommandError> {
         let wrong = |e| CommandError::Usage(format!("--out {}: {e}", path.display()));
         check_folder(path).map_err(|e| CommandError::Usage(format!("--out {e}")))?;
@@ -144,12 +144,12 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Opens a folder that is there.
+    /// Opens an existing folder.
     pub fn open(path: &Path) -> Folder {
         Folder(path.to_owned())
     }
 
-    /// Removes what killed processes were writing.
+    /// Removes temporary files of killed processes.
     fn tidy(&self) {
         let Ok(entries) = fs::read_dir(&self.0) else { return };
         for entry in entries.flatten().filter(|e| e.file_name().to_string_lossy().starts_with(ASIDE)) {
@@ -168,7 +168,7 @@ impl Folder {
         self.0.join(format!("{id}.failed"))
     }
 
-    /// Returns what the runs are of; nothing if nobody has said so.
+    /// Returns the description of the sweep; `None` if there is none yet.
     pub fn manifest(&self) -> Result<Option<Manifest>, CommandError> {
         let path = self.0.join(SWEEP);
         let wrong = |e: &dyn std::fmt::Display| CommandError::Failed(format!("{}: {e}", path.display()));
@@ -179,12 +179,12 @@ impl Folder {
         }
     }
 
-    /// Says what the runs are of.
+    /// Writes the description of the sweep.
     pub fn describe(&self, manifest: &Manifest) -> Result<(), CommandError> {
         write(&self.0.join(SWEEP), manifest).map_err(CommandError::Failed)
     }
 
-    /// Returns what is there of a run by a version of irnic.
+    /// Returns the state of a run for a version of irnic.
     pub fn state(&self, named: &Named, version: &str) -> State {
         let id = named.id(version);
         match fs::read(self.result(&id)) {
@@ -203,7 +203,7 @@ impl Folder {
         }
     }
 
-    /// Returns the result of a run that is there.
+    /// Returns the stored result of a run.
     pub fn load<T: DeserializeOwned>(&self, named: &Named, version: &str) -> Result<T, String> {
         let path = self.result(&named.id(version));
         let wrong = |why: String| format!("{}: {why}", path.display());
@@ -212,7 +212,7 @@ impl Folder {
         serde_json::from_str(stored.result.get()).map_err(|e| wrong(format!("damaged: {e}")))
     }
 
-    /// Keeps a result. What was said of a failure does not hold any more.
+    /// Stores a result, and removes a stored failure.
     pub fn keep(&self, named: &Named, core_seconds: f64, result: &impl Serialize) -> Result<(), String> {
         let id = named.id(version::get());
         let result = to_raw_value(result).map_err(|e| e.to_string())?;
@@ -225,7 +225,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Notes a failure, after the one `before`.
+    /// Stores a failure, following the one `before`.
     pub fn fail(
         &self,
         named: &Named,
@@ -240,9 +240,9 @@ impl Folder {
         Ok(failure)
     }
 
-    /// Returns the versions that some result or failure here was made by.
+    /// Returns the versions of the stored results and failures.
     pub fn versions(&self) -> Vec<String> {
-        /// As far as it matters.
+        /// The relevant fields.
         #[derive(Deserialize)]
         struct Made {
             irnic: String,
@@ -265,7 +265,7 @@ fn checksum(result: &RawValue) -> String {
     Sha256::digest(result.get()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns what a file holds, or why it is not the result of the run.
+/// Validates the contents of a file, or returns why they are not the result of the run.
 fn whole<'a>(text: &'a [u8], named: &Named, version: &str) -> Result<Stored<'a>, String> {
     let stored: Stored<'a> = serde_json::from_slice(text).map_err(|e| format!("damaged: {e}"))?;
     if checksum(stored.result) != stored.sha256 {
@@ -277,7 +277,7 @@ fn whole<'a>(text: &'a [u8], named: &Named, version: &str) -> Result<Stored<'a>,
     Ok(stored)
 }
 
-/// Writes aside and renames.
+/// Writes to a temporary file and renames it.
 fn write(path: &Path, content: &impl Serialize) -> Result<(), String> {
     OutFile::open(path)?.write(|to| {
         serde_json::to_writer(&mut *to, content)?;
@@ -336,7 +336,7 @@ mod tests {
             assert_eq!(found, failure);
             before = Some(found);
         }
-        // A limit may have been another.
+        // The limit may have been different.
         let message = format!("too long {LIMIT}");
         for _ in 0..2 {
             before = folder.fail(&named(1), before.as_ref(), message.clone(), String::new()).ok();

@@ -1,10 +1,10 @@
-//! Sweeps: many runs, each a case with a seed, made by this process or by many, in one go or in several.
+//! Sweeps: many runs, each a case with a seed, performed by one process or by many, at once or in stages.
 //!
-//! A command says what its runs are by [`Sweep`], and gets all results from [`perform`], in the order of cases and
-//! seeds. Without `--out`, all runs are made in this process (`local`). With it each result is a file of a folder
-//! (`folder`); `stored` finds out which are missing, and `supervise` has worker processes make them (`worker`): a run
-//! that panics, hangs or takes too much memory takes no other with it. A shard (`shard`) is a part of the runs;
-//! `print` writes scripts that start all shards. [`merge`] reads results only.
+//! A command describes its runs by [`Sweep`], and gets all results from [`perform`], in the order of cases and seeds.
+//! Without `--out`, all runs are performed in this process (`local`). With it, each result is a file in a folder
+//! (`folder`); `stored` finds the missing ones, and `supervise` has worker processes perform them (`worker`): a run
+//! that panics, hangs or takes too much memory does not affect others. A shard (`shard`) is a part of the runs; `print`
+//! writes scripts that start all shards. [`merge`] only reads results.
 
 #[macro_use]
 extern crate irnic_report;
@@ -31,7 +31,7 @@ pub use progress::Progress;
 pub use runs::{Advance, How, NoResult, Performed, Sweep, Watch};
 pub use shard::Shard;
 
-/// Makes all runs, or finds their results. Returns nothing if there is nothing to show.
+/// Performs all runs, or loads their results. Returns `None` if there is nothing to show.
 pub fn perform<S: Sweep>(sweep: &S, how: &How<'_>) -> Result<Option<Performed<S::Result>>, CommandError> {
     let args = how.args;
     let Some(out) = &args.out else {

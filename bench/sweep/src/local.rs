@@ -1,4 +1,4 @@
-//! Runs in this process, as many at a time as there are cores.
+//! Performs runs in this process, by default as many at a time as there are cores.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,8 +8,8 @@ use rayon::prelude::*;
 use crate::progress::{Progress, STEPS};
 use crate::runs::{NoResult, Sweep, Watch, case_and_seed, make};
 
-/// Makes all runs, `jobs` at a time or, with 0, one for each core. Results are in the order of cases, and within a case
-/// of seeds, whatever was ready first.
+/// Performs all runs, `jobs` at a time or, with 0, one per core. Results are in the order of cases, and within a case
+/// of seeds, regardless of the order of completion.
 pub fn all<S: Sweep>(
     sweep: &S,
     jobs: usize,

@@ -1,21 +1,21 @@
-//! Results of a folder, as one process that makes all runs would have them.
+//! Merges the results of a folder, as if all runs had been performed by one process.
 
 use std::path::Path;
 
 use irnic_report::{CommandError, version};
 
+use crate::args::Merging;
 use crate::command_line::{self, quoted};
 pub use crate::folder::Manifest;
 use crate::folder::{Folder, State};
-use crate::args::Merging;
 use crate::runs::{NoResult, Performed, Sweep, all_named, cost};
 
-/// Who speaks on standard error.
+/// Prefix of messages on standard error.
 const WHO: &str = "irnic merge";
-/// Missing runs that are named.
+/// Number of missing runs that are listed.
 const NAMED: usize = 10;
 
-/// Returns what the runs of a folder are of; nothing if it is not a folder of results.
+/// Returns the description of a folder's sweep; `None` if it is not a folder of results.
 pub fn manifest(out: &Path) -> Result<Option<Manifest>, CommandError> {
     Folder::open(out).manifest()
 }
@@ -30,7 +30,7 @@ pub fn results<S: Sweep>(sweep: &S, out: &Path, merging: &Merging) -> Result<Per
     if missing(&versions[0].1) > 0 {
         let others = folder.versions().into_iter().filter(|version| version != version::get());
         versions.extend(others.map(|version| (version.clone(), by(&version))));
-        // The version that has most, this one before others.
+        // The version with most results, this one first if equal.
         versions.sort_by_key(|(_, states)| missing(states));
     }
 
@@ -89,7 +89,7 @@ pub fn results<S: Sweep>(sweep: &S, out: &Path, merging: &Merging) -> Result<Per
         eprintln!("{WHO}: {said}");
     }
     eprintln!("{WHO}: {} of {} runs; {}", all.len() - gaps.len(), all.len(), cost(core_seconds));
-    // What one process of that version calls itself.
+    // The names that processes of these versions report.
     let mut irnic: Vec<&str> = used.iter().filter_map(|(version, _)| version.split(' ').next()).collect();
     irnic.sort_unstable();
     irnic.dedup();

@@ -1,4 +1,4 @@
-//! What starts all shards of a sweep elsewhere, as text.
+//! Scripts and job descriptions that start all shards of a sweep on other machines.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::args::Engine;
 use crate::command_line::{self, Split, quoted};
 use crate::runs::{How, Sweep};
 
-/// Prints it.
+/// Prints the script.
 pub fn job<S: Sweep>(sweep: &S, how: &How<'_>, engine: Engine, out: &Path) -> Result<(), CommandError> {
     if command_line::path(out).contains(char::is_control) {
         return Err(CommandError::Usage("--out: expected a name without line breaks, for a script".to_owned()));
@@ -20,7 +20,7 @@ pub fn job<S: Sweep>(sweep: &S, how: &How<'_>, engine: Engine, out: &Path) -> Re
     let mut what = split.what.clone();
     what.extend(split.keep(&["out", "threads", "run-timeout", "run-memory"]));
     what.extend(["--resume", "--retry-failed"].map(str::to_owned));
-    // How many cores this host has says nothing of others.
+    // The number of cores of this host says nothing about others.
     let jobs = if split.keep(&["jobs"]).is_empty() { 1 } else { how.jobs };
     what.extend(["--jobs".to_owned(), jobs.to_string()]);
     let job = Job {
@@ -40,11 +40,11 @@ pub fn job<S: Sweep>(sweep: &S, how: &How<'_>, engine: Engine, out: &Path) -> Re
 
 struct Job {
     about: String,
-    /// The command line without the program and the shard.
+    /// The command line, without program and shard.
     what: String,
     merge: String,
     shards: usize,
-    /// Of a shard.
+    /// Cores of a shard.
     cores: usize,
 }
 
@@ -68,7 +68,7 @@ impl Job {
 
     fn parallel(&self, program: &str) -> String {
         let Job { about, what, merge, shards, cores } = self;
-        // Parallel gives its command to a shell once more, and knows the cores of other hosts.
+        // Parallel passes its command to another shell, and knows the cores of other hosts.
         let share = (100 / cores).max(1);
         let command = format!("{program} {what} --shard {{}}/{shards}");
         format!(
@@ -84,7 +84,7 @@ impl Job {
     fn k8s(&self) -> String {
         let Job { about, what, merge, shards, cores } = self;
         let script = format!("exec irnic {what} --shard \"$((JOB_COMPLETION_INDEX + 1))/{shards}\"");
-        // A JSON string is one of YAML's.
+        // A JSON string is valid YAML.
         let script = serde_json::Value::from(script);
         format!(
             "# {about}: kubectl apply -f FILE; then, where the volume is: {merge}\n\

@@ -1,4 +1,4 @@
-//! Progress of all runs together, on a terminal.
+//! Overall progress of all runs, on a terminal.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
-/// Sweeps shorter than this have no bar.
+/// Minimum duration of sweeps with a progress bar.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Steps of a run.
+/// Number of steps of a run.
 pub const STEPS: u64 = 1_000;
 
-/// A bar, with the time that is left.
+/// A progress bar with the remaining time.
 pub struct Progress {
     begun: Instant,
     runs: usize,
@@ -21,12 +21,12 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Returns the progress of so many runs, none of which has begun, that have so many steps in all.
+    /// Returns the progress of this many runs before they begin, with a total number of steps.
     pub fn new(runs: usize, total: u64) -> Progress {
         Progress { begun: Instant::now(), runs, done: AtomicU64::new(0), total, bar: Mutex::new(None) }
     }
 
-    /// Takes the bar away: all runs are over.
+    /// Removes the bar when all runs are over.
     pub fn finish(self) {
         if let Ok(Some(bar)) = self.bar.into_inner() {
             bar.finish_and_clear();
@@ -41,13 +41,13 @@ impl Progress {
         }
     }
 
-    /// Takes note of `more` steps of a run.
+    /// Adds `more` steps of a run.
     pub fn add(&self, more: u64) {
         let done = self.done.fetch_add(more, Ordering::Relaxed) + more;
         if self.begun.elapsed() < PATIENCE {
             return;
         }
-        // Who finds somebody else drawing goes on with its run.
+        // If another thread is drawing, this one continues its run.
         if let Ok(mut bar) = self.bar.try_lock() {
             let left = self.begun.elapsed().mul_f64(self.total.saturating_sub(done) as f64 / done.max(1) as f64);
             let left = HumanDuration(left).to_string();

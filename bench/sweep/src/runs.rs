@@ -1,4 +1,4 @@
-//! What a command says of its runs, and what becomes of them.
+//! The interface between a command and its runs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,39 +10,39 @@ use crate::args::SweepArgs;
 use crate::folder::{Named, digest};
 use crate::progress::STEPS;
 
-/// Runs that belong together: each case with each seed.
+/// A set of runs: each case with each seed.
 pub trait Sweep: Sync {
-    /// What comes of a run. It is stored and read again without a loss.
+    /// Result of a run. It must survive serialization without loss.
     type Result: Serialize + DeserializeOwned + Send;
 
-    /// Returns the command that they are of.
+    /// Returns the name of the command.
     fn command(&self) -> &str;
 
-    /// Returns how many cases there are.
+    /// Returns the number of cases.
     fn cases(&self) -> usize;
 
     /// Returns the seeds of each case.
     fn seeds(&self) -> &[u64];
 
-    /// Returns what a case is called.
+    /// Returns the name of a case.
     fn label(&self, case: usize) -> String;
 
-    /// Returns all that the results of a case depend on, apart from the seed and irnic's version.
+    /// Returns everything that the results of a case depend on, except the seed and irnic's version.
     fn settings(&self, case: usize) -> Result<String, CommandError>;
 
-    /// Finds what makes no sense before the case is run.
+    /// Rejects an invalid case before it is run.
     fn check(&self, case: usize) -> Result<(), CommandError>;
 
-    /// Returns how long a run may take beside those of other cases: the hosts' rate times load times duration, in bits.
+    /// Returns the estimated run time relative to other cases: the hosts' rate times load times duration, in bits.
     fn estimate(&self, case: usize) -> f64;
 
-    /// Returns the command line that makes a run alone.
+    /// Returns the command line that repeats a run.
     fn replay(&self, case: usize, seed: u64) -> String;
 
-    /// Makes a run.
+    /// Performs a run.
     fn make(&self, case: usize, seed: u64, watch: &Watch<'_>) -> Result<Self::Result, NoResult>;
 
-    /// Drops of a result what nobody asked for.
+    /// Drops unneeded parts of a result.
     fn trim(&self, _: &mut Self::Result) {}
 
     /// Returns the text of the experiment file, if there is one.
@@ -54,33 +54,33 @@ pub trait Sweep: Sync {
 /// Why a run has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoResult {
-    /// It went wrong.
+    /// It failed.
     #[error("{0}")]
     Failed(String),
-    /// Ctrl-C ended it, and others have results: a part of a run is not compared with whole ones.
+    /// It was ended by Ctrl-C, and others have results: partial runs are not compared with complete ones.
     #[error("interrupted")]
     Interrupted,
-    /// Ctrl-C came before its turn.
+    /// It had not begun at Ctrl-C.
     #[error("never begun")]
     NeverBegun,
-    /// Nobody has made it yet.
+    /// It has not been performed yet.
     #[error("missing")]
     Missing,
 }
 
 impl NoResult {
-    /// Returns whether Ctrl-C is why.
+    /// Returns whether Ctrl-C is the reason.
     pub fn is_interrupted(&self) -> bool {
         matches!(self, NoResult::Interrupted | NoResult::NeverBegun)
     }
 }
 
-/// Who watches over a run, or a part of it: Ctrl-C, and the bar.
+/// Cancellation and progress of a run, or of a part of it.
 pub struct Watch<'a> {
     interrupted: &'a AtomicBool,
     steps: &'a (dyn Fn(u64) + Sync),
     alone: bool,
-    /// Steps of what is watched: [`STEPS`] of a run.
+    /// Steps of this part: [`STEPS`] for a run.
     all: u64,
 }
 
@@ -89,35 +89,35 @@ impl<'a> Watch<'a> {
         Watch { interrupted, steps, alone, all: STEPS }
     }
 
-    /// Returns who watches over one of `parts` of about the same length.
+    /// Returns the watch of one of `parts` of about the same length.
     pub fn part(&self, parts: usize) -> Watch<'a> {
         Watch { all: self.all / parts.max(1) as u64, ..*self }
     }
 
-    /// Returns whether the run is to end now.
+    /// Returns whether the run is to be cancelled.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Returns whether it is the only run, of which what there is until Ctrl-C is shown.
+    /// Returns whether it is the only run, whose partial results are shown after Ctrl-C.
     pub fn is_alone(&self) -> bool {
         self.alone
     }
 
-    /// Returns what takes note of how far it is.
+    /// Returns a progress reporter.
     pub fn begin(&self) -> Advance<'_> {
         Advance { watch: self, at: 0 }
     }
 }
 
-/// How far a run is, or a part of one, which is over when this is dropped.
+/// Progress of a run, or of a part of one; dropping it completes the part.
 pub struct Advance<'a> {
     watch: &'a Watch<'a>,
     at: u64,
 }
 
 impl Advance<'_> {
-    /// It is so far, from 0 to 1. Going back counts as standing still.
+    /// Sets the progress, from 0 to 1. It never decreases.
     pub fn to(&mut self, share: f64) {
         let at = ((share * self.watch.all as f64) as u64).clamp(self.at, self.watch.all);
         (self.watch.steps)(at - self.at);
@@ -135,35 +135,35 @@ impl Drop for Advance<'_> {
 pub struct Performed<T> {
     /// In the order of cases, and within a case of seeds.
     pub results: Vec<Result<T, NoResult>>,
-    /// Version of irnic that made them, or several.
+    /// Version of irnic that produced them, or several.
     pub irnic: String,
 }
 
-/// How a command has its runs made.
+/// How a command's runs are performed.
 pub struct How<'a> {
     /// Options.
     pub args: &'a SweepArgs,
-    /// Who speaks on standard error.
+    /// Prefix of messages on standard error.
     pub who: &'static str,
-    /// Runs at a time; 0 for one for each core.
+    /// Number of concurrent runs; 0 for one per core.
     pub jobs: usize,
     /// Threads of a run.
     pub threads: usize,
 }
 
-/// Returns a run's place in [`Performed::results`] as a case and a seed.
+/// Returns the case and the seed for an index in [`Performed::results`].
 pub fn case_and_seed<S: Sweep>(sweep: &S, at: usize) -> (usize, u64) {
     let seeds = sweep.seeds();
     (at / seeds.len(), seeds[at % seeds.len()])
 }
 
-/// Returns what a run is called.
+/// Returns the name of a run.
 pub fn name<S: Sweep>(sweep: &S, case: usize, seed: u64) -> String {
     let label = sweep.label(case);
     if sweep.seeds().len() > 1 { format!("{label} seed={seed}") } else { label }
 }
 
-/// Returns what a run is by its settings.
+/// Returns the identity of a run, derived from its settings.
 pub fn named<S: Sweep>(sweep: &S, case: usize, settings: &str, seed: u64) -> Named {
     let run = digest(&[sweep.command(), settings, &seed.to_string()]);
     Named { run, name: name(sweep, case, seed), seed }
@@ -179,7 +179,7 @@ pub fn all_named<S: Sweep>(sweep: &S) -> Result<Vec<Named>, CommandError> {
     Ok(all)
 }
 
-/// Makes a run; a panic is a failure of this run.
+/// Performs a run; a panic counts as a failure of this run.
 pub fn make<S: Sweep>(sweep: &S, case: usize, seed: u64, watch: &Watch<'_>) -> Result<S::Result, NoResult> {
     let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| sweep.make(case, seed, watch)));
     made.unwrap_or_else(|panic| {
@@ -189,7 +189,7 @@ pub fn make<S: Sweep>(sweep: &S, case: usize, seed: u64, watch: &Watch<'_>) -> R
     })
 }
 
-/// Returns core time in words.
+/// Formats core time in words.
 pub fn cost(core_seconds: f64) -> String {
     if core_seconds < 360.0 {
         format!("{core_seconds:.1} s of core time")

@@ -1,19 +1,19 @@
-//! Shards: parts of a sweep that take about as long as each other.
+//! Shards: parts of a sweep with about the same run time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
 use std::str::FromStr;
 
-/// The most shards of a sweep.
+/// Maximum number of shards of a sweep.
 pub const MAX: usize = 100_000;
 
-/// One of so many parts.
+/// A shard.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Counted from 1.
+    /// Number, counted from 1.
     pub number: usize,
-    /// Parts in all.
+    /// Total number of shards.
     pub of: usize,
 }
 
@@ -41,14 +41,14 @@ impl fmt::Display for Shard {
 }
 
 impl Shard {
-    /// Deals runs out by how long each may take, in any unit: the longest first, each to the shard that has least so
-    /// far. Returns the places of this shard's, the longest first.
+    /// Distributes runs by their estimated run times, in any unit: the longest first, each to the shard with the
+    /// smallest sum so far. Returns the indices of this shard's runs, the longest first.
     pub fn deal(self, estimates: &[f64]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..estimates.len()).collect();
         order.sort_by(|a, b| estimates[*b].total_cmp(&estimates[*a]));
-        // None takes no time at all: runs of which nothing is known are dealt out evenly.
+        // No run counts as 0: runs without an estimate are distributed evenly.
         let least = estimates.iter().copied().filter(|e| *e > 0.0).fold(1.0, f64::min);
-        // Of numbers that are not negative, bits have the same order.
+        // For non-negative floats, the bits have the same order.
         let mut shards: BinaryHeap<Reverse<(u64, usize)>> = (1..=self.of).map(|number| Reverse((0, number))).collect();
         let mut mine = Vec::new();
         for at in order {
@@ -81,7 +81,7 @@ mod tests {
             let sums: Vec<f64> = shards.iter().map(|s| s.iter().map(|at| estimates[*at]).sum()).collect();
             let (most, mean) = (sums.iter().copied().fold(0.0, f64::max), estimates.iter().sum::<f64>() / of as f64);
             let longest = estimates.iter().copied().fold(0.0, f64::max);
-            // Graham's bound for the longest first, of the least that there can be.
+            // Graham's bound for longest-first scheduling, relative to a lower bound of the optimum.
             assert!(most <= 4.0 / 3.0 * mean.max(longest) + 1.0, "{of}: {sums:?}");
             for shard in shards {
                 assert!(shard.windows(2).all(|w| estimates[w[0]] >= estimates[w[1]]), "the longest first");

@@ -1,4 +1,4 @@
-//! A sweep whose results are kept: makes what is not there, and tells what is.
+//! A sweep with stored results: performs the missing runs, and reports the state.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,14 +13,14 @@ use crate::shard::Shard;
 use crate::supervise::{self, End, Job, Supervised, Team};
 use crate::worker::{too_large, too_long};
 
-/// Makes the runs of the shard, or all, that have no result in the folder yet.
+/// Performs the runs of the shard, or all, that have no result in the folder yet.
 pub fn perform<S: Sweep>(sweep: &S, how: &How<'_>, out: &Path) -> Result<Option<Performed<S::Result>>, CommandError> {
     let args = how.args;
     let split = Split::of(&command_line::given()?);
     let all = all_named(sweep)?;
     let estimates: Vec<f64> = (0..sweep.cases()).map(|case| sweep.estimate(case)).collect();
     let mine = mine(sweep, args.shard, &all, &estimates);
-    // Before anything is made: what makes no sense leaves no folder.
+    // First of all, so that an invalid sweep leaves no folder.
     let cases: BTreeSet<usize> = mine.iter().map(|at| case_and_seed(sweep, *at).0).collect();
     cases.into_iter().try_for_each(|case| sweep.check(case))?;
     let folder = Folder::create(out)?;
@@ -68,9 +68,9 @@ pub fn perform<S: Sweep>(sweep: &S, how: &How<'_>, out: &Path) -> Result<Option<
     Ok(Some(Performed { results, irnic: env!("CARGO_PKG_VERSION").to_owned() }))
 }
 
-/// Returns the places of the runs of a shard, or of all: the longest first.
+/// Returns the indices of the runs of a shard, or of all: the longest first.
 fn mine<S: Sweep>(sweep: &S, shard: Option<Shard>, all: &[Named], estimates: &[f64]) -> Vec<usize> {
-    // Cases may differ in their names only.
+    // Cases may differ in name only.
     let mut seen = BTreeSet::new();
     let distinct: Vec<usize> = (0..all.len()).filter(|at| seen.insert(&all[*at].run)).collect();
     let of_run: Vec<f64> = distinct.iter().map(|at| estimates[case_and_seed(sweep, *at).0]).collect();
@@ -78,7 +78,7 @@ fn mine<S: Sweep>(sweep: &S, shard: Option<Shard>, all: &[Named], estimates: &[f
     shard.deal(&of_run).into_iter().map(|at| distinct[at]).collect()
 }
 
-/// Returns those of some runs that are to be made, and counts the others.
+/// Returns those of some runs that have to be performed, and counts the others.
 fn left<S: Sweep>(
     sweep: &S,
     how: &How<'_>,
@@ -110,14 +110,14 @@ fn left<S: Sweep>(
             State::Missing => None,
         };
         let (case, seed) = case_and_seed(sweep, at);
-        // Long runs are more of the bar, and none is nothing.
+        // Long runs take more of the bar, and no run takes nothing.
         let steps = STEPS + (STEPS as f64 * 1_000.0 * estimates[case] / longest) as u64;
         Some(Job { at, named, before, replay: sweep.replay(case, seed), steps, again: false })
     };
     runs.filter_map(job).collect()
 }
 
-/// Says in the folder what the runs are of.
+/// Writes the description of the sweep to the folder.
 fn describe<S: Sweep>(sweep: &S, split: &Split, folder: &Folder, resume: bool) -> Result<(), CommandError> {
     let directory = std::env::current_dir().map_err(|e| CommandError::Failed(format!("the working directory: {e}")))?;
     let ours = Manifest {
@@ -144,18 +144,18 @@ fn describe<S: Sweep>(sweep: &S, split: &Split, folder: &Folder, resume: bool) -
     folder.describe(&ours)
 }
 
-/// What became of the runs that this process had to make.
+/// Outcomes of the runs of this process.
 #[derive(Debug, Default)]
 struct Tally {
     runs: usize,
     there: usize,
     done: usize,
     failed: usize,
-    /// With the same message, so that they are not made once more.
+    /// Failed twice with the same message, so that they are not repeated.
     failed_twice: usize,
     interrupted: usize,
     never_begun: usize,
-    /// Of all that are done.
+    /// Sum over all completed runs.
     core_seconds: f64,
 }
 

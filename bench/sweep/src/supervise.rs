@@ -1,4 +1,4 @@
-//! Processes that make runs, and what becomes of those that end before their time.
+//! Worker processes that perform runs, and handling of those that end prematurely.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -16,69 +16,69 @@ use crate::folder::{Failure, Folder, Named};
 use crate::progress::{Progress, STEPS};
 use crate::worker::{CHANGED, Order, Said, peak, too_large, too_long};
 
-/// How often a run is looked at.
+/// Polling interval of a run.
 const OFTEN: Duration = Duration::from_millis(50);
-/// The exit status of bad options and files.
+/// Exit status for invalid options and files.
 const USAGE: i32 = 2;
-/// How long a worker has for its last step when it is to end.
+/// Time for a worker to complete its last step when it is to end.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A run that is to be made.
+/// A run to be performed.
 pub struct Job {
-    /// Place among all.
+    /// Index of the run.
     pub at: usize,
-    /// What it is.
+    /// The run.
     pub named: Named,
-    /// How it failed the last time.
+    /// Its previous failure.
     pub before: Option<Failure>,
-    /// The command line that makes it alone.
+    /// The command line that repeats it.
     pub replay: String,
-    /// Steps of the bar.
+    /// Steps of the progress bar.
     pub steps: u64,
-    /// Its process was killed from outside already.
+    /// Whether its process was already killed from outside once.
     pub again: bool,
 }
 
-/// What became of a run.
+/// The outcome of a run.
 #[derive(Debug)]
 pub enum End {
-    /// It has a result, which took so much core time, s.
+    /// It has a result; core time, s.
     Done(f64),
-    /// It has none, and the folder says why; and whether it would fail again.
+    /// It failed, for the reason stored in the folder; and whether it would fail again.
     Failed(bool),
-    /// Ctrl-C, in its midst.
+    /// Ctrl-C during the run.
     Interrupted,
-    /// Ctrl-C, or no use in going on, before it began.
+    /// Ctrl-C, or a fatal error, before it began.
     NeverBegun,
 }
 
-/// How runs are made.
+/// Parameters of the workers.
 pub struct Team<'a> {
-    /// Arguments of a worker.
+    /// Command line arguments of a worker.
     pub words: Vec<String>,
-    /// Workers at a time.
+    /// Number of concurrent workers.
     pub workers: usize,
-    /// Longest time of a run.
+    /// Time limit of a run.
     pub timeout: Option<Duration>,
-    /// Most memory of a run, bytes; each has a process of its own then.
+    /// Memory limit of a run, bytes; each then has its own process.
     pub memory: Option<u64>,
-    /// Where results are kept.
+    /// The folder of results.
     pub folder: &'a Folder,
-    /// Ctrl-C.
+    /// Set by Ctrl-C.
     pub interrupted: &'a AtomicBool,
-    /// Who speaks on standard error.
+    /// Prefix of messages on standard error.
     pub who: &'a str,
 }
 
-/// What became of runs.
+/// Outcomes of the runs.
 pub struct Supervised {
-    /// Of each, by its place.
+    /// Index and outcome of each run.
     pub ends: Vec<(usize, End)>,
-    /// Why there was no use in going on.
+    /// The fatal error that ended all runs, if any.
     pub stop: Option<String>,
 }
 
-/// Makes runs in their order.
+/// Performs the runs in order.
 pub fn all(jobs: Vec<Job>, team: &Team<'_>) -> Supervised {
     let progress = Progress::new(jobs.len(), jobs.iter().map(|job| job.steps).sum());
     let workers = team.workers.min(jobs.len());
@@ -101,7 +101,7 @@ pub fn all(jobs: Vec<Job>, team: &Team<'_>) -> Supervised {
     Supervised { ends, stop }
 }
 
-/// What the threads share, each of which has a worker.
+/// State shared by the threads, each of which has a worker.
 struct Work<'a> {
     team: &'a Team<'a>,
     progress: &'a Progress,
@@ -144,7 +144,7 @@ impl Work<'_> {
             if ran.is_whole() && self.team.memory.is_none() {
                 worker = Some(own);
             }
-            // Whoever kills a process knows why, or was short of memory: both may have passed.
+            // A kill from outside is deliberate or due to lack of memory: both may be temporary.
             if matches!(ran, Ran::Gone(status) if status.signal() == Some(SIGKILL)) && !job.again {
                 job.again = true;
                 self.progress.say(&format!("{}: {}: killed from outside; once more", self.team.who, job.named.name));
@@ -166,7 +166,7 @@ impl Work<'_> {
                 return End::Interrupted;
             }
             Ran::Said(Said::Interrupted | Said::Steps(_)) | Ran::Interrupted => return End::Interrupted,
-            // A worker that cannot read what it is to run has said why.
+            // A worker that cannot parse its command line has reported why.
             Ran::Gone(status) if status.code() == Some(USAGE) => {
                 self.stop(CHANGED.to_owned());
                 return End::Interrupted;
@@ -193,24 +193,24 @@ impl Work<'_> {
 /// How a run ended.
 #[derive(Debug)]
 enum Ran {
-    /// As the worker said.
+    /// As reported by the worker.
     Said(Said),
-    /// Killed for taking too much.
+    /// Killed because it exceeded a limit.
     Killed(String),
-    /// By the end of its process.
+    /// The worker process ended.
     Gone(ExitStatus),
     /// By Ctrl-C.
     Interrupted,
 }
 
 impl Ran {
-    /// Whether the worker can go on.
+    /// Whether the worker can perform further runs.
     fn is_whole(&self) -> bool {
         matches!(self, Ran::Said(Said::Done(_) | Said::Failed(_)))
     }
 }
 
-/// A process that makes runs.
+/// A worker process.
 struct Worker {
     child: Child,
     orders: Option<ChildStdin>,
@@ -219,7 +219,7 @@ struct Worker {
 
 impl Worker {
     fn start(words: &[String]) -> std::io::Result<Worker> {
-        // What this process was started from, even if another file has its name by now.
+        // The program that this process was started from, even if its file has been replaced.
         let mut command = Command::new("/proc/self/exe");
         command.arg0("irnic").args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
@@ -240,7 +240,7 @@ impl Worker {
         let team = work.team;
         let order = Order { at: job.at, id: job.named.id(version::get()) };
         let line = serde_json::to_string(&order).unwrap_or_default();
-        // A worker that has gone says nothing more.
+        // A worker that has ended accepts no orders.
         let _ = self.orders.as_mut().map(|orders| writeln!(orders, "{line}").and_then(|()| orders.flush()));
         let begun = Instant::now();
         loop {
@@ -268,7 +268,7 @@ impl Worker {
         }
     }
 
-    /// Has the worker end; a result that it is about to keep is kept.
+    /// Has the worker end; a result that it is about to store is kept.
     fn let_end(&mut self) -> Ran {
         self.orders = None;
         let begun = Instant::now();
@@ -290,7 +290,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It ends with its orders; what is under way then is not wanted.
+        // It ends when its input is closed; the current run is discarded.
         self.orders = None;
         if !matches!(self.said.recv_timeout(GRACE), Err(RecvTimeoutError::Disconnected)) {
             let _ = self.child.kill();

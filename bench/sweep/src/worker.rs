@@ -1,4 +1,4 @@
-//! A process that makes runs for another, one after the other, and keeps their results in the folder.
+//! A process that performs runs for another, one after the other, and stores their results in the folder.
 
 use std::io::{self, BufRead, Write};
 use std::path::Path;
@@ -13,41 +13,41 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::folder::{Folder, LIMIT, digest};
 use crate::runs::{NoResult, Sweep, Watch, case_and_seed, make, named};
 
-/// How often a worker says how far it is.
+/// Interval of a worker's progress reports.
 const OFTEN: Duration = Duration::from_millis(100);
 
-/// What a worker is to do, a line of its standard input.
+/// An order to a worker, a line of its standard input.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Order {
-    /// The run's place among all.
+    /// Index of the run.
     pub at: usize,
-    /// What it is, by whoever wants it.
+    /// Identity of the run, as computed by the sender.
     pub id: String,
 }
 
-/// What a worker says, a line of its standard output.
+/// A message of a worker, a line of its standard output.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub enum Said {
-    /// So many steps more.
+    /// Progress by this many steps.
     Steps(u64),
-    /// The result is in the folder; core time, s.
+    /// The result has been stored; core time, s.
     Done(f64),
-    /// The run has none, for this reason.
+    /// The run failed, for this reason.
     Failed(String),
-    /// It was told to end.
+    /// It was interrupted.
     Interrupted,
-    /// There is no use in going on: a result cannot be kept, or the experiment is another.
+    /// A fatal error: a result cannot be stored, or the experiment has changed.
     Stop(String),
 }
 
-/// Makes runs until standard input ends.
+/// Performs runs until standard input is closed.
 pub fn work<S: Sweep>(sweep: &S, out: &Path, memory: Option<u64>) -> Result<(), CommandError> {
     let failed = |e: io::Error| CommandError::Failed(e.to_string());
-    // Ctrl-C and SIGTERM are for the process that started this one: it closes standard input when it wants an end.
+    // Ctrl-C and SIGTERM are handled by the parent process, which closes standard input to end this one.
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).map_err(failed)?;
     }
-    // As many of these processes as there are cores are at work already.
+    // There is already one of these processes per core.
     let _ = rayon::ThreadPoolBuilder::new().num_threads(1).build_global();
     let over = Arc::new(AtomicBool::new(false));
     let (orders, ordered) = std::sync::mpsc::channel();
@@ -63,7 +63,7 @@ pub fn work<S: Sweep>(sweep: &S, out: &Path, memory: Option<u64>) -> Result<(), 
     let say = |said: Said| {
         let line = serde_json::to_string(&said).unwrap_or_default();
         let mut out = io::stdout().lock();
-        // Nobody is left to be told.
+        // The parent has ended.
         let _ = writeln!(out, "{line}").and_then(|()| out.flush());
     };
     for order in ordered {
@@ -72,7 +72,7 @@ pub fn work<S: Sweep>(sweep: &S, out: &Path, memory: Option<u64>) -> Result<(), 
     Ok(())
 }
 
-/// Makes a run.
+/// Performs a run.
 fn answer<S: Sweep>(
     sweep: &S,
     folder: &Folder,
@@ -115,27 +115,27 @@ fn answer<S: Sweep>(
     folder.keep(&named, took, &result).map_or_else(Said::Stop, |()| Said::Done(took))
 }
 
-/// What is said when the runs are not those that they were.
+/// The message if the experiment has changed.
 pub const CHANGED: &str = "the experiment has changed since the runs began";
 
-/// Returns what is said of a run that took more memory than it may.
+/// Returns the message for a run that exceeded the memory limit.
 pub fn too_large(limit: u64) -> String {
     format!("--run-memory {limit}: it takes more memory {LIMIT}")
 }
 
-/// Returns what is said of a run that takes longer than it may.
+/// Returns the message for a run that exceeded the time limit.
 pub fn too_long(limit: Duration) -> String {
     format!("--run-timeout {limit:?}: it takes longer {LIMIT}")
 }
 
-/// Returns the most memory that a process has had, bytes.
+/// Returns the peak memory of a process, bytes.
 pub fn peak(process: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// Returns the time of all cores that this process has had, s.
+/// Returns the CPU time of this process, all threads included, s.
 fn cpu_seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the clock's value is written to a variable of the type that it has.

@@ -153,7 +153,8 @@ impl Crate {
         loop {
             let before: usize = reach.values().map(BTreeSet::len).sum();
             for module in self.taken.keys() {
-                let more: BTreeSet<Module> = reach[module].iter().flat_map(|file| reach[file].iter().cloned()).collect();
+                let more: BTreeSet<Module> =
+                    reach[module].iter().flat_map(|file| reach[file].iter().cloned()).collect();
                 reach.get_mut(module).expect("a file").extend(more);
             }
             if reach.values().map(BTreeSet::len).sum::<usize>() == before {

@@ -2,10 +2,13 @@
 //! cannot be written; and output to `-`, which is standard output.
 
 use std::fs::{File, OpenOptions};
+use std::io::{self, Seek};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use flate2::read::GzDecoder;
 
 use crate::support::{Folder, irnic, text};
 
@@ -48,7 +51,11 @@ fn printing(folder: &Folder) -> Vec<Command> {
         let mut command = irnic(folder);
         command.args(*words);
         if words[0] == "conform" {
-            command.stdin(File::open(fixture("irn-traces/loss-1pct-recv-input.txt")).expect("a trace"));
+            let packed = File::open(fixture("irn-traces/loss-1pct-recv-input.txt.gz")).expect("a trace");
+            let mut trace = tempfile::tempfile().expect("a file");
+            io::copy(&mut GzDecoder::new(packed), &mut trace).expect("a trace");
+            trace.rewind().expect("a file");
+            command.stdin(trace);
         }
         command
     };

@@ -11,7 +11,7 @@ use irnic_transports::wire::Mtu;
 use irnic_transports::wire::mad::{MAD_LEN, Mad, Message};
 use irnic_transports::{Path, Time};
 
-/// A generator of numbers that is the same everywhere (splitmix64).
+/// A random number generator that is the same everywhere (splitmix64).
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
@@ -24,7 +24,7 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// A number below `n`.
+    /// Returns a number below `n`.
     pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
@@ -35,14 +35,14 @@ impl Random {
     }
 }
 
-/// What the network does to MADs.
+/// Faults of the network.
 #[derive(Copy, Clone, Debug)]
 pub struct Faults {
-    /// Lost, of a thousand.
+    /// MADs lost, per thousand.
     pub loss: u64,
-    /// Delivered twice, of a thousand.
+    /// MADs delivered twice, per thousand.
     pub repeat: u64,
-    /// The shortest and the longest way, ns.
+    /// Minimum and maximum delay, ns.
     pub delay: (u64, u64),
 }
 
@@ -57,14 +57,14 @@ pub struct Net {
     pub now: Time,
     pub faults: Faults,
     pub random: Random,
-    /// All MADs that were sent, with the sender.
+    /// All MADs sent, with the sender.
     pub sent: Vec<(usize, Path, [u8; MAD_LEN])>,
     keep_sent: bool,
     under_way: BTreeMap<(Time, u64), (Path, [u8; MAD_LEN])>,
     number: u64,
 }
 
-/// The address of a manager's port.
+/// Returns the address of a manager's port.
 pub fn address(end: usize) -> IpAddr {
     IpAddr::from([10, 0, (end >> 8) as u8, end as u8 + 1])
 }
@@ -89,7 +89,7 @@ pub fn data(bytes: &[u8]) -> PrivateData {
     PrivateData::new(bytes).expect("short enough")
 }
 
-/// Parameters as perftest's: one READ in each direction.
+/// Returns parameters like perftest's: one READ in each direction.
 pub fn param(qpn: u32, bytes: &[u8]) -> ConnParam {
     let mut param = ConnParam::new(qpn);
     (param.responder_resources, param.initiator_depth) = (1, 1);
@@ -111,7 +111,7 @@ impl Net {
         }
     }
 
-    /// Two managers and a network without faults.
+    /// Creates two managers and a network without faults.
     pub fn pair() -> Net {
         Net::new(&[config(0), config(1)], 1, Faults::NONE)
     }
@@ -121,13 +121,13 @@ impl Net {
         self
     }
 
-    /// Puts a MAD on its way without faults.
+    /// Sends a MAD without faults.
     pub fn inject(&mut self, path: Path, mad: [u8; MAD_LEN]) {
         self.number += 1;
         self.under_way.insert((self.now, self.number), (path, mad));
     }
 
-    /// Takes what the managers have to send.
+    /// Takes the MADs that the managers have to send.
     pub fn take(&mut self) {
         for end in 0..self.cms.len() {
             while let Some((path, mad)) = self.cms[end].poll_mad() {
@@ -147,13 +147,13 @@ impl Net {
         }
     }
 
-    /// When something happens next.
+    /// Returns the time of the next event.
     pub fn next(&self) -> Time {
         let arrival = self.under_way.first_key_value().map_or(Time::NEVER, |(&(at, _), _)| at);
         self.cms.iter().map(Cm::next_deadline).min().map_or(arrival, |deadline| deadline.min(arrival))
     }
 
-    /// Goes on to the next thing that happens, if that is before `until`.
+    /// Advances to the next event, if that is before `until`.
     pub fn step(&mut self, until: Time) -> bool {
         self.take();
         let next = self.next();
@@ -181,7 +181,7 @@ impl Net {
         while self.step(until) {}
     }
 
-    /// Runs for so long, ns.
+    /// Runs for `ns`.
     pub fn run_for(&mut self, ns: u64) {
         self.run(self.now + ns);
     }
@@ -203,7 +203,7 @@ impl Net {
         event
     }
 
-    /// All events of a manager that are there now.
+    /// Returns all events of a manager that are there now.
     pub fn events(&mut self, end: usize) -> Vec<CmEvent> {
         std::iter::from_fn(|| self.cms[end].poll_event()).collect()
     }

@@ -1,4 +1,4 @@
-//! From a description to a run: what follows from what.
+//! Derivation of a run from a description.
 
 use irnic_transports::config::{FlowControl, Timer, TransportConfig, WireFormat, paper};
 use irnic_transports::congestion::CongestionConfig;
@@ -10,17 +10,17 @@ use crate::switch::{Ecn, HolConfig, Remedy};
 use crate::topology::{Routes, Topology};
 use crate::workload::{Flow, Loops, Setting};
 
-/// Time in which flows start, if neither a time nor a number is given, ns.
+/// Period in which flows start, if neither a time nor a number is given, ns.
 const DURATION: u64 = 10_000_000;
-/// Bytes of BTH and ICRC, which every packet has, IRN's extension apart: so that all transports get the same flows.
+/// Bytes of BTH and ICRC, which every packet has, without IRN's extension, so that all transports get the same flows.
 const BTH_AND_ICRC: u32 = 16;
 
 impl Experiment {
-    /// Returns the run with a seed.
+    /// Returns the run with this seed.
     ///
     /// # Errors
-    /// Names the key of what makes no sense, and says what would: [`super::KEYS`] has the keys' names, also for
-    /// programs.
+    /// The error names the key of an invalid value, and states what was expected: [`super::KEYS`] has the keys' names,
+    /// also for programs.
     pub fn config(&self, seed: u64) -> Result<SimConfig, ValueError> {
         let mut config = self.network()?;
         config.flows = match &self.flows {
@@ -45,8 +45,8 @@ impl Experiment {
         Ok(config)
     }
 
-    /// Returns the network without flows, for hosts that are outside ([`crate::lab`]). PFC sets room aside for the
-    /// priority of [flows](Experiment::priority) and that of acknowledgements.
+    /// Returns the network without flows, for external hosts ([`crate::lab`]). PFC reserves room for the priority of
+    /// [flows](Experiment::priority) and that of acknowledgements.
     ///
     /// # Errors
     /// As [`Experiment::config`].
@@ -59,7 +59,7 @@ impl Experiment {
         if self.pfc && self.flow_control == LinkFlowControl::Credits {
             return Err(self.refuse("flow-control", "hosts from outside do not count credits"));
         }
-        // Who sends, and how much, is not known.
+        // Senders and amounts are unknown.
         config.flows = vec![Flow { priority: self.priority, ..Flow::new(0, 1, 0, 0) }];
         switches::count_priorities(&mut config);
         checks::run(self, &config)?;
@@ -67,7 +67,7 @@ impl Experiment {
         Ok(config)
     }
 
-    /// Returns a run of no flows.
+    /// Returns a run without flows.
     fn network(&self) -> Result<SimConfig, ValueError> {
         let setups = self.setups()?;
         let [QpSetup { transport, .. }, ..] = setups[..] else {
@@ -105,7 +105,7 @@ impl Experiment {
         Ok(config)
     }
 
-    /// Returns the bytes of the longest packet on the wire.
+    /// Returns the length of the longest packet on the wire, bytes.
     pub(super) fn longest_packet(&self) -> Result<u32, ValueError> {
         Ok(longest(&self.setups()?, self.headers))
     }
@@ -125,8 +125,8 @@ impl Experiment {
     fn setup(&self, given: &Transport) -> Result<QpSetup, ValueError> {
         let mut transport = given.config;
         if transport.wire == WireFormat::Roce && !given.gives_timer() {
-            // IRN §4.3.2: with PFC nothing is lost, so RoCE has no timeouts there; without it has RTO_high alone. So it
-            // does where switches drop what is in a loop.
+            // IRN §4.3.2: with PFC nothing is lost, so RoCE has no timeouts; without it, only RTO_high. The latter also
+            // applies where switches drop frames of a loop.
             let drops = matches!(&self.hol, Some(HolConfig::Breaker(breaker)) if breaker.remedy == Remedy::Drop);
             transport.timer = match transport.timer {
                 Timer::Fixed(_) if self.pfc && !drops => Timer::Fixed(None),
@@ -152,14 +152,14 @@ impl Experiment {
         }
         let mut setup = QpSetup { service: self.service, mtu: self.mtu, ..QpSetup::new(transport) };
         if transport.congestion.uses_telemetry() && !given.gives("base-rtt") {
-            // HPCC compares bytes that were sent with what a link can send in a round trip: packets', not that of
+            // HPCC compares bytes in flight with what a link can send in a round trip: that of packets, not of
             // propagation alone.
             setup.transport.base_rtt = checks::round_trip(&self.topology, &setup, self.headers);
         }
         Ok(setup)
     }
 
-    /// Generates the flows of the workload, and its closed loops. Those of each part have its transport.
+    /// Generates the flows of the workload, and its closed loops. The flows of each part use its transport.
     fn generate(&self, seed: u64) -> Result<(Vec<Flow>, Vec<Loops>), ValueError> {
         let setting = Setting {
             topology: &self.topology,
@@ -197,15 +197,15 @@ fn fastest(topology: &Topology) -> u64 {
     topology.links.iter().filter(|l| l.a.min(l.b) < topology.hosts).map(|l| l.rate).max().unwrap_or(1)
 }
 
-/// Returns the propagation on the longest of the shortest paths, there and back, ns.
+/// Returns the round-trip propagation delay on the longest of the shortest paths, ns.
 fn propagation(topology: &Topology) -> u64 {
     let routes = Routes::compute(topology, &|_| false);
     let one_way = |dst| Some(topology.along(&routes.path(0, dst)?).map(|l| l.delay).sum::<u64>());
     2 * (1..topology.hosts).filter_map(one_way).max().unwrap_or(0)
 }
 
-/// Returns the marking that goes with an algorithm: DCQCN's with its paper's thresholds for 40 Gbit/s, DCTCP's with
-/// those of the ns-3 simulators, both in proportion to the rate.
+/// Returns the default marking of an algorithm: DCQCN's with its paper's thresholds for 40 Gbit/s, DCTCP's with those
+/// of the ns-3 simulators, both scaled to the rate.
 fn default_ecn(congestion: &CongestionConfig, rate: u64) -> Ecn {
     let bytes = |at_40g: u64| (u128::from(at_40g) * u128::from(rate) / 40_000_000_000) as u64;
     match congestion {
@@ -215,10 +215,10 @@ fn default_ecn(congestion: &CongestionConfig, rate: u64) -> Ecn {
     }
 }
 
-/// Widens the window of a sender without a cap, so that its longest flow fits, as far as a window goes.
+/// Widens the window of a sender without a cap to its longest flow, up to the maximum window.
 fn widen(transport: &mut TransportConfig, flows: impl Iterator<Item = u64>, mtu: u64) {
     const MOST: u64 = 65_536;
-    // Of a pulled stream little is under way at a time.
+    // A pulled stream has little in flight at a time.
     if transport.flow == FlowControl::None && transport.pull.is_none() {
         let longest = flows.map(|bytes| bytes.div_ceil(mtu)).max().unwrap_or(1);
         transport.window = longest.min(MOST).next_power_of_two().max(u64::from(transport.window)) as u32;

@@ -1,5 +1,5 @@
-//! Refuses what can be read and still cannot be meant: runs that would never end, and values that would say nothing,
-//! most of them numbers whose unit was forgotten. Each error says what would be right.
+//! Rejects experiments that can be parsed but cannot be intended: runs that would never end, and values without effect,
+//! most of them numbers with a forgotten unit. Each error says what would be right.
 
 use irnic_transports::Edge;
 use irnic_transports::config::Timer;
@@ -18,32 +18,32 @@ use crate::switch::{
 use crate::topology::{MIN_RATE, Routes, Topology, too_slow};
 use crate::workload::Loops;
 
-/// What [`load`] reads, for messages.
+/// Values accepted by [`load`], for messages.
 pub(super) const LOAD: &str = "a share of the links' rate, above 0: 0.7 is 70 %, 1 is all of it, at most 2";
 
-/// Reads a load. Twice what links carry is as much overload as anybody needs; 7 or 70 are parts of ten or of a hundred.
+/// Parses a load. Twice what links carry is overload enough; 7 or 70 are meant as tenths or percent.
 pub(super) fn load(text: &str) -> Option<f64> {
     text.parse().ok().filter(|load| *load > 0.0 && *load <= 2.0)
 }
 
-/// Reads a link's rate.
+/// Parses a link's rate.
 pub(super) fn rate(text: &str) -> Option<u64> {
     units::rate(text).filter(|rate| too_slow(text, *rate).is_none())
 }
 
-/// Returns the bytes on the wire of the longest packet that flows have.
+/// Returns the length of the flows' longest packet on the wire, bytes.
 pub(super) fn full_packet(setups: &[QpSetup], headers: HeaderBytes) -> u64 {
     let trains = setups.iter().flat_map(|s| packets(s.mtu.bytes() as u64, s, headers));
     trains.map(|(wire, _)| u64::from(wire)).max().unwrap_or(0)
 }
 
-/// Returns what to suggest for a size in bytes below `least`: the number in KB, if it has no unit and would do then.
+/// Returns the suggestion for a size below `least` bytes: the number in KB, if it has no unit and would suffice then.
 pub(super) fn in_kb(text: &str, least: u64) -> String {
     let bytes = text.parse::<u64>().ok().and_then(|n| n.checked_mul(1_000)).filter(|bytes| *bytes >= least);
     bytes.map_or_else(String::new, |_| format!("; did you mean {text}KB?"))
 }
 
-/// Refuses what makes no sense whatever the flows are.
+/// Rejects what makes no sense for any flows.
 pub(super) fn network(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
     open_loop(experiment)?;
     buffers(experiment, config)?;
@@ -70,7 +70,7 @@ pub(super) fn network(experiment: &Experiment, config: &SimConfig) -> Result<(),
     }
 }
 
-/// Refuses what unreliable connections, or shared ones, do not have.
+/// Rejects options that unreliable or shared connections do not support.
 fn open_loop(experiment: &Experiment) -> Result<(), ValueError> {
     let own = experiment.service == Service::Rc && experiment.qps == QpPolicy::PerFlow;
     if experiment.handshake && !own {
@@ -86,7 +86,7 @@ fn open_loop(experiment: &Experiment) -> Result<(), ValueError> {
     given.map_or(Ok(()), |key| Err(experiment.refuse(key, "goes with --service rc only: uc recovers nothing")))
 }
 
-/// Refuses buffers in which not every packet finds room, and thresholds that give PFC no reason to act.
+/// Rejects buffers that do not hold every packet, and thresholds that PFC never reaches.
 fn buffers(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
     let packet = full_packet(&config.setups, config.headers);
     if let SwitchConfig::Trimming(TrimmingConfig { data, .. }) = config.switch
@@ -139,7 +139,7 @@ fn buffers(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError
     }
 }
 
-/// Refuses to judge packets by what they have waited where no switch tells.
+/// Rejects transports that use packets' waiting time where no switch reports it.
 fn edge(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
     let keeps = match &config.switch {
         SwitchConfig::OutputQueued(c) => c.discipline.keeps_slack(),
@@ -154,7 +154,7 @@ fn edge(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
     Err(experiment.refuse("transport", why))
 }
 
-/// Refuses a marking rule that does not look at queues as they can be.
+/// Rejects a marking rule outside the possible range of queue lengths.
 fn marks(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
     let (buffer, inputs, ecn) = match &config.switch {
         SwitchConfig::InputQueued(c) => (c.buffer, most_ports(&config.topology), c.ecn),
@@ -180,7 +180,7 @@ fn marks(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> 
     Err(experiment.refuse("ecn", why))
 }
 
-/// Returns the ports of the switch that has most.
+/// Returns the number of ports of the largest switch.
 fn most_ports(topology: &Topology) -> u64 {
     let mut ports = vec![0; topology.nodes() as usize];
     for link in &topology.links {
@@ -190,8 +190,8 @@ fn most_ports(topology: &Topology) -> u64 {
     ports[topology.hosts as usize..].iter().copied().max().unwrap_or(0)
 }
 
-/// Refuses a timeout that is shorter than a round trip through the empty network: it has every packet sent again,
-/// whatever happens. IRN's short one, which only few packets in flight meet, is looked at if somebody chose it.
+/// Rejects a timeout below the round trip of the empty network: every packet would be retransmitted. IRN's short
+/// timeout, which applies with only few packets in flight, is checked only if it was given explicitly.
 fn timeouts(experiment: &Experiment, given: &Transport, setup: &QpSetup, config: &SimConfig) -> Result<(), ValueError> {
     let all = match setup.transport.timer {
         Timer::Irn { low, high, .. } => {
@@ -215,7 +215,7 @@ fn timeouts(experiment: &Experiment, given: &Transport, setup: &QpSetup, config:
     })
 }
 
-/// Returns how long a full packet and its acknowledgement take through the empty network, on the longest of the
+/// Returns the time that a full packet and its acknowledgement take through the empty network, on the longest of the
 /// shortest paths from the first host, ns.
 pub(super) fn round_trip(topology: &Topology, setup: &QpSetup, headers: HeaderBytes) -> u64 {
     let routes = Routes::compute(topology, &|_| false);
@@ -231,7 +231,7 @@ pub(super) fn round_trip(topology: &Topology, setup: &QpSetup, headers: HeaderBy
     (1..topology.hosts).filter_map(there_and_back).max().unwrap_or(0)
 }
 
-/// Refuses what is known to make no sense only with the flows.
+/// Rejects what can be checked only with the flows.
 pub(super) fn run(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
     set_aside(experiment, config)?;
     credits(experiment, config)?;
@@ -241,8 +241,8 @@ pub(super) fn run(experiment: &Experiment, config: &SimConfig) -> Result<(), Val
         let early = || experiment.wrong("until", format_args!("more than {begins}, when the first flow starts"));
         return if config.until > first { Ok(()) } else { Err(early()) };
     }
-    // Without an end, all flows must come to theirs: those that start when links change no more, on the links that work
-    // then.
+    // Without an end time, all flows must be able to complete: those that start after the last link change, on the
+    // links that work then.
     let (links, hosts) = (config.topology.links.len(), config.topology.hosts);
     let mut down = vec![false; links];
     for change in config.changes.iter().filter(|change| (change.link as usize) < links) {
@@ -266,7 +266,7 @@ pub(super) fn run(experiment: &Experiment, config: &SimConfig) -> Result<(), Val
     Err(experiment.refuse(if experiment.is_given("link-event") { "link-event" } else { experiment.origin() }, why))
 }
 
-/// Refuses credit for less than a packet.
+/// Rejects credit for less than a packet.
 fn credits(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
     match config.switch.credits() {
         Some(CreditConfig { each, longest }) if each < longest => {
@@ -277,7 +277,7 @@ fn credits(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError
     }
 }
 
-/// Refuses a shared buffer that does not hold what PFC sets aside for its inputs.
+/// Rejects a shared buffer too small for what PFC reserves for its inputs.
 fn set_aside(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
     let SwitchConfig::SharedBuffer(c) = &config.switch else { return Ok(()) };
     let Some(SharedPfc { reserve, headroom: given, margin, priorities, .. }) = c.pfc else { return Ok(()) };

@@ -7,21 +7,21 @@ use super::Experiment;
 use crate::switch::{Discipline, Ecn, OutputQueuedConfig, PolicySwitch, SwitchConfig};
 use crate::topology::Topology;
 
-/// What [`read`] reads, for messages.
+/// Values accepted by [`read`], for messages.
 const EXPECTED: &str = "SWITCHES=HOW, such as s0-s3=tail-drop or s2=fq";
 
-/// What a switch does that differs from the others.
+/// How a switch differs from the others.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Differing {
-    /// What a policy says.
+    /// It runs a policy.
     Policy(PolicySwitch),
-    /// As the others, whose outputs have queues of their own, in another order.
+    /// It is output-queued like the others, with another order.
     Order(Discipline),
 }
 
-/// Reads `SWITCHES=HOW`, joined by commas, as are the parameters of a policy. Switches are named by their ids, or as
-/// results name them, one or a range.
+/// Parses `SWITCHES=HOW`, separated by commas, as are the parameters of a policy. Switches are given by their ids, or
+/// by their names in results, as one or a range.
 pub(super) fn read(value: &Value<'_>, topology: &Topology) -> Result<Vec<(u32, Differing)>, ValueError> {
     let mut given: Vec<(Vec<u32>, String)> = Vec::new();
     for piece in value.text.split(',') {
@@ -56,7 +56,7 @@ pub(super) fn read(value: &Value<'_>, topology: &Topology) -> Result<Vec<(u32, D
     }
 }
 
-/// The switches of a name, or from one to another.
+/// The switches of a name or range.
 fn switches(names: &str, topology: &Topology) -> Option<Vec<u32>> {
     let node = |name: &str| topology.node_named(name).filter(|node| !topology.is_host(*node));
     let (first, last) = match names.split_once('-') {
@@ -67,7 +67,7 @@ fn switches(names: &str, topology: &Topology) -> Option<Vec<u32>> {
 }
 
 impl Experiment {
-    /// Returns the switches that differ, by node; `others` is what the rest do.
+    /// Returns the switches that differ, by node; `others` is the type of the rest.
     pub(super) fn differing_switches(
         &self,
         others: &SwitchConfig,

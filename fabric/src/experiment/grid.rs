@@ -1,4 +1,4 @@
-//! Grids: several values for some keys, and the cases that all their combinations are.
+//! Grids: several values for some keys, and the cases that result from all combinations.
 
 use std::collections::BTreeMap;
 
@@ -7,40 +7,40 @@ use irnic_units::keys::{Value, ValueError};
 use super::keys::{KEYS, Key, find, in_reading_order};
 use super::{Experiment, Origin, TextError, Written};
 
-/// Values of keys; several make a grid.
+/// Values by key; a key with several values spans a grid.
 pub type Values = BTreeMap<&'static str, Vec<Written>>;
 
-/// A run in a file: its name, and what it has of its own.
+/// A run of a file: its name, and its own values.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// What it is called in tables, if not by what it has that others have not.
+    /// Name in tables. By default the name is derived from the values that differ.
     pub name: Option<String>,
-    /// Instead of the common ones.
+    /// Values that override the common ones.
     pub values: Values,
 }
 
-/// All that is to be run, apart from seeds.
+/// All runs of an experiment, without seeds.
 #[derive(Clone, Debug, Default)]
 pub struct Grid {
     /// Values for all runs.
     pub common: Values,
-    /// Runs; none is one without anything of its own.
+    /// Runs; an empty list is a single run without values of its own.
     pub runs: Vec<Run>,
 }
 
 /// One point of the grid.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What it is called.
+    /// Name.
     pub label: String,
     values: BTreeMap<&'static str, Written>,
 }
 
-/// The most cases of one experiment.
+/// Maximum number of cases of one experiment.
 const MAX_CASES: usize = 10_000;
 
 impl Case {
-    /// Returns a case that no values were written for: one that a program describes.
+    /// Returns a case without written values: one that a program describes.
     pub fn named(label: String) -> Case {
         Case { label, values: BTreeMap::new() }
     }
@@ -50,7 +50,7 @@ impl Case {
         self.read_before(None)
     }
 
-    /// Reads the values of the keys that come before a key, or of all.
+    /// Reads the values of the keys before `end`, or of all.
     fn read_before(&self, end: Option<&str>) -> Result<Experiment, TextError> {
         let texts = self.values.iter().map(|(key, written)| (*key, written.text.clone()));
         let mut experiment = Experiment { written: Some(texts.collect()), ..Experiment::default() };
@@ -66,7 +66,7 @@ impl Case {
         Ok(experiment)
     }
 
-    /// Returns an error of the experiment with the place where somebody wrote what is wrong.
+    /// Returns an error of the experiment together with the place at which the value was written.
     pub fn error(&self, error: ValueError) -> TextError {
         match self.get(&error.key) {
             Some(written) => TextError::Value { written, why: error.why },
@@ -80,7 +80,7 @@ impl Case {
         }
     }
 
-    /// Returns the value of a key, which may be its default.
+    /// Returns the value of a key, or its default.
     pub fn get(&self, name: &str) -> Option<Written> {
         self.given(name).cloned().or_else(|| {
             let key = find(name)?;
@@ -96,22 +96,22 @@ impl Case {
         self.get(name).expect("a key with a default").text
     }
 
-    /// Returns the value of a key if somebody wrote one.
+    /// Returns the value of a key if it was given.
     pub fn given(&self, name: &str) -> Option<&Written> {
         self.values.get(name)
     }
 
-    /// Returns keys and values, defaults too.
+    /// Returns all keys and values, including defaults.
     pub fn all(&self) -> impl Iterator<Item = Written> {
         KEYS.iter().filter_map(|k| self.get(k.name()))
     }
 }
 
 impl Grid {
-    /// Flags replace what a file says, in all its runs.
+    /// Overrides the values of a file in all its runs by flags.
     pub fn override_with(&mut self, flags: Values) {
         for (key, values) in flags {
-            // Two ways to say what is sent: the flag replaces the other one, too.
+            // There are two keys for what is sent: a flag overrides the other one as well.
             let other = match key {
                 "flows" => Some("workload"),
                 "workload" => Some("flows"),
@@ -125,7 +125,7 @@ impl Grid {
         }
     }
 
-    /// Every combination.
+    /// Returns every combination.
     pub fn cases(&self) -> Result<Vec<Case>, TextError> {
         let alone = [Run::default()];
         let runs = if self.runs.is_empty() { &alone[..] } else { &self.runs };
@@ -158,7 +158,7 @@ impl Grid {
     }
 }
 
-/// What is particular to a case.
+/// Names a case by its particular values.
 fn label(case: &Case, particular: &dyn Fn(&Key) -> bool) -> String {
     let parts = KEYS.iter().filter(|k| particular(k)).filter_map(|k| {
         let text = case.get(k.name())?.text;
@@ -167,7 +167,7 @@ fn label(case: &Case, particular: &dyn Fn(&Key) -> bool) -> String {
     parts.collect::<Vec<_>>().join(" ")
 }
 
-/// Names those that have none by what differs.
+/// Names the unnamed cases by the values that differ.
 fn name(cases: &mut [Case]) {
     let differs =
         |k: &Key| cases.iter().any(|c| c.get(k.name()).map(|v| v.text) != cases[0].get(k.name()).map(|v| v.text));

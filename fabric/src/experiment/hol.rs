@@ -1,4 +1,4 @@
-//! What switches do against head-of-line blocking, and what they do instead of PFC, as users write it:
+//! Countermeasures against head-of-line blocking, and alternatives to PFC, as users write them:
 //! `escape,pool=8,period=2x,nack=on`, `lb,wait=100us`, `gfc,b1=281KB,bm=300KB`, `credits`.
 
 use irnic_units::keys::{Key, Value, ValueError, pairs};
@@ -6,7 +6,7 @@ use irnic_units::{MAX_BYTES, MAX_NS, SIZE, TIME};
 
 use crate::switch::{BreakerConfig, EscapeConfig, HolConfig, Order, Period, Remedy};
 
-/// Most tokens of an output, and flows of an input.
+/// Limit on the tokens of an output, and on the flows of an input.
 const MOST: u16 = 4_096;
 const FRAMES: &str = "a number of frames, 1 to 4096";
 
@@ -26,24 +26,24 @@ static BREAKER: [Key<BreakerConfig>; 1] = [Key::new("wait", |c, v| v.time(1..=MA
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkFlowControl {
-    /// They have neighbours stop and go on (IEEE 802.1Qbb).
+    /// They pause and resume neighbours (IEEE 802.1Qbb).
     #[default]
     Pfc,
-    /// They tell neighbours how fast to send (GFC), with a shared buffer.
+    /// They limit the rate of neighbours (GFC), with a shared buffer.
     Gfc(GfcGiven),
-    /// They tell neighbours how much they may send (InfiniBand's credits), with a buffer for each input.
+    /// They grant credits to neighbours (InfiniBand), with a buffer for each input.
     Credits,
 }
 
-/// What of GFC somebody chose.
+/// The parameters of GFC that were given.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GfcGiven {
-    /// Bytes of an input at which its neighbour is first slowed down. By default XOFF's threshold.
+    /// Bytes of an input at which its neighbour is first slowed down. Default: XOFF's threshold.
     pub first: Option<u64>,
-    /// Bytes that an input may hold. By default twice the headroom of PFC more, and ten packets.
+    /// Limit on the bytes of an input. Default: twice the headroom of PFC and ten packets more.
     pub most: Option<u64>,
-    /// Stages. By default 24 ([`crate::switch::GfcConfig::LEVELS`]).
+    /// Number of stages. Default: 24 ([`crate::switch::GfcConfig::LEVELS`]).
     pub levels: Option<u8>,
 }
 
@@ -53,7 +53,7 @@ static GFC: [Key<GfcGiven>; 3] = [
     Key::new("levels", |c, v| v.number(1..=31, "1 to 31 stages").map(|n| c.levels = Some(n))),
 ];
 
-/// Reads the keys of a way of doing things.
+/// Parses the parameters of a mechanism.
 fn keys<C>(
     value: &Value<'_>,
     name: &str,
@@ -72,7 +72,7 @@ fn keys<C>(
     Ok(())
 }
 
-/// Reads how switches have their neighbours send less: by PFC, by credits, or by GFC with its parameters.
+/// Parses link-level flow control: PFC, credits, or GFC with its parameters.
 pub(super) fn flow_control(value: &Value<'_>) -> Result<LinkFlowControl, ValueError> {
     let (name, rest) = value.text.split_once(',').unwrap_or((value.text, ""));
     match name {
@@ -87,7 +87,7 @@ pub(super) fn flow_control(value: &Value<'_>) -> Result<LinkFlowControl, ValueEr
     }
 }
 
-/// Reads Δ^esc: a multiple of the link's delay, or a time.
+/// Parses Δ^esc: a multiple of the link's delay, or a time.
 fn period(value: &Value<'_>) -> Result<Period, ValueError> {
     match value.text.strip_suffix('x') {
         Some(times) => {
@@ -101,7 +101,7 @@ fn period(value: &Value<'_>) -> Result<Period, ValueError> {
     }
 }
 
-/// Reads what switches do: nothing, or one of the ways with its parameters.
+/// Parses countermeasures: none, or a mechanism with its parameters.
 pub(super) fn hol(value: &Value<'_>) -> Result<Option<HolConfig>, ValueError> {
     let (name, rest) = value.text.split_once(',').unwrap_or((value.text, ""));
     match name {

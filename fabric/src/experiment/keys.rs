@@ -1,4 +1,4 @@
-//! The keys of experiments, by which users describe them: names of flags, and of keys of files.
+//! The keys of experiments: names of command-line flags, and of keys in files.
 
 use irnic_openqueue::NameError;
 use irnic_transports::config::{Timer, WireFormat};
@@ -21,25 +21,25 @@ use crate::workload::poisson;
 #[derive(Debug)]
 pub struct Key {
     setter: Setter<Experiment>,
-    /// Value without one, if that does not follow from other keys.
+    /// Default value, if it does not depend on other keys.
     pub default: Option<&'static str>,
-    /// The value says enough in the name of a case.
+    /// Whether the value alone suffices in the name of a case.
     pub(super) bare: bool,
 }
 
 impl Key {
-    /// Returns the name, which is a flag's and that of a key in a file.
+    /// Returns the name, the same for the flag and the key in a file.
     pub fn name(&self) -> &'static str {
         self.setter.name
     }
 
-    /// Reads a value into an experiment.
+    /// Parses a value into an experiment.
     pub(super) fn set(&self, experiment: &mut Experiment, value: &Value<'_>) -> Result<(), ValueError> {
         (self.setter.set)(experiment, value)
     }
 }
 
-/// Makes buffers of a kind.
+/// Constructor of a type of buffers.
 type Make = fn() -> Buffers;
 type Set = fn(&mut Experiment, &Value<'_>) -> Result<(), ValueError>;
 
@@ -55,7 +55,7 @@ const fn bare(name: &'static str, default: &'static str, set: Set) -> Key {
     Key { setter: Setter::new(name, set), default: Some(default), bare: true }
 }
 
-/// All keys, in the order in which a grid is gone through: the last changes fastest. Their defaults are those of
+/// All keys, in the order in which a grid is enumerated: the last varies fastest. Their defaults are those of
 /// [`Experiment::default`].
 pub static KEYS: [Key; 54] = [
     bare("topology", "fat-tree:k=6,rate=40G,delay=2us", |e, v| parse(v).map(|topology| e.topology = topology)),
@@ -169,12 +169,12 @@ pub static KEYS: [Key; 54] = [
     key("pfc-headroom", |e, v| size(v).map(|bytes| e.headroom = Some(bytes))),
 ];
 
-/// Keys that are read before the others, which look at them.
+/// Keys that are parsed before the others, which depend on them.
 const FIRST: [&str; 4] = ["topology", "pfc", "switch", "transport"];
-/// A key that is read after the others: its limit follows from them.
+/// The key that is parsed last: its limit depends on the others.
 const LAST: &str = "xon";
 
-/// Returns all keys in the order in which their values are read.
+/// Returns all keys in the order in which their values are parsed.
 pub(super) fn in_reading_order() -> impl Iterator<Item = &'static Key> {
     let rest = KEYS.iter().filter(|key| !FIRST.contains(&key.name()) && key.name() != LAST);
     FIRST.iter().filter_map(|name| find(name)).chain(rest).chain(find(LAST))
@@ -185,7 +185,7 @@ pub fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name() == name)
 }
 
-/// Reads what a type reads, whose errors say what is wrong.
+/// Parses a value by its `FromStr`, whose error states what is wrong.
 fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(value: &Value<'_>) -> Result<T, ValueError> {
     value.text.parse().map_err(|error| value.refuse(error))
 }
@@ -212,14 +212,14 @@ fn flows(experiment: &mut Experiment, value: &Value<'_>) -> Result<(), ValueErro
     Ok(())
 }
 
-/// Reads transports, joined by `+` as the parts of the workload are that they are for.
+/// Parses transports, separated by `+` like the parts of the workload that they apply to.
 fn transports(experiment: &mut Experiment, value: &Value<'_>) -> Result<(), ValueError> {
     let each = value.text.split('+').map(|text| text.trim().parse::<Transport>());
     experiment.transports = each.collect::<Result<_, _>>().map_err(|error| value.refuse(error))?;
     Ok(())
 }
 
-/// Returns the only transport, to be changed by other keys.
+/// Returns the only transport, for keys that change it.
 fn only_transport<'e>(experiment: &'e mut Experiment, value: &Value<'_>) -> Result<&'e mut Transport, ValueError> {
     match &mut experiment.transports[..] {
         [only] => Ok(only),
@@ -238,13 +238,13 @@ fn congestion(experiment: &mut Experiment, value: &Value<'_>) -> Result<(), Valu
     Ok(())
 }
 
-/// Sets a parameter of the transport that has a key of its own.
+/// Sets a parameter of the transport that has its own key.
 fn parameter(experiment: &mut Experiment, value: &Value<'_>) -> Result<(), ValueError> {
     let (name, pfc) = (experiment.text("transport"), experiment.pfc);
     let transport = only_transport(experiment, value)?;
     let roce = transport.config.wire == WireFormat::Roce;
     let key = match (value.key, transport.config.timer) {
-        // Of RoCE, whose timer nobody chose (IRN §4.3.2).
+        // Of RoCE without an explicit timer (IRN §4.3.2).
         ("rto-high", Timer::Fixed(None)) if roce && !pfc && !transport.gives_timer() => "rto",
         ("rto-high", Timer::Fixed(Some(_))) => "rto",
         ("rto-high", Timer::Fixed(None)) if roce => return Ok(()),
@@ -263,7 +263,7 @@ fn speedup(value: &Value<'_>) -> Result<Option<u16>, ValueError> {
     }
 }
 
-/// Returns what there is to say of input queues, if the switches have them.
+/// Returns the parameters of input queues, if the switches have them.
 fn input<'e>(experiment: &'e mut Experiment, value: &Value<'_>) -> Result<&'e mut InputBuffers, ValueError> {
     match &mut experiment.buffers {
         Buffers::InputQueued(input) => Ok(input),
@@ -271,7 +271,7 @@ fn input<'e>(experiment: &'e mut Experiment, value: &Value<'_>) -> Result<&'e mu
     }
 }
 
-/// Returns what there is to say of shared buffers, if the switches have them.
+/// Returns the parameters of shared buffers, if the switches have them.
 fn shared<'e>(experiment: &'e mut Experiment, value: &Value<'_>) -> Result<&'e mut SharedBuffers, ValueError> {
     match &mut experiment.buffers {
         Buffers::Shared(shared) => Ok(shared),
@@ -279,7 +279,7 @@ fn shared<'e>(experiment: &'e mut Experiment, value: &Value<'_>) -> Result<&'e m
     }
 }
 
-/// Returns what there is to say of switches that trim, if they do.
+/// Returns the parameters of trimming, if the switches trim.
 fn trimming<'e>(experiment: &'e mut Experiment, value: &Value<'_>) -> Result<&'e mut TrimmingBuffers, ValueError> {
     match &mut experiment.buffers {
         Buffers::Trimming(trimming) => Ok(trimming),
@@ -287,7 +287,7 @@ fn trimming<'e>(experiment: &'e mut Experiment, value: &Value<'_>) -> Result<&'e
     }
 }
 
-/// Reads the length of a queue: a plain number of packets, or a size.
+/// Parses the length of a queue: a plain number of packets, or a size.
 fn packets(text: &str) -> Option<u32> {
     text.parse().ok().filter(|n| (1..=1_000_000_000).contains(n))
 }
@@ -301,7 +301,7 @@ fn queue(value: &Value<'_>) -> Result<QueueLength, ValueError> {
     value.read(read, "1 to 1000 full packets, or a size with its unit, such as 72KB")
 }
 
-/// Sets a number of PFC's of shared buffers. Without PFC nobody looks at it.
+/// Sets a parameter of PFC in shared buffers. Ignored without PFC.
 fn shared_pfc<T>(
     experiment: &mut Experiment,
     value: &Value<'_>,
@@ -313,7 +313,7 @@ fn shared_pfc<T>(
     if pfc { read(value).map(|number| set(shared, number)) } else { Ok(()) }
 }
 
-/// Reads XOFF's threshold. Without PFC nobody looks at it.
+/// Parses XOFF's threshold. Ignored without PFC.
 fn xoff(experiment: &mut Experiment, value: &Value<'_>) -> Result<(), ValueError> {
     let pfc = experiment.pfc;
     let at = thresholds(experiment, value)?;
@@ -336,7 +336,7 @@ fn thresholds<'e>(
     }
 }
 
-/// Reads XON's threshold, which is at most XOFF's. Without PFC nobody looks at it.
+/// Parses XON's threshold, which is at most XOFF's. Ignored without PFC.
 fn xon(experiment: &mut Experiment, value: &Value<'_>) -> Result<(), ValueError> {
     let (&mut xoff, _) = thresholds(experiment, value)?;
     if experiment.pfc {
@@ -351,7 +351,7 @@ fn xon(experiment: &mut Experiment, value: &Value<'_>) -> Result<(), ValueError>
     Ok(())
 }
 
-/// Reads the order in which outputs send: the choice among priorities, or, where outputs have queues of their own, any.
+/// Parses the order in which outputs send: the choice among priorities, or, for output-queued switches, any discipline.
 fn scheduling(experiment: &mut Experiment, value: &Value<'_>) -> Result<(), ValueError> {
     if let Buffers::OutputQueued(discipline) = &mut experiment.buffers {
         let all = Discipline::NAMES;
@@ -401,7 +401,7 @@ fn ecn(text: &str) -> Option<Ecn> {
     }
 }
 
-/// Reads parameters of congestion points: `qref=75KB,t=100us`.
+/// Parses parameters of congestion points: `qref=75KB,t=100us`.
 fn points(value: &Value<'_>) -> Result<RoccConfig, ValueError> {
     const NAMES: &str = "qref, qmid, qmax, chunk, alpha, beta, t, fraction, table, entries, age, sample or compute, such \
                          as qref=75KB,t=100us";
@@ -454,7 +454,7 @@ fn points(value: &Value<'_>) -> Result<RoccConfig, ValueError> {
     Ok(points)
 }
 
-/// What is said of a flow table.
+/// The keys given for a flow table.
 #[derive(Default)]
 struct TableKeys {
     table: FlowTable,
@@ -464,7 +464,7 @@ struct TableKeys {
 }
 
 impl TableKeys {
-    /// Reads a key: whether it makes sense, and what would; `None` for another key.
+    /// Parses a key: whether it is valid, and what was expected; `None` for an unknown key.
     fn read(&mut self, key: &str, text: &str) -> Option<(bool, &'static str)> {
         Some(match key {
             "table" => {
@@ -489,7 +489,7 @@ impl TableKeys {
         })
     }
 
-    /// Returns the table, or why there is none.
+    /// Returns the table, or the reason why it is invalid.
     fn table(self) -> Result<FlowTable, &'static str> {
         let mut table = self.table;
         match &mut table {
@@ -512,8 +512,8 @@ impl TableKeys {
     }
 }
 
-/// Reads `down:LINK@1ms`, `up:LINK@2ms` and `rate:LINK=10G@1ms`, joined by commas. A link is a number, counted from 0
-/// in the order of the topology, or its two nodes, `A-B`. `rate:A>B=10G@1ms` is about one direction.
+/// Parses `down:LINK@1ms`, `up:LINK@2ms` and `rate:LINK=10G@1ms`, separated by commas. A link is a number, counted from
+/// 0 in the order of the topology, or its two nodes, `A-B`. `rate:A>B=10G@1ms` applies to one direction.
 fn link_events(value: &Value<'_>, topology: &Topology) -> Result<Vec<LinkChange>, ValueError> {
     let mut changes = Vec::new();
     for event in value.text.split(',') {
@@ -550,8 +550,8 @@ fn link_event(text: &str, topology: &Topology) -> Option<LinkChange> {
     Some(LinkChange { at: units::time(at)?, link, what })
 }
 
-/// Reads `NODE:DST=VIA`, joined by commas: the switch NODE hands what is for the host DST, and for all behind the same
-/// switch as it, to its neighbour VIA. Nodes are named by their ids, or as results name them.
+/// Parses `NODE:DST=VIA`, separated by commas: the switch NODE forwards packets for the host DST, and for all behind
+/// the same switch, to its neighbour VIA. Nodes are given by their ids, or by their names in results.
 fn detours(value: &Value<'_>, topology: &Topology) -> Result<Vec<Detour>, ValueError> {
     let each = value.text.split(',').map(|text| detour(text.trim(), topology));
     let expected =
@@ -568,8 +568,8 @@ fn detour(text: &str, topology: &Topology) -> Option<Detour> {
     topology.ports(node).iter().any(|(_, peer)| *peer == via).then_some(Detour { node, dst, via })
 }
 
-/// Returns the number of the link that is called so: its number, or its two nodes, `A-B`. Nodes are named by their ids,
-/// or as results name them, `h0` and `s0`.
+/// Returns the number of a link, given by its number or its two nodes, `A-B`. Nodes are given by their ids, or by their
+/// names in results, `h0` and `s0`.
 pub fn link_named(name: &str, topology: &Topology) -> Option<u32> {
     let link = match name.split_once('-') {
         None => name.parse().ok().filter(|n| *n < topology.links.len())?,

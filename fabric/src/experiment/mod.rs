@@ -1,9 +1,9 @@
-//! Experiments: a network, what is sent on it, and with what, described once for programs and for text.
+//! Experiments: a network, its workload and transports, in one description for programs and for text.
 //!
 //! An [`Experiment`] is the description. Its defaults are those of the IRN paper's default case (dissertation §4.3.1),
-//! and what a description leaves open follows from the rest: PFC's headroom from rates and delays, marking and the base
-//! round trip from congestion control, the window from the longest flow. [`Experiment::config`] makes a run of it, or
-//! says what makes no sense.
+//! and what a description leaves open is derived from the rest: PFC's headroom from rates and delays, marking and the
+//! base round trip from congestion control, the window from the longest flow. [`Experiment::config`] turns it into a
+//! run, or rejects it.
 //!
 //! ```
 //! use irnic_fabric::experiment::Experiment;
@@ -25,8 +25,8 @@
 //! # }
 //! ```
 //!
-//! As text an experiment is keys and values, which come from a command line or from a file: [`KEYS`] lists them, a
-//! [`Grid`] has several values for some, and each combination is a [`Case`].
+//! As text, an experiment consists of keys and values, from the command line or a file: [`KEYS`] lists them, a [`Grid`]
+//! has several values for some, and each combination is a [`Case`].
 
 mod build;
 mod checks;
@@ -60,88 +60,88 @@ use crate::switch::{Ecn, HolConfig, PolicySwitch, RoccConfig, Scheduling};
 use crate::topology::Topology;
 use crate::workload::{Flow, Workload};
 
-/// Description of an experiment. What is `None` follows from the rest.
+/// Description of an experiment. `None` stands for a derived value.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Experiment {
-    /// Network. By default a fat-tree of 54 hosts at 40 Gbit/s.
+    /// Network. Default: a fat-tree of 54 hosts at 40 Gbit/s.
     pub topology: Topology,
-    /// Generators of flows. By default the heavy-tailed arrivals of the IRN paper.
+    /// Generators of flows. Default: the heavy-tailed arrivals of the IRN paper.
     pub workload: Workload,
-    /// Flows in order of their start, instead of those that the workload generates.
+    /// Flows in order of their start, in place of those that the workload generates.
     pub flows: Option<Vec<Flow>>,
-    /// Share of the hosts' rate that Poisson arrivals offer if their part of the workload does not say it, above 0.
+    /// Share of the hosts' rate that Poisson arrivals offer, unless their part of the workload sets it; above 0.
     pub load: f64,
-    /// Time in which arrivals start, ns. By default 10 ms if their number is not limited.
+    /// Period in which flows arrive, ns. Default: 10 ms, if their number is not limited.
     pub duration: Option<u64>,
-    /// Most Poisson arrivals of each part of the workload.
+    /// Maximum number of Poisson arrivals of each part of the workload.
     pub arrivals: Option<u64>,
     /// Priority of generated flows, 0 to 7.
     pub priority: u8,
-    /// Kind of the switches' buffers, and how they are shared.
+    /// Type of the switches' buffers.
     pub buffers: Buffers,
-    /// What the switches' buffers, queues and schedulers do instead, if a policy says it.
+    /// The policy that describes the switches' buffers, queues and schedulers, if they run one.
     pub policy: Option<PolicySwitch>,
-    /// Policies that take its place, each with its time, ns.
+    /// Policies that replace it, each with its time, ns.
     pub policy_changes: Vec<(u64, PolicySwitch)>,
     /// Switches that differ from the others, by node, each once.
     pub differing: Vec<(u32, Differing)>,
-    /// With a policy: most bytes of red packets in a queue, as [`SharedBuffers::colour`].
+    /// With a policy: limit on the bytes of red packets in a queue, as [`SharedBuffers::colour`].
     pub policy_colour: Option<u64>,
-    /// Bytes of a buffer: of each input, or of each switch. By default 240 KB (IRN §4.3.1), or 9 MB (ConWeave).
+    /// Buffer of each input, or of each switch, bytes. Default: 240 KB (IRN §4.3.1), or 9 MB (ConWeave).
     pub buffer: Option<u64>,
-    /// Packets that wait for an output at most, of switches with queues of outputs alone, if they are counted, too.
+    /// Limit on the number of packets queued for an output, if any; for output-queued switches only.
     pub queue_limit: Option<u32>,
     /// Priority flow control.
     pub pfc: bool,
-    /// Bytes of room for what arrives after XOFF. By default by rate, delay and longest packet of the links.
+    /// Headroom for what arrives after XOFF, bytes. Default: from rate, delay and longest packet of the links.
     pub headroom: Option<u64>,
-    /// Marking. By default what the congestion control needs.
+    /// Marking. Default: as the congestion control requires.
     pub ecn: Option<Ecn>,
-    /// Congestion points of RoCC, which the switches have if a transport heeds them. By default the paper's, by the
-    /// rates of links.
+    /// Congestion points of RoCC, which the switches have if a transport uses them. Default: the paper's, by the rates
+    /// of links.
     pub rocc: Option<RoccConfig>,
-    /// What there is where PFC would be.
+    /// Link-level flow control, where PFC is on.
     pub flow_control: LinkFlowControl,
-    /// What switches do against head-of-line blocking by PFC. Without PFC it is nothing.
+    /// Countermeasures against head-of-line blocking by PFC. Without PFC they have no effect.
     pub hol: Option<HolConfig>,
-    /// Choice among priorities.
+    /// Selection among priorities.
     pub scheduling: Scheduling,
-    /// Whether outputs with queues of their own interrupt what they send for what goes before it
+    /// Whether outputs of output-queued switches interrupt a transmission for a packet that goes before it
     /// ([`crate::switch::OutputQueuedConfig::preempts`]).
     pub preempt: bool,
-    /// Choice among equally short ways.
+    /// Choice among equal-cost paths.
     pub routing: Routing,
-    /// Exceptions from shortest ways.
+    /// Exceptions from shortest paths.
     pub detours: Vec<Detour>,
-    /// Whether the run goes on when a deadlock is found. By default it ends.
+    /// Whether the run continues after a deadlock is found. By default it ends.
     pub outlive_deadlocks: bool,
-    /// Which flows share queue pairs.
+    /// Sharing of queue pairs by flows.
     pub qps: QpPolicy,
-    /// What flows go over: reliable connections, or unreliable ones ([`crate::sim::QpSetup::service`]).
+    /// Service of the queue pairs: reliable or unreliable connections ([`crate::sim::QpSetup::service`]).
     pub service: Service,
-    /// Round trips of an empty network that setting up a connection takes, which add to completion times, at most 100.
+    /// Round trips of the empty network for setting up a connection, added to completion times, at most 100.
     pub setup_rtts: u32,
     /// Whether flows begin with a round trip through the network ([`crate::sim::SimConfig::handshake`]).
     pub handshake: bool,
-    /// Packets that a NIC sends of a queue pair before it is the next one's turn, 1 or more.
+    /// Packets that a NIC sends for a queue pair before it turns to the next, 1 or more.
     pub quantum: u32,
     /// Payload of a full packet.
     pub mtu: Mtu,
     /// Bytes on the wire around the payload.
     pub headers: HeaderBytes,
-    /// What happens to links, in order of time.
+    /// Changes to links, in order of time.
     pub changes: Vec<LinkChange>,
-    /// End of the run, ns. By default when all flows are complete.
+    /// End of the run, ns. Default: when all flows are complete.
     pub until: Option<u64>,
-    /// Interval at which queues and rates are looked at, ns. By default they are not.
+    /// Interval at which queues and rates are sampled, ns. Default: no sampling.
     pub sample: Option<u64>,
-    /// Packets are real frames with real payload, all of it checked.
+    /// Whether packets are real frames with payload, all of it checked.
     pub verify: bool,
     /// Loss recovery, flow control, timers and congestion control of the queue pairs: of all flows, or of each part of
-    /// the workload. [Flows](Experiment::flows) name theirs themselves.
+    /// the workload. [Flows](Experiment::flows) name their own.
     pub transports: Vec<Transport>,
-    /// Values of keys as somebody wrote them, for messages; `None` for an experiment that comes from a program.
+    /// Values of keys as written, for messages; `None` for an experiment built by a program.
     written: Option<BTreeMap<&'static str, String>>,
 }
 
@@ -192,7 +192,7 @@ impl Default for Experiment {
 }
 
 impl Experiment {
-    /// Returns whether somebody chose the value of a key: wrote it, or set it to other than the default.
+    /// Returns whether the value of a key was given: written, or set to other than the default.
     fn is_given(&self, key: &str) -> bool {
         if let Some(written) = &self.written {
             return written.contains_key(key);
@@ -214,8 +214,7 @@ impl Experiment {
         }
     }
 
-    /// Returns the text of a key's value: as it is written, else as it is by default, else as a program's value would
-    /// be written.
+    /// Returns the text of a key's value: as written, or its default, or as a program's value would be written.
     fn text(&self, key: &str) -> String {
         let written = self.written.as_ref().and_then(|written| written.get(key).cloned());
         written.unwrap_or_else(|| match key {
@@ -232,17 +231,17 @@ impl Experiment {
         })
     }
 
-    /// Returns the key that says what is sent, for messages.
+    /// Returns the key that defines the flows, for messages.
     fn origin(&self) -> &'static str {
         if self.written.as_ref().is_some_and(|written| written.contains_key("flows")) { "flows" } else { "workload" }
     }
 
-    /// Returns the error that the value of a key was `expected` to be another.
+    /// Returns the error that the value of a key was expected to be different.
     fn wrong(&self, key: &str, expected: impl std::fmt::Display) -> ValueError {
         Value { key, text: &self.text(key) }.wrong(expected)
     }
 
-    /// Returns the error that the value of a key cannot be, for a `reason`.
+    /// Returns the error that the value of a key is not allowed, for a `reason`.
     fn refuse(&self, key: &str, reason: impl std::fmt::Display) -> ValueError {
         Value { key, text: &self.text(key) }.refuse(reason)
     }

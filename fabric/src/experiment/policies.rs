@@ -1,4 +1,4 @@
-//! Policies of an experiment: what its other keys say of them, and when one takes the place of another.
+//! Policies of an experiment: parameters from its other keys, and changes of policy.
 
 use irnic_openqueue::NameError;
 use irnic_units as units;
@@ -9,10 +9,10 @@ use super::switches::PFC_RESUME;
 use super::{Buffers, Experiment, InputBuffers, LinkFlowControl};
 use crate::switch::{Ecn, PolicySwitch, SwitchConfig, Thresholds};
 
-/// What [`changes`] reads, for messages.
+/// Values accepted by [`changes`], for messages.
 const EXPECTED: &str = "POLICY@TIME, such as shared-lqd,buffer=480KB@5ms";
 
-/// Reads `POLICY@TIME`, joined by commas, as are the parameters of a policy.
+/// Parses `POLICY@TIME`, separated by commas, as are the parameters of a policy.
 pub(super) fn changes(value: &Value<'_>) -> Result<Vec<(u64, PolicySwitch)>, ValueError> {
     let mut changes = Vec::new();
     let mut rest = value.text;
@@ -38,7 +38,7 @@ pub(super) fn changes(value: &Value<'_>) -> Result<Vec<(u64, PolicySwitch)>, Val
 const ONE_LEVEL: &str = "policies whose ports lead to queues do not change, and none changes to them";
 
 impl Experiment {
-    /// Returns switches that run a policy, and perhaps others after it.
+    /// Returns switches that run a policy, possibly followed by others.
     pub(super) fn policy_switch(
         &self,
         policy: &PolicySwitch,
@@ -60,8 +60,7 @@ impl Experiment {
         Ok(SwitchConfig::Policy(switches))
     }
 
-    /// Returns a policy whose parameters the experiment has set, where it has them. `key` is that by which it was
-    /// given.
+    /// Returns a policy with the parameters set by the experiment's keys. `key` is the key that names the policy.
     pub(super) fn filled(
         &self,
         policy: &PolicySwitch,

@@ -1,4 +1,4 @@
-//! Switches of an experiment: the papers' buffers, and what follows for PFC from the network.
+//! Switches of an experiment: the papers' buffers, and what is derived from the network for PFC.
 
 use irnic_transports::congestion::{CongestionConfig, FairRateConfig};
 use irnic_units::keys::ValueError;
@@ -12,31 +12,31 @@ use crate::switch::{
     SwitchConfig, Thresholds, TrimmingConfig, headroom,
 };
 
-/// Bytes of buffer of an input, IRN §4.3.1.
+/// Buffer of an input, bytes: IRN §4.3.1.
 const INPUT_BUFFER: u64 = 240_000;
-/// Bytes of buffer of an output: RC3's and UPS's (UCB/EECS-2018-103, §5.2), the bandwidth-delay product of a wide area.
+/// Buffer of an output, bytes: RC3's and UPS's (UCB/EECS-2018-103, §5.2), the bandwidth-delay product of a wide area.
 const OUTPUT_BUFFER: u64 = 5_000_000;
-/// Bytes of a shared buffer: ConWeave's.
+/// Shared buffer, bytes: ConWeave's.
 const SHARED_BUFFER: u64 = 9_000_000;
 /// α of outputs, ConWeave's and TLT's.
 const ALPHA: f64 = 1.0;
 /// α of inputs with PFC, ConWeave's.
 const PFC_ALPHA: f64 = 1.0 / 16.0;
-/// Bytes that an input and priority has for itself, HPCC's.
+/// Reserve of an input and priority, bytes: HPCC's.
 const PFC_RESERVE: u64 = 4_096;
-/// Bytes below the threshold at which a paused neighbour may go on, HPCC's.
+/// Bytes below the threshold at which a paused neighbour is resumed: HPCC's.
 pub(super) const PFC_RESUME: u64 = 3_072;
 
-/// Most bytes that credits count: half of what their counters hold.
+/// Limit on credits, bytes: half the range of their counters.
 const MAX_CREDIT: u64 = 1 << 31;
 
-/// Orders by which packets can interrupt others, for messages.
+/// Orders with preemption, for messages.
 const RANKED: &str = "--scheduling priority, rank, lstf or edf";
 
-/// Full packets that an output holds, NDP §3.1.
+/// Full packets that an output holds: NDP §3.1.
 const DATA_PACKETS: u64 = 8;
 
-/// How the buffers of switches are shared.
+/// Type of the switches' buffers.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Buffers {
@@ -44,16 +44,16 @@ pub enum Buffers {
     InputQueued(InputBuffers),
     /// All ports share one.
     Shared(SharedBuffers),
-    /// Each output has two short queues, and packets that find no room in the first lose their payload.
+    /// Each output has two short queues, and packets that do not fit the first are trimmed.
     Trimming(TrimmingBuffers),
-    /// Each output has its own, and an order in which it sends.
+    /// Each output has its own, and a scheduling order.
     OutputQueued(Discipline),
 }
 
 /// The length of a queue.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum QueueLength {
-    /// As many full packets, headers included.
+    /// A number of full packets, including headers.
     Packets(u64),
     /// Bytes on the wire.
     Bytes(u64),
@@ -63,15 +63,15 @@ pub enum QueueLength {
 #[derive(Copy, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TrimmingBuffers {
-    /// Room for packets with payload. By default for eight (NDP §3.1).
+    /// Room for packets with payload. Default: for eight (NDP §3.1).
     pub data: Option<QueueLength>,
-    /// Bytes for packets without payload. By default as many as for those with.
+    /// Bytes for packets without payload. Default: as many as for those with payload.
     pub headers: Option<u64>,
-    /// Packets without payload for each one with, while both wait.
+    /// Packets without payload sent for each one with payload, while both wait.
     pub ratio: u32,
-    /// The packet that loses its payload.
+    /// The packet that is trimmed.
     pub cut: Cut,
-    /// Whether headers that find no room go back to their sender.
+    /// Whether headers that do not fit are returned to their sender.
     pub returns: bool,
 }
 
@@ -83,15 +83,15 @@ impl Default for TrimmingBuffers {
     }
 }
 
-/// Buffers of inputs. What is `None` follows from the network.
+/// Buffers of inputs. `None` stands for a value derived from the network.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct InputBuffers {
-    /// Outputs that an input sends to at a time, 1 or more; `None` for any number.
+    /// Outputs that an input can send to at a time, 1 or more; `None` for any number.
     pub speedup: Option<u16>,
-    /// Bytes of an input above which PFC stops its neighbour. By default the buffer less headroom.
+    /// Bytes of an input above which PFC pauses its neighbour. Default: the buffer less headroom.
     pub xoff: Option<u64>,
-    /// Bytes of an input at which the neighbour may go on. By default 3 KiB less than that.
+    /// Bytes of an input at which the neighbour is resumed. Default: 3 KiB less than `xoff`.
     pub xon: Option<u64>,
 }
 
@@ -99,19 +99,19 @@ pub struct InputBuffers {
 #[derive(Copy, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SharedBuffers {
-    /// A queue holds at most so many times what is free, above 0.
+    /// A queue holds at most this multiple of the free bytes, above 0.
     pub alpha: f64,
-    /// PFC stops the neighbour of an input that holds more than so many times what is free, above 0.
+    /// PFC pauses the neighbour of an input that holds more than this multiple of the free bytes, above 0.
     pub pfc_alpha: f64,
-    /// Bytes that each input and priority has before it takes from the shared part.
+    /// Bytes reserved for each input and priority, before it draws on the shared part.
     pub reserve: u64,
-    /// Bytes below the threshold at which the neighbour may go on.
+    /// Bytes below the threshold at which the neighbour is resumed.
     pub resume: u64,
-    /// Bytes of an input and priority above which PFC stops its neighbour, whatever is free. By default by `pfc_alpha`.
+    /// Fixed bytes of an input and priority above which PFC pauses its neighbour. Default: by `pfc_alpha`.
     pub xoff: Option<u64>,
-    /// With `xoff`: bytes at which the neighbour may go on, at most as many. By default `resume` less.
+    /// With `xoff`: bytes at which the neighbour is resumed, at most `xoff`. Default: `resume` less.
     pub xon: Option<u64>,
-    /// Most bytes of red packets in a queue; `None`: colours do not matter.
+    /// Limit on the bytes of red packets in a queue; `None`: colours are ignored.
     pub colour: Option<u64>,
 }
 
@@ -131,7 +131,7 @@ impl Default for SharedBuffers {
 }
 
 impl Buffers {
-    /// Returns whether a program chose the value of a key.
+    /// Returns whether a program set the value of a key.
     pub(super) fn is_given(&self, key: &str) -> bool {
         match (self, key) {
             (Buffers::InputQueued(InputBuffers { xoff, .. }), "pfc-threshold") => xoff.is_some(),
@@ -143,7 +143,7 @@ impl Buffers {
         }
     }
 
-    /// Returns the value of a key as it would be written.
+    /// Returns the value of a key in text form.
     pub(super) fn text(&self, key: &str) -> Option<String> {
         match (self, key) {
             (Buffers::InputQueued(input), "pfc-threshold") => input.xoff.map(|bytes| bytes.to_string()),
@@ -158,7 +158,7 @@ impl Buffers {
 }
 
 impl Experiment {
-    /// Returns XOFF's threshold of an input, bytes. `longest` is that of packets on the wire, bytes.
+    /// Returns XOFF's threshold of an input, bytes. `longest` is the length of the longest packet on the wire, bytes.
     pub(super) fn xoff(&self, longest: u32) -> Result<u64, ValueError> {
         let buffer = self.buffer.unwrap_or(INPUT_BUFFER);
         if let Buffers::InputQueued(InputBuffers { xoff: Some(xoff), .. }) = self.buffers {
@@ -177,9 +177,9 @@ impl Experiment {
         Err(self.refuse("pfc", why))
     }
 
-    /// Returns the parameters of GFC: all stages together have twice what PFC has in headroom beyond XOFF, since a
-    /// neighbour that is told of the first may send at half its rate for as long again; and for the first of them a
-    /// packet each.
+    /// Returns the parameters of GFC: all stages together have twice the headroom of PFC beyond XOFF, since a neighbour
+    /// that has been sent the first stage may send at half its rate for as long again; plus a packet for each of the
+    /// first ones.
     fn gfc(&self, given: GfcGiven, xoff: Option<u64>, longest: u32) -> Result<GfcConfig, ValueError> {
         let Some(first) = given.first.or(xoff) else {
             return Err(self.refuse("flow-control", "gfc needs b1=SIZE, or --pfc-threshold"));
@@ -198,13 +198,13 @@ impl Experiment {
         Ok(config)
     }
 
-    /// Returns the bytes that an input needs beside its headroom, for what comes in spite of XOFF.
+    /// Returns the bytes that an input needs in addition to its headroom, for what arrives in spite of XOFF.
     fn margin(&self, longest: u32) -> u64 {
         self.hol.as_ref().filter(|_| self.pfc).map_or(0, |hol| hol.margin(longest))
     }
 
-    /// Returns the configuration of the switches. `longest` is the most that packets can have on the wire, `full` what
-    /// full packets of the flows have, bytes.
+    /// Returns the configuration of the switches. `longest` is the maximum length of packets on the wire, `full` that
+    /// of the flows' full packets, bytes.
     pub(super) fn switch(&self, ecn: Ecn, longest: u32, full: u64) -> Result<SwitchConfig, ValueError> {
         let scheduling = self.scheduling;
         self.counts()?;
@@ -297,7 +297,7 @@ impl Experiment {
 }
 
 impl Experiment {
-    /// Refuses to have packets counted where no switch does.
+    /// Rejects a packet limit where switches do not support it.
     fn counts(&self) -> Result<(), ValueError> {
         match &self.buffers {
             _ if self.queue_limit.is_none() => Ok(()),
@@ -306,7 +306,7 @@ impl Experiment {
         }
     }
 
-    /// Refuses to have packets interrupted where nothing says which goes first.
+    /// Rejects preemption where no order supports it.
     fn interrupts(&self) -> Result<(), ValueError> {
         if !self.preempt {
             return Ok(());
@@ -317,7 +317,7 @@ impl Experiment {
         }
     }
 
-    /// Refuses to have packets interrupted in an order without ranks.
+    /// Rejects preemption with an order without ranks.
     pub(super) fn has_ranks(&self, discipline: &Discipline) -> Result<(), ValueError> {
         if discipline.has_ranks() {
             return Ok(());
@@ -327,7 +327,7 @@ impl Experiment {
         Err(self.refuse("preempt", why))
     }
 
-    /// Returns the congestion points of the switches, which they have if one of the setups heeds them.
+    /// Returns the congestion points of the switches, if one of the setups uses them.
     pub(super) fn points(&self, setups: &[QpSetup]) -> Result<Option<RoccConfig>, ValueError> {
         let heeding = setups.iter().map(|setup| &setup.transport.congestion).filter(|c| c.uses_fair_rate());
         let slowest = heeding.clone().filter_map(|congestion| match congestion {
@@ -374,7 +374,7 @@ impl Experiment {
         Ok(Some(points))
     }
 
-    /// Refuses what switches that trim do not do.
+    /// Rejects options that trimming switches do not support.
     fn trims_alone(&self, ecn: Ecn) -> Result<(), ValueError> {
         if self.pfc {
             return Err(self.refuse("pfc", "switches that trim pause nobody"));
@@ -395,11 +395,11 @@ impl Experiment {
     }
 }
 
-/// Counts the priorities in use, for which PFC sets room aside and among which credits divide it: those of the flows
+/// Counts the priorities in use, for which PFC reserves room and among which credits are divided: those of the flows
 /// and of acknowledgements.
 pub(super) fn count_priorities(config: &mut SimConfig) {
     let acks = config.setups.iter().filter_map(|setup| setup.transport.ack_priority);
-    // Those of RC3 lie below.
+    // RC3 uses lower ones as well.
     let low = config.flows.iter().flat_map(|flow| {
         let rc3 = config.setups.get(usize::from(flow.setup)).map(|setup| setup.transport.rc3);
         let levels = rc3.filter(|rc3| rc3.is_on()).map_or(0, |rc3| rc3.levels);

@@ -1,4 +1,4 @@
-//! What descriptions mean, and what is refused.
+//! Meaning of descriptions, and which are rejected.
 
 use irnic_transports::config::{FlowControl, Timer, TransportConfig};
 
@@ -37,7 +37,7 @@ fn the_default_is_the_papers() {
     assert_eq!((switch.buffer, switch.pfc), (240_000, None));
     let config = scenario(&[("duration", "100us"), ("pfc", "on"), ("headers", "fixed:0")]).unwrap();
     let SwitchConfig::InputQueued(switch) = &config.switch else { panic!("{:?}", config.switch) };
-    // 2 · 2 µs at 40 Gbit/s, three packets, eight PFC frames: not far from the paper's 220 KB.
+    // 2 · 2 µs at 40 Gbit/s, three packets, eight PFC frames: close to the paper's 220 KB.
     assert_eq!(switch.pfc, Some(Thresholds { xoff: 216_416, xon: 216_416 - 3_072 }));
 }
 
@@ -80,7 +80,7 @@ fn iwarp_brings_its_controller_and_its_timer() {
 #[test]
 fn hpccs_round_trip_is_that_of_packets() {
     // 4 µs of propagation; a packet of 1024 bytes and 62 + 42, and one without payload, on two links of 40 Gbit/s:
-    // 225.6 and 20.8 ns each, rounded up where one arrives.
+    // 225.6 and 20.8 ns each, rounded up on arrival.
     let base_rtt = |cc, headers| {
         let pairs = [("topology", "star:hosts=4,delay=1us"), ("duration", "1ms"), ("cc", cc), ("headers", headers)];
         scenario(&pairs).unwrap().setups[0].transport.base_rtt
@@ -145,7 +145,7 @@ fn a_ring_with_detours_and_escape_is_read() {
     assert_eq!(pfc.fixed, Some(Thresholds { xoff: 500_000, xon: 10_000 }));
     assert_eq!(pfc.margin, 4 * u64::from(switch.longest));
     assert_eq!(config.hol, Some(HolConfig::Escape(escape)));
-    // Without PFC nobody is blocked; by default the threshold leaves room for the escape queue of the neighbour.
+    // Without PFC no port is blocked; by default the threshold leaves room for the neighbour's escape queue.
     let xoff = |pfc, hol| match scenario(&[("pfc", pfc), ("hol", hol)]).unwrap() {
         SimConfig { switch: SwitchConfig::InputQueued(switch), hol, .. } => {
             (switch.pfc.map(|at| at.xoff), hol.is_some())
@@ -312,7 +312,7 @@ fn bad_values_name_flag_value_and_what_is_allowed() {
     }
 }
 
-/// On a small network, if no other is given.
+/// On a small network, unless another is given.
 fn on_a_small_network(pairs: &[(&'static str, &str)]) -> Result<SimConfig, String> {
     let mut all = vec![("topology", "star:hosts=4"), ("workload", "permutation:bytes=1MB,start=1us")];
     all.retain(|(key, _)| pairs.iter().all(|(given, _)| given != key));
@@ -458,19 +458,19 @@ fn what_only_looks_odd_is_run() {
         &[("ecn", "step:1114")],
         &[("rto-low", "9us"), ("rto-high", "9us")],
         &[("topology", "star:hosts=4,delay=30us")],
-        // Without timeouts it may take as long as it likes.
+        // Without timeouts it may take any time.
         &[("topology", "star:hosts=4,delay=1s"), ("transport", "roce"), ("pfc", "on"), ("buffer", "100GB")],
         &[("topology", "star:hosts=4,rate=10M"), ("rto-low", "10ms"), ("rto-high", "10ms")],
         &[("link-event", "down:1@0"), ("until", "1ms")],
         &[("link-event", "down:1@0, up:1@2us")],
-        // The flows began before.
+        // The flows began earlier.
         &[("link-event", "down:1@2us")],
     ] {
         on_a_small_network(pairs).unwrap_or_else(|error| panic!("{pairs:?}: {error}"));
     }
 }
 
-/// Three equal parts on a star, and a transport for each.
+/// Three equal parts on a star, with one transport each.
 const TOGETHER: [(&str, &str); 3] = [
     ("topology", "star:hosts=4,rate=10G"),
     ("workload", "permutation:bytes=90KB+permutation:bytes=90KB+permutation:bytes=90KB"),
@@ -484,12 +484,12 @@ fn each_part_of_a_workload_may_have_its_transport() {
     assert_eq!(config.setups.len(), 3);
     assert!(config.setups.iter().zip(presets).all(|(setup, preset)| setup.transport.wire == preset.wire));
     assert_eq!(config.flows.iter().filter(|flow| u16::from(flow.class) == flow.setup).count(), 12);
-    // What follows from the rest follows for each alone: RoCE's timer, and where congestion control starts from.
+    // Derived values are derived for each transport: RoCE's timer, and the starting point of congestion control.
     assert_eq!(config.setups[1].transport.timer, Timer::Fixed(Some(320_000)));
     assert_eq!(config.setups[1].transport.line_rate, 10_000_000_000);
-    // Marking is that of the transport that needs it.
+    // Marking follows the transport that needs it.
     assert!(matches!(config.switch, SwitchConfig::InputQueued(ref c) if matches!(c.ecn, Ecn::Red { .. })));
-    // Flows and network are those of a run of one transport.
+    // Flows and network are the same as with a single transport.
     let alone = scenario(&[TOGETHER[0], TOGETHER[1]]).unwrap();
     let same = |a: &Flow, b: &Flow| Flow { setup: 0, ..*a } == *b;
     assert!(config.flows.iter().zip(&alone.flows).all(|(a, b)| same(a, b)) && alone.setups.len() == 1);

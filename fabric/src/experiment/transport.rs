@@ -1,20 +1,20 @@
-//! The transport of an experiment: what is said of it, and what follows.
+//! The transport of an experiment: given and derived parameters.
 
 use std::str::FromStr;
 
 use irnic_transports::config::{ConfigError, GivenKeys, ParsedTransport, TransportConfig};
 
-/// A transport, of which an experiment works out what is left open: RoCE's timer (IRN §4.3.2), the line rate and base
-/// round trip that congestion control starts from, and the window of a sender without a cap.
+/// A transport with parameters that an experiment may derive: RoCE's timer (IRN §4.3.2), the line rate and base round
+/// trip that congestion control starts from, and the window of a sender without a cap.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transport {
-    /// Configuration. Of what is left open it has the preset's values.
+    /// Configuration. Parameters left open have the preset's values.
     pub config: TransportConfig,
     name: String,
     given: Given,
 }
 
-/// Which parameters hold as they are.
+/// The parameters that are not to be derived.
 #[derive(Clone, Debug, PartialEq)]
 enum Given {
     All,
@@ -22,7 +22,7 @@ enum Given {
 }
 
 impl Transport {
-    /// Returns the transport of a name of [`TransportConfig::PRESETS`].
+    /// Returns the preset with a name of [`TransportConfig::PRESETS`].
     pub fn preset(name: &str) -> Option<Transport> {
         Some(Transport {
             config: TransportConfig::preset(name)?,
@@ -31,12 +31,12 @@ impl Transport {
         })
     }
 
-    /// Returns the description that the transport comes from.
+    /// Returns the description that the transport was parsed from.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns whether a parameter was given by name.
+    /// Returns whether a parameter was given explicitly.
     pub fn gives(&self, key: &str) -> bool {
         match &self.given {
             Given::All => true,
@@ -44,7 +44,7 @@ impl Transport {
         }
     }
 
-    /// Returns whether a parameter of the retransmission timer was given.
+    /// Returns whether a parameter of the retransmission timer was given explicitly.
     pub(super) fn gives_timer(&self) -> bool {
         match &self.given {
             Given::All => true,
@@ -54,7 +54,7 @@ impl Transport {
 }
 
 impl From<TransportConfig> for Transport {
-    /// Returns the transport of which nothing is left open.
+    /// Returns a transport without derived parameters.
     fn from(config: TransportConfig) -> Transport {
         Transport { config, name: config.to_string(), given: Given::All }
     }
@@ -63,7 +63,7 @@ impl From<TransportConfig> for Transport {
 impl FromStr for Transport {
     type Err = ConfigError;
 
-    /// Reads a preset's name and parameters, as in `irn,cap=110`. What has no parameter is left open.
+    /// Parses a preset's name and parameters, as in `irn,cap=110`. Parameters not given are left open.
     fn from_str(text: &str) -> Result<Transport, ConfigError> {
         let ParsedTransport { config, given, .. } = text.parse()?;
         Ok(Transport { config, name: text.to_owned(), given: Given::Keys(given) })

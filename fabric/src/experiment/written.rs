@@ -1,4 +1,4 @@
-//! Values as users write them, with where, and errors that say so.
+//! Values as written by users, with their place, and errors that refer to it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use irnic_units::keys::{Value, ValueError, Why};
 /// Where a value was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nowhere: it is the default.
+    /// The default value.
     Default,
     /// On the command line.
     Flag,
@@ -17,39 +17,39 @@ pub enum Origin {
     Line(Arc<PathBuf>, usize),
 }
 
-/// A value as it is written.
+/// A value as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     /// Name of the key.
     pub key: &'static str,
     /// Text of the value.
     pub text: String,
-    /// Place of the value.
+    /// Where it was written.
     pub origin: Origin,
 }
 
 impl Written {
-    /// Returns a value of the command line.
+    /// Returns a value given on the command line.
     pub fn flag(key: &'static str, text: &str) -> Written {
         Written { key, text: text.to_owned(), origin: Origin::Flag }
     }
 
-    /// Returns key and text, to be read.
+    /// Returns key and text, for parsing.
     pub fn value(&self) -> Value<'_> {
         Value { key: self.key, text: &self.text }
     }
 
-    /// Reads the value. Where several are written as one, the error says how to write them.
+    /// Parses the value. If it should be given as several values, the error says how to write them.
     pub fn read<T>(&self, read: impl Fn(&Value<'_>) -> Result<T, ValueError>) -> Result<T, TextError> {
         read(&self.value()).map_err(|error| self.error(error.why, |value| read(value).is_ok()))
     }
 
-    /// Returns the error that the value cannot be, for a `reason`.
+    /// Returns the error that the value is not allowed, for a `reason`.
     pub fn refuse(&self, reason: impl fmt::Display) -> TextError {
         TextError::Value { written: self.clone(), why: Why::Because(reason.to_string()) }
     }
 
-    /// Returns the error about this value; `fits` says whether a part of it would do.
+    /// Returns the error for this value; `fits` says whether a part of it would be valid.
     pub(super) fn error(&self, why: Why, fits: impl Fn(&Value<'_>) -> bool) -> TextError {
         let parts: Vec<&str> = self.text.split(',').map(str::trim).collect();
         let several = parts.len() > 1 && parts.iter().all(|text| fits(&Value { key: self.key, text }));
@@ -60,7 +60,7 @@ impl Written {
         TextError::Value { written: self.clone(), why }
     }
 
-    /// Returns several values of the key as they are written.
+    /// Returns several values of the key in the syntax of the place where it was written.
     fn several(&self, values: &[&str]) -> String {
         let key = self.key;
         match self.origin {
@@ -70,10 +70,10 @@ impl Written {
     }
 }
 
-/// What is wrong with a description that somebody wrote.
+/// An error in a written description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TextError {
-    /// A value.
+    /// An invalid value.
     Value {
         /// The value.
         written: Written,

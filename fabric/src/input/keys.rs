@@ -1,4 +1,4 @@
-//! `KEY=VALUE,KEY=VALUE` after the name of a thing.
+//! Parsing of `KEY=VALUE,KEY=VALUE` after the name of a thing.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -17,7 +17,7 @@ pub struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// Reads `text`, all keys of which must be in `allowed`, each at most once. `of` is what they describe, for
+    /// Parses `text`, all keys of which must be in `allowed`, each at most once. `of` names what they describe, for
     /// messages.
     pub fn parse(of: &'a str, text: &'a str, allowed: &[&str]) -> Result<Keys<'a>, Error> {
         let mut keys = Keys { of, values: Vec::new() };
@@ -39,12 +39,12 @@ impl<'a> Keys<'a> {
         self.values.iter().find(|value| value.key == key).copied()
     }
 
-    /// Returns the value of a key as it is written.
+    /// Returns the value of a key as written.
     pub fn text(&self, key: &str) -> Option<&'a str> {
         self.value(key).map(|value| value.text)
     }
 
-    /// Returns an error about the value of a key that was given.
+    /// Returns an error for the value of a given key.
     pub fn wrong(&self, key: &str, expected: impl Display) -> Error {
         let text = self.text(key).unwrap_or_default();
         self.error(Value { key, text }.wrong(expected))
@@ -54,22 +54,22 @@ impl<'a> Keys<'a> {
         Error::Value { of: self.of.to_owned(), error }
     }
 
-    /// Reads a rate in bit/s.
+    /// Parses a rate in bit/s.
     pub fn rate(&self, key: &str, default: u64) -> Result<u64, Error> {
         self.read(key, default, |value| value.rate(0..=u64::MAX, RATE))
     }
 
-    /// Reads a time in ns.
+    /// Parses a time in ns.
     pub fn time(&self, key: &str, default: u64) -> Result<u64, Error> {
         self.read(key, default, |value| value.time(0..=u64::MAX, TIME))
     }
 
-    /// Reads a size in bytes.
+    /// Parses a size in bytes.
     pub fn size(&self, key: &str, default: u64) -> Result<u64, Error> {
         self.read(key, default, |value| value.size(0..=u64::MAX, SIZE))
     }
 
-    /// Reads a number within a range.
+    /// Parses a number within a range.
     pub fn number<T>(&self, key: &str, default: T, range: RangeInclusive<T>) -> Result<T, Error>
     where
         T: FromStr + PartialOrd + Display,

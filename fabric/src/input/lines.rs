@@ -13,29 +13,29 @@ pub struct Lines<'a> {
     last: usize,
 }
 
-/// One line that is not blank.
+/// A non-blank line.
 #[derive(Debug)]
 pub struct Line<'a> {
     path: &'a Path,
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub number: usize,
     text: &'a str,
-    /// What stands between blanks.
+    /// Whitespace-separated columns.
     pub columns: Vec<&'a str>,
 }
 
 impl<'a> Lines<'a> {
-    /// `path` is for messages.
+    /// A reader of `text`; `path` is for messages.
     pub fn new(path: &'a Path, text: &'a str) -> Lines<'a> {
         Lines { path, rest: text.lines().enumerate(), last: 0 }
     }
 
-    /// Reads a file whole.
+    /// Reads an entire file.
     pub fn read(path: &Path) -> Result<String, Error> {
         std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })
     }
 
-    /// The next line that is not blank; its absence is an error that says what was `expected`.
+    /// The next non-blank line; if there is none, an error with what was `expected`.
     pub fn expect(&mut self, expected: &str) -> Result<Line<'a>, Error> {
         self.next().ok_or_else(|| Error::Line {
             path: self.path.to_owned(),
@@ -62,24 +62,24 @@ impl<'a> Iterator for Lines<'a> {
 }
 
 impl Line<'_> {
-    /// An error about this line: what was `expected` in the place of what was `found`.
+    /// An error for this line: what was `expected` in place of `found`.
     pub fn wrong(&self, expected: impl Into<String>, found: &str) -> Error {
         let found = format!("`{}`", found.trim());
         Error::Line { path: self.path.to_owned(), line: self.number, expected: expected.into(), found }
     }
 
-    /// An error about the line as a whole.
+    /// An error for the line as a whole.
     pub fn wrong_line(&self, expected: impl Into<String>) -> Error {
         self.wrong(expected, self.text)
     }
 
-    /// Reads one column, which must be there.
+    /// Parses one column, which must exist.
     pub fn column<T>(&self, at: usize, read: impl Fn(&str) -> Option<T>, expected: &str) -> Result<T, Error> {
         let text = self.columns[at];
         read(text).ok_or_else(|| self.wrong(expected, text))
     }
 
-    /// Reads a number below `limit`.
+    /// Parses a number below `limit`.
     pub fn below<T: FromStr + PartialOrd>(&self, at: usize, limit: T, expected: &str) -> Result<T, Error> {
         self.column(at, |text| text.parse().ok().filter(|number| *number < limit), expected)
     }

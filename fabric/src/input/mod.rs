@@ -1,5 +1,5 @@
-//! Reading what users write: descriptions such as `star:hosts=4,rate=10G`, and files of numbers. What they mean is
-//! elsewhere.
+//! Parsing of user input: descriptions such as `star:hosts=4,rate=10G`, and files of numbers, independent of their
+//! meaning.
 
 mod keys;
 mod lines;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use irnic_units::keys::{Value, ValueError};
 
-/// What is wrong with a description or a file.
+/// An error in a description or a file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file that cannot be read.
@@ -19,29 +19,29 @@ pub enum Error {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A line of a file.
+    /// A malformed line of a file.
     #[error("{}:{line}: expected {expected}, found {found}", path.display())]
     Line {
         /// The file.
         path: PathBuf,
-        /// Counted from 1.
+        /// Line number, counted from 1.
         line: usize,
-        /// What should have been there.
+        /// Expected content.
         expected: String,
-        /// What was there.
+        /// Actual content.
         found: String,
     },
-    /// A name that is none of those that are known.
+    /// An unknown name.
     #[error("unknown {what} `{name}`; known are {known}")]
     Name {
         /// Kind of thing.
         what: &'static str,
-        /// What was written.
+        /// The name as written.
         name: String,
-        /// The names there are.
+        /// Known names.
         known: String,
     },
     /// A key that this kind of thing does not have.
@@ -49,12 +49,12 @@ pub enum Error {
     Key {
         /// The thing described.
         of: String,
-        /// What was written.
+        /// The key as written.
         key: String,
-        /// The keys there are.
+        /// Allowed keys.
         allowed: String,
     },
-    /// A value that cannot be.
+    /// An invalid value.
     #[error("{of}: {error}")]
     Value {
         /// The thing described.
@@ -62,18 +62,18 @@ pub enum Error {
         /// Key, value, and what is wrong.
         error: ValueError,
     },
-    /// A part that is no `KEY=VALUE`.
+    /// A part that is not `KEY=VALUE`.
     #[error("{of}: `{part}`: expected KEY=VALUE")]
     Part {
         /// The thing described.
         of: String,
-        /// What was written.
+        /// The part as written.
         part: String,
     },
 }
 
 impl Error {
-    /// Returns the error that a value of something was `expected` to be another, where nobody need have written it.
+    /// Returns the error that a value was `expected` to be different, where it may not have been written explicitly.
     pub(crate) fn value(
         of: impl Into<String>,
         key: &str,

@@ -1,40 +1,40 @@
-//! What tests and people tell a lab, as text: faults, and questions.
+//! Commands to a lab, as text: faults and queries.
 
 use crate::experiment::link_named;
 use crate::lab::faults::{Action, Kind, Rule};
 use crate::topology::Topology;
 
-/// What a lab is told.
+/// A command to a lab.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// A rule about frames.
     Rule(Rule),
-    /// Takes away the rule with this number, or all.
+    /// Removes the rule with this number, or all.
     Clear(Option<u32>),
-    /// Asks for the rules and what they have done.
+    /// Queries the rules and their counters.
     Rules,
     /// A link fails.
     LinkDown {
-        /// Its number in the topology.
+        /// Number of the link in the topology.
         link: u32,
-        /// How long it is down, ns; [`None`] until it is told to work.
+        /// Duration of the failure, ns; [`None`] until [`Command::LinkUp`].
         lasts: Option<u64>,
     },
     /// A link works again.
     LinkUp {
-        /// Its number in the topology.
+        /// Number of the link in the topology.
         link: u32,
     },
-    /// A host sends nothing of a priority.
+    /// A host stops sending a priority.
     Pause {
         /// 0 to 7.
         priority: u8,
         /// The host.
         host: u32,
-        /// For how long, ns; [`None`] until it is told to resume.
+        /// Duration, ns; [`None`] until [`Command::Resume`].
         lasts: Option<u64>,
     },
-    /// A host sends a priority again.
+    /// A host resumes sending a priority.
     Resume {
         /// 0 to 7.
         priority: u8,
@@ -46,20 +46,20 @@ pub enum Command {
         /// The host.
         host: u32,
     },
-    /// Asks what has happened.
+    /// Queries the counters.
     Stats,
-    /// Asks for the lab's time.
+    /// Queries the lab's time.
     Time,
 }
 
-/// A command that is none: what is wrong with it, and what was expected.
+/// An invalid command: what is wrong, and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct CommandError(String);
 
 const COMMANDS: &str = "drop, corrupt, duplicate, delay, link, pause, resume, kill, rules, clear, stats or time";
 
-/// The longest text that errors repeat, characters.
+/// Longest text that errors quote, characters.
 const QUOTED: usize = 40;
 
 fn wrong(word: &str, expected: impl std::fmt::Display) -> CommandError {
@@ -70,7 +70,7 @@ fn wrong(word: &str, expected: impl std::fmt::Display) -> CommandError {
     })
 }
 
-/// The words of a command, and the network that it is about.
+/// The words of a command, and the network that it applies to.
 struct Words<'a> {
     words: std::str::SplitWhitespace<'a>,
     topology: &'a Topology,
@@ -82,7 +82,7 @@ impl<'a> Words<'a> {
         self.words.next().unwrap_or("")
     }
 
-    /// Reads the word `name`.
+    /// Parses the word `name`.
     fn keyword(&mut self, name: &str) -> Result<(), CommandError> {
         let word = self.word();
         if word == name { Ok(()) } else { Err(wrong(word, name)) }
@@ -95,7 +95,7 @@ impl<'a> Words<'a> {
     fn number(&mut self, range: std::ops::RangeInclusive<u64>, expected: &str) -> Result<u64, CommandError> {
         let word = self.word();
         let number = match word.strip_prefix("0x") {
-            // `from_str_radix` takes signs.
+            // `from_str_radix` accepts signs.
             Some(digits) if !digits.starts_with(['+', '-']) => u64::from_str_radix(digits, 16).ok(),
             Some(_) => None,
             None => word.parse().ok(),
@@ -127,7 +127,7 @@ impl<'a> Words<'a> {
         self.number(0..=7, "a priority, 0 to 7").map(|priority| priority as u8)
     }
 
-    /// Reads `for TIME`, if there is anything more.
+    /// Parses `for TIME`, if there are more words.
     fn lasts(&mut self) -> Result<Option<u64>, CommandError> {
         match self.word() {
             "" => Ok(None),
@@ -136,7 +136,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Reads what follows the action of a rule.
+    /// Parses what follows the action of a rule.
     fn rule(&mut self, action: Action) -> Result<Command, CommandError> {
         let mut rule = Rule::new(action);
         let (mut nth, mut count, mut kind) = (None, None, None);
@@ -183,7 +183,7 @@ impl<'a> Words<'a> {
 }
 
 impl Command {
-    /// Reads a command about a network:
+    /// Parses a command for a network:
     ///
     /// ```text
     /// drop|corrupt|duplicate|delay TIME  [KIND] [from HOST] [to HOST] [qp NUMBER] [nth N] [count N|all]
@@ -192,10 +192,10 @@ impl Command {
     /// kill HOST    rules    clear [RULE]    stats    time
     /// ```
     ///
-    /// `nth` without `count` is one frame; without either a rule is for every frame. Times are the lab's.
+    /// `nth` without `count` is one frame; with neither, a rule applies to every frame. Times are the lab's.
     ///
     /// # Errors
-    /// What is wrong, and what was expected in its place.
+    /// The error states what is wrong, and what was expected in its place.
     pub fn parse(text: &str, topology: &Topology) -> Result<Command, CommandError> {
         let mut words = Words { words: text.split_whitespace(), topology };
         let first = words.word();

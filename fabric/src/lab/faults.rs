@@ -1,4 +1,4 @@
-//! Rules about frames that hosts send to a [`Lab`](super::Lab): which frames, and what befalls them.
+//! Fault rules about frames that hosts send to a [`Lab`](super::Lab): a match and an action.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,16 +8,16 @@ use irnic_transports::wire::{Aeth, Headers, Syndrome};
 
 use crate::network::PacketId;
 
-/// What befalls a frame.
+/// The fault applied to a frame.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// It is lost on the link of the host that sent it.
     Drop,
-    /// A bit of it is wrong when it arrives, so that its ICRC does not hold.
+    /// A bit is flipped, so that the ICRC is wrong.
     Corrupt,
-    /// It is sent twice, one behind the other.
+    /// It is sent twice, back to back.
     Duplicate,
-    /// It takes so much longer to the first switch, ns. Others overtake it.
+    /// It is delayed by this many ns on its way to the first switch. Other frames may overtake it.
     Delay(u64),
 }
 
@@ -108,29 +108,29 @@ impl fmt::Display for Kind {
 /// A rule about frames.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What befalls the frames that it is for.
+    /// The fault to apply.
     pub action: Action,
-    /// Which frames it is about.
+    /// Kind of frames to match.
     pub kind: Kind,
-    /// The host that sends, [`None`] for any.
+    /// Sending host, [`None`] for any.
     pub from: Option<u32>,
-    /// The host that it goes to, [`None`] for any.
+    /// Destination host, [`None`] for any.
     pub to: Option<u32>,
-    /// Number of the queue pair that it goes to, [`None`] for any.
+    /// Destination queue pair number, [`None`] for any.
     pub qp: Option<u32>,
-    /// The first frame that it is for, of those it is about; 1 is the first.
+    /// First matching frame to apply the fault to, counted from 1.
     pub nth: u64,
-    /// For how many frames it is from then on; [`u64::MAX`] for all.
+    /// Number of frames to apply it to from then on; [`u64::MAX`] for all.
     pub count: u64,
 }
 
 impl Rule {
-    /// Returns the rule that does this to every frame.
+    /// Returns the rule that applies an action to every frame.
     pub const fn new(action: Action) -> Rule {
         Rule { action, kind: Kind::Any, from: None, to: None, qp: None, nth: 1, count: u64::MAX }
     }
 
-    /// Returns whether the rule is about a frame from a host to a host.
+    /// Returns whether the rule matches a frame from one host to another.
     pub fn is_about(&self, from: u32, to: u32, headers: &Headers) -> bool {
         self.from.is_none_or(|host| host == from)
             && self.to.is_none_or(|host| host == to)
@@ -139,7 +139,7 @@ impl Rule {
     }
 }
 
-/// As [`Command::parse`](super::Command::parse) reads it.
+/// In the syntax of [`Command::parse`](super::Command::parse).
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.action {
@@ -159,26 +159,26 @@ impl fmt::Display for Rule {
     }
 }
 
-/// A rule that is in force, and what it has done.
+/// A rule in force, with its counters.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// Its number, from 1 in the order in which rules came.
+    /// Number of the rule, from 1 in order of addition.
     pub id: u32,
     /// The rule.
     pub rule: Rule,
-    /// Frames that it was about.
+    /// Frames that matched.
     pub matches: u64,
-    /// Frames to which it has done something.
+    /// Frames to which the fault was applied.
     pub applied: u64,
 }
 
-/// What is done to one frame.
+/// The faults applied to one frame.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub lost: bool,
     pub corrupted: bool,
     pub twice: bool,
-    /// ns.
+    /// Additional delay, ns.
     pub later: u64,
 }
 
@@ -187,7 +187,7 @@ pub(super) struct Verdict {
 pub(super) struct Faults {
     rules: Vec<Placed>,
     last_id: u32,
-    /// Packets under way that are corrupted.
+    /// Corrupted packets in flight.
     corrupted: HashSet<PacketId>,
 }
 
@@ -198,7 +198,7 @@ impl Faults {
         self.last_id
     }
 
-    /// Takes a rule away, or all of them. Returns how many those were.
+    /// Removes a rule, or all of them. Returns the number of rules removed.
     pub(super) fn remove(&mut self, id: Option<u32>) -> usize {
         let before = self.rules.len();
         self.rules.retain(|placed| id.is_some_and(|id| placed.id != id));
@@ -209,7 +209,7 @@ impl Faults {
         &self.rules
     }
 
-    /// Says what befalls a frame: what the first rule says that is for it. All rules that are about it count it.
+    /// Returns the fault for a frame: that of the first rule that applies. All matching rules count it.
     #[cold]
     pub(super) fn judge(&mut self, from: u32, to: u32, headers: &Headers) -> Verdict {
         let mut action = None;
@@ -230,7 +230,7 @@ impl Faults {
         }
     }
 
-    /// Notes whether a packet that enters is corrupted; its number may have been another's.
+    /// Records whether an entering packet is corrupted; its number may be reused.
     #[cold]
     pub(super) fn note(&mut self, id: PacketId, corrupted: bool) {
         if corrupted {

@@ -1,4 +1,4 @@
-//! What queue pairs send each other, as far as frames tell it.
+//! Flows between queue pairs, reconstructed from frames.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,15 @@ pub struct SeenFlow {
     pub dst: u32,
     /// The receiving queue pair's number, 24 bits.
     pub dest_qp: u32,
-    /// Bytes of payload, repetitions apart.
+    /// Bytes of payload, without retransmissions.
     pub bytes: u64,
-    /// Bytes of payload that were sent again.
+    /// Bytes of payload sent again.
     pub again: u64,
-    /// When the first packet began to leave, ns.
+    /// Time at which the first packet began to leave, ns.
     pub start: u64,
-    /// When the last packet with payload arrived, ns; 0 if none did.
+    /// Arrival time of the last packet with payload, ns; 0 if none arrived.
     pub end: u64,
-    /// The first packet sequence number that was not sent yet.
+    /// The next packet sequence number to be sent.
     next: Psn,
 }
 
@@ -31,7 +31,7 @@ pub struct SeenFlow {
 pub(super) struct FlowLog(BTreeMap<(u32, u32, u32), SeenFlow>);
 
 impl FlowLog {
-    /// Notes a frame that begins to leave at `at`, ns.
+    /// Records a frame that begins to leave at `at`, ns.
     pub(super) fn sent(&mut self, src: u32, dst: u32, at: u64, headers: &Headers, payload: u32) {
         if payload == 0 || !headers.bth.opcode.is_reliable() {
             return;
@@ -47,7 +47,7 @@ impl FlowLog {
         }
     }
 
-    /// Notes a frame that has arrived at `at`, ns.
+    /// Records a frame that has arrived at `at`, ns.
     pub(super) fn arrived(&mut self, src: u32, dst: u32, at: u64, frame: &[u8]) {
         let Ok((headers, payload)) = parse(frame) else { return };
         if let Some(flow) = self.0.get_mut(&(src, dst, headers.bth.dest_qp)).filter(|_| !payload.is_empty()) {
@@ -55,7 +55,7 @@ impl FlowLog {
         }
     }
 
-    /// Returns all flows in the order in which they began.
+    /// Returns all flows in order of their start.
     pub(super) fn all(&self) -> Vec<SeenFlow> {
         let mut all: Vec<SeenFlow> = self.0.values().copied().collect();
         all.sort_by_key(|flow| flow.start);

@@ -1,13 +1,13 @@
-//! A network whose hosts are outside: their frames come with the time at which they began to leave, and go with the
-//! time at which they arrive.
+//! A network with external hosts: their frames enter with the time at which they began to leave, and are delivered with
+//! their arrival time.
 //!
-//! Whoever has the hosts drives it: [`Lab::send`] for each frame that a host has sent, [`Lab::run_until`] for what
-//! happens up to a time. What a host sends at a time reaches a switch [`Lab::lookahead`] later at the earliest, so that
-//! nothing comes too late as long as the network is no further ahead than that of the slowest host (conservative
-//! synchronization: Chandy and Misra, 1979).
+//! The owner of the hosts drives it: [`Lab::send`] for each frame that a host has sent, [`Lab::run_until`] to advance
+//! to a time. A frame reaches a switch at least [`Lab::lookahead`] after the host sent it, so that nothing is too late
+//! as long as the network is no more than that ahead of the slowest host (conservative synchronization: Chandy and
+//! Misra, 1979).
 //!
-//! Faults come on demand: rules about frames ([`Rule`]), and what happens to links and hosts at a time
-//! ([`Lab::plan`]). [`Command`] is how people and tests write them.
+//! Faults are injected on demand: rules about frames ([`Rule`]), and planned changes to links and hosts
+//! ([`Lab::plan`]). [`Command`] is their text form.
 
 mod command;
 mod faults;
@@ -36,7 +36,7 @@ pub use flows::SeenFlow;
 /// Bytes on the wire of the shortest Ethernet frame.
 const SHORTEST: u32 = 64;
 
-/// A network between hosts that are outside.
+/// A network between external hosts.
 #[derive(Debug)]
 pub struct Lab {
     network: Network<Station>,
@@ -46,37 +46,37 @@ pub struct Lab {
     late: Late,
     refused: u64,
     flows: Option<Box<FlowLog>>,
-    /// What befalls frames, if anything.
+    /// Fault rules, if there are any.
     faults: Option<Box<Faults>>,
-    /// What hosts have sent themselves, in order of time.
+    /// Frames of hosts to themselves, in order of time.
     turned: VecDeque<Turned>,
-    /// What is to happen, and when, in order of time.
+    /// Planned changes with their times, in order.
     plans: Vec<(u64, Plan)>,
-    /// What each host was told to pause by the network, and by plans.
+    /// By host, the priorities paused by the network, and by plans.
     paused: Vec<(Priorities, Priorities)>,
 }
 
-/// What happens to a link or a host at a time.
+/// A change to a link or a host at a time.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// A link fails.
     Down {
-        /// Its number in the topology.
+        /// Number of the link in the topology.
         link: u32,
     },
     /// A link works again.
     Up {
-        /// Its number in the topology.
+        /// Number of the link in the topology.
         link: u32,
     },
-    /// A host pauses a priority, whatever the network says.
+    /// A host pauses a priority, in addition to those that the network pauses.
     Pause {
         /// The host.
         host: u32,
         /// 0 to 7.
         priority: u8,
     },
-    /// A host pauses a priority only if the network says so.
+    /// A host pauses a priority only if the network does.
     Resume {
         /// The host.
         host: u32,
@@ -86,7 +86,7 @@ pub enum Plan {
 }
 
 impl Plan {
-    /// Returns whether both are about the same link, or the same priority of the same host.
+    /// Returns whether both concern the same link, or the same priority of the same host.
     fn is_about_the_same(self, other: Plan) -> bool {
         let subject = |plan| match plan {
             Plan::Down { link } | Plan::Up { link } => (link, None),
@@ -107,71 +107,71 @@ struct Turned {
     telemetry: Option<Int>,
 }
 
-/// Frames that came after they should have been at the first switch.
+/// Frames that arrived after the time at which they should have reached the first switch.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Late {
-    /// How many.
+    /// Number of late frames.
     pub frames: u64,
-    /// By how much the worst did, ns.
+    /// The largest delay, ns.
     pub worst: u64,
 }
 
-/// What a host sends.
+/// A frame that a host sends.
 #[derive(Copy, Clone, Debug)]
 pub struct Sent<'a> {
-    /// When the frame begins to leave, ns. It waits for those that the host has sent before.
+    /// Time at which the frame begins to leave, ns. It waits for those that the host has sent before.
     pub start: u64,
-    /// The host that it goes to.
+    /// Destination host.
     pub dst: u32,
-    /// UDP source port, by which switches choose among ways.
+    /// UDP source port, by which switches choose among paths.
     pub udp_src: u16,
-    /// IP's traffic class: the priority in the upper three bits, ECN in the lower two.
+    /// IP traffic class: the priority in the upper three bits, ECN in the lower two.
     pub traffic_class: u8,
-    /// From the BTH to the ICRC.
+    /// Bytes from the BTH to the ICRC.
     pub frame: &'a [u8],
-    /// What switches are to write on; it makes the packet longer ([`Int::LEN`]).
+    /// Telemetry for switches to fill in; it makes the packet longer ([`Int::LEN`]).
     pub telemetry: Option<Int>,
 }
 
-/// What reaches a host.
+/// A frame or notification that reaches a host.
 #[derive(Copy, Clone, Debug)]
 pub struct Arrival<'a> {
     /// The host.
     pub host: u32,
-    /// When it has arrived whole, ns.
+    /// Time at which it has arrived completely, ns.
     pub at: u64,
-    /// What it is.
+    /// The frame or notification.
     pub what: What<'a>,
 }
 
-/// A frame, or news from the switch.
+/// A frame, or a notification from the switch.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum What<'a> {
     /// A frame.
     Frame {
-        /// The host that sent it.
+        /// Source host.
         src: u32,
-        /// As it was sent.
+        /// UDP source port, as sent.
         udp_src: u16,
-        /// With what switches have written.
+        /// Traffic class, with the changes by switches.
         traffic_class: u8,
-        /// From the BTH to the ICRC; of a trimmed frame what is left.
+        /// Bytes from the BTH to the ICRC; of a trimmed frame, what is left.
         frame: &'a [u8],
-        /// What switches have written beside it.
+        /// Telemetry written by switches.
         telemetry: Option<&'a Int>,
-        /// A bit of it is wrong: its ICRC does not hold.
+        /// Whether a bit was flipped, so that the ICRC is wrong.
         corrupted: bool,
     },
-    /// The host is to pause these priorities, and no others.
+    /// The host is to pause exactly these priorities.
     Pause(Priorities),
     /// The host's link has failed, or works again.
     Link {
-        /// It works.
+        /// Whether it works.
         up: bool,
     },
 }
 
-/// A frame that arrived, or [`None`] and what is paused.
+/// A frame that arrived, or [`None`] with the paused priorities.
 #[derive(Copy, Clone, Debug)]
 struct Delivery {
     host: u32,
@@ -188,18 +188,18 @@ struct Whole {
     has_telemetry: bool,
 }
 
-/// The bytes of frames under way by the numbers of their packets, and what has arrived in the present run.
+/// The bytes of frames in flight by packet number, and the deliveries of the current run.
 #[derive(Debug, Default)]
 struct Frames {
     bytes: Vec<Vec<u8>>,
-    /// What those that have arrived with telemetry had with them.
+    /// Telemetry of those deliveries that have some.
     telemetry: Vec<Int>,
-    /// Who is shown packets of ports that are watched.
+    /// Receiver of the frames of tapped ports.
     recorder: Option<Box<dyn Recorder>>,
     arrived: Vec<Delivery>,
 }
 
-/// The end of a host's link. What the host sends comes from outside ([`Network::put`]).
+/// The end of a host's link. The frames of the host are put there from outside ([`Network::put`]).
 #[derive(Debug)]
 struct Station;
 
@@ -216,7 +216,7 @@ impl Endpoint for Station {
 
     fn receive(&mut self, id: PacketId, ctx: &mut EndpointCtx<'_, Frames>) {
         let content = ctx.packets.content(id);
-        // Packets that switches make have no frame.
+        // Packets created by switches have no frame.
         if content.frame.is_none() {
             return;
         }
@@ -245,7 +245,7 @@ impl Endpoint for Station {
     fn on_tap(frames: &mut Frames, tapped: Tapped<'_>) {
         let Frames { bytes, recorder: Some(recorder), .. } = frames else { return };
         let frame = tapped.packet.and_then(|id| bytes.get(id as usize)).map_or(&[][..], Vec::as_slice);
-        // Packets that switches make have none.
+        // Packets created by switches have none.
         tapped.record(&mut **recorder, |content| if content.frame.is_some() { (frame, frame.len()) } else { (&[], 0) });
     }
 
@@ -264,10 +264,10 @@ impl Lab {
     /// Bytes on the wire around a frame: Ethernet, IPv4 and UDP.
     pub const ENCAPSULATION: u32 = ENCAPSULATION;
 
-    /// Makes the network. `ect`: what hosts send is ECN-capable, whatever its traffic class says.
+    /// Builds the network. `ect`: frames of hosts are ECN-capable, whatever their traffic class says.
     ///
     /// # Errors
-    /// What makes no sense in the configuration.
+    /// The error states what is wrong with the configuration.
     pub fn new(config: NetworkConfig, ect: bool) -> Result<Lab, NetworkError> {
         let hosts = config.topology.hosts;
         let rates = config.changes.iter().filter_map(|change| match change.what {
@@ -304,32 +304,32 @@ impl Lab {
         self.hosts
     }
 
-    /// Returns the time that has been reached, ns.
+    /// Returns the current time, ns.
     pub fn now(&self) -> u64 {
         self.network.now()
     }
 
-    /// Returns how long after it began to leave a frame is at a switch at the earliest, ns: the least there is of the
-    /// delay of a host's link and the time of the shortest frame on it.
+    /// Returns the minimum time from the start of a frame's transmission to its arrival at a switch, ns: the minimum
+    /// over hosts of the link's delay plus the shortest frame's transmission time.
     pub fn lookahead(&self) -> u64 {
         self.lookahead
     }
 
-    /// Returns when the network next has something to do, ns; [`u64::MAX`] if nothing is under way.
+    /// Returns the time of the next event, ns; [`u64::MAX`] if nothing is in flight.
     pub fn next_event(&mut self) -> u64 {
         let planned = self.plans.first().map_or(u64::MAX, |(at, _)| *at);
         let turned = self.turned.front().map_or(u64::MAX, |turned| turned.at);
         self.network.next_event().min(planned).min(turned)
     }
 
-    /// Returns whether nothing is under way that a host may wait for: links that change and pauses that begin are none.
+    /// Returns whether nothing is in flight that a host may wait for; link changes and planned pauses do not count.
     pub fn is_idle(&self) -> bool {
         let undone = |(_, plan): &(u64, Plan)| matches!(plan, Plan::Up { .. } | Plan::Resume { .. });
         self.network.is_idle() && self.turned.is_empty() && !self.plans.iter().any(undone)
     }
 
-    /// Takes a frame of a host. Returns when its last bit has left the host, ns. What has no destination, or is no
-    /// frame of RoCE, is counted and goes no further.
+    /// Accepts a frame of a host. Returns the time at which its last bit has left the host, ns. Frames without a
+    /// destination, or that are not RoCE, are counted and discarded.
     pub fn send(&mut self, host: u32, sent: &Sent<'_>) -> u64 {
         let parsed = parse(sent.frame).ok().filter(|_| sent.dst < self.hosts());
         let Some((headers, payload)) = parsed else {
@@ -350,7 +350,8 @@ impl Lab {
         }
     }
 
-    /// Takes a frame of a host to itself: it arrives as late as it would at the switch, past which no NIC sends it.
+    /// Accepts a frame of a host to itself: it arrives when it would at the switch, since NICs do not send such frames
+    /// on.
     #[cold]
     fn turn_back(&mut self, host: u32, sent: &Sent<'_>) {
         let at = (sent.start + self.lookahead).max(self.now());
@@ -360,7 +361,7 @@ impl Lab {
         self.turned.insert(place, Turned { host, at, udp_src, traffic_class, frame, telemetry });
     }
 
-    /// Passes on what hosts have sent themselves, up to a time.
+    /// Delivers frames of hosts to themselves, up to a time.
     fn pass_back(&mut self, until: u64, each: &mut impl FnMut(Arrival<'_>)) {
         while self.turned.front().is_some_and(|turned| turned.at <= until) {
             let Some(turned) = self.turned.pop_front() else { return };
@@ -372,7 +373,7 @@ impl Lab {
         }
     }
 
-    /// Puts a frame onto the link of its host.
+    /// Puts a frame on the link of its host.
     #[inline]
     fn put(&mut self, host: u32, sent: &Sent<'_>, headers: Headers, payload: u32, mishap: Mishap) -> Put {
         let wire = sent.frame.len() as u32 + ENCAPSULATION + sent.telemetry.map_or(0, |_| Int::LEN);
@@ -413,7 +414,8 @@ impl Lab {
         put
     }
 
-    /// Puts a frame that a rule may be for onto the link of its host. Returns when its last bit has left, ns.
+    /// Puts a frame to which a rule may apply on the link of its host. Returns the time at which its last bit has left,
+    /// ns.
     #[cold]
     fn put_with(&mut self, host: u32, sent: &Sent<'_>, headers: Headers, payload: u32, verdict: Verdict) -> u64 {
         let Verdict { lost, corrupted, twice, later } = verdict;
@@ -425,8 +427,8 @@ impl Lab {
                 faults.note(put.id, corrupted);
             }
             let bytes = &mut self.network.shared_mut().bytes[put.id as usize];
-            // The last byte before the ICRC, and that. The number of the queue pair, by which the process is found, is
-            // further ahead.
+            // The last byte before the ICRC, and the ICRC. The queue pair number, by which the process is found, is
+            // earlier.
             if corrupted && let Some(rest) = bytes.len().checked_sub(ICRC_LEN + 1) {
                 bytes[rest] ^= 1;
                 bytes[rest + 1..].fill(0xff);
@@ -435,7 +437,7 @@ impl Lab {
         left
     }
 
-    /// Lets happen what happens until `until`, ns. `each` gets what reaches hosts, in order of time.
+    /// Runs until `until`, ns. `each` is called with what reaches hosts, in order of time.
     pub fn run_until(&mut self, until: u64, mut each: impl FnMut(Arrival<'_>)) {
         loop {
             let planned = self.plans.first().map_or(u64::MAX, |(at, _)| *at);
@@ -454,13 +456,13 @@ impl Lab {
         self.run_undisturbed(until, &mut each);
     }
 
-    /// Does as [`Self::run_until`], without what is planned.
+    /// Like [`Self::run_until`], without planned changes.
     fn run_undisturbed(&mut self, until: u64, each: &mut impl FnMut(Arrival<'_>)) {
         self.network.run_until(until);
         let Lab { network, faults, paused: pauses, lookahead, .. } = self;
         let frames = network.shared_mut();
         if let Some(recorder) = &mut frames.recorder {
-            // What is sent now may have begun to leave so long ago.
+            // Frames sent from now on may have begun to leave that long ago.
             recorder.passed(until.saturating_sub(*lookahead));
         }
         for Delivery { host, at, frame, paused } in frames.arrived.drain(..) {
@@ -486,18 +488,18 @@ impl Lab {
         }
     }
 
-    /// Shows what leaves by these ports from now on.
+    /// Records frames that leave by these ports from now on.
     pub fn record(&mut self, ports: impl IntoIterator<Item = PortId>, recorder: Box<dyn Recorder>) {
         ports.into_iter().for_each(|port| self.network.tap(port));
         self.network.shared_mut().recorder = Some(recorder);
     }
 
-    /// Keeps account of flows from now on, for [`Lab::flows`].
+    /// Tracks flows from now on, for [`Lab::flows`].
     pub fn keep_flows(&mut self) {
         self.flows = Some(Box::default());
     }
 
-    /// Returns what queue pairs have sent each other, in the order in which they began.
+    /// Returns the flows between queue pairs, in order of their start.
     pub fn flows(&self) -> Vec<SeenFlow> {
         self.flows.as_ref().map_or_else(Vec::new, |flows| flows.all())
     }
@@ -520,7 +522,7 @@ impl Lab {
         each(Arrival { host, at, what: What::Pause(network.and(*planned)) });
     }
 
-    /// Has a link fail, or work again, of which a host at its end hears.
+    /// Fails or restores a link, and notifies the host at its end.
     fn turn_link(&mut self, link: u32, up: bool, each: &mut impl FnMut(Arrival<'_>)) {
         let at = self.now();
         self.change_link(LinkChange { at, link, what: if up { Change::Up } else { Change::Down } });
@@ -529,8 +531,9 @@ impl Lab {
         }
     }
 
-    /// Has something happen at a time, ns, or now if that is over; what was planned for the same link, or the same
-    /// priority of the same host, is forgotten. `lasts`: it is undone so many ns later. Returns the time of the change.
+    /// Plans a change at a time, ns, or now if that time has passed; earlier plans for the same link, or the same
+    /// priority of the same host, are discarded. `lasts`: the change is undone this many ns later. Returns the time of
+    /// the change.
     pub fn plan(&mut self, at: u64, plan: Plan, lasts: Option<u64>) -> u64 {
         let at = at.max(self.now());
         self.plans.retain(|(_, other)| !plan.is_about_the_same(*other));
@@ -547,18 +550,18 @@ impl Lab {
         at
     }
 
-    /// Puts a rule about frames into force, for those that are sent from now on. Returns its number.
+    /// Adds a rule about frames that are sent from now on. Returns its number.
     pub fn add_rule(&mut self, rule: Rule) -> u32 {
         self.faults.get_or_insert_default().add(rule)
     }
 
-    /// Takes away the rule with this number, or all. Returns how many those were. Frames that are under way stay as
-    /// they are.
+    /// Removes the rule with this number, or all. Returns the number of rules removed. Frames in flight stay as they
+    /// are.
     pub fn remove_rules(&mut self, id: Option<u32>) -> usize {
         self.faults.as_mut().map_or(0, |faults| faults.remove(id))
     }
 
-    /// Returns the rules in force and what they have done.
+    /// Returns the rules in force and their counters.
     pub fn rules(&self) -> &[Placed] {
         self.faults.as_ref().map_or(&[], |faults| faults.rules())
     }
@@ -568,17 +571,17 @@ impl Lab {
         self.network.change_link(change);
     }
 
-    /// Returns the frames that came too late.
+    /// Returns the count of late frames.
     pub fn late(&self) -> Late {
         self.late
     }
 
-    /// Returns how many frames had no destination or were none of RoCE.
+    /// Returns the number of frames without a destination or that were not RoCE.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Returns the network, to look at.
+    /// Returns the network, for inspection.
     pub fn network(&self) -> &Network<impl Endpoint> {
         &self.network
     }

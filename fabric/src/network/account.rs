@@ -1,16 +1,16 @@
-//! Whether the accounts of a network add up: what entered is somewhere, and stays as long as Little's law says.
+//! Checks of a network's accounts: everything that entered is accounted for, and Little's law holds.
 
 use super::preempt::Preemption;
 use super::{Agenda, Endpoint, Event, Network, NetworkError, Port, Totals};
 
-/// The accounts of a network, or of a part of one, at a moment.
+/// The accounts of a network, or of a part of one, at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
     totals: Totals,
     /// Bytes in switches, and on links.
     buffered: u64,
     flying: u64,
-    /// Packets remembered.
+    /// Packets in the slab.
     packets: u64,
 }
 
@@ -28,8 +28,8 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         Account { totals, buffered: self.backlog().0, flying, packets: self.packets.len() as u64 }
     }
 
-    /// Checks the accounts as they are now: what entered was delivered, dropped, lost, cut off, or is
-    /// somewhere; and Little's law holds exactly. Returns bytes in the network added up over time, and the time that
+    /// Checks the accounts at this moment: what entered was delivered, dropped, lost, trimmed, or is in the network;
+    /// and Little's law holds exactly. Returns the time integral of the bytes in the network, and the total time that
     /// bytes stayed, which are equal, byte · ns.
     pub fn check(&self) -> Result<(u128, u128), NetworkError> {
         self.account().check()
@@ -45,7 +45,7 @@ impl Account {
         self.packets += other.packets;
     }
 
-    /// What was counted.
+    /// The totals.
     pub(crate) fn totals(&self) -> &Totals {
         &self.totals
     }
@@ -75,7 +75,7 @@ impl Account {
         if under_way != *packets {
             return Err(NetworkError::Invariant(format!("{under_way} packets under way, {packets} remembered")));
         }
-        // Little's law: what is in the network on average is what comes in times how long it stays.
+        // Little's law: the average content of the network is the arrival rate times the average stay.
         if t.byte_time() != t.stay() {
             return Err(NetworkError::Invariant(format!(
                 "{} byte·ns in the network, but its packets stayed {}",

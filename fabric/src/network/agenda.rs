@@ -1,5 +1,4 @@
-//! What is to be done, and in which order: by the one queue of a whole network, or by that of a part
-//! ([`super::part`]).
+//! Events and their order: by the one queue of a whole network, or by that of a part ([`super::part`]).
 
 use std::fmt::Debug;
 
@@ -7,104 +6,105 @@ use super::events::Waiting;
 use super::{Control, EventQueue, PacketId, PortId};
 use crate::priorities::Priorities;
 
-/// Something to do, at a time.
+/// An event.
 #[derive(Copy, Clone, Debug)]
 pub enum Event {
-    /// A port has sent its packet.
+    /// The transmission of a port has ended.
     TxDone(PortId),
-    /// A packet is there by this port, if the link has not gone down since the given epoch.
+    /// A packet arrives by this port, if the link has not gone down since the given epoch.
     Arrive(PortId, u16, PacketId),
-    /// A PFC frame is there by this port, if the link has not gone down since: the priorities that the port is to
-    /// pause.
+    /// A PFC frame arrives by this port, if the link has not gone down since the given epoch: the priorities that the
+    /// port is to pause.
     Pfc(PortId, u16, Priorities),
-    /// Another control frame is there by this port, if the link has not gone down since: its place among all under way.
+    /// Another control frame arrives by this port, if the link has not gone down since the given epoch: its slot among
+    /// those in flight.
     Control(PortId, u16, u32),
-    /// An endpoint has a deadline.
+    /// A deadline of an endpoint.
     Deadline(u32),
-    /// A switch has one.
+    /// A timer of a switch.
     Timer(u32),
     /// Link changes are due.
     LinkChange,
-    /// The owner wants to be called.
+    /// The owner has requested a call.
     Call(u32),
-    /// The owner wants to look at the network.
+    /// The owner has requested an observation.
     Look(u32),
-    /// Time to see whether anything moves.
+    /// Time to check whether anything moves.
     DeadlockCheck,
-    /// A packet, known by this number, reaches its host in another part of the network: no event of this one.
+    /// A packet with this token reaches its host in another part of the network: no event of this one.
     Announced(u32),
 }
 
-/// Five of them and a number fill a line of the cache in the event queue.
+/// Five of them and a number fill a cache line in the event queue.
 const _: () = assert!(size_of::<Event>() == 12);
 
 impl Waiting for Event {}
 
 impl Event {
-    /// Whether each part of a network that is cut has the event, and all at the same place in their orders.
+    /// Whether every part of a partitioned network has the event, at the same place in its order.
     #[inline]
     pub fn is_common(&self) -> bool {
         matches!(self, Event::LinkChange | Event::Call(_) | Event::Look(_) | Event::DeadlockCheck)
     }
 }
 
-/// The events of a network that wait.
+/// The pending events of a network.
 pub trait Agenda: Debug {
-    /// The network is a part of a larger one.
+    /// Whether the network is a part of a larger one.
     const PARTED: bool;
 
-    /// Adds an event at `at` ns, no earlier than the last that came out.
+    /// Adds an event at `at` ns, no earlier than the last event returned.
     fn push(&mut self, at: u64, event: Event);
 
-    /// The next event and its time, ns, if that is no later than `until`.
+    /// Removes the next event and its time, ns, if it is no later than `until`.
     fn pop(&mut self, until: u64) -> Option<(u64, Event)>;
 
-    /// When the next event is due, ns.
+    /// Time of the next event, ns.
     fn next_at(&mut self) -> Option<u64>;
 
-    /// The event that is going to come after `n` others, if nothing comes between. What is not near is not seen.
+    /// The event that will come out after `n` others, if none is pushed in between. Only the near ones are visible.
     fn coming(&self, n: usize) -> Option<Event>;
 
-    /// All events that wait, in no particular order.
+    /// All pending events, in no particular order.
     fn waiting(&self) -> impl Iterator<Item = Event>;
 
-    /// Events that wait.
+    /// Number of pending events.
     fn count(&self) -> usize;
 
-    /// Events that came out.
+    /// Number of events returned so far.
     fn done(&self) -> u64;
 
-    /// In a part: notes what the whole network is to be judged by. Packets that reached endpoints, packets under way,
-    /// timers of switches and looks that wait.
+    /// In a part: notes the data by which the whole network is checked for a standstill: packets delivered to
+    /// endpoints, packets in flight, pending timers of switches and observations.
     fn watched(&mut self, delivered: u64, packets: usize, timers: usize, looks: usize);
 
-    /// Those of them that all parts have.
+    /// Number of events returned so far that all parts have.
     fn common(&self) -> u64;
 
-    /// What is pushed from now on belongs to the `n`-th of the things that an event does which all parts have
-    /// ([`Event::is_common`]), at most 2²².
+    /// Assigns what is pushed from now on to the `n`-th step of an event that all parts have ([`Event::is_common`]), at
+    /// most 2²².
     fn turn(&mut self, n: u32);
 
-    /// Whether packets without payload that reach this host are to be announced.
+    /// Whether packets without payload that reach this host are announced.
     fn awaits(&self, host: u32) -> bool;
 
-    /// A host awaits one packet less that is to be announced.
+    /// Reduces the number of announced packets that a host awaits by one.
     fn stop_awaiting(&mut self, host: u32);
 
-    /// Announces that what is pushed next reaches its host at `at` ns, to the part of `node`.
+    /// Announces to the part of `node` that the packet pushed next reaches its host at `at` ns.
     fn announce(&mut self, at: u64, node: u32, token: u32);
 
-    /// A packet that was announced has reached its host and queue pair, or is lost.
+    /// Reports that an announced packet has reached its host and queue pair, or is lost.
     fn answer(&mut self, host: u32, qpn: u32);
 
-    /// Packets that were announced and have come since this was last asked: hosts and queue pairs.
+    /// Takes the next announced packet that has arrived: host and queue pair.
     fn take_answered(&mut self) -> Option<(u32, u32)>;
 
     /// Whether a node belongs to this part.
     fn owns(&self, node: u32) -> bool;
 
-    /// Sends a packet to a node of another part: the time at which it arrives, ns, the port by which it does, and the
-    /// epoch of that. It is the agenda's from now on.
+    /// Sends a packet, which the agenda then owns, to a node of another part: the time at which it arrives, ns, and its
+    /// port with the epoch.
     fn mail_packet(&mut self, at: u64, node: u32, to: (PortId, u16), id: PacketId);
 
     /// Sends a control frame to a node of another part.

@@ -1,4 +1,4 @@
-//! Joins hosts and switches by links.
+//! Construction of a network: hosts, switches and the links between them.
 
 use rand_pcg::Pcg64Mcg;
 
@@ -13,7 +13,7 @@ use crate::switch::{
 };
 use crate::topology::{Topology, Wires};
 
-/// Builds the switch of `node` with these ports, wired so.
+/// Builds the switch of `node` with these ports and this wiring.
 fn switch(config: &NetworkConfig, node: u32, ports: &[Port], wires: &Wires) -> Box<dyn Switch> {
     let Topology { hosts, switches, links, .. } = &config.topology;
     let edges = || wires.of(node).iter().map(|(_, peer)| peer < hosts).collect::<Vec<bool>>();
@@ -27,7 +27,7 @@ fn switch(config: &NetworkConfig, node: u32, ports: &[Port], wires: &Wires) -> B
             let rate = links.iter().map(|link| link.rate).min().unwrap_or(1);
             let reclaim = escape.reclaim_in(*switches, delay, rate);
             let edges = edges();
-            // Every packet passes both: those that are usual are one to the compiler.
+            // Every packet passes both: the usual combinations are monomorphized.
             match config.switch_at(node) {
                 SwitchConfig::InputQueued(inner) => {
                     Box::new(Escape::around(InputQueued::new(inner, ports), escape, ports, &edges, reclaim))
@@ -46,7 +46,7 @@ fn switch(config: &NetworkConfig, node: u32, ports: &[Port], wires: &Wires) -> B
 }
 
 impl<E: Endpoint> Network<E> {
-    /// A network at time 0 with an endpoint for each host, in their order, and what they share.
+    /// A network at time 0 with an endpoint for each host, in order, and their shared state.
     pub fn new(config: NetworkConfig, endpoints: Vec<E>, shared: E::Shared) -> Result<Network<E>, NetworkError> {
         let mut network = Network::build(config, endpoints, shared)?;
         network.schedule_changes();
@@ -56,7 +56,7 @@ impl<E: Endpoint> Network<E> {
         Ok(network)
     }
 
-    /// A network at time 0 in which nothing is due, not even the changes of its links.
+    /// A network at time 0 with no events, not even link changes.
     pub(crate) fn build(
         config: NetworkConfig,
         endpoints: Vec<E>,
@@ -72,14 +72,14 @@ impl<E: Endpoint> Network<E> {
 }
 
 impl<E: Endpoint, A: Agenda> Network<E, A> {
-    /// The part of a network that `events` owns, with an endpoint for each of its hosts, in their order.
+    /// The part of a network that `events` owns, with an endpoint for each of its hosts, in order.
     pub(crate) fn assemble(config: NetworkConfig, events: A, endpoints: Vec<E>, shared: E::Shared) -> Network<E, A> {
         let topology = &config.topology;
         let nodes = topology.hosts + topology.switches;
         let wires = Wires::new(topology);
         let mut ports: Vec<Port> = Vec::with_capacity(2 * topology.links.len());
         let mut first = Vec::with_capacity(nodes as usize + 1);
-        // Ports of a node lie together, in the order of its links.
+        // Ports of a node are contiguous, in the order of its links.
         let mut ends = vec![[u32::MAX; 2]; topology.links.len()];
         for node in 0..nodes {
             first.push(ports.len() as PortId);
@@ -171,7 +171,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         }
     }
 
-    /// Sees to it that the first change of a link is made.
+    /// Schedules the first link change.
     pub(crate) fn schedule_changes(&mut self) {
         if let Some(change) = self.config.changes.first() {
             self.events.push(change.at, Event::LinkChange);

@@ -1,33 +1,33 @@
-//! What a network is made of.
+//! Configuration of a network.
 
 use irnic_openqueue::NameError;
 
 use crate::switch::{HolConfig, RoccConfig, SwitchConfig};
 use crate::topology::{Topology, Wires};
 
-/// How a switch chooses among equally short ways.
+/// How a switch chooses among equal-cost paths.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Routing {
-    /// By a hash of addresses and UDP source port: all packets of a queue pair go the same way.
+    /// By a hash of addresses and UDP source port: all packets of a queue pair take the same path.
     Ecmp,
-    /// Each packet the next way.
+    /// Round robin per packet.
     Spray,
-    /// Each packet any way, by chance.
+    /// At random per packet.
     Random,
-    /// The way that the sender has chosen: a packet's [`super::Packet::entropy`] is a number below
-    /// [`crate::topology::Routes::ways`]. Each switch with `n` ways to choose from takes its remainder by `n`, and
-    /// hands the quotient on.
+    /// The path that the sender has chosen: a packet's [`super::Packet::entropy`] is a number below
+    /// [`crate::topology::Routes::ways`]. Each switch with `n` next hops to choose from takes it modulo `n`, and
+    /// forwards the quotient.
     Source,
     /// By the destination.
     Static,
-    /// The neighbour of the lowest number: all packets from one host to another go the same way.
+    /// The neighbour with the lowest number: all packets from one host to another take the same path.
     Lowest,
 }
 
 /// Something that happens to a link.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The link fails: what is on it and what waits for it is lost.
+    /// The link fails: frames on it and queued for it are lost.
     Down,
     /// The link works again.
     Up,
@@ -37,56 +37,56 @@ pub enum Change {
     RateFrom {
         /// The sending node, one of the link's ends.
         node: u32,
-        /// Bit/s.
+        /// Rate, bit/s.
         rate: u64,
     },
 }
 
-/// A change of a link, and when.
+/// A change of a link at a time.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct LinkChange {
-    /// When, ns.
+    /// Time, ns.
     pub at: u64,
     /// Number of the link in the topology.
     pub link: u32,
-    /// What happens.
+    /// The change.
     pub what: Change,
 }
 
-/// A way that a switch takes although others may be shorter, as an administrator can configure. Without a working link
-/// to `via` the shortest ways hold.
+/// A path that a switch takes although others may be shorter, as an administrator can configure. Without a working link
+/// to `via`, the shortest paths apply.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Detour {
     /// The switch.
     pub node: u32,
     /// For packets to this host, and to all behind the same switch as it.
     pub dst: u32,
-    /// The node that it hands them to, a neighbour.
+    /// The next hop, a neighbour.
     pub via: u32,
 }
 
-/// Links, switches and what happens to them.
+/// Links, switches and the changes to links.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NetworkConfig {
-    /// Who is connected to whom.
+    /// Nodes and links.
     pub topology: Topology,
-    /// What switches do.
+    /// The type of the switches.
     pub switch: SwitchConfig,
-    /// Switches that do something else, by node, in order; no node twice. Credits are those of [`Self::switch`], of all
+    /// Exceptions from [`Self::switch`], by node, sorted; no node twice. Credits are those of [`Self::switch`] for all
     /// switches.
     pub differing: Vec<(u32, SwitchConfig)>,
-    /// Congestion points of RoCC in all switches, beside what they do.
+    /// RoCC's congestion points in all switches, in addition to their type.
     pub rocc: Option<RoccConfig>,
-    /// What switches do against head-of-line blocking by PFC.
+    /// Countermeasures against head-of-line blocking by PFC.
     pub hol: Option<HolConfig>,
-    /// Choice among ways.
+    /// Choice among equal-cost paths.
     pub routing: Routing,
-    /// Exceptions from shortest ways.
+    /// Exceptions from shortest paths.
     pub detours: Vec<Detour>,
-    /// What happens to links, in order of time.
+    /// Changes to links, in order of time.
     pub changes: Vec<LinkChange>,
-    /// Where all random numbers of links and switches come from.
+    /// Seed of all random numbers of links and switches.
     pub seed: u64,
 }
 
@@ -106,7 +106,7 @@ impl NetworkConfig {
         }
     }
 
-    /// Returns what the switch of a node does.
+    /// Returns the type of the switch of a node.
     pub fn switch_at(&self, node: u32) -> &SwitchConfig {
         match self.differing.binary_search_by_key(&node, |(node, _)| *node) {
             Ok(place) => &self.differing[place].1,
@@ -114,7 +114,7 @@ impl NetworkConfig {
         }
     }
 
-    /// Returns what there is that does not go with switches that interrupt packets, if there are such switches.
+    /// Returns what is incompatible with switches that interrupt packets, if there are such switches.
     fn uninterrupted(&self) -> Option<&'static str> {
         let mut all = std::iter::once(&self.switch).chain(self.differing.iter().map(|(_, switch)| switch));
         let slows = |switch: &SwitchConfig| matches!(switch, SwitchConfig::SharedBuffer(c) if c.gfc.is_some());
@@ -165,11 +165,11 @@ impl NetworkConfig {
     }
 }
 
-/// Why there is no network, or what it did wrong.
+/// An error in the construction or the accounts of a network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetworkError {
-    /// There must be an endpoint for each host.
+    /// The number of endpoints must be that of the hosts.
     #[error("{endpoints} endpoints for {hosts} hosts")]
     #[allow(missing_docs)]
     Endpoints { endpoints: usize, hosts: u32 },
@@ -177,10 +177,10 @@ pub enum NetworkError {
     #[error("host {host} has {n} links, expected one")]
     #[allow(missing_docs)]
     Ports { host: u32, n: usize },
-    /// A change of a link that is not there.
+    /// A change of a link that does not exist.
     #[error("there is no link {0}")]
     Link(u32),
-    /// A change of a link that is listed after a later one.
+    /// A change of a link listed after a later one.
     #[error("link change {change} comes before the one listed before it")]
     #[allow(missing_docs)]
     Change { change: usize },
@@ -191,10 +191,10 @@ pub enum NetworkError {
     /// The policy of the switches does not fit one of them.
     #[error(transparent)]
     Policy(NameError),
-    /// Something goes with switches that send each packet in one piece.
+    /// An option that is incompatible with switches that interrupt packets.
     #[error("switches that interrupt packets do not go with {0}")]
     Preemption(&'static str),
-    /// What must hold at any time, and did not.
+    /// An invariant that was violated.
     #[error("broken invariant: {0}")]
     Invariant(String),
 }

@@ -1,32 +1,30 @@
-//! Credit-based flow control (InfiniBand; IBTA volume 1, clause 7.9): the receiving end of a link says how many bytes
-//! may come, and the sending end never sends more.
-//!
-//! Both count from the beginning of the run, as InfiniBand's FCTBS ("flow control total bytes sent") and FCCL ("flow
-//! control credit limit") do, here in bytes modulo 2^32 instead of blocks of 64 bytes modulo 2^12. A credit that is
-//! lost with its link is made good by the next; a packet that is lost on its way is credited as if it had been
-//! received, which InfiniBand learns from the next FCTBS.
+//! Credit-based flow control (InfiniBand; IBTA volume 1, clause 7.9): the receiving end of a link grants a number of
+//! bytes, which the sending end never exceeds.
+//! ("flow control total bytes sent") and FCCL ("flow control credit limit") do, here in bytes modulo 2^32 instead of
+//! blocks of 64 bytes modulo 2^12. A credit lost with its link is made good by the next; a lost packet is credited as
+//! if it had been received, which InfiniBand learns from the next FCTBS.
 
 use crate::priorities::Priorities;
 
-/// What a switch grants to each of its neighbours.
+/// Credits that a switch grants to each of its neighbours.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct CreditConfig {
-    /// Bytes on the wire that an input has room for, of each priority: at least `longest`, below 2^31.
+    /// Buffer of an input for each priority, bytes on the wire: at least `longest`, below 2^31.
     pub each: u32,
-    /// Bytes on the wire of the longest packet. A neighbour waits that has credit for less.
+    /// Length of the longest packet, bytes on the wire. A neighbour with less credit waits.
     pub longest: u32,
 }
 
-/// Counts of a priority.
+/// Counts per priority.
 type Each = [u32; Priorities::COUNT];
 
-/// What one end of a link knows of credits.
+/// Credit state of one end of a link.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Credits {
-    /// As a sender: what was sent and what may be, and the longest packet. Without a budget nothing is limited.
+    /// As a sender: bytes sent and allowed, and the longest packet. `None`: no limit.
     budget: Option<Budget>,
-    /// As a receiver: what may have been sent, and of which priorities the other end does not know it yet. What was
-    /// never granted is not limited.
+    /// As a receiver: bytes granted, and the priorities whose grant the other end has yet to learn. Priorities never
+    /// granted are not limited.
     granted: Option<Each>,
     owed: Priorities,
 }
@@ -39,7 +37,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// Whether a packet might not find room.
+    /// Whether the credit may be too small for a packet.
     fn is_short(&self, priority: u8) -> bool {
         let priority = usize::from(priority);
         self.limit[priority].wrapping_sub(self.sent[priority]) < self.longest
@@ -58,7 +56,7 @@ impl Credits {
         self.granted = Some([config.each; Priorities::COUNT]);
     }
 
-    /// So many bytes of a priority have been sent; returns whether that was the last there was credit for.
+    /// Counts `bytes` of a priority as sent; returns whether that exhausts its credit.
     pub(super) fn spend(&mut self, priority: u8, bytes: u32) -> bool {
         let Some(budget) = &mut self.budget else { return false };
         let sent = &mut budget.sent[usize::from(priority)];
@@ -66,7 +64,7 @@ impl Credits {
         budget.is_short(priority)
     }
 
-    /// So many bytes of a priority, counted from the beginning, may be sent; returns whether a packet has room.
+    /// Sets the limit of a priority, in bytes from the beginning; returns whether a packet fits.
     pub(super) fn allow(&mut self, priority: u8, limit: u32) -> bool {
         let Some(budget) = &mut self.budget else { return true };
         budget.limit[usize::from(priority)] = limit;
@@ -81,7 +79,7 @@ impl Credits {
         short
     }
 
-    /// So many bytes of a priority have room again.
+    /// Grants `bytes` more of a priority.
     pub(super) fn grant(&mut self, priority: u8, bytes: u32) {
         if let Some(granted) = &mut self.granted {
             let granted = &mut granted[usize::from(priority)];
@@ -90,17 +88,17 @@ impl Credits {
         }
     }
 
-    /// Has the other end told everything again.
+    /// Marks all grants to be sent to the other end again.
     pub(super) fn repeat(&mut self) {
         self.owed = if self.granted.is_some() { Priorities::ALL } else { Priorities::NONE };
     }
 
-    /// Whether the other end is to be told something.
+    /// Whether a grant is to be sent to the other end.
     pub(super) fn is_owed(&self) -> bool {
         !self.owed.is_empty()
     }
 
-    /// What the other end is to be told next: a priority, and how many bytes of it it may have sent.
+    /// The next grant to send to the other end: a priority, and its limit in bytes from the beginning.
     pub(super) fn next(&mut self) -> Option<(u8, u32)> {
         let priority = self.owed.highest()?;
         self.owed.remove(priority);

@@ -1,54 +1,53 @@
-//! Networks that stand still: a cycle of ports, each of which has been stopped by a switch that itself waits for the
-//! next.
+//! Detection of standstills: a cycle of ports, each of which is paused by a switch that itself waits for the next.
 
 use super::{Agenda, Endpoint, Event, Network, PortId};
 
-/// How often a network is looked at that may have come to a standstill, ns.
+/// Interval at which a network that may have come to a standstill is examined, ns.
 const WATCH: u64 = 1_000_000;
 
-/// Why a network in which something is under way does not move.
+/// The reason why a network with packets in flight does not move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standstill {
-    /// Ports that wait for each other for ever.
+    /// A cycle of ports that wait for each other forever.
     Deadlock(Vec<PortId>),
-    /// Nothing would ever happen again, and it is no deadlock: packets were lost and nobody has a timer.
+    /// No event would ever come, without a deadlock: packets were lost and there is no timer.
     Stuck,
 }
 
-/// What the network was like when it was last watched.
+/// State at the last check.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
-    /// Packets that had reached NICs.
+    /// Packets that had been delivered to NICs.
     delivered: u64,
-    /// A cycle of ports that stood still, and the packets that they had sent.
+    /// A cycle of ports without progress, and the packets that they had sent.
     cycle: Option<(Vec<PortId>, u64)>,
-    /// A cycle that stood still twice.
+    /// A cycle without progress in two checks.
     found: Option<Vec<PortId>>,
-    /// When the first such cycle was found, ns.
+    /// Time at which the first such cycle was found, ns.
     pub first: Option<u64>,
-    /// It is noted, and the network goes on.
+    /// Whether a deadlock is only noted and the network continues.
     go_on: bool,
 }
 
 impl<E: Endpoint, A: Agenda> Network<E, A> {
-    /// Looks every millisecond from now on whether anything moves: [`Self::step`] says when nothing will any more.
+    /// Checks every millisecond from now on whether anything moves: [`Self::step`] reports when nothing will any more.
     pub fn watch(&mut self) {
         self.events.push(self.now + WATCH, Event::DeadlockCheck);
     }
 
-    /// Has deadlocks noted only ([`Self::first_deadlock`]): [`Self::step`] says that nothing will move any more when
-    /// nothing is due. For switches that resolve deadlocks in their own time, and for looking at what a deadlock does
-    /// to the rest.
+    /// Has deadlocks only noted ([`Self::first_deadlock`]): [`Self::step`] reports a standstill only when no event is
+    /// due. For switches that resolve deadlocks over time, and to study the effect of a deadlock on the rest of the
+    /// network.
     pub fn go_on(&mut self) {
         self.watched.go_on = true;
     }
 
-    /// When a deadlock was first found, ns: up to two milliseconds after it arose.
+    /// Time at which a deadlock was first found, ns: up to two milliseconds after it arose.
     pub fn first_deadlock(&self) -> Option<u64> {
         self.watched.first
     }
 
-    /// Whether the network would go on for ever without moving. If not, looks again later.
+    /// Whether the network would run forever without moving. If not, schedules the next check.
     pub(super) fn stands_still(&mut self) -> bool {
         if A::PARTED {
             let delivered = self.ledger.totals.delivered_packets;
@@ -63,7 +62,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
                 return true;
             }
         }
-        // Looks alone move nothing, nor do timers of switches that have no packet.
+        // Observations move nothing, nor do timers of switches without packets.
         let idle = self.looks + if self.packets.is_empty() { self.timers } else { 0 };
         if self.events.count() <= idle {
             return true;
@@ -72,8 +71,8 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         false
     }
 
-    /// A cycle of stopped ports, if nothing has reached a NIC since the network was last watched, and no port of the
-    /// cycle has sent anything since it was seen then: with slow links, packets may take longer than that.
+    /// A cycle of paused ports, if nothing has reached a NIC since the last check, and no port of the cycle has sent
+    /// anything since it was seen then: with slow links, packets may take longer than that.
     fn deadlock(&mut self) -> Option<Vec<PortId>> {
         let delivered = self.ledger.totals.delivered_packets;
         let still = std::mem::replace(&mut self.watched.delivered, delivered) == delivered && !self.packets.is_empty();
@@ -90,10 +89,10 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         if before.is_some() && before == self.watched.cycle { before.map(|(cycle, _)| cycle) } else { None }
     }
 
-    /// A cycle of stopped ports, each in wait of the next.
+    /// A cycle of paused ports, each waiting for the next.
     pub(crate) fn pause_cycle(&self) -> Option<Vec<PortId>> {
         let n = self.ports.len();
-        // 0 not seen, 1 on the way, 2 done.
+        // 0 not visited, 1 on the path, 2 done.
         let mut seen = vec![0u8; n];
         let mut way: Vec<(PortId, Vec<PortId>)> = Vec::new();
         for start in 0..n as PortId {
@@ -124,8 +123,8 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         None
     }
 
-    /// The stopped ports that must move before a stopped port may: those of the switch at its other end for which
-    /// packets wait that came from it.
+    /// The paused ports that must move before a paused port may: those of the switch at its other end that have packets
+    /// from it queued.
     fn waits_for(&self, port: PortId) -> Vec<PortId> {
         let there = &self.ports[self.ports[port as usize].peer as usize];
         let Some(place) = (there.node as usize).checked_sub(self.all_hosts as usize) else { return Vec::new() };
@@ -144,7 +143,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         found
     }
 
-    /// What to say of a network in which nothing is going to happen.
+    /// The reason for a standstill, when no event will come.
     pub fn standstill(&self) -> Standstill {
         match self.watched.found.clone().or_else(|| self.pause_cycle()) {
             Some(cycle) => Standstill::Deadlock(cycle),

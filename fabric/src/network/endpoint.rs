@@ -1,82 +1,82 @@
-//! The ends of a network: whatever sends and receives packets at a host's only link.
+//! Endpoints: the sending and receiving ends at a host's only link.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::{Content, Control, Packet, PacketId, Packets, Port, PortId, Tapped, Totals};
 use crate::priorities::Priorities;
 
-/// What is at the end of a host's link: a NIC with flows ([`crate::sim`]), a generator of packets
-/// ([`crate::generator`]), a process.
+/// The end of a host's link: a NIC with flows ([`crate::sim`]), a generator of packets ([`crate::generator`]), a
+/// process.
 ///
-/// The network never calls an endpoint while it is in a call. It asks for a packet when the link is free, so that what
-/// goes next is the endpoint's choice, as in hardware. After each call but [`Self::poll_transmit`] it asks for the next
-/// deadline and for a packet; whoever changes an endpoint from outside says so by [`super::Network::settle`].
+/// The network never calls an endpoint while it is in a call. It polls for a packet when the link is free, so that the
+/// endpoint selects what is sent next, as in hardware. After each call but [`Self::poll_transmit`] it asks for the next
+/// deadline and polls for a packet; after changing an endpoint from outside, call [`super::Network::settle`].
 pub trait Endpoint {
-    /// What all endpoints of a network have in common, which the network keeps for them: `()` if nothing.
+    /// State shared by all endpoints of a network and kept by the network: `()` if none.
     type Shared;
 
     /// Whether there may be something to send, with these priorities `paused`.
     fn wants_tx(&mut self, paused: Priorities) -> bool;
 
-    /// The link is free and [`Self::wants_tx`]: sends a packet by [`EndpointCtx::send`] and returns its number, or
-    /// nothing.
+    /// Called when the link is free and [`Self::wants_tx`] returned true: sends a packet by [`EndpointCtx::send`] and
+    /// returns its number, or `None`.
     fn poll_transmit(&mut self, ctx: &mut EndpointCtx<'_, Self::Shared>) -> Option<PacketId>;
 
-    /// A packet has arrived whole. It is gone from the network when the call returns.
+    /// A packet has arrived completely. It is removed from the network when the call returns.
     fn receive(&mut self, id: PacketId, ctx: &mut EndpointCtx<'_, Self::Shared>);
 
-    /// The time that [`Self::next_deadline`] named has come: `now`, ns.
+    /// The time returned by [`Self::next_deadline`] has come: `now`, ns.
     fn on_deadline(&mut self, now: u64);
 
-    /// When [`Self::on_deadline`] is due, ns; [`u64::MAX`] for never. Too early does no harm.
+    /// Time at which [`Self::on_deadline`] is due, ns; [`u64::MAX`] for never. Too early does no harm.
     fn next_deadline(&self) -> u64;
 
-    /// A control frame other than PFC's has arrived; PFC's are [`Self::wants_tx`]'s `paused`.
+    /// A control frame other than PFC has arrived; PFC is reflected in the `paused` of [`Self::wants_tx`].
     fn on_control(&mut self, _control: Control, _ctx: &mut EndpointCtx<'_, Self::Shared>) {}
 
-    /// A PFC frame has arrived, or the link has failed: the switch pauses these priorities from now on, and no others.
-    /// For endpoints that have to tell somebody; the network asks those that only send with what is paused.
+    /// A PFC frame has arrived, or the link has failed: from now on the switch pauses exactly these priorities. For
+    /// endpoints that pass this on; those that only send get `paused` when polled.
     fn on_pause(&mut self, _paused: Priorities, _ctx: &mut EndpointCtx<'_, Self::Shared>) {}
 
-    /// Something begins to leave by a port that is watched ([`super::Network::tap`]).
+    /// A frame begins to leave by a tapped port ([`super::Network::tap`]).
     fn on_tap(_shared: &mut Self::Shared, _tapped: Tapped<'_>) {}
 
-    /// In a network that is cut: the host of another part that is to know at the very moment of a packet's arrival here
-    /// that it may have come, and a number by which it is known there. Asked of packets without payload, and only at
-    /// hosts of which the network has been told that they await some.
+    /// In a partitioned network: the host of another part that must be notified, at the exact time at which a packet
+    /// arrives here, that it may have arrived, and a token for it. Called for packets without payload only, at hosts
+    /// registered as awaiting some.
     fn awaits(&self, _content: &Content) -> Option<(u32, u32)> {
         None
     }
 
-    /// Fetches into the processor's cache what any call will need.
+    /// Prefetches what any call needs into the processor's cache.
     #[inline]
     fn prefetch(&self) {}
 
-    /// Fetches what [`Self::prefetch_receive`] with this content will look at.
+    /// Prefetches what [`Self::prefetch_receive`] with this content reads.
     #[inline]
     fn prefetch_receiver(&self, _content: &Content) {}
 
-    /// Fetches what [`Self::prefetch_transmit`] will look at.
+    /// Prefetches what [`Self::prefetch_transmit`] reads.
     #[inline]
     fn prefetch_sender(&self) {}
 
-    /// Fetches what receiving a packet with this content will need.
+    /// Prefetches what receiving a packet with this content needs.
     #[inline]
     fn prefetch_receive(&self, _content: &Content) {}
 
-    /// Fetches what sending the next packet will need.
+    /// Prefetches what sending the next packet needs.
     #[inline]
     fn prefetch_transmit(&self) {}
 }
 
-/// What an endpoint works with in one call.
+/// The context of an endpoint in one call.
 #[derive(Debug)]
 pub struct EndpointCtx<'a, S> {
-    /// ns.
+    /// Current time, ns.
     pub now: u64,
-    /// The host that the endpoint is.
+    /// Host of the endpoint.
     pub host: u32,
-    /// What all endpoints share.
+    /// State shared by all endpoints.
     pub shared: &'a mut S,
     /// All packets of the network.
     pub packets: &'a mut Packets,
@@ -85,14 +85,14 @@ pub struct EndpointCtx<'a, S> {
 }
 
 impl<S> EndpointCtx<'_, S> {
-    /// Sends a packet: to be called once in [`Endpoint::poll_transmit`], which returns the number.
+    /// Sends a packet. To be called at most once in [`Endpoint::poll_transmit`], which returns the number.
     #[inline]
     pub fn send(&mut self, packet: Packet, content: Content) -> PacketId {
         self.totals.injected(self.now, &packet, content.payload);
         self.packets.add(packet, Content { sent: self.now, slack: packet.slack, ..content })
     }
 
-    /// Sends a control frame to the switch, before any packet. Hosts send no PFC frames: those are ignored.
+    /// Sends a control frame to the switch, before any packet. Hosts send no PFC frames; those are ignored.
     pub fn control(&mut self, control: Control) {
         if !matches!(control, Control::Pfc(_)) {
             self.port.push_control(control);
@@ -117,7 +117,7 @@ impl<S> EndpointCtx<'_, S> {
 #[repr(C, align(64))]
 pub(super) struct Host<E> {
     pub port: PortId,
-    /// When the earliest deadline event for it is, ns.
+    /// Time of its earliest deadline event, ns.
     pub wakes: u64,
     pub endpoint: E,
 }

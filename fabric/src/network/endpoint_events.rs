@@ -1,27 +1,27 @@
-//! The ends of the network: endpoints are asked for packets, given packets, and woken.
+//! Calls of endpoints: polling for packets, delivery, and deadlines.
 
 use super::{Agenda, Content, Endpoint, EndpointCtx, Event, Host, Network, Packet, PacketId, Port, Step};
 use crate::priorities::Priorities;
 
-/// A packet that was put onto a host's link.
+/// A packet that was put on a host's link.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Put {
-    /// Its number.
+    /// Number of the packet.
     pub id: PacketId,
-    /// When its first bit leaves the host, ns.
+    /// Time at which its first bit leaves the host, ns.
     pub began: u64,
-    /// When its last bit has left the host, ns.
+    /// Time at which its last bit has left the host, ns.
     pub left: u64,
-    /// By how much it came too late to be at the other end in time, ns; 0 if it did not.
+    /// Delay by which it missed its arrival time at the other end, ns; 0 if it was in time.
     pub late: u64,
 }
 
-/// What befalls a packet on a host's link.
+/// A fault applied to a packet on a host's link.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mishap {
-    /// It is lost.
+    /// Whether it is lost.
     pub lost: bool,
-    /// It is so much later at the other end, ns, and those behind it are not.
+    /// Additional delay to the other end, which does not delay packets behind it, ns.
     pub later: u64,
 }
 
@@ -32,7 +32,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         &self.hosts[self.place_of(host)].endpoint
     }
 
-    /// The endpoint of a host, mutably. The network is told of a change by [`Self::settle`].
+    /// The endpoint of a host, mutably. Call [`Self::settle`] after a change.
     #[inline]
     pub fn endpoint_mut(&mut self, host: u32) -> &mut E {
         let place = self.place_of(host);
@@ -49,21 +49,21 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         &self.ports[self.hosts[self.place_of(host)].port as usize]
     }
 
-    /// An endpoint may have something to send, and a new deadline.
+    /// Handles a change of an endpoint, which may have something to send and a new deadline.
     #[inline]
     pub fn settle(&mut self, host: u32) {
         self.schedule(host);
         self.start(self.hosts[self.place_of(host)].port);
     }
 
-    /// Puts a packet onto a host's link from outside, for hosts that keep the time of their link themselves. It begins
-    /// to leave at `start`, ns, or when what was put there before has left, and is lost if the link is down. One that
-    /// should have reached the other end by now is there now.
+    /// Puts a packet on a host's link from outside, for hosts that keep the time of their link themselves. It begins to
+    /// leave at `start`, ns, or after the packets put there before, and is lost if the link is down. A packet that
+    /// should already have reached the other end arrives now.
     pub fn put(&mut self, host: u32, start: u64, packet: Packet, content: Content) -> Put {
         self.put_with(host, start, packet, content, Mishap::default())
     }
 
-    /// Does as [`Self::put`], and has something befall the packet.
+    /// Like [`Self::put`], with a fault applied to the packet.
     #[inline]
     pub fn put_with(&mut self, host: u32, start: u64, packet: Packet, content: Content, mishap: Mishap) -> Put {
         let place = self.place_of(host);
@@ -74,7 +74,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         let left = port.send(start, packet.wire);
         let arrives = left.saturating_add(port.delay).saturating_add(mishap.later);
         let late = self.now.saturating_sub(arrives);
-        // What belongs to an earlier epoch is lost when it arrives.
+        // A packet of an earlier epoch is lost when it arrives.
         let arrived = port.is_up() && !mishap.lost;
         let epoch = if arrived { port.epoch } else { port.epoch.wrapping_sub(1) };
         let peer = port.peer;
@@ -84,7 +84,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         Put { id, began, left, late }
     }
 
-    /// An endpoint and what it works with.
+    /// An endpoint and its context.
     #[inline]
     fn with_endpoint(&mut self, host: u32) -> (&mut E, EndpointCtx<'_, E::Shared>) {
         let place = self.place_of(host);
@@ -100,7 +100,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         (endpoint, ctx)
     }
 
-    /// Asks an endpoint for a packet, and whether it has more.
+    /// Polls an endpoint for a packet, and whether it has more.
     #[inline]
     pub(super) fn next_of_host(&mut self, host: u32, paused: Priorities) -> (Option<PacketId>, bool) {
         let (endpoint, mut ctx) = self.with_endpoint(host);
@@ -113,7 +113,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         (next, more)
     }
 
-    /// Sees to it that an endpoint is woken for its next deadline.
+    /// Arms the timer for the next deadline of an endpoint.
     #[inline]
     pub(super) fn schedule(&mut self, host: u32) {
         let place = self.place_of(host);
@@ -125,7 +125,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         }
     }
 
-    /// A packet has reached its host.
+    /// Delivers a packet to its host.
     #[inline]
     pub(super) fn deliver(&mut self, host: u32, id: PacketId) -> Step {
         if let Some(journal) = &mut self.journal {
@@ -143,13 +143,13 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         Step::Endpoint(host)
     }
 
-    /// A host's link has other priorities paused.
+    /// Notifies a host of the priorities paused on its link.
     pub(super) fn tell_host(&mut self, host: u32, paused: Priorities) {
         let (endpoint, mut ctx) = self.with_endpoint(host);
         endpoint.on_pause(paused, &mut ctx);
     }
 
-    /// A control frame has reached its host.
+    /// Delivers a control frame to its host.
     pub(super) fn deliver_control(&mut self, host: u32, control: super::Control) -> Step {
         let (endpoint, mut ctx) = self.with_endpoint(host);
         endpoint.on_control(control, &mut ctx);

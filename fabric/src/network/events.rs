@@ -1,53 +1,55 @@
-//! What happens when: the event queue of a simulated network, built for speed.
+//! The event queue of a simulated network, built for speed.
 //!
 //! Nearly all events of a network lie within a few microseconds of now: the end of a transmission, an arrival after a
-//! propagation delay. They wait in a ring with a slot for each nanosecond, so that nothing is ever sorted. What lies up
-//! to some tens of milliseconds ahead (the links of a wide area, timers) waits in buckets, each of which goes into the
-//! ring as a whole in its time; what lies further ahead still, in a heap. Events of the same nanosecond come out in the
-//! order they went in.
+//! propagation delay. They wait in a ring with a slot for each nanosecond, so that nothing is ever sorted. Events up to
+//! some tens of milliseconds ahead (wide-area links, timers) wait in buckets, each of which moves into the ring as a
+//! whole when it is due; those further ahead wait in a heap. Events of the same nanosecond come out in the order they
+//! went in.
 //!
-//! The next few events are taken out of the ring before it is their turn: who works them off can see them coming
-//! ([`EventQueue::coming`]) and fetch what they will need.
+//! The next few events are taken out of the ring before they are due, so that the caller can see them coming
+//! ([`EventQueue::coming`]) and prefetch what they need.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use crate::prefetch::fetch;
 
-/// ns that the ring reaches ahead.
+/// Length of the ring, ns.
 const REACH: u64 = 1 << 14;
 /// Words of the ring's bitmap.
 const WORDS: u64 = REACH / 64;
-/// ns of a bucket: the ring holds two, that of the horizon and the next.
+/// Width of a bucket, ns: the ring holds two, that of the horizon and the next.
 const WIDTH: u64 = REACH / 2;
 /// Buckets, which reach 33 ms ahead; a multiple of 64.
 const BUCKETS: u64 = 1 << 12;
-/// Events of a chunk, 7 at most: with the number of the next chunk, five of 12 bytes make one line of the cache.
+/// Events of a chunk, 7 at most: with the number of the next chunk, five of 12 bytes fill a cache line.
 const CHUNK: usize = 5;
 /// Bits of a slot for the number of events in its latest chunk.
 const COUNT_BITS: u32 = 3;
 /// No chunk.
 const NONE: u32 = u32::MAX;
-/// So many events are taken out ahead of their turn, as long as the next is not further away than [`GAP`].
+/// Number of events taken out ahead of time, as long as the next is no further away than [`GAP`].
 const AHEAD: usize = 16;
-/// ns after the last event taken out, for which the cache is told already.
+/// Distance ahead of the last event taken out that is prefetched, ns.
 const SOON: usize = 16;
-/// ns; one word of the ring's bitmap.
+/// One word of the ring's bitmap, ns.
 const GAP: u64 = 64;
 
-/// What waits in an [`EventQueue`].
+/// An event in an [`EventQueue`].
 pub trait Waiting: Copy {
-    /// Events with a place do not always come in the order in which they are pushed: see [`EventQueue::insert`].
+    /// Whether events have a place, and so do not always come out in the order in which they were pushed: see
+    /// [`EventQueue::insert`].
     const PLACED: bool = false;
 
-    /// Of events of the same nanosecond one with a lower place comes first; of the same place, the one pushed first.
+    /// Of events of the same nanosecond, the one with the lowest place comes first; of the same place, the one pushed
+    /// first.
     #[inline]
     fn place(&self) -> u64 {
         0
     }
 }
 
-/// Some events of one slot, and the chunk with those pushed after them.
+/// Events of one slot, and the chunk with those pushed after them.
 #[derive(Copy, Clone, Debug)]
 #[repr(align(64))]
 struct Chunk<E> {
@@ -55,8 +57,8 @@ struct Chunk<E> {
     next: u32,
 }
 
-/// The events of one ns: the chunk with the first of them, or [`NONE`], and the latest chunk with the number of events
-/// in it in its lowest bits.
+/// The events of one nanosecond: the first chunk, or [`NONE`], and the latest chunk with its number of events in the
+/// lowest bits.
 #[derive(Copy, Clone, Debug)]
 struct Slot {
     first: u32,
@@ -66,7 +68,7 @@ struct Slot {
 impl Slot {
     const EMPTY: Slot = Slot { first: NONE, latest: 0 };
 
-    /// The latest chunk and how many events are in it.
+    /// The latest chunk and its number of events.
     #[inline]
     fn latest(self) -> (u32, usize) {
         (self.latest >> COUNT_BITS, self.latest as usize % (1 << COUNT_BITS))
@@ -84,30 +86,30 @@ struct Far<E> {
 /// Events in order of time.
 #[derive(Debug)]
 pub struct EventQueue<E> {
-    /// What comes next, in order: from `front` on.
+    /// The next events, in order, from `front` on.
     window: Vec<(u64, E)>,
     front: usize,
-    /// All events before this time are in the window, and the first of those at it. The slot of this time has the rest.
+    /// All events before this time are in the window, as are the first of those at this time. Its slot has the rest.
     horizon: u64,
-    /// The events of each ns from the horizon on, and which slots have some.
+    /// The events of each nanosecond from the horizon on, and a bitmap of the non-empty slots.
     ring: Vec<Slot>,
     occupied: Box<[u64; WORDS as usize]>,
     chunks: Vec<Chunk<E>>,
     free: u32,
-    /// The number, counted from time 0, of the first bucket that is not in the ring.
+    /// Number of the first bucket that is not in the ring, counted from time 0.
     next: u64,
-    /// Events of this bucket and those after it, as they were pushed, each with the ns since its bucket began; and
-    /// which buckets have some.
+    /// Events of this bucket and later ones, in the order pushed, each with its offset from the start of its bucket,
+    /// ns; and a bitmap of the non-empty buckets.
     buckets: Vec<Vec<(u16, E)>>,
     filled: Vec<u64>,
-    /// What lies behind the buckets. All of it was pushed before anything of the same bucket that is in `buckets`.
+    /// Events beyond the buckets. All were pushed before any of the same bucket in `buckets`.
     far: BinaryHeap<Reverse<Far<E>>>,
     pushed: u64,
     popped: u64,
 }
 
 impl<E: Waiting> EventQueue<E> {
-    /// Nothing to do, at time 0.
+    /// An empty queue at time 0.
     pub fn new() -> EventQueue<E> {
         EventQueue {
             window: Vec::new(),
@@ -126,22 +128,22 @@ impl<E: Waiting> EventQueue<E> {
         }
     }
 
-    /// Events that wait.
+    /// Number of events in the queue.
     pub fn len(&self) -> usize {
         (self.pushed - self.popped) as usize
     }
 
-    /// Whether none does.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Events that were ever pushed.
+    /// Number of events pushed so far.
     pub fn pushed(&self) -> u64 {
         self.pushed
     }
 
-    /// Adds an event at `at` ns, no earlier than the last that came out.
+    /// Adds an event at `at` ns, no earlier than the last event returned.
     #[inline]
     pub fn push(&mut self, at: u64, event: E) {
         let order = self.pushed;
@@ -156,7 +158,7 @@ impl<E: Waiting> EventQueue<E> {
         }
     }
 
-    /// Adds an event that the ring does not reach yet.
+    /// Adds an event beyond the ring.
     fn push_far(&mut self, far: Far<E>) {
         let number = far.at / WIDTH;
         if number - self.next >= BUCKETS {
@@ -168,8 +170,8 @@ impl<E: Waiting> EventQueue<E> {
         self.filled[bucket / 64] |= 1 << (bucket % 64);
     }
 
-    /// Adds an event at `at` ns where its place is among those that wait: no earlier than the last that came out, and
-    /// after all events of the same time with the same place.
+    /// Inserts an event at `at` ns at its place in order: no earlier than the last event returned, and after all events
+    /// of the same time and place.
     pub fn insert(&mut self, at: u64, event: E) {
         if at <= self.horizon {
             let waiting = &self.window[self.front..];
@@ -184,7 +186,7 @@ impl<E: Waiting> EventQueue<E> {
             return self.push(at, event);
         }
         self.pushed += 1;
-        // Those behind it move up by one each.
+        // Those behind it move up by one.
         let slot = self.ring[(at % REACH) as usize];
         let (mut moved, mut behind) = (event, false);
         if slot.first != NONE {
@@ -208,13 +210,13 @@ impl<E: Waiting> EventQueue<E> {
         self.put((at % REACH) as usize, moved);
     }
 
-    /// Takes all events out, in order. None that is pushed afterwards is earlier than the first of them.
+    /// Removes all events, in order. No event pushed afterwards may be earlier than the first of them.
     pub fn drain(&mut self) -> Vec<(u64, E)> {
         let mut all = Vec::with_capacity(self.len());
         while let Some(next) = self.pop(u64::MAX) {
             all.push(next);
         }
-        // What is pushed again is not behind the horizon.
+        // Events pushed again must not be behind the horizon.
         self.window.clear();
         self.front = 0;
         self.horizon = all.first().map_or(self.horizon, |(at, _)| *at);
@@ -222,7 +224,7 @@ impl<E: Waiting> EventQueue<E> {
         all
     }
 
-    /// Whether events at the horizon are left in the ring.
+    /// Whether the ring still has events at the horizon.
     #[inline]
     fn is_open(&self) -> bool {
         self.ring[(self.horizon % REACH) as usize].first != NONE
@@ -255,7 +257,7 @@ impl<E: Waiting> EventQueue<E> {
         self.ring[at].latest = place << COUNT_BITS | 1;
     }
 
-    /// The next event and its time, ns, if that is no later than `until`.
+    /// Removes the next event and its time, ns, if it is no later than `until`.
     #[inline]
     pub fn pop(&mut self, until: u64) -> Option<(u64, E)> {
         if self.window.len() - self.front < AHEAD {
@@ -267,7 +269,7 @@ impl<E: Waiting> EventQueue<E> {
         Some(next)
     }
 
-    /// When the next event is due, ns.
+    /// Time of the next event, ns.
     pub fn next_at(&mut self) -> Option<u64> {
         if self.front == self.window.len() {
             self.refill();
@@ -275,13 +277,13 @@ impl<E: Waiting> EventQueue<E> {
         self.window.get(self.front).map(|(at, _)| *at)
     }
 
-    /// The event that is going to come after `n` others, if nothing comes between. What is not near is not seen.
+    /// The event that will come out after `n` others, if none is pushed in between. Only the near ones are visible.
     #[inline]
     pub fn coming(&self, n: usize) -> Option<E> {
         self.window.get(self.front + n).map(|(_, event)| *event)
     }
 
-    /// All events that wait, in no particular order.
+    /// All events in the queue, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &E> {
         let near = self.ring.iter().filter(|slot| slot.first != NONE).flat_map(move |slot| {
             let (latest, count) = slot.latest();
@@ -296,7 +298,7 @@ impl<E: Waiting> EventQueue<E> {
         self.window[self.front..].iter().map(|(_, event)| event).chain(near).chain(far)
     }
 
-    /// Takes the next events out of the ring: one at least, if there is any anywhere.
+    /// Moves the next events from the ring to the window: at least one, if the queue is not empty.
     fn refill(&mut self) {
         if self.front >= 4 * AHEAD || self.front == self.window.len() {
             self.window.drain(..self.front);
@@ -316,7 +318,7 @@ impl<E: Waiting> EventQueue<E> {
         }
     }
 
-    /// Goes on to the events at `at`, the next there are.
+    /// Advances to the events at `at`, the next there are.
     #[inline]
     fn advance(&mut self, at: u64) {
         self.horizon = at;
@@ -329,7 +331,7 @@ impl<E: Waiting> EventQueue<E> {
         }
     }
 
-    /// Goes on to the next bucket that has events, of which the ring has none. Returns whether there is one.
+    /// Advances to the next non-empty bucket; the ring is empty. Returns whether there is one.
     fn skip(&mut self) -> bool {
         let far = self.far.peek().map(|Reverse(far)| far.at / WIDTH);
         let Some(number) = self.next_filled().into_iter().chain(far).min() else { return false };
@@ -339,10 +341,10 @@ impl<E: Waiting> EventQueue<E> {
         true
     }
 
-    /// The number of the first bucket that has events.
+    /// Number of the first non-empty bucket.
     fn next_filled(&self) -> Option<u64> {
         let first = self.next % BUCKETS;
-        // The word that holds `first` comes twice: its upper part now, its lower part last.
+        // The word that holds `first` is examined twice: its upper part first, its lower part last.
         (0..=BUCKETS / 64).find_map(|i| {
             let word = (first / 64 + i) % (BUCKETS / 64);
             let upper = u64::MAX << (first % 64);
@@ -359,7 +361,7 @@ impl<E: Waiting> EventQueue<E> {
         })
     }
 
-    /// Moves the events of the next bucket into the ring, in which nothing of its time is yet: those of the heap first,
+    /// Moves the events of the next bucket into the ring, which has none of that time yet: those of the heap first,
     /// since they were pushed first.
     fn load(&mut self) {
         let (number, bucket) = (self.next, (self.next % BUCKETS) as usize);
@@ -378,7 +380,7 @@ impl<E: Waiting> EventQueue<E> {
             events.rotate_left(pushed_later);
         }
         if E::PLACED {
-            // What was inserted came later, and may have a lower place.
+            // Inserted events were pushed later, but may have a lower place.
             events.sort_by_key(|(after, event)| (*after, event.place()));
         }
         let begins = number * WIDTH % REACH;
@@ -389,7 +391,7 @@ impl<E: Waiting> EventQueue<E> {
         self.filled[bucket / 64] &= !(1 << (bucket % 64));
     }
 
-    /// Takes the first chunk of events at the horizon out of the ring, and has the cache told of the next.
+    /// Takes the first chunk of events at the horizon out of the ring, and prefetches the next.
     #[inline]
     fn take_chunk(&mut self) {
         let (at, slot) = (self.horizon, (self.horizon % REACH) as usize);
@@ -409,8 +411,7 @@ impl<E: Waiting> EventQueue<E> {
         }
     }
 
-    /// The time of the first slot of the ring that is not empty, of those up to `within` ns after the horizon, a
-    /// multiple of 64.
+    /// Time of the first non-empty slot of the ring, up to `within` ns after the horizon; `within` is a multiple of 64.
     #[inline]
     fn next_near(&self, within: u64) -> Option<u64> {
         let first = (self.horizon + 1) % REACH;
@@ -418,8 +419,8 @@ impl<E: Waiting> EventQueue<E> {
             let slot = word % WORDS * 64 + u64::from(bits.trailing_zeros());
             self.horizon + 1 + (slot + REACH - first) % REACH
         };
-        // Of the word that holds `first` the upper part comes now; of the one `within` further, which may be the same,
-        // the lower part last.
+        // Of the word that holds `first`, the upper part is examined first; of the one `within` further, which may be
+        // the same, the lower part is examined last.
         let (begins, upper) = (first / 64, u64::MAX << (first % 64));
         let bits = self.occupied[begins as usize] & upper;
         if bits != 0 {
@@ -502,7 +503,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a sorted list. Places grow, as time does; some events are inserted at places that are past.
+        /// Compares with a sorted list. Places grow with time; some events are inserted at past places.
         #[test]
         fn inserted_events_come_at_their_place(
             steps in prop::collection::vec((0u8..7, 0u64..12, prop_oneof![0u64..3, 0u64..200, 0u64..40_000, 0u64..90_000_000]), 1..400)
@@ -522,7 +523,7 @@ mod tests {
                     _ => {
                         let Some(first) = model.iter().copied().min() else { continue };
                         model.retain(|&e| e != first);
-                        // What comes from now on has a later place than what came.
+                        // What is pushed from now on has a later place than what has come out.
                         if first.0 > now || first.1.0 > place - 12 {
                             place += 12;
                         }
@@ -538,7 +539,7 @@ mod tests {
             prop_assert_eq!(queue.drain(), model);
         }
 
-        /// Against a sorted list: steps of any length, some events at the very moment that is being worked off.
+        /// Compares with a sorted list: steps of any length, some events at the very time being processed.
         #[test]
         fn events_come_in_order_of_time_and_then_of_pushing(
             steps in prop::collection::vec((0u8..4, prop_oneof![0u64..3, 0u64..200, 0u64..40_000, 0u64..2_000_000, 0u64..90_000_000]), 1..400)

@@ -1,4 +1,4 @@
-//! Packets and control frames from port to port: links and switches.
+//! Forwarding of packets and control frames from port to port.
 
 use irnic_transports::telemetry::Hop;
 use rand::RngExt;
@@ -11,7 +11,7 @@ use crate::priorities::Priorities;
 use crate::switch::{Dequeue, Effect, Ledger, Switch, SwitchCtx, Verdict, Via};
 
 impl<E: Endpoint, A: Agenda> Network<E, A> {
-    /// Has a port that is free send its next frame, if it has one.
+    /// Starts the next transmission of a free port, if it has a frame to send.
     #[inline]
     pub(super) fn start(&mut self, id: PortId) {
         let port = &mut self.ports[id as usize];
@@ -48,7 +48,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
             Some(place) => self.next_of_switch(id, local, place, paused),
         };
         let Some(packet) = next else {
-            // An endpoint may have had nothing else to say.
+            // The endpoint may have had nothing else to send.
             if self.ports[id as usize].has_control() {
                 self.start_control(id);
             }
@@ -71,8 +71,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         port.counters.bytes += u64::from(wire);
         let (peer, epoch) = (port.peer, port.epoch);
         let arrives = ends + port.delay;
-        // Most of the time nobody has anything more to send: whoever comes while the port is busy has it looked at
-        // then.
+        // Usually nothing more is waiting: whatever arrives while the port is busy schedules its next start itself.
         if more || port.has_control() {
             port.awaited = ends;
             self.events.push(ends, Event::TxDone(id));
@@ -86,7 +85,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         self.events.push(arrives, Event::Arrive(peer, epoch, packet));
     }
 
-    /// A port that is special begins a packet.
+    /// Handles the start of a packet on a special port.
     #[cold]
     pub(super) fn note_start(&mut self, id: PortId, node: u32, packet: PacketId) {
         let port = &self.ports[id as usize];
@@ -102,7 +101,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         }
     }
 
-    /// Whether a port that is paced may not send yet. If so it is started when it may.
+    /// Whether a paced port may not send yet. If so, schedules its start.
     #[cold]
     pub(super) fn waits_for_its_pace(&mut self, id: PortId) -> bool {
         let port = &mut self.ports[id as usize];
@@ -116,7 +115,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         true
     }
 
-    /// Sends the next control frame of a port that is free and has one.
+    /// Sends the next control frame of a free port, if any.
     #[cold]
     pub(super) fn start_control(&mut self, id: PortId) {
         if self.ports[id as usize].is_preemptive() {
@@ -143,7 +142,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         self.events.push(arrives, event);
     }
 
-    /// Keeps a control frame while it is under way; returns its place.
+    /// Stores a control frame while it is in flight; returns its slot.
     pub(super) fn keep(&mut self, control: Control) -> u32 {
         let place = self.free_controls.pop().unwrap_or(self.controls.len() as u32);
         match self.controls.get_mut(place as usize) {
@@ -153,7 +152,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         place
     }
 
-    /// Sends a packet by a cut link.
+    /// Sends a packet over a cut link.
     pub(super) fn mail_packet(&mut self, at: u64, to: PortId, epoch: u16, id: PacketId) {
         let packet = *self.packets.get(id);
         self.ledger.totals.handed_over(self.now, at, packet.wire);
@@ -161,8 +160,8 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         self.events.mail_packet(at, node, (to, epoch), id);
     }
 
-    /// Tells another part of the network when a packet that is about to be sent arrives by the port `to`, if it has to
-    /// know.
+    /// Notifies another part of the network, if necessary, of the time at which a packet about to be sent arrives by
+    /// the port `to`.
     #[inline]
     pub(super) fn announce(&mut self, at: u64, to: PortId, id: PacketId) {
         let host = self.ends[to as usize].node;
@@ -175,14 +174,14 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         }
     }
 
-    /// Sends a control frame by a cut link.
+    /// Sends a control frame over a cut link.
     #[cold]
     fn mail_control(&mut self, at: u64, to: PortId, epoch: u16, control: Control) {
         let node = self.ports[to as usize].node;
         self.events.mail_control(at, node, (to, epoch), control);
     }
 
-    /// Asks a switch for the next packet of one of its outputs, and whether more wait.
+    /// Polls a switch for the next packet of an output, and whether more wait.
     #[inline(always)]
     pub(super) fn next_of_switch(
         &mut self,
@@ -213,7 +212,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         (next, more)
     }
 
-    /// Does what a switch has asked for, while its port `by`, if given, is about to send something else.
+    /// Carries out the requests of a switch, while its port `by`, if given, is about to send another frame.
     #[cold]
     pub(super) fn carry_out(&mut self, place: usize, by: Option<PortId>) {
         let first = self.switches[place].first;
@@ -229,7 +228,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
                 }
                 Effect::Control(port, control) => {
                     let port = first + u32::from(port);
-                    // Nothing leaves by a link that is down, and what has not left when it goes down is lost.
+                    // Nothing leaves by a link that is down; what has not left when it goes down is lost.
                     if self.ports[port as usize].is_up() {
                         self.ports[port as usize].push_control(control);
                     }
@@ -259,8 +258,8 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         self.ledger.effects = effects;
     }
 
-    /// A packet is there by the port `to`, unless it was lost on the way. Both ends of a link have the same epoch and
-    /// loss.
+    /// Handles a packet's arrival by the port `to`, unless it was lost on the way. Both ends of a link have the same
+    /// epoch and loss rate.
     #[inline]
     pub(super) fn arrive(&mut self, to: PortId, epoch: u16, id: PacketId) -> Step {
         let End { node, local, epoch: now_epoch } = self.ends[to as usize];
@@ -282,14 +281,14 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         Step::Done
     }
 
-    /// Whether chance has a packet lost that is there by the port `to`.
+    /// Draws whether a packet that arrives by the port `to` is lost.
     #[cold]
     fn is_unlucky(&mut self, to: PortId) -> bool {
         let loss = self.ports[to as usize].loss;
         loss > 0 && self.rng.random::<u64>() < loss
     }
 
-    /// Books out a packet that should have arrived by the port `to`.
+    /// Accounts for a lost packet that should have arrived by the port `to`.
     #[cold]
     fn lose(&mut self, to: PortId, id: PacketId) -> Step {
         if A::PARTED && self.packets.get(id).is_announced() {
@@ -328,7 +327,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         self.start(out);
     }
 
-    /// Offers a packet to a switch that has made it, or had it before.
+    /// Offers a packet to a switch that created it or had it before.
     #[cold]
     fn submit(&mut self, place: usize, id: PacketId, via: Via) {
         let packet = self.packets.get(id);
@@ -346,7 +345,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         }
     }
 
-    /// The output by which a switch sends a packet on.
+    /// The output by which a switch forwards a packet.
     #[inline(always)]
     fn route(&mut self, place: usize, node: u32, id: PacketId, dst: u32, entropy: u32) -> Option<u16> {
         let choices = self.routes.ports(node, dst);
@@ -365,7 +364,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
                     Routing::Random => by_chance(&mut switch.rng, n),
                     Routing::Source => by_label(self.packets.get_mut(id), n),
                     Routing::Static => dst as usize % n,
-                    // The routes have one way each.
+                    // The routes have a single path each.
                     Routing::Lowest => 0,
                 };
                 Some(several[at])
@@ -373,7 +372,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         }
     }
 
-    /// A PFC frame is there by the port `to`: the priorities that it is to pause, and no others.
+    /// Handles a PFC frame that arrives by the port `to` and pauses exactly these priorities.
     pub(super) fn pfc(&mut self, to: PortId, epoch: u16, paused: Priorities) {
         let port = &mut self.ports[to as usize];
         if epoch != port.epoch {
@@ -389,7 +388,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         self.start(to);
     }
 
-    /// Another control frame is there by the port `to`.
+    /// Handles another control frame that arrives by the port `to`.
     pub(super) fn control(&mut self, to: PortId, epoch: u16, at: u32) -> Step {
         let control = self.controls[at as usize];
         self.free_controls.push(at);
@@ -434,7 +433,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         }
     }
 
-    /// A timer of a switch is due, if it is the earliest.
+    /// Handles a timer of a switch, if it is the earliest.
     pub(super) fn timer(&mut self, place: usize) {
         self.timers -= 1;
         if self.switches[place].wakes != self.now {
@@ -449,7 +448,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         self.poll_all(place);
     }
 
-    /// Has all outputs of a switch for which packets wait send them.
+    /// Starts all outputs of a switch that have packets queued.
     fn poll_all(&mut self, place: usize) {
         for output in 0..self.switches[place].count as u16 {
             if self.switches[place].switch.backlog(output) > 0 {
@@ -467,7 +466,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         self.make_good(input, priority, wire);
     }
 
-    /// A packet that came, or should have come, by a port takes no room there: its sender may send another.
+    /// Returns the credit of a packet that arrived, or should have arrived, by a port: its sender may send another.
     fn make_good(&mut self, port: PortId, priority: u8, bytes: u32) {
         if self.ports[port as usize].has_credits() {
             self.ports[port as usize].return_credit(priority, bytes);
@@ -475,7 +474,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         }
     }
 
-    /// A switch and what it works with.
+    /// A switch and its context.
     #[inline]
     pub(super) fn with_switch(&mut self, place: usize) -> (&mut dyn Switch, SwitchCtx<'_>) {
         switch_ctx(&mut self.switches[place], self.now, &mut self.packets, &mut self.ports, &mut self.ledger)
@@ -495,7 +494,7 @@ fn switch_ctx<'a>(
     (node.switch.as_mut(), ctx)
 }
 
-// Kept out of where packets arrive, which has no registers left.
+// Kept out of the arrival path, which has no registers left.
 #[inline(never)]
 fn by_chance(rng: &mut Pcg64Mcg, n: usize) -> usize {
     rng.random_range(0..n)

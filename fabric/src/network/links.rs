@@ -1,10 +1,10 @@
-//! Links that fail, return or change their rate, and the routes that follow from it.
+//! Links that fail, recover or change their rate, and the resulting routes.
 
 use super::{Agenda, Change, Endpoint, Event, LinkChange, Network, NetworkConfig, Pause, Port, PortId, Routing};
 use crate::topology::Routes;
 
 impl<E: Endpoint, A: Agenda> Network<E, A> {
-    /// Makes the changes that are due, and sees to it that the next are made.
+    /// Makes the changes that are due, and schedules the next.
     pub(super) fn change_links(&mut self) {
         let mut turn = 0;
         while let Some(change) = self.config.changes.get(self.next_change).copied() {
@@ -19,12 +19,12 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         }
     }
 
-    /// Makes a change of a link now, whatever time it names.
+    /// Makes a change of a link now, regardless of its time.
     pub fn change_link(&mut self, change: LinkChange) {
         self.make_change(change, 0);
     }
 
-    /// Makes a change of a link, the `turn`-th thing of this event and following ones: a turn for each end and each
+    /// Makes a change of a link, as the `turn`-th step of this event and following ones: a step for each end and each
     /// port.
     fn make_change(&mut self, change: LinkChange, turn: u32) {
         let hosts = self.all_hosts;
@@ -40,8 +40,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
                 Change::Up if port.is_up() => {}
                 Change::Up => {
                     port.set_up(true);
-                    // The other end has forgotten what it was asked for; XONs that were due meanwhile are no news to
-                    // it.
+                    // The other end has forgotten its pauses; XONs that were due meanwhile are no change for it.
                     port.reset_controls(self.now);
                     let &mut Port { node, local, .. } = port;
                     if node >= hosts && !self.ports[id as usize].has_credits() {
@@ -97,7 +96,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
     }
 }
 
-/// Shortest ways over the links that are not `down`, and detours.
+/// Shortest paths over the links that are not `down`, and detours.
 pub(super) fn routes(config: &NetworkConfig, down: &impl Fn(usize) -> bool) -> Routes {
     let mut routes = match config.routing {
         Routing::Lowest => Routes::lowest(&config.topology, down),

@@ -1,11 +1,11 @@
-//! A network in virtual time: endpoints and switches joined by links. It knows no NIC: what is at its ends is an
-//! [`Endpoint`].
+//! A network in virtual time: endpoints and switches joined by links. It is independent of NICs: its ends are
+//! [`Endpoint`]s.
 //!
-//! Links are store-and-forward: a packet is at the other end when its last bit is. Everything that happens is an event
-//! of the [`EventQueue`]; endpoints are asked for a packet when their link is free.
+//! Links are store-and-forward: a packet arrives when its last bit does. Everything that happens is an event of the
+//! [`EventQueue`]; endpoints are polled for a packet when their link is free.
 //!
-//! The loop is here. What events do is in `forward` (ports and switches), `ends` (endpoints), `links` (failures) and
-//! `deadlock` (whether anything moves); `totals` keeps the accounts.
+//! The loop is here. Events are handled in `forward` (ports and switches), `endpoint_events` (endpoints), `links`
+//! (failures) and `deadlock` (standstills); `totals` keeps the accounts.
 
 mod account;
 mod agenda;
@@ -53,45 +53,45 @@ use crate::schedule::Journal;
 use crate::switch::{Ledger, Switch};
 use crate::topology::Routes;
 
-/// What a step of the network came to.
+/// Result of a step of the network.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// An event that concerns nobody outside.
+    /// An event without interest to the owner.
     Done,
-    /// The endpoint of this host has received a packet or worked off a deadline. It may have news for its owner, who
+    /// The endpoint of this host has received a packet or handled a deadline. It may have news for its owner, which
     /// then calls [`Network::settle`].
     Endpoint(u32),
     /// The time of [`Network::call_at`] or [`Network::look_at`] with this token has come.
     Call(u32),
-    /// In a part of a network: a packet known by this number reaches its host in another part.
+    /// In a part of a network: a packet with this token reaches its host in another part.
     Announced(u32),
-    /// No event is left, or none until the time given.
+    /// No event is left, or none up to the given time.
     Idle,
-    /// Nothing is going to move any more: see [`Network::watch`] and [`Network::standstill`].
+    /// Nothing will move any more: see [`Network::watch`] and [`Network::standstill`].
     Standstill,
 }
 
-/// A switch, where it is, and its random numbers.
+/// A switch with its ports and random numbers.
 #[derive(Debug)]
 #[repr(align(64))]
 struct SwitchNode {
     switch: Box<dyn Switch>,
     rng: Pcg64Mcg,
-    /// The first of the switch's ports, which lie together, and how many there are.
+    /// The first of the switch's ports, which are contiguous, and their number.
     first: PortId,
     count: u32,
     /// Mixed into hashes, so that switches decide independently.
     salt: u32,
-    /// Packets sprayed so far.
+    /// Number of packets sprayed so far.
     sprayed: u32,
-    /// When its earliest timer event is, ns.
+    /// Time of its earliest timer event, ns.
     wakes: u64,
 }
 
 const _: () = assert!(size_of::<SwitchNode>() == 64);
 
 impl SwitchNode {
-    /// A number below `n` that depends on addresses and UDP source port.
+    /// A hash of addresses and UDP source port below `n`.
     #[inline]
     fn hashed(&self, entropy: u32, n: usize) -> usize {
         ((u64::from(mix(entropy ^ self.salt)) * n as u64) >> 32) as usize
@@ -100,10 +100,9 @@ impl SwitchNode {
 
 /// A network in virtual time, with an endpoint at each host.
 ///
-/// It is driven by [`Self::run_until`], or event by event by [`Self::step`] if the owner wants to know what endpoints
-/// have received. Between the two, endpoints can be looked at and changed ([`Self::endpoint_mut`]), which is told to
-/// the network by [`Self::settle`]; packets can be put onto hosts' links from outside ([`Self::put`]). Time never goes
-/// back.
+/// It is driven by [`Self::run_until`], or event by event by [`Self::step`] if the owner needs to know what endpoints
+/// have received. Between calls, endpoints can be read and changed ([`Self::endpoint_mut`]), followed by
+/// [`Self::settle`]; packets can be put on hosts' links from outside ([`Self::put`]). Time never goes back.
 #[derive(Debug)]
 pub struct Network<E: Endpoint, A: Agenda = EventQueue<Event>> {
     now: u64,
@@ -111,36 +110,36 @@ pub struct Network<E: Endpoint, A: Agenda = EventQueue<Event>> {
     events: A,
     packets: Packets,
     ports: Vec<Port>,
-    /// Of each port, what arrivals by it need.
+    /// By port, what arrivals need.
     ends: Vec<End>,
-    /// A link loses packets by chance.
+    /// Whether a link loses packets at random.
     lossy: bool,
-    /// Those of this part of the network, if it is not the whole of it.
+    /// Hosts of this part of the network, if it is not the whole.
     hosts: Vec<Host<E>>,
     all_hosts: u32,
-    /// In a part: of each of its hosts, the place among them.
+    /// In a part: the index of each host in `hosts`.
     places: Vec<u32>,
     switches: Vec<SwitchNode>,
     routes: Routes,
     /// Random numbers of the links.
     rng: Pcg64Mcg,
     ledger: Ledger,
-    /// Control frames under way, PFC's apart, and places of those that have arrived.
+    /// Control frames in flight except PFC, and free slots.
     controls: Vec<Control>,
     free_controls: Vec<u32>,
     next_change: usize,
-    /// PFC frames that arrive from then on are counted apart, ns.
+    /// Time from which arriving PFC frames are counted separately, ns.
     late: u64,
-    /// Events that move nothing by themselves: looks, and timers of switches.
+    /// Pending events that move nothing by themselves: observations, and timers of switches.
     looks: usize,
     timers: usize,
     watched: deadlock::Watched,
-    /// What is noted of packets, if something is.
+    /// Record of packets, if enabled.
     journal: Option<Box<Journal>>,
     shared: E::Shared,
 }
 
-/// 32 bits that look random (the finalizer of MurmurHash3).
+/// 32 pseudorandom bits (the finalizer of MurmurHash3).
 #[inline]
 pub(crate) fn mix(mut x: u32) -> u32 {
     x ^= x >> 16;
@@ -157,16 +156,16 @@ pub struct LinkRecord {
     pub from: u32,
     /// Receiving node.
     pub to: u32,
-    /// Bit/s.
+    /// Rate, bit/s.
     pub rate: u64,
-    /// Whether it leads further away from the hosts.
+    /// Whether it leads away from the hosts.
     pub upwards: bool,
-    /// What went through the sending port.
+    /// Counters of the sending port.
     pub counters: PortCounters,
 }
 
 impl<E: Endpoint, A: Agenda> Network<E, A> {
-    /// Works off the next event, if it is no later than `until`, ns.
+    /// Processes the next event, if it is no later than `until`, ns.
     #[inline]
     pub fn step(&mut self, until: u64) -> Step {
         let Some((at, event)) = self.events.pop(until) else { return Step::Idle };
@@ -176,7 +175,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
     }
 
     /// Runs until the time `until`, ns, and settles every endpoint on the way. Returns earlier if nothing moves any
-    /// more, which only networks find that are watched ([`Self::watch`]). Calls by [`Self::call_at`] are passed over.
+    /// more, which is only detected by [`Self::watch`]. Calls by [`Self::call_at`] are skipped.
     pub fn run_until(&mut self, until: u64) -> Option<Standstill> {
         loop {
             match self.step(until) {
@@ -231,7 +230,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         Step::Done
     }
 
-    /// Where a host is among those of this part.
+    /// Index of a host in this part.
     #[inline(always)]
     fn place_of(&self, host: u32) -> usize {
         if A::PARTED { self.places[host as usize] as usize } else { host as usize }
@@ -248,19 +247,19 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         self.events.push(at.max(self.now), Event::Call(token));
     }
 
-    /// Has [`Self::step`] return [`Step::Call`] with `token` at `at`, ns, for somebody who only looks: a network in
-    /// which nothing else is due stands still.
+    /// Has [`Self::step`] return [`Step::Call`] with `token` at `at`, ns, for an observer: a network in which nothing
+    /// else is due still counts as standing still.
     pub fn look_at(&mut self, at: u64, token: u32) {
         self.looks += 1;
         self.events.push(at.max(self.now), Event::Look(token));
     }
 
-    /// Sums over the network so far.
+    /// Totals of the network so far.
     pub fn totals(&self) -> &Totals {
         &self.ledger.totals
     }
 
-    /// Packets under way.
+    /// Packets in flight.
     pub fn packets(&self) -> &Packets {
         &self.packets
     }
@@ -270,12 +269,12 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         &mut self.packets
     }
 
-    /// Ports, by their numbers.
+    /// Ports, by number.
     pub fn ports(&self) -> &[Port] {
         &self.ports
     }
 
-    /// Ways through the network as it is now.
+    /// Current paths through the network.
     pub fn routes(&self) -> &Routes {
         &self.routes
     }
@@ -303,63 +302,63 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         self.events.turn(n);
     }
 
-    /// What all endpoints share.
+    /// State shared by all endpoints.
     pub fn shared(&self) -> &E::Shared {
         &self.shared
     }
 
-    /// What all endpoints share, mutably.
+    /// State shared by all endpoints, mutably.
     pub fn shared_mut(&mut self) -> &mut E::Shared {
         &mut self.shared
     }
 
-    /// Gives a packet that is under way telemetry for switches to write on.
+    /// Attaches telemetry to a packet in flight, for switches to fill in.
     pub fn set_telemetry(&mut self, id: PacketId, telemetry: Int) {
         self.packets.set_telemetry(id, telemetry);
     }
 
-    /// When the next event is due, ns; [`u64::MAX`] if none waits.
+    /// Time of the next event, ns; [`u64::MAX`] if there is none.
     pub fn next_event(&mut self) -> u64 {
         self.events.next_at().unwrap_or(u64::MAX)
     }
 
-    /// Returns whether nothing is under way, and nothing is due but changes of links.
+    /// Returns whether no packet is in flight, and no event is due except link changes.
     pub fn is_idle(&self) -> bool {
         // Only the next change is among the events.
         let change = self.next_change < self.config.changes.len();
         self.events.count() <= usize::from(change)
     }
 
-    /// Events that wait, and events that were worked off.
+    /// Number of pending events, and of events processed.
     pub fn events(&self) -> (usize, u64) {
         (self.events.count(), self.events.done())
     }
 
-    /// Events that were worked off, of those that all parts of a network have.
+    /// Number of events processed that all parts of a network have.
     pub(crate) fn common_events(&self) -> u64 {
         self.events.common()
     }
 
-    /// Bytes in the switches, and the most that wait for one port.
+    /// Bytes in the switches, and the most queued for one port.
     pub fn backlog(&self) -> (u64, u64) {
         let of = |s: &SwitchNode| (0..s.count as u16).map(|o| s.switch.backlog(o)).collect::<Vec<_>>();
         let all: Vec<u64> = self.switches.iter().flat_map(of).collect();
         (all.iter().sum(), all.iter().copied().max().unwrap_or(0))
     }
 
-    /// Bytes that wait in its switch for a port; 0 for a host's, whose packets wait elsewhere.
+    /// Bytes queued in its switch for a port; 0 for a host's, which queues packets itself.
     pub fn backlog_of(&self, port: PortId) -> u64 {
         let Port { node, local, .. } = self.ports[port as usize];
         let place = node.checked_sub(self.all_hosts);
         place.map_or(0, |place| self.switches[place as usize].switch.backlog(local))
     }
 
-    /// Counts PFC frames that arrive from `late` ns on apart, in [`Totals::late_pfc_frames`].
+    /// Counts PFC frames that arrive from `late` ns on separately, in [`Totals::late_pfc_frames`].
     pub(crate) fn count_late_pfc(&mut self, late: u64) {
         self.late = late;
     }
 
-    /// Lets the run stand at `now`, ns, though nothing happened then.
+    /// Advances the time to `now`, ns, though nothing happened then.
     pub(crate) fn advance(&mut self, now: u64) {
         self.now = self.now.max(now);
     }
@@ -370,7 +369,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         (port.node, self.ports[port.peer as usize].node)
     }
 
-    /// Both directions of every link, with what went through.
+    /// Both directions of every link, with their counters.
     pub fn links(&self) -> impl Iterator<Item = LinkRecord> {
         let tiers = self.config.topology.tiers();
         self.ports.iter().enumerate().map(move |(id, port)| {

@@ -1,67 +1,64 @@
-//! Which of two events that parts of a network have at the same nanosecond one queue of the whole network would have
-//! had first.
-//!
-//! A queue has events of one nanosecond in the order in which they were pushed. So of two events, that comes first
-//! which was pushed earlier; of those pushed in the same nanosecond, that whose pusher came first, and so on, back to a
-//! time at which the two lines differ, to an event that pushed both, or to the numbers that [`Origin::settled`] had
-//! given. Each part keeps a record of each event that it has worked off ([`Record`]), by which it can be told.
+//! Order of simultaneous events in different parts of a network: the order that one queue of the whole network would
+//! have given them.
+//! time at which the two chains differ, to an event that pushed both, or to numbers assigned by [`Origin::settled`].
+//! Each part keeps a record of each event that it has processed ([`Record`]), from which this is decided.
 
 use std::cmp::Ordering;
 
-/// Instead of a part: the order was settled before, and [`Origin::child`] is the place in it.
+/// Stands for a part: the order was settled before, and [`Origin::child`] is the position in it.
 const SETTLED: u32 = u32::MAX;
 
 const _: () = assert!(size_of::<Record>() == 16);
 
-/// Who pushed an event.
+/// The pusher of an event.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
-    /// The part.
+    /// Part of the pusher.
     part: u32,
-    /// The number of the pushing event's record there.
+    /// Number of the pusher's record in that part.
     pusher: u32,
-    /// How many events the pusher had pushed before.
+    /// Number of events that the pusher had pushed before.
     child: u32,
 }
 
-/// An event that was worked off, in 16 bytes: there are many.
+/// A processed event, in 16 bytes: there are many.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Record {
     /// ns, modulo 2³²: see [`Record::SPAN`].
     at: u32,
     pusher: u32,
     child: u32,
-    /// The part of the pusher in the lowest byte; above it which of the events that all parts have it was, from 1 on,
-    /// or 0 if it was none.
+    /// Part of the pusher in the lowest byte; above it the number of the event among those that all parts have, from 1,
+    /// or 0 if it is none of them.
     part_and_common: u32,
 }
 
 impl Origin {
-    /// An event that a part pushed.
+    /// The origin of an event that a part pushed.
     pub(crate) fn new(part: u32, pusher: u32, child: u32) -> Origin {
         Origin { part, pusher, child }
     }
 
-    /// How many events the pusher had pushed before.
+    /// Number of events that the pusher had pushed before.
     pub(crate) fn child(&self) -> u32 {
         self.child
     }
 
-    /// An event with a place among all that are older than the records.
+    /// The origin of an event with a settled position, before all records.
     pub(crate) fn settled(place: u32) -> Origin {
         Origin { part: SETTLED, pusher: 0, child: place }
     }
 }
 
 impl Record {
-    /// Parts are fewer than this.
+    /// Upper bound of the number of parts, exclusive.
     pub(crate) const PARTS: usize = 255;
-    /// Records of one part lie in a time of this length at most, ns.
+    /// Maximum time span of the records of one part, ns.
     pub(crate) const SPAN: u64 = 1 << 31;
-    /// Events that all parts have are no more than so many.
+    /// Maximum number of events that all parts have.
     pub(crate) const COMMON: u32 = (1 << 24) - 1;
 
-    /// An event of `at` ns; of those that all parts have, the `common`-th.
+    /// The record of an event at `at` ns; if all parts have it, `common` is its number among those.
     pub(crate) fn new(at: u64, origin: Origin, common: u32) -> Record {
         let Origin { part, pusher, child } = origin;
         Record { at: at as u32, pusher, child, part_and_common: common << 8 | part & 0xff }
@@ -81,7 +78,7 @@ impl Record {
     }
 }
 
-/// The records of all parts, by which order can be told.
+/// The records of all parts, from which the order is decided.
 #[derive(Debug)]
 pub(crate) struct Records<'a>(Vec<&'a [Record]>);
 
@@ -90,7 +87,7 @@ impl<'a> Records<'a> {
         Records(parts)
     }
 
-    /// The order of two events of the same nanosecond, or of two pushes.
+    /// Compares two events of the same nanosecond, or two pushes.
     pub(crate) fn order(&self, mut a: Origin, mut b: Origin) -> Ordering {
         loop {
             match (a.part == SETTLED, b.part == SETTLED) {
@@ -114,9 +111,9 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// How many of a part's records are before the pusher of `origin`, which is of another part, and whether the next
-    /// is the pusher itself: an event that both parts have. Records before `first` are known to be earlier, and the
-    /// pusher's place is best near it.
+    /// Number of a part's records before the pusher of `origin`, which is of another part, and whether the next is the
+    /// pusher itself: an event that both parts have. Records before `first` are known to be earlier; the search is
+    /// fastest if the pusher is near it.
     pub(crate) fn before_pusher(&self, part: u32, first: u32, origin: Origin) -> (u32, bool) {
         let pusher = self.pusher(origin);
         let records = self.0[part as usize];
@@ -125,7 +122,7 @@ impl<'a> Records<'a> {
             Ordering::Equal => self.order(record.origin(), pusher.origin()) == Ordering::Less,
             at => at == Ordering::Less,
         };
-        // In strides that double, which meets few lines of the cache, then in halves of the last.
+        // Gallops, which touches few cache lines, then bisects the last stride.
         let (mut from, mut stride) = (first as usize, 1);
         while records.get(from + stride - 1).is_some_and(is_earlier) {
             from += stride;

@@ -1,4 +1,4 @@
-//! Packets under way: parsed headers and a length. No byte of payload exists unless a run asks for it.
+//! Packets in flight: parsed headers and a length. Payload bytes exist only if a run asks for them.
 
 use irnic_transports::telemetry::Int;
 use irnic_transports::wire::{Headers, ICRC_LEN, RateNotice};
@@ -6,32 +6,33 @@ use irnic_transports::{Colour, Path, Sideband};
 
 use crate::prefetch::fetch_all;
 
-/// Number of a packet while it is under way.
+/// Number of a packet while it is in flight.
 pub type PacketId = u32;
 
 /// The number of no packet.
 pub const NONE: PacketId = u32::MAX;
 
-/// What links and switches look at: half a line of the cache.
+/// The part of a packet that links and switches use: half a cache line.
 #[derive(Copy, Clone, Debug)]
 #[repr(align(32))]
 pub struct Packet {
-    /// Time that the packet may still wait in queues without missing its target, ns (LSTF). Switches that schedule by
-    /// it subtract how long the packet waited.
+    /// Remaining time that the packet may wait in queues and still be on time, ns (LSTF). Switches that schedule by it
+    /// subtract its waiting time.
     pub slack: i64,
     /// Bytes on the wire, from the Ethernet header to the frame check sequence. Switches change it by
-    /// [`crate::switch::SwitchCtx::trim`] and [`crate::switch::SwitchCtx::grow`] only, which keep the accounts.
+    /// [`crate::switch::SwitchCtx::trim`] and [`crate::switch::SwitchCtx::grow`] only, which keep the totals
+    /// consistent.
     pub wire: u32,
     /// Destination host.
     pub dst: u32,
-    /// What ECMP hashes: addresses and UDP source port.
+    /// Input of the ECMP hash: addresses and UDP source port.
     pub entropy: u32,
-    /// The next packet of the queue it waits in.
+    /// The next packet in its queue.
     next: PacketId,
-    /// Number of the queue pair that sent the packet, 0 if none did. With the sender's address it identifies the flow
-    /// ([`Packets::flow`]).
+    /// Number of the queue pair that sent the packet, 0 if none did. Together with the sender's address it identifies
+    /// the flow ([`Packets::flow`]).
     pub src_qp: u32,
-    /// Port of the present switch by which the packet came, whose buffer it is charged to.
+    /// Port of the current switch by which the packet arrived, whose buffer it is charged to.
     pub input: u16,
     /// 0 to 7.
     pub priority: u8,
@@ -50,7 +51,7 @@ const ANNOUNCED: u8 = 32;
 const NOTICE: u8 = 64;
 const ESCAPING: u8 = 128;
 
-/// What only the ends look at, and marks for them.
+/// The part of a packet that only endpoints use.
 #[derive(Clone, Debug)]
 pub struct Content {
     /// BTH and extended headers.
@@ -59,13 +60,13 @@ pub struct Content {
     pub path: Path,
     /// Payload bytes.
     pub payload: u32,
-    /// Switches that the packet has yet to pass by their escape queues; 0 of packets that do not escape.
+    /// Switches that the packet has yet to pass by their escape queues; 0 if it does not escape.
     pub hops: u16,
-    /// When the packet entered the network, ns. The network sets it.
+    /// Time at which the packet entered the network, ns. Set by the network.
     pub sent: u64,
-    /// The packet's slack as it entered the network, ns. The network sets it.
+    /// Slack with which the packet entered the network, ns. Set by the network.
     pub slack: i64,
-    /// The frame from the BTH to the ICRC, where runs carry bytes; of a trimmed packet, what is left of it.
+    /// The frame from the BTH to the ICRC, if runs carry bytes; of a trimmed packet, what is left of it.
     pub frame: Option<Box<[u8]>>,
 }
 
@@ -76,20 +77,20 @@ impl Content {
     }
 }
 
-/// All packets under way, in a slab.
+/// All packets in flight, in a slab.
 #[derive(Debug, Default)]
 pub struct Packets {
     packets: Vec<Packet>,
     contents: Vec<Content>,
-    /// Of packets that have some, by their numbers, as far as there are such packets.
+    /// Telemetry by packet number, sized for the packets that have some.
     telemetry: Vec<Int>,
-    /// What notices say, by their numbers, as far as there are notices.
+    /// Contents of notices by packet number, sized for the packets that are notices.
     notices: Vec<RateNotice>,
     free: Vec<PacketId>,
 }
 
 impl Packets {
-    /// Takes in a packet.
+    /// Adds a packet.
     #[inline]
     pub(crate) fn add(&mut self, mut packet: Packet, content: Content) -> PacketId {
         if content.payload == 0 {
@@ -109,7 +110,7 @@ impl Packets {
         }
     }
 
-    /// Fetches the place of the packet that will be taken in after `n` others.
+    /// Prefetches the slot of the packet that will be added after `n` others.
     #[inline]
     pub(crate) fn fetch_free(&self, n: usize) {
         if let Some(&id) = self.free.iter().nth_back(n) {
@@ -118,7 +119,7 @@ impl Packets {
         }
     }
 
-    /// The link from a packet to another, where somebody else keeps queues of them.
+    /// The link from a packet to the next, for queues kept elsewhere.
     #[inline]
     pub(crate) fn link(&self, id: PacketId) -> PacketId {
         self.packets[id as usize].next
@@ -130,13 +131,13 @@ impl Packets {
         self.packets[id as usize].next = next;
     }
 
-    /// Forgets a packet.
+    /// Removes a packet.
     #[inline]
     pub(crate) fn remove(&mut self, id: PacketId) {
         self.free.push(id);
     }
 
-    /// All packets, in no particular order. Walks over those that were removed, too.
+    /// All packets, in no particular order. Also iterates over slots of removed packets.
     pub fn iter(&self) -> impl Iterator<Item = (&Packet, &Content)> {
         let mut live = vec![true; self.packets.len()];
         self.free.iter().for_each(|&id| live[id as usize] = false);
@@ -144,35 +145,35 @@ impl Packets {
         all.filter_map(|(packet, live)| live.then_some(packet))
     }
 
-    /// Number of packets under way.
+    /// Number of packets in flight.
     pub fn len(&self) -> usize {
         self.packets.len() - self.free.len()
     }
 
-    /// Whether no packet is under way.
+    /// Whether no packet is in flight.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns a packet as links and switches see it.
+    /// Returns the part of a packet for links and switches.
     #[inline]
     pub fn get(&self, id: PacketId) -> &Packet {
         &self.packets[id as usize]
     }
 
-    /// Returns a packet as links and switches see it, mutably.
+    /// Returns the part of a packet for links and switches, mutably.
     #[inline]
     pub fn get_mut(&mut self, id: PacketId) -> &mut Packet {
         &mut self.packets[id as usize]
     }
 
-    /// Returns what the ends see of a packet.
+    /// Returns the part of a packet for endpoints.
     #[inline]
     pub fn content(&self, id: PacketId) -> &Content {
         &self.contents[id as usize]
     }
 
-    /// Returns what the ends see of a packet, mutably.
+    /// Returns the part of a packet for endpoints, mutably.
     #[inline]
     pub fn content_mut(&mut self, id: PacketId) -> &mut Content {
         &mut self.contents[id as usize]
@@ -183,7 +184,7 @@ impl Packets {
         (self.content(id).path.src, self.get(id).src_qp)
     }
 
-    /// Gives a packet telemetry.
+    /// Attaches telemetry to a packet.
     pub fn set_telemetry(&mut self, id: PacketId, int: Int) {
         let place = id as usize;
         if self.telemetry.len() <= place {
@@ -199,13 +200,13 @@ impl Packets {
         (self.get(id).flags & TELEMETRY != 0).then(|| &self.telemetry[id as usize])
     }
 
-    /// Returns a packet's telemetry, if it has any, to write on.
+    /// Returns a packet's telemetry, if it has any, mutably.
     #[inline]
     pub fn telemetry_mut(&mut self, id: PacketId) -> Option<&mut Int> {
         (self.get(id).flags & TELEMETRY != 0).then(|| &mut self.telemetry[id as usize])
     }
 
-    /// Makes a packet a notice.
+    /// Marks a packet as a notice.
     pub(crate) fn set_notice(&mut self, id: PacketId, notice: RateNotice) {
         let place = id as usize;
         if self.notices.len() <= place {
@@ -215,13 +216,13 @@ impl Packets {
         self.packets[place].flags |= NOTICE;
     }
 
-    /// Returns what a switch has to say, of a packet that is its notice and none of RoCEv2.
+    /// Returns the content of a switch's notice, which is no RoCEv2 packet.
     #[inline]
     pub fn notice(&self, id: PacketId) -> Option<&RateNotice> {
         self.get(id).is_notice().then(|| &self.notices[id as usize])
     }
 
-    /// Returns what accompanies a packet beside its bytes.
+    /// Returns the metadata that accompanies a packet's bytes.
     #[inline]
     pub fn sideband(&self, id: PacketId) -> Sideband<'_> {
         let packet = self.get(id);
@@ -236,7 +237,7 @@ impl Packets {
         }
     }
 
-    /// Marks a packet as having met congestion, if its sender understands that (RFC 3168). Returns whether it did.
+    /// Marks a packet as having met congestion, if it is ECN-capable (RFC 3168). Returns whether it is.
     #[inline]
     pub fn mark(&mut self, id: PacketId) -> bool {
         let class = &mut self.contents[id as usize].path.traffic_class;
@@ -247,7 +248,7 @@ impl Packets {
         capable
     }
 
-    /// Cuts the payload off. Returns the bytes cut.
+    /// Trims the payload. Returns the bytes cut.
     pub(crate) fn trim(&mut self, id: PacketId) -> u32 {
         let packet = &mut self.packets[id as usize];
         let content = &mut self.contents[id as usize];
@@ -263,25 +264,27 @@ impl Packets {
 }
 
 impl Packets {
-    /// Turns a packet back to where it came from: addresses change places.
+    /// Turns a packet back to its sender by swapping addresses.
     pub(crate) fn turn_back(&mut self, id: PacketId) {
         let path = &mut self.contents[id as usize].path;
         (path.src, path.dst) = (path.dst, path.src);
         let packet = &mut self.packets[id as usize];
         packet.dst = super::host_of(path.dst);
         packet.flags |= RETURNED;
-        // What is left of a label says little; any number is one.
+        // The rest of a routing label means little; any number will do.
         packet.entropy = super::mix(packet.entropy ^ u32::from(path.udp_src));
     }
 }
 
 impl Packet {
-    /// A packet about to enter the network: bytes on the wire, destination host, what ECMP hashes, priority (0 to 7).
+    /// A packet about to enter the network: bytes on the wire, destination host, input of the ECMP hash, priority (0 to
+    /// 7).
     pub fn new(wire: u32, dst: u32, entropy: u32, priority: u8) -> Packet {
         Packet { slack: 0, wire, dst, entropy, next: NONE, src_qp: 0, input: 0, priority, flags: 0 }
     }
 
-    /// Whether another part of the network knows when the packet reaches its host: see [`super::Endpoint::awaits`].
+    /// Whether another part of the network is notified when the packet reaches its host: see
+    /// [`super::Endpoint::awaits`].
     pub(crate) fn is_announced(&self) -> bool {
         self.flags & ANNOUNCED != 0
     }
@@ -311,26 +314,25 @@ impl Packet {
         self.flags & TELEMETRY != 0
     }
 
-    /// Whether a switch has cut the payload off.
+    /// Whether a switch has trimmed the payload.
     #[inline]
     pub fn is_trimmed(&self) -> bool {
         self.flags & TRIMMED != 0
     }
 
-    /// Whether there is no payload (any more): an acknowledgement, a request to read, headers that a switch has left.
+    /// Whether there is no payload: an acknowledgement, a read request, a trimmed packet.
     #[inline]
     pub fn is_control(&self) -> bool {
         self.flags & CONTROL != 0
     }
 
-    /// Whether a switch has sent the packet back to its sender.
+    /// Whether a switch has returned the packet to its sender.
     #[inline]
     pub fn is_returned(&self) -> bool {
         self.flags & RETURNED != 0
     }
 
-    /// The packet with slack, colour and sending queue pair of a sideband, all of it but telemetry
-    /// ([`Packets::set_telemetry`]).
+    /// Sets slack, colour and sending queue pair from a sideband, all of it but telemetry ([`Packets::set_telemetry`]).
     #[inline]
     #[must_use]
     pub fn with_sideband(mut self, sideband: &Sideband<'_>) -> Packet {
@@ -352,7 +354,7 @@ impl Packet {
     }
 }
 
-/// A queue of packets, first in, first out; the packets themselves are its links.
+/// A FIFO queue of packets, linked through the packets themselves.
 #[derive(Copy, Clone, Debug)]
 pub struct Fifo {
     head: PacketId,
@@ -386,13 +388,13 @@ impl Fifo {
         Some(id)
     }
 
-    /// Takes the last packet. Walks the whole queue: for short ones.
+    /// Takes the last packet. Linear; for short queues.
     pub fn pop_back(&mut self, packets: &mut Packets) -> Option<PacketId> {
         let last = self.tail;
         self.extract(packets, |_, id| id == last)
     }
 
-    /// Takes the first packet that is `wanted` out of the queue, wherever it stands. Walks the queue as far as that.
+    /// Takes the first packet that is `wanted` out of the queue. Linear in its position.
     pub fn extract(
         &mut self,
         packets: &mut Packets,

@@ -1,10 +1,10 @@
-//! A part of a network that is cut, with the events of its nodes, which works them off at its own pace for as long as
-//! nothing can come from another part.
+//! A part of a partitioned network, with the events of its nodes, which it processes at its own pace as long as nothing
+//! can arrive from another part.
 //!
-//! What crosses a cut link is mail: it arrives a propagation delay later at least, and so lies with the sender until
-//! all parts have come as far ([`Network::publish`]). Then each takes in what is for it ([`Network::take_in`]), among
-//! its own events where the one queue of the whole network would have it ([`super::order`]). Events that concern all
-//! ([`Event::is_common`]) each part has itself.
+//! Everything that crosses a cut link is mail: it arrives at least a propagation delay later, and so stays with the
+//! sender until all parts have advanced that far ([`Network::publish`]). Then each part takes in its mail
+//! ([`Network::take_in`]) and inserts it among its own events where the one queue of the whole network would have it
+//! ([`super::order`]). Events that concern all parts ([`Event::is_common`]) exist in each of them.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -26,12 +26,12 @@ const NONE: u32 = u32::MAX;
 #[derive(Copy, Clone, Debug)]
 struct Placed {
     event: Event,
-    /// Twice the number of the record of the event that pushed it, and one; or of a mail twice the number of records
-    /// before the event that pushed it; 0 of what was settled.
+    /// For a local event, twice the record number of the event that pushed it, plus one; for mail, twice the number of
+    /// records before the event that pushed it; 0 if settled.
     after: u32,
     /// Orders those of the same `after`.
     child: u32,
-    /// Its number among the mail, or [`NONE`].
+    /// Its number among the mail, or [`NONE`] for a local event.
     mail: u32,
 }
 
@@ -44,13 +44,13 @@ impl Waiting for Placed {
     }
 }
 
-/// Something that crosses a cut link.
+/// A packet or frame that crosses a cut link.
 #[derive(Clone, Debug)]
 struct Mail {
-    /// When it arrives, ns.
+    /// Arrival time, ns.
     at: u64,
     origin: Origin,
-    /// The port by which it arrives, and the epoch in which it was sent.
+    /// The port of arrival, and the epoch in which it was sent.
     to: PortId,
     epoch: u16,
     what: Crossing,
@@ -58,32 +58,32 @@ struct Mail {
 
 #[derive(Clone, Debug)]
 enum Crossing {
-    /// The next of the packets in the outbox.
+    /// The next packet of the outbox.
     Packet,
     Pfc(Priorities),
     Control(Control),
-    /// A packet that reaches a host of the sender, known by this number.
+    /// A packet that reaches a host of the sender, with this token.
     Announced(u32),
 }
 
-/// Mail for one part, in the order in which it was sent.
+/// Mail for one part, in the order sent.
 #[derive(Debug, Default)]
 struct Outbox {
     mails: Vec<Mail>,
-    /// Packets that have been sent and stay where they are until the mail is handed out. Then they are copied in one
-    /// go, each from memory that was asked for in time.
+    /// Packets that have been sent and stay in place until the mail is published. Then they are copied in one go, with
+    /// prefetching.
     sent: Vec<PacketId>,
     packets: Vec<(Packet, Content)>,
-    /// Of packets that have some, in their order.
+    /// Telemetry of those packets that have some, in order.
     telemetry: Vec<Int>,
     notices: Vec<RateNotice>,
 }
 
-/// How many packets before its turn a packet is asked for.
+/// Number of packets ahead at which a packet is prefetched.
 const AHEAD: usize = 8;
 
 impl Outbox {
-    /// Copies what was sent. Returns how many packets that were.
+    /// Copies the packets that were sent. Returns their number.
     fn copy(&mut self, from: &mut Packets) -> u64 {
         for (at, &id) in self.sent.iter().enumerate() {
             if let Some(&coming) = self.sent.get(at + AHEAD) {
@@ -101,7 +101,7 @@ impl Outbox {
     }
 }
 
-/// What others need of a part to take in their mail.
+/// The data of a part that others need to take in its mail.
 #[derive(Debug, Default)]
 pub(crate) struct Published {
     records: Vec<Record>,
@@ -112,59 +112,59 @@ pub(crate) struct Published {
 #[derive(Debug)]
 pub(crate) struct Part {
     number: u32,
-    /// Of each node, the part that it belongs to.
+    /// Part of each node.
     part_of: Arc<[u16]>,
     queue: EventQueue<Placed>,
     public: Published,
-    /// The records up to here are earlier than any mail that is to come.
+    /// Records before this one are earlier than any mail to come.
     since: u32,
-    /// Of mail that was taken in.
+    /// Origins of the mail that was taken in.
     origins: Vec<Origin>,
-    /// What the present event has pushed.
+    /// Number of events pushed by the current event.
     child: u32,
-    /// Events worked off, and those of them that all parts have.
+    /// Number of events processed, and of those that all parts have.
     done: u64,
     common: u64,
-    /// Those of the latter that have records.
+    /// Number of the latter that have records.
     recorded: u32,
-    /// When the first event that has a record was worked off, ns, and the last.
+    /// Times of the first and the last processed event that have records, ns.
     begun: u64,
     ended: u64,
-    /// Events that all parts have and that wait.
+    /// Number of pending events that all parts have.
     waiting_common: u32,
-    /// Mail that was sent, and packets that were handed out; mail that was taken in, and how much of it was packets.
+    /// Mail sent, and packets published; mail taken in, and how much of it was packets.
     sent: (u64, u64),
     taken: (u64, u64),
-    /// What was counted when the network was watched.
+    /// Counts at each standstill check.
     moments: Vec<Moment>,
-    /// Of each host, how many packets it awaits that are to be announced; those that have come; and announcements that
-    /// wait.
+    /// By host, the number of packets it awaits that are to be announced; those that have arrived; and the number of
+    /// pending announcements.
     awaited: Vec<u32>,
     answered: Vec<(u32, u32)>,
     announced: u32,
-    /// Mail that is being sorted: sending part and number.
+    /// Scratch space for sorting mail: sending part and number.
     sorted: Vec<(u32, u32)>,
 }
 
-/// What a part counts that the whole network is judged by, at a moment that all parts have.
+/// Counts of a part at a moment common to all parts, by which the whole network is checked for a standstill.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Moment {
     /// Packets that reached endpoints.
     pub delivered: u64,
-    /// Packets under way, those that wait as mail included.
+    /// Packets in flight, including mail.
     pub packets: i64,
-    /// Events that wait, mail included, but none that all parts have.
+    /// Pending events, including mail, except those that all parts have.
     pub events: i64,
-    /// Timers of switches that wait.
+    /// Pending timers of switches.
     pub timers: i64,
-    /// Events that wait and that all parts have: the same number everywhere. So many of them only look.
+    /// Pending events that all parts have, the same number in each.
     pub common: i64,
-    /// See `common`.
+    /// Those of `common` that only observe.
     pub looks: i64,
 }
 
 impl Moment {
-    /// The moment of one more part.
+    /// Adds the moment of another part.
     pub(crate) fn add(&mut self, other: &Moment) {
         self.delivered += other.delivered;
         self.packets += other.packets;
@@ -174,18 +174,18 @@ impl Moment {
     }
 }
 
-/// An event that waits in a part.
+/// A pending event of a part.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Next {
-    /// ns.
+    /// Time, ns.
     pub(crate) at: u64,
     event: Event,
     origin: Origin,
 }
 
 impl Next {
-    /// Which of two events the one queue of the whole network would have first. What was announced is no event there,
-    /// and comes after that of which it was.
+    /// Order of two events in the one queue of the whole network. An announcement is no event there, and follows the
+    /// event that it announces.
     pub(crate) fn order(&self, other: &Next, records: &Records<'_>) -> Ordering {
         let announced = |next: &Next| matches!(next.event, Event::Announced(_));
         let at = self.at.cmp(&other.at).then_with(|| records.order(self.origin, other.origin));
@@ -194,7 +194,7 @@ impl Next {
 }
 
 impl Part {
-    /// Part `number` of a network whose nodes belong to these parts, of which there are `parts`.
+    /// Part `number` of a network; `part_of` gives the part of each node, and `parts` the number of parts.
     pub(crate) fn new(number: u32, part_of: Arc<[u16]>, parts: usize) -> Part {
         let mut part = Part {
             number,
@@ -223,7 +223,7 @@ impl Part {
         part
     }
 
-    /// Drops all records. What is pushed before the next event comes is settled.
+    /// Drops all records. Events pushed before the next one is processed count as settled.
     fn forget(&mut self) {
         self.public.records.clear();
         self.public.records.push(Record::new(0, Origin::settled(0), 0));
@@ -233,12 +233,12 @@ impl Part {
         self.begun = self.ended;
     }
 
-    /// The part that a node belongs to.
+    /// The part of a node.
     fn part_of(&self, node: u32) -> usize {
         usize::from(self.part_of[node as usize])
     }
 
-    /// The number of the record of the event that is being worked off, 0 before the first.
+    /// Record number of the event being processed, 0 before the first.
     fn present(&self) -> u32 {
         self.public.records.len() as u32 - 1
     }
@@ -255,17 +255,17 @@ impl Part {
         &self.public.records
     }
 
-    /// Whether the network was watched since [`Self::take_moments`].
+    /// Whether there was a standstill check since [`Self::take_moments`].
     pub(crate) fn has_moment(&self) -> bool {
         !self.moments.is_empty()
     }
 
-    /// What was counted when the network was watched.
+    /// Moves the counts of standstill checks to `into`.
     pub(crate) fn take_moments(&mut self, into: &mut Vec<Moment>) {
         into.append(&mut self.moments);
     }
 
-    /// How many records are kept; [`usize::MAX`] if they cannot be many more.
+    /// Number of records kept; [`usize::MAX`] if there is not room for many more.
     pub(crate) fn kept(&self) -> usize {
         if self.ended - self.begun > Record::SPAN / 2 || self.recorded > Record::COMMON / 2 {
             return usize::MAX;
@@ -273,7 +273,7 @@ impl Part {
         self.public.records.len().max(self.origins.len())
     }
 
-    /// A host awaits one packet more that is to be announced.
+    /// Increases the number of announced packets that a host awaits by one.
     pub(crate) fn await_at(&mut self, host: u32) {
         self.awaited[host as usize] += 1;
     }
@@ -285,14 +285,14 @@ impl Part {
         Some(Next { at, event: next.event, origin: self.origin(&next) })
     }
 
-    /// Takes all events out, in order, each with its origin.
+    /// Removes all events, in order, each with its origin.
     fn drain(&mut self) -> Vec<Next> {
         let all = self.queue.drain();
         all.iter().map(|&(at, placed)| Next { at, event: placed.event, origin: self.origin(&placed) }).collect()
     }
 
-    /// Gives all events that wait in these parts a place among them, so that nobody needs the records of what pushed
-    /// them any more.
+    /// Assigns a settled place to all pending events of these parts, so that the records of their pushers are no longer
+    /// needed.
     pub(crate) fn settle<'a>(parts: impl Iterator<Item = &'a mut Part>) {
         let mut parts: Vec<&mut Part> = parts.collect();
         let drained: Vec<Vec<Next>> = parts.iter_mut().map(|part| part.drain()).collect();
@@ -324,7 +324,7 @@ impl Part {
         &mut self.public.outboxes[outbox]
     }
 
-    /// Lays something into the outbox for the part of a node, as what is pushed next; returns which that is.
+    /// Puts a message into the outbox for the part of a node; returns the number of that part.
     fn post(&mut self, at: u64, node: u32, (to, epoch): (PortId, u16), what: Crossing) -> usize {
         let origin = Origin::new(self.number, self.present(), self.child);
         let part = self.part_of(node);
@@ -332,10 +332,10 @@ impl Part {
         part
     }
 
-    /// Has an event that came by mail wait.
+    /// Inserts an event that came by mail.
     fn take(&mut self, records: &Records<'_>, at: u64, origin: Origin, event: Event) {
         let (before, same) = records.before_pusher(self.number, self.since, origin);
-        // Mail comes in order.
+        // Mail is sorted.
         self.since = before;
         let mail = self.origins.len() as u32;
         self.origins.push(origin);
@@ -467,14 +467,14 @@ impl<E: Endpoint> Network<E, Part> {
         &mut self.events
     }
 
-    /// Hands out the records and mail of the part, until [`Self::take_back`].
+    /// Publishes the records and mail of the part, until [`Self::take_back`].
     pub(crate) fn publish(&mut self) -> Published {
         let Part { public, sent, .. } = &mut self.events;
         sent.1 += public.outboxes.iter_mut().map(|outbox| outbox.copy(&mut self.packets)).sum::<u64>();
         std::mem::take(public)
     }
 
-    /// Takes back what was handed out, whose mail all have taken in.
+    /// Takes back what was published, after all parts have taken in its mail.
     pub(crate) fn take_back(&mut self, mut public: Published) {
         for outbox in &mut public.outboxes {
             outbox.mails.clear();
@@ -486,7 +486,7 @@ impl<E: Endpoint> Network<E, Part> {
         self.events.public = public;
     }
 
-    /// Takes in the mail of all parts for this one.
+    /// Takes in this part's mail from all parts.
     pub(crate) fn take_in(&mut self, all: &[&Published]) {
         let me = self.events.number as usize;
         let records = Records::new(all.iter().map(|public| &public.records[..]).collect());
@@ -499,7 +499,7 @@ impl<E: Endpoint> Network<E, Part> {
         if sorted.first().map(|first| first.0) != sorted.last().map(|last| last.0) {
             sorted.sort_by(|a, b| records.order(mails(*a).origin, mails(*b).origin));
         }
-        // Of each part, the packets, the telemetry and the notices taken.
+        // By part, the numbers of packets, telemetry and notices taken.
         let mut next = vec![(0, 0, 0); all.len()];
         for &of in &sorted {
             let Mail { at, origin, to, epoch, ref what } = *mails(of);

@@ -1,26 +1,26 @@
-//! Where a network is cut into parts.
+//! Partition of a network into parts.
 
 use std::sync::Arc;
 
 use super::Record;
 use crate::topology::{Topology, Wires};
 
-/// What belongs to which part. Hosts stay with their switches, of which each part has about as many hosts, in their
-/// order; to those come the switches that most of their links lead to.
+/// Assignment of nodes to parts. Hosts stay with their switches; each part has about the same number of hosts, in
+/// order, plus the switches that most of its links lead to.
 #[derive(Clone, Debug)]
 pub(crate) struct Partition {
-    /// Of each node, its part.
+    /// Part of each node.
     pub(crate) part_of: Arc<[u16]>,
-    /// The hosts of each part, in their order.
+    /// Hosts of each part, in order.
     pub(crate) hosts: Vec<Vec<u32>>,
 }
 
 impl Partition {
-    /// Cuts a topology into so many parts, or into fewer if fewer switches have hosts.
+    /// Partitions a topology into this many parts, or fewer if fewer switches have hosts.
     pub(crate) fn new(topology: &Topology, parts: usize) -> Partition {
         let wires = Wires::new(topology);
         let switch_of = |host: u32| wires.of(host).first().map_or(host, |&(_, peer)| peer);
-        // Switches by their first hosts, and how many hosts each has.
+        // Switches by their first host, with their number of hosts.
         let mut switches: Vec<(u32, usize)> = Vec::new();
         let mut known = vec![usize::MAX; topology.nodes() as usize];
         for host in 0..topology.hosts {
@@ -35,7 +35,8 @@ impl Partition {
         let mut part_of = vec![u16::MAX; topology.nodes() as usize];
         let (mut part, mut before) = (0, 0);
         for (at, &(switch, hosts)) in switches.iter().enumerate() {
-            // The next part begins where as many hosts are before it as are due, or where each switch left is for one.
+            // The next part begins once the hosts before it reach its share, or if each remaining switch needs a part
+            // of its own.
             let due = (part + 1) * topology.hosts as usize;
             let full = (2 * before + hosts) * parts > 2 * due || switches.len() - at < parts - part;
             if full && at > 0 && part + 1 < parts && part_of[switches[at - 1].0 as usize] == part as u16 {
@@ -51,7 +52,7 @@ impl Partition {
             hosts[usize::from(part)].push(host);
         }
         let mut load = vec![0; hosts.len()];
-        // From the hosts upwards. Those that lie between parts go where there is least.
+        // From the hosts upwards. Switches between parts go to the least loaded one.
         let tiers = topology.tiers();
         let mut switches: Vec<u32> = (topology.hosts..topology.nodes()).collect();
         switches.sort_by_key(|&switch| tiers[switch as usize]);

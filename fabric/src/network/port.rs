@@ -1,4 +1,4 @@
-//! A port: the sending end of one direction of a link, with what it must know of the other end.
+//! A port: the sending end of one direction of a link, with the state it needs of the other end.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use super::credits::{CreditConfig, Credits};
 use super::preempt::Preemption;
 use crate::priorities::Priorities;
 
-/// Number of a port, across the network.
+/// Number of a port, unique in the network.
 pub type PortId = u32;
 
 /// Bytes on the wire of a MAC control frame, PFC's (IEEE 802.1Qbb) or another: the shortest Ethernet frame.
@@ -15,56 +15,55 @@ pub const CONTROL_FRAME: u32 = 64;
 /// Picoseconds of a second.
 const SECOND: u128 = 1_000_000_000_000;
 
-/// A request to stop or go on sending one priority.
+/// A request to pause or resume one priority.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pause {
     /// 0 to 7.
     pub priority: u8,
-    /// XOFF, or XON.
+    /// True for XOFF, false for XON.
     pub stop: bool,
 }
 
-/// A control frame between the two ends of a link. It goes before all packets, takes [`Control::wire`] bytes of the
+/// A control frame between the two ends of a link. It goes before all packets, occupies [`Control::wire`] bytes on the
 /// link, and is lost only if the link goes down.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Control {
-    /// Priority flow control: the priorities that the receiver is to pause, and no others (IEEE 802.1Qbb).
+    /// Priority flow control: exactly the priorities that the receiver is to pause (IEEE 802.1Qbb).
     Pfc(Priorities),
     /// Rate-based flow control: the receiver is to send at the rate of its link over two to this power, from its next
-    /// packet on. The network sees to it, at switches and hosts alike.
+    /// packet on. Enforced by the network, at switches and hosts alike.
     Rate {
         /// 0 to 31; 0 is the rate of the link.
         halvings: u8,
     },
-    /// Credit-based flow control (IBTA volume 1, clause 7.9.4): the receiver may have sent so many bytes of a priority
-    /// since the beginning, modulo 2^32. The network sees to it, at switches and hosts alike.
+    /// Credit-based flow control (IBTA volume 1, clause 7.9.4): the bytes of a priority that the receiver may send,
+    /// counted from the beginning, modulo 2^32. Enforced by the network, at switches and hosts alike.
     CreditLimit {
         /// 0 to 7.
         priority: u8,
         /// Bytes on the wire.
         limit: u32,
     },
-    /// Credits for a queue of the sender, into which the receiver may send so many more bytes; for switches of one's
-    /// own.
+    /// Credits for a queue of the sender, into which the receiver may send `bytes` more; for custom switches.
     Credit {
         /// The queue, as both ends number it.
         queue: u16,
         /// Bytes on the wire.
         bytes: u32,
     },
-    /// Another MAC control frame (IEEE 802.3 clause 31): an opcode and what it takes, as both ends understand it.
+    /// Another MAC control frame (IEEE 802.3 clause 31): an opcode and its parameters, as both ends understand them.
     Mac {
         /// 0x0102 and above are not assigned.
         opcode: u16,
-        /// What the opcode takes.
+        /// Parameters of the opcode.
         parameters: [u32; 4],
     },
 }
 
 impl Control {
-    /// Returns the bytes that the frame takes of the link: [`CONTROL_FRAME`], but for InfiniBand's credits, which are
-    /// link packets of six bytes between two delimiters (IBTA volume 1, clause 7.9.4).
+    /// Returns the bytes that the frame occupies on the link: [`CONTROL_FRAME`], except for InfiniBand's credits, which
+    /// are link packets of six bytes between two delimiters (IBTA volume 1, clause 7.9.4).
     #[inline]
     pub fn wire(&self) -> u32 {
         match self {
@@ -74,15 +73,15 @@ impl Control {
     }
 }
 
-/// What went through a port and how long it had to stand still.
+/// Counters of a port.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct PortCounters {
-    /// Packets sent, control frames apart.
+    /// Packets sent, without control frames.
     pub packets: u64,
     /// Bytes on the wire of packets sent.
     pub bytes: u64,
-    /// Most bytes that waited for this port.
+    /// Largest number of bytes queued for this port.
     pub peak: u64,
     /// Packets that arrived by this port and were dropped at its node, at once or later.
     pub dropped: u64,
@@ -92,70 +91,70 @@ pub struct PortCounters {
     pub marked: u64,
     /// XOFF frames sent by this port.
     pub pauses: u64,
-    /// ns for which the other end had at least one priority of this port stopped, or left it without credit.
+    /// Time for which the other end paused at least one priority of this port, or left it without credit, ns.
     pub paused: u64,
-    /// Packets whose payload was cut off in the queues of this port.
+    /// Packets trimmed in the queues of this port.
     pub trimmed: u64,
-    /// Packets that found no room in the queues of this port even without their payload, and were sent back.
+    /// Packets that did not fit the queues of this port even when trimmed, and were returned to their sender.
     pub returned: u64,
-    /// Red packets that found no room in the queues of this port, below their threshold or at all, where colours
+    /// Red packets dropped at the queues of this port, because of their threshold or for lack of room, if colours
     /// matter.
     pub red_dropped: u64,
-    /// Green packets with payload that found no room in the queues of this port, where colours matter.
+    /// Green packets with payload dropped at the queues of this port for lack of room, if colours matter.
     pub green_dropped: u64,
-    /// Packets without payload that found no room in the queues of this port, where colours matter.
+    /// Packets without payload dropped at the queues of this port for lack of room, if colours matter.
     pub control_dropped: u64,
-    /// Most bytes of red packets that waited in one queue of this port, where colours matter.
+    /// Largest number of bytes of red packets in one queue of this port, if colours matter.
     pub red_peak: u64,
 }
 
-/// The sending end of one direction of a link. What departures of packets need and count lies on the first line of the
-/// cache. Arrivals do without: see `End`.
+/// The sending end of one direction of a link. What departures of packets need and count is in the first cache line.
+/// Arrivals do without: see `End`.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Port {
     /// The port at the other end.
     pub peer: PortId,
-    /// ps per byte, if that is a whole number of 32 bits; else 0.
+    /// Transmission time of a byte, ps, if that is a whole number of 32 bits; otherwise 0.
     byte_time: u32,
-    /// Counts the times that the link went down: what was sent before does not arrive.
+    /// Number of times that the link went down: what was sent in an earlier epoch does not arrive.
     pub epoch: u16,
-    /// Bits: the link works, control frames wait, a packet is about to leave, somebody watches,
-    /// the other end is in another part of the network, packets are interrupted.
+    /// Bits: the link works, control frames wait, a packet is about to leave, departures are tapped, the other end is
+    /// in another part of the network, packets are interrupted.
     flags: u16,
     /// Priorities that the other end has paused.
     paused: Priorities,
-    /// Priorities that the other end is to pause, and those that it was last told.
+    /// Priorities that the other end is to pause, and those of the last PFC frame sent to it.
     wanted: Priorities,
     advertised: Priorities,
-    /// When the last event for the end of a packet is due, ns.
+    /// Time of the last scheduled end of a transmission, ns.
     pub awaited: u64,
-    /// When the packet that is being sent ends, ps.
+    /// End of the current transmission, ps.
     ends: u64,
     /// Propagation delay, ns.
     pub delay: u64,
-    /// Statistics.
+    /// Counters.
     pub counters: PortCounters,
-    /// The node that it belongs to.
+    /// Node of the port.
     pub node: u32,
     /// Number of the port at its node.
     pub local: u16,
-    /// How often the rate is halved.
+    /// Number of times that the rate is halved.
     halvings: u8,
     /// Probability that a packet is lost, in 2⁻⁶⁴.
     pub loss: u64,
-    /// The link it belongs to, as the topology numbers them.
+    /// Number of its link in the topology.
     pub link: u32,
-    /// Bit/s.
+    /// Rate, bit/s.
     pub rate: u64,
     paused_since: u64,
-    /// Control frames that wait, PFC's apart.
+    /// Queued control frames, without PFC.
     controls: VecDeque<Control>,
-    /// Of the last packet that was sent at less than the rate: when it began and how long it took, ps.
+    /// Start and duration of the last packet that was sent below the rate of the link, ps.
     last: (u64, u64),
     /// Credits of the link, if it has some.
     credits: Option<Box<Credits>>,
-    /// What has begun to leave, if packets are interrupted.
+    /// Transmissions begun, if packets are interrupted.
     preemption: Option<Box<Preemption>>,
 }
 
@@ -208,7 +207,7 @@ impl Port {
         self.byte_time = if whole { u32::try_from(bits / u128::from(self.rate)).unwrap_or(0) } else { 0 };
     }
 
-    /// ps that `bytes` take, rounded up.
+    /// Transmission time of `bytes`, ps, rounded up.
     #[inline]
     pub fn serialization(&self, bytes: u32) -> u64 {
         match self.byte_time {
@@ -217,36 +216,36 @@ impl Port {
         }
     }
 
-    /// Sends `bytes` from `now` ns on; returns when their last bit leaves, ns rounded up. Packets that follow each
-    /// other closely lose nothing by the rounding.
+    /// Sends `bytes` from `now` ns on; returns when their last bit leaves, ns rounded up. Back-to-back packets lose no
+    /// time by the rounding.
     #[inline]
     pub fn send(&mut self, now: u64, bytes: u32) -> u64 {
         self.ends = self.would_end(now, bytes);
         self.free_at()
     }
 
-    /// When the packet that is being sent ends, ns rounded up.
+    /// End of the current transmission, ns rounded up.
     #[inline]
     pub fn free_at(&self) -> u64 {
         self.ends.div_ceil(1000)
     }
 
-    /// Whether a packet is being sent at `now`, ns.
+    /// Whether a transmission is under way at `now`, ns.
     #[inline]
     pub fn is_busy(&self, now: u64) -> bool {
         self.ends > now * 1000
     }
 
-    /// When `bytes` sent from `now` ns on would end, ps.
+    /// End of a transmission of `bytes` from `now` ns on, ps.
     #[inline]
     pub fn would_end(&self, now: u64, bytes: u32) -> u64 {
         self.would_start(now) + self.serialization(bytes)
     }
 
-    /// When what is sent from `now` ns on would start, ps.
+    /// Start of a transmission requested at `now` ns, ps.
     #[inline]
     fn would_start(&self, now: u64) -> u64 {
-        // The event that ended the packet before came up to 1 ns late.
+        // The event that ended the previous packet was up to 1 ns late.
         let at = now * 1000;
         if self.ends + 1000 > at { self.ends } else { at }
     }
@@ -257,19 +256,19 @@ impl Port {
         self.free_at()
     }
 
-    /// Stops what is being sent at `now`, ns; returns what is left of it, ps.
+    /// Stops the transmission at `now`, ns; returns what is left of it, ps.
     pub(super) fn stop(&mut self, now: u64) -> u64 {
         let left = self.ends.saturating_sub(now * 1000);
         self.ends -= left;
         left
     }
 
-    /// When the last packet ends, ps.
+    /// End of the last packet, ps.
     pub(crate) fn ends(&self) -> u64 {
         self.ends
     }
 
-    /// Has the last packet end `ps` later.
+    /// Postpones the end of the last packet by `ps`.
     pub(crate) fn skip(&mut self, ps: u64) {
         self.ends += ps;
     }
@@ -294,7 +293,7 @@ impl Port {
         self.flag(UP, up);
     }
 
-    /// Whether a packet has been chosen that will leave next.
+    /// Whether the packet to be sent next has been chosen.
     #[inline]
     pub(crate) fn is_reserved(&self) -> bool {
         self.flags & RESERVED != 0
@@ -304,42 +303,42 @@ impl Port {
         self.flag(RESERVED, reserved);
     }
 
-    /// Whether there is more to a packet's start than to send it: the port is reserved, limited or watched, or
-    /// interrupts packets.
+    /// Whether starting a packet takes more than sending it: the port is reserved, limited or watched, or interrupts
+    /// packets.
     #[inline]
     pub(crate) fn is_special(&self) -> bool {
         self.flags & (RESERVED | PACED | CREDITED | TAPPED | NOTED | PREEMPTIVE) != 0
     }
 
-    /// Whether what is being sent gives way to what has to leave earlier.
+    /// Whether transmissions are interrupted for more urgent packets.
     #[inline]
     pub(crate) fn is_preemptive(&self) -> bool {
         self.flags & PREEMPTIVE != 0
     }
 
-    /// Interrupts packets from now on.
+    /// Enables interruption of packets.
     pub(super) fn preempt(&mut self) {
         self.preemption.get_or_insert_default();
         self.flag(PREEMPTIVE, true);
     }
 
-    /// What has begun to leave by a port that interrupts packets.
+    /// State of interrupted transmissions.
     pub(super) fn preemption(&self) -> Option<&Preemption> {
         self.preemption.as_deref()
     }
 
-    /// What has begun to leave by a port that interrupts packets, to be changed.
+    /// State of interrupted transmissions, mutably.
     pub(super) fn preemption_mut(&mut self) -> Option<&mut Preemption> {
         self.preemption.as_deref_mut()
     }
 
-    /// Whether what leaves is shown to somebody, or noted in the journal.
+    /// Whether departures are tapped or recorded in the journal.
     #[inline]
     pub(crate) fn is_watched(&self) -> bool {
         self.flags & (TAPPED | NOTED) != 0
     }
 
-    /// Whether packets are noted in the journal.
+    /// Whether packets are recorded in the journal.
     #[inline]
     pub(crate) fn is_noted(&self) -> bool {
         self.flags & NOTED != 0
@@ -349,7 +348,7 @@ impl Port {
         self.flags |= NOTED;
     }
 
-    /// Whether what leaves is shown to somebody.
+    /// Whether departures are tapped.
     #[inline]
     pub(crate) fn is_tapped(&self) -> bool {
         self.flags & TAPPED != 0
@@ -359,7 +358,7 @@ impl Port {
         self.flags |= TAPPED;
     }
 
-    /// Sends at the rate of the link over two to this power from now on.
+    /// Limits the rate to that of the link over two to the power of `halvings` from now on.
     pub(crate) fn pace(&mut self, halvings: u8) {
         if self.halvings == 0 {
             self.last = (0, 0);
@@ -374,18 +373,18 @@ impl Port {
         self.flags & PACED != 0
     }
 
-    /// Whether packets that are sent are to be noted: the port is paced, or lives on credit.
+    /// Whether departures must be accounted for: the port is paced, or needs credits.
     #[inline]
     pub(crate) fn is_limited(&self) -> bool {
         self.flags & (PACED | CREDITED) != 0
     }
 
-    /// When a port that is paced may send its next packet, ns rounded up.
+    /// Time at which a paced port may send its next packet, ns rounded up.
     pub(crate) fn may_send_at(&self) -> u64 {
         self.last.0.saturating_add(self.last.1 << self.halvings).div_ceil(1000)
     }
 
-    /// A port that is limited begins a packet of so many bytes. Returns whether that uses up the credit for its
+    /// Accounts for the start of a packet of `bytes` on a limited port. Returns whether that exhausts the credit of its
     /// priority.
     pub(crate) fn note_packet(&mut self, now: u64, priority: u8, bytes: u32) -> bool {
         let takes = self.serialization(bytes);
@@ -408,7 +407,7 @@ impl Port {
         self.credits.get_or_insert_default().grant_all(config);
     }
 
-    /// The other end lets this one have sent so many bytes of a priority. Returns whether that lets it go on.
+    /// Sets the limit of a priority granted by the other end. Returns whether that unblocks it.
     pub(crate) fn allow(&mut self, now: u64, priority: u8, limit: u32) -> bool {
         let enough = self.credits.as_mut().is_none_or(|credits| credits.allow(priority, limit));
         let goes_on = enough && self.paused.contains(priority);
@@ -418,7 +417,8 @@ impl Port {
         goes_on
     }
 
-    /// Lets the other end send so many more bytes of a priority, if it is limited: the next frame of this port says so.
+    /// Grants the other end `bytes` more of a priority, if it is limited: the next frame of this port carries the
+    /// grant.
     pub(crate) fn return_credit(&mut self, priority: u8, bytes: u32) {
         if let Some(credits) = &mut self.credits {
             credits.grant(priority, bytes);
@@ -441,7 +441,7 @@ impl Port {
         self.paused
     }
 
-    /// Asks the other end to stop or go on with one priority: the next frame of this port says so.
+    /// Requests that the other end pause or resume one priority: the next frame of this port carries it.
     pub(crate) fn request_pause(&mut self, pause: Pause) {
         if pause.stop {
             self.wanted.insert(pause.priority);
@@ -450,14 +450,14 @@ impl Port {
         }
     }
 
-    /// Has a control frame other than PFC's wait for its turn, which comes before that of packets.
+    /// Queues a control frame other than PFC, ahead of packets.
     pub(crate) fn push_control(&mut self, control: Control) {
         self.controls.push_back(control);
         self.flags |= CONTROL;
     }
 
-    /// The control frame to send next. PFC goes first, if the last frame said something else; a frame speaks for all
-    /// priorities (IEEE 802.1Qbb), so that a change of mind never waits behind another.
+    /// The control frame to send next. PFC goes first, if it differs from the last frame; a frame covers all priorities
+    /// (IEEE 802.1Qbb), so that a change never waits behind another.
     #[inline]
     pub(crate) fn next_control(&mut self) -> Option<Control> {
         if !self.has_control() {
@@ -482,7 +482,7 @@ impl Port {
         self.wanted != self.advertised || self.flags & CONTROL != 0
     }
 
-    /// A PFC frame of the other end has arrived: the priorities to be paused, and no others.
+    /// Handles a PFC frame of the other end, which pauses exactly these priorities.
     pub(crate) fn set_paused(&mut self, now: u64, paused: Priorities) {
         let before = std::mem::replace(&mut self.paused, paused);
         if before.is_empty() && !self.paused.is_empty() {
@@ -492,7 +492,7 @@ impl Port {
         }
     }
 
-    /// The link went down: what was asked for is forgotten on both sides, and control frames that waited are lost.
+    /// Handles a link failure: both sides forget their requests, and queued control frames are lost.
     pub(crate) fn reset_controls(&mut self, now: u64) {
         self.counters = self.counters_at(now);
         self.paused = Priorities::NONE;
@@ -501,7 +501,7 @@ impl Port {
         self.flag(CONTROL, false);
         self.pace(0);
         if let Some(credits) = &mut self.credits {
-            // Counts go on; what the other end was told may be lost.
+            // Counts continue; grants in flight may be lost.
             credits.repeat();
             let (short, owed) = (credits.short(), credits.is_owed());
             self.flag(CONTROL, owed);
@@ -509,7 +509,7 @@ impl Port {
         }
     }
 
-    /// The counters at `now`, with the pause that is under way.
+    /// The counters at `now`, including the current pause.
     pub fn counters_at(&self, now: u64) -> PortCounters {
         let mut counters = self.counters;
         if !self.paused.is_empty() {
@@ -519,15 +519,15 @@ impl Port {
     }
 }
 
-/// Where the lines of the cache are that [`Port`] promises.
+/// The cache line layout that [`Port`] documents.
 const _: () = assert!(std::mem::offset_of!(Port, counters) == 40 && std::mem::offset_of!(PortCounters, dropped) == 24);
-/// Four of them a port, and no more.
+/// Exactly four cache lines per port.
 const _: () = assert!(size_of::<Port>() == 256);
 
-/// What the arrival of a packet by a port has to know of the port: an eighth of a line of the cache.
+/// What the arrival of a packet by a port needs of the port: an eighth of a cache line.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct End {
-    /// The node that it belongs to.
+    /// Node of the port.
     pub node: u32,
     /// Number of the port at its node.
     pub local: u16,
@@ -581,7 +581,7 @@ mod tests {
         assert_eq!(port.send(600, 500), 700);
     }
 
-    /// 100 Gbit/s: 87.2 ns a packet. What is stopped after 40 ns has 47.2 left, and loses none of them.
+    /// 100 Gbit/s: 87.2 ns a packet. One stopped after 40 ns has 47.2 left, and loses none of it.
     #[test]
     fn what_is_stopped_takes_as_long_in_two_pieces() {
         let mut port = port(100_000_000_000);
@@ -589,10 +589,10 @@ mod tests {
         let left = port.stop(40);
         assert_eq!((left, port.is_busy(40)), (47_200, false));
         assert_eq!(port.send(40, 1000), 120);
-        // The next begins between two ns, and so does the rest.
+        // The next begins between two nanoseconds, and so does the rest.
         assert_eq!((port.send(120, 1090), port.send_rest(208, left)), (208, 255));
         assert_eq!(port.ends(), 254_400);
-        // At the end nothing is left.
+        // At the end, nothing is left.
         assert_eq!(port.stop(255), 0);
         assert_eq!(port.ends(), 254_400);
     }
@@ -612,7 +612,7 @@ mod tests {
         let ask = |port: &mut Port, priority, stop| port.request_pause(Pause { priority, stop });
         ask(&mut port, 0, true);
         assert_eq!((port.next_control(), port.next_control()), (Some(Control::Pfc(Priorities::of(0))), None));
-        // XON and XOFF again, before either was sent: nothing to say.
+        // XON and XOFF again, before either was sent: no frame is needed.
         ask(&mut port, 0, false);
         ask(&mut port, 0, true);
         assert_eq!(port.next_control(), None);

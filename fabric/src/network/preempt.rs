@@ -1,32 +1,31 @@
-//! Ports that interrupt what they send for what has to leave earlier, and send the rest of it later (preemption).
+//! Ports that interrupt a transmission for a more urgent packet, and send the rest later (preemption).
 //!
-//! Elsewhere the arrival of a packet is an event from when it begins to leave. Here it is one from when its last bit
-//! has left, so that nothing has to be taken back. Whoever sends in pieces sends no more bits, and the other end sees
-//! the last alone.
+//! For other ports, an arrival is scheduled when the packet begins to leave; here, when its last bit has left, so that
+//! nothing has to be undone. Sending in pieces costs no more bits, and the other end sees only the last one.
 
 use irnic_transports::telemetry::Hop;
 
 use super::{Agenda, End, Endpoint, Event, Network, Packet, PacketId, Packets, PortId};
 use crate::priorities::Priorities;
 
-/// A packet that has begun to leave.
+/// A packet whose transmission has begun.
 #[derive(Copy, Clone, Debug)]
 struct Begun {
     packet: PacketId,
-    /// The lower, the earlier.
+    /// Rank; the lowest is sent first.
     rank: i64,
-    /// When its last bit leaves, or would have left, ns.
+    /// Time at which its last bit leaves, or would have left, ns.
     end: u64,
-    /// Of a packet that was interrupted: what its rest takes, ps, whatever the rate of the link is by then.
+    /// For an interrupted packet, the transmission time of its rest, ps, whatever the link's rate is by then.
     left: u64,
 }
 
-/// What has begun to leave by a port that interrupts packets.
+/// Transmissions begun by a port that interrupts packets.
 #[derive(Debug, Default)]
 pub(super) struct Preemption {
-    /// What is being sent.
+    /// The packet in transmission.
     sending: Option<Begun>,
-    /// What was interrupted: the last goes next.
+    /// Interrupted packets; the last one is next.
     rests: Vec<Begun>,
 }
 
@@ -36,25 +35,25 @@ impl Preemption {
         self.sending.iter().chain(&self.rests).map(|begun| begun.packet)
     }
 
-    /// Whether the rest of a packet waits.
+    /// Whether an interrupted packet waits.
     pub(super) fn has_rests(&self) -> bool {
         !self.rests.is_empty()
     }
 
-    /// Takes out all that has begun to leave.
+    /// Removes all packets whose transmission has begun.
     pub(super) fn flush(&mut self, lost: &mut Vec<PacketId>) {
         lost.extend(self.packets());
         self.sending = None;
         self.rests.clear();
     }
 
-    /// Takes in the rest of a packet. Of equal ranks that goes first which was interrupted first.
+    /// Adds an interrupted packet. Of equal ranks, the one interrupted first is next.
     fn add(&mut self, rest: Begun) {
         let place = self.rests.partition_point(|begun| begun.rank > rest.rank);
         self.rests.insert(place, rest);
     }
 
-    /// The place and rank of the rest that goes next, of those that may go.
+    /// Position and rank of the interrupted packet that is next, of those that may be sent.
     fn next_rest(&self, packets: &Packets, paused: Priorities) -> Option<(usize, i64)> {
         let may_go = |begun: &&Begun| paused.is_empty() || !paused.contains(packets.get(begun.packet).priority);
         let place = self.rests.iter().rposition(|begun| may_go(&begun))?;
@@ -63,12 +62,11 @@ impl Preemption {
 }
 
 impl<E: Endpoint, A: Agenda> Network<E, A> {
-    /// Something may have come for a port that interrupts packets and is sending: has it go first if it has to leave
-    /// earlier.
+    /// Interrupts the transmission of a port if a more urgent packet has arrived.
     #[cold]
     pub(super) fn interrupt(&mut self, id: PortId) {
         let port = &self.ports[id as usize];
-        // Control frames are not interrupted. Whatever is being sent, the port is looked at when it ends.
+        // Control frames are not interrupted. In any case, the port is served when its transmission ends.
         let Some(sending) = port.preemption().and_then(|state| state.sending) else { return };
         let rest = port.preemption().and_then(|state| state.next_rest(&self.packets, port.paused()));
         let waiting = self.waiting_rank(id);
@@ -84,7 +82,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         self.serve(id);
     }
 
-    /// Has a port that interrupts packets, and is free, send what goes next.
+    /// Starts the next transmission of a free port that interrupts packets.
     #[cold]
     pub(super) fn serve(&mut self, id: PortId) {
         self.finish(id);
@@ -96,13 +94,13 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         let port = &self.ports[id as usize];
         let rest = port.preemption().and_then(|state| state.next_rest(&self.packets, port.paused()));
         match rest {
-            // Of equals the one that has begun came first.
+            // Of equals, the one that has begun came first.
             Some((place, rank)) if waiting.is_none_or(|waiting| rank <= waiting) => self.resume(id, place),
             _ => self.begin(id, waiting.unwrap_or(i64::MIN)),
         }
     }
 
-    /// A port that interrupts packets is free: what it was sending has left, and is on the link.
+    /// Ends a transmission of a port that interrupts packets: the packet is on the link.
     pub(super) fn finish(&mut self, id: PortId) {
         let port = &mut self.ports[id as usize];
         let Some(Begun { packet, end, .. }) = port.preemption_mut().and_then(|state| state.sending.take()) else {
@@ -119,14 +117,14 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         self.events.push(arrives, Event::Arrive(peer, epoch, packet));
     }
 
-    /// The rank of what waits for a port of a switch and goes next, if something may go.
+    /// The rank of the next packet that waits for a switch's port, if one may be sent.
     fn waiting_rank(&self, id: PortId) -> Option<i64> {
         let End { node, local, .. } = self.ends[id as usize];
         let place = node.checked_sub(self.all_hosts)?;
         self.switches[place as usize].switch.rank(&self.packets, local, self.ports[id as usize].paused())
     }
 
-    /// Begins a packet of this rank, if there is one.
+    /// Begins the transmission of a packet of this rank, if there is one.
     fn begin(&mut self, id: PortId, rank: i64) {
         let End { node, local, .. } = self.ends[id as usize];
         let Some(place) = node.checked_sub(self.all_hosts) else { return };
@@ -151,7 +149,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         self.sends(id, Begun { packet, rank, end, left: 0 });
     }
 
-    /// Sends the rest of a packet that was interrupted, which has that place among all.
+    /// Resumes the interrupted packet at this position.
     fn resume(&mut self, id: PortId, place: usize) {
         let port = &mut self.ports[id as usize];
         let Some(begun) = port.preemption_mut().map(|state| state.rests.remove(place)) else { return };
@@ -168,7 +166,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         self.sends(id, Begun { end, left: 0, ..begun });
     }
 
-    /// A port that interrupts packets sends one from now on; it is looked at when that ends.
+    /// Notes the packet in transmission, and schedules its end.
     fn sends(&mut self, id: PortId, begun: Begun) {
         let port = &mut self.ports[id as usize];
         port.awaited = begun.end;

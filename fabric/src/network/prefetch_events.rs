@@ -1,22 +1,23 @@
-//! Memory of a large network does not fit into the processor's caches. But the next events are known, and so is most of
-//! what they will need: it is fetched in steps, each of which finds in the cache what the one before had fetched.
+//! Prefetching for coming events. A large network does not fit into the processor's caches. But the next events are
+//! known, and so is most of the data they need: it is fetched in steps, each of which finds in the cache what the
+//! previous one fetched.
 
 use super::{Agenda, End, Endpoint, Event, Network, Routing};
 use crate::prefetch::{fetch, fetch_all, fetch_first};
 
-/// How many events before its turn each step is taken for an event.
+/// Number of events ahead at which each step is taken.
 const FIRST: usize = 12;
 const SECOND: usize = 8;
 const THIRD: usize = 4;
 
-/// Hosts of a network from which on the queues of its switches do not stay in the cache by themselves.
+/// Number of hosts from which on the queues of switches no longer stay in the cache by themselves.
 const MANY_HOSTS: u32 = 256;
 
-/// Lines of the cache of a switch that are fetched, beside the queues that it names to [`crate::switch::Switch`].
+/// Cache lines of a switch to prefetch, in addition to the queues that [`crate::switch::Switch`] prefetches.
 const SWITCH_LINES: usize = 4;
 
 impl<E: Endpoint, A: Agenda> Network<E, A> {
-    /// Fetches something for each of three coming events. Changes nothing.
+    /// Prefetches data for each of three coming events. Changes no state.
     #[inline]
     pub(super) fn look_ahead(&self) {
         if let Some(event) = self.events.coming(FIRST) {
@@ -30,7 +31,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         }
     }
 
-    /// The packet, the port that will be free, and the switch or endpoint.
+    /// Step 1: the packet, the port that will be free, and the switch or endpoint.
     #[inline]
     fn fetch_first(&self, event: Event) {
         let at = match event {
@@ -57,7 +58,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         }
     }
 
-    /// What a switch's free output needs.
+    /// Prefetches what a switch's free output needs.
     #[inline]
     fn fetch_output(&self, place: usize, output: u16, step: usize) {
         if self.all_hosts >= MANY_HOSTS {
@@ -65,7 +66,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         }
     }
 
-    /// What knows where to go on: the inside of the switch and its routes, or of the endpoint.
+    /// Step 2: the inside of the switch and its routes, or of the endpoint.
     #[inline]
     fn fetch_second(&self, event: Event) {
         let (Event::Arrive(at, ..) | Event::TxDone(at)) = event else { return };
@@ -83,8 +84,8 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         }
     }
 
-    /// The queue and the port by which an arriving packet leaves, as `route` will choose, or the queues of the port
-    /// that is free; or what the endpoint needs.
+    /// Step 3: the queue and the port by which an arriving packet leaves, as `route` will choose, or the queues of the
+    /// port that becomes free; or what the endpoint needs.
     #[inline]
     fn fetch_third(&self, event: Event) {
         let (Event::Arrive(at, ..) | Event::TxDone(at)) = event else { return };
@@ -100,7 +101,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
                     (&[only], _) => only,
                     (_, Routing::Ecmp) => choices[switch.hashed(packet.entropy, choices.len())],
                     (_, Routing::Spray) => choices[(switch.sprayed as usize + 1) % choices.len()],
-                    // Chance cannot be foreseen.
+                    // A random choice cannot be predicted.
                     (_, Routing::Random) => return,
                     (_, Routing::Source) => choices[packet.entropy as usize % choices.len()],
                     (_, Routing::Lowest) => choices[0],

@@ -1,4 +1,4 @@
-//! Frames as they begin to leave by ports that somebody watches.
+//! Capture of frames as they begin to leave by tapped ports.
 
 use irnic_transports::wire::{Headers, ICRC_LEN, RateNotice};
 use irnic_transports::{Mark, Path};
@@ -8,23 +8,24 @@ use super::{Agenda, Content, Control, Endpoint, Network, PacketId, Packets, Port
 use crate::priorities::Priorities;
 use crate::schedule::{Detail, Journal};
 
-/// What begins to leave by a port that is watched ([`Network::tap`]).
+/// A frame that begins to leave by a tapped port ([`Network::tap`]).
 #[derive(Copy, Clone, Debug)]
 pub struct Tapped<'a> {
     /// The port.
     pub port: PortId,
-    /// ns.
+    /// Time, ns.
     pub at: u64,
     /// The packet; [`None`] is a PFC frame, which pauses [`Self::paused`].
     pub packet: Option<PacketId>,
     /// All packets of the network.
     pub packets: &'a Packets,
-    /// Of a PFC frame: the priorities that the other end is to pause, and no others.
+    /// For a PFC frame, exactly the priorities that the other end is to pause.
     pub paused: Priorities,
 }
 
 impl Tapped<'_> {
-    /// Passes it on. `bytes` are what is known of a packet from the BTH to the ICRC, and as many as there are.
+    /// Passes the frame to a recorder. `bytes` holds as many of the packet's bytes from the BTH to the ICRC as are
+    /// available.
     pub(crate) fn record<'a>(
         &'a self,
         recorder: &mut dyn Recorder,
@@ -47,28 +48,29 @@ impl Tapped<'_> {
     }
 }
 
-/// Who is shown frames.
+/// A receiver of captured frames.
 pub trait Recorder: Send + std::fmt::Debug {
-    /// A packet begins to leave by a port at a time, ns. `bytes` are the first of its `len` from the BTH to the ICRC.
+    /// A packet begins to leave by a port at a time, ns. `bytes` are the first of its `len` bytes from the BTH to the
+    /// ICRC.
     fn packet(&mut self, port: PortId, at: u64, path: &Path, bytes: &[u8], len: usize);
 
     /// A switch's notice begins to leave by a port at a time, ns.
     fn notice(&mut self, port: PortId, at: u64, notice: &RateNotice);
 
-    /// A PFC frame begins to leave: the other end is to pause these priorities, and no others.
+    /// A PFC frame begins to leave: the other end is to pause exactly these priorities.
     fn pause(&mut self, port: PortId, at: u64, paused: Priorities);
 
-    /// Nothing from before this time, ns, comes any more.
+    /// No more frames from before this time, ns, will follow.
     fn passed(&mut self, at: u64);
 }
 
 impl<E: Endpoint, A: Agenda> Network<E, A> {
-    /// Has [`Endpoint::on_tap`] called for what leaves by a port from now on.
+    /// Enables [`Endpoint::on_tap`] for frames that leave by a port from now on.
     pub fn tap(&mut self, port: PortId) {
         self.ports[port as usize].tap();
     }
 
-    /// Has [`Endpoint::on_tap`] called for a packet that was put onto a host's link.
+    /// Calls [`Endpoint::on_tap`] for a packet that was put on a host's link.
     #[cold]
     pub(crate) fn show_put(&mut self, host: u32, put: &Put) {
         let port = self.hosts[self.place_of(host)].port;
@@ -77,18 +79,18 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         E::on_tap(&mut self.shared, tapped);
     }
 
-    /// Notes when each packet enters, passes switches, and arrives, from now on.
+    /// From now on, records when each packet enters, passes switches, and arrives.
     pub(crate) fn keep_journal(&mut self, detail: Detail) {
         self.journal = Some(Box::new(Journal::new(detail)));
         self.ports.iter_mut().for_each(Port::note);
     }
 
-    /// What notes packets, if something does.
+    /// The journal, if there is one.
     pub(crate) fn journal_mut(&mut self) -> &mut Option<Box<Journal>> {
         &mut self.journal
     }
 
-    /// A packet is to leave a switch by an output.
+    /// Records the output by which a packet is to leave a switch.
     #[cold]
     pub(super) fn note_queued(&mut self, place: usize, id: PacketId, output: u16) {
         let SwitchNode { ref switch, first, .. } = self.switches[place];
@@ -99,7 +101,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         }
     }
 
-    /// A packet begins to leave by a port that is watched.
+    /// Reports a packet that begins to leave by a tapped port.
     #[cold]
     pub(super) fn show(&mut self, port: PortId, packet: PacketId) {
         if let Some(journal) = &mut self.journal {

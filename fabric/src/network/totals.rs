@@ -1,11 +1,12 @@
-//! The network's accounts: what entered, what left and how, and the bytes under way over time.
+//! The totals of a network: what entered, what left and how, and the bytes in flight over time.
 
 use irnic_transports::Colour;
 
 use super::Packet;
 use crate::switch::{BreakerCounters, EscapeCounters};
 
-/// Sums over a network since its beginning. What entered is somewhere: see [`crate::network::Network::check`].
+/// Totals of a network since its beginning. Everything that entered is accounted for: see
+/// [`crate::network::Network::check`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Totals {
@@ -13,23 +14,23 @@ pub struct Totals {
     pub injected_packets: u64,
     /// Bytes on the wire of packets that endpoints sent.
     pub injected_bytes: u64,
-    /// Packets that endpoints sent red, and may be dropped first.
+    /// Red packets that endpoints sent, which are dropped first.
     pub red_packets: u64,
-    /// Bytes on the wire of packets that endpoints sent red.
+    /// Bytes on the wire of red packets that endpoints sent.
     pub red_bytes: u64,
     /// Of those, packets without payload, all of them green.
     pub control_packets: u64,
     /// Bytes of these.
     pub control_bytes: u64,
-    /// Packets that switches made.
+    /// Packets created by switches.
     pub emitted_packets: u64,
-    /// Bytes on the wire of packets that switches made.
+    /// Bytes on the wire of packets created by switches.
     pub emitted_bytes: u64,
     /// Packets that reached endpoints.
     pub delivered_packets: u64,
-    /// Bytes on the wire of packets that reached endpoints, when they arrived.
+    /// Bytes on the wire of packets that reached endpoints, on arrival.
     pub delivered_bytes: u64,
-    /// Payload bytes of packets that reached endpoints, repetitions included.
+    /// Payload bytes of packets that reached endpoints, including duplicates.
     pub payload_bytes: u64,
     /// Packets that switches dropped.
     pub dropped_packets: u64,
@@ -39,63 +40,63 @@ pub struct Totals {
     pub lost_packets: u64,
     /// Bytes on the wire of packets lost on links.
     pub lost_bytes: u64,
-    /// Packets whose payload switches cut off.
+    /// Packets trimmed by switches.
     pub trimmed_packets: u64,
-    /// Bytes that switches cut off from packets.
+    /// Bytes trimmed from packets by switches.
     pub trimmed_bytes: u64,
-    /// Packets that switches sent back.
+    /// Packets returned to their sender by switches.
     pub returned_packets: u64,
-    /// Packets that left switches by a policy that another had taken the place of.
+    /// Packets that left switches under a policy that had been replaced.
     pub drained_packets: u64,
     /// Bytes on the wire of these.
     pub drained_bytes: u64,
     /// Bytes that switches added to packets.
     pub grown_bytes: u64,
-    /// Of those, bytes that switches took off again.
+    /// Of those, bytes that switches removed again.
     pub shrunk_bytes: u64,
-    /// What Escape did.
+    /// Counters of Escape.
     pub escape: EscapeCounters,
-    /// What breakers of loops did.
+    /// Counters of loop breakers.
     pub breaker: BreakerCounters,
     /// PFC frames that arrived.
     pub pfc_frames: u64,
-    /// PFC frames that arrived from the time on that the owner of the network named.
+    /// PFC frames that arrived from the time set by the owner of the network.
     pub late_pfc_frames: u64,
-    /// Control frames that arrived, PFC's apart.
+    /// Control frames that arrived, without PFC.
     pub control_frames: u64,
-    /// Bytes in the network since `since`, ns, and before that, added up over time.
+    /// Bytes in the network since `since`, ns, and their integral over time before that.
     level: u64,
     since: u64,
     byte_time: u128,
     /// Time that packets spent in the network until they left it, times their bytes. It wraps below 0 while a packet
-    /// that has grown is under way.
+    /// that has grown is in flight.
     stay: u128,
 }
 
 impl Totals {
-    /// Bytes in the network, added up over time until the last event that changed them, byte · ns.
+    /// Integral over time of the bytes in the network, until the last event that changed them, byte · ns.
     pub fn byte_time(&self) -> u128 {
         self.byte_time
     }
 
-    /// Time that bytes spent in the network until they left it, added up, byte · ns.
+    /// Total time that bytes spent in the network until they left it, byte · ns.
     pub fn stay(&self) -> u128 {
         self.stay
     }
 
-    /// Brings [`Self::byte_time`] up to `now`.
+    /// Advances [`Self::byte_time`] to `now`.
     #[inline]
     pub(crate) fn integrate(&mut self, now: u64) {
         self.byte_time = self.byte_time.wrapping_add(u128::from(self.level) * u128::from(now - self.since));
         self.since = now;
     }
 
-    /// Adds the stay of a packet of `wire` bytes that is still under way at `now`.
+    /// Adds the stay of a packet of `wire` bytes that is still in flight at `now`.
     pub(crate) fn still_here(&mut self, now: u64, sent: u64, wire: u32) {
         self.stay = self.stay.wrapping_add(u128::from(wire) * u128::from(now - sent));
     }
 
-    /// Bytes left the network at `now` that were `sent` into it.
+    /// Accounts for bytes that leave the network at `now` and entered it at `sent`.
     #[inline]
     fn left(&mut self, now: u64, sent: u64, bytes: u32) {
         self.integrate(now);
@@ -109,23 +110,23 @@ impl Totals {
         self.level += u64::from(bytes);
     }
 
-    /// At `now` a packet of `wire` bytes leaves this part of the network for another, where it arrives at `at`. Until
-    /// then its time counts here.
+    /// Hands a packet of `wire` bytes to another part of the network at `now`, where it arrives at `at`. Until then its
+    /// time counts here.
     pub(crate) fn handed_over(&mut self, now: u64, at: u64, wire: u32) {
         self.integrate(now);
         self.level -= u64::from(wire);
         self.byte_time = self.byte_time.wrapping_add(u128::from(wire) * u128::from(at - now));
     }
 
-    /// At `now` a packet of `wire` bytes is taken over from another part of the network. Its time counts here from
-    /// when it arrives at `at`, later than now.
+    /// Takes over a packet of `wire` bytes from another part of the network at `now`. Its time counts here from its
+    /// arrival at `at`, later than now.
     pub(crate) fn came_over(&mut self, now: u64, at: u64, wire: u32) {
         self.integrate(now);
         self.level += u64::from(wire);
         self.byte_time = self.byte_time.wrapping_sub(u128::from(wire) * u128::from(at - now));
     }
 
-    /// Adds what another part of the network has counted up to the same time.
+    /// Adds the totals of another part of the network at the same time.
     pub(crate) fn add(&mut self, other: &Totals) {
         self.injected_packets += other.injected_packets;
         self.injected_bytes += other.injected_bytes;
@@ -206,14 +207,14 @@ impl Totals {
         self.lost_bytes += u64::from(wire);
     }
 
-    /// A packet lost `bytes` of its length.
+    /// Accounts for a packet that was trimmed by `bytes`.
     pub(crate) fn trimmed(&mut self, now: u64, sent: u64, bytes: u32) {
         self.left(now, sent, bytes);
         self.trimmed_packets += 1;
         self.trimmed_bytes += u64::from(bytes);
     }
 
-    /// A packet that was `sent` into the network has `bytes` more from `now` on.
+    /// Accounts for a packet, `sent` into the network, that is longer by `bytes` from `now` on.
     pub(crate) fn grown(&mut self, now: u64, sent: u64, bytes: u32) {
         self.entered(now, bytes);
         self.grown_bytes += u64::from(bytes);
@@ -221,7 +222,7 @@ impl Totals {
         self.stay = self.stay.wrapping_sub(u128::from(bytes) * u128::from(now - sent));
     }
 
-    /// A packet that was `sent` into the network has `bytes` less from `now` on.
+    /// Accounts for a packet, `sent` into the network, that is shorter by `bytes` from `now` on.
     pub(crate) fn shrunk(&mut self, now: u64, sent: u64, bytes: u32) {
         self.left(now, sent, bytes);
         self.shrunk_bytes += u64::from(bytes);

@@ -1,38 +1,38 @@
-//! What a network notes of the packets in it.
+//! A record of the packets in a network.
 
 use std::collections::BTreeMap;
 
 use super::{Detail, Schedule, Scheduled};
 use crate::network::{Packet, PacketId, Port};
 
-/// Notes when packets enter a network, begin to leave its switches, and arrive.
+/// Records when packets enter a network, begin to leave its switches, and arrive.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    /// Packets in the order in which they were sent. Those that have not arrived left at no time.
+    /// Packets in the order sent. Those that have not arrived have no time of leaving.
     packets: Vec<Scheduled>,
-    /// Of packets that have arrived, with [`Detail::Hops`].
+    /// Start times at switches, with [`Detail::Hops`].
     starts: Vec<(u32, u64)>,
     first: Vec<u32>,
     detail: Detail,
-    /// Of packets that are under way, by their numbers.
+    /// Packets in flight, by number.
     ways: Vec<Way>,
-    /// Flows by host and number of the queue pair.
+    /// Flows by host and queue pair number.
     flows: BTreeMap<(u32, u32), u32>,
 }
 
-/// A packet under way.
+/// A packet in flight.
 #[derive(Clone, Debug, Default)]
 struct Way {
-    /// Its place among all.
+    /// Index of the packet.
     packet: usize,
-    /// When it is at the node that it is on the way to or in, ns.
+    /// Arrival time at the current or next node, ns.
     arrived: u64,
-    /// It has waited in the switch that it left last.
+    /// Whether it waited in the last switch.
     waited: bool,
     starts: Vec<(u32, u64)>,
 }
 
-/// A packet that is not there.
+/// Marks a packet that has not arrived.
 const NEVER: u64 = u64::MAX;
 
 impl Journal {
@@ -47,12 +47,12 @@ impl Journal {
         }
     }
 
-    /// A flow is sent by a host's queue pair from now on.
+    /// Associates a host's queue pair with a flow from now on.
     pub(crate) fn connected(&mut self, src: u32, qpn: u32, flow: u32) {
         self.flows.insert((src, qpn), flow);
     }
 
-    /// A host begins to send a packet.
+    /// Records that a host begins to send a packet.
     pub(crate) fn enters(&mut self, now: u64, id: PacketId, packet: &Packet, psn: u32, port: &Port) {
         let flow = self.flows.get(&(port.node, packet.src_qp)).copied().unwrap_or(packet.src_qp);
         let place = id as usize;
@@ -79,15 +79,15 @@ impl Journal {
         self.crosses(now, id, packet.wire, port);
     }
 
-    /// A packet is there and wants to leave a switch by an output, for which others wait or not.
+    /// Records that a packet has arrived at a switch and is to leave by an output, with `others` queued for it or not.
     pub(crate) fn queued(&mut self, id: PacketId, others: bool) {
-        // What a switch has made itself is not among the packets.
+        // Packets created by switches are not recorded.
         let Some(way) = self.ways.get(id as usize) else { return };
         let points = &mut self.packets[way.packet].points;
         *points = points.saturating_add(u8::from(others));
     }
 
-    /// A switch begins to send a packet.
+    /// Records that a switch begins to send a packet.
     pub(crate) fn departs(&mut self, now: u64, id: PacketId, wire: u32, port: &Port) {
         let Some(way) = self.ways.get_mut(id as usize) else { return };
         let packet = &mut self.packets[way.packet];
@@ -100,7 +100,7 @@ impl Journal {
         self.crosses(now, id, wire, port);
     }
 
-    /// The last bit of a packet that was interrupted leaves a switch so many ns later than was said.
+    /// Records that the last bit of an interrupted packet leaves a switch `by` ns later than recorded.
     pub(crate) fn delayed(&mut self, id: PacketId, by: u64) {
         let Some(way) = self.ways.get_mut(id as usize) else { return };
         way.arrived += by;
@@ -116,7 +116,7 @@ impl Journal {
         way.arrived = port.would_end(now, wire).div_ceil(1000) + port.delay;
     }
 
-    /// A packet has arrived.
+    /// Records that a packet has arrived.
     pub(crate) fn arrives(&mut self, now: u64, id: PacketId) {
         let Some(way) = self.ways.get(id as usize) else { return };
         self.packets[way.packet].left = now;
@@ -126,7 +126,7 @@ impl Journal {
         }
     }
 
-    /// What is known of packets that have arrived.
+    /// Returns the schedule of the packets that have arrived.
     pub(crate) fn finish(mut self) -> Schedule {
         if self.detail == Detail::Hops {
             let arrived = self.packets.iter().map(|packet| packet.left != NEVER);

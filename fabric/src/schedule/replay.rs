@@ -1,5 +1,5 @@
-//! Replays a schedule: the same packets enter at the same times, with what their headers say made from the schedule
-//! alone, and switches see no more than that.
+//! Replays a schedule: the same packets enter at the same times, with headers derived from the schedule, and switches
+//! see no more than that.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,67 +15,67 @@ use crate::priorities::Priorities;
 use crate::sim::{ENCAPSULATION, ideal};
 use crate::summary::percentile;
 
-/// What the sender writes into the field for slack ([`Packet::slack`]), ns.
+/// The value that the sender writes into the slack field ([`Packet::slack`]), ns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// How long the packet may wait in all: o(p) − i(p) − t_min(p), for least slack time first (§5.1.2).
+    /// Total time for which the packet may wait: o(p) − i(p) − t_min(p), for least slack time first (§5.1.2).
     Slack,
-    /// When the packet is to leave the network, o(p): for earliest deadline first (appendix A.4), and as a static
-    /// priority (§5.1.3, item 7).
+    /// Time at which the packet is to leave the network, o(p): for earliest deadline first (appendix A.4), and as a
+    /// static priority (§5.1.3, item 7).
     Exit,
-    /// When each switch is to send it (appendix A.1), from a schedule with [`super::Detail::Hops`]. Switches go by
-    /// that, whatever the network says that they are.
+    /// Time at which each switch is to send it (appendix A.1), from a schedule with [`super::Detail::Hops`]. Switches
+    /// use these times, regardless of the type that the network gives them.
     Vector,
-    /// These numbers, packet by packet; 0 of packets beyond the last.
+    /// These values, packet by packet; 0 for packets beyond the last.
     Given(Arc<Vec<i64>>),
 }
 
-/// Why a schedule cannot be replayed.
+/// An error of a replay.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
-    /// The network makes no sense, or something in it went wrong.
+    /// An invalid network, or an error in it.
     #[error(transparent)]
     Network(#[from] NetworkError),
-    /// A packet is of another network.
+    /// A packet that does not belong to this network.
     #[error(
         "packet {packet} of the schedule {what}; expected the network, the routing and the seed that it was recorded with"
     )]
     #[allow(missing_docs)]
     OtherNetwork { packet: usize, what: String },
-    /// A packet was sent when one that is missing would still have had the link.
+    /// A packet that was sent while a missing one would still have occupied the link.
     #[error(
         "packet {packet} of the schedule was sent at {sent} ns, and could be only at {at}: packets before it are missing; \
          expected a record of a run that came to its end and lost none"
     )]
     #[allow(missing_docs)]
     Incomplete { packet: usize, sent: u64, at: u64 },
-    /// Packets are not in order.
+    /// Packets that are not in order.
     #[error("packet {0} of the schedule was sent before the one before it; expected packets in order of sent_ns")]
     Order(usize),
-    /// There are no times of switches.
+    /// A schedule without times at switches.
     #[error("the schedule does not say when switches sent packets; expected one recorded with its hops")]
     NoHops,
 }
 
-/// An endpoint that sends what a schedule says.
+/// An endpoint that sends according to a schedule.
 #[derive(Debug, Default)]
 struct Replayer {
-    /// When packets are sent, ns, and their places in the schedule, in order.
+    /// Times at which packets are sent, ns, and their indices in the schedule, in order.
     packets: Vec<(u64, u32)>,
     next: usize,
-    /// Packets from there on that are due.
+    /// Packets from this one on that are due.
     due: usize,
 }
 
-/// What all endpoints share.
+/// State shared by all endpoints.
 #[derive(Debug)]
 struct Shared {
     schedule: Arc<Schedule>,
     header: Header,
-    /// When packets arrived, ns; [`u64::MAX`] of those that have not.
+    /// Arrival times of packets, ns; [`u64::MAX`] for those that have not arrived.
     left: Vec<u64>,
     delivered: u64,
-    /// A packet that was not sent when it should have been, and when it was, ns.
+    /// A packet that could not be sent at its time, and when it was sent, ns.
     misfit: Option<(usize, u64)>,
 }
 
@@ -135,7 +135,7 @@ impl Endpoint for Replayer {
     }
 }
 
-/// A schedule that is being replayed.
+/// A replay of a schedule.
 #[derive(Debug)]
 pub struct Replay {
     net: Network<Replayer>,
@@ -143,10 +143,10 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// A network at time 0 that is going to replay a schedule.
+    /// A network at time 0 that will replay a schedule.
     ///
     /// # Errors
-    /// If the schedule is not of this network, as far as that can be seen before.
+    /// If the schedule is evidently not of this network.
     pub fn new(mut config: NetworkConfig, schedule: Arc<Schedule>, header: Header) -> Result<Replay, ReplayError> {
         let packets = schedule.packets();
         let hosts = config.topology.hosts;
@@ -177,7 +177,7 @@ impl Replay {
             let of = (packet.src, packet.dst, packet.wire);
             let takes = *known.entry(of).or_insert_with(|| {
                 let routes = net.routes();
-                // Of several ways a packet takes one that nobody knows before.
+                // With several paths, the one taken cannot be predicted.
                 let path = (routes.ways(of.0, of.1) == 1).then(|| routes.path(of.0, of.1)).flatten()?;
                 let links: Vec<(u64, u64)> = topology.along(&path).map(|link| (link.rate, link.delay)).collect();
                 Some(ideal(&[(of.2, 1)], &links))
@@ -190,16 +190,17 @@ impl Replay {
         Ok(Replay { net, schedule })
     }
 
-    /// Records a schedule of the replay itself, if it has not begun: [`Replayed::schedule`]. Switches that interrupt
-    /// packets have begun to send them when their first bits left.
+    /// Records a schedule of the replay itself, if it has not begun: [`Replayed::schedule`]. Interrupted packets count
+    /// as sent from their first bit.
     pub fn record(&mut self, detail: Detail) {
         self.net.keep_journal(detail);
     }
 
-    /// Runs until nothing is under way any more, or `events` more events have come. Returns whether it is over.
+    /// Runs until nothing is in flight any more, or `events` more events were processed. Returns whether the replay is
+    /// over.
     ///
     /// # Errors
-    /// If a packet could not be sent when it should have been.
+    /// If a packet could not be sent at its time.
     pub fn run(&mut self, events: u64) -> Result<bool, ReplayError> {
         for _ in 0..events {
             match self.net.step(u64::MAX) {
@@ -214,14 +215,14 @@ impl Replay {
     fn check(&self) -> Result<(), ReplayError> {
         let Some((packet, at)) = self.net.shared().misfit else { return Ok(()) };
         let sent = self.schedule.packets()[packet].sent;
-        // Of packets in a row the second begins between two ns, and where the first is missing at the later of these.
+        // Of back-to-back packets the second begins between two ns; if the first is missing, at the later of these.
         if at == sent + 1 {
             return Err(ReplayError::Incomplete { packet, sent, at });
         }
         Err(ReplayError::OtherNetwork { packet, what: format!("was sent at {sent} ns, and could be only at {at}") })
     }
 
-    /// Packets that have arrived, and packets in all.
+    /// Numbers of packets that have arrived, and of all packets.
     pub fn progress(&self) -> (u64, u64) {
         (self.net.shared().delivered, self.schedule.packets().len() as u64)
     }
@@ -231,10 +232,10 @@ impl Replay {
         self.net.now()
     }
 
-    /// What came of it; `late`, ns, is how much too late counts apart.
+    /// The results; packets that are late by more than `late`, ns, are counted separately.
     ///
     /// # Errors
-    /// If the accounts of the network do not add up.
+    /// If the accounts of the network do not balance.
     pub fn outcome(self, late: u64) -> Result<Replayed, ReplayError> {
         self.net.check()?;
         let mut net = self.net;
@@ -244,16 +245,16 @@ impl Replay {
     }
 }
 
-/// Packets, and how many of them were overdue.
+/// Numbers of packets, and of those that were overdue.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Packets.
     pub packets: u64,
     /// Packets that left later than in the schedule, or never.
     pub overdue: u64,
-    /// Those that did by more than rounding can make: 1 ns for each switch and the host.
+    /// Those overdue by more than rounding can cause: 1 ns for each switch and the host.
     pub beyond_rounding: u64,
-    /// Those that did by more than the threshold.
+    /// Those overdue by more than the threshold.
     pub late: u64,
     /// Packets that never left.
     pub lost: u64,
@@ -275,21 +276,21 @@ impl Counts {
     }
 }
 
-/// What came of a replay.
+/// Results of a replay.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Replayed {
-    /// When packets left, ns, in the order of the schedule; [`u64::MAX`] of those that never did.
+    /// Times at which packets left, ns, in the order of the schedule; [`u64::MAX`] for those that never did.
     pub left: Vec<u64>,
     /// All packets.
     pub all: Counts,
-    /// By the number of congestion points in the schedule.
+    /// Packets by their number of congestion points in the schedule.
     pub by_points: Vec<Counts>,
-    /// Queueing in the replay by that in the schedule, of each packet that waited there, in ascending order.
+    /// Ratio of the queueing time in the replay to that in the schedule, for each packet that waited there, ascending.
     pub ratios: Vec<f64>,
     /// The schedule of the replay, if it was recorded.
     pub schedule: Option<Schedule>,
-    /// The most that a packet that arrived was overdue, ns.
+    /// Largest delay of an overdue packet, ns.
     pub worst: u64,
 }
 
@@ -308,7 +309,7 @@ impl Replayed {
             }
             replayed.worst = replayed.worst.max(left.saturating_sub(packet.left));
             let again = Scheduled { left, ..*packet }.queueing().max(0);
-            // What rounding makes is no queueing.
+            // Rounding is not queueing.
             if packet.queueing() > i64::from(packet.hops) {
                 replayed.ratios.push(again as f64 / packet.queueing() as f64);
             }
@@ -318,7 +319,7 @@ impl Replayed {
         replayed
     }
 
-    /// The ratio of queueing below which a share of the packets lie that waited in the schedule.
+    /// The quantile at `share` of the queueing ratios.
     pub fn ratio(&self, share: f64) -> Option<f64> {
         percentile(&self.ratios, share)
     }

@@ -1,5 +1,5 @@
-//! Omniscient replay (Mittal, appendix A.1): the header of a packet says for each switch when the original one began to
-//! send it, and that is its rank there.
+//! Omniscient replay (Mittal, appendix A.1): the header of a packet has, for each switch, the time at which the
+//! original switch began to send it, which is its rank there.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,10 +10,10 @@ use crate::network::{PacketId, Port};
 use crate::priorities::Priorities;
 use crate::switch::{CustomScheduler, Scheduler, SharedBufferConfig, SwitchConfig, SwitchCtx};
 
-/// More than ever waits.
+/// More than is ever queued.
 const BUFFER: u64 = 1 << 40;
 
-/// Switches with room for everything that send packets by a schedule. The slack of a packet is its place there.
+/// Switches with unlimited buffers that send packets by a schedule. The slack of a packet is its index in the schedule.
 pub(super) fn switches(schedule: Arc<Schedule>, longest: u32) -> SwitchConfig {
     let mut config = SharedBufferConfig::new(BUFFER, longest);
     config.alpha = BUFFER as f64;
@@ -28,7 +28,7 @@ pub(super) fn switches(schedule: Arc<Schedule>, longest: u32) -> SwitchConfig {
 struct ByStart {
     node: u32,
     schedule: Arc<Schedule>,
-    /// When the original switch began to send each packet, in what order they came, and their numbers.
+    /// Time at which the original switch began to send each packet, order of arrival, and packet number.
     queue: BinaryHeap<Reverse<(u64, u64, PacketId)>>,
     next: u64,
 }

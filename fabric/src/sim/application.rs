@@ -1,4 +1,4 @@
-//! The application's events: completions are taken from NICs, flows start and are given up.
+//! The application's events: polling completions from NICs, starting and aborting flows.
 
 use irnic_transports::qp::{Wc, WcOpcode};
 
@@ -8,7 +8,7 @@ use super::{ABORT, LOOP, QpPolicy, Quit, START, SimError, Site};
 use crate::network::{Agenda, Step};
 
 impl<A: Agenda> Site<A> {
-    /// Does what a step of the network asks for. Returns whether that was something.
+    /// Carries out what a step of the network asks for. Returns whether there was anything.
     #[inline(always)]
     pub(super) fn answer(&mut self, step: Step) -> Result<bool, SimError> {
         if self.follows_sends {
@@ -30,9 +30,9 @@ impl<A: Agenda> Site<A> {
         Ok(true)
     }
 
-    /// Flows have left their senders: others are to follow, or the NIC is done with them.
+    /// Handles flows that have left their senders: others follow them, or the NIC is done with them.
     fn follow_sends(&mut self) -> Result<(), SimError> {
-        // More may come meanwhile.
+        // More may be added meanwhile.
         let mut at = 0;
         while let Some(&flow) = self.net.shared().sent.as_ref().and_then(|sent| sent.get(at)) {
             at += 1;
@@ -46,7 +46,7 @@ impl<A: Agenda> Site<A> {
         Ok(())
     }
 
-    /// A NIC may have completions, something to send, and a new deadline.
+    /// Handles a NIC that may have completions, something to send, and a new deadline.
     #[inline]
     pub(super) fn after_host(&mut self, host: u32) -> Result<(), SimError> {
         let mut wcs = [Wc::EMPTY; 8];
@@ -70,7 +70,7 @@ impl<A: Agenda> Site<A> {
         Ok(())
     }
 
-    /// Posts the flows that are due, and sees to it that the next are posted.
+    /// Posts the flows that are due, and schedules the next.
     pub(super) fn start_flows(&mut self) -> Result<(), SimError> {
         let mut turn = 0;
         while let Some(host) = self.flows.start_next(&self.config, &mut self.net)? {
@@ -87,7 +87,7 @@ impl<A: Agenda> Site<A> {
         Ok(())
     }
 
-    /// Posts the flows of closed loops that are due. Each has been seen to when the one before it ended.
+    /// Posts the flows of closed loops that are due. Each was scheduled when its predecessor ended.
     #[cold]
     pub(super) fn start_loops(&mut self) -> Result<(), SimError> {
         while let Some(host) = self.flows.start_of_loop(&self.config, &mut self.net)? {
@@ -96,7 +96,7 @@ impl<A: Agenda> Site<A> {
         Ok(())
     }
 
-    /// A flow has been posted at a host.
+    /// Handles a flow that was posted at a host.
     fn started(&mut self, host: u32) -> Result<(), SimError> {
         if let (Some(observer), Some((flow, [source, sink]))) =
             (&mut self.net.shared_mut().observer, self.flows.newest())
@@ -110,7 +110,7 @@ impl<A: Agenda> Site<A> {
         self.after_host(host)
     }
 
-    /// Flows that are due to end do, and the next are seen to.
+    /// Aborts the flows that are due, and schedules the next.
     pub(super) fn quit_flows(&mut self) -> Result<(), SimError> {
         while let Some(&Quit { at, flow }) = self.config.quits.get(self.next_quit) {
             if at > self.net.now() {

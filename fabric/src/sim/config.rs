@@ -1,4 +1,4 @@
-//! What a run is made of.
+//! Configuration of a run.
 
 use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::Service;
@@ -14,29 +14,29 @@ use crate::switch::{HolConfig, RoccConfig, SwitchConfig};
 use crate::topology::Topology;
 use crate::workload::{Flow, Loops, Response};
 
-/// How queue pairs of a run are set up.
+/// Setup of the queue pairs of a run.
 #[derive(Copy, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct QpSetup {
-    /// [`Service::Rc`], or [`Service::Uc`]: then flows are open-loop. Their packets leave as fast as the sender's link
-    /// takes them, whatever becomes of them; the sender is done when all have left, the flow is complete when the
-    /// receiver's queue pair has all of it. It never has if a packet is lost or overtaken (IBA 9.8.2).
+    /// [`Service::Rc`], or [`Service::Uc`] for open-loop flows. Their packets leave as fast as the sender's link takes
+    /// them; the sender is done when all have left, the flow is complete when the receiver's queue pair has all of it,
+    /// which never happens if a packet is lost or reordered (IBA 9.8.2).
     pub service: Service,
     /// Loss recovery, flow control, timers, of a reliable connection.
     pub transport: TransportConfig,
     /// Payload bytes of a full packet.
     pub mtu: Mtu,
-    /// Most messages in a send queue.
+    /// Capacity of a send queue, messages.
     pub depth: u32,
 }
 
 impl QpSetup {
-    /// Reliable connections with this transport: MTU 1024, one message in a send queue.
+    /// Reliable connections with this transport: MTU 1024, send queues of one message.
     pub fn new(transport: TransportConfig) -> QpSetup {
         QpSetup { service: Service::Rc, transport, mtu: Mtu::B1024, depth: 1 }
     }
 
-    /// Whether nobody says what has arrived: an unreliable connection.
+    /// Whether arrivals are not acknowledged: an unreliable connection.
     pub fn is_open_loop(&self) -> bool {
         self.service == Service::Uc
     }
@@ -47,21 +47,21 @@ impl QpSetup {
     }
 }
 
-/// Which flows share a queue pair.
+/// Sharing of queue pairs by flows.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum QpPolicy {
-    /// Each has its own, made for it and destroyed after it.
+    /// Each flow has its own, created before and destroyed after it.
     PerFlow,
-    /// All of the same source and destination; they follow each other.
+    /// All flows of the same source and destination share one, one after the other.
     Reused,
 }
 
-/// How long a packet is on the wire.
+/// Length of a packet on the wire.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum HeaderBytes {
-    /// As its headers are, with Ethernet, IPv4 and UDP.
+    /// The actual headers, with Ethernet, IPv4 and UDP.
     Real,
-    /// The packet's payload and so many bytes, as simulators have it that do not model headers.
+    /// The payload plus this many bytes, as in simulators that do not model headers.
     Fixed(u32),
 }
 
@@ -77,82 +77,81 @@ impl HeaderBytes {
     }
 }
 
-/// A flow that its sender gives up.
+/// A flow that its sender aborts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Quit {
-    /// When the flow is given up, ns; after its start.
+    /// Time of the abort, ns; after the start of the flow.
     pub at: u64,
-    /// Place of the flow among all.
+    /// Index of the flow.
     pub flow: u32,
 }
 
-/// A run.
+/// Configuration of a run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SimConfig {
     /// The network.
     pub topology: Topology,
-    /// What is sent, in order of time.
+    /// Flows, in order of time.
     pub flows: Vec<Flow>,
-    /// Connections on which flows start when others have ended.
+    /// Connections on which flows start after others have ended.
     pub loops: Vec<Loops>,
-    /// What the receivers of flows return when they have all of them, by class: flows that follow. At most one a class.
+    /// Flows that receivers return once a flow has arrived completely, by class; at most one per class.
     pub responses: Vec<Response>,
-    /// What switches do.
+    /// The type of the switches.
     pub switch: SwitchConfig,
-    /// Switches that do something else, by node ([`crate::network::NetworkConfig::differing`]).
+    /// Exceptions from [`Self::switch`], by node ([`crate::network::NetworkConfig::differing`]).
     pub differing: Vec<(u32, SwitchConfig)>,
     /// Congestion points of RoCC in all switches.
     pub rocc: Option<RoccConfig>,
-    /// What switches do against head-of-line blocking by PFC.
+    /// Countermeasures against head-of-line blocking by PFC.
     pub hol: Option<HolConfig>,
-    /// How queue pairs are set up: each flow names one of these by its index ([`Flow::setup`]), so that flows of
-    /// several transports can share the network. At least one.
+    /// Setups of queue pairs: each flow names one by its index ([`Flow::setup`]), so that flows of several transports
+    /// can share the network. At least one.
     pub setups: Vec<QpSetup>,
-    /// Which flows share them.
+    /// Sharing of queue pairs by flows.
     pub qps: QpPolicy,
-    /// Choice among ways.
+    /// Choice among equal-cost paths.
     pub routing: Routing,
-    /// Exceptions from shortest ways.
+    /// Exceptions from shortest paths.
     pub detours: Vec<Detour>,
-    /// Whether the run goes on when a deadlock is found; by default it ends.
+    /// Whether the run continues after a deadlock is found; by default it ends.
     pub outlive_deadlocks: bool,
     /// Length of packets.
     pub headers: HeaderBytes,
-    /// Round trips of an empty network that setting up a connection takes, which add to the completion time of each
-    /// flow: a packet without payload there, and as much back. Queue pairs of simulations are connected when a flow
-    /// starts.
+    /// Round trips of the empty network for setting up a connection, added to the completion time of each flow: a
+    /// packet without payload in each direction. Queue pairs of simulations are connected when a flow starts.
     pub setup_rtts: u32,
-    /// Flows begin once a packet without payload has been to the receiver and one is back: an RDMA READ of no bytes,
-    /// behind whose fence the rest waits. Unlike [`Self::setup_rtts`] it waits in queues, can be lost, and counts for
-    /// windows. Each needs a reliable connection of its own.
+    /// Whether flows begin with a packet without payload to the receiver and one back: an RDMA READ of no bytes,
+    /// followed by a fence. Unlike [`Self::setup_rtts`], it waits in queues, can be lost, and counts towards windows.
+    /// Each flow needs a reliable connection of its own.
     pub handshake: bool,
-    /// Packets that a NIC sends of a queue pair before the next one's turn, 1 or more.
+    /// Packets that a NIC sends for a queue pair before it turns to the next, 1 or more.
     pub quantum: u32,
     /// Resolution of the NICs' timers, ns.
     pub timer_tick: u64,
-    /// Packets are real frames with real payload, which is checked at the end of each flow.
+    /// Whether packets are real frames with payload, which is checked at the end of each flow.
     pub carry_bytes: bool,
-    /// ECN-capable transport: packets can be marked.
+    /// Whether packets are ECN-capable and can be marked.
     pub ect: bool,
-    /// How often queues are looked at, ns.
+    /// Sampling interval of queues, ns.
     pub sample: Option<u64>,
-    /// What the ends of connections see, if it is wanted.
+    /// Observations at the ends of connections, if requested.
     pub observe: Option<Observe>,
-    /// What is recorded of each packet, if something is: [`super::Outcome::schedule`].
+    /// Recording of packets, if requested: [`super::Outcome::schedule`].
     pub schedule: Option<Detail>,
-    /// What happens to links, in order of time.
+    /// Changes to links, in order of time.
     pub changes: Vec<LinkChange>,
-    /// Flows that do not go on to their end, in order of time; each has a queue pair of its own.
+    /// Flows that are aborted, in order of time; each has a queue pair of its own.
     pub quits: Vec<Quit>,
-    /// The run ends then, ns.
+    /// End of the run, ns.
     pub until: u64,
-    /// Where all random numbers come from.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
 impl SimConfig {
-    /// A run of these flows with a transport, and everything else as usual.
+    /// A run of these flows with a transport, and defaults for everything else.
     pub fn new(topology: Topology, flows: Vec<Flow>, switch: SwitchConfig, transport: TransportConfig) -> SimConfig {
         SimConfig {
             topology,
@@ -185,7 +184,7 @@ impl SimConfig {
         }
     }
 
-    /// Bytes on the wire of a full packet, or of the longest there can be.
+    /// Length of a full packet on the wire, or the maximum length, bytes.
     pub fn longest_packet(&self) -> u32 {
         self.setups.iter().map(|setup| self.headers.longest(setup)).max().unwrap_or(0)
     }
@@ -193,17 +192,17 @@ impl SimConfig {
     /// The setup of a flow's queue pairs.
     ///
     /// # Panics
-    /// If the flow names one that is not there, which [`super::Simulation::new`] refuses.
+    /// If the flow names a setup that does not exist, which [`super::Simulation::new`] rejects.
     pub fn setup_of(&self, flow: &Flow) -> &QpSetup {
         &self.setups[usize::from(flow.setup)]
     }
 
-    /// What a flow is answered with, bytes.
+    /// Size of the response to a flow, bytes.
     pub(super) fn response_to(&self, flow: &Flow) -> Option<u64> {
         self.responses.iter().find(|response| response.class == flow.class).map(|response| response.bytes)
     }
 
-    /// The setup and the bytes of each flow and its response, and of the longest of each closed loop.
+    /// The setup and the size of each flow and its response, and of the longest flow of each closed loop.
     pub(crate) fn longest_flows(&self) -> impl Iterator<Item = (u16, u64)> {
         let loops = self.loops.iter().map(|loops| (loops.setup, loops.longest()));
         let bytes = |flow: &Flow| flow.bytes.max(self.response_to(flow).unwrap_or(0));
@@ -224,7 +223,7 @@ impl SimConfig {
         }
     }
 
-    /// What switches do, the others' and those that differ.
+    /// All types of switches, those that differ included.
     pub(super) fn switches(&self) -> impl Iterator<Item = &SwitchConfig> {
         std::iter::once(&self.switch).chain(self.differing.iter().map(|(_, switch)| switch))
     }
@@ -234,7 +233,7 @@ impl SimConfig {
         self.setups.iter().map(|setup| setup.mtu).max_by_key(|mtu| mtu.bytes()).unwrap_or(Mtu::B1024)
     }
 
-    /// Whether any flow may be of an unreliable connection.
+    /// Whether any flow may use an unreliable connection.
     pub(super) fn has_open_loops(&self) -> bool {
         self.setups.iter().any(QpSetup::is_open_loop)
     }
@@ -307,34 +306,34 @@ impl SimConfig {
     }
 }
 
-/// Why there is no result.
+/// An error of a run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SimError {
-    /// A flow that makes no sense.
+    /// An invalid flow.
     #[error("flow {flow} has {what}")]
     #[allow(missing_docs)]
     Flow { flow: usize, what: &'static str },
-    /// Flows go over connections.
+    /// Flows need connections.
     #[error("flows of service {0:?}; expected Rc or Uc")]
     Service(Service),
     /// Packets are recorded from host to host.
     #[error("a schedule of switches that make packets themselves; expected neither RoCC nor means against blocking")]
     Schedule,
-    /// Of each switch it is recorded when it began to send a packet.
+    /// The times at which each switch began to send a packet are recorded.
     #[error("a schedule with its hops, of switches that interrupt packets; expected the schedule alone")]
     Hops,
-    /// A closed loop that makes no sense.
+    /// An invalid closed loop.
     #[error("the closed loop of class {class} has {what}")]
     #[allow(missing_docs)]
     Loop { class: u8, what: &'static str },
-    /// Links and switches that make no sense, or did something wrong.
+    /// An invalid network, or an error in it.
     #[error(transparent)]
     Network(#[from] NetworkError),
-    /// A flow cannot be given up.
+    /// A flow that cannot be aborted.
     #[error("flow {flow} is to be given up, but has {what}")]
     #[allow(missing_docs)]
     Quit { flow: u32, what: &'static str },
-    /// A NIC refused something.
+    /// An error reported by a NIC.
     #[error("NIC: {0}")]
     Nic(String),
     /// A flow ended with an error.
@@ -344,7 +343,7 @@ pub enum SimError {
     /// Bytes arrived that were not sent.
     #[error("flow {0} arrived damaged")]
     Damaged(u32),
-    /// What the end of a run must satisfy, and did not.
+    /// An invariant that did not hold at the end of a run.
     #[error("broken invariant: {0}")]
     Invariant(String),
 }

@@ -15,44 +15,44 @@ use super::{ENCAPSULATION, HeaderBytes, QpSetup};
 use crate::network::{Content, Endpoint, EndpointCtx, Packet, PacketId, Recorder, Tapped, host_of, mix};
 use crate::priorities::Priorities;
 
-/// Longest message of a flow, bytes: longer flows are several.
+/// Maximum length of a message, bytes: longer flows are split into several.
 pub(crate) const MESSAGE: u64 = 1 << 30;
 
-/// Bytes of the longest flow.
+/// Maximum length of a flow, bytes.
 pub(crate) const MAX_FLOW: u64 = crate::workload::ENDLESS;
 
-/// Address space that exists only as numbers: flows are sent from and to its beginning.
+/// Phantom address space, without backing memory: flows are sent from and to its beginning.
 const PHANTOM: u64 = 1 << 12;
 
-/// One server: a NIC as applications run on, and the memory and completion queue that its flows use.
+/// A server: a NIC as used by applications, with the memory and completion queue of its flows.
 #[derive(Debug)]
 #[repr(C)]
 pub struct NicEndpoint {
     cq: CqId,
     pd: PdId,
-    /// Completions of the NIC up to which all have been taken.
+    /// Number of the NIC's completions that have been polled.
     polled: u64,
     pub(super) nic: Nic,
     memory: Mr,
-    /// In a part of a network: what this host has to do with flows that end in other parts.
+    /// In a part of a network: this host's state of flows that end in other parts.
     pub(super) abroad: Option<Box<RemoteFlows>>,
 }
 
-/// What all NICs of a run share.
+/// State shared by all NICs of a run.
 #[derive(Debug)]
 pub struct NicShared {
-    /// Length of packets.
+    /// Header lengths of packets.
     pub(super) headers: HeaderBytes,
-    /// Packets are real frames.
+    /// Whether packets are real frames.
     pub(super) carry_bytes: bool,
-    /// Senders choose the ways of their packets: a label is in the lower bits of the UDP source port.
+    /// Whether senders choose the paths of their packets: a label is in the lower bits of the UDP source port.
     pub(super) labels: bool,
     /// Trimmed packets that reached a queue pair: NICs count them by queue pair only.
     pub(super) trimmed: u64,
-    /// Flows whose last packet has left, if anybody wants to know: their numbers are its immediate data.
+    /// Flows whose last packet has left, if this is tracked: its immediate data is the flow number.
     pub(super) sent: Option<Vec<u32>>,
     pub(super) observer: Option<Box<Observer>>,
-    /// Who is shown packets of ports that are watched.
+    /// Receiver of the packets of tapped ports.
     pub(super) recorder: Option<Box<dyn Recorder>>,
 }
 
@@ -112,7 +112,7 @@ impl Endpoint for NicEndpoint {
 
     fn on_tap(shared: &mut NicShared, tapped: Tapped<'_>) {
         let Some(recorder) = &mut shared.recorder else { return };
-        // Without bytes there are headers, and the length of the rest.
+        // Without bytes there are only headers, and the length of the rest.
         let mut headers = [0; Headers::MAX_LEN];
         tapped.record(&mut **recorder, |content| match &content.frame {
             Some(frame) => (frame, frame.len()),
@@ -140,7 +140,7 @@ impl Endpoint for NicEndpoint {
                 let frame = RxFrame { path: content.path, bytes, arrived: now, icrc: RxIcrc::Exact };
                 receive_frame_with(&mut self.nic, now, &frame, Icrc::Checked, sideband);
             }
-            // The ICRC of a trimmed frame is gone with its payload.
+            // The ICRC of a trimmed frame was cut off with its payload.
             _ => {
                 let packet = RxPacket {
                     headers: &content.headers,
@@ -206,7 +206,7 @@ impl Endpoint for NicEndpoint {
 }
 
 impl NicEndpoint {
-    /// A switch says a rate, in bytes where runs have them.
+    /// Processes a switch's rate notice, as bytes if runs carry them.
     #[cold]
     fn receive_notice(&mut self, now: Time, notice: &RateNotice, in_bytes: bool) {
         let read = if in_bytes { RateNotice::parse(&notice.emit()) } else { Ok(*notice) };
@@ -216,8 +216,8 @@ impl NicEndpoint {
         }
     }
 
-    /// A server whose NIC has no queue pair yet. No packet may lead to more than so many `completions`: they are looked
-    /// at after each packet and each deadline.
+    /// A server whose NIC has no queue pair yet. No packet may cause more than `completions`: they are polled after
+    /// each packet and each deadline.
     pub(super) fn new(config: NicConfig, completions: u32) -> Result<NicEndpoint, NicError> {
         let mut nic = Nic::new(config);
         let pd = nic.alloc_pd()?;
@@ -226,7 +226,7 @@ impl NicEndpoint {
         Ok(NicEndpoint { nic, pd, cq, polled: 0, memory, abroad: None })
     }
 
-    /// A queue pair in RESET.
+    /// Creates a queue pair in RESET.
     pub(super) fn create_qp(&mut self, setup: &QpSetup) -> Result<u32, NicError> {
         self.nic.create_qp(&QpConfig {
             service: setup.service,
@@ -236,27 +236,27 @@ impl NicEndpoint {
         })
     }
 
-    /// Takes a queue pair from RESET to RTS.
+    /// Moves a queue pair from RESET to RTS.
     pub(super) fn connect(&mut self, qpn: u32, setup: &QpSetup, path: Path, dest_qp: u32) -> Result<(), NicError> {
         let mut params = match setup.service {
             Service::Uc => ConnectParams::unreliable(path, setup.mtu, dest_qp),
             _ => ConnectParams::reliable(path, setup.mtu, dest_qp),
         };
         params.access = Access::ALL;
-        // The timer is the transport's; a peer that is silent for long is behind a long queue, not dead.
+        // Timeouts are the transport's; a peer that is silent for long is behind a long queue, not dead.
         params.timeout = 0;
         self.nic.connect(qpn, &params)
     }
 
-    /// Posts what receives the completion of a flow.
+    /// Posts the receive request for the completion of a flow.
     pub(super) fn expect(&mut self, qpn: u32, flow: u32) -> Result<(), NicError> {
         let wr = RecvWr { wr_id: u64::from(flow), sges: &[] };
         self.nic.post_recv(qpn, &wr).expect("as many receive work requests as messages");
         Ok(())
     }
 
-    /// Posts a flow: RDMA WRITEs, the last with immediate data, from `local` of this host's to `to` of the receiver's;
-    /// or from and to memory that has no bytes. With a `handshake` they wait for a READ of no bytes.
+    /// Posts a flow: RDMA WRITEs, the last with immediate data, from `local` of this host to `to` of the receiver; or
+    /// from and to phantom memory. With a `handshake` they wait for a READ of no bytes.
     pub(super) fn post(
         &mut self,
         qpn: u32,
@@ -305,20 +305,20 @@ impl NicEndpoint {
         Ok(())
     }
 
-    /// Where flows to this host go if they have no bytes.
+    /// Destination at this host of flows without bytes.
     pub(super) fn remote(&self) -> Remote {
         Remote { addr: self.memory.addr, rkey: self.memory.rkey }
     }
 
-    /// Memory of `bytes` bytes.
+    /// Registers memory of `bytes` bytes.
     pub(super) fn memory(&mut self, bytes: u64) -> Result<Mr, NicError> {
         self.nic.alloc_mr(self.pd, bytes, Access::ALL)
     }
 
-    /// Completions.
+    /// Polls completions.
     #[inline]
     pub(super) fn poll(&mut self, into: &mut [Wc]) -> usize {
-        // Most packets complete nothing: the queue itself need not be looked at.
+        // Most packets complete nothing, so the queue itself is not touched.
         let completions = self.nic.completions();
         if completions == self.polled {
             return 0;
@@ -336,7 +336,7 @@ impl NicEndpoint {
     }
 }
 
-/// Where a flow is written to.
+/// Destination of a flow.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Remote {
     /// Address in the receiver's memory.
@@ -345,7 +345,7 @@ pub(super) struct Remote {
     pub rkey: u32,
 }
 
-/// Whether a completion says that all is well.
+/// Whether a completion was successful.
 pub(super) fn succeeded(wc: &Wc) -> bool {
     wc.status == WcStatus::Success
 }

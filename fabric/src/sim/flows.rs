@@ -1,4 +1,4 @@
-//! The application on all servers: starts flows when it is time and notes when they end.
+//! The application on all servers: starts flows when they are due and records when they end.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -18,89 +18,89 @@ use crate::workload::{Flow, Loops};
 /// A pair of connected queue pairs.
 #[derive(Debug)]
 struct Connection {
-    /// Numbers at source and destination.
+    /// Queue pair numbers at source and destination.
     qps: [u32; 2],
-    /// Messages posted whose flows are not yet acknowledged.
+    /// Posted messages whose flows are not yet acknowledged.
     posted: u32,
-    /// Flows that find no room in the send queue.
+    /// Flows that do not fit the send queue yet.
     backlog: VecDeque<u32>,
 }
 
-/// Memory of a flow whose bytes are real.
+/// Memory of a flow with real bytes.
 #[derive(Debug)]
 struct Memory {
     source: Mr,
     sink: Mr,
 }
 
-/// The flows of a run, their queue pairs and what became of them.
+/// The flows of a run, their queue pairs and their records.
 #[derive(Debug)]
 pub(super) struct Flows {
     flows: Vec<Flow>,
     pub(super) records: Vec<FlowRecord>,
-    /// Flows whose start was known before the run: those of closed loops come after them.
+    /// Number of flows known before the run; those of closed loops follow them.
     listed: usize,
-    /// The listed flow that starts next.
+    /// The next listed flow to start.
     next: usize,
-    /// The flow that started last.
+    /// The flow started last.
     newest: Option<u32>,
     loops: Vec<Loops>,
-    /// Classes of requests.
+    /// Classes of flows that are requests.
     answered: Vec<u8>,
-    /// Listed flows of those classes.
+    /// Number of listed flows of those classes.
     requests: usize,
-    /// When the next flow of a connection starts: time, loop and connection. None of those with a flow under way. Of a
-    /// response the time, [`RESPONSE`] and its request.
+    /// Start times of the next flows of connections without a flow in progress: time, loop and connection. For a
+    /// response, time, [`RESPONSE`] and its request.
     to_come: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    /// Loop and connection of each flow that is not listed; of a response [`RESPONSE`] and its request.
+    /// Loop and connection of each flow that is not listed; for a response [`RESPONSE`] and its request.
     of_loop: Vec<(u32, u32)>,
-    /// Of each of those, whether the one that follows it is seen to.
+    /// Whether the successor of each of those has been scheduled.
     followed: Vec<bool>,
-    /// Flows of which this part of the network has the source: that have started, and that are acknowledged.
+    /// Flows with their source in this part of the network: those started, and those acknowledged.
     begun: usize,
     pub(super) done: usize,
     /// Flows that have arrived at this part of the network.
     pub(super) arrived: usize,
-    /// Queue pairs of this part that exist, and are not to be destroyed.
+    /// Existing queue pairs of this part that are not to be destroyed.
     pub(super) queue_pairs: usize,
     connections: Vec<Connection>,
     free: Vec<u32>,
-    /// Connection of each flow that is under way.
+    /// Connection of each flow in progress.
     of_flow: Vec<u32>,
-    /// With queue pairs reused: by source, destination and setup.
+    /// If queue pairs are reused: by source, destination and setup.
     by_pair: BTreeMap<(u32, u32, u16), u32>,
     memory: BTreeMap<u32, Memory>,
     policy: QpPolicy,
     carry: bool,
     handshake: bool,
     setups: Vec<QpSetup>,
-    /// Messages that a send queue of several flows holds.
+    /// Number of messages that the send queue of a shared queue pair holds.
     depth: u32,
-    /// In a part of a network: what it knows of the others.
+    /// In a part of a network: the state of the other parts.
     pub(super) others: Option<Others>,
 }
 
-/// What a part of a network knows of the ends of flows in other parts.
+/// A part's knowledge of flow ends in other parts of the network.
 #[derive(Debug)]
 pub(super) struct Others {
-    /// Numbers of queue pairs, made before their flows start.
+    /// Queue pair numbers, assigned before flows start.
     numbers: Arc<Numbers>,
-    /// The flow for which queue pairs are to be made next.
+    /// The next flow for which to create queue pairs.
     next: usize,
-    /// Where flows go, by host.
+    /// Destinations of flows, by host.
     remotes: Arc<[Remote]>,
     answers: Arc<Answers>,
-    /// Flows that have arrived here, as news for their senders in other parts.
+    /// Flows that have arrived here, to be reported to their senders in other parts.
     news: Vec<u32>,
-    /// Of each flow, the packets that were announced.
+    /// By flow, the number of announced packets.
     heard: Vec<u16>,
-    /// Flows of which one was since the last look.
+    /// Flows with an announced packet since the last [`Flows::resolve`].
     doubted: Vec<u32>,
-    /// A flow whose sender has just learnt that it is complete, and whose receiver has not.
+    /// A flow that its sender has just found complete, while its receiver has not.
     acknowledged: Option<u32>,
 }
 
-/// Numbers of the queue pairs at source and destination of each flow.
+/// Queue pair numbers at source and destination of each flow.
 #[derive(Debug)]
 pub(super) struct Numbers(Vec<[AtomicU32; 2]>);
 
@@ -120,7 +120,7 @@ impl Others {
 }
 
 impl Numbers {
-    /// Of so many flows.
+    /// For this many flows.
     pub(super) fn new(flows: usize) -> Numbers {
         Numbers((0..flows).map(|_| Default::default()).collect())
     }
@@ -130,10 +130,10 @@ impl Numbers {
     }
 }
 
-/// Messages that may be in one send queue, with queue pairs reused; more, if one flow has more.
+/// Number of messages that a send queue holds if queue pairs are reused; more, if one flow has more.
 const SHARED_DEPTH: u32 = 64;
 
-/// In the place of a closed loop: a response to a request.
+/// Marks a response to a request, in place of a closed loop.
 const RESPONSE: u32 = u32::MAX;
 
 fn messages(bytes: u64) -> u32 {
@@ -173,7 +173,7 @@ impl Flows {
         }
     }
 
-    /// Most completions that one packet can lead to: all of both queues of its queue pair.
+    /// Maximum number of completions caused by one packet: all of both queues of its queue pair.
     pub(super) fn completions(&self) -> u32 {
         2 * self.depth
     }
@@ -182,7 +182,7 @@ impl Flows {
         self.flows.len()
     }
 
-    /// Flows of which this part of the network has the source, that have started and are not complete.
+    /// Flows with their source in this part of the network that have started and are not complete.
     pub(super) fn active(&self) -> u32 {
         (self.begun - self.done) as u32
     }
@@ -191,7 +191,7 @@ impl Flows {
         &self.flows[flow]
     }
 
-    /// The flow that started last, and the queue pairs at its ends, each with its host.
+    /// The flow started last, and the queue pairs at its ends, each with its host.
     pub(super) fn newest(&self) -> Option<(u32, [(u32, u32); 2])> {
         let id = self.newest?;
         let flow = &self.flows[id as usize];
@@ -199,12 +199,12 @@ impl Flows {
         Some((id, [(flow.src, source), (flow.dst, sink)]))
     }
 
-    /// When the next listed flow starts, ns.
+    /// Start time of the next listed flow, ns.
     pub(super) fn next_start(&self) -> Option<u64> {
         self.flows[..self.listed].get(self.next).map(|f| f.start)
     }
 
-    /// Starts the next listed flow if it is time; returns its source.
+    /// Starts the next listed flow if it is due; returns its source.
     pub(super) fn start_next(
         &mut self,
         config: &SimConfig,
@@ -222,7 +222,7 @@ impl Flows {
         !self.to_come.is_empty()
     }
 
-    /// Flows in all, as far as one can say.
+    /// Estimate of the total number of flows.
     pub(super) fn expected(&self, now: u64) -> usize {
         let begun = self.of_loop.len();
         let last = |loops: &Loops| match loops.end() {
@@ -232,7 +232,7 @@ impl Flows {
         self.listed + self.requests + self.loops.iter().map(last).max().unwrap_or(0).max(begun)
     }
 
-    /// Sees to it that the first flow of each connection of the closed loops starts.
+    /// Schedules the first flow of each connection of the closed loops.
     pub(super) fn begin_loops(&mut self, net: &mut Net<impl Agenda>) {
         for of in 0..self.loops.len() {
             for connection in 0..self.loops[of].pairs().count() as u32 {
@@ -242,7 +242,7 @@ impl Flows {
         }
     }
 
-    /// The next flow of a connection starts at a time, if there is one.
+    /// Schedules the next flow of a connection, if there is one.
     fn comes(&mut self, of: u32, connection: u32, at: Option<u64>, net: &mut Net<impl Agenda>) {
         if let Some(at) = at {
             self.to_come.push(Reverse((at, of, connection)));
@@ -250,7 +250,7 @@ impl Flows {
         }
     }
 
-    /// Starts the next flow of a closed loop if it is time; returns its source.
+    /// Starts the next flow of a closed loop if it is due; returns its source.
     pub(super) fn start_of_loop(
         &mut self,
         config: &SimConfig,
@@ -279,7 +279,7 @@ impl Flows {
         Ok(None)
     }
 
-    /// All flows and what became of them and of what was observed, by start, those of the same time by sender.
+    /// All flows with their records and observations, by start, those of the same time by sender.
     pub(super) fn take(&mut self, observed: Option<&mut Observed>) -> (Vec<Flow>, Vec<FlowRecord>) {
         let (flows, records) = (std::mem::take(&mut self.flows), std::mem::take(&mut self.records));
         if self.of_loop.is_empty() {
@@ -319,7 +319,7 @@ impl Flows {
         Ok(flow.src)
     }
 
-    /// How the queue pairs of a flow are set up.
+    /// The setup of a flow's queue pairs.
     fn setup(&self, flow: &Flow, config: &SimConfig, net: &Net<impl Agenda>) -> QpSetup {
         let depth = match self.policy {
             QpPolicy::PerFlow => messages(flow.bytes) + u32::from(config.handshake),
@@ -329,25 +329,25 @@ impl Flows {
         if let Some(pull) = &mut setup.transport.pull
             && pull.paths == 0
         {
-            // Senders choose among ways only where the network lets them.
+            // Senders choose among paths only if the network lets them.
             let ways = if config.routing == Routing::Source { net.routes().ways(flow.src, flow.dst) } else { 1 };
             pull.paths = ways.clamp(1, 256) as u16;
         }
         setup
     }
 
-    /// In a part of a network: whether queue pairs are to be made of flows that start before `until`, ns.
+    /// In a part of a network: whether queue pairs must be created for flows that start before `until`, ns.
     pub(super) fn are_to_prepare(&self, until: u64) -> bool {
         let next = self.others.as_ref().and_then(|others| self.flows.get(others.next));
         next.is_some_and(|flow| flow.start < until)
     }
 
-    /// News for other parts, to be given back ([`Self::give_back`]).
+    /// News for other parts, to be returned by [`Self::give_back`].
     pub(super) fn take_news(&mut self) -> Vec<u32> {
         self.others.as_mut().map(|others| std::mem::take(&mut others.news)).unwrap_or_default()
     }
 
-    /// The room for news that others have heard.
+    /// Takes back the buffer of news that others have processed.
     pub(super) fn give_back(&mut self, mut news: Vec<u32>) {
         news.clear();
         if let Some(others) = &mut self.others {
@@ -355,7 +355,7 @@ impl Flows {
         }
     }
 
-    /// In a part of a network: makes its queue pairs of the flows that start before `until`, ns.
+    /// In a part of a network: creates its queue pairs of the flows that start before `until`, ns.
     pub(super) fn prepare(
         &mut self,
         until: u64,
@@ -453,8 +453,8 @@ impl Flows {
         Ok(())
     }
 
-    /// The sender gives a flow up, unless it is complete: its queue pair is gone, and what is under way is the last
-    /// that comes.
+    /// Aborts a flow at the sender, unless it is complete: its queue pair is destroyed, and only packets in flight
+    /// still arrive.
     pub(super) fn quit(&mut self, id: u32, net: &mut Net<impl Agenda>) -> Result<(), SimError> {
         let record = &mut self.records[id as usize];
         if record.acknowledged.is_none() && net.owns(self.flows[id as usize].src) {
@@ -467,7 +467,7 @@ impl Flows {
         Ok(())
     }
 
-    /// The next flow that waits for room in a send queue, if there is enough now.
+    /// The next flow that waits for room in a send queue, if it fits now.
     fn fitting(&mut self, connection: u32) -> Option<u32> {
         let c = &mut self.connections[connection as usize];
         let room = self.depth - c.posted;
@@ -475,7 +475,7 @@ impl Flows {
         if fits { c.backlog.pop_front() } else { None }
     }
 
-    /// Flows have arrived in another part of the network: those that come from this one are going to be acknowledged.
+    /// Processes flows that have arrived in another part of the network: those sent from this one will be acknowledged.
     pub(super) fn hear(&mut self, news: &[u32], net: &mut Net<Part>) {
         for &flow in news {
             let Flow { src, dst, .. } = self.flows[flow as usize];
@@ -488,7 +488,7 @@ impl Flows {
         }
     }
 
-    /// A packet reaches the sender of a flow with which it may be acknowledged.
+    /// Handles the announcement of a packet that reaches the sender of a flow and may acknowledge it.
     pub(super) fn announced(&mut self, flow: u32, net: &mut Net<impl Agenda>) {
         let Some(others) = &mut self.others else { return };
         others.heard[flow as usize] += 1;
@@ -505,7 +505,7 @@ impl Flows {
         }
     }
 
-    /// All parts are as far as this one: what was in doubt is known.
+    /// Settles the doubtful flows, once all parts have advanced as far as this one.
     pub(super) fn resolve(&mut self, net: &mut Net<impl Agenda>) {
         let Some(others) = &mut self.others else { return };
         while let Some(flow) = others.doubted.pop() {
@@ -526,7 +526,7 @@ impl Flows {
         }
     }
 
-    /// Packets that were announced have come. Returns whether no flow was acknowledged but by one of those.
+    /// Answers announced packets that have arrived. Returns whether no flow was acknowledged except by one of those.
     pub(super) fn answer(&mut self, net: &mut Net<impl Agenda>) -> bool {
         while let Some((host, qpn)) = net.take_answered() {
             let Some(abroad) = &mut net.endpoint_mut(host).abroad else { continue };
@@ -543,12 +543,12 @@ impl Flows {
         self.others.as_ref().is_none_or(|others| others.acknowledged.is_none())
     }
 
-    /// No part goes on.
+    /// Releases the parts that wait: none will continue.
     pub(super) fn give_up(&self) {
         self.others.iter().for_each(|others| others.answers.give_up());
     }
 
-    /// The receiver has all of a flow.
+    /// Handles a flow whose receiver has all of it.
     pub(super) fn delivered(&mut self, id: u32, now: u64, net: &mut Net<impl Agenda>) -> Result<(), SimError> {
         self.records[id as usize].delivered = Some(now);
         self.arrived += 1;
@@ -576,12 +576,12 @@ impl Flows {
         if self.is_open_loop(id) { self.left_behind(id, net) } else { Ok(()) }
     }
 
-    /// Whether a flow's sender does not learn what becomes of it.
+    /// Whether a flow's sender gets no acknowledgement.
     fn is_open_loop(&self, id: u32) -> bool {
         self.setups[usize::from(self.flows[id as usize].setup)].is_open_loop()
     }
 
-    /// The receiver has all of an open-loop flow, with which the sender was done before.
+    /// Handles the complete arrival of an open-loop flow, whose sender is already done.
     fn left_behind(&mut self, id: u32, net: &mut Net<impl Agenda>) -> Result<(), SimError> {
         self.done += 1;
         let flow = self.flows[id as usize];
@@ -597,12 +597,12 @@ impl Flows {
         Ok(())
     }
 
-    /// The last packet of a flow leaves its sender.
+    /// Handles the departure of a flow's last packet.
     pub(super) fn sent(&mut self, id: u32, now: u64, net: &mut Net<impl Agenda>) {
         self.over(id, After::Sent, now, net);
     }
 
-    /// A flow is over in one sense. If it is of a loop that goes by that, the next one comes, once.
+    /// Handles one of the ends of a flow. If its loop continues on this one, schedules the next flow, once.
     fn over(&mut self, id: u32, what: After, now: u64, net: &mut Net<impl Agenda>) {
         let Some(at) = (id as usize).checked_sub(self.listed) else { return };
         let Some(&(of, connection)) = self.of_loop.get(at) else { return };
@@ -613,7 +613,7 @@ impl Flows {
         }
     }
 
-    /// The sender knows that the receiver has all of a flow, or has sent all of an open-loop flow.
+    /// Handles a flow whose sender knows that the receiver has all of it, or, if open-loop, has sent all of it.
     pub(super) fn acknowledged(&mut self, id: u32, now: u64, net: &mut Net<impl Agenda>) -> Result<(), SimError> {
         self.records[id as usize].acknowledged = Some(now);
         let flow = self.flows[id as usize];

@@ -1,4 +1,4 @@
-//! What a flow takes in an empty network, to the nanosecond.
+//! Completion time of a flow in an empty network, exact to the nanosecond.
 
 use irnic_transports::config::WireFormat;
 use irnic_transports::wire::{Bth, ICRC_LEN, NdpWord, Opcode};
@@ -7,10 +7,10 @@ use super::endpoint::MESSAGE;
 use super::{ENCAPSULATION, HeaderBytes, QpSetup};
 use crate::network::Port;
 
-/// Packets of one length that follow each other: bytes on the wire, and how many.
+/// Consecutive packets of one length: bytes on the wire, and their number.
 pub type Train = (u32, u64);
 
-/// The packets of a flow, as a NIC sends it. With a wire format that ends find out about, as if they spoke plain RoCE.
+/// The packets of a flow, as a NIC sends it. Negotiated wire formats count as plain RoCE.
 pub fn packets(bytes: u64, setup: &QpSetup, headers: HeaderBytes) -> Vec<Train> {
     let mtu = setup.mtu.bytes() as u64;
     let reliable = !setup.is_open_loop();
@@ -50,9 +50,9 @@ pub fn packets(bytes: u64, setup: &QpSetup, headers: HeaderBytes) -> Vec<Train> 
     }
 }
 
-/// ns from the first bit to the last of packets that are sent in a row over links of (bit/s, ns of delay), each storing
-/// a packet before it forwards it. Times are rounded as the simulation rounds them. No window holds the sender up: a
-/// transport whose cap is below the bandwidth-delay product takes longer.
+/// Time from the first bit to the last of packets that are sent back to back over links of (bit/s, ns of delay), ns;
+/// each link stores a packet before forwarding it. Times are rounded as in the simulation. The sender is not limited by
+/// a window: a transport whose cap is below the bandwidth-delay product takes longer.
 pub fn ideal(trains: &[Train], path: &[(u64, u64)]) -> u64 {
     let mut way: Vec<Hop> =
         path.iter().map(|&(rate, delay)| Hop { port: Port::new(0, 0, 0, 0, rate, delay, 0.0), free: 0 }).collect();
@@ -65,13 +65,13 @@ pub fn ideal(trains: &[Train], path: &[(u64, u64)]) -> u64 {
 
 struct Hop {
     port: Port,
-    /// When it has sent the last packet, ns.
+    /// Time at which it has sent the last packet, ns.
     free: u64,
 }
 
-/// Sends `n` packets; returns when the last has arrived.
+/// Sends `n` packets; returns when the last one has arrived.
 fn send(way: &mut [Hop], wire: u32, mut n: u64) -> Option<u64> {
-    // Over so many packets nothing is rounded on any link.
+    // Over this many packets rounding cancels out on every link.
     let period = way.iter().map(|h| 1000 / gcd(1000, h.port.serialization(wire))).fold(1, |p, q| p / gcd(p, q) * q);
     let mut arrived = None;
     while n > 0 {
@@ -89,8 +89,8 @@ fn send(way: &mut [Hop], wire: u32, mut n: u64) -> Option<u64> {
         if n < period {
             continue;
         }
-        // What will repeat itself need not be gone through: each link keeps the pace of the one before it, or has sent
-        // without a pause and falls behind ever more.
+        // Repeating periods are skipped: each link keeps the pace of the one before it, or has been sending without a
+        // pause and falls behind ever more.
         let took: Vec<u64> = way.iter().zip(before).map(|(hop, before)| hop.port.ends() - before).collect();
         let repeats = |h: usize| {
             let own = period * way[h].port.serialization(wire);
@@ -127,9 +127,9 @@ mod tests {
         assert_eq!(ideal(&[(1000, 1)], &[(40 * G, 2000), (40 * G, 2000)]), 4400);
         // Ten: 10 · 200 on the first link, one more on the second.
         assert_eq!(ideal(&[(1000, 10)], &[(40 * G, 0), (40 * G, 0)]), 11 * 200);
-        // The last, short, waits behind a full one at the second link.
+        // The last, short packet waits behind a full one at the second link.
         assert_eq!(ideal(&[(1000, 1), (500, 1)], &[(40 * G, 0), (40 * G, 0)]), 200 + 200 + 100);
-        // A slow link in the middle sets the pace.
+        // A slow link in the middle is the bottleneck.
         assert_eq!(ideal(&[(1000, 4)], &[(40 * G, 0), (10 * G, 0), (40 * G, 0)]), 200 + 4 * 800 + 200);
         assert_eq!(ideal(&[(1000, 1)], &[]), 0);
     }
@@ -146,17 +146,17 @@ mod tests {
         assert_eq!(packets(3073, &roce, real), [(62 + 16 + 1024, 1), (62 + 1024, 2), (62 + 4 + 4, 1)]);
         assert_eq!(packets(3072, &irn, real), [(78 + 1024, 1), (78 + 1024, 1), (78 + 12 + 1024, 1)]);
         assert_eq!(packets(5, &irn, real), [(78 + 12 + 8, 1)]);
-        // NDP's word on each.
+        // NDP's word on each packet.
         assert_eq!(packets(3072, &ndp, real), [(82 + 1024, 1), (82 + 1024, 1), (82 + 12 + 1024, 1)]);
         assert_eq!(packets(2049, &irn, HeaderBytes::Fixed(48)), [(1072, 1), (1072, 1), (49, 1)]);
-        // The second message is the last, and alone has immediate data.
+        // Only the second, last message has immediate data.
         let n = MESSAGE / 1024;
         let long = [(1102, 1), (1086, n - 2), (1086, 1), (62 + 20 + 4, 1)];
         assert_eq!(packets(MESSAGE + 1, &roce, real), long);
     }
 
     proptest! {
-        /// Against every packet for itself.
+        /// Compares with a simulation of every packet.
         #[test]
         fn what_repeats_itself_is_left_out_rightly(
             trains in prop::collection::vec((1u32..2000, 0u64..3000), 1..4),

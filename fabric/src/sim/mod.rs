@@ -1,8 +1,8 @@
 //! The simulation: NICs with flows on a [`Network`], run in virtual time to the end of all flows.
 //!
 //! [`Simulation`] is the network, whose endpoints are NICs, and the application on all of them: it starts flows when
-//! they are due (`application`, `flows`) and takes what is complete. `endpoint` is the NIC at the end of a link,
-//! `observe` what the ends of connections see, `outcome` samples and the end.
+//! they are due (`application`, `flows`) and polls completions. `endpoint` is the NIC at the end of a link, `observe`
+//! measures at the ends of connections, `outcome` holds samples and results.
 
 mod application;
 mod config;
@@ -41,8 +41,8 @@ pub const ENCAPSULATION: u32 = 14 + 20 + 8 + 4;
 /// A network whose endpoints are NICs.
 type Net<A> = Network<NicEndpoint, A>;
 
-/// Calls that the simulation wants from the network: the next flows start; flows end before they are complete; queues
-/// are looked at; flows of closed loops start.
+/// Tokens of calls that the simulation requests from the network: start of flows; abort of flows; sampling of queues;
+/// start of flows of closed loops.
 const START: u32 = 0;
 const ABORT: u32 = 1;
 const SAMPLE: u32 = 2;
@@ -56,14 +56,15 @@ struct Site<A: Agenda> {
     flows: Flows,
     samples: Vec<Sample>,
     next_quit: usize,
-    /// Somebody wants to know of flows that have left their senders: flows that follow them, or nobody else says so.
+    /// Whether flows that have left their senders are tracked: because flows follow them, or because no other event
+    /// reports them.
     follows_sends: bool,
 }
 
 impl<A: Agenda> Site<A> {
-    /// A network at time 0, in which nothing has happened.
+    /// A network at time 0, before any event.
     fn new(config: Arc<SimConfig>, mut net: Net<A>, mut flows: Flows) -> Site<A> {
-        // In this order: of events at the same time the one scheduled first comes first.
+        // In this order: of simultaneous events, the one scheduled first comes first.
         if let Some(at) = flows.next_start() {
             net.call_at(at, START);
         }
@@ -92,7 +93,7 @@ fn follows_sends(config: &SimConfig) -> bool {
     config.loops.iter().any(|loops| loops.after() == After::Sent)
 }
 
-/// The NICs of these hosts, without queue pairs, and what they share.
+/// The NICs of these hosts, without queue pairs, and their shared state.
 fn nics(
     config: &SimConfig,
     flows: &Flows,
@@ -133,7 +134,7 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// A network at time 0, in which nothing has happened.
+    /// A network at time 0, before any event.
     pub fn new(config: SimConfig) -> Result<Simulation, SimError> {
         Simulation::of(Arc::new(config))
     }
@@ -149,8 +150,8 @@ impl Simulation {
         Ok(Simulation { site: Site::new(config.clone(), net, flows), ending: None, config })
     }
 
-    /// Shows what leaves by these ports from now on. Packets have their bytes with [`SimConfig::carry_bytes`], else
-    /// only their headers.
+    /// Records packets that leave by these ports from now on. They have their bytes with [`SimConfig::carry_bytes`],
+    /// otherwise only headers.
     pub fn record(&mut self, ports: impl IntoIterator<Item = PortId>, recorder: Box<dyn Recorder>) {
         ports.into_iter().for_each(|port| self.site.net.tap(port));
         self.site.net.shared_mut().recorder = Some(recorder);
@@ -166,13 +167,13 @@ impl Simulation {
         &self.site.net
     }
 
-    /// Flows that are complete, and flows in all: of closed loops as many as there will be if they go on as until now.
+    /// Numbers of complete flows, and of all flows; for closed loops, the latter is extrapolated.
     pub fn progress(&self) -> (usize, usize) {
         (self.site.flows.done, self.site.flows.expected(self.site.net.now()))
     }
 
-    /// Runs until all flows are complete, nothing moves any more, or `events` more events have come. Returns whether it
-    /// is over.
+    /// Runs until all flows are complete, nothing moves any more, or `events` more events were processed. Returns
+    /// whether the run is over.
     pub fn run(&mut self, events: u64) -> Result<bool, SimError> {
         for _ in 0..events {
             if self.ending.is_some() {
@@ -202,7 +203,7 @@ impl Simulation {
         self.outcome()
     }
 
-    /// What came of it, with everything checked that must hold.
+    /// The outcome, with all invariants checked.
     pub fn outcome(self) -> Result<Outcome, SimError> {
         outcome::of(vec![self.site], self.ending.unwrap_or(Ending::TimeUp))
     }

@@ -1,5 +1,5 @@
-//! What the two ends of each connection see of a run from some time on: payload that arrives, and round trips of
-//! segments as TIMELY's senders measure them (§3.1), whether or not congestion control is there to do it.
+//! Observations at both ends of each connection from a given time on: payload that arrives, and round trips of segments
+//! as TIMELY's senders measure them (§3.1), whether or not congestion control measures them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,42 +8,42 @@ use irnic_transports::wire::{FeedbackKind, Headers, IrnEth, Syndrome};
 
 use super::rounds::{Round, Rounds};
 
-/// What is to be observed.
+/// Configuration of observations.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Observe {
-    /// What comes earlier does not count, ns.
+    /// Start of the observation, ns.
     pub from: u64,
-    /// Packets of a segment, 1 or more: sequence numbers that are a multiple of it begin one.
+    /// Packets of a segment, 1 or more: sequence numbers that are a multiple of it begin a segment.
     pub segment: u32,
-    /// Payload is also counted by intervals of so many ns, from time 0 on; 0 for none.
+    /// Length of the intervals in which payload is also counted, from time 0, ns; 0 for none.
     pub interval: u64,
-    /// Round trips are those of flows to this host, by its number in the topology; of all flows without one.
+    /// Host whose incoming flows have their round trips measured, by its number in the topology; `None` for all flows.
     pub to: Option<u32>,
-    /// The time from when a packet is first sent to when its sender knows that it has arrived is noted, of transports
-    /// whose receivers name each packet (NDP).
+    /// Whether to measure the time from the first transmission of a packet until its sender learns of its arrival, for
+    /// transports whose receivers acknowledge each packet individually (NDP).
     pub latencies: bool,
-    /// Rounds of senders are noted.
+    /// Whether to record rounds of senders.
     pub rounds: bool,
 }
 
-/// What was observed.
+/// Results of observations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// From when to when, ns.
+    /// Start and end of the observation, ns.
     pub time: (u64, u64),
-    /// Payload bytes of each flow that arrived in that time, repetitions included.
+    /// Payload bytes of each flow that arrived in that time, including duplicates.
     pub bytes: Vec<u64>,
-    /// Payload bytes of each flow in each interval of the run, the last of which may be a part of one; nothing after a
+    /// Payload bytes of each flow in each interval of the run, the last of which may be incomplete; nothing after a
     /// flow's last byte.
     pub intervals: Vec<Vec<u64>>,
-    /// Round trips, ns, in the order in which they ended: from when the last packet of a segment leaves its NIC to when
-    /// its acknowledgement arrives there, less what sending that packet's payload takes. None of those under way when
-    /// something is sent again.
+    /// Round trips, ns, in the order in which they ended: from when the last packet of a segment leaves its NIC until
+    /// its acknowledgement arrives there, less the transmission time of that packet's payload. Those in progress when
+    /// something is retransmitted are omitted.
     pub round_trips: Vec<u64>,
-    /// With [`Observe::latencies`], ns, in the order in which they ended: from when a packet leaves its NIC for the
-    /// first time, no earlier than [`Observe::from`], to when the answer that it has arrived reaches that NIC.
+    /// With [`Observe::latencies`], ns, in the order in which they ended: from when a packet first leaves its NIC, no
+    /// earlier than [`Observe::from`], until its acknowledgement reaches that NIC.
     pub latencies: Vec<u64>,
-    /// With [`Observe::rounds`], of all flows whose round trips are observed, in the order in which they ended.
+    /// With [`Observe::rounds`], of all flows whose round trips are measured, in the order in which they ended.
     pub rounds: Vec<Round>,
     /// PFC frames that arrived in that time.
     pub pfc_frames: u64,
@@ -54,23 +54,23 @@ pub struct Observed {
 pub(super) struct Observer {
     what: Observe,
     observed: Observed,
-    /// Flows by host and number of the queue pair.
+    /// Flows by host and queue pair number.
     sources: BTreeMap<(u32, u32), u32>,
     sinks: BTreeMap<(u32, u32), u32>,
     /// By flow.
     senders: Vec<Sender>,
 }
 
-/// What a sender has under way.
+/// Outstanding packets of a sender.
 #[derive(Clone, Debug, Default)]
 struct Sender {
-    /// The last packet that was new.
+    /// The last packet sent for the first time.
     high: Option<Psn>,
-    /// Its round trips are observed.
+    /// Whether its round trips are measured.
     counts: bool,
-    /// Last packets of segments that are not acknowledged, and when their payload had left.
+    /// Last packets of segments without acknowledgement, with the times at which their payload had left.
     waiting: VecDeque<(Psn, u64)>,
-    /// When packets that are not answered were first sent, by their numbers.
+    /// Times of the first transmission of unacknowledged packets, by sequence number.
     first: BTreeMap<u32, u64>,
     rounds: Rounds,
 }
@@ -82,8 +82,8 @@ impl Observer {
         Observer { what, observed, sources: BTreeMap::new(), sinks: BTreeMap::new(), senders }
     }
 
-    /// A flow has queue pairs at its ends: hosts and numbers. They are its `own`, even if there were others with these
-    /// numbers before, or those of the first flow that has had them.
+    /// Registers the queue pairs of a flow, as hosts and numbers. With `own` they belong to this flow, even if others
+    /// had these numbers before; otherwise to the first flow that used them.
     pub(super) fn connected(&mut self, flow: u32, source: (u32, u32), sink: (u32, u32), own: bool) {
         let flows = self.senders.len().max(flow as usize + 1);
         self.senders.resize(flows, Sender::default());
@@ -98,7 +98,7 @@ impl Observer {
         }
     }
 
-    /// A packet for `dst` leaves its NIC by a link of `rate`, bit/s.
+    /// Records a packet for `dst` that leaves its NIC by a link of `rate`, bit/s.
     pub(super) fn sent(&mut self, now: u64, rate: u64, dst: u32, headers: &Headers, payload: u32) {
         let Some(&flow) = self.sinks.get(&(dst, headers.bth.dest_qp)) else { return };
         if payload == 0 {
@@ -107,7 +107,7 @@ impl Observer {
         let psn = headers.bth.psn;
         let sender = &mut self.senders[flow as usize];
         if sender.high.is_some_and(|high| !high.before(psn)) {
-            // Sent again: what waits for its acknowledgement would have waited for that, too.
+            // A retransmission: pending acknowledgements would include its delay.
             sender.waiting.clear();
             return;
         }
@@ -120,7 +120,7 @@ impl Observer {
         }
     }
 
-    /// A packet has reached its host, and switches may have marked it.
+    /// Records a packet that reached its host, possibly marked by switches.
     pub(super) fn arrived(&mut self, now: u64, host: u32, headers: &Headers, payload: u32, marked: bool) {
         let at = (host, headers.bth.dest_qp);
         if payload > 0 {
@@ -159,7 +159,7 @@ impl Observer {
         {
             self.observed.rounds.push(round);
         }
-        // Of several that end together the latest says most of the network as it is.
+        // Of several that end together, the latest best reflects the current state of the network.
         if let Some(trip) = trip
             && now >= self.what.from
             && self.senders[flow as usize].counts
@@ -181,7 +181,7 @@ impl Observer {
         }
     }
 
-    /// The run is over; so many PFC frames came while it was observed.
+    /// Ends the observation, during which `pfc_frames` arrived.
     pub(super) fn finish(mut self, now: u64, pfc_frames: u64) -> Observed {
         self.observed.pfc_frames = pfc_frames;
         self.observed.time = (self.what.from.min(now), now);

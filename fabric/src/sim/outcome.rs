@@ -1,4 +1,4 @@
-//! What came of a run.
+//! Results of a run.
 
 use irnic_nic::Nic;
 use irnic_transports::qp::Counters;
@@ -10,22 +10,22 @@ use crate::schedule::Schedule;
 use crate::switch::{BreakerCounters, EscapeCounters, HolConfig, SharedBufferConfig, SwitchConfig};
 use crate::workload::Flow;
 
-/// A flow and what became of it.
+/// A flow's record.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlowRecord {
-    /// When the receiver had all of it, ns.
+    /// Time at which the receiver had all of it, ns.
     pub delivered: Option<u64>,
-    /// When the sender knew, ns; of an open-loop flow, when its last packet began to leave.
+    /// Time at which the sender knew, ns; of an open-loop flow, the time at which its last packet began to leave.
     pub acknowledged: Option<u64>,
-    /// What it would have taken in an empty network, with the connection's setup, ns.
+    /// Completion time in an empty network, including the connection's setup, ns.
     pub ideal: u64,
     /// Packets sent again, if the flow had a queue pair of its own.
     pub retransmitted: u64,
     /// Timeouts, if the flow had a queue pair of its own.
     pub timeouts: u64,
-    /// Of a response, when the request to which it is one started, ns.
+    /// For a response, the start time of its request, ns.
     pub called: Option<u64>,
-    /// What setting up the connection takes before it, ns ([`SimConfig::setup_rtts`]).
+    /// Time to set up the connection beforehand, ns ([`SimConfig::setup_rtts`]).
     ///
     /// [`SimConfig::setup_rtts`]: super::SimConfig::setup_rtts
     pub setup: u64,
@@ -39,19 +39,19 @@ impl FlowRecord {
         }
     }
 
-    /// Flow completion time, ns: from the start to the last byte at the receiver, and what setting up the connection
-    /// takes.
+    /// Flow completion time, ns: from the start to the last byte at the receiver, plus the time to set up the
+    /// connection.
     pub fn fct(&self, flow: &Flow) -> Option<u64> {
         self.delivered.map(|at| at - flow.start + self.setup)
     }
 
-    /// Of a response, the time of the whole call, ns: from the start of the request to the last byte of the response at
-    /// the client.
+    /// For a response, the time of the whole call, ns: from the start of the request to the last byte of the response
+    /// at the client.
     pub fn call(&self) -> Option<u64> {
         Some(self.delivered? - self.called?)
     }
 
-    /// Flow completion time in units of what it would have been in an empty network.
+    /// Flow completion time in units of that in an empty network.
     pub fn slowdown(&self, flow: &Flow) -> Option<f64> {
         self.fct(flow).map(|fct| fct as f64 / self.ideal.max(1) as f64)
     }
@@ -60,17 +60,17 @@ impl FlowRecord {
 /// The network at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// ns.
+    /// Time, ns.
     pub at: u64,
     /// Bytes in all switches.
     pub buffered: u64,
-    /// Bytes waiting for the port for which most wait.
+    /// Bytes queued for the port with the longest queue.
     pub longest: u64,
-    /// Ports that are stopped.
+    /// Paused ports.
     pub stopped: u32,
-    /// Payload bytes delivered so far, repetitions included.
+    /// Payload bytes delivered so far, including duplicates.
     pub delivered: u64,
-    /// Flows under way.
+    /// Flows in progress.
     pub active: u32,
 }
 
@@ -80,15 +80,15 @@ pub struct Sample {
 pub enum Ending {
     /// All flows are complete.
     Complete,
-    /// The time that it was given is over.
+    /// The end time was reached.
     TimeUp,
-    /// Ports that wait for each other for ever.
+    /// A cycle of ports that wait for each other forever.
     Deadlock(Vec<PortId>),
-    /// Nothing would ever happen again, and it is no deadlock: packets were lost and nobody has a timer.
+    /// No event would ever come, without a deadlock: packets were lost and there is no timer.
     Stuck,
 }
 
-/// Packets of each colour (TLT): how many there were, and how many found no room.
+/// Packets of each colour (TLT): sent and dropped.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -99,13 +99,13 @@ pub struct ColourTotals {
     pub green_data: (u64, u64),
     /// Packets without payload, all of them green, and their bytes on the wire.
     pub control: (u64, u64),
-    /// Packets of each of these kinds that found no room in a switch.
+    /// Red packets dropped by switches.
     pub red_dropped: u64,
-    /// See `red_dropped`.
+    /// Green packets with payload dropped by switches.
     pub green_dropped: u64,
-    /// See `red_dropped`.
+    /// Packets without payload dropped by switches.
     pub control_dropped: u64,
-    /// Most bytes of red packets that ever waited in one queue.
+    /// Largest number of bytes of red packets in one queue.
     pub red_peak: u64,
 }
 
@@ -126,7 +126,7 @@ impl ColourTotals {
         }
     }
 
-    /// Share of the green packets, those without payload included, that found no room, 0 to 1.
+    /// Share of the green packets, including those without payload, that were dropped, 0 to 1.
     pub fn green_loss_rate(&self) -> f64 {
         let (lost, sent) = (self.green_dropped + self.control_dropped, self.green_data.0 + self.control.0);
         lost as f64 / sent.max(1) as f64
@@ -138,17 +138,17 @@ impl ColourTotals {
     }
 }
 
-/// What came of a run.
+/// Results of a run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
     /// How the run ended.
     pub ending: Ending,
-    /// When the run ended, ns.
+    /// Time at which the run ended, ns.
     pub ended: u64,
     /// The flows.
     pub flows: Vec<Flow>,
-    /// What became of them.
+    /// Records of the flows, in the same order.
     pub records: Vec<FlowRecord>,
     /// Packets that NICs sent, and their bytes on the wire.
     pub injected: (u64, u64),
@@ -156,66 +156,66 @@ pub struct Outcome {
     pub delivered: (u64, u64),
     /// Packets that switches dropped, and their bytes on the wire.
     pub dropped: (u64, u64),
-    /// Packets whose payload switches cut off, and the bytes cut.
+    /// Packets trimmed by switches, and the bytes cut.
     pub trimmed: (u64, u64),
-    /// Packets that switches made, and their bytes on the wire.
+    /// Packets created by switches, and their bytes on the wire.
     pub emitted: (u64, u64),
     /// Packets lost on links.
     pub lost: (u64, u64),
-    /// Payload bytes that reached NICs, repetitions included.
+    /// Payload bytes that reached NICs, including duplicates.
     pub payload: u64,
-    /// Bytes in the network, added up over time, byte · ns. Divided by [`Self::ended`]: how many there were on average.
+    /// Integral over time of the bytes in the network, byte · ns. Divided by [`Self::ended`]: the average.
     pub byte_time: u128,
     /// Time that packets spent in the network, until they left it or the run ended, times their bytes, byte · ns.
     pub stay: u128,
-    /// What became of packets by their colours, if switches look at them.
+    /// Packets by colour, if switches use colours.
     pub colours: Option<ColourTotals>,
-    /// Packets that left switches by a policy that another had taken the place of, and their bytes on the wire; if
-    /// policies change.
+    /// Packets that left switches under a policy that had been replaced, and their bytes on the wire; if policies
+    /// change.
     pub drained: Option<(u64, u64)>,
-    /// What Escape did, if switches have it.
+    /// Counters of Escape, if switches have it.
     pub escape: Option<EscapeCounters>,
-    /// What breakers of loops did, if switches have them.
+    /// Counters of loop breakers, if switches have them.
     pub breaker: Option<BreakerCounters>,
     /// PFC frames that arrived.
     pub pfc_frames: u64,
     /// Links, both directions of each.
     pub links: Vec<LinkRecord>,
-    /// The counters of all NICs, added up.
+    /// Sums of the counters of all NICs.
     pub nics: Counters,
-    /// The network at intervals.
+    /// Samples of the network at intervals.
     pub samples: Vec<Sample>,
-    /// What the ends of connections saw, if it was wanted.
+    /// Observations at the ends of connections, if requested.
     pub observed: Option<Observed>,
-    /// When packets entered and left the network, if that was wanted ([`super::SimConfig::schedule`]).
+    /// Times at which packets entered and left the network, if requested ([`super::SimConfig::schedule`]).
     pub schedule: Option<Schedule>,
     /// Events handled.
     pub events: u64,
     /// Ports in a deadlock, as pairs of nodes.
     pub deadlock: Vec<(u32, u32)>,
-    /// When a deadlock was first found, ns, whether or not the run ended then.
+    /// Time at which a deadlock was first found, ns, whether or not the run ended then.
     pub deadlocked_at: Option<u64>,
 }
 
 impl Outcome {
-    /// Packets times links crossed.
+    /// Sum over packets of links crossed.
     pub fn packet_hops(&self) -> u64 {
         self.links.iter().map(|l| l.counters.packets).sum()
     }
 
-    /// ns that ports were stopped, added up.
+    /// Total time for which ports were paused, ns.
     pub fn paused(&self) -> u64 {
         self.links.iter().map(|l| l.counters.paused).sum()
     }
 
-    /// Share of the packets sent that found no room.
+    /// Share of the packets sent that were dropped.
     pub fn drop_rate(&self) -> f64 {
         self.dropped.0 as f64 / self.injected.0.max(1) as f64
     }
 }
 
 impl<A: Agenda> Site<A> {
-    /// Notes what the network is like, and when to do so again.
+    /// Samples the network, and schedules the next sample.
     pub(super) fn sample(&mut self) {
         let Some(every) = self.config.sample else { return };
         self.samples.push(self.look());
@@ -247,7 +247,7 @@ impl Sample {
 }
 
 impl FlowRecord {
-    /// Adds what the other end knows.
+    /// Merges the record of the other end.
     fn add(&mut self, other: &FlowRecord) {
         self.delivered = self.delivered.or(other.delivered);
         self.acknowledged = self.acknowledged.or(other.acknowledged);
@@ -256,7 +256,7 @@ impl FlowRecord {
     }
 }
 
-/// What came of a network, or of all parts of one, with everything checked that must hold.
+/// The outcome of a network, or of all parts of one, with all invariants checked.
 pub(super) fn of<A: Agenda>(mut sites: Vec<Site<A>>, ending: Ending) -> Result<Outcome, SimError> {
     let now = sites.iter().map(|site| site.net.now()).max().unwrap_or(0);
     for site in &mut sites {
@@ -336,7 +336,7 @@ pub(super) fn of<A: Agenda>(mut sites: Vec<Site<A>>, ending: Ending) -> Result<O
     })
 }
 
-/// The links, of which each part counts what its ports send, and what was lost before it came to its own.
+/// The links, whose ports are counted by the parts that send, and losses by the parts that receive.
 fn links<A: Agenda>(sites: &[Site<A>]) -> Vec<LinkRecord> {
     let mut links: Vec<LinkRecord> = sites.iter().take(1).flat_map(|site| site.net.links()).collect();
     for site in sites.iter().skip(1) {
@@ -351,13 +351,13 @@ fn links<A: Agenda>(sites: &[Site<A>]) -> Vec<LinkRecord> {
     links
 }
 
-/// Events worked off. Some each part has, which are one.
+/// Number of events processed. Those that every part has count once.
 fn events<A: Agenda>(sites: &[Site<A>]) -> u64 {
     let all: u64 = sites.iter().map(|site| site.net.events().1).sum();
     all - sites.iter().skip(1).map(|site| site.net.common_events()).sum::<u64>()
 }
 
-/// NICs have sent and received what the network says.
+/// Checks that NICs have sent and received what the network counted.
 fn check_nics(t: &Totals, trimmed: u64, nics: &Counters) -> Result<(), SimError> {
     let received = nics.rcvd_pkts + nics.rx_dropped + nics.rx_icrc_encapsulated + nics.rx_malformed + trimmed;
     for (what, by_nics, by_network) in
@@ -370,7 +370,7 @@ fn check_nics(t: &Totals, trimmed: u64, nics: &Counters) -> Result<(), SimError>
     Ok(())
 }
 
-/// Nothing is left in NICs of flows that are complete.
+/// Checks that NICs have no queue pairs left of complete flows.
 fn check_queue_pairs<A: Agenda>(sites: &[Site<A>]) -> Result<(), SimError> {
     let all: usize = sites.iter().flat_map(|site| site.net.endpoints()).map(|e| e.nic().qp_count()).sum();
     let known: usize = sites.iter().map(|site| site.flows.queue_pairs).sum();
@@ -381,7 +381,7 @@ fn check_queue_pairs<A: Agenda>(sites: &[Site<A>]) -> Result<(), SimError> {
 }
 
 impl<A: Agenda> Site<A> {
-    /// A flow that is not delivered, or acknowledged before it was.
+    /// A flow that is not delivered, or was acknowledged before it was delivered.
     fn unfinished(&self) -> Option<usize> {
         self.flows.records.iter().enumerate().position(|(id, record)| {
             let open = self.config.setup_of(self.flows.flow(id)).is_open_loop();

@@ -1,13 +1,13 @@
-//! Rounds of a sender, as TCP counts them: one ends with the acknowledgement of what had been sent when it began.
+//! Rounds of a sender, as TCP counts them: a round ends with the acknowledgement of what had been sent when it began.
 
 use std::collections::VecDeque;
 
 use irnic_transports::Psn;
 
-/// What a sender learns in a round.
+/// Measurements of a sender in one round.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// Packets that were acknowledged.
+    /// Packets acknowledged.
     pub packets: u32,
     /// Those of them that switches had marked with congestion experienced.
     pub marked: u32,
@@ -18,22 +18,22 @@ pub struct Round {
 /// The rounds of one sender.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rounds {
-    /// The last packet that had been acknowledged when the round began, and the last that had been sent.
+    /// The last packet acknowledged when the round began, and the last sent by then.
     round: Option<(Psn, Psn)>,
-    /// Marked packets that arrived and are not acknowledged.
+    /// Marked packets that have arrived and are not acknowledged yet.
     marked: VecDeque<Psn>,
     seen: u32,
     least: Option<u64>,
 }
 
 impl Rounds {
-    /// A marked packet has arrived.
+    /// Records the arrival of a marked packet.
     pub(super) fn marked(&mut self, psn: Psn) {
         self.marked.push_back(psn);
     }
 
-    /// All packets up to `psn` are acknowledged, of those up to `high` that were sent; the last with such a round trip,
-    /// ns. Returns the round, if that ends it.
+    /// Records the acknowledgement of all packets up to `psn`, of those up to `high` that were sent; the last one with
+    /// round trip `trip`, ns. Returns the round, if this ends it.
     pub(super) fn acknowledged(&mut self, psn: Psn, high: Psn, trip: Option<u64>) -> Option<Round> {
         while self.marked.front().is_some_and(|marked| !psn.before(*marked)) {
             self.marked.pop_front();
@@ -59,7 +59,7 @@ mod tests {
     fn a_round_ends_with_what_was_sent_when_it_began() {
         let psn = Psn::new;
         let mut rounds = Rounds::default();
-        // Four packets are out when the first is acknowledged: the round is from the second to the fourth.
+        // Four packets are in flight when the first is acknowledged: the round is from the second to the fourth.
         assert_eq!(rounds.acknowledged(psn(0), psn(3), Some(90)), None);
         rounds.marked(psn(2));
         rounds.marked(psn(4));
@@ -67,7 +67,7 @@ mod tests {
         assert_eq!(rounds.acknowledged(psn(2), psn(6), None), None);
         let first = Round { packets: 3, marked: 1, least: 70 };
         assert_eq!(rounds.acknowledged(psn(3), psn(7), Some(80)), Some(first));
-        // The next ends with the eighth, and a marked one is of it.
+        // The next one ends with the eighth, and includes a marked one.
         assert_eq!(rounds.acknowledged(psn(6), psn(9), Some(60)), None);
         let second = Round { packets: 4, marked: 1, least: 60 };
         assert_eq!(rounds.acknowledged(psn(7), psn(11), Some(65)), Some(second));

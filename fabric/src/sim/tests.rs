@@ -1,4 +1,4 @@
-//! What is under way, and faults that no configuration can ask for: bytes that change there.
+//! Tests of telemetry and timing, and of faults that no configuration can cause: bytes corrupted in flight.
 
 use irnic_transports::Colour;
 use irnic_transports::config::TransportConfig;
@@ -21,7 +21,7 @@ fn carried() -> Simulation {
     Simulation::new(SimConfig { carry_bytes: true, ..config }).expect("a valid configuration")
 }
 
-/// Runs until three packets are on their way, and flips a bit of the second one's payload.
+/// Runs until three packets are in flight, and flips a bit of the second one's payload.
 fn flip(simulation: &mut Simulation, correct_icrc: bool) {
     while simulation.site.net.packets().len() < 3 {
         assert!(!simulation.run(1).expect("no error yet"), "over too early");
@@ -72,7 +72,7 @@ fn a_packet_that_dawdles_breaks_littles_law() {
     assert!(error.contains("byte·ns in the network"), "{error}");
 }
 
-/// Two packets of 1290 bytes, 258 ns at 40 Gbit/s and 1032 at 10, from host 0 by switches 2 and 3 to host 1; 1 µs a
+/// Two packets of 1290 bytes, 258 ns at 40 Gbit/s and 1032 at 10, from host 0 by switches 2 and 3 to host 1; 1 µs per
 /// link.
 #[test]
 fn switches_write_what_a_packet_leaves_behind() {
@@ -99,8 +99,8 @@ fn switches_write_what_a_packet_leaves_behind() {
             }
         }
     }
-    // Packet i is at switch 2 at 1258 + 258 i, leaves it from 1258 + 1032 i on, and is at switch 3, which has no queue,
-    // 1032 + 1000 later.
+    // Packet i is at switch 2 at 1258 + 258 i, leaves it from 1258 + 1032 i on, and reaches switch 3, which has no
+    // queue, 1032 + 1000 later.
     assert_eq!(
         seen,
         [
@@ -111,13 +111,13 @@ fn switches_write_what_a_packet_leaves_behind() {
     );
     let outcome = simulation.finish().expect("no error");
     assert_eq!(outcome.ending, Ending::Complete);
-    // Acknowledgements have it, too: 224 and 42 bytes.
+    // Acknowledgements have it as well: 224 and 42 bytes.
     assert_eq!(outcome.links.iter().map(|l| l.counters.bytes).sum::<u64>(), 3 * 3 * (1024 + 2 * 224 + 2 * 42));
-    // And the empty network is measured with it.
+    // The ideal time includes it as well.
     assert_eq!(outcome.records[0].ideal, outcome.records[0].fct(&outcome.flows[0]).expect("delivered"));
 }
 
-/// Setting up a connection takes a packet without payload there and back, and changes nothing else.
+/// Setting up a connection takes a packet without payload in each direction, and changes nothing else.
 #[test]
 fn the_round_trips_of_a_connections_setup_add_to_completion_times() {
     let run = |rtts| {
@@ -131,13 +131,13 @@ fn the_round_trips_of_a_connections_setup_add_to_completion_times() {
         (record.fct(&outcome.flows[0]).expect("delivered"), record.ideal, outcome.ended)
     };
     let (none, two) = (run(0), run(2));
-    // Headers of 62 bytes and 12 more of a WRITE with immediate, over two links of 1 us, each way.
+    // Headers of 62 bytes and 12 more of a WRITE with immediate, over two links of 1 us, in each direction.
     let each = 2 * 2 * (1_000 + (62 + 16 + 4 + 8 - 4) * 8 / 10);
     assert!((two.0 - none.0).abs_diff(2 * each) < 200, "{none:?} {two:?}");
     assert_eq!((two.0 - none.0, two.2), (two.1 - none.1, none.2));
 }
 
-/// A queue for each output, which writes what accompanies each packet and changes it: the slack it has, its colour.
+/// A queue for each output that checks and changes the metadata of each packet: slack and colour.
 #[derive(Debug)]
 struct Writing(Vec<(Fifo, u64)>);
 

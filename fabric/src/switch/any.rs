@@ -1,8 +1,8 @@
-//! Any switch, for switches around switches whose kinds the compiler is to know.
+//! A boxed switch, for switch wrappers that are generic over the inner switch.
 
 use super::Switch;
 
-/// A switch of whatever kind.
+/// A switch of any type.
 #[derive(Debug)]
 pub(crate) struct Any(pub Box<dyn Switch>);
 

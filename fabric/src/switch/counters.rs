@@ -1,7 +1,6 @@
-//! Counters of what switches around others did, each named once.
+//! Counters of switch wrappers, each named once.
 
-/// Declares counters that are added up over the switches of a network: `sum`, or `max` for those of which the greatest
-/// counts.
+/// Declares counters that are aggregated over the switches of a network: by `sum`, or by `max`.
 macro_rules! counters {
     ($(#[$about:meta])* pub struct $name:ident { $($(#[$what:meta])* $counter:ident: $how:ident,)+ }) => {
         $(#[$about])*
@@ -13,12 +12,12 @@ macro_rules! counters {
         }
 
         impl $name {
-            /// Adds those of another part of the network.
+            /// Adds the counters of another part of the network.
             pub(crate) fn add(&mut self, other: &$name) {
                 $($crate::switch::counters::counters!(@$how self.$counter, other.$counter);)+
             }
 
-            /// The counters with their names.
+            /// The counters by name.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($counter), self.$counter),)+].into_iter()
             }

@@ -1,4 +1,4 @@
-//! What a switch may look at and do while it handles a packet, a frame or a timer.
+//! What a switch may read and do while it handles a packet, a frame or a timer.
 
 use irnic_transports::Psn;
 use irnic_transports::wire::ip::ETHERNET_LEN;
@@ -7,57 +7,57 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::network::{Content, Control, Packet, PacketId, Packets, Pause, Port, Totals, host_of, mix};
 
-/// What a switch works with: the present time, the packets, its own ports, its random numbers, and what it can have the
-/// network do. What it asks of the network is done as soon as the call returns, in the order in which it was asked for.
+/// The context of a switch: the current time, the packets, its own ports, its random numbers, and its requests to the
+/// network. Requests are carried out as soon as the call returns, in the order in which they were made.
 #[derive(Debug)]
 pub struct SwitchCtx<'a> {
-    /// ns.
+    /// Current time, ns.
     pub now: u64,
     /// All packets of the network.
     pub packets: &'a mut Packets,
-    /// The switch's own ports, by their numbers here.
+    /// The switch's own ports, by port number.
     pub ports: &'a mut [Port],
-    /// Random numbers for this switch alone, the same in every run with the same seed.
+    /// Random numbers of this switch only, the same in every run with the same seed.
     pub rng: &'a mut Pcg64Mcg,
     pub(crate) ledger: &'a mut Ledger,
 }
 
-/// The accounts, and what switches have asked for.
+/// The totals, and the requests of switches.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     pub totals: Totals,
     pub effects: Vec<Effect>,
 }
 
-/// Something that a switch has asked the network to do.
+/// A request of a switch to the network.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Effect {
-    /// Ask the upstream neighbour of an input to stop or go on.
+    /// Ask the upstream neighbour of an input to pause or resume.
     RequestPause(u16, Pause),
-    /// Let the upstream neighbour of an input send so many more bytes of a priority.
+    /// Let the upstream neighbour of an input send this many more bytes of a priority.
     ReturnCredit(u16, u8, u32),
     /// Send a control frame by a port.
     Control(u16, Control),
     /// Offer a packet to the switch, as if it had just arrived.
     Submit(PacketId, Via),
-    /// See whether an output has something to send.
+    /// Check whether an output has something to send.
     Poll(u16),
     /// Call [`super::Switch::on_timer`].
     WakeAt(u64),
 }
 
-/// The output by which a packet that a switch sends leaves it.
+/// The output for a packet that a switch sends.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Via {
-    /// The output that the routes say for its destination.
+    /// The output that the routes give for its destination.
     Route,
     /// The output of this port.
     Port(u16),
 }
 
 impl SwitchCtx<'_> {
-    /// Drops a packet that was admitted before (push-out). The switch has taken it out of its queues. The arriving
-    /// packet is dropped by answering [`super::Verdict::Dropped`] instead.
+    /// Drops a packet that was admitted before (push-out). The switch has taken it out of its queues. To drop the
+    /// arriving packet, return [`super::Verdict::Dropped`] instead.
     pub fn drop(&mut self, id: PacketId) {
         let input = usize::from(self.packets.get(id).input);
         if let Some(port) = self.ports.get_mut(input) {
@@ -67,9 +67,9 @@ impl SwitchCtx<'_> {
         self.packets.remove(id);
     }
 
-    /// Cuts the payload off a packet in, or on its way into, the queues of `output`: it has its headers from now on, as
-    /// long on the wire as they are, and arrives marked as trimmed. Returns the bytes cut, which the switch takes off
-    /// its own counts of a packet that was queued.
+    /// Cuts the payload off a packet in, or on its way into, the queues of `output`: only its headers remain, its
+    /// length on the wire shrinks accordingly, and it arrives marked as trimmed. Returns the bytes cut, which the
+    /// switch subtracts from its own counts if the packet was queued.
     pub fn trim(&mut self, id: PacketId, output: u16) -> u32 {
         let cut = self.packets.trim(id);
         self.ledger.totals.trimmed(self.now, self.packets.content(id).sent, cut);
@@ -77,9 +77,9 @@ impl SwitchCtx<'_> {
         cut
     }
 
-    /// Sends a packet for `output` that is not, or no longer, in its queues back to its sender: addresses change
-    /// places, it arrives marked as returned, and is offered to [`super::Switch::enqueue`] of this switch for the
-    /// output that leads there.
+    /// Returns to its sender a packet for `output` that is not, or no longer, in its queues: addresses are swapped, it
+    /// is marked as returned, and is offered to [`super::Switch::enqueue`] of this switch for the output that leads
+    /// there.
     pub fn return_to_sender(&mut self, id: PacketId, output: u16) {
         self.packets.turn_back(id);
         self.ledger.totals.returned_packets += 1;
@@ -87,27 +87,27 @@ impl SwitchCtx<'_> {
         self.submit(id, Via::Route);
     }
 
-    /// Counts a packet that leaves by a policy that another has taken the place of.
+    /// Counts a packet that leaves under a policy that has been replaced.
     pub(crate) fn count_drained(&mut self, id: PacketId) {
         self.ledger.totals.drained_packets += 1;
         self.ledger.totals.drained_bytes += u64::from(self.packets.get(id).wire);
     }
 
-    /// Makes a packet `bytes` longer on the wire, for a tag that switches put in. The switch adds them to its own
-    /// counts of a packet that was queued.
+    /// Makes a packet `bytes` longer on the wire, for a tag that switches insert. The switch adds them to its own
+    /// counts if the packet was queued.
     pub fn grow(&mut self, id: PacketId, bytes: u32) {
         self.packets.get_mut(id).wire += bytes;
         self.ledger.totals.grown(self.now, self.packets.content(id).sent, bytes);
     }
 
-    /// Makes a packet `bytes` shorter on the wire again: a tag that [`Self::grow`] was for is gone. The switch takes
-    /// them off its own counts of a packet that was queued.
+    /// Makes a packet `bytes` shorter on the wire again: undoes [`Self::grow`]. The switch subtracts them from its own
+    /// counts if the packet was queued.
     pub fn shrink(&mut self, id: PacketId, bytes: u32) {
         self.packets.get_mut(id).wire -= bytes;
         self.ledger.totals.shrunk(self.now, self.packets.content(id).sent, bytes);
     }
 
-    /// Sends a packet of the switch's own making: it is offered to [`super::Switch::enqueue`] of this switch for the
+    /// Sends a packet that the switch created: it is offered to [`super::Switch::enqueue`] of this switch for the
     /// output that `via` names, charged to the buffer of the port that [`Packet::input`] names. Without a route it is
     /// dropped.
     pub fn emit(&mut self, packet: Packet, content: Content, via: Via) -> PacketId {
@@ -117,8 +117,8 @@ impl SwitchCtx<'_> {
         id
     }
 
-    /// Sends a notice to the sender of the packet that it quotes, with the highest priority. [`Packets::notice`] tells
-    /// it from other packets.
+    /// Sends a notice to the sender of the packet that it quotes, with the highest priority. [`Packets::notice`]
+    /// identifies it.
     pub fn emit_notice(&mut self, notice: RateNotice) -> PacketId {
         const FCS: usize = 4;
         let path = notice.path();
@@ -127,31 +127,31 @@ impl SwitchCtx<'_> {
         let wire = (ETHERNET_LEN + notice.datagram_len() + FCS) as u32;
         let mut packet = Packet::new(wire, dst, entropy, path.priority());
         packet.input = notice.port;
-        // Where there is a BTH it is said to be a notification, for no queue pair.
+        // Its headers, where present, are those of a CNP for no queue pair.
         let headers = Headers::new(Bth::new(Opcode::Cnp, 0, Psn::new(0)));
         let id = self.emit(packet, Content::new(headers, path, 0), Via::Route);
         self.packets.set_notice(id, notice);
         id
     }
 
-    /// Has a packet that was admitted before, and that the switch has taken out of its queues, offered to
-    /// [`super::Switch::enqueue`] of this switch again: to another output, or with another destination.
+    /// Offers a packet that was admitted before, and that the switch has taken out of its queues, to
+    /// [`super::Switch::enqueue`] of this switch again: for another output, or with another destination.
     pub fn submit(&mut self, id: PacketId, via: Via) {
         self.ledger.effects.push(Effect::Submit(id, via));
     }
 
-    /// Has the upstream neighbour of `input` asked to stop or go on sending a priority, by a PFC frame.
+    /// Asks the upstream neighbour of `input` to pause or resume a priority, by a PFC frame.
     pub fn request_pause(&mut self, input: u16, pause: Pause) {
         self.ledger.effects.push(Effect::RequestPause(input, pause));
     }
 
-    /// Lets the upstream neighbour of `input` send `bytes` more of a priority: what came from there has left the
-    /// switch, or the input has more room. For switches that grant credits ([`super::SwitchConfig::credits`]).
+    /// Lets the upstream neighbour of `input` send `bytes` more of a priority: its packets have left the switch, or the
+    /// input has more room. For switches that grant credits ([`super::SwitchConfig::credits`]).
     pub(crate) fn return_credit(&mut self, input: u16, priority: u8, bytes: u32) {
         self.ledger.effects.push(Effect::ReturnCredit(input, priority, bytes));
     }
 
-    /// Sends a control frame by `port`, before any packet. For PFC see [`Self::request_pause`].
+    /// Sends a control frame by `port`, before any packet. For PFC, use [`Self::request_pause`].
     pub fn control(&mut self, port: u16, control: Control) {
         self.ledger.effects.push(match control {
             Control::Pfc(_) => return debug_assert!(false, "PFC frames are made by request_pause"),
@@ -159,14 +159,14 @@ impl SwitchCtx<'_> {
         });
     }
 
-    /// Has [`super::Switch::dequeue`] called for `output`, if its link is free: after a call about one output made
-    /// packets of another ready to go.
+    /// Has [`super::Switch::dequeue`] called for `output`, if its link is free. For calls for one output that make
+    /// packets of another ready to send.
     pub fn poll(&mut self, output: u16) {
         self.ledger.effects.push(Effect::Poll(output));
     }
 
-    /// Has [`super::Switch::on_timer`] called at `at`, ns. Of several times the earliest counts; the switch asks again
-    /// in [`super::Switch::on_timer`] for those that remain.
+    /// Has [`super::Switch::on_timer`] called at `at`, ns. The earliest of several requests counts; the switch requests
+    /// the others again in [`super::Switch::on_timer`].
     pub fn wake_at(&mut self, at: u64) {
         self.ledger.effects.push(Effect::WakeAt(at.max(self.now)));
     }

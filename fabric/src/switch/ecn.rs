@@ -1,4 +1,4 @@
-//! When a packet is marked with congestion experienced (RFC 3168).
+//! Marking packets with congestion experienced (RFC 3168).
 
 mod pi;
 
@@ -11,7 +11,7 @@ use super::SwitchCtx;
 use crate::network::PacketId;
 use pi::Pi;
 
-/// A marking rule: what a packet meets in its queue when it joins it.
+/// A marking rule, applied to the queue length that a packet meets when it joins.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 pub enum Ecn {
     /// No marks.
@@ -19,26 +19,26 @@ pub enum Ecn {
     Off,
     /// Every packet that meets more than `k` bytes (DCTCP).
     Step {
-        /// Bytes that a packet may meet without a mark.
+        /// Longest queue without a mark, bytes.
         k: u64,
     },
     /// With a probability that rises from 0 at `kmin` to `pmax` at `kmax`, and 1 beyond (RED as DCQCN uses it).
     Red {
-        /// Bytes up to which no packet is marked.
+        /// Queue length up to which no packet is marked, bytes.
         kmin: u64,
-        /// Bytes beyond which every packet is marked.
+        /// Queue length beyond which every packet is marked, bytes.
         kmax: u64,
         /// Probability at `kmax`, 0 to 1.
         pmax: f64,
     },
-    /// With a probability that keeps the queue at a reference. It depends on the past of each queue, which the switch
-    /// keeps.
+    /// With a probability that holds the queue at a reference. It depends on the history of each queue, which the
+    /// switch keeps.
     Pi(PiConfig),
 }
 
 impl Ecn {
-    /// Marks a packet that meets `queued` bytes on its way to `output`, if the rule says so and its sender understands
-    /// it.
+    /// Marks a packet that meets `queued` bytes on its way to `output`, if the rule says so and the packet is
+    /// ECN-capable.
     #[inline]
     pub fn apply(&self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16, queued: u64) {
         if self.marks(queued, ctx.rng) && ctx.packets.mark(id) {
@@ -66,16 +66,16 @@ impl Ecn {
     }
 }
 
-/// A marking rule and what it has to know of each queue of a switch.
+/// A marking rule and its state for each queue of a switch.
 #[derive(Clone, Debug)]
 pub(super) struct Marker {
     rule: Ecn,
-    /// By queue; none of rules that do without.
+    /// By queue; empty for rules without state.
     controllers: Box<[Pi]>,
 }
 
 impl Marker {
-    /// Of a switch with so many queues.
+    /// Creates the marker of a switch with this many queues.
     pub(super) fn new(rule: Ecn, queues: usize) -> Marker {
         let queues = if matches!(rule, Ecn::Pi(_)) { queues } else { 0 };
         Marker { rule, controllers: vec![Pi::default(); queues].into() }

@@ -1,4 +1,4 @@
-//! Which switches a network has: those here with their parameters, or any other.
+//! Configuration of the switches of a network: those of this crate with their parameters, or custom ones.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::network::{CreditConfig, Port};
 
 /// Builds switches. Closures are factories.
 pub trait SwitchFactory: Send + Sync {
-    /// Builds the switch of `node`, as the topology numbers it, with these ports. Switches of one network may differ.
+    /// Builds the switch of `node`, numbered as in the topology, with these ports. Switches of one network may differ.
     fn build(&self, node: u32, ports: &[Port]) -> Box<dyn Switch>;
 }
 
@@ -22,7 +22,7 @@ impl<F: Fn(u32, &[Port]) -> Box<dyn Switch> + Send + Sync> SwitchFactory for F {
     }
 }
 
-/// A factory of switches, shared by all runs that use it. Two are equal if they are the same.
+/// A factory of switches, shared by all runs that use it. Two are equal if they are the same object.
 #[derive(Clone)]
 pub struct CustomSwitch(Arc<dyn SwitchFactory>);
 
@@ -45,7 +45,7 @@ impl fmt::Debug for CustomSwitch {
     }
 }
 
-/// Which switches, with their parameters.
+/// The type of switch, with its parameters.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum SwitchConfig {
@@ -57,25 +57,25 @@ pub enum SwitchConfig {
     Trimming(TrimmingConfig),
     /// A buffer for each output, and an order in which it sends: [`OutputQueued`].
     OutputQueued(OutputQueuedConfig),
-    /// What a policy says: [`PolicySwitch`].
+    /// A policy: [`PolicySwitch`].
     Policy(PolicySwitch),
-    /// Any other: [`SwitchConfig::custom`].
+    /// A custom switch: [`SwitchConfig::custom`].
     Custom(CustomSwitch),
 }
 
-/// What switches do against head-of-line blocking by PFC, and deadlocks that come of it.
+/// Countermeasures against head-of-line blocking by PFC, and the deadlocks it causes.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum HolConfig {
-    /// Blocked frames with an open way leave their queues ([`EscapeConfig`]).
+    /// Blocked frames whose next hop is open leave their queues ([`EscapeConfig`]).
     Escape(EscapeConfig),
     /// Loops of ports that wait for each other are found and broken ([`BreakerConfig`]).
     Breaker(BreakerConfig),
 }
 
 impl HolConfig {
-    /// Bytes that each input needs beside the headroom of PFC, if frames have at most `longest` on the wire: what comes
-    /// in spite of XOFF.
+    /// Bytes that each input needs in addition to the headroom of PFC, for frames of at most `longest` bytes on the
+    /// wire: for what arrives in spite of XOFF.
     pub fn margin(&self, longest: u32) -> u64 {
         match self {
             HolConfig::Escape(escape) => escape.margin(longest),
@@ -85,8 +85,8 @@ impl HolConfig {
 }
 
 impl SwitchConfig {
-    /// Switches of one's own. A closure takes the node's number and its ports:
-    /// `SwitchConfig::custom(|_, ports| Box::new(MySwitch::new(ports.len())))`.
+    /// A custom switch. The closure takes the node's number and its ports: `SwitchConfig::custom(|_, ports|
+    /// Box::new(MySwitch::new(ports.len())))`.
     pub fn custom<F>(factory: F) -> SwitchConfig
     where
         F: Fn(u32, &[Port]) -> Box<dyn Switch> + Send + Sync + 'static,
@@ -94,7 +94,7 @@ impl SwitchConfig {
         SwitchConfig::Custom(CustomSwitch::new(factory))
     }
 
-    /// Returns what the switches grant to each neighbour, if neighbours send on credit alone.
+    /// Returns the credits that the switches grant to each neighbour, if neighbours send on credit only.
     pub fn credits(&self) -> Option<CreditConfig> {
         match self {
             SwitchConfig::InputQueued(config) => config.credits,

@@ -1,10 +1,10 @@
-//! Switches around switches.
+//! Forwarding of trait methods to a wrapped switch.
 
-/// Hands on to the switch in a field what a switch around it leaves as it is: any of `enqueue`, `dequeue`, `backlog`,
-/// `on_control`, `on_timer`, `extract`, `paused_upstreams`, `blocks`, `preempts`, `rank`, `delayed`, `prefetch`,
-/// `prefetch_output`, `flush`. What is neither
-/// written nor handed on does nothing, as [`crate::switch::Switch`] has it: a switch around one that pauses its
-/// neighbours hands on `paused_upstreams` and `blocks`, or deadlocks are not found.
+/// Forwards the given methods to the switch in a field: any of `enqueue`, `dequeue`, `backlog`, `on_control`,
+/// `on_timer`, `extract`, `paused_upstreams`, `blocks`, `preempts`, `rank`, `delayed`, `prefetch`, `prefetch_output`,
+/// `flush`. Methods neither written nor forwarded have the defaults of [`crate::switch::Switch`], which do nothing: a
+/// wrapper around a switch that pauses its neighbours must forward `paused_upstreams` and `blocks`, or deadlocks are
+/// not found.
 ///
 /// ```
 /// use irnic_fabric::Priorities;

@@ -1,22 +1,22 @@
 //! Gentle flow control (Qian et al., "Gentle Flow Control: Avoiding Deadlock in Lossless Networks", SIGCOMM 2019), with
-//! thresholds of the buffer: a switch tells its neighbour not whether to send, but how fast.
+//! buffer thresholds: a switch controls at which rate its neighbour sends instead of pausing it.
 
 use super::SwitchCtx;
 use crate::network::Control;
 
-/// Parameters of GFC by thresholds of the buffer. As this is remembered of the paper: stage k begins where half of what
-/// was left at stage k − 1 is, and halves the rate again.
+/// Parameters of GFC by thresholds of the buffer. As recalled from the paper: stage k begins at half of what was left
+/// at stage k − 1, and halves the rate again.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GfcConfig {
     /// Bytes of an input at which its neighbour is first slowed down, to half the rate of its link.
     pub first: u64,
-    /// Bytes that an input may hold, more than `first`.
+    /// Limit on the bytes of an input, more than `first`.
     pub most: u64,
-    /// Stages, 1 to 31: the last is the rate of the link over two to that power, and not zero.
+    /// Number of stages, 1 to 31: the last limits to the rate of the link over two to that power, not to zero.
     pub levels: u8,
-    /// Bytes left below which the last stage begins whatever came before: packets are not divided, and what a neighbour
-    /// has begun comes whole.
+    /// Bytes left below which the last stage begins in any case: packets are not divided, and one that the neighbour
+    /// has begun arrives whole.
     pub floor: u64,
 }
 
@@ -24,13 +24,13 @@ impl GfcConfig {
     /// Stages that bring 100 Gbit/s to some 8 kbit/s.
     pub const LEVELS: u8 = 24;
 
-    /// These thresholds, bytes, for packets of `longest` on the wire: [`Self::LEVELS`] stages, the last while less than
-    /// three packets are left.
+    /// These thresholds, bytes, for packets of at most `longest` on the wire: [`Self::LEVELS`] stages, the last one
+    /// while less than three packets' room is left.
     pub fn new(first: u64, most: u64, longest: u32) -> GfcConfig {
         GfcConfig { first, most, levels: Self::LEVELS, floor: 3 * u64::from(longest) }
     }
 
-    /// The stage of an input that holds so many bytes; 0 is the rate of the link.
+    /// The stage of an input that holds `bytes`; 0 is the rate of the link.
     fn stage(&self, bytes: u64) -> u8 {
         if bytes < self.first {
             return 0;
@@ -45,7 +45,7 @@ impl GfcConfig {
     }
 }
 
-/// Of each input, the stage that its neighbour was told.
+/// Of each input, the stage last sent to its neighbour.
 #[derive(Clone, Debug)]
 pub(super) struct Gfc {
     config: GfcConfig,
@@ -53,17 +53,17 @@ pub(super) struct Gfc {
 }
 
 impl Gfc {
-    /// Nobody was told anything.
+    /// State before any stage was sent.
     pub(super) fn new(config: GfcConfig, inputs: usize) -> Gfc {
         Gfc { config, told: vec![0; inputs].into() }
     }
 
-    /// Whether an input that holds so many bytes may take `wire` more.
+    /// Whether an input that holds `bytes` may take `wire` more.
     pub(super) fn admits(&self, bytes: u64, wire: u64) -> bool {
         bytes + wire <= self.config.most
     }
 
-    /// An input holds so many bytes: tells its neighbour, if that changes anything.
+    /// Sends its neighbour the stage of an input that holds `bytes`, if it changed.
     #[inline]
     pub(super) fn update(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, bytes: u64) {
         let stage = self.config.stage(bytes);

@@ -2,8 +2,8 @@
 //! are the network's business ([`crate::network`]).
 //!
 //! A switch is put together from parts: a [`buffer`] that decides what is admitted, a [`scheduler`] that decides what
-//! goes next, and [`Ecn`] and [`Pfc`] that mark and pause. One of your own implements [`Switch`] and comes in by
-//! [`SwitchConfig::custom`]; it may hold one of those here and hand on what it does not change.
+//! goes next, and [`Ecn`] and [`Pfc`] that mark and pause. A custom one implements [`Switch`] and is passed by
+//! [`SwitchConfig::custom`]; it may wrap one of those here ([`crate::forward_switch`]).
 
 mod any;
 mod breaker;
@@ -49,7 +49,7 @@ pub use trimming::{Cut, Trimming, TrimmingConfig};
 use crate::network::{Control, PacketId, Packets};
 use crate::priorities::Priorities;
 
-/// What became of a packet that arrived.
+/// Result of a packet's arrival.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The packet waits for its output.
@@ -59,23 +59,23 @@ pub enum Verdict {
         /// Bytes cut off.
         cut: u32,
     },
-    /// There was no room for the packet: the network drops it.
+    /// There was no room; the network drops the packet.
     Dropped,
 }
 
-/// What an output that is free sends next.
+/// Answer of a switch to a free output.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Dequeue {
-    /// A packet, which is no longer in the switch.
+    /// A packet, which has left the switch.
     Packet(PacketId),
     /// Nothing, until a packet arrives for it or a pause ends.
     Idle,
-    /// Nothing yet: it is to be asked again then, ns.
+    /// Nothing yet: ask again at this time, ns.
     RetryAt(u64),
 }
 
-/// A switch: what happens to packets between the links. Three duties, [`Self::enqueue`], [`Self::dequeue`] and
-/// [`Self::backlog`]; the rest has defaults that do nothing.
+/// A switch: what happens to packets between the links. Three methods are required, [`Self::enqueue`],
+/// [`Self::dequeue`] and [`Self::backlog`]; the rest has defaults that do nothing.
 ///
 /// The network routes a packet, calls `enqueue`, and calls `dequeue` whenever the link of an output with a backlog is
 /// free. Both take constant time and allocate nothing per packet, if the switch is to be as fast as those here.
@@ -142,40 +142,39 @@ pub enum Dequeue {
 /// # Ok::<(), irnic_fabric::sim::SimError>(())
 /// ```
 pub trait Switch: Send + std::fmt::Debug {
-    /// A packet has arrived whole by the port [`crate::network::Packet::input`] and is to leave by `output`. With
-    /// [`Verdict::Dropped`] the network drops it; else the switch has it until [`Self::dequeue`] or
+    /// A packet has arrived completely by the port [`crate::network::Packet::input`] and is to leave by `output`. With
+    /// [`Verdict::Dropped`] the network drops it; otherwise the switch holds it until [`Self::dequeue`] or
     /// [`SwitchCtx::drop`].
     fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict;
 
-    /// The link of `output` is free: what goes next. The neighbour has `paused` some priorities; what the switch sends
-    /// all the same goes.
+    /// The link of `output` is free: returns the next packet. The neighbour has `paused` some priorities; packets of
+    /// these that the switch returns are sent all the same.
     fn dequeue(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, paused: Priorities) -> Dequeue;
 
-    /// Bytes on the wire of what waits for `output`. Of all outputs together, what is in the switch.
+    /// Bytes on the wire queued for `output`. Summed over all outputs, the bytes in the switch.
     fn backlog(&self, output: u16) -> u64;
 
-    /// A control frame has arrived by `port`. Of a PFC frame the network has already noted what it pauses
-    /// ([`Self::dequeue`] is told). Afterwards outputs with a backlog are asked.
+    /// A control frame has arrived by `port`. For a PFC frame the network has already noted what it pauses, and passes
+    /// it to [`Self::dequeue`]. Afterwards outputs with a backlog are polled.
     fn on_control(&mut self, _ctx: &mut SwitchCtx<'_>, _port: u16, _control: Control) {}
 
-    /// A time that the switch asked for by [`SwitchCtx::wake_at`] has come. Afterwards outputs with a backlog are
-    /// asked.
+    /// A time requested by [`SwitchCtx::wake_at`] has come. Afterwards outputs with a backlog are polled.
     fn on_timer(&mut self, _ctx: &mut SwitchCtx<'_>) {}
 
-    /// Ports whose neighbours the switch has paused, each with the priority, for finding deadlocks and for links that
-    /// return.
+    /// Ports whose neighbours the switch has paused, each with the priority, for deadlock detection and for links that
+    /// come up again.
     fn paused_upstreams(&self) -> Vec<(u16, u8)> {
         Vec::new()
     }
 
-    /// Whether packets from `input` with `priority` wait for `output`, for finding deadlocks.
+    /// Whether packets from `input` with `priority` wait for `output`, for deadlock detection.
     fn blocks(&self, _packets: &Packets, _input: u16, _priority: u8, _output: u16) -> bool {
         false
     }
 
-    /// Takes the first packet that is `wanted` out of the queues of an output, wherever it stands, whether or not it
-    /// may go by rule, and books it out as [`Self::dequeue`] does. Switches around this one can have packets go before
-    /// their time by it; without it they find none.
+    /// Takes the first packet that is `wanted` out of the queues of an output, at any position and whether or not it
+    /// may be sent, and accounts for it as [`Self::dequeue`] does. Wrappers use it to send packets early; with the
+    /// default they find none.
     fn extract(
         &mut self,
         _ctx: &mut SwitchCtx<'_>,
@@ -185,32 +184,32 @@ pub trait Switch: Send + std::fmt::Debug {
         None
     }
 
-    /// Whether outputs interrupt what they send for what has a lower [`Self::rank`] (preemption), and send the rest of
-    /// it later. Asked once, when the network is built.
+    /// Whether outputs interrupt what they send for a packet of lower [`Self::rank`] (preemption), and send the rest of
+    /// it later. Called once, when the network is built.
     fn preempts(&self) -> bool {
         false
     }
 
-    /// Of a switch that [`Self::preempts`]: the rank of the packet that [`Self::dequeue`] would give for `output` now,
-    /// the lower, the earlier. It does not change while the packet waits or is being sent.
+    /// Of a switch that [`Self::preempts`]: the rank of the packet that [`Self::dequeue`] would return for `output`
+    /// now, the lower, the earlier. It does not change while the packet waits or is being sent.
     fn rank(&self, _packets: &Packets, _output: u16, _paused: Priorities) -> Option<i64> {
         None
     }
 
-    /// Of a switch that [`Self::preempts`]: a packet that was interrupted goes on, and its last bit leaves `output` by
-    /// so many ns later than it would have without that.
+    /// For a switch that [`Self::preempts`]: an interrupted packet continues, and its last bit leaves `output` `by` ns
+    /// later than without the interruption.
     fn delayed(&mut self, _ctx: &mut SwitchCtx<'_>, _output: u16, _id: PacketId, _by: u64) {}
 
-    /// Packet `id` is about to come by `input` and leave by `output`: fetches what that will need into the processor's
-    /// cache.
+    /// Packet `id` is about to come by `input` and leave by `output`: prefetches the data needed for that into the
+    /// processor's cache.
     fn prefetch(&self, _packets: &Packets, _id: PacketId, _input: u16, _output: u16) {}
 
-    /// The link of `output` is about to be free: fetches what asking for a packet will need into the processor's cache.
-    /// Called with `step` 0, 1 and 2, some time apart, since where things are may itself have to be fetched.
+    /// The link of `output` is about to be free: prefetches the data that `dequeue` needs into the processor's cache.
+    /// Called with `step` 0, 1 and 2, some time apart, since addresses may themselves have to be fetched first.
     fn prefetch_output(&self, _packets: &Packets, _output: u16, _step: usize) {}
 
-    /// The link of `output` went down: moves all that waits for it to `lost`. By default all that [`Self::dequeue`]
-    /// gives.
+    /// The link of `output` went down: moves all packets queued for it to `lost`. The default moves all that
+    /// [`Self::dequeue`] returns.
     fn flush(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, lost: &mut Vec<PacketId>) {
         while let Dequeue::Packet(id) = self.dequeue(ctx, output, Priorities::NONE) {
             lost.push(id);

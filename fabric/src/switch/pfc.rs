@@ -1,31 +1,32 @@
-//! Priority flow control (IEEE 802.1Qbb): which neighbours have been asked to stop.
+//! Priority flow control (IEEE 802.1Qbb): which neighbours have been asked to pause.
 
 use super::SwitchCtx;
 use crate::network::Pause;
 use crate::priorities::Priorities;
 
-/// When an input asks its neighbour to stop, and when to go on.
+/// Thresholds at which an input asks its neighbour to pause and resume.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Thresholds {
-    /// XOFF is sent when more than so many bytes are buffered.
+    /// XOFF is sent when more than this many bytes are buffered.
     pub xoff: u64,
-    /// XON is sent when no more than so many are left.
+    /// XON is sent when at most this many bytes are left.
     pub xon: u64,
 }
 
-/// Of each input, the priorities that its neighbour was asked to stop.
+/// Of each input, the priorities that its neighbour was asked to pause.
 #[derive(Clone, Debug)]
 pub struct Pfc {
     paused: Vec<Priorities>,
 }
 
 impl Pfc {
-    /// Nobody was asked yet.
+    /// State in which no neighbour is paused.
     pub fn new(inputs: usize) -> Pfc {
         Pfc { paused: vec![Priorities::NONE; inputs] }
     }
 
-    /// `buffered` bytes of `priority` came by `input`: asks its neighbour to stop or go on, if that changes anything.
+    /// Takes note of the `buffered` bytes of `priority` from `input`, and asks the neighbour to pause or resume if that
+    /// changes.
     #[inline]
     pub fn update(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, priority: u8, buffered: u64, at: Thresholds) {
         let paused = &mut self.paused[usize::from(input)];

@@ -1,10 +1,10 @@
-//! The place of a switch that belongs to another part of the network.
+//! A placeholder for a switch that belongs to another part of the network.
 
 use super::{Dequeue, Switch, SwitchCtx, Verdict};
 use crate::network::PacketId;
 use crate::priorities::Priorities;
 
-/// A switch that another part of the network has: nothing ever comes here.
+/// A switch simulated by another part of the network: it never receives a packet here.
 #[derive(Debug)]
 pub(crate) struct RemoteSwitch;
 

@@ -13,16 +13,16 @@ use crate::priorities::Priorities;
 pub use flows::FlowTable;
 use flows::Flows;
 
-/// Parameters of RoCC's congestion points. What is `None` is the paper's for the rate of each link
+/// Parameters of RoCC's congestion points. `None` stands for the paper's value at the rate of each link
 /// ([`FairRateConfig::of_link`]).
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RoccConfig {
     /// Q_ref, bytes.
     pub qref: Option<u64>,
-    /// Q_mid, bytes. By default as many times Q_ref as in the paper.
+    /// Q_mid, bytes. Default: scaled from Q_ref as in the paper.
     pub qmid: Option<u64>,
-    /// Q_max, bytes. By default as many times Q_ref as in the paper.
+    /// Q_max, bytes. Default: scaled from Q_ref as in the paper.
     pub qmax: Option<u64>,
     /// ΔQ, bytes.
     pub chunk: Option<u64>,
@@ -32,22 +32,23 @@ pub struct RoccConfig {
     pub beta: Option<f64>,
     /// T, ns, the same for all links.
     pub period: Option<u64>,
-    /// Bits of the rate behind the point.
+    /// Fractional bits of the rate.
     pub fraction: Option<u32>,
     /// Which flows are notified.
     pub table: FlowTable,
-    /// Who computes rates.
+    /// Where rates are computed.
     pub compute: Compute,
 }
 
-/// Who computes the rates that flows have (§3.3.6 of the dissertation).
+/// Where the rates of flows are computed (§3.3.6 of the dissertation).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Compute {
-    /// Switches; notices carry them.
+    /// In switches; notices carry the rates.
     #[default]
     Switch,
-    /// Hosts, from F and queue of the last period, the queue now, and the parameters, all of which notices carry, to
-    /// the same results. Links of 656 Gbit/s and more are too fast for the fields of notices: their switches compute.
+    /// In hosts, from F and the queue of the last period, the current queue and the parameters, all carried by notices,
+    /// with the same results. Links of 656 Gbit/s and more exceed the fields of notices: their switches compute the
+    /// rates.
     Host,
 }
 
@@ -75,23 +76,23 @@ impl RoccConfig {
     }
 }
 
-/// Bytes of notices that wait for an output: what a period of 700 flows brings. More are dropped.
+/// Limit on the bytes of notices queued for an output: those of one period with 700 flows. Further notices are dropped.
 const NOTICES: u64 = 64 << 10;
-/// Periods after which a queue that nothing has joined or left is let be: its port may be paused for good, and notices
-/// would hide that from whoever looks for standstills.
+/// Periods without arrivals or departures after which a queue gets no more notices: its port may be paused for good,
+/// and notices would hide the standstill from deadlock detection.
 const STILL: u32 = 25;
 
-/// A port.
+/// State of one port.
 #[derive(Debug)]
 struct Output {
     point: FairRate,
-    /// bit/s, of the link that `point` is for.
+    /// Rate of the link that `point` was built for, bit/s.
     rate: u64,
-    /// What waits with payload.
+    /// Flows with packets in the queue.
     flows: Flows,
-    /// Periods since a packet joined or left the queue.
+    /// Periods since a packet last joined or left the queue.
     still: u32,
-    /// Notices of any switch that go this way, before all else.
+    /// Notices of any switch that leave by this port, sent before all else.
     notices: Fifo,
     notice_bytes: u64,
 }
@@ -104,23 +105,24 @@ impl Output {
     }
 }
 
-/// See the module. It works at the multiples of its period, as long as a port has a queue that moves, or less than the
-/// rate of its link. Notices have queues of their own, which go first and are neither paused nor charged to a buffer.
+/// See the module. Its timer fires at multiples of the period, as long as a port has a queue that moves, or a rate
+/// below that of its link. Notices have queues of their own, which go first and are neither paused nor charged to a
+/// buffer.
 ///
-/// The switch inside takes in whole packets or drops them as they come; what it drops later or cuts off counts as
-/// waiting until its output is empty.
+/// The inner switch admits or drops whole packets on arrival; what it drops later or cuts off counts as waiting until
+/// its output is empty.
 #[derive(Debug)]
 pub(crate) struct Rocc {
     inner: Box<dyn Switch>,
     config: RoccConfig,
     address: Ipv4Addr,
     outputs: Box<[Output]>,
-    /// When the period ends, ns; never if nothing has to be done then.
+    /// End of the current period, ns; [`u64::MAX`] if there is nothing to do then.
     next: u64,
 }
 
 impl Rocc {
-    /// Congestion points for the switch of `node`.
+    /// Wraps the switch of `node` in congestion points.
     pub(crate) fn around(inner: Box<dyn Switch>, config: &RoccConfig, node: u32, ports: &[Port]) -> Rocc {
         let address = match address(node) {
             IpAddr::V4(address) => address,
@@ -143,7 +145,7 @@ impl Rocc {
         Verdict::Queued
     }
 
-    /// Sees to it that the period ends, if nothing had to be done then.
+    /// Arms the period timer if it was idle.
     #[inline]
     fn keep_time(&mut self, ctx: &mut SwitchCtx<'_>) {
         if self.next == u64::MAX {
@@ -153,8 +155,8 @@ impl Rocc {
         }
     }
 
-    /// The end of a period: each port has a new rate, of which it notifies all that wait. Returns whether there is
-    /// anything to do at the end of the next.
+    /// Ends a period: computes the new rate of each port and notifies all flows that wait there. Returns whether the
+    /// next period has anything to do.
     fn notify(&mut self, ctx: &mut SwitchCtx<'_>) -> bool {
         let mut more = false;
         for (port, out) in (0u16..).zip(&mut self.outputs) {

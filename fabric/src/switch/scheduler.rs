@@ -1,4 +1,4 @@
-//! What an output sends next: the choice among priorities, and orders of one's own.
+//! What an output sends next: selection among priorities, and custom orders.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,18 +7,18 @@ use super::SwitchCtx;
 use crate::network::{PacketId, Packets, Port};
 use crate::priorities::Priorities;
 
-/// How an output chooses among its priorities. Within a priority packets go in the order in which they came.
+/// How an output selects among its priorities. Within a priority packets leave in order of arrival.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scheduling {
     /// The highest first.
     #[default]
     Strict,
-    /// In turn, a packet each.
+    /// In turn, one packet each.
     RoundRobin,
 }
 
 impl Scheduling {
-    /// Chooses one of `candidates`; `turn` is the priority that is next in turn, and is moved on.
+    /// Selects one of `candidates`; `turn` is the priority that is next in turn, and is advanced.
     #[inline]
     pub fn choose(self, candidates: Priorities, turn: &mut u8) -> Option<u8> {
         let priority = match self {
@@ -30,39 +30,39 @@ impl Scheduling {
     }
 }
 
-/// The queue of one output in an order of its own, across all priorities: by slack, by deadline, by size. A buffer
-/// decides what is admitted to it ([`super::SharedBufferConfig::scheduler`]).
+/// The queue of one output in an order of its own, across all priorities: by slack, by deadline, by size. Admission is
+/// up to the buffer ([`super::SharedBufferConfig::scheduler`]).
 pub trait Scheduler: Send + fmt::Debug {
-    /// Takes in a packet that has been admitted.
+    /// Queues a packet that has been admitted.
     fn push(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId);
 
-    /// Takes out the packet that goes next, none of those that are `paused`.
+    /// Takes out the packet to send next, among those not `paused`.
     fn pop(&mut self, ctx: &mut SwitchCtx<'_>, paused: Priorities) -> Option<PacketId>;
 
-    /// There is no room for `arriving`: takes out a packet that is to be dropped in its favour (push-out), or none if
-    /// `arriving` itself is to be. Called again until there is room.
+    /// There is no room for `arriving`: takes out a packet to drop in its favour (push-out), or `None` if `arriving`
+    /// itself is to be dropped. Called again until there is room.
     fn evict(&mut self, _ctx: &mut SwitchCtx<'_>, _arriving: PacketId) -> Option<PacketId> {
         None
     }
 
-    /// Before each [`Self::pop`]: takes out a packet that has waited for too long, and is dropped. Called again until
-    /// there is none. For switches with a buffer for each output ([`super::OutputQueued`]); others do not ask.
+    /// Called before each [`Self::pop`]: takes out a packet to drop because it has waited for too long. Called again
+    /// until there is none. Used by switches with a buffer for each output ([`super::OutputQueued`]) only.
     fn expire(&mut self, _ctx: &mut SwitchCtx<'_>, _paused: Priorities) -> Option<PacketId> {
         None
     }
 
-    /// The rank of the packet that [`Self::pop`] would take out, the lower, the earlier; none where none may go, or
-    /// where the order is not by rank. It does not change while the packet waits. For switches that interrupt packets
-    /// ([`super::OutputQueuedConfig::preempts`]); others do not ask.
+    /// The rank of the packet that [`Self::pop`] would take out, the lower, the earlier; `None` if no packet may be
+    /// sent, or if the order is not by rank. It does not change while the packet waits. Used by switches that interrupt
+    /// packets ([`super::OutputQueuedConfig::preempts`]) only.
     fn rank(&self, _packets: &Packets, _paused: Priorities) -> Option<i64> {
         None
     }
 
-    /// A packet that was taken out and interrupted goes on: its last bit leaves so many ns later than it would have
-    /// without that.
+    /// A packet that was taken out and interrupted continues: its last bit leaves `by` ns later than without the
+    /// interruption.
     fn delayed(&mut self, _ctx: &mut SwitchCtx<'_>, _id: PacketId, _by: u64) {}
 
-    /// Whether packets from `input` with `priority` wait, for finding deadlocks.
+    /// Whether packets from `input` with `priority` wait, for deadlock detection.
     fn blocks(&self, _packets: &Packets, _input: u16, _priority: u8) -> bool {
         false
     }
@@ -70,7 +70,7 @@ pub trait Scheduler: Send + fmt::Debug {
 
 /// Builds schedulers. Closures are factories.
 pub trait SchedulerFactory: Send + Sync {
-    /// Builds the scheduler of an output, whose port knows node and rate.
+    /// Builds the scheduler of an output, whose port has its node and rate.
     fn build(&self, output: &Port) -> Box<dyn Scheduler>;
 }
 
@@ -80,7 +80,7 @@ impl<F: Fn(&Port) -> Box<dyn Scheduler> + Send + Sync> SchedulerFactory for F {
     }
 }
 
-/// A factory of schedulers, shared by all runs that use it. Two are equal if they are the same.
+/// A factory of schedulers, shared by all runs that use it. Two are equal if they are the same object.
 #[derive(Clone)]
 pub struct CustomScheduler(Arc<dyn SchedulerFactory>);
 

@@ -1,5 +1,5 @@
-//! A switch that cuts payloads off rather than dropping packets: NDP's (§3.1 of "Re-architecting datacenter networks
-//! and stacks for low latency and high performance", SIGCOMM 2017), and Cut Payload's for comparison.
+//! A switch that trims payloads rather than dropping packets: NDP's (§3.1 of "Re-architecting datacenter networks and
+//! stacks for low latency and high performance", SIGCOMM 2017), and Cut Payload's for comparison.
 
 use rand::RngExt;
 
@@ -8,16 +8,16 @@ use crate::network::{Fifo, PacketId, Packets, Port};
 use crate::prefetch::fetch;
 use crate::priorities::Priorities;
 
-/// Which packet loses its payload when the queue of an output is full, and where its headers go.
+/// Which packet is trimmed when the queue of an output is full, and where its headers go.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Cut {
-    /// The arriving packet or the last that waits, by the toss of a coin, so that senders that keep step do not always
-    /// lose the same packets. Headers go to a queue of their own (NDP).
+    /// The arriving packet or the last in the queue, with equal probability, so that synchronized senders do not always
+    /// lose the same packets. Headers have a queue of their own (NDP).
     #[default]
     Coin,
-    /// The arriving packet. Headers go to a queue of their own (NDP's NetFPGA).
+    /// The arriving packet. Headers have a queue of their own (NDP's NetFPGA).
     Arriving,
-    /// The arriving packet, whose headers wait in its place: one queue for all (Cut Payload).
+    /// The arriving packet, whose headers are queued in its place: one queue for all (Cut Payload).
     InPlace,
 }
 
@@ -25,25 +25,25 @@ pub enum Cut {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TrimmingConfig {
-    /// Bytes on the wire of packets with payload that an output holds, the one that it is sending included.
+    /// Bytes on the wire of packets with payload that an output holds, including the one in transmission.
     pub data: u64,
-    /// Bytes on the wire of packets without payload that an output holds, the one that it is sending included. With
-    /// [`Cut::InPlace`] they may wait beside `data` bytes of packets with payload.
+    /// Bytes on the wire of packets without payload that an output holds, including the one in transmission. With
+    /// [`Cut::InPlace`], in addition to `data` bytes of packets with payload.
     pub headers: u64,
-    /// Packets without payload that go for each one with payload, while both wait.
+    /// Packets without payload sent for each one with payload, while both wait.
     pub ratio: u32,
-    /// The packet that loses its payload.
+    /// The packet that is trimmed.
     pub cut: Cut,
-    /// Whether headers that find no room go back to their sender, once (NDP §3.2.4). Else they are dropped.
+    /// Whether headers that do not fit are returned to their sender, once (NDP §3.2.4). Otherwise they are dropped.
     pub returns: bool,
 }
 
 impl TrimmingConfig {
-    /// Headers sent for each packet with payload, NDP §3.1.
+    /// Headers sent for each packet with payload (NDP §3.1).
     pub const RATIO: u32 = 10;
 
-    /// Returns NDP's switch (§3.1): so many bytes for packets with payload, as many for packets without, and headers
-    /// that find no room go back.
+    /// Returns NDP's switch (§3.1): `data` bytes for packets with payload, as many for packets without, and headers
+    /// that do not fit are returned.
     pub fn new(data: u64) -> TrimmingConfig {
         TrimmingConfig { data, headers: data, ratio: Self::RATIO, cut: Cut::Coin, returns: true }
     }
@@ -76,32 +76,32 @@ impl Queue {
         Some(id)
     }
 
-    /// Whether its first packet may go.
+    /// Whether its first packet may be sent.
     #[inline]
     fn ready(&self, packets: &Packets, paused: Priorities) -> bool {
         self.fifo.first().is_some_and(|id| !paused.contains(packets.get(id).priority))
     }
 }
 
-/// What waits for one output.
+/// State of one output.
 #[derive(Copy, Clone, Debug, Default)]
 #[repr(align(64))]
 struct Output {
     data: Queue,
     headers: Queue,
-    /// Bytes of the packet sent last, of which kind it is: it takes room until it has left.
+    /// Bytes of the packet sent last, by kind: it takes up room until it has left.
     sending: u32,
     sending_data: bool,
-    /// Headers sent in a row while data waited, too.
+    /// Headers sent in a row while data was waiting as well.
     run: u32,
 }
 
 /// A switch with two queues for each output: a short one for packets with payload, and one for those without, which
-/// takes almost all turns. A packet with payload that finds the first full, or the one that waits last there, loses its
-/// payload and goes to the second; so the receiver hears of every packet within a queue's length. A header that finds
-/// no room there, either, goes back to its sender.
+/// gets almost all turns. If the first is full, the arriving packet or the last one in it is trimmed and moves to the
+/// second, so the receiver is notified of every packet within a queue's length. A header that does not fit there is
+/// returned to its sender.
 ///
-/// Which queue a packet goes to depends on its payload only. Priorities are neither looked at nor changed.
+/// Which queue a packet goes to depends on its payload only. Priorities are neither used nor changed.
 #[derive(Debug)]
 pub struct Trimming {
     outputs: Box<[Output]>,
@@ -109,12 +109,12 @@ pub struct Trimming {
 }
 
 impl Trimming {
-    /// An empty one.
+    /// An empty switch.
     pub fn new(config: &TrimmingConfig, ports: &[Port]) -> Trimming {
         Trimming { outputs: vec![Output::default(); ports.len()].into(), config: config.clone() }
     }
 
-    /// Takes in a packet with payload: whole, or without it, or whole in place of the last that waits.
+    /// Admits a packet with payload: whole, trimmed, or whole in place of the last in the queue.
     fn admit_data(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
         let out = &mut self.outputs[usize::from(output)];
         let wire = u64::from(ctx.packets.get(id).wire);
@@ -136,14 +136,15 @@ impl Trimming {
                 }
                 return Verdict::Queued;
             }
-            // It is so much shorter than the arriving one that nothing is won.
+            // It is so much shorter than the arriving one that trimming it gains nothing.
             out.data.push(ctx.packets, last);
         }
         let cut = ctx.trim(id, output);
         if self.admit_header(ctx, id, output) { Verdict::Trimmed { cut } } else { Verdict::Dropped }
     }
 
-    /// Takes in a packet without payload, or sends it back. Returns false if there is no room and it may not go back.
+    /// Admits a packet without payload, or returns it to its sender. Returns false if there is no room and it may not
+    /// be returned.
     fn admit_header(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> bool {
         let out = &mut self.outputs[usize::from(output)];
         let wire = u64::from(ctx.packets.get(id).wire);
@@ -164,7 +165,7 @@ impl Trimming {
     }
 }
 
-/// Bytes of the packet that an output is sending, if it is.
+/// Bytes of the packet that an output is transmitting, if any.
 #[inline]
 fn sending(last: u32, ctx: &SwitchCtx<'_>, output: u16) -> u64 {
     if ctx.ports[usize::from(output)].is_busy(ctx.now) { u64::from(last) } else { 0 }
@@ -189,7 +190,7 @@ impl Switch for Trimming {
         let data = out.data.ready(ctx.packets, paused);
         let from_headers = match (headers, data) {
             (false, false) => return Dequeue::Idle,
-            // Turns count only while both wait: a queue that was empty has earned nothing.
+            // Turns count only while both wait: a queue that was empty has gained no credit.
             (true, true) => {
                 let more = out.run < self.config.ratio;
                 out.run = if more { out.run + 1 } else { 0 };

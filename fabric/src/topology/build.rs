@@ -1,13 +1,13 @@
-//! Topologies by formula.
+//! Constructors of topologies.
 
 use super::{LinkSpec, Topology};
 
-/// The largest arity of a fat-tree: 65,536 servers.
+/// Maximum arity of a fat-tree: 65,536 servers.
 pub const MAX_ARITY: u32 = 64;
-/// The most hosts of a fat-tree, oversubscribed or not.
+/// Maximum number of hosts of a fat-tree, oversubscribed or not.
 pub const MAX_HOSTS: u32 = MAX_ARITY * MAX_ARITY * MAX_ARITY / 4;
 
-/// How oversubscribed a fat-tree of arity `k` can be: with more, it has more than [`MAX_HOSTS`].
+/// Maximum oversubscription of a fat-tree of arity `k`: beyond it, there would be more than [`MAX_HOSTS`].
 pub(super) fn most_times(k: u32) -> u32 {
     MAX_HOSTS / (k * k * k / 4)
 }
@@ -15,7 +15,7 @@ pub(super) fn most_times(k: u32) -> u32 {
 /// Rates and delays of [`Topology::internet2`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Internet2 {
-    /// Rate of a host for which core links are made, bit/s.
+    /// Rate of a host that core links are dimensioned for, bit/s.
     pub rate: u64,
     /// Rate of a link between edge and core, or between host and core without edges, bit/s.
     pub access: u64,
@@ -23,7 +23,7 @@ pub struct Internet2 {
     pub host: u64,
     /// Delay of a core link, ns.
     pub core_delay: u64,
-    /// Delay of all others, ns.
+    /// Delay of all other links, ns.
     pub delay: u64,
     /// Whether there are edge switches.
     pub edge: bool,
@@ -37,7 +37,7 @@ impl Default for Internet2 {
     }
 }
 
-/// Collects links; nodes are numbered as in [`Topology`].
+/// A builder; nodes are numbered as in [`Topology`].
 struct Builder(Topology);
 
 impl Builder {
@@ -104,10 +104,11 @@ impl Topology {
 
     /// The Internet-2 of universal packet scheduling (Mittal, UCB/EECS-2018-103, §5.1.3): ten core switches and sixteen
     /// links between them. Each core has ten edge switches with a host each, or ten hosts. The rate of a core link is
-    /// what its paths carry when hosts send at [`Internet2::rate`] to hosts of all other cores alike, by routes over
-    /// the lowest-numbered neighbours ([`Routes::lowest`](super::Routes::lowest)). Cores are numbered before edges.
+    /// the load of its paths when hosts send at [`Internet2::rate`] uniformly to hosts of all other cores, by routes
+    /// over the lowest-numbered neighbours ([`Routes::lowest`](super::Routes::lowest)). Cores are numbered before
+    /// edges.
     pub fn internet2(net: &Internet2) -> Topology {
-        // Two cores, and the ordered pairs of cores whose path takes the link one way.
+        // Two cores, and the number of ordered pairs of cores whose path takes the link in one direction.
         const CORES: [(u32, u32, u64); 16] = [
             (0, 1, 5),
             (0, 2, 7),
@@ -157,9 +158,9 @@ impl Topology {
         Topology::oversubscribed_fat_tree(k, 1, rate, delay)
     }
 
-    /// [`Self::fat_tree`] with `times` as many hosts, all of them below the same edge switches, which have
-    /// `times · k/2` ports down and `k/2` up: what hosts can send is `times` what the links above their switch carry. 1
-    /// is the full fat-tree; with 4 and `k` 8 it is the network of NDP §6.3, 512 hosts.
+    /// [`Self::fat_tree`] with `times` as many hosts below the same edge switches, which have `times · k/2` ports down
+    /// and `k/2` up: hosts can send `times` what the links above their switch carry. 1 is the full fat-tree; with 4 and
+    /// `k` 8 it is the network of NDP §6.3, 512 hosts.
     ///
     /// # Panics
     /// Unless `k` is even and 2 to [`MAX_ARITY`], `times` is 1 or more, and hosts are at most [`MAX_HOSTS`].
@@ -236,7 +237,7 @@ mod tests {
         }
     }
 
-    /// Each link carries the paths of as many ordered pairs of cores as its rate is made for, either way.
+    /// Each link has the rate for the number of ordered pairs of cores whose paths it carries, in either direction.
     #[test]
     fn core_links_of_internet2_are_made_for_what_they_carry() {
         for edge in [true, false] {
@@ -295,7 +296,7 @@ mod tests {
         let net = Topology::ring(5, 2, 10, 1);
         assert_eq!((net.hosts, net.switches, net.links.len()), (10, 5, 15));
         let routes = Routes::compute(&net, &|_| false);
-        // Host 0 is at switch 10, host 9 at switch 14, its neighbour; host 4 at the second after it.
+        // Host 0 is at switch 10, host 9 at switch 14, its neighbour; host 4 at the second switch after that.
         let hops = |dst| routes.path(0, dst).map(|path| path.len());
         assert_eq!([hops(1), hops(9), hops(4), hops(6)], [Some(2), Some(3), Some(4), Some(4)]);
         for switch in 10..15 {

@@ -1,7 +1,7 @@
-//! Who is connected to whom: hosts, switches and the links between them. What switches do with packets is elsewhere.
+//! Topologies: hosts, switches and the links between them, independent of the type of the switches.
 //!
-//! [`Topology`] is built by a constructor, read from a file of the ns-3 RDMA simulators ([`ns3`]), or written as users
-//! type it ([`spec`]). [`routes`] says which ports lead where.
+//! [`Topology`] is built by a constructor, read from a file of the ns-3 RDMA simulators ([`ns3`]), or parsed from text
+//! ([`spec`]). [`routes`] has the routing tables.
 
 mod build;
 pub mod ns3;
@@ -15,7 +15,7 @@ pub(crate) use routes::Wires;
 /// A network: nodes `0..hosts` are hosts, `hosts..hosts + switches` are switches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Topology {
-    /// What it is called in reports.
+    /// Name in reports.
     pub name: String,
     /// Number of hosts.
     pub hosts: u32,
@@ -23,7 +23,7 @@ pub struct Topology {
     pub switches: u32,
     /// Links, each in both directions. Their order numbers the ports of a node.
     pub links: Vec<LinkSpec>,
-    /// What each node is called in the file it came from, node by node; empty if the same as here.
+    /// Id of each node in the file it came from; empty if they equal the numbers here.
     pub ids: Vec<u32>,
 }
 
@@ -34,7 +34,7 @@ pub struct LinkSpec {
     pub a: u32,
     /// Other end, a node.
     pub b: u32,
-    /// Bit/s.
+    /// Rate, bit/s.
     pub rate: u64,
     /// Propagation delay, ns.
     pub delay: u64,
@@ -42,11 +42,11 @@ pub struct LinkSpec {
     pub loss: f64,
 }
 
-/// The lowest rate of a link that is read, 1 Mbit/s: a full packet takes 9 ms then, longer than most runs. What is
-/// below is a number whose unit was forgotten.
+/// Minimum rate of a link in descriptions, 1 Mbit/s: a full packet takes 9 ms then, longer than most runs. Values below
+/// are numbers with a forgotten unit.
 pub const MIN_RATE: u64 = 1_000_000;
 
-/// What was expected instead of a rate below [`MIN_RATE`], which somebody wrote as `text`.
+/// The expected value in place of a rate below [`MIN_RATE`], which was written as `text`.
 pub fn too_slow(text: &str, rate: u64) -> Option<String> {
     if rate >= MIN_RATE {
         return None;
@@ -79,12 +79,12 @@ impl Topology {
         node < self.hosts
     }
 
-    /// What a node is called in the file that it came from; its own number if it came from none.
+    /// Id of a node in the file that it came from; otherwise its number.
     pub fn id(&self, node: u32) -> u32 {
         self.ids.get(node as usize).copied().unwrap_or(node)
     }
 
-    /// What results call a node: `h0` the first host, `s0` the first switch.
+    /// Name of a node in results: `h0` for the first host, `s0` for the first switch.
     pub fn label(&self, node: u32) -> String {
         match node.checked_sub(self.hosts) {
             None => format!("h{node}"),
@@ -92,7 +92,7 @@ impl Topology {
         }
     }
 
-    /// The node that is called so: by its id, or as results call it.
+    /// The node with this id or name in results.
     pub fn node_named(&self, name: &str) -> Option<u32> {
         let after = |letter| name.strip_prefix(letter).and_then(|number: &str| number.parse::<u32>().ok());
         match (after('h'), after('s')) {
@@ -105,7 +105,7 @@ impl Topology {
         }
     }
 
-    /// The host that the file calls `id`.
+    /// The host with this `id` in the file.
     pub fn host_with_id(&self, id: u32) -> Option<u32> {
         if self.ids.is_empty() {
             return (id < self.hosts).then_some(id);
@@ -114,14 +114,13 @@ impl Topology {
         self.ids[..self.hosts as usize].binary_search(&id).ok().map(|host| host as u32)
     }
 
-    /// The links of a node, in the order of its ports, each with the node at its other end. Walks all links: for one
-    /// node.
+    /// The links of a node, in port order, each with the node at its other end. Linear in all links: for single nodes.
     pub fn ports(&self, node: u32) -> Vec<(usize, u32)> {
         let links = self.links.iter().enumerate();
         links.filter(|(_, link)| link.a == node || link.b == node).map(|(at, link)| (at, link.peer(node))).collect()
     }
 
-    /// How far each node is from the nearest host, in links; 0 for hosts, [`u32::MAX`] where none is in reach.
+    /// Distance of each node from the nearest host, in links; 0 for hosts, [`u32::MAX`] if none is reachable.
     pub fn tiers(&self) -> Vec<u32> {
         let wires = Wires::new(self);
         let mut tiers = vec![u32::MAX; self.nodes() as usize];
@@ -140,7 +139,7 @@ impl Topology {
         tiers
     }
 
-    /// The rate at which each host can send, all its links together, bit/s.
+    /// The rate at which each host can send over all its links, bit/s.
     pub fn host_rates(&self) -> Vec<u64> {
         let mut rates = vec![0; self.hosts as usize];
         for link in &self.links {

@@ -1,7 +1,7 @@
-//! Topology files of the ns-3 RDMA simulators (HPCC, TLT, ConWeave), as they are.
+//! Topology files of the ns-3 RDMA simulators (HPCC, TLT, ConWeave), unmodified.
 //!
 //! The first line has the number of nodes, of switches and of links, the second the ids of the switches; then a line
-//! for each link: two ids, rate, delay, probability of loss. What follows is commentary, since those simulators read no
+//! for each link: two ids, rate, delay, probability of loss. The rest is ignored, since those simulators read no
 //! further.
 
 use std::path::Path;
@@ -11,23 +11,23 @@ use irnic_units::{self as units, MAX_NS, Unit, with_unit};
 use super::{LinkSpec, Topology, too_slow};
 use crate::input::{Error, Line, Lines};
 
-/// The most nodes; the largest fat-tree that irnic builds has 70,656.
+/// Maximum number of nodes; the largest fat-tree that irnic builds has 70,656.
 const MAX_NODES: u32 = 100_000;
-/// The most links.
+/// Maximum number of links.
 const MAX_LINKS: u32 = 10_000_000;
-/// The most links of one node: ports have 16 bits.
+/// Maximum number of links of one node: ports have 16 bits.
 const MAX_PORTS: u32 = 1 << 16;
 
-/// In ns. As everywhere in ns-3, a number without a unit counts seconds.
+/// In ns. As everywhere in ns-3, a number without a unit is in seconds.
 const TIMES: [Unit; 5] = [("", 1_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
-/// Reads a topology file. Hosts, and switches after them, are numbered in the order of their ids, which
-/// [`Topology::ids`] keeps.
+/// Reads a topology file. Hosts, and switches after them, are numbered in the order of their ids, which are kept in
+/// [`Topology::ids`].
 pub fn read(path: &Path) -> Result<Topology, Error> {
     parse(path, &Lines::read(path)?)
 }
 
-/// [`read`] of `text`; `path` is for messages and gives the topology its name.
+/// Parses `text` like [`read`]; `path` is for messages and gives the topology its name.
 pub fn parse(path: &Path, text: &str) -> Result<Topology, Error> {
     let mut lines = Lines::new(path, text);
 
@@ -46,7 +46,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Topology, Error> {
 
     let mut is_switch = vec![false; nodes as usize];
     let mut named = 0;
-    // No switches, no second line, or an empty one.
+    // No switches, or an empty or missing second line.
     while named < switches {
         let line = lines.expect("the ids of the switches")?;
         for at in 0..line.columns.len() {
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn hosts_are_numbered_in_the_order_of_their_ids() {
-        // Switches first, as in TLT's file, with the commentary that such files end in.
+        // Switches first, as in TLT's file, with the trailing comments of such files.
         let net = parse(
             Path::new("t.txt"),
             "5 2 4\n1 3\n0 1 40Gbps 0.001ms 0\n2 1 40Gbps 0.001ms 0\n3 4 10Gbps 1us 0.5\n1 3 40Gbps 0.000001 0\n\nFirst line: \n",

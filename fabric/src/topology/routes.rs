@@ -1,34 +1,34 @@
-//! Which ports lead where: all shortest paths by number of links. Hosts pass nothing on.
+//! Routing tables: all shortest paths by number of links. Hosts do not forward.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::{LinkSpec, Topology};
 
-/// Farther than anything.
+/// Distance of unreachable nodes.
 const UNREACHABLE: u32 = u32::MAX;
-/// The set of no ports.
+/// The empty set of ports.
 const NOWHERE: u32 = 0;
 /// No node.
 const NOBODY: u32 = u32::MAX;
 
 /// For every node and destination host, the ports on shortest paths.
 ///
-/// Hosts with one link, to the same switch, are one destination for all but that switch, and have no rows of their own;
-/// equal sets of ports are stored once. So a fat-tree of 1,024 servers takes a quarter of a megabyte.
+/// Hosts with one link to the same switch are one destination for all but that switch, and have no rows of their own;
+/// equal sets of ports are stored once. A fat-tree of 1,024 servers thus takes a quarter of a megabyte.
 #[derive(Clone, Debug)]
 pub struct Routes {
     wires: Wires,
-    /// Of each host: its destination group.
+    /// By host, its destination group.
     group: Vec<u32>,
     groups: usize,
-    /// Of each host: the switch that all packets for it pass last, or `NOBODY` if it is a group of its own.
+    /// By host, the last switch of all packets for it, or `NOBODY` if it is a group of its own.
     gate: Vec<u32>,
-    /// Of each host with a gate: the set of ports at the gate, and at the host.
+    /// By host with a gate, the set of ports at the gate, and at the host.
     last: Vec<(u32, u32)>,
-    /// Of each node: its row in the table, if it is no host with a gate.
+    /// By node, its row in the table, unless it is a host with a gate.
     row: Vec<u32>,
-    /// Of each row and group: the set of ports. Nodes that agree share a row.
+    /// By row and group, the set of ports. Nodes with equal rows share them.
     table: Vec<u32>,
     sets: Sets,
 }
@@ -36,16 +36,16 @@ pub struct Routes {
 /// Sets of ports, each stored once.
 #[derive(Clone, Debug)]
 struct Sets {
-    /// Where each begins in `ports`, and where the last one ends.
+    /// Start of each set in `ports`, and end of the last one.
     starts: Vec<u32>,
     ports: Vec<u16>,
 }
 
-/// The links of each node, in the order of its ports.
+/// The links of each node, in port order.
 #[derive(Clone, Debug)]
 pub(crate) struct Wires {
     starts: Vec<u32>,
-    /// Link and the node at its other end.
+    /// Link, and the node at its other end.
     ends: Vec<(u32, u32)>,
     hosts: u32,
 }
@@ -84,7 +84,7 @@ impl Wires {
         self.starts.len() as u32 - 1
     }
 
-    /// The number of links from every node to `to`, by links that are not `down`, into `distance`.
+    /// Computes the number of links from every node to `to`, over links that are not `down`, into `distance`.
     fn distances(&self, to: u32, down: &impl Fn(usize) -> bool, queue: &mut Vec<u32>, distance: &mut Vec<u32>) {
         distance.clear();
         distance.resize(self.nodes() as usize, UNREACHABLE);
@@ -108,7 +108,7 @@ impl Wires {
     }
 }
 
-/// Numbers sets of ports in the order in which they turn up.
+/// Numbers sets of ports in order of first use.
 struct Interner {
     known: BTreeMap<Vec<u16>, u32>,
     sets: Sets,
@@ -135,7 +135,7 @@ impl Interner {
 }
 
 impl Routes {
-    /// Finds all routes over the links that are not `down`. To be called again when a link fails or returns.
+    /// Computes all routes over the links that are not `down`. To be called again when a link fails or recovers.
     ///
     /// # Panics
     /// If a node has more than 65,536 links.
@@ -143,7 +143,7 @@ impl Routes {
         Routes::find(topology, down, false)
     }
 
-    /// Finds one route from every node to every host: of the neighbours on shortest paths the one with the lowest
+    /// Computes one route from every node to every host: of the neighbours on shortest paths, the one with the lowest
     /// number.
     ///
     /// # Panics
@@ -157,7 +157,7 @@ impl Routes {
         let hosts = topology.hosts as usize;
         let mut sets = Interner::new();
         let (mut group, mut gate, mut last) = (vec![0; hosts], vec![NOBODY; hosts], vec![(NOWHERE, NOWHERE); hosts]);
-        // What every group's paths lead to: a switch, or a host that has not exactly one link, to a switch.
+        // The target of every group's paths: a switch, or a host that does not have exactly one link to a switch.
         let mut targets = Vec::new();
         let mut group_of_switch = BTreeMap::new();
         for host in 0..topology.hosts {
@@ -207,7 +207,7 @@ impl Routes {
                 table[row[node as usize] as usize * groups + at] = sets.number(&ports);
             }
         }
-        // What a gate has for its own hosts is never looked at here, and may agree with anything.
+        // A gate's entry for its own hosts is never used here, and may equal any other.
         for (at, &target) in targets.iter().enumerate().filter(|(_, target)| !topology.is_host(**target)) {
             let first = row[target as usize] as usize * groups;
             table[first + at] = table[first + if at == 0 { groups - 1 } else { 0 }];
@@ -224,8 +224,8 @@ impl Routes {
         Routes { wires, group, groups, gate, last, row, table: shared, sets: sets.sets }
     }
 
-    /// The ports of `node` on shortest paths to the host `dst`, ascending. Empty if it cannot be reached, or is the
-    /// node itself.
+    /// The ports of `node` on shortest paths to the host `dst`, ascending. Empty if it is unreachable, or is the node
+    /// itself.
     #[inline]
     pub fn ports(&self, node: u32, dst: u32) -> &[u16] {
         let set = self.set(node, dst);
@@ -233,7 +233,7 @@ impl Routes {
         &sets.ports[sets.starts[set as usize] as usize..sets.starts[set as usize + 1] as usize]
     }
 
-    /// Fetches into the cache what [`Self::ports`] will look at.
+    /// Prefetches what [`Self::ports`] reads.
     #[inline]
     pub fn fetch(&self, node: u32, dst: u32) {
         let place = self.row[node as usize] as usize * self.groups + self.group[dst as usize] as usize;
@@ -242,15 +242,15 @@ impl Routes {
         }
     }
 
-    /// Has the switch `node` use `port` alone for `dst`, and for all hosts behind the same switch; it does nothing at
-    /// that switch.
+    /// Has the switch `node` use only `port` for `dst`, and for all hosts behind the same switch; no effect at that
+    /// switch itself.
     pub fn detour(&mut self, node: u32, dst: u32, port: u16) {
         if self.gate[dst as usize] == node {
             return;
         }
         self.sets.ports.push(port);
         self.sets.starts.push(self.sets.ports.len() as u32);
-        // The node has a row of its own from now on.
+        // From now on the node has a row of its own.
         let shared = self.row[node as usize] as usize * self.groups;
         self.table.extend_from_within(shared..shared + self.groups);
         let own = self.table.len() - self.groups;
@@ -283,8 +283,8 @@ impl Routes {
         (link as usize, peer)
     }
 
-    /// The links of a shortest path between two hosts, in order: the one that takes the first port everywhere. `None`
-    /// if there is none; empty from a host to itself.
+    /// The links of a shortest path between two hosts, in order: the one over the first port everywhere. `None` if
+    /// there is none; empty from a host to itself.
     pub fn path(&self, src: u32, dst: u32) -> Option<Vec<usize>> {
         let mut path = Vec::new();
         let mut node = src;
@@ -296,9 +296,9 @@ impl Routes {
         Some(path)
     }
 
-    /// The number of ways between two hosts: the product of the choices that the switches along the first have. Where
-    /// the numbers of choices differ from way to way, as after a failure, some labels below it
-    /// ([`crate::network::Routing::Source`]) name the same way. 0 if there is none.
+    /// The number of paths between two hosts: the product of the numbers of choices at the switches along the first
+    /// path. If these numbers differ between paths, as after a failure, several labels below it
+    /// ([`crate::network::Routing::Source`]) name the same path. 0 if there is none.
     pub fn ways(&self, src: u32, dst: u32) -> u32 {
         let (mut ways, mut node) = (1u32, src);
         while node != dst {
@@ -321,14 +321,14 @@ impl Routes {
 }
 
 impl Topology {
-    /// The number of links on a shortest path between two hosts. For many pairs, ask [`Routes::path`].
+    /// The number of links on a shortest path between two hosts. For many pairs, use [`Routes::path`].
     pub fn path_hops(&self, a: u32, b: u32) -> Option<u32> {
         let (mut queue, mut distance) = (Vec::new(), Vec::new());
         Wires::new(self).distances(b, &|_| false, &mut queue, &mut distance);
         Some(distance[a as usize]).filter(|hops| *hops != UNREACHABLE)
     }
 
-    /// The links of a path that [`Routes::path`] found, in order.
+    /// The links of a path returned by [`Routes::path`], in order.
     pub fn along<'a>(&'a self, path: &'a [usize]) -> impl Iterator<Item = &'a LinkSpec> {
         path.iter().map(|link| &self.links[*link])
     }
@@ -344,7 +344,7 @@ mod tests {
 
     const UP: fn(usize) -> bool = |_| false;
 
-    /// Follows every port of every set and checks that each step comes one link closer, as the plain search says.
+    /// Follows every port of every set and checks against a plain search that each step comes one link closer.
     fn check(topology: &Topology, down: &impl Fn(usize) -> bool) {
         let routes = Routes::compute(topology, down);
         let wires = Wires::new(topology);
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn hosts_pass_nothing_on() {
-        // Host 1 has a link to either switch, and is no way from one to the other.
+        // Host 1 has a link to either switch, but does not connect them.
         let net = network(3, 2, &[(0, 3), (1, 3), (1, 4), (2, 4)]);
         check(&net, &UP);
         let routes = Routes::compute(&net, &UP);

@@ -1,18 +1,18 @@
-//! Topologies as users write them.
+//! Topologies in text form.
 //!
-//! | | keys and what they are without |
+//! | | keys and their defaults |
 //! |---|---|
 //! | `star` | `hosts=16`, `rate=40G`, `delay=2us` |
 //! | `dumbbell` | `left=8`, `right=8`, `rate=40G`, `bottleneck=` rate, `delay=2us` |
 //! | `leaf-spine` | `leaves=8`, `spines=8`, `hosts=16` for each leaf, `rate=100G`, `uplink=` rate, `delay=1us` |
 //! | `ring` | `switches=3`, `hosts=1` at each, `rate=40G`, `delay=2us` |
-//! | `fat-tree` | `k=6`, `rate=40G`, `delay=2us`, `oversubscription=1`: so many times the hosts, below the same switches |
-//! | `internet2` | UPS's wide area ([`Topology::internet2`]): `rate=1G` of a host that core links are made for, `access=` rate, `host=` ten times as much, `core-delay=10ms`, `delay=1ms`, `edge=on` |
+//! | `fat-tree` | `k=6`, `rate=40G`, `delay=2us`, `oversubscription=1`: multiple of the hosts below the same switches |
+//! | `internet2` | UPS's wide area ([`Topology::internet2`]): `rate=1G` of a host that core links are dimensioned for, `access=` rate, `host=` ten times as much, `core-delay=10ms`, `delay=1ms`, `edge=on` |
 //! | `file:PATH`, or a path that ends in `.txt` or has a `/` | a file of the ns-3 RDMA simulators ([`ns3`]) |
 //!
-//! All but files take `loss=0`, the share of packets that each link loses by chance, such as `1%`.
+//! All but files take `loss=0`, the probability that a link loses a packet, such as `1%`.
 //!
-//! The fat-tree's defaults are IRN's (dissertation §4.3.1), which the small ones take over; leaf and spine are those of
+//! The fat-tree's defaults are IRN's (dissertation §4.3.1), which the small ones share; those of leaf and spine are
 //! ConWeave's `leaf_spine_128_100G_OS2`.
 
 use std::path::Path;
@@ -28,13 +28,13 @@ const RATE: u64 = 40_000_000_000;
 const DELAY: u64 = 2_000;
 /// 100 Gbit/s and 1 µs, ConWeave's leaf and spine.
 const LEAF_SPINE: (u64, u64) = (100_000_000_000, 1_000);
-/// The most ports of one switch, and hosts of one description.
+/// Maximum number of ports of one switch, and of hosts of one description.
 const MAX_PORTS: u32 = 65_535;
 
 impl FromStr for Topology {
     type Err = Error;
 
-    /// Reads a description ([`crate::topology::spec`]), and the file if it names one.
+    /// Parses a description ([`crate::topology::spec`]), and reads the file if it names one.
     fn from_str(text: &str) -> Result<Topology, Error> {
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
         match kind {
@@ -62,7 +62,7 @@ fn rate(keys: &Keys<'_>, key: &str, default: u64) -> Result<u64, Error> {
     slow.map_or(Ok(rate), |expected| Err(keys.wrong(key, expected)))
 }
 
-/// Gives all links the loss that is asked for.
+/// Gives all links the requested loss.
 fn with_loss(keys: &Keys<'_>, mut topology: Topology) -> Result<Topology, Error> {
     if let Some(text) = keys.text("loss") {
         let read = |text: &str| text.parse::<f64>().ok();

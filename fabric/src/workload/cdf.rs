@@ -1,12 +1,12 @@
-//! Cumulative distributions of flow sizes, as the simulators of ns-2 and ns-3 have them.
+//! Cumulative distributions of flow sizes, in the formats of the simulators of ns-2 and ns-3.
 //!
-//! A point a line: bytes, and the percentage of flows up to that size, from 0 to 100. Three columns are ns-2's: a size,
-//! a number that ns-2 does not use either, and the share. TLT's and ns-2's files have shares, from 0 to 1, which is
-//! taken from the last line.
+//! One point per line: bytes, and the percentage of flows up to that size, from 0 to 100. Three columns are ns-2's: a
+//! size, a number that ns-2 does not use either, and the share. Files of TLT and ns-2 have shares from 0 to 1, which is
+//! detected by the last line.
 //!
-//! Between points there are straight lines: as in the traffic generators of HPCC and ConWeave, a size is what the line
-//! says, rounded down, and 1 byte at least. A step, two points of the same size, is a size that so many flows have. Or,
-//! [discrete](Reading::discrete), there is nothing between points: a flow has one of the sizes that are listed.
+//! Points are interpolated linearly: as in the traffic generators of HPCC and ConWeave, a size is the interpolated
+//! value, rounded down, at least 1 byte. A step, two points of the same size, is a size with that share of the flows.
+//! With [discrete](Reading::discrete), there is no interpolation: a flow has one of the listed sizes.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use irnic_units as units;
 use super::Sizes;
 use crate::input::{Error, Line, Lines};
 
-/// Distributions that need no file.
+/// Built-in distributions.
 pub const NAMES: [&str; 10] = [
     "AliStorage2019",
     "CacheFollower",
@@ -41,26 +41,27 @@ const FILES: [&str; 10] = [
     include_str!("../../../fixtures/workloads/WebSearch.txt"),
     include_str!("../../../fixtures/workloads/WebServer.txt"),
 ];
-/// The files whose sizes are discrete unless told otherwise.
+/// The built-in distributions that are discrete by default.
 const DISCRETE: [&str; 3] = ["IMC10", "NdpWeb", "RoccHadoop"];
 
-/// How a file is read.
+/// Format of a file.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// Bytes of what sizes are counted in, 1 or more: 1460 where they are packets.
+    /// Unit of sizes, bytes, 1 or more: 1460 if sizes are in packets.
     pub unit: u64,
-    /// Sizes are those of the points only. The first share need not be 0 then.
+    /// Whether sizes are not interpolated. The first share need not be 0 then.
     pub discrete: bool,
 }
 
 impl Default for Reading {
-    /// Bytes, and lines between points.
+    /// Bytes, with interpolation.
     fn default() -> Reading {
         Reading { unit: 1, discrete: false }
     }
 }
 
-/// One of [`NAMES`]. Without `discrete`, as it is meant: IMC10, NdpWeb and RoccHadoop are, the others are not.
+/// One of [`NAMES`]. Without `discrete`, the default of the distribution: IMC10, NdpWeb and RoccHadoop are discrete,
+/// the others are not.
 pub fn builtin(name: &str, discrete: Option<bool>) -> Option<Sizes> {
     let at = NAMES.iter().position(|known| *known == name)?;
     let reading = Reading { discrete: discrete.unwrap_or(DISCRETE.contains(&name)), ..Reading::default() };
@@ -72,7 +73,7 @@ pub fn read(path: &Path, reading: Reading) -> Result<Sizes, Error> {
     parse(path, &Lines::read(path)?, reading)
 }
 
-/// [`read`] of `text`; `path` is for messages and the name.
+/// Parses `text` like [`read`]; `path` is for messages and the name.
 pub fn parse(path: &Path, text: &str, reading: Reading) -> Result<Sizes, Error> {
     let mut lines = Lines::new(path, text);
     let mut points: Vec<(u64, f64)> = Vec::new();
@@ -131,7 +132,7 @@ fn point(line: &Line<'_>, reading: Reading) -> Result<(u64, f64), Error> {
     };
     let bytes = line.column(0, bytes, &expected)?;
     let share = line.column(line.columns.len() - 1, share, "a percentage, 0 to 100")?;
-    // Lines between points make no flow of less than 1 byte; a list would.
+    // With interpolation no flow is below 1 byte; in a list it could be.
     if reading.discrete && bytes == 0 && share > 0.0 {
         return Err(line.wrong("1 or more: a flow has a byte", line.columns[0]));
     }
@@ -143,7 +144,7 @@ fn pieces((from, low): (u64, f64), (to, high): (u64, f64)) -> Vec<(f64, u64, u64
     let share = high - low;
     let pieces = match (from, to) {
         (0, 0 | 1) => vec![(share, 1, 1)],
-        // Below 1 byte is 1 byte.
+        // Below 1 byte counts as 1 byte.
         (0, to) => vec![(share / to as f64, 1, 1), (share * (to - 1) as f64 / to as f64, 1, to - 1)],
         (from, to) if from == to => vec![(share, from, from)],
         (from, to) => vec![(share, from, to - 1)],
@@ -208,7 +209,7 @@ mod tests {
         let listed = parse_discrete(packets, 1460).unwrap();
         assert!((sizes.mean() / listed.mean() - 1.0).abs() < 1e-9 && sizes.range() == listed.range());
         assert!((sizes.mean_packets(1460) - 184.475).abs() < 1e-9, "{}", sizes.mean_packets(1460));
-        // Lines between its points on request: fewer large flows.
+        // Interpolated on request: fewer large flows.
         assert!(builtin("IMC10", Some(false)).unwrap().mean() < sizes.mean());
     }
 

@@ -1,6 +1,6 @@
-//! Closed loops: each host keeps some connections, and on each of them a flow starts some time after the one before it
-//! has ended (NDP §6.3), or has left its sender (RoCC's generators). How much is sent follows from how fast the network
-//! is.
+//! Closed loops: each host keeps a number of connections, on each of which a flow starts some time after the previous
+//! one has ended (NDP §6.3), or has left its sender (RoCC's generators). The amount of traffic depends on the speed of
+//! the network.
 
 use std::ops::RangeInclusive;
 
@@ -8,62 +8,62 @@ use super::random::{Purpose, Random};
 use super::{Flow, Setting, Sizes, poisson};
 use crate::input::Error;
 
-/// The most connections of a host.
+/// Maximum number of connections of a host.
 pub const MAX_CONNECTIONS: u32 = 4_096;
 
-/// What each host does.
+/// Configuration of closed loops.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClosedLoop {
-    /// Hosts that send; `None`: all.
+    /// Sending hosts; `None`: all.
     pub from: Option<RangeInclusive<u32>>,
-    /// Hosts that each of them sends to, itself left out; `None`: others by chance.
+    /// Hosts that each of them sends to, except itself; `None`: random others.
     pub to: Option<RangeInclusive<u32>>,
-    /// Connections that a sender keeps with each of `to`, or with others by chance, the same for all its flows; 1 to
+    /// Number of connections of a sender with each of `to`, or with random others, kept for all its flows; 1 to
     /// [`MAX_CONNECTIONS`], all of a sender together.
     pub connections: u32,
-    /// What the gap begins with.
+    /// Event after which the gap begins.
     pub after: After,
-    /// Median time from then to the start of the next flow on the same connection, ns.
+    /// Median time from then until the next flow on the same connection starts, ns.
     pub gap: u64,
-    /// How these times lie around it.
+    /// Distribution of these times.
     pub gaps: Gaps,
-    /// How large flows are.
+    /// Distribution of flow sizes.
     pub sizes: Sizes,
 }
 
-/// When a flow is over, for the one that follows it.
+/// Event that ends a flow for its successor.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum After {
-    /// Its sender knows that all of it has arrived.
+    /// Its sender knows that it has arrived completely.
     Acknowledged,
     /// Its last packet leaves its sender for the first time.
     Sent,
 }
 
-/// How times between flows are distributed.
+/// Distribution of the times between flows.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Gaps {
-    /// Exponentially. The first flow of a connection starts after such a time, too.
+    /// Exponential. The first flow of a connection starts after such a time as well.
     Exponential,
-    /// They are all the same. The first flow of a connection starts after a part of it, any as likely as another.
+    /// Constant. The first flow of a connection starts after a uniformly distributed part of it.
     Constant,
 }
 
-/// The connections of a part of a workload. Flows are drawn while they run: each connection has random numbers of its
-/// own, so that what it sends, and how long it waits in between, does not depend on the others.
+/// The connections of a part of a workload. Flows are drawn while they run: each connection has its own random numbers,
+/// so that its flows and gaps do not depend on the others.
 #[derive(Clone, Debug)]
 pub struct Loops {
     of: ClosedLoop,
     connections: Vec<Connection>,
-    /// No flow starts then or later, ns.
+    /// End of flow starts, exclusive, ns.
     end: u64,
-    /// Flows that may still start.
+    /// Number of flows that may still start.
     left: u64,
     /// Priority of the flows, 0 to 7.
     pub priority: u8,
-    /// Which part of the workload they belong to.
+    /// Class: index of the part of the workload.
     pub class: u8,
-    /// How their queue pairs are set up ([`Flow::setup`]).
+    /// Setup of their queue pairs ([`Flow::setup`]).
     pub setup: u16,
 }
 
@@ -75,7 +75,7 @@ struct Connection {
 }
 
 impl Loops {
-    /// Draws who is connected to whom. [`Setting::duration`], [`Setting::flows`] or both must be given.
+    /// Draws the connections. [`Setting::duration`], [`Setting::flows`] or both must be given.
     pub fn new(of: &ClosedLoop, setting: &Setting<'_>, class: u8) -> Result<Loops, Error> {
         setting.needs_two_hosts("closed-loop")?;
         if setting.duration.is_none() && setting.flows.is_none() {
@@ -88,7 +88,7 @@ impl Loops {
                 return Err(Error::value("closed-loop", key, written, format!("hosts below {hosts}")));
             }
         }
-        // By sender; within one by receiver, as often as there are connections with it.
+        // By sender; within one by receiver, repeated for each connection with it.
         let to = of.to.clone().map(|to| to.collect::<Vec<u32>>());
         let each = |src: u32| {
             let named = to.iter().flatten().copied().filter(move |dst| *dst != src);
@@ -129,27 +129,27 @@ impl Loops {
         self.connections.iter().map(|c| (c.src, c.dst))
     }
 
-    /// Returns the bytes of the longest flow that there can be.
+    /// Returns the size of the longest possible flow, bytes.
     pub fn longest(&self) -> u64 {
         self.of.sizes.range().1
     }
 
-    /// Returns what the gap before a flow begins with.
+    /// Returns the event after which the gap begins.
     pub fn after(&self) -> After {
         self.of.after
     }
 
-    /// Returns the time from which on no flow starts, ns.
+    /// Returns the time from which no flow starts, ns.
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// Returns how many flows may still start.
+    /// Returns the number of flows that may still start.
     pub(crate) fn left(&self) -> u64 {
         self.left
     }
 
-    /// Returns when the first flow of a connection starts, ns; nothing if there is no time for one.
+    /// Returns the start of the first flow of a connection, ns; `None` if it would be too late.
     pub(crate) fn first(&mut self, connection: u32) -> Option<u64> {
         match self.of.gaps {
             Gaps::Exponential => self.next(connection, 0),
@@ -160,7 +160,7 @@ impl Loops {
         }
     }
 
-    /// Returns when the flow starts that follows one that `ended`, ns; nothing if none does.
+    /// Returns the start of the successor of a flow that `ended`, ns; `None` if there is none.
     pub(crate) fn next(&mut self, connection: u32, ended: u64) -> Option<u64> {
         let random = &mut self.connections[connection as usize].random;
         let gap = match self.of.gaps {
@@ -171,7 +171,7 @@ impl Loops {
         Some(ended.saturating_add(gap)).filter(|at| *at < self.end && self.left > 0)
     }
 
-    /// Draws the flow that starts now; nothing if there have been as many as there may be.
+    /// Draws the flow that starts now; `None` if the number of flows is exhausted.
     pub(crate) fn start(&mut self, connection: u32, now: u64) -> Option<Flow> {
         self.left = self.left.checked_sub(1)?;
         let Connection { src, dst, random } = &mut self.connections[connection as usize];
@@ -229,7 +229,7 @@ mod tests {
         starts.sort_unstable();
         starts.dedup();
         assert_eq!(starts.len(), 15);
-        // What one draws changes nothing for another.
+        // Connections draw independently.
         let (mut alone, mut beside) = (few.clone(), few.clone());
         (0..9).for_each(|at| assert!(beside.start(1, at).is_some()));
         assert_eq!(alone.start(0, 5), beside.start(0, 5));

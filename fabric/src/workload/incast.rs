@@ -9,44 +9,44 @@ use crate::input::Error;
 /// An incast, once or repeatedly.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Incast {
-    /// How many hosts send, drawn anew for each repetition, 1 or more; `None`: all but the receiver.
+    /// Number of sending hosts, drawn anew for each repetition, 1 or more; `None`: all but the receiver.
     pub senders: Option<u32>,
-    /// Flows that each of them begins, 1 or more.
+    /// Number of flows of each sender, 1 or more.
     pub flows: u32,
-    /// What they send.
+    /// Sizes of the flows.
     pub bytes: Bytes,
-    /// Who receives; `None` draws it anew for each repetition.
+    /// The receiver; `None`: drawn anew for each repetition.
     pub to: Option<u32>,
-    /// When the first begins, ns; with [`When::Load`] and [`When::Share`] one interval later.
+    /// Start of the first incast, ns; with [`When::Load`] and [`When::Share`], one interval later.
     pub start: u64,
-    /// When others follow.
+    /// Times of the following ones.
     pub when: When,
 }
 
-/// How much an incast sends.
+/// Size of an incast.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Bytes {
-    /// All flows of one repetition together, at least one byte each. The first take what an even division leaves over.
+    /// All flows of one repetition together, at least one byte each. The first ones get the remainder of the division.
     Together(u64),
     /// Each flow.
     Each(u64),
 }
 
-/// How often an incast comes.
+/// Repetition of an incast.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub enum When {
-    /// A number of times.
+    /// A fixed number of times.
     Times {
-        /// From the beginning of one to the beginning of the next, ns.
+        /// Time from the start of one to the start of the next, ns.
         every: u64,
-        /// How many; 1 or more.
+        /// Number of incasts, 1 or more.
         repeat: u32,
     },
-    /// So often that it offers this share of all hosts' rate, headers included, until the workload's duration ends, or
+    /// At a rate that offers this share of all hosts' rate, headers included, until the workload's duration ends, or
     /// without one until the last Poisson arrival.
     Load(f64),
-    /// So often that it offers a share of the setting's load, below 1, of which Poisson arrivals without a load of
-    /// their own leave it so much.
+    /// At a rate that offers this share of the setting's load, below 1; it is deducted from Poisson arrivals without a
+    /// load of their own.
     Share(f64),
 }
 
@@ -72,14 +72,14 @@ impl Incast {
     }
 }
 
-/// When repetitions begin, from their number on.
+/// Start times of repetitions, by number.
 struct Schedule {
     first: f64,
     every: f64,
     times: u64,
 }
 
-/// Draws who sends to whom. `end`: where repetitions by load end if the setting has no duration.
+/// Draws senders and receivers. `end`: end of repetitions by load if the setting has no duration.
 pub fn generate(incast: &Incast, setting: &Setting<'_>, end: Option<u64>, class: u8) -> Result<Vec<Flow>, Error> {
     let wrong = |key: &str, value: u64, expected: String| Err(Error::value("incast", key, value, expected));
     setting.needs_two_hosts("incast")?;
@@ -134,7 +134,7 @@ pub fn generate(incast: &Incast, setting: &Setting<'_>, end: Option<u64>, class:
     Ok(flows)
 }
 
-/// Payload of the flow with a number, of `count`.
+/// Payload of the flow with this number, of `count`.
 fn flow_bytes(incast: &Incast, count: u64, number: u64) -> u64 {
     match incast.bytes {
         Bytes::Together(bytes) => bytes / count + u64::from(number < bytes % count),
@@ -161,7 +161,7 @@ fn schedule(incast: &Incast, setting: &Setting<'_>, end: Option<u64>, count: u64
         return Err(Error::value("incast", "load", load, expected));
     };
     let time = end.saturating_sub(incast.start) as f64;
-    // One interval passes before the first, as in TLT's simulator; one that falls on the end is past it.
+    // One interval passes before the first, as in TLT's simulator; an incast exactly at the end is excluded.
     let times = ((time / every).ceil() - 1.0).max(0.0);
     Ok(Schedule { first: every, every, times: times as u64 })
 }

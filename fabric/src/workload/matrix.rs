@@ -1,4 +1,4 @@
-//! Connection matrices of htsim, as they are: who sends how much to whom.
+//! Connection matrices of htsim, unmodified.
 //!
 //! ```text
 //! Nodes 432
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A size of 0 is a flow without an end. Starts are picoseconds in files for today's htsim and microseconds in older
-//! ones, so a start other than 0 needs the unit to be named. Hosts are numbered as in this crate's topologies: those
-//! behind one switch follow each other. Triggers, which start a flow when another ends, are refused.
+//! ones, so a start other than 0 requires the unit to be given. Hosts are numbered as in this crate's topologies: those
+//! behind one switch are consecutive. Triggers, which start a flow when another ends, are rejected.
 
 use std::path::Path;
 
@@ -26,15 +26,15 @@ pub enum Unit {
     Microseconds,
 }
 
-/// The latest start, ns.
+/// Latest start, ns.
 const MAX_START: u64 = 3_600_000_000_000;
 
-/// Reads a matrix. Without a `unit` all flows have to start at 0.
+/// Reads a matrix. Without a `unit`, all flows must start at 0.
 pub fn read(path: &Path, unit: Option<Unit>, setting: &Setting<'_>, class: u8) -> Result<Vec<Flow>, Error> {
     parse(path, &Lines::read(path)?, unit, setting, class)
 }
 
-/// [`read`] of `text`; `path` is for messages.
+/// Parses `text` like [`read`]; `path` is for messages.
 pub fn parse(
     path: &Path,
     text: &str,
@@ -57,7 +57,7 @@ pub fn parse(
     Ok(flows)
 }
 
-/// Reads a line of a word and a number below `limit`.
+/// Parses a line of a word and a number below `limit`.
 fn number(lines: &mut Lines<'_>, word: &str, limit: u64) -> Result<u64, Error> {
     let expected = format!("{word} and a number below {limit}");
     let line = lines.expect(&expected)?;
@@ -104,7 +104,7 @@ fn flow(line: &Line<'_>, nodes: u32, unit: Option<Unit>, setting: &Setting<'_>, 
 
 const START: &str = "a start of 0, or cm:FILE,unit=ps or unit=us, which says what it counts";
 
-/// Reads a start into ns.
+/// Parses a start into ns.
 fn start(text: &str, unit: Option<Unit>) -> Option<u64> {
     let start: u64 = text.parse().ok()?;
     let ns = match unit {
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn connections_are_flows() {
-        // As htsim's incast.cm and permutation.cm have them, with a start.
+        // As in htsim's incast.cm and permutation.cm, with a start.
         let text = "Nodes 16\nConnections 3\n1->0 id 1 start 2000000 size 2000000\n2->0 start 0 size 0\n\n\
                     3->15 id 3 start 0 size 9000 prio 7\n";
         let flow = |src, dst, bytes, start, priority| Flow { priority, class: 3, ..Flow::new(src, dst, bytes, start) };

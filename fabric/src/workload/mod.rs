@@ -1,8 +1,8 @@
-//! What is sent: flows, from generators and files.
+//! Workloads: flows, from generators and files.
 //!
-//! A [`Workload`] is written as in [`spec`] and generates its flows for a [`Setting`]. Everything is drawn from PCGs of
+//! A [`Workload`] is parsed as in [`spec`] and generates its flows for a [`Setting`]. Everything is drawn from PCGs of
 //! one seed, one for each host and purpose, with integer and IEEE 754 arithmetic only: the same seed gives the same
-//! flows on any machine, and a host sends the same whether there are others or not.
+//! flows on any machine, and a host's flows do not depend on the other hosts.
 
 pub mod cdf;
 pub mod closed_loop;
@@ -26,25 +26,25 @@ pub use spec::Workload;
 use crate::input::Error;
 use crate::topology::Topology;
 
-/// Payload bytes of a flow without an end: the most that a flow can have. Runs of such flows end by their time.
+/// Payload bytes of a flow without an end: the maximum size of a flow. Runs of such flows end at a given time.
 pub const ENDLESS: u64 = 1 << 40;
 
-/// One transfer from host to host.
+/// A transfer from host to host.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// Sending host.
     pub src: u32,
-    /// Receiving host, another.
+    /// Receiving host, different from `src`.
     pub dst: u32,
-    /// Payload bytes, up to 2⁴⁰. A flow without any is one packet.
+    /// Payload bytes, up to 2⁴⁰. A flow of 0 bytes is one packet.
     pub bytes: u64,
-    /// When the application posts it, ns.
+    /// Time at which the application posts it, ns.
     pub start: u64,
     /// Priority of its packets, 0 to 7.
     pub priority: u8,
-    /// Which part of the workload it belongs to, for separate statistics: 0, 1 …
+    /// Index of its part of the workload, for separate statistics: 0, 1 …
     pub class: u8,
-    /// How its queue pairs are set up: an index into [`crate::sim::SimConfig::setups`], 0 unless runs have several.
+    /// Setup of its queue pairs: an index into [`crate::sim::SimConfig::setups`], 0 unless runs have several.
     pub setup: u16,
 }
 
@@ -55,20 +55,19 @@ impl Flow {
     }
 }
 
-/// What a workload is generated for.
+/// The parameters that a workload is generated for.
 #[derive(Clone, Debug)]
 pub struct Setting<'a> {
-    /// Whose hosts send.
+    /// The topology, whose hosts send.
     pub topology: &'a Topology,
-    /// Same seed, same flows.
+    /// Seed; the same seed gives the same flows.
     pub seed: u64,
-    /// Of Poisson arrivals and requests that have no load of their own, and of incasts that take a share of it: the
-    /// share of the rate of its links that each host offers to send, headers included. Above 0, at most
-    /// [`poisson::MAX_LOAD`].
+    /// For Poisson arrivals and requests without a load of their own, and for incasts that take a share of it: the
+    /// share of its links' rate that each host offers, headers included. Above 0, at most [`poisson::MAX_LOAD`].
     pub load: f64,
-    /// Of Poisson arrivals, incasts by load and closed loops: none start at this time or later, ns.
+    /// For Poisson arrivals, incasts by load and closed loops: no flows start at this time or later, ns.
     pub duration: Option<u64>,
-    /// Of Poisson arrivals and closed loops: how many flows there are at most, of all hosts together.
+    /// For Poisson arrivals and closed loops: maximum number of flows of all hosts together.
     pub flows: Option<u64>,
     /// Payload bytes of a full packet, 1 or more.
     pub mtu: u32,
@@ -79,12 +78,12 @@ pub struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// Bytes on the wire of a flow of so many payload bytes, if no packet is sent twice.
+    /// Bytes on the wire of a flow of this many payload bytes, without retransmissions.
     pub fn wire_bytes(&self, bytes: u64) -> u64 {
         bytes + bytes.div_ceil(self.mtu.into()) * u64::from(self.header)
     }
 
-    /// There must be somebody to send to.
+    /// Rejects topologies with fewer than two hosts.
     fn needs_two_hosts(&self, of: &str) -> Result<(), Error> {
         if self.topology.hosts < 2 {
             return Err(Error::value(of, "hosts", self.topology.hosts, "two hosts or more"));
@@ -93,7 +92,7 @@ impl Setting<'_> {
     }
 }
 
-/// The order of all flows: by start, then by sender.
+/// Sorts flows by start, then by sender.
 fn sort(flows: &mut [Flow]) {
     flows.sort_by_key(|flow| (flow.start, flow.src));
 }

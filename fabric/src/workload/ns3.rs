@@ -1,8 +1,8 @@
-//! Flow files of the ns-3 RDMA simulators, as they are.
+//! Flow files of the ns-3 RDMA simulators, unmodified.
 //!
-//! The first line has the number of flows. HPCC and TLT go on with `source destination priority port bytes start` for
-//! each, ConWeave has no port; the start is in seconds. The number of columns tells which it is. What follows after the
-//! last flow is commentary, since those simulators read no further.
+//! The first line has the number of flows. HPCC and TLT continue with `source destination priority port bytes start`
+//! for each, ConWeave has no port; the start is in seconds. The formats are distinguished by the number of columns. The
+//! rest after the last flow is ignored, since those simulators read no further.
 
 use std::path::Path;
 
@@ -12,16 +12,16 @@ use super::{Flow, poisson::MAX_FLOWS, sort};
 use crate::input::{Error, Line, Lines};
 use crate::topology::Topology;
 
-/// The latest start, s.
+/// Latest start, s.
 const MAX_START: f64 = 3600.0;
 
-/// Reads a flow file. Hosts are those that the topology's file calls so ([`Topology::ids`]). Times stay as they are,
-/// most files beginning at 2 s. A flow of no bytes is one of 1, as in ConWeave.
+/// Reads a flow file. Hosts are given by their ids in the topology file ([`Topology::ids`]). Times are unchanged; most
+/// files begin at 2 s. A flow of no bytes counts as 1 byte, as in ConWeave.
 pub fn read(path: &Path, topology: &Topology, class: u8) -> Result<Vec<Flow>, Error> {
     parse(path, &Lines::read(path)?, topology, class)
 }
 
-/// [`read`] of `text`; `path` is for messages.
+/// Parses `text` like [`read`]; `path` is for messages.
 pub fn parse(path: &Path, text: &str, topology: &Topology, class: u8) -> Result<Vec<Flow>, Error> {
     const COUNT: &str = "the number of flows";
     let mut lines = Lines::new(path, text);
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn the_number_of_columns_tells_the_simulator() {
-        // HPCC's, with its commentary; ConWeave's, whose generator leaves a blank after the count.
+        // HPCC's, with trailing comments; ConWeave's, whose generator leaves a blank after the count.
         let hpcc = flows("2\n2 1 3 100 200000000 2\n3 1 3 100 5 2.000000001\n\nFirst line: # of flows\n").unwrap();
         let conweave = flows("2 \n3 1 3 5 2.000000001\n2 1 3 200000000 2.000000000\n").unwrap();
         let flow = |src, bytes, start| Flow { src, dst: 1, bytes, start, priority: 3, class: 2, setup: 0 };

@@ -1,4 +1,4 @@
-//! Every host sends to one other and receives from one other, all at once; or to some others by chance.
+//! Permutation traffic: every host sends to one other and receives from one other, all at once; or to random others.
 
 use super::random::{Purpose, Random};
 use super::{Flow, Setting};
@@ -7,9 +7,9 @@ use crate::input::Error;
 /// A permutation without fixed points.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permutation {
-    /// What each host sends, bytes, 1 or more.
+    /// Size of each flow, bytes, 1 or more.
     pub bytes: u64,
-    /// When all begin, ns.
+    /// Start of all flows, ns.
     pub start: u64,
 }
 
@@ -19,7 +19,7 @@ impl Default for Permutation {
     }
 }
 
-/// Draws who sends to whom: one cycle through all hosts, any of them as likely (Sattolo's algorithm).
+/// Draws the permutation: a uniformly random cycle through all hosts (Sattolo's algorithm).
 pub fn generate(permutation: &Permutation, setting: &Setting<'_>, class: u8) -> Result<Vec<Flow>, Error> {
     setting.needs_two_hosts("permutation")?;
     let mut random = Random::new(setting.seed, Purpose::Permutation, class, 0);
@@ -34,14 +34,14 @@ pub fn generate(permutation: &Permutation, setting: &Setting<'_>, class: u8) -> 
     Ok(flows.collect())
 }
 
-/// Some flows from every host, each to any other.
+/// A number of flows from every host to random others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anywhere {
-    /// From each host, 1 or more.
+    /// Flows from each host, 1 or more.
     pub flows: u32,
-    /// Payload of each, bytes, 1 or more.
+    /// Size of each flow, bytes, 1 or more.
     pub bytes: u64,
-    /// When all begin, ns.
+    /// Start of all flows, ns.
     pub start: u64,
 }
 
@@ -52,7 +52,7 @@ impl Default for Anywhere {
     }
 }
 
-/// Draws who sends to whom: for each flow of a host any other, whatever the rest have.
+/// Draws the receivers: for each flow of a host any other, independently of the rest.
 pub fn anywhere(anywhere: &Anywhere, setting: &Setting<'_>, class: u8) -> Result<Vec<Flow>, Error> {
     setting.needs_two_hosts("random")?;
     let (hosts, Anywhere { flows, bytes, start }) = (setting.topology.hosts, anywhere.clone());

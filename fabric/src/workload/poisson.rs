@@ -1,5 +1,4 @@
-//! Flows that start independently of one another: Poisson arrivals at every host, each to another host, all as likely
-//! (IRN §4.3.1).
+//! Independent flows: Poisson arrivals at every host, with uniformly random destinations (IRN §4.3.1).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,17 +7,17 @@ use super::random::{Purpose, Random};
 use super::{Flow, Setting, Sizes};
 use crate::input::Error;
 
-/// The highest load: ten times what links can carry.
+/// Maximum load: ten times what links can carry.
 pub const MAX_LOAD: f64 = 10.0;
-/// What [`load`] reads, for messages.
+/// Values accepted by [`load`], for messages.
 pub const LOAD: &str = "a share of the links' rate, above 0, 1 being all of it, at most 10";
 
-/// Reads a load.
+/// Parses a load.
 pub fn load(text: &str) -> Option<f64> {
     text.parse().ok().filter(|load| *load > 0.0 && *load <= MAX_LOAD)
 }
 
-/// The most flows that are generated.
+/// Maximum number of generated flows.
 pub const MAX_FLOWS: u64 = 100_000_000;
 
 /// One host's next flow.
@@ -27,13 +26,13 @@ struct Source {
     destinations: Random,
     /// Mean time between flows, ns.
     gap: f64,
-    /// When the next one starts, ns.
+    /// Start of the next flow, ns.
     next: f64,
 }
 
 /// Draws flows until the setting's duration or number, one of which must be given.
 ///
-/// The load counts what a flow takes on the wire: its payload, and headers for each packet.
+/// The load counts bytes on the wire: payload, and headers for each packet.
 pub fn generate(sizes: &Sizes, setting: &Setting<'_>, class: u8) -> Result<Vec<Flow>, Error> {
     let hosts = setting.topology.hosts;
     generate_to(sizes, setting, class, |src, random| {
@@ -42,7 +41,7 @@ pub fn generate(sizes: &Sizes, setting: &Setting<'_>, class: u8) -> Result<Vec<F
     })
 }
 
-/// As [`generate`], to hosts outside the sender's group: hosts are grouped by so many, in the order of their numbers.
+/// Like [`generate`], to hosts outside the sender's group: hosts are grouped in number order, `group` at a time.
 pub fn generate_outside(group: u32, sizes: &Sizes, setting: &Setting<'_>, class: u8) -> Result<Vec<Flow>, Error> {
     let hosts = setting.topology.hosts;
     if group == 0 || group >= hosts {
@@ -57,7 +56,7 @@ pub fn generate_outside(group: u32, sizes: &Sizes, setting: &Setting<'_>, class:
     })
 }
 
-/// As [`generate`], to hosts that `draw` returns for a sender; a flow for which it returns none is left out.
+/// Like [`generate`], to the host that `draw` returns for a sender; if it returns `None`, the flow is left out.
 pub(super) fn generate_to(
     sizes: &Sizes,
     setting: &Setting<'_>,
@@ -121,7 +120,7 @@ pub struct Pair {
     pub src: u32,
     /// Receiving host.
     pub dst: u32,
-    /// What it offers on the wire, headers included, bit/s, above 0.
+    /// Offered load on the wire, headers included, bit/s, above 0.
     pub rate: f64,
     /// Class of its flows.
     pub class: u8,
@@ -151,7 +150,7 @@ pub fn between(sizes: &Sizes, pairs: &[Pair], duration: u64, seed: u64, mtu: u32
 }
 
 impl Source {
-    /// When the flow after the last starts, rounded down to ns. What is rounded off is not lost from the next gap.
+    /// Start of the next flow, rounded down to ns. The remainder is carried over to the next gap.
     fn start_next(&mut self) -> u64 {
         self.next += self.flows.exponential() * self.gap;
         self.next as u64

@@ -1,35 +1,35 @@
-//! Random numbers that are the same on every machine and in every release.
+//! Random numbers that are identical on every machine and in every release.
 
 use irnic_units::math::logarithm;
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
-/// What numbers are drawn for. Each purpose of each host has a generator of its own, so that none depends on how many
+/// The purpose of random numbers. Each purpose of each host has its own generator, so that none depends on how many
 /// numbers another drew.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Purpose {
-    /// When flows start and how large they are.
+    /// Starts and sizes of flows.
     Flows = 1,
-    /// Where they go.
+    /// Destinations of flows.
     Destinations = 2,
-    /// Who takes part in an incast.
+    /// Participants of an incast.
     Incast = 3,
-    /// Who sends to whom in a permutation.
+    /// Pairs of a permutation.
     Permutation = 4,
-    /// When a generator sends its packets.
+    /// Times of a generator's packets.
     Packets = 5,
-    /// What a connection of a closed loop does.
+    /// Flows of a closed-loop connection.
     Loops = 6,
-    /// Whom a client calls.
+    /// Servers of a client.
     Servers = 7,
 }
 
-/// A generator.
+/// A random number generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(Pcg64);
 
 impl Random {
-    /// The generator for a purpose in one part of the workload. `index` is the host, or which repetition it is.
+    /// The generator for a purpose in one part of the workload. `index` is the host, or the number of the repetition.
     pub(crate) fn new(seed: u64, purpose: Purpose, part: u8, index: u32) -> Random {
         // Seeds that differ in one bit must give unrelated generators, which streams of one PCG are not.
         let mut state = mix(seed) ^ (purpose as u64) << 40 ^ u64::from(part) << 32 ^ u64::from(index);
@@ -57,7 +57,7 @@ impl Random {
         (self.0.next_u64() >> 11) as f64 * SCALE
     }
 
-    /// Exponential with mean 1. The logarithm is not the platform's, whose last bit may differ from another's.
+    /// Exponential with mean 1. Does not use the platform's logarithm, whose last bit may differ between platforms.
     pub(crate) fn exponential(&mut self) -> f64 {
         -logarithm(1.0 - self.share())
     }
@@ -68,7 +68,7 @@ impl Random {
     }
 }
 
-/// SplitMix64: the next word after `state`, every bit of which depends on every bit of it.
+/// SplitMix64: the next word after `state`, every bit of which depends on every bit of `state`.
 fn mix(state: u64) -> u64 {
     let z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

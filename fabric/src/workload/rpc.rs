@@ -1,48 +1,48 @@
-//! Remote procedure calls: requests start as Poisson arrivals at every host, independently of how the network fares,
-//! and the server returns a response when it has all of a request (TIMELY §6.2).
+//! Remote procedure calls: requests start as Poisson arrivals at every host, independently of the network's state, and
+//! the server returns a response once a request has arrived completely (TIMELY §6.2).
 
 use super::random::{Purpose, Random};
 use super::{Flow, Setting, Sizes, poisson};
 use crate::input::Error;
 use crate::topology::{Routes, Topology};
 
-/// What is called, and whom.
+/// Configuration of calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rpc {
-    /// Bytes of a request.
+    /// Size of a request, bytes.
     pub request: u64,
-    /// Bytes of a response.
+    /// Size of a response, bytes.
     pub response: u64,
-    /// Share of its links' rate that each host offers in requests, headers included: responses come on top of it, from
-    /// the servers. `None`: [`Setting::load`].
+    /// Share of its links' rate that each host offers in requests, headers included; responses from the servers add to
+    /// it. `None`: [`Setting::load`].
     pub load: Option<f64>,
     /// Which hosts may be called.
     pub to: To,
-    /// How many of them a client calls, drawn once, 1 or more, or as many as there are; `None`: all of them.
+    /// Number of servers of a client, drawn once, 1 or more, or as many as there are; `None`: all of them.
     pub servers: Option<u32>,
 }
 
-/// Which hosts are called.
+/// Candidate servers.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum To {
-    /// Any other, all as likely.
+    /// Any other host, with equal probability.
     #[default]
     Any,
-    /// Any of those that are as many links away as any are.
+    /// Any of the hosts at the maximum distance in links.
     Farthest,
 }
 
 impl Default for Rpc {
-    /// 64 KiB each way, to any host.
+    /// 64 KiB in each direction, to any host.
     fn default() -> Rpc {
         Rpc { request: 64 << 10, response: 64 << 10, load: None, to: To::Any, servers: None }
     }
 }
 
-/// What a server returns for each flow of a class.
+/// The response to each flow of a class.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// Class of the requests. Responses have it, too.
+    /// Class of the requests, shared by the responses.
     pub class: u8,
     /// Payload bytes of each response.
     pub bytes: u64,
@@ -75,7 +75,7 @@ pub(super) fn requests(of: &Rpc, setting: &Setting<'_>, class: u8) -> Result<Vec
     })
 }
 
-/// Leaves so many of them, if there are more, all as likely.
+/// Reduces `all` to at most `n` random elements.
 fn choose(all: &mut Vec<u32>, n: usize, random: &mut Random) {
     for at in 0..n.min(all.len()) {
         let other = at + random.below((all.len() - at) as u64) as usize;
@@ -84,7 +84,7 @@ fn choose(all: &mut Vec<u32>, n: usize, random: &mut Random) {
     all.truncate(n);
 }
 
-/// Of each host, the others that are as many links away as any are; those without a way are none.
+/// By host, the others at the maximum distance in links; unreachable ones do not count.
 fn farthest(topology: &Topology) -> Vec<Vec<u32>> {
     let routes = Routes::compute(topology, &|_| false);
     let of = |src: u32| {
@@ -106,7 +106,7 @@ mod tests {
         let topology = Topology::fat_tree(4, 10_000_000_000, 1_000);
         let farthest = farthest(&topology);
         assert_eq!(farthest[5], [0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15]);
-        // On a star all are.
+        // On a star, all others are.
         assert_eq!(super::farthest(&Topology::star(3, 10_000_000_000, 1_000))[1], [0, 2]);
     }
 

@@ -1,14 +1,14 @@
-//! How large flows are.
+//! Distributions of flow sizes.
 
 use super::random::Random;
 
-/// A distribution of flow sizes: pieces, each with the share of flows that fall into it.
+/// A distribution of flow sizes: pieces, each with its share of flows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sizes {
-    /// As it is written in descriptions.
+    /// Name, as written in descriptions.
     pub name: String,
     pieces: Vec<Piece>,
-    /// The share of flows up to and including each piece; the last is 1.
+    /// Cumulative share of flows up to and including each piece; the last is 1.
     ends: Vec<f64>,
 }
 
@@ -22,9 +22,9 @@ struct Piece {
 
 #[derive(Copy, Clone, Debug, PartialEq)]
 enum Shape {
-    /// Every size as likely as another.
+    /// Uniform over sizes.
     Uniform,
-    /// A size as likely as it is small: every doubling as likely as another.
+    /// Uniform over the logarithm: every doubling has the same probability.
     LogUniform,
 }
 
@@ -37,11 +37,11 @@ impl Sizes {
     /// The heavy-tailed mix of IRN §4.3.1: 50 % single-packet messages of 32 B to 1 KB, 15 % flows of 200 KB to 3 MB.
     ///
     /// The chapter leaves open how sizes lie within those ranges, and the remaining 35 % altogether. Here the two
-    /// ranges are uniform, and the 35 % between them, 1 KB to 200 KB, log-uniform: what bridges two scales without
+    /// ranges are uniform, and the 35 % between them, 1 KB to 200 KB, log-uniform: which bridges two scales without
     /// favouring either. That makes a mean of 253 KB, and 95 % of the bytes are in flows of 200 KB and more ("most of
     /// the bytes are in large flows"). Of uniform and log-uniform for the large flows (mean 1.6 or 1.03 MB), the former
     /// agrees with Table 4.2 at 30 % load, where queues matter least: an average FCT of 0.2 ms when printed with one
-    /// digit, 0.15 ms at least, beside an average slowdown of 1.85, asks for a mean ideal FCT nearer to 77 µs (uniform)
+    /// digit, 0.15 ms at least, with an average slowdown of 1.85, implies a mean ideal FCT nearer to 77 µs (uniform)
     /// than to 60 µs (log-uniform). KB is 1000 bytes, as in the chapter's BDP of 120 KB, and so a message of 1 KB is a
     /// single packet for an MTU of 1000 as for one of 1024.
     pub fn irn_heavy() -> Sizes {
@@ -54,12 +54,12 @@ impl Sizes {
     }
 
     /// The mix of IRN §4.3.1 with the sizes of IMC10 ([`super::cdf`]) where the chapter leaves them open: 50 %
-    /// single-packet messages of 32 B to 1 KB, which are all of one size in IMC10, and half of the flows as they are
-    /// there.
+    /// single-packet messages of 32 B to 1 KB, which are all of one size in IMC10, and the other half distributed as in
+    /// IMC10.
     ///
-    /// The chapter derives its mix from the measurements that IMC10 is named after, and IMC10 fits the rest of what it
-    /// says: half of the flows are a packet, and 15 % have more than 137 packets of 1,460 bytes, which are 200 KB, up
-    /// to 2,107, which are 3 MB. That it is IMC10 is an inference all the same.
+    /// The chapter derives its mix from the measurements that IMC10 is named after, and IMC10 fits its other
+    /// statements: half of the flows are a packet, and 15 % have more than 137 packets of 1,460 bytes, which are 200
+    /// KB, up to 2,107, which are 3 MB. That it is IMC10 remains an inference.
     pub fn irn_imc10() -> Sizes {
         let mut sizes = super::cdf::builtin("IMC10", None).expect("a name of its own");
         sizes.name = "irn-imc10".to_owned();
@@ -72,12 +72,12 @@ impl Sizes {
         Sizes::new("irn-uniform".to_owned(), vec![(1.0, Piece::uniform(500_000, 5_000_000))])
     }
 
-    /// Straight pieces of a cumulative distribution: share of flows, smallest and largest size (1 byte or more).
+    /// Linear pieces of a cumulative distribution: share of flows, smallest and largest size (1 byte or more).
     pub(super) fn pieces(name: String, pieces: impl IntoIterator<Item = (f64, u64, u64)>) -> Sizes {
         Sizes::new(name, pieces.into_iter().map(|(share, min, max)| (share, Piece::uniform(min, max))).collect())
     }
 
-    /// Shares need not add up to 1.
+    /// Builds a distribution. Shares need not add up to 1.
     fn new(name: String, pieces: Vec<(f64, Piece)>) -> Sizes {
         let total: f64 = pieces.iter().map(|(share, _)| share).sum();
         let mut sum = 0.0;
@@ -92,7 +92,7 @@ impl Sizes {
         Sizes { name, pieces: pieces.into_iter().map(|(_, piece)| piece).collect(), ends }
     }
 
-    /// A size, bytes.
+    /// Draws a size, bytes.
     pub(super) fn draw(&self, random: &mut Random) -> u64 {
         let share = if self.pieces.len() == 1 { 0.0 } else { random.share() };
         self.pieces[self.ends.partition_point(|end| *end <= share)].draw(random)
@@ -133,7 +133,8 @@ impl Piece {
     fn draw(&self, random: &mut Random) -> u64 {
         match self.shape {
             Shape::Uniform => self.min + random.below(self.max - self.min + 1),
-            // A doubling, a size in it, kept as often as 1/x says: exact, and without the exponential function.
+            // A doubling, a size in it, accepted with probability proportional to 1/x: exact, and without the
+            // exponential function.
             Shape::LogUniform => loop {
                 let doublings = (self.max / self.min).ilog2() + 1;
                 let begin = self.min << random.below(doublings.into());
@@ -168,7 +169,7 @@ impl Piece {
     }
 }
 
-/// The packets of one flow each of 1, 2 … `bytes` bytes.
+/// Total packets of one flow each of 1, 2 … `bytes` bytes.
 fn packets_up_to(bytes: u64, mtu: u64) -> u128 {
     let (full, rest) = (u128::from(bytes / mtu), u128::from(bytes % mtu));
     u128::from(mtu) * full * (full + 1) / 2 + rest * (full + 1)
@@ -233,7 +234,7 @@ mod tests {
         let share = |min, max| draws.iter().filter(|b| (min..=max).contains(*b)).count() as f64 / draws.len() as f64;
         assert!((share(32, 1_000) - 0.50).abs() < 0.01);
         assert!((share(200_000, 3_000_000) - 0.15).abs() < 0.01);
-        // Log-uniform: as many below the geometric middle of its range as above.
+        // Log-uniform: as many below the geometric mean of its range as above.
         assert!((share(1_001, 14_149) - 0.175).abs() < 0.01);
         let large: u64 = draws.iter().filter(|bytes| **bytes >= 200_000).sum();
         let all: u64 = draws.iter().sum();

@@ -1,16 +1,16 @@
-//! Workloads as users write them: parts, joined by `+`, numbered as classes from 0.
+//! Workloads in text form: parts, separated by `+`, numbered as classes from 0.
 //!
-//! | | what, and keys with what they are without |
+//! | | meaning, and keys with their defaults |
 //! |---|---|
 //! | `irn-heavy`, `irn-imc10`, `irn-uniform` | Poisson arrivals of [`Sizes::irn_heavy`], [`Sizes::irn_imc10`], [`Sizes::irn_uniform`]; `load`, `outside=N`: to hosts of other groups of N only |
 //! | `fixed:64KB` | Poisson arrivals, all of that size; `load`, `outside` |
 //! | `cdf:NAME`, `cdf:PATH` | Poisson arrivals from a distribution, one of [`cdf::NAMES`] or a file ([`cdf`]); `discrete=off`, `unit=1B` (of a file), `load`, `outside` |
-//! | `rpc` | each host calls `to=any` other or one of the `farthest`, `servers=all` or so many of them, whenever: a `request=64KiB`, and when the server has it a `response=64KiB`; `load`, that of requests |
+//! | `rpc` | each host calls `to=any` other or one of the `farthest`, `servers=all` or a number of them, by Poisson arrivals: a `request=64KiB`, answered by a `response=64KiB`; `load`, that of requests |
 //! | `incast` | `senders=30` or `all`, `flows=1`, `bytes=150MB` together or `each`, `to=0` or `random`, `start=0`, then `every=100ms`, `repeat=1`, or `load`, or `share` |
 //! | `foreground` | an incast with `senders=all`, `flows=8`, `each=8KB`, `to=random`, `share=0.05` (TLT §7.1) |
 //! | `permutation` | `bytes=1MB` or `endless`, `start=0` |
-//! | `random` | each host sends `flows=4` of `bytes=1MB`, or `endless`, to hosts by chance, `start=0` |
-//! | `closed-loop` | each host keeps `connections=5`; on each a flow of `cdf=NdpWeb`, a name or file, or of `bytes`, starts `gap=1ms` after the last has ended, in the median (`gaps=exponential`) or always (`constant`), or `mean` on average; `after=acknowledged` or `sent`; `from=0-59` and `to=60-89`: each of these keeps `connections=1` with each of those; `discrete`, `unit` |
+//! | `random` | each host sends `flows=4` of `bytes=1MB`, or `endless`, to random hosts, `start=0` |
+//! | `closed-loop` | each host keeps `connections=5`; on each a flow of `cdf=NdpWeb`, a name or file, or of `bytes`, starts `gap=1ms` after the last has ended, in the median (`gaps=exponential`) or always (`constant`), or `mean` on average; `after=acknowledged` or `sent`; `from=0-59` and `to=60-89`: each of the former keeps `connections=1` with each of the latter; `discrete`, `unit` |
 //! | `cm:PATH` | a connection matrix of htsim ([`matrix`]); `unit` of starts that are not 0, `ps` or `us` |
 //! | `file:PATH` | a flow file of the ns-3 RDMA simulators ([`ns3`]) |
 
@@ -27,15 +27,15 @@ use super::rpc::{self, Response, Rpc, To};
 use super::{ENDLESS, Flow, Setting, Sizes, cdf, matrix, ns3, poisson, sort};
 use crate::input::{Error, Keys};
 
-/// The most parts of a workload.
+/// Maximum number of parts of a workload.
 const MAX_PARTS: usize = 16;
 
-/// What to send.
+/// A workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// As it is written.
+    /// Name, as written.
     pub name: String,
-    /// Kinds of traffic whose flows are merged; those of the first are class 0.
+    /// Kinds of traffic whose flows are merged; the first is class 0.
     pub parts: Vec<Part>,
 }
 
@@ -44,22 +44,22 @@ pub struct Workload {
 pub enum Part {
     /// Poisson arrivals.
     Poisson {
-        /// Of flows of these sizes.
+        /// Distribution of flow sizes.
         sizes: Sizes,
-        /// Share of the hosts' rate that they offer; `None`: [`Setting::load`], less what an incast takes of it.
+        /// Offered share of the hosts' rate; `None`: [`Setting::load`], less the share of incasts.
         load: Option<f64>,
-        /// To hosts of another group of so many only; `None`: to any other.
+        /// Size of the groups of hosts, if flows only go to hosts of other groups; `None`: to any other host.
         outside: Option<u32>,
     },
-    /// Calls, each answered when it has arrived.
+    /// Calls, each answered by a response.
     Rpc(Rpc),
     /// Many to one.
     Incast(Incast),
     /// One to one.
     Permutation(Permutation),
-    /// Some from each to any.
+    /// A number of flows from each host to random others.
     Anywhere(Anywhere),
-    /// Each flow starts after another has ended.
+    /// Closed loops.
     Loop(ClosedLoop),
     /// A connection matrix of htsim, and the unit of its starts.
     Matrix(PathBuf, Option<matrix::Unit>),
@@ -109,7 +109,7 @@ impl Workload {
         Ok(flows)
     }
 
-    /// The connections on which flows start when others have ended, part by part.
+    /// The closed loops, part by part.
     pub fn loops(&self, setting: &Setting<'_>) -> Result<Vec<Loops>, Error> {
         let parts = (0..).zip(&self.parts).filter_map(|(class, part)| match part {
             Part::Loop(of) => Some(Loops::new(of, setting, class)),
@@ -120,7 +120,7 @@ impl Workload {
 }
 
 impl Workload {
-    /// What servers return, class by class.
+    /// The responses of servers, class by class.
     pub fn responses(&self) -> Vec<Response> {
         let parts = (0..).zip(&self.parts).filter_map(|(class, part)| match part {
             Part::Rpc(of) => Some(Response { class, bytes: of.response }),
@@ -131,7 +131,7 @@ impl Workload {
 }
 
 impl Part {
-    /// What it takes of the setting's load from Poisson arrivals.
+    /// Share of the setting's load that it takes from Poisson arrivals.
     fn share(&self) -> f64 {
         match self {
             Part::Incast(Incast { when: When::Share(share), .. }) => *share,
@@ -143,8 +143,8 @@ impl Part {
 impl FromStr for Workload {
     type Err = Error;
 
-    /// Reads a description ([`crate::workload::spec`]), and the distribution if it names one. Flow files are read by
-    /// [`Workload::generate`].
+    /// Parses a description ([`crate::workload::spec`]), and reads the distribution if it names one. Flow files are
+    /// read by [`Workload::generate`].
     fn from_str(text: &str) -> Result<Workload, Error> {
         let parts: Vec<Part> = text.split('+').map(|part| part.trim().parse()).collect::<Result<_, _>>()?;
         if parts.len() > MAX_PARTS {
@@ -174,7 +174,7 @@ impl FromStr for Part {
                 arrivals(sizes, &arrival_keys(kind, keys)?)?
             }
             "cdf" => {
-                // A file's name may have a comma.
+                // A file name may contain a comma.
                 let whole = if Path::new(rest).exists() { None } else { rest.split_once(',') };
                 let (name, keys) = whole.unwrap_or((rest, ""));
                 let keys = Keys::parse(kind, keys, &["discrete", "unit", "load", "outside"])?;
@@ -216,7 +216,7 @@ impl FromStr for Part {
             }
             "closed-loop" => Part::Loop(parse_loop(kind, rest)?),
             "cm" => {
-                // A file's name may have a comma.
+                // A file name may contain a comma.
                 let whole = if Path::new(rest).exists() { None } else { rest.split_once(',') };
                 let (path, keys) = whole.unwrap_or((rest, ""));
                 let keys = Keys::parse(kind, keys, &["unit"])?;
@@ -283,7 +283,7 @@ fn parse_loop(kind: &str, text: &str) -> Result<ClosedLoop, Error> {
     })
 }
 
-/// Reads a host's number, or a range of them with both ends.
+/// Parses a host's number, or an inclusive range.
 fn hosts(keys: &Keys<'_>, key: &str) -> Result<Option<RangeInclusive<u32>>, Error> {
     let Some(text) = keys.text(key) else { return Ok(None) };
     let (first, last) = text.split_once('-').unwrap_or((text, text));
@@ -313,7 +313,7 @@ fn distribution(name: &str, keys: &Keys<'_>) -> Result<Sizes, Error> {
     Err(Error::Name { what: "distribution", name: name.to_owned(), known })
 }
 
-/// Reads a size, or that there is no end.
+/// Parses a size, or `endless`.
 fn endless(keys: &Keys<'_>, default: u64) -> Result<u64, Error> {
     match keys.text("bytes") {
         Some("endless") => Ok(ENDLESS),
@@ -326,7 +326,7 @@ fn arrival_keys<'a>(kind: &'a str, text: &'a str) -> Result<Keys<'a>, Error> {
     Keys::parse(kind, text, &["load", "outside"])
 }
 
-/// Poisson arrivals, and what keys say of them.
+/// Poisson arrivals with their keys.
 fn arrivals(sizes: Sizes, keys: &Keys<'_>) -> Result<Part, Error> {
     let group = |_| keys.number("outside", 1, 1..=1_000_000);
     let outside = keys.text("outside").map(group).transpose()?;

@@ -1,4 +1,4 @@
-//! What holds for all generated flows.
+//! Properties of all generated flows.
 
 use std::collections::BTreeSet;
 
@@ -75,11 +75,12 @@ fn hosts_offer_the_load_that_was_asked_for() {
             assert_eq!(flows.len(), 100_000);
             let wire = |flow: &Flow| limits.wire_bytes(flow.bytes) as f64;
             let offered = 8.0 * flows.iter().map(wire).sum::<f64>() / (flows[99_999].start as f64 / 1e9) / 160e9;
-            // Flow sizes of the widest distribution deviate by 6 times their mean: 2 % in the sum; five times that.
+            // Flow sizes of the widest distribution have a deviation of 6 times their mean: 2 % in the sum; allow five
+            // times that.
             assert!((offered / load - 1.0).abs() < 0.1, "{text}: {offered}, not {load}");
         }
     }
-    // The sharp case: equal sizes leave the arrivals alone, 0.3 % of deviation.
+    // The sharp case: with equal sizes only the arrivals vary, a deviation of 0.3 %.
     let limits = Setting { load: 0.5, flows: Some(100_000), ..setting(&topology, 2) };
     let flows = generate("fixed:1000", &limits);
     let offered = 8.0 * 1062.0 * 1e5 / (flows[99_999].start as f64 / 1e9) / 160e9;
@@ -158,7 +159,7 @@ fn an_incast_stripes_its_bytes_over_distinct_senders() {
     assert!(receivers.len() > 20, "{receivers:?}");
 }
 
-/// Bytes on the wire that a class offers as a share of what hosts could send until `end`.
+/// Share of what hosts could send until `end` that a class offers, on the wire.
 fn offered(flows: &[Flow], class: u8, setting: &Setting<'_>, end: u64) -> f64 {
     let wire: u64 = flows.iter().filter(|flow| flow.class == class).map(|flow| setting.wire_bytes(flow.bytes)).sum();
     let rate: u64 = setting.topology.host_rates().iter().sum();
@@ -175,12 +176,12 @@ fn each_part_may_have_a_load_of_its_own() {
         let found = offered(&flows, class, &limits, end);
         assert!((found / load - 1.0).abs() < 0.01, "class {class}: {found}, not {load}");
     }
-    // What one part does is nothing to another.
+    // The parts are independent.
     let alone: Vec<Flow> = generate("fixed:1000,load=0.6", &limits);
     assert!(flows.iter().copied().filter(|flow| flow.class == 0).eq(alone));
 }
 
-/// TLT §7.1: 96 hosts, flows of 8 kB, eight from each of 95, so often that they are 5 % of all traffic.
+/// TLT §7.1: 96 hosts, flows of 8 kB, eight from each of 95, frequent enough to make up 5 % of all traffic.
 #[test]
 fn the_foreground_is_a_share_of_the_load() {
     let topology = Topology::leaf_spine(12, 4, 8, 40_000_000_000, 40_000_000_000, 1_000);
@@ -189,7 +190,7 @@ fn the_foreground_is_a_share_of_the_load() {
     let end = flows.iter().filter(|flow| flow.class == 0).map(|flow| flow.start).max().unwrap();
     for (class, load) in [(0, 0.19), (1, 0.01)] {
         let found = offered(&flows, class, &limits, end);
-        // Nothing comes in the first interval, of some 80.
+        // The first of some 80 intervals is empty.
         assert!((found / load - 1.0).abs() < 0.04, "class {class}: {found}, not {load}");
     }
     let bursts: Vec<Flow> = flows.iter().copied().filter(|flow| flow.class == 1).collect();
@@ -203,7 +204,7 @@ fn the_foreground_is_a_share_of_the_load() {
     let starts: BTreeSet<u64> = bursts.iter().map(|flow| flow.start).collect();
     let starts: Vec<u64> = starts.into_iter().collect();
     assert!(starts.len() > 50 && receivers.len() > 30, "{starts:?} {receivers:?}");
-    // One interval before the first; all alike but for rounding.
+    // One interval before the first; all equal except for rounding.
     assert!(starts.windows(2).all(|pair| (pair[1] - pair[0]).abs_diff(starts[0]) <= 1), "{starts:?}");
     let last = starts[starts.len() - 1];
     assert!(last < end && last + starts[0] >= end, "{last} {end}");

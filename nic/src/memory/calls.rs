@@ -8,8 +8,8 @@ use crate::error::{NicError, Object};
 use crate::nic::Nic;
 
 impl Nic {
-    /// Sets how the application's memory is read where it may have been unmapped while it is registered: for the answer
-    /// to an RDMA READ that is sent again, after the peer may have let go. Without a reader it is read as any memory.
+    /// Sets how the application's memory is read where it may have been unmapped while registered: for the response to
+    /// a retransmitted RDMA READ, after the peer may have released it. Without a reader it is read like any memory.
     pub fn set_memory_reader(&mut self, reader: MemoryReader) {
         self.device.memory.set_reader(reader);
     }
@@ -24,7 +24,7 @@ impl Nic {
         Ok(self.device.memory.register_owned(pd, len, access)?)
     }
 
-    /// Registers a range of addresses without memory behind it, for simulations that only count bytes.
+    /// Registers a range of addresses without backing memory, for simulations that only count bytes.
     ///
     /// # Errors
     /// [`NicError::NotFound`] if the protection domain does not exist. [`NicError::Register`] if there is no room for
@@ -53,12 +53,12 @@ impl Nic {
         access: Access,
     ) -> Result<Mr, NicError> {
         self.check_pd(pd)?;
-        // SAFETY: the caller's promise is the one that is asked for.
+        // SAFETY: the caller makes the promise that is required here.
         Ok(unsafe { self.device.memory.register_external(pd, addr, len, iova, access) }?)
     }
 
     /// Changes a region to which no memory window is bound. Its keys stay, as with rxe and mlx5 (ibv_rereg_mr(3):
-    /// "where possible, resources are reused"), and a remote key that was invalidated becomes valid again.
+    /// "where possible, resources are reused"), and an invalidated remote key becomes valid again.
     ///
     /// # Errors
     /// [`NicError::Memory`] if there is no such region, [`NicError::NotFound`] if the new protection domain does not
@@ -71,7 +71,7 @@ impl Nic {
         if let Some(pd) = changes.pd {
             self.check_pd(pd)?;
         }
-        // SAFETY: the caller's promise is the one that is asked for.
+        // SAFETY: the caller makes the promise that is required here.
         unsafe { self.device.memory.reregister(mr, &changes) }
     }
 
@@ -84,7 +84,7 @@ impl Nic {
         self.device.memory.deregister(mr.lkey)
     }
 
-    /// Allocates a memory window that is bound to nothing.
+    /// Allocates an unbound memory window.
     ///
     /// # Errors
     /// [`NicError::NotFound`] if the protection domain does not exist, [`NicError::Full`] if the device has no room, or
@@ -103,7 +103,7 @@ impl Nic {
         Ok(self.device.memory.free_window(mw)?)
     }
 
-    /// Returns the key that the next binding of a type 1 window takes, for `rkey` of
+    /// Returns the key that the next binding of a type 1 window uses, for `rkey` of
     /// [`MwBind`](irnic_transports::qp::MwBind).
     ///
     /// # Errors

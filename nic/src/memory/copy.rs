@@ -1,24 +1,24 @@
 //! Copies of payloads.
 //!
-//! The C library copies more than about 2 KiB by `rep movsb` where the processor says that this is quick (FSRM). On
-//! AMD's Zen 3 and 4 it is not if the destination begins up to 32 bytes behind the source, modulo the size of a page
-//! (glibc bug 30994): 16 GB/s instead of 40. A payload of 4096 bytes in a ring or a datagram behind its headers easily
-//! lies so. So payloads are copied in pieces that are short enough.
+//! The C library copies more than about 2 KiB by `rep movsb` where the processor reports it as fast (FSRM). On AMD's
+//! Zen 3 and 4 it is slow if the destination begins up to 32 bytes behind the source, modulo the page size (glibc bug
+//! 30994): 16 GB/s instead of 40. A payload of 4096 bytes behind its headers in a ring or a datagram easily lies like
+//! that. So payloads are copied in pieces below that length.
 
 use std::sync::atomic::{Ordering, fence};
 
 use irnic_transports::{Gather, Payload};
 
-/// The longest piece, bytes.
+/// Longest piece, bytes.
 const PIECE: usize = 2048;
 
-/// Copies `len` bytes, which may overlap.
+/// Copies `len` bytes between ranges that may overlap.
 ///
 /// # Safety
 /// `from` must be readable and `to` writable for `len` bytes.
 #[inline]
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    // From the front, what is not read yet must not be written.
+    // When copying from the front, bytes that were not read yet must not be overwritten.
     let in_pieces = (to as usize).wrapping_sub(from as usize) >= len;
     let mut done = 0;
     while in_pieces && len - done > PIECE {
@@ -37,11 +37,11 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 #[inline]
 pub fn copy_bytes(from: &[u8], to: &mut [u8]) {
     assert_eq!(from.len(), to.len());
-    // SAFETY: both are as long, and do not overlap.
+    // SAFETY: both have the same length, and do not overlap.
     unsafe { copy(from.as_ptr(), to.as_mut_ptr(), from.len()) };
 }
 
-/// Copies `len` bytes of `payload`, starting at its byte `from`, to `addr`. Nothing is copied where either side has no
+/// Copies `len` bytes of `payload`, starting at its byte `from`, to `addr`. Nothing is copied if either side has no
 /// memory.
 ///
 /// # Safety
@@ -52,11 +52,11 @@ pub(super) unsafe fn copy_in(payload: &Payload<'_>, from: usize, addr: u64, len:
         return;
     }
     let to = addr as *mut u8;
-    // An application that polls memory sees what earlier packets have brought before what this one brings, as it does
-    // of hardware, whose writes PCIe keeps in order. No instruction on x86-64.
+    // An application that polls memory must see the writes of earlier packets before those of this one, as with
+    // hardware, whose writes PCIe keeps in order. No instruction on x86-64.
     fence(Ordering::Release);
     match payload {
-        // SAFETY: the caller's promise. They may overlap: a QP may be connected to itself.
+        // SAFETY: the caller's promise. The ranges may overlap: a QP may be connected to itself.
         Payload::Bytes(bytes) => unsafe { copy(bytes[from..from + len].as_ptr(), to, len) },
         Payload::Gather(gather) => {
             let (mut skip, mut done) = (from, 0);
@@ -98,7 +98,8 @@ pub fn copy_payload(payload: &Payload<'_>, out: &mut [u8]) {
                 if segment.addr == 0 {
                     now.fill(0);
                 } else {
-                    // SAFETY: a gather list's segments are readable; `now` is as long and not registered memory.
+                    // SAFETY: a gather list's segments are readable; `now` has the same length and is not registered
+                    // memory.
                     unsafe { copy(segment.addr as *const u8, now.as_mut_ptr(), now.len()) };
                 }
                 rest = later;
@@ -107,12 +108,12 @@ pub fn copy_payload(payload: &Payload<'_>, out: &mut [u8]) {
     }
 }
 
-/// Returns the pieces of a gather list, all of which have memory.
+/// Returns the segments of a gather list, all of which have memory.
 pub(crate) fn pieces<'a>(gather: &Gather<'a>) -> impl Iterator<Item = &'a [u8]> + Clone {
     gather.segments().iter().map(|segment| {
         debug_assert!(segment.addr != 0);
-        // SAFETY: a gather list's segments are readable for as long as it lives. The application does not change what
-        // it sends before it is acknowledged; if it does, what is read is arbitrary, as it is with any NIC.
+        // SAFETY: a gather list's segments are readable for as long as it lives. The application does not change data
+        // being sent before it is acknowledged; if it does, the bytes read are arbitrary, as with any NIC.
         unsafe { std::slice::from_raw_parts(segment.addr as *const u8, segment.len as usize) }
     })
 }

@@ -1,4 +1,4 @@
-//! Memory regions and protection: the only place where the NIC touches memory that is not its own.
+//! Memory regions and protection: the only module in which the NIC accesses memory that is not its own.
 
 mod calls;
 mod copy;
@@ -33,19 +33,19 @@ pub struct Mr {
     /// Local key, for scatter/gather elements of this device. A random number.
     pub lkey: u32,
     /// Remote key, for requests of peers. The same number, as on most hardware: some programs send their peers the
-    /// other.
+    /// local key.
     pub rkey: u32,
-    /// Address of the first byte, as scatter/gather elements and remote requests name it.
+    /// Address of the first byte in scatter/gather elements and remote requests.
     pub addr: u64,
     /// Length in bytes.
     pub len: u64,
 }
 
-/// The changes of [`Nic::rereg_mr`](crate::Nic::rereg_mr). `None` leaves a property as it is.
+/// The changes of [`Nic::rereg_mr`](crate::Nic::rereg_mr). `None` leaves a property unchanged.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct MrChanges {
-    /// New memory: pointer, length in bytes, and the address of the first byte as scatter/gather elements and remote
-    /// requests name it.
+    /// New memory: pointer, length in bytes, and the address of the first byte in scatter/gather elements and remote
+    /// requests.
     pub translation: Option<(*mut u8, u64, u64)>,
     /// New protection domain.
     pub pd: Option<PdId>,
@@ -67,7 +67,7 @@ enum Backing {
 #[derive(Debug)]
 struct Region {
     pd: PdId,
-    /// Address of the first byte, as scatter/gather elements and remote requests name it.
+    /// Address of the first byte in scatter/gather elements and remote requests.
     addr: u64,
     len: u64,
     /// Difference from such an address to the application's, modulo 2⁶⁴.
@@ -94,17 +94,17 @@ impl Region {
         Ok(())
     }
 
-    /// Tells whether memory windows are bound to the region.
+    /// Returns whether memory windows are bound to the region.
     fn is_bound(&self) -> bool {
         self.windows.load(Ordering::Acquire) > 0
     }
 
-    /// Returns where the first byte is, whether it has memory or not.
+    /// Returns the address of the first byte, whether it has memory or not.
     fn host_start(&self) -> u64 {
         self.addr.wrapping_add(self.shift)
     }
 
-    /// Returns the address to access for `addr`, 0 where there is no memory.
+    /// Returns the address to access for `addr`, 0 if there is no memory.
     #[inline]
     fn host_addr(&self, addr: u64) -> u64 {
         if matches!(self.backing, Backing::Phantom) { 0 } else { addr.wrapping_add(self.shift) }
@@ -112,31 +112,31 @@ impl Region {
 }
 
 /// The regions and protection domains of a device. Keys are random 32-bit numbers, so that none can be guessed from
-/// others, and a stale one is not taken for its successor.
+/// others, and a stale one is not mistaken for its successor.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Regions {
     regions: Vec<Option<Region>>,
-    /// Open-addressing table from key to region index; index `u32::MAX` is free, `u32::MAX − 1` was used.
+    /// Open-addressing table from key to region index; index `u32::MAX` is free, `u32::MAX − 1` is a tombstone.
     by_key: Vec<(u32, u32)>,
     used: usize,
     free: Vec<u32>,
     pub(crate) pds: Table<Pd>,
-    /// What work requests change: NICs that share the table take it from each other.
+    /// State changed by work requests: NICs that share the table lock it.
     windows: Mutex<Windows>,
     limit: usize,
     keys: StdRng,
 }
 
-/// A NIC's way to memory: regions, which it may share with others, and what it needs to reach them.
+/// A NIC's access to memory: regions, possibly shared with other NICs, and the means to read them.
 #[derive(Debug)]
 pub(crate) struct Memory {
     table: Shared,
-    /// Reads memory of the application that may have gone, and room for what a packet carries of it.
+    /// Reader of application memory that may be unmapped, and a buffer for a packet's payload.
     reader: Option<(MemoryReader, Box<[u8]>)>,
 }
 
-/// Copies the application's memory from an address on. Returns false if it is not there: nothing ends the process.
+/// Copies the application's memory from an address on. Returns false if it is not mapped, without a fault.
 pub type MemoryReader = fn(addr: u64, to: &mut [u8]) -> bool;
 
 const FREE: u32 = u32::MAX;
@@ -167,7 +167,7 @@ impl Memory {
         self.reader = Some((reader, vec![0; Mtu::B8192.bytes()].into()));
     }
 
-    /// Takes another's regions in place of its own.
+    /// Replaces the regions with another's.
     fn share(&mut self, with: &Memory) {
         self.table = with.table.join();
     }
@@ -175,12 +175,12 @@ impl Memory {
     /// Returns a packet's payload in place, by the list that `qp` has just made for it.
     #[inline]
     pub(crate) fn lend<'a>(&'a self, _qp: &'a Qp, list: &'a GatherList) -> Gather<'a> {
-        // SAFETY: what is listed belongs to the queue pair, to a region of this table, or to the table. They are
-        // borrowed for as long as the list, so none can change or go away before it.
+        // SAFETY: each segment belongs to the queue pair, to a region of this table, or to the table. They are borrowed
+        // for as long as the list, so none can change or be freed before it.
         unsafe { Gather::new(list.segments()) }.with_stable(list.stable)
     }
 
-    /// Lists remotely readable memory as [`Regions::gather_remote`] does, or a copy that the reader has made of it.
+    /// Lists remotely readable memory as [`Regions::gather_remote`] does, or a copy of it made by the reader.
     pub(crate) fn gather_again(
         &mut self,
         by: Caller,
@@ -190,7 +190,7 @@ impl Memory {
         out: &mut GatherList,
     ) -> Result<(), MemError> {
         let mut addr = self.remote(by, rkey, va, u64::from(len), Access::REMOTE_READ)?;
-        // Where there is no memory behind a region there is nothing to read.
+        // A region without memory has nothing to read.
         if let Some((read, room)) = self.reader.as_mut().filter(|_| addr != 0) {
             let copy = room.get_mut(..len as usize).ok_or(MemError::Key(rkey))?;
             if !read(addr, copy) {
@@ -204,7 +204,7 @@ impl Memory {
 }
 
 impl Regions {
-    /// Longest region of memory that the device allocates itself, bytes.
+    /// Largest region that the device allocates itself, bytes.
     const MAX_OWNED: u64 = 1 << 40;
 
     fn new(limit: usize, domains: usize, seed: [u8; 32]) -> Regions {
@@ -220,7 +220,7 @@ impl Regions {
         }
     }
 
-    /// Locks the windows. What they are is whole between any two calls.
+    /// Locks the windows. They are consistent between any two calls.
     fn windows(&self) -> MutexGuard<'_, Windows> {
         self.windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -236,7 +236,7 @@ impl Regions {
         Ok(())
     }
 
-    /// Registers a region. `addr` is where its bytes are, `iova` the address by which everybody names the first.
+    /// Registers a region. `addr` is the address of its bytes, `iova` that of the first in requests.
     fn register(
         &mut self,
         pd: PdId,
@@ -277,8 +277,7 @@ impl Regions {
         key
     }
 
-    /// Changes the given properties of a region and leaves the rest, including the keys. On an error nothing is
-    /// changed.
+    /// Changes the given properties of a region and keeps the rest, including the keys. On an error nothing is changed.
     ///
     /// # Safety
     /// As for [`Self::register_external`], if there is a new range.
@@ -374,24 +373,24 @@ impl Regions {
         let index = self.index_of(mr.lkey).ok()?;
         let region = self.regions[index].as_mut()?;
         let Backing::Owned(words) = &mut region.backing else { return None };
-        // SAFETY: as above, and the borrow of the device keeps everybody else away.
+        // SAFETY: as above, and the exclusive borrow of the device prevents any other access.
         Some(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), region.len as usize) })
     }
 
-    /// Prefetches what the other calls that prefetch look at.
+    /// Prefetches what the other prefetching calls read.
     #[inline]
     pub(crate) fn fetch(&self) {
         prefetch::fetch(&self.regions);
     }
 
-    /// Prefetches what [`Self::remote`] looks at first.
+    /// Prefetches what [`Self::remote`] reads first.
     #[inline]
     pub(crate) fn fetch_key(&self, rkey: u32) {
         prefetch::fetch(&self.by_key[rkey as usize & (self.by_key.len() - 1)]);
         self.fetch_region();
     }
 
-    /// Prefetches the first region: a NIC with more finds the others where it finds them.
+    /// Prefetches the first region; those of a NIC with more are not prefetched.
     #[inline]
     pub(crate) fn fetch_region(&self) {
         if let Some(first) = self.regions.first() {
@@ -406,14 +405,14 @@ impl Regions {
         self.regions[self.by_key[slot].1 as usize].as_ref()
     }
 
-    /// Returns where in `regions` the one with this key is.
+    /// Returns the index in `regions` of the one with this key.
     fn index_of(&self, key: u32) -> Result<usize, MemError> {
         let slot = self.find_key(key).ok_or(MemError::Key(key))?;
         Ok(self.by_key[slot].1 as usize)
     }
 
-    /// Checks that a region or window lets the peer access these bytes by this key. Returns the address to access, 0
-    /// where there is no memory.
+    /// Checks that a region or window permits the peer's access to these bytes by this key. Returns the address to
+    /// access, 0 if there is no memory.
     #[inline(always)]
     fn remote(&self, by: Caller, rkey: u32, va: u64, len: u64, needed: Access) -> Result<u64, MemError> {
         let Some(region) = self.region(rkey) else { return self.through_window(by, rkey, va, len, needed) };
@@ -434,14 +433,14 @@ impl Regions {
         }
     }
 
-    /// Returns the bytes that another remote key may allocate: a new table with the live entries of the old one.
+    /// Returns the bytes that adding a remote key may allocate: a new table with the live entries of the old one.
     fn key_growth(&self) -> usize {
         let full = 2 * (self.used + 1) > self.by_key.len();
         if full { 10 * (self.used + 1) * size_of::<(u32, u32)>() } else { 0 }
     }
 
     fn insert_key(&mut self, rkey: u32, index: u32) {
-        // At most half full, graves included.
+        // At most half full, tombstones included.
         if 2 * (self.used + 1) > self.by_key.len() {
             let live: Vec<_> = self.by_key.iter().copied().filter(|&(_, i)| i < GONE).collect();
             let slots = (4 * (live.len() + 1)).next_power_of_two().max(64);
@@ -466,7 +465,7 @@ impl Regions {
         }
     }
 
-    /// Iterates over the parts of `sges` that `len` bytes from `offset` on cover, as (address to access, bytes).
+    /// Iterates over the parts of `sges` covered by `len` bytes from `offset`, as (address to access, bytes).
     #[inline]
     fn walk(
         &self,
@@ -513,11 +512,11 @@ impl Regions {
         self.walk(pd, sges, offset, u64::from(len), Access(0), |addr, len| out.push(addr, len))
     }
 
-    /// Copies the beginning of the memory under `sges`, as long as `to`.
+    /// Copies the beginning of the memory under `sges`, for the length of `to`.
     pub(crate) fn read_local(&self, pd: PdId, sges: &[Sge], to: &mut [u8]) -> Result<(), MemError> {
         let mut list = GatherList::default();
         self.gather_local(pd, sges, 0, to.len() as u32, &mut list)?;
-        // SAFETY: what is listed belongs to regions of this table, which is borrowed.
+        // SAFETY: each segment belongs to a region of this table, which is borrowed.
         copy_payload(&Payload::Gather(unsafe { Gather::new(list.segments()) }), to);
         Ok(())
     }
@@ -545,7 +544,7 @@ impl Regions {
         payload: &Payload<'_>,
     ) -> Result<(), MemError> {
         let len = payload.len() as u64;
-        // All or nothing: check first, unless one element takes everything.
+        // All or nothing: check first, unless one element holds everything.
         if !matches!(sges, [only] if offset.saturating_add(len) <= u64::from(only.len)) {
             self.walk(pd, sges, offset, len, Access::LOCAL_WRITE, |_, _| ())?;
         }
@@ -595,14 +594,14 @@ impl Regions {
         use std::sync::atomic::AtomicU64;
         let needed = if matches!(op, AtomicOp::Store(_)) { Access::REMOTE_WRITE } else { Access::REMOTE_ATOMIC };
         let addr = self.remote(by, rkey, va, 8, needed)?;
-        // Both: a region's addresses may have nothing to do with where its bytes are.
+        // Both: a region's addresses may be unrelated to the location of its bytes.
         if !va.is_multiple_of(8) || !addr.is_multiple_of(8) {
             return Err(MemError::Alignment(va));
         }
         if addr == 0 {
             return Ok(0);
         }
-        // SAFETY: 8 aligned bytes in a live region with the access needed; the application may race, hence the atomic
+        // SAFETY: 8 aligned bytes in a live region with the required access; the application may race, hence the atomic
         // type.
         let cell = unsafe { AtomicU64::from_ptr(addr as *mut u64) };
         Ok(match op {
@@ -616,8 +615,8 @@ impl Regions {
         })
     }
 
-    /// Invalidates the key of a type 2 window. A region's is valid until it is deregistered, as with rxe and mlx5: a
-    /// peer could otherwise take it from everybody else.
+    /// Invalidates the key of a type 2 window. A region's key stays valid until it is deregistered, as with rxe and
+    /// mlx5: otherwise one peer could revoke it for all others.
     pub(crate) fn invalidate(&self, by: Caller, rkey: u32) -> Result<(), MemError> {
         if self.find_key(rkey).is_some() {
             return Err(MemError::Window("it is no window's key"));

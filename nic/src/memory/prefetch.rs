@@ -14,7 +14,7 @@ pub fn fetch_all<T>(what: &T) {
     }
 }
 
-/// Prefetches the first cache lines of `what`, all if there are no more than `most`. Never blocks.
+/// Prefetches the first cache lines of `what`, at most `most`. Never blocks.
 #[inline(always)]
 pub fn fetch_first<T: ?Sized>(what: &T, most: usize) {
     for line in 0..size_of_val(what).div_ceil(LINE).min(most) {
@@ -28,7 +28,7 @@ const LINE: usize = 64;
 #[inline(always)]
 fn fetch_at<T: ?Sized>(what: &T, offset: usize) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, which reads nothing and cannot fault whatever the address.
+    // SAFETY: a hint, which reads nothing and cannot fault at any address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(what).cast::<i8>().wrapping_add(offset));

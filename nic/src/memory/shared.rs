@@ -1,4 +1,4 @@
-//! The table of regions, windows and protection domains, which several NICs of one device may have in common.
+//! The table of regions, windows and protection domains, which several NICs of one device may share.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -10,14 +10,14 @@ use crate::nic::Nic;
 
 /// A NIC's handle on its table.
 ///
-/// Nothing is locked where packets pass: a NIC that is borrowed reads the table, and one that is borrowed mutably may
-/// change it, as if it were the NIC's own. [`Nic::share_memory`] says what makes that sound with several.
+/// The packet path takes no lock: a borrowed NIC reads the table, and a mutably borrowed one may change it, as if it
+/// were the NIC's own. [`Nic::share_memory`] states what makes that sound with several.
 pub(super) struct Shared(Arc<Cell>);
 
 struct Cell(UnsafeCell<Regions>);
 
-// SAFETY: threads may read a table together, and who changes it has all handles to himself: the promise of
-// `Nic::share_memory`.
+// SAFETY: threads may read a table together, and a thread that changes it has exclusive access to all handles: the
+// promise of `Nic::share_memory`.
 unsafe impl Sync for Cell {}
 
 impl Shared {
@@ -36,7 +36,7 @@ impl Deref for Shared {
 
     #[inline(always)]
     fn deref(&self) -> &Regions {
-        // SAFETY: nobody changes the table while a NIC that has it is borrowed: the promise of `Nic::share_memory`.
+        // SAFETY: the table is not changed while a NIC that has it is borrowed: the promise of `Nic::share_memory`.
         unsafe { &*self.0.0.get() }
     }
 }
@@ -44,8 +44,8 @@ impl Deref for Shared {
 impl DerefMut for Shared {
     #[inline]
     fn deref_mut(&mut self) -> &mut Regions {
-        // SAFETY: only calls that change regions, windows or domains come here, and whoever makes one has all NICs that
-        // have the table to himself: the promise of `Nic::share_memory`.
+        // SAFETY: only calls that change regions, windows or domains get here, and their caller has exclusive access to
+        // all NICs that have the table: the promise of `Nic::share_memory`.
         unsafe { &mut *self.0.0.get() }
     }
 }
@@ -57,16 +57,16 @@ impl fmt::Debug for Shared {
 }
 
 impl Nic {
-    /// Gives this NIC the protection domains, memory regions and memory windows of another, in place of its own, of
-    /// which there must be none in use. From then on they are both NICs': a handle or key of one is known to the other,
-    /// at once. Windows that one binds, and keys that one invalidates, are bound and invalid in the other; an access
-    /// that was checked there before may still be under way.
+    /// Replaces this NIC's protection domains, memory regions and memory windows, none of which may be in use, with
+    /// those of another. From then on both NICs share them: a handle or key of one is immediately valid in the other.
+    /// Windows that one binds, and keys that one invalidates, are bound and invalid in the other; an access that was
+    /// checked there before may still be in progress.
     ///
     /// # Safety
-    /// From now on whoever calls [`Self::alloc_pd`], [`Self::dealloc_pd`], [`Self::alloc_mr`], [`Self::reg_mr`],
+    /// From now on the caller of [`Self::alloc_pd`], [`Self::dealloc_pd`], [`Self::alloc_mr`], [`Self::reg_mr`],
     /// [`Self::reg_phantom_mr`], [`Self::rereg_mr`], [`Self::dereg_mr`], [`Self::alloc_mw`], [`Self::dealloc_mw`] or
-    /// [`Self::bytes_mut`] of any NIC that shares the table has all of them to himself: no other thread calls anything
-    /// of any meanwhile.
+    /// [`Self::bytes_mut`] of any NIC that shares the table must have exclusive access to all of them: no other thread
+    /// calls any method of any of them meanwhile.
     pub unsafe fn share_memory(&mut self, with: &Nic) {
         self.device.memory.share(&with.device.memory);
     }

@@ -39,7 +39,7 @@ fn sge(mr: &Mr, offset: u64, len: u32) -> Sge {
     Sge { addr: mr.addr.wrapping_add(offset), len, lkey: mr.lkey }
 }
 
-/// The whole gather list of `sges`.
+/// Returns the whole gather list of `sges`.
 fn gather(memory: &Memory, sges: &[Sge], offset: u64, len: u32) -> Result<Vec<Segment>, MemError> {
     let mut list = GatherList::default();
     memory.gather_local(PD, sges, offset, len, &mut list)?;
@@ -142,7 +142,7 @@ fn a_key_grants_what_it_was_registered_for_in_its_own_domain() {
             let expected = if access.allows(needed) { Ok(()) } else { Err(MemError::Rights { key, needed }) };
             assert_eq!(result, expected, "{access:?}");
         }
-        // Reading for one's own sends needs no right.
+        // Reading for a local send needs no right.
         assert!(gather(&memory, &place, 0, 16).is_ok());
 
         let before = memory.owned(&mr).unwrap().to_vec();
@@ -293,7 +293,7 @@ fn elements_without_length_are_passed_over_whatever_they_name() {
     assert_eq!(long, Err(MemError::Bounds { key: nothing.lkey, addr: 0, len: 6 }));
     assert_eq!(gather(&memory, &[], 0, 1), Err(MemError::Bounds { key: 0, addr: 0, len: 1 }));
     assert_eq!(gather(&memory, &[], 0, 0), Ok(vec![]));
-    // What lies before the offset is not touched, and not looked at.
+    // Elements before the offset are neither accessed nor checked.
     assert!(gather(&memory, &[Sge { len: 4, ..nothing }, sge(&mr, 0, 8)], 4, 8).is_ok());
     assert!(gather(&memory, &[Sge { len: 4, ..nothing }, sge(&mr, 0, 8)], 3, 8).is_err());
 }
@@ -327,7 +327,7 @@ fn a_payload_is_placed_whole_or_not_at_all() {
     assert!(memory.place_local(PD, &[sge(&good, 0, 16)], 0, &payload).is_err());
     assert!(memory.place_remote(by(PD), good.rkey, good.addr, 24, &payload).is_err());
     assert!(memory.place_remote(by(PD), good.rkey, good.addr + 1, 16, &Payload::Bytes(&[1; 16])).is_err());
-    // A message that announces more than it brings in this packet is checked for all of it.
+    // A message longer than its part in this packet is checked in full.
     assert!(memory.place_remote(by(PD), good.rkey, good.addr, 17, &Payload::Bytes(&[1; 4])).is_err());
     assert_eq!(memory.owned(&good).unwrap(), [0; 16]);
     assert_eq!(memory.place_remote(by(PD), good.rkey, good.addr + 12, 4, &Payload::Bytes(&[1; 4])), Ok(()));
@@ -364,7 +364,7 @@ fn memory_without_bytes_reads_as_zeros_and_takes_anything() {
     assert_eq!(bytes_of(&segments), [7, 7, 7, 7, 0, 0, 0, 7]);
     assert_eq!(memory.place_remote(by(PD), phantom.rkey, 0x9000, 4, &Payload::Bytes(&[1; 4])), Ok(()));
     assert_eq!(memory.atomic(by(PD), phantom.rkey, 0x9000, AtomicOp::FetchAdd { add: 1 }), Ok(0));
-    // Zero bytes of a payload that is but a length, and bytes onto it.
+    // Zero bytes of a payload that has only a length, and bytes onto it.
     assert_eq!(memory.place_remote(by(PD), mr.rkey, mr.addr, 4, &Payload::Len(4)), Ok(()));
     assert_eq!(memory.owned(&mr).unwrap(), [7; 4]);
     assert!(memory.place_remote(by(PD), mr.rkey, mr.addr, 5, &Payload::Len(5)).is_err());
@@ -401,7 +401,7 @@ fn atomics_act_on_eight_aligned_bytes_inside() {
 }
 
 proptest! {
-    /// Against a model: the elements' bytes one after the other.
+    /// Compares with a model: the elements' bytes one after the other.
     #[test]
     fn scatter_and_gather_agree_with_plain_bytes(
         seed: u64,
@@ -445,7 +445,7 @@ fn what_is_read_again_comes_from_the_reader_or_is_refused() {
         !addr.is_multiple_of(2)
     }
     let mut memory = memory();
-    // SAFETY: nothing reads or writes it but the reader, which does not.
+    // SAFETY: nothing but the reader reads or writes it, and the reader does not either.
     let mr = unsafe { memory.register_external(PD, 0x1000 as *mut u8, 64, 0x1000, Access::REMOTE_READ) }.unwrap();
     let mut list = GatherList::default();
     memory.gather_again(by(PD), mr.rkey, 0x1004, 8, &mut list).unwrap();
@@ -471,7 +471,7 @@ fn nics_that_share_memory_know_each_others_regions_windows_and_domains() {
     let (reads, caller) = (Access::REMOTE_READ, by(pd));
     assert!(first.device.memory.check_remote(caller, mr.rkey, mr.addr, 64, reads).is_ok());
     assert_eq!(first.bytes(&mr).map(<[u8]>::as_ptr), second.bytes(&mr).map(<[u8]>::as_ptr));
-    // A window that one has bound holds the region in both, and opens it in both.
+    // A window bound through one NIC holds the region in both, and opens it in both.
     let mw = first.alloc_mw(pd, MwKind::Type1).unwrap();
     let rkey = second.next_mw_rkey(mw.handle).unwrap();
     let bind = MwBind { mw: mw.handle, rkey, lkey: mr.lkey, addr: mr.addr, len: 8, access: reads };
@@ -482,7 +482,7 @@ fn nics_that_share_memory_know_each_others_regions_windows_and_domains() {
     assert!(second.device.memory.check_remote(caller, rkey, mr.addr, 8, reads).is_err());
     first.dereg_mr(&mr).unwrap();
     assert!(second.bytes(&mr).is_none());
-    // A domain is used by queues of either.
+    // A domain is in use if either NIC's queues use it.
     let srq = second.create_srq(pd, 1, 1).unwrap();
     assert_eq!(first.dealloc_pd(pd), Err(NicError::InUse(Object::ProtectionDomain)));
     second.destroy_srq(srq).unwrap();

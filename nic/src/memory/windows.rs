@@ -1,8 +1,7 @@
-//! Memory windows: rights of peers on part of a region, granted and withdrawn in the order of a send queue (IBA
-//! 10.6.7).
+//! Memory windows: access of peers to part of a region, granted and revoked in the order of a send queue (IBA 10.6.7).
 //!
-//! A window owns the 256 keys that differ in their low 8 bits, which its user chooses (type 2) or which are used in
-//! turn (type 1). No region gets one of them.
+//! A window owns the 256 keys that differ in their low 8 bits, chosen by its user (type 2) or used in turn (type 1). No
+//! region gets one of them.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
@@ -32,12 +31,12 @@ pub struct Mw {
     pub rkey: u32,
 }
 
-/// What a window is bound to.
+/// The binding of a window.
 #[derive(Copy, Clone, Debug)]
 struct Bound {
     /// Index of the region.
     region: u32,
-    /// Address of the first byte and length, as the region names them.
+    /// Address of the first byte, as in the region, and length.
     addr: u64,
     len: u64,
     access: Access,
@@ -49,7 +48,7 @@ struct Window {
     pd: PdId,
     kind: MwKind,
     rkey: u32,
-    /// The key handed out last.
+    /// The key allocated last.
     drawn: u32,
     bound: Option<Bound>,
 }
@@ -88,16 +87,16 @@ impl Windows {
 }
 
 impl Regions {
-    /// Random keys tried before a device that has hardly any left is reported as full.
+    /// Random keys tried before the device is reported as full.
     const DRAWS: usize = 16;
 
-    /// Returns the bytes that another window may allocate.
+    /// Returns the bytes that adding a window may allocate.
     pub(crate) fn window_growth(&self) -> usize {
         let windows = self.windows();
         growth(&windows.slots) + growth(&windows.free)
     }
 
-    /// Allocates a window that is bound to nothing; `None` if the device has no room for it.
+    /// Allocates an unbound window; `None` if the device has no room for it.
     pub(crate) fn alloc_window(&mut self, pd: PdId, kind: MwKind) -> Option<Mw> {
         if self.windows().by_prefix.len() >= self.limit {
             return None;
@@ -208,13 +207,13 @@ impl Regions {
         }
     }
 
-    /// Unbinds the windows of a queue pair that is destroyed.
+    /// Unbinds the windows of a queue pair that is being destroyed.
     pub(crate) fn unbind_queue_pair(&self, qpn: u32) {
         let mut windows = self.windows();
         for handle in 0..windows.slots.len() as u32 {
             let of_pair = |w: &Window| w.kind == MwKind::Type2 && w.bound.is_some_and(|b| b.qpn == qpn);
             if windows.get(handle).is_ok_and(of_pair) {
-                // It exists: nothing can go wrong.
+                // Cannot fail: the window exists.
                 _ = self.unbind(&mut windows, handle);
             }
         }

@@ -1,4 +1,4 @@
-//! What the NIC keeps for each queue pair beside the queue pair itself, and for all of them.
+//! Per-queue-pair state of the NIC in addition to the queue pair itself, and state shared by all of them.
 
 use irnic_transports::footprint::{Field, Footprint, Per, width};
 use irnic_transports::qp::Qp;
@@ -8,12 +8,12 @@ use crate::pulls::Pulls;
 use crate::scheduler::Scheduler;
 use crate::wheel::Wheel;
 
-/// Entries of rings and lists, of queue pairs.
+/// Bits of a queue pair's number in rings and lists.
 const QP: u64 = 16;
 
 impl Nic {
-    /// Returns what a hardware NIC would keep of a queue pair, field by field, and what this one takes in memory.
-    /// `None` if it does not exist, or is no reliable connection, or not connected.
+    /// Returns the state that a hardware NIC would keep of a queue pair, field by field, and its size in memory here.
+    /// `None` if it does not exist, is no reliable connection, or is not connected.
     pub fn footprint(&self, qpn: u32) -> Option<Footprint> {
         let slot = self.qps.get(qpn.checked_sub(self.first_qpn)? as usize)?.as_ref()?;
         let mut footprint = slot.qp.footprint()?;
@@ -26,7 +26,7 @@ impl Nic {
         };
         let Slot { qp: _, ready: _, timer: _, pacer: _, pulled, low } = &**slot;
         add("ready", Per::QueuePair, 1, None);
-        // Neighbours in its list of the wheel, and which list. The time itself is the queue pair's.
+        // Neighbours in its list of the wheel, and the list's number. The time itself is in the queue pair.
         add("timer", Per::QueuePair, 2 * QP + 10, None);
         add("pacer", Per::QueuePair, 0, Some("of rate limits, which a program may set"));
         let Scheduler { ready: _, urgent: _, interrupted: _, paused: _, parked: _, low: _, low_waiting: _ } =

@@ -11,29 +11,29 @@ use super::{Nic, NicConfig};
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Most queue pairs.
+    /// Maximum number of queue pairs.
     pub qps: u32,
-    /// Most work requests in a queue.
+    /// Maximum number of work requests in a queue.
     pub wrs: u32,
-    /// Most scatter/gather elements of a work request.
+    /// Maximum number of scatter/gather elements of a work request.
     pub sges: u32,
-    /// Most bytes of inline data of a work request.
+    /// Maximum number of bytes of inline data of a work request.
     pub inline: u32,
-    /// Most READs and atomics outstanding on a queue pair, in each direction.
+    /// Maximum number of READs and atomics outstanding on a queue pair, in each direction.
     pub rd_atomics: u8,
-    /// Most completion queues.
+    /// Maximum number of completion queues.
     pub cqs: u32,
-    /// Most completions in a queue.
+    /// Maximum number of completions in a queue.
     pub cqes: u32,
-    /// Most shared receive queues.
+    /// Maximum number of shared receive queues.
     pub srqs: u32,
-    /// Most protection domains.
+    /// Maximum number of protection domains.
     pub pds: u32,
-    /// Most memory regions.
+    /// Maximum number of memory regions.
     pub mrs: u32,
-    /// Most memory windows.
+    /// Maximum number of memory windows.
     pub mws: u32,
-    /// Most multicast groups with an attached queue pair.
+    /// Maximum number of multicast groups with an attached queue pair.
     pub multicast_groups: u32,
 }
 

@@ -1,21 +1,21 @@
-//! Packets at low priority (RC3): they leave when no other of any queue pair may, by strict priority among themselves,
-//! the queue pairs of a priority in turn.
+//! Packets at low priority (RC3): sent when no queue pair may send any other packet, in strict order of priority, round
+//! robin among the queue pairs of a priority.
 
 use irnic_transports::{Payload, Time, TxPacket};
 
 use super::{Nic, Slot};
 use crate::scheduler::Scheduler;
 
-/// Where a queue pair that has low priorities stands.
+/// Scheduling state of a queue pair with low-priority packets.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct LowSlot {
-    /// The rings of the scheduler that it is in, one bit a priority. In some it may be for what it has sent meanwhile.
+    /// The scheduler's rings that it is in, one bit per priority. Some may be stale, as the packets have been sent.
     pub(super) rings: u8,
 }
 
 impl Slot {
-    /// Puts a queue pair into the ring of its next packet at low priority, if it has any. Returns when its rate allows
-    /// that if not now.
+    /// Adds a queue pair to the ring of its next low-priority packet, if any. Returns when its rate allows that if not
+    /// now.
     #[cold]
     pub(super) fn offer_low(&mut self, index: u32, now: Time, scheduler: &mut Scheduler) -> Time {
         let (Some(low), Some(priority)) = (&mut self.low, self.qp.low_priority()) else { return Time::NEVER };
@@ -34,7 +34,7 @@ impl Slot {
 }
 
 impl Nic {
-    /// Hands packets at low priority to `sink`, as [`Nic::poll_transmit`] does. Returns how many.
+    /// Passes low-priority packets to `sink`, as [`Nic::poll_transmit`] does. Returns how many.
     #[cold]
     pub(super) fn transmit_low(
         &mut self,
@@ -55,7 +55,7 @@ impl Nic {
             let Slot { qp, pacer, .. } = &mut **slot;
             let mtu = qp.path_mtu().bytes() as u32;
             let allowed = pacer.as_ref().is_none_or(|pacer| pacer.earliest(now, mtu) <= now);
-            // It may have sent what it was here for.
+            // The packet it was queued for may have been sent.
             if allowed
                 && qp.low_priority() == Some(priority)
                 && let Some(priority) = qp.poll_low(&mut self.device, &mut self.slot)

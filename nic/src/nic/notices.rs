@@ -1,5 +1,5 @@
-//! Notices of switches about the rates of flows (RoCC). They quote a packet that one of the queue pairs has sent, whose
-//! headers name the queue pair that it was sent to.
+//! Rate notices from switches (RoCC). Each quotes the headers of a packet sent by one of the queue pairs, which name
+//! the destination queue pair.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,14 +11,14 @@ use irnic_transports::wire::RateNotice;
 
 use super::Nic;
 
-/// A queue pair elsewhere: its address and number.
+/// A remote queue pair: its address and number.
 type Peer = (Ipv4Addr, u32);
 
-/// The queue pairs that heed notices, by their peers.
+/// The queue pairs that follow notices, by their peers.
 #[derive(Debug, Default)]
 pub(super) struct Noticed(BTreeMap<Peer, u32>);
 
-/// The peer of a queue pair that heeds notices and has one.
+/// Returns the peer of a connected queue pair that follows notices.
 pub(super) fn peer(qp: &Qp) -> Option<Peer> {
     if !qp.heeds_notices() {
         return None;
@@ -30,7 +30,7 @@ pub(super) fn peer(qp: &Qp) -> Option<Peer> {
 }
 
 impl Noticed {
-    /// A queue pair whose peer was `before` has another, or none.
+    /// Updates the entry of a queue pair whose peer changes from `before` to `now`.
     pub(super) fn moved(&mut self, qpn: u32, before: Option<Peer>, now: Option<Peer>) {
         if before == now {
             return;
@@ -45,8 +45,8 @@ impl Noticed {
 }
 
 impl Nic {
-    /// Takes a notice that arrived at a time. One about no request of a queue pair that heeds them is counted and
-    /// dropped. Of two queue pairs with the same peer, the one that was connected last is meant.
+    /// Receives a notice. One that concerns no request of a queue pair that follows notices is counted and dropped. Of
+    /// two queue pairs with the same peer, the one connected last receives it.
     pub fn receive_notice(&mut self, now: Time, arrived: Time, notice: &RateNotice) {
         self.device.now = arrived;
         let qpn = self.noticed.0.get(&(notice.dst, notice.bth.dest_qp)).copied();

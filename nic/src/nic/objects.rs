@@ -1,4 +1,4 @@
-//! Calls on protection domains, completion queues and shared receive queues, and the queue pairs there are.
+//! Calls on protection domains, completion queues and shared receive queues, and iteration over queue pairs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -90,8 +90,8 @@ impl Nic {
         Ok(self.device.cqs.get(cq.0).ok_or(NicError::NotFound(Object::CompletionQueue))?.len())
     }
 
-    /// Returns how many completions there have been in all queues, polled or not. It tells a thread that polled nothing
-    /// whether it is worth polling again.
+    /// Returns the total number of completions in all queues, polled or not. From it, a thread that polled nothing can
+    /// tell whether to poll again.
     #[inline]
     pub fn completions(&self) -> u64 {
         self.device.completions
@@ -119,8 +119,8 @@ impl Nic {
     }
 
     /// Requests one [`NicEvent::Completion`] for the next completion. Completions already in the queue raise none, so a
-    /// caller that must not miss any polls once more after arming (ibv_req_notify_cq(3)). Of two requests, the one that
-    /// is met sooner holds.
+    /// caller that must not miss any polls once more after arming (ibv_req_notify_cq(3)). Of two requests, the one met
+    /// sooner applies.
     ///
     /// # Errors
     /// [`NicError::NotFound`].
@@ -213,7 +213,7 @@ impl Nic {
         Ok(())
     }
 
-    /// Returns the copy of a transport that its queue pairs share. Those that none has any more are forgotten.
+    /// Returns the copy of a transport that its queue pairs share. Unused copies are freed.
     pub(super) fn transport(&mut self, config: &TransportConfig) -> Result<Arc<TransportConfig>, NicError> {
         if let Some(shared) = self.transports.iter().find(|t| ***t == *config) {
             return Ok(shared.clone());

@@ -1,11 +1,10 @@
-//! Fetches what a NIC is about to use into the processor's cache, where a program with thousands of NICs has none of
-//! them.
+//! Prefetches NIC state into the processor's cache, for programs with thousands of NICs, none of which is in the cache.
 
 use super::Nic;
 use crate::memory::prefetch::{fetch, fetch_all, fetch_first};
 
 impl Nic {
-    /// Fetches into the processor's cache what any call is about to need.
+    /// Prefetches what any call needs.
     #[inline]
     pub fn fetch(&self) {
         fetch_first(self, Self::HOT_LINES);
@@ -13,13 +12,13 @@ impl Nic {
         fetch(&self.wheel);
     }
 
-    /// Fetches into the processor's cache what access to the memory with a remote key is about to need.
+    /// Prefetches what access to memory by a remote key needs.
     #[inline]
     pub fn fetch_region(&self, rkey: u32) {
         self.device.memory.fetch_key(rkey);
     }
 
-    /// Fetches into the processor's cache what [`Self::fetch_qp`] and [`Self::fetch_region`] will look at.
+    /// Prefetches what [`Self::fetch_qp`] and [`Self::fetch_region`] will read.
     #[inline]
     pub fn fetch_place(&self, qpn: u32) {
         self.device.memory.fetch();
@@ -28,7 +27,7 @@ impl Nic {
         }
     }
 
-    /// Fetches into the processor's cache what [`Self::fetch_sender`] will look at.
+    /// Prefetches what [`Self::fetch_sender`] will read.
     #[inline]
     pub fn fetch_front(&self) {
         self.device.memory.fetch();
@@ -37,7 +36,7 @@ impl Nic {
         }
     }
 
-    /// Fetches into the processor's cache what a packet to a queue pair is about to need.
+    /// Prefetches what receiving a packet to a queue pair needs.
     #[inline]
     pub fn fetch_qp(&self, qpn: u32) {
         if let Some(slot) = self.index(qpn).and_then(|index| self.qps[index].as_ref()) {
@@ -45,7 +44,7 @@ impl Nic {
         }
     }
 
-    /// Fetches into the processor's cache what sending the next packet is about to need.
+    /// Prefetches what sending the next packet needs.
     #[inline]
     pub fn fetch_sender(&self) {
         self.device.memory.fetch_region();

@@ -1,5 +1,5 @@
-//! What pulled streams (NDP) ask of the NIC: pulls of all queue pairs in one queue, answers before all data, and
-//! packets that have come back.
+//! NIC support for pulled streams (NDP): one queue of pulls for all queue pairs, responses ahead of all data, and
+//! returned packets.
 
 use irnic_transports::qp::TxSlot;
 use irnic_transports::{Colour, Path, Payload, RxPacket, Time, TxPacket};
@@ -7,19 +7,19 @@ use irnic_transports::{Colour, Path, Payload, RxPacket, Time, TxPacket};
 use super::{Nic, Slot};
 use crate::scheduler::Scheduler;
 
-/// Where a queue pair whose streams are pulled stands.
+/// Scheduling state of a queue pair whose streams are pulled.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct PulledSlot {
     /// Class of its pulls.
     pub(super) class: u8,
-    /// In the queue of pulls.
+    /// Whether it is in the queue of pulls.
     pub(super) asks: bool,
-    /// In the ring of those whose answers go first.
+    /// Whether it is in the ring of those whose responses go first.
     pub(super) urgent: bool,
 }
 
 impl Slot {
-    /// Puts a queue pair whose streams are pulled among those whose answers go first, if it has any.
+    /// Adds a queue pair whose streams are pulled to the ring of those whose responses go first, if it has any.
     #[cold]
     pub(super) fn hurry(&mut self, index: u32, scheduler: &mut Scheduler) {
         if let Some(pulled) = &mut self.pulled
@@ -33,7 +33,7 @@ impl Slot {
 }
 
 impl Nic {
-    /// A queue pair owes pulls. One leaves at once if no other waits; the rest waits its turn.
+    /// Queues the pulls that a queue pair owes. One leaves at once if no other waits; the rest wait their turn.
     #[cold]
     pub(super) fn queue_pulls(&mut self, now: Time, index: u32) {
         self.device.pulls_owed = false;
@@ -52,14 +52,14 @@ impl Nic {
         }
     }
 
-    /// Has the pulls that are due sent.
+    /// Sends the pulls that are due.
     #[cold]
     pub(super) fn run_pulls(&mut self, now: Time) {
         while let Some(index) = self.pulls.pop_due(now) {
             let Some(slot) = self.qps[index as usize].as_mut() else { continue };
             let Some(pulled) = slot.pulled.as_mut() else { continue };
             pulled.asks = false;
-            // None, if everything has come meanwhile.
+            // None if everything has arrived meanwhile.
             let Some(turn) = slot.qp.grant_pull() else { continue };
             self.pulls.spend(now, turn.interval, true);
             if turn.more {
@@ -70,7 +70,8 @@ impl Nic {
         }
     }
 
-    /// Hands answers and pulls to `sink`, as [`Nic::poll_transmit`] does. Returns how many, and whether it takes more.
+    /// Passes responses and pulls to `sink`, as [`Nic::poll_transmit`] does. Returns how many, and whether it accepts
+    /// more.
     #[cold]
     pub(super) fn transmit_feedback(
         &mut self,
@@ -110,7 +111,7 @@ impl Nic {
         (sent, true)
     }
 
-    /// A packet that one of the queue pairs sent has come back.
+    /// Handles a returned packet of one of the queue pairs.
     #[cold]
     pub(super) fn receive_returned(&mut self, now: Time, packet: &RxPacket<'_>) {
         let source = packet.headers.ndp.map(|word| word.source());
@@ -127,7 +128,7 @@ impl Nic {
     }
 }
 
-/// Returns `path` as a packet takes it that has a way or a colour of its own.
+/// Returns `path` adapted to a packet with its own route or colour.
 #[cold]
 pub(super) fn own_path(path: &Path, slot: &TxSlot) -> Path {
     let udp_src = slot.path.map_or(path.udp_src, |number| 0xc000 | number & 0x3fff);

@@ -1,4 +1,4 @@
-//! What a NIC sends, and whose turn it is.
+//! Transmission and turns of queue pairs.
 
 use irnic_transports::{Payload, Time, TxPacket};
 
@@ -12,17 +12,16 @@ impl Nic {
         !self.scheduler.is_empty() || self.mads_wait
     }
 
-    /// Hands packets to `sink` until it returns false (it took that packet, but wants no more), nothing is left to
+    /// Passes packets to `sink` until it returns false (it took that packet, but wants no more), nothing is left to
     /// send, or `budget` packets are out. Queue pairs take turns of [`quantum`](super::NicConfig::quantum) packets,
-    /// which may be spread over several calls. Packets at low priority (RC3) go when no others may. Returns how many
-    /// packets went.
+    /// which may be spread over several calls. Low-priority packets (RC3) go when no others may. Returns the number of
+    /// packets sent.
     #[inline]
     pub fn poll_transmit(&mut self, now: Time, budget: usize, mut sink: impl FnMut(&TxPacket<'_>) -> bool) -> usize {
         self.transmit(now, budget, &mut sink)
     }
 
-    // Neither generic nor inlined, as all calls through which packets and work go: the firmware is compiled once, in
-    // this crate.
+    // Neither generic nor inlined, like all calls on the packet and work path: the NIC is compiled once, in this crate.
     fn transmit(&mut self, now: Time, budget: usize, sink: &mut dyn FnMut(&TxPacket<'_>) -> bool) -> usize {
         self.device.now = now;
         let timestamp = self.device.clock.ticks(now);
@@ -100,9 +99,9 @@ impl Nic {
     }
 
     /// Pauses priorities (priority flow control, IEEE 802.1Qbb): queue pairs that send with a priority in `stopped`,
-    /// one bit each, send nothing until this says otherwise; packets at low priority have each its own. The priority of
-    /// a packet is the upper three bits of its traffic class (its class selector, RFC 2474). Datagram queue pairs,
-    /// whose packets may have any, wait for all.
+    /// one bit each, send nothing until the next call; low-priority packets each have their own. The priority of a
+    /// packet is the upper three bits of its traffic class (its class selector, RFC 2474). Datagram queue pairs, whose
+    /// packets may have any, wait for all.
     #[inline]
     pub fn set_stopped(&mut self, stopped: u8) {
         self.scheduler.set_paused(stopped);

@@ -30,8 +30,8 @@ impl Nic {
         Ok(())
     }
 
-    /// Creates a shared receive queue of an XRC domain. Its completions go to `cq`; requests that name it reach the
-    /// memory of `pd`. The rest is as with [`Nic::create_srq`].
+    /// Creates a shared receive queue of an XRC domain. Its completions go to `cq`; requests that name it access the
+    /// memory of `pd`. Otherwise as [`Nic::create_srq`].
     ///
     /// # Errors
     /// Those of [`Nic::create_srq`], or [`NicError::NotFound`] if domain or completion queue do not exist.

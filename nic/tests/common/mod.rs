@@ -18,7 +18,7 @@ use irnic_transports::qp::{
 use irnic_transports::wire::{ICRC_LEN, Mtu, icrc_append, is_pulled, parse};
 use irnic_transports::{Colour, Mark, Path, Psn, Time};
 
-/// How long frames pile up before they are taken, if they are taken in batches, ns.
+/// Time for which frames accumulate before they are taken, if they are taken in batches, ns.
 const PILE_UP: u64 = 20_000;
 
 /// Q_Key of datagram queue pairs.
@@ -27,17 +27,17 @@ pub const QKEY: u32 = 0x1111_1111;
 /// Every right on a connection.
 pub const ALL: Access = Access(Access::ALL.0 | Access::FLUSH_GLOBAL.0);
 
-/// A frame under way: when it is due, order of sending, receiver, path, bytes.
+/// A frame in flight: arrival time, order of sending, receiver, path, bytes.
 type Flying = (Time, u64, usize, Path, Vec<u8>);
 
-/// Sees every frame before the network does, with its sender; may change it, or drop it by returning false.
+/// Called with every frame before the network, and its sender; may change it, or drop it by returning false.
 type Tamper = Box<dyn FnMut(usize, &mut Vec<u8>) -> bool>;
 
-/// Sees what is sent, with its sender and its addresses.
+/// Called with every frame sent, its sender and its addresses.
 type Watch = Box<dyn FnMut(usize, &Path, &[u8])>;
 
-/// A network of NICs: what one sends reaches the one with the destination address, if and when the impairment says so.
-/// Frames are real bytes with a real ICRC.
+/// A network of NICs: a frame reaches the NIC with the destination address, if and when the impairment says so. Frames
+/// are real bytes with a real ICRC.
 pub struct Network {
     pub nics: Vec<Nic>,
     links: Vec<Impairment>,
@@ -46,26 +46,26 @@ pub struct Network {
     pub now: Time,
     /// Virtual time that a byte takes on the wire, ns · 2⁻⁸.
     pub byte_time: u64,
-    /// Frames that are received before anything is sent: a port takes what has piled up at once.
+    /// Number of frames received before anything is sent: a port takes all that has accumulated at once.
     pub batch: usize,
     pub steps: u64,
     pub tamper: Option<Tamper>,
-    /// What ports say of the peers' processes, unless these are known to live and to have `read`.
+    /// What ports report of the peers' processes, unless these are known to be alive and to have `read`.
     pub process: PeerProcess,
-    /// Ports know what the peers' processes have taken.
+    /// Whether ports know what the peers' processes have read.
     pub knows_reading: bool,
-    /// Bytes handed to each NIC, and how many of them it has taken.
+    /// Bytes passed to each NIC, and the number of them read.
     read: Vec<(u64, u64)>,
-    /// Each NIC's process has no core before this time: nothing is taken, sent or timed.
+    /// Until this time each NIC's process is not scheduled: nothing is taken, sent or timed.
     pub absent: Vec<Time>,
-    /// Timers run after each batch of frames, whether or not more have arrived.
+    /// Whether timers run after each batch of frames, even if more have arrived.
     pub hasty: bool,
     pub watch: Option<Watch>,
-    /// How many of a hundred packets of pulled streams lose their payload; every fourth of them is sent back.
+    /// Percentage of pulled streams' packets that lose their payload; every fourth of them is returned.
     pub trims: u32,
-    /// How many of a hundred red packets are dropped.
+    /// Percentage of red packets that are dropped.
     pub red_loss: u32,
-    /// CRC-32 of all frames that were put onto wires, with sender and time.
+    /// CRC-32 of all frames put onto wires, with sender and time.
     crc: crc32fast::Hasher,
 }
 
@@ -108,7 +108,7 @@ impl Network {
         }
     }
 
-    /// Takes what the NICs have to send.
+    /// Takes the frames that the NICs have to send.
     pub fn send(&mut self) {
         for from in 0..self.nics.len() {
             let mut line = self.now;
@@ -144,7 +144,7 @@ impl Network {
         self.crc.update(&[from as u8, path.traffic_class]);
         self.crc.update(&at.0.to_le_bytes());
         self.crc.update(&frame);
-        // What is sent to a group comes to everybody, the sender too.
+        // A frame to a group reaches all NICs, including the sender.
         let group = path.dst.is_multicast();
         let receivers: Vec<usize> = (0..self.nics.len()).filter(|&n| group || address(n) == path.dst).collect();
         for to in receivers {
@@ -181,19 +181,19 @@ impl Network {
         }
     }
 
-    /// A number that looks random, another one for each packet.
+    /// Returns a pseudorandom number, different for each packet.
     fn draw(&self) -> u32 {
         (self.sent as u32).wrapping_mul(0x9e37_79b9) >> 8
     }
 
-    /// Does to a packet of a pulled stream what a switch may. Returns who gets it.
+    /// Applies a switch's options to a packet of a pulled stream. Returns the NIC that receives it.
     fn trim(&mut self, from: usize, to: usize, path: &mut Path, frame: &mut Vec<u8>) -> usize {
         let draw = self.draw();
         let Ok((headers, payload)) = parse(frame) else { return to };
         if draw % 100 >= self.trims || payload.is_empty() {
             return to;
         }
-        // Some of the payload may be left.
+        // Part of the payload may remain.
         frame.truncate(headers.len() + draw as usize % payload.len());
         frame.extend([0; ICRC_LEN]);
         let returned = draw.is_multiple_of(4);
@@ -205,18 +205,18 @@ impl Network {
         if returned { from } else { to }
     }
 
-    /// When the next thing happens, [`Time::NEVER`] if the network is silent.
+    /// Returns the time of the next event, [`Time::NEVER`] if the network is silent.
     pub fn next(&self) -> Time {
         let arrival = self.flying.peek().map_or(Time::NEVER, |Reverse((at, ..))| *at);
         let deadline = |(nic, absent): (&Nic, &Time)| {
-            // What waits to be sent, waits for the core as well.
+            // Pending transmissions wait for the core as well.
             let sends = if nic.wants_tx() { *absent } else { Time::NEVER };
             nic.next_deadline().max(*absent).min(sends)
         };
         self.nics.iter().zip(&self.absent).map(deadline).fold(arrival, Time::min)
     }
 
-    /// Puts off what arrives at NICs whose processes have no core.
+    /// Delays arrivals at NICs whose processes are not scheduled.
     fn put_off(&mut self) {
         while let Some(Reverse((due, _, to, ..))) = self.flying.peek()
             && *due < self.absent[*to]
@@ -237,7 +237,7 @@ impl Network {
         }
     }
 
-    /// Goes on to the next thing that happens: an arrival, or a timer. False if nothing ever will.
+    /// Advances to the next event: an arrival, or a timer. Returns false if there is none.
     pub fn step(&mut self) -> bool {
         self.send();
         let at = self.next();
@@ -271,23 +271,23 @@ impl Network {
         true
     }
 
-    /// CRC-32 of all frames that were sent so far: equal for runs that sent the same bytes at the same times.
+    /// Returns the CRC-32 of all frames sent so far: equal for runs that sent the same bytes at the same times.
     pub fn crc(&self) -> u32 {
         self.crc.clone().finalize()
     }
 
-    /// Frames under way.
+    /// Returns the number of frames in flight.
     pub fn in_flight(&self) -> usize {
         self.flying.len()
     }
 
-    /// Whether nothing is under way and no NIC has anything to do.
+    /// Returns whether nothing is in flight and no NIC has anything to do.
     pub fn silent(&self) -> bool {
         self.flying.is_empty() && self.nics.iter().all(|n| !n.wants_tx())
     }
 }
 
-/// What the tests choose about a pair of connected queue pairs.
+/// Parameters of a pair of connected queue pairs.
 #[derive(Clone, Debug)]
 pub struct Connection {
     pub service: Service,
@@ -368,11 +368,11 @@ pub fn connect(net: &mut Network, c: &Connection, ends: [End; 2]) {
     }
 }
 
-/// The three steps from RESET to RTS of end `which`, as its service takes them.
+/// Returns the three steps from RESET to RTS of end `which`, with its service's attributes.
 pub fn attributes(c: &Connection, me: End, peer: End, which: usize) -> [QpAttr; 3] {
     let mut way = path(me.nic, peer.nic);
     if c.transport[which].rc3.is_on() {
-        // There have to be priorities below.
+        // There have to be lower priorities.
         way = way.with_priority(7);
     }
     let mut params = match c.service {
@@ -388,7 +388,7 @@ pub fn attributes(c: &Connection, me: End, peer: End, which: usize) -> [QpAttr; 
     params.steps()
 }
 
-/// Two NICs and a connection between them.
+/// Creates two NICs and a connection between them.
 pub fn pair(impairments: &str, seed: u64, c: &Connection) -> (Network, [End; 2]) {
     let mut net = Network::new(2, impairments, seed, &NicConfig::default());
     let ends = [create(&mut net, 0, c, 0, None), create(&mut net, 1, c, 1, None)];
@@ -396,7 +396,7 @@ pub fn pair(impairments: &str, seed: u64, c: &Connection) -> (Network, [End; 2])
     (net, ends)
 }
 
-/// A region of `len` bytes with every right, which windows may be bound to, filled by `byte(offset)`.
+/// Registers a region of `len` bytes with every right, which windows may be bound to, filled by `byte(offset)`.
 pub fn region(net: &mut Network, end: End, len: usize, byte: impl Fn(usize) -> u8) -> Mr {
     let nic = &mut net.nics[end.nic];
     let mr = nic.alloc_mr(end.pd, len as u64, Access(ALL.0 | Access::MW_BIND.0)).unwrap();
@@ -406,7 +406,7 @@ pub fn region(net: &mut Network, end: End, len: usize, byte: impl Fn(usize) -> u
     mr
 }
 
-/// The key of a type 2 window on a whole region, which a queue pair that has nothing to send binds at once.
+/// Returns the key of a type 2 window on a whole region, which a queue pair with nothing to send binds at once.
 pub fn window(net: &mut Network, end: End, mr: &Mr) -> u32 {
     let nic = &mut net.nics[end.nic];
     let mw = nic.alloc_mw(end.pd, MwKind::Type2).unwrap().handle;

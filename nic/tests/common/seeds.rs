@@ -1,16 +1,16 @@
-//! Running many seeds on all cores, and telling which one failed.
+//! Running many seeds on all cores, and reporting which one failed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number from the environment.
+/// Returns a number from the environment.
 pub fn env(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|v| v.parse().unwrap_or_else(|_| panic!("{name}={v} is not a number")))
 }
 
-/// Runs `count` seeds from `first` on and adds up what they return. Panics with the command that replays it in test
-/// crate `test` if one fails.
+/// Runs `count` seeds from `first` on and sums their results. If one fails, panics with the command that replays it in
+/// test crate `test`.
 pub fn sweep<T: Default + Send>(
     test: &str,
     first: u64,

@@ -1,4 +1,4 @@
-//! Remote access errors: the peer's memory is not the requester's to use like that (IBA 9.7.5.2.4).
+//! Remote access errors: the requester lacks the required access to the peer's memory (IBA 9.7.5.2.4).
 
 use irnic_nic::Mr;
 use irnic_transports::Psn;
@@ -15,8 +15,7 @@ const OPS: [(SendOp, u32); 5] = [
     (SendOp::CompareSwap { compare: 0, swap: 1 }, 8),
 ];
 
-/// A good WRITE, the bad request, a good WRITE: what comes before succeeds, what comes after is flushed, nothing else
-/// changes.
+/// A good WRITE, the bad request, a good WRITE: requests before succeed, those after are flushed, nothing else changes.
 fn refused(case: &Case, op: SendOp, len: u32, prepare: impl FnOnce(&mut Duo) -> (u64, u32)) {
     let mut d = Duo::new(case);
     refused_on(&mut d, op, len, prepare);
@@ -80,7 +79,7 @@ fn one_byte_out_of_bounds_is_refused_at_both_ends() {
             refused(case, op, len, |d| (d.mem[1].addr + d.mem[1].len - u64::from(len) + step, d.mem[1].rkey));
             // The end of the address space.
             refused(case, op, len, |d| (u64::MAX - 7, d.mem[1].rkey));
-            // The last bytes that are inside are fine.
+            // The last bytes inside are valid.
             let mut d = Duo::new(case);
             d.recv(1, 4096);
             let addr = d.mem[1].addr + d.mem[1].len - u64::from(len);
@@ -91,7 +90,7 @@ fn one_byte_out_of_bounds_is_refused_at_both_ends() {
     });
 }
 
-/// What the peer must grant for an operation.
+/// Returns the right that the peer must grant for an operation.
 fn right_for(op: SendOp) -> Access {
     match op {
         SendOp::Write | SendOp::WriteImm(_) => Access::REMOTE_WRITE,
@@ -135,7 +134,7 @@ fn the_queue_pair_itself_must_allow_the_operation() {
             assert_eq!(d.done(0), [(1, RemInvReqErr)]);
             assert_eq!(d.done(1), [(1, WrFlushErr)]);
             assert_eq!(d.states(), [QpState::Err; 2]);
-            // Rights are taken away and given back in RTS.
+            // Rights are revoked and restored in RTS.
             let mut d = Duo::with(case, |c| c.access = Access(0));
             d.modify(1, irnic_transports::qp::QpAttr { access: Some(right), ..Default::default() });
             d.recv(1, 4096);
@@ -160,7 +159,7 @@ fn a_region_that_was_deregistered_is_refused() {
     });
 }
 
-/// The request arrived; the region goes before all of the response has.
+/// The request has arrived; the region is deregistered before all of the response is sent.
 #[test]
 fn a_read_whose_region_goes_between_request_and_response_is_refused() {
     everywhere(|case| {
@@ -173,7 +172,7 @@ fn a_read_whose_region_goes_between_request_and_response_is_refused() {
         let wr = crate::kit::wr(1, SendOp::Read, &sges, &mr);
         d.net.nics[0].post_send(d.ends[0].qpn, &wr).unwrap();
         d.post(2, SendOp::Write, 5);
-        // So long that the cap (IRN), or a slow port (plain), holds part of the response back.
+        // Long enough that the cap (IRN), or a slow port (plain), holds part of the response back.
         d.net.send();
         let mut held = 0;
         while d.net.nics[1].counters().rx_read_requests < 2 {
@@ -182,7 +181,7 @@ fn a_read_whose_region_goes_between_request_and_response_is_refused() {
             assert!(held < 100_000);
         }
         if !case.irn() {
-            // Plain RoCE has sent everything by now; lose what is under way, so that it is asked for again.
+            // Plain RoCE has sent everything by now; lose packets in flight, so that it is requested again.
             d.net.tamper = Some(Box::new(|from, _| from == 0));
         }
         d.net.nics[1].dereg_mr(&mr).unwrap();
@@ -191,7 +190,7 @@ fn a_read_whose_region_goes_between_request_and_response_is_refused() {
         d.run();
         let done = d.done(0);
         let last: Vec<_> = done.iter().map(|&(_, s)| s).collect();
-        // Plain: all of it may have left before the region went.
+        // Plain: all of it may have been sent before deregistration.
         let arrived = !case.irn() && last == [Success, Success, Success];
         assert!(arrived || (last[1] == RemAccessErr && last[2] == WrFlushErr), "{done:?}");
         assert!(arrived || d.state(0) == QpState::Err);
@@ -203,8 +202,8 @@ fn a_read_whose_region_goes_between_request_and_response_is_refused() {
     });
 }
 
-/// A READ is over for the requester when its last response has arrived, though the responder may not know yet. What
-/// happens to the region then is no error.
+/// A READ is complete for the requester when its last response has arrived, though the responder may not know yet.
+/// Deregistering the region is then no error.
 #[test]
 fn a_region_may_go_once_the_requester_has_what_it_asked_for() {
     for seed in 0..if cfg!(debug_assertions) { 10 } else { 100 } {
@@ -251,7 +250,7 @@ fn a_lost_refusal_is_repeated() {
     });
 }
 
-/// READs and atomics that were accepted before the refused request are answered first (IBA 9.7.4.1.2: in order).
+/// READs and atomics accepted before the refused request are answered first (IBA 9.7.4.1.2: in order).
 #[test]
 fn what_was_asked_before_the_refused_request_is_answered_first() {
     everywhere(|case| {
@@ -266,7 +265,7 @@ fn what_was_asked_before_the_refused_request_is_answered_first() {
             assert_eq!(d.states(), [QpState::Err; 2]);
             assert_eq!(done[2..], [(2, RemAccessErr), (3, WrFlushErr)]);
             if case.lossy() && !case.irn() && done[1].1 == WrFlushErr {
-                // Plain responses have no retransmission of their own: one that is lost is lost with the queue pair.
+                // Plain responses are not retransmitted on their own: a lost one is lost with the queue pair.
                 continue;
             }
             assert_eq!(done[..2], [(0, Success), (1, Success)]);

@@ -1,4 +1,4 @@
-//! `transport = auto`: the first exchange finds out what the peer speaks, and loses or doubles nothing.
+//! `transport = auto`: the first exchange determines the peer's format, and loses or duplicates nothing.
 
 use irnic_nic::NicConfig;
 use irnic_transports::config::{PLAIN_CAP, TransportConfig};
@@ -92,7 +92,7 @@ fn the_first_exchange_settles_the_format() {
 }
 
 /// A Linux rxe receiver that was sent 8 MiB at once, a go-back-N window of 4096 packets, was still busy with the first
-/// copies when the timeout sent them all again, and so on until the retries were used up.
+/// copies when the timeout resent all of them, and so on until the retries were used up.
 #[test]
 fn a_peer_that_speaks_plain_roce_only_is_not_sent_a_whole_window() {
     for (peer, most) in [("roce", PLAIN_CAP as usize), ("auto", 10 * 59)] {
@@ -112,8 +112,8 @@ fn a_peer_that_speaks_plain_roce_only_is_not_sent_a_whole_window() {
     }
 }
 
-/// Of four queue pairs to a slow rxe one got no answer for half a second, while the driver acknowledged what timeouts
-/// of the others had sent it eight times over.
+/// Of four queue pairs to a slow rxe, one got no answer for half a second, while the driver acknowledged eightfold
+/// retransmissions by the others' timeouts.
 #[test]
 fn a_timeout_towards_a_plain_peer_sends_one_packet_then_as_many_more_as_are_acknowledged() {
     let mut c = connection("auto");
@@ -122,7 +122,7 @@ fn a_timeout_towards_a_plain_peer_sends_one_packet_then_as_many_more_as_are_ackn
     let mut d = Duo::on(Network::new(2, "delay 10us", 1, &NicConfig::default()), c, false);
     d.post(0, SendOp::Write, 1);
     d.run();
-    // Nothing of what the requester sends arrives for a while.
+    // Nothing from the requester arrives for some time.
     d.net.tamper = Some(Box::new(|from, _| from != 0));
     for id in 1..=4 {
         d.post(id, SendOp::Write, 60_000);

@@ -55,7 +55,7 @@ fn a_queue_armed_for_solicited_events_wakes_for_those_and_for_errors() {
             assert_eq!(wakes(&mut d, 1), 1);
             d.poll();
             assert_eq!(d.wcs[1].iter().map(|wc| wc.solicited).collect::<Vec<_>>(), [false, true]);
-            // Armed for the next one stays so.
+            // A queue armed for the next completion stays so.
             d.net.nics[1].arm_cq(cq, Arm::Next).unwrap();
             d.net.nics[1].arm_cq(cq, Arm::Solicited).unwrap();
             d.post(2, op, 10);
@@ -105,7 +105,7 @@ fn an_overflow_sends_every_queue_pair_of_the_queue_to_the_error_state() {
             assert!(events.contains(&Event::QpFatal(first[small].qpn)));
             assert!(events.contains(&Event::QpFatal(second[small].qpn)));
             assert_eq!(events.len(), 3, "{events:?}");
-            // The four that fit are still there, in order; then the queue says what happened.
+            // The four that fit are still there, in order; then the queue reports the overflow.
             let mut wcs = [irnic_transports::qp::Wc::EMPTY; 8];
             assert_eq!(nic.poll_cq(cq, &mut wcs), Ok(4));
             assert_eq!(
@@ -117,7 +117,7 @@ fn an_overflow_sends_every_queue_pair_of_the_queue_to_the_error_state() {
     }
 }
 
-/// A work request that is flushed as it is posted may be what does not fit any more.
+/// A work request that is flushed as it is posted may be the one that overflows the queue.
 #[test]
 fn a_flush_that_overflows_is_told_to_all_at_once() {
     let mut net = Network::new(2, "delay 5us", 1, &Default::default());

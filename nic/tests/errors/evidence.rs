@@ -1,4 +1,4 @@
-//! What selective recovery sends again when it asks for evidence, as in real time; and silence that is nobody's fault.
+//! Retransmissions of selective recovery when it requires evidence, as in real time; and silence without any fault.
 
 use irnic_transports::config::{Timer, TransportConfig};
 use irnic_transports::qp::{QpState, SendOp, WcStatus::*};
@@ -9,7 +9,7 @@ use crate::kit::{Case, Duo};
 
 const MESSAGES: u64 = 48;
 
-/// Both ends in real time, with or without evidence.
+/// Returns both ends in real time, with or without evidence.
 fn real_time(impairments: &'static str, evidence: bool) -> Duo {
     let case = Case { transport: "irn", impairments, seed: 1 };
     Duo::with(&case, |c| {
@@ -20,7 +20,7 @@ fn real_time(impairments: &'static str, evidence: bool) -> Duo {
     })
 }
 
-/// Posts WRITEs, runs to the end, and returns retransmissions, timeouts, and packets that arrived for nothing.
+/// Posts WRITEs, runs to the end, and returns retransmissions, timeouts, and duplicates received.
 fn writes(d: &mut Duo) -> (u64, u64, u64) {
     for id in 0..MESSAGES {
         d.post(id, SendOp::Write, 4000);
@@ -31,20 +31,20 @@ fn writes(d: &mut Duo) -> (u64, u64, u64) {
     (a.retransmitted_pkts, a.local_ack_timeout_err, b.duplicate_request)
 }
 
-/// 192 packets are under way for 20 ms; the first timeout is after 4 ms, when nothing has been measured yet.
+/// 192 packets are in flight for 20 ms; the first timeout is after 4 ms, before the first measurement.
 #[test]
 fn a_timer_that_runs_out_too_early_costs_one_packet() {
     let mut d = real_time("delay 10ms", true);
     let (again, timeouts, duplicates) = writes(&mut d);
     let counters = *d.net.nics[0].counters();
     assert!(timeouts > 0);
-    // A probe goes before the first of them.
+    // A probe is sent before the first of them.
     assert_eq!((again, duplicates, counters.tlp_probes), (timeouts + 1, timeouts + 1, 1));
     let (again, timeouts, _) = writes(&mut real_time("delay 10ms", false));
     assert!(again > 10 * timeouts, "without evidence {again} packets after {timeouts} timeouts");
 }
 
-/// With the last packets lost nothing tells which are, until a probe asks: its answer finds the others.
+/// With the last packets lost nothing shows which are, until a probe is sent: its answer finds the others.
 #[test]
 fn the_end_of_a_stream_is_recovered_too() {
     let mut d = real_time("delay 5us", true);
@@ -61,12 +61,12 @@ fn the_end_of_a_stream_is_recovered_too() {
     assert_eq!((a.retransmitted_pkts, a.local_ack_timeout_err, b.duplicate_request), (12, 0, 0));
 }
 
-/// A queue that holds an eighth of what a sender sends at once loses the rest, and of that, sent again at once, the
-/// rest again. Not each of these packets takes a timeout of its own.
+/// A queue that holds an eighth of a sender's burst loses the rest, and of that, resent at once, the rest again. Not
+/// each of these packets takes a timeout of its own.
 #[test]
 fn a_queue_that_is_much_too_short_does_not_take_a_timeout_for_each_packet() {
     let mut d = real_time("rate 1gbit limit 100", true);
-    // An application that keeps 16 messages of 32 packets under way.
+    // An application that keeps 16 messages of 32 packets in flight.
     (0..16).for_each(|id| d.post(id, SendOp::Write, 1 << 15));
     let mut done = 0;
     for id in 16..48 {
@@ -82,7 +82,7 @@ fn a_queue_that_is_much_too_short_does_not_take_a_timeout_for_each_packet() {
     assert!(a.retransmitted_pkts > 400 && a.local_ack_timeout_err < 40, "{a:?}");
 }
 
-/// A receiver that goes back N keeps nothing that is out of order, and says so once a gap.
+/// A receiver that goes back N keeps nothing that is out of order, and reports that once per gap.
 #[test]
 fn a_receiver_that_goes_back_n_is_understood() {
     let mut d = Duo::with(&Case { transport: "irn", impairments: "delay 5us", seed: 1 }, |c| {
@@ -110,7 +110,7 @@ fn a_packet_lost_several_times_needs_no_timeout() {
             left -= u64::from(hit);
             !hit
         }));
-        // New packets follow what is sent again.
+        // New packets follow the retransmissions.
         for id in 0..30 {
             d.run_for(20_000);
             d.post(id, SendOp::Write, 4000);
@@ -126,7 +126,7 @@ fn a_packet_lost_several_times_needs_no_timeout() {
     }
 }
 
-/// A receiver that takes packets in batches says in one NACK what has arrived since the last; later ones say it again.
+/// A receiver that takes packets in batches reports in one NACK what has arrived since the last; later ones repeat it.
 #[test]
 fn a_lost_nack_does_not_make_its_packets_lost() {
     for lost_nacks in [1, 2] {
@@ -156,7 +156,7 @@ fn a_lost_nack_does_not_make_its_packets_lost() {
     }
 }
 
-/// The peer is dead. The host of the survivor has no core for a while; what it would have tried meanwhile still counts.
+/// The peer is dead. The host of the survivor is not scheduled for some time; the retries missed meanwhile still count.
 #[test]
 fn time_in_which_nobody_ran_the_timers_is_not_the_peers() {
     let tries = |pause: u64| {
@@ -177,8 +177,8 @@ fn time_in_which_nobody_ran_the_timers_is_not_the_peers() {
     assert_eq!(tries(100 * MS), undisturbed);
 }
 
-/// After a silence in which timeouts have doubled again and again only what was sent again is acknowledged, which
-/// measures nothing. The next loss is found as soon as any (RFC 6298, as Linux has it).
+/// After a silence in which timeouts have doubled repeatedly, only retransmissions are acknowledged, which measures
+/// nothing. The next loss is found as soon as any other (RFC 6298, as in Linux).
 #[test]
 fn any_news_ends_the_back_off() {
     let mut d = real_time("delay 5us", true);

@@ -1,4 +1,4 @@
-//! IRN §4.5.3: what is sent again has to be fetched from the host first.
+//! IRN §4.5.3: retransmissions have to be fetched from the host first.
 
 use irnic_transports::Psn;
 use irnic_transports::config::TransportConfig;
@@ -7,7 +7,7 @@ use irnic_transports::wire::{Opcode, parse};
 
 use crate::kit::{Case, Duo};
 
-/// Ends with the same transport, 5 µs apart, whatever is in a packet; end `from` loses each packet of `lost` once,
+/// Returns ends with the same transport, 5 µs apart for any packet; end `from` loses each packet of `lost` once,
 /// counted from its first one.
 fn losing(transport: &str, from: usize, which: fn(Opcode) -> bool, lost: &[i32]) -> Duo {
     let mut d = Duo::with(&Case { transport: "irn", impairments: "delay 5us", seed: 1 }, |c| {
@@ -28,7 +28,7 @@ fn losing(transport: &str, from: usize, which: fn(Opcode) -> bool, lost: &[i32])
     d
 }
 
-/// Packets that `end` has sent again at these times, in ns from the post of a message of `packets`.
+/// Returns the packets that `end` has resent by these times, in ns from the post of a message of `packets`.
 fn again(d: &mut Duo, op: SendOp, packets: u32, end: usize, times: &[u64]) -> Vec<u64> {
     d.post(1, op, packets * 1024);
     let mut found = Vec::new();
@@ -43,7 +43,7 @@ fn again(d: &mut Duo, op: SendOp, packets: u32, end: usize, times: &[u64]) -> Ve
     found
 }
 
-/// The NACK is there after 10 µs, and so are those that follow it.
+/// The NACK arrives after 10 µs, and so do those that follow it.
 const TIMES: [u64; 7] = [9_999, 10_000, 11_999, 12_000, 13_999, 14_000, 20_000];
 
 fn request(opcode: Opcode) -> bool {
@@ -61,7 +61,7 @@ fn every_packet_that_is_found_missing_waits_for_its_payload() {
     for (transport, found) in [
         ("irn", [0, 3, 3, 3, 3, 3, 3]),
         ("irn,retransmit-delay=2us", [0, 0, 0, 1, 1, 2, 3]),
-        // By ones, each when the one before it is acknowledged; a delay on top.
+        // One by one, each when the previous one is acknowledged; plus the delay.
         ("irn-no-sack", [0, 1, 1, 1, 1, 1, 2]),
         ("irn-no-sack,retransmit-delay=2us", [0, 0, 0, 1, 1, 1, 1]),
     ] {
@@ -76,7 +76,7 @@ fn every_packet_that_is_found_missing_waits_for_its_payload() {
     }
 }
 
-/// Going back asks for everything at once. In plain RoCE, too.
+/// Going back fetches everything at once. In plain RoCE, too.
 #[test]
 fn going_back_waits_once() {
     for transport in ["irn-go-back-n", "roce"] {
@@ -87,7 +87,7 @@ fn going_back_waits_once() {
     }
 }
 
-/// Plain RoCE: a READ is asked for again with one request, from the first packet on that is missing.
+/// Plain RoCE: a READ is resent as one request, from the first missing packet on.
 #[test]
 fn asking_for_a_read_again_waits_too() {
     for (transport, found) in [("roce", [0, 1, 1, 1]), ("roce,retransmit-delay=2us", [0, 0, 0, 1])] {
@@ -110,7 +110,7 @@ fn a_timeout_waits_too() {
     }
 }
 
-/// New packets were fetched ahead of time and go at once; behind a go-back they have to follow it.
+/// New packets were fetched ahead of time and are sent at once; behind a go-back they have to follow it.
 #[test]
 fn new_packets_do_not_wait() {
     for (transport, early) in [("irn,retransmit-delay=2us", true), ("irn-go-back-n,retransmit-delay=2us", false)] {

@@ -1,5 +1,5 @@
-//! Packets of somebody who knows addresses and queue pair numbers, and guesses sequence numbers: what is refused
-//! changes nothing.
+//! Packets from an attacker that knows addresses and queue pair numbers, and guesses sequence numbers: refused packets
+//! change nothing.
 
 use irnic_nic::NicConfig;
 use irnic_transports::config::TransportConfig;
@@ -16,7 +16,7 @@ fn duo(transports: [&str; 2]) -> Duo {
     Duo::on(Network::new(2, "delay 5us", 1, &NicConfig::default()), c, false)
 }
 
-/// A SEND with the extension, `ahead` of what end 1 expects.
+/// Returns a SEND with the extension, `ahead` of the one expected by end 1.
 fn extended(d: &Duo, expected: Psn, ahead: u32) -> Headers {
     let mut h = Headers::new(Bth::new(Opcode::RcSendOnly, d.ends[1].qpn, expected.plus(ahead)));
     h.irn = Some(IrnEth::Send { recv_wqe_sn: Psn::new(ahead), psn_offset: 0 });
@@ -63,13 +63,13 @@ fn a_packet_with_the_extension_ahead_of_its_turn_does_not_change_the_format() {
 fn a_peer_that_sent_a_request_without_c_has_no_extension_any_more() {
     let mut d = duo(["roce", "auto"]);
     ten_sends(&mut d, "before");
-    // Right in order, which only chance or the peer itself would be.
+    // Exactly in order, as only a lucky guess or the peer itself would be.
     let h = extended(&d, d.connection.psn[0].plus(10), 0);
     d.inject(1, h, &[9; 64]);
     ten_sends(&mut d, "after");
 }
 
-/// An answer that answers nothing says nothing of who sent it.
+/// An acknowledgement of nothing is no evidence of its sender.
 #[test]
 fn an_acknowledgement_of_nothing_does_not_settle_the_format() {
     for (peer, irn_capable) in [("roce", true), ("auto", false)] {
@@ -84,7 +84,7 @@ fn an_acknowledgement_of_nothing_does_not_settle_the_format() {
     }
 }
 
-/// Nor does a request that is refused: one ahead of its turn.
+/// Nor does a request that is refused: one out of order.
 #[test]
 fn a_refused_request_with_c_does_not_settle_the_format() {
     let mut d = duo(["auto", "roce"]);

@@ -22,7 +22,7 @@ fn a_message_longer_than_its_receive_wqe_fails_at_both_ends() {
             assert_eq!(d.done(0), [(1, Success), (2, RemInvReqErr), (3, WrFlushErr)]);
             assert_eq!(d.done(1), [(1, Success), (2, LocLenErr), (4, WrFlushErr)]);
             assert_eq!(d.states(), [QpState::Err; 2]);
-            // Nothing behind the receive WQE's end. In IRN the message after it may be in its place by now.
+            // Nothing beyond the receive WQE's end. In IRN the message after it may be in place by now.
             assert!(d.bytes(&inbox)[2 * 4096 + room as usize..4 * 4096].iter().all(|&b| b == 0));
             assert!(d.bytes(&inbox)[4 * 4096 + 1..].iter().all(|&b| b == 0));
         }
@@ -66,7 +66,7 @@ fn no_read_or_atomic_is_served_without_resources() {
     everywhere(|case| {
         for op in [SendOp::Read, SendOp::FetchAdd { add: 1 }, SendOp::CompareSwap { compare: 0, swap: 1 }] {
             let mut d = Duo::new(case);
-            // The responder is told 0, the requester believes in 4.
+            // The responder is configured with 0, the requester with 4.
             reconnect(&mut d, 0);
             let before = d.memory();
             d.post(1, SendOp::Write, 0);
@@ -83,7 +83,7 @@ fn no_read_or_atomic_is_served_without_resources() {
     });
 }
 
-/// Connects again, with so many READs allowed at end 1.
+/// Reconnects, with `depth` READs allowed at end 1.
 fn reconnect(d: &mut Duo, depth: u8) {
     for i in [0, 1] {
         d.to(i, QpState::Reset);
@@ -104,7 +104,7 @@ fn more_reads_than_agreed_are_an_invalid_request() {
         for id in 0..4 {
             d.post(id, SendOp::Read, 1 << 17);
         }
-        // All four requests at once, before the responder has had its turn.
+        // All four requests at once, before the responder runs.
         let [a, b] = &mut d.net.nics[..] else { unreachable!() };
         irnic_nic::loopback(d.net.now, a, b, 10);
         d.run();
@@ -116,7 +116,7 @@ fn more_reads_than_agreed_are_an_invalid_request() {
     });
 }
 
-/// The next request of end 0 that end 1 expects, as headers.
+/// Returns the next request of end 0 that end 1 expects, as headers.
 fn forged(d: &Duo, case: &Case, opcode: Opcode) -> Headers {
     let mut h = Headers::new(Bth::new(opcode, d.ends[1].qpn, d.connection.psn[0]));
     h.bth.irn_capable = case.irn();
@@ -180,12 +180,12 @@ fn malformed_requests_are_invalid() {
             (h, vec![])
         });
         if !case.irn() {
-            // The middle of nothing.
+            // The middle of no message.
             for opcode in [Opcode::RcSendMiddle, Opcode::RcSendLast, Opcode::RcWriteMiddle, Opcode::RcWriteLast] {
                 invalid(case, |d| (forged(d, case, opcode), vec![1; 1024]));
             }
         } else {
-            // A packet that says it starts a message in its middle, or the reverse; a receive WQE out of turn.
+            // A packet that claims to start a message in its middle, or the reverse; a receive WQE out of order.
             for (opcode, sn, offset) in
                 [(Opcode::RcSendFirst, 0, 1), (Opcode::RcSendMiddle, 0, 0), (Opcode::RcSendFirst, 1, 0)]
             {

@@ -49,7 +49,7 @@ fn invalidating_a_wrong_key_fails_at_both_ends() {
     });
 }
 
-/// The key of a region, on which others rely, is nobody's to take away.
+/// A peer cannot revoke the key of a region, on which others rely.
 #[test]
 fn a_regions_key_is_invalidated_by_nobody() {
     everywhere(|case| {
@@ -105,7 +105,7 @@ fn a_key_invalidated_locally_is_of_no_use_to_the_peer() {
         d.post_with(1, SendOp::LocalInvalidate(rkey), 0, |wr| wr.signaled = false);
         d.post(2, SendOp::Write, 10);
         d.run();
-        // Local use goes on.
+        // Local use continues.
         assert_eq!(d.done(0), [(2, Success)]);
         d.try_post(1, 8, SendOp::Write, 10, |wr| wr.rkey = rkey).unwrap();
         d.run();
@@ -125,7 +125,7 @@ fn a_fence_waits_for_reads_and_atomics() {
                 let len = if op == SendOp::Read { 5000 } else { 8 };
                 let expected = d.bytes(&d.mem[1])[..len as usize].to_vec();
                 d.post(1, op, len);
-                // What the READ brought, or the value before, goes out again.
+                // The data of the READ, or the previous value, is sent again.
                 d.post_with(2, fenced, len, |wr| {
                     wr.fence = true;
                     wr.remote_addr += 50_000;

@@ -1,4 +1,4 @@
-//! What only IRN has (§4.4.3, §4.4.4, §4.6).
+//! Features of IRN only (§4.4.3, §4.4.4, §4.6).
 
 use irnic_transports::Psn;
 use irnic_transports::qp::{QpState, SendOp, WcStatus::*};
@@ -9,7 +9,7 @@ use crate::kit::{Case, Duo, connection};
 
 const IRN: Case = Case { transport: "irn", impairments: "delay 5us", seed: 1 };
 
-/// Drops the first `n` frames of end 0 that `which` picks.
+/// Drops the first `n` frames of end 0 selected by `which`.
 fn lose(d: &mut Duo, n: usize, which: impl Fn(&irnic_transports::wire::Headers) -> bool + 'static) {
     let mut left = n;
     d.net.tamper = Some(Box::new(move |from, frame| {
@@ -40,7 +40,7 @@ fn a_probe_out_of_order_is_dropped_not_refused() {
     assert_eq!(d.done(1), [(1, Success), (2, Success)]);
 }
 
-/// §4.4.4, "NACKs due to other errors": an error before its time says nothing, and happens when the gap is closed.
+/// §4.4.4, "NACKs due to other errors": an error out of order is not reported, and occurs when the gap is closed.
 #[test]
 fn an_error_out_of_order_is_silent_until_its_turn() {
     for (op, status) in [(SendOp::Write, RemAccessErr), (SendOp::Read, RemAccessErr), (SendOp::Send, RemInvReqErr)] {
@@ -103,7 +103,7 @@ fn shared_receive_wqes_are_numbered_as_they_are_taken() {
     d.run_for(12_000);
     assert_eq!(d.done(1), [(0, Success)]);
     assert_eq!(d.events(1).len(), 1, "five of six are taken");
-    // The fourth of those that were taken has the message.
+    // The fourth WQE taken has the message.
     let inbox = d.bytes(&d.inbox[1]);
     assert!(inbox[4 * 4096..][..104].iter().any(|&b| b != 0));
     assert!(inbox[4096..4 * 4096].iter().all(|&b| b == 0));
@@ -132,7 +132,7 @@ fn writes_with_immediate_take_shared_receive_wqes_in_order() {
     }
 }
 
-/// §4.6: with a threshold, so many NACKs are taken for reordering.
+/// §4.6: up to a threshold, NACKs are attributed to reordering.
 #[test]
 fn a_nack_threshold_delays_recovery() {
     for (threshold, reordered_by, retransmitted) in [(1, 3, true), (4, 3, false), (4, 8, true)] {
@@ -177,11 +177,11 @@ fn progress_brings_the_low_timeout_back() {
     }
     assert_eq!(d.done(0), [(1, Success)]);
     assert_eq!(d.net.nics[0].counters().irn_timeouts_extended, 1);
-    // One round trip, RTO_low, one round trip; RTO_high would make 620 µs of it.
+    // One round trip, RTO_low, one round trip; with RTO_high it would be 620 µs.
     assert!(d.net.now.since(start) < 450_000, "{}", d.net.now.since(start));
 }
 
-/// §4.4.4: no WRITE may find its window gone because the SEND with invalidate overtook it.
+/// §4.4.4: no WRITE may find its window invalidated because the SEND with invalidate overtook it.
 #[test]
 fn send_with_invalidate_is_fenced() {
     for lost in 0..10 {
@@ -215,7 +215,7 @@ fn send_with_invalidate_is_fenced() {
     }
 }
 
-/// A READ whose acknowledgements are lost: its responses are not sent again through a window that is gone.
+/// A READ whose acknowledgements are lost: its responses are not resent through an invalidated window.
 #[test]
 fn an_invalidated_window_is_not_read_again() {
     let mut d = Duo::new(&IRN);
@@ -239,7 +239,7 @@ fn an_invalidated_window_is_not_read_again() {
     assert_eq!(d.net.next(), irnic_transports::Time::NEVER);
 }
 
-/// The invalidation fails in its turn, though a later message had arrived before it: that one did not happen.
+/// The invalidation fails in order, though a later message had arrived before it: that one is not delivered.
 #[test]
 fn the_failed_message_is_named_though_later_ones_have_arrived() {
     let mut d = Duo::new(&IRN);

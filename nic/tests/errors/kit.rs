@@ -1,4 +1,4 @@
-//! What the cases share: two connected queue pairs with memory, and short names for what is done to them.
+//! Helpers of the cases: two connected queue pairs with memory, and short names for operations on them.
 
 use irnic_nic::{Mr, NicConfig, NicEvent};
 use irnic_transports::config::TransportConfig;
@@ -78,7 +78,7 @@ pub struct Duo {
     pub wcs: [Vec<Wc>; 2],
 }
 
-/// What [`Duo::new`] starts from: Local ACK Timeout 1.05 ms, seven retries.
+/// Returns the defaults of [`Duo::new`]: Local ACK Timeout 1.05 ms, seven retries.
 pub fn connection(transport: &str) -> Connection {
     Connection {
         transport: [TransportConfig::preset(transport).unwrap(); 2],
@@ -104,9 +104,9 @@ impl Duo {
         Duo::on(net, c, false)
     }
 
-    /// On a network of one's own; `srq`: receives of end 1 are shared, 64 elements of one segment.
+    /// Creates a pair on a given network; `srq`: receives of end 1 are shared, 64 elements of one segment.
     pub fn on(mut net: Network, mut c: Connection, srq: bool) -> Duo {
-        // Nothing overtakes anything unless the network is told so.
+        // No reordering unless the network is configured for it.
         net.byte_time = 0;
         let mut given = [None, None];
         for i in [0, 1] {
@@ -128,7 +128,7 @@ impl Duo {
         Sge { addr: self.mem[end].addr + offset, len, lkey: self.mem[end].lkey }
     }
 
-    /// The key of a window on all of an end's region.
+    /// Returns the key of a window on all of an end's region.
     pub fn window(&mut self, end: usize) -> u32 {
         window(&mut self.net, self.ends[end], &self.mem[end])
     }
@@ -167,7 +167,7 @@ impl Duo {
         }
     }
 
-    /// Runs until nothing more will happen.
+    /// Runs until nothing more happens.
     pub fn run(&mut self) {
         let limit = self.net.steps + 400_000;
         while self.net.step() {
@@ -183,7 +183,7 @@ impl Duo {
         self.poll();
     }
 
-    /// Runs for so long.
+    /// Runs for `ns`.
     pub fn run_for(&mut self, ns: u64) {
         let end = self.net.now + ns;
         self.net.send();
@@ -200,7 +200,7 @@ impl Duo {
         }
     }
 
-    /// Identifiers and statuses of the completions so far, which it takes.
+    /// Takes the identifiers and statuses of the completions so far.
     pub fn done(&mut self, end: usize) -> Vec<(u64, WcStatus)> {
         self.poll();
         self.wcs[end].drain(..).map(|wc| (wc.wr_id, wc.status)).collect()
@@ -214,7 +214,7 @@ impl Duo {
         [0, 1].map(|i| self.state(i))
     }
 
-    /// Asynchronous events so far, which it takes.
+    /// Takes the asynchronous events so far.
     pub fn events(&mut self, end: usize) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some(event) = self.net.nics[end].poll_event() {
@@ -237,7 +237,7 @@ impl Duo {
         self.net.nics.iter().find_map(|n| n.bytes(mr).filter(|b| b.as_ptr() as u64 == mr.addr)).unwrap()
     }
 
-    /// Everything that a peer could have written to.
+    /// Returns all memory that a peer could have written to.
     pub fn memory(&self) -> Vec<u8> {
         [&self.mem[0], &self.mem[1], &self.inbox[0], &self.inbox[1]]
             .iter()
@@ -246,7 +246,7 @@ impl Duo {
             .collect()
     }
 
-    /// A packet that the peer of `end` never sent, in the peer's name.
+    /// Injects a packet that the peer of `end` never sent, in the peer's name.
     pub fn inject(&mut self, end: usize, headers: Headers, payload: &[u8]) {
         let packet = RxPacket {
             headers: &headers,

@@ -96,7 +96,7 @@ fn a_gibibyte_is_one_message() {
     }
 }
 
-/// Responses of four times a GiB at the smallest MTU take as many sequence numbers as there are.
+/// Responses of four times a GiB at the smallest MTU take all of the sequence numbers.
 #[test]
 fn reads_of_many_gibibytes_at_once_do_not_wrap_into_each_other() {
     if cfg!(debug_assertions) {
@@ -112,7 +112,7 @@ fn reads_of_many_gibibytes_at_once_do_not_wrap_into_each_other() {
             d.net.nics[0].post_send(d.ends[0].qpn, &w).unwrap();
         }
         let [a, b] = &mut d.net.nics[..] else { unreachable!() };
-        // Enough to see that it gets under way, at either end.
+        // Enough to see that it gets started, at either end.
         let mut moved = 0;
         while moved < 50_000 {
             let more = loopback(Time(1_000_000), a, b, 256) + loopback(Time(1_000_000), b, a, 256);
@@ -126,7 +126,7 @@ fn reads_of_many_gibibytes_at_once_do_not_wrap_into_each_other() {
 /// Frames with their senders.
 type Log = Arc<Mutex<Vec<(usize, Headers, Vec<u8>)>>>;
 
-/// Everything that crosses the network.
+/// Records everything that crosses the network.
 fn spy(d: &mut Duo) -> Log {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = seen.clone();
@@ -151,7 +151,7 @@ fn no_more_reads_and_atomics_are_outstanding_than_the_limit() {
             }
             let mut most = 0;
             let mut complete = 0;
-            // A request that was never seen before opens an operation; a completion closes it.
+            // A new request opens an operation; a completion closes it.
             let opened = Arc::new(Mutex::new(std::collections::HashSet::new()));
             let log = opened.clone();
             let irn = case.irn();
@@ -160,7 +160,7 @@ fn no_more_reads_and_atomics_are_outstanding_than_the_limit() {
                 let (h, _) = parse(frame).unwrap();
                 let request = matches!(h.bth.opcode, Opcode::RcReadRequest | Opcode::RcFetchAdd);
                 if from == 0 && request {
-                    // Plain READs may be asked for again from their middle.
+                    // Plain READs may be resent from their middle.
                     let fresh = irn || first.values().all(|&len: &u32| len > 0);
                     let whole = h.reth.is_none_or(|r| r.len == 3000);
                     if fresh && whole {
@@ -243,7 +243,7 @@ fn duplicates_are_answered_but_not_carried_out_again() {
             for _ in 0..3 {
                 let responses = bodies(&mut d, &seen, &request.2);
                 if n >= 3 && !case.irn() {
-                    // The value of the first time, though the memory has changed.
+                    // The first value, though the memory has changed.
                     assert_eq!(responses.len(), 1);
                     assert!(responses[0].1.is_some());
                 }

@@ -1,10 +1,10 @@
-//! Errors of the requester's own: memory that is not there, work requests that make no sense.
+//! Errors of the requester: missing memory, invalid work requests.
 
 use irnic_transports::qp::{Access, PostError, QpState, RecvWr, SendData, SendOp, Sge, WcStatus::*};
 
 use crate::kit::{Duo, EVERYTHING, calm, everywhere, wr};
 
-/// How a local element is spoiled.
+/// How a local element is made invalid.
 #[derive(Copy, Clone, Debug)]
 enum Spoil {
     Key,
@@ -59,8 +59,8 @@ fn a_bad_source_or_destination_fails_in_its_turn() {
                 assert_eq!(d.done(0), [(0, Success), (1, Success), (2, LocProtErr), (3, WrFlushErr)], "{op:?} {how:?}");
                 assert_eq!(d.done(1), [(0, Success)], "the peer saw the first SEND only");
                 assert_eq!(d.states(), [QpState::Err, QpState::Rts]);
-                // READs and atomics fail when they come back: the WRITE behind them is done by then.
-                // Of a source that ends too early, the packets before its end arrive.
+                // READs and atomics fail when their response arrives: the WRITE behind them is complete by then. Of a
+                // source that ends too early, the packets before its end arrive.
                 let from = if op.is_read_or_atomic() || matches!(how, Spoil::Above) { 3000 } else { 0 };
                 assert!(d.bytes(&d.mem[1])[from..] == peer[from..], "{op:?} {how:?}");
                 assert_eq!(d.net.nics[0].counters().local_protection_errors, 1);
@@ -131,7 +131,7 @@ fn each_kind_of_bad_work_request_is_refused_when_posted() {
         let qpn = d.ends[1].qpn;
         let posted = d.net.nics[1].post_recv(qpn, &RecvWr { wr_id: 1, sges: &five });
         assert_eq!(posted, Err(PostError::TooManySges { given: 5, max: 4 }));
-        // None of the refused has left a trace.
+        // None of the refused requests has left a trace.
         d.run();
         assert_eq!(d.done(0), [(9, Success); 4]);
         assert_eq!(d.states(), [QpState::Rts; 2]);

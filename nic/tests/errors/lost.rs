@@ -1,4 +1,4 @@
-//! What a lost packet costs in real time: round trips, not a timeout; whichever it is, of either end.
+//! The cost of any lost packet, of either end, in real time: round trips, not a timeout.
 
 use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::{SendOp, WcStatus::*};
@@ -7,10 +7,10 @@ use irnic_transports::wire::parse;
 
 use crate::kit::{Case, Duo};
 
-/// Of the network without queues, ns.
+/// Round trip of the network without queues, ns.
 const ROUND_TRIP: u64 = 200 * US;
 
-/// What is transferred: an operation, its bytes, and how many work requests of it.
+/// Transfers: an operation, its bytes, and the number of work requests.
 const TRANSFERS: [(SendOp, u32, u64); 5] = [
     (SendOp::Write, 8 << 10, 2),
     (SendOp::Send, 1500, 4),
@@ -19,22 +19,22 @@ const TRANSFERS: [(SendOp, u32, u64); 5] = [
     (SendOp::Write, 100, 1),
 ];
 
-/// What a transfer has come to.
+/// Result of a transfer.
 #[derive(Debug)]
 struct Transfer {
-    /// Until the last completion, in hundredths of a round trip.
+    /// Time until the last completion, in hundredths of a round trip.
     time: u64,
     /// Frames that left from each end.
     frames: [usize; 2],
     timeouts: u64,
     again: u64,
     probes: u64,
-    /// What timers sent again for nothing.
+    /// Spurious retransmissions by timers.
     spurious: u64,
 }
 
-/// Makes a transfer between ends that have measured a round trip. `lost` says of each frame whether it is: by its end,
-/// its place among the end's frames, and how often its packet was sent before.
+/// Makes a transfer between ends that have measured a round trip. `lost` decides for each frame: by its end, its
+/// position among the end's frames, and the number of previous transmissions of its packet.
 fn transfer(
     transports: [&str; 2],
     (op, len, count): (SendOp, u32, u64),
@@ -104,7 +104,7 @@ fn without_loss_nothing_is_sent_again() {
     }
 }
 
-/// Each of all packets in turn, of both ends: the first, the last, acknowledgements, requests, responses.
+/// Loses each packet in turn, of both ends: the first, the last, acknowledgements, requests, responses.
 #[test]
 fn a_lost_packet_costs_three_round_trips_at_most() {
     for transports in TRANSPORTS {
@@ -116,7 +116,7 @@ fn a_lost_packet_costs_three_round_trips_at_most() {
                     let which = format!("packet {n} of end {end}, {transports:?} {what:?}: {t:?}");
                     assert!(t.timeouts == 0 && t.time <= calm.time + 310, "{which}");
                     if transports == ["irn", "irn"] {
-                        // Once for what was lost, and once to ask what was.
+                        // Once for the loss, and once as a probe.
                         assert!(t.again <= 2 && t.spurious <= t.probes, "{which}");
                     }
                 }
@@ -125,8 +125,8 @@ fn a_lost_packet_costs_three_round_trips_at_most() {
     }
 }
 
-/// Of two lost packets the second may be the probe, or its answer: then timeouts, of a READ at both ends, find the
-/// first, right after.
+/// Of two lost packets the second may be the probe, or its answer: then timeouts, for a READ at both ends, find the
+/// first soon after.
 fn assert_soon(calm: &Transfer, t: &Transfer, which: String) {
     assert!(t.timeouts <= 2 * t.probes && t.time <= calm.time + 650, "{which}: {t:?}");
 }

@@ -1,6 +1,6 @@
-//! Every way in which a work request can fail, and what must be left standing: statuses at both ends, order, flushes,
-//! states, events, memory. Each case runs over plain RoCE and IRN, most also on networks that lose a tenth of the
-//! packets.
+//! Every way in which a work request can fail, and the state that must be preserved: statuses at both ends, order,
+//! flushes, states, events, memory. Each case runs over plain RoCE and IRN, most also on networks that lose a tenth of
+//! the packets.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,5 @@
-//! Requests to overlapping remote memory (IRN §4.4.3): whose order they have, by `overlap`.
+//! Requests to overlapping remote memory (IRN §4.4.3): ordered by the application or by the NIC, according to
+//! `overlap`.
 
 use irnic_transports::TransportConfig;
 use irnic_transports::qp::{SendData, SendOp, SendWr, Sge, WcStatus::Success};
@@ -10,13 +11,13 @@ use crate::kit::{Case, Duo};
 
 const CASE: Case = Case { transport: "irn", impairments: "delay 5us", seed: 1 };
 
-/// Two ends, the first with this transport.
+/// Creates two ends, the first with this transport.
 fn duo(transport: &str, case: &Case) -> Duo {
     let transport = TransportConfig::parse(transport, false).expect("a transport");
     Duo::with(case, |c| c.transport = [transport; 2])
 }
 
-/// Loses the first frame that `from` sends and that is so.
+/// Loses the first frame from `from` that matches.
 fn lose(d: &mut Duo, from: usize, which: impl Fn(&irnic_transports::wire::Headers) -> bool + 'static) {
     let mut lost = false;
     d.net.tamper = Some(Box::new(move |sender, frame| {
@@ -37,7 +38,7 @@ fn fences(d: &Duo) -> u64 {
     d.net.nics[0].counters().overlap_fences
 }
 
-/// The first WRITE is lost, and comes after the second one.
+/// The first WRITE is lost, and arrives after the second one.
 #[test]
 fn a_write_that_is_sent_again_overwrites_a_later_one_unless_that_is_fenced() {
     for (transport, second_stays, fenced) in [("irn", false, 0), ("irn,overlap=fence", true, 1)] {
@@ -78,7 +79,7 @@ fn a_read_brings_what_was_there_before_a_later_write_if_that_is_fenced() {
     }
 }
 
-/// Which pairs wait: those whose order the responder does not keep itself.
+/// Only those pairs wait whose order the responder does not keep itself.
 #[test]
 fn only_what_could_overwrite_waits() {
     use SendOp::*;
@@ -109,7 +110,7 @@ fn only_what_could_overwrite_waits() {
         d.run();
         assert_eq!(d.done(0), [(1, Success), (2, Success)], "{first:?}, {second:?}");
         assert_eq!(fences(&d), fenced, "{first:?}, {second:?} {apart} bytes behind");
-        // What comes when that is complete waits for nothing.
+        // One posted when that is complete waits for nothing.
         d.post(3, Write, 8);
         d.run();
         assert_eq!((d.done(0).len(), fences(&d)), (1, fenced));
@@ -130,7 +131,7 @@ fn ranges_meet_from_either_side() {
     }
 }
 
-/// Where more requests are outstanding than are compared, one is taken to overlap those before them.
+/// If more requests are outstanding than are compared, one of the others is assumed to overlap.
 #[test]
 fn the_cost_of_posting_is_bounded_and_nothing_is_missed() {
     let mut d = Duo::with(&CASE, |c| {
@@ -149,7 +150,8 @@ fn the_cost_of_posting_is_bounded_and_nothing_is_missed() {
     assert_eq!(fences(&d), 35);
 }
 
-/// WRITEs to few places, by a network that loses and reorders; whether memory is what they make of it in their order.
+/// Posts WRITEs to few places, over a network that loses and reorders; returns whether memory is as if they were in
+/// order.
 fn in_order(transport: &str, seed: u64) -> bool {
     let case = Case { transport: "irn", impairments: "delay 5us 4us loss 5% limit 100000", seed };
     let mut d = duo(transport, &case);
@@ -184,7 +186,7 @@ fn with_fences_overlapping_writes_have_their_order_on_every_network() {
     assert!(wrong > seeds.end as usize / 2, "{wrong} of {} networks mix them up without", seeds.end);
 }
 
-/// The request that is waited for fails.
+/// The awaited request fails.
 #[test]
 fn a_fence_ends_with_an_error_before_it() {
     let mut d = duo("irn,overlap=fence", &CASE);

@@ -116,7 +116,7 @@ fn an_exhausted_shared_receive_queue_is_not_ready() {
     }
 }
 
-/// Opcodes that end 0 has sent.
+/// Records the opcodes that end 0 has sent.
 fn spy(d: &mut Duo) -> std::sync::Arc<std::sync::Mutex<Vec<Opcode>>> {
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let log = seen.clone();

@@ -1,4 +1,4 @@
-//! The queue pair's states: what may follow what, what each takes, and what becomes of traffic under way.
+//! The queue pair's states: transitions, the operations allowed in each, and the fate of traffic in flight.
 
 use irnic_nic::{NicError, Object};
 use irnic_transports::Psn;
@@ -8,7 +8,7 @@ use irnic_transports::time::MS;
 use crate::common::{attributes, create};
 use crate::kit::{Case, Duo, calm, completions, everywhere, wr};
 
-/// Work requests 0 to 7 under way: every operation, several packets each.
+/// Work requests 0 to 7 in progress: every operation, several packets each.
 fn busy(d: &mut Duo) {
     for id in 0..8 {
         d.recv(id, 4096);
@@ -107,7 +107,7 @@ fn each_state_takes_what_it_may() {
         d.net.nics[0].modify_qp(me.qpn, &QpAttr { state: Some(Err), ..Default::default() }).unwrap();
         let flushed = completions(&mut d.net, me);
         assert_eq!(flushed.len(), 6, "two sends and four receives");
-        // In the error state both are taken, and flushed at once.
+        // In the error state both are accepted, and flushed at once.
         assert_eq!(post(&mut d), (Ok(()), Ok(())));
         let flushed: Vec<_> = completions(&mut d.net, me).iter().map(|wc| (wc.wr_id, wc.status)).collect();
         assert_eq!(flushed, [(1, WrFlushErr), (2, WrFlushErr)]);
@@ -124,7 +124,7 @@ fn to_the_error_state_with_traffic_under_way() {
             d.steps(steps);
             d.to(who, QpState::Err);
             d.run();
-            // Everything posted at the end that failed completes, in order: successes, then flushes.
+            // All work posted at the failed end completes, in order: successes, then flushes.
             let done = d.done(who);
             assert_eq!(done.iter().map(|w| w.0).collect::<Vec<_>>(), (0..8).collect::<Vec<_>>());
             let flushed = done.iter().position(|w| w.1 != Success).unwrap_or(8);
@@ -159,8 +159,7 @@ fn through_reset_and_back_with_traffic_under_way() {
             d.wcs = [vec![], vec![]];
             d.poll();
             assert_eq!(d.wcs, [vec![], vec![]], "the completions went with it");
-            // What is still under way finds queue pairs in RESET: a new connection waits for that to be over (IBA
-            // 12.4.1).
+            // Packets in flight find queue pairs in RESET: a new connection waits until they are gone (IBA 12.4.1).
             d.run_for(MS);
             assert_eq!(d.net.in_flight(), 0);
             // New numbers, and the old ones again.
@@ -182,8 +181,8 @@ fn through_reset_and_back_with_traffic_under_way() {
     });
 }
 
-/// A queue pair that is reset and connected again at once takes what is under way from before for what it waits for, if
-/// PSNs are the same: here the answer to a READ of another length. Hardware is no wiser; applications wait, or take
+/// A queue pair that is reset and reconnected at once mistakes earlier packets in flight for the ones it expects, if
+/// PSNs are the same: here the answer to a READ of another length. Hardware does the same; applications wait, or use
 /// other PSNs (IBA 12.4.1).
 #[test]
 fn answers_from_before_a_reset_answer_what_has_the_same_psn() {
@@ -192,7 +191,7 @@ fn answers_from_before_a_reset_answer_what_has_the_same_psn() {
             let case = Case { transport, impairments: "delay 50us", seed: 1 };
             let mut d = Duo::new(&case);
             d.post(0, SendOp::Read, 3000);
-            // The answer is on its way.
+            // The answer is in flight.
             d.run_for(60_000);
             d.connection.psn = d.connection.psn.map(|psn| psn.plus(distance));
             for i in [0, 1] {
@@ -228,7 +227,7 @@ fn destruction_with_traffic_under_way() {
                     assert_eq!(done.len(), 8);
                     assert!(done.iter().all(|w| w.1 == Success) || d.state(0) == QpState::Err);
                 }
-                // Its memory, queues and domain are free to go.
+                // Its memory, queues and domain can be freed.
                 let (mem, inbox, end) = (d.mem[who], d.inbox[who], d.ends[who]);
                 let nic = &mut d.net.nics[who];
                 for mr in [mem, inbox] {
@@ -254,7 +253,7 @@ fn a_drained_send_queue_is_told_and_resumes() {
         d.post(9, SendOp::LocalInvalidate(rkey), 0);
         d.run();
         assert_eq!(d.events(0), [Event::SqDrained(d.ends[0].qpn)]);
-        // What had started is complete, however much of it was lost; nothing else is.
+        // Started work is complete, whatever was lost; nothing else is.
         let drained = d.done(0);
         assert!(drained.iter().all(|w| w.1 == Success) && drained.len() <= 8, "{drained:?}");
         d.to(0, QpState::Rts);
@@ -262,7 +261,7 @@ fn a_drained_send_queue_is_told_and_resumes() {
         let rest = d.done(0);
         let all: Vec<_> = drained.into_iter().chain(rest).collect();
         assert_eq!(all, (0..10).map(|id| (id, Success)).collect::<Vec<_>>());
-        // Nothing under way: drained at once, and told only if asked.
+        // Nothing in progress: drained at once, and reported only on request.
         d.to(0, QpState::Sqd);
         assert_eq!(d.events(0), []);
         d.to(0, QpState::Rts);
@@ -299,7 +298,7 @@ fn limits_on_reads_change_while_drained() {
         for id in 1..17 {
             d.post(id, SendOp::Read, 100);
         }
-        // All sixteen are out before any is answered.
+        // All sixteen are sent before any is answered.
         let [a, b] = &mut d.net.nics[..] else { unreachable!() };
         assert_eq!(irnic_nic::loopback(d.net.now, a, b, 100), 16);
         assert_eq!(b.counters().rx_read_requests, before + 16);
@@ -336,7 +335,7 @@ fn a_queue_pair_ready_to_receive_serves_its_peer_and_says_that_it_was_reached() 
         assert_eq!(d.done(0), (0..8).map(|id| (id, Success)).collect::<Vec<_>>());
         assert_eq!(d.events(1), [Event::CommunicationEstablished(d.ends[1].qpn)]);
         assert_eq!(d.state(1), QpState::Rtr);
-        // And goes on to send.
+        // It then begins to send.
         let steps = attributes(&d.connection, d.ends[1], d.ends[0], 1);
         d.modify(1, steps[2]);
         d.wcs = [vec![], vec![]];
@@ -372,7 +371,7 @@ fn a_queue_pair_may_be_connected_to_itself() {
             if wc.wr_id < 100 { sent.push(wc.wr_id) } else { received.push(wc.wr_id) }
         }
         assert_eq!((sent, received), (vec![0, 1, 2, 3], vec![100, 101]));
-        // And it can refuse itself: its requester has the NAK, though its responder's error is the queue pair's.
+        // It can also refuse itself: its requester has the NAK, though its responder's error is the queue pair's.
         for (id, remote) in [(8, &remote), (9, &d.mem[1]), (10, &remote)] {
             d.net.nics[0].post_send(me.qpn, &wr(id, SendOp::Write, &sges, remote)).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Peers that say nothing: transport retries, and timers that never run out.
+//! Silent peers: transport retries, and timers that never expire.
 
 use irnic_transports::config::Nak;
 use irnic_transports::qp::{PeerProcess, QpState, SendOp, WcStatus::*};
@@ -44,14 +44,14 @@ fn a_dead_peer_is_given_up_after_its_retries() {
 fn a_timeout_of_zero_never_gives_up() {
     calm(|case| {
         let mut d = Duo::with(case, |c| c.timeout = 0);
-        // Deaf for a second.
+        // Receives nothing for a second.
         d.net.tamper = Some(Box::new(|_, _| false));
         d.post(1, SendOp::Write, 5000);
         d.run_for(SEC);
         assert_eq!((d.done(0), d.state(0)), (vec![], QpState::Rts));
         d.net.tamper = None;
         if case.irn() {
-            // IRN's timer does not depend on the Local ACK Timeout; plain RoCE's is never.
+            // IRN's timer does not depend on the Local ACK Timeout; plain RoCE's never expires.
             d.run();
             assert_eq!(d.done(0), [(1, Success)]);
         }
@@ -78,8 +78,8 @@ fn a_network_that_is_down_for_less_than_the_retries_is_survived() {
     });
 }
 
-/// The missing packet of a gap is lost twice more. IBA 9.7.5.2.3 has one NAK a gap, so that nothing but timeouts is
-/// left; with one for each packet, as IRN's receivers send them (§4.2.1), the next copy is on its way already.
+/// The missing packet of a gap is lost twice more. IBA 9.7.5.2.3 has one NAK per gap, so that only timeouts are left;
+/// with one for each packet, as IRN's receivers send them (§4.2.1), the next copy is already in flight.
 #[test]
 fn a_nak_for_each_packet_spares_the_timeout_when_a_repetition_is_lost() {
     for transport in ["roce", "irn-go-back-n"] {
@@ -126,7 +126,7 @@ fn a_lost_last_response_is_recovered_by_the_responders_timer() {
     }
 }
 
-/// The responder gives up a silent peer's responses, and takes them up again when the peer asks.
+/// The responder gives up a silent peer's responses, and resumes them when the peer retries.
 #[test]
 fn responses_given_up_are_taken_up_again() {
     for timeout in [0, 10] {
@@ -143,7 +143,7 @@ fn responses_given_up_are_taken_up_again() {
     }
 }
 
-/// Nobody acknowledges these responses: the responder stops in bounded time, whatever the timeout.
+/// These responses are never acknowledged: the responder stops in bounded time, whatever the timeout.
 #[test]
 fn a_responder_does_not_talk_to_a_dead_peer_for_ever() {
     for timeout in [0, 8] {
@@ -162,7 +162,8 @@ fn a_responder_does_not_talk_to_a_dead_peer_for_ever() {
     }
 }
 
-/// A pair whose end 0 has written to a peer that hears nothing, with this patience, and whose retries take 8.4 ms.
+/// Returns a pair whose end 0 has written to a peer that receives nothing, with this patience, and whose retries take
+/// 8.4 ms.
 fn unheard(case: &Case, patience: u64, process: PeerProcess) -> Duo {
     let mut d = Duo::with(case, |c| c.transport.iter_mut().for_each(|t| t.patience = patience));
     d.net.process = process;
@@ -186,7 +187,7 @@ fn a_peer_of_which_nothing_is_known_is_given_time_to_get_a_core() {
     });
 }
 
-/// Stopped, or without a core: it has not taken what was sent to it.
+/// Stopped, or not scheduled: it has not read what was sent to it.
 #[test]
 fn a_peer_that_lives_and_does_not_run_is_waited_for() {
     calm(|case| {
@@ -197,14 +198,14 @@ fn a_peer_that_lives_and_does_not_run_is_waited_for() {
         d.net.tamper = None;
         d.run();
         assert_eq!(d.done(0), [(1, Success)]);
-        // By the letter it is gone.
+        // By the letter of IBA it is dead.
         let mut d = unheard(case, 0, behind);
         d.run_for(20 * MS);
         assert_eq!(d.done(0), [(1, RetryExcErr)]);
     });
 }
 
-/// It has taken what was sent again and again, and does not answer.
+/// It has repeatedly read what was sent, and does not answer.
 #[test]
 fn a_peer_that_runs_and_does_not_answer_is_given_up() {
     calm(|case| {
@@ -213,7 +214,7 @@ fn a_peer_that_runs_and_does_not_answer_is_given_up() {
         d.net.process = PeerProcess::Alive { handed: 200, taken: 99 };
         d.run_for(SEC);
         assert_eq!(d.done(0), []);
-        // It takes a packet more before each look.
+        // It reads one more packet before each check.
         for look in 1..=3 {
             assert_eq!(d.done(0), [], "at look {look}");
             d.net.process = PeerProcess::Alive { handed: 200 + look, taken: 200 + look };
@@ -223,7 +224,7 @@ fn a_peer_that_runs_and_does_not_answer_is_given_up() {
     });
 }
 
-/// It has got a core, taken all that was there, and lost the core before it answered.
+/// It was scheduled, has read everything, and was descheduled before it answered.
 #[test]
 fn a_peer_that_stops_between_taking_and_answering_is_waited_for() {
     calm(|case| {
@@ -231,7 +232,7 @@ fn a_peer_that_stops_between_taking_and_answering_is_waited_for() {
         for first in [50, 100] {
             let mut d = unheard(case, SEC, PeerProcess::Alive { handed: 100, taken: first });
             d.run_for(9 * MS);
-            // For no more than one look.
+            // For one check only.
             d.net.process = PeerProcess::Alive { handed: 200, taken: 200 };
             d.run_for(timeout);
             d.net.process = PeerProcess::Alive { handed: 300, taken: 200 };
@@ -241,7 +242,7 @@ fn a_peer_that_stops_between_taking_and_answering_is_waited_for() {
     });
 }
 
-/// What it was handed before it answered last says nothing of the next silence.
+/// Data passed to it before its last answer is irrelevant to the next silence.
 #[test]
 fn an_answer_ends_the_doubt() {
     calm(|case| {

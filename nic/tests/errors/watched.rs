@@ -1,4 +1,4 @@
-//! Programs that watch memory instead of waiting for completions: what they look for is there last.
+//! Programs that poll memory instead of waiting for completions: the bytes they poll are written last.
 
 use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::{SendOp, WcStatus};
@@ -9,8 +9,7 @@ use crate::kit::{Case, Duo, byte, wr};
 
 const IMPAIRMENTS: &str = "delay 5us 3us reorder 20% loss 5% duplicate 5% limit 100000";
 
-/// What a program has asked for: where its bytes will be, and how many. Their contents differ from what is there
-/// before.
+/// A request of a program: where its bytes will be, and how many. They differ from the previous contents.
 struct Asked {
     op: SendOp,
     at: usize,
@@ -45,8 +44,8 @@ fn post(d: &mut Duo, rng: &mut StdRng, reads: bool) -> Vec<Asked> {
         .collect()
 }
 
-/// Watches the memory into which end `to` gets what was asked for, as a program that spins on the last byte of each.
-/// Returns how often a last byte was there before others.
+/// Polls the memory that end `to` requested to be filled, as a program that spins on the last byte of each. Returns how
+/// often a last byte was there before others.
 fn too_early(d: &Duo, to: usize, asked: &[Asked]) -> usize {
     let memory = d.bytes(&d.mem[to]);
     let from = 1 - to;
@@ -54,7 +53,7 @@ fn too_early(d: &Duo, to: usize, asked: &[Asked]) -> usize {
     let mut early = 0;
     for (n, a) in asked.iter().enumerate() {
         let seen = match a.op {
-            // The value before; whatever it is, it is not what was there.
+            // The previous value, which differs from the contents of the destination.
             SendOp::FetchAdd { .. } => memory[a.at..a.at + 8] != [0; 8],
             _ => is_there(a, a.len - 1),
         };
@@ -69,7 +68,7 @@ fn too_early(d: &Duo, to: usize, asked: &[Asked]) -> usize {
     early
 }
 
-/// Runs seeds with a placement; returns how often something was seen too early, and how many packets came out of order.
+/// Runs seeds with a placement; returns how often bytes were seen too early, and how many packets arrived out of order.
 fn watch(placement: &str, reads: bool) -> (usize, u64) {
     let transport: TransportConfig = format!("irn,placement={placement}").parse().expect("a transport");
     let (mut early, mut out_of_order) = (0, 0);
@@ -77,7 +76,7 @@ fn watch(placement: &str, reads: bool) -> (usize, u64) {
         let case = Case { transport: "irn", impairments: IMPAIRMENTS, seed };
         let mut d = Duo::with(&case, |c| (c.transport, c.rd_atomic) = ([transport; 2], 16));
         let to = usize::from(!reads);
-        // Nothing that is looked for is there: no byte of the source is 0 in what follows.
+        // None of the polled values is there: no byte of the source is 0 in what follows.
         for end in [0, 1] {
             let mr = d.mem[end];
             let bytes = d.net.nics[d.ends[end].nic].bytes_mut(&mr).expect("its memory");
@@ -103,7 +102,7 @@ fn what_a_program_watches_is_there_last() {
             let (early, out_of_order) = watch(placement, reads);
             assert!(early == 0 && out_of_order > 100, "{placement}, {reads}: {early} of {out_of_order}");
         }
-        // As the paper has it.
+        // As in the paper.
         let (early, _) = watch("any", reads);
         assert!(early > 100, "{reads}: {early}");
     }

@@ -8,7 +8,7 @@ use irnic_transports::wire::{
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
 
-/// What the liar knows of its victim: as much as the true peer.
+/// The liar's knowledge of its victim: that of the true peer.
 #[derive(Clone, Debug)]
 pub struct Knowledge {
     pub qpn: u32,
@@ -21,7 +21,7 @@ pub struct Knowledge {
     /// Keys and ranges of the victim's regions, granted to the peer or not.
     pub regions: Vec<(u32, u64, u64)>,
     pub irn: bool,
-    /// A liar who wants to stay unnoticed for long.
+    /// Whether the liar tries to stay unnoticed for long.
     pub careful: bool,
 }
 
@@ -54,7 +54,7 @@ fn range(rng: &mut StdRng, k: &Knowledge, len: u32) -> (u32, u64) {
     (key, va)
 }
 
-/// A packet to the victim: headers that fit its opcode, and a payload.
+/// Returns a packet to the victim: headers that fit its opcode, and a payload.
 pub fn packet(rng: &mut StdRng, k: &Knowledge) -> (Headers, Vec<u8>) {
     let rc: Vec<Opcode> = Opcode::ALL.into_iter().filter(|o| o.is_rc()).collect();
     let plausible = |o: Opcode| {
@@ -95,7 +95,7 @@ pub fn packet(rng: &mut StdRng, k: &Knowledge) -> (Headers, Vec<u8>) {
         _ => rng.random_range(0..=k.mtu),
     };
     h.bth.pad = pad_for(len);
-    // Which headers there are is the opcode's choice; try both ways where the library decides.
+    // The opcode determines the headers; try both ways where the library decides.
     if opcode.has_reth() || (irn && opcode.operation() == Operation::Write) {
         let total = match rng.random_range(if k.careful { 3 } else { 0 }..8) {
             0 => rng.next_u32(),

@@ -1,6 +1,5 @@
-//! A peer that lies. Somebody sends packets in the name of a connection's peer: well-formed, with a right ICRC, from
-//! the right address, and with every other field chosen to do harm. What the NIC may do is refuse, or break the
-//! connection.
+//! A lying peer. An attacker sends packets in the name of a connection's peer: well-formed, with a right ICRC, from the
+//! right address, and with every other field chosen to do harm. The NIC may refuse, or break the connection.
 //!
 //! `IRNIC_LIARS=n` runs n seeds (1,000 by default in release, 60 in debug builds), `IRNIC_SEED=s` only seed s.
 
@@ -20,7 +19,7 @@ fn a_lying_peer_gets_nothing_but_a_broken_connection() {
     let count = env("IRNIC_LIARS").unwrap_or(if cfg!(debug_assertions) { 150 } else { 1_000 });
     let total = sweep("liar", 1, count, victim::run, victim::Outcome::add);
     println!("{count} liars: {total:?}");
-    // Lies that are all found out at once prove nothing: some must look true.
+    // Lies that are all detected at once prove nothing: some must look true.
     for (what, n) in [
         ("forged packets carried out", total.accepted),
         ("connections that survived", total.survived),

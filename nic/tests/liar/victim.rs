@@ -1,4 +1,4 @@
-//! A live connection, a liar in its middle, and what must hold whatever the liar says.
+//! A live connection with a liar in the middle, and the invariants that must hold whatever the liar sends.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -37,7 +37,7 @@ impl Outcome {
     }
 }
 
-/// Bytes of a region, and of the stretch in its middle that is registered; the rest guards it.
+/// Bytes of a region, and of its registered middle part; the rest guards it.
 const BLOCK: usize = 48 << 10;
 const INSIDE: std::ops::Range<usize> = (16 << 10)..(32 << 10);
 const GUARD: u8 = 0xc3;
@@ -77,7 +77,7 @@ const RIGHTS: [(Access, bool); 6] = [
 impl Victim {
     fn new(rng: &mut StdRng, seed: u64) -> Victim {
         let presets = [["roce"; 2], ["irn"; 2], ["auto"; 2], ["roce", "auto"], ["irn", "auto"], ["irn-go-back-n"; 2]];
-        // With TLT every other time, where the format is known: echoes and clocks can be forged, too.
+        // With TLT half of the time, if the format is known: echoes and clocks can be forged, too.
         let tlt = ["", ",tlt=on"][rng.random_range(0..2)];
         let names = presets[rng.random_range(0..presets.len())].map(|name| match name {
             "auto" => name.to_owned(),
@@ -131,7 +131,7 @@ impl Victim {
             let mut k = learned.lock().unwrap();
             match (from, h.bth.opcode.is_request()) {
                 (0, true) => learn(&mut k, &h),
-                // Responses to these are what the victim believes in.
+                // Responses to these are accepted by the victim.
                 (1, true) => k.response = h.bth.psn,
                 _ => {}
             }
@@ -146,7 +146,7 @@ impl Victim {
         self.net.nics[1].qp(self.ends[1].qpn).unwrap().state()
     }
 
-    /// Something for the victim to do, and something that its true peer asks of it.
+    /// Posts some work for the victim, and for its true peer.
     fn work(&mut self, rng: &mut StdRng) {
         let mr = self.blocks[1].mr;
         let me = self.ends[1];
@@ -188,14 +188,14 @@ impl Victim {
         }
     }
 
-    /// In the error state every work request has its completion.
+    /// Checks that in the error state every work request has its completion.
     fn flushed(&self) {
         assert!(self.sends.is_empty(), "send work requests without a completion: {:?}", self.sends);
         let own = self.connection.srq[1].is_none();
         assert!(!own || self.receives.is_empty(), "receives without a completion: {:?}", self.receives);
     }
 
-    /// Both ends through RESET: the liar has another go.
+    /// Takes both ends through RESET: the liar has another try.
     fn reconnect(&mut self) {
         for end in self.ends {
             let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };
@@ -219,7 +219,7 @@ impl Victim {
         let frame = RxFrame { path: from, bytes: &frame, arrived: now, icrc: RxIcrc::Exact };
         receive_frame(&mut self.net.nics[1], now, &frame, Icrc::Checked);
         if headers.bth.opcode.is_request() {
-            // The liar believes itself, and goes on from there.
+            // The liar continues from its own packet.
             let mut k = self.knowledge.lock().unwrap();
             if headers.bth.psn == k.request {
                 learn(&mut k, &headers);
@@ -227,12 +227,12 @@ impl Victim {
         }
     }
 
-    /// What must hold after every packet.
+    /// Checks the invariants that must hold after every packet.
     fn check(&mut self, outcome: &mut Outcome) {
         for block in &mut self.blocks {
             let remote = block.access.allows(Access::REMOTE_WRITE) || block.access.allows(Access::REMOTE_ATOMIC);
             let grants = !block.other_domain && remote;
-            // Receives and READs of the victim's own go to block 1.
+            // The victim's own receives and READs go to block 1.
             let own = block.access == Access::LOCAL_WRITE;
             let (guards, inside) = (0..INSIDE.start, INSIDE.end..BLOCK);
             assert!(block.bytes[guards].iter().all(|&b| b == GUARD), "memory before a region changed");
@@ -258,7 +258,7 @@ impl Victim {
     }
 }
 
-/// The next request that the victim expects after `h`.
+/// Updates the next request that the victim expects after `h`.
 fn learn(k: &mut Knowledge, h: &Headers) {
     let ends = h.bth.opcode.is_only() || h.bth.opcode.is_last();
     k.irn = h.irn.is_some();
@@ -276,7 +276,7 @@ fn learn(k: &mut Knowledge, h: &Headers) {
     }
 }
 
-/// A connection at work, with lies in between; then silence must come.
+/// Runs a connection at work, with lies in between; then silence must follow.
 pub fn run(seed: u64) -> Outcome {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut v = Victim::new(&mut rng, seed);
@@ -311,12 +311,12 @@ pub fn run(seed: u64) -> Outcome {
     } else {
         outcome.survived += 1;
     }
-    // Whatever happened, the queue pair can go.
+    // In any case the queue pair can be destroyed.
     v.net.nics[1].destroy_qp(v.ends[1].qpn).unwrap();
     outcome
 }
 
-/// Has a schedule of `seed` run without lies, and with lies from an address that is not the peer's: both end alike.
+/// Runs a schedule of `seed` without lies, and with lies from an address that is not the peer's: both end alike.
 pub fn strangers(seed: u64) {
     let play = |lies: bool| {
         let mut rng = StdRng::seed_from_u64(seed);

@@ -1,4 +1,4 @@
-//! What a schedule chooses of the network and of transports.
+//! Random choices of the network and of transports.
 
 use irnic_transports::config::{TltMode, TransportConfig, WireFormat};
 use irnic_transports::congestion::CongestionConfig;
@@ -71,13 +71,13 @@ pub fn transport(rng: &mut StdRng) -> [TransportConfig; 2] {
         _ => [["irn", "irn-go-back-n"], ["irn-no-sack", "irn"], ["irn-go-back-n", "auto"]][rng.random_range(0..3)],
     };
     let (mut a, mut b) = (preset(a, rng), preset(b, rng));
-    // What one may send, the other must be able to track.
+    // Each end must be able to track what the other may send.
     a.window = a.window.max(b.window);
     b.window = a.window;
     [a, b]
 }
 
-/// NDP at both ends.
+/// Chooses NDP at both ends.
 pub fn pulled(rng: &mut StdRng) -> [TransportConfig; 2] {
     let mut c = TransportConfig::preset("ndp").unwrap();
     let window = ["64", "128", "1024"][rng.random_range(0..3)];
@@ -99,8 +99,8 @@ pub fn pulled(rng: &mut StdRng) -> [TransportConfig; 2] {
     })
 }
 
-/// TLT at one end or at both, or tail loss probes instead. Clocks that never repair anything would go round and round
-/// in a network without delay.
+/// Chooses TLT at one end or at both, or tail loss probes instead. Clocks that never repair anything would loop in a
+/// network without delay.
 pub fn marked(rng: &mut StdRng) -> [TransportConfig; 2] {
     let name = ["irn", "irn", "irn-no-bdp", "irn-go-back-n", "roce"][rng.random_range(0..5)];
     let cap = ["1", "2", "5", "16", "none"][rng.random_range(0..5)];
@@ -121,7 +121,7 @@ pub fn marked(rng: &mut StdRng) -> [TransportConfig; 2] {
             c.set("tlt-first", ["window", "packet"][rng.random_range(0..2)]).unwrap();
             c.set("tlt-every", ["none", "1", "4", "96"][rng.random_range(0..4)]).unwrap();
         } else if c.wire == WireFormat::Irn && c.recovery == Recovery::Selective {
-            // As long as a round trip, too, and shorter.
+            // Also a round trip, and less.
             c.set("tlp", ["off", "1us", "40us", "1ms"][rng.random_range(0..4)]).unwrap();
         }
         c
@@ -133,7 +133,7 @@ pub fn marked(rng: &mut StdRng) -> [TransportConfig; 2] {
     ends
 }
 
-/// RC3 at one end or at both, with windows that hold packets back.
+/// Chooses RC3 at one end or at both, with windows that hold packets back.
 pub fn low(rng: &mut StdRng) -> [TransportConfig; 2] {
     let window = ["64", "128", "1024"][rng.random_range(0..3)];
     let mut ends = std::array::from_fn(|_| {
@@ -163,7 +163,7 @@ pub fn low(rng: &mut StdRng) -> [TransportConfig; 2] {
     ends
 }
 
-/// Now and then one of the controllers, at a line rate that need not be the network's.
+/// Occasionally chooses one of the controllers, at a line rate that need not be the network's.
 pub fn congestion(rng: &mut StdRng, transport: &mut [TransportConfig; 2]) {
     for c in transport {
         if rng.random_bool(0.4) {

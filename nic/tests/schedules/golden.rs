@@ -1,6 +1,6 @@
-//! Schedules send what they sent before, to the byte: `fixtures/golden/schedules.txt` has a line for each seed.
+//! Schedules send the same bytes as before: `fixtures/golden/schedules.txt` has a line for each seed.
 //!
-//! A line changes only on purpose. `GOLDEN=write` writes the file anew.
+//! Lines change only on purpose. `GOLDEN=write` rewrites the file.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -17,12 +17,12 @@ mod xrc;
 use common::seeds::{env, sweep};
 use unreliable::Outcome;
 
-/// How many schedules to run: what is asked for, or `usual`; few in debug builds.
+/// Returns the number of schedules to run: from the environment, or `usual`; few in debug builds.
 fn how_many(usual: u64) -> u64 {
     env("IRNIC_SCHEDULES").unwrap_or(if cfg!(debug_assertions) { 400 } else { usual })
 }
 
-/// Runs schedules of a reliable service, and sees that they exercise what they are to.
+/// Runs schedules of a reliable service, and checks that they exercise the intended features.
 fn sweep_reliable(name: &str, usual: u64, run: fn(u64, bool) -> model::Outcome) {
     if let Some(seed) = env("IRNIC_SEED") {
         println!("{name} seed {seed}: {:?}", run(seed, true));

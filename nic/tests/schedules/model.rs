@@ -1,4 +1,4 @@
-//! One schedule: what is asked of the NICs, and what must come of it.
+//! One schedule: the operations requested of the NICs, and the expected results.
 
 use std::collections::VecDeque;
 
@@ -37,7 +37,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// What the NICs have counted, and what was asked of them.
+    /// Returns the counters of the NICs, and the work requested of them.
     pub fn of(net: &Network, work_requests: u64, bytes: u64) -> Outcome {
         let mut o = Outcome {
             steps: net.steps,
@@ -88,12 +88,12 @@ impl Outcome {
     }
 }
 
-/// A work request to be posted, and what it must lead to.
+/// A work request to be posted, and its expected result.
 #[derive(Clone, Debug)]
 struct Plan {
     op: SendOp,
     len: u32,
-    /// Offset in the local region where its bytes are, or go to.
+    /// Offset of its bytes in the local region.
     local: usize,
     /// Offset in the peer's region.
     remote: usize,
@@ -103,7 +103,7 @@ struct Plan {
     inline: bool,
     /// Scatter/gather elements.
     sges: usize,
-    /// Atomics: the value that must come back.
+    /// Atomics: the value that must be returned.
     before: u64,
 }
 
@@ -113,7 +113,7 @@ struct Flow {
     to: End,
     local: Mr,
     remote: Mr,
-    /// What `remote` must hold in the end.
+    /// Expected final contents of `remote`.
     expected_remote: Vec<u8>,
     expected_local: Vec<u8>,
     plans: Vec<Plan>,
@@ -141,18 +141,18 @@ pub fn run(seed: u64, verbose: bool) -> Outcome {
     run_with(StdRng::seed_from_u64(seed), seed, verbose, Kind::Usual)
 }
 
-/// What is special about a schedule.
+/// Special features of a schedule.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// Nothing.
     Usual,
     /// ATOMIC WRITE and FLUSH are among the operations.
     Newer,
-    /// Streams are pulled (NDP), and switches trim their packets and send some back.
+    /// Streams are pulled (NDP), and switches trim their packets and return some.
     Pulled,
     /// Packets are marked (TLT), and switches drop red ones.
     Marked,
-    /// The end of what is posted goes first, at low priority (RC3).
+    /// The end of posted work goes first, at low priority (RC3).
     Low,
 }
 
@@ -179,7 +179,7 @@ pub fn run_newer(seed: u64, verbose: bool) -> Outcome {
 fn run_with(mut rng: StdRng, seed: u64, verbose: bool, kind: Kind) -> Outcome {
     let mut impairments = impairments(&mut rng);
     if impairments.contains("loss") && rng.random_bool(0.3) {
-        // Marks what understands marks, and loses the rest.
+        // Marks ECN-capable packets, and drops the rest.
         impairments.push_str(" ecn");
     }
     let quantum = rng.random_range(1..=16);
@@ -345,7 +345,7 @@ fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, ends: [End; 2], i: 
             SendOp::Flush { .. } => plan.remote = 0,
             _ => {}
         }
-        // Guard bytes between all areas show what strays.
+        // Guard bytes between all areas detect stray writes.
         local_len += plan.len as usize + 16;
         if matches!(op, SendOp::Write | SendOp::WriteImm(_) | SendOp::Read | SendOp::AtomicWrite(_)) {
             remote_len += plan.len as usize + 16;
@@ -415,8 +415,7 @@ fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, ends: [End; 2], i: 
     }
 }
 
-/// Has one work request in `depth` signaled at least: slots are free again when a completion at or after them was
-/// polled.
+/// Makes at least one work request in `depth` signaled: slots are freed by a completion at or after them.
 pub fn signal_often<'a>(depth: u32, signaled: impl Iterator<Item = &'a mut bool>) {
     let mut since = 0;
     for signaled in signaled {
@@ -428,13 +427,13 @@ pub fn signal_often<'a>(depth: u32, signaled: impl Iterator<Item = &'a mut bool>
     }
 }
 
-/// The key of a window on a region of its own.
+/// Returns the key of a window on a region of its own.
 pub fn bound(net: &mut Network, end: End) -> u32 {
     let mr = region(net, end, 8, |_| 0);
     window(net, end, &mr)
 }
 
-/// Splits `len` bytes at `addr` into elements, the last of which takes what is left.
+/// Splits `len` bytes at `addr` into elements, the last of which takes the rest.
 pub fn elements(addr: u64, len: u32, lkey: u32, n: usize, out: &mut Vec<Sge>) {
     out.clear();
     let part = len / n as u32;
@@ -446,7 +445,7 @@ pub fn elements(addr: u64, len: u32, lkey: u32, n: usize, out: &mut Vec<Sge>) {
     }
 }
 
-/// Posts some of what is left, sends and receives, as a moody application would.
+/// Posts some of the rest erratically, sends and receives.
 fn post(rng: &mut StdRng, net: &mut Network, f: &mut Flow) {
     let mut sges = Vec::new();
     let idle = net.silent() && net.next() == Time::NEVER;
@@ -526,7 +525,7 @@ fn poll(net: &mut Network, flows: &mut [Flow], end: End) {
     }
 }
 
-/// A send completion: the next signaled one, and what it did can be seen.
+/// Handles a send completion: the next signaled one, whose effect must be visible.
 fn sent(net: &Network, f: &mut Flow, wc: &Wc) {
     let n = wc.wr_id as usize;
     assert!(n < f.posted, "completion of a work request never posted");
@@ -546,7 +545,7 @@ fn sent(net: &Network, f: &mut Flow, wc: &Wc) {
             assert_eq!(remote[p.remote..p.remote + len], f.expected_remote[p.remote..p.remote + len], "WRITE {n}")
         }
         SendOp::Flush { .. } => {
-            // Everything written before is there.
+            // Everything written before is in place.
             for p in f.plans[..n].iter().filter(|p| matches!(p.op, SendOp::Write | SendOp::AtomicWrite(_))) {
                 let range = p.remote..p.remote + p.len as usize;
                 assert_eq!(remote[range.clone()], f.expected_remote[range], "FLUSH {n}");
@@ -563,7 +562,7 @@ fn sent(net: &Network, f: &mut Flow, wc: &Wc) {
     }
 }
 
-/// A receive completion: of the next message, in the next buffer.
+/// Handles a receive completion: of the next message, in the next buffer.
 fn received(net: &Network, f: &mut Flow, wc: &Wc) {
     assert_eq!(wc.wr_id, f.received as u64, "receive WQE consumed twice or out of order");
     f.received += 1;
@@ -593,7 +592,7 @@ fn received(net: &Network, f: &mut Flow, wc: &Wc) {
     }
 }
 
-/// All is done: memory holds exactly what it must, and nothing is left over.
+/// Checks the end: memory holds exactly the expected bytes, and nothing is left over.
 fn finish(net: &Network, flows: &[Flow]) {
     for f in flows {
         assert_eq!(f.received, f.recv_total, "messages received");

@@ -1,8 +1,8 @@
-//! An adversary of time: processes that lose their core, poll rarely or read in bursts, on networks that lose nothing.
+//! Adversarial timing: processes that lose their core, poll rarely or read in bursts, on networks without loss.
 //!
-//! Whatever is sent again is sent again for nothing. A timer that runs late because nobody ran it says nothing of the
-//! peer, and one that runs in time while the peer has no core costs at most one packet a stall where the port tells
-//! what the peer has read, and else one a timeout.
+//! All retransmissions are spurious. A timer that runs late because the process was not scheduled proves nothing about
+//! the peer, and one that runs in time while the peer is not scheduled costs at most one packet per stall if the port
+//! reports what the peer has read, and otherwise one per timeout.
 
 use irnic_nic::{Mr, NicConfig};
 use irnic_transports::config::TransportConfig;
@@ -14,12 +14,12 @@ use rand::{RngExt, SeedableRng};
 
 use crate::common::{Connection, End, Network, connect, create, region};
 
-/// What a schedule has come to.
+/// Result of a schedule.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     pub work_requests: u64,
     pub stalls: u64,
-    /// Packets sent again, and the most that could be.
+    /// Packets retransmitted, and the maximum allowed.
     pub again: u64,
     pub allowed: u64,
     pub timeouts: u64,
@@ -55,7 +55,7 @@ pub fn run(seed: u64, verbose: bool) -> Outcome {
     let mut rng = StdRng::seed_from_u64(seed ^ 0x57a1);
     let delay = rng.random_range(1..=50);
     let mut net = Network::new(2, &format!("delay {delay}us limit 100000"), seed, &NicConfig::default());
-    // Nothing overtakes anything.
+    // No reordering.
     net.byte_time = 0;
     net.batch = [1, 64][rng.random_range(0..2)];
     // As many as a port takes at once.
@@ -120,8 +120,8 @@ pub fn run(seed: u64, verbose: bool) -> Outcome {
     outcome
 }
 
-/// Packets that may be sent again in a stall: one where it is known what the peer has read; else each of the four
-/// streams has a probe, and timeouts that double from the least on.
+/// Returns the retransmissions allowed in a stall: one if it is known what the peer has read; otherwise each of the
+/// four streams has a probe, and timeouts that double from the minimum.
 fn allowed(net: &Network, selective: bool, long: u64) -> u64 {
     if net.knows_reading {
         return 1;

@@ -1,5 +1,5 @@
-//! Schedules of unreliable connections. Every send completes, in order. What is delivered is a subsequence of what was
-//! sent, byte for byte. A WRITE that lost packets leaves its first packets and nothing else.
+//! Schedules of unreliable connections. Every send completes, in order. The messages delivered are a subsequence of
+//! those sent, byte for byte. A WRITE that lost packets leaves its first packets and nothing else.
 
 use irnic_nic::{Mr, NicConfig};
 use irnic_transports::Psn;
@@ -148,7 +148,7 @@ fn post(rng: &mut StdRng, net: &mut Network, f: &mut Flow, eager: bool) {
     }
 }
 
-/// A send completion: of the next signaled work request.
+/// Handles a send completion: of the next signaled work request.
 fn sent(f: &mut Flow, wc: &Wc) {
     let n = wc.wr_id as usize;
     assert!(n < f.posted && n >= f.completed, "work request {n} completed twice or out of order");
@@ -158,7 +158,7 @@ fn sent(f: &mut Flow, wc: &Wc) {
     f.completed = n + 1;
 }
 
-/// A message: some plan after the last one delivered.
+/// Handles a message: some plan after the last one delivered.
 fn received(net: &Network, f: &mut Flow, wc: &Wc) {
     assert_eq!(wc.wr_id, f.received as u64, "receive WQEs out of order");
     let nic = &net.nics[f.to.nic];
@@ -180,7 +180,7 @@ fn received(net: &Network, f: &mut Flow, wc: &Wc) {
     f.delivered += found.unwrap_or_else(|| panic!("{wc:?} is no message that could come after {}", f.delivered)) + 1;
 }
 
-/// Every area holds what was sent up to some packet, and what was there before from then on.
+/// Checks that every area holds the bytes sent up to some packet, and its previous contents from there on.
 fn finish(net: &Network, f: &Flow) {
     let unsignaled = f.plans[f.completed..].iter().all(|p| !p.signaled);
     assert!(unsignaled && f.posted == f.plans.len(), "not every work request is complete");

@@ -1,5 +1,5 @@
 //! Schedules of datagrams between many queue pairs, some to groups. Every send completes, in order. A datagram reaches
-//! nobody to whom it was not sent, is whole, and comes once unless the network repeats it.
+//! only its addressees, is whole, and arrives once unless the network repeats it.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -30,7 +30,7 @@ struct Peer {
     srq: Option<SrqId>,
     recv_posted: usize,
     received: usize,
-    /// Numbers of the datagrams that it sent, in order, and how many completed.
+    /// Numbers of the datagrams sent, in order, and how many completed.
     sent: Vec<u32>,
     completed: usize,
 }
@@ -48,7 +48,7 @@ fn group(n: usize) -> IpAddr {
 }
 
 impl Datagram {
-    /// Returns its bytes, its number first: a datagram too short for that has it as its immediate data.
+    /// Returns the bytes of a datagram, its number first: one too short for that has it as its immediate data.
     fn bytes(&self, number: u32) -> Vec<u8> {
         let mut bytes: Vec<u8> = (0..self.len).map(|k| pattern(self.salt, k)).collect();
         if let Some(start) = bytes.first_chunk_mut::<4>() {
@@ -128,7 +128,7 @@ fn peer(rng: &mut StdRng, net: &mut Network, mtu: usize) -> Peer {
     Peer { end, groups, memory, buffers, slot, srq, recv_posted: 0, received: 0, sent: Vec::new(), completed: 0 }
 }
 
-/// Posts receives: 64 buffers in turn, each free again once polled.
+/// Posts receives: 64 buffers in turn, each reusable once polled.
 fn receive(rng: &mut StdRng, net: &mut Network, p: &mut Peer) {
     let mut sges: Vec<Sge> = Vec::new();
     while p.recv_posted < p.received + 64 && rng.random_bool(0.6) {
@@ -147,8 +147,8 @@ fn receive(rng: &mut StdRng, net: &mut Network, p: &mut Peer) {
     }
 }
 
-/// Posts a datagram to somebody, whose bytes are gone from the sender's memory when it completes; false if there is no
-/// room.
+/// Posts a datagram to a random peer, whose bytes are erased from the sender's memory when it completes; returns false
+/// if there is no room.
 fn send(
     rng: &mut StdRng,
     net: &mut Network,
@@ -196,7 +196,7 @@ fn send(
         remote_srqn: 0,
     };
     nic.post_send(me.qpn, &wr).unwrap();
-    // Some senders use the memory again at once.
+    // Some senders reuse the memory at once.
     if number % 2 == 1 {
         nic.copy_waiting_sends(me.qpn);
         nic.bytes_mut(&memory).unwrap()[..len].fill(0xdd);

@@ -1,4 +1,4 @@
-//! What schedules of the unreliable services add up to.
+//! Sums over schedules of the unreliable services.
 
 use crate::common::Network;
 
@@ -20,7 +20,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// What the NICs have counted.
+    /// Returns the counters of the NICs.
     pub fn of(net: &Network) -> Outcome {
         let mut o =
             Outcome { steps: net.steps, virtual_ns: net.now.0, crc: u64::from(net.crc()), ..Outcome::default() };

@@ -1,6 +1,6 @@
 //! Schedules of extended reliable connections: each request names one of two shared receive queues, which several
-//! connections use. Every request is carried out once and in order, and every message completes at the queue that it
-//! names, in a buffer of that queue which no other message got. Applications that post few receives, and more only when
+//! connections use. Every request is executed once and in order, and every message completes at the queue that it
+//! names, in a buffer of that queue that no other message got. Applications that post few receives, and more only when
 //! one is complete, never wait in vain.
 
 use std::collections::VecDeque;
@@ -17,13 +17,13 @@ use crate::choices::{congestion, impairments, transport};
 use crate::common::{Connection, End, Network, attributes, region};
 use crate::model::{Outcome, bound, elements, pattern, signal_often};
 
-/// Where all targets are.
+/// The NIC of all targets.
 const TARGETS: usize = 1;
 
 struct Plan {
     op: SendOp,
     len: usize,
-    /// The shared receive queue that it names.
+    /// The shared receive queue named.
     queue: usize,
     local: usize,
     /// Offset in the region that belongs to that queue.
@@ -33,7 +33,7 @@ struct Plan {
     fence: bool,
     inline: bool,
     sges: usize,
-    /// Atomics: the value that must come back.
+    /// Atomics: the value that must be returned.
     before: u64,
 }
 
@@ -61,7 +61,7 @@ struct Queue {
     number: u32,
     buffers: Mr,
     slot: usize,
-    /// Receives that are posted and not complete, at most.
+    /// Maximum number of receives posted and not complete.
     budget: usize,
     total: usize,
     posted: usize,
@@ -135,7 +135,7 @@ fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, domain: XrcdId, que
     signal_often(c.depth, plans.iter_mut().map(|p| &mut p.signaled));
     let (mut local_len, mut remote_len) = (8, [8, 8]);
     for p in &mut plans {
-        // Guard bytes between all areas show what strays.
+        // Guard bytes between all areas detect stray writes.
         (p.local, local_len) = (local_len, local_len + p.len + 16);
         match p.op {
             SendOp::Write | SendOp::WriteImm(_) | SendOp::Read => {
@@ -164,7 +164,7 @@ fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, domain: XrcdId, que
     f
 }
 
-/// Works out what memory must hold in the end.
+/// Computes the expected final contents of memory.
 fn expect(f: &mut Flow) {
     let (source, remote_source) = (f.expected_local.clone(), f.expected_remote.clone());
     let mut cells = [0u64; 2];
@@ -213,7 +213,7 @@ fn queue(rng: &mut StdRng, net: &mut Network, flows: &[Flow], end: End, id: SrqI
     }
 }
 
-/// Posts receives as a moody application would, all that it may if nothing moves any more.
+/// Posts receives erratically; all that it may if nothing moves any more.
 fn receive(rng: &mut StdRng, net: &mut Network, q: &mut Queue, eager: bool) -> bool {
     let (before, mut sges) = (q.posted, Vec::new());
     while q.posted < q.total && q.posted - q.done < q.budget && (eager || rng.random_bool(0.4)) {
@@ -249,7 +249,7 @@ fn send(rng: &mut StdRng, net: &mut Network, f: &mut Flow, queues: &[Queue; 2], 
     f.posted > before
 }
 
-/// A send completion: the next signaled one, and its result can be seen.
+/// Handles a send completion: the next signaled one, whose result must be visible.
 fn sent(net: &Network, f: &mut Flow, wc: &Wc) {
     let n = wc.wr_id as usize;
     assert!(n < f.posted && n >= f.completed, "work request {n} completed twice or out of order");
@@ -264,7 +264,7 @@ fn sent(net: &Network, f: &mut Flow, wc: &Wc) {
     f.completed = n + 1;
 }
 
-/// A receive completion: of the connection's next message to this queue, in a buffer that was waiting.
+/// Handles a receive completion: of the connection's next message to this queue, in a buffer that was waiting.
 fn received(net: &Network, flows: &mut [Flow], q: &mut Queue, i: usize, wc: &Wc) {
     let f = flows.iter_mut().find(|f| f.target == wc.qp_num).expect("a completion of a connection");
     let n = f.messages[i].pop_front().expect("a message that was never sent to this queue");
@@ -374,7 +374,7 @@ pub fn run(seed: u64, verbose: bool) -> Outcome {
     Outcome::of(&net, total as u64, bytes)
 }
 
-/// All is done: memory holds exactly what it must, and nothing is left over.
+/// Checks the end: memory holds exactly the expected bytes, and nothing is left over.
 fn finish(net: &Network, flows: &[Flow], queues: &[Queue; 2]) {
     for f in flows {
         assert!(f.messages.iter().all(VecDeque::is_empty), "messages are missing");

@@ -1,4 +1,4 @@
-//! What rxe sent on unreliable services is received, and sent again packet for packet.
+//! Captured traffic of rxe on unreliable services is received, and resent packet for packet.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::common::{Connection, Network};
 use crate::kit::Duo;
 use crate::setup::{to, wcs};
 
-/// Packets of `service` in a capture, apart for each queue pair that they go to.
+/// Returns packets of `service` in a capture, by destination queue pair.
 fn flows(name: &str, service: opcode::Service) -> Vec<Vec<(Headers, Vec<u8>)>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/rxe-pcaps").join(name);
     let mut reader = PcapReader::new(File::open(path).expect("a readable file")).expect("a capture");
@@ -36,12 +36,12 @@ fn flows(name: &str, service: opcode::Service) -> Vec<Vec<(Headers, Vec<u8>)>> {
     flows
 }
 
-/// What must be the same, whoever sends it to whom. rxe leaves the migration bit out, and asks for acknowledgements
-/// that there are none of.
+/// Returns the parts that must be equal, whoever sends it to whom. rxe leaves the migration bit out, and requests
+/// acknowledgements that do not exist.
 fn essence(headers: &Headers, payload: &[u8]) -> (Headers, Vec<u8>) {
     let mut bth = Bth { dest_qp: 0, ack_req: false, migreq: false, ..headers.bth };
     if headers.deth.is_some() {
-        // Several senders have one receiver, and nobody looks at it.
+        // Several senders share one receiver, which ignores it.
         bth.psn = Psn::default();
     }
     let reth = headers.reth.map(|r| irnic_transports::wire::Reth { va: 0, rkey: 0, ..r });
@@ -106,7 +106,7 @@ fn replay(service: Service, flow: &[(Headers, Vec<u8>)]) -> usize {
         let offset = if target == d.inbox[1] { area } else { 0 };
         assert_eq!(d.bytes(&target)[offset..offset + bytes.len()], bytes);
 
-        // The same message once more, the other way round.
+        // The same message once more, in the other direction.
         let memory = d.mem[0];
         d.net.nics[0].bytes_mut(&memory).expect("own memory")[..bytes.len()].copy_from_slice(&bytes);
         let there = Address { qkey: qkey.unwrap_or(0), ..to(d.ends[0], d.ends[1]) };

@@ -1,4 +1,4 @@
-//! Congestion control in a NIC: what goes over the wire, and when.
+//! Congestion control in a NIC: the packets on the wire, and their times.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ fn transport(preset: &str, congestion: &str) -> TransportConfig {
     config
 }
 
-/// A rate that nothing changes, of a line of 40 Gbit/s.
+/// Returns a constant rate, of a line of 40 Gbit/s.
 fn fixed(share: &str) -> String {
     format!("timely,t-low=0,t-high=3600s,add=1,hai=1,gain=1/1000000,initial={share}")
 }
@@ -46,7 +46,7 @@ fn post(net: &mut Network, from: End, op: SendOp, local: &Mr, remote: &Mr, len: 
     net.nics[from.nic].post_send(from.qpn, &wr).unwrap();
 }
 
-/// Until the network is silent; when completions came, with what they say.
+/// Runs until the network is silent; returns the times and statuses of completions.
 fn run(net: &mut Network, ends: [End; 2]) -> [Vec<(u64, WcStatus)>; 2] {
     let mut done = [Vec::new(), Vec::new()];
     while net.step() {
@@ -62,7 +62,7 @@ fn run(net: &mut Network, ends: [End; 2]) -> [Vec<(u64, WcStatus)>; 2] {
     done
 }
 
-/// What was sent: the sender, the first byte, and BECN.
+/// Packets sent: the sender, the first byte, and BECN.
 type Seen = Rc<RefCell<Vec<(usize, u8, bool)>>>;
 
 fn watch(net: &mut Network) -> Seen {
@@ -86,8 +86,8 @@ fn marks_are_echoed_once_each() {
             post(&mut net, ends[0], SendOp::Write, &a, &b, 200_000);
             let [done, _] = run(&mut net, ends);
             assert_eq!(done.len(), 1);
-            // Every packet is acknowledged alone, so that each mark makes one acknowledgement say so; nothing else
-            // does.
+            // Every packet is acknowledged separately, so that each mark is reported by one acknowledgement; and by
+            // nothing else.
             let marks = net.nics[1].counters().np_ecn_marked_roce_packets;
             let seen = seen.borrow();
             let becn: Vec<_> = seen.iter().filter(|s| s.2).collect();
@@ -98,8 +98,8 @@ fn marks_are_echoed_once_each() {
     }
 }
 
-/// Hands all that one NIC sends to the other; telemetry that switches may write on gets what `hop` says. Returns the
-/// telemetry with which each packet left.
+/// Passes everything that one NIC sends to the other; telemetry that switches may fill in gets the record from `hop`.
+/// Returns the telemetry with which each packet left.
 fn carry(net: &mut Network, from: usize, hop: &mut impl FnMut() -> Hop) -> Vec<Option<Int>> {
     let now = net.now;
     let [a, b] = &mut net.nics[..] else { panic!("two NICs") };
@@ -141,12 +141,13 @@ fn telemetry_goes_with_requests_and_comes_back_once_with_the_latest_acknowledgem
             let what = format!("{sender} to {receiver} on {preset}");
             let requests = carry(&mut net, 0, &mut hop);
             assert_eq!(requests, vec![wants.then_some(Int::EMPTY); 8], "{what}");
-            // One acknowledgement for all that came together, with what came last; switches on its way add nothing.
+            // One acknowledgement for all that arrived together, with the latest telemetry; switches on its path add
+            // nothing.
             let answers = carry(&mut net, 1, &mut hop);
             let latest: Vec<_> =
                 answers.iter().map(|int| int.map(|i| (i.is_answer(), i.hops()[0].at, i.hops().len()))).collect();
             assert_eq!(latest, [wants.then_some((true, 8, 1))], "{what}");
-            // The other direction's is its own sender's business.
+            // The other direction's is for its own sender.
             post(&mut net, ends[1], SendOp::Write, &b, &a, 10);
             let other = carry(&mut net, 1, &mut hop);
             assert_eq!(other, [(receiver == "hpcc").then_some(Int::EMPTY)], "{what}");
@@ -163,7 +164,7 @@ fn nobody_who_was_not_asked_notifies_and_nobody_else_heeds() {
         let c =
             Connection { transport: [transport("irn", sender), transport("irn", receiver)], ..Connection::default() };
         let (mut net, ends) = pair("loss 100% ecn delay 5us", 7, &c);
-        // A receiver without congestion control is not ECN-capable: what it sends is lost here.
+        // A receiver without congestion control is not ECN-capable: its packets are lost here.
         let seen = watch(&mut net);
         let (a, b) = (region(&mut net, ends[0], 50_000, |_| 1), region(&mut net, ends[1], 50_000, |_| 2));
         post(&mut net, ends[0], SendOp::Write, &a, &b, 50_000);
@@ -193,8 +194,8 @@ fn marks_on_what_a_read_brings_slow_down_the_next() {
         let (clean, one, _) = time("delay 5us rate 40gbit");
         assert_eq!(one.np_ecn_marked_roce_packets, 0);
         let (marked, one, other) = time("loss 100% ecn delay 5us rate 40gbit");
-        // The requester has seen the mark of each response and sent no notification; α begins with 1, so each in 50 µs
-        // halves the rate.
+        // The requester has seen the mark of each response and sent no notification; α begins at 1, so each mark in 50
+        // µs halves the rate.
         assert_eq!(
             (one.np_ecn_marked_roce_packets, one.np_cnp_sent, other.rp_cnp_handled),
             (20 * 98, 0, 0),
@@ -206,8 +207,8 @@ fn marks_on_what_a_read_brings_slow_down_the_next() {
 
 #[test]
 fn what_answers_the_peer_does_not_wait_for_the_rate() {
-    // 10 Mbit/s one way, at which the last of 64,000 bytes leave when 61,440 are paid for, but for the half segment of
-    // credit: 42.7 ms. The other way has no limit, and its acknowledgements and responses go through the same queue
+    // 10 Mbit/s one way, at which the last of 64,000 bytes leave when 61,440 are paid for, minus the half segment of
+    // credit: 42.7 ms. The other way is unlimited, and its acknowledgements and responses go through the same queue
     // pair.
     for (preset, congestion) in [("roce", fixed("0.00025")), ("irn", fixed("0.00025"))] {
         let slow = transport(preset, &congestion);
@@ -255,7 +256,7 @@ fn acknowledgements_have_their_priority_unless_a_response_could_be_on_its_way() 
 
 #[test]
 fn reads_are_paced_by_the_bytes_that_they_bring() {
-    // 100,000 bytes at 1 Gbit/s are 800 µs; the first READ has half a segment, 8000 bytes or 64 µs, to its credit.
+    // 100,000 bytes at 1 Gbit/s are 800 µs; the first READ has a credit of half a segment, 8000 bytes or 64 µs.
     for preset in ["roce", "irn"] {
         let c = Connection { transport: [transport(preset, &fixed("0.025")); 2], ..Connection::default() };
         let (mut net, ends) = pair("delay 1us", 1, &c);
@@ -297,7 +298,7 @@ fn a_read_that_is_asked_again_does_not_wait_for_what_did_not_come() {
 #[test]
 fn a_peer_is_not_given_up_while_the_rate_holds_what_it_would_answer() {
     // At 1 Mbit/s a segment of 15 packets is paid for after 59 ms, with its credit; until then the last of them, which
-    // is lost, is not sent again. The patience of seven retries of 262 µs is 2 ms.
+    // is lost, is not resent. The patience of seven retries of 262 µs is 2 ms.
     for preset in ["roce,rto=300us", "irn"] {
         let c = Connection {
             transport: [transport(preset, &format!("{},min-rate=1M", fixed("0.000025"))); 2],

@@ -13,7 +13,7 @@ use crate::common::{Connection, End, Network, pair, path, region};
 const LEN: usize = 1_000_000;
 const GBIT: u64 = 1_000_000_000;
 
-/// Sends at the rate, in Gbit/s, that the latest notification names.
+/// Sends at the rate, in Gbit/s, of the latest notification.
 #[derive(Clone, Debug)]
 struct Told(u64);
 
@@ -61,7 +61,7 @@ fn qp(net: &Network, end: End) -> &Qp {
     net.nics[end.nic].qp(end.qpn).unwrap()
 }
 
-/// ns that a WRITE of [`LEN`] bytes takes. A notification that names `told` comes first.
+/// Returns the time of a WRITE of [`LEN`] bytes, ns. A notification of `told` comes first.
 fn time(factory: &'static Factory, told: Option<u8>) -> u64 {
     let c = Connection { transport: [transport(factory); 2], ..Connection::default() };
     let (mut net, ends) = pair("delay 1us", 1, &c);
@@ -90,7 +90,7 @@ fn time(factory: &'static Factory, told: Option<u8>) -> u64 {
 
 #[test]
 fn a_controller_from_outside_sets_the_rate_and_hears_what_notifications_say() {
-    // 8 Mbit at so many Gbit/s.
+    // 8 Mbit at this many Gbit/s.
     for (factory, told, expected) in [(&FOUR, None, 2_000_000), (&TEN, None, 800_000), (&FOUR, Some(2), 4_000_000)] {
         let took = time(factory, told);
         assert!(took.abs_diff(expected) < expected / 20, "{factory:?} {told:?}: {took} ns");
@@ -108,7 +108,7 @@ fn a_configuration_with_a_controller_from_outside_is_a_value() {
     let c = Connection { transport: [four, transport(&TEN)], ..Connection::default() };
     let (net, ends) = pair("", 1, &c);
     assert_eq!(qp(&net, ends[1]).controller_metrics().map(|m: ControllerMetrics| m.rate), Some(10 * GBIT));
-    // RFC 3168: ECT(0), of those that ask for it.
+    // RFC 3168: ECT(0), for those that request it.
     let ecn = ends.map(|end| qp(&net, end).path().unwrap().traffic_class & 3);
     assert_eq!(ecn, [0, 2]);
 }

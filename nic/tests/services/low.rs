@@ -1,4 +1,4 @@
-//! Low priority (RC3): it leaves after everything else of the NIC, and each priority is paused alone.
+//! Low priority (RC3): sent after everything else of the NIC, and each priority is paused separately.
 
 use irnic_nic::{Mr, NicConfig};
 use irnic_transports::Time;
@@ -36,7 +36,7 @@ impl Sender {
         self.net.nics[0].post_send(self.ends[which].qpn, &wr).unwrap();
     }
 
-    /// What leaves of `budget` packets: sending queue pair and priority.
+    /// Sends `budget` packets: returns sending queue pair and priority of each.
     fn sent(&mut self, budget: usize) -> Vec<(usize, u8)> {
         let mut sent = Vec::new();
         let ends = self.ends;
@@ -60,7 +60,7 @@ fn low_priority_leaves_when_no_queue_pair_has_anything_else() {
     sender.write(0, 30);
     sender.write(1, 5);
     assert_eq!(sender.sent(9), [(0, 7), (1, 7), (0, 7), (1, 7), (0, 7), (1, 7), (0, 7), (1, 7), (0, 6)]);
-    // What has a window of its own goes first, whatever its priority in the network is.
+    // Packets within a window go first, whatever their priority in the network.
     sender.write(2, 6);
     assert_eq!(sender.sent(5), [run(2, 0, 4), run(1, 6, 1)].concat());
     // The queue pairs of one priority take turns; the next begins when it is done.
@@ -73,12 +73,12 @@ fn each_low_priority_is_paused_alone() {
     let mut sender = Sender::new();
     sender.write(0, 30);
     sender.net.nics[0].set_stopped(1 << 5);
-    // It is the next that waits, not the queue pair.
+    // The next packet waits, not the queue pair.
     assert_eq!(sender.sent(100), [run(0, 7, 4), run(0, 6, 2)].concat());
     assert!(!sender.net.nics[0].wants_tx());
     sender.write(1, 5);
     sender.net.nics[0].set_stopped(1 << 7);
-    // A window that waits itself holds nothing back that goes below.
+    // A paused window does not hold back lower priorities.
     assert_eq!(sender.sent(3), [run(1, 6, 2), run(0, 5, 1)].concat());
     sender.net.nics[0].set_stopped(0);
     assert_eq!(sender.sent(100), [run(1, 7, 4), run(0, 5, 19), run(0, 4, 4)].concat());

@@ -1,5 +1,4 @@
-//! What is not the reliable connection's business alone: the unreliable services, memory windows, and objects that
-//! change in use.
+//! Features beyond the reliable connection: the unreliable services, memory windows, and objects that change in use.
 
 #[path = "../common/mod.rs"]
 mod common;

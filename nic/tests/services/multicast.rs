@@ -1,4 +1,4 @@
-//! Multicast: a copy for everybody who asked.
+//! Multicast: a copy for every member.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -17,7 +17,7 @@ fn group(d: &Duo) -> Address {
     Address { path: redirect(one.path, GROUP), qpn: MULTICAST_QPN, ..one }
 }
 
-/// Receives in memory of the end's own.
+/// Posts a receive in memory of the end's own.
 fn recv(d: &mut Duo, end: End, id: u64) {
     let mr = crate::common::region(&mut d.net, end, 400, |_| 0);
     recv_at(d, end, id, &[irnic_transports::qp::Sge { addr: mr.addr, len: 400, lkey: mr.lkey }]);

@@ -1,4 +1,4 @@
-//! ATOMIC WRITE and FLUSH (IBA 1.5): carried out once, in their turn, and refused where rights or values do not fit.
+//! ATOMIC WRITE and FLUSH (IBA 1.5): executed once, in order, and refused if rights or values are wrong.
 
 use irnic_transports::Psn;
 use irnic_transports::qp::{Access, Event, PostError, QpState, SendData, SendOp, WcStatus};
@@ -9,7 +9,7 @@ use crate::kit::{Case, Duo, calm, everywhere, wr};
 
 const FLUSH: SendOp = SendOp::Flush { len: 8, placement: Feth::GLOBAL, selectivity: Feth::RANGE };
 
-/// Posts an operation without data; `tweak` sees its address and key.
+/// Posts an operation without data; `tweak` may change its address and key.
 fn post(d: &mut Duo, id: u64, op: SendOp, tweak: impl FnOnce(&mut u64, &mut u32)) {
     d.post_with(id, op, 0, |wr| {
         wr.data = SendData::Sges(&[]);
@@ -17,7 +17,7 @@ fn post(d: &mut Duo, id: u64, op: SendOp, tweak: impl FnOnce(&mut u64, &mut u32)
     });
 }
 
-/// Posts an operation that brings eight bytes to `offset`.
+/// Posts an operation that writes eight bytes to `offset`.
 fn post_into(d: &mut Duo, id: u64, op: SendOp, offset: u64) {
     let sges = [d.sge(0, offset, 8)];
     let wr = wr(id, op, &sges, &d.mem[1]);
@@ -32,7 +32,7 @@ fn cell(d: &Duo, i: usize) -> u64 {
 fn an_atomic_write_happens_once_though_it_is_sent_again() {
     everywhere(|case| {
         let mut d = Duo::with(case, |c| c.depth = 256);
-        // Between any two writes of the cell something else changes it: a write carried out twice would show.
+        // Between any two writes the cell is changed otherwise: a write executed twice would show.
         for k in 0..40 {
             post(&mut d, 2 * k, SendOp::AtomicWrite((1000 * k).to_ne_bytes()), |_, _| ());
             post_into(&mut d, 2 * k + 1, SendOp::FetchAdd { add: 1 }, 8 * k);
@@ -66,7 +66,7 @@ fn many_under_way_come_in_order_with_everything_else() {
     });
 }
 
-/// How an operation ends, at the requester and in the responder's events.
+/// Checks how an operation ends, at the requester and in the responder's events.
 fn refused(
     case: &Case,
     access: Access,
@@ -139,7 +139,7 @@ fn requests_that_no_requester_makes_are_invalid() {
             (0, 8, 0, Some((1, 2))),
         ] {
             let mut d = Duo::new(case);
-            // The responder knows the format of its peer from the first request.
+            // The responder learns its peer's format from the first request.
             post(&mut d, 1, FLUSH, |_, _| ());
             d.run();
             let opcode = if feth.is_some() { Opcode::RcFlush } else { Opcode::RcAtomicWrite };
@@ -171,7 +171,7 @@ fn posting_refuses_what_could_not_be_sent_and_waits_for_room_among_reads() {
         post(&mut d, 1, FLUSH, |_, _| ());
         d.run();
         assert_eq!(d.done(0), [(1, WcStatus::LocQpOpErr)]);
-        // They count as READs do: of nine, two are under way at a time.
+        // They count as READs do: of nine, two are outstanding at a time.
         let mut d = Duo::with(case, |c| c.rd_atomic = 2);
         for id in 0..9 {
             let op = if id % 2 == 0 { SendOp::AtomicWrite([id as u8; 8]) } else { FLUSH };

@@ -1,4 +1,4 @@
-//! Notices of switches about the rates of flows.
+//! Rate notices from switches.
 
 use irnic_nic::Nic;
 use irnic_transports::config::TransportConfig;
@@ -16,7 +16,7 @@ fn rocc() -> (Network, [End; 2]) {
     pair("delay 5us", 7, &Connection { transport: [transport; 2], ..Connection::default() })
 }
 
-/// A notice about a packet of the first NIC to a queue pair of the second.
+/// Returns a notice about a packet of the first NIC to a queue pair of the second.
 fn notice(opcode: Opcode, dest_qp: u32, gigabits: u32) -> RateNotice {
     let headers = Headers::new(Bth::new(opcode, dest_qp, Psn::new(0)));
     let mut notice = RateNotice::about(&path(0, 1), &headers, 1024).unwrap();
@@ -24,7 +24,7 @@ fn notice(opcode: Opcode, dest_qp: u32, gigabits: u32) -> RateNotice {
     notice
 }
 
-/// Hands a notice to a NIC, and lets it react. Returns the rate of a queue pair, and packets received and dropped.
+/// Passes a notice to a NIC, and lets it react. Returns the rate of a queue pair, and packets received and dropped.
 fn told(nic: &mut Nic, qpn: u32, now: u64, notice: &RateNotice) -> (u64, u64, u64) {
     nic.receive_notice(Time(now), Time(now), notice);
     nic.on_deadline(Time(now + 16_000));
@@ -45,7 +45,7 @@ fn a_notice_finds_the_sender_by_the_queue_pair_that_it_sent_to() {
     let mut foreign = notice(write, to.qpn, 3);
     foreign.src = "10.0.0.7".parse().unwrap();
     assert_eq!(told(nic, from.qpn, 20_000, &foreign), (4, 1, 3));
-    // Of another port only a lower rate counts.
+    // From another port only a lower rate counts.
     let other = |gigabits| {
         let mut other = notice(write, to.qpn, gigabits);
         other.port = 2;
@@ -53,7 +53,7 @@ fn a_notice_finds_the_sender_by_the_queue_pair_that_it_sent_to() {
     };
     assert_eq!(told(nic, from.qpn, 20_000, &other(5)), (4, 2, 3));
     assert_eq!(told(nic, from.qpn, 20_000, &other(3)), (3, 3, 3));
-    // The bytes say the same.
+    // The serialized form is equivalent.
     let bytes = notice(write, to.qpn, 2).emit();
     assert_eq!(told(nic, from.qpn, 20_000, &RateNotice::parse(&bytes).unwrap()), (2, 4, 3));
 }
@@ -78,7 +78,7 @@ fn a_queue_pair_with_another_controller_hears_nothing() {
     assert_eq!(told(&mut net.nics[0], from.qpn, 0, &notice(Opcode::RcWriteMiddle, to.qpn, 4)), (0, 0, 1));
 }
 
-/// When 200,000 bytes have left, ns, if a switch says so many Gbit/s every 40 µs.
+/// Returns when 200,000 bytes have left, ns, if a switch advertises this many Gbit/s every 40 µs.
 fn takes(gigabits: u32) -> u64 {
     let (mut net, [from, to]) = rocc();
     let (a, b) = (region(&mut net, from, 200_000, |_| 1), region(&mut net, to, 200_000, |_| 2));

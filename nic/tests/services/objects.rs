@@ -10,17 +10,17 @@ fn rc() -> Duo {
     duo(Service::Rc, false)
 }
 
-/// WRITEs 8 bytes from end 0 and says how that ended.
+/// WRITEs 8 bytes from end 0 and returns the status.
 fn write(d: &mut Duo, addr: u64, rkey: u32) -> irnic_transports::qp::WcStatus {
     d.post_with(1, SendOp::Write, 8, |wr| (wr.remote_addr, wr.rkey) = (addr, rkey));
     d.run();
     d.done(0)[0].1
 }
 
-/// Memory of a test's own, on NIC 1.
+/// Registers memory of a test's own, on NIC 1.
 fn external(d: &mut Duo, bytes: &mut [u64], iova: u64, access: Access) -> Mr {
     let (pd, len) = (d.ends[1].pd, size_of_val(bytes) as u64);
-    // SAFETY: every caller keeps `bytes` until the network is gone, and looks at it only in between.
+    // SAFETY: every caller keeps `bytes` until the network is dropped, and reads it only in between.
     unsafe { d.net.nics[1].reg_mr(pd, bytes.as_mut_ptr().cast(), len, iova, access) }.unwrap()
 }
 
@@ -35,7 +35,7 @@ fn a_region_answers_to_the_address_that_it_was_given() {
         assert_eq!((mr.addr, mr.len), (first, 128));
         assert_eq!(write(&mut d, first + 8, mr.rkey), Success);
         assert_eq!(bytes[1].to_ne_bytes()[..], d.bytes(&d.mem[0])[..8]);
-        // Receives name it so too.
+        // Receives name it by that address too.
         let sges = [Sge { addr: first + 64, len: 32, lkey: mr.lkey }];
         let end = d.ends[1];
         crate::setup::recv_at(&mut d, end, 4, &sges);

@@ -1,4 +1,4 @@
-//! Priority flow control: what a NIC sends while its link partner has stopped some priorities.
+//! Priority flow control: packets of a NIC whose link partner has stopped some priorities.
 
 use irnic_nic::NicConfig;
 use irnic_transports::Time;
@@ -54,7 +54,7 @@ fn post(net: &mut Network, end: End, n: usize, to: Option<Address>) {
     }
 }
 
-/// The priorities of all that a NIC sends now, in order. Nothing arrives.
+/// Returns the priorities of all packets that a NIC sends now, in order. Nothing arrives.
 fn sent(net: &mut Network, nic: usize) -> Vec<u8> {
     let mut sent = Vec::new();
     net.nics[nic].poll_transmit(Time(1_000_000), 100, |packet| {
@@ -75,7 +75,7 @@ fn a_stopped_priority_waits_and_the_others_take_turns() {
     post(&mut net, ends[0][0], 1, None);
     post(&mut net, ends[1][0], 1, None);
     assert_eq!(sent(&mut net, 0), [5]);
-    // Another one as well, then the first no more.
+    // Another one as well, then no longer the first.
     net.nics[0].set_stopped(1 << 3 | 1);
     post(&mut net, ends[2][0], 1, None);
     assert_eq!(sent(&mut net, 0), []);
@@ -103,7 +103,7 @@ fn a_turn_goes_on_over_several_calls() {
     assert_eq!(take(&mut net, 1), [3]);
     // The third, and the next one's turn, of which one is left.
     assert_eq!(take(&mut net, 3), [3, 5, 5]);
-    // Stopped in its turn, it has lost it.
+    // Stopped during its turn, it has lost that.
     net.nics[0].set_stopped(1 << 5);
     assert_eq!(take(&mut net, 1), [3]);
     net.nics[0].set_stopped(0);
@@ -142,7 +142,7 @@ fn a_queue_pair_that_is_destroyed_while_it_waits_is_forgotten() {
 
 #[test]
 fn a_number_that_is_used_again_does_not_wait_for_its_former_owner() {
-    // With one number in all, the one that was destroyed is the next to be given away.
+    // With only one number, the destroyed one is reused next.
     let mut net = Network::new(2, "delay 1us", 1, &NicConfig { max_qps: 1, ..NicConfig::default() });
     let waiting = pair(&mut net, 3);
     post(&mut net, waiting[0], 2, None);

@@ -1,4 +1,4 @@
-//! Pulled streams (NDP) between NICs: windows, the one queue of pulls, answers before data, packets that come back.
+//! Pulled streams (NDP) between NICs: windows, the one queue of pulls, responses before data, returned packets.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,9 +18,9 @@ struct Sent {
     at: Time,
     /// Whether it has payload.
     data: bool,
-    /// The number of pulls so far, if it is one.
+    /// The number of pulls so far, if it is a pull.
     pulls: Option<u32>,
-    /// The queue pair that it is for.
+    /// The destination queue pair.
     qpn: u32,
 }
 
@@ -85,7 +85,8 @@ fn what_was_trimmed_goes_when_it_is_pulled_without_a_timeout() {
     }
 }
 
-/// Two queue pairs write to a NIC with `classes` for its pulls. Returns when each had its last packet, and all pulls.
+/// Two queue pairs write to a NIC with `classes` for its pulls. Returns the time of each one's last packet, and of all
+/// pulls.
 fn two_writers(classes: [u8; 2]) -> ([Time; 2], Vec<Time>) {
     let mut net = Network::new(2, "", 1, &NicConfig::default());
     let flows = classes.map(|class| {
@@ -121,7 +122,7 @@ fn one_pace_and_strict_classes_hold_for_the_pulls_of_all_queue_pairs() {
     for classes in [[0, 7], [7, 0]] {
         let (last, pulls) = two_writers(classes);
         let [first, second] = if classes[0] == 0 { last } else { [last[1], last[0]] };
-        // The second one's window went unasked.
+        // The second one's window was sent without pulls.
         assert!(second.since(first) >= 50 * INTERVAL, "{classes:?}: {last:?}");
         assert_eq!(pulls.len(), 2 * 56);
     }
@@ -144,7 +145,7 @@ fn give(net: &mut Network, nic: usize, (path, bytes): &(Path, Vec<u8>)) {
     receive_frame(&mut net.nics[nic], net.now, &frame, Icrc::Checked);
 }
 
-/// What a switch makes of a packet that nobody has room for.
+/// Returns a packet as a switch without room for it returns it.
 fn returned((path, frame): &(Path, Vec<u8>)) -> (Path, Vec<u8>) {
     let mut path = path.with_mark(Mark::Returned);
     (path.src, path.dst) = (path.dst, path.src);
@@ -205,7 +206,7 @@ fn what_comes_back_from_elsewhere_changes_nothing() {
     let regions = post(&mut net, ends, 8, false);
     let data = take(&mut net, 0, 8);
     let dropped = net.nics[0].counters().rx_dropped;
-    // From a host that it has nothing to do with; with the number of a queue pair that does not exist; never sent.
+    // From an unrelated host; with the number of a queue pair that does not exist; never sent.
     let (mut path_of, mut frame) = returned(&data[2]);
     path_of.src = path(5, 0).src;
     icrc_append(&path_of, 0, &mut frame);
@@ -222,7 +223,7 @@ fn what_comes_back_from_elsewhere_changes_nothing() {
     }
     run(&mut net);
     check(&mut net, ends, &regions);
-    // All of it has arrived.
+    // Everything has arrived.
     give(&mut net, 0, &returned(&data[2]));
     assert!(take(&mut net, 0, 8).is_empty());
     assert_eq!(net.nics[0].qp(ends[0].qpn).unwrap().stats().retransmitted, 0);

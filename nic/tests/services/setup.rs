@@ -1,4 +1,4 @@
-//! Two queue pairs of an unreliable service, on a calm network.
+//! Two queue pairs of an unreliable service, on a network without faults.
 
 use irnic_nic::NicConfig;
 use irnic_transports::Path;
@@ -18,7 +18,7 @@ pub fn duo(service: Service, srq: bool) -> Duo {
     Duo::on(Network::new(2, "delay 5us limit 10000", 1, &config), c, srq)
 }
 
-/// Loses the `n`-th frame from now on of those that end 0 sends.
+/// Loses the frames from end 0, counted from now, that `lost` selects.
 pub fn lose(d: &mut Duo, lost: impl Fn(usize) -> bool + 'static) {
     let mut n = 0;
     d.net.tamper = Some(Box::new(move |from, _| {
@@ -28,7 +28,7 @@ pub fn lose(d: &mut Duo, lost: impl Fn(usize) -> bool + 'static) {
     }));
 }
 
-/// Where end `to` is, for a datagram from end `from`.
+/// Returns the address of end `to`, for a datagram from end `from`.
 pub fn to(from: End, to: End) -> Address {
     Address { path: path(from.nic, to.nic), qpn: to.qpn, qkey: QKEY }
 }
@@ -38,13 +38,13 @@ pub fn post(d: &mut Duo, id: u64, op: SendOp, len: u32, to: Address) {
     d.post_with(id, op, len, |wr| wr.to = Some(to));
 }
 
-/// The completions at `end` so far.
+/// Returns the completions at `end` so far.
 pub fn wcs(d: &mut Duo, end: usize) -> Vec<Wc> {
     d.poll();
     std::mem::take(&mut d.wcs[end])
 }
 
-/// A datagram queue pair more, in RTS, on `nic`.
+/// Creates another datagram queue pair, in RTS, on `nic`.
 pub fn another(d: &mut Duo, nic: usize) -> End {
     let end = create(&mut d.net, nic, &Connection { srq: [None; 2], ..d.connection.clone() }, 0, None);
     for attr in crate::common::attributes(&d.connection, end, end, 0) {
@@ -53,7 +53,7 @@ pub fn another(d: &mut Duo, nic: usize) -> End {
     end
 }
 
-/// A send work request of nothing that goes nowhere.
+/// Returns an empty send work request without a destination.
 pub fn empty(op: SendOp) -> SendWr<'static> {
     SendWr::new(0, op, SendData::Sges(&[]))
 }
@@ -63,7 +63,7 @@ pub fn recv_at(d: &mut Duo, end: End, id: u64, sges: &[Sge]) {
     d.net.nics[end.nic].post_recv(end.qpn, &RecvWr { wr_id: id, sges }).unwrap();
 }
 
-/// Returns the path that leads to another address and is otherwise the same.
+/// Returns the path to another address, otherwise the same.
 pub fn redirect(path: Path, dst: std::net::IpAddr) -> Path {
     Path { dst, ..path }
 }

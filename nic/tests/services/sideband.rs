@@ -1,4 +1,4 @@
-//! What travels beside a packet's bytes.
+//! Out-of-band data of packets.
 
 use irnic_nic::Nic;
 use irnic_transports::qp::{QpState, SendData, SendWr, Service, Sge, Wc, WcStatus};
@@ -8,8 +8,8 @@ use crate::common::{Connection, End, Network, pair, region};
 
 const LEN: usize = 20_000;
 
-/// Hands all that one NIC sends to the other. The payload of the packets that `cut` names, by their number among those
-/// with a payload, is cut off on the way.
+/// Passes everything that one NIC sends to the other. The payload of the packets in `cut`, numbered among those with a
+/// payload, is cut off on the way.
 fn carry(net: &mut Network, ends: [End; 2], from: usize, sent: &mut usize, cut: &[usize]) {
     let now = net.now;
     let [a, b] = &mut net.nics[..] else { panic!("two NICs") };

@@ -1,4 +1,4 @@
-//! Slots of queues: taken when a work request is posted, free again when a completion at or after it was polled.
+//! Slots of queues: taken when a work request is posted, freed when a completion at or after it is polled.
 
 use irnic_transports::qp::{PostError, QpState, RecvWr, SendOp, Service, Sge};
 
@@ -7,13 +7,13 @@ use crate::kit::{Duo, completions};
 use crate::setup::to;
 use irnic_nic::NicConfig;
 
-/// A pair whose queues have as many slots as its connection says.
+/// Returns a pair whose queues have as many slots as its connection specifies.
 fn pair(service: Service, srq: bool) -> Duo {
     let c = Connection { service, depth: 4, ..Connection::default() };
     Duo::on(Network::new(2, "delay 5us limit 10000", 1, &NicConfig::default()), c, srq)
 }
 
-/// Posts sends until one is refused, at most ten. Returns how many were taken.
+/// Posts sends until one is refused, at most ten. Returns how many were accepted.
 fn fill(d: &mut Duo, signaled: bool) -> u64 {
     let there = to(d.ends[0], d.ends[1]);
     let op = if d.connection.service == Service::Ud { SendOp::Send } else { SendOp::Write };
@@ -26,7 +26,7 @@ fn fill(d: &mut Duo, signaled: bool) -> u64 {
                 break;
             }
         }
-        // What was posted is done long before the next.
+        // Each is complete long before the next.
         while d.net.step() {}
     }
     taken
@@ -56,7 +56,7 @@ fn a_queue_that_nobody_signals_stays_full() {
     for service in [Service::Rc, Service::Uc, Service::Ud] {
         let mut d = pair(service, false);
         assert_eq!((fill(&mut d, false), fill(&mut d, false)), (4, 0), "{service:?}");
-        // The one that is signaled frees those before it.
+        // The signaled one frees those before it.
         let mut d = pair(service, false);
         let there = to(d.ends[0], d.ends[1]);
         let op = if service == Service::Ud { SendOp::Send } else { SendOp::Write };
@@ -100,7 +100,7 @@ fn receives_keep_their_slots_until_their_completions_are_polled() {
         assert_eq!(received(&mut d), limit as u64, "{service:?} {srq}");
         poll_one(&mut d, 1);
         assert_eq!(received(&mut d), 1, "{service:?} {srq}");
-        // A queue pair that begins anew takes its completions along, and what they have kept.
+        // A queue pair that is reset loses its completions, and frees their slots.
         d.to(1, QpState::Reset);
         let posted = (0..100).take_while(|_| {
             let wr = RecvWr { wr_id: 0, sges: &[] };

@@ -1,4 +1,4 @@
-//! What a queue pair says of itself at the end.
+//! Statistics of a queue pair at the end.
 
 use irnic_transports::qp::{QpStats, SendOp, Service};
 use irnic_transports::wire::parse;

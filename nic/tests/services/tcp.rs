@@ -1,4 +1,4 @@
-//! The transport `iwarp` over a wire: what leaves when. Every round trip takes 20 µs, packets take no time to send.
+//! The transport `iwarp` over a wire: the times of packets. Every round trip takes 20 µs, packets take no time to send.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,11 +10,11 @@ use crate::common::{Connection, End, Network, pair, region};
 const ROUND_TRIP: u64 = 20_000;
 const MTU: usize = 1024;
 
-/// A packet of request that left: when, in ns from the first on, and which.
+/// Request packets sent: time, in ns from the first, and number.
 type Left = Vec<(u64, u32)>;
 
-/// Sends messages of so many packets, each when the one before is complete. `lost` says of a packet, and how often it
-/// left before, whether it gets lost.
+/// Sends messages of these numbers of packets, each when the previous one is complete. `lost` decides, by packet and
+/// its number of previous transmissions, whether it is lost.
 fn run(transport: &str, messages: &[usize], lost: impl Fn(u32, usize) -> bool + 'static) -> (Network, End, Left) {
     let c = Connection { transport: [transport.parse().unwrap(); 2], ..Connection::default() };
     let (mut net, ends) = pair("delay 10us", 1, &c);
@@ -53,7 +53,7 @@ fn run(transport: &str, messages: &[usize], lost: impl Fn(u32, usize) -> bool + 
     (net, ends[0], left)
 }
 
-/// Packets by round trip.
+/// Returns the number of packets per round trip.
 fn by_round(left: &Left) -> Vec<usize> {
     let rounds = left.last().map_or(0, |(at, _)| at / ROUND_TRIP + 1);
     (0..rounds).map(|round| left.iter().filter(|(at, _)| at / ROUND_TRIP == round).count()).collect()
@@ -70,14 +70,14 @@ fn a_flow_starts_slowly() {
 
 #[test]
 fn a_loss_halves_the_window() {
-    // The first of the 16 packets of the third round trip. Each of the first two NACKs lets a new packet go, the third
-    // the lost one, and the window is 16/2: without the lost one and three that arrived 14 of 18 packets are in the
-    // network, and one sent again. The other twelve NACKs leave 3, so five more go.
+    // The first of the 16 packets of the third round trip. Each of the first two NACKs releases a new packet, the third
+    // the lost one, and the window is 16/2: without the lost one and three that arrived, 14 of 18 packets are in the
+    // network, and one retransmission. The other twelve NACKs leave 3, so five more are sent.
     let (net, _, left) = run("iwarp", &[80], |psn, before| psn == 12 && before == 0);
     let rounds = by_round(&left);
     assert_eq!(rounds[..4], [4, 8, 16, 8], "{left:?}");
     assert_eq!(left[30], (3 * ROUND_TRIP, 12));
-    // It ends recovery: the window is 8, and then grows by one a round trip.
+    // It ends recovery: the window is 8, and then grows by one per round trip.
     assert_eq!(rounds[4..7], [8, 9, 10], "{left:?}");
     assert_eq!((net.nics[0].counters().retransmitted_pkts, net.nics[0].counters().local_ack_timeout_err), (1, 0));
 }
@@ -92,8 +92,8 @@ fn two_that_overtake_a_packet_are_no_loss() {
 
 #[test]
 fn the_last_packet_waits_for_the_round_trip_and_four_times_its_variation() {
-    // R = 20 µs after the first message: RTO = R + 4 · R/2 = 60 µs. Lost again it is doubled; as no packet that was
-    // sent twice is measured (Karn), what is sent next waits four times as long.
+    // R = 20 µs after the first message: RTO = R + 4 · R/2 = 60 µs. After another loss it is doubled; as no packet sent
+    // twice is measured (Karn), the next waits four times as long.
     let (net, end, left) =
         run("iwarp,rto-min=50us", &[1, 1, 1, 1], |psn, before| psn == 1 && before < 2 || psn == 2 && before < 1);
     assert_eq!(left.iter().map(|l| l.1).collect::<Vec<_>>(), [0, 1, 1, 1, 2, 2, 3]);
@@ -105,7 +105,7 @@ fn the_last_packet_waits_for_the_round_trip_and_four_times_its_variation() {
     assert_eq!(net.nics[0].counters().local_ack_timeout_err, 3);
     // The last is measured again.
     assert_eq!(net.nics[0].qp(end.qpn).unwrap().smoothed_rtt(), ROUND_TRIP);
-    // Before the first measurement it is the least: 320 µs.
+    // Before the first measurement it is the minimum: 320 µs.
     let (.., left) = run("iwarp", &[1], |_, before| before < 1);
     assert!((320_000..322_048).contains(&left[1].0), "{left:?}");
 }
@@ -120,8 +120,8 @@ fn after_a_timeout_a_flow_starts_slowly_again() {
 
 #[test]
 fn what_is_sent_again_waits_for_the_window() {
-    // Of the 16 packets of the third round trip only the last arrives, and the window is 8. A NACK says that the other
-    // 15 are lost.
+    // Of the 16 packets of the third round trip only the last arrives, and the window is 8. A NACK reports the other 15
+    // lost.
     let lost = |psn, before| (12..27).contains(&psn) && before == 0;
     let (net, _, left) = run("iwarp,nack-threshold=1", &[60], lost);
     assert_eq!(by_round(&left)[..7], [4, 8, 16, 8, 8, 8, 9], "{left:?}");
@@ -132,7 +132,7 @@ fn what_is_sent_again_waits_for_the_window() {
 
 #[test]
 fn after_a_timeout_goes_again_as_the_window_opens_what_has_not_arrived() {
-    // Of the second round trip only 8 arrives; 4 gets lost twice.
+    // Of the second round trip only 8 arrives; 4 is lost twice.
     let lost = |psn, before| (4..12).contains(&psn) && psn != 8 && before == 0 || psn == 4 && before == 1;
     let (net, _, left) = run("iwarp,nack-threshold=1", &[40], lost);
     assert_eq!(net.nics[0].counters().local_ack_timeout_err, 1);
@@ -145,7 +145,7 @@ fn after_a_timeout_goes_again_as_the_window_opens_what_has_not_arrived() {
     assert_eq!(rounds, [1, 2, 4], "{left:?}");
 }
 
-/// Runs messages with probes after 10 µs at least and timeouts of 4 ms, and without probes.
+/// Runs messages with probes after at least 10 µs and timeouts of 4 ms, and without probes.
 fn probed(transport: &str, messages: &[usize], lost: fn(u32, usize) -> bool) -> [(Network, Left); 2] {
     ["10us", "off"].map(|tlp| {
         let (net, _, left) = run(&format!("{transport},tlp={tlp},base-rtt=20us"), messages, lost);
@@ -153,13 +153,13 @@ fn probed(transport: &str, messages: &[usize], lost: fn(u32, usize) -> bool) -> 
     })
 }
 
-/// Asserts when a packet left: about then, as timers have a resolution.
+/// Asserts approximately when a packet left, as timers have a resolution.
 fn left_at(left: &Left, index: usize, at: u64, psn: u32) {
     assert!((at..at + 4_096).contains(&left[index].0) && left[index].1 == psn, "{psn} at {at}: {left:?}");
 }
 
-/// RFC 8985 §7: of 20 packets the last five get lost. The last is sent again two round trips after the last
-/// acknowledgement, and its answer says what else is lost.
+/// RFC 8985 §7: of 20 packets the last five are lost. The last is resent two round trips after the last
+/// acknowledgement, and its answer shows what else is lost.
 #[test]
 fn a_lost_tail_is_found_by_a_probe_long_before_the_timeout() {
     for transport in [
@@ -181,8 +181,8 @@ fn a_lost_tail_is_found_by_a_probe_long_before_the_timeout() {
     }
 }
 
-/// A packet that was never sent is as good, and goes whatever the window. Before the first measurement of a round trip
-/// it is that of an empty network that counts, as TCP has measured one by then.
+/// A new packet serves as well, and is sent whatever the window. Before the first measurement of a round trip that of
+/// an empty network is used, as TCP would have measured one by then.
 #[test]
 fn a_new_packet_is_a_probe_if_there_is_one() {
     let [(net, left), (without, _)] =
@@ -193,17 +193,17 @@ fn a_new_packet_is_a_probe_if_there_is_one() {
     assert_eq!(without.nics[0].counters().local_ack_timeout_err, 1);
 }
 
-/// One probe a tail: if that gets lost as well there is the timeout.
+/// One probe per tail: if that is lost as well, the timeout remains.
 #[test]
 fn a_lost_probe_leaves_the_tail_to_the_timeout() {
     let [(net, left), _] = probed("iwarp,rto-min=4ms,nack-threshold=1", &[4], |psn, before| psn == 3 && before < 2);
     left_at(&left, 4, 3 * ROUND_TRIP, 3);
-    // The timer starts anew with the probe.
+    // The probe restarts the timer.
     left_at(&left, 5, 3 * ROUND_TRIP + 4_000_000, 3);
     assert_eq!((net.nics[0].counters().tlp_probes, net.nics[0].counters().local_ack_timeout_err), (1, 1));
 }
 
-/// RFC 8985 §7.4: the probe has repaired what it should have shown. The window is smaller all the same.
+/// RFC 8985 §7.4: the probe has repaired the loss that it was to detect. The window shrinks all the same.
 #[test]
 fn a_loss_that_the_probe_repairs_counts_as_one() {
     let second = |lost| {
@@ -213,7 +213,7 @@ fn a_loss_that_the_probe_repairs_counts_as_one() {
         by_round(&sent.iter().map(|l| (l.0 - sent[0].0, l.1)).collect())
     };
     assert_eq!(second(|_, _| false)[..3], [8, 16, 32]);
-    // The first acknowledgement of more than the tail leaves seven in flight: the window is half of them, and then one
-    // more a round trip.
+    // The first acknowledgement beyond the tail leaves seven in flight: the window is half of them, and then one more
+    // per round trip.
     assert_eq!(second(|psn, before| psn == 3 && before == 0)[..3], [8, 3, 4]);
 }

@@ -1,5 +1,5 @@
-//! TLT between NICs (EuroSys 2021, §5): one important packet of each stream, its echo, clocks, colours; the figures of
-//! the paper packet by packet.
+//! TLT between NICs (EuroSys 2021, §5): one important packet of each stream, its echo, clocks, colours; the paper's
+//! figures packet by packet.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,11 +13,11 @@ use irnic_transports::{Colour, Psn};
 use crate::common::{Connection, End, Network, pair};
 use crate::transfer::{check, post};
 
-/// A frame that is under way: who sent it, and what it is in a word.
+/// Describes a frame in flight in a word.
 ///
-/// Of the stream's sender `d5` is red, `g5` green, `D5` important data, `C5` a clock with payload, `P5` one without. Of
-/// its receiver `a5` says that everything before 5 has arrived, `n5s7` that 7 has as well; with `E` in front it is an
-/// echo of important data, with `K` one of a clock. `~` follows what is lost.
+/// From the stream's sender, `d5` is red, `g5` green, `D5` important data, `C5` a clock with payload, `P5` one without.
+/// From its receiver, `a5` acknowledges everything before 5, `n5s7` also 7; with `E` in front it is an echo of
+/// important data, with `K` one of a clock. `~` follows lost frames.
 fn word(frame: &[u8], red: bool) -> String {
     let (headers, _) = parse(frame).unwrap();
     let (psn, importance) = (headers.bth.psn.get(), headers.bth.importance);
@@ -54,7 +54,7 @@ fn word(frame: &[u8], red: bool) -> String {
     }
 }
 
-/// A connection of which every frame is written down, and some are lost.
+/// A connection that records every frame, and loses some.
 struct Trace {
     net: Network,
     ends: [End; 2],
@@ -62,7 +62,7 @@ struct Trace {
 }
 
 impl Trace {
-    /// `lost` names what is lost: words of [`word`], each once for each time that it is in the list.
+    /// `lost` lists the frames to lose: words of [`word`], each as many times as it is in the list.
     fn new(transport: &str, lost: &[&str]) -> Trace {
         let c = Connection {
             transport: [transport.parse::<TransportConfig>().unwrap(); 2],
@@ -89,7 +89,7 @@ impl Trace {
         Trace { net, ends, words }
     }
 
-    /// Writes, or reads, so many packets; returns all words, and how many timeouts there were.
+    /// Writes, or reads, `packets` packets; returns all words, and the number of timeouts.
     fn run(mut self, packets: usize, read: bool) -> (String, u64) {
         let regions = post(&mut self.net, self.ends, packets, read);
         while self.net.step() {}
@@ -100,18 +100,18 @@ impl Trace {
     }
 }
 
-/// Asserts what goes over the wire, and that nothing waits for a timeout.
+/// Asserts the frames on the wire, and that there are no timeouts.
 fn sequence(transport: &str, lost: &[&str], packets: usize, words: &str) {
     for read in [false, true] {
         let (sent, timeouts) = Trace::new(transport, lost).run(packets, read);
-        // A READ is a stream of its own, of one request.
+        // A READ's request is a stream of its own, of one packet.
         let sent = if read { sent.strip_prefix("D0 Ea1 ").unwrap_or(&sent) } else { &sent };
         assert_eq!((sent, timeouts), (words, 0), "{transport}, {lost:?} lost, read {read}");
     }
 }
 
-/// The last packet of the first window is important. Its echo lets another one be so: the first that is sent then, or a
-/// clock that asks for the first packet that is not acknowledged.
+/// The last packet of the first window is important. Its echo enables another one: the first sent then, or a clock that
+/// requests the first unacknowledged packet.
 #[test]
 fn one_packet_of_a_stream_is_important() {
     sequence("irn,cap=4,tlt=on", &[], 4, "d0 d1 d2 D3 a1 a2 a3 Ea4");
@@ -125,20 +125,21 @@ fn one_packet_of_a_stream_is_important() {
     assert_eq!(sent, "g0 g1 g2 g3 a1 a2 a3 a4");
 }
 
-/// Figure 3a: of what was sent between two important packets one is lost. A NACK says so first, here as there.
+/// Figure 3a: one packet between two important ones is lost. A NACK reports it first, here as in the paper.
 #[test]
 fn a_loss_between_important_packets_is_found() {
     let words = "d0 d1 d2 D3 a1 a2 a3 Ea4 d4 d5~ d6 D7 a5 n5s6 En5s7 d8 d5 P5 n5s8 a9 Ka9";
     sequence("irn,cap=4,tlt=on", &["d5"], 9, words);
 }
 
-/// What ends a window and is lost gives no NACK. The clock's echo shows it: a timeout without TLT.
+/// A lost packet at the end of a window causes no NACK. The clock's echo shows the loss, which without TLT takes a
+/// timeout.
 #[test]
 fn a_lost_tail_is_found_by_a_clock() {
     let lost = ["d4", "d5", "d6"];
     let start = "d0 d1 d2 D3 a1 a2 a3 Ea4 d4~ d5~ d6~ ";
     sequence("irn,cap=4,tlt=on", &lost, 7, &format!("{start}P4 Ka4 D4 d5 d6 Ea5 a6 a7 P5 Ka7"));
-    // A whole packet repairs the loss that it is to show (§5.3), but no more than that.
+    // A whole packet repairs the loss that it is to detect (§5.3), but only that.
     sequence("irn,cap=4,tlt=on,tlt-clock=mtu", &lost, 7, &format!("{start}C4 Ka5 D5 d6 Ea6 a7 C6 Ka7"));
     for (transport, lost) in
         [("irn,cap=4,tlt=on,tlt-clock=probe", ["d4", "d5", "d6"]), ("irn,cap=4", ["g4", "g5", "g6"])]
@@ -150,7 +151,7 @@ fn a_lost_tail_is_found_by_a_clock() {
     }
 }
 
-/// Figure 3b: what is sent again is lost again. The next echo says so, and the packet goes as important data.
+/// Figure 3b: a retransmission is lost. The next echo shows it, and the packet is resent as important data.
 #[test]
 fn a_lost_retransmission_is_found() {
     let words = "d0 d1~ d2 D3 a1 n1s2 En1s3 d4 d1~ P1 n1s4 Ka1 D1 Ea5";
@@ -159,7 +160,7 @@ fn a_lost_retransmission_is_found() {
     assert!(timeouts == 1, "{sent}");
 }
 
-/// All that is unimportant is lost at once; and of TCP's window, which a loss makes smaller, all the same.
+/// All unimportant packets are lost at once; with TCP's window, which shrinks on loss, too.
 #[test]
 fn the_important_packet_alone_is_enough() {
     sequence("irn,cap=4,tlt=on", &["d0", "d1", "d2"], 4, "d0~ d1~ d2~ D3 En0s3 D0 d1 d2 Ea1 a2 a4 P1 Ka4");
@@ -167,7 +168,7 @@ fn the_important_packet_alone_is_enough() {
     assert_eq!(timeouts, 0, "{sent}");
 }
 
-/// Figure 4: with go-back-N the last packet is important, and the first and the last of what is sent again. Without
+/// Figure 4: with go-back-N the last packet is important, and the first and the last of each retransmission. Without
 /// that the second loss of a packet looks like the first, and waits for the timer.
 #[test]
 fn the_first_and_the_last_of_a_round_of_retransmissions_are_important() {
@@ -176,13 +177,13 @@ fn the_first_and_the_last_of_a_round_of_retransmissions_are_important() {
     assert_eq!((&sent[..], timeouts), ("d0 d1 d2~ d3~ g4 n2 g2 d3 g4 a3 a4 a5", 0));
     let (sent, timeouts) = run("roce,rto=1ms", &["g2", "g3", "g2"]);
     assert!(timeouts == 1, "{sent}");
-    // One in so many, too.
+    // Every Nth, too.
     let (sent, _) = run("roce,tlt=on,tlt-every=2,rto=1ms", &[]);
     assert!(sent.starts_with("d0 g1 d2 g3 g4"), "{sent}");
 }
 
-/// A network that drops whatever is red for a while, and nothing else: no timer may run out, whatever the stream
-/// carries and however its window is made.
+/// A network that temporarily drops all red packets, and no others: no timer may expire, whatever the stream carries
+/// and however its window is controlled.
 #[test]
 fn while_all_that_is_red_is_dropped_no_timer_runs_out() {
     for transport in [
@@ -199,7 +200,7 @@ fn while_all_that_is_red_is_dropped_no_timer_runs_out() {
         "irn,cc=timely,tlt=on",
     ] {
         for (seed, read) in [(1, false), (2, true), (3, false), (4, true)] {
-            // Timers run out only if a round trip takes a thousand times as long as it does.
+            // Timers expire only if a round trip takes a thousand times its normal time.
             let c = Connection {
                 transport: [format!("{transport},rto=20ms").parse::<TransportConfig>().unwrap(); 2],
                 ..Connection::default()
@@ -212,7 +213,7 @@ fn while_all_that_is_red_is_dropped_no_timer_runs_out() {
             net.tamper = Some(Box::new(move |_, _| {
                 let (red, dropped) = &mut *seen.borrow_mut();
                 *dropped += u32::from(*red);
-                // The first thousand, then two of three for a while.
+                // The first thousand, then two of three for a time.
                 !*red || *dropped > 2_000 || *dropped > 1_000 && dropped.is_multiple_of(3)
             }));
             for _ in 0..3 {
@@ -231,8 +232,8 @@ fn while_all_that_is_red_is_dropped_no_timer_runs_out() {
     }
 }
 
-/// Messages follow each other while clocks of the one before are under way, and several important packets arrive before
-/// anything is answered: an echo says which packet it is of, and no stream waits for one that was not sent.
+/// Messages follow each other while clocks of the previous one are in flight, and several important packets arrive
+/// before anything is answered: an echo identifies its packet, and no stream waits for one that was not sent.
 #[test]
 fn messages_in_a_row_wait_for_no_echo_of_the_one_before() {
     for (transport, batch) in [("irn,tlt=on", 1), ("irn,tlt=on,evidence=on", 8), ("irn,tlt=on,tlt-clock=mtu", 64)] {

@@ -20,7 +20,7 @@ pub fn post(net: &mut Network, ends: [End; 2], packets: usize, read: bool) -> [M
     [local, remote]
 }
 
-/// Checks that a work request has succeeded, and has brought what it was to bring.
+/// Checks that a work request has succeeded, and has transferred the right bytes.
 pub fn check(net: &mut Network, ends: [End; 2], [local, remote]: &[Mr; 2]) {
     let mut wcs = [Wc::EMPTY; 2];
     assert_eq!(net.nics[ends[0].nic].poll_cq(ends[0].cq, &mut wcs).unwrap(), 1);

@@ -1,4 +1,4 @@
-//! Unreliable connections: what arrives whole is delivered in order, what does not leaves no trace.
+//! Unreliable connections: messages that arrive whole are delivered in order, others leave no trace.
 
 use irnic_transports::Psn;
 use irnic_transports::qp::{Access, PostError, QpAttr, QpState, SendOp, Service, Sge, WcOpcode, WcStatus::*};
@@ -11,7 +11,7 @@ fn uc() -> Duo {
     duo(Service::Uc, false)
 }
 
-/// The first `len` bytes that end 0 sends.
+/// Returns the first `len` bytes that end 0 sends.
 fn sent(len: usize) -> Vec<u8> {
     (0..len).map(|i| byte(0, i)).collect()
 }
@@ -66,7 +66,7 @@ fn a_message_that_loses_any_packet_is_not_delivered_and_its_buffer_serves_the_ne
             for id in 0..3 {
                 d.recv(id, 4096);
             }
-            // Packet 0 is a message of its own, then come four, then one.
+            // Packet 0 is a message of its own, then four follow, then one.
             lose(&mut d, move |n| n == 1 + lost);
             d.post(1, SendOp::Send, 10);
             d.post(2, op, 4 * MTU);
@@ -171,7 +171,7 @@ fn without_a_receive_the_message_is_dropped_whole() {
         let mut d = uc();
         d.post(1, op, 3 * MTU);
         d.steps(2);
-        // Too late for the first message, whatever is left of it.
+        // Too late for the first message, whatever remains of it.
         d.recv(0, 4096);
         d.run();
         d.post(2, SendOp::SendImm(2), 10);
@@ -266,7 +266,7 @@ fn a_bad_local_key_ends_in_sqe_and_the_queue_pair_can_go_on() {
     assert_eq!(d.state(0), QpState::Sqe);
     d.post(4, SendOp::Send, 10);
     assert_eq!(d.done(0), [(4, WrFlushErr)]);
-    // Receiving goes on.
+    // Receiving continues.
     let sges = [d.sge(0, 0, 100)];
     let end = d.ends[0];
     crate::setup::recv_at(&mut d, end, 60, &sges);
@@ -344,7 +344,7 @@ fn a_drained_send_queue_ends_its_message_and_begins_no_other() {
     d.recv(1, 4096);
     d.post(1, SendOp::Send, 4 * MTU);
     d.post(2, SendOp::Send, 10);
-    // One packet goes; the rest of the message has to follow.
+    // One packet is sent; the rest of the message has to follow.
     let mut frames = Vec::new();
     let now = d.net.now;
     d.net.nics[0].poll_transmit(now, 1, |p| {

@@ -147,7 +147,7 @@ fn a_datagram_that_finds_no_room_is_dropped_and_its_buffer_serves_the_next() {
     }
 }
 
-/// Everybody's next receive would otherwise be the one that takes nothing.
+/// It would otherwise be the next receive for all, and never take a message.
 #[test]
 fn a_shared_receive_that_is_too_short_completes_in_error() {
     for room in [0, 39, 40, 49] {
@@ -241,7 +241,7 @@ fn sends_complete_whatever_becomes_of_them() {
     assert_eq!(d.done(0), (0..50).map(|id| (id, Success)).collect::<Vec<_>>());
 }
 
-/// What the datagrams that end 0 sends now say, each the same byte for all of its length: that and its length.
+/// Returns the contents of the datagrams that end 0 sends now, each the same byte throughout: that and its length.
 fn sent(d: &mut Duo, budget: usize) -> Vec<(u8, u32)> {
     let mut sent = Vec::new();
     d.net.nics[0].poll_transmit(d.net.now, budget, |packet| {
@@ -257,13 +257,13 @@ fn sent(d: &mut Duo, budget: usize) -> Vec<(u8, u32)> {
     sent
 }
 
-/// Posts a datagram whose bytes are all the same, in one of these ways.
+/// Posts a datagram whose bytes are all the same, inline or not.
 fn say(d: &mut Duo, said: u8, len: u32, inline: bool) {
     let there = to(d.ends[0], d.ends[1]);
     let mr = d.mem[0];
     d.net.nics[0].bytes_mut(&mr).unwrap()[..len as usize].fill(said);
     let bytes = vec![said; len as usize];
-    // Elements of a byte, of none, and of the rest.
+    // Elements of one byte, of none, and of the rest.
     let parts = [d.sge(0, 0, len.min(1)), d.sge(0, 9, 0), d.sge(0, len.min(1).into(), len - len.min(1))];
     let data = if inline { SendData::Inline(&bytes) } else { SendData::Sges(&parts) };
     let wr = irnic_transports::qp::SendWr { data, to: Some(there), ..empty(SendOp::Send) };
@@ -275,7 +275,7 @@ fn datagrams_that_wait_say_what_they_said_when_they_were_copied() {
     let mut d = ud();
     let qpn = d.ends[0].qpn;
     let (mut said, mut expected) = (0u8, std::collections::VecDeque::new());
-    // The queue grows and shrinks, and goes round.
+    // The queue grows and shrinks, and wraps.
     for (posted, left) in [(1, 0), (3, 1), (7, 5), (30, 2), (1, 0), (12, 11), (40, 0), (61, 0)] {
         for n in 0..posted {
             said = said.wrapping_add(1);

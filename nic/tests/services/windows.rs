@@ -1,4 +1,4 @@
-//! Memory windows: what they grant, to whom, from when to when.
+//! Memory windows: the access they grant, to which peers, and for how long.
 
 use irnic_nic::{Mr, MrChanges, Mw, MwKind, NicError, Object};
 use irnic_transports::qp::{Access, MwBind, PdId, PostError, QpState, SendOp, Service, WcStatus, WcStatus::*};
@@ -27,7 +27,7 @@ fn scene(service: Service, kind: MwKind) -> Scene {
 }
 
 impl Scene {
-    /// The next key, and a binding to bytes 1000 to 2000 with it.
+    /// Returns the next key, and a binding of bytes 1000 to 2000 to it.
     fn binding(&mut self) -> MwBind {
         let rkey = self.d.net.nics[1].next_mw_rkey(self.mw.handle).unwrap();
         let (addr, lkey) = (self.mr.addr + 1000, self.mr.lkey);
@@ -39,7 +39,7 @@ impl Scene {
         self.carry_out(op, addr, rkey)
     }
 
-    /// Carries out a local operation at end 1.
+    /// Executes a local operation at end 1.
     fn local(&mut self, op: SendOp) -> WcStatus {
         self.carry_out(op, 0, 0)
     }
@@ -52,7 +52,7 @@ impl Scene {
         done[0].1
     }
 
-    /// WRITEs from end 0; on an unreliable connection success is what changed.
+    /// WRITEs from end 0; on an unreliable connection success is judged by the change.
     fn write(&mut self, addr: u64, len: u32, rkey: u32) -> WcStatus {
         let before = self.d.net.nics[1].bytes(&self.mr).unwrap().to_vec();
         self.d.post_with(1, SendOp::Write, len, |wr| (wr.remote_addr, wr.rkey) = (addr, rkey));
@@ -240,7 +240,7 @@ fn the_peer_invalidates_a_type_2_window_but_none_of_type_1() {
     assert_eq!(s.local(SendOp::LocalInvalidate(bind.rkey)), LocQpOpErr);
 }
 
-/// A second connection between the same NICs and domains.
+/// Creates a second connection between the same NICs and domains.
 fn second(d: &mut Duo) -> [End; 2] {
     let c = d.connection.clone();
     let given = [0, 1].map(|i| {

@@ -1,4 +1,4 @@
-//! The classifier: which queue a packet goes to, and what it is worth.
+//! The classifier: the queue of a packet, and its value.
 
 use super::{Elaborator, error};
 use crate::ast::{Expr, ExprKind, Index, Name, ObjectKind, Path};
@@ -63,8 +63,8 @@ impl Elaborator<'_> {
         Ok(if program.as_constant() == Some(1) { When::Always } else { When::Holds(program) })
     }
 
-    /// Gives the queues of each array numbers in a row, in the order of their indices; but first that of the priority,
-    /// since most networks use one, whose queues then lie together.
+    /// Numbers the queues of each array consecutively, in the order of their indices, with that of the priority
+    /// outermost, since most networks use one, whose queues are then contiguous.
     fn number_queues(&mut self, classes: &[(Option<Expr>, Expr)]) {
         let mut places = vec![0; self.queues.len()];
         let mut next = 0;
@@ -128,14 +128,14 @@ impl Elaborator<'_> {
         Ok(Target { base, terms })
     }
 
-    /// Refuses a classifier by which a packet could come to a queue of another output.
+    /// Rejects a classifier that could put a packet into a queue of another output.
     fn check_output(&self, at: Place, name: &str, terms: &[Term], copies: usize) -> Result<()> {
         let array = &self.arrays[name];
         if copies > 1 || self.ports == 1 {
             return Ok(());
         }
         let by_output = terms.iter().position(|term| is_field(&term.index, PacketField::Output));
-        // Queues whose port leads to others may have packets for all outputs.
+        // Queues whose port leads to others may hold packets for all outputs.
         let linked = self.linked();
         let right = array.objects.iter().all(|(indices, queue)| {
             let port = self.queues[*queue as usize].spec.port;
@@ -151,7 +151,7 @@ impl Elaborator<'_> {
         error(at, what)
     }
 
-    /// Notes of which priority all packets of a queue are, if its index says it.
+    /// Notes the priority of all packets of a queue, if its index determines it.
     fn note_priority(&mut self, name: &str, terms: &[Term]) {
         let Some(place) = terms.iter().position(|term| is_field(&term.index, PacketField::Priority)) else { return };
         if terms[place].count != 8 {
@@ -163,7 +163,7 @@ impl Elaborator<'_> {
     }
 }
 
-/// Which index of an array a target takes from the priority.
+/// The index of an array that a target derives from the priority.
 fn by_priority(target: &Expr, array: &str) -> Option<usize> {
     let ExprKind::Path(path) = &target.kind else { return None };
     let is = |index: &Index| match index {
@@ -175,7 +175,7 @@ fn by_priority(target: &Expr, array: &str) -> Option<usize> {
     if path.name.text == array { path.indices.iter().position(is) } else { None }
 }
 
-/// How many values each index has, from 0.
+/// The size of each index range, from 0.
 fn dimensions<'a>(keys: impl Iterator<Item = &'a Vec<i64>>, depth: usize) -> Vec<i64> {
     let mut counts = vec![0; depth];
     for key in keys {

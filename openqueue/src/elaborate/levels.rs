@@ -1,4 +1,4 @@
-//! Ports that lead to queues: how fast, where, and that no packet goes in circles.
+//! Ports that lead to queues: their rates and targets, and a check for cycles.
 
 use super::{Elaborator, error};
 use crate::ast::{Expr, ObjectKind};
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::number::{Dimension, Ratio};
 use crate::plan::{Pace, Target, Way};
 
-/// How far a search has come.
+/// State of a node in the search.
 #[derive(Copy, Clone, PartialEq)]
 enum Seen {
     Not,
@@ -16,7 +16,7 @@ enum Seen {
 }
 
 impl Elaborator<'_> {
-    /// How many ports have a link.
+    /// Number of ports with a link.
     pub(super) fn linked(&self) -> usize {
         self.ways.iter().filter(|way| way.is_none()).count()
     }
@@ -33,7 +33,7 @@ impl Elaborator<'_> {
         }
     }
 
-    /// Numbers the ports with links first, as the switch does.
+    /// Renumbers the ports so that those with links come first, as in the switch.
     pub(super) fn links_first(&mut self) {
         let mut order: Vec<usize> = (0..self.ways.len()).collect();
         order.sort_by_key(|port| self.ways[*port].is_some());
@@ -50,14 +50,14 @@ impl Elaborator<'_> {
         of_arrays.chain(of_attributes.flat_map(|(_, ports, ..)| ports)).for_each(|port| *port = places[*port as usize]);
     }
 
-    /// Finds the queues to which ports lead, and refuses circles.
+    /// Resolves the queues to which ports lead, and rejects cycles.
     pub(super) fn levels(&mut self, copies: usize) -> Result<()> {
         for (port, leads) in std::mem::take(&mut self.ways).into_iter().enumerate() {
             let Some((pace, to, constants)) = &leads else {
                 self.ways.push(None);
                 continue;
             };
-            // Which ports have links is asked for while the others are looked at.
+            // Whether earlier ports have links is queried while the later ones are resolved.
             self.ways.push(leads.clone());
             let target = self.target(to, constants, copies)?;
             for queue in queues(&target) {
@@ -77,7 +77,7 @@ impl Elaborator<'_> {
     }
 
     fn no_circles(&self) -> Result<()> {
-        // Many ports lead the same way.
+        // Many ports share a target.
         let mut ways: Vec<(&Target, Vec<u32>)> = Vec::new();
         let mut of_ports = vec![None; self.port_specs.len()];
         for (port, (spec, _)) in self.port_specs.iter().enumerate() {
@@ -91,7 +91,8 @@ impl Elaborator<'_> {
             });
             of_ports[port] = Some(place);
         }
-        // Ports, and then ways: from a port its way leads on, from a way the ports of its queues.
+        // Nodes are ports, followed by targets: edges lead from a port to its target, and from a target to the ports of
+        // its queues.
         let first_way = of_ports.len();
         let next_of = |node: usize, step: usize| match node.checked_sub(first_way) {
             None => of_ports[node].filter(|_| step == 0).map(|way| first_way + way),
@@ -114,7 +115,7 @@ impl Elaborator<'_> {
                 steps[node] += 1;
                 match seen[next] {
                     Seen::OnTheWay => {
-                        // A way is only come to from a port.
+                        // A target is only reached from a port.
                         let port = if next < first_way { next } else { node };
                         let (spec, at) = &self.port_specs[port];
                         let what = format!(
@@ -135,7 +136,7 @@ impl Elaborator<'_> {
     }
 }
 
-/// All queues to which a packet may go, of one copy.
+/// All queues to which a packet may go, in one copy.
 fn queues(target: &Target) -> impl Iterator<Item = u32> {
     let mut queues = vec![target.base];
     for term in &target.terms {

@@ -1,4 +1,5 @@
-//! From statements to a plan: loops are gone through, objects made, attributes set, and all of it checked.
+//! Elaboration of statements into a plan: loops are unrolled, objects created, attributes set, and everything is
+//! checked.
 
 mod classify;
 mod levels;
@@ -14,18 +15,18 @@ use crate::number::{Dimension, Ratio};
 use crate::order::{PacketOrder, QueueKey, QueueOrder};
 use crate::plan::{Accounts, BufferSpec, Condition, ConditionId, Pace, Plan, PortSpec, QueueSpec};
 
-/// Steps that loops may take in all: no text keeps a reader busy.
+/// Limit on the total number of loop iterations, so that elaboration terminates quickly.
 const STEPS: usize = 1 << 20;
-/// Indices of an array at most.
+/// Maximum number of indices of an array.
 const DEPTH: usize = 4;
-/// Names that say what holds for all objects that do not say otherwise.
+/// Names that set the default for all objects.
 const DEFAULTS: [&str; 7] =
     ["procPrio", "admPrio", "congestion", "postAdmAct", "queuePrio", "schedPrio", "postSchedAct"];
 
-/// Parameters that a user sets, by their names.
+/// Parameters set by the user, by name.
 pub(crate) type Settings = BTreeMap<String, Constant>;
 
-/// A rule by its name, and the constants where it was defined.
+/// A named rule, with the constants in scope at its definition.
 #[derive(Clone)]
 struct Defined {
     rule: Rc<Rule>,
@@ -36,9 +37,9 @@ struct Defined {
 struct Array {
     kind: ObjectKind,
     at: Place,
-    /// What the indices are called in the loop that made the objects; empty if nothing.
+    /// Names of the indices in the loop that created the objects; empty if they have none.
     indices: Vec<String>,
-    /// Places among all objects of the kind.
+    /// Numbers of the objects among all of the kind.
     objects: BTreeMap<Vec<i64>, u32>,
     /// The index by which queues are numbered first.
     outermost: Option<usize>,
@@ -61,9 +62,9 @@ pub(crate) struct Elaborator<'s> {
     queues: Vec<Queue>,
     buffers: Vec<BufferSpec>,
     port_specs: Vec<(PortSpec, Place)>,
-    /// Of each port that leads to queues, how fast and where.
+    /// Rate and target of each port that leads to queues.
     ways: Vec<Option<Leads>>,
-    /// Attributes that were set, by kind, object and name, with rules read when all objects are known.
+    /// Attributes that were set, by kind, object and name; their rules are compiled once all objects are known.
     attributes: Vec<(ObjectKind, Vec<u32>, Name, Assigned)>,
     classes: Vec<Classes>,
     orders: Vec<PacketOrder>,
@@ -71,27 +72,27 @@ pub(crate) struct Elaborator<'s> {
     steps: usize,
 }
 
-/// A field of packets that is classified: its cases, and the constants where they stand.
+/// A classified packet field: its cases, and the constants in scope.
 type Classes = (Name, Vec<(Option<Expr>, Expr)>, Constants);
 
-/// How fast a port is that leads to queues, to which, and the constants where it stands.
+/// Rate and target of a port that leads to queues, and the constants in scope.
 type Leads = (Pace, Expr, Constants);
 
-/// What an attribute was set to.
+/// The value assigned to an attribute.
 #[derive(Clone)]
 enum Assigned {
     Rule(Defined),
     Number(Expr, Constants),
 }
 
-/// Makes the plan of a policy for a switch with so many ports.
+/// Builds the plan of a policy for a switch with this many ports.
 pub(crate) fn plan(statements: &[Statement], settings: &Settings, ports: usize) -> Result<Plan> {
     let mut elaborator = Elaborator::new(settings, ports);
     elaborator.statements(statements, true)?;
     elaborator.finish()
 }
 
-/// How many ports a policy has, if it does not follow the switch's.
+/// Number of ports of a policy that does not adapt to the switch.
 pub(crate) fn fixed_ports(statements: &[Statement], settings: &Settings) -> Option<usize> {
     let count = |ports| {
         let mut elaborator = Elaborator::new(settings, ports);
@@ -223,7 +224,7 @@ impl<'s> Elaborator<'s> {
         Ok(())
     }
 
-    /// The numbers that indices are; they may be loops' indices, or anything constant.
+    /// Evaluates indices, which may be loop indices or any constants.
     fn numbers(&self, indices: &[Index]) -> Result<Vec<Option<i64>>> {
         let one = |index: &Index| match index {
             Index::All => Ok(None),
@@ -372,7 +373,7 @@ impl<'s> Elaborator<'s> {
         matches!(&expr.kind, ExprKind::Path(path) if self.arrays.contains_key(&path.name.text))
     }
 
-    /// The queues that a buffer or a port is made of.
+    /// The queues that a buffer or a port consists of.
     fn members(&self, of: &str, at: Place, arguments: &[Expr]) -> Result<Vec<u32>> {
         let mut members = Vec::new();
         for argument in arguments {
@@ -397,7 +398,7 @@ impl<'s> Elaborator<'s> {
         Ok(members)
     }
 
-    /// The objects that a path names: of an array all that begin with its indices.
+    /// The objects that a path names: for an array, all that begin with its indices.
     fn objects(&self, path: &Path) -> Result<(ObjectKind, Vec<u32>)> {
         let name = &path.name;
         let Some(array) = self.arrays.get(&name.text) else {
@@ -441,7 +442,7 @@ impl<'s> Elaborator<'s> {
     }
 }
 
-/// The name of an object of an array.
+/// The name of an array element.
 fn title(name: &str, indices: &[i64]) -> String {
     indices.iter().fold(name.to_owned(), |name, index| format!("{name}[{index}]"))
 }
@@ -467,7 +468,7 @@ impl Elaborator<'_> {
             self.assign(kind, &objects, &name, &assigned)?;
         }
         for queue in &mut self.queues {
-            // What does not say what to drop first drops what is least valuable to process.
+            // Without an admission order, the packet least valuable to process is dropped first.
             if queue.spec.admission == u16::MAX {
                 queue.spec.admission = queue.spec.processing;
             }
@@ -496,7 +497,7 @@ impl Elaborator<'_> {
         Ok(plan)
     }
 
-    /// How often the objects are there: once if they are a whole switch's, and for each output if one port's.
+    /// Number of copies of the objects: one if they are a whole switch's, one per output if they are a single port's.
     fn copies(&self) -> Result<usize> {
         match self.linked() {
             1 if self.is_of_one_port() => Ok(self.ports),
@@ -513,7 +514,7 @@ impl Elaborator<'_> {
         }
     }
 
-    /// Whether the policy is that of one port, which a switch has for each output.
+    /// Whether the policy describes a single port, which the switch has for each output.
     fn is_of_one_port(&self) -> bool {
         let linked = |port: &u32| self.ways[*port as usize].is_none();
         let single = |array: &Array| {
@@ -641,7 +642,8 @@ impl Elaborator<'_> {
     }
 }
 
-/// Whether `trim(coin)` stands where the packet that waits can be offered anew; if not, of which queue, and why.
+/// Checks that `trim(coin)` is used only where the queued packet can be offered again; otherwise returns the queue and
+/// the reason.
 fn coins(plan: &Plan) -> std::result::Result<(), (usize, &'static str)> {
     let Some(queue) = plan.queues.iter().position(|queue| plan.tosses_coin(queue)) else { return Ok(()) };
     let lossless = |queue: &QueueSpec| {

@@ -112,14 +112,14 @@ impl Elaborator<'_> {
         place as u16
     }
 
-    /// What the indices of queues are called, if they are of one array.
+    /// The names of the queues' indices, if they are of one array.
     fn indices_of(&self, queues: &[u32]) -> Vec<String> {
         let mut arrays = queues.iter().map(|queue| &self.queues[*queue as usize].array);
         let Some(first) = arrays.next() else { return Vec::new() };
         if arrays.all(|array| array == first) { self.arrays[first].indices.clone() } else { Vec::new() }
     }
 
-    /// Refuses an order of queues that looks at more than they have: an order holds between changes of its queues.
+    /// Rejects an order of queues with more than [`order::KEYS`] keys, unless all are fixed.
     fn queues_only(&self, order: &order::QueueOrder, defined: &Defined) -> Result<()> {
         if order.0.len() > order::KEYS && !order.0.iter().all(QueueKey::is_fixed) {
             return error(
@@ -130,7 +130,7 @@ impl Elaborator<'_> {
         Ok(())
     }
 
-    /// Refuses a condition that looks at the buffer of a queue that is in none.
+    /// Rejects a condition that reads the buffer of a queue without one.
     fn has_buffer(&self, queue: u32, id: u16, at: crate::error::Place) -> Result<()> {
         let spec = &self.queues[queue as usize].spec;
         let sources = |program: &Program| program.sources().any(|source| matches!(source, Source::Buffer(_)));
@@ -169,7 +169,7 @@ impl Elaborator<'_> {
     }
 }
 
-/// Where a condition is looked at.
+/// When a condition is evaluated.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Stage {
     Congestion,
@@ -247,12 +247,12 @@ fn deed(action: &Action, constants: &Constants, about: About<'_>, subject: Subje
     }
 }
 
-/// What `modify` changes.
+/// The state that `modify` changes.
 fn state(path: &Path, about: About<'_>, subject: Subject) -> Result<State> {
     const ALL: [&str; 4] = ["admState", "schedState", "weightAdm", "weightSched"];
     let About::Condition(_, formal, _) = about else { return error(path.name.at, "nothing can be modified here") };
     let (of, name) = match &path.fields[..] {
-        // Of a port's condition, the queue that was served: its weights are what a scheduler changes.
+        // In a port's condition, the state of the queue that was served: a scheduler changes its weights.
         [] if subject == Subject::Port => (Subject::Queue, &path.name),
         [] => (subject, &path.name),
         [field] => {

@@ -1,5 +1,5 @@
-//! Queues in levels, against a naive interpreter of its own: all queues are vectors, all that waits is in one list, and
-//! time goes from one packet that comes to a queue to the next.
+//! Compares queues in levels with a naive interpreter: all queues are vectors, all pending packets are in one list, and
+//! time advances from one arrival at a queue to the next.
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -33,18 +33,18 @@ enum Schedule {
     Last,
 }
 
-/// A level of queues with ports, which lead to the next by a field; the last has the link.
+/// A level of queues with ports, which lead to the next level by a field; the last level has the link.
 struct Level {
-    /// Queues of each port.
+    /// Number of queues of each port.
     ports: Vec<usize>,
     size: u64,
     order: &'static str,
     admission: &'static str,
     congestion: Option<&'static str>,
     schedule: usize,
-    /// bit/s.
+    /// Rate, bit/s.
     rate: u64,
-    /// By which a packet chooses among the queues.
+    /// Field by which a packet selects among the queues.
     field: &'static str,
 }
 
@@ -99,18 +99,18 @@ struct Port {
     queues: Vec<usize>,
     turn: usize,
     ends: u64,
-    /// The packet on its way, and its queue.
+    /// The packet in transit, and its target queue.
     carried: Option<(u32, usize, Packet)>,
 }
 
 struct Naive<'l> {
     levels: &'l [Level],
-    /// Of all levels, one after the other.
+    /// Queues of all levels, one level after the other.
     queues: Vec<Vec<Waiting>>,
     of_level: Vec<usize>,
     ports: Vec<Port>,
     asked: Vec<usize>,
-    /// Queues that wait, and the queue that has no room for them.
+    /// Blocked queues, and the queue that has no room for their packets.
     blocked: Vec<(usize, usize)>,
     arrived: u64,
 }
@@ -170,7 +170,7 @@ impl<'l> Naive<'l> {
         cases.iter().position(|case| evaluate(&case.when, &read).0 != 0)
     }
 
-    /// Returns whether the packet was taken in.
+    /// Returns whether the packet was admitted.
     fn enter(&mut self, host: &mut impl Host, queue: usize, id: u32, packet: &Packet) -> bool {
         let level = &self.levels[self.of_level[queue]];
         if u64::from(packet.size) > level.size {
@@ -188,7 +188,7 @@ impl<'l> Naive<'l> {
             if let Some(case) = self.holds(&cases, queue, packet) {
                 match &cases[case].actions[0].kind {
                     ActionKind::Drop(None) => drops = true,
-                    // One half.
+                    // Probability one half.
                     ActionKind::Drop(Some(_)) if !decided => {
                         decided = true;
                         drops |= host.random() >> 63 == 0;
@@ -213,7 +213,7 @@ impl<'l> Naive<'l> {
         true
     }
 
-    /// The queue that a port serves, of those that `may` go.
+    /// The queue that a port serves, of those that `may` be served.
     fn choose(&self, port: usize, may: impl Fn(usize) -> bool) -> Option<usize> {
         let queues = &self.ports[port].queues;
         let going = (0..queues.len()).filter(|place| may(queues[*place]));
@@ -299,7 +299,7 @@ impl<'l> Naive<'l> {
     }
 }
 
-/// Runs random levels on random packets, in both.
+/// Runs random levels on random packets, in both implementations.
 fn compare(seed: u64) {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let depth = rng.random_range(2..5);

@@ -1,5 +1,5 @@
-//! The engine against a naive interpreter: queues are vectors that are sorted by the comparator each time, expressions
-//! are walked as they stand in the text, and nothing is kept between two questions.
+//! Compares the engine with a naive interpreter: queues are vectors that are sorted by the comparator each time,
+//! expressions are evaluated on the syntax tree, and nothing is cached between queries.
 
 mod levels;
 mod naive;
@@ -12,7 +12,7 @@ use rand_pcg::Pcg64Mcg;
 use crate::{Engine, Host, Packet, Policy, Seen, Surroundings, Verdict, Waiting};
 use naive::Naive;
 
-/// A host that writes down what it is asked for.
+/// A host that records requests.
 #[derive(Clone)]
 struct Notes {
     rng: Pcg64Mcg,
@@ -33,7 +33,7 @@ impl Waiting for Notes {
 }
 
 impl Notes {
-    /// Writes down a packet that is about to arrive.
+    /// Records a packet that is about to arrive.
     fn have(&mut self, id: u32, packet: Packet) {
         let room = self.packets.len().max(id as usize + 1);
         self.packets.resize(room, Packet::default());
@@ -78,7 +78,7 @@ impl Host for Notes {
     fn trim(&mut self, id: u32) -> Option<u32> {
         self.done.push(('t', id));
         let packet = &mut self.packets[id as usize];
-        // One in so many is damaged.
+        // One in sixteen is damaged.
         if packet.dscp % 16 == 5 {
             return None;
         }
@@ -96,7 +96,7 @@ impl Host for Notes {
     }
 }
 
-/// Runs one random policy on random packets, in both.
+/// Runs one random policy on random packets, in both implementations.
 fn compare(seed: u64, packets: usize) {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let description = random::Description::draw(&mut rng);
@@ -143,7 +143,7 @@ fn compare(seed: u64, packets: usize) {
     assert_eq!((packets, bytes), counters.arrived, "seed {seed}: what came went or waits\n{text}");
 }
 
-/// So many random policies; `IRNIC_OPENQUEUE=n` for more, `IRNIC_FIRST=s` to begin at another seed.
+/// A number of random policies; `IRNIC_OPENQUEUE=n` for more, `IRNIC_FIRST=s` to begin at another seed.
 #[test]
 fn the_engine_does_what_a_naive_interpreter_does() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -152,7 +152,7 @@ fn the_engine_does_what_a_naive_interpreter_does() {
     (first..first + policies).for_each(|seed| compare(seed, 150));
 }
 
-/// Packets of a flow keep their order where everything is first in, first out.
+/// Packets of a flow stay in order where all queues are FIFO.
 #[test]
 fn first_in_first_out_keeps_the_order_of_flows() {
     let policy: Policy = "for p in priorities { q[p] = Queue(20KB); }

@@ -7,7 +7,7 @@ use crate::ast::{ActionKind, Binary, Body, Case, Expr, ExprKind, Path, Setting, 
 use crate::program::QUOTIENT_BITS;
 use crate::{Host, Packet, Verdict};
 
-/// A packet that waits: number, place in the order of arrival, fields.
+/// A queued packet: number, order of arrival, fields.
 type Waiting = (u32, u64, Packet);
 
 #[derive(Default)]
@@ -30,19 +30,19 @@ pub(super) struct Naive {
     after_admission: Vec<Case>,
     after_scheduling: Vec<Case>,
     headers: bool,
-    /// Waits, but its bytes are not counted: whether there is room without it is asked.
+    /// A queued packet whose bytes are not counted, to check whether there would be room without it.
     absent: Option<u32>,
     arrived: u64,
     turn: usize,
 }
 
-/// What becomes of a packet that is offered to its queue.
+/// Result of offering a packet to its queue.
 enum Offered {
     TakenIn,
     Dropped,
-    /// It may go back.
+    /// Dropped; it may be returned to its sender.
     Refused,
-    /// It is to lose its payload.
+    /// To be trimmed.
     Cut,
 }
 
@@ -62,7 +62,7 @@ fn cases(text: Option<&str>) -> Vec<Case> {
     }
 }
 
-/// A fraction, or a truth as 1 or 0.
+/// A fraction, or a boolean as 1 or 0.
 type Number = (i128, i128);
 
 pub(super) fn packet_field(packet: &Packet, name: &str) -> Number {
@@ -106,7 +106,7 @@ pub(super) fn evaluate(expr: &Expr, read: &dyn Fn(&Path) -> Number) -> Number {
                 Binary::Plus => (a * d + c * b, b * d),
                 Binary::Minus => (a * d - c * b, b * d),
                 Binary::Times => (a * c, b * d),
-                // By what is not known beforehand, in units of 2⁻¹⁶.
+                // By a non-constant, in units of 2⁻¹⁶.
                 Binary::Over if is_known(right) => (a * d, b * c),
                 Binary::Over => (((a * d) << QUOTIENT_BITS) / (c * b), 1 << QUOTIENT_BITS),
                 Binary::Modulo => ((a / b).rem_euclid(c / d), 1),
@@ -123,7 +123,7 @@ fn is_known(expr: &Expr) -> bool {
     }
 }
 
-/// What comes first of two, by a comparator, and by `otherwise` of equals.
+/// Compares two by a comparator, and by `otherwise` if equal.
 fn order<T>(
     body: &Body,
     a: &T,
@@ -146,7 +146,7 @@ fn order<T>(
 }
 
 pub(super) fn of_packets(body: &Body, a: &Waiting, b: &Waiting) -> Ordering {
-    // Two may come at the same time: a packet, and what is left of one that was cut for it.
+    // Two may arrive at the same time: a packet, and the rest of one that was trimmed for it.
     let field = |waiting: &Waiting, name: &str| match name {
         "arrival" => (waiting.1.into(), 1),
         _ => packet_field(&waiting.2, name),
@@ -246,7 +246,7 @@ impl Naive {
         i128::from(host.random() >> 11) * below < above << 53
     }
 
-    /// A packet comes. What becomes of it, and of one that has to lose its payload for it.
+    /// Handles an arrival. Returns the results for the packet, and for one that is trimmed for it.
     pub fn arrive(&mut self, host: &mut impl Host, id: u32, packet: &Packet) -> Verdict {
         let mut cut = None;
         let verdict = match self.offer(host, id, packet, &mut cut) {
@@ -264,7 +264,7 @@ impl Naive {
         verdict
     }
 
-    /// Takes in what is left of a packet.
+    /// Admits the rest of a trimmed packet.
     fn cut(&mut self, host: &mut impl Host, id: u32, mut packet: Packet) -> Verdict {
         let Some(cut) = host.trim(id) else { return Verdict::Dropped };
         packet.size -= cut;
@@ -360,8 +360,7 @@ impl Naive {
         self.queues[queue].packets.retain(|(other, ..)| *other != id);
     }
 
-    /// Takes the last packet of a queue out of it that is not the arriving one, if it can be cut, and there is room
-    /// then.
+    /// Removes the last packet of a queue other than the arriving one, if it can be trimmed and there is room then.
     fn last_but(
         &mut self,
         host: &impl Host,

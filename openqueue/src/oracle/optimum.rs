@@ -1,7 +1,7 @@
-//! A policy with a known answer. In one queue of unit packets with different work, a packet each that is dropped or
-//! processed one cycle at a time, the policy that processes the least remaining work first and pushes out the most
-//! sends as many packets as any could that knows what is to come (shortest remaining processing time; Keslassy et al.,
-//! ToN 2012). Sets of arrivals at random that fit into few slots are held against the best that a search finds.
+//! A policy with a known optimum. In one queue of unit packets with different work, which are dropped or processed one
+//! cycle at a time, the policy that processes the least remaining work first and pushes out the most sends as many
+//! packets as any clairvoyant policy (shortest remaining processing time; Keslassy et al., ToN 2012). Random sets of
+//! arrivals in few slots are compared with the optimum found by search.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -9,21 +9,21 @@ use rand_pcg::Pcg64Mcg;
 use super::Notes;
 use crate::{Engine, Packet, Policy, Surroundings};
 
-/// Cycles; in each some packets come, and then one cycle of work is done.
+/// Number of cycles; in each, some packets arrive, and then one cycle of work is done.
 const CYCLES: usize = 6;
-/// Packets that the queue holds.
+/// Capacity of the queue, packets.
 const ROOM: usize = 2;
 
 const SRPT: &str = "q = Queue(2); out = Port(100%, q);
     q.procPrio(p1, p2) = p1.processing < p2.processing;
     q.admPrio(p1, p2) = p1.processing < p2.processing;";
-/// SRPT without push-out: what comes last is dropped.
+/// SRPT without push-out: the newest packet is dropped.
 const NON_PUSH_OUT: &str = "q = Queue(2); out = Port(100%, q);
     q.procPrio(p1, p2) = p1.processing < p2.processing;
     q.admPrio(p1, p2) = p1.arrival < p2.arrival;";
 
-/// Packets that a policy sends. A packet that has got a cycle comes again with what is left of its work: nothing else
-/// arrives in between, so that it finds room.
+/// Number of packets that a policy sends. A packet that has received a cycle arrives again with its remaining work:
+/// nothing else arrives in between, so that there is room.
 fn sent(text: &str, arrivals: &[Vec<i64>]) -> usize {
     let plan = text.parse::<Policy>().and_then(|policy| policy.plan(1)).expect("a policy");
     let mut engine = Engine::new(&plan, &Surroundings::default());
@@ -42,7 +42,7 @@ fn sent(text: &str, arrivals: &[Vec<i64>]) -> usize {
             if work[first as usize] == 0 {
                 sent += 1;
             } else {
-                // What has got a cycle waits on with what is left of its work.
+                // It has received a cycle and waits with its remaining work.
                 let packet =
                     Packet { arrival: first.into(), size: 1, processing: work[first as usize], ..Packet::default() };
                 host.have(first, packet);
@@ -53,7 +53,7 @@ fn sent(text: &str, arrivals: &[Vec<i64>]) -> usize {
     sent
 }
 
-/// The most packets that can be sent: which to keep and which to process is tried in all ways.
+/// The maximum number of packets that can be sent, by trying all choices of packets to keep and to process.
 fn most(arrivals: &[Vec<i64>], waiting: &[i64]) -> usize {
     let Some((now, later)) = arrivals.split_first() else { return 0 };
     let mut all = waiting.to_vec();
@@ -91,6 +91,6 @@ fn shortest_remaining_work_with_push_out_is_as_good_as_knowing_what_comes() {
         assert!(without <= most, "{arrivals:?}");
         worse += usize::from(without < most);
     }
-    // Without push-out that fails: the test can tell.
+    // Without push-out it fails: the test can distinguish them.
     assert!(worse > 20, "{worse}");
 }

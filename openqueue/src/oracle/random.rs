@@ -1,11 +1,11 @@
-//! Policies and packets at random.
+//! Random policies and packets.
 
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 
 use crate::Packet;
 
-/// A policy of one port, each rule a text of its own.
+/// A policy of one port, with a text for each rule.
 pub(super) struct Description {
     pub queues: usize,
     pub size: u64,
@@ -18,7 +18,7 @@ pub(super) struct Description {
     pub scheduling: Option<&'static str>,
     pub after_admission: Option<&'static str>,
     pub after_scheduling: Option<&'static str>,
-    /// Packets without payload go to the first queue.
+    /// Whether packets without payload go to the first queue.
     pub headers: bool,
 }
 
@@ -94,7 +94,7 @@ fn conditions(rng: &mut Pcg64Mcg, of_buffer: bool) -> String {
         "(packets > 3, trim(coin)).(currSize > size / 2, drop(0.5))".to_owned(),
     ];
     let text = all[rng.random_range(0..if of_buffer { 6 } else { all.len() })].clone();
-    // Bytes are not compared with times.
+    // Bytes cannot be compared with times.
     text.replace("currSize > packet.slack", "currSize > 100 * packet.value")
 }
 
@@ -102,7 +102,7 @@ impl Description {
     pub fn draw(rng: &mut Pcg64Mcg) -> Description {
         loop {
             let description = Description::draw_any(rng);
-            // Both in one policy are refused.
+            // A policy with both is rejected.
             let [coin, heads] = ["trim(coin)", "getHOL"].map(|what| description.text().contains(what));
             if !(coin && heads) {
                 return description;

@@ -1,27 +1,27 @@
-//! Accounts of what came by each input with each priority: what each has for itself, what it takes of the shared part,
-//! and what it has beyond its limit while its neighbour has not stopped yet.
+//! Ingress accounts by input and priority: reserve, use of the shared part, and headroom beyond the limit until the
+//! neighbour has paused.
 
 use crate::plan::Accounts;
 
-/// Priorities of an input.
+/// Number of priorities of an input.
 pub(crate) const PRIORITIES: usize = 8;
 
-/// One account, by input and priority.
+/// The accounts of a buffer, by input and priority.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
     reserve: u64,
     headroom: Box<[u64]>,
     held: Box<[u64]>,
     in_headroom: Box<[u64]>,
-    /// Bytes beyond reserves, headroom apart.
+    /// Bytes beyond reserves, without headroom.
     shared: u64,
-    /// What is shared in all.
+    /// Size of the shared part.
     pool: u64,
 }
 
 impl Ledger {
-    /// Accounts in a buffer of so many bytes. `links` is what the link of each input needs beyond the limit, and
-    /// `priorities` how many are in use.
+    /// Accounts in a buffer of `size` bytes. `links` has the headroom that each input's link needs, and `priorities` is
+    /// the number in use.
     pub fn new(accounts: &Accounts, size: u64, links: &[u64], priorities: u64) -> Ledger {
         let headroom: Box<[u64]> = links.iter().map(|needs| accounts.headroom.unwrap_or(*needs)).collect();
         let set_aside = priorities * (headroom.iter().sum::<u64>() + accounts.reserve * links.len() as u64);
@@ -55,7 +55,7 @@ impl Ledger {
         self.in_headroom[account]
     }
 
-    /// Finds room for so many bytes more, if an account may hold `limit` of the shared part.
+    /// Finds room for `bytes` more; `within_limit`: the account may use the shared part.
     #[inline]
     pub fn admit(&mut self, account: usize, bytes: u64, within_limit: bool) -> bool {
         let before = self.shared(account);
@@ -71,8 +71,8 @@ impl Ledger {
         true
     }
 
-    /// Books so many bytes, whether there is room or not: they are there already. What the shared part has no room for
-    /// is in the headroom, as far as that goes.
+    /// Accounts for `bytes` that have arrived already, whether there is room or not. What does not fit the shared part
+    /// counts as headroom, as far as that reaches.
     pub fn force(&mut self, account: usize, bytes: u64) {
         if self.admit(account, bytes, true) {
             return;
@@ -82,7 +82,7 @@ impl Ledger {
         self.shared += self.shared(account) - before;
     }
 
-    /// Gives back what a packet took: headroom first.
+    /// Releases the bytes of a packet: headroom first.
     #[inline]
     pub fn release(&mut self, account: usize, bytes: u64) {
         let from_headroom = self.in_headroom[account].min(bytes);

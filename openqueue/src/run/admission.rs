@@ -1,4 +1,4 @@
-//! Arrivals: what is admitted, what is given up for it, and what is done afterwards.
+//! Arrivals: admission, drops, and the actions afterwards.
 
 use super::accounts::Ledger;
 use super::engine::{Engine, happens};
@@ -10,40 +10,40 @@ use crate::plan::{Chance, ConditionId, Cut, Deed};
 use crate::program::Program;
 use crate::source::Source;
 
-/// Whose congestion is looked at.
+/// The object whose congestion condition is evaluated.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Level {
     Queue,
     Buffer,
 }
 
-/// By which way a packet comes.
+/// How a packet enters.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Entrance {
-    /// It has arrived, and is classified.
+    /// It has arrived from outside, and is to be classified.
     Outside,
     /// By a port that leads to this queue.
     Inside { line: usize, queue: usize },
 }
 
-/// How congestion ended.
+/// Outcome of congestion.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Relief {
     Room,
     ArrivingDropped,
-    /// The arriving packet is to go, and may go back to its sender.
+    /// The arriving packet is dropped, and may be returned to its sender.
     Return,
     Trim,
 }
 
-/// Adds to a count of packets and one of bytes.
+/// Adds a packet to a counter of packets and bytes.
 pub(super) fn count(counter: &mut (u64, u64), bytes: u64) {
     counter.0 += 1;
     counter.1 += bytes;
 }
 
 impl Engine {
-    /// A packet has come.
+    /// Handles the arrival of a packet.
     #[inline]
     pub fn arrive(&mut self, host: &mut impl Host, id: u32, mut packet: Packet) -> Verdict {
         count(&mut self.counters.arrived, packet.size.into());
@@ -61,7 +61,7 @@ impl Engine {
         verdict
     }
 
-    /// Takes a packet in, perhaps without its payload.
+    /// Admits a packet, possibly trimmed.
     #[inline(always)]
     pub(super) fn take_in(
         &mut self,
@@ -86,7 +86,7 @@ impl Engine {
         verdict
     }
 
-    /// Takes in what is left of a packet without its payload. It is classified anew, and has nothing more to give.
+    /// Admits the rest of a trimmed packet. It is classified again, and cannot be trimmed further.
     fn take_in_cut(&mut self, host: &mut impl Host, id: u32, packet: &mut Packet, entrance: Entrance) -> Verdict {
         let Some(cut) = host.trim(id) else { return Verdict::Dropped };
         let cut = cut.min(packet.size);
@@ -104,7 +104,7 @@ impl Engine {
         }
     }
 
-    /// Takes in what is left of the packet that waited until it had to lose its payload for one that came at `now`, ns.
+    /// Admits the rest of a queued packet that was trimmed for one that arrived at `now`, ns.
     #[cold]
     fn take_in_waiting_cut(&mut self, host: &mut impl Host, now: u64) {
         let id = std::mem::replace(&mut self.cut, NONE);
@@ -115,7 +115,7 @@ impl Engine {
         }
     }
 
-    /// Sends a packet back to its sender, or drops it.
+    /// Returns a packet to its sender, or drops it.
     fn turn_back(&mut self, host: &mut impl Host, id: u32, packet: &Packet) -> Verdict {
         if !host.turn_back(id) {
             return Verdict::Dropped;
@@ -124,7 +124,7 @@ impl Engine {
         Verdict::Returned
     }
 
-    /// Offers a packet to a queue; `inside`: its input has an account of it already.
+    /// Offers a packet to a queue; `inside`: it is already accounted for at its input.
     #[inline]
     fn offer(&mut self, host: &mut impl Host, id: u32, packet: &Packet, queue: usize, inside: bool) -> Relief {
         let size = u64::from(packet.size);
@@ -182,7 +182,7 @@ impl Engine {
         Relief::Room
     }
 
-    /// Refuses a packet that is larger than where it goes.
+    /// Rejects a packet that is larger than its queue or buffer.
     #[cold]
     fn refuse(&mut self, packet: &Packet, inside: bool) -> Relief {
         if inside {
@@ -191,14 +191,14 @@ impl Engine {
         Relief::ArrivingDropped
     }
 
-    /// A packet that was on its way inside is booked with its input once more, or is gone.
+    /// Removes a packet in transit from its input's bytes, before it is booked again or because it is dropped.
     fn take_ingress(&mut self, seen: Seen) {
         if let Some(bytes) = self.world.ingress.get_mut(account(seen.input, seen.priority)) {
             *bytes -= u64::from(seen.size);
         }
     }
 
-    /// A packet has left a queue for another: its input has it still.
+    /// Removes a packet that moves to another queue: it stays accounted for at its input.
     pub(super) fn unbook_inside(&mut self, queue: usize, seen: Seen) {
         self.unbook(queue, seen);
         if let Some(bytes) = self.world.ingress.get_mut(account(seen.input, seen.priority)) {
@@ -206,7 +206,7 @@ impl Engine {
         }
     }
 
-    /// A red packet has come into a queue.
+    /// Updates the peak after a red packet was queued.
     #[cold]
     fn note_red(&mut self, queue: usize) {
         if let (Some(bytes), Some(peak)) =
@@ -216,7 +216,7 @@ impl Engine {
         }
     }
 
-    /// Puts a packet into its queue's order, unless it is alone at its port.
+    /// Inserts a packet into its queue's order, unless it is alone at its port.
     #[inline]
     fn enter(&mut self, host: &mut impl Host, queue: usize, id: u32, packet: &Packet) {
         let port = self.world.queues[queue].port as usize;
@@ -234,7 +234,7 @@ impl Engine {
         self.place(host, queue, id, packet);
     }
 
-    /// Puts the only packet of a port into its queue's order, if it is in none.
+    /// Inserts the only packet of a port into its queue's order, if it is in none.
     #[inline]
     fn queue_up(&mut self, host: &mut impl Host, port: usize) {
         let state = &mut self.world.ports[port];
@@ -246,7 +246,7 @@ impl Engine {
         }
     }
 
-    /// Books what came by an input where neighbours are stopped before there is no room.
+    /// Books the packet in its ingress account, where neighbours are paused before the buffer overflows.
     fn take_account(&mut self, queue: usize, packet: &Packet) -> bool {
         let buffer = self.world.queues[queue].buffer as usize;
         let account = account(packet.input, packet.priority);
@@ -331,14 +331,14 @@ impl Engine {
         condition.cases.iter().position(|case| case.when.holds(&self.world, queue, packet))
     }
 
-    /// Whether a condition, if there is one, has anything to say. What looks at the packets that go next is asked
-    /// later, when the arriving one is among them.
+    /// Whether a condition, if there is one, may apply. Conditions on head-of-line packets are evaluated later, when
+    /// the arriving packet is among them.
     #[inline]
     fn is_congested(&self, condition: ConditionId, queue: usize, packet: &Packet) -> bool {
         condition != NO_CONDITION && (self.world.looks_at_heads || self.case(condition, queue, packet).is_some())
     }
 
-    /// Asks chance, if it is to be asked.
+    /// Decides an action by its probability.
     fn draw(&self, host: &mut impl Host, chance: &Chance, queue: usize, packet: &Packet) -> bool {
         match chance {
             Chance::Always => true,
@@ -346,7 +346,7 @@ impl Engine {
         }
     }
 
-    /// Drops packets until there is room, or the arriving one has gone.
+    /// Drops packets until there is room, or the arriving one is dropped.
     #[inline(never)]
     fn relieve(
         &mut self,
@@ -357,12 +357,12 @@ impl Engine {
         packet: &Packet,
         placed: &mut bool,
     ) -> Relief {
-        // Who looks at the packets that go next sees the arriving one, too.
+        // Conditions on head-of-line packets include the arriving one.
         if self.world.looks_at_heads && !*placed {
             self.place(host, queue, id, packet);
             *placed = true;
         }
-        // Cases that chance has decided on for this packet.
+        // Cases already decided at random for this packet.
         let mut decided = 0u64;
         'relieving: loop {
             let over = match level {
@@ -408,8 +408,8 @@ impl Engine {
         }
     }
 
-    /// Takes the last packet that waits in the arriving one's queue out of it, to lose its payload, if a coin says so
-    /// and the case holds no more without its bytes. Returns whether it has.
+    /// Removes the last queued packet of the arriving one's queue for trimming, if a coin says so and the case no
+    /// longer holds without its bytes. Returns whether it has.
     fn cut_last(
         &mut self,
         host: &mut impl Host,
@@ -443,7 +443,7 @@ impl Engine {
         true
     }
 
-    /// The queue of a buffer that gives up a packet; that of the arriving packet if the buffer has no order.
+    /// The queue of a buffer that drops a packet; that of the arriving packet if the buffer has no order.
     fn worst(&mut self, queue: usize) -> usize {
         self.note_in_buffer(queue);
         let buffer = self.world.queues[queue].buffer as usize;
@@ -453,7 +453,7 @@ impl Engine {
         chosen.unwrap_or(queue)
     }
 
-    /// The packet that a queue gives up, perhaps the arriving one.
+    /// The packet that a queue drops, possibly the arriving one.
     fn victim(
         &mut self,
         host: &mut impl Host,
@@ -475,7 +475,7 @@ impl Engine {
         self.last_of(from).unwrap_or(id)
     }
 
-    /// The last packet of a queue, of those in its order, by what it is to give up.
+    /// The last packet of a queue, among those in its order, by the drop order.
     fn last_of(&mut self, from: usize) -> Option<u32> {
         let rules = &self.world.shared.rules[usize::from(self.world.queues[from].rules)];
         let (victim, processing, admission) = (rules.victim, rules.processing, rules.admission);
@@ -495,7 +495,7 @@ impl Engine {
         }
     }
 
-    /// A packet that waited, as far as it is remembered.
+    /// A formerly queued packet, with the fields that were kept.
     pub(super) fn remembered(&self, id: u32, seen: Seen) -> Packet {
         match self.world.fields.get(id as usize) {
             Some(packet) if self.world.keeps_fields => *packet,
@@ -503,7 +503,7 @@ impl Engine {
         }
     }
 
-    /// Drops a packet that waits, or sends it back.
+    /// Drops a queued packet, or returns it to its sender.
     fn push_out(&mut self, host: &mut impl Host, id: u32, returns: bool) {
         let queue = self.world.items[id as usize].queue as usize;
         let seen = self.take_out(host, queue, id);
@@ -521,7 +521,7 @@ impl Engine {
         self.let_go_on(host, queue, id, seen);
     }
 
-    /// The room of a packet that waited is free again: neighbours may go on.
+    /// Lets neighbours resume after the room of a queued packet was freed.
     fn let_go_on(&mut self, host: &mut impl Host, queue: usize, id: u32, seen: Seen) {
         if let Some(condition) = self.world.ports[self.world.queues[queue].port as usize].after_scheduling {
             let packet = self.remembered(id, seen);
@@ -529,7 +529,8 @@ impl Engine {
         }
     }
 
-    /// Does what a condition says after a packet has come or gone. Of a packet that was dropped, only neighbours hear.
+    /// Carries out a condition after a packet has arrived or left. For a dropped packet, only requests to neighbours
+    /// are carried out.
     pub(super) fn act(
         &mut self,
         host: &mut impl Host,

@@ -1,4 +1,4 @@
-//! From a plan to an engine that is empty.
+//! Construction of an empty engine from a plan.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use super::weigh::Prepared;
 use crate::order::{PacketOrder, QueueKey};
 use crate::plan::{BufferSpec, Pace, Plan, QueueSpec};
 
-/// Which packet a queue gives up, and whether that takes a second order of its packets.
+/// The packet that a queue drops, and thus whether it needs a second order of its packets.
 pub(crate) fn victim(plan: &Plan, queue: &QueueSpec) -> Victim {
     let processing = &plan.orders[usize::from(queue.processing)];
     let admission = &plan.orders[usize::from(queue.admission)];
     let list = matches!(processing, PacketOrder::Arrival | PacketOrder::Reverse);
-    // Not only the arriving packet: a buffer may want one of another queue, a coin one that waits.
+    // Whether more than the arriving packet is considered: a buffer may drop one of another queue, a coin a queued one.
     let asked =
         queue.buffer.is_some_and(|buffer| plan.buffers[buffer as usize].order.is_some()) || plan.tosses_coin(queue);
     match admission {
@@ -32,7 +32,7 @@ pub(crate) fn victim(plan: &Plan, queue: &QueueSpec) -> Victim {
     }
 }
 
-/// The structures of a queue: for processing, and for what has to go.
+/// The structures of a queue: for processing, and for drops.
 pub(crate) fn shapes(plan: &Plan, queue: &QueueSpec) -> (Shape, Option<Shape>) {
     let victim = victim(plan, queue);
     let processing = plan.orders[usize::from(queue.processing)].shape(victim == Victim::LastProcessed);
@@ -40,7 +40,7 @@ pub(crate) fn shapes(plan: &Plan, queue: &QueueSpec) -> (Shape, Option<Shape>) {
     (processing, second)
 }
 
-/// The order of the queues of a port or a buffer, and why there is none.
+/// The orders of the queues of ports and buffers; the error gives the port and the reason why there is none.
 pub(crate) fn arrangements(plan: &Plan) -> Result<Vec<Arrangement>, (usize, String)> {
     let of = |(place, port): (usize, &crate::plan::PortSpec)| {
         let queues: Vec<&QueueSpec> = port.queues.iter().map(|queue| &plan.queues[*queue as usize]).collect();
@@ -49,7 +49,7 @@ pub(crate) fn arrangements(plan: &Plan) -> Result<Vec<Arrangement>, (usize, Stri
     plan.ports.iter().enumerate().map(of).collect()
 }
 
-/// Whether the order of a queue asks for nothing but when packets came.
+/// Whether the order of a queue depends on arrival only.
 fn keeps_lists(plan: &Plan, queue: &QueueSpec) -> bool {
     let list = matches!(plan.orders[usize::from(queue.processing)], PacketOrder::Arrival | PacketOrder::Reverse);
     list && matches!(victim(plan, queue), Victim::Newest | Victim::Oldest)
@@ -60,7 +60,7 @@ fn rules(plan: &Plan, queue: &QueueSpec) -> Rules {
 }
 
 impl Plan {
-    /// What all engines of the plan share.
+    /// State shared by all engines of the plan.
     fn shared(&self) -> Arc<Shared> {
         let make = || {
             let mut all_rules: Vec<Rules> = Vec::new();
@@ -98,7 +98,7 @@ impl Plan {
 }
 
 impl Engine {
-    /// Builds what runs a plan, empty. `surroundings` are those of the switch, and have as many ports as the plan.
+    /// Builds an empty engine for a plan. `surroundings` are those of the switch, with as many ports as the plan.
     pub fn new(plan: &Plan, surroundings: &Surroundings) -> Engine {
         let shared = plan.shared();
         let mut queues = Vec::new();

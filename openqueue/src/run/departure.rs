@@ -1,4 +1,4 @@
-//! Departures: which queue is served, and which of its packets goes.
+//! Departures: selection of the queue to serve, and of its packet.
 
 use super::admission::count;
 use super::engine::Engine;
@@ -9,7 +9,8 @@ use super::state::{Scheduling, Sent};
 use super::store::Store;
 
 impl Engine {
-    /// The link of an output is free: takes out the packet that goes next, none whose priority is `paused`, a bit each.
+    /// The link of an output is free: takes out the next packet, among those whose priority is not `paused`, a bit
+    /// each.
     #[inline]
     pub fn depart(&mut self, host: &mut impl Host, output: u16, paused: u8) -> Option<u32> {
         let world = &mut self.world;
@@ -43,7 +44,7 @@ impl Engine {
         Some(id)
     }
 
-    /// The port of a queue has begun to send a packet of it.
+    /// Notes that the port of a queue has begun to send a packet of it.
     #[inline(always)]
     pub(super) fn note_sent(&mut self, queue: usize, bytes: u32) {
         if let Some(sent) = self.world.sent.get_mut(self.world.queues[queue].port as usize) {
@@ -51,7 +52,7 @@ impl Engine {
         }
     }
 
-    /// The packet that goes next of a queue.
+    /// The next packet of a queue.
     #[inline]
     pub(super) fn first_of(&self, queue: usize) -> Option<u32> {
         let state = &self.world.queues[queue];
@@ -64,7 +65,7 @@ impl Engine {
         }
     }
 
-    /// The queue that an output serves next.
+    /// The next queue that an output serves.
     #[inline]
     pub(super) fn next_queue(&self, packets: &impl Waiting, output: u16, paused: u8) -> Option<usize> {
         let stopped = |queue: usize| {
@@ -74,8 +75,7 @@ impl Engine {
         self.pick(output.into(), Some(paused), stopped)
     }
 
-    /// The queue that a port serves next, of those that are not stopped: because priorities are `paused`, or else each
-    /// for itself.
+    /// The next queue that a port serves, of those not stopped, either by `paused` priorities or individually.
     #[inline]
     pub(super) fn pick(&self, port: usize, paused: Option<u8>, stopped: impl Fn(usize) -> bool) -> Option<usize> {
         let world = &self.world;

@@ -1,4 +1,4 @@
-//! The engine of one switch: its state, and what can be asked of it.
+//! The engine of one switch: its state and queries.
 
 use super::host::{Counters, Host, Waiting};
 use super::items::{Item, List, NONE, Packet};
@@ -8,7 +8,7 @@ use crate::plan::{Plan, Target, When};
 use crate::program::Operand;
 use crate::source::{PacketField, Source};
 
-/// Runs a plan: packets are numbers that the host gives, each in one queue at most.
+/// Runs a plan: packets are numbers given by the host, each in at most one queue.
 #[derive(Clone, Debug)]
 pub struct Engine {
     pub(super) world: World,
@@ -18,15 +18,15 @@ pub struct Engine {
     pub(super) pauses: bool,
     pub(super) arrived: u64,
     pub(super) counters: Counters,
-    /// The packet that has to lose its payload for the one that arrives, or none. It waits nowhere.
+    /// The packet to be trimmed for the arriving one, or [`NONE`]. It is in no queue.
     pub(super) cut: u32,
 }
 
-/// Where packets go if nothing but their output, input and priority says it, each in its range: the queue is a sum.
+/// Classification that depends only on output, input and priority, each in its range: the queue is a sum.
 #[derive(Copy, Clone, Debug)]
 struct Direct {
     base: u32,
-    /// Of output, input and priority: how many there are, and how far apart their queues are.
+    /// For output, input and priority, the number of values and the stride of their queues.
     of: [(u32, u32); 3],
 }
 
@@ -82,12 +82,12 @@ impl Engine {
         }
     }
 
-    /// What has happened so far.
+    /// Counters so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Bytes that wait for an output.
+    /// Bytes queued for an output.
     #[inline]
     pub fn backlog(&self, output: u16) -> u64 {
         match &self.world.levels {
@@ -96,17 +96,17 @@ impl Engine {
         }
     }
 
-    /// The most bytes of red packets that a queue for an output has had, if the policy looks at them.
+    /// Largest number of bytes of red packets in a queue for an output, if the policy reads them.
     pub fn red_peak(&self, output: u16) -> Option<u64> {
         self.world.red_peaks.get(usize::from(output)).copied()
     }
 
-    /// Where what an output has is, for those who fetch it into the processor's cache ahead of time.
+    /// Location of an output's state, for prefetching.
     pub fn place_of_port(&self, output: u16) -> &(impl Sized + use<>) {
         &self.world.ports[usize::from(output)]
     }
 
-    /// Where the queue is that is served next, if nothing comes before; none if a packet is alone at its port.
+    /// Location of the queue that is served next, if nothing arrives before; `None` if a packet is alone at its port.
     pub fn place_of_next_queue<W: Waiting>(&self, packets: &W, output: u16) -> Option<&(impl Sized + use<W>)> {
         let port = &self.world.ports[usize::from(output)];
         if port.bytes == 0 || port.only != NONE {
@@ -115,7 +115,7 @@ impl Engine {
         Some(&self.world.queues[self.next_queue(packets, output, 0)?])
     }
 
-    /// The packet that goes next, if nothing comes before.
+    /// The next packet, if nothing arrives before.
     pub fn next_of(&self, packets: &impl Waiting, output: u16) -> Option<u32> {
         let port = &self.world.ports[usize::from(output)];
         if port.bytes == 0 || port.only != NONE {
@@ -124,15 +124,14 @@ impl Engine {
         self.first_of(self.next_queue(packets, output, 0)?)
     }
 
-    /// Where things are that a packet from `input` for `output` will need, for those who fetch them into the
-    /// processor's cache ahead of time.
+    /// Locations that a packet from `input` for `output` will access, for prefetching.
     pub fn places_of_arrival(&self, input: u16, output: u16) -> (&(impl Sized + use<>), Option<&(impl Sized + use<>)>) {
         let packet = Packet { input, output, ..Packet::default() };
         let queue = self.direct.as_ref().and_then(|direct| direct.queue(&packet)).unwrap_or(0);
         (&self.world.ports[usize::from(output)], self.world.queues.get(queue))
     }
 
-    /// Where a packet will be in the engine's own order, or orders, if it has any that the host does not keep.
+    /// Location of a packet in the engine's own order or orders, if they are not kept by the host.
     pub fn places_of_packet(&self, id: u32) -> Option<(&(impl Sized + use<>), Option<&(impl Sized + use<>)>)> {
         let place = id as usize;
         Some((self.world.items.get(place)?, self.world.later.get(place)))
@@ -143,12 +142,12 @@ impl Engine {
         (self.world.queues[queue].bytes, self.world.queues[queue].packets)
     }
 
-    /// Bytes that a queue of the plan holds at most.
+    /// Maximum bytes of a queue of the plan.
     pub fn queue_size(&self, queue: usize) -> u64 {
         self.world.queues[queue].size
     }
 
-    /// Inputs whose neighbours are asked to stop, each with the priority.
+    /// Inputs whose neighbours are paused, each with the priority.
     pub fn stopped(&self) -> impl Iterator<Item = (u16, u8)> + '_ {
         let each = |(input, set): (usize, &u8)| {
             let set = *set;
@@ -157,7 +156,7 @@ impl Engine {
         self.world.stopped.iter().enumerate().flat_map(each)
     }
 
-    /// Whether a packet of an input and a priority waits for an output. Looks at all that wait.
+    /// Whether a packet of an input and a priority waits for an output. Linear in the queued packets.
     pub fn waits(&self, packets: &impl Waiting, input: u16, priority: u8, output: u16) -> bool {
         let is = |id: u32| {
             let seen = packets.seen(id);
@@ -187,7 +186,7 @@ impl Engine {
         plain.any(listed) || world.items.iter().any(ordered)
     }
 
-    /// The queue that a packet goes to.
+    /// The queue of a packet.
     #[inline]
     pub(super) fn classify(&self, host: &mut impl Host, packet: &mut Packet) -> usize {
         match self.direct.as_ref().and_then(|direct| direct.queue(packet)) {
@@ -225,10 +224,10 @@ impl Engine {
     }
 }
 
-/// Whether something of a probability happens, by a random number: exact, and the same on every machine.
+/// Decides an event of a given probability by a random number: exact, and the same on every machine.
 #[inline]
 pub(super) fn happens(random: u64, above: i64, below: i64) -> bool {
-    // 53 bits, as a float between 0 and 1 has them.
+    // 53 bits, as of a float between 0 and 1.
     i128::from(random >> 11) * i128::from(below) < i128::from(above) << 53
 }
 

@@ -1,16 +1,17 @@
-//! From one policy to the next while packets wait. Each waits where it is, and leaves by the policy by which it came;
-//! the next policy has its bytes in the queue to which it would send it, so that room is one.
+//! Handover from one policy to the next while packets are queued. Each stays where it is, and leaves under the policy
+//! by which it arrived; the next policy counts its bytes in the queue to which it would send it, so that the buffer
+//! space is shared.
 
 use super::engine::Engine;
 use super::host::Host;
 use super::items::{Packet, Seen};
 use super::state::NO_CONDITION;
 
-/// Neighbours that were asked to stop, by input, a bit for each priority.
+/// Neighbours that were asked to pause, by input, a bit for each priority.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stopped(Box<[u8]>);
 
-/// A packet that waits elsewhere, as an engine has booked it.
+/// The booking of a packet that is queued in another engine.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Booked {
     queue: u32,
@@ -18,14 +19,14 @@ pub struct Booked {
 }
 
 impl Engine {
-    /// Another policy takes this one's place: from now on neighbours hear nothing of this one. Returns who was asked to
-    /// stop, for [`Engine::take_over`] of the next.
+    /// Retires this policy: from now on it sends neighbours no requests. Returns the paused neighbours, for
+    /// [`Engine::take_over`] of the next.
     pub fn retire(&mut self) -> Stopped {
         Stopped(std::mem::take(&mut self.world.stopped))
     }
 
-    /// Books a packet that waits elsewhere: its bytes are in `currSize` of the queue that the policy would send it to,
-    /// of that queue's port and buffer, and of its ingress. It is no packet of the queue.
+    /// Books a packet that is queued in another engine: its bytes count in `currSize` of the queue that the policy
+    /// would send it to, of that queue's port and buffer, and of its ingress. It is not in the queue.
     pub fn book_elsewhere(&mut self, host: &mut impl Host, packet: &Packet) -> Booked {
         let mut packet = *packet;
         let queue = self.classify(host, &mut packet);
@@ -38,14 +39,14 @@ impl Engine {
         Booked { queue: queue as u32, seen: packet.seen() }
     }
 
-    /// An output has begun to send a packet that waited elsewhere, which the engine has not booked.
+    /// Notes that an output has begun to send a packet of another engine, which this one has not booked.
     pub fn sends_elsewhere(&mut self, host: &mut impl Host, packet: &Packet) {
         let mut packet = *packet;
         let queue = self.classify(host, &mut packet);
         self.note_sent(queue, packet.size);
     }
 
-    /// A packet that waited elsewhere has gone: its output sends it. Neighbours hear of it.
+    /// Handles the departure of a packet of another engine: its output sends it. Neighbours may be resumed.
     pub fn gone_elsewhere(&mut self, host: &mut impl Host, id: u32, booked: Booked) {
         self.forget(booked);
         self.note_sent(booked.queue as usize, booked.seen.size);
@@ -55,15 +56,15 @@ impl Engine {
         }
     }
 
-    /// Gives back the room of a packet that waits elsewhere.
+    /// Releases the bytes of a packet that is queued in another engine.
     pub fn forget(&mut self, booked: Booked) {
         self.take_bytes(booked.queue as usize, booked.seen);
         self.changed(booked.queue as usize);
     }
 
-    /// Takes the place of a policy that has asked neighbours to stop. Of packets that wait elsewhere this one has
-    /// booked those that are given, in the order in which they came. Neighbours are asked to stop or to go on as this
-    /// policy would have it; those of whose packets none waits may go on.
+    /// Takes over from a policy that has paused neighbours. `booked` are the packets queued in other engines that this
+    /// one has booked, in the order in which they arrived. Neighbours are paused or resumed as this policy requires;
+    /// those without queued packets may resume.
     pub fn take_over(&mut self, host: &mut impl Host, before: Stopped, booked: &[(u32, Booked)]) {
         let mut waiting = vec![0u8; before.0.len()];
         for (_, Booked { seen, .. }) in booked {

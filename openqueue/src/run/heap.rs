@@ -1,4 +1,4 @@
-//! Heaps: one with places, of which any packet can be taken out, and one with two ends.
+//! Heaps: an indexed one, from which any packet can be removed, and a double-ended one.
 
 use super::items::{Items, Packet};
 use super::view::compare;
@@ -7,15 +7,15 @@ use crate::program::Program;
 /// A packet in a heap.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Entry {
-    /// Keys of the order, so made that the smaller comes first. In two halves, because a whole one is read before both
-    /// are written.
+    /// Keys of the order, encoded so that the smaller comes first. In two halves, because a wide load would follow two
+    /// narrow stores.
     pub key: [u64; 2],
-    /// In the order of arrival.
+    /// Order of arrival.
     pub arrived: u64,
     pub id: u32,
 }
 
-/// Which of two comes first.
+/// The comparison of two entries.
 #[derive(Copy, Clone)]
 pub(crate) enum Compare<'a> {
     Keys,
@@ -23,13 +23,13 @@ pub(crate) enum Compare<'a> {
     By(&'a Program, &'a [Packet]),
 }
 
-/// An order of entries, by type, so that moving them up and down asks for it once.
+/// An order of entries, as a type, so that it is dispatched once per operation.
 trait Order: Copy {
     /// Whether `a` belongs above `b`.
     fn above(self, a: &Entry, b: &Entry) -> bool;
 }
 
-/// The first by keys on top.
+/// The lowest keys on top.
 #[derive(Copy, Clone)]
 struct Keys;
 
@@ -40,7 +40,7 @@ impl Order for Keys {
     }
 }
 
-/// The last on top.
+/// The last in order on top.
 #[derive(Copy, Clone)]
 struct Reversed<O>(O);
 
@@ -65,23 +65,23 @@ impl Order for By<'_> {
     }
 }
 
-/// A heap with four children each, whose packets know their places.
+/// A 4-ary heap that tracks the positions of its packets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heap {
     entries: Vec<Entry>,
-    /// The last in order is on top.
+    /// Whether the last in order is on top.
     reversed: bool,
 }
 
 const CHILDREN: usize = 4;
 
 impl Heap {
-    /// An empty one; `reversed`: the last in order is on top.
+    /// An empty heap; with `reversed`, the last in order is on top.
     pub fn new(reversed: bool) -> Heap {
         Heap { entries: Vec::new(), reversed }
     }
 
-    /// All packets, in no order.
+    /// All packets, in no particular order.
     pub fn all(&self) -> impl Iterator<Item = u32> {
         self.entries.iter().map(|entry| entry.id)
     }
@@ -90,7 +90,7 @@ impl Heap {
         self.entries.first().map(|entry| entry.id)
     }
 
-    /// Inlined, so that an entry is made where it stays: most find the heap empty.
+    /// Inlined, so that an entry is built in place: usually the heap is empty.
     #[inline(always)]
     pub fn push(&mut self, items: &mut Items, order: usize, compare: Compare<'_>, entry: Entry) {
         let place = self.entries.len();
@@ -110,7 +110,7 @@ impl Heap {
         }
     }
 
-    /// Moves an entry up or down to where it belongs.
+    /// Moves an entry up or down to its place.
     #[inline(never)]
     fn settle(&mut self, items: &mut Items, order: usize, compare: Compare<'_>, place: usize) {
         let mut moves = Moves { entries: &mut self.entries, items, order };
@@ -123,7 +123,7 @@ impl Heap {
     }
 }
 
-/// Entries of a heap that are being moved, and who is told.
+/// Entries of a heap being moved, and the items that track their positions.
 struct Moves<'a> {
     entries: &'a mut [Entry],
     items: &'a mut Items,
@@ -137,7 +137,7 @@ impl Moves<'_> {
         self.entries[place] = entry;
     }
 
-    /// Returns whether there was anything to do.
+    /// Moves an entry up. Returns whether it moved.
     #[inline(always)]
     fn rise(&mut self, order: impl Order, from: usize) -> bool {
         let entry = self.entries[from];
@@ -177,15 +177,15 @@ impl Moves<'_> {
     }
 }
 
-/// A heap with two ends (Atkinson et al., 1986): levels whose packets come before all below them take turns with levels
-/// whose packets come after all below them.
+/// A min-max heap (Atkinson et al., 1986): levels whose packets come before all their descendants alternate with levels
+/// whose packets come after all their descendants.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TwoEnded {
     entries: Vec<Entry>,
 }
 
 impl TwoEnded {
-    /// All packets, in no order.
+    /// All packets, in no particular order.
     pub fn all(&self) -> impl Iterator<Item = u32> {
         self.entries.iter().map(|entry| entry.id)
     }
@@ -208,7 +208,7 @@ impl TwoEnded {
         self.lift(self.entries.len() - 1);
     }
 
-    /// Moves a packet up that comes too early for its place, or too late.
+    /// Moves a packet up that is too early or too late for its place.
     fn lift(&mut self, place: usize) {
         if place == 0 {
             return;
@@ -234,7 +234,7 @@ impl TwoEnded {
         }
     }
 
-    /// Takes a packet out: the first and the last at once, another after a search.
+    /// Removes a packet: the first or the last directly, another after a linear search.
     pub fn remove(&mut self, id: u32) {
         let is = |place: &usize| self.entries[*place].id == id;
         let at_an_end = (0..self.entries.len().min(3)).find(is);
@@ -248,7 +248,7 @@ impl TwoEnded {
         }
     }
 
-    /// Moves a packet down that comes too late for its place, or too early. Returns where it is then.
+    /// Moves a packet down that is too late or too early for its place. Returns its final place.
     fn sink(&mut self, mut place: usize, first_on_top: bool) -> usize {
         let mut landed = None;
         loop {
@@ -269,7 +269,7 @@ impl TwoEnded {
             let parent = (best - 1) / 2;
             if before(&self.entries[parent], &self.entries[best]) == first_on_top {
                 self.entries.swap(parent, best);
-                // From here on it is the packet that was there that sinks.
+                // From here on, the packet that was there sinks.
                 landed = landed.or(Some(parent));
             }
         }
@@ -277,16 +277,16 @@ impl TwoEnded {
     }
 }
 
-/// Whether one comes before another by keys, of two that came together the one that arrived first.
+/// Whether one comes before another by keys; of equals, the one that arrived first.
 #[inline(always)]
 fn before(a: &Entry, b: &Entry) -> bool {
     let whole = |key: [u64; 2]| u128::from(key[0]) << 64 | u128::from(key[1]);
     let (x, y) = (whole(a.key), whole(b.key));
-    // Without branches, which nobody could predict.
+    // Branch-free: branches would be unpredictable.
     (x < y) | (x == y) & (a.arrived < b.arrived)
 }
 
-/// Whether the packets of a place's level come before all below them.
+/// Whether the packets of a place's level come before all their descendants.
 fn is_first_level(place: usize) -> bool {
     (place + 1).ilog2().is_multiple_of(2)
 }
@@ -332,7 +332,7 @@ mod tests {
         }
     }
 
-    /// Puts packets in and takes them out at the ends, and one in `of_all` anywhere.
+    /// Inserts packets and removes them at the ends, and one in `of_all` anywhere.
     fn two_ends(seed: u64, of_all: u32) {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let mut heap = TwoEnded::default();

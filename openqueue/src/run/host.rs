@@ -1,29 +1,29 @@
-//! What is around an engine: who has the packets, and does what a policy asks for.
+//! The environment of an engine: access to the packets, and the actions of policies.
 
 use super::items::Seen;
 
-/// What is around a switch, by port.
+/// The environment of a switch, by port.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
     /// Rates of the links, bit/s.
     pub rates: Vec<u64>,
-    /// Bytes that may still come by each link after its neighbour was asked to stop.
+    /// Bytes that may still arrive by each link after its neighbour was asked to pause.
     pub headroom: Vec<u64>,
     /// Priorities in use.
     pub priorities: u8,
 }
 
-/// Packets that wait, by their numbers. The host keeps what an engine has to know of each, and one link: it has the
-/// packets themselves, so that both lie together.
+/// Queued packets, by number. The host keeps what an engine needs of each, and one link, next to the packets
+/// themselves.
 pub trait Waiting {
-    /// The link that [`Host::set_next`] has set last.
+    /// The link that was last set by [`Host::set_next`].
     fn next(&self, id: u32) -> u32;
 
-    /// What an engine has to know of a packet; as when it arrived, less what was trimmed.
+    /// The attributes of a packet, as on arrival, less what was trimmed.
     fn seen(&self, id: u32) -> Seen;
 }
 
-/// What a policy can have done to packets and neighbours.
+/// Actions of a policy on packets and neighbours.
 pub trait Host: Waiting {
     /// Sets the link of a packet.
     fn set_next(&mut self, id: u32, next: u32);
@@ -34,31 +34,32 @@ pub trait Host: Waiting {
     /// Marks a packet with congestion experienced.
     fn mark(&mut self, id: u32);
 
-    /// Asks the neighbour at an input to stop or go on sending a priority.
+    /// Asks the neighbour at an input to pause or resume a priority.
     fn pause(&mut self, input: u16, priority: u8, stop: bool);
 
-    /// What follows is about packets for this output. Only asked for where packets go from queue to queue.
+    /// Announces that the following calls concern packets for this output. Only called if packets move from queue to
+    /// queue.
     fn turn_to(&mut self, _output: u16) {}
 
-    /// Whether the link of an output is sending a packet.
+    /// Whether the link of an output is transmitting a packet.
     fn is_sending(&self, output: u16) -> bool;
 
-    /// Drops a packet that was taken in before.
+    /// Drops a packet that was admitted before.
     fn push_out(&mut self, id: u32);
 
-    /// Whether a packet has payload that may be cut off. By default none has.
+    /// Whether a packet has payload to trim. The default is false.
     fn can_trim(&self, _id: u32) -> bool {
         false
     }
 
-    /// Cuts the payload off a packet that arrives, or that waited. Returns the bytes cut; `None` if that cannot be done
-    /// after all: then the packet is dropped.
+    /// Trims the payload of an arriving or queued packet. Returns the bytes cut; `None` if that is not possible after
+    /// all: then the packet is dropped.
     fn trim(&mut self, _id: u32) -> Option<u32> {
         None
     }
 
-    /// Sends a packet that arrives, or that waited, back to its sender, if it has lost its payload and has not been
-    /// sent back before. Returns whether it has: then it is out of the engine's hands.
+    /// Returns an arriving or queued packet to its sender, if it has been trimmed and not been returned before. Returns
+    /// whether it was; the engine then no longer has it.
     fn turn_back(&mut self, _id: u32) -> bool {
         false
     }
@@ -69,32 +70,32 @@ pub trait Host: Waiting {
     }
 }
 
-/// What became of a packet that arrived.
+/// Result of an arrival.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It waits.
+    /// The packet is queued.
     Queued,
-    /// It waits without its payload, so many bytes.
+    /// The packet is queued without its payload, of this many bytes.
     Trimmed(u32),
-    /// There is no room for it. It has gone back to its sender.
+    /// There was no room; the packet was returned to its sender.
     Returned,
-    /// There is no room for it. It is still the host's.
+    /// There was no room; the packet stays with the host.
     Dropped,
 }
 
-/// What has happened so far.
+/// Counters, each of packets and bytes.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets that came, and their bytes.
+    /// Packets that arrived, and their bytes.
     pub arrived: (u64, u64),
-    /// Packets that were dropped as they came, and their bytes.
+    /// Packets dropped on arrival, and their bytes.
     pub refused: (u64, u64),
-    /// Packets that were dropped after they had been taken in, and their bytes.
+    /// Packets dropped after they had been queued, and their bytes.
     pub pushed_out: (u64, u64),
     /// Packets that left, and their bytes.
     pub sent: (u64, u64),
     /// Packets that were trimmed, and the bytes cut off.
     pub trimmed: (u64, u64),
-    /// Packets that went back to their senders, as they came or after they had been taken in, and their bytes.
+    /// Packets returned to their senders, on arrival or after they had been queued, and their bytes.
     pub returned: (u64, u64),
 }

@@ -1,16 +1,16 @@
-//! Packets in queues, as far as queues have to know them.
+//! Packets, as queues know them.
 
 use super::host::{Host, Waiting};
 
-/// No packet.
+/// Stands for no packet.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// What an engine has to know of a packet that waits.
+/// The attributes of a queued packet that an engine needs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Bytes that it takes in queues.
+    /// Size in queues, bytes.
     pub size: u32,
-    /// The port by which it came.
+    /// Port of arrival.
     pub input: u16,
     /// 0 to 7.
     pub priority: u8,
@@ -21,21 +21,21 @@ pub struct Seen {
 /// A packet as a policy sees it. Times are ns, sizes bytes.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Packet {
-    /// When it came.
+    /// Arrival time.
     pub arrival: u64,
-    /// Bytes that it takes in queues.
+    /// Size in queues, bytes.
     pub size: u32,
-    /// What it is worth.
+    /// Value.
     pub value: i64,
-    /// What it takes to process.
+    /// Processing requirement.
     pub processing: i64,
-    /// How long it may still wait.
+    /// Remaining slack.
     pub slack: i64,
     /// Its flow.
     pub flow: u64,
-    /// The port by which it came.
+    /// Port of arrival.
     pub input: u16,
-    /// The port by which it leaves.
+    /// Port of departure.
     pub output: u16,
     /// 0 to 7.
     pub priority: u8,
@@ -47,18 +47,18 @@ pub struct Packet {
     pub red: bool,
 }
 
-/// A packet that waits.
+/// A queued packet.
 #[derive(Copy, Clone, Debug)]
 #[repr(align(32))]
 pub(crate) struct Item {
-    /// In each of the two orders: the next packet and the one before, or its place in a heap.
+    /// In each of the two orders: the next and the previous packet, or its position in a heap.
     pub links: [[u32; 2]; 2],
     pub size: u32,
     pub queue: u32,
     pub input: u16,
     pub priority: u8,
     pub red: bool,
-    /// In each of the two orders, its bucket.
+    /// Its bucket in each of the two orders.
     pub buckets: [u8; 2],
 }
 
@@ -67,10 +67,10 @@ impl Item {
         Item { links: [[NONE; 2]; 2], size: 0, queue: NONE, input: 0, priority: 0, red: false, buckets: [0; 2] };
 }
 
-/// All packets, by their numbers.
+/// All packets, by number.
 pub(crate) type Items = Vec<Item>;
 
-/// A list through the packets.
+/// A linked list through the packets.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct List {
     pub head: u32,
@@ -91,7 +91,7 @@ impl List {
         self.tail = id;
     }
 
-    /// Appends a packet to a list of which only the first is ever taken out: its links are the host's.
+    /// Appends a packet to a list from which only the first is ever removed: its links are kept by the host.
     #[inline]
     pub fn append(&mut self, host: &mut impl Host, id: u32) {
         host.set_next(id, NONE);
@@ -103,7 +103,7 @@ impl List {
         self.tail = id;
     }
 
-    /// Takes the first packet, which there is, out of such a list.
+    /// Removes the first packet, which must exist, from such a list.
     #[inline]
     pub fn take_first(&mut self, host: &impl Waiting) {
         self.head = host.next(self.head);
@@ -112,7 +112,7 @@ impl List {
         }
     }
 
-    /// All packets, the first first.
+    /// All packets, in order.
     pub fn all(self, items: &Items, order: usize) -> impl Iterator<Item = u32> {
         let some = |id: u32| (id != NONE).then_some(id);
         std::iter::successors(some(self.head), move |id| some(items[*id as usize].links[order][0]))

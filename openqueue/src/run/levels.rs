@@ -1,5 +1,5 @@
-//! Packets on their way from queue to queue: each port that leads to queues carries one at a time, and takes as long as
-//! its rate has it.
+//! Packets in transit between queues: each port that leads to queues carries one at a time, for the time given by its
+//! rate.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -14,39 +14,39 @@ use super::state::{Scheduling, account};
 /// ps of a second.
 const SECOND: u128 = 1_000_000_000_000;
 
-/// What changes on the way from queue to queue.
+/// State of packets in transit between queues.
 #[derive(Clone, Debug)]
 pub(crate) struct Levels {
-    /// How many ports have a link: they come first.
+    /// Number of ports with a link, which come first.
     pub linked: usize,
     /// Ports that lead to queues.
     pub lines: Box<[Line]>,
-    /// By queue, bytes that are on their way there.
+    /// By queue, bytes in transit to it.
     coming: Box<[u64]>,
     /// By queue, the queues whose first packet waits for room there.
     waiting: Box<[VecDeque<u32>]>,
-    /// Lines that are to be looked at, each once.
+    /// Lines to be served, each once.
     asked: VecDeque<u32>,
-    /// When packets come to their queues, ps, and the line.
+    /// Arrival times of packets at their queues, ps, and the lines.
     due: BinaryHeap<Reverse<(u64, u32)>>,
-    /// By output, bytes that wait for it anywhere, or are on their way.
+    /// By output, bytes for it that are queued or in transit.
     pub backlog: Box<[u64]>,
 }
 
 /// A port that leads to queues.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
-    /// Place of the target among those of the plan.
+    /// Index of the target among those of the plan.
     pub target: u32,
-    /// bit/s.
+    /// Rate, bit/s.
     pub rate: u64,
-    /// When the last packet ends, ps.
+    /// End of the last packet, ps.
     ends: u64,
     asked: bool,
     carried: Option<Carried>,
 }
 
-/// A packet on its way to a queue.
+/// A packet in transit to a queue.
 #[derive(Clone, Debug)]
 struct Carried {
     id: u32,
@@ -80,7 +80,7 @@ impl Levels {
         }
     }
 
-    /// Whether a packet of an input and a priority for an output is on its way.
+    /// Whether a packet of an input and a priority for an output is in transit.
     pub fn carries(&self, input: u16, priority: u8, output: u16) -> bool {
         let is = |packet: &Packet| (packet.input, packet.priority, packet.output) == (input, priority, output);
         self.lines.iter().filter_map(|line| line.carried.as_ref()).any(|carried| is(&carried.packet))
@@ -88,13 +88,13 @@ impl Levels {
 }
 
 impl Engine {
-    /// Whether packets go from queue to queue, so that [`Engine::advance`] is to be called.
+    /// Whether packets move from queue to queue, so that [`Engine::advance`] must be called.
     #[inline]
     pub fn has_levels(&self) -> bool {
         self.world.levels.is_some()
     }
 
-    /// A queue has changed: its port may have something to send, and there may be room for those who wait for it.
+    /// Handles a change of a queue: its port may have something to send, and there may be room for blocked queues.
     #[inline(never)]
     pub(super) fn note_in_levels(&mut self, queue: usize) {
         let Some(levels) = &mut self.world.levels else { return };
@@ -110,9 +110,8 @@ impl Engine {
         }
     }
 
-    /// It is `now`, ns: packets come to the queues to which ports lead, and others go on their way there. To be called
-    /// after packets have come or gone, and at the time that the last call returned: that is when something is due
-    /// next.
+    /// Advances to `now`, ns: packets arrive at the queues to which ports lead, and others start. To be called after
+    /// arrivals and departures, and at the time that the last call returned, when the next event is due.
     pub fn advance(&mut self, host: &mut impl Host, now: u64) -> Option<u64> {
         loop {
             let levels = self.world.levels.as_mut()?;
@@ -130,27 +129,26 @@ impl Engine {
         }
     }
 
-    /// Where a packet that leaves by a line goes.
+    /// The target queue of a packet that leaves by a line.
     fn next_level(&self, line: usize, packet: &Packet) -> Option<usize> {
         let target = self.world.levels.as_ref()?.lines[line].target;
         Some(self.place_of(&self.world.shared.targets[target as usize], packet))
     }
 
-    /// The queue that the first packet of a queue of a line goes to, and the packet.
+    /// The target queue of the first packet of a line's queue, and the packet.
     fn going_to(&self, line: usize, queue: usize) -> Option<(usize, u32)> {
         let id = self.first_of(queue)?;
         Some((self.next_level(line, &self.world.fields[id as usize])?, id))
     }
 
-    /// Whether there is room for a packet in a queue. One that never finds any is dropped there.
+    /// Whether there is room for a packet in a queue. A packet that never fits is dropped there.
     fn has_room(&self, queue: usize, size: u32) -> bool {
         let (state, size) = (&self.world.queues[queue], u64::from(size));
         let coming = self.world.levels.as_ref().map_or(0, |levels| levels.coming[queue]);
         size > state.size || state.bytes + coming + size <= state.size
     }
 
-    /// Has a line that carries nothing send the first packet of the queue that comes first, of those whose packets find
-    /// room.
+    /// Has an idle line send the first packet of the first queue whose packet has room.
     fn send_on(&mut self, host: &mut impl Host, line: usize, now: u64) {
         let Some(levels) = &self.world.levels else { return };
         let port = levels.linked + line;
@@ -170,7 +168,7 @@ impl Engine {
             levels.coming[to] += u64::from(seen.size);
             let line_state = &mut levels.lines[line];
             line_state.carried = Some(Carried { id, queue: to as u32, packet });
-            // What ended the packet before came up to 1 ns late.
+            // The event that ended the previous packet was up to 1 ns late.
             let at = now * 1000;
             let start = if line_state.ends + 1000 > at { line_state.ends } else { at };
             let takes = u128::from(seen.size) * 8 * SECOND / u128::from(line_state.rate.max(1));
@@ -185,7 +183,7 @@ impl Engine {
         }
     }
 
-    /// Has all queues of a line wait for room where their first packets go.
+    /// Registers all queues of a line as waiting for room where their first packets go.
     fn wait_for_room(&mut self, line: usize, port: usize) {
         let first = self.world.ports[port].first_queue as usize;
         for place in 0..self.world.ports[port].queues as usize {
@@ -198,7 +196,7 @@ impl Engine {
         }
     }
 
-    /// Notes that a port has served a queue: turns.
+    /// Notes that a port has served a queue, for round robin.
     #[inline]
     pub(super) fn served(&mut self, port: usize, queue: usize) {
         let slot = self.world.queues[queue].slot;
@@ -210,13 +208,13 @@ impl Engine {
         }
     }
 
-    /// A packet has come to the end of a line.
+    /// Handles the arrival of a packet at the end of a line.
     fn land(&mut self, host: &mut impl Host, line: usize, now: u64) {
         let Some(levels) = &mut self.world.levels else { return };
         levels.ask(line);
         let Some(Carried { id, queue, mut packet }) = levels.lines[line].carried.take() else { return };
         levels.coming[queue as usize] -= u64::from(packet.size);
-        // Lost on its way: nobody knows it any more.
+        // Dropped in transit: no longer known.
         if id == NONE {
             return self.note_in_levels(queue as usize);
         }
@@ -237,12 +235,12 @@ impl Engine {
         }
     }
 
-    /// Where a packet that was cut on its way in by a line goes then.
+    /// The target queue of a packet that was trimmed in transit by a line.
     pub(super) fn next_level_of_cut(&self, line: usize, packet: &Packet, otherwise: usize) -> usize {
         self.next_level(line, packet).unwrap_or(otherwise)
     }
 
-    /// The link of an output went down: takes out all that waits for it, and what is on its way there.
+    /// The link of an output went down: removes all packets queued for it or in transit to it.
     pub fn flush(&mut self, host: &mut impl Host, output: u16, lost: &mut Vec<u32>) {
         while let Some(id) = self.depart(host, output, 0) {
             lost.push(id);
@@ -276,7 +274,7 @@ impl Engine {
         self.gone(output, bytes);
     }
 
-    /// Bytes for an output have gone.
+    /// Subtracts bytes for an output that have left.
     #[inline]
     pub(super) fn gone(&mut self, output: u16, bytes: u32) {
         if let Some(levels) = &mut self.world.levels {

@@ -1,4 +1,4 @@
-//! What runs a plan: packets come, wait and go; time and links are somebody else's.
+//! Execution of a plan: packets arrive, wait and leave; time and links are the host's.
 
 mod accounts;
 mod admission;

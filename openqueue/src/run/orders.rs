@@ -1,4 +1,4 @@
-//! The orders of queues, and which queue comes first, kept as packets come and go.
+//! Updates of the orders of packets in queues and of queues, on arrivals and departures.
 
 use super::engine::Engine;
 use super::host::{Host, Waiting};
@@ -9,7 +9,7 @@ use super::store::{New, Store};
 use crate::order::SortKey;
 
 impl Engine {
-    /// Puts a packet into its queue's order, or orders.
+    /// Inserts a packet into its queue's order, or orders.
     #[inline]
     pub(super) fn place(&mut self, host: &mut impl Host, queue: usize, id: u32, packet: &Packet) {
         let state = &mut self.world.queues[queue];
@@ -60,8 +60,8 @@ impl Engine {
         }
     }
 
-    /// Puts the packets of a queue into its second order, if they are not in it: as long as none had to go, none was
-    /// asked for. From now on it is kept up to date, until the queue is empty.
+    /// Inserts the packets of a queue into its second order, if it is not in use: it is not needed until a packet has
+    /// to be dropped. From now on it is kept up to date, until the queue is empty.
     pub(super) fn double(&mut self, queue: usize) {
         let world = &mut self.world;
         let state = &mut world.queues[queue];
@@ -74,7 +74,7 @@ impl Engine {
         }
     }
 
-    /// Takes a packet out of its queue's orders. Returns what it was.
+    /// Removes a packet from its queue's orders. Returns its attributes.
     #[inline]
     pub(super) fn take_out(&mut self, host: &impl Waiting, queue: usize, id: u32) -> Seen {
         let state = &mut self.world.queues[queue];
@@ -107,8 +107,7 @@ impl Engine {
         }
     }
 
-    /// A queue has changed: notes what follows for who chooses among queues, unless its only packet is alone at its
-    /// port.
+    /// Reports a change of a queue to those that select among queues, unless its only packet is alone at its port.
     #[inline(always)]
     pub(super) fn changed(&mut self, queue: usize) {
         let state = &self.world.queues[queue];
@@ -117,8 +116,8 @@ impl Engine {
         }
     }
 
-    /// A rule has changed the states of a queue. Where nothing else ever changes its rank, [`Self::note_change`] leaves
-    /// it as it is.
+    /// Handles a change of a queue's states by a rule. If nothing else changes its rank, [`Self::note_change`] skips
+    /// it.
     pub(super) fn states_changed(&mut self, queue: usize) {
         let state = &self.world.queues[queue];
         if let Scheduling::Tournament(tournament) = &self.world.ports[state.port as usize].scheduling
@@ -129,7 +128,7 @@ impl Engine {
         self.changed(queue);
     }
 
-    /// Notes what follows from a change for who chooses among queues.
+    /// Reports a change of a queue to its port, its buffer, and the levels.
     pub(super) fn note_change(&mut self, queue: usize) {
         let world = &mut self.world;
         let state = &world.queues[queue];
@@ -183,7 +182,7 @@ impl Engine {
         }
     }
 
-    /// A queue has changed among which its buffer chooses: it is looked at when the buffer has to.
+    /// Marks a changed queue, among those that its buffer selects from, to be examined when the buffer next selects.
     #[inline]
     pub(super) fn note_in_buffer(&mut self, queue: usize) {
         let world = &mut self.world;
@@ -197,7 +196,7 @@ impl Engine {
         }
     }
 
-    /// Brings the order of a buffer's queues up to date.
+    /// Updates the order of a buffer's queues.
     pub(super) fn rank_in_buffer(&mut self, buffer: usize) {
         let Some(mut worst) = self.world.buffers[buffer].worst.take() else { return };
         let world = &mut self.world;

@@ -1,45 +1,45 @@
-//! Which queue of several comes first, kept up to date as queues change: bitmaps where the order never changes but for
-//! turns, a tournament where it does.
+//! Selection of the first among several queues, updated as queues change: bitmaps where the order is fixed except for
+//! round robin, a tournament otherwise.
 
 use crate::order::{QueueKey, QueueOrder, SortKey};
 use crate::plan::QueueSpec;
 use crate::program::Operand;
 use crate::source::{QueueField, Source};
 
-/// How a level of the bitmaps chooses.
+/// Selection at one level of the bitmaps.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// The first.
+    /// The first non-empty one.
     Strict,
-    /// The first after the one chosen last.
+    /// The first after the one selected last.
     InTurn,
 }
 
-/// Where each queue of a port stands, for an order that never changes but for turns: in which group, and where in it.
+/// Positions of a port's queues, for an order that is fixed except for round robin: group, and position in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Levels {
     choices: [Choice; 2],
     groups: usize,
     within: usize,
-    /// By queue of the port: group and place in it.
+    /// By queue of the port: group and position in it.
     pub places: Vec<(u16, u16)>,
-    /// By group and place, the queue of the port.
+    /// By group and position, the queue of the port.
     queues: Vec<u16>,
-    /// Of each group, the priority of all its packets, if it is known.
+    /// By group, the priority of all its packets, if it is known.
     priorities: Vec<Option<u8>>,
-    /// Groups, and places in them, have a bit each in one word.
+    /// Whether groups, and positions in them, fit one word of bits each.
     pub small: bool,
 }
 
-/// What an order of queues becomes.
+/// The implementation of an order of queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Arrangement {
     Levels(Levels),
-    /// By numbers that change.
+    /// Sorted by numbers that change.
     Tournament(Vec<SortKey>),
 }
 
-/// The value of a key that never changes.
+/// The value of a fixed key.
 fn fixed(key: &SortKey, queue: &QueueSpec) -> i64 {
     let value = key.program.run(|source| match source {
         Source::Queue(QueueField::Index(place)) => queue.indices.get(usize::from(place)).copied().unwrap_or(0),
@@ -49,7 +49,7 @@ fn fixed(key: &SortKey, queue: &QueueSpec) -> i64 {
     if key.descending { value.saturating_neg() } else { value }
 }
 
-/// The rank of each among all, equals alike, and how many ranks there are.
+/// The rank of each value, with equal ranks for equal values, and the number of ranks.
 fn ranks<T: Ord + Clone>(values: &[T]) -> (Vec<u16>, usize) {
     let mut sorted = values.to_vec();
     sorted.sort();
@@ -59,7 +59,7 @@ fn ranks<T: Ord + Clone>(values: &[T]) -> (Vec<u16>, usize) {
 }
 
 impl Arrangement {
-    /// What becomes of an order of these queues; an error says why nothing does.
+    /// Implements an order of these queues; the error is the reason why that is impossible.
     pub fn of(order: &QueueOrder, queues: &[&QueueSpec]) -> Result<Arrangement, String> {
         if !order.0.iter().all(QueueKey::is_fixed) {
             let keys = order.0.iter().filter_map(|key| match key {
@@ -68,7 +68,7 @@ impl Arrangement {
             });
             return Ok(Arrangement::Tournament(keys.collect()));
         }
-        // Keys that never change and follow each other are one.
+        // Consecutive fixed keys are merged.
         let mut levels: Vec<(Choice, Vec<Vec<i64>>)> = Vec::new();
         for key in &order.0 {
             let (choice, values): (_, Vec<i64>) = match key {
@@ -86,7 +86,7 @@ impl Arrangement {
                 _ => levels.push((choice, values.into_iter().map(|value| vec![value]).collect())),
             }
         }
-        // What is left to decide is decided by the order in which queues were named.
+        // Remaining ties are broken by the order in which the queues were named.
         let tells_all = |values: &[Vec<i64>]| ranks(values).1 == queues.len();
         if levels.len() == 1 && tells_all(&levels[0].1) {
             levels.insert(0, (Choice::Strict, vec![vec![0]; queues.len()]));
@@ -124,7 +124,7 @@ impl Arrangement {
         }))
     }
 
-    /// What it costs to choose, and to note a change.
+    /// The cost of a selection, and of recording a change.
     pub fn cost(&self) -> (&'static str, &'static str) {
         match self {
             Arrangement::Levels(_) => ("bitmap", "O(1)"),
@@ -138,10 +138,10 @@ impl Arrangement {
     }
 }
 
-/// The bits and turns of a port whose order never changes but for turns.
+/// Bitmaps and round-robin state of a port whose order is otherwise fixed.
 #[derive(Clone, Debug)]
 pub(crate) struct Bits {
-    /// Groups with something, and then of each group the places with something.
+    /// Non-empty groups, then the non-empty positions of each group.
     bits: Box<[u64]>,
     turn: u16,
     turns: Box<[u16]>,
@@ -151,7 +151,7 @@ fn words(bits: usize) -> usize {
     bits.div_ceil(64)
 }
 
-/// The first set bit at or after `from`, else the first.
+/// The first set bit at or after `from`, otherwise the first.
 #[inline]
 pub(crate) fn next_bit(words: &[u64], from: u16) -> Option<u16> {
     let (start, bit) = (usize::from(from) / 64, from % 64);
@@ -178,7 +178,7 @@ impl Bits {
         first..first + each
     }
 
-    /// Notes whether a queue has packets, where groups and places have a bit each in one word.
+    /// Records whether a queue has packets, if groups and positions fit one word of bits each.
     #[inline]
     pub fn note(&mut self, (group, place): (u16, u16), filled: bool) {
         let of_group = &mut self.bits[1 + usize::from(group)];
@@ -188,7 +188,7 @@ impl Bits {
         self.bits[0] = if any { self.bits[0] | bit } else { self.bits[0] & !bit };
     }
 
-    /// The group and the place in it that come first, where each have a bit in one word.
+    /// The first group and position in it, if each fit one word of bits.
     #[inline]
     pub fn first_small(&self, levels: &Levels) -> Option<(u16, u16)> {
         let next = |word: u64, choice: Choice, turn: u16| {
@@ -222,8 +222,8 @@ impl Bits {
         }
     }
 
-    /// The queue that comes first, without turning: of those that are not stopped, because priorities are `paused`, or
-    /// else each for itself.
+    /// The first queue, without advancing round robin, of those not stopped, either by `paused` priorities or
+    /// individually.
     #[inline]
     pub fn first(&self, levels: &Levels, paused: Option<u8>, stopped: impl Fn(usize) -> bool) -> Option<usize> {
         if paused == Some(0) {
@@ -234,7 +234,7 @@ impl Bits {
         self.first_going(levels, paused, stopped)
     }
 
-    /// The queue of a group and a place in it.
+    /// The queue of a group and a position in it.
     #[inline]
     pub fn queue_at(levels: &Levels, (group, place): (u16, u16)) -> usize {
         levels.queues[usize::from(group) * levels.within + usize::from(place)].into()
@@ -247,7 +247,7 @@ impl Bits {
         Some(levels.queues[usize::from(group) * levels.within + usize::from(place)].into())
     }
 
-    /// Returns the first queue that is served while some are stopped.
+    /// The first queue in service order, if some are stopped.
     #[inline(never)]
     fn first_going(&self, levels: &Levels, paused: Option<u8>, stopped: impl Fn(usize) -> bool) -> Option<usize> {
         let start = if levels.choices[0] == Choice::InTurn { self.turn } else { 0 };
@@ -273,7 +273,7 @@ impl Bits {
         None
     }
 
-    /// A queue has been served: the turn is the next one's.
+    /// Advances round robin after a queue has been served.
     #[inline]
     pub fn turn(&mut self, levels: &Levels, (group, place): (u16, u16)) {
         self.turn = if usize::from(group) + 1 == levels.groups { 0 } else { group + 1 };
@@ -281,14 +281,14 @@ impl Bits {
     }
 }
 
-/// A tournament among queues: the winner of each pair goes on. A queue that changes plays its matches again.
+/// A tournament tree of queues. A queue that changes replays its matches.
 #[derive(Clone, Debug)]
 pub(crate) struct Tournament {
-    /// By queue, its keys, the smaller the better; none if it does not play.
+    /// By queue, its keys, the smaller the better; `None` if it does not compete.
     keys: Vec<Option<[i64; 2]>>,
-    /// The last comes first: the worst wins.
+    /// Whether the order is reversed, so that the last wins.
     reversed: bool,
-    /// Keys are of states only, which change when a rule says so and not as packets come and go.
+    /// Whether keys depend on states only, which change by rules and not by arrivals and departures.
     steady: bool,
     /// Winners, the final first; the leaves are the queues.
     winners: Vec<u32>,
@@ -306,7 +306,7 @@ impl Tournament {
         tournament
     }
 
-    /// By these keys.
+    /// Sets the keys.
     pub fn by(mut self, keys: &[SortKey]) -> Tournament {
         let of_states = |source| {
             matches!(
@@ -325,13 +325,13 @@ impl Tournament {
         self
     }
 
-    /// Whether nothing changes for a queue that plays, or not, unless a rule has changed its states.
+    /// Whether nothing changes for a queue that competes or does not, unless a rule has changed its states.
     #[inline]
     pub fn is_settled(&self, queue: usize, plays: bool) -> bool {
         self.steady && self.keys[queue].is_some() == plays
     }
 
-    /// Whether one queue comes before another; of equals the one named first.
+    /// Whether one queue comes before another; of equals, the one named first.
     fn before(&self, a: u32, b: u32) -> bool {
         match (self.keys[a as usize], self.keys[b as usize]) {
             (None, None) => a < b,
@@ -364,7 +364,7 @@ impl Tournament {
         self.keys[winner].map(|_| winner)
     }
 
-    /// The first of those that are not stopped, by looking at all.
+    /// The first of those that are not stopped, by linear search.
     pub fn first_going(&self, stopped: impl Fn(usize) -> bool) -> Option<usize> {
         let playing = (0..self.keys.len()).filter(|queue| self.keys[*queue].is_some() && !stopped(*queue));
         playing.reduce(|a, b| if self.before(b as u32, a as u32) { b } else { a })

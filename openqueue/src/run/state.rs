@@ -1,4 +1,4 @@
-//! What changes while a policy runs, and how programs read it.
+//! Mutable state of a running policy, and how programs read it.
 
 use std::sync::Arc;
 
@@ -14,20 +14,20 @@ use crate::plan::{Classifier, ConditionId, State, Target};
 use crate::program::Program;
 use crate::source::{BufferField, IngressField, PacketField, PortField, QueueField, Source};
 
-/// Which packet a queue gives up when one has to go.
+/// The packet that a queue drops.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Victim {
-    /// The last that came, which is the arriving one if it is of this queue.
+    /// The newest, which is the arriving one if it is of this queue.
     Newest,
-    /// The first that came, of a list.
+    /// The oldest, in a list.
     Oldest,
-    /// The last to be processed.
+    /// The last in processing order.
     LastProcessed,
-    /// The last of the second store.
+    /// The last in the second store.
     OfSecond,
 }
 
-/// What holds for many queues alike.
+/// Rules shared by many queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
     pub processing: u16,
@@ -35,10 +35,10 @@ pub(crate) struct Rules {
     pub victim: Victim,
 }
 
-/// The number of no condition.
+/// Stands for no condition.
 pub(crate) const NO_CONDITION: ConditionId = ConditionId::MAX;
 
-/// A queue: what every packet needs, on one line of the cache.
+/// A queue: what every packet needs, in one cache line.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct QueueState {
@@ -48,24 +48,24 @@ pub(crate) struct QueueState {
     pub packets: u32,
     pub buffer: u32,
     pub port: u32,
-    /// Place among the queues of its port.
+    /// Position among the queues of its port.
     pub place: u16,
-    /// Group, and place in it, where the port has bitmaps.
+    /// Group, and position in it, if the port has bitmaps.
     pub slot: (u16, u16),
     pub rules: u16,
     pub congestion: ConditionId,
     pub after_admission: ConditionId,
-    /// A list of which only the first is ever taken out.
+    /// Whether it is a list from which only the first is ever removed.
     pub plain: bool,
-    /// The queues of its port have no more than bitmaps of one word.
+    /// Whether the bitmaps of its port fit one word each.
     pub small: bool,
-    /// Not only its port is told when it changes.
+    /// Whether changes must be reported to more than its port.
     pub watched: bool,
-    /// Its buffer chooses among its queues.
+    /// Whether its buffer selects among its queues.
     pub ranked: bool,
-    /// It has changed since the buffer looked at it.
+    /// Whether it has changed since the buffer last examined it.
     pub noted: bool,
-    /// Its second store has its packets: always, or since one had to go.
+    /// Whether its second store holds its packets: always, or since one had to be dropped.
     pub doubled: bool,
 }
 
@@ -79,18 +79,18 @@ pub(crate) struct BufferState {
     pub congestion: ConditionId,
     pub after_admission: ConditionId,
     pub ledger: Option<Box<Ledger>>,
-    /// Of its queues, the one that gives up a packet.
+    /// Selection of the queue that drops a packet.
     pub worst: Option<Box<Worst>>,
-    /// Its place in the plan.
+    /// Index in the plan.
     pub spec: u32,
 }
 
-/// Which queue of a buffer gives up a packet.
+/// Selects the queue of a buffer that drops a packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Worst {
     pub tournament: Tournament,
     pub queues: Box<[u32]>,
-    /// Queues that have changed since the tournament was played; each once.
+    /// Queues that have changed since the tournament was updated; each once.
     pub changed: Vec<u32>,
 }
 
@@ -107,88 +107,88 @@ pub(crate) struct PortState {
     pub sched_state: i64,
     pub rate: u64,
     pub first_queue: u32,
-    /// How many queues it has.
+    /// Number of queues.
     pub queues: u32,
-    /// The only packet that waits, if it is in no queue's order: as long as nothing comes between its arrival and its
-    /// departure, no order need be looked at.
+    /// The only queued packet, if it is in no queue's order: as long as no other packet arrives before it departs, no
+    /// order need be touched.
     pub only: u32,
     /// Its queue.
     pub only_queue: u32,
-    /// Whether that is done at this port.
+    /// Whether this port uses that.
     pub keeps_only: bool,
-    /// Whether the order that it may come into later asks for more than the host says of it.
+    /// Whether the order that it may be added to later needs more fields than the host keeps.
     pub keeps_packet: bool,
     pub arrangement: u16,
     pub after_scheduling: Option<ConditionId>,
 }
 
-/// A packet that a port has begun to send: its queue, and its bytes, 0 once it has left.
+/// A packet in transmission by a port: its queue, and its bytes, 0 once it has left.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Sent {
     pub queue: u32,
     pub bytes: u32,
 }
 
-/// Everything that changes.
+/// All mutable state.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub queues: Box<[QueueState]>,
     pub buffers: Box<[BufferState]>,
     pub ports: Box<[PortState]>,
-    /// By port and place there, the queue.
+    /// By port and position there, the queue.
     pub of_ports: Box<[u32]>,
     /// By queue: admState, schedState, weightAdm, weightSched.
     pub states: Box<[[i64; 4]]>,
     /// By queue, its indices.
     pub indices: Box<[[i64; 4]]>,
-    /// By queue, its place among the queues of its buffer, if its buffer chooses among them.
+    /// By queue, its position among the queues of its buffer, if its buffer selects among them.
     pub buffer_places: Box<[u32]>,
     /// By queue, the second store, if it has one.
     pub seconds: Box<[Option<Store>]>,
     pub items: Items,
-    /// Fields of all packets, if something looks at them.
+    /// Fields of all packets, if they are read.
     pub fields: Vec<Packet>,
     pub keeps_fields: bool,
-    /// Something looks at the packets that go next.
+    /// Whether head-of-line packets are read.
     pub looks_at_heads: bool,
-    /// By number of a packet, what it will be in a second store that is only made when a packet has to go.
+    /// By packet number, its entry in a second store that is only built once a packet has to be dropped.
     pub later: Vec<Entry>,
-    /// Room for the numbers of the packets of a queue.
+    /// Scratch space for the packet numbers of a queue.
     pub listed: Vec<u32>,
     /// By port, the packet that is alone there, if [`PortState::keeps_packet`].
     pub alone: Box<[Packet]>,
-    /// Bytes of red packets by queue, if something looks at them.
+    /// Bytes of red packets by queue, if they are read.
     pub red: Box<[u64]>,
-    /// The most that a queue of each port has had of them.
+    /// By port, their maximum in one queue.
     pub red_peaks: Box<[u64]>,
-    /// By port, the packet that was sent last, if something looks at it.
+    /// By port, the packet sent last, if it is read.
     pub sent: Box<[Sent]>,
-    /// Bytes by input and priority, if something looks at them.
+    /// Bytes by input and priority, if they are read.
     pub ingress: Box<[u64]>,
-    /// If ports lead to queues, what is on its way.
+    /// Packets in transit, if ports lead to queues.
     pub levels: Option<Box<Levels>>,
-    /// Priorities that neighbours were asked to stop, by input.
+    /// By input, the priorities that neighbours were asked to pause.
     pub stopped: Box<[u8]>,
     pub shared: Arc<Shared>,
 }
 
-/// What never changes, shared by all engines of a plan, so that it lies in the processor's cache once.
+/// Immutable state, shared by all engines of a plan, so that it is in the processor's cache once.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub orders: Box<[PacketOrder]>,
     pub rules: Box<[Rules]>,
     pub conditions: Box<[Prepared]>,
     pub arrangements: Box<[Arrangement]>,
-    /// By buffer of the plan, what each account may take of the shared part.
+    /// By buffer of the plan, the limit of each account on the shared part.
     pub limits: Box<[Option<Program>]>,
-    /// By buffer of the plan, the keys by which it chooses among its queues.
+    /// By buffer of the plan, the keys by which it selects among its queues.
     pub buffer_keys: Box<[Vec<SortKey>]>,
     pub classifier: Classifier,
-    /// Where ports of the plan that lead to queues lead.
+    /// Targets of the plan's ports that lead to queues.
     pub targets: Box<[Target]>,
 }
 
-/// What a program is about.
+/// The objects that a program reads.
 #[derive(Copy, Clone)]
 pub(crate) struct Scene<'a> {
     pub queue: usize,
@@ -231,7 +231,7 @@ impl World {
         }
     }
 
-    /// Bytes of the packet of a queue that its port is sending.
+    /// Bytes of the packet of a queue that its port is transmitting.
     #[inline]
     pub fn sending(&self, queue: usize) -> u32 {
         let sent = self.sent.get(self.queues[queue].port as usize);
@@ -287,7 +287,7 @@ impl World {
     }
 }
 
-/// Where the account of an input and a priority is.
+/// Index of the account of an input and a priority.
 #[inline]
 pub(crate) fn account(input: u16, priority: u8) -> usize {
     usize::from(input) * super::accounts::PRIORITIES + usize::from(priority % 8)

@@ -1,15 +1,15 @@
-//! What keeps the packets of a queue in order, the simplest that does.
+//! Structures that keep the packets of a queue in order: the simplest that suffices.
 
 use super::heap::{Compare, Entry, Heap, TwoEnded};
 use super::items::{Items, List, NONE, Packet};
 use super::view::of_packet;
 use crate::order::{PacketOrder, SortKey};
 
-/// Which structure keeps an order.
+/// The structure for an order.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     List,
-    /// With so many buckets.
+    /// Buckets, this many.
     Buckets(u8),
     Heap,
     TwoEnded,
@@ -24,14 +24,14 @@ pub(crate) enum Store {
     TwoEnded(Box<TwoEnded>),
 }
 
-/// A list for each value of a key, and a bit for each that is not empty.
+/// A list for each value of a key, and a bitmap of the non-empty ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Buckets {
     filled: u64,
     lists: Box<[List]>,
 }
 
-/// A packet that is to be put into a store.
+/// A packet to be inserted.
 #[derive(Copy, Clone)]
 pub(crate) struct New<'a> {
     pub id: u32,
@@ -42,7 +42,7 @@ pub(crate) struct New<'a> {
 }
 
 impl New<'_> {
-    /// What the packet is in a heap.
+    /// The packet's entry in a heap.
     #[inline(always)]
     pub fn entry(&self, order: &PacketOrder) -> Entry {
         Entry { key: order.key(self.packet), arrived: self.arrived, id: self.id }
@@ -50,7 +50,7 @@ impl New<'_> {
 }
 
 impl PacketOrder {
-    /// The structure for the order; `both_ends` if the last is asked for as well as the first.
+    /// The structure for the order; `both_ends` if the last is needed as well as the first.
     pub(crate) fn shape(&self, both_ends: bool) -> Shape {
         match self {
             PacketOrder::Arrival | PacketOrder::Reverse => Shape::List,
@@ -93,7 +93,7 @@ impl PacketOrder {
     }
 }
 
-/// A key as an unsigned number of which the smaller comes first.
+/// Encodes a key as an unsigned number so that the smaller comes first.
 fn sortable(key: &SortKey, packet: &Packet) -> u64 {
     let value = key.program.run(|source| of_packet(packet, source));
     let ascending = (value as u64) ^ 1 << 63;
@@ -129,7 +129,7 @@ impl Store {
         }
     }
 
-    /// Puts a packet into a heap with places, for which its entry was made before.
+    /// Inserts a packet into an indexed heap, with an entry built earlier.
     pub fn push_later(
         &mut self,
         items: &mut Items,
@@ -143,7 +143,7 @@ impl Store {
         }
     }
 
-    /// The numbers of all packets, in no order that matters to a heap.
+    /// The numbers of all packets, in an arbitrary order.
     pub fn list(&self, items: &Items, numbers: &mut Vec<u32>) {
         match self {
             Store::List(list) => numbers.extend(list.all(items, 0)),
@@ -153,7 +153,7 @@ impl Store {
         }
     }
 
-    /// A heap without packets.
+    /// Whether it is an empty heap.
     pub fn is_empty_heap(&self) -> bool {
         matches!(self, Store::Heap(heap) if heap.top().is_none())
     }
@@ -170,7 +170,7 @@ impl Store {
         }
     }
 
-    /// The last in order; of a heap with one end what is on top, which is last if it is reversed.
+    /// The last in order; of a single-ended heap the top, which is the last if it is reversed.
     #[inline]
     pub fn last(&self, order: &PacketOrder) -> Option<u32> {
         match self {

@@ -1,11 +1,11 @@
-//! What programs read while they run.
+//! Values that programs read.
 
 use super::items::{Packet, Seen};
 use crate::program::Program;
 use crate::source::{PacketField, Source};
 
 impl Packet {
-    /// A packet of which no more is known.
+    /// A packet with no other fields known.
     pub(crate) fn of(seen: Seen) -> Packet {
         Packet { size: seen.size, input: seen.input, priority: seen.priority, red: seen.red, ..Packet::default() }
     }
@@ -44,7 +44,7 @@ impl Packet {
     }
 }
 
-/// What a program about one packet reads.
+/// The value that a program about one packet reads.
 #[inline]
 pub(crate) fn of_packet(packet: &Packet, source: Source) -> i64 {
     match source {
@@ -53,7 +53,7 @@ pub(crate) fn of_packet(packet: &Packet, source: Source) -> i64 {
     }
 }
 
-/// Whether a comparator puts the first of two packets first.
+/// Whether a comparator orders the first of two packets first.
 pub(crate) fn compare(program: &Program, first: &Packet, second: &Packet) -> bool {
     let load = |source| match source {
         Source::Packet(field) => first.field(field),

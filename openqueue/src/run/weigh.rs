@@ -1,5 +1,5 @@
-//! Conditions as they are run. Most compare sums of sizes with a bound: those are weighed at once, without a walk
-//! through their programs.
+//! Conditions in executable form. Most compare weighted sums of sizes with a bound, and are evaluated as such, without
+//! interpreting their programs.
 
 use super::items::Packet;
 use super::state::{Scene, World, account};
@@ -7,13 +7,13 @@ use crate::plan::{Condition, Deed, PlanCase};
 use crate::program::{Operand, Operator, Program};
 use crate::source::{BufferField, IngressField, PacketField, PortField, QueueField, Source};
 
-/// Weights, and constants in units of the largest size, up to which sums of sizes fit into an integer, whatever is
-/// added first.
+/// Limit on weights, and on constants in units of the largest size, so that sums of sizes do not overflow, in any order
+/// of addition.
 const HEAVIEST: i64 = 1 << 19;
-/// Sizes up to which they do.
+/// Limit on sizes for the same purpose.
 const LARGEST: u64 = 1 << 40;
 
-/// What is weighed, by its place among the weights.
+/// The terms of a sum, by their index among the weights.
 const PACKET: usize = 0;
 const QUEUE: usize = 1;
 const QUEUE_SIZE: usize = 2;
@@ -26,21 +26,21 @@ const HEADROOM: usize = 8;
 const SENDING: usize = 9;
 const TERMS: usize = 10;
 
-/// A sum of sizes, each times a weight, and a constant.
+/// A weighted sum of sizes, plus a constant.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
     weights: [i64; TERMS],
     constant: i64,
 }
 
-/// What a case waits for.
+/// The test of a case.
 #[derive(Clone, Debug)]
 pub(crate) enum Test {
     Always,
     Never,
     /// The sum is above 0.
     Above(Sum),
-    /// One of the sums is.
+    /// One of the sums is above 0.
     AnyAbove(Box<[Sum]>),
     Holds(Program),
 }
@@ -56,15 +56,15 @@ pub(crate) struct Case {
 #[derive(Clone, Debug)]
 pub(crate) struct Prepared {
     pub cases: Box<[Case]>,
-    /// Neighbours hear of it, and else nothing happens.
+    /// Whether its only effect is to pause and resume neighbours.
     pub only_notifies: bool,
-    /// So many cases matter if the neighbour of the packet goes on, and if it was asked to stop: what asks for what is
-    /// so already has no effect.
+    /// Number of cases that matter while the neighbour of the packet is not paused, and while it is: requests for the
+    /// current state have no effect.
     pub while_going: usize,
     pub while_stopped: usize,
 }
 
-/// What an operation leaves.
+/// The result of an operation.
 enum Left {
     Sum(Sum),
     /// Whether one of the sums is above 0.
@@ -188,7 +188,7 @@ impl Test {
         }
     }
 
-    /// The sums one of which is above 0 where a program holds, if there are such.
+    /// The sums one of which is above 0 if and only if a program holds, if it can be expressed so.
     fn sums(program: &Program) -> Option<Vec<Sum>> {
         let mut left: Vec<Left> = Vec::new();
         for operation in &program.operations {
@@ -208,7 +208,7 @@ impl Test {
                         (Operator::Times, Some(factor), _) => Left::Sum(b.times(factor)?.if_light()?),
                         (Operator::Times, _, Some(factor)) => Left::Sum(a.times(factor)?.if_light()?),
                         (Operator::Less, ..) => Left::Truth(vec![difference.if_light()?]),
-                        // Of whole numbers.
+                        // For whole numbers.
                         (Operator::AtMost, ..) => Left::Truth(vec![difference.plus(Sum::constant(1))?.if_light()?]),
                         _ => return None,
                     }
@@ -235,7 +235,7 @@ impl Test {
 }
 
 impl Prepared {
-    /// A condition of a plan whose queues and buffers are of `sizes` at most.
+    /// Prepares a condition of a plan whose queues and buffers hold at most `sizes` bytes.
     pub fn of(condition: &Condition, sizes: u64) -> Prepared {
         let case = |case: &PlanCase| Case {
             when: if sizes <= LARGEST { Test::of(&case.when) } else { Test::Holds(case.when.clone()) },

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::fs::File;
 use std::io::ErrorKind;
 
-/// What is sent comes back after the next flush, if there is room.
+/// A port that loops sent frames back after the next flush, if there is room.
 #[derive(Default)]
 struct Loop {
     frames: Vec<(Path, Vec<u8>)>,
@@ -119,7 +119,7 @@ fn another_implementation_reads_the_file_back() {
 
 #[test]
 fn ipv4_headers_are_those_that_a_roce_nic_sends() {
-    // An acknowledgement by Linux rxe, its MAC addresses and identification replaced.
+    // An acknowledgement by Linux rxe, with its MAC addresses and identification replaced.
     let frame = hex("1100ffff00000012002a08291f00000176c0d330");
     let expected = hex("02000a4d000c 02000a4d000b 0800 4500003000004000 4011260d 0a4d000b0a4d000c c14412b7001c0000
          1100ffff00000012002a08291f00000176c0d330");
@@ -196,7 +196,7 @@ fn records_reach_the_file_at_intervals_and_on_request() {
     assert_eq!(recorded(), 202);
 }
 
-/// A disk with some bytes left.
+/// A disk with limited space left.
 struct Disk(usize);
 
 impl Write for Disk {

@@ -1,4 +1,4 @@
-//! Checks and helpers of this crate's tests beside the suite.
+//! Checks and helpers of this crate's tests in addition to the suite.
 
 use std::io;
 use std::time::Duration;
@@ -30,10 +30,10 @@ impl<P: Port> Port for To<P> {
     forward_rest!(self => self.0);
 }
 
-/// Checks, for ports whose writers stamp frames, that the stamps are the times of sending. Each end goes by a clock of
-/// its own, and the reader comes late. Not part of the suite.
+/// Checks, for ports whose writers stamp frames, that the stamps are the times of sending. Each end has its own clock,
+/// and the reader polls late. Not part of the suite.
 pub(crate) fn frames_bear_the_time_of_their_sending(mut pair: Pair) {
-    // What the clock of either end shows is less than the host's by this.
+    // Offsets by which the clocks of the two ends lag behind the host's.
     let [own, other] = [host_now().0, host_now().0 / 2];
     for round in 0..4 {
         pair.b.receive(host_now() - other, 8, &mut |_| panic!("a frame that nobody sent")).unwrap();
@@ -51,8 +51,8 @@ pub(crate) fn frames_bear_the_time_of_their_sending(mut pair: Pair) {
     }
 }
 
-/// Checks that a frame that was sent between `before` and `after` arrived then, as far as could be known of the
-/// sender's clock meanwhile and of the receiver's, `unsure` ns. All times are the host's.
+/// Checks that a frame sent between `before` and `after` has an arrival time in that range, within `unsure` ns plus the
+/// uncertainty of the sender's clock and of the receiver's. All times are on the host's clock.
 pub(crate) fn check_arrival(arrived: Time, before: Time, after: Time, unsure: u64) {
     let unsure = unsure + after.since(before);
     assert!(

@@ -7,18 +7,18 @@ use super::ethernet::Mac;
 /// Bytes of a message.
 pub(super) const LEN: usize = 28;
 
-/// Hardware Ethernet, protocol IPv4, and their addresses' lengths.
+/// Hardware type Ethernet, protocol IPv4, and their address lengths.
 const KIND: [u8; 6] = [0, 1, 8, 0, 6, 4];
 const REQUEST: u16 = 1;
 const REPLY: u16 = 2;
 
-/// A message.
+/// An ARP message.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Arp {
-    /// A request, otherwise a reply.
+    /// True for a request, false for a reply.
     pub(super) request: bool,
     pub(super) sender_mac: Mac,
-    /// Unspecified in a probe for a duplicate (RFC 5227).
+    /// Unspecified in a probe for a duplicate address (RFC 5227).
     pub(super) sender: Ipv4Addr,
     /// Zero in a request to all stations.
     pub(super) target_mac: Mac,
@@ -26,7 +26,7 @@ pub(super) struct Arp {
 }
 
 impl Arp {
-    /// Reads a message; `None` if it is of another kind or cut short. Padding may follow.
+    /// Parses a message; `None` if it is of another kind or truncated. Padding may follow.
     pub(super) fn parse(bytes: &[u8]) -> Option<Arp> {
         let (bytes, _) = bytes.split_first_chunk::<LEN>()?;
         if bytes[..6] != KIND {

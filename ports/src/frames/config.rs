@@ -1,4 +1,4 @@
-//! How a frame port is described: `dgram:local=A,remote=B,vlan=5`.
+//! The configuration string of a frame port: `dgram:local=A,remote=B,vlan=5`.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,16 +12,16 @@ use super::ethernet::Mac;
 /// Longest path of a unix socket, in bytes (unix(7)).
 const MAX_PATH: usize = 107;
 
-/// What carries packets.
+/// The link that carries packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Carrier {
     /// A packet socket on this network interface (AF_PACKET). Needs CAP_NET_RAW.
     Packet(String),
-    /// The TAP device of this name: the kernel is the other station. One that does not exist is made, for as long as
-    /// the port is open, which needs CAP_NET_ADMIN.
+    /// The TAP device of this name, with the kernel as the other station. If it does not exist, it is created for as
+    /// long as the port is open, which needs CAP_NET_ADMIN.
     Tap(String),
-    /// A unix datagram socket at `local`, whose peer's is at `remote`: one datagram is one packet, as QEMU's `-netdev
-    /// dgram` has it. Needs no privileges.
+    /// A unix datagram socket at `local`, whose peer is at `remote`: one datagram is one packet, as in QEMU's `-netdev
+    /// dgram`. Needs no privileges.
     Dgram {
         /// Path of the port's own socket.
         local: PathBuf,
@@ -42,44 +42,44 @@ impl fmt::Display for Carrier {
     }
 }
 
-/// A frame port as users describe it. It reads from and is written as a carrier and parameters: `packet:eth0`,
+/// A frame port as configured by users. Parses from, and formats as, a carrier and parameters: `packet:eth0`,
 /// `tap:tap0,vlan=5`, `dgram:local=/tmp/a,remote=/tmp/b,mac=02:00:00:00:00:01,dscp=46`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FrameSpec {
-    /// What carries packets.
+    /// The carrier.
     pub carrier: Carrier,
     /// Link-layer address. Default: [`Mac::derived`] from the first IP address.
     pub mac: Option<Mac>,
-    /// VLAN identifier, 1 to 4094. With one, packets have its tag, and only such are received; the tag's priority is
-    /// the upper three bits of the traffic class. Default: none.
+    /// VLAN identifier, 1 to 4094. If set, packets are sent with its tag and only those with it are received; the tag's
+    /// priority is the upper three bits of the traffic class. Default: none.
     pub vlan: Option<u16>,
-    /// DSCP, 0 to 63, of frames whose traffic class has none. Default: 0.
+    /// DSCP, 0 to 63, of frames whose traffic class sets none. Default: 0.
     pub dscp: u8,
 }
 
-/// All forms of a description, for messages.
+/// All forms of a configuration string, for messages.
 const EXPECTED: &str = "packet:INTERFACE, tap:NAME or dgram:local=PATH,remote=PATH, then ,mac=ADDRESS ,vlan=ID ,dscp=N";
 
 impl FrameSpec {
-    /// Returns the description of a port with a carrier and the default parameters.
+    /// Returns the configuration of a port with a carrier and the default parameters.
     pub fn new(carrier: Carrier) -> FrameSpec {
         FrameSpec { carrier, mac: None, vlan: None, dscp: 0 }
     }
 
-    /// Returns the description with another link-layer address.
+    /// Returns the configuration with another link-layer address.
     #[must_use]
     pub fn with_mac(self, mac: Option<Mac>) -> FrameSpec {
         FrameSpec { mac, ..self }
     }
 
-    /// Returns the description with another VLAN.
+    /// Returns the configuration with another VLAN.
     #[must_use]
     pub fn with_vlan(self, vlan: Option<u16>) -> FrameSpec {
         FrameSpec { vlan, ..self }
     }
 
-    /// Returns the description with another DSCP.
+    /// Returns the configuration with another DSCP.
     #[must_use]
     pub fn with_dscp(self, dscp: u8) -> FrameSpec {
         FrameSpec { dscp, ..self }
@@ -107,33 +107,33 @@ impl fmt::Display for FrameSpec {
     }
 }
 
-/// Why a description is refused.
+/// Why a configuration string is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseFrameSpecError {
     /// It names no carrier.
     #[error("expected {EXPECTED}")]
     Carrier,
-    /// The name of an interface is empty, too long, or has characters that no interface's has.
+    /// The name of an interface is empty, too long, or contains invalid characters.
     #[error("{0:?} is no name of a network interface: expected 1 to 15 characters without '/' and blanks")]
     Interface(String),
-    /// A part is no parameter.
+    /// A part is not a parameter.
     #[error("{0:?} is no parameter: expected {1}, each as KEY=VALUE")]
     Parameter(String, &'static str),
     /// A parameter is given twice.
     #[error("{0} is given twice")]
     Twice(String),
-    /// A path of a socket is missing.
+    /// A socket path is missing.
     #[error("{0}= is missing: expected dgram:local=PATH,remote=PATH")]
     Missing(&'static str),
     /// Both paths are the same.
     #[error("local and remote are the same path: expected the peer's own socket as remote")]
     SamePath,
-    /// A value is refused.
+    /// A value is invalid.
     #[error("{0}")]
     Value(ValueError),
 }
 
-/// What the parameters are read into.
+/// The parameters as parsed.
 #[derive(Default)]
 struct Parameters {
     local: Option<PathBuf>,
@@ -143,7 +143,7 @@ struct Parameters {
     dscp: u8,
 }
 
-/// All parameters. The paths, which only `dgram` has, come first.
+/// All parameters. The paths, valid only for `dgram`, come first.
 const KEYS: [Key<Parameters>; 5] = [
     Key::new("local", |p, value| path(value).map(|path| p.local = Some(path))),
     Key::new("remote", |p, value| path(value).map(|path| p.remote = Some(path))),
@@ -159,7 +159,7 @@ const KEYS: [Key<Parameters>; 5] = [
     Key::new("dscp", |p, value| value.number(0..=63, "a DSCP, 0 to 63").map(|dscp| p.dscp = dscp)),
 ];
 
-/// Reads the path of a socket, which stays the same wherever the process goes.
+/// Parses the path of a socket, made independent of the working directory.
 fn path(value: &Value<'_>) -> Result<PathBuf, ValueError> {
     let wrong = || value.wrong(format_args!("the path of a socket, at most {MAX_PATH} bytes"));
     let path = std::path::absolute(Path::new(value.text)).map_err(|_| wrong())?;
@@ -228,7 +228,7 @@ impl FromStr for FrameSpec {
 pub struct FrameConfig {
     /// Carrier and parameters.
     pub spec: FrameSpec,
-    /// IP addresses of the station, of which nobody else on the link has any: not the kernel either.
+    /// IP addresses of the station. No other station on the link, the kernel included, may have any of them.
     pub addresses: Vec<IpAddr>,
     /// Socket buffer to request, in bytes per direction. Default: 8 MiB.
     pub socket_buffer: usize,

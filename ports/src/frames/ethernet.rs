@@ -14,10 +14,10 @@ const VLAN: u16 = 0x8100;
 /// Bytes of an Ethernet header with a tag.
 pub(super) const MAX_HEADER: usize = ETHERNET_LEN + 4;
 
-/// Bytes of the shortest Ethernet packet, its checksum not counted. Shorter ones are padded.
+/// Bytes of the shortest Ethernet packet, without its checksum. Shorter ones are padded.
 pub(super) const MIN_PACKET: usize = 60;
 
-/// VLAN identifier in a tag's control information. Above it are three bits of priority and one of drop eligibility.
+/// VLAN identifier in a tag's control information. Above it are three bits of priority and one drop eligibility bit.
 const VLAN_ID: u16 = 0x0fff;
 
 /// A link-layer address.
@@ -25,10 +25,10 @@ const VLAN_ID: u16 = 0x0fff;
 pub struct Mac(pub [u8; 6]);
 
 impl Mac {
-    /// All stations.
+    /// The broadcast address.
     pub const BROADCAST: Mac = Mac([0xff; 6]);
 
-    /// Returns the locally administered address that shows the last bytes of an IP address.
+    /// Returns the locally administered address that embeds the last bytes of an IP address.
     pub fn derived(address: IpAddr) -> Mac {
         match address {
             IpAddr::V4(v4) => {
@@ -56,12 +56,12 @@ impl Mac {
         }
     }
 
-    /// Returns whether a group has this address, all stations among them.
+    /// Returns whether this is a group address, broadcast included.
     pub fn is_multicast(self) -> bool {
         self.0[0] & 1 == 1
     }
 
-    /// Returns whether one station can have this address.
+    /// Returns whether this can be the address of one station.
     pub fn is_unicast(self) -> bool {
         !self.is_multicast() && self.0 != [0; 6]
     }
@@ -74,7 +74,7 @@ impl fmt::Display for Mac {
     }
 }
 
-/// A text that is no link-layer address.
+/// A text that is not a link-layer address.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected six bytes such as 02:00:0a:4d:00:02")]
 pub struct ParseMacError;
@@ -96,19 +96,19 @@ impl FromStr for Mac {
     }
 }
 
-/// An Ethernet packet taken apart.
+/// A parsed Ethernet packet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Packet<'a> {
     pub(super) dst: Mac,
     pub(super) src: Mac,
-    /// VLAN identifier, 0 without a tag and in one that has a priority only.
+    /// VLAN identifier; 0 without a tag and for a priority tag.
     pub(super) vlan: u16,
     pub(super) ethertype: u16,
     pub(super) payload: &'a [u8],
 }
 
-/// Takes a packet apart. `tag` is the control information of a tag that the carrier has taken out. `None` if the packet
-/// ends inside a header. What a second tag is around is left alone: its EtherType is the tag's.
+/// Parses a packet. `tag` is the control information of a tag that the carrier has stripped. `None` if the packet ends
+/// inside a header. A second tag is not parsed: the EtherType is then the tag's.
 pub(super) fn parse(bytes: &[u8], tag: Option<u16>) -> Option<Packet<'_>> {
     let (header, mut payload) = bytes.split_first_chunk::<ETHERNET_LEN>()?;
     let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = *header;
@@ -124,7 +124,7 @@ pub(super) fn parse(bytes: &[u8], tag: Option<u16>) -> Option<Packet<'_>> {
     Some(Packet { dst, src, vlan, ethertype, payload })
 }
 
-/// Returns the bytes of a header.
+/// Returns the length of a header in bytes.
 pub(super) fn header_len(vlan: Option<u16>) -> usize {
     if vlan.is_some() { MAX_HEADER } else { ETHERNET_LEN }
 }
@@ -175,7 +175,7 @@ mod tests {
         let mut bytes = [0; 20];
         emit(Mac::BROADCAST, Mac::default(), None, 0, ARP, &mut bytes);
         assert_eq!(parse(&bytes, Some(0xe007)).unwrap().vlan, 7);
-        // A second tag is not looked into.
+        // A second tag is not parsed.
         emit(Mac::BROADCAST, Mac::default(), Some(9), 0, ARP, &mut bytes);
         let packet = parse(&bytes, Some(7)).unwrap();
         assert_eq!((packet.vlan, packet.ethertype), (7, VLAN));

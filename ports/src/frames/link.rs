@@ -1,5 +1,5 @@
-//! A station on an Ethernet, without I/O: which packets are for it, which it answers, and how to reach others. Time is
-//! passed in, packets come and go as bytes.
+//! A station on an Ethernet, without I/O: which packets are for it, which it answers, and how it reaches others. Time
+//! is passed in; packets are passed as bytes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,42 +13,42 @@ use super::ethernet::{self, MAX_HEADER, MIN_PACKET, Mac};
 use super::nd::{self, Kind, Nd, NdError};
 use super::neighbours::{Action, Lookup, Neighbours};
 
-/// Hop limit of packets whose path names none.
+/// Hop limit of packets whose path sets none.
 const HOP_LIMIT: u8 = 64;
 
-/// Most groups that a station joins.
+/// Maximum number of groups that a station joins.
 const MAX_GROUPS: usize = 256;
 
-/// Longest packet that a station sends by itself.
+/// Longest control packet that a station sends.
 const MAX_CONTROL: usize = MAX_HEADER + nd::MAX_LEN;
 const _: () = assert!(MAX_CONTROL >= MIN_PACKET && nd::MAX_LEN >= arp::LEN);
 
 /// The upper six bits of a traffic class.
 const DSCP: u8 = 0xfc;
 
-/// What a station has seen that was not for its NIC, and what it has sent of its own. Packets that another station is
-/// to have, on a carrier that shows them, are counted as well.
+/// Received packets that were not for the station's NIC, and control packets sent. On a carrier that shows packets to
+/// other stations, these are counted as well.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrameCounters {
-    /// Packets to another station, or from this one.
+    /// Packets to another station, or sent by this one.
     pub rx_other_mac: u64,
     /// Packets of another VLAN.
     pub rx_other_vlan: u64,
     /// Packets to this station for an IP address or a group that is not its own.
     pub rx_other_address: u64,
-    /// Packets of other protocols, among them UDP to ports other than 4791.
+    /// Packets of other protocols, including UDP to ports other than 4791.
     pub rx_foreign: u64,
-    /// RoCEv2 over IPv4 with options.
+    /// RoCEv2 packets over IPv4 with options.
     pub rx_options: u64,
     /// IP fragments. RoCEv2 is never fragmented.
     pub rx_fragments: u64,
-    /// Packets with a wrong checksum: that of an IPv4 header or of neighbour discovery.
+    /// Packets with a wrong checksum, of the IPv4 header or of neighbour discovery.
     pub rx_checksum: u64,
-    /// Packets that end early, whose lengths disagree or whose source is no station's.
+    /// Packets that are truncated, whose lengths disagree, or whose source cannot be a station's.
     pub rx_malformed: u64,
-    /// Requests for a neighbour's link-layer address, ARP and neighbour discovery.
+    /// Requests for a neighbour's link-layer address sent, ARP and neighbour discovery.
     pub neighbour_requests: u64,
-    /// Answers to such requests of others.
+    /// Replies sent to such requests of others.
     pub neighbour_replies: u64,
     /// Neighbours that did not answer.
     pub neighbour_failures: u64,
@@ -56,17 +56,17 @@ pub struct FrameCounters {
     pub tx_unresolved: u64,
 }
 
-/// What a received packet is.
+/// Classification of a received packet.
 #[derive(Debug)]
 pub enum Arrival<'a> {
     /// A frame for the NIC.
     Frame {
-        /// IP and UDP around the frame.
+        /// IP and UDP headers of the frame.
         datagram: Datagram<'a>,
-        /// The flag DF; true over IPv6.
+        /// The DF flag; true over IPv6.
         dont_fragment: bool,
     },
-    /// A neighbour's address, for which frames may wait.
+    /// A neighbour's address, for which frames may be waiting.
     Neighbour(IpAddr, Mac),
     /// Nothing for the NIC.
     Nothing,
@@ -75,11 +75,11 @@ pub enum Arrival<'a> {
 /// How to reach a destination.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// By a packet to this station or group.
+    /// Send to this station or group.
     Send(Mac),
     /// The neighbour has been asked.
     Pending,
-    /// The neighbour does not answer, or no station can have this address.
+    /// The neighbour does not answer, or the address cannot be a station's.
     Unreachable,
 }
 
@@ -88,9 +88,9 @@ pub enum Way {
 pub struct Link {
     mac: Mac,
     addresses: Vec<IpAddr>,
-    /// Identifier of its VLAN, 1 to 4094.
+    /// VLAN identifier, 1 to 4094.
     vlan: Option<u16>,
-    /// Traffic class, its lower two bits 0, of packets whose path names no DSCP.
+    /// Traffic class, its lower two bits 0, of packets whose path sets no DSCP.
     class: u8,
     groups: Vec<IpAddr>,
     neighbours: Neighbours,
@@ -98,8 +98,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// Returns a station with these addresses, `vlan` 1 to 4094 if any. `dscp`, 0 to 63, is that of frames whose path
-    /// names none.
+    /// Returns a station with these addresses and VLAN, 1 to 4094, if any. `dscp`, 0 to 63, applies to frames whose
+    /// path sets none.
     pub fn new(mac: Mac, addresses: Vec<IpAddr>, vlan: Option<u16>, dscp: u8) -> Link {
         let counters = FrameCounters::default();
         Link { mac, addresses, vlan, class: dscp << 2, groups: Vec::new(), neighbours: Neighbours::new(), counters }
@@ -115,7 +115,7 @@ impl Link {
         &self.addresses
     }
 
-    /// Returns what it has seen and sent.
+    /// Returns the station's counters.
     pub fn counters(&self) -> FrameCounters {
         self.counters
     }
@@ -136,7 +136,7 @@ impl Link {
         self.groups.contains(&group)
     }
 
-    /// Makes frames to a group the station's. Returns false, and does nothing, if it has too many groups already.
+    /// Joins a group. Returns false, and does nothing, if the station is in too many groups already.
     pub fn join(&mut self, group: IpAddr) -> bool {
         let joined = self.is_member(group);
         if !joined && self.groups.len() < MAX_GROUPS {
@@ -146,12 +146,12 @@ impl Link {
         joined
     }
 
-    /// Makes frames to a group no longer the station's.
+    /// Leaves a group.
     pub fn leave(&mut self, group: IpAddr) {
         self.groups.retain(|g| *g != group);
     }
 
-    /// Returns the groups in which neighbours ask for the station's addresses, which its carrier has to receive.
+    /// Returns the solicited-node groups of the station's addresses, which its carrier has to receive.
     pub fn solicited_groups(&self) -> impl Iterator<Item = IpAddr> {
         self.addresses.iter().filter_map(|a| match a {
             IpAddr::V6(v6) => Some(nd::solicited_node(*v6).into()),
@@ -164,8 +164,8 @@ impl Link {
         self.addresses.iter().copied().find(|a| a.is_ipv4() == dst.is_ipv4())
     }
 
-    /// Returns the path that a frame really has: with a source of the destination's family, the station's DSCP if the
-    /// path names none, and a hop limit.
+    /// Returns the path that a frame is sent on: with a source of the destination's family, the station's DSCP if the
+    /// path sets none, and a hop limit.
     #[inline]
     pub fn wire_path(&self, path: &Path) -> Path {
         let mut wire = *path;
@@ -199,13 +199,13 @@ impl Link {
         at + ip::emit(wire, 0, frame_len, &mut out[at..])
     }
 
-    /// Returns whether a station that this one could reach can have an address.
+    /// Returns whether an address can be that of a station that this one reaches.
     pub fn can_have(&self, address: IpAddr) -> bool {
         is_station(address) && self.source_for(address).is_some()
     }
 
-    /// Returns how to reach `dst`, and begins to ask if nothing is known of it. The second value is a neighbour that
-    /// had to make room: frames that wait for it wait in vain.
+    /// Returns how to reach `dst`, and starts resolution if nothing is known of it. The second value is a neighbour
+    /// evicted to make room: frames that wait for it must be dropped.
     #[inline]
     pub fn way(&mut self, now: Time, dst: IpAddr) -> (Way, Option<IpAddr>) {
         if dst.is_multicast() {
@@ -223,12 +223,12 @@ impl Link {
         (way, forgotten)
     }
 
-    /// Returns when [`Link::poll`] has something to do.
+    /// Returns the time of the next work of [`Link::poll`].
     pub fn next_deadline(&self) -> Time {
         self.neighbours.next_deadline()
     }
 
-    /// Passes requests that are due to `send`, as whole packets, and neighbours that have not answered to `give_up`.
+    /// Passes due requests to `send`, as whole packets, and neighbours that have not answered to `give_up`.
     #[inline]
     pub fn poll(&mut self, now: Time, send: &mut dyn FnMut(&[u8]), give_up: &mut dyn FnMut(IpAddr)) {
         if now < self.neighbours.next_deadline() {
@@ -248,8 +248,8 @@ impl Link {
         });
     }
 
-    /// Takes a packet, without its checksum, and passes the answer to it, if any, to `reply`. `tag` is the control
-    /// information of a VLAN tag that the carrier has taken out.
+    /// Processes a packet, without its checksum, and passes the reply to it, if any, to `reply`. `tag` is the control
+    /// information of a VLAN tag that the carrier has stripped.
     #[inline]
     pub fn receive<'a>(
         &mut self,
@@ -308,7 +308,7 @@ impl Link {
         Arrival::Nothing
     }
 
-    /// Returns whether a packet to `mac` and `address` is the station's: an address of its own, or a group that it has
+    /// Returns whether a packet to `mac` and `address` is for the station: one of its addresses, or a group that it has
     /// joined at the group's link-layer address.
     #[inline]
     fn is_for_us(&self, mac: Mac, address: IpAddr) -> bool {
@@ -374,7 +374,7 @@ impl Link {
                 self.advertise(&nd, reply);
                 (nd.src, true, true)
             }
-            // Somebody else has the address of this station.
+            // Another station claims this station's address.
             Kind::Advertisement { .. } if self.is_own(target) => return Arrival::Nothing,
             Kind::Advertisement { replaces, .. } => (nd.target, false, replaces),
         };
@@ -386,13 +386,14 @@ impl Link {
         }
     }
 
-    /// Answers a solicitation (RFC 4861 7.2.4). One without a sender is a probe for a duplicate, answered to all.
+    /// Answers a solicitation (RFC 4861 7.2.4). One without a sender is a duplicate address probe, answered to all
+    /// nodes.
     fn advertise(&mut self, asked: &Nd, reply: &mut dyn FnMut(&[u8])) {
         let probe = asked.src.is_unspecified();
         let to = match asked.mac {
             Some(mac) => mac,
             None if probe => Mac::of_group(nd::ALL_NODES.into()),
-            // Without the sender's address the answer would have to wait for one.
+            // Without the sender's link-layer address, the answer would have to wait for resolution.
             None => return,
         };
         let answer = Nd {
@@ -413,7 +414,7 @@ impl Link {
     }
 }
 
-/// What a station tells of itself.
+/// The station's own addresses, for control packets.
 struct Own<'a> {
     mac: Mac,
     addresses: &'a [IpAddr],
@@ -421,7 +422,7 @@ struct Own<'a> {
 }
 
 impl Own<'_> {
-    /// Asks who has an address: all stations, or the one that had it.
+    /// Asks for the owner of an address: all stations, or the one that had it.
     fn ask(&self, address: IpAddr, to: Option<Mac>, send: &mut dyn FnMut(&[u8])) {
         match address {
             IpAddr::V4(target) => {
@@ -443,14 +444,14 @@ impl Own<'_> {
         }
     }
 
-    /// Returns the address that asks for `target`: a link-local one if that is one, and if there is any.
+    /// Returns the source address of a request for `target`: a link-local one if `target` is and there is one.
     fn source_v6(&self, target: Ipv6Addr) -> Ipv6Addr {
         let own = || self.addresses.iter().filter_map(|a| if let IpAddr::V6(v6) = a { Some(*v6) } else { None });
         let alike = |a: &Ipv6Addr| a.is_unicast_link_local() == target.is_unicast_link_local();
         own().find(alike).or_else(|| own().next()).unwrap_or(Ipv6Addr::UNSPECIFIED)
     }
 
-    /// Sends a message, padded to the shortest packet.
+    /// Sends a message, padded to the minimum packet length.
     fn send(&self, to: Mac, ethertype: u16, message: &[u8], send: &mut dyn FnMut(&[u8])) {
         let mut packet = [0; MAX_CONTROL];
         let at = ethernet::emit(to, self.mac, self.vlan, 0, ethertype, &mut packet);
@@ -459,7 +460,7 @@ impl Own<'_> {
     }
 }
 
-/// Returns whether one station can have an address.
+/// Returns whether an address can be that of one station.
 fn is_station(address: IpAddr) -> bool {
     !address.is_unspecified() && !address.is_multicast() && address != IpAddr::V4(Ipv4Addr::BROADCAST)
 }

@@ -1,22 +1,21 @@
-//! RoCEv2 as whole Ethernet packets, with addresses of the port's own: no socket and no address of the kernel's is
-//! needed.
+//! RoCEv2 as whole Ethernet packets, with the port's own addresses: needs neither sockets nor addresses of the kernel.
 //!
 //! ```text
 //!  frames ── FramePort ─┬─ Link: ARP, neighbour discovery, VLAN, what is for this station   (pure)
 //!                       └─ wire: packet socket · TAP device · unix datagram socket          (I/O)
 //! ```
 //!
-//! The port answers ARP requests and neighbour solicitations for its addresses, and asks for those of others: three
-//! times, a second apart. Every destination is taken to be on the link; there are no routers. Frames wait for an
-//! address, up to 16 for each neighbour, and are lost if nobody has it.
+//! The port answers ARP requests and neighbour solicitations for its addresses, and sends its own for those of others:
+//! three times, a second apart. Every destination is assumed to be on the link; there are no routers. Frames wait for
+//! an address, up to 16 for each neighbour, and are dropped if it is not resolved.
 //!
-//! The IP header is the port's own: DF is set and the IPv4 identification 0. What arrives is checked against its real
-//! header, identification and DF included, so that the ICRC is as strong as it can be. Dropped, and counted in
-//! [`FrameCounters`], are IPv4 options, fragments, wrong checksums, other UDP ports, other stations' packets. Groups
-//! are joined at the link layer; IGMP and MLD are not spoken, so a switch that snoops on them must flood.
+//! The port builds the IP header: DF is set and the IPv4 identification is 0. A received packet is checked against its
+//! real header, identification and DF included, so that the ICRC covers all that it can. IPv4 options, fragments, wrong
+//! checksums, other UDP ports and packets for other stations are dropped and counted in [`FrameCounters`]. Groups are
+//! joined at the link layer; IGMP and MLD are not implemented, so a switch that snoops on them must flood.
 //!
-//! One process has a frame port: whoever comes second is told who that is. [`host`](crate::host) is the port for
-//! several processes behind one address.
+//! A frame port belongs to one process: opening it from a second one fails with an error that names the first.
+//! [`host`](crate::host) is the port for several processes behind one address.
 
 mod arp;
 mod config;
@@ -51,10 +50,10 @@ use crate::host::{Holder, Slot};
 use crate::prefix::sent_icrc;
 use crate::{MAX_FRAME, Port, PortCounters, Resolution, RxFrame, RxIcrc, TxFrame};
 
-/// How long a peer that has no room is waited for at the end.
+/// Time to wait at the end for a peer that has no room.
 const LINGER: Duration = Duration::from_millis(250);
 
-/// Why a frame port cannot be opened, or what it could not send. The port returns it inside an [`io::Error`].
+/// Why a frame port cannot be opened, or which frame it could not send. The port returns it inside an [`io::Error`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The station has no address.
@@ -74,7 +73,7 @@ pub enum FrameError {
     Taken {
         /// The carrier.
         carrier: Carrier,
-        /// Who has it.
+        /// The process that has it.
         holder: Holder,
     },
     /// The carrier cannot be opened.
@@ -82,7 +81,7 @@ pub enum FrameError {
     Open {
         /// The carrier.
         carrier: Carrier,
-        /// Message of the system.
+        /// System error message.
         error: String,
     },
     /// A frame does not fit into one packet.
@@ -98,7 +97,7 @@ pub enum FrameError {
         /// MTU in bytes.
         mtu: usize,
     },
-    /// The station has no address of the destination's family, or no station can have that address.
+    /// The station has no address of the destination's family, or the address cannot be a station's.
     #[error("{0} cannot be reached: it is no station's address, or this station has none of its family")]
     Address(IpAddr),
     /// The carrier refused a packet.
@@ -106,7 +105,7 @@ pub enum FrameError {
     Send {
         /// Length of the packet from its Ethernet header, in bytes.
         len: usize,
-        /// Message of the system.
+        /// System error message.
         error: String,
     },
 }
@@ -132,19 +131,19 @@ pub struct FramePort {
     waiting: Waiting,
     looped: Looped,
     rx: RxBuffers,
-    /// Several packets came at a time lately: ask for several.
+    /// Several packets arrived at a time recently: receive several per call.
     busy: bool,
     counters: PortCounters,
     /// The carrier or a queue was full: the port wakes when there is room.
     blocked: bool,
-    /// The queue was full and no longer is: the next `wait` returns at once.
+    /// The queue was full and has room again: the next `wait` returns at once.
     freed: bool,
     failure: Option<FrameError>,
     epoll: Epoll,
-    /// The set also reports room.
+    /// The epoll set also reports room to send.
     watches_room: bool,
     slot: Slot,
-    /// The name that keeps others out.
+    /// Holds the name that excludes other processes.
     _claim: OwnedFd,
 }
 
@@ -155,10 +154,10 @@ impl fmt::Debug for FramePort {
 }
 
 impl FramePort {
-    /// Opens a carrier and becomes a station on it.
+    /// Opens a carrier and starts a station on it.
     ///
     /// # Errors
-    /// A [`FrameError`]; otherwise the system's, if there is no memory or no file descriptor.
+    /// A [`FrameError`]; otherwise the system's error, if there is no memory or no file descriptor.
     pub fn open(config: &FrameConfig) -> io::Result<FramePort> {
         let FrameConfig { spec, addresses, socket_buffer } = config;
         if addresses.is_empty() {
@@ -203,30 +202,30 @@ impl FramePort {
         self.link.mac()
     }
 
-    /// Returns a slot from which the process's queue pair numbers may come. It is random, so that packets to a process
-    /// that was here before meet no queue pair.
+    /// Returns a slot for the process's queue pair numbers. It is random, so that packets to an earlier process at this
+    /// address match no queue pair.
     pub fn slot(&self) -> Slot {
         self.slot
     }
 
-    /// Returns what was received and not for the NIC, and what was sent beside its frames.
+    /// Returns counters of received packets that were not for the NIC and of packets sent other than its frames.
     pub fn frame_counters(&self) -> FrameCounters {
         self.link.counters()
     }
 
-    /// Returns what is readable when there is something to do, after [`Port::prepare_sleep`].
+    /// Returns a descriptor that is readable when there is work, after [`Port::prepare_sleep`].
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 
-    /// Returns the longest IP packet of the carrier in bytes; `None` where there is no limit.
+    /// Returns the length of the carrier's longest IP packet in bytes; `None` if there is no limit.
     pub fn mtu(&self) -> Option<usize> {
         self.wire.mtu()
     }
 
-    /// Prepares for the end of a process that does not drop the port: sends what waits for room, datagrams that are
-    /// completed already among it, for at most a quarter of a second, and removes the socket's path, after which peers
-    /// that begin anew do not find it.
+    /// Prepares for the end of a process that does not drop the port: sends what waits for room, including datagrams
+    /// that are already completed, for at most a quarter of a second, and removes the socket's path so that new peers
+    /// do not find it.
     pub fn clean_up(&mut self) {
         let end = Instant::now() + LINGER;
         self.send();
@@ -237,7 +236,7 @@ impl FramePort {
         self.wire.remove_file();
     }
 
-    /// Asks for addresses and drops what waits for those that nobody has.
+    /// Sends due requests for addresses and drops what waits for addresses that are not resolved.
     #[inline]
     fn run_timers(&mut self, now: Time) {
         self.wire.look(now);
@@ -249,7 +248,7 @@ impl FramePort {
         }
     }
 
-    /// Hands the queue to the carrier.
+    /// Sends the queue to the carrier.
     fn send(&mut self) {
         if self.tx.is_empty() {
             return;
@@ -263,7 +262,7 @@ impl FramePort {
         }
     }
 
-    /// Writes a frame to `to` into the transmit queue, in which there is room.
+    /// Writes a frame to `to` into the transmit queue, which has room.
     #[inline]
     fn queue(&mut self, wire: &Path, to: Mac, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) {
         let headers = self.link.headers_len(wire);
@@ -272,7 +271,7 @@ impl FramePort {
         }
     }
 
-    /// Keeps a frame until its neighbour has answered, or drops it.
+    /// Keeps a frame until its neighbour answers, or drops it.
     #[cold]
     fn keep(&mut self, wire: &Path, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) {
         let headers = self.link.headers_len(wire);
@@ -287,7 +286,7 @@ impl FramePort {
         self.counters.tx_dropped += frames;
     }
 
-    /// Asks for the way to `dst`, and forgets what waits for a neighbour that had to make room.
+    /// Returns the way to `dst`, and drops what waits for a neighbour evicted to make room.
     #[inline]
     fn way(&mut self, now: Time, dst: IpAddr) -> Way {
         let (way, forgotten) = self.link.way(now, dst);
@@ -312,7 +311,7 @@ impl FramePort {
         }
     }
 
-    /// Passes received packets that were not taken yet to `each`. Returns how many were frames.
+    /// Passes the remaining received packets to `each`. Returns how many were frames.
     fn hand_out(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         let FramePort { link, tx, waiting, rx, .. } = self;
         let mut frames = 0;
@@ -340,7 +339,7 @@ impl FramePort {
         frames
     }
 
-    /// Passes frames of this station to itself to `each`. Returns how many.
+    /// Passes frames of this station to itself to `each`. Returns their number.
     fn hand_out_looped(&mut self, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         let mut frames = 0;
         while frames < budget
@@ -352,12 +351,12 @@ impl FramePort {
         frames
     }
 
-    /// Returns whether there is something to do without asking the kernel.
+    /// Returns whether there is work that needs no system call.
     fn has_work(&mut self) -> bool {
         self.rx.has_packets() || !self.looped.is_empty() || std::mem::take(&mut self.freed)
     }
 
-    /// Has the set report room if and only if the carrier had none.
+    /// Makes the epoll set report room if and only if the carrier had none.
     fn watch(&mut self) -> io::Result<()> {
         let room = !self.tx.is_empty();
         if self.watches_room != room {
@@ -378,19 +377,19 @@ fn write(link: &Link, wire: &Path, to: Mac, frame_len: usize, packet: &mut [u8],
     padding.fill(0);
 }
 
-/// Queues a packet. Without room it is lost, as on a full link; whoever misses it asks again.
+/// Queues a packet. Without room it is dropped, as on a full link; the requester retries.
 fn push(tx: &mut TxQueue, packet: &[u8], frame: bool) {
     if let Some(out) = tx.push(packet.len(), frame) {
         out.copy_from_slice(packet);
     }
 }
 
-/// How long, and how often, what may still be this process's own is asked for again. A child that another thread has
-/// just forked keeps what this process closed until it runs its program, for which it needs a core.
+/// Time limit and interval of retries for a resource that this process may still hold itself. A child that another
+/// thread has just forked keeps what this process closed until it executes its program, for which it needs a core.
 const PATIENCE: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_millis(2);
 
-/// Tries again what fails with an error that may pass.
+/// Retries an operation that fails with a transient error.
 fn patiently<T>(
     mut attempt: impl FnMut() -> io::Result<T>,
     mut may_pass: impl FnMut(&io::Error) -> bool,
@@ -404,10 +403,10 @@ fn patiently<T>(
     }
 }
 
-/// Takes the name of a station on a carrier, which ends with this process.
+/// Claims the name of a station on a carrier. The claim ends with this process.
 fn claim(carrier: &Carrier, mac: Mac) -> io::Result<OwnedFd> {
     let what = match carrier {
-        // Others may have the interface with other addresses.
+        // Other processes may use the interface with other addresses.
         Carrier::Packet(_) => format!("{carrier}/{mac}"),
         Carrier::Tap(_) => carrier.to_string(),
         Carrier::Dgram { local, .. } => format!("dgram:{}", local.display()),
@@ -420,7 +419,7 @@ fn claim(carrier: &Carrier, mac: Mac) -> io::Result<OwnedFd> {
             holder = Holder::of_name(&name);
             match holder {
                 Holder::Process { process, .. } => process == Some(std::process::id()),
-                // Who had the name may have left since.
+                // The holder of the name may have exited since.
                 Holder::Unknown => true,
                 Holder::Socket { .. } | Holder::Kernel => false,
             }
@@ -438,7 +437,7 @@ impl Port for FramePort {
     }
 
     /// Returns the path with an unspecified source replaced by the station's address, the station's DSCP if the path
-    /// names none, and hop limit 64 for 0.
+    /// sets none, and hop limit 64 for 0.
     fn wire_path(&self, path: &Path) -> Path {
         self.link.wire_path(path)
     }
@@ -499,7 +498,7 @@ impl Port for FramePort {
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
         self.run_timers(now);
         let mut frames = self.hand_out_looped(budget, each);
-        // The kernel is asked once more only after it filled every buffer: otherwise it has nothing more.
+        // The kernel is called again only after it filled every buffer: otherwise it has nothing more.
         let mut more = true;
         let outcome = loop {
             frames += self.hand_out(now, budget - frames, each);
@@ -516,7 +515,7 @@ impl Port for FramePort {
             }
         };
         self.counters.rx_frames += frames as u64;
-        // Answers, and what waited for one.
+        // Replies, and frames that waited for one.
         self.send();
         outcome
     }

@@ -23,13 +23,13 @@ const TARGET_OPTION: u8 = 2;
 const SOLICITED: u8 = 0x40;
 const OVERRIDE: u8 = 0x20;
 
-/// What no router has passed on still has.
+/// Hop limit of a packet that no router has forwarded.
 const HOP_LIMIT: u8 = 255;
 
-/// All nodes of the link.
+/// The all-nodes group of the link.
 pub(super) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-/// Returns the group of the nodes whose addresses end as this one (RFC 4291 2.7.1).
+/// Returns the solicited-node group of an address (RFC 4291 2.7.1).
 pub(super) fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     let [.., a, b, c] = address.octets();
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from_be_bytes([b, c]))
@@ -40,10 +40,10 @@ pub(super) fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
 pub(super) struct Nd {
     pub(super) src: Ipv6Addr,
     pub(super) dst: Ipv6Addr,
-    /// Whose link-layer address is asked for or told.
+    /// The address whose link-layer address is asked for or advertised.
     pub(super) target: Ipv6Addr,
-    /// The sender's link-layer address in a solicitation, the target's in an advertisement; `None` if the message does
-    /// not tell.
+    /// The sender's link-layer address in a solicitation, the target's in an advertisement; `None` if the message has
+    /// no such option.
     pub(super) mac: Option<Mac>,
     pub(super) kind: Kind,
 }
@@ -54,24 +54,24 @@ pub(super) enum Kind {
     Advertisement {
         /// It answers a solicitation.
         solicited: bool,
-        /// It replaces what was known.
+        /// It overrides a known address.
         replaces: bool,
     },
 }
 
-/// Why an ICMPv6 packet is not taken.
+/// Why an ICMPv6 packet is not accepted.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum NdError {
-    /// It is no neighbour solicitation or advertisement.
+    /// It is not a neighbour solicitation or advertisement.
     Other,
     /// Its checksum is wrong.
     Checksum,
-    /// A rule of RFC 4861 7.1 is broken.
+    /// It violates a rule of RFC 4861 7.1.
     Malformed,
 }
 
 impl Nd {
-    /// Reads the message in an IPv6 packet. Bytes behind its length are left out.
+    /// Parses the message in an IPv6 packet. Bytes beyond its length are ignored.
     pub(super) fn parse(packet: &[u8]) -> Result<Nd, NdError> {
         let (header, rest) = packet.split_first_chunk::<IPV6_LEN>().ok_or(NdError::Malformed)?;
         let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
@@ -96,7 +96,7 @@ impl Nd {
         if header[7] == HOP_LIMIT && body[1] == 0 && nd.is_allowed() { Ok(nd) } else { Err(NdError::Malformed) }
     }
 
-    /// The rules on addresses (RFC 4861 7.1.1 and 7.1.2).
+    /// Applies the rules on addresses (RFC 4861 7.1.1 and 7.1.2).
     fn is_allowed(&self) -> bool {
         let mac = self.mac.is_none_or(Mac::is_unicast);
         let addresses = match self.kind {
@@ -144,7 +144,7 @@ impl Nd {
     }
 }
 
-/// Returns the address in the first option of a kind; an error if an option is cut short or has no length.
+/// Returns the address in the first option of a kind; an error if an option is truncated or has length 0.
 fn link_layer_address(mut options: &[u8], wanted: u8) -> Result<Option<Mac>, NdError> {
     let mut found = None;
     while let [kind, units, ..] = *options {
@@ -158,7 +158,7 @@ fn link_layer_address(mut options: &[u8], wanted: u8) -> Result<Option<Mac>, NdE
     if options.is_empty() { Ok(found) } else { Err(NdError::Malformed) }
 }
 
-/// Returns the checksum of an ICMPv6 message (RFC 4443 2.3): 0 for one whose checksum field is right.
+/// Returns the checksum of an ICMPv6 message (RFC 4443 2.3): 0 if its checksum field is correct.
 fn checksum(src: Ipv6Addr, dst: Ipv6Addr, message: &[u8]) -> u16 {
     let words = |bytes: &[u8]| -> u32 {
         bytes.chunks(2).map(|b| u32::from(u16::from_be_bytes([b[0], b.get(1).copied().unwrap_or(0)]))).sum()
@@ -205,7 +205,7 @@ mod tests {
         out[..len].to_vec()
     }
 
-    /// Makes the checksum right again.
+    /// Recomputes the checksum.
     fn mend(packet: &mut [u8]) {
         packet[IPV6_LEN + 2..IPV6_LEN + 4].fill(0);
         let ip = |at: usize| Ipv6Addr::from(std::array::from_fn::<u8, 16, _>(|i| packet[at + i]));
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// As RFC 4861 4.3 lays it out, byte by byte.
+    /// Compares the layout with RFC 4861 4.3, byte by byte.
     #[test]
     fn the_layout_is_the_rfcs() {
         let mut packet = vec![0x60, 0, 0, 0, 0, 32, 58, 255];
@@ -251,7 +251,7 @@ mod tests {
             for cut in 0..packet.len() {
                 assert!(Nd::parse(&packet[..cut]).is_err());
             }
-            // What the checksum does not cover: version, class, flow label.
+            // The fields that the checksum does not cover: version, class, flow label.
             for bit in 4 * 8..packet.len() * 8 {
                 let mut flipped = packet.clone();
                 flipped[bit / 8] ^= 1 << (bit % 8);

@@ -1,7 +1,7 @@
-//! The neighbour cache: which link-layer address an IP address has, and who is being asked.
+//! The neighbour cache: link-layer addresses of IP addresses, and requests in progress.
 //!
-//! Time is passed in. The table is bounded: where it is full, entries that only others wanted go first, then the one
-//! whose last use is the longest ago.
+//! Time is passed in. The table is bounded: when it is full, entries created only by other stations' requests are
+//! evicted first, then the least recently used one.
 
 use std::net::IpAddr;
 
@@ -10,51 +10,51 @@ use irnic_transports::time::SEC;
 
 use super::ethernet::Mac;
 
-/// Most neighbours that are known or asked for.
+/// Maximum number of neighbours that are known or asked for.
 pub(super) const NEIGHBOURS: usize = 1024;
 
-/// Time between two requests, and how often one is sent before the neighbour counts as unreachable (RFC 4861 10:
-/// RETRANS_TIMER, MAX_MULTICAST_SOLICIT).
+/// Time between two requests, and their number before the neighbour counts as unreachable (RFC 4861 10: RETRANS_TIMER,
+/// MAX_MULTICAST_SOLICIT).
 const INTERVAL: u64 = SEC;
 const REQUESTS: u8 = 3;
-/// How long an address holds without a question (RFC 4861 10: REACHABLE_TIME).
+/// Time for which an address is valid without a new request (RFC 4861 10: REACHABLE_TIME).
 const REACHABLE: u64 = 30 * SEC;
-/// How long a neighbour that has not answered is not asked again.
+/// Time for which a neighbour that has not answered is not asked again.
 const SILENT: u64 = SEC;
 
-/// How often, and how far apart, the station that has an address is asked when another one claims it: anybody can send
-/// one forged answer, but not keep a station from answering.
+/// Number and interval of requests to the station that has an address when another one claims it: any station can send
+/// one forged answer, but cannot keep the owner from answering.
 const CLAIM_REQUESTS: u8 = 3;
 const CLAIM_INTERVAL: u64 = SEC / 10;
 
-/// What is known of a neighbour.
+/// The state of a neighbour.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Lookup {
     Known(Mac),
-    /// It has been asked, or will be with the next [`Neighbours::poll`].
+    /// It has been asked, or will be by the next [`Neighbours::poll`].
     Pending,
     /// It was asked and has not answered.
     Unreachable,
 }
 
-/// What [`Neighbours::poll`] has to be done.
+/// What the caller of [`Neighbours::poll`] has to do.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Ask all stations for this address, or the one that had it.
+    /// Ask for this address: all stations, or the one that had it.
     Ask(IpAddr, Option<Mac>),
-    /// Nobody has it: drop what waits for it.
+    /// The address is not resolved: drop what waits for it.
     GiveUp(IpAddr),
 }
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// Asked, never answered.
+    /// Asked, not yet answered.
     Incomplete,
     /// Answered less than [`REACHABLE`] before `due`, or not needed since.
     Reachable,
-    /// Used beyond that: asked again, and used meanwhile.
+    /// Used after that time: asked again, and used meanwhile.
     Probed,
-    /// Did not answer; forgotten when `due`.
+    /// Did not answer; removed at `due`.
     Silent,
 }
 
@@ -63,12 +63,12 @@ struct Entry {
     address: IpAddr,
     mac: Mac,
     state: State,
-    /// When the state ends or the next request is due.
+    /// Time when the state ends or the next request is due.
     due: Time,
     requests: u8,
-    /// Another station has said that it has the address; the one that had it is asked.
+    /// Another station has claimed the address; the one that had it is asked.
     claim: Option<Mac>,
-    /// Last lookup; `None` for one whom only its own request made known.
+    /// Time of the last lookup; `None` for one known only from its own request.
     used: Option<Time>,
 }
 
@@ -77,9 +77,9 @@ struct Entry {
 pub(super) struct Neighbours {
     /// Sorted by address.
     entries: Vec<Entry>,
-    /// Index of the last lookup, the likeliest of the next.
+    /// Index of the last lookup, the likeliest for the next.
     last: usize,
-    /// Earliest request, or end of a silence.
+    /// Time of the earliest request, or end of a silence.
     deadline: Time,
 }
 
@@ -88,8 +88,8 @@ impl Neighbours {
         Neighbours { entries: Vec::with_capacity(NEIGHBOURS), last: 0, deadline: Time::NEVER }
     }
 
-    /// Returns what is known of `address`, and begins to ask if it is nothing. The second value is an address that had
-    /// to make room; nobody is asked for it any more.
+    /// Returns what is known of `address`, and starts requests if that is nothing. The second value is an address
+    /// evicted to make room, which is no longer asked for.
     #[inline]
     pub(super) fn lookup(&mut self, now: Time, address: IpAddr) -> (Lookup, Option<IpAddr>) {
         let found = match self.entries.get(self.last) {
@@ -150,17 +150,17 @@ impl Neighbours {
         }
     }
 
-    /// Removes the entry among those that `may` go which was used the longest ago, if at all.
+    /// Removes the least recently used entry, never-used ones first, among those for which `may` returns true.
     fn forget_one(&mut self, may: impl Fn(&Entry) -> bool) -> Option<IpAddr> {
         let candidates = self.entries.iter().enumerate().filter(|(_, e)| may(e));
         let (at, _) = candidates.min_by_key(|(_, e)| (e.used, e.due))?;
         Some(self.entries.remove(at).address)
     }
 
-    /// Notes that `address` is at `mac`. One of whom nothing was known is noted only if `new`, as the sender of a
-    /// request to this station is: it will be answered. What a neighbour says unasked replaces what was known only if
-    /// it `replaces` it, and where that is in use only if the station that had the address does not answer any more.
-    /// Returns whether frames may have waited for this.
+    /// Records that `address` is at `mac`. An unknown neighbour is recorded only if `new`, as for the sender of a
+    /// request to this station, which will be answered. An unsolicited advertisement replaces a known address only if
+    /// `replaces` is set, and one in use only if the station that had the address no longer answers. Returns whether
+    /// frames may have waited for this.
     pub(super) fn learn(&mut self, now: Time, address: IpAddr, mac: Mac, new: bool, replaces: bool) -> bool {
         let reachable = now + REACHABLE;
         match self.find(address) {
@@ -188,12 +188,12 @@ impl Neighbours {
         }
     }
 
-    /// Returns when [`Neighbours::poll`] has something to do.
+    /// Returns the time of the next work of [`Neighbours::poll`].
     pub(super) fn next_deadline(&self) -> Time {
         self.deadline
     }
 
-    /// Passes what is due to `act`.
+    /// Passes due actions to `act`.
     #[inline]
     pub(super) fn poll(&mut self, now: Time, act: &mut dyn FnMut(Action)) {
         if now >= self.deadline {
@@ -278,7 +278,7 @@ mod tests {
             }
             assert_eq!(actions(&mut neighbours, start + 3 * SEC), [Action::GiveUp(ip(2))]);
             assert_eq!(neighbours.lookup(start + 3 * SEC + MS, ip(2)).0, Lookup::Unreachable);
-            // Whoever wants it after that asks anew; otherwise it is forgotten.
+            // A later lookup asks again; otherwise the entry is removed.
             assert_eq!(actions(&mut neighbours, start + 4 * SEC), []);
             assert_eq!((neighbours.entries.len(), neighbours.next_deadline()), (0, Time::NEVER));
         }
@@ -322,14 +322,14 @@ mod tests {
             neighbours.lookup(Time(SEC), ip(2));
             // The request's own deadline passes without effect.
             assert_eq!(actions(&mut neighbours, Time(SEC)), []);
-            // Forged, or true: the one that had it is asked, and used meanwhile.
+            // Forged or genuine: the station that had it is asked, and used meanwhile.
             let mut now = Time(2 * SEC);
             neighbours.learn(now, ip(2), mac(3), false, true);
             for request in 0..CLAIM_REQUESTS {
                 assert_eq!(neighbours.next_deadline(), now);
                 assert_eq!(actions(&mut neighbours, now), [Action::Ask(ip(2), Some(mac(2)))]);
                 assert_eq!(neighbours.lookup(now, ip(2)).0, Lookup::Known(mac(2)));
-                // Saying it again changes nothing.
+                // Repeating the claim changes nothing.
                 neighbours.learn(now, ip(2), mac(3), false, true);
                 if answers && request == 1 {
                     neighbours.learn(now, ip(2), mac(2), false, true);
@@ -341,7 +341,7 @@ mod tests {
             let kept = if answers { mac(2) } else { mac(3) };
             assert_eq!(neighbours.lookup(now, ip(2)).0, Lookup::Known(kept));
         }
-        // One that nobody uses may say where it is.
+        // An unused neighbour may announce a new address.
         let mut neighbours = Neighbours::new();
         neighbours.learn(Time::ZERO, ip(2), mac(2), true, true);
         neighbours.learn(Time::ZERO, ip(2), mac(3), false, true);
@@ -386,7 +386,7 @@ mod tests {
         for i in 0..1000 {
             assert_eq!(neighbours.lookup(Time(30_000), ip(i)), (Lookup::Known(mac(1)), None));
         }
-        // Own use drives out the strangers first, then who was used the longest ago.
+        // Lookups evict the strangers first, then the least recently used.
         let strangers = NEIGHBOURS as u16 - 1000;
         for i in 0..strangers {
             neighbours.lookup(Time(40_000), ip(30_000 + i));
@@ -396,8 +396,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens, the table is sorted and bounded, its deadline is that of its entries, and nobody is asked
-        /// more than three times in a row.
+        /// In every sequence of steps, the table is sorted and bounded, its deadline is that of its entries, and no
+        /// neighbour is asked more than three times in a row.
         #[test]
         fn the_table_stays_in_order(
             steps in prop::collection::vec((0..4_u8, 0..1500_u16, any::<bool>(), 0..2000_u64), 1..3000)

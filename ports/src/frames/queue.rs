@@ -1,5 +1,5 @@
-//! Buffers of a frame port, allocated when it is opened: packets to be sent, packets that wait for an address, frames
-//! to this station itself.
+//! Buffers of a frame port, allocated when it is opened: packets to be sent, packets that wait for an address, and
+//! frames to this station itself.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -13,8 +13,8 @@ use crate::{MAX_FRAME, RxIcrc};
 /// Bytes of the longest packet.
 pub(super) const MAX_PACKET: usize = MAX_HEADER + MAX_HEADERS_LEN + MAX_FRAME;
 
-/// Bytes and packets of the transmit queue: with what the kernel adds to each packet, they fit into a socket's buffer
-/// of the default size, 212992 bytes.
+/// Bytes and packets of the transmit queue: with the kernel's overhead per packet, they fit into a socket buffer of the
+/// default size, 212992 bytes.
 const TX_BYTES: usize = 104 << 10;
 const TX_PACKETS: usize = 128;
 
@@ -22,10 +22,9 @@ const TX_PACKETS: usize = 128;
 #[derive(Debug)]
 pub(super) struct TxQueue {
     arena: Box<[u8]>,
-    /// Where each packet ends in the arena, and whether it is a frame of the NIC's; it begins where the one before
-    /// ends.
+    /// End of each packet in the arena, and whether it is a frame of the NIC. It begins where the one before ends.
     ends: Vec<(usize, bool)>,
-    /// Packets that the carrier has taken.
+    /// Number of packets that the carrier has accepted.
     sent: usize,
 }
 
@@ -44,8 +43,8 @@ impl TxQueue {
         self.ends.last().map_or(0, |(end, _)| *end)
     }
 
-    /// Appends a packet of `len` bytes, with a frame of the NIC's or not, to be written by the caller; `None` if there
-    /// is no room.
+    /// Appends a packet of `len` bytes, for the caller to write; `frame` is whether it has a frame of the NIC. `None`
+    /// if there is no room.
     #[inline]
     pub(super) fn push(&mut self, len: usize, frame: bool) -> Option<&mut [u8]> {
         let start = self.end();
@@ -66,13 +65,13 @@ impl TxQueue {
         std::iter::once(0).chain(ends()).zip(ends()).skip(self.sent).map(|(start, end)| &self.arena[start..end])
     }
 
-    /// Returns how many packets are to be sent.
+    /// Returns the number of packets to be sent.
     pub(super) fn len(&self) -> usize {
         self.ends.len() - self.sent
     }
 
-    /// Removes the first `count` packets and returns how many of them have frames of the NIC's. There is room again
-    /// when all have gone.
+    /// Removes the first `count` packets and returns how many of them have frames of the NIC. There is room again once
+    /// all are removed.
     pub(super) fn advance(&mut self, count: usize) -> u64 {
         let frames = self.ends.iter().skip(self.sent).take(count).filter(|(_, frame)| *frame).count();
         self.sent += count;
@@ -84,7 +83,7 @@ impl TxQueue {
     }
 }
 
-/// Packets that wait, for all neighbours together and for one.
+/// Maximum number of waiting packets, for all neighbours together and for one.
 const WAITING: usize = 64;
 const WAITING_FOR_ONE: usize = 16;
 
@@ -107,7 +106,7 @@ impl Waiting {
         }
     }
 
-    /// Appends a packet of `len` bytes to `dst`, to be written by the caller; `None` if there is no room for more.
+    /// Appends a packet of `len` bytes to `dst`, for the caller to write; `None` if there is no room.
     pub(super) fn push(&mut self, dst: IpAddr, len: usize) -> Option<&mut [u8]> {
         if self.packets.iter().filter(|(to, ..)| *to == dst).count() >= WAITING_FOR_ONE {
             return None;
@@ -117,7 +116,7 @@ impl Waiting {
         Some(&mut self.slots[slot * MAX_PACKET..][..len])
     }
 
-    /// Removes the packets to `dst` and passes them to `each`, in order. Returns how many there were.
+    /// Removes the packets to `dst` and passes them to `each`, in order. Returns their number.
     pub(super) fn take(&mut self, dst: IpAddr, mut each: impl FnMut(&mut [u8])) -> u64 {
         let mut count = 0;
         let Waiting { slots, free, packets } = self;
@@ -133,7 +132,7 @@ impl Waiting {
     }
 }
 
-/// Frames to this station that it has not received yet.
+/// Maximum number of frames to this station that it has not received yet.
 const LOOPED: usize = 64;
 
 /// A frame from this station to itself.
@@ -163,7 +162,7 @@ impl Looped {
         }
     }
 
-    /// Appends a frame of `len` bytes, to be written by the caller; `None` if there is no room.
+    /// Appends a frame of `len` bytes, for the caller to write; `None` if there is no room.
     pub(super) fn push(&mut self, path: &Path, sent: Time, icrc: RxIcrc, len: usize) -> Option<&mut [u8]> {
         let slot = self.free.pop()?;
         self.frames.push_back(Own { path: *path, sent, icrc, slot, len });

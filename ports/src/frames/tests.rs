@@ -36,7 +36,7 @@ fn cable(folder: &TempDir) -> [Carrier; 2] {
 /// Moves packets until both know each other. Panics after ten seconds.
 fn introduce(a: &mut FramePort, b: &mut FramePort, [a_ip, b_ip]: [&str; 2]) {
     let start = Instant::now();
-    // A device may lose what comes while it is being brought up: requests are repeated.
+    // A device may drop packets while it is being brought up: requests are repeated.
     let now = || Time(start.elapsed().as_nanos() as u64);
     let ready = |port: &mut FramePort, to| port.resolve(now(), ip(to)) == Resolution::Ready;
     while !(ready(a, b_ip) & ready(b, a_ip)) {
@@ -78,11 +78,10 @@ fn passes_the_conformance_suite_over_datagram_sockets() {
     assert_eq!(folder.path().read_dir().unwrap().count(), 0, "sockets are removed");
 }
 
-/// Runs `test` in a network namespace that `ip` has made ready with these commands; says so where that is not
-/// permitted.
+/// Runs `test` in a network namespace set up by `ip` with these commands; reports if that is not permitted.
 fn in_a_namespace(name: &'static str, commands: &'static [&'static str], test: impl FnOnce() + Send + 'static) {
     let run = move || {
-        // SAFETY: no memory is passed. It moves this thread only.
+        // SAFETY: no memory is passed. It affects this thread only.
         if unsafe { libc::unshare(libc::CLONE_NEWNET) } < 0 {
             return Err(format!("a network namespace: {}", io::Error::last_os_error()));
         }
@@ -120,7 +119,7 @@ fn passes_the_conformance_suite_over_packet_sockets() {
     });
 }
 
-/// Two devices of one bridge: what one station sends leaves by the kernel to the other.
+/// Two devices of one bridge: packets of one station reach the other through the kernel.
 const TAPS: [&str; 6] = [
     "link add br0 type bridge",
     "tuntap add dev tap0 mode tap",
@@ -140,8 +139,8 @@ fn passes_the_conformance_suite_over_tap_devices() {
     });
 }
 
-/// The kernel's own stack is the other station: its ARP and neighbour discovery ask and answer, and its socket gets the
-/// datagrams.
+/// The kernel's own stack is the other station: its ARP and neighbour discovery ask and answer, and its socket receives
+/// the datagrams.
 #[test]
 fn the_kernel_takes_a_station_for_a_host() {
     const KERNEL: [&str; 5] = [
@@ -179,7 +178,7 @@ fn talk_to_the_kernel(carrier: Carrier) {
         let start = Instant::now();
         let mut seen = 0;
         while seen == 0 {
-            // The kernel may not be ready when it is asked first.
+            // The kernel may not be ready at the first request.
             port.flush(host_now()).unwrap();
             port.receive(host_now(), 10, &mut |_| ()).unwrap();
             seen += peer
@@ -219,7 +218,7 @@ fn a_tap_device_that_is_not_there_is_made_for_as_long_as_the_port_is_open() {
         let refused = FramePort::open(&tap()).unwrap_err();
         assert!(matches!(frame_error(&refused), FrameError::Taken { .. }), "{refused}");
         drop(port);
-        // A child that another test has just forked keeps it until it runs its program.
+        // A child that another test has just forked keeps it until it executes its program.
         let start = Instant::now();
         while !there().stdout.is_empty() {
             assert!(start.elapsed() < Duration::from_secs(10), "it is still there");
@@ -228,7 +227,7 @@ fn a_tap_device_that_is_not_there_is_made_for_as_long_as_the_port_is_open() {
     });
 }
 
-/// As a child does that another thread has forked, between the ends of two descriptors, when it runs its program.
+/// Like a child forked by another thread, between the closing of two descriptors when it executes its program.
 #[test]
 fn a_tap_device_that_a_child_keeps_for_a_moment_is_waited_for() {
     in_a_namespace("a TAP device that a child keeps", &["tuntap add dev tap0 mode tap"], || {
@@ -238,7 +237,7 @@ fn a_tap_device_that_a_child_keeps_for_a_moment_is_waited_for() {
         // SAFETY: the child makes a few system calls, and allocates nothing.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // SAFETY: no memory is passed, and the child uses no descriptor any more.
+            // SAFETY: no memory is passed, and the child no longer uses any descriptor.
             unsafe {
                 libc::close(name);
                 libc::usleep(50_000);
@@ -254,7 +253,7 @@ fn a_tap_device_that_a_child_keeps_for_a_moment_is_waited_for() {
     });
 }
 
-/// What the connection manager asks goes through everything that may be around a port.
+/// Requests of the connection manager pass through all wrappers of a port.
 #[test]
 fn wrappers_ask_the_port_for_the_way() {
     use crate::impair::Impaired;
@@ -272,7 +271,7 @@ fn wrappers_ask_the_port_for_the_way() {
     }
 }
 
-/// What an interface has besides is not copied to the port.
+/// Other packets of an interface are not copied to the port.
 #[test]
 fn the_kernel_filters_what_is_not_for_the_station() {
     in_a_namespace("the packet filter", &VETH, || {
@@ -281,7 +280,7 @@ fn the_kernel_filters_what_is_not_for_the_station() {
         introduce(&mut other, &mut b, ["10.77.0.9", V4[1]]);
         let before = b.frame_counters();
         for i in 0..10 {
-            // To other stations, and of other protocols: only the peer's own filter sees them.
+            // To other stations, and of other protocols: only the peer's own filter receives them.
             let mut packet = [0; 60];
             let at = ethernet::emit(Mac([2, 9, 9, 9, 9, i]), a.mac(), None, 0, 0x0800, &mut packet);
             a.tx.push(60, false).unwrap().copy_from_slice(&packet);
@@ -320,7 +319,7 @@ fn what_lies_at_the_path_is_replaced_only_if_nobody_has_it() {
     // A process that was killed.
     drop(UnixDatagram::bind(&local).unwrap());
     drop(FramePort::open(&config(carrier.clone(), &[V4[0]])).unwrap());
-    // One that lives.
+    // A live one.
     let other = UnixDatagram::bind(&local).unwrap();
     let refused = FramePort::open(&config(carrier.clone(), &[V4[0]])).unwrap_err();
     assert!(refused.to_string().contains("another program listens there"), "{refused}");
@@ -340,7 +339,7 @@ fn carriers_that_are_not_there_are_named() {
     assert_eq!(frame_error(&none), FrameError::NoAddress);
 }
 
-/// Either end ends and begins again; the other finds it.
+/// Either end restarts; the other finds it.
 #[test]
 fn a_peer_that_begins_again_is_found() {
     let folder = tempfile::tempdir().unwrap();
@@ -348,7 +347,7 @@ fn a_peer_that_begins_again_is_found() {
     let [mut a, mut b] = stations(carriers.clone(), V4, None);
     for round in 0..4 {
         drop(b);
-        // To nobody: lost and counted.
+        // To an absent peer: lost and counted.
         assert!(a.transmit(Time::ZERO, &frame(&path(V4[0], V4[1]), 64), &mut |b| write_frame(1, b)));
         a.flush(Time::ZERO).unwrap();
         assert_eq!(a.counters().refused, 1);
@@ -357,7 +356,7 @@ fn a_peer_that_begins_again_is_found() {
         assert!(b.transmit(Time::ZERO, &frame(&path(V4[1], V4[0]), 64), &mut |b| write_frame(round, b)));
         b.flush(Time::ZERO).unwrap();
         check_frame(round, &collect(&mut a, 1)[0].1);
-        // The other way round next.
+        // The same with exchanged roles.
         std::mem::swap(&mut a, &mut b);
         a.counters = PortCounters::default();
         let own = a.link.addresses()[0];
@@ -368,7 +367,7 @@ fn a_peer_that_begins_again_is_found() {
     }
 }
 
-/// A peer whose socket was replaced is noticed within a second although nothing is sent to it.
+/// A peer whose socket was replaced is noticed within a second even if nothing is sent to it.
 #[test]
 fn a_replaced_peer_is_looked_for_once_a_second() {
     let folder = tempfile::tempdir().unwrap();
@@ -387,8 +386,8 @@ fn a_replaced_peer_is_looked_for_once_a_second() {
     assert_eq!(a.frame_counters().rx_foreign, 1);
 }
 
-/// A peer that is not connected, such as QEMU, holds ten datagrams. What it has no room for stays here, and the port
-/// wakes when there is.
+/// A peer that is not connected, such as QEMU, queues ten datagrams. The rest stays here, and the port wakes when there
+/// is room.
 #[test]
 fn a_slow_peer_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -410,7 +409,7 @@ fn a_slow_peer_loses_nothing() {
         let len = peer.recv(&mut packet).unwrap();
         assert_eq!((&packet[..6], len), (&[1, 0, 0x5e, 1, 2, 3][..], 14 + 28 + 100));
         check_frame(i, &packet[42..len]);
-        // Returns at once where there is room, and sends the rest.
+        // Returns at once if there is room, and sends the rest.
         if port.counters().tx_frames < 64 {
             port.wait(Duration::from_secs(600)).unwrap();
             port.flush(Time::ZERO).unwrap();
@@ -432,7 +431,7 @@ fn what_waits_for_room_is_sent_before_the_process_ends() {
     port.flush(Time::ZERO).unwrap();
     let queued = 64 - port.counters().tx_frames;
     assert!(queued > 0, "the kernel's limit has gone: {:?}", port.counters());
-    // Nobody reads: that ends.
+    // The peer does not read: the attempt ends.
     port.clean_up();
     assert_eq!(port.counters().tx_frames, 64 - queued);
     let reader = thread::spawn(move || {
@@ -502,7 +501,7 @@ fn nobody_answers() {
     a.flush(now).unwrap();
     let counters = a.frame_counters();
     assert_eq!((counters.neighbour_failures, counters.tx_unresolved), (1, 2));
-    // Later it is worth another try.
+    // Later it is tried again.
     assert_eq!(a.resolve(now + SEC, there.dst), Resolution::Pending);
 }
 
@@ -517,7 +516,7 @@ fn no_station_can_have_some_addresses() {
         assert!(a.transmit(Time::ZERO, &frame(&there, 64), &mut |_| panic!("filled a frame that cannot be sent")));
         assert_eq!(frame_error(&a.flush(Time::ZERO).unwrap_err()), FrameError::Address(ip(dst)));
     }
-    // A group is no station, but needs a sender of its family.
+    // A group is not a station, but needs a sender of its family.
     let there = Path { dst: ip("ff0e::1"), ..path(V4[0], V4[1]) };
     assert!(a.transmit(Time::ZERO, &frame(&there, 64), &mut |_| panic!("filled a frame that cannot be sent")));
     assert_eq!(frame_error(&a.flush(Time::ZERO).unwrap_err()), FrameError::Address(there.dst));
@@ -562,7 +561,7 @@ fn check_groups(carriers: [Carrier; 2]) {
         let there = path(from, group);
         let send = |a: &mut FramePort, i| {
             assert!(a.transmit(Time::ZERO, &frame(&there, 100), &mut |b| write_frame(i, b)));
-            // A mark that arrives in any case.
+            // A marker that arrives in any case.
             introduce_again(a, to);
             assert!(a.transmit(Time::ZERO, &frame(&path(from, to), 64), &mut |b| write_frame(99, b)));
             a.flush(Time::ZERO).unwrap();
@@ -635,7 +634,7 @@ fn deadlines_are_those_of_requests() {
     let [carrier, _] = cable(&folder);
     let mut a = FramePort::open(&config(carrier, &[V4[0]])).unwrap();
     a.receive(Time(SEC), 1, &mut |_| ()).unwrap();
-    // Nobody is at the other end: looked for every 20 ms.
+    // There is no peer: searched for every 20 ms.
     assert_eq!(a.next_deadline(), Time(SEC + 20 * MS));
     a.resolve(Time(SEC), ip(V4[1]));
     assert_eq!(a.next_deadline(), Time(SEC), "a request is to be sent now");

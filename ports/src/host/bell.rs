@@ -1,9 +1,9 @@
-//! Wake-up words: whether a receiver sleeps and has to be woken.
+//! Wake-up words: whether a receiver sleeps and must be woken.
 //!
-//! A receiver has one such word, the bell, which it shares with all its senders. While it polls, the word is 0 and no
-//! sender makes a system call. A sender that finds it 1 wakes the receiver by a byte on their connection. The sender
-//! alone owns its end of the connection: a descriptor that both shared would have flags that the other could change,
-//! and a write to it could then block for ever.
+//! A receiver shares one such word, the bell, with all its senders. While it polls, the word is 0 and no sender makes a
+//! system call. A sender that reads 1 wakes the receiver by a byte on their connection. The sender alone owns its end
+//! of the connection: the flags of a shared descriptor could be changed by the other process, and a write to it could
+//! then block forever.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -49,7 +49,7 @@ impl Bell {
         self.asleep().withdraw();
     }
 
-    /// Returns the memory file that a sender is given.
+    /// Returns the memory file to pass to senders.
     pub(super) fn memory(&self) -> BorrowedFd<'_> {
         self.memory.as_fd()
     }
@@ -59,7 +59,7 @@ impl Bell {
 pub(super) struct PeerBell(Region);
 
 impl PeerBell {
-    /// Maps the bell that a peer passed; `None` if the file cannot be one.
+    /// Maps the bell that a peer passed; `None` if the file is not one.
     pub(super) fn new(memory: OwnedFd) -> Option<PeerBell> {
         if super::sealed_len(memory.as_fd())? != PAGE {
             return None;
@@ -67,8 +67,8 @@ impl PeerBell {
         Region::map(memory.as_fd(), PAGE).ok().map(PeerBell)
     }
 
-    /// Returns whether the peer sleeps and nobody has woken it yet: the caller must. The caller must have issued a
-    /// fence after publishing.
+    /// Returns whether the peer sleeps and has not been woken yet, in which case the caller must wake it. The caller
+    /// must have issued a fence after publishing.
     #[inline]
     pub(super) fn ring(&self) -> bool {
         self.0.object::<Word>(0).asleep.ring()

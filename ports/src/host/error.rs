@@ -1,11 +1,11 @@
-//! What does not work of a device, and why one could not be joined.
+//! Warnings about a device, and errors of joining one.
 
 use std::io;
 use std::net::IpAddr;
 
 use super::{HELLO, Holder, Slot, SocketFault};
 
-/// Why a device could not be joined. [`HostPort::open`] returns it inside an [`io::Error`].
+/// Error of joining a device. [`HostPort::open`] returns it inside an [`io::Error`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
     /// The domain is not a valid part of a socket's name.
@@ -39,25 +39,25 @@ impl From<HostError> for io::Error {
     }
 }
 
-/// Something that does not work although the port is open. Everything else works.
+/// A part of an open port that does not work. The rest works.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostWarning {
-    /// Frames can be sent, but none arrive from other hosts: another program has the UDP port.
+    /// Frames can be sent, but none arrive from other hosts: another program holds the UDP port.
     #[error("UDP port 4791 of {0} is taken by {1}: other hosts cannot reach this device")]
     PortTaken(IpAddr, Holder),
-    /// Frames can be sent, but none arrive from other hosts: a process of another user has the device. Processes of
+    /// Frames can be sent, but none arrive from other hosts: a process of another user holds the device. Processes of
     /// different users do not reach each other either.
     #[error(
         "{1} has UDP port 4791 of {0}: neither other hosts nor other users' processes on this one can reach this device; run \
          both ends as one user"
     )]
     OtherUser(IpAddr, Holder),
-    /// Other hosts are not reached, nor do they reach this one: no socket can be opened at the address.
+    /// Other hosts and this one do not reach each other: no socket can be opened at the address.
     #[error("no UDP socket can be opened at {0}, and other hosts cannot be reached: {1}")]
     NoSocket(IpAddr, SocketFault),
 }
 
-/// A process of the device has another version of irnic, with other memory to share. Neither gets the other's frames.
+/// A process of the device runs a version of irnic with another shared memory layout. Frames pass in neither direction.
 /// [`Port::flush`] returns it inside an [`io::Error`], once per process, at both ends.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -68,6 +68,6 @@ pub enum HostWarning {
 pub struct OtherVersion {
     /// The other process.
     pub process: Holder,
-    /// The version of its shared memory.
+    /// Version of its shared memory layout.
     pub theirs: u8,
 }

@@ -17,10 +17,10 @@ pub enum SocketFault {
     /// Duplicate address detection found another host on the link with the address (RFC 4862 §5.4).
     #[error("another host on the link has it too (dadfailed, as `ip -6 addr` shows)")]
     Duplicate,
-    /// The process or the system is out of file descriptors. With the message of the system.
+    /// The process or the system is out of file descriptors. Holds the system error message.
     #[error("{0}; raise the limit (ulimit -n)")]
     Descriptors(String),
-    /// Any other error, with the message of the system.
+    /// Any other error. Holds the system error message.
     #[error("{0}")]
     Other(String),
 }
@@ -31,7 +31,7 @@ const IFA_F_DADFAILED: u8 = 0x08;
 const IFA_F_TENTATIVE: u8 = 0x40;
 
 impl SocketFault {
-    /// Tries to bind a socket at `address`, to any port, and returns what is wrong.
+    /// Tries to bind a socket at `address`, to any port, and returns the fault.
     pub(super) fn of(mut address: SocketAddr) -> SocketFault {
         address.set_port(0);
         match UdpSocket::bind(address) {

@@ -1,4 +1,4 @@
-//! Diagnosis of a name or port that is already taken: who has it.
+//! Diagnosis of a name or port that is already in use: its holder.
 
 use std::fmt;
 use std::io;
@@ -10,7 +10,7 @@ use irnic_transports::wire::ROCE_PORT;
 use super::slot::Domain;
 use super::sys;
 
-/// Who holds a slot, the name of an address's owner, or its UDP port.
+/// Holder of a slot, of the name of an address's owner, or of its UDP port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A process.
@@ -43,21 +43,21 @@ impl fmt::Display for Holder {
     }
 }
 
-/// What others have of the names and ports that a device needs.
+/// Names and ports of a device that other users or programs hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Addresses whose UDP port 4791 is neither free nor that of a process of this user's devices, and who has it.
+    /// Addresses whose UDP port 4791 is neither free nor held by a process of this user's devices, and its holder.
     pub ports: Vec<(IpAddr, Holder)>,
-    /// Processes of other users that have slots of the device.
+    /// Processes of other users that hold slots of the device.
     pub slots: Vec<Holder>,
 }
 
 impl Taken {
-    /// Looks at what a device with these addresses would find, and takes nothing. `domain` is as for
+    /// Checks what a device with these addresses would find, without claiming anything. `domain` is as for
     /// [`HostConfig::new`](super::HostConfig::new).
     ///
     /// # Errors
-    /// If `domain` is not one, or port 4791 cannot be asked for.
+    /// If `domain` is invalid, or port 4791 cannot be probed.
     pub fn look(domain: &str, addresses: &[IpAddr]) -> io::Result<Taken> {
         let domain = Domain::new(domain)?;
         let mut taken = Taken::default();
@@ -67,7 +67,7 @@ impl Taken {
             match owner {
                 Holder::Process { user, .. } if sys::is_own_user(user) => {}
                 Holder::Process { .. } => taken.ports.push((address, owner)),
-                // Binding would want to know the interface.
+                // Binding would need the interface.
                 _ if matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local()) => {
                     let holder = Holder::of_udp(place);
                     taken.ports.extend((holder != Holder::Unknown).then_some((address, holder)));
@@ -88,32 +88,32 @@ impl Taken {
 }
 
 impl Holder {
-    /// Returns whether it is known to be another user's.
+    /// Returns whether the holder is known to be another user.
     pub fn is_another_user(&self) -> bool {
         matches!(self, Holder::Process { user, .. } | Holder::Socket { user } if !sys::is_own_user(*user))
     }
 
-    /// Returns who listens on an abstract name.
+    /// Returns the process that listens on an abstract name.
     pub(crate) fn of_name(name: &str) -> Holder {
         sys::connect(name).map_or(Holder::Unknown, |connection| Holder::of_peer(connection.as_fd()))
     }
 
-    /// Returns who is at the other end of a connection.
+    /// Returns the process at the other end of a connection.
     pub(super) fn of_peer(connection: BorrowedFd<'_>) -> Holder {
         let process = sys::peer_process(connection);
         sys::peer_user(connection).map_or(Holder::Unknown, |user| Holder::Process { user, process })
     }
 
-    /// Returns who has bound a UDP socket to the port of `address`, at that address or at all addresses.
+    /// Returns the holder of the UDP port of `address`, at that address or at all addresses.
     pub(super) fn of_udp(address: SocketAddr) -> Holder {
         let table = if address.is_ipv4() { "/proc/net/udp" } else { "/proc/net/udp6" };
         std::fs::read_to_string(table).map_or(Holder::Unknown, |table| Holder::in_table(address, &table))
     }
 
-    /// Returns who holds `address` according to `table`, /proc/net/udp or udp6. Columns: number, local address and
-    /// port, remote ones, state, queues, timer, retransmissions, user, timeout, inode.
+    /// Returns the holder of `address` in `table`, /proc/net/udp or udp6. Columns: number, local address and port,
+    /// remote ones, state, queues, timer, retransmissions, user, timeout, inode.
     fn in_table(address: SocketAddr, table: &str) -> Holder {
-        // Words of 32 bits, each as the processor has it.
+        // Words of 32 bits, each in native byte order.
         let word = |b: &[u8; 4]| format!("{:08X}", u32::from_ne_bytes(*b));
         let ip: String = match address.ip() {
             IpAddr::V4(v4) => word(&v4.octets()),

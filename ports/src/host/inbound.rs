@@ -15,55 +15,55 @@ use crate::region::Region;
 use crate::ring::{CONTROL, Consumer, Corrupt};
 use crate::stamp::RingClock;
 
-/// Byte that tells a sender that there is room again.
+/// Byte that notifies a sender that there is room again.
 const ROOM: &[u8] = b"r";
 
-/// Most messages after the first that are read of a connection that is refused.
+/// Maximum number of messages after the first that are read from a refused connection.
 const WAKE_UPS: usize = 8;
 
-/// What a new connection has turned out to be.
+/// Result of the first message of a new connection.
 pub(super) enum Greeting {
-    /// A connection that has not said yet what it wants.
+    /// No message has arrived yet.
     Pending(OwnedFd),
     /// A link whose ring was passed and accepted.
     Link(Inbound),
-    /// A connection that ended, or said something invalid.
+    /// The connection has ended or its message is invalid.
     Refused,
-    /// A process with this version of the layout.
+    /// The peer process has this other version of the layout.
     OtherVersion(OwnedFd, u8),
 }
 
-/// What a sender has said.
+/// Result of reading from a sender.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     WakeUp,
     Nothing,
-    /// It has ended, or has said something invalid.
+    /// The connection has ended, or a message was invalid.
     End,
 }
 
 pub(super) struct Inbound {
-    /// Identifies the link in events. Processes that have one slot in succession have different ids.
+    /// Identifies the link in events. Successive processes in one slot have different ids.
     pub(super) id: u32,
     /// `None` for the link of this process to itself, and after the sender has ended.
     connection: Option<OwnedFd>,
     ring: Consumer,
     untagger: Untagger,
-    /// The sender has ended: the link is closed when its frames have been taken.
+    /// The sender has ended: the link is closed once its frames have been taken.
     ended: bool,
 }
 
 /// Reads the first message of a new connection.
 pub(super) fn greet(connection: OwnedFd, id: u32) -> Greeting {
-    // One more, so that a longer message is not taken for this one.
+    // One more byte, to detect a longer message.
     let mut bytes = [0; HELLO.len() + 1];
     let message = match sys::receive(connection.as_fd(), &mut bytes) {
         Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return Greeting::Pending(connection),
         Ok(message) if bytes[..message.len] == HELLO => message,
         Ok(message) => {
             let Some(theirs) = other_version(&bytes[..message.len]) else { return Greeting::Refused };
-            // So that it knows, too. It may have gone. An end that leaves something unread takes back what it has sent,
-            // so wake-ups are read.
+            // Notifies the peer, which may have ended. Closing a connection with unread data discards what was sent on
+            // it, so wake-ups are read first.
             let _ = sys::send(connection.as_fd(), &HELLO, &[]);
             let _ = (0..WAKE_UPS).try_for_each(|_| sys::receive(connection.as_fd(), &mut bytes).map(drop));
             return Greeting::OtherVersion(connection, theirs);
@@ -106,7 +106,7 @@ impl Inbound {
         self.connection().is_some_and(|connection| sys::send(connection, &HELLO, &[bell]).is_ok())
     }
 
-    /// Reads one wake-up byte of the sender; more than one are reported again later.
+    /// Reads one wake-up byte from the sender; further ones are reported again later.
     pub(super) fn listen(&self) -> Heard {
         let Some(connection) = self.connection() else { return Heard::Nothing };
         match sys::receive(connection, &mut [0; HELLO.len() + 1]) {
@@ -136,8 +136,7 @@ impl Inbound {
         self.ring.has_frames()
     }
 
-    /// Passes up to `budget` frames to `each`. Every frame is copied first, so that the sender cannot change it any
-    /// more.
+    /// Passes up to `budget` frames to `each`. Every frame is copied first, so that the sender can no longer change it.
     #[inline]
     pub(super) fn receive(
         &mut self,
@@ -159,7 +158,7 @@ impl Inbound {
                 each(RxFrame { path, bytes: &copy[at], arrived, icrc });
             }
             if self.ring.release() && self.ring.is_room_wanted() {
-                // Whether it hears is its own affair.
+                // A failure to notify is the sender's problem.
                 let _ = self.connection().map(|connection| sys::send(connection, ROOM, &[]));
             }
         }

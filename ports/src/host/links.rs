@@ -1,4 +1,4 @@
-//! All links of this process, both ways, and the events that the kernel reports for them.
+//! All links of this process, in both directions, and the events that the kernel reports for them.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,21 +18,21 @@ use crate::stamp::RingClock;
 use crate::sync::{Ordering, fence};
 use crate::{PortCounters, RxFrame, RxIcrc};
 
-/// How long a slot is remembered as empty, in ns. Frames to it make no system call meanwhile.
+/// How long a slot is remembered as empty, in ns. Frames to it make no system call during this time.
 const ABSENCE_NS: u64 = 10_000_000;
 /// Maximum age of the list of live slots that multicast frames go to, in ns.
 const LIVE_SLOTS_NS: u64 = 100_000_000;
-/// Most inbound links, including those of ended senders that are not drained yet.
+/// Maximum number of inbound links, including those of ended senders that are not drained yet.
 const MAX_INBOUND: usize = 2048;
-/// Most processes of other versions that are told of.
+/// Maximum number of processes of other versions that are reported.
 const MAX_FOREIGN: usize = 16;
-/// Most frames taken from one ring before the next has its turn.
+/// Maximum number of frames taken from one ring before the next has its turn.
 const TURN: usize = 32;
-/// Bytes of forwarded frames that may wait for room in rings. Beyond that the sockets are not read, whose senders then
-/// wait in their turn ([`crate::udp`]).
+/// Bytes of forwarded frames that may wait for room in rings. Above it the sockets are not read, and their senders wait
+/// in turn ([`crate::udp`]).
 const WAITING: usize = 1 << 20;
 
-/// What an event is about: the upper half of its epoll token.
+/// Source of an event: the upper half of its epoll token.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// A process connects.
@@ -57,10 +57,10 @@ impl Source {
     }
 }
 
-/// What is known of a slot.
+/// State of a slot.
 enum Peer {
     Unknown,
-    /// Nobody had the slot. It is not tried again before this time.
+    /// No process had the slot. It is not tried again before this time.
     Absent(Time),
     Link(Box<Outbound>),
 }
@@ -76,7 +76,7 @@ struct Gone {
 
 impl Gone {
     fn add_process(&mut self, process: Option<u32>) {
-        // Where nobody asks, the oldest are of no interest.
+        // If `take_lost` is never called, the oldest are of no interest.
         if self.processes.len() == MAX_INBOUND {
             self.processes.clear();
         }
@@ -86,7 +86,7 @@ impl Gone {
 
 pub(super) struct Links {
     pub(super) epoll: Epoll,
-    /// Processes may have connected for whom there was no descriptor.
+    /// Processes may have connected that could not be accepted for lack of descriptors.
     some_wait: bool,
     domain: Domain,
     slot: Slot,
@@ -103,26 +103,26 @@ pub(super) struct Links {
     inbound: Vec<Inbound>,
     /// Frames from UDP for rings that are full.
     waiting: Waiting,
-    /// Index of the link whose turn it is.
+    /// Index of the next link to poll.
     turn: usize,
-    /// New connections that have not said anything yet, with their ids.
+    /// New connections without a message yet, with their ids.
     pending: Vec<(u32, OwnedFd)>,
     next_id: u32,
     clock: RingClock,
     /// Error for the next flush.
     pub(super) error: Option<io::Error>,
-    /// Processes of other versions that were told of.
+    /// Processes of other versions that were reported.
     foreign: Vec<Holder>,
     copy: Box<[u8; RECORD]>,
     /// Live slots, for multicast frames, and when they were listed.
     live: Vec<Slot>,
     listed_at: Option<Time>,
     services: Services,
-    /// A link has ended since somebody last asked, or a management datagram found nobody.
+    /// A link has ended since the last [`Links::take_lost`], or a management datagram found no process.
     lost: bool,
-    /// Who has ended since then.
+    /// Processes that have ended since then.
     ended: Gone,
-    /// Who had ended when somebody last asked.
+    /// Processes that had ended at the last [`Links::take_lost`].
     gone: Gone,
     pub(super) counters: PortCounters,
     pub(super) host: HostCounters,
@@ -132,7 +132,7 @@ impl Links {
     pub(super) fn new(domain: Domain, wanted: Option<Slot>, ring_bytes: usize) -> io::Result<Links> {
         let (slot, listener) = domain.claim(wanted)?;
         let (epoll, bell) = (Epoll::new()?, Bell::new()?);
-        // Told once of each who comes: a process without a descriptor left for them is not told for ever.
+        // Edge-triggered: a process that cannot be accepted for lack of descriptors is not reported forever.
         epoll.add(listener.as_fd(), libc::EPOLLIN | libc::EPOLLET, Source::Listener.token(0))?;
         Ok(Links {
             epoll,
@@ -173,8 +173,7 @@ impl Links {
         &self.domain
     }
 
-    /// Returns who gets a frame to queue pair 1: this one, which then refuses it, if nobody else is
-    /// found.
+    /// Returns the receiver of a frame to queue pair 1: this process, which then refuses it, if no other is found.
     #[cold]
     pub(super) fn mad_receiver(&mut self, frame: &[u8]) -> Receiver {
         let Links { services: known, domain, .. } = self;
@@ -184,8 +183,8 @@ impl Links {
         }
     }
 
-    /// Returns who answers to a frame to queue pair 1 for `to`: this one, which knows of no connection, where its
-    /// process has ended.
+    /// Returns the process that answers a frame to queue pair 1 for `to`: this one, which knows of no connection, if
+    /// that process has ended.
     pub(super) fn or_own(&mut self, now: Time, to: Receiver) -> Receiver {
         match to {
             Receiver::One(to) if !self.has_link(to) && !self.open(now, to) => Receiver::One(self.slot),
@@ -197,7 +196,7 @@ impl Links {
         matches!(self.peers[usize::from(to.number())], Peer::Link(_))
     }
 
-    /// Returns whether links have ended since this was last called: processes may have gone.
+    /// Returns whether links have ended since the last call: processes may have ended.
     pub(super) fn take_lost(&mut self) -> bool {
         if !std::mem::take(&mut self.lost) {
             return false;
@@ -207,7 +206,7 @@ impl Links {
     }
 
     /// Returns whether the process that had a slot when [`Self::take_lost`] was last called has ended. Makes a system
-    /// call where there is no link.
+    /// call if there is no link.
     pub(super) fn is_gone(&self, slot: Slot) -> bool {
         if slot == self.slot {
             return false;
@@ -215,8 +214,8 @@ impl Links {
         self.gone.slots.contains(&slot) || !self.has_link(slot) && self.has_nobody(slot)
     }
 
-    /// Returns whether nobody has a slot, or a process that is about to end. It closes its links and its slot in any
-    /// order.
+    /// Returns whether a slot has no process, or one that is about to end: an ending process closes its links and its
+    /// slot in any order.
     fn has_nobody(&self, slot: Slot) -> bool {
         match sys::connect(&self.domain.slot_name(slot)) {
             Ok(has) => sys::peer_process(has.as_fd()).is_some_and(|process| self.gone.processes.contains(&process)),
@@ -224,8 +223,8 @@ impl Links {
         }
     }
 
-    /// Makes a link to a process that a management datagram is for if there is none, so that its end is heard of. If
-    /// it has ended already, that is heard of as well.
+    /// Opens a link to the destination process of a management datagram if there is none, so that its end is noticed.
+    /// If the process has ended already, that is reported, too.
     pub(super) fn watch(&mut self, now: Time, slot: Slot) {
         if !self.has_link(slot) && !self.open(now, slot) {
             self.lost = true;
@@ -233,7 +232,7 @@ impl Links {
     }
 
     /// Queues a frame of `len` bytes for the process that has slot `to`. Returns false if there is no room now; true
-    /// also if the frame is lost because nobody has the slot, or its process does not move.
+    /// also if the frame is dropped because no process has the slot, or its process is stalled.
     #[inline]
     pub(super) fn push(
         &mut self,
@@ -291,15 +290,15 @@ impl Links {
         }
     }
 
-    /// Drops a frame for a ring that has been full for long, and reports the first of them.
+    /// Drops a frame for a ring that has been full for too long, and reports the first such drop.
     fn drop_stalled(&mut self, to: Slot) {
         self.counters.tx_dropped += 1;
         let Peer::Link(link) = &mut self.peers[usize::from(to.number())] else { return };
-        // One that waits to be reported comes first; the other is reported when its next frame is dropped.
+        // An error that waits to be reported comes first; this one is reported when its next frame is dropped.
         if self.error.is_none()
             && let Some(stall) = link.report_stall()
         {
-            // A process that has ended meanwhile takes nothing either, which is no stall.
+            // A process that has ended does not take frames either, but that is not a stall.
             if self.process(to) == PeerProcess::Gone {
                 return;
             }
@@ -308,7 +307,7 @@ impl Links {
         self.host.tx_stalled += 1;
     }
 
-    /// Passes on a frame that came by UDP to another process. One that finds no room waits.
+    /// Forwards a frame that arrived by UDP to another process. Without room it waits.
     pub(super) fn forward(&mut self, now: Time, to: Slot, frame: &RxFrame<'_>) {
         let (path, bytes) = (&frame.path, frame.bytes);
         self.clock.refresh(now);
@@ -322,13 +321,13 @@ impl Links {
         }
     }
 
-    /// Returns whether no more frames should be read, as those that wait for rings have reached their limit.
+    /// Returns whether to stop reading frames, as those that wait for rings have reached their limit.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.waiting.bytes() >= WAITING
     }
 
-    /// Passes on what waits, as far as there is room by now.
+    /// Forwards waiting frames as far as there is room.
     #[inline]
     pub(super) fn forward_waiting(&mut self, now: Time) {
         if !self.waiting.is_empty() {
@@ -348,7 +347,7 @@ impl Links {
         self.flush();
     }
 
-    /// Makes a link to a slot that has none. Returns false if nobody has the slot, or nobody had it a moment ago.
+    /// Opens a link to a slot that has none. Returns false if no process has the slot, or none had it a moment ago.
     #[cold]
     fn open(&mut self, now: Time, to: Slot) -> bool {
         let at = usize::from(to.number());
@@ -399,7 +398,7 @@ impl Links {
     }
 
     /// Returns what is known of the process that has a slot. The caller has just tried to send to it, so without a link
-    /// it has gone.
+    /// it has ended.
     pub(super) fn process(&mut self, to: Slot) -> PeerProcess {
         self.hear(to);
         let Peer::Link(link) = &self.peers[usize::from(to.number())] else { return PeerProcess::Gone };
@@ -410,7 +409,7 @@ impl Links {
         link.process()
     }
 
-    /// Returns how many bytes there were for a process, those that wait for room in its ring included, and how many it
+    /// Returns the number of bytes sent to a process, including those that wait for room in its ring, and the number it
     /// has taken; `None` without a link to it.
     pub(super) fn progress(&self, to: Slot) -> Option<(u64, u64)> {
         let Peer::Link(link) = &self.peers[usize::from(to.number())] else { return None };
@@ -418,7 +417,7 @@ impl Links {
         Some((handed + self.waiting.bytes_for(to), taken))
     }
 
-    /// Reads what a receiver has said, and closes its link if that says that it is over.
+    /// Reads a receiver's messages, and closes its link if they end it.
     fn hear(&mut self, from: Slot) {
         let Peer::Link(link) = &mut self.peers[usize::from(from.number())] else { return };
         if let Err(over) = link.listen() {
@@ -434,7 +433,7 @@ impl Links {
         self.close_outbound(to);
     }
 
-    /// Notes for the next flush that a process has another version, unless that was told.
+    /// Records for the next flush that a process has another version, unless that was already reported.
     fn report_version(&mut self, process: Holder, theirs: u8) {
         if self.error.is_some() || self.foreign.contains(&process) || self.foreign.len() == MAX_FOREIGN {
             return;
@@ -461,7 +460,7 @@ impl Links {
         }
     }
 
-    /// Publishes what was queued and wakes the receivers that sleep.
+    /// Publishes what was queued and wakes sleeping receivers.
     #[inline]
     pub(super) fn flush(&mut self) {
         if self.dirty.is_empty() {
@@ -489,7 +488,7 @@ impl Links {
         }
     }
 
-    /// Takes about `budget` frames at the most, from all rings in turn.
+    /// Takes about `budget` frames at most, from all rings in turn.
     #[inline]
     pub(super) fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         self.clock.refresh(now);
@@ -527,7 +526,7 @@ impl Links {
         self.inbound.swap_remove(at).end(&self.epoll);
     }
 
-    /// Requests wake-ups from senders. Returns false, and requests none, if there is something to do already.
+    /// Requests wake-ups from senders. Returns false, and requests none, if there is work already.
     pub(super) fn prepare_sleep(&mut self) -> bool {
         self.bell.prepare_sleep();
         for to in &self.blocked {
@@ -557,7 +556,7 @@ impl Links {
         self.blocked.retain(|to| {
             let blocked = match &mut peers[usize::from(to.number())] {
                 Peer::Link(link) if link.is_blocked() => !link.has_room(),
-                // It has got its frame in, or lost it.
+                // Its frame was queued or dropped.
                 Peer::Link(_) => return false,
                 _ => false,
             };
@@ -567,7 +566,7 @@ impl Links {
         room || self.inbound.iter().any(Inbound::has_frames)
     }
 
-    /// Returns when a frame that finds no room is dropped.
+    /// Returns the time when a frame that finds no room is dropped.
     pub(super) fn next_deadline(&self) -> Time {
         let stalls_at = |to: &Slot| match &self.peers[usize::from(to.number())] {
             Peer::Link(link) => link.stalls_at(),
@@ -611,14 +610,14 @@ impl Links {
         }
     }
 
-    /// Takes processes for whom there was no descriptor before.
+    /// Accepts processes that had to wait for lack of descriptors.
     pub(super) fn accept_late(&mut self) {
         if self.some_wait {
             self.accept();
         }
     }
 
-    /// Takes the processes that have connected. Those for whom there is no descriptor wait for the next call.
+    /// Accepts the processes that have connected. Those without a free descriptor wait for the next call.
     fn accept(&mut self) {
         self.some_wait = true;
         while let Ok(next) = sys::accept(self.listener.as_fd()) {
@@ -636,7 +635,7 @@ impl Links {
         }
     }
 
-    /// Makes a link of a connection that has said hello, or keeps it until it does.
+    /// Turns a connection that has sent its hello into a link, or keeps it until it does.
     fn welcome(&mut self, connection: OwnedFd, id: u32) {
         let token = Source::Inbound.token(id);
         match greet(connection, id) {
@@ -670,7 +669,7 @@ impl Links {
         self.inbound.len()
     }
 
-    /// Returns the number of open descriptors of connections, and of what outbound links hold beside them.
+    /// Returns the number of open descriptors of connections, and of those that outbound links hold in addition.
     pub(super) fn descriptors(&self) -> usize {
         let outbound = self.peers.iter().filter(|peer| matches!(peer, Peer::Link(_))).count();
         self.pending.len() + self.inbound.len() + outbound

@@ -1,11 +1,10 @@
 //! Several processes of a host behind one address, as behind a hardware NIC.
 //!
-//! The upper bits of the 24-bit queue pair number, the [`Slot`], tell the processes apart. Between processes of the
-//! host, and between queue pairs of one process, frames go through rings in shared memory: one ring for each direction
-//! of each pair of processes, created when the first frame is sent. docs/processes.md describes the life of such a
-//! link.
+//! The upper bits of the 24-bit queue pair number, the [`Slot`], identify the process. Between processes of the host,
+//! and between queue pairs of one process, frames go through rings in shared memory: one ring for each direction of
+//! each pair of processes, created when the first frame is sent. docs/processes.md describes the life of such a link.
 //!
-//! Only processes of one user share an address: both ends of every connection ask the kernel who the other is
+//! Only processes of one user share an address: both ends of every connection ask the kernel for the user of the other
 //! (SO_PEERCRED).
 
 mod bell;
@@ -54,7 +53,7 @@ use wire::Wire;
 /// memory passed.
 const HELLO: [u8; 8] = *b"IRNICHL\x03";
 
-/// Returns the version of the layout that a first message names, if it is not this one.
+/// Returns the version of the layout in a first message, if it is not this one.
 fn other_version(message: &[u8]) -> Option<u8> {
     let (version, program) = message.split_last()?;
     (program == &HELLO[..7] && message != HELLO).then_some(*version)
@@ -63,7 +62,8 @@ fn other_version(message: &[u8]) -> Option<u8> {
 /// Longest record in a ring, in bytes.
 const RECORD: usize = PREFIX + MAX_FRAME;
 
-/// The kernel is asked for events once in so many calls of [`Port::receive`], and at the latest after so many ns.
+/// The kernel is polled for events once every `SERVICE_POLLS` calls of [`Port::receive`], and at the latest after
+/// `SERVICE_NS` ns.
 const SERVICE_POLLS: u32 = 256;
 const SERVICE_NS: u64 = 1_000_000;
 
@@ -71,8 +71,8 @@ const SERVICE_NS: u64 = 1_000_000;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HostConfig {
-    /// Identifies the device: all its processes, and nobody else, use the same text. 1 to 40 letters, digits, `-`, `_`
-    /// or `.`; [`domain`] makes one.
+    /// Identifies the device: all its processes, and no others, use the same text. 1 to 40 letters, digits, `-`, `_` or
+    /// `.`; [`domain`] makes one.
     pub domain: String,
     /// Addresses of the device. Frames to them stay on this host.
     pub addresses: Vec<IpAddr>,
@@ -81,26 +81,26 @@ pub struct HostConfig {
     /// Size of each ring that this process writes in bytes, clamped to 128 KiB to 64 MiB and rounded up to a power of
     /// two. Default: 512 KiB, which stays in the caches.
     pub ring_bytes: usize,
-    /// What UDP is used for. Default: [`HostUdp::On`].
+    /// Use of UDP. Default: [`HostUdp::On`].
     pub udp: HostUdp,
     /// Which frames share a send over UDP. Default: [`Segmentation::Auto`].
     pub segmentation: Segmentation,
     /// Socket buffer to request, in bytes per direction. Default: 8 MiB.
     pub socket_buffer: usize,
-    /// Whether frames that come by UDP carry the kernel's time stamp (see `kernel_stamps` of
-    /// [`UdpConfig`](super::udp::UdpConfig)). Frames passed on by another process keep the time at which it got them.
+    /// Whether frames received by UDP carry the kernel's time stamp (see `kernel_stamps` of
+    /// [`UdpConfig`](super::udp::UdpConfig)). Frames forwarded by another process keep the time when it received them.
     /// Default: false.
     pub kernel_stamps: bool,
 }
 
-/// What a [`HostPort`] uses UDP port 4791 for.
+/// Use of UDP port 4791 by a [`HostPort`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum HostUdp {
-    /// Nothing: only processes of this host are reached.
+    /// None: only processes of this host are reached.
     Off,
     /// Frames from and to addresses other than the device's.
     On,
-    /// All frames but those of the process to itself, for experiments.
+    /// All frames except those of the process to itself, for experiments.
     Only,
 }
 
@@ -157,7 +157,7 @@ impl HostConfig {
     }
 }
 
-/// Counters of links, and of frames that found none. [`PortCounters`] counts those frames among its drops.
+/// Counters of links, and of frames without one. [`PortCounters`] counts those frames among its drops.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostCounters {
     /// Frames dropped because no process has the slot.
@@ -166,7 +166,7 @@ pub struct HostCounters {
     pub tx_stalled: u64,
     /// Frames dropped because no process can have the queue pair number, or the address cannot be reached.
     pub tx_unroutable: u64,
-    /// Frames from other hosts that were passed on to other processes.
+    /// Frames from other hosts that were forwarded to other processes.
     pub forwarded: u64,
     /// Links opened to other processes.
     pub links_opened: u64,
@@ -176,7 +176,7 @@ pub struct HostCounters {
     pub links_refused: u64,
     /// Links in either direction closed because the peer wrote an impossible value into the ring.
     pub links_corrupt: u64,
-    /// Processes woken that slept, and what of others' wake-ups was read: what one sends the others take.
+    /// Sleeping processes woken, and wake-ups read: each one sent is taken by another process.
     pub wakeups_sent: u64,
     /// See [`HostCounters::wakeups_sent`].
     pub wakeups_taken: u64,
@@ -200,19 +200,19 @@ pub struct HostPort {
     links: Links,
     /// `None` without UDP.
     wire: Option<Wire>,
-    /// All frames but those to this process go by UDP.
+    /// All frames except those to this process are sent by UDP.
     udp_only: bool,
     addresses: Vec<IpAddr>,
-    /// Buffer of a frame whose receivers its bytes tell: of a multicast group, or of a management datagram.
+    /// Buffer of a frame whose receivers depend on its bytes: of a multicast group, or a management datagram.
     scratch: Box<[u8; MAX_FRAME]>,
-    /// Calls of `receive` since the kernel was last asked for events, and when that was.
+    /// Calls of `receive` since the kernel was last polled for events, and the time of that.
     polls: u32,
     serviced: Time,
-    /// The next `receive` asks the kernel for events.
+    /// The next `receive` polls the kernel for events.
     woken: bool,
-    /// Somebody sleeps on `wait_fd` and may consume events of the set.
+    /// A thread sleeps on `wait_fd` and may consume events of the set.
     prepared: bool,
-    /// Whether UDP or the rings are read first, in turn.
+    /// Whether UDP is read before the rings; alternates.
     wire_first: bool,
     /// How many times `wait` polls before it sleeps.
     spin: u32,
@@ -225,8 +225,8 @@ impl HostPort {
     /// Joins a device: claims a slot and opens the UDP sockets.
     ///
     /// # Errors
-    /// A [`HostError`] if the domain is invalid or no slot is free; otherwise the system's, if there is no memory or no
-    /// file descriptor. A UDP socket that cannot be opened is not an error but a [`HostWarning`].
+    /// A [`HostError`] if the domain is invalid or no slot is free; otherwise the system's error, if there is no memory
+    /// or no file descriptor. A UDP socket that cannot be opened is not an error but a [`HostWarning`].
     pub fn open(config: &HostConfig) -> io::Result<HostPort> {
         let ring_bytes = config.ring_bytes.clamp(*RING_BYTES.start(), *RING_BYTES.end()).next_power_of_two();
         let links = Links::new(Domain::new(&config.domain)?, config.slot, ring_bytes)?;
@@ -252,23 +252,23 @@ impl HostPort {
         self.links.slot()
     }
 
-    /// Returns the counters of links, and of frames that found none.
+    /// Returns the counters of links, and of frames without one.
     pub fn host_counters(&self) -> HostCounters {
         self.links.host
     }
 
-    /// Returns what does not work, each problem once. Call it after [`HostPort::open`] and from time to time.
+    /// Returns the warnings, each one once. Call it after [`HostPort::open`] and from time to time.
     pub fn take_warnings(&mut self) -> Vec<HostWarning> {
         self.wire.as_mut().map(|wire| std::mem::take(&mut wire.warnings)).unwrap_or_default()
     }
 
-    /// Returns whether this process owns UDP port 4791 of `address`, and so passes on the frames of other processes.
+    /// Returns whether this process owns UDP port 4791 of `address`, and so forwards the frames of other processes.
     pub fn owns_udp(&self, address: IpAddr) -> bool {
         self.wire.as_ref().is_some_and(|wire| wire.owns(address))
     }
 
-    /// Adds an address that the device has from now on, if it has not: frames to it stay on the host, and other hosts
-    /// reach the device at it. An address that is gone need not be removed: what leaves from it the kernel refuses.
+    /// Adds an address to the device, if it is new: frames to it stay on the host, and other hosts reach the device at
+    /// it. A lost address need not be removed: the kernel refuses to send from it.
     pub fn add_address(&mut self, address: IpAddr) {
         if self.addresses.contains(&address) || self.wire.as_mut().is_some_and(|wire| !wire.add_address(address)) {
             return;
@@ -277,12 +277,12 @@ impl HostPort {
         self.woken = true;
     }
 
-    /// Receives frames that other hosts send to a multicast group, on `address` of the device. What processes of this
-    /// device send to groups arrives in any case. Does nothing without UDP.
+    /// Receives frames that other hosts send to a multicast group, on `address` of the device. Frames that processes of
+    /// this device send to groups arrive in any case. Does nothing without UDP.
     ///
     /// # Errors
     /// `AddrNotAvailable` if the device does not have the address, `QuotaExceeded` beyond 256 groups; otherwise the
-    /// system's.
+    /// system's error.
     pub fn join(&mut self, address: IpAddr, group: IpAddr) -> io::Result<()> {
         self.wire.as_mut().map_or(Ok(()), |wire| wire.join(address, group, &self.links.epoll))
     }
@@ -294,23 +294,23 @@ impl HostPort {
         }
     }
 
-    /// Returns whether processes of the device may have ended since this was last called.
+    /// Returns whether processes of the device may have ended since the last call.
     pub fn take_lost(&mut self) -> bool {
         self.links.take_lost()
     }
 
     /// Returns whether the process that a communication id of `address` belongs to had ended when
-    /// [`HostPort::take_lost`] was last called. False where that is not known: on another host.
+    /// [`HostPort::take_lost`] was last called. False if that is not known: on another host.
     pub fn is_gone(&self, address: IpAddr, comm_id: u32) -> bool {
         let slot = Slot::of_comm_id(comm_id);
         self.addresses.contains(&address) && slot.is_some_and(|slot| self.links.is_gone(slot))
     }
 
     /// Claims a service id for this process: no other process of the device gets it until the claim is dropped.
-    /// Connection requests for it (MADs that name it) come here after [`ServiceClaim::listen`].
+    /// Connection requests for it (MADs that name it) are delivered here after [`ServiceClaim::listen`].
     ///
     /// # Errors
-    /// `AddrInUse` if a process of the device has it; otherwise the system's, for want of descriptors.
+    /// `AddrInUse` if a process of the device has it; otherwise the system's error, for lack of descriptors.
     pub fn claim_service(&self, service: u64) -> io::Result<ServiceClaim> {
         Names::claim(self.links.domain(), service, self.slot()).map(ServiceClaim::new)
     }
@@ -318,7 +318,7 @@ impl HostPort {
     /// Returns the largest frame that reaches `path.dst` without fragmentation, in bytes.
     ///
     /// # Errors
-    /// `NetworkUnreachable` if no address of the device can reach it; otherwise the system's.
+    /// `NetworkUnreachable` if no address of the device can reach it; otherwise the system's error.
     pub fn max_frame_to(&self, path: &Path) -> io::Result<usize> {
         match &self.wire {
             Some(wire) if self.udp_only || !self.is_local(path) => wire.max_frame_to(path),
@@ -332,22 +332,22 @@ impl HostPort {
     }
 
     /// Returns the descriptor of an epoll set, for `epoll_wait`, `poll` or another set. It becomes readable when there
-    /// is something to do for a port that is [prepared to sleep](HostPort::prepare_sleep).
+    /// is work for a port that is [prepared to sleep](HostPort::prepare_sleep).
     pub fn wait_fd(&self) -> BorrowedFd<'_> {
         self.links.epoll.as_fd()
     }
 
     /// Makes [`HostPort::wait_fd`] readable whenever something arrives from now on. Returns false, and does nothing, if
-    /// there is something to do already: frames to receive, or room after `transmit` found none. What was queued must
-    /// have been flushed.
+    /// there is work already: frames to receive, or room after `transmit` found none. Queued frames must have been
+    /// flushed.
     pub fn prepare_sleep(&mut self) -> bool {
         let wire_sleeps = self.wire.as_mut().is_none_or(|wire| wire.prepare_sleep(&self.links.epoll));
         self.prepared = wire_sleeps && self.links.prepare_sleep();
         self.prepared
     }
 
-    /// Stops wake-ups, which saves the senders a system call, and makes the next [`Port::receive`] look at everything.
-    /// [`Port::receive`] calls it, too. Cheap where nothing was prepared.
+    /// Stops wake-ups, which saves the senders a system call, and makes the next [`Port::receive`] poll every source.
+    /// [`Port::receive`] calls it, too. Cheap if nothing was prepared.
     #[inline]
     pub fn cancel_sleep(&mut self) {
         self.wake();
@@ -364,7 +364,7 @@ impl HostPort {
         self.woken = true;
     }
 
-    /// Handles the events of the kernel: connections, ended processes, sockets.
+    /// Handles kernel events: connections, ended processes, sockets.
     #[cold]
     fn service(&mut self, now: Time) {
         self.polls = 0;
@@ -380,7 +380,7 @@ impl HostPort {
             }
         }
         self.links.accept_late();
-        // There is more than was asked for.
+        // There may be more events than fit.
         self.woken = count == tokens.len();
     }
 
@@ -388,14 +388,14 @@ impl HostPort {
         self.addresses.contains(&path.dst)
     }
 
-    /// Returns the process that a frame goes to through a ring; `None` if it leaves by UDP.
+    /// Returns the process that a frame reaches through a ring; `None` if it leaves by UDP.
     #[inline]
     fn by_ring(&self, path: &Path, dest_qp: u32) -> Option<Slot> {
         let to = Slot::of(dest_qp).filter(|_| self.is_local(path))?;
         (!self.udp_only || to == self.links.slot()).then_some(to)
     }
 
-    /// Returns the socket by which a frame leaves that no ring takes.
+    /// Returns the socket for a frame that does not go through a ring.
     #[inline]
     fn port_by_udp(&mut self, path: &Path) -> Option<&mut UdpPort> {
         let by_udp = self.udp_only || !self.is_local(path);
@@ -405,7 +405,7 @@ impl HostPort {
     /// Sends a multicast frame: to every process of the device through its ring, and to other hosts by UDP.
     fn multicast(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
         fill(&mut self.scratch[..frame.len]);
-        // Its ICRC covers this path, wherever it goes.
+        // Its ICRC covers this path, in a ring as well.
         let path = self.wire_path(frame.path);
         let bytes = &self.scratch[..frame.len];
         self.links.multicast(now, (&path, sent_icrc(frame)), bytes);
@@ -417,12 +417,12 @@ impl HostPort {
         true
     }
 
-    /// Sends a management datagram: within the host to the process that it is for, beyond it by UDP. As any datagram it
-    /// is lost where there is no room.
+    /// Sends a management datagram: within the host to its destination process, beyond it by UDP. Like any datagram it
+    /// is dropped if there is no room.
     #[cold]
     fn transmit_mad(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) {
         fill(&mut self.scratch[..frame.len]);
-        // Its ICRC covers this path, wherever it goes.
+        // Its ICRC covers this path, in a ring as well.
         let path = self.wire_path(frame.path);
         let local = self.is_local(frame.path);
         let bytes = &self.scratch[..frame.len];
@@ -449,11 +449,11 @@ impl HostPort {
         }
     }
 
-    /// Sends what is queued, and passes on what this process's sockets hold for others. For the end of a process that
-    /// does not drop the port, as many do not: what is in the sockets ends with it.
+    /// Sends what is queued, and forwards frames for other processes from this process's sockets. For the end of a
+    /// process that does not drop the port, as is common: data in the sockets is lost with it.
     pub fn pass_on_rest(&mut self) {
         let now = self.serviced;
-        // There is nobody left to tell of an error.
+        // There is no caller left to report an error to.
         let _ = self.flush(now);
         if let Some(wire) = &mut self.wire {
             wire.pass_on(now, &mut self.links);
@@ -504,7 +504,7 @@ impl Port for HostPort {
         if let Some(to) = self.by_ring(path, dest_qp) {
             return self.links.process(to);
         }
-        // The owner of the UDP port hands on what it reads for another process of its address.
+        // The owner of the UDP port forwards what it reads for another process of its address.
         let forwarded = Slot::of(dest_qp).filter(|_| self.is_local(path)).and_then(|to| self.links.progress(to));
         match self.port_by_udp(path).and_then(|port| port.progress(path.dst)) {
             Some((handed, taken)) => {
@@ -521,7 +521,7 @@ impl Port for HostPort {
             return self.multicast(now, frame, fill);
         }
         if let Some(to) = self.by_ring(frame.path, frame.dest_qp) {
-            // An ICRC covers the path by UDP, wherever the frame goes.
+            // An ICRC covers the UDP path, in a ring as well.
             let by_udp = (frame.icrc && self.udp_only).then(|| self.wire_path(frame.path));
             let path = by_udp.as_ref().unwrap_or(frame.path);
             return self.links.push(now, to, (path, sent_icrc(frame)), frame.len, fill);
@@ -576,7 +576,7 @@ impl Port for HostPort {
         if self.wire.is_none() {
             return Ok(self.links.receive(now, budget, each));
         }
-        // Each comes first every other time, so that neither starves.
+        // Alternates which is read first, so that neither starves.
         self.wire_first = !self.wire_first;
         let mut frames = 0;
         if self.wire_first {
@@ -603,7 +603,7 @@ impl Port for HostPort {
         if self.prepare_sleep() {
             self.links.counters.rx_syscalls += 1;
             let slept = self.links.epoll.sleep(timeout);
-            // That takes no event out of the set.
+            // Sleeping takes no event out of the set.
             self.prepared = false;
             self.wake();
             slept?;

@@ -1,5 +1,5 @@
 //! Processes of a host that pass frames to each other and wake each other, under every order in which a weakly ordered
-//! machine may let them see what they share. Rings and bells are loom's; sockets and epoll sets are the kernel's.
+//! machine may make shared memory visible. Rings and bells are loom's; sockets and epoll sets are the kernel's.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ const PATH: Path = Path {
     hop_limit: 64,
 };
 
-/// Slot of the process that gets the frames.
+/// Slot of the process that receives the frames.
 const GUEST: u16 = 1;
 
 fn slot(number: u16) -> Slot {
     Slot::new(number).unwrap()
 }
 
-/// Opens `N` processes of a device that no other model has, the first at slot [`GUEST`].
+/// Opens `N` processes of a device that no other model uses, the first at slot [`GUEST`].
 fn open<const N: usize>(model: &str) -> [HostPort; N] {
     let domain = format!("model-{}-{model}", std::process::id());
     std::array::from_fn(|at| {
@@ -35,7 +35,7 @@ fn open<const N: usize>(model: &str) -> [HostPort; N] {
     })
 }
 
-/// Opens `N` processes of which all but the first have a link to it, whose ring is empty, and its bell.
+/// Opens `N` processes of which all but the first have a link to it, with an empty ring, and its bell.
 fn linked<const N: usize>(model: &str) -> [HostPort; N] {
     let mut ports = open(model);
     let [guest, others @ ..] = &mut ports[..] else { unreachable!() };
@@ -51,14 +51,14 @@ fn linked<const N: usize>(model: &str) -> [HostPort; N] {
     ports
 }
 
-/// Passes a frame from another host on to the guest, as the owner of UDP port 4791 does.
+/// Forwards a frame from another host to the guest, as the owner of UDP port 4791 does.
 fn pass_on(owner: &mut HostPort) {
     let frame = RxFrame { path: PATH, bytes: &[7; 32], arrived: Time::ZERO, icrc: RxIcrc::Exact };
     owner.links.forward(Time::ZERO, slot(GUEST), &frame);
     owner.links.flush();
 }
 
-/// Takes all frames, after the kernel was asked for news, as one does who was woken. Returns how many there were.
+/// Takes all frames after polling the kernel, as a woken process does. Returns their number.
 fn take(port: &mut HostPort) -> usize {
     let mut frames = 0;
     for _ in 0..3 {
@@ -68,7 +68,7 @@ fn take(port: &mut HostPort) -> usize {
     frames
 }
 
-/// Whether a process that sleeps wakes. Who is woken sees what the kernel has seen.
+/// Returns whether a sleeping process wakes. A woken process sees everything that the kernel has seen.
 fn wakes(port: &HostPort) -> bool {
     let mut poll = libc::pollfd { fd: port.wait_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one valid pollfd; returns at once.
@@ -120,13 +120,13 @@ fn who_sleeps_when_a_link_begins_is_woken() {
         let mut owner = passing.join().unwrap();
         assert!(!sleeps || wakes(&guest), "a link has begun, and nobody rang");
         assert_eq!(take(&mut guest), 1);
-        // And now it does, or hears of it.
+        // Now it has the bell, or receives it.
         pass_on(&mut owner);
         assert_eq!(take(&mut guest), 1);
     });
 }
 
-/// There is one bell for all who ring, and one of them rings it.
+/// All senders share one bell, and exactly one of them rings it.
 #[test]
 fn who_sleeps_again_after_one_frame_is_woken_for_the_next() {
     check(2, || {
@@ -151,7 +151,7 @@ fn who_sleeps_again_after_one_frame_is_woken_for_the_next() {
     });
 }
 
-/// One thread of the guest sleeps; another looks, which takes the wake-up from it, and has others ring again.
+/// One thread of the guest sleeps; another polls, which takes the wake-up from it and makes senders ring again.
 #[test]
 fn who_takes_a_wake_up_from_a_sleeper_has_others_ring_again() {
     check(3, || {

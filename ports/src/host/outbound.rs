@@ -17,25 +17,25 @@ use crate::region::Region;
 use crate::ring::{CONTROL, Consumer, Corrupt, Place, Producer};
 
 /// How long a ring may be full without progress before its frames are dropped, in ns. One stopped process must not
-/// block the others, and one that waits for a core on a busy host has not stopped. PFC watchdogs of switches wait about
+/// block the others, but one that waits for a core on a busy host has not stopped. PFC watchdogs of switches wait about
 /// as long.
 const STALL_NS: u64 = 100_000_000;
 
 /// Byte that wakes a receiver.
 const WAKE: &[u8] = b"w";
 
-/// What happened to a frame.
+/// Outcome of queueing a frame.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Pushed {
     /// It is in the ring.
     Taken,
-    /// There is no room: try again.
+    /// There is no room: retry.
     Full,
-    /// It is to be dropped: the ring has been full without progress for too long.
+    /// To be dropped: the ring has been full without progress for too long.
     Stalled,
 }
 
-/// What it took to wake a receiver.
+/// Cost of waking a receiver.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wake {
     /// System calls made.
@@ -44,8 +44,8 @@ pub(super) struct Wake {
     pub(super) sent: bool,
 }
 
-/// A process of the device lives but does not take the frames sent to it. [`Port::flush`](crate::Port::flush) returns
-/// it inside an [`io::Error`], once per process.
+/// A live process of the device does not take the frames sent to it. [`Port::flush`](crate::Port::flush) returns it
+/// inside an [`io::Error`], once per process.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("process {process} has taken no packet for {} ms: those to it are dropped until it does", STALL_NS / 1_000_000)]
 pub struct Stall {
@@ -53,12 +53,12 @@ pub struct Stall {
     pub process: u32,
 }
 
-/// Why a link is to be closed.
+/// Why a link is closed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Over {
-    /// The receiver has ended, or has said something invalid.
+    /// The receiver has ended, or has sent something invalid.
     Ended,
-    /// The receiver refuses the link: it is of this version.
+    /// The receiver refuses the link: it has this version.
     Version(u8),
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Outbound {
     ring: Producer,
     tagger: Tagger,
     bell: Option<PeerBell>,
-    /// When the first of successive frames found no room.
+    /// Time since when frames have found no room.
     full_since: Option<Time>,
     stalled: bool,
     /// The stall was reported.
@@ -176,17 +176,17 @@ impl Outbound {
 
     fn send_wake(&mut self) -> Result<Wake, Over> {
         match self.connection().map(|connection| sys::send(connection, WAKE, &[])) {
-            // Full: there is enough there to wake it.
+            // Full: the bytes already queued wake it.
             Some(Err(e)) if e.kind() != io::ErrorKind::WouldBlock => Err(self.listen().err().unwrap_or(Over::Ended)),
             sent => Ok(Wake { syscalls: 1, sent: matches!(sent, Some(Ok(()))) }),
         }
     }
 
-    /// Reads the receiver's last message: its bell, or that there is room again. More than one are reported again
+    /// Reads the receiver's last message: its bell, or that there is room again. Further messages are reported again
     /// later.
     pub(super) fn listen(&mut self) -> Result<(), Over> {
         let Some(connection) = &self.connection else { return Ok(()) };
-        // One more, so that a longer message is not taken for this one.
+        // One more byte, to detect a longer message.
         let mut bytes = [0; HELLO.len() + 1];
         match sys::receive(connection.as_fd(), &mut bytes) {
             Ok(sys::Message { len: 1, .. }) => Ok(()),
@@ -201,7 +201,7 @@ impl Outbound {
         }
     }
 
-    /// Returns why frames are dropped, for the first of them only, since the answer takes a system call.
+    /// Returns the reason for dropping frames, for the first of them only, since it takes a system call.
     pub(super) fn report_stall(&mut self) -> Option<Stall> {
         if std::mem::replace(&mut self.told, true) {
             return None;
@@ -210,13 +210,13 @@ impl Outbound {
         Some(Stall { process: process.unwrap_or(std::process::id()) })
     }
 
-    /// Returns what is known of the receiver's process, which lives.
+    /// Returns what is known of the receiver's process, which is alive.
     pub(super) fn process(&self) -> PeerProcess {
         let (handed, taken) = self.progress();
         PeerProcess::Alive { handed, taken }
     }
 
-    /// Returns how many bytes the receiver was handed, and how many of them it has taken.
+    /// Returns the number of bytes passed to the receiver, and how many of them it has taken.
     pub(super) fn progress(&self) -> (u64, u64) {
         self.ring.progress()
     }
@@ -226,7 +226,7 @@ impl Outbound {
         self.full_since.is_some() && !self.stalled
     }
 
-    /// Returns when frames for a full ring begin to be dropped.
+    /// Returns the time when frames for a full ring begin to be dropped.
     pub(super) fn stalls_at(&self) -> Time {
         match self.full_since {
             Some(since) if !self.stalled => Time(since.0.saturating_add(STALL_NS)),
@@ -234,8 +234,7 @@ impl Outbound {
         }
     }
 
-    /// Asks the receiver for a message when there is room. The caller must issue a fence and then check
-    /// [`Self::has_room`].
+    /// Asks the receiver to report when there is room. The caller must issue a fence and then check [`Self::has_room`].
     pub(super) fn want_room(&self) {
         self.ring.want_room();
     }

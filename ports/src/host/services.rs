@@ -1,9 +1,9 @@
-//! Which process of the host listens on a service, so that management datagrams find it.
+//! Which process of the host listens on a service, to deliver management datagrams.
 //!
-//! A service id belongs to one process of the device at a time: whoever binds the abstract name of the service first.
-//! While it listens it has two more names, one that says so and one with its slot in it. The kernel frees them however
-//! the process ends. They are datagram sockets on which nothing is ever sent: `connect` says whether somebody has a
-//! name.
+//! A service id belongs to one process of the device at a time: the first to bind the abstract name of the service.
+//! While it listens, it holds two more names, one for the fact and one that contains its slot. The kernel frees them
+//! however the process ends. They are datagram sockets on which nothing is ever sent: `connect` shows whether a name is
+//! bound.
 
 use std::fmt;
 use std::io;
@@ -17,16 +17,16 @@ use super::slot::{Domain, Slot};
 /// Bytes of a frame before its management datagram: BTH and an eight-byte DETH.
 const HEADERS: usize = irnic_transports::wire::Bth::LEN + 8;
 
-/// Most services whose slot is remembered.
+/// Maximum number of services whose slot is remembered.
 const REMEMBERED: usize = 64;
 
-/// A process's claim on a service id. Dropping it gives the service up.
+/// A process's claim on a service id, released on drop.
 #[derive(Debug)]
 pub struct ServiceClaim(Box<dyn Claim>);
 
-/// How a service is claimed and given up, when it is dropped.
+/// A claim on a service, released on drop.
 pub(crate) trait Claim: Send + fmt::Debug {
-    /// Has requests for the service come to this process from now on.
+    /// Directs requests for the service to this process from now on.
     fn listen(&mut self) -> io::Result<()>;
 }
 
@@ -35,10 +35,10 @@ impl ServiceClaim {
         ServiceClaim(Box::new(claim))
     }
 
-    /// Has requests for the service come to this process from now on, until the claim is dropped.
+    /// Directs requests for the service to this process from now on, until the claim is dropped.
     ///
     /// # Errors
-    /// The system's, for want of descriptors; if the lab that the process is in has ended.
+    /// The system's error, for lack of descriptors; an error if the lab of this process has ended.
     pub fn listen(&mut self) -> io::Result<()> {
         self.0.listen()
     }
@@ -48,7 +48,7 @@ impl ServiceClaim {
 #[derive(Debug)]
 pub(super) struct Names {
     _exclusive: UnixDatagram,
-    /// The names by which others find the process, and their sockets while it listens.
+    /// Names by which others find the process, and their sockets while it listens.
     names: [String; 2],
     listening: Option<[UnixDatagram; 2]>,
 }
@@ -68,37 +68,37 @@ impl Claim for Names {
     fn listen(&mut self) -> io::Result<()> {
         if self.listening.is_none() {
             let [slot, listener] = &self.names;
-            // The slot's first: who sees that somebody listens looks for it.
+            // The slot's name first: a process that sees the listener's name looks for it.
             self.listening = Some([bind(slot)?, bind(listener)?]);
         }
         Ok(())
     }
 }
 
-/// Claims an abstract name. Fails with `AddrInUse` if somebody has it.
+/// Claims an abstract name. Fails with `AddrInUse` if it is bound.
 fn bind(name: &str) -> io::Result<UnixDatagram> {
     UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?)
 }
 
-/// Returns whether somebody has an abstract name now. The socket may be used for this again and again.
+/// Returns whether an abstract name is bound now. The socket can be reused.
 fn is_bound(probe: &UnixDatagram, name: &str) -> bool {
     SocketAddr::from_abstract_name(name).is_ok_and(|name| probe.connect_addr(&name).is_ok())
 }
 
-/// Which of the device's processes get a frame.
+/// Processes of the device that receive a frame.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Receiver {
     /// The process with a slot.
     One(Slot),
-    /// None that could be found.
+    /// None was found.
     Nobody,
-    /// All: a management datagram whose sender gave up before it had an answer names nobody. Whoever has its request
-    /// knows.
+    /// All: a management datagram from a sender that gave up before it had an answer names no process. The process that
+    /// has its request recognizes it.
     All,
 }
 
-/// Returns who gets a frame to queue pair 1: the process in whose slot the communication id is that it names, or that
-/// listens on its service, which `find` finds.
+/// Returns the receiver of a frame to queue pair 1: the process whose slot contains its communication id, or the one
+/// that listens on its service, as returned by `find`.
 pub(crate) fn receiver(frame: &[u8], find: impl FnOnce(u64) -> Option<Slot>) -> Receiver {
     let to = frame.get(HEADERS..HEADERS + MAD_LEN).and_then(destination);
     let slot = match to {
@@ -113,9 +113,9 @@ pub(crate) fn receiver(frame: &[u8], find: impl FnOnce(u64) -> Option<Slot>) -> 
 /// Finds the processes that listen on services.
 #[derive(Debug, Default)]
 pub(super) struct Services {
-    /// Services and who had them when last looked, the latest last.
+    /// Services and the slots last found for them, the latest last.
     known: Vec<(u64, Slot)>,
-    /// Asks whether somebody has a name; made when it is first needed.
+    /// Socket to probe names with; created on first use.
     probe: Option<UnixDatagram>,
 }
 

@@ -1,4 +1,4 @@
-//! Slots: how the processes of a device divide the queue pair numbers among them, and how they find each other.
+//! Slots: how the processes of a device divide the queue pair numbers among them and find each other.
 //!
 //! A process claims a slot by listening on an abstract unix socket named after the domain and the slot (unix(7)). The
 //! kernel frees the name when the process ends, in whatever way, and nothing is left in a file system. Abstract names
@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use super::sys;
 use super::{Holder, HostError};
 
-/// Prefix of every abstract name: the program, and the version of the protocol on these sockets.
+/// Prefix of every abstract name: the program, and the protocol version of these sockets.
 const PREFIX: &str = "irnic/1/";
 
 /// Longest domain in bytes. A slot or an IPv6 address with its scope follows it in a name.
@@ -26,8 +26,8 @@ pub struct Slot(u16);
 impl Slot {
     /// Queue pair numbers per slot.
     pub const QPS: u32 = 1 << 14;
-    /// The largest slot. No process may have slot 0, which contains the queue pair numbers 0 (SMI) and 1 (GSI), nor
-    /// slot 1023, which contains the multicast number 0xffffff (IBA).
+    /// The largest slot. Reserved are slot 0, which contains the queue pair numbers 0 (SMI) and 1 (GSI), and slot 1023,
+    /// which contains the multicast number 0xffffff (IBA).
     pub const MAX: u16 = 1022;
     /// The first slot that a process may have.
     pub const FIRST: Slot = Slot(1);
@@ -39,13 +39,13 @@ impl Slot {
         (1..=Slot::MAX).contains(&number).then_some(Slot(number))
     }
 
-    /// Returns the slot that a queue pair number belongs to; `None` for numbers that no process may have.
+    /// Returns the slot that a queue pair number belongs to; `None` for reserved numbers.
     #[inline]
     pub fn of(qpn: u32) -> Option<Slot> {
         u16::try_from(qpn / Slot::QPS).ok().and_then(Slot::new)
     }
 
-    /// Returns the slot that a communication id belongs to; `None` for ids that no process may have.
+    /// Returns the slot that a communication id belongs to; `None` for reserved ids.
     #[inline]
     pub fn of_comm_id(id: u32) -> Option<Slot> {
         u16::try_from(id / Slot::COMM_IDS).ok().and_then(Slot::new)
@@ -92,7 +92,7 @@ pub fn domain(device: &str, addresses: &[IpAddr]) -> String {
     format!("{device}-{:016x}", hash.finish())
 }
 
-/// FNV-1a, 64 bits. It gives the same value in every process, unlike the hashes of the standard library.
+/// FNV-1a, 64 bits. Unlike the hashes of the standard library, it gives the same value in every process.
 struct Fnv(u64);
 
 impl Hasher for Fnv {
@@ -116,7 +116,7 @@ impl Domain {
         Ok(Domain { prefix: format!("{PREFIX}{domain}/") })
     }
 
-    /// Returns the name on which the process that has `slot` listens.
+    /// Returns the name on which the process in `slot` listens.
     pub(super) fn slot_name(&self, slot: Slot) -> String {
         format!("{}{slot}", self.prefix)
     }
@@ -126,23 +126,23 @@ impl Domain {
         format!("{}udp/{address}", self.prefix)
     }
 
-    /// Returns the name that belongs to the process which has a service id.
+    /// Returns the name bound by the process that has a service id.
     pub(super) fn service_name(&self, service: u64) -> String {
         format!("{}cm/{service:x}", self.prefix)
     }
 
-    /// Returns the name that belongs to the process which listens on a service id.
+    /// Returns the name bound by the process that listens on a service id.
     pub(super) fn service_listener_name(&self, service: u64) -> String {
         format!("{}cm/{service:x}/listens", self.prefix)
     }
 
-    /// Returns the name that belongs to the process with `slot` while it listens on a service id.
+    /// Returns the name bound by the process in `slot` while it listens on a service id.
     pub(super) fn service_slot_name(&self, service: u64, slot: Slot) -> String {
         format!("{}cm/{service:x}/{slot}", self.prefix)
     }
 
-    /// Claims `wanted`, or else a free slot. The search begins at random, so that the numbers of a process that has
-    /// ended are not soon used again while packets to them may be under way.
+    /// Claims `wanted`, or else a free slot. The search begins at random, so that numbers of an ended process are not
+    /// reused while packets to them may be in flight.
     pub(super) fn claim(&self, wanted: Option<Slot>) -> io::Result<(Slot, OwnedFd)> {
         let count = u64::from(Slot::MAX);
         let start = sys::random()? % count;
@@ -172,7 +172,7 @@ impl Domain {
         HostError::NoSlot { others: others.len(), example }
     }
 
-    /// Returns the slots that some process listens on now, as the kernel lists them. Empty without /proc.
+    /// Returns the slots on which a process listens now, as the kernel lists them. Empty without /proc.
     pub(super) fn live_slots(&self) -> Vec<Slot> {
         // Columns: Num RefCount Protocol Flags Type St Inode Path; an abstract name begins with '@' in place of NUL.
         const LISTENING: u32 = 0x1_0000;

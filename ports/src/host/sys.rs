@@ -1,7 +1,7 @@
 //! System calls that the standard library lacks: abstract unix sockets that pass descriptors and identify the peer's
 //! user, sealed memory files, epoll.
 //!
-//! Every descriptor created here is close-on-exec and, where that has a meaning, non-blocking.
+//! Every descriptor created here is close-on-exec and, if applicable, non-blocking.
 
 use std::ffi::CStr;
 use std::io;
@@ -13,7 +13,7 @@ use crate::control::control_messages;
 use crate::region::SEALS;
 use crate::sync;
 
-/// Most connections that wait to be accepted. The kernel may allow fewer (net.core.somaxconn).
+/// Maximum number of connections that wait to be accepted. The kernel may allow fewer (net.core.somaxconn).
 const BACKLOG: libc::c_int = 1024;
 
 /// Longest abstract name in bytes: what `sun_path` holds after its leading NUL.
@@ -24,7 +24,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 }
 
 fn owned(result: libc::c_int) -> io::Result<OwnedFd> {
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor with no other owner.
     check(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -34,8 +34,8 @@ fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Returns whether `other` is the user of this process. In a user namespace the kernel shows all users without a number
-/// there as one, 65534 unless configured otherwise (user_namespaces(7)), which is therefore nobody's own.
+/// Returns whether `other` is the user of this process. In a user namespace the kernel shows all unmapped users as one,
+/// 65534 by default (user_namespaces(7)), which therefore does not count as this user.
 pub(crate) fn is_own_user(other: u32) -> bool {
     let stand_in = std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
     let stand_in = stand_in.and_then(|text| text.trim().parse().ok()).unwrap_or(65_534);
@@ -43,8 +43,7 @@ pub(crate) fn is_own_user(other: u32) -> bool {
     other == user() && (other != stand_in || names_everybody())
 }
 
-/// Returns whether a user namespace with this map has a number for every user. Lines: first number inside, first
-/// outside, count.
+/// Returns whether a user namespace with this map maps every user. Lines: first id inside, first outside, count.
 fn maps_every_user(map: &str) -> bool {
     let count = |line: &str| line.split_ascii_whitespace().nth(2)?.parse::<u64>().ok();
     map.lines().filter_map(count).sum::<u64>() >= u64::from(u32::MAX)
@@ -74,7 +73,7 @@ fn abstract_address(name: &str) -> (libc::sockaddr_un, libc::socklen_t) {
     (address, (size_of::<libc::sa_family_t>() + 1 + name.len()) as libc::socklen_t)
 }
 
-/// Claims an abstract name and listens on it. Fails with `AddrInUse` if somebody has it.
+/// Claims an abstract name and listens on it. Fails with `AddrInUse` if it is bound.
 pub(crate) fn listen(name: &str) -> io::Result<OwnedFd> {
     let socket = unix_socket()?;
     let (address, len) = abstract_address(name);
@@ -85,8 +84,8 @@ pub(crate) fn listen(name: &str) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Connects to the process that listens on an abstract name, without blocking. Fails with `ConnectionRefused` if nobody
-/// does, with `WouldBlock` if its backlog is full.
+/// Connects to the process that listens on an abstract name, without blocking. Fails with `ConnectionRefused` if there
+/// is none, with `WouldBlock` if its backlog is full.
 pub(crate) fn connect(name: &str) -> io::Result<OwnedFd> {
     let socket = unix_socket()?;
     let (address, len) = abstract_address(name);
@@ -95,8 +94,8 @@ pub(crate) fn connect(name: &str) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Listens at a path, where there is nothing yet, for this user only; or on an abstract name, `@` and the name, which
-/// ends with this process.
+/// Listens at a path that does not exist yet, for this user only; or on an abstract name, written `@` and the name,
+/// which ends with this process.
 pub(crate) fn listen_at(place: &std::path::Path) -> io::Result<OwnedFd> {
     if let Some(name) = abstract_name(place) {
         return listen(name);
@@ -111,13 +110,12 @@ pub(crate) fn listen_at(place: &std::path::Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Returns the abstract name that a text means: what follows an `@`, as ss(8) writes them.
+/// Returns the abstract name in a text: what follows an `@`, as in the output of ss(8).
 pub(crate) fn abstract_name(place: &std::path::Path) -> Option<&str> {
     place.to_str()?.strip_prefix('@').filter(|name| name.len() <= MAX_NAME)
 }
 
-/// Connects to the process that listens where [`listen_at`] does. Waits no longer than it takes a full backlog to be
-/// worked off.
+/// Connects to the process that listens at a place of [`listen_at`]. Waits only while its backlog is full.
 pub(crate) fn connect_to(place: &std::path::Path) -> io::Result<OwnedFd> {
     let mut tries = 1_000;
     loop {
@@ -146,7 +144,7 @@ fn try_connect(place: &std::path::Path) -> io::Result<OwnedFd> {
 pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     loop {
-        // SAFETY: no address is asked for.
+        // SAFETY: no address is requested.
         let fd = unsafe { libc::accept4(listener.as_raw_fd(), std::ptr::null_mut(), std::ptr::null_mut(), flags) };
         return match owned(fd) {
             Ok(fd) => Ok(Some(fd)),
@@ -157,13 +155,13 @@ pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Returns the user that the peer process had when it connected or listened (SO_PEERCRED).
+/// Returns the user of the peer process when it connected or listened (SO_PEERCRED).
 pub(crate) fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(peer(socket)?.uid)
 }
 
-/// Returns whether the process that connected or listened at the other end still lives. A forked child may keep the
-/// connection open after its parent has ended. True if it cannot be told from here, in another pid namespace.
+/// Returns whether the process that connected or listened at the other end is still alive. A forked child may keep the
+/// connection open after its parent has ended. True if unknown, as in another pid namespace.
 pub(crate) fn peer_lives(socket: BorrowedFd<'_>) -> bool {
     let Some(pid) = peer_process(socket) else { return true };
     // SAFETY: no memory is passed.
@@ -178,8 +176,8 @@ pub(crate) fn peer_lives(socket: BorrowedFd<'_>) -> bool {
     }
 }
 
-/// Kills the process that connected or listened at the other end (SIGKILL), by a descriptor, so that it is no other
-/// one that has its id by now. Returns its id; `None` if it is this process or cannot be told from here.
+/// Kills the process that connected or listened at the other end (SIGKILL), through a pidfd, so that it cannot be
+/// another one that has reused its id. Returns its id; `None` if it is this process or unknown here.
 pub(crate) fn kill_peer(socket: BorrowedFd<'_>) -> Option<u32> {
     let pid = peer_process(socket).filter(|pid| *pid != std::process::id())?;
     // SAFETY: no memory is passed.
@@ -188,12 +186,12 @@ pub(crate) fn kill_peer(socket: BorrowedFd<'_>) -> Option<u32> {
         Err(e) => return (e.raw_os_error() == Some(libc::ESRCH)).then_some(pid),
     };
     let (signal, none) = (libc::SIGKILL, std::ptr::null::<libc::siginfo_t>());
-    // SAFETY: a descriptor of a process; no information goes with the signal.
+    // SAFETY: a descriptor of a process; no siginfo is passed.
     let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), signal, none, 0) };
     (sent == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)).then_some(pid)
 }
 
-/// Returns a descriptor by which threads wake each other (eventfd(2)).
+/// Returns a descriptor with which threads wake each other (eventfd(2)).
 pub(crate) fn notifier() -> io::Result<OwnedFd> {
     // SAFETY: no memory is passed.
     owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
@@ -210,7 +208,7 @@ pub(crate) fn notify(notifier: BorrowedFd<'_>) -> io::Result<()> {
 /// Makes a [`notifier`] unreadable.
 pub(crate) fn hush(notifier: BorrowedFd<'_>) {
     let mut count = [0; 8];
-    // SAFETY: eight writable bytes. There is nothing to read if somebody else did.
+    // SAFETY: eight writable bytes. There is nothing to read if another thread did.
     unsafe { libc::read(notifier.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
 }
 
@@ -223,7 +221,7 @@ pub(crate) fn peer_process(socket: BorrowedFd<'_>) -> Option<u32> {
 fn peer(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut len = size_of_val(&peer) as libc::socklen_t;
-    // SAFETY: value and length are valid, and the length says how much room there is.
+    // SAFETY: value and length are valid, and the length is that of the value.
     check(unsafe {
         libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &raw mut len)
     })?;
@@ -258,8 +256,8 @@ pub(super) fn interface_of(address: Ipv6Addr) -> u32 {
     found
 }
 
-/// Room for the control message that passes a descriptor, aligned for its header. A second descriptor fits, so that a
-/// peer that passes more than one is noticed.
+/// Space for the control message that passes a descriptor, aligned for its header. A second descriptor fits, so that
+/// passing more than one is detected.
 type Control = [u64; 3];
 
 const _: () = {
@@ -302,14 +300,13 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>])
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A received message: how many bytes of the buffer it filled, and the descriptor passed, if there was exactly one.
+/// A received message: the bytes filled in the buffer, and the descriptor passed, if there was exactly one.
 pub(crate) struct Message {
     pub(crate) len: usize,
     pub(crate) fd: Option<OwnedFd>,
 }
 
-/// Receives the next message. One of no bytes means that the peer has ended. Fails with `WouldBlock` if there is none
-/// now.
+/// Receives the next message. An empty one means that the peer has ended. Fails with `WouldBlock` if there is none now.
 pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Message> {
     let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut control: Control = [0; 3];
@@ -331,8 +328,8 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Me
     let messages = control_messages(&control, message.msg_controllen as _);
     for rights in messages.filter(|m| (m.level, m.kind) == (libc::SOL_SOCKET, libc::SCM_RIGHTS)) {
         for fd in rights.fields().map(RawFd::from_ne_bytes) {
-            // SAFETY: a descriptor that the kernel made for this message; nobody else owns it. The one before is closed
-            // here.
+            // SAFETY: a descriptor that the kernel created for this message, with no other owner. The previous one is
+            // closed here.
             passed = Some(unsafe { OwnedFd::from_raw_fd(fd) });
             count += 1;
         }
@@ -369,7 +366,7 @@ pub(crate) fn owner_and_size(file: BorrowedFd<'_>) -> io::Result<(u32, u64)> {
     Ok((stat.st_uid, u64::try_from(stat.st_size).unwrap_or(0)))
 }
 
-/// Most events that [`Epoll::ready`] returns at once.
+/// Maximum number of events that [`Epoll::ready`] returns at once.
 pub(crate) const EVENTS: usize = 32;
 
 /// An epoll set.
@@ -396,16 +393,16 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_MOD, fd, events, token)
     }
 
-    /// Removes a descriptor from the set. Closing it is not enough where a forked child has a copy.
+    /// Removes a descriptor from the set. Closing it is not enough if a forked child has a copy.
     pub(crate) fn remove(&self, fd: BorrowedFd<'_>) {
-        // It may have been taken out before.
+        // It may have been removed before.
         let _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, 0);
     }
 
-    /// Writes the tokens of what is ready now, without waiting. Returns how many.
+    /// Writes the tokens of what is ready now, without waiting. Returns their number.
     pub(crate) fn ready(&self, tokens: &mut [u64; EVENTS]) -> usize {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
-        // SAFETY: room for as many events as said.
+        // SAFETY: the array has space for `EVENTS` events.
         let count = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), EVENTS as libc::c_int, 0) };
         let count = usize::try_from(count).unwrap_or(0);
         for (token, event) in tokens.iter_mut().zip(&events[..count]) {

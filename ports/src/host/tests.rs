@@ -15,7 +15,7 @@ mod udp;
 
 static DOMAINS: AtomicU32 = AtomicU32::new(0);
 
-/// A domain that no other test has.
+/// Returns a domain that no other test uses.
 fn fresh_domain() -> String {
     format!("test-{}-{}", std::process::id(), DOMAINS.fetch_add(1, Ordering::Relaxed))
 }
@@ -49,12 +49,12 @@ fn skipped(test: &str, why: &str) {
     irnic_testkit::skipped(&format!("{test}: {why}"));
 }
 
-/// Some queue pair of a slot.
+/// Returns a queue pair of a slot.
 fn qp_of(number: u16) -> u32 {
     slot(number).first_qpn() + 5
 }
 
-/// Queues frame `i` for a queue pair; whether it was taken.
+/// Queues frame `i` for a queue pair; returns whether it was accepted.
 fn send(port: &mut HostPort, now: Time, dest_qp: u32, i: u32, len: usize) -> bool {
     let frame = TxFrame { path: &PATH, dest_qp, len, icrc: false, irn: false };
     port.transmit(now, &frame, &mut |to| write_frame(i, to))
@@ -65,7 +65,7 @@ fn send_now(port: &mut HostPort, to: u16, i: u32) {
     port.flush(Time::ZERO).unwrap();
 }
 
-/// Everything that has come, after the kernel was asked for news.
+/// Returns all received frames, after polling the kernel.
 fn take(port: &mut HostPort) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for _ in 0..3 {
@@ -144,7 +144,7 @@ fn many_ports_exchange_frames_in_order() {
                         let len = 16 + (*next as usize * 61 + usize::from(own)) % 2000;
                         let frame = TxFrame { path: &PATH, dest_qp: qp_of(to), len, icrc: false, irn: false };
                         let mark = u32::from(own) << 24;
-                        // The clock stands still: no ring counts as stalled.
+                        // The clock is stopped: no ring counts as stalled.
                         if *next < FRAMES && port.transmit(Time::ZERO, &frame, &mut |b| write_frame(mark | *next, b)) {
                             *next += 1;
                         }
@@ -202,7 +202,7 @@ fn a_process_at_the_slot_of_another_gets_none_of_its_frames() {
             send_now(&mut a, 2, i);
         }
         drop(b);
-        // Some are pushed before the death is noticed, some after.
+        // Some are pushed before the end is noticed, some after.
         send_now(&mut a, 2, 99);
         let mut b = open(&domain, 2);
         assert_eq!(take(&mut b).len(), 0);
@@ -243,7 +243,7 @@ fn links_end_with_their_peer() {
         take(a);
         take(b);
     };
-    // Descriptors of the process are listed_at where it has no other tests beside: in tests/host.
+    // Descriptors of the process are counted where it has no other tests: in tests/host.
     for _ in 0..100 {
         cycle(&mut a, &mut b);
         assert_eq!((a.links.descriptors(), b.links.descriptors()), (0, 0));
@@ -316,7 +316,7 @@ fn who_polls_costs_its_senders_no_system_call() {
     assert_eq!(a.counters().tx_syscalls, before + 1, "who has taken over polls");
 }
 
-/// A thread that sleeps in `epoll_wait` or in `wait`, and senders that come when they like.
+/// A thread that sleeps in `epoll_wait` or in `wait`, and senders at arbitrary times.
 #[test]
 fn sleepers_are_always_woken() {
     const FRAMES: u32 = 4000;
@@ -344,7 +344,7 @@ fn sleepers_are_always_woken() {
                     }
                 }
                 port.flush(Time::ZERO).unwrap();
-                // Until the last is taken, so that its end does not wake.
+                // Until the last frame is taken, so that its end does not wake.
                 port.wait(Duration::from_millis(500)).unwrap();
             });
         }
@@ -358,7 +358,7 @@ fn sleepers_are_always_woken() {
     });
 }
 
-/// One frame goes to and fro, and both ends sleep whenever they wait for it: a single wake-up lost is a hang.
+/// One frame bounces between two ends that sleep whenever they wait for it: a single lost wake-up is a hang.
 #[test]
 fn no_wake_up_is_lost_between_two_sleepers() {
     const ROUNDS: u32 = 30_000;
@@ -415,7 +415,7 @@ fn a_multicast_frame_reaches_every_process_once() {
     drop(foreign);
 }
 
-/// What a process of the same user may do wrong to a listener.
+/// Errors of a process of the same user towards a listener.
 #[test]
 fn strangers_that_talk_nonsense_are_turned_away() {
     let domain = fresh_domain();
@@ -455,7 +455,7 @@ fn strangers_that_talk_nonsense_are_turned_away() {
     assert_eq!(take(&mut a).len(), 1);
 }
 
-/// Processes of two versions tell each other, and say so once each.
+/// Processes of two versions notify each other, and report it once each.
 #[test]
 fn two_versions_refuse_each_other_and_say_why() {
     let domain = fresh_domain();
@@ -480,11 +480,11 @@ fn two_versions_refuse_each_other_and_say_why() {
     }
     let said = OtherVersion { process: here, theirs: 0xff }.to_string();
     assert!(said.starts_with(&format!("process {process} of user ")) && !said.contains('\n'), "{said}");
-    // One that is connected to.
+    // One that accepts.
     let listener = sys::listen(&Domain::new(&domain).unwrap().slot_name(slot(3))).unwrap();
     send_now(&mut b, 3, 1);
     let connection = sys::accept(listener.as_fd()).unwrap().unwrap();
-    // What was not read would be lost, and the answer with it.
+    // Unread data would be lost, and the answer with it.
     while sys::receive(connection.as_fd(), &mut [0; 9]).is_ok() {}
     sys::send(connection.as_fd(), &other, &[]).unwrap();
     drop(connection);
@@ -494,7 +494,7 @@ fn two_versions_refuse_each_other_and_say_why() {
     assert_eq!((b.host_counters().links_lost, told(&mut b)), (1, Ok(())));
 }
 
-/// A peer that answers with something other than a bell is as good as none.
+/// A peer that answers with something other than a bell is dropped.
 #[test]
 fn a_receiver_that_answers_nonsense_is_left() {
     let domain = fresh_domain();
@@ -533,7 +533,7 @@ fn a_corrupt_ring_ends_its_link_only() {
     assert_eq!((a.host_counters().links_corrupt, a.links.inbound_links()), (1, 1));
 }
 
-/// A receiver that says that it sleeps after every frame, has its end of the connection block, and never reads.
+/// A receiver that claims to sleep after every frame, makes its end of the connection block, and never reads.
 #[test]
 fn a_receiver_that_hears_nothing_makes_no_sender_wait() {
     let domain = fresh_domain();
@@ -546,7 +546,7 @@ fn a_receiver_that_hears_nothing_makes_no_sender_wait() {
     let page = sys::memory(c"test", PAGE).unwrap();
     let region = crate::region::Region::map(page.as_fd(), PAGE).unwrap();
     sys::send(connection.as_fd(), &HELLO, &[page.as_fd()]).unwrap();
-    // More than a socket holds.
+    // More than the capacity of a socket.
     for _ in 0..1000 {
         // SAFETY: inside the mapping; only this thread runs the port.
         unsafe { region.bytes(0, 4).cast::<u32>().write(1) };
@@ -556,7 +556,7 @@ fn a_receiver_that_hears_nothing_makes_no_sender_wait() {
     assert_eq!(a.host_counters().links_lost, 0);
 }
 
-/// Who says more than it has to costs the hearer one system call each time it looks, not a loop without end.
+/// A sender with excess messages costs the receiver one system call per poll, not an endless loop.
 #[test]
 fn a_sender_that_never_stops_ringing_is_heard_a_little_at_a_time() {
     let domain = fresh_domain();
@@ -600,7 +600,7 @@ fn what_is_known_of_a_peers_process_is_what_it_has_taken() {
         assert_eq!(take(&mut b).len(), round as usize);
         assert_eq!(left(&mut a, 2), 0, "after {round}");
     }
-    // Of itself it knows the same.
+    // The same is known of itself.
     send_now(&mut a, 1, 1);
     assert!(left(&mut a, 1) > 0);
     take(&mut a);

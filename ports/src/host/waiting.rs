@@ -1,4 +1,4 @@
-//! Frames that came by UDP for other processes, and that wait for room in the rings to them.
+//! Frames that arrived by UDP for other processes and wait for room in the rings to them.
 
 use std::collections::VecDeque;
 
@@ -23,7 +23,7 @@ struct Line {
     bytes: VecDeque<u8>,
 }
 
-/// Frames by the process that they are for. Only processes that have fallen behind have any.
+/// Waiting frames by destination process. Only processes that have fallen behind have any.
 #[derive(Default)]
 pub(super) struct Waiting {
     lines: Vec<Line>,
@@ -36,7 +36,7 @@ impl Waiting {
         self.lines.is_empty()
     }
 
-    /// Returns how many bytes wait.
+    /// Returns the number of bytes that wait.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
         self.bytes
@@ -48,7 +48,7 @@ impl Waiting {
         self.lines.iter().any(|line| line.to == to)
     }
 
-    /// Returns how many bytes wait for this process.
+    /// Returns the number of bytes that wait for this process.
     pub(super) fn bytes_for(&self, to: Slot) -> u64 {
         self.lines.iter().find(|line| line.to == to).map_or(0, |line| line.bytes.len() as u64)
     }
@@ -65,7 +65,7 @@ impl Waiting {
         self.bytes += bytes.len();
     }
 
-    /// Gives `push` the frames for each process in order, until it returns false. It gets the process, the frame's
+    /// Passes the frames for each process in order to `push`, until it returns false. It gets the process, the frame's
     /// stamp, path, ICRC and length, and a function that writes its bytes.
     pub(super) fn retry(
         &mut self,
@@ -105,7 +105,7 @@ mod tests {
         let mut waiting = Waiting::default();
         let (mut pushed, mut total) = (0u8, 0);
         let mut seen = [Vec::new(), Vec::new()];
-        // How many frames of each process the rings have room for, each time after three more of both.
+        // Number of frames of each process that the rings have room for, each time after three more of both.
         for room in [[1, 0], [2, 5], [4, 4], [0, 0], [9, 9]] {
             for _ in 0..3 {
                 for to in [a, b] {

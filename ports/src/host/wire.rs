@@ -1,8 +1,8 @@
 //! Frames from and to other hosts: UDP sockets, and which process owns port 4791 of an address.
 //!
-//! One process at a time owns UDP port 4791 of each address. It passes frames for the others to them through their
-//! rings. The others send from a port of their own, since RoCEv2 leaves the source port free, and keep a connection to
-//! the owner's abstract socket. When that breaks, all of them try to become the next owner.
+//! One process at a time owns UDP port 4791 of each address. It forwards frames for the others through their rings. The
+//! others send from a port of their own, since RoCEv2 leaves the source port free, and keep a connection to the owner's
+//! abstract socket. When that breaks, all of them try to become the next owner.
 //!
 //! Multicast groups need no owner: every process that joins has a socket of its own bound to the group, and the kernel
 //! gives each socket a copy.
@@ -25,21 +25,21 @@ use crate::impair::frame_trim::receiver_qp;
 use crate::udp::{UdpConfig, UdpPort};
 use crate::{Port, PortCounters, RxFrame};
 
-/// How long after its last frame a socket is polled without asking the epoll set, in ns.
+/// How long after its last frame a socket is polled without consulting the epoll set, in ns.
 const POLL_NS: u64 = 2_000_000;
-/// Interval between attempts to bind port 4791 of an address, in ns: while the socket of an owner that has ended may
-/// not be closed yet, and after [`RETRIES`] attempts, when the port seems to belong to another program.
+/// Interval between attempts to bind port 4791 of an address, in ns: while the socket of an ended owner may not be
+/// closed yet, and after [`RETRIES`] attempts, when the port seems to belong to another program.
 const RETRY_NS: u64 = 10_000_000;
 const RETRIES: u32 = 10;
 const SLOW_RETRY_NS: u64 = 1_000_000_000;
-/// Attempts and the interval between them when the port is opened, where there is no clock yet.
+/// Number and interval of attempts when the port is opened, when there is no clock yet.
 const OPEN_RETRIES: u32 = 5;
 const OPEN_RETRY: Duration = Duration::from_millis(2);
-/// Most groups that a process joins: several times what the kernel allows one socket (net.ipv4.igmp_max_memberships is
-/// 20).
+/// Maximum number of groups that a process joins: several times the kernel's limit per socket
+/// (net.ipv4.igmp_max_memberships is 20).
 const MAX_GROUPS: usize = 256;
 
-/// How often, and by how many frames, a port that closes reads its sockets: enough for what their buffers hold.
+/// Number of reads, and frames per read, of the sockets of a closing port: enough to empty their buffers.
 const LAST_READS: usize = 64;
 const LAST_BUDGET: usize = 256;
 
@@ -47,11 +47,11 @@ const LAST_BUDGET: usize = 256;
 const OWNERS: u32 = 1 << 8;
 const GROUPS: u32 = 1 << 16;
 
-/// A socket that is polled while frames come, and otherwise watched by the epoll set.
+/// A socket that is polled while frames arrive, and otherwise watched by the epoll set.
 struct Watched {
     port: UdpPort,
     token: u64,
-    /// Polled at every call until then.
+    /// Polled at every call until this time.
     poll_until: Time,
     /// Whether the epoll set watches the socket, one-shot; `Some(true)` also for room.
     armed: Option<bool>,
@@ -67,13 +67,13 @@ impl Watched {
         libc::EPOLLIN | libc::EPOLLONESHOT | if room { libc::EPOLLOUT } else { 0 }
     }
 
-    /// Records that the set reported the socket, or may have reported it to somebody else.
+    /// Records that the set reported the socket, or may have reported it to another thread.
     fn reported(&mut self, now: Time) {
         self.armed = None;
         self.poll_until = Time(now.0.saturating_add(POLL_NS));
     }
 
-    /// Makes the set report the socket, at once if something is there already.
+    /// Makes the set report the socket, at once if it is ready.
     fn arm(&mut self, epoll: &Epoll) -> io::Result<()> {
         let room = self.port.wants_room();
         if self.armed != Some(room) {
@@ -83,20 +83,20 @@ impl Watched {
         Ok(())
     }
 
-    /// Makes the set silent about the socket, which is polled from now on.
+    /// Stops the set from reporting the socket, which is polled from now on.
     fn take_over(&mut self, epoll: &Epoll) {
         if self.armed.is_some() && epoll.modify(self.port.as_fd(), libc::EPOLLONESHOT, self.token).is_ok() {
             self.armed = None;
         }
     }
 
-    /// Takes frames if there may be some. Returns how many.
+    /// Takes frames if there may be some. Returns their number.
     #[inline]
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
         if self.armed.is_some() { Ok(0) } else { self.port.receive(now, budget, each) }
     }
 
-    /// Leaves the socket to the set after a while without frames. `frames` is how many came just now.
+    /// Arms the set for the socket after [`POLL_NS`] without frames. `frames` is the number just received.
     #[inline]
     fn arm_when_idle(&mut self, now: Time, frames: usize, epoll: &Epoll) -> io::Result<()> {
         if self.armed.is_some() {
@@ -123,10 +123,10 @@ struct End {
     bound: bool,
     /// The connection to the owner, if that is another process.
     owner: Option<OwnedFd>,
-    /// When to try again to become the owner, or to bind port 4791 as the owner.
+    /// Time of the next attempt to become the owner, or to bind port 4791 as the owner.
     next_try: Time,
     failures: u32,
-    /// The user was told what is wrong.
+    /// The user was warned of the fault.
     warned: bool,
 }
 
@@ -149,7 +149,7 @@ impl End {
         }
     }
 
-    /// Connects to the owner of this address. When that connection ends, this process tries to be the next.
+    /// Connects to the owner of this address. When that connection ends, this process tries to become the owner.
     fn follow(&mut self, name: &str, epoll: &Epoll) {
         if self.owner.is_some() {
             return;
@@ -167,7 +167,7 @@ impl End {
         let token = Source::Udp.token(self.index);
         let Ok(new) = UdpPort::open(config).and_then(|port| Watched::new(port, epoll, token)) else { return false };
         if let Some(mut old) = self.socket.replace(new) {
-            // What the kernel does not take at once is lost, as on any network.
+            // What the kernel does not accept at once is lost, as on any network.
             let _ = old.port.flush(Time::ZERO);
             epoll.remove(old.port.as_fd());
             add(closed, &old.port.counters());
@@ -176,7 +176,7 @@ impl End {
     }
 }
 
-/// Returns which of the device's processes get a frame from outside.
+/// Returns the processes of the device that receive a frame from outside.
 fn receiver(now: Time, frame: &RxFrame<'_>, links: &mut Links) -> Receiver {
     let Some(qpn) = receiver_qp(&frame.path, frame.bytes) else { return Receiver::Nobody };
     match Slot::of(qpn) {
@@ -243,7 +243,7 @@ impl Wire {
                     break;
                 }
                 if attempt == OPEN_RETRIES {
-                    // Said now rather than later, when nobody may be looking any more.
+                    // Warned now rather than later, when the user may no longer check.
                     wire.warn(at, domain);
                     wire.ends[at].next_try = Time::ZERO;
                 } else {
@@ -255,8 +255,8 @@ impl Wire {
         wire
     }
 
-    /// Adds an address that the device has from now on. Its socket is opened with the next [`Wire::retry`]. Returns
-    /// whether there was room for it.
+    /// Adds an address of the device. Its socket is opened by the next [`Wire::retry`]. Returns whether there was room
+    /// for it.
     pub(super) fn add_address(&mut self, address: IpAddr) -> bool {
         let index = self.ends.len() as u32;
         if index == OWNERS {
@@ -271,13 +271,13 @@ impl Wire {
         self.next_try = self.ends.iter().map(|end| end.next_try).min().unwrap_or(Time::NEVER);
     }
 
-    /// Returns when there is something to do though nothing arrives: to try again what failed, or to look for room.
+    /// Returns the time of the next work that needs no arrival: retries of what failed, and checks for room.
     pub(super) fn next_deadline(&self) -> Time {
         let sockets = self.ends.iter().filter_map(|end| end.socket.as_ref());
         sockets.map(|socket| socket.port.next_deadline()).min().unwrap_or(Time::NEVER).min(self.next_try)
     }
 
-    /// Tries again what failed and is due.
+    /// Retries what failed and is due.
     #[inline]
     pub(super) fn retry(&mut self, now: Time, domain: &Domain, epoll: &Epoll) {
         if now < self.next_try {
@@ -324,7 +324,7 @@ impl Wire {
         }
     }
 
-    /// Adds a warning of what is wrong with an address, once.
+    /// Adds a warning about an address, once.
     fn warn(&mut self, at: usize, domain: &Domain) {
         let end = &mut self.ends[at];
         if !std::mem::replace(&mut end.warned, true) {
@@ -345,7 +345,7 @@ impl Wire {
             }
         } else if index >= OWNERS {
             let at = (index - OWNERS) as usize;
-            // Owners say nothing: whatever there is to hear is their end.
+            // Owners send nothing: the only event is their end.
             if let Some(connection) = self.ends.get_mut(at).and_then(|end| end.owner.take()) {
                 epoll.remove(connection.as_fd());
                 drop(connection);
@@ -357,14 +357,14 @@ impl Wire {
         }
     }
 
-    /// Polls all sockets once more: somebody else may have consumed the events of the set.
+    /// Polls all sockets once more: another thread may have consumed the events of the set.
     pub(super) fn disarm_all(&mut self) {
         for socket in self.sockets() {
             socket.armed = None;
         }
     }
 
-    /// Makes the set silent about all sockets, which are polled from now on.
+    /// Stops the set from reporting any socket; all are polled from now on.
     pub(super) fn take_over(&mut self, epoll: &Epoll) {
         for socket in self.sockets() {
             socket.take_over(epoll);
@@ -376,7 +376,7 @@ impl Wire {
         ends.chain(self.groups.iter_mut().map(|group| &mut group.socket))
     }
 
-    /// Makes the set report all sockets. Returns false if there is something to do already.
+    /// Makes the set report all sockets. Returns false if there is work already.
     pub(super) fn prepare_sleep(&mut self, epoll: &Epoll) -> bool {
         self.sockets().all(|socket| !socket.port.has_work() && socket.arm(epoll).is_ok())
     }
@@ -401,18 +401,18 @@ impl Wire {
         self.ends[at].socket.as_mut().map(|socket| &mut socket.port)
     }
 
-    /// Returns the path that a frame has when it leaves by UDP.
+    /// Returns the path that a frame has when sent by UDP.
     pub(super) fn wire_path(&self, path: &Path) -> Path {
         self.port_for(path).map_or(*path, |port| port.wire_path(path))
     }
 
-    /// Returns the largest frame that can leave on this path, in bytes.
+    /// Returns the largest frame that can be sent on this path, in bytes.
     pub(super) fn max_frame_to(&self, path: &Path) -> io::Result<usize> {
         let port = self.port_for(path).ok_or(io::ErrorKind::NetworkUnreachable)?;
         port.max_frame_to(path.dst)
     }
 
-    /// Sends what is queued. Returns the first error, if there were several.
+    /// Sends what is queued. Returns the first of several errors.
     pub(super) fn flush(&mut self, now: Time) -> io::Result<()> {
         let mut result = Ok(());
         for end in &mut self.ends {
@@ -423,8 +423,7 @@ impl Wire {
         result
     }
 
-    /// Sends what gains nothing by waiting. Returns whether something stays, and the first error, if there were
-    /// several.
+    /// Sends what gains nothing by waiting. Returns whether anything remains, and the first of several errors.
     pub(super) fn flush_full(&mut self, now: Time) -> io::Result<bool> {
         let mut result = Ok(false);
         for end in &mut self.ends {
@@ -436,8 +435,8 @@ impl Wire {
         result
     }
 
-    /// Takes about `budget` frames at the most, none while too many wait for rings. Those for this process are passed
-    /// to `each`, those for others written into their rings.
+    /// Takes about `budget` frames at most, none while too many wait for rings. Passes those for this process to
+    /// `each`, and writes those for others into their rings.
     pub(super) fn receive(
         &mut self,
         now: Time,
@@ -461,7 +460,7 @@ impl Wire {
                     forwarded = true;
                     links.multicast(now, (&frame.path, frame.icrc), frame.bytes);
                 }
-                // What is for nobody this process's NIC counts.
+                // Frames for no process are counted by this process's NIC.
                 Receiver::One(_) | Receiver::Nobody => each(frame),
             };
             let count = socket.receive(now, budget.saturating_sub(frames), &mut deliver);
@@ -474,7 +473,7 @@ impl Wire {
                 }
             }
         }
-        // Before an error is returned: a thread that sleeps knows nothing of it.
+        // Flushed before an error is returned, which a sleeping thread would not learn of.
         if forwarded {
             links.flush();
         }
@@ -483,7 +482,7 @@ impl Wire {
         }
         for group in groups {
             let ends = &*ends;
-            // What a process of the device sent to the group came by ring.
+            // Frames to the group from processes of the device arrive by ring.
             let mut deliver = |frame: RxFrame<'_>| {
                 if !ends.iter().any(|end| end.address.ip() == frame.path.src) {
                     each(frame);
@@ -496,7 +495,7 @@ impl Wire {
         Ok(frames)
     }
 
-    /// Passes on the frames of other processes that are in the sockets now.
+    /// Forwards the frames for other processes that are in the sockets now.
     pub(super) fn pass_on(&mut self, now: Time, links: &mut Links) {
         self.disarm_all();
         for _ in 0..LAST_READS {
@@ -531,7 +530,7 @@ impl Wire {
         add(&mut self.closed, &gone.socket.port.counters());
         if let Some(moved) = self.groups.get_mut(at) {
             moved.socket.token = Source::Udp.token(GROUPS + at as u32);
-            // Said to the set when it is armed.
+            // Reported to the set when it is armed.
             moved.socket.armed = None;
         }
     }

@@ -1,4 +1,4 @@
-//! Frames that wait, in buffers that are reused.
+//! Waiting frames, in buffers that are reused.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -13,15 +13,15 @@ pub(super) const ECN_CE: u8 = 0b11;
 
 /// A frame that is delayed.
 pub(super) struct DelayedFrame {
-    /// When it leaves, or joins the queues of a line that has its own.
+    /// When it is delivered, or joins the queues of a line that has its own.
     pub(super) at: Time,
-    /// Sequence number of the frame: frames that are due at the same time keep their order.
+    /// Sequence number of the frame: frames due at the same time keep their order.
     arrival: u64,
     pub(super) about: About,
     pub(super) bytes: Vec<u8>,
 }
 
-/// The properties of a delayed frame besides its bytes.
+/// The properties of a delayed frame other than its bytes.
 pub(super) struct About {
     pub(super) path: Path,
     /// Destination queue pair, 0 for received frames.
@@ -83,7 +83,7 @@ pub(super) struct DelayQueue {
 }
 
 impl DelayQueue {
-    /// Creates an empty one, whose buffers have so many bytes.
+    /// Creates an empty queue with buffers of `capacity` bytes.
     pub(super) fn new(capacity: usize) -> DelayQueue {
         DelayQueue { heap: BinaryHeap::new(), free: Vec::new(), arrivals: 0, capacity }
     }

@@ -1,4 +1,4 @@
-//! One direction of an impaired port: the engine, frames that wait, and the line if it has queues of its own.
+//! One direction of an impaired port: the engine, waiting frames, and the line if it has queues of its own.
 
 use std::collections::VecDeque;
 
@@ -14,15 +14,15 @@ use super::rocc::Rocc;
 use super::trimming::{Kind, Load, Refused, Trimming};
 use crate::{RxFrame, packet_len};
 
-/// Most returned frames that wait for room in a port; more are dropped.
+/// Maximum number of returned frames that wait for room in a port; further ones are dropped.
 const MAX_RETURNED: usize = 1_000;
 
 pub(super) struct Direction {
     pub(super) engine: Impairment,
-    /// Nothing is configured: the engine is not asked.
+    /// Nothing is configured: the engine is not consulted.
     pub(super) idle: bool,
     pub(super) held: DelayQueue,
-    /// The line, if it trims or has a policy. The engine has any other.
+    /// The line, if it trims or has a policy. Any other is in the engine.
     line: Option<Box<Line>>,
     /// The line is one of `prio`.
     has_priorities: bool,
@@ -60,7 +60,7 @@ impl Queues {
     }
 }
 
-/// Has a frame that a line refuses wait for its way back, or forgets it.
+/// Queues a frame returned by a line for its way back, or frees a dropped one.
 fn settle(
     refused: Refused<DelayedFrame>,
     held: &mut DelayQueue,
@@ -79,9 +79,9 @@ fn settle(
 }
 
 impl Direction {
-    /// Creates what `spec` describes, with buffers of so many bytes for frames that wait.
+    /// Creates the direction described by `spec`, with buffers of `buffer` bytes for waiting frames.
     pub(super) fn new(spec: &Spec, seed: u64, stream: u64, buffer: usize) -> Direction {
-        // Another stream than the engine's, so that trimming changes nothing about what is lost before.
+        // A stream other than the engine's, so that trimming does not change which frames are lost before it.
         const COIN: u64 = 1 << 63;
         let queues = |rate| {
             let seed = Impairment::seed(spec, seed, stream) ^ COIN;
@@ -104,7 +104,7 @@ impl Direction {
         }
     }
 
-    /// Returns whether frames wait in queues before a line, even those that nothing delays.
+    /// Returns whether frames wait in queues before a line, even those without a delay.
     pub(super) fn has_queues(&self) -> bool {
         self.line.is_some()
     }
@@ -117,12 +117,12 @@ impl Direction {
         self.held.push(copy, About { path, dest_qp: 0, irn: false, icrc }, bytes);
     }
 
-    /// Returns the first frame that is to leave by `now`, and when it fell due. Frames whose delay has passed by then
-    /// have joined the line's queue.
+    /// Returns the first frame to leave by `now`, and when it fell due. Frames whose delay has passed by then have
+    /// joined the line's queue.
     pub(super) fn due(&mut self, now: Time) -> Option<(Time, &DelayedFrame)> {
         let Direction { engine, held, line, .. } = self;
         let Some(line) = line else { return held.due(now).map(|frame| (frame.at, frame)) };
-        // What leaves when another joins has left.
+        // A frame that leaves when another joins has left.
         while line.queues.next_deadline() > held.next_deadline().min(now) {
             let frame = held.due(now).is_some().then(|| held.pop()).flatten()?;
             let counters = engine.counters_mut();
@@ -140,7 +140,7 @@ impl Direction {
         line.queues.due(now)
     }
 
-    /// Forgets the frame that [`Direction::due`] returned.
+    /// Removes the frame that [`Direction::due`] returned.
     pub(super) fn drop_first(&mut self) {
         let first = match &mut self.line {
             Some(line) => {
@@ -162,7 +162,7 @@ impl Direction {
         }
     }
 
-    /// Delivers at most `budget` frames that are due, each with the time when it fell due. Returns how many.
+    /// Delivers at most `budget` due frames, each with the time when it fell due. Returns their number.
     pub(super) fn release(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         let mut given = 0;
         while given < budget
@@ -193,14 +193,14 @@ impl Direction {
         self.line.as_mut()?.returned.front_mut()
     }
 
-    /// Forgets the frame that [`Direction::first_returned`] returned.
+    /// Removes the frame that [`Direction::first_returned`] returned.
     pub(super) fn drop_returned(&mut self) {
         if let Some(frame) = self.line.as_mut().and_then(|line| line.returned.pop_front()) {
             self.held.recycle(frame.bytes);
         }
     }
 
-    /// Returns what happened so far.
+    /// Returns the counters and queue lengths so far.
     pub(super) fn report(&self) -> Report {
         let [data, headers] = self.line.as_ref().map_or([None; 2], |line| match &line.queues {
             Queues::Trimming(queues) => queues.queues().map(Some),

@@ -1,19 +1,19 @@
 //! Quantiles of the jitter distributions, in standard deviations from the mean.
 //!
-//! Only additions, multiplications, divisions and square roots, which IEEE 754 rounds the same everywhere: the same
-//! seed gives the same delays on every machine, which the mathematical functions of a C library do not promise.
+//! Uses only additions, multiplications, divisions and square roots, which IEEE 754 rounds the same everywhere: the
+//! same seed gives the same delays on every machine, which a C library's mathematical functions do not guarantee.
 
 use irnic_units::math::{cube_root, logarithm};
 
 use super::grammar::Distribution;
 
-/// The furthest from the mean, in standard deviations: as far as netem's tables reach.
+/// Largest deviation from the mean, in standard deviations: the range of netem's tables.
 const FURTHEST: f64 = 4.0;
 
-/// The value below which a share `u` (above 0, below 1) of the distribution lies.
+/// Returns the value below which a share `u` (above 0, below 1) of the distribution lies.
 pub(super) fn quantile(shape: Distribution, u: f64) -> f64 {
     let value = match shape {
-        // The deviation of netem's uniform jitter is its half width.
+        // The deviation of netem's uniform jitter is half its width.
         Distribution::Uniform => 2.0 * u - 1.0,
         Distribution::Normal => normal(u),
         Distribution::Pareto => pareto(u),
@@ -22,7 +22,7 @@ pub(super) fn quantile(shape: Distribution, u: f64) -> f64 {
     value.clamp(-FURTHEST, FURTHEST)
 }
 
-/// Pareto with exponent 3 from 1 on: mean 3/2, variance 3/4.
+/// Pareto distribution with exponent 3 from 1 on: mean 3/2, variance 3/4.
 fn pareto(u: f64) -> f64 {
     (1.0 / cube_root(1.0 - u) - 1.5) / 0.75f64.sqrt()
 }
@@ -55,7 +55,7 @@ fn normal(u: f64) -> f64 {
     ];
     const D: [f64; 5] =
         [7.784695709041462e-03, 3.224671290700398e-01, 2.445134137142996e+00, 3.754408661907416e+00, 1.0];
-    /// Beyond it the tail's approximation is used.
+    /// Outside it the approximation for the tails is used.
     const TAIL: f64 = 0.02425;
 
     let polynomial = |coefficients: &[f64], x: f64| coefficients.iter().fold(0.0, |sum, c| sum * x + c);
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn mean_and_deviation_are_as_announced() {
-        // Cutting the Pareto tail at four deviations takes 0.02 off its mean and a quarter off its deviation.
+        // Cutting the Pareto tail at four deviations lowers its mean by 0.02 and its deviation by a quarter.
         for (shape, mean, deviation, tolerance) in [
             (Distribution::Uniform, 0.0, 0.577, 0.001),
             (Distribution::Normal, 0.0, 1.0, 0.001),

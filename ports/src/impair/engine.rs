@@ -1,4 +1,4 @@
-//! Decides what happens to each frame. Pure: the same seed and the same frames give the same verdicts.
+//! Decides the fate of each frame. Pure: the same seed and the same frames give the same verdicts.
 
 use irnic_transports::Time;
 use rand_pcg::Pcg64;
@@ -9,7 +9,7 @@ use super::grammar::{Chance, DEFAULT_LIMIT, DELAYED_LIMIT, Delay, Distribution, 
 use super::line::{Line, Queue};
 use super::percent::Percent;
 
-/// What the verdict on a frame depends on.
+/// Properties of a frame that its verdict depends on.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Length from BTH to ICRC in bytes: the range in which a bit can be flipped.
@@ -22,20 +22,20 @@ pub struct Frame {
     pub red: bool,
 }
 
-/// How one copy of a frame arrives.
+/// Delivery of one copy of a frame.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// When the copy is delivered: the time of the verdict or later.
+    /// Time of delivery of the copy: the time of the verdict or later.
     pub at: Time,
-    /// When the copy is in the queue of `rate`: `at` without one.
+    /// Time when the copy joins the queue of `rate`: `at` without one.
     pub joined: Time,
-    /// Bit to flip, counted from the first of the frame: byte `bit / 8`, mask `1 << bit % 8`.
+    /// Bit to flip, counted from the frame's first: byte `bit / 8`, mask `1 << bit % 8`.
     pub flip_bit: Option<u32>,
     /// Whether to mark the copy as congestion experienced (both bits of the ECN field).
     pub mark_ce: bool,
 }
 
-/// What happens to a frame: the copies of it that arrive, none to two.
+/// Fate of a frame: the copies of it that arrive, none to two.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct Verdict {
     copies: [Option<Delivery>; 2],
@@ -61,7 +61,7 @@ impl Verdict {
     }
 }
 
-/// What happened to the frames so far. A duplicate counts as a frame of its own everywhere but in `seen`.
+/// Counters of frame fates. A duplicate counts as a frame of its own in all of them but `seen`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Frames judged.
@@ -76,7 +76,7 @@ pub struct Counters {
     pub reordered: u64,
     /// Frames with a flipped bit.
     pub corrupted: u64,
-    /// Frames delivered later than they came, by `delay` or by `rate`.
+    /// Frames delivered later than they arrived, by `delay` or by `rate`.
     pub delayed: u64,
     /// Notices of the fair rate that `rocc` has sent.
     pub notices: u64,
@@ -93,16 +93,16 @@ pub struct Counters {
     pub red_drops: u64,
     /// Frames whose payload `trim` or a `policy` cut off.
     pub trimmed: u64,
-    /// Trimmed frames sent back to their sender, because the queue for frames without payload was full.
+    /// Trimmed frames returned to their sender because the queue for frames without payload was full.
     pub returned: u64,
-    /// Frames without payload, or without it any more, dropped because that queue was full.
+    /// Frames without payload, or whose payload was cut off, dropped because that queue was full.
     pub header_drops: u64,
 }
 
 /// The impairments of one direction with their state: random numbers, queue of `rate`, counters.
 ///
-/// With `trim`, `prio` or `policy` a verdict says when a copy comes to the line, which sends it later, or its headers:
-/// what happens there depends on its bytes and on frames to come, and is left to [`super::port`].
+/// With `trim`, `prio` or `policy` a verdict gives the time when a copy reaches the line, which sends it, or its
+/// headers, later: its fate there depends on its bytes and on future frames, and is left to [`super::port`].
 #[derive(Clone, Debug)]
 pub struct Impairment {
     random: Pcg64,
@@ -117,19 +117,19 @@ pub struct Impairment {
     /// Frames delayed since the last one that skipped the delay.
     since_reorder: u32,
     line: Option<Line>,
-    /// What is not held back by `delay` waits for a line elsewhere.
+    /// Frames not held back by `delay` wait for a line outside the engine.
     elsewhere: bool,
     limit: usize,
     counters: Counters,
 }
 
 impl Impairment {
-    /// Creates the impairments that `spec` describes. `seed` is used unless `spec` has one. `stream` separates the
-    /// random numbers of directions and ports that share a seed.
+    /// Creates the impairments described by `spec`. `seed` is used unless `spec` has one. `stream` separates the random
+    /// numbers of directions and ports that share a seed.
     pub fn new(spec: &Spec, seed: u64, stream: u64) -> Impairment {
         let seed = Impairment::seed(spec, seed, stream);
         let delay = spec.delay.unwrap_or_default();
-        // A line with queues has room of its own: only what is delayed counts.
+        // A line with queues has its own room: only delayed frames count.
         let elsewhere = spec.has_queues();
         let at_once = elsewhere && spec.delay.is_none();
         let usual = if spec.prio.is_some() { DELAYED_LIMIT } else { DEFAULT_LIMIT };
@@ -158,7 +158,7 @@ impl Impairment {
         spec.seed.unwrap_or(seed) ^ stream.wrapping_mul(SPREAD)
     }
 
-    /// Decides on a frame that comes at `now` while `held` frames are waiting. `now` should not decrease.
+    /// Returns the verdict on a frame that arrives at `now` while `held` frames are waiting. `now` should not decrease.
     pub fn judge(&mut self, now: Time, frame: Frame, held: usize) -> Verdict {
         self.counters.seen += 1;
         let first = self.fate(now, frame, held);
@@ -171,22 +171,22 @@ impl Impairment {
         verdict
     }
 
-    /// Returns what happened so far.
+    /// Returns the counters so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Returns what happened so far, for what happens after the verdict.
+    /// Returns the counters, to update for fates decided after the verdict.
     pub(super) fn counters_mut(&mut self) -> &mut Counters {
         &mut self.counters
     }
 
-    /// Returns how long the queue of `rate` was; `None` without a `rate`, or with `trim`, `prio` or `policy`.
+    /// Returns the queue length of `rate`; `None` without a `rate`, or with `trim`, `prio` or `policy`.
     pub fn queue(&self) -> Option<Queue> {
         self.line.as_ref().map(Line::queue)
     }
 
-    /// Returns how long the queue of `rate` was of red frames alone; `None` without `red`.
+    /// Returns the queue length of `rate` in red frames alone; `None` without `red`.
     pub fn red_queue(&self) -> Option<Queue> {
         self.line.as_ref().and_then(Line::red_queue)
     }
@@ -218,8 +218,8 @@ impl Impairment {
         Some(Delivery { at, joined, flip_bit, mark_ce })
     }
 
-    /// Returns when a frame joins the queue and when it leaves, and whether the queue that it met marks it; `None` if
-    /// that is full.
+    /// Returns when a frame joins the queue and when it leaves, and whether the queue marks it; `None` if the queue is
+    /// full.
     fn departure(&mut self, now: Time, frame: &Frame) -> Option<(Time, Time, bool)> {
         let skips = match &mut self.reorder {
             Some((trial, gap)) => self.since_reorder >= *gap - 1 && trial.hits(&mut self.random),
@@ -252,7 +252,7 @@ impl Impairment {
         if distribution == Distribution::Uniform {
             return (ns + below(draw, 2 * jitter_ns + 1)).saturating_sub(jitter_ns);
         }
-        // 52 bits and half a step, which is exact, so that neither 0 nor 1 comes out.
+        // 52 bits and half a step, which is exact and yields neither 0 nor 1.
         let u = ((draw >> 12) as f64 + 0.5) / (1u64 << 52) as f64;
         let jitter = (quantile(distribution, u) * jitter_ns as f64).round() as i64;
         ns.saturating_add_signed(jitter)
@@ -266,8 +266,8 @@ fn below(draw: u64, bound: u64) -> u64 {
 
 /// Uniform draws, each of which repeats the previous one with the probability of the correlation.
 ///
-/// Netem instead mixes the previous value into the new one, which gathers values around the middle, so that `loss 1%
-/// 50%` loses next to nothing. Here the probability stays as configured, and the correlation of successive draws is
+/// Netem instead mixes the previous value into the new one, which concentrates values around the middle, so that `loss
+/// 1% 50%` loses next to nothing. Here the probability stays as configured, and the correlation of successive draws is
 /// exact.
 #[derive(Clone, Debug)]
 struct Correlated {
@@ -334,8 +334,8 @@ impl LossModel {
         }
     }
 
-    /// Returns whether the next frame is lost. As in netem, the present state decides, and the state changes for the
-    /// next frame.
+    /// Returns whether the next frame is lost. As in netem, the current state decides, and the state then changes for
+    /// the next frame.
     fn hits(&mut self, random: &mut Pcg64) -> bool {
         match self {
             LossModel::Random(trial) => trial.hits(random),

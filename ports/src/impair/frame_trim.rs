@@ -1,4 +1,4 @@
-//! What a line does to the bytes of frames that it trims: docs/wire.md, "NDP's extension".
+//! Trimming the bytes of frames by a line: docs/wire.md, "NDP's extension".
 
 use irnic_transports::wire::{ICRC_LEN, icrc_append, parse, parse_trimmed};
 use irnic_transports::{Mark, Path};
@@ -21,8 +21,8 @@ pub(super) fn kind(path: &Path, frame: &[u8]) -> Kind {
     }
 }
 
-/// Cuts the payload off a frame that came by `path` or will leave by it, marks it, and gives it a new ICRC if it has
-/// one. Returns false for one whose ICRC is wrong, and for one that cannot be trimmed.
+/// Cuts the payload off a frame that arrived on `path` or will leave on it, marks it, and recomputes its ICRC if it has
+/// one. Returns false for a frame with a wrong ICRC, and for one that cannot be trimmed.
 pub(super) fn trim(path: &mut Path, icrc: &mut RxIcrc, frame: &mut Vec<u8>) -> bool {
     let Ok(headers) = parse_trimmed(frame) else { return false };
     if !icrc.is_right(path, frame) {
@@ -40,13 +40,13 @@ pub(super) fn trim(path: &mut Path, icrc: &mut RxIcrc, frame: &mut Vec<u8>) -> b
     true
 }
 
-/// Returns the path of a trimmed frame that goes back. Its UDP source port stays: it says which path was full.
+/// Returns the return path of a trimmed frame. Its UDP source port stays: it identifies the full path.
 pub(super) fn way_back(path: &Path) -> Path {
     Path { src: path.dst, dst: path.src, ..path.with_mark(Mark::Returned) }
 }
 
-/// Returns the number of the queue pair that a frame that came by `path` is for: the one in its BTH, or for a trimmed
-/// frame on its way back, whose BTH says where it was going, the one that sent it. `None` if the frame has no BTH.
+/// Returns the destination queue pair number of a frame that arrived on `path`: the one in its BTH; for a returned
+/// frame, whose BTH has its original destination, that of its sender. `None` if the frame has no BTH.
 #[inline]
 pub(crate) fn receiver_qp(path: &Path, frame: &[u8]) -> Option<u32> {
     // The destination queue pair follows opcode, flags, P_Key and a reserved byte (IBA 9.2).

@@ -43,17 +43,17 @@ use rocc::RoccWords;
 use room::{EXPECT_ROOM, TrimWords};
 pub use room::{MAX_PACKETS, Room, Trim};
 
-/// Most frames that wait in one direction unless `limit` says otherwise (netem's default).
+/// Default of `limit`: maximum number of frames that wait in one direction (netem's default).
 pub const DEFAULT_LIMIT: u32 = 1_000;
-/// Most frames that `delay` holds back before a line of `prio` unless `limit` says otherwise: the largest window.
-/// Senders that let much go at once, as RC3 does, are to lose it by priority if at all.
+/// Default of `limit` before a line of `prio`: maximum number of frames held back by `delay`, equal to the largest
+/// window. Senders that release many frames at once, such as RC3, should lose them only by priority.
 pub const DELAYED_LIMIT: u32 = 65_536;
 /// Largest value of `limit`, in frames.
 pub const MAX_LIMIT: u32 = 1_000_000;
 /// Largest packet overhead of `rate`, positive or negative, in bytes.
 pub const MAX_OVERHEAD: i32 = 65_535;
 
-/// The impairments of both directions of a port, as [`FromStr`] reads and [`Display`](fmt::Display) writes them.
+/// The impairments of both directions of a port, parsed by [`FromStr`] and formatted by [`Display`](fmt::Display).
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Impairments {
     /// Impairments of the frames that the NIC sends.
@@ -68,7 +68,7 @@ impl Impairments {
         self.tx.is_empty() && self.rx.is_empty()
     }
 
-    /// Returns these impairments with packets lost at random in both directions; `None` if one loses some already.
+    /// Returns these impairments with random loss in both directions; `None` if either has loss already.
     pub fn with_loss(mut self, probability: Percent) -> Option<Impairments> {
         for spec in [&mut self.tx, &mut self.rx] {
             let chance = Chance { probability, correlation: Percent::ZERO };
@@ -87,7 +87,7 @@ pub struct Spec {
     pub loss: Option<Loss>,
     /// Which frames of ECN-capable transport (ECT) arrive marked (CE).
     pub ecn: Option<Ecn>,
-    /// By how much frames are delayed.
+    /// Delay of frames.
     pub delay: Option<Delay>,
     /// Which frames skip the delay.
     pub reorder: Option<Reorder>,
@@ -95,28 +95,28 @@ pub struct Spec {
     pub duplicate: Option<Chance>,
     /// Which frames arrive with one flipped bit.
     pub corrupt: Option<Chance>,
-    /// Link rate that frames are limited to.
+    /// Link rate that limits frames.
     pub rate: Option<Rate>,
-    /// The queues before the link of `rate`, if it cuts payloads off rather than drop frames.
+    /// The queues before the link of `rate`, if it trims payloads instead of dropping frames.
     pub trim: Option<Trim>,
     /// Room for red frames in the queue before the link of `rate`; further ones are dropped.
     pub colour: Option<Room>,
-    /// The congestion point of the queue of `rate`, if it has one: of frames that the NIC sends.
+    /// The congestion point of the queue of `rate`, if it has one: only for frames that the NIC sends.
     pub rocc: Option<CongestionPoint>,
-    /// Room in the queues before the link of `rate`, beside the frame on it, if strict priority serves them and drops
-    /// from them (RC3 §2.4.1).
+    /// Room in the queues before the link of `rate`, in addition to the frame on it, if they are served and dropped
+    /// from by strict priority (RC3 §2.4.1).
     pub prio: Option<Room>,
-    /// The queues before the link of `rate`, if a policy describes them.
+    /// The queues before the link of `rate`, if described by a policy.
     pub policy: Option<LinePolicy>,
-    /// Most frames that wait, [`DEFAULT_LIMIT`] if unset; further ones are dropped. With `trim`,
-    /// `prio` or `policy`, only frames that `delay` holds back count; with `prio`, [`DELAYED_LIMIT`] if unset.
+    /// Maximum number of waiting frames, [`DEFAULT_LIMIT`] if unset; further ones are dropped. With `trim`, `prio` or
+    /// `policy`, only frames that `delay` holds back count; with `prio`, [`DELAYED_LIMIT`] if unset.
     pub limit: Option<u32>,
     /// Seed of the random numbers. Unset: the seed of the port.
     pub seed: Option<u64>,
 }
 
 impl Spec {
-    /// Returns the marking of the queue of `rate`; `None` if it does not mark.
+    /// Returns the marking parameters of the queue of `rate`; `None` if it does not mark.
     pub fn red(&self) -> Option<Red> {
         match self.ecn {
             Some(Ecn::Queue(red)) => Some(red),
@@ -129,14 +129,14 @@ impl Spec {
         Some(self.rocc?.fair_rate(self.rate?.bits))
     }
 
-    /// Returns whether frames wait in queues of their own before the link of `rate`, in an order of their own.
+    /// Returns whether frames wait in separate queues before the link of `rate`, in an order of their own.
     pub fn has_queues(&self) -> bool {
         self.trim.is_some() || self.prio.is_some() || self.policy.is_some()
     }
 
     /// Returns whether frames pass unchanged: at most `ecn`, a limit or a seed is given.
     pub fn is_empty(&self) -> bool {
-        // What has to do with a queue needs a rate.
+        // Options that concern a queue need a rate.
         let Spec { loss, delay, reorder, duplicate, corrupt, rate, .. } = self;
         loss.is_none()
             && delay.is_none()
@@ -152,7 +152,7 @@ impl Spec {
 pub struct Chance {
     /// Probability of the event for each frame.
     pub probability: Percent,
-    /// Correlation of successive frames: how often a frame repeats the random number of the previous one.
+    /// Correlation of successive frames: probability that a frame repeats the random number of the previous one.
     pub correlation: Percent,
 }
 
@@ -195,7 +195,7 @@ pub struct Red {
     pub probability: Percent,
 }
 
-/// By how much frames are delayed.
+/// Delay of frames.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct Delay {
     /// Mean in ns.
@@ -234,13 +234,13 @@ impl Distribution {
 /// Which frames skip the delay and so overtake others.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Reorder {
-    /// Probability that a frame skips the delay when it may.
+    /// Probability that a frame skips the delay if allowed to.
     pub chance: Chance,
     /// A frame may skip the delay only after `gap` - 1 frames since the last one that did were delayed. 1 or more.
     pub gap: u32,
 }
 
-/// Link rate that frames are limited to.
+/// Link rate that limits frames.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// Rate in bit/s, 1 or more.
@@ -262,7 +262,7 @@ pub struct ParseError {
 
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Long ones are cut, and control characters escaped: the message is one line.
+        // Long tokens are cut, and control characters escaped: the message is one line.
         let shown: String = self.token.chars().take(40).collect();
         let cut = if shown.len() < self.token.len() { "…" } else { "" };
         if shown.is_empty() {
@@ -416,7 +416,7 @@ impl<'a> Section<'a> {
         Ok(Rate { bits, overhead: overhead.unwrap_or(0) })
     }
 
-    /// Reads the options of a section, which `receives` if it holds for frames that come.
+    /// Parses the options of a section. `receives` is whether it applies to received frames.
     fn spec(&mut self, receives: bool) -> Result<Spec, ParseError> {
         let mut spec = Spec::default();
         let (mut distribution, mut gap, mut ecn, mut reorder, mut red) = (None, None, None, None, None);

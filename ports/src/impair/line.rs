@@ -1,4 +1,4 @@
-//! The link of `rate`, which sends frames one after the other, and the queue before it.
+//! The link of `rate`, which sends frames one after another, and the queue before it.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use super::engine::Frame;
 use super::grammar::{Rate, Red, Room};
 
 /// Length of the queue before a link, as seen by the frames that joined it, in bytes as `rate` counts them. A frame
-/// being sent counts with what is left of it.
+/// being sent counts with its remaining bytes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct Queue {
     /// Frames that joined the queue.
@@ -28,18 +28,18 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Returns the numbers in the order above.
+    /// Returns the fields in declaration order.
     pub(super) fn numbers(&self) -> [u64; 5] {
         let Queue { frames, mean_bytes, p50_bytes, p99_bytes, peak_bytes } = *self;
         [frames, mean_bytes, p50_bytes, p99_bytes, peak_bytes]
     }
 }
 
-/// When a link that sends frames back to back is free, exact to a bit.
+/// Time when a link that sends frames back to back is free, exact to a bit.
 #[derive(Clone, Debug)]
 pub(super) struct LineClock {
     rate: Rate,
-    /// When the last frame has been sent.
+    /// Time when the last frame has been sent.
     free: Time,
     /// Remainder of `free` in units of 1 / `rate` ns.
     rest: u128,
@@ -62,12 +62,12 @@ impl LineClock {
         self.free
     }
 
-    /// Returns how long the link takes for a frame, in ns, rounded down.
+    /// Returns the transmission time of a frame, in ns, rounded down.
     fn duration(&self, wire_bytes: u32) -> u64 {
         u64::try_from(self.units(wire_bytes) / u128::from(self.rate.bits)).unwrap_or(u64::MAX)
     }
 
-    /// Returns the bytes that the link sends in `ns`, to the nearest.
+    /// Returns the bytes that the link sends in `ns`, rounded to nearest.
     pub(super) fn bytes(&self, ns: u64) -> u64 {
         let byte = u128::from(8 * SEC);
         u64::try_from((u128::from(ns) * u128::from(self.rate.bits) + byte / 2) / byte).unwrap_or(u64::MAX)
@@ -92,12 +92,12 @@ impl Lengths {
         self.sum += u128::from(length);
     }
 
-    /// Returns the queue that has these lengths in bytes.
+    /// Returns the queue statistics of these lengths in bytes.
     pub(super) fn queue(&self) -> Queue {
         self.queue_with(|bytes| bytes)
     }
 
-    /// Returns the queue whose lengths in bytes `bytes` makes of what was recorded.
+    /// Returns the queue statistics, with recorded values converted to bytes by `bytes`.
     fn queue_with(&self, bytes: impl Fn(u64) -> u64) -> Queue {
         let frames = self.histogram.count();
         let mean = self.sum / u128::from(frames.max(1));
@@ -111,24 +111,24 @@ impl Lengths {
     }
 }
 
-/// A link with a rate. Its queue is not stored: its length follows from the time when the link will be free.
+/// A link with a rate. Its queue is not stored: its length follows from the time when the link becomes free.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     clock: LineClock,
     marking: Option<Red>,
     colour: Option<RedFrames>,
-    /// How long frames waited, in ns.
+    /// Waiting times of frames, in ns.
     waits: Lengths,
 }
 
 impl Line {
-    /// Creates an idle line whose queue marks frames as `marking` says, and holds no more red ones than `red` allows.
+    /// Creates an idle line whose queue marks frames by `marking`, and holds at most `red` red ones.
     pub(super) fn new(rate: Rate, marking: Option<Red>, red: Option<Room>) -> Line {
         Line { clock: LineClock::new(rate), marking, colour: red.map(RedFrames::new), waits: Lengths::default() }
     }
 
-    /// Returns whether the queue has room for a frame that comes at `now` and is ready at `ready`: a red one may find
-    /// as many others as may wait.
+    /// Returns whether the queue has room for a frame that arrives at `now` and is ready at `ready`: only red frames
+    /// are limited, by the number of red ones in the queue.
     pub(super) fn has_room(&mut self, now: Time, ready: Time, frame: &Frame) -> bool {
         match &mut self.colour {
             Some(colour) if frame.red => colour.has_room(now, ready, frame.wire_bytes),
@@ -149,19 +149,19 @@ impl Line {
         (end, marks)
     }
 
-    /// Returns when a frame that goes before all others has been sent, and whether the queue marks it. The others wait
+    /// Returns when a frame that overtakes all others has been sent, and whether the queue marks it. The others wait
     /// that much longer.
     pub(super) fn overtake(&mut self, now: Time, frame: &Frame, random: &mut Pcg64) -> (Time, bool) {
         let (_, marks) = self.send(now, frame, random);
         (now + self.clock.duration(frame.wire_bytes), marks)
     }
 
-    /// Returns the length of the queue so far.
+    /// Returns the queue length so far.
     pub(super) fn queue(&self) -> Queue {
         self.waits.queue_with(|ns| self.clock.bytes(ns))
     }
 
-    /// Returns how much of the queue was red so far; `None` if colours do not matter.
+    /// Returns the queue length in red frames so far; `None` if colours do not matter.
     pub(super) fn red_queue(&self) -> Option<Queue> {
         self.colour.as_ref().map(|colour| colour.met.queue())
     }
@@ -171,13 +171,13 @@ impl Line {
 #[derive(Clone, Debug)]
 struct RedFrames {
     room: Room,
-    /// Of each that has not left, in order: when it will have, and the bytes of all red frames up to it.
+    /// For each one that has not left, in order: time when it leaves, and bytes of all red frames up to it.
     ends: VecDeque<(Time, u64)>,
     /// Bytes of the red frames that have left.
     gone: u64,
     /// Bytes of all red frames.
     all: u64,
-    /// As the red frames met it that joined it.
+    /// Bytes of red frames in the queue as seen by the red frames that joined it.
     met: Lengths,
 }
 
@@ -212,7 +212,7 @@ impl RedFrames {
     }
 }
 
-/// Returns whether a frame that meets `queued` bytes is marked: the probability rises from 0 at `min` to `probability`
+/// Returns whether a frame that finds `queued` bytes is marked: the probability rises from 0 at `min` to `probability`
 /// at `max`, and is 1 beyond (RED on the instantaneous length, as in DCQCN: Zhu et al., SIGCOMM 2015, §3.1).
 fn marks(red: &Red, queued: u64, random: &mut Pcg64) -> bool {
     if queued <= red.min {

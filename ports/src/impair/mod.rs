@@ -1,6 +1,6 @@
 //! Network emulation: a port behind an impaired network, described as for `tc netem`.
 //!
-//! [`grammar`] parses the description, [`engine`] decides what happens to each frame, [`port`] applies that to a port.
+//! [`grammar`] parses the description, [`engine`] decides the fate of each frame, and [`port`] applies it to a port.
 //! docs/impairments.md has the grammar and the differences from netem.
 //!
 //! ```

@@ -1,5 +1,5 @@
-//! A line whose queues, and what goes next, a policy describes ([`irnic_openqueue`]): that of `policy`, or the one that
-//! is `prio`.
+//! A line whose queues and schedule are described by a policy ([`irnic_openqueue`]): that of `policy`, or the built-in
+//! one of `prio`.
 
 use irnic_openqueue::{Engine, Host, NamedPolicy, Packet, Seen, Surroundings, Verdict, Waiting};
 use irnic_transports::{Colour, Time};
@@ -13,31 +13,31 @@ use super::grammar::{Rate, Room};
 use super::line::{Lengths, LineClock, Queue};
 use super::trimming::{Kind, Load, Refused};
 
-/// See the module. A frame is on the line until [`PolicyLine::drop_first`] takes it off; whatever the caller does late
-/// happens at the time when it was due.
+/// See the module. A frame is on the line until [`PolicyLine::drop_first`] removes it; a late call takes effect as of
+/// the time when it was due.
 pub(super) struct PolicyLine {
     clock: LineClock,
     engine: Engine,
     frames: Frames,
-    /// The frame on the line, and when its last bit leaves.
+    /// The frame on the line, and the time when its last bit leaves.
     sending: Option<(Time, DelayedFrame)>,
     random: Pcg64,
-    /// As the frames met the queue that joined it, the one on the line included.
+    /// Bytes in the queue as seen by the frames that joined it, including the frame on the line.
     met: Lengths,
 }
 
-/// What a frame takes of the room, as the engine knows it.
+/// Size of a frame as counted by the engine.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Unit {
     Bytes,
-    /// Each frame counts as one byte: the engine has no other room.
+    /// Each frame counts as one byte: the engine counts only bytes.
     Frames,
 }
 
-/// Frames that wait, by the numbers that the engine knows them by.
+/// Waiting frames, by the engine's frame numbers.
 struct Frames {
     unit: Unit,
-    /// Of all that wait, whatever the engine counts.
+    /// Bytes of all waiting frames, whatever the engine counts.
     bytes: u64,
     waiting: Vec<Option<DelayedFrame>>,
     /// The engine's links.
@@ -50,7 +50,7 @@ impl Frames {
         Frames { unit, bytes: 0, waiting: Vec::new(), links: Vec::new(), free: Vec::new() }
     }
 
-    /// Returns what a frame takes of the room.
+    /// Returns the size of a frame as counted by the engine.
     fn size(&self, frame: &DelayedFrame) -> u32 {
         match self.unit {
             Unit::Bytes => frame.wire_bytes(),
@@ -89,7 +89,7 @@ impl Frames {
     }
 }
 
-/// What the policy has done.
+/// Executes the actions of the policy.
 struct Doing<'a> {
     frames: &'a mut Frames,
     /// A frame is on the line.
@@ -99,7 +99,7 @@ struct Doing<'a> {
     refuse: &'a mut Refuse<'a>,
 }
 
-/// Told of a frame that does not stay with the line.
+/// Called with each frame that does not stay with the line.
 pub(super) type Refuse<'a> = dyn FnMut(Refused<DelayedFrame>, &mut Counters) + 'a;
 
 impl Waiting for Frames {
@@ -138,7 +138,7 @@ impl Host for Doing<'_> {
     }
 
     fn mark(&mut self, id: u32) {
-        // The ICRC leaves the ECN field out.
+        // The ICRC does not cover the ECN field.
         if let Some(frame) = self.frames.get(id)
             && frame.about.path.traffic_class & ECN_CE != 0
         {
@@ -147,7 +147,7 @@ impl Host for Doing<'_> {
         }
     }
 
-    /// There is no neighbour. Policies that would ask for that are refused.
+    /// There is no neighbour. Policies that would pause one are refused.
     fn pause(&mut self, _input: u16, _priority: u8, _stop: bool) {}
 
     fn is_sending(&self, _output: u16) -> bool {
@@ -189,12 +189,12 @@ impl Host for Doing<'_> {
 }
 
 impl PolicyLine {
-    /// An idle line; `None` if the policy is none for one output. `seed` is of what the policy leaves to chance.
+    /// Creates an idle line; `None` if the policy is not for one output. `seed` is for the policy's random decisions.
     pub(super) fn new(rate: Rate, policy: &NamedPolicy, seed: u64) -> Option<PolicyLine> {
         PolicyLine::with(rate, policy, seed, Unit::Bytes)
     }
 
-    /// An idle line of `prio`: the policy `strict-push-out`, which leaves nothing to chance.
+    /// Creates an idle line of `prio`: the policy `strict-push-out`, which makes no random decisions.
     pub(super) fn prio(rate: Rate, room: Room) -> Option<PolicyLine> {
         let (unit, room) = match room {
             Room::Bytes(bytes) => (Unit::Bytes, bytes),
@@ -217,8 +217,8 @@ impl PolicyLine {
         })
     }
 
-    /// Takes in a frame at `now`, up to when the line must have been emptied of what has left it. Gives `refuse` what
-    /// there is no room for.
+    /// Admits a frame at `now`; the caller must first have removed all frames that have left the line by then. Passes
+    /// frames without room to `refuse`.
     pub(super) fn admit(&mut self, now: Time, frame: DelayedFrame, counters: &mut Counters, refuse: &mut Refuse<'_>) {
         let left = self
             .sending
@@ -240,7 +240,7 @@ impl PolicyLine {
         self.start(now, counters, refuse);
     }
 
-    /// Puts the next frame on the line if that is free, from `at` on.
+    /// Puts the next frame on the line from `at` on, if the line is free.
     fn start(&mut self, at: Time, counters: &mut Counters, refuse: &mut Refuse<'_>) {
         if self.sending.is_some() {
             return;
@@ -253,12 +253,12 @@ impl PolicyLine {
         }
     }
 
-    /// Returns the first frame to leave the line and when that is, if it has left by `now`.
+    /// Returns the first frame to leave the line and the time of that, if it has left by `now`.
     pub(super) fn due(&self, now: Time) -> Option<(Time, &DelayedFrame)> {
         self.sending.as_ref().filter(|(end, _)| *end <= now).map(|(end, frame)| (*end, frame))
     }
 
-    /// Takes the frame on the line off it, and puts the next one there.
+    /// Removes the frame on the line, and puts the next one there.
     pub(super) fn drop_first(&mut self, counters: &mut Counters, refuse: &mut Refuse<'_>) -> Option<DelayedFrame> {
         let (end, frame) = self.sending.take()?;
         counters.priority_frames[usize::from(frame.about.path.priority() & 7)] += 1;
@@ -266,25 +266,25 @@ impl PolicyLine {
         Some(frame)
     }
 
-    /// Returns when the frame on the line has left it.
+    /// Returns when the frame on the line has been sent.
     pub(super) fn next_deadline(&self) -> Time {
         self.sending.as_ref().map_or(Time::NEVER, |(end, _)| *end)
     }
 
-    /// Returns how long all queues together were.
+    /// Returns the length of all queues together.
     pub(super) fn queue(&self) -> Queue {
         self.met.queue()
     }
 }
 
-/// A frame for which there is no room.
+/// Drops a frame without room.
 fn drop_frame(frame: DelayedFrame, counters: &mut Counters, refuse: &mut Refuse<'_>) {
     counters.over_limit += 1;
     counters.priority_drops[usize::from(frame.about.path.priority() & 7)] += 1;
     refuse(Refused::Dropped(frame), counters);
 }
 
-/// A frame as policies see it, which takes `size` of their room.
+/// Returns a frame as policies see it, with size `size`.
 fn seen(now: Time, frame: &DelayedFrame, size: u32) -> Packet {
     let path = &frame.about.path;
     // The destination queue pair follows opcode, flags, P_Key and a reserved byte (IBA 9.2).

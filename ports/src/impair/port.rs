@@ -18,19 +18,19 @@ use crate::{Port, RxFrame, RxIcrc, TxFrame, forward_rest, packet_len};
 /// A port that applies impairments to the frames that go through another port.
 ///
 /// A frame is judged when the NIC sends it, or when it arrives. Delayed frames wait here, in buffers that are reused.
-/// Bits are flipped after the ICRC was computed, so that the receiver detects them. A direction without impairments
-/// passes straight through.
+/// Bits are flipped after the ICRC was computed, so that the receiver detects them. Frames of a direction without
+/// impairments pass straight through.
 ///
-/// Delayed frames move in [`Port::flush`] and [`Port::receive`]; [`Port::next_deadline`] tells when to call one of
-/// them, and a caller that waits must not wait longer. While the inner port has no room for a frame that is due, this
-/// one has none either.
+/// Delayed frames move in [`Port::flush`] and [`Port::receive`]; [`Port::next_deadline`] returns when to call one of
+/// them, and a caller that waits must not wait longer. While the inner port has no room for a due frame, this one has
+/// none either.
 ///
-/// A line with queues, of `trim`, `prio` or a policy, has the frames that wait. One that trims may send the headers of
-/// a frame back to its sender: what came in goes out by the inner port, and what the NIC sent comes in again. No other
-/// impairment meets them.
+/// A line with queues, of `trim`, `prio` or a policy, holds the waiting frames. One that trims may return the headers
+/// of a frame to its sender: those of received frames leave by the inner port, and those of the NIC's frames are
+/// received. No other impairment applies to them.
 ///
 /// A line with a congestion point notifies the NIC of its fair rate ([`Port::take_notices`]). Its notices are lost and
-/// delayed like frames that come for the NIC.
+/// delayed like frames to the NIC.
 ///
 /// With [`crate::capture::Captured`]: `Captured<Impaired<P>>` records what the NIC sent and received,
 /// `Impaired<Captured<P>>` what crossed the wire.
@@ -38,11 +38,11 @@ pub struct Impaired<P> {
     port: P,
     tx: Direction,
     rx: Direction,
-    /// Notices of the congestion point of `tx` on their way, first due first.
+    /// Notices of the congestion point of `tx` in flight, first due first.
     notices: VecDeque<(Time, RateNotice)>,
 }
 
-/// Most notices on their way; more are dropped.
+/// Maximum number of notices in flight; further ones are dropped.
 const MAX_NOTICES: usize = 1_000;
 
 impl<P: Port> Impaired<P> {
@@ -55,12 +55,12 @@ impl<P: Port> Impaired<P> {
         Impaired { port, tx, rx, notices: VecDeque::new() }
     }
 
-    /// Returns what happened to the frames that the NIC sent. A direction without impairments counts nothing.
+    /// Returns the counters of the frames that the NIC sent. A direction without impairments counts nothing.
     pub fn tx_counters(&self) -> &Counters {
         self.tx.engine.counters()
     }
 
-    /// Returns what happened to the frames that came for the NIC. A direction without impairments counts nothing.
+    /// Returns the counters of the frames that arrived for the NIC. A direction without impairments counts nothing.
     pub fn rx_counters(&self) -> &Counters {
         self.rx.engine.counters()
     }
@@ -75,7 +75,7 @@ impl<P: Port> Impaired<P> {
         &mut self.port
     }
 
-    /// Does what the congestion point has to do by `now`.
+    /// Ends the periods of the congestion point that are over by `now`.
     #[inline]
     fn end_periods(&mut self, now: Time) {
         if self.tx.rocc.as_ref().is_some_and(|rocc| rocc.next_deadline() <= now) {
@@ -98,14 +98,14 @@ impl<P: Port> Impaired<P> {
             if rx.idle {
                 return send(at);
             }
-            // It has no bits that an ICRC covers.
+            // A notice has no bits that an ICRC covers.
             let wire_bytes = (ETHERNET_LEN + RateNotice::LEN) as u32;
             let frame = Frame { bytes: 0, wire_bytes, ect: false, red: false };
             rx.engine.judge(at, frame, rx.held.len()).deliveries().for_each(|copy| send(copy.at));
         });
     }
 
-    /// Passes frames that are due to the inner port. Returns false if it had no room for one.
+    /// Passes due frames to the inner port. Returns false if it had no room for one.
     fn release_tx(&mut self, now: Time) -> bool {
         while let Some((_, held)) = self.tx.due(now) {
             let bytes = &held.bytes;
@@ -117,13 +117,13 @@ impl<P: Port> Impaired<P> {
         true
     }
 
-    /// Receives through a line with queues. All frames wait for it in the order of their arrival, which is not that in
-    /// which the inner port hands them out if it has several sources.
+    /// Receives through a line with queues. All frames wait for it in order of arrival, which an inner port with
+    /// several sources may not deliver them in.
     #[cold]
     fn receive_by_line(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
         let Impaired { port, rx, .. } = self;
         let (mut taken, mut latest) = (0, Time::ZERO);
-        // Ports may give less than they have, and what came before now is to be in the queue before time goes on.
+        // Ports may deliver less than they have, and earlier arrivals must be in the queue before time advances.
         let outcome = loop {
             let received = port.receive(now, budget - taken, &mut |frame| {
                 latest = latest.max(frame.arrived);
@@ -147,7 +147,7 @@ impl<P: Port> Impaired<P> {
         outcome.map(|_| given)
     }
 
-    /// Sends the headers of received frames back to where they came from. Returns whether there was anything to send.
+    /// Returns the headers of received frames to their senders. Returns whether there were any.
     #[cold]
     fn send_back(&mut self, now: Time) -> bool {
         let mut sent = false;
@@ -168,7 +168,7 @@ impl<P: Port> Impaired<P> {
         sent
     }
 
-    /// Hands at most `budget` frames to the NIC that it sent itself, and of which only the headers come back.
+    /// Delivers at most `budget` returned headers of the NIC's own frames to it.
     #[cold]
     fn take_back(&mut self, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         let mut given = 0;
@@ -190,7 +190,7 @@ impl<P: Port> Impaired<P> {
 
 impl<P: Port> Port for Impaired<P> {
     /// Returns true for a port whose outgoing frames are impaired: one bit of a frame may be flipped, which only an
-    /// ICRC shows.
+    /// ICRC detects.
     fn needs_icrc(&self, path: &Path, dest_qp: u32) -> bool {
         !self.tx.idle || self.port.needs_icrc(path, dest_qp)
     }
@@ -218,7 +218,7 @@ impl<P: Port> Port for Impaired<P> {
         let wire;
         let mut kept = *frame;
         if self.tx.has_queues() {
-            // What its ICRC covers: it may need a new one.
+            // The path that its ICRC covers: it may need a new one.
             wire = self.port.wire_path(path);
             kept.path = &wire;
         }
@@ -280,7 +280,7 @@ impl<P: Port> Port for Impaired<P> {
             let verdict = rx.engine.judge(arrived, describe(&path, bytes.len()), rx.held.len());
             for copy in verdict.deliveries() {
                 if copy.at <= arrived {
-                    // What fell due before this one arrived goes first.
+                    // Frames that fell due before this one arrived go first.
                     given += 1 + rx.release(arrived, usize::MAX, each);
                     if copy.flip_bit.is_none() {
                         each(RxFrame { path: marked(&path, copy), bytes, arrived, icrc });
@@ -329,7 +329,7 @@ impl<P: Port> Port for Impaired<P> {
     forward_rest!(self => self.port);
 }
 
-/// What happened to the frames of one direction.
+/// Counters and queue lengths of one direction.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct Report {
     /// Counters of all impairments.
@@ -349,7 +349,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns the names and values of all numbers, those of queues only if there are such.
+    /// Returns the names and values of all numbers; those of queues only if there are any.
     pub fn numbers(&self) -> impl Iterator<Item = (&'static str, u64)> {
         const QUEUE: [&str; 5] =
             ["queue_frames", "queue_mean_bytes", "queue_p50_bytes", "queue_p99_bytes", "queue_peak_bytes"];

@@ -1,4 +1,4 @@
-//! A congestion point: the fair rate of a line, and who is notified of it.
+//! A congestion point: the fair rate of a line, and the flows notified of it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
@@ -10,23 +10,23 @@ use irnic_transports::{Path, Time};
 
 use super::grammar::Rate;
 
-/// What a router without an address says that ICMP messages come from (RFC 7600).
+/// Source address of ICMP messages of a router without an address (RFC 7600).
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 
-/// A queue pair elsewhere: its address and number.
+/// A remote queue pair: its address and number.
 type Peer = (Ipv4Addr, u32);
 
-/// See the module. The line computes when each frame leaves it as soon as the frame comes; here they wait until then.
+/// See the module. The line computes when each frame leaves it on arrival; here frames wait until that time.
 #[derive(Debug)]
 pub(super) struct Rocc {
     point: FairRate,
     line: Rate,
     /// T, ns.
     period: u64,
-    /// When the period ends; never while nothing waits and the rate is that of the line.
+    /// End of the period; never while nothing waits and the rate is that of the line.
     next: Time,
     waiting: VecDeque<Waiting>,
-    /// The flows with frames in `waiting`, and those that had some in this period.
+    /// Flows with frames in `waiting`, and those that had some in this period.
     flows: BTreeMap<Peer, Flow>,
     periods: u64,
 }
@@ -43,14 +43,14 @@ struct Waiting {
 #[derive(Debug)]
 struct Flow {
     frames: u32,
-    /// The period at whose end it had a frame in the queue.
+    /// The last period at whose end it had a frame in the queue.
     seen: u64,
     /// A notice about one of its frames.
     notice: RateNotice,
 }
 
 impl Rocc {
-    /// A congestion point of an idle line.
+    /// Creates the congestion point of an idle line.
     pub(super) fn new(config: &FairRateConfig, rate: Rate) -> Rocc {
         Rocc {
             point: FairRate::new(config),
@@ -63,9 +63,9 @@ impl Rocc {
         }
     }
 
-    /// A frame of so many bytes, as `rate` counts them without its overhead, came at `now`, is in the queue from
-    /// `joins` on, and leaves the line at `leaves`. One that is no request of RoCEv2 over IPv4 waits like others, and
-    /// nobody is notified of it.
+    /// Adds a frame of `bytes`, as `rate` counts them without its overhead, that arrived at `now`, joins the queue at
+    /// `joins`, and leaves the line at `leaves`. One that is not a request of RoCEv2 over IPv4 waits like others, but
+    /// without a notice.
     pub(super) fn enter(&mut self, now: Time, [joins, leaves]: [Time; 2], bytes: u32, path: &Path, frame: &[u8]) {
         let flow = peer(path, frame);
         if let Some(peer) = flow {
@@ -85,7 +85,7 @@ impl Rocc {
         }
     }
 
-    /// Ends the periods that are over. Gives the notices that are sent then, each with its time.
+    /// Ends the periods that are over. Passes the notices that this sends to `each`, with their times.
     pub(super) fn end_periods(&mut self, now: Time, each: &mut dyn FnMut(Time, &RateNotice)) {
         while self.next <= now {
             let at = self.next;
@@ -93,7 +93,7 @@ impl Rocc {
         }
     }
 
-    /// Returns whether there is anything to do at the end of the next period.
+    /// Ends a period. Returns whether the end of the next one has work to do.
     fn end_period(&mut self, at: Time, each: &mut dyn FnMut(Time, &RateNotice)) -> bool {
         while self.waiting.front().is_some_and(|frame| frame.leaves <= at) {
             let gone = self.waiting.pop_front().and_then(|frame| frame.flow);
@@ -104,7 +104,7 @@ impl Rocc {
         self.periods += 1;
         let mut queue = 0;
         for frame in self.waiting.iter().filter(|frame| frame.joins <= at) {
-            // Of the first, what is left of it.
+            // The remaining bytes of the first.
             let left = if queue == 0 { self.bytes(frame.leaves.since(at)) } else { u64::MAX };
             queue += u64::from(frame.bytes).min(left).max(1);
             if let Some(flow) = frame.flow.and_then(|peer| self.flows.get_mut(&peer)) {
@@ -124,12 +124,12 @@ impl Rocc {
         !self.waiting.is_empty() || !self.point.is_at_rest()
     }
 
-    /// Bytes that the line sends in `ns`.
+    /// Returns the bytes that the line sends in `ns`.
     fn bytes(&self, ns: u64) -> u64 {
         u64::try_from(u128::from(ns) * u128::from(self.line.bits) / u128::from(8 * SEC)).unwrap_or(u64::MAX)
     }
 
-    /// Returns when the period ends; never if nothing is to be done then.
+    /// Returns the end of the period; never if there is nothing to do then.
     pub(super) fn next_deadline(&self) -> Time {
         self.next
     }
@@ -140,7 +140,7 @@ impl Rocc {
     }
 }
 
-/// The queue pair that a request is for.
+/// Returns the destination queue pair of a request.
 fn peer(path: &Path, frame: &[u8]) -> Option<Peer> {
     let IpAddr::V4(dst) = path.dst else { return None };
     // The destination queue pair follows opcode, flags, P_Key and a reserved byte (IBA 9.2).
@@ -149,7 +149,7 @@ fn peer(path: &Path, frame: &[u8]) -> Option<Peer> {
     is_request.then(|| (dst, u32::from_be_bytes([0, qpn[0], qpn[1], qpn[2]])))
 }
 
-/// A notice about a frame.
+/// Returns a notice about a frame.
 fn notice(path: &Path, frame: &[u8]) -> Option<RateNotice> {
     let (headers, payload) = parse(frame).ok()?;
     let mut notice = RateNotice::about(path, &headers, u32::try_from(payload.len()).ok()?)?;

@@ -1,5 +1,5 @@
-//! A line that cuts payloads off rather than drop frames (NDP §3.1): a short queue for frames with payload, and one for
-//! those without, which takes almost all turns.
+//! A line that trims payloads instead of dropping frames (NDP §3.1): a short queue for frames with payload, and one for
+//! those without, which gets almost all turns.
 
 use std::collections::VecDeque;
 
@@ -11,38 +11,38 @@ use super::engine::Counters;
 use super::grammar::{Rate, Room, Trim};
 use super::line::{Lengths, LineClock, Queue};
 
-/// What a line may do with a frame that finds no room.
+/// What a line may do with a frame without room.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It has payload, and must keep it.
+    /// It has payload that must not be cut off.
     Whole,
     /// It has payload that may be cut off.
     Trimmable,
     /// It has no payload.
     Headers,
-    /// Its payload was cut off. It may go back to its sender.
+    /// Its payload was cut off. It may be returned to its sender.
     Trimmed,
 }
 
 /// A frame that a line sends.
 pub(super) trait Load {
-    /// Returns the bytes that it takes on the line, less the line's overhead.
+    /// Returns its bytes on the line, without the line's overhead.
     fn wire_bytes(&self) -> u32;
 
     /// Returns what may be done with it.
     fn kind(&self) -> Kind;
 
-    /// Cuts the payload of a trimmable frame off. Returns false, for a frame that is to be dropped instead, if it was
-    /// damaged on its way: its new ICRC would hide that.
+    /// Cuts off the payload of a trimmable frame. Returns false for a frame that was damaged on its way and is dropped
+    /// instead: a new ICRC would hide the damage.
     fn trim(&mut self) -> bool;
 }
 
-/// What becomes of a frame that did not stay with the line: the arriving one, or one that waited.
+/// Fate of a frame that did not stay with the line: the arriving one, or one that waited.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refused<T> {
     /// It is lost.
     Dropped(T),
-    /// It goes back to its sender.
+    /// It is returned to its sender.
     Returned(T),
 }
 
@@ -50,10 +50,10 @@ pub(super) enum Refused<T> {
 #[derive(Clone, Debug)]
 struct Waiting<T> {
     frames: VecDeque<T>,
-    /// Of all `frames`.
+    /// Bytes of all `frames`.
     bytes: u64,
     room: Room,
-    /// As the frames met it that joined it.
+    /// Bytes in the queue as seen by the frames that joined it.
     met: Lengths,
 }
 
@@ -62,7 +62,7 @@ impl<T: Load> Waiting<T> {
         Waiting { frames: VecDeque::new(), bytes: 0, room, met: Lengths::default() }
     }
 
-    /// Returns whether `frame` fits beside what waits and, if that is of this queue, the frame on the line.
+    /// Returns whether `frame` fits in addition to what waits and, if that is of this queue, the frame on the line.
     fn has_room(&self, frame: &T, on_line: Option<&T>) -> bool {
         let bytes = |frame: &T| u64::from(frame.wire_bytes());
         match self.room {
@@ -93,21 +93,21 @@ impl<T: Load> Waiting<T> {
 #[derive(Clone, Debug)]
 struct Sending<T> {
     frame: T,
-    /// When its last bit leaves.
+    /// Time when its last bit leaves.
     end: Time,
-    /// Which queue it is from; it takes room there until it has left.
+    /// The queue that it is from; it takes room there until it has left.
     is_data: bool,
 }
 
-/// A line with its two queues. A frame is on the line until [`Trimming::drop_first`] takes it off; whatever the caller
-/// does late happens at the time when it was due.
+/// A line with its two queues. A frame is on the line until [`Trimming::drop_first`] removes it; a late call takes
+/// effect as of the time when it was due.
 #[derive(Clone, Debug)]
 pub(super) struct Trimming<T> {
     clock: LineClock,
     data: Waiting<T>,
     headers: Waiting<T>,
     sending: Option<Sending<T>>,
-    /// Headers that go for each frame with payload, while both wait.
+    /// Headers sent for each frame with payload while both wait.
     ratio: u32,
     /// Headers sent in a row while frames with payload waited, too.
     run: u32,
@@ -116,7 +116,7 @@ pub(super) struct Trimming<T> {
 }
 
 impl<T: Load> Trimming<T> {
-    /// Creates an idle line. `seed` decides which frames are trimmed.
+    /// Creates an idle line. `seed` determines which frames are trimmed.
     pub(super) fn new(rate: Rate, trim: &Trim, seed: u64) -> Trimming<T> {
         Trimming {
             clock: LineClock::new(rate),
@@ -130,8 +130,8 @@ impl<T: Load> Trimming<T> {
         }
     }
 
-    /// Takes in a frame at `now`, up to when the line must have been emptied of what has left it. Returns the frame for
-    /// which there is no room.
+    /// Admits a frame at `now`; the caller must first have removed all frames that have left the line by then. Returns
+    /// the frame without room, if any.
     pub(super) fn admit(&mut self, now: Time, frame: T, counters: &mut Counters) -> Option<Refused<T>> {
         let refused = match frame.kind() {
             Kind::Whole | Kind::Trimmable => self.admit_data(now, frame, counters),
@@ -141,24 +141,24 @@ impl<T: Load> Trimming<T> {
         refused
     }
 
-    /// Returns the first frame to leave the line and when that is, if it has left by `now`.
+    /// Returns the first frame to leave the line and the time of that, if it has left by `now`.
     pub(super) fn due(&self, now: Time) -> Option<(Time, &T)> {
         self.sending.as_ref().filter(|sending| sending.end <= now).map(|sending| (sending.end, &sending.frame))
     }
 
-    /// Takes the frame on the line off it, and puts the next one there.
+    /// Removes the frame on the line, and puts the next one there.
     pub(super) fn drop_first(&mut self) -> Option<T> {
         let Sending { frame, end, .. } = self.sending.take()?;
         self.start(end);
         Some(frame)
     }
 
-    /// Returns when the frame on the line has left it.
+    /// Returns when the frame on the line has been sent.
     pub(super) fn next_deadline(&self) -> Time {
         self.sending.as_ref().map_or(Time::NEVER, |sending| sending.end)
     }
 
-    /// Returns how long the queues of frames with payload and of those without were.
+    /// Returns the lengths of the queues of frames with payload and of those without.
     pub(super) fn queues(&self) -> [Queue; 2] {
         [self.data.met.queue(), self.headers.met.queue()]
     }
@@ -169,7 +169,7 @@ impl<T: Load> Trimming<T> {
             return None;
         }
         if frame.kind() == Kind::Trimmable {
-            // The toss keeps senders that are in step from always losing the same frames (NDP §3.1).
+            // The coin toss keeps synchronized senders from always losing the same frames (NDP §3.1).
             if self.coin.next_u64() >> 63 == 1
                 && self.data.frames.back().is_some_and(|last| last.kind() == Kind::Trimmable)
             {
@@ -184,8 +184,8 @@ impl<T: Load> Trimming<T> {
         Some(Refused::Dropped(frame))
     }
 
-    /// Puts a frame into the place of the last that waits, and returns that; or returns the frame, if the other is so
-    /// much shorter that nothing is won.
+    /// Replaces the last waiting frame by `frame` and returns that one; or returns `frame`, if the last one is so much
+    /// shorter that `frame` does not fit in its place.
     fn instead_of_last(&mut self, now: Time, frame: T) -> T {
         let Some(last) = self.data.pop_back() else { return frame };
         if self.data.has_room(&frame, self.on_line(true)) {
@@ -220,14 +220,14 @@ impl<T: Load> Trimming<T> {
         self.sending.as_ref().filter(|sending| sending.is_data == is_data).map(|sending| &sending.frame)
     }
 
-    /// Returns the bytes that are left to send of the frame on the line if it is of that queue.
+    /// Returns the remaining bytes of the frame on the line if it is of that queue.
     fn left(&self, now: Time, is_data: bool) -> u64 {
         let sending = self.sending.as_ref().filter(|sending| sending.is_data == is_data);
-        // A frame that is told of late may have come before this one went to the line.
+        // A frame that is admitted late may have arrived before this one went on the line.
         sending.map_or(0, |sending| self.clock.bytes(sending.end.since(now)).min(sending.frame.wire_bytes().into()))
     }
 
-    /// Puts the next frame on the line if that is free, from `at` on.
+    /// Puts the next frame on the line from `at` on, if the line is free.
     fn start(&mut self, at: Time) {
         if self.sending.is_some() {
             return;

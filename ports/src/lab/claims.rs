@@ -1,5 +1,5 @@
 //! Which process of a host listens on a service. A connection to the server is a claim: it ends with its process,
-//! however that ends, and wherever the process is.
+//! however and wherever that ends.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,12 +14,12 @@ use crate::host::sys;
 /// A service of a host.
 type Service = (u32, u64);
 
-/// The server's answers, and what a process says that listens.
+/// The server's answers, and the message of a process that starts to listen.
 const DONE: u8 = 1;
 const TAKEN: u8 = 2;
 const LISTENS: u8 = 3;
 
-/// A claim, as its process has it.
+/// The process's end of a claim.
 #[derive(Debug)]
 struct Claimed {
     connection: OwnedFd,
@@ -57,11 +57,11 @@ pub(super) fn claim(server: &Path, host: u32, slot: Slot, service: u64) -> io::R
     Ok(ServiceClaim::new(Claimed { connection, listens: false }))
 }
 
-/// Claims, as the server has them.
+/// The server's table of claims.
 #[derive(Default)]
 pub(super) struct Claims {
     services: BTreeMap<Service, (Slot, bool)>,
-    /// By the tokens of their connections.
+    /// By token of the connection.
     connections: BTreeMap<u64, (OwnedFd, Service)>,
 }
 
@@ -71,7 +71,7 @@ impl Claims {
         self.connections.contains_key(&token)
     }
 
-    /// Takes a connection for a claim, and answers. Returns it if another process has the service.
+    /// Registers a connection as a claim, and answers. Returns it if another process has the service.
     pub(super) fn add(&mut self, token: u64, connection: OwnedFd, service: Service, slot: Slot) -> Option<OwnedFd> {
         if self.services.contains_key(&service) {
             let _ = sys::send(connection.as_fd(), &[TAKEN], &[]);
@@ -83,7 +83,7 @@ impl Claims {
         None
     }
 
-    /// Hears what a process says of its claim. Returns the connection if it gives the service up.
+    /// Reads a process's message about its claim. Returns the connection if it releases the service.
     pub(super) fn hear(&mut self, token: u64) -> Option<OwnedFd> {
         let (connection, service) = self.connections.get(&token)?;
         match sys::receive(connection.as_fd(), &mut [0; 8]) {
@@ -103,7 +103,8 @@ impl Claims {
         }
     }
 
-    /// Forgets the claims of a process that has ended: a child of it may have the connections still. Returns those.
+    /// Removes the claims of a process that has ended, whose connections a child may still hold. Returns the
+    /// connections.
     pub(super) fn forget(&mut self, host: u32, slot: Slot) -> Vec<OwnedFd> {
         let Claims { services, connections } = self;
         services.retain(|(of, _), (other, _)| (*of, *other) != (host, slot));

@@ -14,25 +14,25 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 /// `IRNICLC` and the version of the layout.
 const MAGIC: u64 = u64::from_be_bytes(*b"IRNICLC\x01");
 
-/// Bits after the point of a rate.
+/// Fraction bits of a rate.
 const FRACTION: u32 = 32;
 
-/// Lab time against the host's clock: a line.
+/// Lab time as a linear function of the host's clock.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// A time of the lab, ns …
     pub lab: u64,
-    /// … and the host's time at which it is reached, ns.
+    /// … and the host's time when it is reached, ns.
     pub host: u64,
-    /// Lab time that passes in so much of the host's, in 2⁻³².
+    /// Lab time that passes per unit of the host's, in 2⁻³².
     pub rate: u64,
 }
 
 impl Line {
-    /// Time that stands still at 0.
+    /// Time stopped at 0.
     const STILL: Line = Line { lab: 0, host: 0, rate: 0 };
 
-    /// Returns the line through a point on which the lab's time goes `slower` times slower than the host's.
+    /// Returns the line through a point along which lab time runs `slower` times slower than the host's.
     pub fn new(lab: u64, host: Time, slower: f64) -> Line {
         let rate = (2f64.powi(FRACTION as i32) / slower).round().clamp(1.0, 2f64.powi(48)) as u64;
         Line { lab, host: host.0, rate }
@@ -59,22 +59,22 @@ impl Line {
 struct ClockWords {
     magic: AtomicU64,
     hosts: AtomicU64,
-    /// 1 if time waits for applications: it is the limit.
+    /// 1 if time waits for applications: lab time is then the limit.
     waits: AtomicU64,
-    /// Odd while the line changes, another number after each change.
+    /// Seqlock of the line: odd during a change, a new number after each.
     sequence: AtomicU64,
     lab: AtomicU64,
     host: AtomicU64,
     rate: AtomicU64,
-    /// The server sleeps: who has news for it wakes it.
+    /// The server sleeps: a process with news wakes it.
     asleep: AtomicU32,
-    /// How often it woke up, and set the limit anew.
+    /// Number of times that it woke and reset the limit.
     wakes: AtomicU64,
-    /// The most that the lab's time may be, ns.
+    /// Upper limit of the lab's time, ns.
     limit: Apart,
 }
 
-/// A word on a line of the cache of its own, which changes often.
+/// A frequently written word on its own cache line.
 #[derive(Default)]
 #[repr(C, align(128))]
 struct Apart(AtomicU64);
@@ -86,7 +86,7 @@ unsafe impl Shared for ClockWords {}
 #[derive(Default)]
 #[repr(C)]
 struct LinkWords {
-    /// When what its processes have put there has left, ns.
+    /// When everything that its processes have sent on it has left, ns.
     free: AtomicU64,
     /// bit/s.
     rate: AtomicU64,
@@ -95,9 +95,9 @@ struct LinkWords {
 // SAFETY: two atomics.
 unsafe impl Shared for LinkWords {}
 
-/// A word that all processes of a lab write: while the server sleeps, the time at which the first of them woke it. The
-/// time of all stands still there until the server is awake, which knows what its sleep was good for. Who writes
-/// nonsense can have time stand still, as any process of the lab can by being busy.
+/// A word that all processes of a lab write: while the server sleeps, the time at which the first of them woke it. Time
+/// stops there for all processes until the server is awake and knows how far time may go. A process that writes garbage
+/// can stop time, as any process of the lab can by being busy.
 #[derive(Default)]
 #[repr(C, align(128))]
 struct Brake {
@@ -111,7 +111,7 @@ unsafe impl Shared for Brake {}
 pub(super) struct BrakePage(Region);
 
 impl BrakePage {
-    /// Makes the page, released, and the file by which others map it.
+    /// Creates the page, released, and the file with which others map it.
     pub(super) fn create() -> io::Result<(BrakePage, OwnedFd)> {
         let file = sys::memory(c"irnic-lab-brake", PAGE)?;
         let page = BrakePage(Region::map(file.as_fd(), PAGE)?);
@@ -133,47 +133,47 @@ impl BrakePage {
         &self.0.object::<Brake>(0).at
     }
 
-    /// Has time stand still at `at`, ns, or where it stands still before that.
+    /// Stops time at `at`, ns, or where it is stopped if that is earlier.
     pub(super) fn pull(&self, at: u64) {
         self.word().fetch_min(at, Ordering::SeqCst);
     }
 
-    /// Lets time go on.
+    /// Lets time continue.
     pub(super) fn release(&self) {
         self.word().store(u64::MAX, Ordering::SeqCst);
     }
 
-    /// Returns the time, ns, at which it stands still; [`u64::MAX`] if it does not.
+    /// Returns the time at which time is stopped, ns; [`u64::MAX`] if it is not.
     #[inline]
     pub(super) fn at(&self) -> u64 {
         self.word().load(Ordering::Acquire)
     }
 }
 
-/// Checks that a file of the server has its length, and keeps it.
+/// Checks that a file of the server has this length and cannot change it.
 fn check_file(file: BorrowedFd<'_>, len: usize) -> io::Result<()> {
     let wrong = || io::Error::new(io::ErrorKind::InvalidData, "memory of the lab has another size, or can change it");
     if sealed_len(file) == Some(len) { Ok(()) } else { Err(wrong()) }
 }
 
-/// The page as the server or a port has it.
+/// The page as mapped by the server or a port.
 pub(super) struct Page {
     region: Region,
     hosts: u32,
-    /// The line as it was last read: one that the server was about to change when it was stopped is never whole.
+    /// The last line read, for use if the server was stopped while it wrote a new one.
     last: Cell<Line>,
 }
 
-/// Looks at a line that changes before it is taken for one that stays so.
+/// Attempts to read a changing line before the writer counts as stopped.
 const LOOKS: u32 = if cfg!(loom) { 2 } else { 10_000 };
 
-/// Returns the bytes of the page of a lab with so many hosts.
+/// Returns the bytes of the page of a lab with this number of hosts.
 fn page_len(hosts: u32) -> usize {
     PAGE + (hosts as usize * size_of::<LinkWords>()).next_multiple_of(PAGE)
 }
 
 impl Page {
-    /// Makes the page, and the file by which others map it, to read only.
+    /// Creates the page, and the file with which others map it, read-only.
     pub(super) fn create(rates: &[u64], waits: bool) -> io::Result<(Page, OwnedFd)> {
         let hosts = rates.len() as u32;
         let file = sys::unsealed_memory(c"irnic-lab-clock", page_len(hosts))?;
@@ -192,7 +192,7 @@ impl Page {
         Ok((page, file))
     }
 
-    /// Maps the page of a lab to read.
+    /// Maps the page of a lab read-only.
     pub(super) fn open(file: BorrowedFd<'_>, hosts: u32) -> io::Result<Page> {
         let len = page_len(hosts);
         check_file(file, len)?;
@@ -246,7 +246,7 @@ impl Page {
     /// Returns the lab's time, ns.
     #[inline]
     pub(super) fn now(&self) -> u64 {
-        // The limit first: with it comes the line that was set before it.
+        // The limit first: it comes with the line that was set before it.
         let limit = self.words().limit.0.load(Ordering::Acquire);
         self.line().at(host_now()).min(limit)
     }
@@ -274,13 +274,13 @@ impl Page {
         self.words().asleep.store(asleep.into(), Ordering::SeqCst);
     }
 
-    /// Has processes that are about to see a time look again: the limit is another one than while the server slept.
+    /// Makes processes that are reading the time read again: the limit differs from that during the server's sleep.
     pub(super) fn note_wake(&self) {
         self.words().wakes.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Returns the lab's time as [`Page::now`] does, ns, but no later than where the brake has it stand still while the
-    /// server sleeps.
+    /// Returns the lab's time like [`Page::now`], ns, but no later than where the brake stops it while the server
+    /// sleeps.
     #[inline]
     pub(super) fn braked_now(&self, brake: &BrakePage) -> u64 {
         let wakes = &self.words().wakes;
@@ -296,7 +296,7 @@ impl Page {
         }
     }
 
-    /// Tells whether the server has to be woken. The caller has issued a fence after what it has for it.
+    /// Returns whether the server must be woken. The caller has issued a fence after publishing its news.
     #[inline]
     pub(super) fn is_asleep(&self) -> bool {
         // What it did before is done: it does not release a brake that is pulled now.

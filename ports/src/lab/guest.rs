@@ -1,5 +1,5 @@
-//! A host of a lab that is no process: a station on an Ethernet, such as a virtual machine whose kernel speaks RoCE.
-//! The server is its NIC's link: it answers ARP for all other hosts, and takes and hands over whole packets.
+//! A host of a lab that is not a process but a station on an Ethernet, such as a virtual machine whose kernel speaks
+//! RoCE. The server is the link of its NIC: it answers ARP for all other hosts, and exchanges whole packets.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,28 +13,28 @@ use crate::frames::{FrameConfig, FrameCounters, FramePort, FrameSpec};
 use crate::stamp::host_now;
 use crate::{Port, RxFrame, TxFrame};
 
-/// What became of a guest's packets on their way between it and the network.
+/// Counters of a guest's packets between it and the network.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GuestCounters {
-    /// The host that the guest is.
+    /// Host number of the guest.
     pub host: u32,
     /// RoCE packets that the guest has sent.
     pub sent: u64,
-    /// RoCE packets that the guest was given.
+    /// RoCE packets delivered to the guest.
     pub received: u64,
     /// Packets of the guest whose ICRC was wrong.
     pub rx_icrc: u64,
     /// Packets of the guest that found the queue of its link full.
     pub overrun: u64,
-    /// Packets for which the guest had no room, or that it would not understand: trimmed ones.
+    /// Packets for which the guest had no room, or that it would not understand (trimmed ones).
     pub dropped: u64,
-    /// What else it has sent, and neighbours.
+    /// Its other packets, and its neighbours.
     pub frames: FrameCounters,
 }
 
-/// Most packets that wait for a guest's link. A virtual machine is not kept waiting: QEMU asks again and again then,
-/// and does nothing else.
+/// Maximum number of packets that wait for a guest's link. A virtual machine is not blocked instead: QEMU would then
+/// retry continuously and do nothing else.
 const QUEUE: usize = 1_000;
 /// Packets taken at once.
 const BATCH: usize = 16;
@@ -56,22 +56,22 @@ impl Guest {
     pub(super) fn open(host: u32, spec: &FrameSpec, addressing: Addressing, hosts: u32) -> io::Result<Guest> {
         let others = (0..hosts).filter(|other| *other != host).map(|other| addressing.address(other)).collect();
         let mut port = FramePort::open(&FrameConfig::new(spec.clone(), others))?;
-        // One that knows its neighbours from before does not ask for them.
+        // A guest that knows its neighbours from before does not ask for them.
         port.resolve(host_now(), addressing.address(host));
         let counters = GuestCounters { host, ..GuestCounters::default() };
         Ok(Guest { host, port, addressing, hosts, queue: VecDeque::new(), spare: Vec::new(), paused: 0, counters })
     }
 
-    /// Returns what becomes readable when the guest has sent something.
+    /// Returns a descriptor that becomes readable when the guest has sent something.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.port.descriptor()
     }
 
-    /// Takes what the guest has sent. If its link is `free`, passes on the first packet that waits: the host that it
-    /// goes to, its path and its frame.
+    /// Takes what the guest has sent. If its link is `free`, passes the first waiting packet to `each`: destination
+    /// host, path and frame.
     pub(super) fn take(&mut self, free: bool, each: &mut dyn FnMut(u32, &Path, &[u8])) {
         let Guest { port, queue, spare, counters, addressing, hosts, .. } = self;
-        // A carrier that has ended comes back with its guest.
+        // A carrier that has failed recovers with its guest.
         let _ = port.receive(host_now(), BATCH, &mut |frame: RxFrame<'_>| {
             let RxFrame { path, bytes, icrc, .. } = frame;
             let Some(dst) = addressing.host_of(path.dst, *hosts) else { return };
@@ -96,12 +96,12 @@ impl Guest {
         }
     }
 
-    /// Returns whether a packet waits for the link that may leave.
+    /// Returns whether a packet waits for the link and is not paused.
     pub(super) fn waits(&self) -> bool {
         self.queue.front().is_some_and(|(_, path, _)| self.paused >> path.priority() & 1 == 0)
     }
 
-    /// Hands a frame to the guest, with the ICRC that belongs to its addresses.
+    /// Delivers a frame to the guest, with the ICRC for its addresses.
     pub(super) fn deliver(&mut self, src: u32, (udp_src, traffic_class): (u16, u8), frame: &[u8], corrupted: bool) {
         let Guest { port, addressing, host, counters, .. } = self;
         let (src, dst) = (addressing.address(src), addressing.address(*host));
@@ -119,12 +119,12 @@ impl Guest {
         *(if taken { &mut counters.received } else { &mut counters.dropped }) += 1;
     }
 
-    /// Has the link pause these priorities, and no others.
+    /// Pauses exactly these priorities on the link.
     pub(super) fn pause(&mut self, paused: u8) {
         self.paused = paused;
     }
 
-    /// Hands over what waits. What has no room yet goes when there is some; a guest that is gone gets nothing.
+    /// Sends what waits to the guest. What has no room is sent later; a dead guest gets nothing.
     pub(super) fn publish(&mut self) {
         let _ = self.port.flush(host_now());
     }

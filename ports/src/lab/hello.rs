@@ -1,4 +1,4 @@
-//! How a process comes into a lab: what it asks the server first, and what it is answered.
+//! Entry of a process into a lab: its first request to the server, and the answer.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -7,24 +7,24 @@ use std::time::Duration;
 use super::{Addressing, Assignment, HELLO, LabSpec};
 use crate::host::sys;
 
-/// How long a server may take to answer.
+/// Time limit of the server's answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a process asks of the server.
+/// Request of a process to the server.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
-    /// Which host it is.
+    /// Its host number.
     Assignment,
-    /// To be let in.
+    /// Entry into the lab.
     Entry,
-    /// A service for the process of the host that has this slot.
+    /// A service for the process in this slot of the host.
     Service { slot: u16, service: u64 },
 }
 
 /// Bytes of the first message of a process.
 const GREETING: usize = 32;
 
-/// The first message of a process: [`HELLO`], what it asks, and which host it is to be, if that is said.
+/// Returns the first message of a process: [`HELLO`], its request, and the host that it wishes to be, if any.
 pub(super) fn hello(ask: Ask, wish: Wish) -> [u8; GREETING] {
     let mut message = [0; GREETING];
     let (kind, number) = match wish {
@@ -45,7 +45,7 @@ pub(super) fn hello(ask: Ask, wish: Wish) -> [u8; GREETING] {
     message
 }
 
-/// Returns what the first message of a process says; `None` if it is not of this version.
+/// Parses the first message of a process; `None` if it is not of this version.
 pub(super) fn read_hello(message: &[u8]) -> Option<(Ask, Wish)> {
     let message: &[u8; GREETING] = message.try_into().ok()?;
     let number = u32::from_le_bytes(std::array::from_fn(|i| message[12 + i]));
@@ -65,21 +65,21 @@ pub(super) fn read_hello(message: &[u8]) -> Option<(Ask, Wish)> {
     (message[..8] == HELLO).then_some((ask, wish))
 }
 
-/// Which host a process is to be.
+/// Which host a process wishes to be.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
-    /// That with the fewest processes, which stays its own.
+    /// The one with the fewest processes, fixed from then on.
     Any,
-    /// This one.
+    /// This host.
     Host(u32),
-    /// That of a rank of a parallel job, in turn.
+    /// The host of a rank of a parallel job, round robin.
     Rank(u32),
 }
 
-/// Where launchers of parallel jobs write a process's rank: PMI and PMIx, Open MPI, Slurm.
+/// Variables in which launchers of parallel jobs pass a process's rank: PMI and PMIx, Open MPI, Slurm.
 const RANKS: [&str; 4] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"];
 
-/// Where users write which host a process is.
+/// Variable in which users set a process's host.
 const HOST: &str = "IRNIC_LAB_HOST";
 
 fn wish(spec: &LabSpec) -> io::Result<Wish> {
@@ -94,15 +94,15 @@ fn wish(spec: &LabSpec) -> io::Result<Wish> {
     Ok(rank.map_or(Wish::Any, Wish::Rank))
 }
 
-/// The answer to it.
+/// The server's answer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub assignment: Assignment,
     /// Bytes on the wire around a frame.
     pub encapsulation: u32,
-    /// Of a process that is let in.
+    /// Slot of a process that has entered.
     pub slot: u16,
-    /// The host's link works.
+    /// The host's link is up.
     pub link_is_up: bool,
 }
 
@@ -135,7 +135,7 @@ impl Answer {
     }
 }
 
-/// Receives the next message of the server, and waits for it.
+/// Waits for the next message of the server and returns it.
 pub(super) fn next_message(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<sys::Message> {
     let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one valid pollfd.
@@ -146,7 +146,7 @@ pub(super) fn next_message(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<sys
     sys::receive(socket.as_fd(), bytes)
 }
 
-/// Says which lab an error is about.
+/// Adds the lab to an error.
 fn name(server: &std::path::Path, e: &io::Error) -> io::Error {
     io::Error::new(e.kind(), format!("the lab at {}: {e}", server.display()))
 }
@@ -164,7 +164,7 @@ pub(super) fn greet(server: &std::path::Path, hello: &[u8]) -> io::Result<OwnedF
     connect().map_err(|e| name(server, &e))
 }
 
-/// Connects to the server and says what is wanted.
+/// Connects to the server and sends a request.
 pub(super) fn call(spec: &LabSpec, ask: Ask) -> io::Result<(OwnedFd, Answer)> {
     let name = |e: io::Error| name(&spec.socket, &e);
     let socket = greet(&spec.socket, &hello(ask, wish(spec)?))?;
@@ -180,7 +180,7 @@ pub(super) fn call(spec: &LabSpec, ask: Ask) -> io::Result<(OwnedFd, Answer)> {
     Err(name(io::Error::other(why)))
 }
 
-/// Asks which host this process is.
+/// Asks for the host number of this process.
 pub(super) fn ask(spec: &LabSpec) -> io::Result<Assignment> {
     call(spec, Ask::Assignment).map(|(_, answer)| answer.assignment)
 }

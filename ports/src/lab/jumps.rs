@@ -1,4 +1,4 @@
-//! Time that waits for applications: who holds it up, and how it goes on.
+//! Time that waits for applications: what holds it up, and how it advances.
 
 use std::time::{Duration, Instant};
 
@@ -8,32 +8,32 @@ use super::server::{LabServer, Member};
 use crate::stamp::host_now;
 use crate::sync::Ordering;
 
-/// The shortest patience with an application, however often it was waited for in vain.
+/// Minimum patience with an application, however often waiting for it timed out.
 const LEAST_PATIENCE: Duration = Duration::from_micros(100);
 
-/// What is known of a process's application.
+/// State of a process's application.
 #[derive(Debug, Default)]
 pub(super) struct Presence {
-    /// Its calls, as they were last seen.
+    /// Its call count as last read.
     calls: u64,
-    /// It was waited for in vain, and has called nothing since.
+    /// Waiting for it timed out, and it has not made a call since.
     away: bool,
-    /// How often it was.
+    /// Number of such timeouts.
     times_away: u32,
-    /// What it did before it was held.
+    /// Its activity before it was held.
     held: Option<u32>,
 }
 
-/// How often time went on although an application had neither polled in vain nor gone to sleep.
+/// How often time advanced although an application had neither polled in vain nor gone to sleep.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unasked {
-    /// How often.
+    /// Number of such advances.
     pub jumps: u64,
-    /// The lab's time at which it first did, ns. Up to then nothing depended on how fast a process was.
+    /// Lab time of the first one, ns. Before it nothing depended on the speed of a process.
     pub first: Option<u64>,
 }
 
-/// When an application last called something, and how often time went on without one.
+/// Time of the last call of an application, and how often time advanced without one.
 #[derive(Debug)]
 pub(super) struct Jumps {
     heard: Instant,
@@ -46,14 +46,14 @@ impl Default for Jumps {
     }
 }
 
-/// What time waits for.
+/// What time is waiting for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// All applications poll in vain or sleep, or are away.
     Ready,
-    /// A NIC is at work, or has something to do.
+    /// A NIC is working, or has work due.
     Working,
-    /// An application acts. It is waited for for so long.
+    /// An application acts. It is waited for this long.
     Acting(Duration),
 }
 
@@ -76,8 +76,8 @@ impl Member {
 }
 
 impl LabServer {
-    /// Tells what time waits for, at the lab's time `now`, ns. An application that has called nothing for `patience`,
-    /// while none else has either, counts as away until it calls something; each time it is waited for half as long.
+    /// Returns what time is waiting for, at the lab's time `now`, ns. An application that has made no call for
+    /// `patience`, while no other has either, counts as away until its next call; each time the wait for it halves.
     pub fn standing(&mut self, now: u64, patience: Duration) -> Standing {
         let (mut news, mut working, mut acting) = (false, false, None);
         for member in self.alive() {
@@ -106,8 +106,8 @@ impl LabServer {
         }
     }
 
-    /// Keeps all processes from doing anything at the lab's time `now`, ns, until [`LabServer::release`]. Returns false
-    /// if one does something. Applications that act are away from now on.
+    /// Keeps all processes from acting at the lab's time `now`, ns, until [`LabServer::release`]. Returns false if one
+    /// is active. Applications that act count as away from now on.
     pub fn try_hold(&mut self, now: u64) -> bool {
         let mut unasked = false;
         let mut held = true;
@@ -120,7 +120,7 @@ impl LabServer {
             }
             held &= member.hold();
         }
-        // Nobody begins a turn any more; but one may have taken one before it was held.
+        // No process begins a turn any more, but one may have begun one before it was held.
         held = held && self.alive().all(|member| member.need() > now);
         if !held {
             self.release();
@@ -132,7 +132,7 @@ impl LabServer {
         held
     }
 
-    /// Lets processes do what they did before [`LabServer::try_hold`].
+    /// Restores what processes were doing before [`LabServer::try_hold`].
     pub fn release(&mut self) {
         for member in self.alive() {
             if let Some(was) = member.presence.held.take() {
@@ -142,14 +142,14 @@ impl LabServer {
         self.jumps.heard = Instant::now();
     }
 
-    /// Has the lab's time be `now`, ns, until it is set again. All processes are held.
+    /// Sets the lab's time to `now`, ns, until it is set again. All processes are held.
     pub fn set_now(&self, now: u64) {
-        // The line is what goes on when the server ends.
+        // The line is what continues when the server ends.
         self.set_line(Line::new(now, host_now(), 1.0));
         self.set_limit(now);
     }
 
-    /// Returns how often time went on although an application had not waited.
+    /// Returns how often time advanced although an application had not waited.
     pub fn unasked(&self) -> Unasked {
         self.jumps.unasked
     }

@@ -11,7 +11,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 /// Bytes of each ring.
 pub(super) const RING: usize = 512 << 10;
 
-/// Bytes before a frame in a record: the other host's number. Telemetry, if there is any, is between both.
+/// Bytes before a frame in a record: the other host's number. Telemetry, if any, follows.
 pub(super) const PREFIX: usize = 4;
 
 /// Length of the longest record.
@@ -20,28 +20,28 @@ pub(super) const LONGEST: usize = PREFIX + Int::BYTES + MAX_FRAME;
 /// Length of the region.
 pub(super) const REGION: usize = PAGE + 2 * (CONTROL + RING);
 
-/// What a port tells, and whether it sleeps.
+/// What a port publishes: its deadlines, its progress, and whether it sleeps.
 #[derive(Default)]
 #[repr(C, align(128))]
 pub(super) struct Words {
-    /// The earliest time at which the port may send something that it has not put into its ring yet, unless something
-    /// reaches it, ns. 0 while it finds out.
+    /// The earliest time at which the port may send something that is not in its ring yet, unless something reaches it,
+    /// ns. 0 while it determines that time.
     pub need: AtomicU64,
-    /// Records of the server that the port has done with.
+    /// Number of the server's records that the port has finished with.
     pub taken: AtomicU64,
-    /// Records that the port took after their time, and the most by which it did, ns.
+    /// Number of records that the port took after their time, and the largest delay, ns.
     pub late: AtomicU64,
     pub worst: AtomicU64,
-    /// Calls of the application, empty polls excepted, and what it does ([`ACTS`] …), in a lab whose time waits for
+    /// Calls of the application, except empty polls, and its activity ([`ACTS`] …), in a lab whose time waits for
     /// applications.
     pub calls: AtomicU64,
     pub doing: Apart<AtomicU32>,
-    /// Rung when the network brings what the process waits for.
+    /// Rung when something for the process arrives from the network.
     pub asleep: Apart<Bell>,
 }
 
-/// What an application does ([`crate::Application`]): `ACTS`, `POLLS` and `SLEEPS`. While its NIC takes a turn, `TURN`:
-/// only the process ends that. While the server has time go on, `HELD`: only the server ends that, and the process
+/// Activity of an application ([`crate::Application`]): `ACTS`, `POLLS` and `SLEEPS`. `TURN` while its NIC takes a
+/// turn: only the process ends that. `HELD` while the server advances time: only the server ends that, and the process
 /// begins no turn.
 pub(super) const ACTS: u32 = 0;
 pub(super) const POLLS: u32 = 1;
@@ -49,7 +49,7 @@ pub(super) const SLEEPS: u32 = 2;
 pub(super) const TURN: u32 = 3;
 pub(super) const HELD: u32 = 4;
 
-/// A word that both write, on a line of its own.
+/// A word that both sides write, on its own cache line.
 #[derive(Default)]
 #[repr(C, align(128))]
 pub(super) struct Apart<T>(pub T);
@@ -58,25 +58,25 @@ pub(super) struct Apart<T>(pub T);
 unsafe impl Shared for Words {}
 
 impl Words {
-    /// Reads the clock for a turn of the port: the server does not go on without it from here on.
+    /// Reads the clock for a turn of the port: from here on the server does not advance without it.
     #[inline]
     pub(super) fn begin(&self, clock: impl FnOnce() -> u64) -> u64 {
         self.need.store(0, Ordering::Relaxed);
-        // Pairs with the fence in `LabServer::now`: either the server sees that the port is about to look at the clock,
-        // or the port sees a time no earlier than the server did.
+        // Pairs with the fence in `LabServer::now`: either the server sees that the port is about to read the clock, or
+        // the port reads a time no earlier than the server did.
         fence(Ordering::SeqCst);
         clock()
     }
 
-    /// Tells the server, after all that was sent was published, from when on the port may send something else, and how
-    /// many records it has done with.
+    /// Publishes, after everything sent was published, the earliest time at which the port may send something else, and
+    /// the number of records it has finished with.
     #[inline]
     pub(super) fn end(&self, need: u64, taken: u64) {
         self.taken.store(taken, Ordering::Release);
         self.need.store(need, Ordering::Release);
     }
 
-    /// Returns what the port told last: when it needs to be heard, and the records it has done with.
+    /// Returns what the port published last: its earliest time, and the records it has finished with.
     #[inline]
     pub(super) fn told(&self) -> (u64, u64) {
         (self.need.load(Ordering::Acquire), self.taken.load(Ordering::Acquire))
@@ -88,23 +88,23 @@ pub(super) fn words(region: &Region) -> &Words {
     region.object(0)
 }
 
-/// Returns the place of the ring that the port writes, or of that which the server writes.
+/// Returns the place of the ring that the port writes, or of the one that the server writes.
 pub(super) fn place(of_port: bool) -> Place {
     let first = PAGE + usize::from(!of_port) * (CONTROL + RING);
     Place { offset: first, capacity: RING, max_frame: LONGEST }
 }
 
-/// What a record is.
+/// Type and properties of a record.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tag {
     /// UDP source port.
     pub udp_src: u16,
-    /// IP's traffic class; of a notice, what it says.
+    /// IP traffic class; the content, for a notice.
     pub traffic_class: u8,
     pub kind: Kind,
-    /// The frame's ICRC does not hold.
+    /// The frame's ICRC is wrong.
     pub corrupted: bool,
-    /// There is telemetry before the frame.
+    /// Telemetry precedes the frame.
     pub telemetry: bool,
 }
 
@@ -112,9 +112,9 @@ pub(super) struct Tag {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Frame,
-    /// The priorities that are paused have changed: a bit for each.
+    /// The paused priorities have changed: one bit for each.
     Pause,
-    /// The host's link has failed (0) or works again (1).
+    /// The host's link is down (0) or up again (1).
     Link,
 }
 
@@ -123,7 +123,7 @@ const LINK: u8 = 8;
 const CORRUPTED: u8 = 2;
 const TELEMETRY: u8 = 4;
 
-/// Returns the tag of a notice that says something.
+/// Returns the tag of a notice with this content.
 pub(super) fn notice(kind: Kind, what: u8) -> Tag {
     Tag { udp_src: 0, traffic_class: what, kind, corrupted: false, telemetry: false }
 }
@@ -143,7 +143,7 @@ impl Tag {
         u32::from_le_bytes([a, b, self.traffic_class, flags])
     }
 
-    /// Returns where the frame begins in a record.
+    /// Returns the offset of the frame in a record.
     #[inline]
     pub(super) fn frame_at(self) -> usize {
         PREFIX + if self.telemetry { Int::BYTES } else { 0 }
@@ -166,7 +166,7 @@ impl Tag {
     }
 }
 
-/// Reads the telemetry of a record, whose tag says that it has some; `None` if it makes no sense.
+/// Parses the telemetry of a record whose tag has it; `None` if it is invalid.
 pub(super) fn telemetry(record: &[u8]) -> Option<Int> {
     record.get(PREFIX..)?.first_chunk().and_then(Int::from_bytes)
 }

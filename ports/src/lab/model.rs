@@ -1,5 +1,5 @@
-//! What a process of a lab and its server tell each other, under every order in which a weakly ordered machine may let
-//! them see it. Both do here what `LabPort` and `LabServer` do, without their sockets.
+//! The communication of a lab's process and its server, under every order in which a weakly ordered machine may make it
+//! visible. Both behave here like `LabPort` and `LabServer`, without their sockets.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::region::{PAGE, Region};
 use crate::ring::{CONTROL, Consumer, Producer};
 use crate::sync::{Ordering, fence};
 
-/// What a frame takes to another host at the least, ns.
+/// Minimum time of a frame to another host, ns.
 const LOOKAHEAD: u64 = 10;
 
-/// What they share, as one of them has it. The lab's time goes as far as the limit lets it.
+/// One side's view of the shared memory. Lab time is always at the limit.
 struct View {
     page: Page,
     brake: BrakePage,
@@ -23,12 +23,12 @@ struct View {
 }
 
 impl View {
-    /// Makes the memory: the limit is 10 ns.
+    /// Creates the memory, with a limit of 10 ns.
     fn new() -> (View, impl Fn() -> View) {
         let (clock, brake, member) = (Region::heap(2 * PAGE), Region::heap(PAGE), Arc::new(Region::heap(REGION)));
         let view = move || {
             let page = Page::on(clock.clone(), 1);
-            // Who looks in vain has an earlier one to go by.
+            // A failed read then has an earlier line to fall back on.
             page.line();
             View { page, brake: BrakePage::on(brake.clone()), member: member.clone() }
         };
@@ -37,12 +37,12 @@ impl View {
         first.page.set_limit(10);
         first.brake.release();
         first.words().need.store(u64::MAX, Ordering::Relaxed);
-        // The lines of the records that are to come.
+        // The cache lines of future records.
         for line in (0..4).map(|line| place(true).offset + CONTROL + 64 * line) {
             for word in [line, line + 8] {
                 first.member.word(word);
             }
-            // SAFETY: nobody else has the region yet.
+            // SAFETY: no other view of the region exists yet.
             unsafe { first.member.slice(line, 64) };
         }
         (first, view)
@@ -93,8 +93,7 @@ fn a_line_is_never_a_mixture_of_two() {
     });
 }
 
-/// A line that time has left behind at the limit is set anew before the limit is: nobody sees the old line and the new
-/// limit.
+/// A line that has run past the limit is reset before the limit is: no process sees the old line with the new limit.
 #[test]
 fn time_that_stood_still_goes_on_from_there() {
     check(3, || {
@@ -111,7 +110,7 @@ fn time_that_stood_still_goes_on_from_there() {
     });
 }
 
-/// What a turn of a port sends is not earlier than what the server took for known when it let time go on.
+/// A port's turn sends nothing earlier than the time that the server considered settled when it let time advance.
 #[test]
 fn nobody_sends_earlier_than_the_server_lets_the_network_go() {
     check(3, || {
@@ -180,7 +179,7 @@ fn a_process_that_sleeps_when_its_time_comes_is_woken() {
             port.port_time() < 20
         });
         server.page.set_limit(20);
-        // As `LabServer::wake`, of the time that the limit allows.
+        // Like `LabServer::wake`, for the time that the limit allows.
         fence(Ordering::SeqCst);
         let rung = server.words().told().0 <= server.page.now() && server.words().asleep.0.ring();
         let sleeps = process.join().unwrap();
@@ -188,8 +187,8 @@ fn a_process_that_sleeps_when_its_time_comes_is_woken() {
     });
 }
 
-/// While the server sleeps, the limit is 100 ns; then it is 20. Who has sent something at 10 ns, and has found the
-/// server asleep, sees no later time than these.
+/// While the server sleeps, the limit is 100 ns; then it is 20. A process that has sent something at 10 ns, and has
+/// found the server asleep, sees no later time than these.
 #[test]
 fn who_has_pulled_the_brake_sees_no_time_that_the_server_takes_back() {
     check(3, || {
@@ -216,7 +215,7 @@ fn who_has_pulled_the_brake_sees_no_time_that_the_server_takes_back() {
     });
 }
 
-/// A process that knows of the server's waking sees the time that the server has set.
+/// A process that knows that the server is awake sees the time that the server has set.
 #[test]
 fn who_hears_that_the_server_is_awake_sees_its_time() {
     check(3, || {
@@ -232,7 +231,7 @@ fn who_hears_that_the_server_is_awake_sees_its_time() {
             }
             let last = port.port_time();
             assert!(first <= 100 && last <= 100);
-            // Time is taken back once: by the waking.
+            // Time goes back once: at the wake-up.
             assert!(first > 20 || last <= 20, "{first}, {last}");
         });
         server.brake.pull(server.page.now());

@@ -28,13 +28,13 @@ use crate::sheet::Sheet;
 use crate::sync::{Ordering, fence};
 use crate::{Application, MAX_FRAME, Port, PortCounters, RxFrame, RxIcrc, Timed, Turn, TxFrame};
 
-/// Looks at a clock that is about to go on, between two looks whether there is a server that has it go on.
+/// Reads of a held word between two checks whether the server, which has to release it, is alive.
 const PEER_LOOKS: u32 = 1_000;
 
 /// A process's port in a lab.
 ///
-/// It is driven by the lab's clock ([`Timed`]). When the server ends, its frames are lost and its clock goes on, so
-/// that what waits for answers ends with an error.
+/// It is driven by the lab's clock ([`Timed`]). When the server ends, frames are lost and the clock continues, so that
+/// operations waiting for answers end with an error.
 pub struct LabPort {
     socket: OwnedFd,
     page: Page,
@@ -44,28 +44,28 @@ pub struct LabPort {
     assignment: Assignment,
     encapsulation: u32,
     slot: Slot,
-    /// Where the server is.
+    /// Place of the server.
     server: PathBuf,
-    /// What was taken from the ring and has not been passed on: when it arrived, what it is, how long the record is.
+    /// The record taken from the ring but not delivered yet: time of arrival, tag, length.
     head: Option<(Time, Tag, usize)>,
     bytes: Box<[u8; LONGEST]>,
-    /// Of the next frame that leaves.
+    /// Telemetry of the next frame to leave.
     attached: Option<Int>,
     taken: u64,
-    /// The time up to which everything has been done.
+    /// The time up to which all work is done.
     done: Time,
     need: u64,
-    /// When the last frame has left, ps.
+    /// Time when the last frame has left, ps.
     ends: u64,
     paused: u8,
     link_is_up: bool,
-    /// Something was put into the ring since the server was told.
+    /// Something was put into the ring since the server was last notified.
     untold: bool,
     brake: BrakePage,
-    /// Time waits for applications, and what this one did before the turn that lasts.
+    /// Whether time waits for applications, and the application's activity before the current turn.
     waits: bool,
     before: u32,
-    /// The server is gone.
+    /// The server has ended.
     dead: bool,
     late: (u64, u64),
     counters: PortCounters,
@@ -75,7 +75,7 @@ impl LabPort {
     /// Enters a lab.
     ///
     /// # Errors
-    /// If there is no server, or it does not let the process in.
+    /// If there is no server, or it refuses the process.
     pub fn open(spec: &LabSpec) -> io::Result<LabPort> {
         let (socket, answer) = call(spec, Ask::Entry)?;
         let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("the lab's server sent {what}"));
@@ -120,7 +120,7 @@ impl LabPort {
         })
     }
 
-    /// Returns what this process is in the lab.
+    /// Returns the place of this process in the lab.
     pub fn assignment(&self) -> Assignment {
         self.assignment
     }
@@ -130,7 +130,7 @@ impl LabPort {
         self.slot
     }
 
-    /// Returns whether the host's link works.
+    /// Returns whether the host's link is up.
     pub fn link_is_up(&self) -> bool {
         self.link_is_up
     }
@@ -138,17 +138,17 @@ impl LabPort {
     /// Claims a service id for this process among those of its host.
     ///
     /// # Errors
-    /// `AddrInUse` if a process of the host has it; otherwise the system's, for want of descriptors, or if there is no
-    /// server any more.
+    /// `AddrInUse` if a process of the host has it; otherwise the system's error, for lack of descriptors, or if the
+    /// server has ended.
     pub fn claim_service(&self, service: u64) -> io::Result<ServiceClaim> {
         claim(&self.server, self.assignment.host, self.slot, service)
     }
 
-    /// Shows the server a sheet of this process's, and the name of the abstract datagram socket at which it can be
-    /// asked to write it anew.
+    /// Passes a sheet of this process to the server, and the name of the abstract datagram socket on which it can be
+    /// asked to update the sheet.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn show(&self, sheet: &Sheet, name: &str) -> io::Result<()> {
         sys::send(self.socket.as_fd(), name.as_bytes(), &[sheet.file()])
     }
@@ -158,7 +158,7 @@ impl LabPort {
         &self.socket
     }
 
-    /// Returns a seed for what is chance: in a lab whose time waits for applications it is the same each time.
+    /// Returns a seed for random choices: in a lab whose time waits for applications it is the same in every run.
     pub fn seed(&self) -> Option<[u8; 32]> {
         let mut seed = [0; 32];
         seed[..4].copy_from_slice(&self.assignment.host.to_le_bytes());
@@ -175,7 +175,7 @@ impl LabPort {
         words(&self.region)
     }
 
-    /// Returns the lab's time. Without a server it goes on along the line.
+    /// Returns the lab's time. Without a server it continues along the line.
     fn time(&self) -> u64 {
         if self.dead {
             return self.page.line().at(crate::host_now());
@@ -183,11 +183,11 @@ impl LabPort {
         if self.waits {
             return self.page.now();
         }
-        // Before the server is awake the limit is not what it is going to be.
+        // Until the server is awake the limit is not final.
         self.page.braked_now(&self.brake)
     }
 
-    /// Takes the next record out of the ring, if none is there yet.
+    /// Takes the next record out of the ring, if none is held yet.
     fn fill(&mut self) {
         while self.head.is_none() && !self.dead {
             match self.rx.pop(Time::ZERO) {
@@ -204,7 +204,7 @@ impl LabPort {
         }
     }
 
-    /// Notes that a record is done with, at `now`.
+    /// Records that a record was processed at `now`.
     fn took(&mut self, arrived: Time, now: Time) {
         self.head = None;
         self.taken += 1;
@@ -225,12 +225,12 @@ impl LabPort {
             if !self.waits {
                 self.brake.pull(self.done.0);
             }
-            // A full socket wakes as well.
+            // A full socket also wakes it.
             let _ = sys::send(self.socket.as_fd(), &[1], &[]);
         }
     }
 
-    /// Notes what the server has sent, and whether it is gone.
+    /// Reads the server's messages, and detects its end.
     fn hear(&mut self) {
         let mut bytes = [0; 8];
         loop {
@@ -251,13 +251,13 @@ impl LabPort {
         }
     }
 
-    /// Has what the application does be another thing. Returns what it was.
+    /// Changes the activity of the application. Returns the previous one.
     fn change(&mut self, to: u32) -> u32 {
         let doing = &words(&self.region).doing.0;
         for tries in 1.. {
             let was = doing.load(Ordering::Acquire);
             match was {
-                // The turn ends with it.
+                // It ends with the turn.
                 TURN if to == TURN => return was,
                 TURN => return std::mem::replace(&mut self.before, to),
                 HELD if self.dead => break,
@@ -279,7 +279,7 @@ impl LabPort {
         ACTS
     }
 
-    /// Returns whether there is something to do.
+    /// Returns whether there is work.
     fn is_due(&mut self) -> bool {
         let now = self.time();
         self.fill();
@@ -332,7 +332,7 @@ impl Timed for LabPort {
         self.tx.publish();
         self.need = next.0;
         self.words().end(next.0, self.taken);
-        // A turn that has to be settled is news then.
+        // Only then is a turn that needs to be settled news.
         if news && !self.waits {
             self.ring();
         }
@@ -421,7 +421,7 @@ impl Port for LabPort {
                 }
             };
         if self.dead {
-            // As if there were no link.
+            // Behaves as if there were no link.
             self.counters.tx_dropped += 1;
             return true;
         }
@@ -431,7 +431,7 @@ impl Port for LabPort {
             let bits = u128::from(frame.len as u32 + telemetry + self.encapsulation) * 8;
             let takes = (bits * u128::from(SEC) * 1_000).div_ceil(u128::from(rate.max(1))) as u64;
             let at = now.0 * 1_000;
-            // Frames that follow each other closely lose nothing by the rounding of times.
+            // Closely spaced frames lose nothing by the rounding of times.
             self.ends = if self.ends + 1_000 > at { self.ends } else { at } + takes;
             self.counters.tx_frames += 1;
             self.untold = true;
@@ -452,7 +452,7 @@ impl Port for LabPort {
             self.took(arrived, now);
             match tag.kind {
                 Kind::Frame => {}
-                // The caller asks for it before it goes on.
+                // The caller reads it before it continues.
                 Kind::Pause => {
                     self.paused = tag.traffic_class;
                     break;
@@ -471,7 +471,7 @@ impl Port for LabPort {
                 hop_limit: 64,
             };
             frames += 1;
-            // What it has for an ICRC is none, and does not hold.
+            // The bytes in place of its ICRC are not one, so that the check fails.
             let icrc = if tag.corrupted { RxIcrc::Exact } else { RxIcrc::Absent };
             each(RxFrame { path, bytes: &self.bytes[tag.frame_at()..len], arrived: now, icrc });
         }
@@ -481,7 +481,7 @@ impl Port for LabPort {
     }
 
     fn next_deadline(&self) -> Time {
-        // The server wakes who has something to do. Without one the clock goes on by itself.
+        // The server wakes processes with work. Without a server the clock runs by itself.
         if self.dead { self.page.line().host_time(self.need) } else { Time::NEVER }
     }
 

@@ -1,4 +1,4 @@
-//! What processes of a lab show of themselves, and leave behind.
+//! The numbers that processes of a lab publish, and those that remain after their end.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -10,9 +10,9 @@ use crate::sheet::SheetReader;
 /// Longest abstract name (unix(7)).
 pub(super) const NAME: usize = 107;
 
-/// What a process shows of itself.
+/// Numbers published by a process.
 pub struct Shown {
-    /// The numbers. They may be anything.
+    /// The numbers. They are untrusted.
     pub sheet: SheetReader,
     name: SocketAddr,
 }
@@ -22,9 +22,9 @@ impl Shown {
         Ok(Shown { sheet, name: SocketAddr::from_abstract_name(name)? })
     }
 
-    /// Asks the process to write its sheet anew, and does not wait until it has.
+    /// Asks the process to update its sheet, without waiting until it has.
     pub fn ask(&self) {
-        // One that does not hear, because it is stopped, is not asked again.
+        // A process that does not respond, because it is stopped, is not asked again.
         let _ = UnixDatagram::unbound().and_then(|socket| {
             socket.set_nonblocking(true)?;
             socket.send_to_addr(&[], &self.name)
@@ -35,21 +35,21 @@ impl Shown {
 /// A process that has left a lab, or ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departed {
-    /// How many have left before it.
+    /// Number of processes that left before it.
     pub number: u64,
     /// Its host.
     pub host: u32,
-    /// Its id, as this process sees it; 0 if it cannot be told.
+    /// Process id, as seen by this process; 0 if unknown.
     pub process: u32,
-    /// Its process group; 0 if it cannot be told.
+    /// Process group; 0 if unknown.
     pub group: u32,
     /// Its share of the host's queue pair numbers.
     pub slot: u16,
-    /// The numbers that it has left, if it has shown any. They may be anything.
+    /// Its last published numbers, if any. They are untrusted.
     pub numbers: Option<Arc<[u64]>>,
 }
 
-/// Returns the process group of a process; 0 if it cannot be told.
+/// Returns the process group of a process; 0 if unknown.
 pub(super) fn group_of(process: u32) -> u32 {
     // SAFETY: no memory is passed.
     let group = if process == 0 { 0 } else { unsafe { libc::getpgid(process as libc::pid_t) } };

@@ -1,4 +1,4 @@
-//! The end of all ports of a lab: who has the network.
+//! The server's end of all ports of a lab.
 
 mod entry;
 mod guests;
@@ -34,27 +34,27 @@ use crate::sheet::SheetReader;
 use crate::stamp::host_now;
 use crate::sync::{Ordering, fence};
 
-/// How often processes are asked for that may have ended without a word.
+/// Interval of checks for processes that may have ended unnoticed.
 const ROLL_CALL: Duration = Duration::from_millis(100);
 
-/// Token of the listening socket, of what wakes this server, and of all guests.
+/// Tokens of the listening socket, of the waker of this server, and of all guests.
 const LISTENER: u64 = u64::MAX;
 const WAKER: u64 = u64::MAX - 1;
 const GUEST: u64 = u64::MAX - 2;
 
-/// Wakes a server that sleeps, from another thread.
+/// Wakes a sleeping server from another thread.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
-    /// Wakes the server, or has it not sleep the next time.
+    /// Wakes the server, or keeps it from sleeping the next time.
     pub fn wake(&self) {
-        // One that is full wakes as well.
+        // A full counter also wakes it.
         let _ = sys::notify(self.0.as_fd());
     }
 }
 
-/// Hosts of a lab, and how it keeps time.
+/// Hosts of a lab, and its timekeeping.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerConfig {
@@ -62,19 +62,19 @@ pub struct ServerConfig {
     pub rates: Vec<u64>,
     /// Bytes on the wire around a frame (BTH to ICRC).
     pub encapsulation: u32,
-    /// So many times slower than the host's time goes that of the lab.
+    /// Factor by which lab time is slower than the host's.
     pub slower: f64,
-    /// The lab's first time, ns.
+    /// Initial time of the lab, ns.
     pub from: u64,
-    /// What addresses hosts have.
+    /// Addresses of the hosts.
     pub addressing: Addressing,
-    /// Time stands still until all applications poll in vain or sleep, and somebody calls [`LabServer::set_now`].
+    /// Time stops until all applications poll in vain or sleep, and [`LabServer::set_now`] is called.
     pub waits: bool,
 }
 
 impl ServerConfig {
     /// Returns the configuration of a lab whose hosts have links of these rates, bit/s: 46 bytes around a frame, time
-    /// as on the host, from 1 ms on, addresses of the loopback network.
+    /// at the host's speed, starting at 1 ms, addresses of the loopback network.
     pub fn new(rates: Vec<u64>) -> ServerConfig {
         ServerConfig {
             rates,
@@ -87,25 +87,25 @@ impl ServerConfig {
     }
 }
 
-/// Number of a process in a lab, in the order in which they came.
+/// Number of a process in a lab, in order of entry.
 pub type MemberId = usize;
 
 /// A frame that a process or a guest has sent.
 #[derive(Copy, Clone, Debug)]
 pub struct Leaving<'a> {
-    /// Its host.
+    /// Host of the sender.
     pub host: u32,
-    /// The host that the frame goes to; `None` for all others.
+    /// Destination host; `None` for all others.
     pub dst: Option<u32>,
-    /// When it begins to leave, ns.
+    /// Time when it begins to leave, ns.
     pub start: u64,
     /// UDP source port.
     pub udp_src: u16,
     /// IP's traffic class.
     pub traffic_class: u8,
-    /// From the BTH to the ICRC.
+    /// The frame from BTH to ICRC.
     pub frame: &'a [u8],
-    /// What switches are to write on.
+    /// Telemetry for switches to add to.
     pub telemetry: Option<Int>,
 }
 
@@ -116,13 +116,13 @@ pub struct Arriving<'a> {
     pub src: u32,
     /// UDP source port.
     pub udp_src: u16,
-    /// IP's traffic class, with what switches have written.
+    /// IP's traffic class, as changed by switches.
     pub traffic_class: u8,
-    /// From the BTH to the ICRC.
+    /// The frame from BTH to ICRC.
     pub frame: &'a [u8],
-    /// What switches have written beside it.
+    /// Telemetry written by switches.
     pub telemetry: Option<&'a Int>,
-    /// Its ICRC does not hold.
+    /// Its ICRC is wrong.
     pub corrupted: bool,
 }
 
@@ -130,9 +130,9 @@ pub struct Arriving<'a> {
 pub struct Member {
     /// Its host.
     pub host: u32,
-    /// Its id, as this process sees it; 0 if it cannot be told.
+    /// Process id, as seen by this process; 0 if unknown.
     pub process: u32,
-    /// Its process group; 0 if it cannot be told.
+    /// Process group; 0 if unknown.
     pub group: u32,
     slot: Slot,
     shown: Option<Arc<Shown>>,
@@ -140,13 +140,14 @@ pub struct Member {
     region: Arc<Region>,
     tx: Producer,
     rx: Consumer,
-    /// When that arrived which the process has not done with, ns, and how much it has done with.
+    /// Arrival times of the records that the process has not finished with, ns, and the number that it has finished
+    /// with.
     arrivals: VecDeque<u64>,
     taken: u64,
-    /// Frames that found no room.
+    /// Frames without room.
     overrun: u64,
     corrupt: bool,
-    /// It has ended; what it has sent is yet to be collected.
+    /// It has ended, but what it sent is not collected yet.
     gone: bool,
     pub(super) presence: Presence,
 }
@@ -157,19 +158,19 @@ impl Member {
         self.slot.number()
     }
 
-    /// Returns what it shows of itself, if it does.
+    /// Returns the numbers that it publishes, if any.
     pub fn shown(&self) -> Option<&Arc<Shown>> {
         self.shown.as_ref()
     }
 
-    /// Takes what the process has sent beside frames. Returns false if it has ended.
+    /// Receives what the process has sent other than frames. Returns false if it has ended.
     fn hear(&mut self) -> bool {
         let mut bytes = [0; NAME];
         loop {
             match sys::receive(self.socket.as_fd(), &mut bytes) {
                 Ok(message) if message.len > 0 => {
                     let Some(file) = message.fd.filter(|_| self.shown.is_none()) else { continue };
-                    // What makes no sense is as good as nothing.
+                    // Invalid messages are ignored.
                     let Ok(sheet) = SheetReader::open(file.as_fd()) else { continue };
                     self.shown = Shown::new(sheet, &bytes[..message.len]).ok().map(Arc::new);
                 }
@@ -180,11 +181,11 @@ impl Member {
         }
     }
 
-    /// Returns the time from which on the process may send, unless something else reaches it, ns.
+    /// Returns the time from which on the process may send, unless something reaches it before, ns.
     #[inline]
     pub(super) fn need(&mut self) -> u64 {
         let (need, taken) = words(&self.region).told();
-        // What it says may be anything.
+        // The value is untrusted.
         let done = taken.wrapping_sub(self.taken).min(self.arrivals.len() as u64);
         self.arrivals.drain(..done as usize);
         self.taken += done;
@@ -215,20 +216,20 @@ impl Member {
     }
 }
 
-/// Processes that have left and are remembered.
+/// Maximum number of departed processes that are remembered.
 const DEPARTED: usize = 1024;
-/// What became late at processes: records that they took after their time.
+/// Statistics of records that processes took after their time.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lateness {
-    /// How many.
+    /// Number of such records.
     pub frames: u64,
-    /// By how much the worst was, ns.
+    /// Largest delay, ns.
     pub worst: u64,
-    /// Frames for which a process had no room, because it had not run for long.
+    /// Frames for which a process had no room, because it had not run for a long time.
     pub overrun: u64,
 }
 
-/// The end of all ports of a lab. Whoever has the network drives it, all by one thread.
+/// The server's end of all ports of a lab. The owner of the network drives it from one thread.
 pub struct LabServer {
     path: PathBuf,
     listener: OwnedFd,
@@ -243,33 +244,33 @@ pub struct LabServer {
     links_up: Vec<bool>,
     addressing: Addressing,
     claims: Claims,
-    /// Connections of which nothing has been heard.
+    /// Connections without a message yet.
     strangers: HashMap<u64, OwnedFd>,
     next_token: u64,
     members: Vec<Option<Member>>,
     guests: Vec<Guest>,
-    /// Those there are, by host and slot.
+    /// Live processes, by host and slot.
     order: Vec<MemberId>,
     pub(super) jumps: Jumps,
-    /// Those of each host.
+    /// Live processes of each host.
     of_host: Vec<Vec<MemberId>>,
-    /// The last slot of each host that was given away.
+    /// The last slot assigned on each host.
     last_slot: Vec<u16>,
-    /// Hosts of processes that did not choose.
+    /// Hosts of processes that did not choose one.
     assigned: HashMap<u32, u32>,
     roll_call: Instant,
-    /// A process has ended, and is not forgotten.
+    /// A process has ended, and is not removed yet.
     any_gone: bool,
     left: Lateness,
     departed: VecDeque<Departed>,
 }
 
 impl LabServer {
-    /// Opens a lab at a path at which there is nothing, or under an abstract name, `@NAME`, of which nothing is left
-    /// however this process ends.
+    /// Opens a lab at a path that does not exist yet, or under an abstract name, `@NAME`, which disappears however this
+    /// process ends.
     ///
     /// # Errors
-    /// The system's, and if there is no host, or more than [`MAX_HOSTS`].
+    /// The system's error; an error if there is no host, or more than [`MAX_HOSTS`].
     pub fn open(path: &std::path::Path, config: &ServerConfig) -> io::Result<LabServer> {
         let hosts = config.rates.len();
         if hosts == 0 || hosts > MAX_HOSTS as usize {
@@ -281,7 +282,7 @@ impl LabServer {
         page.set_limit(if config.waits { config.from } else { u64::MAX });
         let epoll = Epoll::new()?;
         let listener = sys::listen_at(path)?;
-        // Told once of each who comes: a process without a descriptor left for them is not told for ever.
+        // Edge-triggered: a process that cannot be accepted for lack of descriptors is not reported forever.
         epoll.add(listener.as_fd(), libc::EPOLLIN | libc::EPOLLET, LISTENER)?;
         let waker = Waker(Arc::new(sys::notifier()?));
         epoll.add(waker.0.as_fd(), libc::EPOLLIN, WAKER)?;
@@ -320,7 +321,7 @@ impl LabServer {
     /// Returns the lab's time, ns.
     pub fn now(&self) -> u64 {
         let now = self.page.now();
-        // Whoever enters later sees this time or a later one.
+        // A process that enters later sees this time or a later one.
         fence(Ordering::SeqCst);
         now
     }
@@ -339,27 +340,27 @@ impl LabServer {
         self.page.line()
     }
 
-    /// Has the lab's time go on from `lab`, ns, as fast as before. Processes may have seen later times.
+    /// Continues the lab's time from `lab`, ns, at the same speed. Processes may have seen later times.
     pub fn restart_at(&self, lab: u64) {
         let line = self.page.line();
         self.page.set_line(Line { lab, host: host_now().0, ..line });
     }
 
-    /// Returns the most that the lab's time may be, ns.
+    /// Returns the upper limit of the lab's time, ns.
     pub fn limit(&self) -> u64 {
         self.page.limit()
     }
 
-    /// Sets the most that the lab's time may be, ns.
+    /// Sets the upper limit of the lab's time, ns.
     pub fn set_limit(&self, limit: u64) {
         self.page.set_limit(limit);
     }
 
-    /// Returns the earliest time at which a process has sent something that was not collected, or has something to do,
+    /// Returns the earliest time of something that a process has sent and that was not collected, or that it has to do,
     /// ns; [`u64::MAX`] if there is nothing.
     pub fn earliest(&mut self) -> u64 {
         let of = |member: &mut Member| {
-            // 0: it is about to look at the clock.
+            // 0: it is about to read the clock.
             let need = Some(member.need()).filter(|need| *need > 0);
             need.into_iter().chain(member.rx.next_stamp()).min()
         };
@@ -373,15 +374,15 @@ impl LabServer {
         self.members.iter_mut().flatten().filter(|member| !member.gone)
     }
 
-    /// Passes on what processes have sent, in the order of their hosts. Returns the earliest time at which one of them
-    /// may send something else, ns; [`u64::MAX`] if none will of its own accord.
+    /// Passes what processes have sent to `each`, in the order of their hosts. Returns the earliest time at which one
+    /// of them may send something else, ns; [`u64::MAX`] if none will on its own.
     pub fn collect(&mut self, mut each: impl FnMut(Leaving<'_>)) -> u64 {
         let hosts = self.of_host.len() as u32;
         let mut earliest = u64::MAX;
         for &id in &self.order {
             let Some(member) = &mut self.members[id] else { continue };
             if !member.gone {
-                // Before what it has sent: what it sends later is no earlier.
+                // Read before what it has sent: what it sends later is no earlier.
                 earliest = earliest.min(member.need());
             }
             loop {
@@ -423,7 +424,7 @@ impl LabServer {
         earliest
     }
 
-    /// Gives a frame to the processes of a host that it is for, at a time, ns. Returns whether there is one.
+    /// Delivers a frame to its destination processes on a host, at time `at`, ns. Returns whether there is one.
     #[inline]
     pub fn deliver(&mut self, host: u32, at: u64, arriving: &Arriving<'_>) -> bool {
         let Arriving { src, udp_src, traffic_class, frame, telemetry, corrupted } = *arriving;
@@ -431,7 +432,7 @@ impl LabServer {
         let Some(number) = frame.get(5..8) else { return false };
         let qpn = u32::from_be_bytes([0, number[0], number[1], number[2]]);
         if let Some(guest) = self.guests.iter_mut().find(|guest| guest.host == host) {
-            // Which group a frame is for is not known here.
+            // The multicast group of a frame is not known here.
             let known = qpn != MULTICAST_QPN;
             if known {
                 guest.deliver(src, (udp_src, traffic_class), frame, corrupted);
@@ -454,13 +455,13 @@ impl LabServer {
         found
     }
 
-    /// Tells the processes of a host that their link is to pause these priorities, and no others.
+    /// Notifies the processes of a host that exactly these priorities of their link are paused.
     pub fn pause(&mut self, host: u32, at: u64, paused: u8) {
         self.guests.iter_mut().filter(|guest| guest.host == host).for_each(|guest| guest.pause(paused));
         self.notify(host, at, Kind::Pause, paused);
     }
 
-    /// Tells the processes of a host, and those that are still to come, that their link has failed or works again.
+    /// Notifies the processes of a host, current and future, that their link is down or up again.
     pub fn set_link(&mut self, host: u32, at: u64, up: bool) {
         if std::mem::replace(&mut self.links_up[host as usize], up) != up {
             self.notify(host, at, Kind::Link, up.into());
@@ -475,20 +476,20 @@ impl LabServer {
         }
     }
 
-    /// Says when the link of a host is free, ns.
+    /// Sets the time when the link of a host is free, ns.
     #[inline]
     pub fn set_free(&self, host: u32, free: u64) {
         self.page.set_free(host, free);
     }
 
-    /// Says what the rate of a host's link is, bit/s.
+    /// Sets the rate of a host's link, bit/s.
     pub fn set_rate(&mut self, host: u32, rate: u64) {
         if std::mem::replace(&mut self.rates[host as usize], rate) != rate {
             self.page.set_rate(host, rate);
         }
     }
 
-    /// Lets processes see what was given to them.
+    /// Publishes what was written to processes' rings.
     pub fn publish(&mut self) {
         for member in self.members.iter_mut().flatten() {
             member.tx.publish();
@@ -496,8 +497,8 @@ impl LabServer {
         self.guests.iter_mut().for_each(Guest::publish);
     }
 
-    /// Wakes the processes that sleep and have something to do by `now`, ns. Returns the earliest time at which a
-    /// process has something to do, ns: `now` or earlier, if one has not done it yet.
+    /// Wakes sleeping processes that have work by `now`, ns. Returns the earliest time at which a process has work, ns:
+    /// `now` or earlier, if one has not done it yet.
     pub fn wake(&mut self, now: u64) -> u64 {
         fence(Ordering::SeqCst);
         let mut next = u64::MAX;
@@ -515,10 +516,9 @@ impl LabServer {
         next
     }
 
-    /// Sleeps until a process has news, or `timeout` has passed. `busy` looks once more whether there is anything,
-    /// after processes know that they have to wake this one; it is the place to let time go further than the network.
-    /// `woken` is called before they know that they need not: until then time stands still where the first of them had
-    /// news.
+    /// Sleeps until a process has news, or `timeout` has passed. `busy` checks once more for work, after processes know
+    /// that they have to wake the server; it may let time advance beyond the network's. `woken` is called before they
+    /// know that they need not: until then time is stopped where the first of them had news.
     pub fn sleep(
         &mut self,
         timeout: Duration,
@@ -531,7 +531,7 @@ impl LabServer {
         if !busy(self) && self.guests.iter_mut().all(Guest::may_sleep) {
             let _ = self.epoll.sleep(timeout.min(ROLL_CALL).min(self.until_links_are_free()));
         }
-        // If no process did: from here on nobody sees a later time than `woken` does.
+        // If no process did it: from here on no process sees a later time than `woken` does.
         self.brake.pull(self.page.now());
         woken(self);
         self.page.note_wake();
@@ -539,7 +539,7 @@ impl LabServer {
         self.brake.release();
     }
 
-    /// Returns what wakes this server.
+    /// Returns the waker of this server.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }

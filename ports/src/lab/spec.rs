@@ -1,4 +1,4 @@
-//! Which lab a device is in, as users write it, and what a lab answers to that.
+//! The lab of a device as configured by users, and the lab's answer.
 
 use std::fmt;
 use std::io;
@@ -17,7 +17,7 @@ pub struct LabSpec {
     pub host: Option<u32>,
 }
 
-/// What a device is in a lab.
+/// Place of a device in a lab.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// Number of the host.
@@ -26,17 +26,17 @@ pub struct Assignment {
     pub hosts: u32,
     /// Rate of the host's link, bit/s.
     pub rate: u64,
-    /// What addresses hosts have.
+    /// Addresses of the hosts.
     pub addressing: Addressing,
 }
 
-/// Why a text is not a [`LabSpec`].
+/// A text that is not a [`LabSpec`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected lab:SOCKET or lab:SOCKET,host=N")]
 pub struct ParseLabSpecError;
 
 impl LabSpec {
-    /// Asks the server which host this process is: the same each time.
+    /// Asks the server for the host of this process, which is the same each time.
     ///
     /// # Errors
     /// If there is no server, no such host, or a server of another version.

@@ -15,7 +15,7 @@ use crate::host::{Slot, sys};
 use crate::sheet::Sheet;
 use crate::{Application, Port, RxIcrc, Timed, Turn, TxFrame};
 
-/// The host that sent a frame, that which it is for, when it begins to leave, and its bytes.
+/// Source host of a frame, its destination host, the time when it begins to leave, and its bytes.
 type Collected = (u32, Option<u32>, u64, Vec<u8>);
 
 struct Bench {
@@ -24,7 +24,7 @@ struct Bench {
     _directory: tempfile::TempDir,
 }
 
-/// A lab whose time waits for applications, at 5,000 ns.
+/// Returns a lab whose time waits for applications, at 5,000 ns.
 fn patient(rates: &[u64]) -> Bench {
     bench_of(ServerConfig { waits: true, ..ServerConfig::new(rates.to_vec()) })
 }
@@ -37,13 +37,13 @@ fn bench_of(config: ServerConfig) -> Bench {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("socket");
     let server = LabServer::open(&socket, &config).unwrap();
-    // Time stands still.
+    // Time is stopped.
     server.set_limit(5_000);
     Bench { server, socket, _directory: directory }
 }
 
 impl Bench {
-    /// Does something that needs the server's answer.
+    /// Makes a call that needs the server's answer.
     fn attended<T: Send>(&mut self, call: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| {
             let thread = scope.spawn(call);
@@ -70,7 +70,7 @@ impl Bench {
         (need, frames)
     }
 
-    /// Attends until something holds.
+    /// Attends until a condition holds.
     fn until(&mut self, mut holds: impl FnMut(&mut LabServer) -> bool) {
         let begun = Instant::now();
         while !holds(&mut self.server) {
@@ -84,7 +84,7 @@ fn address(host: u32) -> IpAddr {
     Addressing::Loopback.address(host)
 }
 
-/// A frame to a queue pair: its number is where a BTH has it.
+/// Returns a frame to a queue pair, its number at its place in a BTH.
 fn frame_to(qpn: u32, len: usize) -> Vec<u8> {
     let mut frame = vec![7; len];
     frame[4..8].copy_from_slice(&qpn.to_be_bytes());
@@ -152,7 +152,7 @@ fn what_a_process_shows_is_read_and_outlives_it() {
     let mut sheet = Sheet::create(4).unwrap();
     sheet.write([1, 2, 3]);
     one.show(&sheet, &name).unwrap();
-    // What is no sheet is as good as nothing, and a second one is not taken.
+    // Anything but a sheet is ignored, and a second one is not accepted.
     let nothing = sys::memory(c"irnic-test", 4096).unwrap();
     sys::send(two.socket().as_fd(), b"nobody", &[nothing.as_fd()]).unwrap();
     let other = Sheet::create(4).unwrap();
@@ -167,7 +167,7 @@ fn what_a_process_shows_is_read_and_outlives_it() {
     sheet.write([4]);
     let slot = one.slot().number();
     drop((one, sheet, asked));
-    // Nobody hears.
+    // The process no longer responds.
     shown.ask();
     bench.until(|server| server.departed().len() == 1);
     bench.server.close();
@@ -267,7 +267,7 @@ fn a_port_says_when_it_may_send() {
     assert_eq!(bench.collected().0, 5_000, "it may send at once");
     a.end(Time(5_000), Time(9_000));
     assert_eq!(bench.collected().0, 9_000);
-    // What reaches it may be answered, until it has been.
+    // A frame that reaches it may be answered, until it has been.
     let bytes = frame_to(b.slot().first_qpn(), 54);
     bench.server.deliver(1, 4_000, &arriving(0, &bytes));
     bench.server.deliver(1, 4_800, &arriving(0, &bytes));
@@ -282,7 +282,7 @@ fn a_port_says_when_it_may_send() {
     assert_eq!(received(&mut b, 4_800).len(), 1);
     b.end(Time(4_800), Time::NEVER);
     assert_eq!(bench.collected().0, 9_000);
-    // A port whose own time has come goes on from there, however late it is.
+    // A port whose own time has come continues from there, however late it is.
     bench.server.set_limit(50_000);
     while bench.server.now() < 50_000 {}
     let turn = a.begin();
@@ -308,7 +308,7 @@ fn who_sleeps_is_woken_when_its_time_has_come() {
     bench.server.set_limit(8_000);
     while bench.server.now() < 8_000 {}
     assert!(!port.prepare_sleep(), "it is due");
-    // A frame wakes as well.
+    // A frame also wakes it.
     port.begin();
     port.end(Time(8_000), Time::NEVER);
     assert!(port.prepare_sleep());
@@ -332,7 +332,7 @@ fn a_server_that_sleeps_is_woken_by_news_and_time_stands_still_meanwhile() {
             // The server is about to sleep: this wakes it.
             let turn = port.begin();
             send(&mut port, turn.now.0, address(0), &frame_to(1, 54));
-            // Nothing will follow by itself, and what there is was published.
+            // Nothing will follow on its own, and everything was published.
             port.flush(turn.now).unwrap();
             port.end(turn.now, Time::NEVER);
             std::thread::sleep(Duration::from_millis(2));
@@ -389,7 +389,7 @@ fn processes_of_a_host_are_told_apart_by_queue_pair_numbers() {
         assert_eq!(ports.each_mut().map(|port| received(port, at).len()), counts, "{qpn:#x}");
     }
     assert!(!bench.server.deliver(1, 6_000, &arriving(0, &[1; 7])), "too short");
-    // The number of a process that has ended is not soon another's.
+    // The number of an ended process is not reused soon.
     drop(ports);
     bench.until(|server| server.members().count() == 0);
     assert!(![a, b].contains(&bench.enter(1).slot()));
@@ -423,7 +423,7 @@ fn who_garbles_a_ring_leaves_the_lab() {
     bad.garble();
     bench.collected();
     assert_eq!(bench.server.members().map(|(_, member)| member.host).collect::<Vec<_>>(), [1]);
-    // The other goes on.
+    // The other continues.
     send(&mut good, 5_000, address(0), &[7; 54]);
     good.flush(Time(5_000)).unwrap();
     assert_eq!(bench.collected().1.len(), 1);
@@ -518,7 +518,7 @@ fn a_lab_has_hosts() {
 }
 
 impl LabPort {
-    /// Writes a position into the ring that cannot be.
+    /// Writes an impossible position into the ring.
     fn garble(&mut self) {
         let at = self.region().bytes(place(true).offset, 8);
         // SAFETY: the first word of a ring is an atomic one, the position of what was written.
@@ -526,7 +526,7 @@ impl LabPort {
     }
 }
 
-/// How long an application is waited for that never has to be.
+/// Wait for an application that never has to be waited for.
 const LONG: Duration = Duration::from_secs(3_600);
 
 fn turn(port: &mut LabPort, next: u64) {

@@ -1,4 +1,4 @@
-//! Links under every order in which a weakly ordered machine may let their two sides see each other's accesses.
+//! Links under every order in which a weakly ordered machine may make the accesses of their two sides visible.
 
 use loom::thread;
 
@@ -7,7 +7,7 @@ use super::*;
 const RING: usize = 1024;
 const FRAME: usize = 32;
 
-/// Two sides of a link whose rings have been used all around.
+/// Returns two sides of a link whose rings have been used all around.
 fn sides() -> (Link, Link) {
     let region = Arc::new(Region::heap(region_len(RING)));
     let side = |side| Link::new(region.clone(), side, RING, FRAME, RingClock::common());

@@ -1,8 +1,8 @@
-//! Baselines: what this machine can do without a NIC, measured beside irnic in the same run.
+//! Baselines: the performance of this machine without a NIC, measured alongside irnic in the same run.
 //!
-//! There is no protocol here: no acknowledgements, no headers, no checksums. Every bandwidth includes the copy from the
-//! application's buffer and the copy to it; both buffers are 64 KiB and used again and again. The code shares nothing
-//! with the ports, so that a slow port cannot slow its own baseline. Two threads spin on cores of their own.
+//! There is no protocol here: no acknowledgements, no headers, no checksums. Every bandwidth includes the copy from and
+//! to the application's buffer; both buffers are 64 KiB and reused. The code shares nothing with the ports, so that a
+//! slow port cannot slow its own baseline. Two threads spin, each on its own core.
 
 mod ring;
 mod udp;
@@ -14,7 +14,7 @@ use std::hint::black_box;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Size of the application's buffer at either end, in bytes.
+/// Size of the application's buffer at each end, in bytes.
 pub const MESSAGE: usize = 64 << 10;
 
 /// Cores of the sender and of the receiver.
@@ -79,8 +79,8 @@ pub fn copy_bandwidth(bytes: usize, time: Duration) -> Rate {
 /// Binds the calling thread to the core of the sender (0) or the receiver (1).
 ///
 /// # Errors
-/// `Unsupported` for the receiver where there is only one core: two spinning threads would wait for each other.
-/// Otherwise the system's.
+/// `Unsupported` for the receiver if there is only one core: two spinning threads would wait for each other. Otherwise
+/// the system's error.
 pub fn pin(role: usize) -> io::Result<()> {
     if std::thread::available_parallelism()?.get() < CORES.len() && role > 0 {
         return Err(io::Error::new(
@@ -97,8 +97,8 @@ pub fn pin(role: usize) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Returns whether a receiver that has `frames` frames after `elapsed` is done: after `time`, but not without any frame
-/// unless the sender has been silent for ten seconds.
+/// Returns whether a receiver that has `frames` frames after `elapsed` is done: after `time`, but without any frame
+/// only if the sender has been silent for ten more seconds.
 fn done(frames: u64, elapsed: Duration, time: Duration) -> bool {
     elapsed >= time && (frames > 0 || elapsed > time + Duration::from_secs(10))
 }
@@ -114,7 +114,7 @@ fn two_threads<A: Send, B: Send>(
             "two cores are needed for a spinning sender and receiver",
         ));
     }
-    // Threads of their own, so that the caller's binding does not change.
+    // Separate threads, so that the caller's affinity does not change.
     std::thread::scope(|scope| {
         let near = scope.spawn(|| pin(0).and_then(|()| near()));
         let far = scope.spawn(|| pin(1).and_then(|()| far()));
@@ -127,7 +127,7 @@ fn two_threads<A: Send, B: Send>(
 mod tests {
     use super::*;
 
-    /// Loud where the machine cannot run it; no number is judged.
+    /// Reports measurements that the machine cannot run; does not judge any number.
     fn measured<T>(what: &str, result: io::Result<T>) -> Option<T> {
         match result {
             Ok(value) => Some(value),

@@ -62,7 +62,7 @@ impl Ring {
     }
 }
 
-/// Returns the offsets of consecutive frames in the application's buffer, again and again.
+/// Returns the offsets of consecutive frames in the application's buffer, repeated indefinitely.
 fn frames(frame: usize) -> impl Iterator<Item = usize> {
     (0..MESSAGE / frame).map(move |i| i * frame).cycle()
 }
@@ -71,7 +71,7 @@ fn frames(frame: usize) -> impl Iterator<Item = usize> {
 /// between two cores, for `time`.
 ///
 /// # Errors
-/// `Unsupported` on a machine with one core; otherwise the system's.
+/// `Unsupported` on a machine with one core; otherwise the system's error.
 pub fn ring_bandwidth(frame: usize, ring_bytes: usize, time: Duration) -> io::Result<Rate> {
     let frame = frame.clamp(1, MESSAGE);
     let ring = Ring::new(frame, ring_bytes);
@@ -127,7 +127,7 @@ pub fn ring_bandwidth(frame: usize, ring_bytes: usize, time: Duration) -> io::Re
 /// Measures `rounds` round trips of 2 bytes through two rings.
 ///
 /// # Errors
-/// `Unsupported` on a machine with one core; otherwise the system's.
+/// `Unsupported` on a machine with one core; otherwise the system's error.
 pub fn ring_rtt(rounds: usize) -> io::Result<RoundTrip> {
     let (there, back) = (Ring::new(2, 0), Ring::new(2, 0));
     let run = |out: &Ring, inn: &Ring, first: bool| {

@@ -1,5 +1,5 @@
-//! A minimal UDP loop over loopback: segmented sends straight from the application's buffer, coalesced receives
-//! straight into it.
+//! A minimal UDP loop over loopback: segmented sends directly from the application's buffer, coalesced receives
+//! directly into it.
 
 use std::io;
 use std::net::UdpSocket;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::{MESSAGE, Rate, RoundTrip, done, two_threads};
 
-/// How long a datagram may be on its way.
+/// Time limit of a datagram's transit.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Opens two connected, non-blocking sockets with buffers of 8 MiB, or what the system grants.
@@ -36,10 +36,10 @@ fn set(socket: &impl AsRawFd, level: i32, option: i32, value: libc::c_int) -> io
 }
 
 /// Measures the bandwidth of frames of `frame` bytes (clamped to 1 to 16 Ki) over loopback between two cores for
-/// `time`, as many per send as UDP_SEGMENT takes. Frames that the receiver's buffer loses do not count.
+/// `time`, as many per send as UDP_SEGMENT allows. Frames dropped by the receiver's buffer do not count.
 ///
 /// # Errors
-/// `Unsupported` on a machine with one core or a kernel without UDP_SEGMENT; otherwise the system's.
+/// `Unsupported` on a machine with one core or a kernel without UDP_SEGMENT; otherwise the system's error.
 pub fn udp_bandwidth(frame: usize, time: Duration) -> io::Result<Rate> {
     let frame = frame.clamp(1, 16 << 10);
     let (a, b) = sockets()?;
@@ -82,11 +82,12 @@ pub fn udp_bandwidth(frame: usize, time: Duration) -> io::Result<Rate> {
 /// Measures `rounds` round trips of 2 bytes between two spinning sockets.
 ///
 /// # Errors
-/// `Unsupported` on a machine with one core, `TimedOut` if there is no answer for two minutes; otherwise the system's.
+/// `Unsupported` on a machine with one core, `TimedOut` if there is no answer for two minutes; otherwise the system's
+/// error.
 pub fn udp_rtt(rounds: usize) -> io::Result<RoundTrip> {
     let (a, b) = sockets()?;
-    // Loopback loses nothing unless a buffer is full; this only keeps a stopped peer from hanging us. A thread that is
-    // bound to a core may wait for it for many seconds on a busy machine.
+    // Loopback loses nothing unless a buffer is full; this only keeps a stopped peer from blocking forever. A thread
+    // that is bound to a core may wait for it for many seconds on a busy machine.
     let receive = |socket: &UdpSocket, bytes: &mut [u8]| {
         let start = Instant::now();
         for polls in 1u64.. {

@@ -1,4 +1,4 @@
-//! Memory of this machine.
+//! Memory regions of this machine.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
@@ -15,8 +15,8 @@ pub(crate) struct Region {
     mapped: bool,
 }
 
-// SAFETY: a region is only an address range; how its bytes are accessed is up to the types laid over it, which are
-// `Shared`, and to the ring's protocol.
+// SAFETY: a region is only an address range; access to its bytes is governed by the types laid over it, which are
+// `Shared`, and by the ring's protocol.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -42,7 +42,7 @@ impl Region {
         Region::map_for(file, len, libc::PROT_READ | libc::PROT_WRITE)
     }
 
-    /// Maps a file as [`Region::map`] does, but only to read: writing to the region raises SIGSEGV.
+    /// Maps a file like [`Region::map`], but read-only: writing to the region raises SIGSEGV.
     pub(crate) fn map_to_read(file: BorrowedFd<'_>, len: usize) -> io::Result<Region> {
         Region::map_for(file, len, libc::PROT_READ)
     }
@@ -59,7 +59,7 @@ impl Region {
         Ok(Region { base, len, mapped: true })
     }
 
-    /// Returns its length in bytes.
+    /// Returns the length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -69,7 +69,7 @@ impl Region {
         Layout::from_size_align(len, PAGE).expect("the page size is a power of two")
     }
 
-    /// Returns the address of `len` bytes at `offset`. Panics if they are not all inside.
+    /// Returns the address of `len` bytes at `offset`. Panics if they are not all inside the region.
     #[inline]
     pub(crate) fn bytes(&self, offset: usize, len: usize) -> NonNull<u8> {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "{len} bytes at {offset} of {}", self.len);
@@ -77,16 +77,16 @@ impl Region {
         unsafe { self.base.add(offset) }
     }
 
-    /// Returns the object of type `T` at `offset`. Panics if it is not all inside, or misaligned.
+    /// Returns the object of type `T` at `offset`. Panics if it is not all inside the region, or misaligned.
     pub(crate) fn object<T: Shared>(&self, offset: usize) -> &T {
         let at = self.bytes(offset, size_of::<T>()).cast::<T>();
         assert!(at.is_aligned());
-        // SAFETY: inside the region, aligned, and valid for any bit pattern and under concurrent writes, as `Shared`
-        // says.
+        // SAFETY: inside the region, aligned, and valid for any bit pattern and under concurrent writes, as required by
+        // `Shared`.
         unsafe { at.as_ref() }
     }
 
-    /// Returns the word at `offset`, a multiple of 8. Panics if it is not inside.
+    /// Returns the word at `offset`, a multiple of 8. Panics if it is not inside the region.
     #[inline]
     pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
         let at = self.bytes(offset, size_of::<u64>());
@@ -94,10 +94,10 @@ impl Region {
         unsafe { AtomicU64::from_ptr(at.as_ptr().cast()) }
     }
 
-    /// Returns `len` bytes at `offset`. Panics if they are not all inside.
+    /// Returns `len` bytes at `offset`. Panics if they are not all inside the region.
     ///
     /// # Safety
-    /// Nobody writes them as long as they are borrowed, but for a peer that breaks its protocol.
+    /// They must not be written while they are borrowed, except by a peer that violates its protocol.
     #[inline]
     pub(crate) unsafe fn slice(&self, offset: usize, len: usize) -> &[u8] {
         let at = self.bytes(offset, len);
@@ -105,10 +105,10 @@ impl Region {
         unsafe { std::slice::from_raw_parts(at.as_ptr(), len) }
     }
 
-    /// Has `fill` write `len` bytes at `offset`. Panics if they are not all inside.
+    /// Has `fill` write `len` bytes at `offset`. Panics if they are not all inside the region.
     ///
     /// # Safety
-    /// Nobody else reads or writes them meanwhile, but for a peer that breaks its protocol.
+    /// They must not be read or written meanwhile, except by a peer that violates its protocol.
     #[inline]
     pub(crate) unsafe fn write(&self, offset: usize, len: usize, fill: &mut dyn FnMut(&mut [u8])) {
         let at = self.bytes(offset, len);
@@ -120,7 +120,7 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         if self.mapped {
-            // SAFETY: exactly the mapping made by `map`; references into it borrow from `self`.
+            // SAFETY: exactly the mapping created by `map`; references into it borrow from `self`.
             unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
         } else {
             // SAFETY: allocated in `heap` with this layout.

@@ -1,4 +1,4 @@
-//! A region for the model checker loom: its words are loom's, and its bytes tell who touches them while another may.
+//! A region for the model checker loom: its words are loom's, and accesses to its bytes are checked for data races.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, Weak};
 use super::Shared;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Bytes that are watched together. No two records of a ring share a line.
+/// Bytes that are checked as a unit. No two records of a ring share a line.
 const LINE: usize = 64;
 
-/// Objects come into being when they are first asked for: by the thread that makes the others, or loom complains.
+/// Objects are created on first use: this must be by the thread that creates the others, or loom complains.
 #[derive(Clone)]
 pub(crate) struct Region(Arc<Inner>);
 
@@ -23,27 +23,27 @@ struct Inner {
     objects: Mutex<BTreeMap<usize, Box<dyn Any + Send + Sync>>>,
     lines: Mutex<BTreeMap<usize, Arc<loom::cell::UnsafeCell<()>>>>,
     bytes: *mut [u8],
-    /// How often it was mapped.
+    /// Number of times it was mapped.
     passed: AtomicU64,
 }
 
-/// Files that are mapped, by device and inode.
+/// Mapped files, by device and inode.
 static FILES: Mutex<BTreeMap<(u64, u64), Weak<Inner>>> = Mutex::new(BTreeMap::new());
 
-// SAFETY: the bytes are the region's own, and `lines` finds out whether two threads are at the same ones.
+// SAFETY: the bytes are the region's own, and `lines` detects two threads accessing the same ones.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: from a box, and nobody borrows from it any more.
+        // SAFETY: from a box, and no borrow remains.
         drop(unsafe { Box::from_raw(self.bytes) });
     }
 }
 
 impl Region {
-    /// Makes a region that is shared by its clones.
+    /// Creates a region that is shared by its clones.
     pub(crate) fn heap(len: usize) -> Region {
         let bytes = Box::into_raw(vec![0; len].into());
         Region(Arc::new(Inner {
@@ -55,8 +55,8 @@ impl Region {
         }))
     }
 
-    /// Maps a file: whoever has mapped the same one has the same memory. To be passed a descriptor is to see what the
-    /// one who passed it has seen.
+    /// Maps a file: all mappings of the same one share the memory. Receiving a descriptor makes everything visible that
+    /// its sender has seen.
     pub(crate) fn map(file: BorrowedFd<'_>, len: usize) -> io::Result<Region> {
         let metadata = File::from(file.try_clone_to_owned()?).metadata()?;
         let mut files = FILES.lock().unwrap();
@@ -71,7 +71,7 @@ impl Region {
         Ok(region)
     }
 
-    /// As [`Region::map`].
+    /// Like [`Region::map`].
     pub(crate) fn map_to_read(file: BorrowedFd<'_>, len: usize) -> io::Result<Region> {
         Region::map(file, len)
     }
@@ -103,18 +103,18 @@ impl Region {
     }
 
     /// # Safety
-    /// loom tells whether somebody writes them meanwhile.
+    /// loom reports concurrent writes.
     pub(crate) unsafe fn slice(&self, offset: usize, len: usize) -> &[u8] {
         let at = self.touch(offset, len, |line| line.with(|_| ()));
-        // SAFETY: as `touch` has found out.
+        // SAFETY: checked by `touch`.
         unsafe { std::slice::from_raw_parts(at, len) }
     }
 
     /// # Safety
-    /// loom tells whether somebody reads or writes them meanwhile.
+    /// loom reports concurrent accesses.
     pub(crate) unsafe fn write(&self, offset: usize, len: usize, fill: &mut dyn FnMut(&mut [u8])) {
         let at = self.touch(offset, len, |line| line.with_mut(|_| ()));
-        // SAFETY: as `touch` has found out.
+        // SAFETY: checked by `touch`.
         fill(unsafe { std::slice::from_raw_parts_mut(at, len) });
     }
 }

@@ -1,4 +1,4 @@
-//! The ring under every order in which a weakly ordered machine may let its two sides see each other's accesses.
+//! The ring under every order in which a weakly ordered machine may make the accesses of its two sides visible.
 
 use loom::thread;
 
@@ -7,7 +7,7 @@ use super::*;
 /// Sixteen records of one line each.
 const PLACE: Place = Place { offset: 0, capacity: 1024, max_frame: 48 };
 
-/// A ring that was used all around once, and on up to `records` lines from its end.
+/// Returns a ring that was used all around once, and up to `records` lines from its end.
 fn ring(records: u64) -> (Producer, Consumer) {
     let region = Arc::new(Region::heap(PLACE.len()));
     let (mut tx, mut rx) = (Producer::new(region.clone(), PLACE), Consumer::new(region, PLACE));
@@ -21,7 +21,7 @@ fn ring(records: u64) -> (Producer, Consumer) {
     (tx, rx)
 }
 
-/// Pushes a frame that shows `n` in its stamp, its tag and each of its bytes.
+/// Pushes a frame with `n` in its stamp, its tag and each of its bytes.
 fn push(tx: &mut Producer, n: u64, len: usize) -> bool {
     tx.push(len, n as u32, n, &mut |bytes| bytes.fill(n as u8)).unwrap()
 }
@@ -43,7 +43,7 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
 #[test]
 fn frames_are_whole_and_in_order_around_the_end_of_the_ring() {
     check(|| {
-        // The second of the frames, of two lines, finds one line before the end and skips it.
+        // The second frame, of two lines, finds one line before the end and skips it.
         let (mut tx, mut rx) = ring(2);
         let producer = thread::spawn(move || {
             for n in 100..103 {
@@ -106,7 +106,7 @@ fn what_an_empty_ring_says_of_progress_is_so() {
     });
 }
 
-/// The producer sleeps for room as ports do: it asks, fences, and looks again.
+/// The producer sleeps for room like ports: it requests, fences, and checks again.
 #[test]
 fn who_waits_for_room_sees_it_or_is_woken() {
     check(|| {

@@ -49,12 +49,12 @@ fn a_record_bears_its_stamp_and_the_time_when_it_was_not_there() {
     push(1, true);
     assert_eq!(pop(10), Some((1, 1 << 56, Time::NEVER)));
     assert_eq!(pop(20), None);
-    // Pushed before a look and published after it.
+    // Pushed before a read and published after it.
     push(2, false);
     assert_eq!(pop(30), None);
     push(3, true);
     assert_eq!(pop(40), Some((2, 2 << 56, Time(30))));
-    // Came while those before were read: the look that found them did not find it.
+    // Pushed while the earlier ones were read: the read that found those did not find it.
     push(4, true);
     assert_eq!(pop(50), Some((3, 3 << 56, Time(30))));
     assert_eq!(pop(60), Some((4, 4 << 56, Time(40))));

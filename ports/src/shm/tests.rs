@@ -152,7 +152,7 @@ fn sleepers_are_woken() {
 const CHILD_PATH: &str = "IRNIC_SHM_TEST_PATH";
 const CHILD_MODE: &str = "IRNIC_SHM_TEST_MODE";
 
-/// The other process of the tests below; passes at once when run as a test of its own.
+/// The other process of the tests below; passes at once when run as a test itself.
 #[test]
 fn child_process() {
     let Some(path) = std::env::var_os(CHILD_PATH) else { return };
@@ -184,9 +184,9 @@ fn child_process() {
     }
 }
 
-/// Runs [`child_process`] in a process of its own.
+/// Runs [`child_process`] in a separate process.
 fn child(path: &FilePath, mode: &str) -> std::process::Child {
-    // The harness's names of tests leave out the crate.
+    // The harness's test names omit the crate.
     let (_, module) = module_path!().split_once("::").unwrap();
     let test = format!("{module}::child_process");
     Command::new(std::env::current_exe().unwrap())

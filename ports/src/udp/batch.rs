@@ -1,5 +1,5 @@
-//! The transmit queue of a UDP port, laid out so that one system call takes many frames: UDP_SEGMENT wants segments of
-//! equal size, of which the last may be shorter, to one destination, contiguous in memory.
+//! The transmit queue of a UDP port, laid out so that one system call takes many frames: UDP_SEGMENT requires segments
+//! of equal size, except that the last may be shorter, to one destination, contiguous in memory.
 
 use std::net::IpAddr;
 
@@ -8,13 +8,13 @@ use irnic_transports::{Gather, Path};
 /// Largest UDP payload over IPv4, segmented or not.
 pub(super) const MAX_DATAGRAM: usize = 65507;
 
-/// Most batches in the queue, which is also the longest sendmmsg.
+/// Maximum number of batches in the queue, and of messages of one sendmmsg.
 pub(super) const MAX_BATCHES: usize = 128;
 
 /// Bytes of the queue: four full batches. More would leave the L2 cache between filling and sending.
 const ARENA: usize = 256 << 10;
 
-/// What all frames of a batch have in common.
+/// Properties common to all frames of a batch.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) dst: IpAddr,
@@ -30,17 +30,17 @@ impl From<&Path> for Target {
     }
 }
 
-/// Consecutive frames that go in one send.
+/// Consecutive frames sent together.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Batch {
     pub(super) target: Target,
     /// Range of the batch in the arena: its start and its length in bytes.
     pub(super) start: usize,
     pub(super) len: usize,
-    /// Size of each frame but the last, which may be shorter.
+    /// Size of each frame except the last, which may be shorter.
     pub(super) segment: usize,
     pub(super) frames: usize,
-    /// Stretches of it that are still in the application's memory.
+    /// Number of its stretches that are still in the application's memory.
     left_out: usize,
     open: bool,
     /// There was credit for it.
@@ -48,22 +48,22 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Returns of how many pieces it consists.
+    /// Returns the number of pieces that it consists of.
     pub(super) fn pieces(&self) -> usize {
         2 * self.left_out + 1
     }
 }
 
-/// A stretch of a batch that is not in the arena yet, where there is room for it, but in the application's memory.
+/// A stretch of a batch that is still in the application's memory, with a place reserved in the arena.
 #[derive(Copy, Clone, Debug)]
 struct LeftOut {
-    /// Where in the arena its place is.
+    /// Offset of its place in the arena.
     start: usize,
     len: usize,
     addr: u64,
 }
 
-/// What the kernel gathers a send from. Nothing is kept here between calls.
+/// The buffers from which the kernel gathers a send. Nothing is kept here between calls.
 #[derive(Default)]
 pub(super) struct Pieces(Vec<libc::iovec>);
 
@@ -75,7 +75,7 @@ impl Pieces {
         self.0.push(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
     }
 
-    /// Returns the pieces, those of one batch after those of another.
+    /// Returns the pieces, grouped by batch.
     pub(super) fn as_slice(&self) -> &[libc::iovec] {
         &self.0
     }
@@ -83,17 +83,17 @@ impl Pieces {
 
 /// The transmit queue.
 pub(super) struct TxQueue {
-    /// Used as a ring: batches lie one after the other, and none across its end.
+    /// Used as a ring: batches are adjacent, and none wraps around its end.
     arena: Box<[u8]>,
-    /// Batches that are still to be sent.
+    /// Batches still to be sent.
     batches: Vec<Batch>,
-    /// What they leave out, in order.
+    /// Their stretches in the application's memory, in order.
     left_out: Vec<LeftOut>,
-    /// Where the last batch ends.
+    /// End of the last batch.
     end: usize,
-    /// Most frames in one batch: 1 without UDP_SEGMENT.
+    /// Maximum number of frames in one batch: 1 without UDP_SEGMENT.
     max_frames: usize,
-    /// Most bytes of one batch of several frames.
+    /// Maximum number of bytes of one batch of several frames.
     longest: usize,
 }
 
@@ -104,13 +104,13 @@ impl TxQueue {
         TxQueue { arena, batches, left_out: Vec::new(), end: 0, max_frames, longest: MAX_DATAGRAM }
     }
 
-    /// Sets the most bytes of a batch of several frames.
+    /// Sets the maximum number of bytes of a batch of several frames.
     pub(super) fn set_longest(&mut self, bytes: usize) {
         self.longest = bytes.min(MAX_DATAGRAM);
     }
 
-    /// Has `admit` say, of each of the first `count` batches that it has not admitted before, whether it may be sent.
-    /// Returns how many may, up to the first that may not.
+    /// Calls `admit` for each of the first `count` batches that it has not admitted before, until it refuses one.
+    /// Returns the number of admitted ones.
     pub(super) fn admit(&mut self, count: usize, mut admit: impl FnMut(&Batch) -> bool) -> usize {
         let refused = self.batches[..count].iter_mut().position(|batch| {
             batch.admitted = batch.admitted || admit(batch);
@@ -123,7 +123,7 @@ impl TxQueue {
         self.max_frames
     }
 
-    /// Limits new batches to `frames` frames. Queued batches stay as they are.
+    /// Limits new batches to `frames` frames. Queued batches are unchanged.
     pub(super) fn set_max_frames(&mut self, frames: usize) {
         self.max_frames = frames;
         self.close();
@@ -160,8 +160,8 @@ impl TxQueue {
         Some(&mut self.arena[start..start + len])
     }
 
-    /// Takes the payload of the frame of `len` bytes that was reserved last, behind its first `at` bytes, from where it
-    /// is when the frame is sent. It stays there until then, or until [`TxQueue::settle`].
+    /// Sends the payload of the last reserved frame of `len` bytes, after its first `at` bytes, from its place in
+    /// memory. It must stay there until it is sent, or until [`TxQueue::settle`].
     pub(super) fn leave_out(&mut self, len: usize, at: usize, payload: &Gather<'_>) {
         let Some(batch) = self.batches.last_mut() else { return };
         let mut start = self.end - len + at;
@@ -174,17 +174,17 @@ impl TxQueue {
         }
     }
 
-    /// Copies all that was left out to its place, while it is still where it was.
+    /// Copies everything left in place to the arena, while it is still there.
     pub(super) fn settle(&mut self) {
         for LeftOut { start, len, addr } in self.left_out.drain(..) {
             let place = &mut self.arena[start..start + len];
-            // SAFETY: who left it out keeps it readable until now, and it is not in the arena.
+            // SAFETY: the caller of `leave_out` keeps it readable until now, and it is not in the arena.
             unsafe { std::ptr::copy_nonoverlapping(addr as *const u8, place.as_mut_ptr(), len) };
         }
         self.batches.iter_mut().for_each(|batch| batch.left_out = 0);
     }
 
-    /// Returns where a batch may begin: with room for a whole one, since stubs would cost a send each.
+    /// Returns where a batch may begin: with room for a whole one, since partial ones would cost a send each.
     #[inline]
     fn room(&self) -> Option<usize> {
         if self.batches.len() == MAX_BATCHES {
@@ -211,7 +211,7 @@ impl TxQueue {
         &self.batches
     }
 
-    /// Returns how many batches no further frame of full size can join.
+    /// Returns the number of batches that no further full-size frame can join.
     pub(super) fn closed(&self) -> usize {
         let joinable = |b: &Batch| b.open && b.len + b.segment <= self.longest;
         self.batches.len() - usize::from(self.batches.last().is_some_and(joinable))
@@ -221,7 +221,7 @@ impl TxQueue {
         self.batches.is_empty()
     }
 
-    /// Returns a batch that leaves out nothing.
+    /// Returns the bytes of a batch that is entirely in the arena.
     fn bytes(&self, batch: &Batch) -> &[u8] {
         debug_assert_eq!(batch.left_out, 0);
         &self.arena[batch.start..batch.start + batch.len]
@@ -242,7 +242,7 @@ impl TxQueue {
         }
     }
 
-    /// Lists the frames of the first pending batch, which leaves out nothing, one piece each.
+    /// Lists the frames of the first pending batch, which is entirely in the arena, one piece each.
     pub(super) fn list_frames(&self, pieces: &mut Pieces) {
         pieces.0.clear();
         if let Some(first) = self.batches.first() {
@@ -386,12 +386,12 @@ mod tests {
         }
     }
 
-    /// What the pieces of the first `count` batches hold, one after the other.
+    /// Returns the contents of the pieces of the first `count` batches, concatenated.
     fn listed(queue: &TxQueue, count: usize) -> Vec<u8> {
         let mut pieces = Pieces::default();
         queue.list(count, &mut pieces);
         assert_eq!(pieces.as_slice().len(), queue.pending()[..count].iter().map(Batch::pieces).sum::<usize>());
-        // SAFETY: the pieces are of the queue and of payloads that the test still has.
+        // SAFETY: the pieces are those of the queue and of payloads that the test still holds.
         let bytes = |p: &libc::iovec| unsafe { std::slice::from_raw_parts(p.iov_base.cast::<u8>(), p.iov_len) };
         pieces.as_slice().iter().flat_map(bytes).copied().collect()
     }
@@ -401,7 +401,7 @@ mod tests {
         let mut queue = TxQueue::new(128);
         let mut payloads = [vec![2u8; 6], vec![5; 3], vec![6; 3]];
         let segment = |payload: &Vec<u8>| Segment { addr: payload.as_ptr() as u64, len: payload.len() as u32 };
-        // 1222222333, then 4555666777 in two segments, then one with nothing left out, then one to another target.
+        // 1222222333, then 4555666777 in two segments, then one entirely in the arena, then one to another target.
         for (fill, at, left_out) in [([1, 3], 1, 0..1), ([4, 7], 1, 1..3)] {
             let out = queue.reserve(&target(2), 10, false).unwrap();
             out[..at].fill(fill[0]);

@@ -1,15 +1,15 @@
 //! Credit-based flow control between the UDP ports of one host.
 //!
-//! The kernel takes datagrams for another process of the host whatever that process does, and drops them once its
-//! socket's buffer is full: the sender of a datagram to a local address never waits. Here the receiver says how much a
-//! sender may have in its socket at a time, and how much of it was read, as the receivers of an InfiniBand link do (IBA
-//! 7.9). A sender without credit keeps its frames, and [`Port::transmit`](crate::Port::transmit) says that there is no
-//! room.
+//! The kernel accepts datagrams for another process of the host regardless of that process, and drops them once its
+//! socket's buffer is full: the sender of a datagram to a local address never waits. Here the receiver advertises how
+//! much a sender may have in its socket at a time, and how much of it was read, like the receivers of an InfiniBand
+//! link (IBA 7.9). A sender without credit keeps its frames, and [`Port::transmit`](crate::Port::transmit) reports that
+//! there is no room.
 //!
-//! Every port listens on an abstract unix socket that is named after its UDP address. A sender connects to the one of
-//! its destination and passes a page of shared memory, which the receiver writes to. Abstract names belong to a network
+//! Every port listens on an abstract unix socket that is named after its UDP address. A sender connects to that of its
+//! destination and passes a page of shared memory, which the receiver writes to. Abstract names belong to a network
 //! namespace, so a destination on another host has none, nor has a program other than irnic, nor a process of another
-//! user: to those datagrams are sent without credit, as on any network, and receivers that fall behind lose some.
+//! user: datagrams to those are sent without credit, as on any network, and receivers that fall behind lose some.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -24,38 +24,38 @@ use crate::mapped_octets;
 use crate::region::{PAGE, Region, Shared};
 use crate::sync::{AtomicU64, Ordering};
 
-/// What a sender says first, before the address and the port that it sends from: a magic, and the version of the page.
+/// Start of a sender's first message, before its source address and port: a magic, and the version of the page.
 const HELLO: [u8; 8] = *b"IRNICCR\x01";
 const GREETING: usize = HELLO.len() + 16 + 2;
 
-/// The share of a buffer that a sender has until its receiver sets a limit: one of this many, of a buffer as large as
-/// the sender's own, as others may begin at the same time.
+/// Divisor of the buffer share that a sender has until its receiver sets a limit, of a buffer as large as the sender's
+/// own: others may begin at the same time.
 const FIRST_SHARE: u64 = 8;
 
-/// How long the owner of a socket may read nothing before a sender takes what is in it for lost, ns. It is also how
-/// long a ring of shared memory may be full.
+/// How long a socket may not be read before a sender treats its contents as lost, ns. Also the time for which a ring of
+/// shared memory may be full.
 const STALL: u64 = 100 * MS;
-/// A destination without such a socket is asked again after that time, ns.
+/// Time after which a destination without such a socket is tried again, ns.
 const ABSENCE: u64 = 100 * MS;
-/// Interval at which a sender without credit looks for more, and at which it looks whether the receiver has ended, ns.
+/// Intervals at which a sender without credit checks for more, and for the receiver's end, ns.
 const LOOK: u64 = 50 * US;
 const LIVENESS: u64 = MS;
-/// Interval at which a receiver looks for senders that it took for another kind of program, ns.
+/// Interval at which a receiver checks for connections of senders that it took for another kind of program, ns.
 const ACCEPT: u64 = MS;
 
-/// Most destinations, and most senders, that are kept.
+/// Maximum number of destinations, and of senders, that are kept.
 const MOST: usize = 1024;
-/// Sources without credit that are remembered.
+/// Number of sources without credit that are remembered.
 const OTHERS: usize = 8;
 
-/// Returns the most kernel memory that a datagram of `len` bytes takes in a socket's buffer: a single one lies in a
-/// block of a power of two, one that was segmented in pages.
+/// Returns the maximum kernel memory that a datagram of `len` bytes takes in a socket's buffer: a single one is in a
+/// block of a power of two, a segmented one in pages.
 pub(super) fn charge(len: usize, segment: usize) -> u64 {
     let memory = if len > segment { len + 2048 } else { (len + 512).next_power_of_two() + 512 };
     memory as u64
 }
 
-/// Returns what of a socket's buffer can be used: the kernel gives up to a quarter back only when the socket is empty.
+/// Returns the usable part of a socket's buffer: the kernel returns up to a quarter only when the socket is empty.
 fn capacity(buffer: usize) -> u64 {
     buffer as u64 / 4 * 3
 }
@@ -64,9 +64,9 @@ fn capacity(buffer: usize) -> u64 {
 #[derive(Default)]
 #[repr(C)]
 struct Page {
-    /// Written by the receiver: what it has taken of this sender's datagrams since the beginning.
+    /// Written by the receiver: the total charge of this sender's datagrams that it has taken.
     taken: AtomicU64,
-    /// Written by the receiver: most that may be sent and not taken; 0 until it knows the sender.
+    /// Written by the receiver: maximum charge that may be sent but not taken; 0 until it knows the sender.
     limit: AtomicU64,
 }
 
@@ -82,13 +82,13 @@ fn name(address: SocketAddr) -> String {
 struct Destination {
     ip: IpAddr,
     link: Link,
-    /// When a datagram first found no credit, and when the receiver was last known to live.
+    /// When a datagram first found no credit, and when the receiver was last known to be alive.
     starved: Option<Time>,
     alive: Time,
 }
 
 enum Link {
-    /// There is no such socket on this host. It is not looked for again before that time.
+    /// There is no such socket on this host. It is not tried again before that time.
     Absent(Time),
     Known(Known),
 }
@@ -97,9 +97,9 @@ enum Link {
 struct Known {
     connection: OwnedFd,
     page: Region,
-    /// What was sent to it.
+    /// Total charge sent to it.
     sent: u64,
-    /// What may be in its socket until it says so itself.
+    /// Limit until the receiver sets one.
     first_limit: u64,
 }
 
@@ -134,12 +134,12 @@ impl Known {
         }
     }
 
-    /// Whether there is credit of `charge`. One datagram may always be in the socket, however long.
+    /// Returns whether there is credit of `charge`. One datagram may always be in the socket, however long.
     fn admits(&mut self, charge: u64) -> bool {
         let taken = self.page().taken.load(Ordering::Relaxed);
         let waiting = self.sent.wrapping_sub(taken);
         if waiting > u64::MAX / 2 {
-            // The kernel has split what was sent, which counts as more.
+            // The kernel has split what was sent, which raises its charge.
             self.sent = taken;
             return true;
         }
@@ -153,13 +153,13 @@ impl Known {
         admitted
     }
 
-    /// Takes for lost what the receiver has not read.
+    /// Treats what the receiver has not read as lost.
     fn write_off(&mut self) {
         self.sent = self.page().taken.load(Ordering::Relaxed);
     }
 }
 
-/// Whether the other end of a connection, which has nothing to say, has ended.
+/// Returns whether the other end of a connection, which never sends, has closed it.
 fn has_ended(connection: &OwnedFd) -> bool {
     let heard = sys::receive(connection.as_fd(), &mut [0]);
     !matches!(heard, Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted))
@@ -167,24 +167,25 @@ fn has_ended(connection: &OwnedFd) -> bool {
 
 /// The sending half: credit for each destination.
 pub(super) struct Credits {
-    /// The UDP address that datagrams come from, and the port that they go to.
+    /// UDP source address and destination port of datagrams.
     local: SocketAddr,
     remote_port: u16,
     first_limit: u64,
     destinations: Vec<Destination>,
-    /// The one that was asked for last.
+    /// Index of the last lookup.
     last: usize,
-    /// When to look again for credit; never if none is missing.
+    /// Time of the next check for credit; never if none is missing.
     look_at: Time,
-    /// Bytes that a datagram should have at the most.
+    /// Maximum number of bytes that a datagram should have.
     longest: usize,
 }
 
 impl Credits {
-    /// How often to look for credit.
+    /// Interval of checks for credit.
     pub(super) const LOOK: Duration = Duration::from_nanos(LOOK);
 
-    /// For the socket that is bound to `local`, whose buffer has `buffer` bytes as the kernel accounts for them.
+    /// Creates the half for the socket bound to `local`, whose buffer has `buffer` bytes as accounted for by the
+    /// kernel.
     pub(super) fn new(local: SocketAddr, remote_port: u16, buffer: usize) -> Credits {
         let (first_limit, destinations) = (capacity(buffer) / FIRST_SHARE, Vec::new());
         Credits { local, remote_port, first_limit, destinations, last: 0, look_at: Time::NEVER, longest: usize::MAX }
@@ -205,23 +206,23 @@ impl Credits {
         self.destinations.get_mut(self.last)
     }
 
-    /// Whether the receiver at `ip` is known to be irnic.
+    /// Returns whether the receiver at `ip` is known to be irnic.
     #[inline]
     pub(super) fn knows(&mut self, ip: IpAddr) -> bool {
         self.find(ip).is_some_and(|d| matches!(d.link, Link::Known(_)))
     }
 
-    /// Returns how long a datagram should be at the most, in bytes, so that several senders share a small buffer.
+    /// Returns the recommended maximum length of a datagram, in bytes, so that several senders share a small buffer.
     pub(super) fn longest(&self) -> usize {
         self.longest
     }
 
-    /// When a datagram that found no credit should be tried again; [`Time::NEVER`] if none waits.
+    /// Returns when a datagram without credit should be retried; [`Time::NEVER`] if none waits.
     pub(super) fn next_deadline(&self) -> Time {
         self.look_at
     }
 
-    /// Whether a datagram of `len` bytes may be sent now. Those that may count as sent.
+    /// Returns whether a datagram of `len` bytes may be sent now, in which case it counts as sent.
     pub(super) fn take(&mut self, now: Time, ip: IpAddr, len: usize, segment: usize) -> bool {
         if self.find(ip).is_none() {
             if self.destinations.len() == MOST {
@@ -262,7 +263,7 @@ impl Credits {
         false
     }
 
-    /// Whether [`Credits::take`] would return true, but for a receiver that has ended or reads nothing.
+    /// Returns whether [`Credits::take`] would return true, except for a receiver that has ended or does not read.
     pub(super) fn admits(&mut self, ip: IpAddr, len: usize, segment: usize) -> bool {
         match self.find(ip).map(|d| &mut d.link) {
             Some(Link::Known(known)) => known.admits(charge(len, segment)),
@@ -277,7 +278,7 @@ impl Credits {
         Some((known.sent, known.page().taken.load(Ordering::Relaxed)))
     }
 
-    /// Notes whether datagrams wait for credit now.
+    /// Records whether datagrams wait for credit now.
     pub(super) fn note(&mut self, now: Time, waits: bool) {
         self.look_at = if waits { now + LOOK } else { Time::NEVER };
         let known = self.destinations.iter().filter_map(|d| if let Link::Known(k) = &d.link { Some(k) } else { None });
@@ -299,7 +300,7 @@ impl Sender {
         if !sys::is_own_user(sys::peer_user(connection.as_fd()).ok()?) {
             return None;
         }
-        // One more, so that a longer message is not taken for this one.
+        // One more byte, to detect a longer message.
         let mut bytes = [0; GREETING + 1];
         let message = sys::receive(connection.as_fd(), &mut bytes).ok()?;
         let memory = message.fd?;
@@ -317,34 +318,35 @@ impl Sender {
         self.page.object(0)
     }
 
-    /// Whether datagrams from `source` are its. Who is bound to no address sends from any.
+    /// Returns whether datagrams from `source` are this sender's. A socket without a bound address sends from any.
     fn is(&self, source: SocketAddr) -> bool {
         self.source.port() == source.port() && (self.source.ip() == source.ip() || self.source.ip().is_unspecified())
     }
 }
 
-/// The receiving half: what each sender may have in the socket.
+/// The receiving half: how much each sender may have in the socket.
 pub(super) struct Grants {
-    /// `None` if the name is taken, or there are no descriptors: nobody gets credit.
+    /// `None` if the name is taken, or there are no descriptors: no sender gets credit.
     listener: Option<OwnedFd>,
     /// Kernel memory that datagrams may take.
     capacity: u64,
     senders: Vec<Sender>,
-    /// The one whose datagram was taken last.
+    /// Index of the sender of the last datagram.
     last: usize,
-    /// Sources that have no connection, and whose turn it is to be forgotten.
+    /// Sources without a connection, and the index of the next to be replaced.
     others: [Option<SocketAddr>; OTHERS],
     next: usize,
     accepted: Time,
 }
 
 impl Grants {
-    /// For the socket that is bound to `local`, whose buffer has `buffer` bytes as the kernel accounts for them.
+    /// Creates the half for the socket bound to `local`, whose buffer has `buffer` bytes as accounted for by the
+    /// kernel.
     pub(super) fn new(local: SocketAddr, buffer: usize) -> Grants {
         Grants { listener: sys::listen(&name(local)).ok(), ..Grants::none(buffer) }
     }
 
-    /// Nobody gets credit.
+    /// Creates a half that gives no credit.
     pub(super) fn none(buffer: usize) -> Grants {
         Grants {
             listener: None,
@@ -357,7 +359,7 @@ impl Grants {
         }
     }
 
-    /// A datagram from `source` was taken out of the socket, and handed on.
+    /// Records that a datagram from `source` was taken out of the socket and delivered.
     #[inline]
     pub(super) fn taken(&mut self, now: Time, source: SocketAddr, len: usize, segment: usize) {
         if self.listener.is_some() {
@@ -370,7 +372,7 @@ impl Grants {
         }
     }
 
-    /// Looks for the sender of a datagram, which may have connected since the last. Returns false if it has no credit.
+    /// Finds the sender of a datagram, which may have just connected. Returns false if it has no credit.
     #[cold]
     fn find(&mut self, now: Time, source: SocketAddr) -> bool {
         let known = self.senders.iter().position(|sender| sender.is(source));
@@ -394,7 +396,7 @@ impl Grants {
         let before = self.senders.len();
         while let Some(Ok(Some(connection))) = self.listener.as_ref().map(|l| sys::accept(l.as_fd())) {
             if let Some(sender) = Sender::greet(connection) {
-                // One that connects again has begun anew.
+                // A sender that connects again has restarted.
                 self.senders.retain(|other| other.source != sender.source);
                 if self.senders.len() < MOST {
                     self.senders.push(sender);

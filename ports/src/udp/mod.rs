@@ -1,14 +1,14 @@
 //! RoCEv2 over a UDP socket of the kernel: port 4791, IPv4 or IPv6.
 //!
-//! Frames are written straight into a buffer from which the kernel takes up to 128 at once (UDP_SEGMENT), and arrive up
-//! to 64 KiB at once (UDP_GRO). DF is set and the socket is never connected, so the IPv4 identification, which the ICRC
-//! covers, is 0. There is one exception: where the kernel itself splits a segmented send for a device that cannot, it
+//! Frames are written directly into a buffer from which the kernel takes up to 128 at once (UDP_SEGMENT), and arrive in
+//! up to 64 KiB at once (UDP_GRO). DF is set and the socket is never connected, so the IPv4 identification, which the
+//! ICRC covers, is 0. There is one exception: if the kernel itself splits a segmented send for a device that cannot, it
 //! counts the identification up from 0 within the send. irnic's receiver accepts that. A peer that checks the ICRC
-//! against the IPv4 header (hardware, rxe) drops all frames but the first. [`Segmentation`] selects which frames are
-//! sent so.
+//! against the IPv4 header (hardware, rxe) drops all frames but the first. [`Segmentation`] selects the frames sent
+//! this way.
 //!
 //! Between ports of one host and user nothing is lost: a sender has credit for what the receiver's socket can hold, and
-//! [`Port::transmit`] finds no room without. Other receivers that fall behind lose frames.
+//! without credit [`Port::transmit`] finds no room. Other receivers that fall behind lose frames.
 
 mod batch;
 mod credit;
@@ -36,7 +36,7 @@ use self::rx::Receiver;
 use self::tx::{Common, Stop};
 use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame, packet_len};
 
-/// Which frames share a send with the ones after them (UDP_SEGMENT), where the kernel has it. Frames that do not share
+/// Which frames share a send with the following ones (UDP_SEGMENT), if the kernel supports it. Frames that do not share
 /// a send still share system calls (sendmmsg).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Segmentation {
@@ -54,8 +54,8 @@ pub enum Segmentation {
 #[derive(Copy, Clone, Debug)]
 #[non_exhaustive]
 pub struct UdpConfig {
-    /// Address and UDP port to bind to. An unspecified address receives for all addresses of the host; UDP port 0 takes
-    /// a free one.
+    /// Address and UDP port to bind to. An unspecified address receives for all addresses of the host; UDP port 0
+    /// selects a free one.
     pub local: SocketAddr,
     /// UDP port of every destination. Default: 4791.
     pub remote_port: u16,
@@ -106,7 +106,7 @@ impl UdpConfig {
     }
 }
 
-/// What a UDP port failed to do. The port returns it inside an [`io::Error`].
+/// Error of a UDP port. The port returns it inside an [`io::Error`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UdpError {
     /// The address is in use, does not belong to this host, or is not permitted.
@@ -114,7 +114,7 @@ pub enum UdpError {
     Bind {
         /// Requested address.
         local: SocketAddr,
-        /// Message of the system.
+        /// System error message.
         error: String,
     },
     /// A frame does not fit into one unfragmented datagram.
@@ -145,7 +145,7 @@ pub enum UdpError {
         dst: IpAddr,
         /// Length of the frame from BTH to ICRC, in bytes.
         frame: usize,
-        /// Message of the system.
+        /// System error message.
         error: String,
     },
 }
@@ -172,21 +172,21 @@ pub struct UdpPort {
     credits: Credits,
     grants: Grants,
     counters: PortCounters,
-    /// Frames in the standard wire format are sent one by one.
+    /// Frames in the standard wire format are sent one at a time.
     plain_alone: bool,
     /// The kernel or the queue was full: the port wakes when there is room.
     blocked: bool,
     /// The receiver's socket was full, as far as this port knows.
     starved: bool,
-    /// The queue was full and no longer is: the next `wait` returns at once.
+    /// The queue was full and has room again: the next `wait` returns at once.
     freed: bool,
-    /// Error to be reported by the next flush.
+    /// Error to be returned by the next flush.
     failure: Option<UdpError>,
     /// Source addresses that the routing table gave for destinations, for a socket bound to no address.
     sources: RefCell<Vec<(IpAddr, IpAddr)>>,
 }
 
-/// Most destinations whose source address is remembered.
+/// Maximum number of destinations whose source address is remembered.
 const SOURCES: usize = 256;
 
 impl UdpPort {
@@ -194,7 +194,7 @@ impl UdpPort {
     ///
     /// # Errors
     /// [`UdpError::Bind`] if the address is in use or not this host's, [`UdpError::Family`] if the group and the
-    /// address are of different families; otherwise the system's.
+    /// address are of different families; otherwise the system's error.
     pub fn open(config: &UdpConfig) -> io::Result<UdpPort> {
         let domain = Domain::for_address(config.local);
         let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
@@ -230,11 +230,11 @@ impl UdpPort {
         }
         let segments = if config.segmentation == Segmentation::Off { 1 } else { probe_segments() };
         if config.segmentation != Segmentation::Off {
-            // A kernel without it delivers the same datagrams one by one.
+            // A kernel without it delivers the same datagrams one at a time.
             let _ = sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
         }
         let bound = bind_address(config);
-        // Only a group's frames go to all who are bound to it: of one address there must be one owner.
+        // Only a group's frames go to all sockets bound to it: one address must have one owner.
         socket.set_reuse_address(config.group.is_some())?;
         socket.bind(&bound.into()).map_err(|e| UdpError::Bind { local: bound, error: e.to_string() })?;
         let hop_limit = if v4 { socket.ttl_v4()? } else { socket.unicast_hops_v6()? };
@@ -287,24 +287,23 @@ impl UdpPort {
         self.credits.set_remote_port(port);
     }
 
-    /// Returns the most frames in one send: 1 if the kernel has no UDP_SEGMENT or refused it.
+    /// Returns the maximum number of frames in one send: 1 if the kernel has no UDP_SEGMENT or refused it.
     pub fn max_segments(&self) -> usize {
         self.queue.max_frames()
     }
 
-    /// Returns the receive buffer that the kernel granted, in bytes as the kernel accounts for them (twice the
-    /// request).
+    /// Returns the size of the receive buffer that the kernel granted, in bytes as accounted for by the kernel (twice
+    /// the request).
     pub fn receive_buffer(&self) -> io::Result<usize> {
         sys::get_option(self.socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map(|bytes| bytes as usize)
     }
 
-    /// Returns whether there is something to do without asking the kernel: received frames that were not handed out, or
-    /// room again.
+    /// Returns whether there is work that needs no system call: received frames that were not delivered, or room again.
     pub(super) fn has_work(&mut self) -> bool {
         self.receiver.has_frames() || std::mem::take(&mut self.freed) || self.starved && self.has_credit()
     }
 
-    /// Returns whether what waits first may be sent.
+    /// Returns whether the first waiting batch may be sent.
     fn has_credit(&mut self) -> bool {
         let first = self.queue.pending().first();
         first.is_none_or(|batch| self.credits.admits(batch.target.dst, batch.len, batch.segment))
@@ -347,7 +346,7 @@ impl UdpPort {
         Ok(self.route_mtu(dst)?.saturating_sub(headers).min(MAX_FRAME))
     }
 
-    /// Queues a frame, the payload of which may be elsewhere: behind so many bytes of the frame.
+    /// Queues a frame. Its payload after the given number of bytes may be left in the application's memory.
     #[inline]
     fn enqueue(
         &mut self,
@@ -376,7 +375,7 @@ impl UdpPort {
         true
     }
 
-    /// Sends what is queued, or only what no frame can join any more.
+    /// Sends what is queued, or only the batches that no frame can join any more.
     fn send(&mut self, now: Time, only_closed: bool) -> io::Result<()> {
         if !self.queue.is_empty() {
             let counters = &mut self.counters;
@@ -429,7 +428,7 @@ fn bind_address(config: &UdpConfig) -> SocketAddr {
 }
 
 /// Joins the group of `config`, if any, and sends multicast frames by the interface of `local`, with the hop limit of
-/// all others.
+/// all other frames.
 fn set_up_multicast(socket: &Socket, config: &UdpConfig, hop_limit: u32) -> io::Result<()> {
     match (config.local, config.group) {
         (SocketAddr::V4(local), Some(IpAddr::V4(group))) => socket.join_multicast_v4(&group, local.ip()),
@@ -450,8 +449,8 @@ fn set_up_multicast(socket: &Socket, config: &UdpConfig, hop_limit: u32) -> io::
     }
 }
 
-/// Returns how many segments this kernel takes in one send: 128, 64 (before 6.9), or 1 if it has no UDP_SEGMENT (before
-/// 4.18).
+/// Returns the number of segments that this kernel accepts in one send: 128, 64 (before 6.9), or 1 if it has no
+/// UDP_SEGMENT (before 4.18).
 fn probe_segments() -> usize {
     let probe = || -> io::Result<usize> {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
@@ -479,7 +478,7 @@ impl Port for UdpPort {
     }
 
     /// Returns the path with the source address replaced by the bound one; without one, by `path.src`, or if that is
-    /// unspecified by the one that the routing table gives. The UDP source port becomes the socket's.
+    /// unspecified by the one from the routing table. The UDP source port becomes the socket's.
     fn wire_path(&self, path: &Path) -> Path {
         let src = match self.common.name_source {
             false => self.local.ip(),

@@ -12,17 +12,17 @@ use super::sys::{CONTROL_WORDS, EMPTY_MESSAGE, RawAddr, Received, read_control};
 use crate::offset::Offset;
 use crate::{PortCounters, RxFrame, RxIcrc};
 
-/// Bytes of each buffer. What does not fit of a coalesced datagram is lost.
+/// Bytes of each buffer. The part of a coalesced datagram that does not fit is lost.
 const BUFFER: usize = 64 << 10;
 
-/// Most datagrams of one recvmmsg.
+/// Maximum number of datagrams of one recvmmsg.
 const DATAGRAMS: usize = 4;
 
-/// A datagram whose frames are being handed out.
+/// A datagram whose frames are being delivered.
 #[derive(Copy, Clone)]
 struct Datagram {
     path: Path,
-    /// Length in bytes, and how much of it was handed out.
+    /// Length in bytes, and how much of it was delivered.
     len: usize,
     done: usize,
     segment: usize,
@@ -30,13 +30,13 @@ struct Datagram {
     stamp: Option<u64>,
 }
 
-/// Returns the time of the clock by which the kernel stamps packets, in ns since 1970.
+/// Returns the time of the clock with which the kernel stamps packets, in ns since 1970.
 fn kernel_clock() -> u64 {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Receive buffers, and the datagrams in them that were not handed out yet.
+/// Receive buffers, and the datagrams in them that were not delivered yet.
 pub(super) struct Receiver {
     buffers: Box<[u8]>,
     controls: Box<[[u64; CONTROL_WORDS]; DATAGRAMS]>,
@@ -44,9 +44,9 @@ pub(super) struct Receiver {
     waiting: [Option<Datagram>; DATAGRAMS],
     next: usize,
     filled: usize,
-    /// Datagrams come faster than one per call: request several.
+    /// More than one datagram arrives per call: request several.
     busy: bool,
-    /// The kernel's count of lost datagrams when last seen.
+    /// The kernel's count of lost datagrams, as last read.
     lost: u32,
     offset: Offset,
 }
@@ -66,12 +66,12 @@ impl Receiver {
         }
     }
 
-    /// Returns whether received frames have not been handed out yet.
+    /// Returns whether there are received frames that were not delivered yet.
     pub(super) fn has_frames(&self) -> bool {
         self.next < self.filled
     }
 
-    /// Passes at most `budget` frames to `each`. `local` is the destination of datagrams that do not name theirs.
+    /// Passes at most `budget` frames to `each`. `local` is the destination of datagrams without one.
     #[expect(clippy::too_many_arguments, reason = "the parts of a port, borrowed one by one")]
     pub(super) fn receive(
         &mut self,
@@ -84,7 +84,7 @@ impl Receiver {
         each: &mut dyn FnMut(RxFrame<'_>),
     ) -> io::Result<usize> {
         let mut frames = 0;
-        // The kernel is asked once more only after it filled every buffer: otherwise it has nothing more.
+        // The kernel is called again only after it filled every buffer: otherwise it has nothing more.
         let mut more = true;
         loop {
             frames += self.hand_out(now, budget - frames, grants, each);
@@ -96,7 +96,8 @@ impl Receiver {
                 more = datagrams == DATAGRAMS;
                 self.busy = datagrams > 1;
             } else {
-                // Looking for a second datagram would delay a lone one; two calls in a row that find one begin a burst.
+                // Requesting a second datagram would delay a lone one; two successive calls that return one begin a
+                // burst.
                 let before = self.filled;
                 more = false;
                 self.busy = self.fill::<1>(socket, local, now, counters)? == 1 && before == 1;
@@ -131,7 +132,7 @@ impl Receiver {
         frames
     }
 
-    /// Receives at most `N` datagrams with one system call. All earlier ones must have been handed out.
+    /// Receives at most `N` datagrams with one system call. All earlier ones must have been delivered.
     fn fill<const N: usize>(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -159,7 +160,7 @@ impl Receiver {
         // outlive the call and have the sizes given.
         let count = unsafe {
             if N == 1 {
-                // A little cheaper than recvmmsg.
+                // Slightly cheaper than recvmmsg.
                 let len = libc::recvmsg(socket.as_raw_fd(), &raw mut messages[0].msg_hdr, libc::MSG_DONTWAIT);
                 messages[0].msg_len = len.max(0) as libc::c_uint;
                 if len < 0 { -1 } else { 1 }
@@ -188,7 +189,7 @@ impl Receiver {
             }
             self.waiting[slot] = self.datagram(slot, len, &control, local);
             if let Some(lost) = control.lost {
-                // The kernel counts datagrams. Each of them had about as many frames as the one after them.
+                // The kernel counts datagrams. Each lost one is assumed to have had as many frames as the one after it.
                 let frames = control.segment.map_or(1, |segment| len.div_ceil(segment.max(1)).max(1));
                 counters.rx_dropped += u64::from(lost.wrapping_sub(self.lost)) * frames as u64;
                 self.lost = lost;

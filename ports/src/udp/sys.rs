@@ -9,7 +9,7 @@ use irnic_transports::time::SEC;
 
 use crate::control::{ControlMessage, control_messages};
 
-/// Words that hold every control message that this port sends or requests: four of at most 40 bytes, SO_RXQ_OVFL and
+/// Words for all control messages that this port sends or requests: four of at most 40 bytes, SO_RXQ_OVFL and
 /// SO_TIMESTAMPNS.
 pub(super) const CONTROL_WORDS: usize = 24;
 
@@ -58,10 +58,10 @@ impl RawAddr {
         }
     }
 
-    /// Returns the address that the kernel wrote; `None` for families other than IPv4 and IPv6.
+    /// Returns the address written by the kernel; `None` for families other than IPv4 and IPv6.
     pub(super) fn get(&self) -> Option<SocketAddr> {
         // SAFETY: every variant begins with the family, and all of the union is initialised (`EMPTY` or `new`), so the
-        // variant that the family names may be read.
+        // variant selected by the family may be read.
         unsafe {
             match i32::from(self.family) {
                 libc::AF_INET => {
@@ -82,7 +82,7 @@ fn in_addr(ip: &Ipv4Addr) -> libc::in_addr {
     libc::in_addr { s_addr: u32::from_ne_bytes(ip.octets()) }
 }
 
-/// Writes control messages one after the other.
+/// Writes consecutive control messages.
 pub(super) struct ControlWriter<'a> {
     words: &'a mut [u64; CONTROL_WORDS],
     used: usize,
@@ -132,17 +132,17 @@ impl<'a> ControlWriter<'a> {
 /// The contents of the control messages of a received datagram.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Received {
-    /// Size of each coalesced datagram but the last; `None` for a single one.
+    /// Size of each coalesced datagram except the last; `None` for a single one.
     pub(super) segment: Option<usize>,
     pub(super) traffic_class: u8,
     pub(super) dst: Option<IpAddr>,
-    /// Datagrams that this socket has lost since it was opened, modulo 2^32.
+    /// Datagrams that this socket has dropped since it was opened, modulo 2^32.
     pub(super) lost: Option<u32>,
     /// When the kernel took it from the device, ns since 1970.
     pub(super) stamp: Option<u64>,
 }
 
-/// Reads the control messages of a datagram, of which the kernel filled `len` bytes.
+/// Parses the control messages of a datagram, of which the kernel filled `len` bytes.
 pub(super) fn read_control(words: &[u64; CONTROL_WORDS], len: usize) -> Received {
     let mut seen = Received::default();
     for message in control_messages(words, len) {
@@ -168,7 +168,7 @@ pub(super) fn read_control(words: &[u64; CONTROL_WORDS], len: usize) -> Received
     seen
 }
 
-/// Reads a `struct timespec`, as ns since 1970.
+/// Parses a `struct timespec`, as ns since 1970.
 fn stamp(message: &ControlMessage<'_>) -> Option<u64> {
     let seconds = libc::time_t::from_ne_bytes(message.field(offset_of!(libc::timespec, tv_sec))?);
     let nanos = libc::c_long::from_ne_bytes(message.field(offset_of!(libc::timespec, tv_nsec))?);
@@ -188,12 +188,12 @@ pub(crate) fn set_option<T: Copy>(fd: BorrowedFd<'_>, level: i32, name: i32, val
 pub(crate) fn get_option(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<libc::c_int> {
     let mut value: libc::c_int = 0;
     let mut len = size_of_val(&value) as libc::socklen_t;
-    // SAFETY: value and length are valid, and the length says how much room there is.
+    // SAFETY: value and length are valid, and the length is that of the value.
     let result = unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
 }
 
-/// A message header with nothing in it.
+/// An empty message header.
 pub(crate) const EMPTY_MESSAGE: libc::mmsghdr = libc::mmsghdr {
     // SAFETY: all-zero pointers and lengths are a valid msghdr: no name, no data, no control.
     msg_hdr: unsafe { std::mem::zeroed() },

@@ -30,7 +30,7 @@ fn path(src: &str, dst: &str) -> Path {
     Path { src: src.parse().unwrap(), dst: dst.parse().unwrap(), udp_src: 0, traffic_class: 0, hop_limit: 64 }
 }
 
-/// Two ports on `::1`, or a loud notice that this host has no IPv6.
+/// Two ports on `::1`, or a visible notice that this host has no IPv6.
 fn v6_ports(test: &str) -> Option<(UdpPort, UdpPort)> {
     match ports("::1", "::1", Segmentation::On) {
         Ok(ports) => Some(ports),
@@ -59,7 +59,7 @@ fn a_train_that_is_not_full_waits_until_it_is_or_must_leave() {
         flush(&mut a).unwrap()
     };
     let trains = a_train();
-    // As many as fit leave together; the next begins another train.
+    // As many as fit leave together; the next one begins another train.
     for i in 0..trains {
         assert_eq!(send(i, |a| a.flush_full(Time::ZERO)), i != trains - 1, "{i}");
     }
@@ -91,18 +91,18 @@ fn frames_bear_the_time_at_which_the_kernel_took_them_if_it_is_asked() {
             assert!(a.transmit(now(), &frame, &mut |to| to.fill(round)));
             a.flush(now()).unwrap();
             let sent = now();
-            // Nobody looks for a while.
+            // No poll for some time.
             std::thread::sleep(Duration::from_millis(20));
             let read = now();
             let n = b.receive(read, 8, &mut |frame| arrivals.push((sent, frame.arrived, read))).unwrap();
             assert_eq!(n, 1);
         }
-        // The kernel begins to stamp a little after it was asked to.
+        // The kernel begins to stamp some time after the request.
         let unstamped = arrivals.iter().take_while(|&&(_, arrived, read)| kernel_stamps && arrived == read).count();
         assert!(unstamped < arrivals.len());
         for (sent, arrived, read) in arrivals.split_off(unstamped) {
             assert!(arrived <= read);
-            // On the loopback a frame has arrived when the call that sent it is over, but for what is not known of the
+            // On loopback a frame has arrived when the call that sent it returns, except for the uncertainty of the
             // clocks.
             let late = arrived.since(sent);
             assert!(
@@ -177,7 +177,7 @@ fn segmentation_carries_many_frames_in_one_call() {
     assert!(received.rx_syscalls <= 4);
 }
 
-/// The kernel refuses more segments than it knows; the frames go one by one, in order, then and later.
+/// The kernel rejects more segments than it supports; the frames go one at a time, in order, then and later.
 #[test]
 fn only_frames_whose_receiver_ignores_the_identification_go_in_trains_by_default() {
     const NAME: &str = "only_frames_whose_receiver_ignores_the_identification_go_in_trains_by_default";
@@ -299,7 +299,7 @@ fn a_closed_peer_port_is_counted_not_reported() {
     let mut a = UdpPort::open(&config(V4_A)).unwrap();
     let gone = UdpPort::open(&config(V4_B)).unwrap().local_addr().port();
     a.set_remote_port(gone);
-    // Only then does the kernel tell an unconnected socket.
+    // Only then does the kernel report to an unconnected socket.
     sys::set_option(a.as_fd(), libc::IPPROTO_IP, libc::IP_RECVERR, 1 as libc::c_int).unwrap();
     for i in 0..10 {
         assert!(a.transmit(Time::ZERO, &frame(&path(V4_A, V4_B), 32), &mut |b| write_frame(i, b)));
@@ -381,7 +381,7 @@ fn nothing_is_lost_between_ports_of_one_host() {
         let start = Instant::now();
         let (mut got, mut waited) = (std::collections::BTreeMap::new(), 0);
         while got.values().sum::<u32>() < FRAMES * senders.len() as u32 {
-            // By this clock no time passes while others have the core: nobody is given up.
+            // By this clock no time passes while others have the core: no receiver is given up.
             let now = Time(u64::from(waited));
             for (port, sent) in &mut senders {
                 while *sent < FRAMES
@@ -408,7 +408,7 @@ fn nothing_is_lost_between_ports_of_one_host() {
     }
 }
 
-/// What a timer asks before it takes silence for loss.
+/// The query of a timer before it treats silence as loss.
 #[test]
 fn a_sender_knows_what_its_receiver_has_not_read() {
     let (mut a, mut b) = ports(V4_A, V4_B, Segmentation::Auto).unwrap();
@@ -423,7 +423,7 @@ fn a_sender_knows_what_its_receiver_has_not_read() {
     a.flush(Time::ZERO).unwrap();
     let first = unread(&mut a);
     assert!(first >= 1000);
-    // What the port itself still holds counts, too.
+    // What the port itself still holds counts as well.
     send(&mut a);
     assert_eq!(unread(&mut a), 2 * first);
     a.flush(Time::ZERO).unwrap();
@@ -431,8 +431,8 @@ fn a_sender_knows_what_its_receiver_has_not_read() {
     assert_eq!(unread(&mut a), 0);
 }
 
-/// Sends to `receiver`, which reads nothing, until there is no credit. Then calls `meanwhile`, and returns how long it
-/// takes by the port's clock until there is room again, ns.
+/// Sends to `receiver`, which reads nothing, until there is no credit. Then calls `meanwhile`, and returns the time by
+/// the port's clock until there is room again, ns.
 fn wait_for_room(receiver: UdpPort, meanwhile: impl FnOnce(UdpPort) -> Option<UdpPort>) -> u64 {
     let mut sender = UdpPort::open(&config(V4_A)).unwrap();
     sender.set_remote_port(receiver.local_addr().port());

@@ -12,32 +12,31 @@ use super::credit::Credits;
 use super::sys::{CONTROL_WORDS, ControlWriter, EMPTY_MESSAGE, RawAddr, set_option};
 use crate::PortCounters;
 
-/// Most messages of one sendmmsg. Their headers are built on the stack for each call.
+/// Maximum number of messages of one sendmmsg. Their headers are built on the stack for each call.
 const MESSAGES: usize = 32;
 
-/// What all messages of a port have in common.
+/// Properties common to all messages of a port.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Common {
     /// UDP port of every destination.
     pub(super) remote_port: u16,
     /// Scope of link-local IPv6 destinations: that of the socket's own address.
     pub(super) scope_id: u32,
-    /// The socket is bound to no address, so every message names its source.
+    /// The socket is not bound to an address, so every message sets its source.
     pub(super) name_source: bool,
-    /// Hop limit of messages that name none.
+    /// Hop limit of messages that set none.
     pub(super) hop_limit: u8,
-    /// Traffic class of messages that name none. With it, the class that the latest messages named instead, and how
-    /// many did.
+    /// Traffic class of messages that set none. Then the class set by the latest messages, and their number.
     pub(super) traffic_class: u8,
     pub(super) latest_class: u8,
     pub(super) repeated: u32,
 }
 
-/// Batches of one class after which it becomes the default of the socket: naming it in each message costs 0.1 µs.
+/// Batches of one class after which it becomes the socket's default: setting it in each message costs 0.1 µs.
 const REPEATED: u32 = 64;
 
 impl Common {
-    /// Makes the class of `batches` the default of the socket if it has been used for long.
+    /// Makes the class of `batches` the socket's default after [`REPEATED`] batches with it.
     fn settle_class(&mut self, socket: BorrowedFd<'_>, batches: &[Batch]) {
         for class in batches.iter().map(|b| b.target.traffic_class) {
             if class == self.traffic_class {
@@ -81,19 +80,19 @@ enum Sent {
     Failed(i32),
 }
 
-/// Why nothing more was sent.
+/// Why sending stopped.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// Nothing more was to be sent.
     Done,
     /// The kernel has no room now.
     Full,
-    /// The receiver has none ([`super::credit`]).
+    /// The receiver has no room ([`super::credit`]).
     NoCredit,
 }
 
 /// Sends the queue, or only the batches that no frame can join any more, until nothing is left or there is no room.
-/// Returns why it stopped, and the first message that the kernel refused for good, with its error number.
+/// Returns why it stopped, and the first message that the kernel rejected permanently, with its error number.
 #[expect(clippy::too_many_arguments, reason = "the parts of a port, borrowed one by one")]
 pub(super) fn send_all(
     now: Time,
@@ -110,12 +109,12 @@ pub(super) fn send_all(
         queue.close();
     }
     common.settle_class(socket, queue.pending());
-    // A batch that segmentation failed for: if its frames fail one by one too, segmentation was not to blame.
+    // A batch whose segmentation failed: if its frames fail individually too, segmentation was not the cause.
     let mut suspect = None;
     while let (Some(first), closed @ 1..) = (queue.pending().first().copied(), queue.closed()) {
         let closed = queue.admit(closed.min(MESSAGES), |b| credits.take(now, b.target.dst, b.len, b.segment));
         if closed == 0 {
-            // Until there is room, the application may have let go of what it sent.
+            // Copied now: before there is room, the application may release what it sent.
             queue.settle();
             return (Stop::NoCredit, failure);
         }
@@ -153,7 +152,7 @@ pub(super) fn send_all(
                 queue.settle();
                 return (Stop::Full, failure);
             }
-            // Devices that cannot checksum refuse segmentation with EIO; kernels and limits that we do not know, with
+            // Devices that cannot checksum reject segmentation with EIO; kernels and limits that we do not know, with
             // EINVAL.
             Sent::Failed(libc::EINVAL | libc::EIO) if first.frames > 1 && !split => {
                 suspect = Some(queue.max_frames());
@@ -172,8 +171,8 @@ pub(super) fn send_all(
     (Stop::Done, failure)
 }
 
-/// Sends at most `N` messages by one sendmmsg. Each has the batch it belongs to, its number of `pieces`, which lie one
-/// after the other, and a segment size or 0.
+/// Sends at most `N` messages by one sendmmsg. Each has the batch that it belongs to, its number of consecutive
+/// `pieces`, and a segment size or 0.
 fn send<'a, const N: usize>(
     socket: BorrowedFd<'_>,
     common: &Common,
@@ -209,11 +208,11 @@ fn send<'a, const N: usize>(
         counters.tx_syscalls += 1;
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: `count` messages point to a name, pieces and a control buffer of their own, all of which outlive the
-        // call; the kernel only reads the bytes of the pieces, and says EFAULT where the application has unmapped its
+        // call; the kernel only reads the bytes of the pieces, and returns EFAULT if the application has unmapped its
         // own.
         let sent = unsafe {
             match count {
-                // A little cheaper than sendmmsg.
+                // Slightly cheaper than sendmmsg.
                 1 => {
                     if libc::sendmsg(socket.as_raw_fd(), &raw const messages[0].msg_hdr, flags) < 0 {
                         -1
@@ -230,7 +229,7 @@ fn send<'a, const N: usize>(
         match io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) {
             libc::EINTR => {}
             libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => return Sent::Full,
-            // The answer to an earlier datagram: this one has not been tried.
+            // The error belongs to an earlier datagram: this one has not been tried.
             libc::ECONNREFUSED => counters.refused += 1,
             error => return Sent::Failed(error),
         }
@@ -256,9 +255,8 @@ fn write_control(writer: &mut ControlWriter<'_>, target: &Target, segment: usize
     }
 }
 
-/// Returns the error that a failed message means to the user; `None` for faults of the network, like an unplugged
-/// cable, and for memory that the application has unmapped: the frame is lost, and the retries of the queue pair will
-/// show it.
+/// Returns the user's error for a failed message; `None` for faults of the network, like an unplugged cable, and for
+/// memory that the application has unmapped: the frame is lost, and the retries of the queue pair will show it.
 pub(super) fn explain(
     target: &Target,
     frame: usize,

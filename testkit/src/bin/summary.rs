@@ -1,5 +1,5 @@
-//! Sums up runs of the tests: `summary FILE.xml... FOLDER...`, JUnit files and the folders where tests ran, whose cores
-//! have backtraces. The last line counts the tests; the status is 0 only if nothing failed.
+//! Summarizes test runs: `summary FILE.xml... FOLDER...`, with JUnit files and the folders in which tests ran, for
+//! backtraces of their cores. The last line counts the tests; the status is 0 only if nothing failed.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         }
     }
     print!("{}", summary.text());
-    // Processes of tests that pass may crash on purpose.
+    // Processes of passing tests may crash on purpose.
     let crashed = summary.failed.iter().any(|(_, how)| how.contains("abort with signal"));
     for folder in folders.iter().map(Path::new).filter(|folder| crashed && !crash::cores(folder).is_empty()) {
         let backtrace = crash::backtrace(folder).unwrap_or_else(|why| why);

@@ -110,7 +110,7 @@ fn iwarp_is_tcp_on_irns_packets() {
     let other: TransportConfig = "iwarp,rto-min=50us,rto-max=1s,cc.initial=10".parse().unwrap();
     assert_eq!(other.timer, Timer::Tcp { min: 50 * US, max: SEC });
     assert_eq!((other.congestion.to_string(), other.to_string().parse()), ("tcp,initial=10".to_owned(), Ok(other)));
-    // The timer goes with other transports, too.
+    // The timer works with other transports, too.
     assert_eq!("irn,rto=rfc6298".parse::<TransportConfig>().unwrap().timer, iwarp.timer);
     assert!("iwarp,rto-min=1s".parse::<TransportConfig>().is_err());
 }
@@ -194,6 +194,7 @@ fn errors_name_what_is_wrong() {
         ("irn,cap=0", "cap=0: expected none, or 1 to 65536"),
         ("irn,window=100", "power of two"),
         ("irn,colour=red", "\"colour\" does not exist"),
+        ("irn,colour=red", ", rc3-reach, slack, edge, cc, line-rate, base-rtt or cc.PARAMETER"),
         ("irn,rto-low=1s", "rto-low is longer than rto-high"),
         ("roce,recovery=selective", "go-back-n"),
         ("irn,rto-high=5", "such as 320us"),
@@ -235,7 +236,7 @@ fn what_was_given_is_remembered() {
     assert_eq!((parsed.config.window, parsed.config.timer), (256, Timer::Irn { low: 50 * US, high: 320 * US, n: 3 }));
     assert_eq!(parsed.given.iter().collect::<Vec<_>>(), ["window", "cc", "cc.initial", "rto-low"]);
     assert!(["window", "rto-low", "cc.initial"].iter().all(|key| parsed.given.has(key)) && parsed.given.has_timer());
-    // Values and presets that look like names of parameters are none.
+    // Values and presets that look like parameter names are not counted.
     assert!(["cap", "rto", "initial", "base-rtt"].iter().all(|key| !parsed.given.has(key)));
     let parsed: ParsedTransport = "roce,window=64".parse().unwrap();
     assert_eq!((parsed.preset, parsed.given.has_timer()), ("roce", false));

@@ -15,11 +15,11 @@ use crate::edge::{self, Edge};
 use crate::recovery::{Bitmap, Recovery};
 use crate::slack::{self, Slack};
 
-/// What numbers of packets have to be.
+/// Valid numbers of packets.
 const CAP: &str = "none, or 1 to 65536 packets";
 const WINDOW: &str = "a power of two from 64 to 65536 packets";
 
-/// What a timeout has to be.
+/// Valid timeouts.
 const TIMEOUT: &str = "a time such as 320us, 2ms or 1s";
 
 /// All parameters.
@@ -74,7 +74,7 @@ const TLT_CLOCKS: [(&str, TltClock); 3] =
     [("adaptive", TltClock::Adaptive), ("mtu", TltClock::Mtu), ("probe", TltClock::Probe)];
 const TLT_FIRSTS: [(&str, TltFirst); 2] = [("window", TltFirst::Window), ("packet", TltFirst::Packet)];
 
-/// Puts what was read into its place.
+/// Stores a parsed value.
 fn set<T>(to: &mut T, read: Result<T, ValueError>) -> Result<(), ConfigError> {
     *to = read?;
     Ok(())
@@ -85,7 +85,7 @@ fn congestion(config: &mut TransportConfig, value: &Value<'_>) -> Result<(), Con
     Ok(())
 }
 
-/// The parameters of pulls, where there are any.
+/// Returns the parameters of pulls, an error if the transport has no pulls.
 fn pull<'a>(config: &'a mut TransportConfig, value: &Value<'_>) -> Result<&'a mut PullConfig, ConfigError> {
     config.pull.as_mut().ok_or_else(|| ConfigError::OnlyPulled(value.key.into()))
 }
@@ -189,7 +189,7 @@ impl TransportConfig {
         }
     }
 
-    /// Checks that the choices go together.
+    /// Checks that the choices are compatible.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.wire == WireFormat::Roce && self.recovery != Recovery::GoBackN {
             return Err(ConfigError::RoceRecovery);
@@ -224,7 +224,7 @@ impl TransportConfig {
         Ok(())
     }
 
-    /// Checks that a network without telemetry serves, as all but simulated and emulated ones are.
+    /// Checks that the transport works in a network without telemetry, that is, any but simulated and emulated ones.
     ///
     /// # Errors
     /// [`ConfigError::NoTelemetry`] with HPCC, [`ConfigError::NoSlack`] with slack, [`ConfigError::NoEdge`] with edge.
@@ -233,7 +233,7 @@ impl TransportConfig {
         if self.congestion.uses_telemetry() { Err(ConfigError::NoTelemetry) } else { Ok(()) }
     }
 
-    /// Checks that a network serves whose switches send no notices of fair rates.
+    /// Checks that the transport works in a network whose switches send no fair-rate notices.
     ///
     /// # Errors
     /// [`ConfigError::NoNotices`] with RoCC, [`ConfigError::NoSlack`] with slack, [`ConfigError::NoEdge`] with edge.
@@ -242,7 +242,7 @@ impl TransportConfig {
         if self.congestion.uses_fair_rate() { Err(ConfigError::NoNotices) } else { Ok(()) }
     }
 
-    /// Checks that a network serves in which no packet carries slack, as in all but simulated ones.
+    /// Checks that the transport works in a network that does not carry slack, that is, any but simulated ones.
     fn check_without_slack(&self) -> Result<(), ConfigError> {
         match (self.slack, self.edge) {
             (Slack::None, Edge::Off) => Ok(()),
@@ -251,8 +251,8 @@ impl TransportConfig {
         }
     }
 
-    /// Fits RoCC's reaction point, if there is one, to the network's congestion points. A recovery timer and a least
-    /// rate that are as by default become 1.375 of their period, and their least rate if that is less.
+    /// Adapts RoCC's reaction point, if any, to the network's congestion points. A recovery timer with its default
+    /// value becomes 1.375 of their period, and a default minimum rate becomes theirs if that is less.
     ///
     /// # Errors
     /// [`ConfigError::NoNotices`] with RoCC and no point, [`ConfigError::RoccRecovery`] if the recovery timer is not
@@ -273,7 +273,7 @@ impl TransportConfig {
         Ok(())
     }
 
-    /// Checks that TLT goes with the rest.
+    /// Checks that TLT is compatible with the other choices.
     fn check_tlt(&self) -> Result<(), ConfigError> {
         let TltConfig { mode, clock, first, every } = self.tlt;
         let off = TltConfig::OFF;
@@ -300,9 +300,9 @@ impl TransportConfig {
         Ok(())
     }
 
-    /// Checks that tail loss probes go with the rest.
+    /// Checks that tail loss probes are compatible with the other choices.
     fn check_tlp(&self) -> Result<(), ConfigError> {
-        // With the timer of real time there are none where they would be in the way.
+        // With the real-time timer, probes are omitted where they would conflict.
         if self.tlp == 0 || self.has_estimated_timer() && self.pull.is_none() {
             return Ok(());
         }
@@ -321,7 +321,7 @@ impl TransportConfig {
         Ok(())
     }
 
-    /// Checks that low priority goes with the rest.
+    /// Checks that low priority is compatible with the other choices.
     fn check_rc3(&self) -> Result<(), ConfigError> {
         let Rc3Config { levels, reach, .. } = self.rc3;
         let off = Rc3Config::OFF;
@@ -346,19 +346,20 @@ impl TransportConfig {
         Ok(())
     }
 
-    /// Reads a preset's name, then parameters: `irn,cap=110,rto-high=320us`. `real_time` chooses the preset's defaults.
+    /// Parses a preset's name, then parameters: `irn,cap=110,rto-high=320us`. `real_time` selects the preset's
+    /// defaults.
     pub fn parse(text: &str, real_time: bool) -> Result<TransportConfig, ConfigError> {
         ParsedTransport::parse(text, real_time).map(|parsed| parsed.config)
     }
 }
 
 impl Timer {
-    /// TCP's timer. The dissertation says nothing of its bounds; a lower one of seconds, as RFC 6298 has it, would have
-    /// made the tail that it reports impossible. It is RTO_high, which waits for the longest queues, the upper one that
+    /// TCP's timer. The dissertation does not give its bounds; a lower one of seconds, as in RFC 6298, would have made
+    /// its reported tail impossible. Here it is RTO_high, which outlasts the longest queues, and the upper one is that
     /// of [`real_time`].
     pub(super) const TCP: Timer = Timer::Tcp { min: paper::RTO_HIGH, max: real_time::RTO_MAX };
 
-    /// Returns the timer with one of its parameters changed. One that the timer has not makes it a timer that has.
+    /// Returns the timer with one of its parameters changed, converted to a kind that has that parameter if necessary.
     fn with(self, value: &Value<'_>) -> Result<Timer, ValueError> {
         Ok(match (value.key, self) {
             ("rto", _) => match value.text {
@@ -408,17 +409,17 @@ impl Timer {
     }
 }
 
-/// The parameters that a text has set, in its order. The others have their preset's values.
+/// The parameters given in a text, in order. The others have their preset's values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GivenKeys(Vec<String>);
 
 impl GivenKeys {
-    /// Whether the parameter of this name was given.
+    /// Returns whether the parameter of this name was given.
     pub fn has(&self, key: &str) -> bool {
         self.iter().any(|given| given == key)
     }
 
-    /// Whether a timeout was given: `rto`, or a parameter whose name begins with that.
+    /// Returns whether a timeout was given: `rto`, or a parameter with that prefix.
     pub fn has_timer(&self) -> bool {
         self.iter().any(|given| given.starts_with("rto"))
     }
@@ -429,7 +430,7 @@ impl GivenKeys {
     }
 }
 
-/// What a text says of a transport, and what it does not say.
+/// A parsed transport, with a record of which parameters were given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ParsedTransport {
@@ -437,12 +438,13 @@ pub struct ParsedTransport {
     pub preset: &'static str,
     /// The transport.
     pub config: TransportConfig,
-    /// The parameters that the text has set.
+    /// The parameters given in the text.
     pub given: GivenKeys,
 }
 
 impl ParsedTransport {
-    /// Reads a preset's name, then parameters: `irn,cap=110,rto-high=320us`. `real_time` chooses the preset's defaults.
+    /// Parses a preset's name, then parameters: `irn,cap=110,rto-high=320us`. `real_time` selects the preset's
+    /// defaults.
     pub fn parse(text: &str, real_time: bool) -> Result<ParsedTransport, ConfigError> {
         let (name, parameters) = text.split_once(',').map_or((text, None), |(name, rest)| (name, Some(rest)));
         let name = name.trim();
@@ -459,7 +461,7 @@ impl ParsedTransport {
             given.0.push(key.to_owned());
         }
         if !given.has("tlp") && !config.has_estimated_timer() {
-            // The default goes with the timer of real time.
+            // The default belongs to the real-time timer.
             config.tlp = 0;
         }
         config.check()?;
@@ -467,7 +469,7 @@ impl ParsedTransport {
     }
 }
 
-/// Reads a transport for virtual time.
+/// Parses a transport for virtual time.
 impl FromStr for ParsedTransport {
     type Err = ConfigError;
 
@@ -476,7 +478,7 @@ impl FromStr for ParsedTransport {
     }
 }
 
-/// Reads a transport for virtual time.
+/// Parses a transport for virtual time.
 impl FromStr for TransportConfig {
     type Err = ConfigError;
 
@@ -485,7 +487,7 @@ impl FromStr for TransportConfig {
     }
 }
 
-/// Why a transport's description is refused.
+/// Error in the description of a transport.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// Unknown preset.
@@ -494,10 +496,8 @@ pub enum ConfigError {
     )]
     Preset(String),
     /// Unknown parameter.
-    #[error(
-        "transport parameter \"{0}\" does not exist; there are recovery, nak, cap, window, rto, rto-low, rto-high, n, rto-min, \
-         rto-max, nack-threshold, retransmit-delay, evidence, placement, patience, credits, ack-priority, overlap, iw, paths, penalty, rts, pull-rate, pull-class, tlt, tlt-clock, tlt-first, tlt-every, tlp, rc3, rc3-levels, rc3-reach, cc, cc.…, line-rate and base-rtt"
-    )]
+    #[error("transport parameter \"{0}\" does not exist; expected {keys} or cc.PARAMETER",
+        keys = KEYS.iter().map(|key| key.name).collect::<Vec<_>>().join(", "))]
     Key(String),
     /// Bad value.
     #[error("transport parameter {0}")]
@@ -508,30 +508,30 @@ pub enum ConfigError {
     /// No equals sign.
     #[error("\"{0}\" is not of the form parameter=value")]
     NotKeyValue(String),
-    /// Plain RoCE receivers discard what is out of order.
+    /// Plain RoCE receivers discard packets out of order.
     #[error("plain RoCE can only recover by go-back-n; use an irn transport for recovery=selective")]
     RoceRecovery,
     /// Plain RoCE receivers place requests in order.
     #[error("plain RoCE places requests in order; leave out overlap=fence, or use an irn transport")]
     RoceOverlap,
-    /// An algorithm that needs what only simulated and emulated networks have.
+    /// An algorithm that needs telemetry, which only simulated and emulated networks have.
     #[error("hpcc needs telemetry of the switches, which only irnic sim and irnic lab have")]
     NoTelemetry,
-    /// An algorithm that needs switches which notify it.
+    /// An algorithm that needs notifications from switches.
     #[error(
         "rocc needs switches that send notices: those of irnic sim, or a line of one's own: --impair 'tx rate 1gbit rocc'"
     )]
     NoNotices,
-    /// Slack has no place in packets on a real wire.
+    /// Packets on a real wire cannot carry slack.
     #[error("slack goes beside the bytes of packets, which only irnic sim has")]
     NoSlack,
-    /// Nothing on a real wire tells how long packets have waited.
+    /// Packets on a real wire do not show how long they have waited.
     #[error("edge goes by slack, which lies beside the bytes of packets: only irnic sim has that")]
     NoEdge,
-    /// RoCC's recovery timer runs out before the next notice comes.
+    /// RoCC's recovery timer expires before the next notice arrives.
     #[error("rocc: recovery={0} is no longer than the period of notices, {1}; expected 1.375 of it")]
     RoccRecovery(Nanoseconds, Nanoseconds),
-    /// A parameter of pulls without pulls.
+    /// A parameter of pulls, without pulls.
     #[error("transport parameter {0} is of pulled streams only: ndp")]
     OnlyPulled(String),
     /// Only the IRN extension has pulls.
@@ -540,49 +540,49 @@ pub enum ConfigError {
     /// Pulls are the congestion control.
     #[error("ndp has no congestion control but its pulls; leave out cc")]
     PulledCongestion,
-    /// What is fetched again is not modelled with pulls.
+    /// The refetch delay is not modelled with pulls.
     #[error("ndp fetches packets at once; leave out retransmit-delay")]
     PulledDelay,
-    /// Pulled streams lose no header.
+    /// Pulled streams lose no headers.
     #[error("ndp hears of each loss by its headers; leave out tlt")]
     PulledTlt,
-    /// A parameter of TLT without TLT.
+    /// A parameter of TLT, without TLT.
     #[error("transport parameter {0} needs tlt=on")]
     TltOff(&'static str),
-    /// The format of packets is not known from the beginning.
+    /// The packet format is not known from the beginning.
     #[error("tlt marks packets from the first on, whose format auto does not know yet; use an irn transport, or roce")]
     TltAuto,
-    /// The rules of windows need selective acknowledgements.
+    /// The rules for windows need selective acknowledgements.
     #[error("tlt=window needs the packets of IRN and recovery=selective")]
     TltWindow,
     /// An echo is answered at once.
     #[error("tlt sends again at once what is lost; leave out retransmit-delay")]
     TltDelay,
-    /// Pulled streams lose no header.
+    /// Pulled streams lose no headers.
     #[error("ndp hears of each loss by its headers; leave out tlp")]
     PulledTlp,
-    /// A probe's answer is a selective acknowledgement.
+    /// The response to a probe is a selective acknowledgement.
     #[error("tlp needs the packets of IRN and recovery=selective: irn, irn-no-bdp or iwarp")]
     TlpRecovery,
-    /// Two ways to find what is lost at the end.
+    /// Both detect losses at the tail.
     #[error("tlt leaves no lost tail to probes; leave out tlp")]
     TlpTlt,
     /// A probe is sent at once.
     #[error("tlp sends the last packet again at once; leave out retransmit-delay")]
     TlpDelay,
-    /// A parameter of RC3 without RC3.
+    /// A parameter of RC3, without RC3.
     #[error("transport parameter {0} needs rc3=on")]
     Rc3Off(&'static str),
     /// Pulled streams have no window that holds packets back.
     #[error("ndp sends what is asked for; leave out rc3")]
     PulledRc3,
-    /// What comes from the end has to be placed out of order, and acknowledged so.
+    /// Packets sent from the end have to be placed and acknowledged out of order.
     #[error("rc3 needs the packets of IRN and recovery=selective: irn, irn-no-bdp or iwarp")]
     Rc3Recovery,
-    /// Each marks or chooses packets.
+    /// Both mark or select packets.
     #[error("rc3 sends the end of a message early; leave out tlt and tlp")]
     Rc3Tail,
-    /// What low priority sends is not waited for.
+    /// Packets at low priority do not wait to be fetched.
     #[error("rc3 does not model the fetching of packets; leave out retransmit-delay")]
     Rc3Delay,
     /// Timers in the wrong order.

@@ -1,5 +1,5 @@
-//! AIMD: TCP's congestion avoidance on a window of packets, which IRN is compared with (dissertation §4.3.4): one
-//! packet more a round trip, half after a loss.
+//! AIMD: TCP's congestion avoidance on a window of packets, to which IRN is compared (dissertation §4.3.4): one more
+//! packet per round trip, half after a loss.
 
 use super::config::{Parameter, Parameters, parameter, window, window_text};
 use super::{Ack, Controller, Line, MOST_WINDOW};
@@ -9,12 +9,12 @@ use crate::time::Time;
 /// Parameters of [`Aimd`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct AimdConfig {
-    /// Packets of the first window; `None` for the bandwidth-delay product, so that flows start at line rate.
+    /// Initial window in packets; `None` for the bandwidth-delay product, so that flows start at line rate.
     pub initial: Option<u32>,
 }
 
 impl AimdConfig {
-    /// As the IRN chapter has it: flows start at line rate.
+    /// As in the IRN chapter: flows start at line rate.
     pub const PAPER: AimdConfig = AimdConfig { initial: None };
 }
 
@@ -23,16 +23,16 @@ impl Parameters for AimdConfig {
         &[parameter("initial", |c, v| window(v).map(|x| c.initial = x), |c| window_text(c.initial))];
 }
 
-/// See the module.
+/// The controller; see the module.
 #[derive(Clone, Debug)]
 pub struct Aimd {
     window: u32,
-    /// Acknowledged towards the next increase.
+    /// Packets acknowledged towards the next increase.
     counted: u32,
 }
 
 impl Aimd {
-    /// A flow that begins.
+    /// Creates the controller of a new flow.
     pub fn new(config: &AimdConfig, line: &Line) -> Aimd {
         Aimd { window: config.initial.unwrap_or(line.window()).clamp(1, MOST_WINDOW), counted: 0 }
     }

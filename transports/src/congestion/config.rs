@@ -1,4 +1,4 @@
-//! Which controller, with which parameters, as text: `aimd`, `timely,t-low=50us`.
+//! Choice and parameters of the controller, as text: `aimd`, `timely,t-low=50us`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,25 +19,25 @@ pub struct Share(f64);
 impl Eq for Share {}
 
 impl Share {
-    /// `None` unless it is above 0 and up to 1.
+    /// Returns `None` unless the value is above 0 and at most 1.
     pub const fn new(value: f64) -> Option<Share> {
         if value > 0.0 && value <= 1.0 { Some(Share(value)) } else { None }
     }
 
-    /// The number.
+    /// Returns the number.
     #[inline]
     pub fn get(self) -> f64 {
         self.0
     }
 }
 
-/// A parameter of an algorithm: a row of the table of all that it has.
+/// A parameter of an algorithm: a row of its parameter table.
 pub(super) struct Parameter<C: 'static> {
     key: Key<C>,
     get: fn(&C) -> String,
 }
 
-/// Returns the parameter of a name. What `get` returns, `set` reads.
+/// Returns a named parameter. `set` parses the text that `get` returns.
 pub(super) const fn parameter<C>(
     name: &'static str,
     set: fn(&mut C, &Value<'_>) -> Result<(), ValueError>,
@@ -48,21 +48,21 @@ pub(super) const fn parameter<C>(
 
 /// Parameters of an algorithm.
 pub(super) trait Parameters: Sized + 'static {
-    /// All that it has.
+    /// All parameters.
     const ALL: &'static [Parameter<Self>];
 
-    /// Returns the one of a name.
+    /// Returns the parameter with this name.
     fn named(name: &str) -> Option<&'static Parameter<Self>> {
         Self::ALL.iter().find(|parameter| parameter.key.name == name)
     }
 }
 
-/// Reads a number above 0 and up to 1, or a quotient such as 1/256.
+/// Parses a number above 0 and at most 1, or a quotient such as 1/256.
 pub(super) fn share(value: &Value<'_>) -> Result<Share, ValueError> {
     value.read(|text| quotient(text).and_then(Share::new), "a number above 0 and up to 1, such as 0.8 or 1/256")
 }
 
-/// Reads a share of the line's rate, or `line` for all of it.
+/// Parses a share of the line rate, or `line` for all of it.
 pub(super) fn share_of_line(value: &Value<'_>) -> Result<Share, ValueError> {
     match Share::new(1.0) {
         Some(all) if value.text == "line" => Ok(all),
@@ -70,17 +70,17 @@ pub(super) fn share_of_line(value: &Value<'_>) -> Result<Share, ValueError> {
     }
 }
 
-/// Reads a round trip, ns.
+/// Parses a round trip, ns.
 pub(super) fn round_trip(value: &Value<'_>) -> Result<u64, ValueError> {
     value.time(1..=MAX_NS, "a time such as 20us, 1ns to 3600s")
 }
 
-/// Reads bytes that complete together.
+/// Parses the bytes of a segment.
 pub(super) fn segment(value: &Value<'_>) -> Result<u32, ValueError> {
     value.size(1..=1 << 30, "a size such as 16KB, 1 byte to 1 GiB").map(|bytes| bytes as u32)
 }
 
-/// Reads the packets of a window, or `bdp` for `None`.
+/// Parses a window in packets, or `bdp` for `None`.
 pub(super) fn window(value: &Value<'_>) -> Result<Option<u32>, ValueError> {
     match value.text {
         "bdp" => Ok(None),
@@ -88,37 +88,37 @@ pub(super) fn window(value: &Value<'_>) -> Result<Option<u32>, ValueError> {
     }
 }
 
-/// Returns a share as [`share`] reads it.
+/// Formats a share for [`share`] to parse.
 pub(super) fn share_text(share: Share) -> String {
     share.get().to_string()
 }
 
-/// Returns a rate as [`Value::rate`] reads it.
+/// Formats a rate for [`Value::rate`] to parse.
 pub(super) fn rate(bits: u64) -> String {
     format!("{bits}bit")
 }
 
-/// Returns a time as [`Value::time`] reads it.
+/// Formats a time for [`Value::time`] to parse.
 pub(super) fn time(ns: u64) -> String {
     Nanoseconds(ns).to_string()
 }
 
-/// Returns a size as [`Value::size`] reads it.
+/// Formats a size for [`Value::size`] to parse.
 pub(super) fn size(bytes: u64) -> String {
     format!("{bytes}B")
 }
 
-/// Returns a window as [`window`] reads it.
+/// Formats a window for [`window`] to parse.
 pub(super) fn window_text(packets: Option<u32>) -> String {
     packets.map_or("bdp".to_owned(), |n| n.to_string())
 }
 
-/// Returns a switch as [`Value::switch`] reads it.
+/// Formats a switch for [`Value::switch`] to parse.
 pub(super) fn switch(on: bool) -> String {
     if on { "on" } else { "off" }.to_owned()
 }
 
-/// Which controller, and its parameters.
+/// A choice of controller, with its parameters.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum CongestionConfig {
     /// None: packets leave as fast as the link takes them.
@@ -140,7 +140,7 @@ pub enum CongestionConfig {
     Tcp(TcpConfig),
     /// See [`super::Timely`].
     Timely(TimelyConfig),
-    /// An algorithm that is not part of this crate. Text cannot name it: [`FromStr`] does not know it.
+    /// An algorithm outside this crate. Text cannot name it: [`FromStr`] does not know it.
     Custom(&'static dyn ControllerFactory),
 }
 
@@ -162,7 +162,7 @@ macro_rules! with_parameters {
 }
 
 impl CongestionConfig {
-    /// All names, with what each stands for.
+    /// All names, each with its configuration.
     pub const PRESETS: &'static [(&'static str, CongestionConfig)] = &[
         ("none", CongestionConfig::None),
         ("aimd", CongestionConfig::Aimd(AimdConfig::PAPER)),
@@ -177,7 +177,7 @@ impl CongestionConfig {
         ("rocc", CongestionConfig::Rocc(RoccConfig::PAPER)),
     ];
 
-    /// Whether packets are sent as ECN-capable, so that switches mark them instead of dropping them.
+    /// Returns whether packets are sent as ECN-capable, so that switches mark them instead of dropping them.
     pub fn uses_ecn(&self) -> bool {
         match self {
             CongestionConfig::Dcqcn(_) | CongestionConfig::Dctcp(_) => true,
@@ -186,7 +186,8 @@ impl CongestionConfig {
         }
     }
 
-    /// Whether packets are sent with telemetry for switches to write on: what only the simulated network has.
+    /// Returns whether packets are sent with telemetry for switches to fill in: available only in the simulated
+    /// network.
     pub fn uses_telemetry(&self) -> bool {
         match self {
             CongestionConfig::Hpcc(_) => true,
@@ -195,7 +196,7 @@ impl CongestionConfig {
         }
     }
 
-    /// Whether it takes its rate from notices of switches.
+    /// Returns whether the rate is taken from notices of switches.
     pub fn uses_fair_rate(&self) -> bool {
         match self {
             CongestionConfig::Rocc(_) => true,
@@ -204,7 +205,8 @@ impl CongestionConfig {
         }
     }
 
-    /// How often a receiver that sees marks says so in a congestion notification packet, ns; `None` for never.
+    /// Returns the minimum interval between congestion notification packets from a receiver that sees marks, ns; `None`
+    /// if it sends none.
     pub fn cnp_interval(&self) -> Option<u64> {
         match self {
             CongestionConfig::Dcqcn(c) => Some(c.cnp_interval),
@@ -221,7 +223,7 @@ impl CongestionConfig {
         with_parameters!(self, config => names(config), Vec::new())
     }
 
-    /// The parameters in which it differs from another of its kind.
+    /// Returns the parameters that differ from another configuration of its kind.
     pub fn changes(&self, other: &CongestionConfig) -> Vec<(&'static str, String)> {
         let keys = self.keys().into_iter().filter(|key| self.get(key) != other.get(key));
         keys.filter_map(|key| Some((key, self.get(key)?))).collect()
@@ -250,8 +252,8 @@ impl CongestionConfig {
     }
 }
 
-/// The first preset of its kind, then what differs from that: [`FromStr`] reads it. Of a custom algorithm the name
-/// alone.
+/// Writes the first preset of its kind, then the differences, in the form parsed by [`FromStr`]. A custom algorithm is
+/// written as its name alone.
 impl fmt::Display for CongestionConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let CongestionConfig::Custom(factory) = self {
@@ -269,7 +271,7 @@ impl fmt::Display for CongestionConfig {
     }
 }
 
-/// A preset's name, then parameters: `aimd,initial=10`.
+/// Parses a preset's name, then parameters: `aimd,initial=10`.
 impl FromStr for CongestionConfig {
     type Err = CongestionError;
 
@@ -289,7 +291,7 @@ impl FromStr for CongestionConfig {
     }
 }
 
-/// Why a controller's description is refused.
+/// Error in the description of a controller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CongestionError {
     /// Unknown name.

@@ -1,40 +1,42 @@
-//! Controllers that are not part of this crate.
+//! Controllers outside this crate.
 
 use std::fmt;
 
 use super::{Controller, Line};
 
-/// Makes the controllers of an algorithm that is not part of this crate: what
-/// [`CongestionConfig::Custom`](super::CongestionConfig::Custom) refers to. The factory holds the algorithm's
-/// parameters. It lives as long as the program, so that a configuration stays a plain value: a `static`, or a leaked
-/// box for parameters that are known at run time only.
+/// Creates the controllers of an algorithm outside this crate, for
+/// [`CongestionConfig::Custom`](super::CongestionConfig::Custom). The factory holds the algorithm's parameters. It has
+/// static lifetime, so that a configuration stays a plain value: a `static`, or a leaked box for parameters that are
+/// known at run time only.
 ///
 /// The [module](super) has a complete example.
 pub trait ControllerFactory: fmt::Debug + Send + Sync {
-    /// Returns the name of the algorithm, by which configurations display it. Two configurations are equal if they
-    /// refer to the same factory and it has the same name.
+    /// Returns the name of the algorithm as displayed by configurations. Two configurations are equal if they refer to
+    /// the same factory and it has the same name.
     fn name(&self) -> &'static str;
 
-    /// Makes the controller of a queue pair, as the queue pair enters RTS.
+    /// Creates the controller of a queue pair, as the queue pair enters RTS.
     fn build(&self, line: &Line) -> Box<dyn CustomController>;
 
-    /// Whether packets are sent as ECN-capable, so that switches mark them instead of dropping them. Not by default.
+    /// Returns whether packets are sent as ECN-capable, so that switches mark them instead of dropping them. Defaults
+    /// to false.
     fn uses_ecn(&self) -> bool {
         false
     }
 
-    /// Whether packets are sent with telemetry for switches of a simulated network to write on. Not by default.
+    /// Returns whether packets are sent with telemetry for switches of a simulated network to fill in. Defaults to
+    /// false.
     fn uses_telemetry(&self) -> bool {
         false
     }
 
-    /// Whether it takes its rate from notices of the switches of a simulated network. Not by default.
+    /// Returns whether the rate is taken from notices of the switches of a simulated network. Defaults to false.
     fn uses_fair_rate(&self) -> bool {
         false
     }
 
-    /// Returns how often a receiver that sees marks sends a congestion notification packet, ns; `None`, the default,
-    /// for never.
+    /// Returns the minimum interval between congestion notification packets from a receiver that sees marks, ns;
+    /// `None`, the default, if it sends none.
     fn cnp_interval(&self) -> Option<u64> {
         None
     }
@@ -49,10 +51,10 @@ impl PartialEq for dyn ControllerFactory {
 
 impl Eq for dyn ControllerFactory {}
 
-/// A [`Controller`] that can be kept behind a pointer. Every controller that is `Clone + Debug + Send + 'static` is
-/// one.
+/// A [`Controller`] that can be kept behind a pointer, implemented for every controller that is `Clone + Debug + Send +
+/// 'static`.
 pub trait CustomController: Controller + fmt::Debug + Send {
-    /// Returns a copy in a box of its own.
+    /// Returns a boxed copy.
     fn boxed_clone(&self) -> Box<dyn CustomController>;
 }
 

@@ -1,12 +1,11 @@
-//! DCQCN (Zhu et al., SIGCOMM 2015): the reaction point, which halves towards and recovers from what congestion
-//! notification packets say. It has QCN's rate increase, by timer and by bytes, and DCTCP's α.
+//! DCQCN (Zhu et al., SIGCOMM 2015): the reaction point, which cuts its rate on congestion notification packets and
+//! then recovers. It has QCN's rate increase, by timer and by bytes, and DCTCP's α.
 //!
-//! Two readings of what a notification does. In the paper it acts when it comes. In the vendor's, as HPCC's ns-3 has
-//! it, notifications are gathered: α takes note at the end of each of its periods, the rate at the end of each decrease
-//! interval.
+//! Notifications have two interpretations. In the paper they act on arrival. In the vendor's, as in HPCC's ns-3, they
+//! are gathered: they act on α at the end of each of its periods, on the rate at the end of each decrease interval.
 //!
 //! α's periods are counted when α is next needed, so that only increases and gathered decreases need a timer. Increases
-//! stop at the line rate, where they have no effect: a flow without congestion costs nothing.
+//! stop at the line rate, where they have no effect: an uncongested flow costs nothing.
 
 use crate::footprint::{bits, flag, footprint, instant, left, why, width};
 use irnic_units::keys::{Value, ValueError};
@@ -18,17 +17,17 @@ use super::{Ack, Controller, Line};
 use crate::time::{Time, US};
 use crate::wire::Cnp;
 
-/// A part of a rate.
+/// A rate, absolute or relative to the line rate.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// bit/s.
+    /// Absolute rate, bit/s.
     Rate(u64),
     /// The line rate divided by this.
     Line(u64),
 }
 
 impl Step {
-    /// As [`Step::read`] takes it.
+    /// Formats the step for [`Step::read`] to parse.
     pub(super) fn text(self) -> String {
         match self {
             Step::Rate(bits) => rate(bits),
@@ -36,7 +35,7 @@ impl Step {
         }
     }
 
-    /// bit/s, 1 or more, so that increases get somewhere.
+    /// Returns the rate in bit/s, 1 or more, so that increases make progress.
     pub(super) fn of(self, line: u64) -> u64 {
         match self {
             Step::Rate(rate) => rate,
@@ -56,17 +55,17 @@ impl Step {
 /// Parameters of [`Dcqcn`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct DcqcnConfig {
-    /// Weight of what is new in α (equations 1 and 2).
+    /// Weight of new samples in α (equations 1 and 2).
     pub g: Share,
     /// α's period without notifications, ns (K in the paper).
     pub alpha_timer: u64,
     /// Time between increases, ns (T in the paper).
     pub rate_timer: u64,
-    /// 0: every notification acts when it comes. Above: gathers notifications for so long, ns, as α's periods do.
+    /// Interval for which notifications are gathered, ns, as in α's periods; 0: every notification acts on arrival.
     pub decrease_interval: u64,
-    /// Bytes between increases (B in the paper); `None`: time alone counts.
+    /// Bytes between increases (B in the paper); `None`: only time counts.
     pub byte_counter: Option<u64>,
-    /// Increases of each counter that are fast recovery.
+    /// Increases of each counter in fast recovery.
     pub f: u32,
     /// Step of additive increase.
     pub ai: Step,
@@ -74,16 +73,15 @@ pub struct DcqcnConfig {
     pub hai: Step,
     /// Lowest rate.
     pub min_rate: Step,
-    /// A decrease sets the target even if there was no increase since the one before. Without, repeated decreases leave
-    /// a rate to recover to.
+    /// Whether a decrease sets the target even without an increase since the previous one. If not, repeated decreases
+    /// leave a rate to recover to.
     pub clamp_target: bool,
-    /// What the notification point leaves between two notifications to a flow, at least, ns; 0 for one per marked
-    /// packet.
+    /// Minimum interval between the notification point's notifications to a flow, ns; 0 for one per marked packet.
     pub cnp_interval: u64,
 }
 
 impl DcqcnConfig {
-    /// Of the paper (§5.2), which does not name a lowest rate: that is of its authors' ns-3.
+    /// The paper's (§5.2), except the minimum rate, which it does not give: that is from its authors' ns-3.
     pub const PAPER: DcqcnConfig = DcqcnConfig {
         g: Share::new(1.0 / 256.0).unwrap(),
         alpha_timer: 55 * US,
@@ -98,8 +96,8 @@ impl DcqcnConfig {
         cnp_interval: 50 * US,
     };
 
-    /// The vendor's profile that public simulators carry, as HPCC's ns-3 runs it: steps of 5 and 50 Mbit/s for 25
-    /// Gbit/s of line rate, time alone, and a notification for every mark.
+    /// The vendor's profile in public simulators, as HPCC's ns-3 runs it: steps of 5 and 50 Mbit/s per 25 Gbit/s of
+    /// line rate, time alone, and a notification for every mark.
     pub const VENDOR: DcqcnConfig = DcqcnConfig {
         g: Share::new(1.0 / 256.0).unwrap(),
         alpha_timer: US,
@@ -151,24 +149,24 @@ impl Parameters for DcqcnConfig {
     ];
 }
 
-/// See the module.
+/// The controller; see the module.
 #[derive(Clone, Debug)]
 pub struct Dcqcn {
     config: DcqcnConfig,
-    /// bit/s.
+    /// Line rate, bit/s.
     line: u64,
-    /// R_C and R_T, bit/s: the lowest rate <= `rate` <= `target` <= `line`.
+    /// R_C and R_T, bit/s: minimum rate <= `rate` <= `target` <= `line`.
     rate: u64,
     target: u64,
-    /// As of `alpha_at`, where a period of its begins; [`Time::NEVER`] before the first notification.
+    /// Value at `alpha_at`, the start of one of its periods; [`Time::NEVER`] before the first notification.
     alpha: f64,
     alpha_at: Time,
-    /// There was a notification in α's period. Only if they are gathered.
+    /// Whether α's period had a notification. Used only if they are gathered.
     noted: bool,
-    /// Gathered notifications act on the rate, a multiple of the decrease interval after the first there ever was.
+    /// Time at which gathered notifications act on the rate, a multiple of the decrease interval after the first one.
     decrease_at: Time,
     first_at: Time,
-    /// The next increase by time; [`Time::NEVER`] at the line rate.
+    /// Time of the next increase by time; [`Time::NEVER`] at the line rate.
     increase_at: Time,
     /// Bytes since the last increase by bytes.
     sent: u64,
@@ -178,7 +176,7 @@ pub struct Dcqcn {
 }
 
 impl Dcqcn {
-    /// A flow that begins: at line rate, with α = 1.
+    /// Creates the controller of a new flow: at line rate, with α = 1.
     pub fn new(config: &DcqcnConfig, line: &Line) -> Dcqcn {
         Dcqcn {
             config: *config,
@@ -197,7 +195,8 @@ impl Dcqcn {
         }
     }
 
-    /// Brings α up to date: a period with a notification raises it (equation 1), each without lowers it (equation 2).
+    /// Brings α up to date: each period with a notification raises it (equation 1), each without lowers it (equation
+    /// 2).
     fn age(&mut self, now: Time) {
         let period = self.config.alpha_timer.max(1);
         let mut periods = now.since(self.alpha_at) / period;
@@ -216,7 +215,7 @@ impl Dcqcn {
         self.alpha += self.config.g.get() * (1.0 - self.alpha);
     }
 
-    /// Equation 1, and figure 7's "cut rate".
+    /// Applies equation 1 and figure 7's "cut rate".
     fn decrease(&mut self, now: Time) {
         if self.config.clamp_target || self.by_time.max(self.by_bytes) > 0 {
             self.target = self.rate;
@@ -227,8 +226,8 @@ impl Dcqcn {
         self.increase_at = now + self.config.rate_timer.max(1);
     }
 
-    /// Equations 3 and 4. Figure 7's conditions are tested before the increase is counted, so that fast recovery has
-    /// the F iterations of the text.
+    /// Applies equations 3 and 4. Figure 7's conditions are tested before the increase is counted, so that fast
+    /// recovery has the F iterations of the text.
     fn increase(&mut self) {
         let by_bytes = if self.config.byte_counter.is_some() { self.by_bytes } else { self.by_time };
         let (least, most) = (by_bytes.min(self.by_time), by_bytes.max(self.by_time));
@@ -236,7 +235,7 @@ impl Dcqcn {
             let step = if least > self.config.f { self.config.hai } else { self.config.ai };
             self.target = self.target.saturating_add(step.of(self.line)).min(self.line);
         }
-        // Rounded up, so that it arrives.
+        // Rounded up, so that it reaches the target.
         self.rate = self.target - (self.target - self.rate) / 2;
         if self.rate == self.line {
             self.increase_at = Time::NEVER;
@@ -281,7 +280,7 @@ impl Controller for Dcqcn {
 
     fn on_timer(&mut self, now: Time) {
         if self.increase_at <= now && self.increase_at < self.decrease_at {
-            // A late timer is not made up for.
+            // Increases missed by a late timer are not made up for.
             self.increase_at = now + self.config.rate_timer.max(1);
             self.increase();
             self.by_time = self.by_time.saturating_add(1);

@@ -1,9 +1,9 @@
-//! DCTCP (Alizadeh et al., SIGCOMM 2010; RFC 8257) on a window of packets: it shrinks by half the share of packets that
-//! are marked, once a window.
+//! DCTCP (Alizadeh et al., SIGCOMM 2010; RFC 8257) on a window of packets: once per window it shrinks by half the share
+//! of marked packets.
 //!
-//! Unless it is told otherwise there is no slow start: a flow starts as AIMD's does, and then is in congestion
-//! avoidance. To losses it answers as TCP, by half (RFC 8257 §3.5). With `ssthresh` it is TCP's in all else as well
-//! (RFC 8257 §3.4): slow start up to that, the window holds what is in the network (RFC 6675).
+//! By default there is no slow start: a flow starts as with AIMD, in congestion avoidance. Losses halve the window, as
+//! in TCP (RFC 8257 §3.5). With `ssthresh` the rest follows TCP as well (RFC 8257 §3.4): slow start up to that, and the
+//! window counts packets in the network (RFC 6675).
 
 use super::config::{Parameter, Parameters, Share, parameter, share, share_text, window, window_text};
 use super::{Ack, Controller, ControllerMetrics, Line, MOST_WINDOW};
@@ -14,16 +14,16 @@ use irnic_units::keys::{Value, ValueError};
 /// Parameters of [`Dctcp`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct DctcpConfig {
-    /// Packets of the first window; `None` for the bandwidth-delay product, so that flows start at line rate.
+    /// Initial window in packets; `None` for the bandwidth-delay product, so that flows start at line rate.
     pub initial: Option<u32>,
     /// Weight of a window in α (equation 1).
     pub g: Share,
-    /// Packets of the window up to which a flow starts slowly, as TCP; `None` without slow start.
+    /// Slow start threshold in packets; `None` without slow start.
     pub ssthresh: Option<u32>,
 }
 
 impl DctcpConfig {
-    /// The g of the paper (§4), the start of the IRN chapter.
+    /// The paper's g (§4), and the start of the IRN chapter.
     pub const PAPER: DctcpConfig = DctcpConfig { initial: None, g: Share::new(1.0 / 16.0).unwrap(), ssthresh: None };
 }
 
@@ -46,37 +46,38 @@ fn slow_start_text(packets: Option<u32>) -> String {
     packets.map_or("none".to_owned(), |n| n.to_string())
 }
 
-/// Packets of the largest window.
+/// Maximum window in packets.
 const MOST: f64 = MOST_WINDOW as f64;
 
-/// See the module.
+/// The controller; see the module.
 #[derive(Clone, Debug)]
 pub struct Dctcp {
     g: f64,
-    /// Packets, 1 to [`MOST`]. Its fraction counts: decreases are often of less than one.
+    /// Packets, 1 to [`MOST`]. Fractional: decreases are often of less than one.
     window: f64,
-    /// The window up to which it grows by a packet with each acknowledgement; `None` without slow start.
+    /// Window up to which it grows by a packet with each acknowledgement; `None` without slow start.
     ssthresh: Option<f64>,
-    /// Acknowledged towards the next increase.
+    /// Packets acknowledged towards the next increase.
     counted: u32,
-    /// Share of marked packets, an average over windows.
+    /// Share of marked packets, averaged over windows.
     alpha: f64,
-    /// Packets acknowledged in this window, and those of them whose acknowledgement said marked.
+    /// Packets acknowledged in this window, and the number of them acknowledged with a mark.
     packets: u64,
     marked: u64,
-    /// An acknowledgement of no packets said marked: the next that has some does, too.
+    /// An acknowledgement of no packets was marked; the mark is applied to the next that acknowledges some.
     owed: bool,
-    /// This window is over when more than so many of the connection are acknowledged: all that were sent when it began.
+    /// The window ends when more than this many packets of the connection are acknowledged: all that were sent when it
+    /// began.
     end: u64,
-    /// No decrease or increase until more than so many are acknowledged: what was sent before a decrease says nothing
-    /// new.
+    /// No decrease or increase until more than this many packets are acknowledged: those sent before a decrease carry
+    /// no new information.
     decreased: u64,
-    /// What `acked` will be when all that was in flight at the last acknowledgement is acknowledged.
+    /// Value of `acked` once everything in flight at the last acknowledgement is acknowledged.
     ahead: u64,
 }
 
 impl Dctcp {
-    /// A flow that begins, with α = 1 (RFC 8257).
+    /// Creates the controller of a new flow, with α = 1 (RFC 8257).
     pub fn new(config: &DctcpConfig, line: &Line) -> Dctcp {
         Dctcp {
             g: config.g.get(),
@@ -142,7 +143,7 @@ impl Controller for Dctcp {
     }
 
     fn on_timeout(&mut self, _: Time) {
-        // A packet that is lost again takes nothing more (RFC 5681 §3.1).
+        // A repeated loss of a packet causes no further decrease (RFC 5681 §3.1).
         let half = if self.window > 1.0 { self.ssthresh.map(|_| (self.window / 2.0).max(2.0)) } else { self.ssthresh };
         self.shrink(1.0);
         self.ssthresh = half;
@@ -207,7 +208,7 @@ mod tests {
             self.sent = self.sent.max(self.acked + u64::from(self.flow.window()));
         }
 
-        /// All that is on its way.
+        /// Acknowledges all packets in flight.
         fn round(&mut self, marked: impl Fn(u64) -> bool) {
             let end = self.sent;
             let mut n = 0;
@@ -234,7 +235,7 @@ mod tests {
         for round in 1..10 {
             sender.round(|_| false);
             assert_eq!(sender.flow.window, f64::from(4 + round));
-            // A window tells when the next begins.
+            // α is updated when the next window begins.
             assert!((sender.flow.alpha - alpha).abs() < 1e-12);
             alpha *= 15.0 / 16.0;
         }
@@ -256,7 +257,7 @@ mod tests {
         sender.ack(true);
         let left = 160.0 * (1.0 - sender.flow.alpha / 2.0);
         assert!((sender.flow.window - left).abs() < 1e-9 && sender.flow.ssthresh == Some(sender.flow.window));
-        // From there on congestion avoidance, once what was under way is acknowledged.
+        // Then congestion avoidance, once the packets in flight are acknowledged.
         let window = sender.flow.window();
         sender.round(|_| false);
         sender.round(|_| false);
@@ -269,7 +270,7 @@ mod tests {
     fn when_all_are_marked_the_window_halves_once_a_round_trip() {
         let mut sender = Loop::new(32);
         sender.ack(true);
-        // α is 1 until it learns.
+        // α is 1 until the first update.
         assert_eq!(sender.flow.window, 16.0);
         for _ in 1..32 {
             sender.ack(true);
@@ -308,7 +309,7 @@ mod tests {
         sender.flow.alpha = 0.01;
         sender.ack(true);
         assert_eq!(sender.flow.window, 99.5);
-        // What was on its way then does not raise the window; what was sent after does.
+        // Packets in flight at that time do not raise the window; those sent later do.
         (1..100).for_each(|_| sender.ack(false));
         assert_eq!(sender.flow.window, 99.5);
         (0..99).for_each(|_| sender.ack(false));
@@ -322,8 +323,8 @@ mod tests {
         flow.on_ack(Time(0), &ack(4, false, 4, 16));
         flow.on_ack(Time(0), &ack(12, true, 16, 28));
         assert_eq!((flow.alpha, flow.window), (1.0, 8.0));
-        // F = 12/16, α = 1 - 1/16 * 1/4 = 63/64, known before the next decrease; that is of what was sent after the one
-        // before.
+        // F = 12/16, α = 1 - 1/16 * 1/4 = 63/64, known before the next decrease, which is due to packets sent after the
+        // previous one.
         flow.on_ack(Time(0), &ack(4, true, 20, 32));
         assert_eq!((flow.alpha, flow.window), (63.0 / 64.0, 8.0));
         flow.on_ack(Time(0), &ack(9, true, 29, 40));
@@ -350,7 +351,7 @@ mod tests {
         sender.ack(false);
         sender.flow.on_loss(Time(0));
         assert_eq!((sender.flow.window, sender.flow.alpha), (16.0, 0.01));
-        // A mark from before the loss takes nothing more.
+        // A mark from before the loss causes no further decrease.
         sender.ack(true);
         assert_eq!(sender.flow.window, 16.0);
         sender.flow.on_loss(Time(0));
@@ -401,7 +402,7 @@ mod tests {
             }
         }
 
-        /// No stall: whatever was, unmarked packets raise the window again by one a round trip.
+        /// No stall: after any history, unmarked packets raise the window again by one per round trip.
         #[test]
         fn without_marks_the_window_grows_again(marks in prop::collection::vec(any::<bool>(), 0..300), timeout: bool) {
             let mut sender = Loop::new(30);

@@ -1,7 +1,7 @@
-//! FAST*: what TIMELY is compared with (Mittal et al., SIGCOMM 2015, §6.1). FAST TCP's equation (Wei et al., IEEE/ACM
-//! ToN 2006), in which the window is a rate and the packets that a flow keeps in queues are, in the units of a rate, α.
+//! FAST*, to which TIMELY is compared (Mittal et al., SIGCOMM 2015, §6.1). FAST TCP's equation (Wei et al., IEEE/ACM
+//! ToN 2006), with the window as a rate and the packets that a flow keeps in queues, α, in units of a rate.
 //!
-//! The rate follows how much longer a round trip is than the shortest: at rest a flow has R · (1 − base/RTT) = α.
+//! The rate follows the excess of a round trip over the shortest: at equilibrium a flow has R · (1 − base/RTT) = α.
 
 use super::config::{
     Parameter, Parameters, Share, parameter, rate, round_trip, segment, share, share_of_line, share_text, size, time,
@@ -14,24 +14,24 @@ use irnic_units::{MAX_RATE, RATE};
 /// Parameters of [`Fast`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct FastConfig {
-    /// α, bit/s: what a flow keeps in queues.
+    /// α, bit/s: the share that a flow keeps in queues.
     pub alpha: u64,
     /// γ, the weight of the new rate.
     pub gamma: Share,
-    /// Round trip of the empty network, ns, until a shorter one is seen: TIMELY knows it ahead of time (§4.2), and
-    /// flows that begin in a queue would take that for the empty network for ever.
+    /// Round trip of the empty network, ns, until a shorter one is seen: TIMELY knows it in advance (§4.2), and flows
+    /// that begin in a queue would take that for the empty network for ever.
     pub min_rtt: u64,
-    /// Bytes that complete together and give one round trip.
+    /// Bytes of a segment, which gives one round trip.
     pub segment: u32,
-    /// bit/s that a flow keeps.
+    /// Minimum rate, bit/s.
     pub min_rate: u64,
-    /// Share of the line's rate with which a flow begins.
+    /// Share of the line rate with which a flow begins.
     pub initial: Share,
 }
 
 impl FastConfig {
     /// The second of the three α of TIMELY's Table 1; γ is FAST's own (§IV of its paper), which TIMELY's does not
-    /// mention. The rest is as TIMELY has it here.
+    /// mention. The rest is as for TIMELY here.
     pub const PAPER: FastConfig = FastConfig {
         alpha: 50_000_000,
         gamma: Share::new(0.5).unwrap(),
@@ -53,7 +53,7 @@ impl Parameters for FastConfig {
     ];
 }
 
-/// See the module.
+/// The controller; see the module.
 #[derive(Clone, Debug)]
 pub struct Fast {
     config: FastConfig,
@@ -63,12 +63,12 @@ pub struct Fast {
     most: f64,
     /// The shortest round trip so far, ns.
     base: u64,
-    /// The completion before.
+    /// Time of the previous completion.
     last: Option<Time>,
 }
 
 impl Fast {
-    /// A flow that begins.
+    /// Creates the controller of a new flow.
     pub fn new(config: &FastConfig, line: &Line) -> Fast {
         let most = line.rate.max(1) as f64;
         let least = (config.min_rate.max(1) as f64).min(most);
@@ -81,13 +81,13 @@ impl Controller for Fast {
     fn on_ack(&mut self, now: Time, ack: &Ack) {
         let Some(rtt) = ack.rtt.map(|ns| ns.max(1)) else { return };
         self.base = self.base.min(rtt);
-        // FAST's window has one update a round trip; completions within one share it.
+        // FAST updates its window once per round trip; completions within one share the update.
         let part = self.last.map_or(1.0, |then| (now.since(then) as f64 / rtt as f64).min(1.0));
         self.last = Some(now);
         let gamma = self.config.gamma.get() * part;
         let settled = self.base as f64 / rtt as f64 * self.rate + self.config.alpha as f64;
         let target = ((1.0 - gamma) * self.rate + gamma * settled).min(2.0 * self.rate);
-        // As TIMELY (§5): no increase without use.
+        // As in TIMELY (§5): no increase while the rate is not used.
         if ack.busy || target < self.rate {
             self.rate = target.max(self.least).min(self.most);
         }
@@ -165,7 +165,7 @@ mod tests {
         for n in 0..100 {
             ack(&mut flow, n * 3_000_000_000, if n == 0 { 1 } else { 3_000_000_000 }, true);
         }
-        // Half of it goes each time until α's half is as much: 25 / (1 − 1/2).
+        // It halves each time until α's half balances that: 25 / (1 − 1/2).
         assert!(flow.rate().abs_diff(50_000_000) < 1_000, "{}", flow.rate());
     }
 

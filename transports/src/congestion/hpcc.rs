@@ -1,11 +1,11 @@
-//! HPCC (Li et al., SIGCOMM 2019, Algorithm 1): a window that follows how much of the busiest link on the way is in
-//! use, as switches tell it on every packet. It aims at a little less than all of it, so that queues stay empty, and
+//! HPCC (Li et al., SIGCOMM 2019, Algorithm 1): a window that follows the utilization of the busiest link on the path,
+//! as reported by switches on every packet. It aims slightly below full utilization, so that queues stay empty, and
 //! paces packets at window by round trip.
 //!
-//! Where the paper and its authors' ns-3 differ this is the latter, which they published: the window is no more than a
-//! bandwidth-delay product, the rate no less than a lowest one, U begins as 1, and the first telemetry only begins a
-//! record. Losses and timeouts are no signal. Telemetry that is older than what is known, or says nothing new, is
-//! passed over; that of another way begins a new record (§4.1, pathID).
+//! Where the paper and its authors' published ns-3 code differ, this follows the latter: the window is at most a
+//! bandwidth-delay product, the rate has a minimum, U begins as 1, and the first telemetry only begins a record. Losses
+//! and timeouts are no signal. Telemetry that is outdated or brings nothing new is ignored; that of another path begins
+//! a new record (§4.1, pathID).
 
 use super::config::{Parameter, Parameters, Share, parameter, share, share_text};
 use super::dcqcn::Step;
@@ -17,11 +17,11 @@ use crate::time::Time;
 /// Parameters of [`Hpcc`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct HpccConfig {
-    /// η: share of the busiest link that is aimed at.
+    /// η: target utilization of the busiest link.
     pub eta: Share,
-    /// Round trips of additive increase before one in which the window follows the use of the link upwards.
+    /// Round trips of additive increase before one in which the window follows the utilization upwards.
     pub max_stage: u32,
-    /// W_AI, which is added with every update, as a rate: its bytes are those of a base round trip.
+    /// W_AI, the addition at every update, given as a rate: its bytes are those of a base round trip.
     pub ai: Step,
     /// Lowest rate.
     pub min_rate: Step,
@@ -51,10 +51,10 @@ impl Parameters for HpccConfig {
     ];
 }
 
-/// ns of a second, and bits of a byte: bit/s by this are bytes a ns.
+/// ns per second times bits per byte: bit/s divided by this is bytes/ns.
 const PER_BYTE: f64 = 8e9;
 
-/// See the module.
+/// The controller; see the module.
 #[derive(Clone, Debug)]
 pub struct Hpcc {
     eta: f64,
@@ -67,21 +67,22 @@ pub struct Hpcc {
     /// W and W_c, bytes.
     window: f64,
     reference: f64,
-    /// U: what is in flight on the busiest link, in its bandwidth-delay products; a moving average over a round trip.
+    /// U: bytes in flight on the busiest link, in units of its bandwidth-delay product; a moving average over a round
+    /// trip.
     used: f64,
     /// incStage.
     stage: u32,
-    /// L: the telemetry before.
+    /// L: the previous telemetry.
     last: Box<Int>,
-    /// lastUpdateSeq: the reference moves with what was sent after so many packets of the connection.
+    /// lastUpdateSeq: the reference window is updated by packets sent after this many of the connection.
     updated: u64,
-    /// Packets acknowledged, and sent, as of the acknowledgement at hand.
+    /// Packets acknowledged, and sent, as of the current acknowledgement.
     acked: u64,
     sent: u64,
 }
 
 impl Hpcc {
-    /// A flow that begins, at line rate.
+    /// Creates the controller of a new flow, at line rate.
     pub fn new(config: &HpccConfig, line: &Line) -> Hpcc {
         let bytes = |rate: u64| rate as f64 * line.base_rtt as f64 / PER_BYTE;
         let most = bytes(line.rate);
@@ -103,7 +104,7 @@ impl Hpcc {
         }
     }
 
-    /// MeasureInflight: takes over `int`. False if it says nothing.
+    /// MeasureInflight: processes `int`. Returns false if it brings nothing new.
     fn measure(&mut self, int: &Int) -> bool {
         let per_base = 1.0 / self.line.base_rtt as f64;
         let (mut most, mut span) = (0.0, 0.0);
@@ -201,7 +202,7 @@ mod tests {
 
     const GBIT: u64 = 1_000_000_000;
 
-    /// A byte a ns, and 10,000 of them in a round trip.
+    /// One byte per ns, and 10,000 in a round trip.
     const LINE: Line = Line { rate: 8 * GBIT, base_rtt: 10_000, mtu: 1000 };
 
     /// W_AI of 100 bytes: 80 Mbit/s.
@@ -209,7 +210,7 @@ mod tests {
         Hpcc::new(&HpccConfig { ai: Step::Rate(80_000_000), ..HpccConfig::PAPER }, &LINE)
     }
 
-    /// Of two switches, whose ports have 8 and 4 Gbit/s: (clock, bytes sent, bytes queued) of each.
+    /// Telemetry of two switches, whose ports have 8 and 4 Gbit/s: (clock, bytes sent, bytes queued) of each.
     fn int(a: (u64, u64, u64), b: (u64, u64, u64)) -> Int {
         let mut int = Int::EMPTY;
         for (port, rate, (at, sent, queued)) in [(1, 8 * GBIT, a), (2, 4 * GBIT, b)] {
@@ -231,7 +232,7 @@ mod tests {
     fn a_flow_starts_at_line_rate_with_the_bandwidth_delay_product() {
         let flow = flow();
         assert_eq!((flow.window(), flow.rate()), (10, 8 * GBIT));
-        // Steps of the ns-3: 16 Mbit/s at 40 Gbit/s, in 24 µs 48 bytes; 100 Mbit/s are 300.
+        // Steps of the ns-3 code: 16 Mbit/s at 40 Gbit/s, in 24 µs 48 bytes; 100 Mbit/s are 300.
         let flow = Hpcc::new(&HpccConfig::PAPER, &Line { rate: 40 * GBIT, base_rtt: 24_000, mtu: 1000 });
         assert_eq!((flow.step, flow.least, flow.most, flow.window()), (48.0, 300.0, 120_000.0, 120));
         let far = Hpcc::new(&HpccConfig::PAPER, &Line { rate: u64::MAX, base_rtt: u64::MAX, mtu: 0 });
@@ -268,19 +269,19 @@ mod tests {
         near(flow.reference, 9_676.612_903_226);
         assert_eq!((flow.stage, flow.updated), (0, 20));
 
-        // Twice a round trip later τ is T: U = u. Switch 1: 8000 / 20,000 = 0.4; switch 2: 2000 / 20,000 of 0.5 = 0.2.
+        // Two round trips later τ is T: U = u. Switch 1: 8000 / 20,000 = 0.4; switch 2: 2000 / 20,000 of 0.5 = 0.2.
         // Queues are empty. U < η: W = W_c + 100, W_c and incStage stay as packet 12 was sent before packet 20.
         tell(&mut flow, 12, 21, int((25_000, 11_000, 0), (26_000, 3_800, 0)));
         near(flow.used, 0.4);
         near(flow.window, 9_776.612_903_226);
         near(flow.reference, 9_676.612_903_226);
         assert_eq!(flow.stage, 0);
-        // And not twice.
+        // Not added twice.
         tell(&mut flow, 13, 22, int((45_000, 19_000, 0), (46_000, 5_800, 0)));
         near(flow.window, 9_776.612_903_226);
     }
 
-    /// One switch of 8 Gbit/s of which the flow uses a share, a window of which is acknowledged at a time.
+    /// One switch of 8 Gbit/s of which the flow uses a share, acknowledged one window at a time.
     struct Loop {
         flow: Hpcc,
         at: u64,
@@ -328,10 +329,10 @@ mod tests {
     #[test]
     fn a_queue_counts_only_while_it_stands() {
         let mut sender = Loop::new(flow(), 5_000.0);
-        // It was not there before: U = 0.95. W = 5000 + 100.
+        // The queue is new: U = 0.95. W = 5000 + 100.
         sender.round(0.95, 5_000);
         near(sender.flow.window, 5_100.0);
-        // It stands: U = 0.95 + 0.5. W = 5100 · 0.95 / 1.45 + 100.
+        // The queue persists: U = 0.95 + 0.5. W = 5100 · 0.95 / 1.45 + 100.
         sender.round(0.95, 5_000);
         near(sender.flow.window, 5_100.0 * 0.95 / 1.45 + 100.0);
         // Never below 100 Mbit/s: 125 bytes.
@@ -362,9 +363,9 @@ mod tests {
         let mut other = Int::EMPTY;
         other.push(7, Hop { rate: GBIT, at: 1_000_000, sent: 1 << 40, queued: 1 << 20 });
         tell(&mut flow, 11, 20, other.answer());
-        // No two of its kind yet.
+        // No second telemetry of this path yet.
         assert_eq!((flow.window, flow.used, flow.updated), (10_000.0, 1.0, 20));
-        // From here on: 1000 B in 10,000 ns of 0.125 B/ns = 0.8, and a queue of 1250 of 1250 B: U = 1.8.
+        // Then: 1000 B in 10,000 ns of 0.125 B/ns = 0.8, and a queue of 1250 of 1250 B: U = 1.8.
         let mut next = Int::EMPTY;
         next.push(7, Hop { rate: GBIT, at: 1_010_000, sent: (1 << 40) + 1_000, queued: 1_250 });
         tell(&mut flow, 21, 30, next.answer());
@@ -431,7 +432,7 @@ mod tests {
             }
         }
 
-        /// A link that is used more takes more from the window.
+        /// Higher utilization reduces the window more.
         #[test]
         fn more_use_is_never_a_larger_window(
             queued in 0..100_000_u64, share in 1..200_u32, more in 1..100_u32, rounds in 1..10_u32, window in 1_000..10_000_u32,
@@ -445,7 +446,7 @@ mod tests {
             prop_assert!(end(share, queued + u64::from(more) * 100) <= end(share, queued) + 1e-6 || share < 95);
         }
 
-        /// No stall: whatever was, an empty link gives all of it in a few round trips.
+        /// No stall: after any history, an empty link is filled in a few round trips.
         #[test]
         fn an_empty_link_is_taken(rounds in prop::collection::vec((0..300_u32, 0..1_000_000_u64), 0..100)) {
             let mut sender = Loop::new(flow(), 10_000.0);

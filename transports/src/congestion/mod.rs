@@ -1,16 +1,16 @@
-//! Congestion control: what a sender sees of the network, and the rate and window that it sets for itself.
+//! Congestion control: a sender's view of the network, and the rate and window that it sets.
 //!
-//! A [`Controller`] is pure: it is told what happened and when, and says how fast and how far ahead its queue pair may
-//! send. The queue pair measures, paces and counts for it. Each algorithm is a file here and a line in `controllers!`,
+//! A [`Controller`] is pure: it is notified of events and their times, and returns the rate and window of its queue
+//! pair. The queue pair measures, paces and counts for it. Each algorithm is a file here and a line in `controllers!`,
 //! so that calls are dispatched statically.
 //!
-//! # An algorithm of your own
+//! # Custom algorithms
 //!
-//! A program that uses this crate can bring an algorithm along: a [`Controller`], a [`ControllerFactory`] that makes
-//! one for each queue pair, and [`CongestionConfig::Custom`] in the queue pair's
+//! A program that uses this crate can provide an algorithm: a [`Controller`], a [`ControllerFactory`] that creates one
+//! for each queue pair, and [`CongestionConfig::Custom`] in the queue pair's
 //! [`TransportConfig`](crate::config::TransportConfig). The one below takes its rate from notifications: switches write
 //! the fair share of their port, in Mbit/s, into the first four bytes of each congestion notification packet, and a
-//! flow that has not heard of one for a while doubles its rate.
+//! flow that receives none for a given time doubles its rate.
 //!
 //! ```
 //! use irnic_transports::congestion::{
@@ -119,10 +119,10 @@ use crate::telemetry::Int;
 use crate::time::{Time, bytes_in};
 use crate::wire::Cnp;
 
-/// Packets of the largest window of a controller.
+/// Maximum window of a controller, in packets.
 pub const MOST_WINDOW: u32 = 65_536;
 
-/// What a controller knows of its surroundings from the beginning.
+/// Properties of the network known in advance.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// Rate of the NIC's link, bit/s, 1 or more.
@@ -134,7 +134,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Bytes that are on their way at the line rate: the bandwidth-delay product.
+    /// Returns the bandwidth-delay product in bytes.
     pub fn bdp(&self) -> u64 {
         bytes_in(self.base_rtt, self.rate)
     }
@@ -145,31 +145,32 @@ impl Line {
     }
 }
 
-/// What an acknowledgement says.
+/// Contents of an acknowledgement.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ack {
     /// Packets that it newly acknowledges, 0 if none.
     pub packets: u32,
-    /// Round trip of a segment that was sent once, ns, without what sending it took at the line rate (TIMELY §3).
+    /// Round trip of a segment that was sent once, ns, minus its serialization delay at the line rate (TIMELY §3).
     pub rtt: Option<u64>,
-    /// Whether the receiver has seen congestion experienced since the acknowledgement before.
+    /// Whether the receiver has seen congestion experienced since the previous acknowledgement.
     pub marked: bool,
-    /// Packets of the connection that are acknowledged, and that were ever sent, those sent again counted once: the
-    /// first reaches what the second is now a round trip later.
+    /// Packets of the connection acknowledged so far, and sent so far, counting retransmitted ones once: `acked`
+    /// reaches the present value of `sent` a round trip later.
     pub acked: u64,
     /// See `acked`.
     pub sent: u64,
-    /// The application had enough to send, of late, to use most of the rate (TIMELY §4.3: increases need that).
+    /// Whether the application has recently had enough to send to use most of the rate (TIMELY §4.3: increases need
+    /// that).
     pub busy: bool,
 }
 
-/// What a controller says of itself, for reports and plots.
+/// State of a controller, for reports and plots.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ControllerMetrics {
-    /// Rate in bit/s; 0 for as fast as the link is.
+    /// Rate in bit/s; 0 for unlimited.
     pub rate: u64,
-    /// Congestion window in packets; `u32::MAX` for any number.
+    /// Congestion window in packets; `u32::MAX` for unlimited.
     pub window: u32,
     /// Slow start threshold in packets, of algorithms that have one.
     pub ssthresh: Option<u32>,
@@ -181,32 +182,31 @@ pub struct Point(pub u64);
 
 /// A congestion control algorithm, of one queue pair.
 ///
-/// Calls come in the order of time, which is the NIC's; none of them may allocate or block. After each call the queue
-/// pair asks for [`Controller::rate`] and [`Controller::window`], and obeys both.
+/// Calls are in order of time, which is the NIC's; none of them may allocate or block. After each call the queue pair
+/// reads [`Controller::rate`] and [`Controller::window`], and obeys both.
 pub trait Controller {
-    /// Takes note of a packet that leaves, with so many bytes of payload.
+    /// Handles the departure of a packet with this many bytes of payload.
     fn on_send(&mut self, _now: Time, _bytes: u32) {}
 
-    /// Takes note of an acknowledgement.
+    /// Handles an acknowledgement.
     fn on_ack(&mut self, now: Time, ack: &Ack);
 
-    /// Takes note of what switches wrote on a packet that was acknowledged. Follows [`Controller::on_ack`] of the same
-    /// acknowledgement.
+    /// Handles the telemetry of an acknowledged packet. Follows [`Controller::on_ack`] of the same acknowledgement.
     fn on_telemetry(&mut self, _now: Time, _int: &Int) {}
 
-    /// Takes note of a congestion notification packet (RoCEv2, IBA A17.9.3).
+    /// Handles a congestion notification packet (RoCEv2, IBA A17.9.3).
     fn on_cnp(&mut self, _now: Time, _cnp: &Cnp) {}
 
-    /// Takes note of the fair rate of a port on the way, bit/s, of which its switch has sent a notice.
+    /// Handles a switch's notice of the fair rate, bit/s, of a port on the path.
     fn on_fair_rate(&mut self, _now: Time, _point: Point, _rate: u64) {}
 
-    /// Takes note of a loss; called once for each recovery.
+    /// Handles a loss; called once for each recovery.
     fn on_loss(&mut self, _now: Time) {}
 
-    /// Takes note of a retransmission timeout.
+    /// Handles a retransmission timeout.
     fn on_timeout(&mut self, _now: Time) {}
 
-    /// Runs what is due. Is also called before the deadline, and must then do nothing.
+    /// Runs due timers. It is also called before the deadline, and must then do nothing.
     fn on_timer(&mut self, _now: Time) {}
 
     /// Returns when [`Controller::on_timer`] is due.
@@ -214,41 +214,42 @@ pub trait Controller {
         Time::NEVER
     }
 
-    /// Returns the bytes of a segment, the round trip of each of which is to be measured; `None` if round trips are of
-    /// no interest. Asked once.
+    /// Returns the bytes of a segment, the unit of round-trip measurement; `None` if round trips are not needed. Called
+    /// once.
     fn segment(&self) -> Option<u32> {
         None
     }
 
     /// Returns the rate in bit/s at which the packets of one segment leave, whatever the rate between segments (TIMELY
-    /// §5, "additional pacing opportunities"); 0 for as fast as the link is. Asked once.
+    /// §5, "additional pacing opportunities"); 0 for unlimited. Called once.
     fn pacing(&self) -> u64 {
         0
     }
 
-    /// Returns the rate in bit/s; 0 for as fast as the link is.
+    /// Returns the rate in bit/s; 0 for unlimited.
     fn rate(&self) -> u64 {
         0
     }
 
-    /// Returns the packets that may be in flight, 1 or more; `u32::MAX` for any number.
+    /// Returns the packets that may be in flight, 1 or more; `u32::MAX` for unlimited.
     fn window(&self) -> u32 {
         u32::MAX
     }
 
-    /// Whether the window holds packets that are thought to be in the network, those sent again among them (RFC 6675's
-    /// pipe). Else it holds all that are not acknowledged cumulatively, and what is sent again waits for none.
+    /// Returns whether the window counts packets estimated to be in the network, including retransmitted ones (RFC
+    /// 6675's pipe). Otherwise it counts all that are not acknowledged cumulatively, and retransmissions are not
+    /// limited by it.
     fn counts_pipe(&self) -> bool {
         false
     }
 
-    /// Returns the controller's present values. Algorithms that have more to tell than rate and window override it.
+    /// Returns the controller's current state. Algorithms with more than rate and window override it.
     fn metrics(&self) -> ControllerMetrics {
         ControllerMetrics { rate: self.rate(), window: self.window(), ssthresh: None }
     }
 }
 
-/// Makes the enum of all controllers, through which calls go without a table of functions.
+/// Generates the enum of all controllers, which dispatches calls without a vtable.
 macro_rules! controllers {
     ($($name:ident),+ $(,)?) => {
         /// The controller of a queue pair, of any algorithm.
@@ -260,7 +261,7 @@ macro_rules! controllers {
         }
 
         impl Congestion {
-            /// The controller that a configuration asks for, if it asks for one.
+            /// Creates the controller selected by a configuration, if any.
             pub fn new(config: &CongestionConfig, line: &Line) -> Option<Congestion> {
                 match config {
                     CongestionConfig::None => None,

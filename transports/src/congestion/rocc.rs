@@ -1,5 +1,5 @@
 //! RoCC (Menikkumbura et al., CoNEXT 2020): switches compute the fair rate of a port and notify the flows that wait
-//! there; a flow takes the rate that it is told, and doubles it when it hears nothing.
+//! there; a flow adopts the rate in the notice, and doubles it when notices cease.
 //!
 //! [`Rocc`] is the reaction point, the controller of a queue pair (Algorithm 2). [`FairRate`] is the congestion point,
 //! a port of a switch (Algorithm 1).
@@ -18,17 +18,17 @@ use crate::time::{Time, US};
 /// Parameters of [`Rocc`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct RoccConfig {
-    /// From the arrival of a notice until the rate follows it, ns: what a NIC takes (§6.1).
+    /// Delay from the arrival of a notice to the rate change, ns: a NIC's processing time (§6.1).
     pub reaction: u64,
-    /// ns without a notice that counts, after which the rate doubles. Longer than the switches' period, or rates never
-    /// settle.
+    /// Time without an applicable notice after which the rate doubles, ns. Longer than the switches' period, or rates
+    /// never settle.
     pub recovery: u64,
-    /// bit/s that a flow keeps.
+    /// Minimum rate, bit/s.
     pub min_rate: u64,
 }
 
 impl RoccConfig {
-    /// The paper's evaluation: a reaction within 15 µs, at least 100 Mbit/s. The recovery timer is that of its authors'
+    /// The paper's evaluation: a reaction within 15 µs, at least 100 Mbit/s. The recovery timer is from its authors'
     /// code, 1.375 of the period of 40 µs.
     pub const PAPER: RoccConfig = RoccConfig { reaction: 15 * US, recovery: 55 * US, min_rate: 100_000_000 };
 }
@@ -41,7 +41,7 @@ impl Parameters for RoccConfig {
     ];
 }
 
-/// A notice that has arrived and is not acted upon yet.
+/// A notice that has arrived and has not taken effect yet.
 #[derive(Copy, Clone, Debug)]
 struct Pending {
     due: Time,
@@ -49,11 +49,11 @@ struct Pending {
     rate: u64,
 }
 
-/// Notices that wait at a time: each of the switches of a path sends one in a period, which is longer than a reaction.
-/// One that finds no room is as good as lost.
+/// Maximum number of pending notices: each switch of a path sends one per period, which is longer than a reaction.
+/// Notices beyond that are dropped.
 const PENDING: usize = 8;
 
-/// See the module.
+/// The controller; see the module.
 #[derive(Clone, Debug)]
 pub struct Rocc {
     config: RoccConfig,
@@ -61,17 +61,17 @@ pub struct Rocc {
     rate: u64,
     least: u64,
     most: u64,
-    /// CP_cur: where the rate comes from.
+    /// CP_cur: the point that the rate is from.
     point: Option<Point>,
-    /// When the rate doubles.
+    /// Time at which the rate doubles.
     recover: Time,
-    /// The first `waiting` of them, in the order in which they came.
+    /// The first `waiting` are valid, in order of arrival.
     pending: [Pending; PENDING],
     waiting: usize,
 }
 
 impl Rocc {
-    /// A flow that begins, at the rate of the line.
+    /// Creates the controller of a new flow, at line rate.
     pub fn new(config: &RoccConfig, line: &Line) -> Rocc {
         let most = line.rate.max(1);
         Rocc {
@@ -86,13 +86,13 @@ impl Rocc {
         }
     }
 
-    /// When the oldest notice that waits is acted upon.
+    /// Returns when the oldest pending notice takes effect.
     #[inline]
     fn reacts(&self) -> Time {
         if self.waiting > 0 { self.pending[0].due } else { Time::NEVER }
     }
 
-    /// Takes a rate over from the switch that the present one comes from, or a lower one from any.
+    /// Adopts a rate from the switch of the present one, or a lower one from any.
     fn take(&mut self, Pending { due, point, rate }: Pending) {
         if self.point.is_none_or(|current| current == point) || rate <= self.rate {
             self.rate = rate.clamp(self.least, self.most);
@@ -101,7 +101,7 @@ impl Rocc {
         }
     }
 
-    /// Nobody has set the rate for long enough.
+    /// Doubles the rate after a time without notices.
     fn double(&mut self) {
         self.recover = if self.rate >= self.most { Time::NEVER } else { self.recover + self.config.recovery };
         self.rate = self.rate.saturating_mul(2).min(self.most);
@@ -166,7 +166,7 @@ mod tests {
     const NEAR: Point = Point(1);
     const FAR: Point = Point(2);
 
-    /// A flow without a delay of reaction.
+    /// A flow that reacts without delay.
     fn prompt() -> Rocc {
         Rocc::new(&RoccConfig { reaction: 0, ..RoccConfig::PAPER }, &LINE)
     }
@@ -199,7 +199,7 @@ mod tests {
         flow.on_fair_rate(Time(30), FAR, 5 * GBIT);
         flow.on_fair_rate(Time(40), NEAR, 6 * GBIT);
         assert_eq!((flow.rate(), flow.next_deadline()), (5 * GBIT, Time(55_030)));
-        // As low is low enough (Algorithm 2).
+        // An equal rate is low enough (Algorithm 2).
         flow.on_fair_rate(Time(50), NEAR, 5 * GBIT);
         flow.on_fair_rate(Time(60), FAR, 7 * GBIT);
         assert_eq!((flow.rate(), flow.next_deadline()), (5 * GBIT, Time(55_050)));

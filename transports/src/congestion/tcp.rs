@@ -1,6 +1,6 @@
 //! TCP: slow start, congestion avoidance and fast recovery (RFC 5681, with selective acknowledgements: RFC 6675) on a
-//! window of packets in the network. With the transport's preset `iwarp`, which has TCP's retransmission timer and its
-//! three duplicate acknowledgements, what IRN is compared with in the dissertation's §4.3.6.
+//! window of packets in the network. With the transport preset `iwarp`, which has TCP's retransmission timer and its
+//! three duplicate acknowledgements, this is what IRN is compared to in the dissertation's §4.3.6.
 
 use super::config::{Parameter, Parameters, parameter, window, window_text};
 use super::{Ack, Controller, ControllerMetrics, Line, MOST_WINDOW};
@@ -10,14 +10,14 @@ use crate::time::Time;
 /// Parameters of [`Tcp`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct TcpConfig {
-    /// Packets of the first window; `None` for the bandwidth-delay product.
+    /// Initial window in packets; `None` for the bandwidth-delay product.
     pub initial: Option<u32>,
-    /// Packets of the window up to which a flow starts slowly; `None` for the bandwidth-delay product.
+    /// Slow start threshold in packets; `None` for the bandwidth-delay product.
     pub ssthresh: Option<u32>,
 }
 
 impl TcpConfig {
-    /// Four segments of 1 KB, and slow start until something is lost (RFC 5681 §3.1).
+    /// Four segments of 1 KB, and slow start until the first loss (RFC 5681 §3.1).
     pub const RFC: TcpConfig = TcpConfig { initial: Some(4), ssthresh: Some(MOST_WINDOW) };
 }
 
@@ -28,18 +28,18 @@ impl Parameters for TcpConfig {
     ];
 }
 
-/// See the module.
+/// The controller; see the module.
 #[derive(Clone, Debug)]
 pub struct Tcp {
     /// cwnd and ssthresh, packets.
     window: u32,
     ssthresh: u32,
-    /// Acknowledged towards the next increase in congestion avoidance.
+    /// Packets acknowledged towards the next increase in congestion avoidance.
     counted: u32,
-    /// Fast recovery, until more than `recover` packets of the connection are acknowledged.
+    /// In fast recovery, until more than `recover` packets of the connection are acknowledged.
     recovering: bool,
     recover: u64,
-    /// A timeout, and no progress since.
+    /// A timeout has occurred, without progress since.
     silent: bool,
     /// Packets acknowledged, and sent, as of the latest acknowledgement.
     acked: u64,
@@ -47,7 +47,7 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// A flow that begins.
+    /// Creates the controller of a new flow.
     pub fn new(config: &TcpConfig, line: &Line) -> Tcp {
         let packets = |n: Option<u32>| n.unwrap_or(line.window()).clamp(1, MOST_WINDOW);
         Tcp {
@@ -62,7 +62,7 @@ impl Tcp {
         }
     }
 
-    /// RFC 5681, equation 4: of what is in flight as of the latest acknowledgement.
+    /// Returns half of what is in flight as of the latest acknowledgement (RFC 5681, equation 4).
     fn half(&self) -> u32 {
         let flight = self.sent.saturating_sub(self.acked).min(MOST_WINDOW.into()) as u32;
         (flight / 2).max(2)
@@ -79,7 +79,7 @@ impl Controller for Tcp {
         (self.acked, self.sent) = (ack.acked, ack.sent);
         self.silent &= ack.packets == 0;
         if self.recovering {
-            // Until all is acknowledged that was sent before it began, the window stays (RFC 6675 §5, step 5.2).
+            // The window stays until everything sent before it began is acknowledged (RFC 6675 §5, step 5.2).
             self.recovering = self.acked < self.recover;
         } else if ack.packets > 0 && self.window < self.ssthresh {
             self.set(self.window + 1);
@@ -94,11 +94,11 @@ impl Controller for Tcp {
     }
 
     fn on_loss(&mut self, _: Time) {
-        // What was in flight at a timeout does not start a recovery (RFC 6675 §5.1).
+        // Losses of packets in flight at a timeout do not start a recovery (RFC 6675 §5.1).
         if self.recovering || self.acked < self.recover {
             return;
         }
-        // What the first NACKs let go beyond the window does not count (RFC 5681 §3.2, step 2).
+        // Packets released beyond the window by the first NACKs do not count (RFC 5681 §3.2, step 2).
         self.ssthresh = self.half().min((self.window / 2).max(2));
         self.recovering = true;
         self.recover = self.sent;
@@ -106,7 +106,7 @@ impl Controller for Tcp {
     }
 
     fn on_timeout(&mut self, _: Time) {
-        // A packet that is lost again takes nothing more (RFC 5681 §3.1).
+        // A repeated loss of a packet causes no further decrease (RFC 5681 §3.1).
         if !self.silent {
             self.ssthresh = self.half();
         }
@@ -183,8 +183,8 @@ mod tests {
     fn slow_start_doubles_the_window_each_round_trip_up_to_ssthresh() {
         let mut sender = Loop::new(4);
         assert_eq!([0; 4].map(|_| sender.round()), [8, 16, 32, 64]);
-        // Of 64 acknowledgements 36 lead up to 100, and 28 count towards the next increase; then it is one a round
-        // trip.
+        // Of 64 acknowledgements 36 lead up to 100, and 28 count towards the next increase; then it grows by one per
+        // round trip.
         sender.flow.ssthresh = 100;
         assert_eq!([0; 3].map(|_| sender.round()), [100, 101, 102]);
     }
@@ -195,7 +195,7 @@ mod tests {
         sender.flow.ssthresh = 4;
         let windows: Vec<u32> = (0..9).map(|_| sender.ack(1)).collect();
         assert_eq!(windows, [4, 4, 4, 5, 5, 5, 5, 5, 6]);
-        // One that acknowledges several counts them all.
+        // An acknowledgement of several packets counts them all.
         assert_eq!((sender.ack(5), sender.ack(1)), (6, 7));
     }
 
@@ -207,14 +207,14 @@ mod tests {
         assert_eq!([sender.ack(0), sender.ack(0), sender.ack(0)], [20; 3]);
         sender.flow.on_loss(Time(0));
         assert_eq!((sender.flow.ssthresh, sender.flow.window(), sender.flow.recover), (10, 10, 20));
-        // Once for all that was in flight.
+        // Once for all packets in flight.
         sender.flow.on_loss(Time(0));
         assert_eq!(sender.flow.ssthresh, 10);
-        // Fifteen more arrive, the sixth does not; then the first, sent again.
+        // Fifteen more arrive, the sixth does not; then the retransmitted first.
         assert_eq!([0; 15].map(|_| sender.ack(0)), [10; 15]);
         assert_eq!(sender.ack(5), 10);
         assert!(sender.flow.recovering);
-        // The sixth: all twenty are, and congestion avoidance goes on.
+        // The sixth: all twenty have arrived, and congestion avoidance continues.
         assert_eq!(sender.ack(15), 10);
         assert!(!sender.flow.recovering);
         let windows: Vec<u32> = (0..10).map(|_| sender.ack(1)).collect();
@@ -227,19 +227,19 @@ mod tests {
         sender.ack(1);
         assert_eq!((sender.acked, sender.sent), (1, 34));
         sender.flow.on_timeout(Time(0));
-        // 31 were in flight when something was last acknowledged.
+        // 31 were in flight at the last acknowledgement.
         assert_eq!((sender.flow.window(), sender.flow.ssthresh), (1, 15));
         // Again, without progress: ssthresh stays.
         sender.flow.on_timeout(Time(0));
         assert_eq!((sender.flow.window(), sender.flow.ssthresh), (1, 15));
-        // What was in flight starts no recovery.
+        // Losses of packets in flight start no recovery.
         sender.flow.on_loss(Time(0));
         assert_eq!((sender.flow.window(), sender.flow.ssthresh), (1, 15));
         for n in 2..=15 {
             assert_eq!(sender.ack(1), n);
         }
         assert_eq!(sender.ack(1), 15);
-        // The next timeout is another; of no more than one in flight ssthresh is two.
+        // The next timeout counts anew; with at most one packet in flight, ssthresh is two.
         sender.acked = 34;
         (sender.sent, sender.flow.recover) = (34, 0);
         sender.ack(1);
@@ -275,12 +275,12 @@ mod tests {
                     _ => flow.on_ack(Time(0), &Ack { packets, acked, sent, ..Ack::default() }),
                 }
                 prop_assert!((1..=65_536).contains(&flow.window) && (2..=65_536).contains(&flow.ssthresh), "{flow:?}");
-                // Acknowledgements raise it by one at most, but for the end of a recovery.
+                // Acknowledgements raise it by one at most, except at the end of a recovery.
                 prop_assert!(what < 2 || flow.window <= (before + 1).max(flow.ssthresh), "{flow:?}");
             }
         }
 
-        /// No stall: whatever was, the window grows again.
+        /// No stall: after any history, the window grows again.
         #[test]
         fn it_grows_again(events in prop::collection::vec(0..4_u8, 0..300)) {
             let mut sender = Loop::new(10);

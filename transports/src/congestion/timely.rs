@@ -1,10 +1,10 @@
 //! TIMELY (Mittal et al., SIGCOMM 2015): a rate that follows the round trip of segments and its gradient; and patched
 //! TIMELY (Zhu et al., "ECN or Delay: Lessons Learnt from Analysis of DCQCN and TIMELY", CoNEXT 2016), whose flows have
-//! one fixed point, at equal shares, where TIMELY's has infinitely many.
+//! a single fixed point, at equal shares, where TIMELY's has infinitely many.
 //!
-//! What the paper leaves open is taken from the code that its authors published with it, `timely-code-snippet.cc`.
-//! Losses and timeouts are no signal to TIMELY: reliability is the transport's own (§5). The IRN chapter tried to make
-//! them one, for senders that go back N (§4.3.3): `backoff`.
+//! Details left open by the paper are from the code that its authors published with it, `timely-code-snippet.cc`.
+//! TIMELY ignores losses and timeouts, which are left to the transport (§5). The IRN chapter tried to use them as a
+//! signal, for senders that go back N (§4.3.3): `backoff`.
 
 use crate::footprint::{bits, footprint, left, maybe, why, width};
 use irnic_units::keys::{Value, ValueError};
@@ -29,38 +29,37 @@ pub struct TimelyConfig {
     pub decrease: Share,
     /// α, the weight of a new difference of round trips in their moving average.
     pub gain: Share,
-    /// N: how many δ an increase is while round trips keep getting shorter. Patched TIMELY has no such mode.
+    /// N: δ per increase while round trips keep getting shorter. Patched TIMELY has no such mode.
     pub hai: u32,
-    /// Completions with a round trip shorter than the one before, one after the other, that begin that mode: "gradient
-    /// < 0 for five completion events" (Algorithm 1), of which the authors' code counts differences, not their average.
+    /// Number of consecutive completions with a decreasing round trip that begin that mode: "gradient < 0 for five
+    /// completion events" (Algorithm 1), of which the authors' code counts differences, not their average.
     pub hai_after: u32,
-    /// Round trip of the empty network, ns: the unit of the gradient, and what one full update takes at least (§4.3,
-    /// §5).
+    /// Round trip of the empty network, ns: the unit of the gradient, and the minimum duration of one full update
+    /// (§4.3, §5).
     pub min_rtt: u64,
-    /// The largest share of the rate that one completion takes off. The authors' code has one half; 1 is Algorithm 1 as
-    /// printed, which a step of 1.25 minimum round trips sends to the lowest rate.
+    /// Maximum share of the rate that one completion takes off. The authors' code has one half; 1 is Algorithm 1 as
+    /// printed, where a step of 1.25 minimum round trips leads to the minimum rate.
     pub cut: Share,
-    /// Bytes that complete together and give one round trip: see [`TimelyConfig::segment`].
+    /// Bytes of a segment, which gives one round trip: see [`TimelyConfig::segment`].
     pub segment: u32,
-    /// bit/s that a flow keeps.
+    /// Minimum rate, bit/s.
     pub min_rate: u64,
-    /// Share of the line's rate with which a flow begins.
+    /// Share of the line rate with which a flow begins.
     pub initial: Share,
-    /// Each round trip counts as longer by some of 0 to so many ns, uniformly: what software's timestamps would add
-    /// (§6.1).
+    /// Maximum of a uniformly distributed addition to each round trip, ns, which models the error of software
+    /// timestamps (§6.1).
     pub noise: u64,
-    /// bit/s at which the packets of a segment leave: see [`Controller::pacing`].
+    /// Rate at which the packets of a segment leave, bit/s: see [`Controller::pacing`].
     pub pacing: u64,
-    /// The share of the rate that a loss takes off, once for each recovery, and a timeout; none if losses are no
-    /// signal.
+    /// Share of the rate taken off by a loss, once for each recovery, and by a timeout; `None` if losses are no signal.
     pub backoff: Option<Share>,
-    /// Patched TIMELY between the thresholds.
+    /// Whether patched TIMELY is used between the thresholds.
     pub patched: bool,
-    /// RTT_ref, ns, of patched TIMELY: the round trip from which its error is measured.
+    /// RTT_ref, ns, of patched TIMELY: the reference round trip of its error.
     pub reference: u64,
 }
 
-/// Returns a share that is known to be one.
+/// Returns a share from a constant that is valid.
 const fn known(value: f64) -> Share {
     match Share::new(value) {
         Some(share) => share,
@@ -69,10 +68,9 @@ const fn known(value: f64) -> Share {
 }
 
 impl TimelyConfig {
-    /// §6, and what it does not say: α as the authors' code recommends (with 0.875, as "ECN or Delay" and HPCC's ns-3
-    /// have it, segments that leave as bursts waste a third of the link); the least rate, which that code calls
-    /// optional, is δ; flows start at line rate as the IRN chapter's do. A KB is 1000 bytes: §3.1 has 64 of them in 51
-    /// µs at 10 Gbit/s.
+    /// §6, with gaps filled in: α as the authors' code recommends (with 0.875, as in "ECN or Delay" and HPCC's ns-3,
+    /// segments sent as bursts waste a third of the link); the minimum rate, which that code calls optional, is δ;
+    /// flows start at line rate as in the IRN chapter. A KB is 1000 bytes: §3.1 has 64 of them in 51 µs at 10 Gbit/s.
     pub const PAPER: TimelyConfig = TimelyConfig {
         t_low: 50 * US,
         t_high: 500 * US,
@@ -97,26 +95,26 @@ impl TimelyConfig {
     pub const PATCHED: TimelyConfig =
         TimelyConfig { patched: true, gain: known(0.875), decrease: known(0.008), ..TimelyConfig::PAPER };
 
-    /// Bytes of a segment: a completion is that of the last packet of so many, 1 or more.
+    /// Returns the bytes of a segment, 1 or more: a completion is that of its last packet.
     pub fn segment(&self) -> u32 {
         self.segment.max(1)
     }
 }
 
-/// What numbers of increases have to be.
+/// Valid numbers of increases.
 const COUNT: &str = "1 to 1000000";
 
-/// Reads a rate at which the packets of a segment leave, bit/s; 0 for `line`.
+/// Parses the rate at which the packets of a segment leave, bit/s; 0 for `line`.
 fn pacing(value: &Value<'_>) -> Result<u64, ValueError> {
     if value.text == "line" { Ok(0) } else { value.rate(1..=MAX_RATE, "line, or a rate such as 5G") }
 }
 
-/// Returns a rate as [`pacing`] reads it.
+/// Formats a rate for [`pacing`] to parse.
 fn pacing_text(bits: u64) -> String {
     if bits == 0 { "line".to_owned() } else { rate(bits) }
 }
 
-/// Reads the share of the rate that a loss takes off, or `off`.
+/// Parses the share of the rate that a loss takes off, or `off`.
 fn backoff(value: &Value<'_>) -> Result<Option<Share>, ValueError> {
     if value.text == "off" { Ok(None) } else { share(value).map(Some) }
 }
@@ -151,7 +149,7 @@ impl Parameters for TimelyConfig {
     ];
 }
 
-/// See the module.
+/// The controller; see the module.
 #[derive(Clone, Debug)]
 pub struct Timely {
     config: TimelyConfig,
@@ -159,18 +157,18 @@ pub struct Timely {
     rate: f64,
     least: u64,
     most: u64,
-    /// The completion before: when, and its round trip in ns.
+    /// Time of the previous completion, and its round trip in ns.
     last: Option<(Time, u64)>,
     /// Moving average of differences of round trips, ns.
     rtt_diff: f64,
-    /// Completions with a shorter round trip than the one before, one after the other.
+    /// Number of consecutive completions with a decreasing round trip.
     falling: u32,
-    /// Where noise comes from.
+    /// State of the noise generator.
     chance: u64,
 }
 
 impl Timely {
-    /// A flow that begins.
+    /// Creates the controller of a new flow.
     pub fn new(config: &TimelyConfig, line: &Line) -> Timely {
         let most = line.rate.max(1);
         let least = config.min_rate.clamp(1, most);
@@ -184,8 +182,8 @@ impl Timely {
         self.rate = rate.max(self.least as f64).min(self.most as f64);
     }
 
-    /// What is added to a round trip that ends at `now`. Flows draw different numbers because their round trips end at
-    /// different times (SplitMix64, with these in place of a seed).
+    /// Returns the addition to a round trip that ends at `now`. Flows draw different numbers because their round trips
+    /// end at different times, which act as seeds (SplitMix64).
     fn noise(&mut self, now: Time) -> u64 {
         self.chance = (self.chance ^ now.0).wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.chance ^ (self.chance >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -194,12 +192,12 @@ impl Timely {
         ((u128::from(z) * (u128::from(self.config.noise) + 1)) >> 64) as u64
     }
 
-    /// The rate that a completion asks for (Algorithm 1). `part` is what has gone by of a minimum round trip since the
-    /// completion before, at most 1.
+    /// Returns the rate after a completion (Algorithm 1). `part` is the time since the previous completion as a
+    /// fraction of a minimum round trip, at most 1.
     fn target(&self, rtt: u64, gradient: f64, part: f64) -> f64 {
         let c = &self.config;
         // §5 scales an update by the number of completions in a minimum round trip; the authors' code by the time since
-        // the one before, which comes to the same and needs no count.
+        // the previous one, which is equivalent and needs no count.
         let (rate, add, decrease) = (self.rate, c.add as f64 * part, c.decrease.get() * part);
         let ns = rtt as f64;
         if rtt < c.t_low {
@@ -215,7 +213,7 @@ impl Timely {
             let n = if self.falling >= c.hai_after { f64::from(c.hai.max(1)) } else { 1.0 };
             rate + n * add
         } else {
-            // Not scaled: differences over a part of a round trip add up to that over the whole of it.
+            // Not scaled: differences over parts of a round trip add up to that over the whole.
             rate * (1.0 - c.decrease.get() * gradient)
         }
     }

@@ -1,6 +1,6 @@
-//! Rights on memory.
+//! Access rights to memory.
 
-/// Rights on memory, local and remote. The values are libibverbs' `IBV_ACCESS_*`.
+/// Access rights to memory, local and remote. The values are libibverbs' `IBV_ACCESS_*`.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct Access(pub u32);
 
@@ -17,14 +17,14 @@ impl Access {
     pub const ALL: Access = Access(15);
     /// Memory windows may be bound to the region.
     pub const MW_BIND: Access = Access(0x10);
-    /// Peers may have WRITEs made visible to everybody who reads the region (FLUSH).
+    /// Peers may have WRITEs made globally visible to all readers of the region (FLUSH).
     pub const FLUSH_GLOBAL: Access = Access(0x100);
-    /// Peers may have WRITEs made persistent (FLUSH). No region grants that: memory of a process is not persistent.
+    /// Peers may have WRITEs made persistent (FLUSH). Never granted: process memory is not persistent.
     pub const FLUSH_PERSISTENT: Access = Access(0x200);
-    /// Addresses count from 0, the first byte's.
+    /// Addresses count from 0, the first byte.
     pub const ZERO_BASED: Access = Access(0x20);
 
-    /// Whether all of `other`'s rights are among these.
+    /// Returns whether all of `other`'s rights are among these.
     #[inline]
     pub fn allows(self, other: Access) -> bool {
         self.0 & other.0 == other.0

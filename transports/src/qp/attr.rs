@@ -17,7 +17,7 @@ pub enum QpState {
     Rtr,
     /// Ready to send.
     Rts,
-    /// Send queue drained: work requests under way end, no new one starts.
+    /// Send queue drained: work requests in progress complete, no new one starts.
     Sqd,
     /// Send queue error (unreliable services only).
     Sqe,
@@ -25,19 +25,19 @@ pub enum QpState {
     Err,
 }
 
-/// Attributes to change; `None` leaves one as it is.
+/// Attributes to change; `None` leaves one unchanged.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct QpAttr {
     /// Next state.
     pub state: Option<QpState>,
-    /// What the peer may do.
+    /// Access granted to the peer.
     pub access: Option<Access>,
     /// Partition key index; only 0 exists (0xffff).
     pub pkey_index: Option<u16>,
     /// Port; only 1 exists.
     pub port: Option<u8>,
-    /// Key that datagrams must carry to be received, and that those carry which are sent with a work request's Q_Key
-    /// whose highest bit is set (UD).
+    /// Q_Key required of received datagrams, and sent in datagrams whose work request has a Q_Key with the highest bit
+    /// set (UD).
     pub qkey: Option<u32>,
     /// Addresses of both ends.
     pub path: Option<Path>,
@@ -61,17 +61,17 @@ pub struct QpAttr {
     pub retry_cnt: Option<u8>,
     /// Retries after an RNR NAK, 0 to 6, 7 is for ever.
     pub rnr_retry: Option<u8>,
-    /// With `state` = SQD: an event when drained.
+    /// With `state` = SQD: whether to raise an event when drained.
     pub sqd_event: bool,
 }
 
-/// Most READs and atomics outstanding on a queue pair, in either role.
+/// Maximum number of READs and atomics outstanding on a queue pair, in either role.
 pub const MAX_RD_ATOMIC: u8 = 128;
 
-/// Why a queue pair cannot be modified. Nothing was changed.
+/// Error of a modification, which has changed nothing.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModifyError {
-    /// No such transition.
+    /// There is no such transition.
     #[error("a QP cannot go from {from:?} to {to:?}")]
     #[allow(missing_docs)]
     Transition { from: QpState, to: QpState },
@@ -125,19 +125,19 @@ mod bit {
     ];
 }
 
-/// Required and optional attributes of a transition (IBA table 91); `None` if there is no such transition. Attributes
-/// of alternate paths and of migration, which irnic has not, are left out.
+/// Returns the required and optional attributes of a transition (IBA table 91); `None` if there is no such transition.
+/// Attributes of alternate paths and of migration, which irnic does not support, are left out.
 fn transition(service: Service, from: QpState, to: QpState) -> Option<(u16, u16)> {
     use QpState::*;
     use bit::*;
     let ud = service == Service::Ud;
-    // What may change at any time between INIT and an error.
+    // Attributes that may change at any time between INIT and an error.
     let running = match service {
         Service::Rc | Service::XrcTarget => ACCESS | RNR_TIMER,
         Service::Uc | Service::XrcInitiator => ACCESS,
         Service::Ud => QKEY,
     };
-    // What XRC's ends have of RC's attributes: Linux's qp_state_table (drivers/infiniband/core/verbs.c).
+    // RC attributes of each end of XRC: Linux's qp_state_table (drivers/infiniband/core/verbs.c).
     let requests = match service {
         Service::Rc | Service::XrcInitiator => TIMEOUT | RETRY | RNR_RETRY | MAX_RD,
         Service::XrcTarget => TIMEOUT,
@@ -190,7 +190,7 @@ impl QpAttr {
         mask
     }
 
-    /// Checks a change of a queue pair in state `from`; returns the state it leads to.
+    /// Checks a change of a queue pair in state `from`; returns the resulting state.
     pub fn check(&self, service: Service, from: QpState) -> Result<QpState, ModifyError> {
         let to = self.state.unwrap_or(from);
         let (required, optional) = transition(service, from, to).ok_or(ModifyError::Transition { from, to })?;
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    /// Everything, in the order of the bits.
+    /// Returns all attributes, in the order of the bits.
     fn full() -> QpAttr {
         let local = std::net::IpAddr::from([10, 0, 0, 1]);
         QpAttr {

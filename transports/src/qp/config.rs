@@ -1,13 +1,13 @@
-//! What a queue pair is created with.
+//! Creation parameters of a queue pair.
 
 use super::host::{CqId, PdId, SrqId, XrcdId};
 use crate::config::TransportConfig;
 use crate::wire::opcode::Service;
 
-/// What a queue pair is created with.
+/// Creation parameters of a queue pair.
 #[derive(Clone, Debug)]
 pub struct QpConfig {
-    /// What it promises.
+    /// Service type.
     pub service: Service,
     /// Protection domain.
     pub pd: PdId,
@@ -15,23 +15,23 @@ pub struct QpConfig {
     pub send_cq: CqId,
     /// Completion queue of the receive queue.
     pub recv_cq: CqId,
-    /// Shared receive queue, in place of an own one.
+    /// Shared receive queue, instead of one of its own.
     pub srq: Option<SrqId>,
     /// Domain of an XRC target, whose requests name shared receive queues in it; `None` for other services.
     pub xrcd: Option<XrcdId>,
-    /// Most work requests in the send queue.
+    /// Maximum number of work requests in the send queue.
     pub max_send_wr: u32,
-    /// Most work requests in the receive queue; with a shared receive queue, most taken from it at a time.
+    /// Maximum number of work requests in the receive queue; with a shared receive queue, taken from it at a time.
     pub max_recv_wr: u32,
-    /// Most scatter/gather elements of a send work request.
+    /// Maximum number of scatter/gather elements of a send work request.
     pub max_send_sge: u32,
-    /// Most scatter/gather elements of a receive work request.
+    /// Maximum number of scatter/gather elements of a receive work request.
     pub max_recv_sge: u32,
-    /// Most inline bytes.
+    /// Maximum number of inline bytes.
     pub max_inline: u32,
-    /// Every send work request wants a completion.
+    /// Whether every send work request generates a completion.
     pub sq_sig_all: bool,
-    /// How a reliable connection recovers losses; the other services do not.
+    /// Transport of a reliable connection; other services recover no losses.
     pub transport: TransportConfig,
 }
 

@@ -1,4 +1,4 @@
-//! The way of a queue pair from RESET to RTS, in the three steps that every program takes.
+//! Connecting a queue pair: from RESET to RTS in the three usual steps.
 
 use super::Service;
 use super::access::Access;
@@ -7,20 +7,20 @@ use crate::packet::Path;
 use crate::psn::Psn;
 use crate::wire::Mtu;
 
-/// What a queue pair is told on its way from RESET to RTS (IBA table 91), with defaults for what the ends need not
-/// agree on.
+/// Attributes of a queue pair from RESET to RTS (IBA table 91), with defaults for those that the ends need not agree
+/// on.
 ///
-/// [`ConnectParams::steps`] are the changes of attributes to make, in order.
+/// [`ConnectParams::steps`] returns the changes of attributes to make, in order.
 #[derive(Copy, Clone, Debug)]
 #[non_exhaustive]
 pub struct ConnectParams {
-    /// Service of the queue pair. Each takes its attributes only.
+    /// Service of the queue pair. Attributes of other services are ignored.
     pub service: Service,
-    /// What the peer may do: nothing by default.
+    /// Access granted to the peer: none by default.
     pub access: Access,
-    /// Q_Key, of datagram queue pairs.
+    /// Q_Key, for datagram queue pairs.
     pub qkey: u32,
-    /// Addresses of both ends, of connections.
+    /// Addresses of both ends, for connections.
     pub path: Option<Path>,
     /// Payload bytes of a full packet, the same at both ends.
     pub path_mtu: Mtu,
@@ -36,7 +36,7 @@ pub struct ConnectParams {
     pub min_rnr_timer: u8,
     /// Local ACK Timeout code. 14, 67 ms, by default (IBA 9.7.6.1.3).
     pub timeout: u8,
-    /// Retries after a timeout. 7, the most, by default.
+    /// Retries after a timeout. 7, the maximum, by default.
     pub retry_cnt: u8,
     /// Retries after an RNR NAK. 7, for ever, by default.
     pub rnr_retry: u8,
@@ -103,7 +103,7 @@ impl ConnectParams {
 }
 
 impl QpAttr {
-    /// Returns what brings a queue pair from RESET to INIT.
+    /// Returns the attributes for the transition from RESET to INIT.
     pub fn to_init(params: &ConnectParams) -> QpAttr {
         QpAttr {
             state: Some(QpState::Init),
@@ -115,7 +115,7 @@ impl QpAttr {
         }
     }
 
-    /// Returns what brings a queue pair from INIT to RTR, where it can receive.
+    /// Returns the attributes for the transition from INIT to RTR, where it can receive.
     pub fn to_rtr(params: &ConnectParams) -> QpAttr {
         let (connected, responds) = (params.connected(), params.responds());
         QpAttr {
@@ -130,7 +130,7 @@ impl QpAttr {
         }
     }
 
-    /// Returns what brings a queue pair from RTR to RTS, where it can send.
+    /// Returns the attributes for the transition from RTR to RTS, where it can send.
     pub fn to_rts(params: &ConnectParams) -> QpAttr {
         let requests = params.requests();
         QpAttr {

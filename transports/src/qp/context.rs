@@ -1,4 +1,4 @@
-//! What the halves of one queue pair share: its attributes, and how it can fail.
+//! State shared by the halves of one queue pair: its attributes, and its failures.
 
 use crate::footprint::{bits, flag, footprint, left, part, why, width};
 use std::sync::Arc;
@@ -24,11 +24,11 @@ pub(crate) struct QpContext {
     /// Domain of an XRC target.
     pub xrcd: Option<XrcdId>,
     pub config: Arc<TransportConfig>,
-    /// What every packet asks of `config`: [`TransportConfig::knows_irn`], `evidence` and `credits`.
+    /// Values of `config` that every packet needs: [`TransportConfig::knows_irn`], `evidence` and `credits`.
     pub knows_irn: bool,
     pub evidence: bool,
     pub credits: bool,
-    /// Packets have slack.
+    /// Whether packets carry slack.
     pub slack: bool,
     pub access: Access,
     pub paths: Option<ClassPaths>,
@@ -43,36 +43,37 @@ pub(crate) struct QpContext {
     pub rnr_retry: u8,
     pub max_rd_atomic: u8,
     pub max_dest_rd_atomic: u8,
-    /// The peer has shown that it knows the IRN extension.
+    /// Whether the peer has shown that it supports the IRN extension.
     pub peer_capable: bool,
 }
 
 impl QpContext {
-    /// IBA 9.7.6.1.3: 4.096 µs · 2ⁿ, 0 is never.
+    /// Returns the Local ACK Timeout (IBA 9.7.6.1.3): 4.096 µs · 2ⁿ, 0 is never.
     #[inline]
     pub(crate) fn local_ack_timeout(&self) -> Option<u64> {
         AckTimeout::new(self.timeout).nanos()
     }
 
-    /// TLT: whether packets are marked as important and unimportant. Those of extended reliable connections are not.
+    /// TLT: returns whether packets are marked as important and unimportant. Those of extended reliable connections are
+    /// not.
     #[inline]
     pub(crate) fn marks(&self) -> bool {
         self.config.tlt.mode != TltMode::Off && self.service == Service::Rc
     }
 
-    /// Packets of a message of `len` bytes: one at least.
+    /// Returns the number of packets of a message of `len` bytes: at least one.
     #[inline]
     pub(crate) fn packets(&self, len: u32) -> u32 {
         self.path_mtu.packets(len)
     }
 
-    /// What memory protection knows it by.
+    /// Returns its identity for memory protection.
     #[inline]
     pub(crate) fn caller(&self) -> Caller {
         Caller { pd: self.pd, qpn: self.qpn }
     }
 
-    /// XRC: whether a shared receive queue that was found before is still there.
+    /// XRC: returns whether a shared receive queue that was found before still exists.
     pub(crate) fn finds(&self, srq: &XrcSrq, host: &impl Host) -> bool {
         self.xrcd.is_some_and(|domain| host.xrc_srq(domain, srq.number).as_ref() == Some(srq))
     }
@@ -83,19 +84,18 @@ impl QpContext {
         self.paths.as_ref().map(|paths| paths.of(PacketClass::Data))
     }
 
-    /// RC3: the priority that lies so many below that of data, or the last of all, which is 0. `None` where there is
-    /// none below.
+    /// RC3: returns the priority `level` below that of data, or 0, the lowest. `None` if there is none below.
     pub(crate) fn low_priority(&self, level: u8) -> Option<u8> {
         let priority = self.path()?.priority();
         (priority > 0).then(|| priority.saturating_sub(level))
     }
 
-    /// Whether the queue pair is connected to itself.
+    /// Returns whether the queue pair is connected to itself.
     pub(crate) fn is_own_peer(&self) -> bool {
         self.dest_qp == self.qpn && self.path().is_some_and(|p| p.src == p.dst)
     }
 
-    /// Headers with a BTH to the peer and nothing else. `opcode` is of RC; an extended reliable connection has its own.
+    /// Returns headers with only a BTH to the peer. `opcode` is RC's; an extended reliable connection has its own.
     #[inline]
     pub(crate) fn headers(&self, opcode: Opcode, psn: Psn) -> Headers {
         let opcode = if self.service.is_xrc() { opcode.in_xrc() } else { opcode };
@@ -103,7 +103,7 @@ impl QpContext {
     }
 }
 
-/// The paths of a connection, by the class of the packet. All have the same addresses.
+/// The paths of a connection, by packet class. All have the same addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct ClassPaths {
     paths: [Path; 2],
@@ -112,7 +112,7 @@ pub(crate) struct ClassPaths {
 }
 
 impl ClassPaths {
-    /// All packets go by `path`. With `ack_priority`, those that may overtake others have that priority.
+    /// Assigns `path` to all packets. With `ack_priority`, those that may overtake others have that priority.
     pub(crate) fn new(path: Path, ack_priority: Option<u8>) -> ClassPaths {
         let Some(priority) = ack_priority else {
             return ClassPaths { paths: [path; 2], index: [0; PacketClass::COUNT] };
@@ -136,21 +136,21 @@ impl ClassPaths {
     }
 }
 
-/// What sends a queue pair to an error state: [`QpState::Err`](super::QpState::Err), or with [`QpFailure::Send`] on an
-/// unreliable service [`QpState::Sqe`](super::QpState::Sqe).
+/// A cause of an error state: [`QpState::Err`](super::QpState::Err), or with [`QpFailure::Send`] on an unreliable
+/// service [`QpState::Sqe`](super::QpState::Sqe).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum QpFailure {
-    /// The oldest work request of the send queue ends with this.
+    /// The oldest work request of the send queue completes with this status.
     Send(WcStatus),
-    /// The oldest receive WQE ends with this; the peer was told.
+    /// The oldest receive WQE completes with this status; the peer was notified.
     Recv(WcStatus),
-    /// The peer's request was invalid; it was told.
+    /// The peer's request was invalid; the peer was notified.
     Request,
-    /// The peer's request violated memory protection; it was told.
+    /// The peer's request violated memory protection; the peer was notified.
     Access,
 }
 
-/// Where the `k`-th of `n` packets of a message stands.
+/// Returns the position of the `k`-th of `n` packets of a message.
 #[inline]
 pub(crate) fn position(k: u32, n: u32) -> Position {
     match (k == 0, k + 1 == n) {
@@ -161,7 +161,7 @@ pub(crate) fn position(k: u32, n: u32) -> Position {
     }
 }
 
-/// Whether a packet in this place ends its message.
+/// Returns whether a packet at this position ends its message.
 #[inline]
 pub(crate) fn ends(position: Position) -> bool {
     matches!(position, Position::Only | Position::Last)
@@ -196,7 +196,7 @@ footprint!(QpContext, |at| {
 });
 
 footprint!(ClassPaths, |at| {
-    // Two addresses, UDP source port, traffic class, hop limit; and the traffic class of what may overtake.
+    // Two addresses, UDP source port, traffic class, hop limit; and the traffic class of packets that may overtake.
     paths => bits(2 * 128 + 16 + 8 + 8 + at.config.ack_priority.map_or(0, |_| 8)),
     index => left(why::SHARED),
 });

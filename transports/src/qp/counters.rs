@@ -1,4 +1,4 @@
-//! What a device counts. Names are those of the Linux rxe and mlx5 drivers where one exists; `irn_*` are irnic's own.
+//! Counters of a device. Names are those of the Linux rxe and mlx5 drivers where one exists; `irn_*` are irnic's own.
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
@@ -10,12 +10,12 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// Names, values and meanings, in order.
+            /// Returns names, values and meanings, in order.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64, &'static str)> + use<> {
                 [$((stringify!($name), self.$name, concat!($($doc),+).trim_ascii()),)+].into_iter()
             }
 
-            /// The counters that [`Counters::iter`] has with these values, in its order; `None` if there are too few.
+            /// Returns the counters with these values, in the order of [`Counters::iter`]; `None` if there are too few.
             pub fn from_values(values: impl IntoIterator<Item = u64>) -> Option<Counters> {
                 let mut values = values.into_iter();
                 Some(Counters { $($name: values.next()?,)+ })

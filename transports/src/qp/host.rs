@@ -1,4 +1,4 @@
-//! What a queue pair needs of the device it lives in.
+//! The device interface that a queue pair requires.
 
 use super::access::Access;
 use super::counters::Counters;
@@ -25,7 +25,7 @@ pub struct SrqId(pub u32);
 pub struct XrcdId(pub u32);
 
 impl PdId {
-    /// No protection domain: that of an XRC target, whose requests name one by their shared receive queue.
+    /// No protection domain: that of an XRC target, whose requests select one through their shared receive queue.
     pub const NONE: PdId = PdId(u32::MAX);
 }
 
@@ -34,23 +34,23 @@ impl CqId {
     pub const NONE: CqId = CqId(u32::MAX);
 }
 
-/// A shared receive queue that XRC requests name.
+/// A shared receive queue named by XRC requests.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct XrcSrq {
-    /// Number that requests name it by, 24 bits.
+    /// Number in requests, 24 bits.
     pub number: u32,
     /// Handle.
     pub id: SrqId,
-    /// Tells the queue from others that had or will have the same handle.
+    /// Distinguishes the queue from earlier and later users of its handle.
     pub serial: u32,
-    /// Protection domain: of its buffers, and of all memory that requests naming the queue reach.
+    /// Protection domain of its buffers, and of all memory accessed by requests that name the queue.
     pub pd: PdId,
-    /// Where its completions go.
+    /// Completion queue.
     pub cq: CqId,
 }
 
-/// The queue pair on whose behalf remote keys are used: regions and type 1 windows go by its domain, type 2 windows by
-/// its number as well (IBA 10.6.7.2.2: type 2B).
+/// The queue pair on whose behalf remote keys are used: regions and type 1 windows are checked by its domain, type 2
+/// windows by its number as well (IBA 10.6.7.2.2: type 2B).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// Protection domain of the queue pair.
@@ -59,7 +59,7 @@ pub struct Caller {
     pub qpn: u32,
 }
 
-/// Why memory could not be touched.
+/// Error of a memory access.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemError {
     /// No region has this key, or it was invalidated.
@@ -73,20 +73,20 @@ pub enum MemError {
     Bounds {
         /// The key.
         key: u32,
-        /// First address asked for.
+        /// First address requested.
         addr: u64,
-        /// Bytes asked for.
+        /// Bytes requested.
         len: u64,
     },
-    /// The region does not grant this.
+    /// The region does not grant this access.
     #[error("the memory region of key {key:#x} does not grant {needed:?}")]
     Rights {
         /// The key.
         key: u32,
-        /// What was asked for.
+        /// Access requested.
         needed: Access,
     },
-    /// A memory window cannot be bound, or its key not invalidated, as asked.
+    /// A memory window cannot be bound, or its key not invalidated, as requested.
     #[error("memory window: {0}")]
     Window(&'static str),
     /// An atomic's address is not a multiple of 8.
@@ -94,11 +94,11 @@ pub enum MemError {
     Alignment(u64),
 }
 
-/// What there is room for again once a completion was polled. A work request keeps its slot until then, as with
-/// hardware, whose drivers learn of the end of a work request there and nowhere else.
+/// Slots freed when a completion is polled. A work request keeps its slot until then, as with hardware, whose drivers
+/// learn of its completion only there.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Frees {
-    /// Of the QP's send queue, the slots before this one: those without a completion of their own, too.
+    /// The slots of the QP's send queue before this one, including those without a completion of their own.
     Sends(u32),
     /// A slot of the QP's receive queue.
     Receive,
@@ -117,27 +117,27 @@ pub enum AtomicOp {
     FetchAdd {
         add: u64,
     },
-    /// Stores the bytes as they are: an ATOMIC WRITE, which needs the right to write.
+    /// Stores the bytes unchanged: an ATOMIC WRITE, which needs write access.
     Store([u8; 8]),
 }
 
 /// A receive WQE without its scatter list.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecvWqe {
-    /// Comes back in the completion.
+    /// Returned in the completion.
     pub wr_id: u64,
     /// Elements of its scatter list.
     pub sge_count: u32,
 }
 
-/// The gather list under construction for one packet. Lives as long as the device and is reused.
+/// The gather list being built for a packet. Lives as long as the device and is reused.
 #[derive(Debug)]
 pub struct GatherList {
     /// Segments; the first `count` are in use.
     pub segments: [Segment; crate::packet::Gather::MAX],
     /// Segments in use.
     pub count: usize,
-    /// All of them stay as they are until the packet is acknowledged ([`Gather::is_stable`]).
+    /// Whether all of them stay unchanged until the packet is acknowledged ([`Gather::is_stable`]).
     ///
     /// [`Gather::is_stable`]: crate::packet::Gather::is_stable
     pub stable: bool,
@@ -150,7 +150,7 @@ impl Default for GatherList {
 }
 
 impl GatherList {
-    /// Forgets all segments.
+    /// Removes all segments.
     #[inline]
     pub fn clear(&mut self) {
         self.count = 0;
@@ -164,24 +164,24 @@ impl GatherList {
         self.count += 1;
     }
 
-    /// The segments.
+    /// Returns the segments.
     #[inline]
     pub fn segments(&self) -> &[Segment] {
         &self.segments[..self.count]
     }
 
-    /// Bytes in all segments.
+    /// Returns the bytes in all segments.
     pub fn len(&self) -> usize {
         self.segments().iter().map(|s| s.len as usize).sum()
     }
 
-    /// Whether there are no bytes.
+    /// Returns whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// The packet under construction: headers, and where its payload is. Lives as long as the device and is reused, so that
+/// The packet being built: headers, and the location of its payload. Lives as long as the device and is reused, so that
 /// nothing is copied on the way to the port.
 #[derive(Debug)]
 pub struct TxSlot {
@@ -189,18 +189,17 @@ pub struct TxSlot {
     pub headers: Headers,
     /// Payload.
     pub gather: GatherList,
-    /// What the packet is to the network.
+    /// Class of the packet.
     pub class: PacketClass,
     /// Drop precedence, for the sideband.
     pub colour: Colour,
     /// Slack in ns, for the sideband.
     pub slack: i64,
-    /// Where the packet is in its message, of queue pairs that give slack; taken as soon as the packet is made.
+    /// Position of the packet in its message, for queue pairs that set slack; consumed as soon as the packet is built.
     pub piece: Piece,
     /// Telemetry, for the sideband.
     pub telemetry: Option<Int>,
-    /// The way that the packet is to take, 0 to 255, if its queue pair chooses one for each: its UDP source port less
-    /// 0xc000.
+    /// Path of the packet, 0 to 255, if its queue pair chooses one for each: its UDP source port minus 0xc000.
     pub path: Option<u16>,
 }
 
@@ -221,7 +220,7 @@ impl Default for TxSlot {
 }
 
 impl TxSlot {
-    /// Forgets what accompanied the packet before. Headers and payload are overwritten by whoever makes the next one.
+    /// Clears what accompanied the previous packet. Headers and payload are overwritten by the next one.
     #[inline]
     pub(crate) fn reset(&mut self) {
         self.class = PacketClass::Data;
@@ -231,13 +230,13 @@ impl TxSlot {
         self.path = None;
     }
 
-    /// Whether the packet takes its class's path as it is: it has neither a way nor a colour of its own.
+    /// Returns whether the packet takes its class's path unchanged, without a path or a colour of its own.
     #[inline]
     pub fn takes_usual_path(&self) -> bool {
         self.path.is_none() && self.colour == Colour::Green
     }
 
-    /// Returns what goes with the packet beside its bytes. `src_qp` is the number of the queue pair that made it.
+    /// Returns the packet's out-of-band data. `src_qp` is the number of the queue pair that built it.
     #[inline]
     pub fn sideband(&self, src_qp: u32) -> Sideband<'_> {
         let TxSlot { telemetry, slack, colour, .. } = self;
@@ -253,10 +252,11 @@ impl TxSlot {
     }
 }
 
-/// Something an application may wait for that is not a completion (IBA 11.6.3).
+/// An event, other than a completion, that an application may wait for (IBA 11.6.3).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A QP went to the error state through no work request of its own: the peer's request was invalid (class C).
+    /// A QP went to the error state without an error of its own work requests: the peer's request was invalid (class
+    /// C).
     QpRequestError(u32),
     /// A QP went to the error state because the peer violated its rights.
     QpAccessError(u32),
@@ -264,7 +264,7 @@ pub enum Event {
     QpFatal(u32),
     /// The first packet arrived on a QP in RTR.
     CommunicationEstablished(u32),
-    /// A QP in SQD has no send work request under way any more.
+    /// A QP in SQD has no send work request in progress any more.
     SqDrained(u32),
     /// The last receive WQE of a QP on a shared receive queue is consumed and it is in the error state.
     LastWqeReached(u32),
@@ -274,35 +274,35 @@ pub enum Event {
     SrqLimitReached(SrqId),
 }
 
-/// What is known of the process that has the queue pair at the other end, beside its packets. On one host a port knows
-/// whether it lives; to a process that lives and does not run, because it has no core or a debugger has stopped it,
-/// silence means nothing.
+/// Information about the process that owns the peer queue pair, in addition to its packets. On one host a port knows
+/// whether it is alive; a process that is alive but does not run, because it is not scheduled or stopped by a debugger,
+/// may be silent for any time.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum PeerProcess {
-    /// Nothing: it is on another host, or the port does not look.
+    /// None: the process is on another host, or the port does not provide any.
     Unknown,
-    /// There is none any more.
+    /// The process is dead.
     Gone,
-    /// It lives.
+    /// The process is alive.
     Alive {
-        /// Bytes handed to it since its connection was made, on the scale of `taken`.
+        /// Bytes passed to it since its connection was established, on the scale of `taken`.
         handed: u64,
-        /// How many of them it has taken.
+        /// Bytes that it has read.
         taken: u64,
     },
-    /// Its host's buffers hold what it has not read, and may lose it. Whether it lives is not known.
+    /// The process has unread data in its host's buffers, which may lose it. Whether it is alive is unknown.
     Buffered {
-        /// Bytes handed to them, on the scale of `taken`.
+        /// Bytes passed to them, on the scale of `taken`.
         handed: u64,
-        /// How many of them were read.
+        /// Bytes that were read.
         taken: u64,
     },
 }
 
-/// The device as a queue pair sees it: memory, completion queues, shared receive queues, counters.
+/// The device as seen by a queue pair: memory, completion queues, shared receive queues, counters.
 ///
-/// All methods that name memory check key, protection domain, bounds and rights themselves; a queue pair cannot touch
-/// memory in any other way.
+/// All methods that name memory check key, protection domain, bounds and rights themselves; a queue pair has no other
+/// access to memory.
 pub trait Host {
     /// Lists the memory under `sges` from `offset` on for `len` bytes.
     fn gather_local(
@@ -314,34 +314,34 @@ pub trait Host {
         out: &mut GatherList,
     ) -> Result<(), MemError>;
 
-    /// Copies the beginning of the memory under `sges`, as long as `to`.
+    /// Copies the beginning of the memory under `sges`, for the length of `to`.
     fn read_local(&mut self, pd: PdId, sges: &[Sge], to: &mut [u8]) -> Result<(), MemError>;
 
     /// Lists remotely readable memory.
     fn gather_remote(&mut self, by: Caller, rkey: u32, va: u64, len: u32, out: &mut GatherList)
     -> Result<(), MemError>;
 
-    /// Lists remotely readable memory that was sent before. A peer that has it all may have let go of it, and the
-    /// application with it: fails also if the memory itself has gone.
+    /// Lists remotely readable memory for a retransmission. A peer that has all of it, and the application with it, may
+    /// have released the memory: this also fails if it is unmapped.
     fn gather_again(&mut self, by: Caller, rkey: u32, va: u64, len: u32, out: &mut GatherList) -> Result<(), MemError>;
 
     /// Copies `payload` to the memory under `sges`, from `offset` on. All or nothing.
     fn place_local(&mut self, pd: PdId, sges: &[Sge], offset: u64, payload: &Payload<'_>) -> Result<(), MemError>;
 
-    /// Copies `payload` to remotely writable memory, if all of the `len` bytes at `va`, no less than the payload, are.
+    /// Copies `payload` to remotely writable memory, if all of the `len` bytes at `va`, at least the payload, are.
     fn place_remote(&mut self, by: Caller, rkey: u32, va: u64, len: u64, payload: &Payload<'_>)
     -> Result<(), MemError>;
 
-    /// Checks a remote range without touching it.
+    /// Checks a remote range without accessing it.
     fn check_remote(&mut self, by: Caller, rkey: u32, va: u64, len: u64, needed: Access) -> Result<(), MemError>;
 
     /// Checks whether a remote key grants a right, whatever the range.
     fn check_key(&mut self, by: Caller, rkey: u32, needed: Access) -> Result<(), MemError>;
 
-    /// Carries out an atomic; returns the value before.
+    /// Executes an atomic; returns the previous value.
     fn atomic(&mut self, by: Caller, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, MemError>;
 
-    /// Returns the bytes of a payload that has eight.
+    /// Returns the bytes of an eight-byte payload.
     fn eight_bytes(&self, payload: &Payload<'_>) -> [u8; 8];
 
     /// Invalidates a remote key: of a region of the caller's protection domain, or of a type 2 window that is bound to
@@ -351,26 +351,27 @@ pub trait Host {
     /// Binds a memory window.
     fn bind_mw(&mut self, by: Caller, bind: &MwBind) -> Result<(), MemError>;
 
-    /// Takes the next receive WQE of a shared receive queue, and its scatter list into the beginning of `into`; `None`
-    /// if there is none.
+    /// Takes the next receive WQE of a shared receive queue, copying its scatter list to the beginning of `into`;
+    /// `None` if there is none.
     fn srq_take(&mut self, srq: SrqId, into: &mut [Sge]) -> Option<RecvWqe>;
 
-    /// Looks up a shared receive queue of an XRC domain by its number, 24 bits. `None` if there is none that takes
+    /// Looks up a shared receive queue of an XRC domain by its number, 24 bits. `None` if none with this number accepts
     /// messages.
     fn xrc_srq(&self, domain: XrcdId, number: u32) -> Option<XrcSrq>;
 
-    /// Does the same with an XRC domain's shared receive queue, if more than `keep` are there.
+    /// Does the same with an XRC domain's shared receive queue if it has more than `keep` WQEs.
     fn xrc_take(&mut self, srq: SrqId, keep: u32, into: &mut [Sge]) -> Option<RecvWqe>;
 
-    /// Delivers a completion, and what it makes room for when it is polled.
+    /// Delivers a completion, and the slots to free when it is polled.
     fn complete(&mut self, cq: CqId, wc: Wc, frees: Frees);
 
     /// Delivers an event.
     fn event(&mut self, event: Event);
 
-    /// The queue pair that is being served owes its peer pulls (NDP): one device paces those of all of its queue pairs.
+    /// Notifies the device that the queue pair being served owes its peer pulls (NDP): it paces those of all its queue
+    /// pairs.
     fn owes_pulls(&mut self);
 
-    /// The device's counters.
+    /// Returns the device's counters.
     fn counters(&mut self) -> &mut Counters;
 }

@@ -1,8 +1,8 @@
-//! Queue pairs: what an application sees of one, whatever its service.
+//! Queue pairs as seen by applications, whatever their service.
 //!
-//! [`Qp`] is the state machine: states and attributes, work requests in, completions out. What a service does with
-//! packets is behind it, in [`crate::rc`], `uc` and `ud`; the queues, which all services have in common, are here. What
-//! a queue pair needs of the device around it is [`Host`].
+//! [`Qp`] is the state machine: states and attributes, work requests in, completions out. The services' packet handling
+//! is in [`crate::rc`], `uc` and `ud`; the queues, which all services share, are here. [`Host`] is the interface to the
+//! device.
 
 pub(crate) mod access;
 mod attr;

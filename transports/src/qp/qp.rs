@@ -1,4 +1,4 @@
-//! The state machine of a queue pair, around what its service does with packets.
+//! The state machine of a queue pair, around its service's packet handling.
 
 mod queues;
 
@@ -36,9 +36,9 @@ pub struct Qp {
     context: QpContext,
     service: AnyService,
     sq_sig_all: bool,
-    /// SQD: an event is due when the send queue is drained.
+    /// SQD: whether an event is due when the send queue is drained.
     sqd_event: bool,
-    /// A connection has received no packet since RTR.
+    /// Whether a connection has received no packet since RTR.
     no_rx_yet: bool,
     sent_pkts: u64,
     rcvd_pkts: u64,
@@ -46,15 +46,15 @@ pub struct Qp {
     sent_bytes: u64,
     retransmitted_bytes: u64,
     rcvd_bytes: u64,
-    /// What goes by slack, if anything does.
+    /// State of slack and edge, if used.
     beside: Option<Box<SlackState>>,
 }
 
 impl Qp {
-    /// A queue pair in RESET, by its number of 24 bits. `mtu` is the port's: that of a datagram, and of a connection
-    /// until it is told its own.
+    /// Creates a queue pair in RESET with a number of 24 bits. `mtu` is the port's: that of a datagram, and the initial
+    /// one of a connection.
     ///
-    /// `transport` is `config.transport`, shared with the other queue pairs that have the same.
+    /// `transport` is `config.transport`, shared with other queue pairs that have the same.
     pub fn new(qpn: u32, mtu: Mtu, config: &QpConfig, transport: Arc<TransportConfig>) -> Result<Qp, OutOfMemory> {
         debug_assert_eq!(*transport, config.transport);
         let context = QpContext {
@@ -128,7 +128,7 @@ impl Qp {
         self.context.pd
     }
 
-    /// Completion queues of the send and of the receive queue.
+    /// Returns the completion queues of the send and of the receive queue.
     pub fn cqs(&self) -> (CqId, CqId) {
         (self.context.send_cq, self.context.recv_cq)
     }
@@ -143,27 +143,28 @@ impl Qp {
         self.service.recv_queue().srq()
     }
 
-    /// Addresses of both ends, once known. A datagram queue pair has none: see [`Self::tx_path`].
+    /// Returns the addresses of both ends, once known. A datagram queue pair has none: see [`Self::tx_path`].
     #[inline]
     pub fn path(&self) -> Option<&Path> {
         self.context.path()
     }
 
-    /// Returns the path of the packet that [`Self::poll_transmit`] made last, whose class is [`TxSlot::class`].
+    /// Returns the path of the packet last built by [`Self::poll_transmit`], whose class is [`TxSlot::class`].
     #[inline]
     pub fn tx_path(&self, class: PacketClass) -> Option<&Path> {
         self.service.tx_path(&self.context, class)
     }
 
-    /// Whether a packet that came by `path` may be for it: connections have one peer and one address of their own.
+    /// Returns whether a packet received on `path` may be for it: connections have one peer and one address of their
+    /// own.
     #[inline]
     pub fn knows(&self, path: &Path) -> bool {
         let connected = |own: &Path| own.dst == path.src && own.src == path.dst;
         self.context.path().is_some_and(connected) || self.context.service == Service::Ud
     }
 
-    /// The priorities that its packets may have, one bit each: the upper three bits of the traffic class (RFC 2474), or
-    /// any, of datagrams.
+    /// Returns the priorities that its packets may have, one bit each: the upper three bits of the traffic class (RFC
+    /// 2474), or any, for datagrams.
     #[inline]
     pub fn priorities(&self) -> u8 {
         match (self.context.service, &self.context.paths) {
@@ -173,54 +174,55 @@ impl Qp {
         }
     }
 
-    /// Whether switches' notices of fair rates are of use to it.
+    /// Returns whether it uses switches' notices of fair rates.
     #[inline]
     pub fn heeds_notices(&self) -> bool {
         self.context.config.congestion.uses_fair_rate()
     }
 
-    /// Payload bytes of a full packet.
+    /// Returns the payload bytes of a full packet.
     pub fn path_mtu(&self) -> Mtu {
         self.context.path_mtu
     }
 
-    /// The peer's queue pair number.
+    /// Returns the peer's queue pair number.
     pub fn dest_qp(&self) -> u32 {
         self.context.dest_qp
     }
 
-    /// How it recovers losses, if its service does.
+    /// Returns its transport; only reliable services recover losses.
     pub fn config(&self) -> &TransportConfig {
         &self.context.config
     }
 
-    /// Smoothed round trip of its requests in ns, 0 before the first sample and where nothing is acknowledged.
+    /// Returns the smoothed round trip of its requests in ns, 0 before the first sample and for services without
+    /// acknowledgements.
     pub fn smoothed_rtt(&self) -> u64 {
         self.service.smoothed_rtt()
     }
 
-    /// Returns what its congestion controller says of itself, if it has one.
+    /// Returns the state of its congestion controller, if it has one.
     pub fn controller_metrics(&self) -> Option<ControllerMetrics> {
         self.service.controller_metrics()
     }
 
-    /// Whether its requests have the IRN format by now (with `transport = auto`, once the peer is known).
+    /// Returns whether its requests now have the IRN format (with `transport = auto`, once the peer is known).
     pub fn speaks_irn(&self) -> bool {
         self.service.speaks_irn()
     }
 
-    /// Work requests in the send queue.
+    /// Returns the number of work requests in the send queue.
     pub fn send_queue_len(&self) -> u32 {
         self.service.send_queue().len()
     }
 
-    /// Request packets sent and not acknowledged; 0 for services without acknowledgements.
+    /// Returns the number of unacknowledged request packets; 0 for services without acknowledgements.
     #[inline]
     pub fn in_flight(&self) -> u32 {
         self.service.in_flight()
     }
 
-    /// What it has done since it was created.
+    /// Returns its statistics since it was created.
     pub fn stats(&self) -> QpStats {
         let mut stats = self.counts();
         if let Some(rtt) = self.rtt() {
@@ -229,7 +231,7 @@ impl Qp {
         stats
     }
 
-    /// What it has done since it was created, without round trips: nothing is allocated.
+    /// Returns its statistics since it was created, without round trips and without allocating.
     pub fn counts(&self) -> QpStats {
         let mut stats = QpStats {
             sent_pkts: self.sent_pkts,
@@ -244,7 +246,7 @@ impl Qp {
         stats
     }
 
-    /// Returns what a hardware NIC would keep of it, if it is a reliable connection, connected.
+    /// Returns the state that a hardware NIC would keep, if it is a connected reliable connection.
     pub fn footprint(&self) -> Option<Footprint> {
         let c = &self.context;
         let connected = c.service == Service::Rc && c.paths.is_some();
@@ -252,13 +254,13 @@ impl Qp {
         connected.then(|| crate::footprint::of(self, size_of::<Qp>(), &at))
     }
 
-    /// The round trips that it has measured, if its service has acknowledgements.
+    /// Returns the measured round trips, if its service has acknowledgements.
     pub fn rtt(&self) -> Option<&RttHistogram> {
         self.service.rtt()
     }
 
-    /// Every attribute as it is now; PSNs are those of the next packet. `None` is what the service has not, or was not
-    /// told.
+    /// Returns the current attributes; PSNs are those of the next packet. `None` for attributes that the service does
+    /// not have, or that were not set.
     pub fn attributes(&self) -> QpAttr {
         let c = &self.context;
         let (rq_psn, sq_psn) = self.service.next_psns();
@@ -300,7 +302,7 @@ impl Qp {
                 path.traffic_class |= 2;
             }
             if c.marks() || c.config.pull.is_some() && c.service == Service::Rc {
-                // What switches say there is theirs.
+                // Those bits are for switches to set.
                 path = path.with_mark(Mark::Whole);
             }
             c.paths = Some(ClassPaths::new(path, c.config.ack_priority));
@@ -345,15 +347,15 @@ impl Qp {
         self.service.start_receiving(&self.context, psn);
     }
 
-    /// Has the next packet acknowledge once more what has arrived. For a QP that is about to go: its peer may not have
-    /// had the last acknowledgement, and nobody would answer when it asks.
+    /// Has the next packet repeat the last acknowledgement. For a QP about to be destroyed: its peer may have missed
+    /// it, and its retries would get no answer.
     pub fn repeat_ack(&mut self) {
         if matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe) {
             self.service.repeat_ack();
         }
     }
 
-    /// A packet for this queue pair.
+    /// Receives a packet for this queue pair.
     #[inline]
     pub fn receive(&mut self, now: Time, packet: &RxPacket<'_>, host: &mut impl Host) {
         if packet.sideband.trimmed {
@@ -365,7 +367,7 @@ impl Qp {
         self.receive_whole(now, packet, host);
     }
 
-    /// A packet that may have waited too long.
+    /// Receives a packet, applying edge queue management.
     #[inline(never)]
     fn receive_at_edge(&mut self, now: Time, packet: &RxPacket<'_>, host: &mut impl Host) {
         let verdict = self.beside.as_mut().map_or(Verdict::Take, |beside| beside.judge(now, packet, &self.context));
@@ -409,7 +411,7 @@ impl Qp {
         }
     }
 
-    /// A packet of no service, a congestion notification, or of another one.
+    /// Receives a packet that belongs to no service, such as a congestion notification, or to another one.
     #[cold]
     fn receive_other(&mut self, packet: &RxPacket<'_>, host: &mut impl Host) {
         let cnp = packet.headers.cnp.unwrap_or_default();
@@ -421,14 +423,15 @@ impl Qp {
         }
     }
 
-    /// A switch says the fair rate of a port by which packets of this queue pair go, bit/s. Returns whether it sends.
+    /// Handles a switch's notice of the fair rate, bit/s, of a port that this queue pair's packets pass. Returns
+    /// whether it sends.
     pub fn on_fair_rate(&mut self, now: Time, point: Point, rate: u64, host: &mut impl Host) -> bool {
         let taken = self.service.on_fair_rate(self.state, now, point, rate, host);
         self.rcvd_pkts += u64::from(taken);
         taken
     }
 
-    /// A switch has cut the payload off a packet for this queue pair. It is as good as lost, but to a pulled stream.
+    /// Receives a packet whose payload was cut off by a switch. It is treated as lost, except by a pulled stream.
     #[cold]
     fn receive_trimmed(&mut self, now: Time, packet: &RxPacket<'_>, host: &mut impl Host) {
         self.rx_trimmed += 1;
@@ -441,7 +444,7 @@ impl Qp {
         }
     }
 
-    /// A packet that this queue pair sent has come back without its payload: nobody had room for it (NDP §3.2.4).
+    /// Receives a packet of this queue pair that was returned without its payload for lack of room (NDP §3.2.4).
     #[cold]
     pub fn receive_returned(&mut self, now: Time, packet: &RxPacket<'_>, host: &mut impl Host) {
         let sends = matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd);
@@ -451,25 +454,25 @@ impl Qp {
         }
     }
 
-    /// Has one pull sent of those that it has asked for by [`Host::owes_pulls`]. `None` if it owes none any more.
+    /// Sends one of the pulls requested through [`Host::owes_pulls`]. `None` if none is owed any more.
     pub fn grant_pull(&mut self) -> Option<PullTurn> {
         self.service.grant_pull()
     }
 
-    /// Class of its pulls, 0 to 7, if it sends any: those of lower classes go first.
+    /// Returns the class of its pulls, 0 to 7, if it sends any: lower classes go first.
     #[inline]
     pub fn pull_class(&self) -> Option<u8> {
         let pull = self.context.config.pull.as_ref().filter(|_| self.context.service == Service::Rc);
         pull.map(|pull| pull.class)
     }
 
-    /// Whether [`Self::poll_feedback`] has a packet.
+    /// Returns whether [`Self::poll_feedback`] has a packet.
     #[inline]
     pub fn wants_feedback(&self) -> bool {
         self.service.wants_feedback()
     }
 
-    /// Makes the next of the packets that go before all data, whichever queue pair's; false if there is none.
+    /// Builds the next packet that goes ahead of the data of all queue pairs; returns false if there is none.
     pub fn poll_feedback(&mut self, host: &mut impl Host, out: &mut TxSlot) -> bool {
         out.reset();
         let made = matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd)
@@ -479,7 +482,7 @@ impl Qp {
         made
     }
 
-    /// Whether it may have packets that go after all others, whichever queue pair's (RC3).
+    /// Returns whether it may have packets that go after those of all other queue pairs (RC3).
     #[inline]
     pub fn has_low(&self) -> bool {
         self.context.config.rc3.is_on() && self.context.service == Service::Rc
@@ -490,8 +493,8 @@ impl Qp {
         self.service.low_priority(self.state, &self.context)
     }
 
-    /// Makes the next of the packets that go after all others, as [`Self::poll_transmit`] does. Returns its priority,
-    /// with which it takes the path of data; `None` if there is none.
+    /// Builds the next packet that goes after all others, as [`Self::poll_transmit`] does. Returns its priority, with
+    /// which it takes the path of data; `None` if there is none.
     pub fn poll_low(&mut self, host: &mut impl Host, out: &mut TxSlot) -> Option<u8> {
         out.reset();
         let before = host.counters().sent_bytes;
@@ -518,14 +521,14 @@ impl Qp {
         }
     }
 
-    /// Whether [`Self::poll_transmit`] may have a packet.
+    /// Returns whether [`Self::poll_transmit`] may have a packet.
     #[inline]
     pub fn wants_tx(&self) -> bool {
         self.service.wants_tx(self.state)
     }
 
-    /// Makes the next packet to send in `out`; false if there is none. Its path is [`Self::tx_path`]. `out` lists
-    /// memory that may be read until this queue pair or the device's memory regions change.
+    /// Builds the next packet to send in `out`; returns false if there is none. Its path is [`Self::tx_path`]. `out`
+    /// lists memory that may be read until this queue pair or the device's memory regions change.
     #[inline]
     pub fn poll_transmit(&mut self, now: Time, host: &mut impl Host, out: &mut TxSlot) -> bool {
         out.reset();
@@ -557,14 +560,14 @@ impl Qp {
         }
     }
 
-    /// When [`Self::on_deadline`] is due.
+    /// Returns when [`Self::on_deadline`] is due.
     #[inline]
     pub fn next_deadline(&self) -> Time {
         self.service.next_deadline(self.state)
     }
 
-    /// Runs timers that are due. `process` says what is known of the process that has a queue pair number at an
-    /// address; it is asked when the retries of a request are used up.
+    /// Runs timers that are due. `process` returns what is known of the process that has a queue pair number at an
+    /// address; it is called when the retries of a request are used up.
     pub fn on_deadline(
         &mut self,
         now: Time,
@@ -581,8 +584,8 @@ impl Qp {
         }
     }
 
-    /// To an error state: the work request at fault ends with its status, the others of its queue are flushed. `None`:
-    /// asked to.
+    /// Moves to an error state: the failed work request completes with its status, the others of its queue are flushed.
+    /// `None`: on request of the application.
     #[cold]
     fn fail(&mut self, failure: Option<QpFailure>, host: &mut impl Host) {
         let c = &self.context;
@@ -593,7 +596,7 @@ impl Qp {
             refused = self.service.refuse_own(c, host);
         }
         if let (Some(QpFailure::Send(status)), Service::Uc | Service::Ud) = (failure, c.service) {
-            // Receiving goes on (IBA 10.3.1: SQE).
+            // Receiving continues (IBA 10.3.1: SQE).
             self.state = QpState::Sqe;
             return self.service.flush_send(c, status, host);
         }
@@ -614,7 +617,7 @@ impl Qp {
         self.service.silence();
     }
 
-    /// A completion queue of this queue pair overflowed.
+    /// Handles the overflow of a completion queue of this queue pair.
     pub fn cq_failed(&mut self, host: &mut impl Host) {
         if !matches!(self.state, QpState::Err | QpState::Reset) {
             host.event(Event::QpFatal(self.context.qpn));

@@ -8,7 +8,7 @@ use crate::footprint::{Per, bits, each, footprint, left, maybe, sequence, width}
 use crate::psn::Psn;
 use crate::room::{OutOfMemory, boxed};
 
-/// What the last packet of a message said: the CQE that IRN creates before the message is complete (§4.4.3).
+/// Contents of the last packet of a message: the CQE that IRN creates before the message is complete (§4.4.3).
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct PrematureCqe {
     pub opcode: WcOpcode,
@@ -19,7 +19,7 @@ pub(crate) struct PrematureCqe {
     pub psn: Psn,
 }
 
-/// What a message brings beside its bytes: no packet has room for both.
+/// The 32-bit value of a message: no packet has room for both.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Word {
     Nothing,
@@ -37,7 +37,7 @@ pub(crate) struct RecvSlot {
 // There is one for each receive work request of each queue pair.
 const _: () = assert!(size_of::<RecvSlot>() == 32);
 
-/// A receive WQE while a message fills it.
+/// A receive WQE being filled by a message.
 pub(crate) struct Filling<'a> {
     pub slot: &'a mut RecvSlot,
     /// Scatter list.
@@ -45,21 +45,21 @@ pub(crate) struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// Bytes that the WQE takes.
+    /// Returns the capacity of the WQE in bytes.
     #[inline]
     pub(crate) fn len(&self) -> u64 {
         self.sges.iter().map(|s| u64::from(s.len)).sum()
     }
 }
 
-/// Where receive WQEs come from.
+/// Origin of receive WQEs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// They are posted to the queue pair.
+    /// Posted to the queue pair.
     Own,
-    /// All of a shared receive queue.
+    /// All from a shared receive queue.
     Shared(SrqId),
-    /// Each of the shared receive queue that its message names (XRC).
+    /// From the shared receive queue that each message names (XRC).
     Named,
 }
 
@@ -70,31 +70,31 @@ impl From<Option<SrqId>> for Source {
 }
 
 /// Receive WQEs in the order in which messages consume them: those posted, or on a shared receive queue those that the
-/// QP has taken from it so far (IRN §4.4.4). `head` counts without end; its low 24 bits are the recv_WQE_SN of the
-/// oldest. Where each message names its queue, there are slots without a WQE: what precedes them in another message is
-/// known before their own message is.
+/// QP has taken from it so far (IRN §4.4.4). `head` is a free-running counter; its low 24 bits are the recv_WQE_SN of
+/// the oldest. If each message names its queue, there are slots without a WQE: a later message may be known before
+/// those that precede it.
 ///
-/// WQEs that are posted have their memory from the beginning. What is taken from a shared receive queue gets it when so
-/// many messages are under way for the first time: a window full of them is rare.
+/// Posted WQEs have their memory from the beginning. Memory for WQEs from a shared receive queue is allocated at each
+/// new peak of messages in progress: a full window of them is rare.
 #[derive(Clone, Debug)]
 pub(crate) struct RecvQueue {
-    /// A power of two of them, or none.
+    /// Zero or a power of two of them.
     slots: Box<[RecvSlot]>,
     /// Scatter lists of the slots, `max_sge` elements each.
     sges: Box<[Sge]>,
     limit: u32,
     max_sge: usize,
     source: Source,
-    /// [`Source::Named`]: the queue that each slot's WQE was taken from, `None` while it has no WQE. Else empty.
+    /// [`Source::Named`]: the queue that each slot's WQE was taken from, `None` while it has no WQE. Otherwise empty.
     from: Box<[Option<XrcSrq>]>,
     head: u32,
     tail: u32,
-    /// WQEs of this queue that are complete, and whose completions were not polled.
+    /// WQEs of this queue that are complete and whose completions were not polled.
     unpolled: u32,
 }
 
 impl RecvQueue {
-    /// WQEs of a shared receive queue that there is room for at first.
+    /// Initial room for WQEs of a shared receive queue.
     const FEW: usize = 4;
 
     pub(crate) fn new(limit: u32, max_sge: usize, source: Source) -> Result<RecvQueue, OutOfMemory> {
@@ -106,7 +106,7 @@ impl RecvQueue {
         Ok(queue)
     }
 
-    /// Sets the number of slots, a power of two and no fewer than the queue has WQEs.
+    /// Sets the number of slots, a power of two and at least the number of WQEs.
     #[cold]
     #[inline(never)]
     fn resize(&mut self, len: usize) -> Result<(), OutOfMemory> {
@@ -127,7 +127,7 @@ impl RecvQueue {
         Ok(())
     }
 
-    /// Makes room for one WQE more than there are, with a shared receive queue. Returns whether there is.
+    /// Makes room for one more WQE from a shared receive queue. Returns false on failure.
     #[inline]
     fn extend(&mut self) -> bool {
         let len = self.slots.len();
@@ -141,18 +141,18 @@ impl RecvQueue {
         }
     }
 
-    /// Whether nobody posts to this queue.
+    /// Returns whether WQEs come from shared receive queues.
     pub(crate) fn is_shared(&self) -> bool {
         self.source != Source::Own
     }
 
-    /// WQEs that no message has consumed completely.
+    /// Returns the number of WQEs that no message has consumed completely.
     #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.tail.wrapping_sub(self.head)
     }
 
-    /// recv_WQE_SN of the oldest WQE, posted yet or not.
+    /// Returns the recv_WQE_SN of the oldest WQE, posted yet or not.
     #[inline]
     pub(crate) fn head_sn(&self) -> Psn {
         Psn::new(self.head)
@@ -191,7 +191,7 @@ impl RecvQueue {
     fn filling(&mut self, i: usize) -> Filling<'_> {
         let slot = &mut self.slots[i];
         let first = i * self.max_sge;
-        // Never out of bounds, nor is it worth a panic.
+        // Never out of bounds, and not worth a panic.
         let sges = self.sges.get(first..first + slot.sge_count as usize).unwrap_or_default();
         Filling { slot, sges }
     }
@@ -202,8 +202,8 @@ impl RecvQueue {
         &mut self.slots[i]
     }
 
-    /// The WQE with this recv_WQE_SN. On a shared receive queue WQEs are taken from it up to there, as far as it has
-    /// any and there is memory for them.
+    /// Returns the WQE with this recv_WQE_SN. WQEs up to it are taken from a shared receive queue, as far as it has any
+    /// and there is memory for them.
     #[inline]
     pub(crate) fn by_sn(&mut self, sn: Psn, host: &mut impl Host) -> Option<Filling<'_>> {
         let ahead = sn.distance(self.head_sn());
@@ -227,9 +227,9 @@ impl RecvQueue {
         (ahead < self.len()).then(|| self.filling(i))
     }
 
-    /// The oldest WQE is too short for the message that it was to take, of an unreliable service. One that came from a
-    /// shared receive queue cannot go back, where it would be the next for everybody: it completes in error, and the
-    /// queue pair goes on. One of the queue pair's own waits for the next message.
+    /// Handles a message of an unreliable service that is too long for the oldest WQE. A WQE from a shared receive
+    /// queue cannot be put back, where it would be the next for all its queue pairs: it completes in error, and the
+    /// queue pair continues. One of the queue pair's own waits for the next message.
     #[cold]
     pub(crate) fn refuse_short(&mut self, c: &QpContext, host: &mut impl Host) {
         if self.srq().is_some()
@@ -240,9 +240,9 @@ impl RecvQueue {
         }
     }
 
-    /// The WQE with this recv_WQE_SN and the queue that it comes from: the one that its message names, unless an
-    /// earlier packet of the message named another. A message that comes early leaves a WQE in the queue for each one
-    /// before it of which nothing has come: they might name the same queue, and could never end without.
+    /// Returns the WQE with this recv_WQE_SN and the queue that it comes from: the one that its message names, unless
+    /// an earlier packet of the message named another. An early message leaves a WQE in the queue for each preceding
+    /// one of which nothing has arrived: they might name the same queue, and could not complete without it.
     pub(crate) fn by_sn_from(
         &mut self,
         sn: Psn,
@@ -278,14 +278,14 @@ impl RecvQueue {
         Some((self.filling(i), from))
     }
 
-    /// The queue that the oldest WQE was taken from, if its message named one; forgotten with this.
+    /// Takes the queue that the oldest WQE was taken from, if its message named one.
     #[inline]
     pub(crate) fn take_origin(&mut self) -> Option<XrcSrq> {
         let i = self.place(self.head);
         self.from.get_mut(i)?.take()
     }
 
-    /// What the last packet of the oldest WQE's message said, if it has arrived.
+    /// Takes the CQE from the last packet of the oldest WQE's message, if it has arrived.
     #[inline]
     pub(crate) fn take_premature(&mut self) -> Option<PrematureCqe> {
         if self.head == self.tail {
@@ -294,8 +294,7 @@ impl RecvQueue {
         self.slot_mut(self.head).premature.take()
     }
 
-    /// Consumes the oldest WQE, and returns what its completion says: the message that fills it is complete, or it is
-    /// flushed.
+    /// Consumes the oldest WQE, and returns its `wr_id`: the message that fills it is complete, or it is flushed.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<u64> {
         if self.head == self.tail {
@@ -307,19 +306,19 @@ impl RecvQueue {
         Some(self.slot_mut(head).wr_id)
     }
 
-    /// What the completion of a WQE makes room for, unless its message has named the queue.
+    /// Returns the slot freed by a WQE's completion, unless its message has named the queue.
     #[inline]
     pub(crate) fn frees(&self) -> Frees {
         self.srq().map_or(Frees::Receive, Frees::Shared)
     }
 
-    /// A completion of one of the queue's own WQEs was polled.
+    /// Frees a WQE of this queue whose completion was polled.
     #[inline]
     pub(crate) fn free(&mut self) {
         self.unpolled = self.unpolled.saturating_sub(1);
     }
 
-    /// The shared receive queues whose WQEs the queue has taken and not completed, once for each.
+    /// Returns the shared receive queues whose WQEs the queue has taken and not completed, once for each.
     pub(crate) fn held(&self) -> impl Iterator<Item = SrqId> {
         let places = (0..self.len()).map(|n| self.place(self.head.wrapping_add(n)));
         places.filter_map(|place| match self.source {
@@ -339,7 +338,7 @@ impl RecvQueue {
             let (cq, frees) = match from {
                 Some(from) if c.finds(&from, host) => (from.cq, Frees::Shared(from.id)),
                 None if !named => (c.recv_cq, self.frees()),
-                // A slot without a WQE, or the queue is gone and nobody waits for it.
+                // A slot without a WQE, or the queue is destroyed and needs no completion.
                 _ => continue,
             };
             host.complete(cq, Wc { wr_id, status, opcode: WcOpcode::Recv, qp_num: c.qpn, ..Wc::EMPTY }, frees);

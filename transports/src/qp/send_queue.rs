@@ -9,16 +9,16 @@ use crate::footprint::{Item, Per, bits, each, flag, footprint, left, sequence, w
 use crate::psn::Psn;
 use crate::room::{OutOfMemory, boxed};
 
-/// Longest message, bytes.
+/// Maximum message length, bytes.
 pub const MAX_MESSAGE: u32 = 1 << 30;
 
-/// Why a work request cannot be posted. Nothing was queued.
+/// Error of posting a work request, which was not queued.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PostError {
     /// The device has no queue pair of this number, or no shared receive queue with this handle.
     #[error("no queue with this handle")]
     NoQueue,
-    /// The QP's state does not take it.
+    /// The QP's state does not allow it.
     #[error("work requests cannot be posted in state {0:?}")]
     State(super::attr::QpState),
     /// No room until completions are polled.
@@ -41,13 +41,13 @@ pub enum PostError {
     /// An atomic's local side is shorter than 8 bytes.
     #[error("an atomic returns 8 bytes, the scatter list has {0}")]
     AtomicLength(u64),
-    /// ATOMIC WRITE and FLUSH have no data but what the operation says.
+    /// ATOMIC WRITE and FLUSH have no data beyond the operation's own.
     #[error("ATOMIC WRITE and FLUSH take no data, the work request has {0} bytes")]
     NoData(u32),
     /// An atomic's remote address is not aligned.
     #[error("atomic address {0:#x} is not a multiple of 8")]
     AtomicAlignment(u64),
-    /// The service does not carry this operation out.
+    /// The service does not support this operation.
     #[error("a {0:?} queue pair does not take this operation")]
     Service(Service),
     /// A datagram without destination.
@@ -62,7 +62,7 @@ pub enum PostError {
     HasSrq,
 }
 
-/// A request WQE. What the second half says is known once it has started.
+/// A request WQE. The fields in the second half are valid once it has started.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct SendWqe {
     pub wr_id: u64,
@@ -78,14 +78,14 @@ pub(crate) struct SendWqe {
 
     /// First sequence number of its request packets.
     pub first: Psn,
-    /// Sequence numbers it covers: its request packets; for a plain RoCE READ the response's (IBA 9.7.3.1).
+    /// Number of sequence numbers it covers: its request packets; for a plain RoCE READ the response's (IBA 9.7.3.1).
     pub packets: u32,
     /// First sequence number of its response packets (rPSN with IRN).
     pub resp_first: Psn,
     /// Packets of its response from `resp_first` on.
     pub resp_packets: u32,
-    /// Response packets that have arrived: plain RoCE counts them; with IRN those that came before `resp_first`, of a
-    /// READ begun in plain RoCE.
+    /// Response packets that have arrived: all in plain RoCE; with IRN those before `resp_first`, of a READ begun in
+    /// plain RoCE.
     pub resp_arrived: u32,
     /// Message number (IBA 9.7.7.2: SSN).
     pub ssn: Psn,
@@ -93,18 +93,18 @@ pub(crate) struct SendWqe {
     pub sn: Psn,
 }
 
-/// What a WQE waits for before it starts, beside its turn.
+/// Conditions, besides its turn, that a WQE waits for before it starts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fence(u8);
 
 impl Fence {
     pub(crate) const NONE: Fence = Fence(0);
-    /// READs and atomics before it, as the application asks for (IBA 10.8.3.3).
+    /// READs and atomics before it, as requested by the application (IBA 10.8.3.3).
     pub(crate) const READS: Fence = Fence(1);
     /// A request before it that it could overwrite: [`SendQueue::is_behind_overlap`].
     pub(crate) const OVERLAP: Fence = Fence(2);
 
-    /// Whether it is, or includes, this one.
+    /// Returns whether it is, or includes, this one.
     #[inline]
     pub(crate) fn has(self, other: Fence) -> bool {
         self.0 & other.0 != 0
@@ -114,28 +114,28 @@ impl Fence {
 // There is one for each send work request of each queue pair.
 const _: () = assert!(size_of::<SendWqe>() == 80);
 
-/// Outstanding requests that a new one is compared with.
+/// Maximum number of outstanding requests that a new one is compared with.
 const LOOK: u32 = 64;
 
-/// In place of the length of a gather list: the data is inline.
+/// Replaces the length of a gather list: the data is inline.
 const INLINE: u8 = u8::MAX;
-/// In place of the length of a gather list: the service has copied the data.
+/// Replaces the length of a gather list: the service has copied the data.
 const COPIED: u8 = u8::MAX - 1;
 
 impl SendWqe {
-    /// Whether its data was copied when it was posted.
+    /// Returns whether its data was copied when it was posted.
     #[inline]
     pub(crate) fn is_inline(&self) -> bool {
         self.sge_count == INLINE
     }
 
-    /// Whether its service has copied its data since.
+    /// Returns whether its service has copied its data since.
     #[inline]
     pub(crate) fn is_copied(&self) -> bool {
         self.sge_count == COPIED
     }
 
-    /// Notes that its service has copied its data: the gather list is not read any more.
+    /// Marks its data as copied by the service: the gather list is not read any more.
     pub(crate) fn set_copied(&mut self) {
         self.sge_count = COPIED;
     }
@@ -150,7 +150,7 @@ impl SendWqe {
         Wc { wr_id: self.wr_id, opcode: self.op.wc_opcode(), byte_len, qp_num: c.qpn, ..Wc::EMPTY }
     }
 
-    /// Carries out a work request that takes no packet, in its turn.
+    /// Executes a work request that takes no packet, in its turn.
     pub(crate) fn run_local(&self, c: &QpContext, host: &mut impl Host) -> Result<(), WcStatus> {
         match &self.op {
             SendOp::LocalInvalidate(rkey) => host.invalidate(c.caller(), *rkey).map_err(|_| WcStatus::LocQpOpErr),
@@ -182,26 +182,26 @@ const EMPTY: SendWqe = SendWqe {
     sn: Psn::new(0),
 };
 
-/// What else the slots say of where their messages go.
+/// Per-slot destinations of messages.
 #[derive(Clone, Debug)]
 enum Destinations {
-    /// Nothing: to the peer.
+    /// None: all go to the peer.
     Peer,
-    /// Addresses, of datagrams.
+    /// Addresses, for datagrams.
     Datagrams(Box<[Option<Address>]>),
-    /// Numbers of the peer's shared receive queues, of XRC.
+    /// Numbers of the peer's shared receive queues, for XRC.
     Srqs(Box<[u32]>),
 }
 
-/// Ring of WQEs: `head` is the oldest not complete, `started` the oldest that no packet was sent of, `tail` the next
-/// free. All three count without end and wrap at 2³².
+/// Ring of WQEs: `head` is the oldest incomplete one, `started` the oldest without a packet sent, `tail` the next free
+/// one. All three are free-running and wrap at 2³².
 #[derive(Clone, Debug)]
 pub(crate) struct SendQueue {
     wqes: Box<[SendWqe]>,
     sges: Box<[Sge]>,
     inline: Box<[u8]>,
     destinations: Destinations,
-    /// The request that each slot's waits for, if it has [`Fence::OVERLAP`]. Empty where no overlaps are looked for.
+    /// The request that each slot's waits for, if it has [`Fence::OVERLAP`]. Empty if overlaps are not checked.
     overlaps: Box<[u32]>,
     limit: u32,
     max_sge: usize,
@@ -241,7 +241,7 @@ impl SendQueue {
         })
     }
 
-    /// Has requests wait for those before them that they could overwrite (IRN §4.4.3).
+    /// Makes requests wait for earlier ones that they could overwrite (IRN §4.4.3).
     pub(crate) fn with_overlap_fences(mut self) -> Result<SendQueue, OutOfMemory> {
         self.overlaps = boxed(0, self.wqes.len())?;
         Ok(self)
@@ -275,14 +275,14 @@ impl SendQueue {
         &self.inline[slot * self.max_inline..][..self.wqes[slot].len as usize]
     }
 
-    /// Where datagram `index` goes.
+    /// Returns the destination of datagram `index`.
     #[inline]
     pub(crate) fn to(&self, index: u32) -> Option<&Address> {
         let Destinations::Datagrams(to) = &self.destinations else { return None };
         to.get(self.slot(index))?.as_ref()
     }
 
-    /// The shared receive queue that request `index` names (XRC).
+    /// Returns the shared receive queue that request `index` names (XRC).
     #[cold]
     pub(crate) fn remote_srqn(&self, index: u32) -> Option<u32> {
         let Destinations::Srqs(numbers) = &self.destinations else { return None };
@@ -303,13 +303,13 @@ impl SendQueue {
         self.tail.wrapping_sub(self.head)
     }
 
-    /// Work requests that can be posted.
+    /// Returns the number of work requests that can be posted.
     #[inline]
     pub(crate) fn room(&self) -> u32 {
         self.limit.saturating_sub(self.tail.wrapping_sub(self.freed))
     }
 
-    /// Forgets the `n` WQEs posted last, as far as they have not started.
+    /// Removes the last `n` WQEs posted that have not started.
     pub(crate) fn retract(&mut self, n: u32) {
         self.tail = self.tail.wrapping_sub(n.min(self.tail.wrapping_sub(self.started)));
     }
@@ -318,13 +318,13 @@ impl SendQueue {
         (self.head, self.started) = (self.tail, self.tail);
     }
 
-    /// Forgets every WQE, and those whose completions were not polled.
+    /// Removes every WQE, including those whose completions were not polled.
     pub(crate) fn reset(&mut self) {
         self.clear();
         self.freed = self.tail;
     }
 
-    /// A completion was polled: the slots before `next` are free.
+    /// Handles a polled completion: the slots before `next` are free.
     #[inline]
     pub(crate) fn free(&mut self, next: u32) {
         if next.wrapping_sub(self.freed) <= self.tail.wrapping_sub(self.freed) {
@@ -332,8 +332,8 @@ impl SendQueue {
         }
     }
 
-    /// The latest request not complete that one to be posted could overwrite. Where there are more than [`LOOK`], it is
-    /// taken for one of those before them.
+    /// Returns the latest incomplete request that a new one could overwrite. If there are more than [`LOOK`], one of
+    /// the others is assumed to be overlapped.
     #[cold]
     fn overlapped(&self, wr: &SendWr<'_>, len: u32) -> Option<u32> {
         let (own, kind) = (wr.op.remote_len(len), wr.op);
@@ -353,14 +353,14 @@ impl SendQueue {
         latest.or_else(|| (outstanding > LOOK).then(|| before(LOOK + 1)))
     }
 
-    /// Whether a WQE with [`Fence::OVERLAP`] still waits.
+    /// Returns whether a WQE with [`Fence::OVERLAP`] still waits.
     #[cold]
     pub(crate) fn is_behind_overlap(&self, index: u32) -> bool {
         let awaited = self.overlaps.get(self.slot(index)).map(|awaited| awaited.wrapping_sub(self.head));
         awaited.is_some_and(|awaited| awaited < index.wrapping_sub(self.head))
     }
 
-    /// Appends a work request. Returns whether it is to wait for one before it that it could overwrite.
+    /// Appends a work request. Returns whether it has to wait for an earlier one that it could overwrite.
     #[inline]
     pub(crate) fn post(&mut self, wr: &SendWr<'_>) -> Result<bool, PostError> {
         if self.room() == 0 {
@@ -394,7 +394,7 @@ impl SendQueue {
             return Err(PostError::NoData(len));
         }
         if let SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } | SendOp::AtomicWrite(_) = wr.op {
-            // What is longer than the result is not touched, as with rxe and mlx5.
+            // Bytes beyond the result are not accessed, as with rxe and mlx5.
             if !wr.op.is_newer() {
                 if len < 8 {
                     return Err(PostError::AtomicLength(u64::from(len)));
@@ -444,7 +444,8 @@ impl SendQueue {
         self.clear();
     }
 
-    /// The started WQE that covers request sequence number `psn`. `hint` is where to look first and is kept up to date.
+    /// Returns the started WQE that covers request sequence number `psn`. `hint` is where the search starts, and is
+    /// updated.
     #[inline]
     pub(crate) fn find(&self, psn: Psn, hint: &mut u32) -> Option<u32> {
         let started = self.started.wrapping_sub(self.head);
@@ -460,7 +461,7 @@ impl SendQueue {
                 return Some(index);
             }
         }
-        // The last WQE that starts at or before `psn`; one without packets (local operations) never is the last.
+        // The last WQE that starts at or before `psn`; a WQE without packets (local operations) is never the last.
         let (mut low, mut high) = (0, started);
         while low < high {
             let middle = (low + high) / 2;
@@ -489,7 +490,7 @@ footprint!(SendQueue, |at| {
 
 footprint!(SendWqe, |at| {
     wr_id => bits(64),
-    // Which it is, and what an atomic brings: two operands. In their place others have an element of the gather list.
+    // The operation and its operands, two for an atomic. Other operations have a gather list element in their place.
     op => bits(4 + 128),
     len => bits(width::LENGTH),
     remote_addr => bits(width::ADDRESS),

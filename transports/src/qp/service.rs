@@ -1,4 +1,4 @@
-//! What a service does for its queue pair: the part of a queue pair that RC, UC and UD have each in their own way.
+//! The service interface: the part of a queue pair that differs between RC, UC and UD.
 
 use super::attr::QpState;
 use super::context::{QpContext, QpFailure};
@@ -17,8 +17,8 @@ use crate::uc::Uc;
 use crate::ud::Ud;
 use crate::wire::{Bth, Cnp};
 
-/// The protocol of a transport service, as its queue pair uses it. The queue pair keeps the state machine and the
-/// attributes; the service owns both queues and all that packets do to them.
+/// The protocol of a transport service, as used by its queue pair. The queue pair keeps the state machine and the
+/// attributes; the service owns both queues and all packet handling.
 ///
 /// A service is one type that implements this trait, and one line in `services!`.
 pub(crate) trait TransportService {
@@ -27,37 +27,37 @@ pub(crate) trait TransportService {
     fn recv_queue(&self) -> &RecvQueue;
     fn recv_queue_mut(&mut self) -> &mut RecvQueue;
 
-    /// Returns how many request packets were sent and not acknowledged.
+    /// Returns the number of unacknowledged request packets.
     fn in_flight(&self) -> u32 {
         0
     }
 
-    /// Returns the PSNs of the next packet expected, if there is an order, and of the next new packet sent.
+    /// Returns the PSNs of the next packet expected, if packets are ordered, and of the next new packet sent.
     fn next_psns(&self) -> (Option<Psn>, Psn);
 
-    /// INIT to RTR.
+    /// Handles INIT to RTR.
     fn start_receiving(&mut self, _c: &QpContext, _psn: Psn) {}
 
-    /// RTR to RTS.
+    /// Handles RTR to RTS.
     fn start_sending(&mut self, c: &QpContext, psn: Psn);
 
-    /// Says once more what has arrived, if the service says so at all: see
+    /// Repeats the last acknowledgement, if the service has acknowledgements: see
     /// [`Qp::repeat_ack`](crate::qp::Qp::repeat_ack).
     fn repeat_ack(&mut self) {}
 
-    /// Forgets everything (RESET).
+    /// Resets the service (RESET).
     fn reset(&mut self);
 
-    /// Takes over new limits on READs and atomics that are outstanding, of the requester and of the responder (SQD).
+    /// Sets new limits on outstanding READs and atomics, of the requester and of the responder (SQD).
     fn set_rd_atomic(&mut self, _requester: Option<u8>, _responder: Option<u8>) {}
 
-    /// Checks whether the service carries a work request out.
+    /// Checks whether the service supports a work request.
     fn check(&self, wr: &SendWr<'_>, c: &QpContext) -> Result<(), PostError>;
 
-    /// Takes note of a receive work request that was posted.
+    /// Handles the posting of a receive work request.
     fn recv_posted(&mut self) {}
 
-    /// Whether a packet of the service is received in a state. What is not counts as dropped.
+    /// Returns whether a packet of the service is received in a state. Others are counted as dropped.
     fn admits(&mut self, state: QpState, bth: &Bth) -> bool;
 
     /// Receives a packet of the service.
@@ -72,23 +72,22 @@ pub(crate) trait TransportService {
     /// Receives the headers of a packet of the service that has lost its payload.
     fn receive_trimmed(&mut self, _now: Time, _c: &QpContext, _packet: &RxPacket<'_>, _host: &mut impl Host) {}
 
-    /// Receives the headers of a packet that it sent, and that a switch has sent back. Returns whether they are of any
-    /// use.
+    /// Receives the headers of one of its own packets that a switch has returned. Returns whether they were used.
     fn receive_returned(&mut self, _now: Time, _packet: &RxPacket<'_>) -> bool {
         false
     }
 
-    /// Has one pull sent of those that it has asked for by [`Host::owes_pulls`]. `None` if it owes none any more.
+    /// Sends one of the pulls requested through [`Host::owes_pulls`]. `None` if none is owed any more.
     fn grant_pull(&mut self) -> Option<PullTurn> {
         None
     }
 
-    /// Whether [`TransportService::poll_feedback`] has a packet.
+    /// Returns whether [`TransportService::poll_feedback`] has a packet.
     fn wants_feedback(&self) -> bool {
         false
     }
 
-    /// Makes the next packet of those that go before all data; false if there is none.
+    /// Builds the next packet that goes ahead of all data; returns false if there is none.
     fn poll_feedback(&mut self, _c: &QpContext, _host: &mut impl Host, _out: &mut TxSlot) -> bool {
         false
     }
@@ -98,7 +97,7 @@ pub(crate) trait TransportService {
         None
     }
 
-    /// Makes the next packet of those that go after all others, and returns its priority; `None` if there is none.
+    /// Builds the next packet that goes after all others, and returns its priority; `None` if there is none.
     fn poll_low(
         &mut self,
         _state: QpState,
@@ -109,24 +108,23 @@ pub(crate) trait TransportService {
         Ok(None)
     }
 
-    /// Receives a congestion notification packet. Returns whether the service has any use for it in this state.
+    /// Receives a congestion notification packet. Returns whether the service uses it in this state.
     fn on_cnp(&mut self, _state: QpState, _at: Time, _cnp: &Cnp, _host: &mut impl Host) -> bool {
         false
     }
 
-    /// Receives the fair rate of a port of a switch, bit/s. Returns whether the service has any use for it in this
-    /// state.
+    /// Receives the fair rate of a port of a switch, bit/s. Returns whether the service uses it in this state.
     fn on_fair_rate(&mut self, _state: QpState, _now: Time, _point: Point, _rate: u64, _host: &mut impl Host) -> bool {
         false
     }
 
-    /// Copies the data of datagrams that wait.
+    /// Copies the data of waiting datagrams.
     fn copy_waiting(&mut self, _c: &QpContext, _host: &mut impl Host) {}
 
-    /// Whether [`TransportService::poll_transmit`] may have a packet.
+    /// Returns whether [`TransportService::poll_transmit`] may have a packet.
     fn wants_tx(&self, state: QpState) -> bool;
 
-    /// Makes the next packet; false if there is none.
+    /// Builds the next packet; returns false if there is none.
     fn poll_transmit(
         &mut self,
         now: Time,
@@ -136,7 +134,7 @@ pub(crate) trait TransportService {
         out: &mut TxSlot,
     ) -> Result<bool, QpFailure>;
 
-    /// Returns the path of the packet made last.
+    /// Returns the path of the last packet built.
     fn tx_path<'a>(&'a self, c: &'a QpContext, class: PacketClass) -> Option<&'a Path> {
         c.paths.as_ref().map(|paths| paths.of(class))
     }
@@ -146,7 +144,7 @@ pub(crate) trait TransportService {
         Time::NEVER
     }
 
-    /// Runs timers that are due; `process` says what is known of the peer's.
+    /// Runs timers that are due; `process` returns what is known of the peer's process.
     fn on_deadline(
         &mut self,
         _now: Time,
@@ -158,22 +156,22 @@ pub(crate) trait TransportService {
         Ok(())
     }
 
-    /// Whether a send work request is under way.
+    /// Returns whether a send work request is in progress.
     fn busy(&self) -> bool;
 
     /// Ends every send work request: the oldest with `status`, the others flushed.
     fn flush_send(&mut self, c: &QpContext, status: WcStatus, host: &mut impl Host);
 
-    /// Has the requester of a queue pair that is its own peer take the responder's refusal, which it would hear too
-    /// late. Returns what its oldest work request ends with.
+    /// Passes the responder's NAK to the requester of a queue pair that is its own peer, which would receive it too
+    /// late. Returns the status of its oldest work request.
     fn refuse_own(&mut self, _c: &QpContext, _host: &mut impl Host) -> Option<WcStatus> {
         None
     }
 
-    /// Sends nothing more but the reason (ERR).
+    /// Sends nothing more except the reason (ERR).
     fn silence(&mut self) {}
 
-    /// Adds what the service counts itself.
+    /// Adds the counters of the service.
     fn add_counts(&self, _stats: &mut QpStats) {}
 
     /// Returns the round trips of requests, if they are acknowledged.
@@ -186,28 +184,28 @@ pub(crate) trait TransportService {
         0
     }
 
-    /// Whether requests have the IRN format by now.
+    /// Returns whether requests now have the IRN format.
     fn speaks_irn(&self) -> bool {
         false
     }
 
-    /// Returns what the congestion controller says of itself, if there is one.
+    /// Returns the state of the congestion controller, if there is one.
     fn controller_metrics(&self) -> Option<ControllerMetrics> {
         None
     }
 }
 
-/// Makes the enum of all services, through which calls go without a table of functions.
+/// Generates the enum of all services, which dispatches calls without a vtable.
 macro_rules! services {
     ($($name:ident),+ $(,)?) => {
         /// The service of a queue pair.
         #[derive(Clone, Debug)]
-        #[allow(clippy::large_enum_variant)] // a queue pair lives in a box of its own, and most are reliable
+        #[allow(clippy::large_enum_variant)] // boxed with its queue pair, and most are reliable
         pub(super) enum AnyService {
             $($name($name)),+
         }
 
-        /// Calls the same method of whichever service it is.
+        /// Calls the same method of each variant.
         macro_rules! each {
             ($any:expr, $service:ident => $call:expr) => {
                 match $any { $(AnyService::$name($service) => $call),+ }

@@ -1,4 +1,4 @@
-//! What one queue pair has done, for a summary at the end.
+//! Statistics of one queue pair, for a final summary.
 
 use std::fmt;
 
@@ -9,19 +9,19 @@ use crate::room::boxed;
 pub struct QpStats {
     /// Packets sent.
     pub sent_pkts: u64,
-    /// Packets received in a state that takes them.
+    /// Packets received in a state that accepts them.
     pub rcvd_pkts: u64,
-    /// Packets received without their payload, which a switch had cut off, and taken for lost.
+    /// Packets received without their payload, which a switch had cut off, and treated as lost.
     pub rx_trimmed: u64,
-    /// Packets among those sent that were sent again.
+    /// Retransmissions among the packets sent.
     pub retransmitted: u64,
     /// Retransmission timeouts, in both roles.
     pub timeouts: u64,
     /// RNR NAKs received.
     pub rnr_naks: u64,
-    /// Payload bytes sent, repetitions included.
+    /// Payload bytes sent, including retransmissions.
     pub sent_bytes: u64,
-    /// Payload bytes among those sent that were sent again.
+    /// Payload bytes retransmitted, out of those sent.
     pub retransmitted_bytes: u64,
     /// Payload bytes received and placed.
     pub rcvd_bytes: u64,
@@ -29,7 +29,7 @@ pub struct QpStats {
     pub rtt: RttHistogram,
 }
 
-/// What the halves count; the rest is known to the queue pair.
+/// Counters of the halves; the queue pair has the rest.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub retransmitted: u64,
@@ -37,16 +37,16 @@ pub(crate) struct Tally {
     pub rnr_naks: u64,
 }
 
-/// Buckets per power of two: a value is known to one part in 16.
+/// Buckets per power of two: a value is accurate to one part in 16.
 const SUB: u32 = 16;
-/// Values from 2³⁴ ns (17 s) on share the last bucket.
+/// Values from 2³⁴ ns (17 s) share the last bucket.
 const TOP: u32 = 34;
 const BUCKETS: usize = (SUB + (TOP - SUB.ilog2()) * SUB) as usize;
 
-/// A log-linear histogram of times in ns, just under 2 KiB, allocated with the first of them.
+/// A log-linear histogram of times in ns, just under 2 KiB, allocated on the first record.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RttHistogram {
-    /// None before the first, then [`BUCKETS`].
+    /// Empty before the first, then [`BUCKETS`].
     buckets: Box<[u32]>,
     count: u64,
     sum: u64,
@@ -67,7 +67,7 @@ impl fmt::Debug for RttHistogram {
 }
 
 impl RttHistogram {
-    /// Bytes that it allocates.
+    /// Bytes of heap memory.
     pub(crate) const HEAP: usize = BUCKETS * size_of::<u32>();
 
     #[inline]
@@ -81,7 +81,7 @@ impl RttHistogram {
         (index as usize).min(BUCKETS - 1)
     }
 
-    /// The largest value of a bucket.
+    /// Returns the largest value of a bucket.
     fn upper(bucket: usize) -> u64 {
         let (bucket, sub) = (bucket as u64, u64::from(SUB));
         if bucket < sub {
@@ -91,7 +91,7 @@ impl RttHistogram {
         ((bucket % sub + sub + 1) << shift) - 1
     }
 
-    /// Adds a time in ns, unless it is the first and there is no memory.
+    /// Records a time in ns; a first one is dropped if there is no memory.
     #[inline]
     pub fn record(&mut self, ns: u64) {
         if self.buckets.is_empty() && !self.make() {
@@ -105,40 +105,40 @@ impl RttHistogram {
         self.max = self.max.max(ns);
     }
 
-    /// Makes the buckets. Returns false if there is no memory.
+    /// Allocates the buckets. Returns false if there is no memory.
     #[cold]
     #[inline(never)]
     fn make(&mut self) -> bool {
         boxed(0, BUCKETS).map(|buckets| self.buckets = buckets).is_ok()
     }
 
-    /// Times recorded.
+    /// Returns the number of times recorded.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The shortest in ns, 0 if there is none.
+    /// Returns the minimum in ns, 0 if there is none.
     pub fn min(&self) -> u64 {
         if self.count == 0 { 0 } else { self.min }
     }
 
-    /// The longest in ns, 0 if there is none.
+    /// Returns the maximum in ns, 0 if there is none.
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// The mean in ns, 0 if there is none.
+    /// Returns the mean in ns, 0 if there is none.
     pub fn mean(&self) -> u64 {
         self.sum.checked_div(self.count).unwrap_or(0)
     }
 
-    /// Forgets all times.
+    /// Removes all times.
     pub fn clear(&mut self) {
         self.buckets.fill(0);
         (self.count, self.sum, self.min, self.max) = (0, 0, u64::MAX, 0);
     }
 
-    /// The time in ns that `p` percent (0 to 100) of all do not exceed, to one part in 16; 0 if there is none.
+    /// Returns the time in ns that `p` percent (0 to 100) of all do not exceed, to one part in 16; 0 if there is none.
     pub fn percentile(&self, p: f64) -> u64 {
         let wanted = ((p.clamp(0.0, 100.0) / 100.0 * self.count as f64).ceil() as u64).max(1);
         let mut seen = 0;
@@ -151,7 +151,7 @@ impl RttHistogram {
         self.max
     }
 
-    /// Adds everything that another has recorded, as far as there is memory.
+    /// Adds the times recorded in another, if there is memory.
     pub fn merge(&mut self, other: &RttHistogram) {
         if other.count == 0 || self.buckets.is_empty() && !self.make() {
             return;
@@ -177,7 +177,7 @@ mod tests {
             assert_eq!(RttHistogram::bucket(next), bucket, "from {next}");
             let upper = RttHistogram::upper(bucket);
             assert_eq!(RttHistogram::bucket(upper), bucket, "to {upper}");
-            // No wider than a sixteenth of its values.
+            // At most a sixteenth of its values wide.
             assert!(upper - next <= next / 16, "{next} to {upper}");
             next = upper + 1;
         }

@@ -6,44 +6,44 @@ use crate::packet::Path;
 /// Destination of a datagram.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Addresses of both ends: what the verbs call an address handle.
+    /// Addresses of both ends: the verbs' address handle.
     pub path: Path,
     /// The receiver's queue pair number, 24 bits; [`MULTICAST_QPN`] with a group as `path.dst`.
     pub qpn: u32,
-    /// Q_Key that the receiver must have. With its highest bit set the sending queue pair's own is used instead
-    /// (IBA 3.5.3).
+    /// Q_Key that the receiver must have. With its highest bit set the sending queue pair's own is used instead (IBA
+    /// 3.5.3).
     pub qkey: u32,
 }
 
-/// The queue pair number that multicast packets carry (IBA 10.5).
+/// The queue pair number in multicast packets (IBA 10.5).
 pub const MULTICAST_QPN: u32 = 0xff_ffff;
 
-/// What binding a memory window does (IBA 10.6.7.2).
+/// Parameters of binding a memory window (IBA 10.6.7.2).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct MwBind {
     /// Handle of the window.
     pub mw: u32,
-    /// The window's key from now on. It may differ from the current one in its low 8 bits.
+    /// The window's new key. It may differ from the current one in its low 8 bits.
     pub rkey: u32,
     /// Local key of the memory region under the window.
     pub lkey: u32,
-    /// First address, as scatter/gather elements of that region name it.
+    /// First address, as in scatter/gather elements of that region.
     pub addr: u64,
     /// Length in bytes; 0 unbinds a type 1 window.
     pub len: u64,
-    /// What peers may do.
+    /// Access granted to peers.
     pub access: Access,
 }
 
 impl MwBind {
-    /// Operation, `remote_addr` and `rkey` of the work request that does it.
+    /// Returns the operation, `remote_addr` and `rkey` of the corresponding work request.
     pub fn work_request(&self) -> (SendOp, u64, u32) {
         let MwBind { mw, rkey, lkey, addr, len, access } = *self;
         (SendOp::BindMw { mw, lkey, len, access }, addr, rkey)
     }
 }
 
-/// One scatter/gather element: a stretch of registered local memory.
+/// One scatter/gather element: a range of registered local memory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct Sge {
     /// Address in the application's memory.
@@ -54,38 +54,39 @@ pub struct Sge {
     pub lkey: u32,
 }
 
-/// What a send work request does.
+/// Operation of a send work request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum SendOp {
-    /// Message into the peer's next receive WQE.
+    /// Sends a message into the peer's next receive WQE.
     Send,
-    /// Message into the peer's next receive WQE, with immediate data in its completion.
+    /// Sends a message into the peer's next receive WQE, with immediate data in its completion.
     SendImm(u32),
-    /// Message into the peer's next receive WQE. The peer invalidates this rkey of its own before the completion.
+    /// Sends a message into the peer's next receive WQE. The peer invalidates this rkey of its own before the
+    /// completion.
     SendInvalidate(u32),
-    /// Into the peer's memory; the peer's application is not told.
+    /// Writes to the peer's memory without notifying its application.
     Write,
-    /// Into the peer's memory, and consumes a receive WQE to deliver immediate data.
+    /// Writes to the peer's memory, and consumes a receive WQE to deliver immediate data.
     WriteImm(u32),
-    /// From the peer's memory.
+    /// Reads the peer's memory.
     Read,
-    /// Atomic: if the 8 bytes equal `compare`, replace them by `swap`; the value before comes back.
+    /// Atomic: if the 8 bytes equal `compare`, replaces them by `swap`; returns the previous value.
     CompareSwap {
         /// Value to compare with.
         compare: u64,
         /// Value to store if equal.
         swap: u64,
     },
-    /// Atomic: add to 8 bytes; the value before comes back.
+    /// Atomic: adds to 8 bytes; returns the previous value.
     FetchAdd {
         /// Value to add, modulo 2⁶⁴.
         add: u64,
     },
-    /// Eight bytes into the peer's memory, at once (IBA 1.5): nobody sees some of them without the others. They are
-    /// written as they lie here. The work request has no data of its own.
+    /// Writes eight bytes to the peer's memory atomically (IBA 1.5). The bytes are written in the order given. The work
+    /// request has no data of its own.
     AtomicWrite([u8; 8]),
-    /// Has everything that was written to the peer's memory before arrive where it is to be (IBA 1.5). The work request
-    /// has no data.
+    /// Has all earlier writes to the peer's memory reach the requested visibility (IBA 1.5). The work request has no
+    /// data.
     Flush {
         /// Bytes from [`SendWr::remote_addr`] on.
         len: u32,
@@ -97,7 +98,7 @@ pub enum SendOp {
     /// Invalidates a local rkey, in order, without a packet.
     LocalInvalidate(u32),
     /// Binds a memory window, in order, without a packet. [`SendWr::remote_addr`] is the first address,
-    /// [`SendWr::rkey`] the window's key from now on; see [`MwBind`].
+    /// [`SendWr::rkey`] the window's new key; see [`MwBind`].
     BindMw {
         /// Handle of the window.
         mw: u32,
@@ -105,7 +106,7 @@ pub enum SendOp {
         lkey: u32,
         /// Length in bytes; 0 unbinds a type 1 window.
         len: u64,
-        /// What peers may do.
+        /// Access granted to peers.
         access: Access,
     },
 }
@@ -114,26 +115,27 @@ pub enum SendOp {
 const _: () = assert!(size_of::<SendOp>() == 24);
 
 impl SendOp {
-    /// Whether the peer spends a receive WQE on it.
+    /// Returns whether it consumes a receive WQE of the peer.
     #[inline]
     pub fn takes_recv_wqe(&self) -> bool {
         matches!(self, SendOp::Send | SendOp::SendImm(_) | SendOp::SendInvalidate(_) | SendOp::WriteImm(_))
     }
 
-    /// Whether a response answers it: READ, the atomics, ATOMIC WRITE and FLUSH, which `max_rd_atomic` limits.
+    /// Returns whether it is answered by a response: READ, the atomics, ATOMIC WRITE and FLUSH, which `max_rd_atomic`
+    /// limits.
     #[inline]
     pub fn is_read_or_atomic(&self) -> bool {
         matches!(self, SendOp::Read | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }) || self.is_newer()
     }
 
-    /// Whether IBA 1.5 has added it: ATOMIC WRITE and FLUSH, of reliable connections only.
+    /// Returns whether it was added by IBA 1.5: ATOMIC WRITE and FLUSH, on reliable connections only.
     #[inline]
     pub fn is_newer(&self) -> bool {
         matches!(self, SendOp::AtomicWrite(_) | SendOp::Flush { .. })
     }
 
-    /// Bytes of the peer's memory, from [`SendWr::remote_addr`] on, that it reads or changes with a message of `len`
-    /// bytes.
+    /// Returns the bytes of the peer's memory, from [`SendWr::remote_addr`] on, that it reads or changes with a message
+    /// of `len` bytes.
     pub(crate) fn remote_len(&self, len: u32) -> u32 {
         match self {
             SendOp::Write | SendOp::WriteImm(_) | SendOp::Read => len,
@@ -142,25 +144,25 @@ impl SendOp {
         }
     }
 
-    /// Whether it changes memory that it names.
+    /// Returns whether it changes memory that it names.
     pub(crate) fn changes_remote(&self) -> bool {
         !matches!(self, SendOp::Read) && self.remote_len(1) > 0
     }
 
-    /// Whether one that [changes memory](Self::changes_remote) may not start before an earlier one to the same memory
-    /// is complete. IRN's responders place WRITEs as they come, and read memory again for responses that were lost
-    /// (§4.4.3); atomics wait there for all that was sent before them.
+    /// Returns whether one that [changes memory](Self::changes_remote) may not start before an earlier one to the same
+    /// memory is complete. IRN's responders place WRITEs as they arrive, and read memory again for responses that were
+    /// lost (§4.4.3); atomics wait there for everything sent before them.
     pub(crate) fn must_follow(&self, earlier: &SendOp) -> bool {
         matches!(self, SendOp::Write | SendOp::WriteImm(_)) || matches!(earlier, SendOp::Read)
     }
 
-    /// Whether it is carried out here, in its turn, without a packet.
+    /// Returns whether it is executed locally, in its turn, without a packet.
     #[inline]
     pub fn is_local(&self) -> bool {
         matches!(self, SendOp::LocalInvalidate(_) | SendOp::BindMw { .. })
     }
 
-    /// What its completion says.
+    /// Returns the opcode of its completion.
     pub fn wc_opcode(&self) -> WcOpcode {
         match self {
             SendOp::Send | SendOp::SendImm(_) | SendOp::SendInvalidate(_) => WcOpcode::Send,
@@ -176,7 +178,7 @@ impl SendOp {
     }
 }
 
-/// Where a send work request's bytes are.
+/// Location of a send work request's data.
 #[derive(Copy, Clone, Debug)]
 pub enum SendData<'a> {
     /// Gathered from registered memory when sent (or scattered there, for READ and atomics).
@@ -188,7 +190,7 @@ pub enum SendData<'a> {
 /// A send work request.
 #[derive(Copy, Clone, Debug)]
 pub struct SendWr<'a> {
-    /// Comes back in the completion.
+    /// Returned in the completion.
     pub wr_id: u64,
     /// Operation.
     pub op: SendOp,
@@ -198,21 +200,21 @@ pub struct SendWr<'a> {
     pub remote_addr: u64,
     /// Remote key (WRITE, READ, atomics, ATOMIC WRITE, FLUSH).
     pub rkey: u32,
-    /// Wants a completion even if it succeeds.
+    /// Whether to generate a completion even on success.
     pub signaled: bool,
-    /// The peer's completion wakes a CQ armed for solicited events only.
+    /// Whether the peer's completion wakes a CQ armed for solicited events only.
     pub solicited: bool,
-    /// Starts only after all READs and atomics before it are complete.
+    /// Whether to start only after all READs and atomics before it are complete.
     pub fence: bool,
-    /// Destination, of datagrams only: connected services ignore it.
+    /// Destination, for datagrams only: connected services ignore it.
     pub to: Option<Address>,
-    /// Number of the peer's shared receive queue, 24 bits (XRC). It says whose memory the request reaches, too: the
-    /// protection domain is the queue's.
+    /// Number of the peer's shared receive queue, 24 bits (XRC). It also selects the memory that the request can
+    /// access: the protection domain is the queue's.
     pub remote_srqn: u32,
 }
 
 impl<'a> SendWr<'a> {
-    /// Returns a work request that wants a completion and has no remote address.
+    /// Returns a signaled work request without a remote address.
     pub fn new(wr_id: u64, op: SendOp, data: SendData<'a>) -> SendWr<'a> {
         SendWr {
             wr_id,
@@ -228,8 +230,7 @@ impl<'a> SendWr<'a> {
         }
     }
 
-    /// Returns an RDMA WRITE of `data` to `remote_addr` of the peer, in the memory region with the key `rkey`. It wants
-    /// a completion.
+    /// Returns a signaled RDMA WRITE of `data` to `remote_addr` of the peer, in the memory region with the key `rkey`.
     pub fn write(wr_id: u64, data: SendData<'a>, remote_addr: u64, rkey: u32) -> SendWr<'a> {
         SendWr { remote_addr, rkey, ..SendWr::new(wr_id, SendOp::Write, data) }
     }
@@ -238,13 +239,13 @@ impl<'a> SendWr<'a> {
 /// A receive work request.
 #[derive(Copy, Clone, Debug)]
 pub struct RecvWr<'a> {
-    /// Comes back in the completion.
+    /// Returned in the completion.
     pub wr_id: u64,
-    /// Where the message goes.
+    /// Scatter list of the message.
     pub sges: &'a [Sge],
 }
 
-/// What a completion was for.
+/// Operation of a completion.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // the verbs' own names
 pub enum WcOpcode {
@@ -261,28 +262,28 @@ pub enum WcOpcode {
     RecvRdmaWithImm,
 }
 
-/// How a work request ended (IBA 11.6.2).
+/// Status of a work request (IBA 11.6.2).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum WcStatus {
-    /// Done.
+    /// Success.
     Success,
     /// A message too long for its receive WQE, or for the protocol.
     LocLenErr,
     /// The work request or the QP is inconsistent.
     LocQpOpErr,
-    /// A local key, address or access right does not fit.
+    /// A local key, address or access right is invalid.
     LocProtErr,
-    /// A memory window cannot be bound as asked.
+    /// A memory window cannot be bound as requested.
     MwBindErr,
-    /// The QP went to the error state before this was done.
+    /// The QP went to the error state before completion.
     WrFlushErr,
-    /// The peer's response makes no sense.
+    /// The peer's response is invalid.
     BadRespErr,
-    /// The peer says that the request was invalid.
+    /// The peer reports an invalid request.
     RemInvReqErr,
-    /// The peer says that rkey, address or rights do not fit.
+    /// The peer reports an invalid rkey, address or access right.
     RemAccessErr,
-    /// The peer could not carry it out.
+    /// The peer could not execute it.
     RemOpErr,
     /// The peer did not answer within retries × timeout.
     RetryExcErr,
@@ -291,7 +292,7 @@ pub enum WcStatus {
 }
 
 impl WcStatus {
-    /// The sentence that `ibv_wc_status_str` users know.
+    /// Returns the text of `ibv_wc_status_str`.
     pub fn as_str(self) -> &'static str {
         match self {
             WcStatus::Success => "success",
@@ -313,13 +314,13 @@ impl WcStatus {
 /// A work completion.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Wc {
-    /// The work request's.
+    /// `wr_id` of the work request.
     pub wr_id: u64,
-    /// How it ended; only `wr_id`, `status` and `qp_num` mean anything unless [`WcStatus::Success`].
+    /// Status; unless it is [`WcStatus::Success`], only `wr_id`, `status` and `qp_num` are valid.
     pub status: WcStatus,
-    /// What it was.
+    /// Operation.
     pub opcode: WcOpcode,
-    /// Bytes received, read, or (atomics) 8. Of a datagram received, with the 40 bytes before it.
+    /// Bytes received, read, or (atomics) 8. For a datagram received, including the 40 bytes before it.
     pub byte_len: u32,
     /// Immediate data, if the message had it.
     pub imm: Option<u32>,
@@ -329,18 +330,19 @@ pub struct Wc {
     pub qp_num: u32,
     /// The sender's QP (datagrams received).
     pub src_qp: u32,
-    /// The first 40 bytes of the buffer hold where a datagram came from ([`Grh::receive_area`](crate::wire::Grh)).
+    /// Whether the first 40 bytes of the buffer hold the datagram's source ([`Grh::receive_area`](crate::wire::Grh)).
     pub grh: bool,
-    /// Datagrams: the packet came over IPv4, so that the area holds an IPv4 header in its second half (IBA A17.4.5.1).
+    /// Datagrams: whether the packet came over IPv4, so that the area holds an IPv4 header in its second half (IBA
+    /// A17.4.5.1).
     pub ipv4: bool,
-    /// The peer asked to wake a CQ armed for solicited events.
+    /// Whether the peer requested to wake a CQ armed for solicited events.
     pub solicited: bool,
-    /// When it completed, in ticks of the device's hardware clock.
+    /// Completion time, in ticks of the device's hardware clock.
     pub timestamp: u64,
 }
 
 impl Wc {
-    /// A completion of nothing: what a polling buffer is filled with.
+    /// A blank completion, to fill a polling buffer.
     pub const EMPTY: Wc = Wc {
         wr_id: 0,
         status: WcStatus::Success,

@@ -1,4 +1,4 @@
-//! Acknowledgements that wait for the link.
+//! Acknowledgements waiting for the link.
 
 use crate::footprint::{bits, flag, footprint, left, maybe, why, width};
 use crate::psn::Psn;
@@ -6,44 +6,44 @@ use crate::recovery::Sack;
 use crate::room::boxed;
 use crate::wire::Importance;
 
-/// NACKs that a queue pair keeps until it may send. One beyond that is lost, and with it a selective acknowledgement:
-/// the packet will be sent again for nothing. So whoever hands packets in should take what is to be sent at least this
-/// often.
+/// Maximum number of NACKs that a queue pair keeps until it may send. More are dropped with their selective
+/// acknowledgements, so that packets are resent needlessly. A driver should therefore poll for output at least once per
+/// this many packets.
 pub const MAX_NACKS_WAITING: usize = 64;
 
-/// Plain RoCE: a requester asks for an acknowledgement once in so many packets at least, so that a long message frees
-/// its packets in time.
+/// Plain RoCE: maximum number of packets between a requester's requests for an acknowledgement, so that a long message
+/// frees its packets in time.
 pub(super) const ACK_EVERY: u32 = 16;
 
-/// The run of an ACK whose selective sequence number names a packet that has come twice. ACKs have none otherwise.
+/// Run length of an ACK whose selective sequence number names a packet received twice. Other ACKs have none.
 pub(super) const DUPLICATE: u8 = 1;
 
-/// What one end of a stream has to tell the other. In-order acknowledgements are cumulative, so only the newest counts;
-/// each NACK carries a selective acknowledgement of its own, so each run of them is kept.
+/// Acknowledgements of one end of a stream. In-order acknowledgements are cumulative, so only the newest is kept; each
+/// NACK carries a selective acknowledgement of its own, so each run of them is kept.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AckQueue {
     cumulative: bool,
-    /// A ring, none or a power of two of them, [`MAX_NACKS_WAITING`] at most: as many as have ever waited.
+    /// A ring, empty or a power of two long, at most [`MAX_NACKS_WAITING`]: the peak number waiting so far.
     nacks: Box<[Sack]>,
     first: u8,
     count: u8,
     /// The NACK sent last, until it is sent again.
     sent: Option<Sack>,
-    /// A packet that has come twice, to be reported; the latest only.
+    /// A packet received twice, to be reported; only the latest.
     duplicate: Option<Psn>,
-    /// TLT: an echo that waits, and how many NACKs go before it. With it `cumulative` is set.
+    /// TLT: a pending echo, and the number of NACKs that precede it. With it `cumulative` is set.
     echo: Option<Echo>,
     before_echo: u8,
 }
 
-/// TLT: what an important packet is answered with (EuroSys 2021, §5.1).
+/// TLT: the response to an important packet (EuroSys 2021, §5.1).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Echo {
-    /// What the packet was.
+    /// Importance of the packet.
     pub importance: Importance,
-    /// The packet, or the one that a clock without payload asked for.
+    /// The packet, or the one requested by a clock without payload.
     pub psn: Psn,
-    /// Whether it is kept: a clock without payload is not, nor is what could not be placed.
+    /// Whether it was placed: a clock without payload is not.
     pub arrived: bool,
 }
 
@@ -52,14 +52,14 @@ pub(crate) struct Echo {
 pub(crate) enum Ack {
     Cumulative,
     Selective(Sack),
-    /// This packet has come twice.
+    /// This packet was received twice.
     Duplicate(Psn),
     Echo(Echo),
 }
 
 impl Ack {
-    /// What an acknowledgement without a selective one names, which says that everything before `expected` has arrived:
-    /// the last of that, what is echoed, or with a run of 1 what has come twice.
+    /// Returns the packet named by an acknowledgement without a selective one, when everything before `expected` has
+    /// arrived: the last of these, the echoed one, or with a run of 1 the one received twice.
     #[inline]
     pub(super) fn subject(&self, expected: Psn) -> Sack {
         match self {
@@ -69,7 +69,7 @@ impl Ack {
         }
     }
 
-    /// What it says has arrived selectively, if that is ahead of what is expected.
+    /// Returns the run acknowledged selectively, if it is ahead of the expected packet.
     #[inline]
     pub(super) fn sack(&self) -> Option<Sack> {
         match self {
@@ -81,10 +81,10 @@ impl Ack {
 }
 
 impl AckQueue {
-    /// NACKs that there is room for at first.
+    /// Initial room for NACKs.
     const FEW: usize = 4;
 
-    /// The place in the ring of the `n`-th NACK from the first on.
+    /// Returns the position in the ring of the `n`-th NACK from the first.
     #[inline]
     fn place(&self, n: u8) -> usize {
         usize::from(self.first.wrapping_add(n)) & self.nacks.len().wrapping_sub(1)
@@ -95,7 +95,7 @@ impl AckQueue {
         !self.cumulative && self.count == 0 && self.duplicate.is_none()
     }
 
-    /// A packet has come twice: to be reported as by RFC 2883's D-SACK.
+    /// Queues the report of a packet received twice, as in RFC 2883's D-SACK.
     #[cold]
     pub(super) fn push_duplicate(&mut self, psn: Psn) {
         self.duplicate = Some(psn);
@@ -106,8 +106,8 @@ impl AckQueue {
         self.cumulative = true;
     }
 
-    /// An important packet is answered by itself, after all that waits now: its sender takes for lost what it does not
-    /// know to have arrived by then.
+    /// Queues the separate response to an important packet behind everything that waits: its sender treats as lost what
+    /// is not acknowledged by then.
     #[cold]
     pub(super) fn push_echo(&mut self, echo: Echo) {
         self.echo = Some(echo);
@@ -117,7 +117,7 @@ impl AckQueue {
 
     #[inline]
     pub(super) fn push_selective(&mut self, psn: Psn) {
-        // What arrives in a row while nothing is sent leaves as one.
+        // Consecutive packets that arrive while nothing is sent are merged.
         if self.count > 0 {
             let latest = self.place(self.count - 1);
             let latest = &mut self.nacks[latest];
@@ -133,7 +133,7 @@ impl AckQueue {
         }
     }
 
-    /// [`Self::push_selective`] of a stream that comes from its end: what arrives in a row either way leaves as one.
+    /// [`Self::push_selective`] of a stream sent from its end: consecutive packets in either direction are merged.
     pub(super) fn push_run(&mut self, psn: Psn) {
         if self.count > 0 {
             let latest = self.place(self.count - 1);
@@ -146,7 +146,7 @@ impl AckQueue {
         self.push_selective(psn);
     }
 
-    /// Makes room for more NACKs than ever waited. Returns false if there are too many already, or there is no memory.
+    /// Makes room for more NACKs. Returns false if there are too many already, or there is no memory.
     #[cold]
     #[inline(never)]
     fn grow(&mut self) -> bool {
@@ -162,9 +162,9 @@ impl AckQueue {
         true
     }
 
-    /// NACKs first: they say as much cumulatively. With `repeat`, a run of packets that a gap ends is told twice: later
-    /// NACKs, which say again what lies right before their own packets ([`crate::recovery::Receiver::widen`]), will not
-    /// mention it.
+    /// Takes the next acknowledgement, NACKs first: they carry the same cumulative number. With `repeat`, a run of
+    /// packets that a gap ends is sent twice: later NACKs, which repeat the packets right before their own
+    /// ([`crate::recovery::Receiver::widen`]), will not include it.
     #[inline]
     pub(super) fn pop(&mut self, repeat: bool) -> Option<Ack> {
         if self.count > 0 && (self.echo.is_none() || self.before_echo > 0) {
@@ -179,7 +179,7 @@ impl AckQueue {
             self.first = self.first.wrapping_add(1);
             self.count -= 1;
             self.before_echo = self.before_echo.saturating_sub(1);
-            // The cumulative number that goes with a NACK is the newest as well.
+            // The cumulative number of a NACK is the newest as well.
             self.cumulative = self.echo.is_some();
             return Some(Ack::Selective(sack));
         }
@@ -216,7 +216,7 @@ mod tests {
     fn nacks_leave_in_order_however_many_wait() {
         let mut acks = AckQueue::default();
         let (mut pushed, mut popped) = (0, 0);
-        // Every other packet, so that none joins the one before. Sixty-four have room; what comes then is lost.
+        // Every other packet, so that none is merged with the previous. Sixty-four have room; later ones are lost.
         for (push, pop, waiting) in [(3, 2, 1), (4, 0, 5), (10, 12, 3), (61, 0, 64), (5, 64, 0), (64, 64, 0)] {
             let room = MAX_NACKS_WAITING as u32 - (pushed - popped);
             for n in 0..push {
@@ -245,8 +245,8 @@ mod tests {
         assert_eq!(acks.pop(false), None);
     }
 
-    /// What waits when an important packet comes is said before its echo, what comes later after it; however many NACKs
-    /// wait, the echo is not lost.
+    /// NACKs that wait when an important packet arrives are sent before its echo, later ones after it; however many
+    /// NACKs wait, the echo is not lost.
     #[test]
     fn an_echo_keeps_its_place() {
         let nack = |psn| Some(Ack::Selective(Sack { last: Psn::new(psn), run: 0 }));

@@ -1,5 +1,5 @@
-//! What decides beside recovery which packets of a stream leave and what they say of themselves: pulls, marks, probes
-//! or low priorities.
+//! Mechanisms besides recovery that select and mark the packets of a stream: pulls, TLT marks, probes or low
+//! priorities.
 
 use super::pull::{PullReceiver, PullSender};
 use super::rc3::{LowAcks, LowLoop};
@@ -9,36 +9,36 @@ use crate::footprint::{Ledger, Parts, Setup, footprint, part};
 use crate::qp::context::QpContext;
 use crate::room::OutOfMemory;
 
-/// Of one half of a connection, requester or responder. Most have none, for which one look is enough.
+/// The mechanism of one half of a connection, requester or responder. Most have none, which a single check detects.
 #[derive(Clone, Debug)]
 pub(super) enum Discipline {
-    /// Recovery alone decides.
+    /// Recovery alone selects packets.
     Plain,
-    /// NDP: the receiver asks for packets. The stream of recovery counts along.
+    /// NDP: the receiver requests packets. Recovery's stream is kept in step.
     Pulled(Box<Ends>),
-    /// TLT by the rules of windows.
+    /// TLT by the rules for windows.
     Window(Box<Tlt>),
-    /// TLT by the rules of rates.
+    /// TLT by the rules for rates.
     Rate(Box<TltRate>),
     /// Tail loss probes.
     Probes(Box<Tlp>),
-    /// RC3: of a requester, the loop at low priority.
+    /// RC3: a requester's loop at low priority.
     Low(Box<LowLoop>),
-    /// RC3: of a responder, what it answers at low priority.
+    /// RC3: a responder's acknowledgements at low priority.
     LowAcks(Box<LowAcks>),
 }
 
-/// NDP: both ends that a half of a connection is.
+/// NDP: the two ends in one half of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Ends {
-    /// Of the stream that it sends.
+    /// The end that sends this half's stream.
     pub(super) send: PullSender,
-    /// Of the stream that the peer's other half sends.
+    /// The end that receives the peer's stream.
     pub(super) receive: PullReceiver,
 }
 
 impl Discipline {
-    /// Of a requester, which sends requests and receives responses.
+    /// Creates that of a requester, which sends requests and receives responses.
     pub(super) fn of_requester(c: &QpContext) -> Result<Discipline, OutOfMemory> {
         Ok(match Discipline::of_responder(c)? {
             Discipline::Plain => {
@@ -50,7 +50,7 @@ impl Discipline {
         })
     }
 
-    /// Of a responder, which sends responses and receives requests.
+    /// Creates that of a responder, which sends responses and receives requests.
     pub(super) fn of_responder(c: &QpContext) -> Result<Discipline, OutOfMemory> {
         if let (Some(send), Some(receive)) = (PullSender::new(c)?, PullReceiver::new(c)?) {
             return Ok(Discipline::Pulled(Box::new(Ends { send, receive })));
@@ -70,7 +70,7 @@ impl Discipline {
         matches!(self, Discipline::Pulled(_))
     }
 
-    /// Whether it has deadlines of its own.
+    /// Returns whether it has deadlines of its own.
     #[inline]
     pub(super) fn has_timers(&self) -> bool {
         matches!(self, Discipline::Pulled(_) | Discipline::Probes(_))

@@ -1,35 +1,35 @@
-//! What a packet that is sent again waits for: its payload has to come from the host's memory once more.
+//! The delay of a retransmission whose payload has to be fetched from host memory again.
 
 use crate::footprint::{footprint, left, why};
 use crate::psn::Psn;
 use crate::recovery::Sender;
 use crate::time::Time;
 
-/// IRN §4.5.3, "Delay in Fetching Retransmissions": new packets are fetched ahead of time, but one that was sent before
-/// may go only some time after it was detected as lost, that is, after loss recovery was triggered or a look-ahead
-/// found it. Each packet that is found missing waits anew, unless one is waited for already: it comes with that, lest a
-/// timeout shorter than the delay put off for ever what it asks for. Going back N asks for all that follows at once,
-/// and waits once.
+/// IRN §4.5.3, "Delay in Fetching Retransmissions": new packets are fetched ahead of time, but a retransmission may go
+/// only some time after the loss was detected, that is, after loss recovery was triggered or a look-ahead found it.
+/// Each packet found missing waits anew, unless a fetch is pending already, which then includes it, lest a timeout
+/// shorter than the delay postpone it for ever. Going back N fetches everything that follows at once, and waits once.
 ///
-/// Whatever is due counts from [`Self::observe`], which follows each call that may change the stream's mind.
+/// Delays start at [`Self::observe`], which is called after each call that may change the stream's next retransmission.
 #[derive(Clone, Debug)]
 pub(super) struct Fetch {
-    /// ns; 0: nothing waits.
+    /// ns; 0: no delay.
     delay: u64,
-    /// The lost packet last asked for, until it is sent, and where the stream went on: further back is going back.
+    /// The lost packet last requested, until it is sent, and the stream's position then: an earlier one means going
+    /// back.
     lost: Option<Psn>,
     next: Psn,
-    /// When what is lost will be here; never if it is already, or nothing is lost.
+    /// Time at which the lost packet is available; never if it is already, or nothing is lost.
     ready: Time,
 }
 
 impl Fetch {
-    /// For a stream that starts with `first`. `delay` in ns.
+    /// Creates the state of a stream that starts with `first`. `delay` in ns.
     pub(super) fn new(delay: u64, first: Psn) -> Fetch {
         Fetch { delay, lost: None, next: first, ready: Time::NEVER }
     }
 
-    /// Looks at what the stream wants to send again, if anything.
+    /// Examines the next retransmission of the stream, if any.
     #[inline]
     pub(super) fn observe(&mut self, now: Time, stream: &Sender) {
         if self.delay != 0 {
@@ -50,33 +50,33 @@ impl Fetch {
         self.next = next;
     }
 
-    /// Whether something is being fetched: nothing may be sent again.
+    /// Returns whether a fetch is pending: no retransmission may be sent.
     #[inline]
     pub(super) fn pending(&self) -> bool {
         self.ready != Time::NEVER
     }
 
-    /// When [`Self::on_deadline`] is due.
+    /// Returns when [`Self::on_deadline`] is due.
     #[inline]
     pub(super) fn deadline(&self) -> Time {
         self.ready
     }
 
-    /// What was due by `now` is here.
+    /// Completes the fetches due by `now`.
     pub(super) fn on_deadline(&mut self, now: Time) {
         if self.ready <= now {
             self.ready = Time::NEVER;
         }
     }
 
-    /// [`Sender::wants_tx`], of what need not be waited for.
+    /// Returns [`Sender::wants_tx`] for packets that need not wait.
     #[inline]
     pub(super) fn wants_tx(&self, stream: &Sender, more: bool) -> bool {
         // Most streams are idle, those of responders above all.
         (more || stream.outstanding()) && if self.pending() { stream.wants_new(more) } else { stream.wants_tx(more) }
     }
 
-    /// [`Sender::tx_free`], of what need not be waited for.
+    /// Returns [`Sender::tx_free`] for packets that need not wait.
     #[inline]
     pub(super) fn tx_free(&mut self, now: Time, stream: &mut Sender, more: bool) -> Option<Psn> {
         if self.delay == 0 { stream.tx_free(now, more) } else { self.tx_or_wait(now, stream, more) }

@@ -35,12 +35,12 @@ use crate::wire::{Bth, Cnp};
 use requester::Requester;
 use responder::Responder;
 
-/// Both halves of a reliable connection, and whose turn it is.
+/// Both halves of a reliable connection, which take turns.
 #[derive(Clone, Debug)]
 pub(crate) struct Rc {
     requester: Requester,
     responder: Responder,
-    /// Which half sent last: they take turns.
+    /// Whether the responder sent last: the halves take turns.
     responder_sent: bool,
 }
 
@@ -55,7 +55,7 @@ impl Rc {
         })
     }
 
-    /// The next packet of either half. `sending`: work requests may start. Inlined, as the one place that needs it is
+    /// Builds the next packet of either half. `sending`: work requests may start. Inlined, because its single caller is
     /// hot.
     #[inline(always)]
     fn poll_both(
@@ -70,8 +70,8 @@ impl Rc {
         if self.requester.poll_acks(c, host, out) {
             return Ok(true);
         }
-        // Turns, so that neither direction starves the other. After a rest a request goes before the acknowledgement:
-        // the shorter packet last is what segmentation offload takes as one datagram train.
+        // Turns, so that neither direction starves the other. After idle time a request goes before the
+        // acknowledgement: segmentation offload accepts a shorter packet last in a train of datagrams.
         if !self.responder_sent && self.responder.poll_transmit(now, c, host, out)? {
             self.responder_sent = true;
             return Ok(true);
@@ -165,7 +165,8 @@ impl TransportService for Rc {
             QpState::Rts | QpState::Sqd | QpState::Sqe => true,
             QpState::Rtr => !response,
             QpState::Err if !response => {
-                // Read acknowledgements are answered only if they ask for it: two ends would go on for ever otherwise.
+                // Read acknowledgements are answered only on request: otherwise two ends would answer each other for
+                // ever.
                 if bth.ack_req || bth.opcode.is_request() {
                     self.responder.receive_after_error();
                 }
@@ -190,7 +191,7 @@ impl TransportService for Rc {
         } else {
             self.responder.receive(now, c, packet, host)
         };
-        // Anybody can send a packet; one that comes in order the peer has sent.
+        // A packet may be forged; one that is in order is taken to be from the peer.
         let accepted = self.responder.expected() != expected;
         c.peer_capable |= accepted && bth.irn_capable && c.knows_irn;
         received
@@ -205,7 +206,7 @@ impl TransportService for Rc {
     }
 
     fn receive_returned(&mut self, now: Time, packet: &RxPacket<'_>) -> bool {
-        // What it has sent: as a responder if it is a response.
+        // The packet that was sent: the responder's if it is a response.
         let bth = &packet.headers.bth;
         let half = if bth.opcode.is_response() { self.responder.pulled() } else { self.requester.pulled() };
         half.map(|pulled| pulled.returned(now, bth.psn)).is_some()
@@ -325,7 +326,7 @@ impl TransportService for Rc {
         self.requester.flush(c, status, host);
     }
 
-    /// The NAK would come when the queue pair is in the error state.
+    /// The NAK would arrive when the queue pair is in the error state.
     fn refuse_own(&mut self, c: &QpContext, host: &mut impl Host) -> Option<WcStatus> {
         let (psn, code) = self.responder.last_refusal()?;
         match self.requester.take_refusal(psn, code, c, host) {

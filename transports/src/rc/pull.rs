@@ -1,5 +1,5 @@
-//! Both ends of a pulled stream (NDP), as a queue pair uses them: the sender chooses packets and their ways, the
-//! receiver answers each arrival and asks for as many packets as have come.
+//! Both ends of a pulled stream (NDP), as used by a queue pair: the sender selects packets and their paths, the
+//! receiver answers each arrival and requests one packet for each that has arrived.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -17,26 +17,26 @@ use crate::room::OutOfMemory;
 use crate::time::{MS, Time};
 use crate::wire::{Aeth, FeedbackKind, Headers, IrnEth, NdpWord, Opcode};
 
-/// What a packet adds to its payload on a link, bytes: Ethernet with its FCS (18), IPv4 (20), UDP (8), BTH (12), the
-/// RETH that every WRITE packet has (16), NDP's word and the ICRC. Pulls are as far apart as full packets of that
-/// length.
+/// Overhead of a packet on a link in addition to its payload, bytes: Ethernet with its FCS (18), IPv4 (20), UDP (8),
+/// BTH (12), the RETH that every WRITE packet has (16), NDP's word and the ICRC. Pulls are spaced as full packets of
+/// that length.
 const OVERHEAD: u64 = 82;
 
-/// Timeouts that a stream is stuck before one packet goes unasked. The receiver may be asking thousands of others
-/// first.
+/// Timeouts for which a stream is stuck before one packet is sent without a request. The receiver may be serving
+/// thousands of others first.
 const SILENCE: u64 = 256;
 
-/// Time without a packet, ns, after which a receiver that misses some and owes no pull repeats the latest, which may
-/// have been lost. It doubles each time, [`REPEATS`] times at most.
+/// Time without a packet, ns, after which a receiver that misses some and owes no pull repeats the latest pull, which
+/// may have been lost. It doubles each time, [`REPEATS`] times at most.
 const REPEAT: u64 = MS;
 const REPEATS: u8 = 10;
 
-/// How a queue pair pulls, if it does.
+/// Returns how a queue pair pulls, if it does.
 fn pulls(c: &QpContext) -> Option<&PullConfig> {
     c.config.pull.as_ref().filter(|_| c.service == Service::Rc)
 }
 
-/// How long a packet may be without an answer, ns, 0 for ever.
+/// Returns the maximum time that a packet may be without an answer, ns, 0 for ever.
 fn rto(c: &QpContext) -> u64 {
     match c.config.timer {
         Timer::Fixed(Some(time)) => time,
@@ -46,9 +46,9 @@ fn rto(c: &QpContext) -> u64 {
     }
 }
 
-/// What the order of a stream's ways follows from: another for each queue pair of each host and for data and answers,
-/// the same in each run. Queue pairs of different hosts often have the same numbers, and hosts that choose their ways
-/// in step meet on each of them (FNV-1a).
+/// Returns the seed of the order of a stream's paths: different for each queue pair of each host and for data and
+/// responses, the same in each run. Queue pairs of different hosts often have the same numbers, and hosts that choose
+/// their paths in step collide on each of them (FNV-1a).
 fn order(c: &QpContext, of: u8) -> u32 {
     let mut hash = 0x811c_9dc5;
     let mut add = |bytes: &[u8]| bytes.iter().for_each(|b| hash = (hash ^ u32::from(*b)).wrapping_mul(0x0100_0193));
@@ -73,14 +73,14 @@ pub(super) struct PullSender {
     stream: Pulled,
     paths: Paths,
     returns: bool,
-    /// The packet that was named last, and its way.
+    /// The packet last selected, and its path.
     turn: Option<(Turn, u16)>,
-    /// When a stuck stream goes on unasked; [`Time::NEVER`] if it is not stuck.
+    /// Time at which a stuck stream sends without a request; [`Time::NEVER`] if it is not stuck.
     silent: Time,
 }
 
 impl PullSender {
-    /// `None` unless the transport pulls.
+    /// Returns `None` unless the transport pulls.
     pub(super) fn new(c: &QpContext) -> Result<Option<PullSender>, OutOfMemory> {
         let Some(pull) = pulls(c) else { return Ok(None) };
         Ok(Some(PullSender {
@@ -104,7 +104,7 @@ impl PullSender {
         self.stream.wants_tx(more)
     }
 
-    /// Names the packet to send now; whether it was never sent.
+    /// Selects the packet to send now; returns it, and whether it was never sent.
     pub(super) fn tx_free(&mut self, now: Time, more: bool) -> Option<(Psn, bool)> {
         if !self.stream.wants_tx(more) {
             return None;
@@ -120,7 +120,7 @@ impl PullSender {
         Some((turn.psn, turn.fresh))
     }
 
-    /// Completes the packet that was named last: its way, and its word. `more`: another one waits that was never sent.
+    /// Completes the packet last selected: its path and its word. `more`: another new one waits.
     pub(super) fn mark(&mut self, more: bool, c: &QpContext, out: &mut TxSlot) {
         let Some((turn, path)) = self.turn.take() else { return };
         if turn.fresh && !more {
@@ -130,7 +130,7 @@ impl PullSender {
         out.path = (self.paths.count() > 1).then_some(path);
     }
 
-    /// Takes feedback. Returns what is acknowledged cumulatively by now.
+    /// Processes feedback. Returns the resulting cumulative acknowledgement.
     pub(super) fn feedback(&mut self, now: Time, headers: &Headers) -> Result<Psn, Unexpected> {
         let Some(IrnEth::Feedback { kind, subject, pull, .. }) = headers.irn else { return Err(Unexpected) };
         let answer = if kind.has(FeedbackKind::ARRIVED) {
@@ -153,18 +153,18 @@ impl PullSender {
         Ok(self.stream.acked())
     }
 
-    /// Everything before `cumulative` has arrived, as another packet than feedback says. Returns what is acknowledged
-    /// cumulatively by now.
+    /// Processes a cumulative acknowledgement from a packet other than feedback: everything before `cumulative` has
+    /// arrived. Returns the resulting cumulative acknowledgement.
     pub(super) fn acknowledge(&mut self, now: Time, cumulative: Psn) -> Psn {
         let feedback = Feedback { cumulative, answer: None, pull: None, owes_none: false };
-        // What was never sent changes nothing.
+        // An acknowledgement of a packet that was never sent has no effect.
         if self.stream.receive(&feedback).is_ok() {
             self.listen(now);
         }
         self.stream.acked()
     }
 
-    /// A packet was sent back.
+    /// Handles a returned packet.
     pub(super) fn returned(&mut self, now: Time, psn: Psn) {
         if self.returns
             && let Some(path) = self.stream.returned(psn)
@@ -179,12 +179,12 @@ impl PullSender {
         self.stream.go_back();
     }
 
-    /// Whether a packet waits for an answer.
+    /// Returns whether a packet waits for an answer.
     pub(super) fn is_flying(&self) -> bool {
         self.stream.flying() > 0
     }
 
-    /// The receiver asks what has become of the stream: it owes nothing that would bring it on.
+    /// Handles a receiver's inquiry: it owes no pull, and the stream has stalled.
     pub(super) fn nudge(&mut self) {
         self.stream.nudge();
     }
@@ -197,13 +197,13 @@ impl PullSender {
         }
     }
 
-    /// When [`Self::on_deadline`] is due.
+    /// Returns when [`Self::on_deadline`] is due.
     #[inline]
     pub(super) fn next_deadline(&self) -> Time {
         self.stream.next_deadline().min(self.silent)
     }
 
-    /// Runs the timers that are due. Returns how many packets have got no answer in time.
+    /// Runs the timers that are due. Returns the number of packets that timed out.
     pub(super) fn on_deadline(&mut self, now: Time) -> u32 {
         if self.silent <= now {
             self.stream.nudge();
@@ -214,7 +214,7 @@ impl PullSender {
     }
 }
 
-/// What there is to say of a packet that has come.
+/// Pending feedback on a packet that has arrived.
 #[derive(Copy, Clone, Debug)]
 struct Arrived {
     psn: Psn,
@@ -225,9 +225,9 @@ struct Arrived {
 /// A pull that was granted.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct PullTurn {
-    /// The queue pair has more to come.
+    /// Whether the queue pair has more.
     pub more: bool,
-    /// Time until the next one of whichever queue pair, ps: that of a full packet on the receiver's link.
+    /// Time until the next one of any queue pair, ps: that of a full packet on the receiver's link.
     pub interval: u64,
 }
 
@@ -240,24 +240,24 @@ pub(super) struct PullReceiver {
     granted: u32,
     /// Pulls sent.
     sent: Psn,
-    /// One past the latest packet of the stream that was seen; whether it has nothing behind it; whether it and all
-    /// before it have come.
+    /// One past the latest packet of the stream that was seen; whether it is the end of the stream; whether it and all
+    /// before it have arrived.
     seen: Option<Psn>,
     last: bool,
     over: bool,
-    /// The latest pull is to be said again.
+    /// Whether to repeat the latest pull.
     again: bool,
-    /// When the latest packet came; when that will have been long ago; how often it was.
+    /// Arrival of the latest packet; the deadline of a repeat; the number of repeats so far.
     heard: Time,
     repeat: Time,
     repeats: u8,
     interval: u64,
-    /// The ways of answers.
+    /// Paths of responses.
     paths: Paths,
 }
 
 impl PullReceiver {
-    /// `None` unless the transport pulls.
+    /// Returns `None` unless the transport pulls.
     pub(super) fn new(c: &QpContext) -> Result<Option<PullReceiver>, OutOfMemory> {
         let Some(pull) = pulls(c) else { return Ok(None) };
         let mut answers = VecDeque::new();
@@ -293,15 +293,15 @@ impl PullReceiver {
         self.interval = u64::try_from(ps / rate).unwrap_or(u64::MAX);
     }
 
-    /// Sends nothing any more.
+    /// Stops sending.
     pub(super) fn clear(&mut self) {
         self.answers.clear();
         (self.owed, self.granted, self.seen, self.last) = (0, 0, None, false);
         (self.over, self.again, self.repeat, self.repeats) = (true, false, Time::NEVER, 0);
     }
 
-    /// A packet has come, with its payload or `trimmed`, or, `known`, again. `expected` is the first that is missing
-    /// now.
+    /// Handles a packet that has arrived, with its payload or `trimmed`, or, `known`, again. `expected` is the first
+    /// missing one now.
     pub(super) fn arrived(
         &mut self,
         now: Time,
@@ -343,13 +343,13 @@ impl PullReceiver {
         }
     }
 
-    /// Whether pulls wait for the NIC to grant them.
+    /// Returns whether pulls wait for the NIC to grant them.
     #[inline]
     pub(super) fn is_owed(&self) -> bool {
         self.owed > 0
     }
 
-    /// Has one pull sent. `None` if none is owed.
+    /// Grants one pull. `None` if none is owed.
     pub(super) fn grant(&mut self) -> Option<PullTurn> {
         self.owed = self.owed.checked_sub(1)?;
         self.granted += 1;
@@ -361,7 +361,7 @@ impl PullReceiver {
         !self.answers.is_empty() || self.granted > 0 || self.again
     }
 
-    /// Makes the next feedback packet; false if there is none.
+    /// Builds the next feedback packet; returns false if there is none.
     pub(super) fn poll(&mut self, c: &QpContext, opcode: Opcode, expected: Psn, aeth: Aeth, out: &mut TxSlot) -> bool {
         if !self.wants_tx() {
             return false;
@@ -386,13 +386,13 @@ impl PullReceiver {
         true
     }
 
-    /// When [`Self::on_deadline`] is due.
+    /// Returns when [`Self::on_deadline`] is due.
     #[inline]
     pub(super) fn next_deadline(&self) -> Time {
         self.repeat
     }
 
-    /// Says the latest pull again if packets are missing that nothing was heard of for long.
+    /// Repeats the latest pull if packets are missing and none has arrived for long.
     pub(super) fn on_deadline(&mut self, now: Time) {
         if now < self.repeat {
             return;
@@ -406,12 +406,12 @@ impl PullReceiver {
     }
 }
 
-/// How a packet of a pulled stream has come.
+/// How a packet of a pulled stream has arrived.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// With its payload, for the first time.
     Whole,
-    /// It had come before.
+    /// A duplicate.
     Again,
     /// Without its payload.
     Trimmed,

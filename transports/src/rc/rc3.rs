@@ -1,5 +1,5 @@
-//! RC3's second loop (dissertation §2.1.1): from the last packet back, each once, at low priorities; and what answers
-//! such packets.
+//! RC3's second loop (dissertation §2.1.1), which sends from the last packet backwards, each once, at low priorities;
+//! and the acknowledgements of such packets.
 
 use super::acks::{AckQueue, MAX_NACKS_WAITING};
 use crate::config::Rc3Config;
@@ -9,24 +9,23 @@ use crate::qp::Service;
 use crate::qp::context::QpContext;
 use crate::recovery::Sack;
 
-/// Where the loop of a requester is.
+/// Position of a requester's loop.
 #[derive(Clone, Debug)]
 pub(super) struct LowLoop {
     config: Rc3Config,
     /// One past the last packet that was posted when the loop began: levels are counted from here.
     tail: Psn,
-    /// One past the highest packet that it has begun with, and where what it sends now ends: before that it has sent
-    /// all that it will.
+    /// One past the highest packet of the current pass, and the lowest: all before that has been sent or never will be.
     top: Psn,
     floor: Psn,
-    /// The lowest packet that it has sent since it began at `top`.
+    /// The lowest packet sent since the pass began at `top`.
     low: Psn,
-    /// It has met the primary loop since it began.
+    /// Whether it has met the primary loop since the pass began.
     crossed: bool,
 }
 
 impl LowLoop {
-    /// Of a connection whose transport asks for it.
+    /// Creates the loop if the transport uses it.
     pub(super) fn new(c: &QpContext) -> Option<LowLoop> {
         let zero = Psn::new(0);
         is_on(c).then(|| LowLoop { config: c.config.rc3, tail: zero, top: zero, floor: zero, low: zero, crossed: true })
@@ -41,68 +40,68 @@ impl LowLoop {
         self.config.reach
     }
 
-    /// Whether it has a packet left, where the primary loop sends `next` next.
+    /// Returns whether it has a packet left, given that the primary loop sends `next` next.
     #[inline]
     pub(super) fn has_more(&self, next: Psn) -> bool {
         self.floor.later(next).before(self.low)
     }
 
-    /// Whether it could begin again at `top`.
+    /// Returns whether a new pass may begin at `top`.
     #[inline]
     pub(super) fn may_begin(&self, top: Psn, next: Psn) -> bool {
         self.top.later(next).before(top)
     }
 
-    /// Begins with what was posted since, up to `tail`, or as much as is in reach: up to `top`. What was sent before is
-    /// not sent again.
+    /// Begins a pass over packets posted since, up to `tail`, or as far as is in reach: up to `top`. Packets sent
+    /// before are not sent again.
     pub(super) fn begin(&mut self, top: Psn, tail: Psn) {
         (self.floor, self.top, self.low, self.tail) = (self.top, top, top, tail);
         self.crossed = false;
     }
 
-    /// Returns the priorities below the stream's at which the packet goes that [`Self::take`] names.
+    /// Returns the number of priorities below the stream's for the packet selected by [`Self::take`].
     #[inline]
     pub(super) fn level(&self) -> u8 {
         self.config.level(self.tail.distance(self.low) as u32 + 1)
     }
 
-    /// Returns the next packet back.
+    /// Returns the next packet, going backwards.
     #[inline]
     pub(super) fn take(&mut self) -> Psn {
         self.low = self.low.minus(1);
         self.low
     }
 
-    /// The primary loop sends a packet for the first time, and `next` next. Returns whether low priority had, and
-    /// whether the two loops have met just now.
+    /// Handles the primary loop's first transmission of a packet, with `next` to follow. Returns whether low priority
+    /// had sent it, and whether the two loops have just met.
     pub(super) fn primary_sent(&mut self, psn: Psn, next: Psn) -> (bool, bool) {
         let again = !psn.before(self.low) && psn.before(self.top);
         let met = !self.crossed && !self.has_more(next);
         self.crossed |= met;
         if self.top.before(next) {
-            // All of it lies behind. No number gets so old that it seems new.
+            // The pass is over. Updating prevents numbers so old that they appear new.
             (self.floor, self.low, self.top) = (next, next, next);
         }
         (again, met)
     }
 }
 
-/// Whether a connection has low priorities.
+/// Returns whether a connection has low priorities.
 fn is_on(c: &QpContext) -> bool {
     c.config.rc3.is_on() && c.service == Service::Rc
 }
 
-/// What a responder has to say of packets that came at low priority: by the priority that they had, which the answer
-/// has as well (§2.3.1).
+/// A responder's acknowledgements of packets that arrived at low priority, by that priority, which they have as well
+/// (§2.3.1).
 #[derive(Clone, Debug)]
 pub(super) struct LowAcks {
     queues: [AckQueue; 8],
-    /// Priorities with something to say, one bit each.
+    /// Priorities with pending acknowledgements, one bit each.
     waiting: u8,
 }
 
 impl LowAcks {
-    /// Of a connection whose transport asks for it.
+    /// Creates the queues if the transport uses them.
     pub(super) fn new(c: &QpContext) -> Option<LowAcks> {
         is_on(c).then(|| LowAcks { queues: Default::default(), waiting: 0 })
     }
@@ -112,19 +111,19 @@ impl LowAcks {
         self.waiting = 0;
     }
 
-    /// A packet has come with this priority, 0 to 7.
+    /// Handles a packet that arrived with this priority, 0 to 7.
     pub(super) fn push(&mut self, priority: u8, psn: Psn) {
         self.queues[usize::from(priority & 7)].push_run(psn);
         self.waiting |= 1 << (priority & 7);
     }
 
-    /// Returns the highest priority with something to say.
+    /// Returns the highest priority with a pending acknowledgement.
     #[inline]
     pub(super) fn priority(&self) -> Option<u8> {
         self.waiting.checked_ilog2().map(|priority| priority as u8)
     }
 
-    /// Returns the packet to answer next at a priority.
+    /// Returns the packet to acknowledge next at a priority.
     pub(super) fn pop(&mut self, priority: u8) -> Option<Psn> {
         let queue = &mut self.queues[usize::from(priority & 7)];
         let sack = queue.pop(false).and_then(|ack| ack.sack());
@@ -145,7 +144,7 @@ footprint!(LowLoop, |at| {
 });
 
 footprint!(LowAcks, |at| {
-    // Of each priority, the packet to answer: the block around it says the rest.
+    // For each priority, the packet to acknowledge: the rest follows from the block around it.
     queues => bits(u64::from(at.config.rc3.levels) * width::PSN)
         .heap(usize::from(at.config.rc3.levels) * MAX_NACKS_WAITING * size_of::<Sack>()),
     waiting => bits(at.config.rc3.levels.into()),
@@ -185,7 +184,7 @@ mod tests {
         assert_eq!(drain(&mut low, at(1)), [(1, 4), (1, 3), (2, 2), (2, 1)]);
         low.begin(at(8), at(8));
         assert_eq!(drain(&mut low, at(1)), [(1, 7), (1, 6), (2, 5)]);
-        // Only part of what was posted is in reach: levels are as if all were.
+        // Only part of the posted packets is in reach: levels are as if all were.
         low.begin(at(10), at(12));
         assert_eq!(drain(&mut low, at(1)), [(2, 9), (2, 8)]);
         assert_eq!(low.primary_sent(at(1), at(2)), (false, true));

@@ -1,4 +1,4 @@
-//! The retransmission timer of a stream: when silence means loss, and when it means that the peer is gone.
+//! The retransmission timer of a stream: when silence means loss, and when it means that the peer is dead.
 
 use crate::config::{Timer, TransportConfig};
 use crate::footprint::{Item, bits, flag, footprint, instant, left, maybe, why, width};
@@ -8,80 +8,80 @@ use crate::qp::host::PeerProcess;
 use crate::recovery::{Sack, Sender};
 use crate::time::{MS, Time};
 
-/// How often a peer's process must have been found to have taken what was sent again before its silence counts. It may
-/// have lost its core between taking and answering; but before it takes more, it answers what it has.
+/// Number of times a peer's process must have been found to have read retransmissions before its silence counts. It may
+/// be descheduled between reading and answering; but before it reads more, it answers what it has read.
 const LOOKS: u8 = 3;
 
-/// When the deadline of a [`RetransmitTimer`] has come.
+/// Result of the expiry of a [`RetransmitTimer`]'s deadline.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Expiry {
-    /// Something was heard or sent since it was set: there is a later one.
+    /// Something was received or sent since it was set: there is a later one.
     Nothing,
     /// A tail loss probe is due (RFC 8985 §7).
     Probe,
-    /// A timeout: whether it is RTO_low's, and the N that goes with it.
+    /// A timeout: whether it is RTO_low's, and the N that applies to it.
     Timeout { quick: bool, n: u32 },
 }
 
-/// How long what is in a host's buffers is not taken for lost, and the longest time between two looks at it, ns.
+/// Time for which data in a host's buffers is not considered lost, and the longest interval between checks of it, ns.
 const STUCK: u64 = 100 * MS;
 
-/// What is known in a silence of what the peer had not read when it was noticed.
+/// During a silence, whether the peer has read the data that was unread when the silence was noticed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Reading {
-    /// Nobody has looked.
+    /// Not checked yet.
     Unasked,
-    /// It has not taken [`RetransmitTimer::unread`] bytes in all yet.
+    /// It has not yet read [`RetransmitTimer::unread`] bytes in total.
     Behind,
-    /// It has taken them since: its answer may be on its way.
+    /// It has read them since: its answer may be in flight.
     Done,
 }
 
-/// The timer of one stream: deadlines, round-trip samples, timeouts in a row.
+/// The timer of one stream: deadlines, round-trip samples, consecutive timeouts.
 #[derive(Clone, Debug)]
 pub(crate) struct RetransmitTimer {
     deadline: Time,
-    /// It is [`Timer::Estimated`].
+    /// Whether it is [`Timer::Estimated`].
     estimated: bool,
-    /// The deadline is RTO_low's, to be checked against N when it comes.
+    /// Whether the deadline is RTO_low's, to be checked against N when it expires.
     quick: bool,
-    /// RTO_low was extended to RTO_high: until there is progress.
+    /// Whether RTO_low was extended to RTO_high, until there is progress.
     extended: bool,
-    /// Timeouts since the last sample: each doubles the next. By the literal timers progress alone says nothing about
-    /// the round trip, where everything is sent again (Karn). Estimated: since anything was heard.
+    /// Timeouts since the last sample: each doubles the next. With the literal timers progress alone gives no round
+    /// trip, where everything is retransmitted (Karn). Estimated: since the last packet received.
     back_off: u8,
-    /// Timeouts since progress, and when that was.
+    /// Timeouts since progress, and the time of that.
     timeouts: u8,
     last_progress: Time,
-    /// Estimated: there are tail loss probes.
+    /// Estimated: whether there are tail loss probes.
     probes: bool,
-    /// The deadline is a probe's.
+    /// Whether the deadline is a probe's.
     probing: bool,
-    /// A probe was sent, or a timeout was, and nothing was heard since.
+    /// Whether a probe was sent, or a timeout occurred, and nothing was received since.
     probed: bool,
-    /// When anything was last sent.
+    /// Time of the last transmission.
     last_sent: Time,
-    /// The timer was run late, and is given another look.
+    /// Whether the timer was run late, and is to be run once more.
     late: bool,
-    /// Round trips are measured by the stream.
+    /// Whether the stream measures round trips.
     fed: bool,
-    /// Estimated: when the peer was last heard of, or the packet that is waited for was last sent; silence counts from
-    /// here.
+    /// Estimated: start of the silence, when the peer was last heard from, or the oldest outstanding packet was last
+    /// sent.
     since: Time,
-    /// Time since progress in which nobody ran this timer although it was due, ns.
+    /// Time since progress in which the timer was overdue but not run, ns.
     absent: u64,
-    /// Retries are used up, and the peer's process lives: bytes that it had been handed at the last look that counts,
-    /// and how many count, the first included: those at which it had taken more than it had been handed at the one
-    /// before. 0: there was no look.
+    /// Once retries are used up and the peer's process is alive: bytes passed to it at the last check that counts, and
+    /// the number of checks that count, including the first: those at which it had read more than had been passed to it
+    /// at the previous one. 0: no check yet.
     doubt: u64,
     looks: u8,
-    /// Estimated: whether the peer has read what it had been handed when the silence was first noticed.
+    /// Estimated: whether the peer has read the data passed to it when the silence was first noticed.
     reading: Reading,
-    /// What that was, in bytes since the beginning.
+    /// The total bytes passed to it at that time.
     unread: u64,
     srtt: u64,
     rttvar: u64,
-    /// A packet sent once, and when: its acknowledgement is the next sample (Karn's rule).
+    /// A packet sent once, and when: its acknowledgement gives the next sample (Karn's rule).
     timed: Option<(Psn, Time)>,
 }
 
@@ -119,17 +119,17 @@ impl RetransmitTimer {
         self.deadline
     }
 
-    /// Smoothed round trip in ns, 0 before the first sample.
+    /// Returns the smoothed round trip in ns, 0 before the first sample.
     pub(super) fn srtt(&self) -> u64 {
         self.srtt
     }
 
-    /// Has `stream` measure round trips if it does: [`Self::measured`] takes them.
+    /// Has `stream` measure round trips if it can: [`Self::measured`] takes them.
     pub(super) fn follow(&mut self, stream: &Sender) {
         self.fed = self.estimated && stream.measures();
     }
 
-    /// Takes over what the stream has measured. Returns it.
+    /// Processes the stream's sample, and returns it.
     #[inline]
     pub(super) fn measured(&mut self, now: Time, stream: &mut Sender, c: &QpContext) -> Option<u64> {
         if !self.fed {
@@ -141,7 +141,7 @@ impl RetransmitTimer {
         Some(rtt)
     }
 
-    /// A round trip was measured: silence is not to last longer than that asks for from now on.
+    /// Shortens the deadline after a sample, to what it now requires.
     fn hasten(&mut self, now: Time, c: &QpContext) {
         if self.deadline == Time::NEVER || !self.estimated {
             return;
@@ -161,14 +161,14 @@ impl RetransmitTimer {
         self.timed = None;
     }
 
-    /// Everything is complete; `outstanding` keeps the timer running for packets that nobody waits for.
+    /// Handles the completion of everything; `outstanding` keeps the timer running for packets that nothing depends on.
     pub(super) fn idle(&mut self, outstanding: bool) {
         if !outstanding {
             self.stop();
         }
     }
 
-    /// (low, high, n) in ns, ns and packets; `None`: never.
+    /// Returns (low, high, n) in ns, ns and packets; `None`: never.
     fn times(&self, kind: Timer, local_ack_timeout: Option<u64>) -> Option<(u64, u64, u32)> {
         match kind {
             Timer::Fixed(Some(t)) => Some((t, t, 0)),
@@ -185,17 +185,17 @@ impl RetransmitTimer {
                     let t = (16 * min).min(max) << self.back_off.min(10);
                     return Some((t.min(max), t.min(max), n));
                 }
-                // The variance has a least value, as Linux's has (tcp_rtt_estimator): a steady round trip is no
-                // promise.
+                // The variance has a minimum, as in Linux (tcp_rtt_estimator): round trips that were steady may not
+                // stay so.
                 let rto = |least: u64| (self.srtt + (4 * self.rttvar).max(least)) << self.back_off.min(10);
                 Some((rto(min).min(max), rto(2 * min).min(max), n))
             }
         }
     }
 
-    /// Time from the last sign of life to a probe, ns (TLP_calc_PTO): no longer than the timeout.
+    /// Returns the time from the last packet received to a probe, ns (TLP_calc_PTO): at most the timeout.
     fn probe_timeout(&self, timeout: u64, c: &QpContext) -> u64 {
-        // Before the first sample the timeout is sixteen times the least.
+        // Before the first sample the timeout is sixteen times the minimum.
         if self.srtt == 0 { timeout / 4 } else { (2 * self.srtt).max(c.config.tlp).min(timeout) }
     }
 
@@ -211,7 +211,7 @@ impl RetransmitTimer {
         }
     }
 
-    /// Counts from now on, without progress: something else has asked for a sign of life.
+    /// Restarts the timer, without progress: another packet has requested an answer.
     pub(super) fn restart(&mut self, now: Time, c: &QpContext) {
         self.arm(now, c);
     }
@@ -229,8 +229,8 @@ impl RetransmitTimer {
         self.reading = Reading::Unasked;
     }
 
-    /// The packet that is waited for was sent once more, or others have arrived: not silence, though no progress
-    /// either. The literal timers count from progress alone.
+    /// Handles a retransmission of the oldest outstanding packet, or the arrival of others: not silence, though no
+    /// progress either. The literal timers count from progress alone.
     #[inline]
     pub(super) fn alive(&mut self, now: Time) {
         if self.estimated {
@@ -238,8 +238,8 @@ impl RetransmitTimer {
         }
     }
 
-    /// The peer says something new, or answers what was sent again: the next silence is another, and the timeout as at
-    /// first (RFC 6298, as Linux has it).
+    /// Handles new information from the peer, or an answer to a retransmission: it ends the silence, and resets the
+    /// timeout (RFC 6298, as in Linux).
     #[inline]
     pub(super) fn news(&mut self, now: Time, c: &QpContext) {
         self.alive(now);
@@ -250,14 +250,14 @@ impl RetransmitTimer {
         }
     }
 
-    /// The peer has answered something: it is there, whether or not there is progress.
+    /// Handles any answer from the peer: it is alive, whether or not there is progress.
     #[inline]
     pub(super) fn heard(&mut self, now: Time) {
         self.timeouts = 0;
         self.mark_progress(now);
     }
 
-    /// A packet went out.
+    /// Handles the departure of a packet.
     #[inline]
     pub(super) fn sent(&mut self, now: Time, psn: Psn, fresh: bool, c: &QpContext) {
         self.last_sent = now;
@@ -268,14 +268,14 @@ impl RetransmitTimer {
         }
         match self.timed {
             None if fresh && !self.fed => self.timed = Some((psn, now)),
-            // Which of the two an acknowledgement answers would be a guess.
+            // It would be ambiguous which transmission an acknowledgement answers.
             Some((timed, _)) if timed == psn => self.timed = None,
             _ => {}
         }
     }
 
-    /// Packets have arrived, as a selective acknowledgement says. Without these a lossy path would only be measured
-    /// while nothing is lost, before its queues are full. Returns the round trip in ns if one was measured.
+    /// Handles a selective acknowledgement. Without these a lossy path would only be measured while nothing is lost,
+    /// before its queues are full. Returns the round trip in ns if one was measured.
     #[inline]
     pub(super) fn arrived(&mut self, now: Time, sack: Sack, c: &QpContext) -> Option<u64> {
         if let Some((timed, sent)) = self.timed
@@ -289,8 +289,8 @@ impl RetransmitTimer {
         None
     }
 
-    /// `acked` moved to `acked`, or a response came; `waiting`: for more. Returns a round trip in ns if one was
-    /// measured.
+    /// Handles progress: `acked` moved to `acked`, or a response arrived; `waiting`: more is outstanding. Returns a
+    /// round trip in ns if one was measured.
     #[inline]
     pub(super) fn progress(&mut self, now: Time, waiting: bool, acked: Psn, c: &QpContext) -> Option<u64> {
         let mut sample = None;
@@ -312,12 +312,12 @@ impl RetransmitTimer {
         } else if quiet {
             self.arm(now, c);
         } else if sample.is_some() && matches!(c.config.timer, Timer::Tcp { .. }) {
-            // RFC 6298, rule 5.3: a shorter timeout is no later found out than it runs out.
+            // RFC 6298, rule 5.3: the timer must not expire later than a shortened timeout.
             self.arm(now, c);
         } else if self.extended && self.deadline != Time::NEVER {
             self.arm(now, c);
         }
-        // Otherwise restarted lazily: `expired` looks at `last_progress` first.
+        // Otherwise restarted lazily: `expired` checks `last_progress` first.
         sample
     }
 
@@ -333,7 +333,7 @@ impl RetransmitTimer {
         rtt
     }
 
-    /// The deadline has come: what that means. `process` says what is known of the peer's.
+    /// Handles the expiry of the deadline. `process` returns what is known of the peer's process.
     pub(super) fn expired(&mut self, now: Time, c: &QpContext, process: impl FnOnce() -> PeerProcess) -> Expiry {
         let Some((low, high, n)) = self.times(c.config.timer, c.local_ack_timeout()) else {
             self.deadline = Time::NEVER;
@@ -362,9 +362,9 @@ impl RetransmitTimer {
         Expiry::Timeout { quick: self.quick, n }
     }
 
-    /// Returns whether the timer, due at `due` after a silence of `wait`, was run so late that the silence says
-    /// nothing: a host without a core for the timer may have had none for reading answers either. The timer is then run
-    /// once more.
+    /// Returns whether the timer, due at `due` after a silence of `wait`, was run so late that the silence proves
+    /// nothing: a host without CPU time for the timer may have had none for reading answers either. The timer is then
+    /// run once more.
     fn excuses(&mut self, now: Time, due: Time, wait: u64) -> bool {
         let late = now.since(due);
         if std::mem::take(&mut self.late) || late <= wait / 4 {
@@ -376,22 +376,22 @@ impl RetransmitTimer {
         true
     }
 
-    /// Too much is in flight for RTO_low: RTO_high holds.
+    /// Extends RTO_low to RTO_high: too much is in flight.
     pub(super) fn extend(&mut self, now: Time, c: &QpContext) {
         let (low, high, _) = self.times(c.config.timer, c.local_ack_timeout()).unwrap_or_default();
         (self.quick, self.extended) = (false, true);
         self.deadline = now + high.saturating_sub(low);
     }
 
-    /// What is to be sent again may not go before `until`: that long nobody can answer it.
+    /// Holds the timer while retransmissions may not be sent before `until`: none can be answered earlier.
     pub(super) fn hold(&mut self, now: Time, until: Time, c: &QpContext) {
         self.absent = self.absent.saturating_add(until.since(self.deadline));
         self.since = until.max(now);
         self.arm(until.max(now), c);
     }
 
-    /// Returns whether the peer has not even read what it had been handed when a silence of `wait` was first noticed,
-    /// or has only read it since. Then nothing tells of a loss, and the timer goes on.
+    /// Returns whether the peer has not yet read the data passed to it when a silence of `wait` was first noticed, or
+    /// has only just read it. Then there is no evidence of a loss, and the timer continues.
     fn awaits_reading(&mut self, now: Time, wait: u64, c: &QpContext, process: impl FnOnce() -> PeerProcess) -> bool {
         if c.config.patience == 0 {
             return false;
@@ -426,11 +426,11 @@ impl RetransmitTimer {
         true
     }
 
-    /// A timeout. Returns false when both retries and patience are used up: the peer is gone. Patience is the time that
-    /// IBA's retries take, however short the timer, so that a peer that is only slow is not declared dead; `for_ever`
-    /// says whether a Local ACK Timeout of 0 makes it endless. What is known of the peer's process is asked when they
-    /// are used up: where nothing is, patience is at least the one configured, and who lives and has not taken what was
-    /// sent is waited for.
+    /// Handles a timeout. Returns false when both retries and patience are used up: the peer is dead. Patience is the
+    /// time that IBA's retries take, however short the timer, so that a slow peer is not declared dead; `for_ever` says
+    /// whether a Local ACK Timeout of 0 makes it endless. The state of the peer's process is checked when they are used
+    /// up: if unknown, patience is at least the one configured; a process that is alive and has not read what was sent
+    /// is waited for.
     #[must_use]
     pub(super) fn timed_out(
         &mut self,
@@ -464,7 +464,7 @@ impl RetransmitTimer {
                 if self.looks == 0 {
                     (self.doubt, self.looks) = (handed, 1);
                 }
-                // More than before: something that was sent again since.
+                // More than before: something that was retransmitted since.
                 if taken > self.doubt {
                     (self.doubt, self.looks) = (handed, self.looks + 1);
                 }
@@ -526,7 +526,7 @@ mod tests {
         // RTTVAR = 3/4 · 40 + 1/4 · |80 − 160| = 50, SRTT = 7/8 · 80 + 1/8 · 160 = 90.
         timer.sample(160_000);
         assert_eq!((timer.srtt, timer.rttvar, timeout(&timer)), (90_000, 50_000, 290_000));
-        // Each timeout doubles it, up to the most; a measurement ends that.
+        // Each timeout doubles it, up to the maximum; a measurement resets that.
         for expected in [580_000, MS, MS] {
             timer.back_off += 1;
             assert_eq!(timeout(&timer), expected);

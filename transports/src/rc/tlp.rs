@@ -1,9 +1,9 @@
-//! Tail loss probes (RFC 8985 §7) beside timers that do not follow the round trip, in virtual time: what asks for a
-//! sign of life when nothing comes back, long before a timeout. Where the timer follows it, it has probes itself.
+//! Tail loss probes (RFC 8985 §7) for timers that do not follow the round trip, in virtual time: they request an answer
+//! when nothing comes back, long before a timeout. Timers that follow it have their own.
 //!
-//! The probe is one packet: one that was never sent if there is one, whatever the congestion window; else the last that
-//! was. The receiver's answer shows what is missing before it, and so starts recovery. The timer is looked at only when
-//! it comes: packets and acknowledgements put off when the probe is due, not the deadline.
+//! The probe is one packet: a new one if there is one, whatever the congestion window; otherwise the last one sent. The
+//! receiver's answer shows what is missing before it, and so starts recovery. The deadline is lazy: packets and
+//! acknowledgements postpone the probe, not the deadline, which is checked only when it expires.
 
 use crate::footprint::{flag, footprint, instant, left, maybe, sequence, why, width};
 use crate::psn::Psn;
@@ -11,38 +11,38 @@ use crate::qp::context::QpContext;
 use crate::recovery::{Sack, Sender};
 use crate::time::Time;
 
-/// A probe that was sent, until its fate is known.
+/// A probe that was sent, until its outcome is known.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 struct Probe {
     psn: Psn,
-    /// One past the last packet sent by then, the probe included (TLP.end_seq).
+    /// One past the last packet sent at that time, the probe included (TLP.end_seq).
     end: Psn,
-    /// It is a packet that was sent before (TLP.is_retrans).
+    /// Whether it is a retransmission (TLP.is_retrans).
     again: bool,
 }
 
-/// See the module.
+/// Probe state of a stream; see the module.
 #[derive(Clone, Debug)]
 pub(super) struct Tlp {
-    /// Least time to wait, ns.
+    /// Minimum wait, ns.
     least: u64,
-    /// Round trip until one is measured, ns: what TCP's handshake would have measured.
+    /// Round trip until one is measured, ns, in place of that of TCP's handshake.
     first_rtt: u64,
-    /// When to look whether a probe is due; never if none is to come.
+    /// When to check whether a probe is due; never if none is to be sent.
     deadline: Time,
-    /// Silence counts from here.
+    /// Start of the silence.
     since: Time,
-    /// The next packet is a probe.
+    /// Whether the next packet is a probe.
     due: bool,
     probe: Option<Probe>,
-    /// Round trips measured by the last probe.
+    /// Number of round trips measured before the last probe.
     measured: Option<u64>,
-    /// After a timeout there are probes once everything sent before it is acknowledged.
+    /// After a timeout, probes resume once everything sent before it is acknowledged.
     recovered: Psn,
 }
 
 impl Tlp {
-    /// `None` unless the transport has such probes.
+    /// Returns `None` unless the transport has such probes.
     pub(super) fn new(c: &QpContext) -> Option<Tlp> {
         let config = &c.config;
         (config.tlp > 0 && !config.has_estimated_timer()).then(|| Tlp::with(config.tlp, config.base_rtt))
@@ -67,7 +67,7 @@ impl Tlp {
         (self.measured, self.recovered) = (None, first);
     }
 
-    /// No probe is to come, nor any answer to one.
+    /// Cancels probes, and the tracking of one that was sent.
     pub(super) fn stop(&mut self) {
         (self.deadline, self.due, self.probe) = (Time::NEVER, false, None);
     }
@@ -77,14 +77,14 @@ impl Tlp {
         self.deadline
     }
 
-    /// Time from the last sign of life to the probe, ns (TLP_calc_PTO); `srtt`: smoothed round trip, 0 before the
-    /// first.
+    /// Returns the time from the last packet received to the probe, ns (TLP_calc_PTO); `srtt`: smoothed round trip, 0
+    /// before the first.
     fn timeout(&self, srtt: u64) -> u64 {
         let rtt = if srtt > 0 { srtt } else { self.first_rtt };
         (2 * rtt).max(self.least)
     }
 
-    /// Counts silence from now on, if a probe may come (§7.2).
+    /// Restarts the silence, if a probe may be sent (§7.2).
     fn schedule(&mut self, now: Time, stream: &Sender, srtt: u64) {
         let recovering = stream.is_recovering() || stream.acked().before(self.recovered);
         let probes = self.probe.is_none() && stream.outstanding() && !recovering;
@@ -92,7 +92,7 @@ impl Tlp {
         self.deadline = if probes { self.deadline.min(now + self.timeout(srtt)) } else { Time::NEVER };
     }
 
-    /// A packet was sent. `fresh`: for the first time.
+    /// Handles the transmission of a packet. `fresh`: for the first time.
     pub(super) fn sent(&mut self, now: Time, fresh: bool, stream: &Sender, srtt: u64) {
         if fresh {
             self.due = false;
@@ -100,8 +100,8 @@ impl Tlp {
         }
     }
 
-    /// An acknowledgement was taken over by the stream. `news`: it acknowledges more cumulatively than was known;
-    /// `sack`: what it acknowledges beside that.
+    /// Handles an acknowledgement that the stream has processed. `news`: it acknowledges more cumulatively than before;
+    /// `sack`: its selective acknowledgement.
     pub(super) fn acknowledged(&mut self, now: Time, stream: &mut Sender, news: bool, sack: Option<Sack>, srtt: u64) {
         if let Some(probe) = self.probe {
             self.answered(probe, stream, news, sack);
@@ -115,26 +115,28 @@ impl Tlp {
         }
     }
 
-    /// What an acknowledgement says of the probe (§7.4). Nothing tells duplicates that have arrived, as DSACK would.
+    /// Evaluates an acknowledgement for the probe (§7.4). Duplicates that have arrived are not reported, as DSACK
+    /// would.
     fn answered(&mut self, probe: Probe, stream: &mut Sender, news: bool, sack: Option<Sack>) {
         let acked = stream.acked();
         if acked.before(probe.end) {
             if sack.is_some_and(|sack| sack.covers(probe.psn)) && !stream.is_recovering() {
-                // It has arrived, and something before it has not, however many acknowledgements a loss takes.
+                // It has arrived, and a packet before it has not, regardless of the number of acknowledgements required
+                // for a loss.
                 stream.lose_first();
             }
         } else if !probe.again || acked == probe.end && !news && sack.is_none() {
             // Of new data, or it was the second to arrive: nothing was lost.
             self.probe = None;
         } else if probe.end.before(acked) {
-            // The only packet that was lost, and the probe has repaired that. Congestion control is to hear of it.
+            // The only packet that was lost, and repaired by the probe. Congestion control has to be notified.
             self.probe = None;
             stream.count_loss();
         }
     }
 
-    /// Looks whether a probe is due; `round_trips`: how many were measured. Returns whether that time has come, whether
-    /// or not there is a probe: the timer of timeouts is to start anew.
+    /// Checks whether a probe is due; `round_trips`: number measured so far. Returns whether the time has come, even if
+    /// there is no probe: the retransmission timer is then restarted.
     pub(super) fn on_deadline(&mut self, now: Time, stream: &Sender, srtt: u64, round_trips: u64) -> bool {
         if now < self.deadline {
             return false;
@@ -147,7 +149,7 @@ impl Tlp {
         true
     }
 
-    /// The timer of timeouts has run out before the probe was due: its time has come (§7.2). Returns whether there is
+    /// Handles a retransmission timeout before the probe was due: the probe goes now (§7.2). Returns whether there is
     /// one.
     pub(super) fn hurry(&mut self, stream: &Sender, round_trips: u64) -> bool {
         self.deadline != Time::NEVER && self.fire(stream, round_trips)
@@ -163,12 +165,12 @@ impl Tlp {
         self.due
     }
 
-    /// Whether a probe waits to be sent.
+    /// Returns whether a probe waits to be sent.
     pub(super) fn wants_tx(&self) -> bool {
         self.due
     }
 
-    /// Names the packet to send as a probe, if one is due. `more`: a packet waits that was never sent.
+    /// Selects the packet to send as a probe, if one is due. `more`: a new packet waits.
     pub(super) fn next(&mut self, now: Time, stream: &mut Sender, more: bool) -> Option<Psn> {
         if !std::mem::take(&mut self.due) || !stream.outstanding() {
             return None;
@@ -181,7 +183,7 @@ impl Tlp {
         Some(psn)
     }
 
-    /// A timeout, or the stream starts again from the first packet that is not acknowledged.
+    /// Handles a timeout, or a restart of the stream from the first unacknowledged packet.
     pub(super) fn gave_up(&mut self, stream: &Sender) {
         self.stop();
         self.recovered = stream.high();

@@ -1,10 +1,10 @@
-//! TLT on a stream with a window (EuroSys 2021, §5.1, Appendix A): one packet of the stream is important, and in the
-//! network there and back. Its echo says what of everything sent before it is lost.
+//! TLT on a stream with a window (EuroSys 2021, §5.1, Appendix A): one packet of the stream at a time is important, and
+//! in the network on its way there and back. Its echo shows which packets sent before it are lost.
 //!
-//! It stands between [`Sender`], whose rules stay what they are, and the queue pair. Each transmission has a number.
-//! Paths keep packets in order, so the echo of an important one answers for all with lower numbers: what is then
-//! neither acknowledged nor sent again since is lost. The paper's two lists of unimportant segments, of this round and
-//! of the one before, say the same.
+//! This layer sits between [`Sender`], whose rules are unchanged, and the queue pair. Each transmission has a number.
+//! Paths keep packets in order, so the echo of an important one settles all those with lower numbers: any that are then
+//! neither acknowledged nor retransmitted since are lost. The paper's two lists of unimportant segments, of this round
+//! and of the previous one, are equivalent.
 
 mod rate;
 
@@ -26,20 +26,20 @@ use crate::wire::{Importance, IrnEth, Opcode};
 #[derive(Copy, Clone, Debug, Default)]
 struct Sent {
     number: u32,
-    /// It was found to be lost, and waits to be sent again.
+    /// Whether it was found to be lost, and waits for retransmission.
     lost: bool,
-    /// It was not the first.
+    /// Whether it was a retransmission.
     again: bool,
 }
 
-/// What the next packet is (Appendix A: sendState).
+/// Kind of the next packet (Appendix A: sendState).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Next {
-    /// Of the initial window: important if the window is full with it, or nothing follows.
+    /// In the initial window: important if it fills the window, or nothing follows.
     Initial,
     /// Unimportant: an important one is in the network.
     Unimportant,
-    /// Important: none is.
+    /// Important: none is in the network.
     Important,
 }
 
@@ -47,7 +47,7 @@ enum Next {
 #[derive(Copy, Clone, Debug)]
 struct Flight {
     number: u32,
-    /// Of a clock without payload, the packet that it asks for.
+    /// For a clock without payload, the packet that it requests.
     psn: Psn,
     importance: Importance,
 }
@@ -55,35 +55,35 @@ struct Flight {
 /// What the stream sends next.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// A packet, new or again.
+    /// A packet, new or retransmitted.
     Packet(Psn),
-    /// A clock without payload, for the first packet that is not acknowledged.
+    /// A clock without payload, for the first unacknowledged packet.
     Probe,
 }
 
-/// See the module.
+/// TLT state of a stream; see the module.
 #[derive(Clone, Debug)]
 pub(super) struct Tlt {
     clock: TltClock,
     first: TltFirst,
     next: Next,
     flight: Option<Flight>,
-    /// Number of the next transmission, and that of the latest important one whose echo has come.
+    /// Number of the next transmission, and that of the latest important one whose echo has arrived.
     number: u32,
     echoed: u32,
-    /// By sequence number, as many as were ever in flight; a power of two.
+    /// By sequence number, up to the peak number in flight; a power of two.
     sent: Vec<Sent>,
-    /// Packets that wait to be sent again, none before `scan`.
+    /// Number of packets that wait for retransmission, none before `scan`.
     lost: u32,
     scan: Psn,
-    /// The packet that was named last is a clock.
+    /// Whether the packet last selected is a clock.
     clocking: bool,
-    /// There was no memory: nothing is marked any more.
+    /// Whether memory ran out: nothing is marked any more.
     off: bool,
 }
 
 impl Tlt {
-    /// `None` unless the transport has it on streams with a window.
+    /// Returns `None` unless the transport has TLT on streams with a window.
     pub(super) fn new(c: &QpContext) -> Option<Tlt> {
         let config = &c.config;
         (c.marks() && config.has_tlt_window()).then(|| Tlt {
@@ -114,16 +114,16 @@ impl Tlt {
         psn.get() as usize & self.sent.len().wrapping_sub(1)
     }
 
-    /// Whether there is something to send beside what the stream itself would: what was found to be lost, or a clock.
+    /// Returns whether there is something to send besides the stream's own: a lost packet, or a clock.
     pub(super) fn wants_tx(&self, stream: &Sender) -> bool {
         self.lost > 0 && stream.has_room_for_lost(self.lost)
             || self.next != Next::Unimportant && !self.off && stream.outstanding()
     }
 
-    /// Names what to send now. `more`: a packet waits that was never sent.
+    /// Selects what to send now. `more`: a new packet waits.
     pub(super) fn next(&mut self, now: Time, fetch: &mut Fetch, stream: &mut Sender, more: bool) -> Option<Turn> {
         if std::mem::take(&mut self.clocking) {
-            // The clock that was named last could not be made.
+            // The last clock selected could not be built.
             self.next = Next::Unimportant;
             return None;
         }
@@ -157,14 +157,14 @@ impl Tlt {
         })
     }
 
-    /// Whether a packet was sent again after the latest important one whose echo has come: nothing says that it is
-    /// lost.
+    /// Returns whether a packet was retransmitted after the latest important one whose echo has arrived: it is not
+    /// known to be lost.
     fn is_on_its_way(&self, psn: Psn) -> bool {
         self.clock != TltClock::Probe
             && self.sent.get(self.place(psn)).is_some_and(|sent| sent.again && is_after(sent.number, self.echoed))
     }
 
-    /// Takes out the first packet that was found to be lost.
+    /// Removes the first lost packet.
     fn take_lost(&mut self, stream: &Sender) -> Option<Psn> {
         self.forget_arrived(stream);
         while self.lost > 0 && self.scan.before(stream.high()) {
@@ -179,7 +179,7 @@ impl Tlt {
         None
     }
 
-    /// Packets that were taken for lost and have arrived after all.
+    /// Removes packets that were considered lost and have arrived after all.
     fn forget_arrived(&mut self, stream: &Sender) {
         let mut psn = self.scan;
         while self.lost > 0 && psn.before(stream.high()) {
@@ -195,8 +195,8 @@ impl Tlt {
         }
     }
 
-    /// The packet that was named last leaves. `fresh`: it was never sent. `follows`: another one may go right after it.
-    /// Returns what it is.
+    /// Handles the departure of the packet last selected. `fresh`: it is new. `follows`: another one may go right after
+    /// it. Returns its importance.
     pub(super) fn sent(&mut self, psn: Psn, fresh: bool, stream: &Sender, follows: bool) -> Importance {
         let clocking = std::mem::take(&mut self.clocking);
         if self.off || !self.make_room(psn, stream) {
@@ -215,8 +215,8 @@ impl Tlt {
         importance
     }
 
-    /// Marks the packet at `psn`, which is made and leaves when everything before `high` had. `follows`: another one
-    /// may go right after it.
+    /// Marks the packet at `psn`, which is built and leaves; everything before `high` had been sent. `follows`: another
+    /// one may go right after it.
     pub(super) fn mark(
         &mut self,
         psn: Psn,
@@ -235,7 +235,7 @@ impl Tlt {
         }
     }
 
-    /// Makes a clock without payload, as [`Self::next`] has named it, for the first packet that is not acknowledged.
+    /// Builds a clock without payload, as selected by [`Self::next`], for the first unacknowledged packet.
     pub(super) fn probe(&mut self, opcode: Opcode, psn: Psn, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) {
         self.sent_probe(psn);
         out.gather.clear();
@@ -246,7 +246,7 @@ impl Tlt {
         count(host, out);
     }
 
-    /// A clock without payload leaves, which [`Self::next`] has named.
+    /// Handles the departure of a clock without payload, as selected by [`Self::next`].
     fn sent_probe(&mut self, psn: Psn) {
         self.clocking = false;
         self.fly(psn, Importance::Clock);
@@ -282,8 +282,8 @@ impl Tlt {
         true
     }
 
-    /// An acknowledgement has been taken over by the stream. `echo`: what it is the echo of, if it is one, and the
-    /// packet that it names; `news`: it acknowledges more cumulatively than was known. Returns how many packets it
+    /// Handles an acknowledgement that the stream has processed. `echo`: the importance it echoes, if any, and the
+    /// packet that it names; `news`: it acknowledges more cumulatively than before. Returns the number of packets it
     /// shows to be lost.
     pub(super) fn acknowledged(&mut self, stream: &mut Sender, echo: Option<(Importance, Psn)>, news: bool) -> u32 {
         if self.lost > 0 {
@@ -294,7 +294,7 @@ impl Tlt {
         if let Some((importance, psn)) = echo {
             found = self.echo(stream, importance, psn);
         } else if self.next == Next::Initial && news {
-            // The first window is over, even if it was never full.
+            // The initial window is over, even if it was never full.
             self.next = Next::Important;
         }
         if !stream.outstanding() {
@@ -304,7 +304,7 @@ impl Tlt {
     }
 
     fn echo(&mut self, stream: &mut Sender, importance: Importance, psn: Psn) -> u32 {
-        // Late echoes are of packets that are waited for no more.
+        // Late echoes are of packets that are not awaited any more.
         let awaited = |flight: &Flight| flight.importance == importance && flight.psn == psn;
         let Some(flight) = self.flight.filter(awaited) else { return 0 };
         self.flight = None;
@@ -338,19 +338,19 @@ impl Tlt {
         found
     }
 
-    /// Everything is acknowledged: the next packet begins anew.
+    /// Resets the state when everything is acknowledged: the next packet begins anew.
     fn rest(&mut self) {
         (self.next, self.flight, self.lost) = (Next::Initial, None, 0);
     }
 
-    /// The timer ran out: whatever was important is lost.
+    /// Handles a retransmission timeout: any important packet is lost.
     pub(super) fn timed_out(&mut self, stream: &Sender) {
         self.flight = None;
         self.echoed = self.number.wrapping_sub(1);
         self.next = if stream.outstanding() { Next::Important } else { Next::Initial };
     }
 
-    /// The stream starts again from the first packet that is not acknowledged.
+    /// Handles a restart of the stream from the first unacknowledged packet.
     pub(super) fn went_back(&mut self, stream: &Sender) {
         self.timed_out(stream);
         self.lost = 0;
@@ -367,7 +367,7 @@ fn count(host: &mut impl Host, out: &TxSlot) {
     counters.tlt_clock_bytes += if clock { out.headers.frame_len(out.gather.len()) as u64 } else { 0 };
 }
 
-/// Whether a transmission was later than another. Numbers wrap.
+/// Returns whether a transmission was later than another. Numbers wrap.
 #[inline]
 fn is_after(number: u32, other: u32) -> bool {
     (number.wrapping_sub(other) as i32) > 0

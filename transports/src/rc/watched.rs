@@ -1,9 +1,9 @@
-//! What an application may watch in memory, held back until everything before it has arrived.
+//! Bytes that an application may poll in memory, held back until everything before them has arrived.
 //!
-//! Packets of IRN are placed in whatever order they come (§4.4.3). Programs that poll on memory instead of a completion
-//! queue rely on the last bytes of a message, or an atomic's result, to be there last, as plain RoCE places them: then
-//! all of that message and of those before it are there. So the end of a message that comes early waits, and the rest
-//! does not.
+//! Packets of IRN are placed in order of arrival (§4.4.3). Programs that poll memory instead of a completion queue rely
+//! on the last bytes of a message, or an atomic's result, being written last, as in plain RoCE: then all of that
+//! message and of those before it are in place. So the end of a message that arrives early waits, and the rest does
+//! not.
 
 use crate::config::Placement;
 use crate::packet::Payload;
@@ -17,11 +17,11 @@ struct End<T> {
     bytes: Vec<u8>,
 }
 
-/// Ends of messages that wait. Their memory is kept for others.
+/// Held ends of messages. Their memory is reused.
 #[derive(Clone, Debug)]
 pub(super) struct Held<T> {
     ends: Vec<End<T>>,
-    /// The first of `ends` wait.
+    /// The first `waiting` of `ends` are valid.
     waiting: usize,
 }
 
@@ -31,9 +31,9 @@ impl<T> Default for Held<T> {
     }
 }
 
-/// Returns how many bytes at the end of a packet out of order wait; `ends`: its message does.
+/// Returns how many bytes at the end of an out-of-order packet are held; `ends`: it ends its message.
 pub(super) fn kept(placement: Placement, ends: bool, payload: &Payload<'_>) -> usize {
-    // What comes otherwise than as bytes was not on a network, or is none.
+    // Other payloads did not come from a network, or have no bytes.
     let Payload::Bytes(bytes) = payload else { return 0 };
     match placement {
         Placement::Any => 0,
@@ -48,7 +48,7 @@ impl<T: Copy> Held<T> {
         self.waiting == 0
     }
 
-    /// Keeps bytes of the packet `psn`, which belong at `to`. Returns false if there is no memory for them.
+    /// Holds bytes of the packet `psn`, to be placed at `to`. Returns false if there is no memory for them.
     pub(super) fn keep(&mut self, psn: Psn, to: T, bytes: &[u8]) -> bool {
         if self.waiting == self.ends.len() {
             if self.ends.try_reserve(1).is_err() {
@@ -67,7 +67,7 @@ impl<T: Copy> Held<T> {
         true
     }
 
-    /// Gives `place` what belongs to packets before `expected`, in their order.
+    /// Passes the bytes of packets before `expected` to `place`, in their order.
     pub(super) fn release(&mut self, expected: Psn, mut place: impl FnMut(T, &[u8])) {
         loop {
             let due = self.ends[..self.waiting].iter().enumerate().filter(|(_, end)| end.psn.before(expected));
@@ -78,7 +78,7 @@ impl<T: Copy> Held<T> {
         }
     }
 
-    /// Forgets everything.
+    /// Discards everything.
     pub(super) fn clear(&mut self) {
         self.waiting = 0;
     }
@@ -104,7 +104,7 @@ mod tests {
         };
         assert!(placed(&mut held, 3).is_empty() && !held.is_empty());
         assert_eq!(placed(&mut held, 8), [3, 5, 7]);
-        // Their memory serves others.
+        // Their memory is reused.
         assert!(held.keep(Psn::new(8), 8, &[8; 4]) && held.ends.len() == 4);
         assert_eq!(placed(&mut held, 10), [8, 9]);
         assert!(held.is_empty());

@@ -3,14 +3,14 @@
 use crate::footprint::{Ledger, Parts, Setup, bits, left, why};
 use crate::room::boxed;
 
-/// `PLANES` parallel bitmaps over one window. Bit `i` stands for the sequence number `i` places after the head; moving
-/// the head on shifts nothing (IRN §4.5.2 keeps its bitmaps as ring buffers for the same reason).
+/// `PLANES` parallel bitmaps over one window. Bit `i` stands for the sequence number `i` after the head; advancing the
+/// head shifts nothing (IRN §4.5.2 keeps its bitmaps as ring buffers for the same reason).
 ///
-/// Its memory is as long as the highest offset set so far has needed, rounded up to a power of two: most streams are
-/// idle or lose nothing.
+/// Its memory covers the highest offset set so far, rounded up to a power of two: most streams are idle or lose
+/// nothing.
 #[derive(Clone, Debug)]
 pub struct Bitmap<const PLANES: usize> {
-    /// None, or a power of two of them, no more than the window has.
+    /// Empty, or a power of two of them, at most the window's.
     words: Box<[[u64; PLANES]]>,
     /// Size of the window in bits.
     bits: u32,
@@ -21,24 +21,24 @@ pub struct Bitmap<const PLANES: usize> {
 }
 
 impl<const PLANES: usize> Bitmap<PLANES> {
-    /// The largest window.
+    /// Largest window.
     pub const MAX_BITS: u32 = 1 << 16;
 
-    /// An empty bitmap of at least `bits` bits: rounded up to a power of two, from 64 to [`Self::MAX_BITS`]. It takes
-    /// no memory yet.
+    /// Creates an empty bitmap of at least `bits` bits: rounded up to a power of two, from 64 to [`Self::MAX_BITS`]. It
+    /// takes no memory yet.
     pub fn new(bits: u32) -> Self {
         let bits = bits.clamp(64, Self::MAX_BITS).next_power_of_two();
         Bitmap { words: Box::default(), bits, start: 0, end: 0 }
     }
 
-    /// Size of the window in bits.
+    /// Returns the size of the window in bits.
     #[inline]
     pub fn bits(&self) -> u32 {
         self.bits
     }
 
-    /// Makes sure that the bit at `offset` has memory, so that [`Self::set`] can set it. Returns false if the offset is
-    /// outside the window, or there is no memory: then nothing is changed.
+    /// Allocates memory for the bit at `offset`, so that [`Self::set`] can set it. Returns false, and changes nothing,
+    /// if the offset is outside the window, or there is no memory.
     #[inline]
     pub fn reserve(&mut self, offset: u32) -> bool {
         offset < self.words.len() as u32 * 64 || self.grow(offset)
@@ -52,7 +52,7 @@ impl<const PLANES: usize> Bitmap<PLANES> {
         }
         let len = (offset as usize / 64 + 1).next_power_of_two();
         let Ok(mut words) = boxed([0; PLANES], len) else { return false };
-        // Words keep their places modulo either length, but for those that the ring wrapped: what is set lies between
+        // Words keep their positions modulo either length, except those that the ring wrapped: the bits set are between
         // head and end, counted from the head.
         let mut left = self.end;
         let mut position = self.start;
@@ -70,19 +70,19 @@ impl<const PLANES: usize> Bitmap<PLANES> {
         true
     }
 
-    /// The word of a position, if there is any.
+    /// Returns the word of a position, if there is any.
     #[inline]
     fn word(&self, position: u32) -> usize {
         (position / 64) as usize & self.words.len().wrapping_sub(1)
     }
 
-    /// Whether no bit is set.
+    /// Returns whether no bit is set.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.end == 0
     }
 
-    /// One more than the highest offset whose bit is set, 0 if none is.
+    /// Returns one more than the highest offset whose bit is set, 0 if none is.
     #[inline]
     pub fn end(&self) -> u32 {
         self.end
@@ -108,7 +108,7 @@ impl<const PLANES: usize> Bitmap<PLANES> {
         self.end = self.end.max(offset + 1);
     }
 
-    /// Whether the bit at `offset` is set in any plane.
+    /// Returns whether the bit at `offset` is set in any plane.
     #[inline]
     pub fn any(&self, offset: u32) -> bool {
         if offset >= self.end {
@@ -118,7 +118,7 @@ impl<const PLANES: usize> Bitmap<PLANES> {
         self.words[word].iter().fold(0, |a, w| a | w) >> bit & 1 == 1
     }
 
-    /// The first offset from `from` on that is set in no plane.
+    /// Returns the first offset from `from` on that is set in no plane.
     #[inline]
     pub fn first_clear(&self, from: u32) -> u32 {
         let mut offset = from;
@@ -127,16 +127,16 @@ impl<const PLANES: usize> Bitmap<PLANES> {
             let any = self.words[word].iter().fold(0, |a, w| a | w) >> bit;
             let ones = any.trailing_ones();
             if ones < 64 - bit {
-                // A window that begins within a word ends in it, and reads on into its own head.
+                // A window that begins within a word ends in it, so the search continues into its own head.
                 return (offset + ones).min(self.end);
             }
             offset += 64 - bit;
         }
-        // A window that is set throughout reads on into its own head.
+        // In a window that is full, the search continues into its own head.
         offset.min(self.end).max(from)
     }
 
-    /// How many offsets right before `to` are set in some plane.
+    /// Returns the number of consecutive offsets right before `to` that are set in some plane.
     #[inline]
     pub fn run_before(&self, to: u32) -> u32 {
         if to > self.end {
@@ -156,7 +156,7 @@ impl<const PLANES: usize> Bitmap<PLANES> {
         to - offset
     }
 
-    /// How many offsets before `to` are set in some plane.
+    /// Returns the number of offsets before `to` that are set in some plane.
     pub fn ones(&self, to: u32) -> u32 {
         let to = to.min(self.end);
         let (mut offset, mut ones) = (0, 0);
@@ -191,7 +191,7 @@ impl<const PLANES: usize> Bitmap<PLANES> {
         news
     }
 
-    /// Moves the head on by `n`; what falls out of the window is cleared, and handed to `out` as masked words of all
+    /// Advances the head by `n`; bits that leave the window are cleared, and passed to `out` as masked words of all
     /// planes.
     #[inline]
     pub fn advance(&mut self, n: u32, mut out: impl FnMut([u64; PLANES])) {

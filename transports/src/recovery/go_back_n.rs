@@ -1,17 +1,17 @@
-//! Go-back-N: a loss sends everything again from the first packet that is missing.
+//! Go-back-N: a loss resends everything from the first missing packet.
 
 use super::stream::Stream;
 use crate::footprint::{bits, flag, footprint, left, why, width};
 use crate::psn::Psn;
 
-/// What going back N keeps beside its stream.
+/// State of going back N, in addition to the stream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GoBackN {
-    /// After a timeout the cap begins at one packet, and grows by what is acknowledged, up to this; 0: it stays.
+    /// After a timeout the cap begins at one packet, and grows by the packets acknowledged, up to this; 0: it stays.
     slow_start: u32,
-    /// A timeout needs evidence: see [`Sender::with_evidence`](super::Sender::with_evidence).
+    /// Whether a timeout needs evidence: see [`Sender::with_evidence`](super::Sender::with_evidence).
     asks: bool,
-    /// A timer has sent packets again, and nothing was acknowledged since.
+    /// Whether a timer has retransmitted packets, and nothing was acknowledged since.
     doubts: bool,
 }
 
@@ -27,7 +27,7 @@ impl GoBackN {
         (self.asks, self.slow_start) = (true, stream.cap);
     }
 
-    /// `next`: what was to be sent next before the acknowledgement.
+    /// `next`: the next packet to send before the acknowledgement.
     #[inline]
     pub(super) fn receive_ack(&mut self, stream: &mut Stream, news: u32, next: Psn, cumulative: Psn, nack: bool) {
         if news > 0 && self.slow_start > 0 {
@@ -42,8 +42,8 @@ impl GoBackN {
         }
     }
 
-    /// The first acknowledgement after a timer has sent packets again: if it goes further than those, the others have
-    /// arrived before (F-RTO, RFC 5682).
+    /// Handles the first acknowledgement after a timer has retransmitted packets: if it goes beyond those, the
+    /// originals had arrived (F-RTO, RFC 5682).
     #[cold]
     fn resolve(&mut self, stream: &mut Stream, next: Psn, news: u32, nack: bool) {
         self.doubts = false;
@@ -64,8 +64,8 @@ impl GoBackN {
         self.doubts = self.asks;
     }
 
-    /// Has the last packet sent again, which is acknowledged, or shows what is missing before it. Or the `first`, and
-    /// no more before it is answered.
+    /// Resends the last packet, which is then acknowledged, or shows what is missing before it; or the `first`, and no
+    /// more before it is answered.
     pub(super) fn probe(&mut self, stream: &mut Stream, first: bool) -> bool {
         let probes = self.asks && stream.next != stream.acked;
         if probes && first {

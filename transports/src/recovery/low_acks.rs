@@ -1,12 +1,12 @@
-//! What low priority has brought of a stream (RC3 §2.1.1), beside what the primary loop sends of it.
+//! Packets of a stream delivered at low priority (RC3 §2.1.1), next to the primary loop's.
 //!
-//! The primary loop goes from the front, as ever; low priority from the end, each packet once. What low priority has
-//! brought by the time that the primary loop gets there, that leaves out. The rules by which the primary loop counts,
-//! finds losses and ends recovery see only what it sent itself:
+//! The primary loop goes from the front, as always; low priority from the end, each packet once. The primary loop skips
+//! packets that low priority has delivered by the time it gets there. Its rules for counting packets, finding losses
+//! and ending recovery see only its own transmissions:
 //!
 //! - an acknowledgement of low priority only adds to this record, and only packets from [`Stream::high`] on;
 //! - a packet of the record never counts as in flight, and never as lost;
-//! - packets that the record and a cumulative number pass together are no news to congestion control.
+//! - packets acknowledged by the record and a cumulative number together are not reported to congestion control.
 
 use super::Bitmap;
 use super::scoreboard::Scoreboard;
@@ -17,14 +17,14 @@ use crate::psn::Psn;
 /// The record.
 #[derive(Clone, Debug)]
 pub(super) struct LowAcks {
-    /// By their places from the first packet on that is not acknowledged. Those before [`Stream::next`] were left out,
-    /// and neither the first packet nor that at [`Stream::high`] is ever one: see [`Scoreboard::leave_out`].
+    /// By their offsets from the first unacknowledged packet. Those before [`Stream::next`] were skipped, and neither
+    /// the first packet nor that at [`Stream::high`] is ever included: see [`Scoreboard::leave_out`].
     pub map: Bitmap<1>,
     /// One past the highest packet that low priority has sent.
     pub end: Psn,
-    /// Packets that are acknowledged, and that the primary loop had not sent. Wraps.
+    /// Packets acknowledged that the primary loop had not sent. Wraps.
     pub passed: u32,
-    /// Cumulative acknowledgements of more than the primary loop had sent. Wraps.
+    /// Cumulative acknowledgements beyond what the primary loop had sent. Wraps.
     pub bumps: u32,
 }
 
@@ -34,7 +34,7 @@ impl LowAcks {
     }
 }
 
-/// What a cumulative acknowledgement finds.
+/// The state before a cumulative acknowledgement.
 pub(super) struct Before {
     span: u32,
     sent: u32,
@@ -42,19 +42,19 @@ pub(super) struct Before {
 }
 
 impl Scoreboard {
-    /// Whether low priority has brought a packet, by its place from the first one not acknowledged.
+    /// Returns whether low priority has delivered a packet, by its offset from the first unacknowledged one.
     #[inline]
     pub(super) fn is_brought(&self, offset: u32) -> bool {
         self.brought.as_ref().is_some_and(|brought| brought.map.any(offset))
     }
 
-    /// How many packets of the record lie in a range of such places.
+    /// Returns the number of packets of the record in a range of such offsets.
     pub(super) fn brought_between(&self, from: u32, to: u32) -> u32 {
         let ones = |map: &Bitmap<1>| map.ones(to) - map.ones(from.min(to));
         self.brought.as_ref().map_or(0, |brought| ones(&brought.map))
     }
 
-    /// Returns the first packet, from a place on, that is not known to have arrived.
+    /// Returns the first packet, from an offset on, that is not known to have arrived.
     #[inline]
     pub(super) fn first_missing(&self, from: u32) -> u32 {
         let Some(brought) = &self.brought else { return self.sacks.first_clear(from) };
@@ -68,8 +68,8 @@ impl Scoreboard {
         }
     }
 
-    /// Records that low priority brought the packets from `first` to `last`. Those that the primary loop has sent are
-    /// its own. Returns how many that are that were not known; `None` if it speaks of packets that were never sent.
+    /// Records that low priority delivered the packets from `first` to `last`. Those that the primary loop has sent
+    /// belong to that. Returns the number newly recorded; `None` if it names packets that were never sent.
     pub(super) fn record_low(&mut self, stream: &mut Stream, first: Psn, last: Psn) -> Option<u32> {
         let brought = self.brought.as_deref_mut()?;
         if !last.before(brought.end.later(stream.high)) {
@@ -84,8 +84,8 @@ impl Scoreboard {
         Some(news)
     }
 
-    /// Has the primary loop go on behind packets of the record: what would be sent next, what was sent last, and what
-    /// is not acknowledged.
+    /// Moves the primary loop past packets of the record: the next packet to send, the last one sent, and the first
+    /// unacknowledged one.
     #[inline]
     pub(super) fn leave_out(&mut self, stream: &mut Stream) {
         if self.brought.is_some() {
@@ -111,8 +111,8 @@ impl Scoreboard {
         }
     }
 
-    /// Before the stream takes over a cumulative acknowledgement, which may speak of what low priority brought behind
-    /// all that the primary loop has sent: that goes on from there ("ACK bump", §2.3.1).
+    /// Prepares for a cumulative acknowledgement, which may go beyond the primary loop's transmissions to packets
+    /// delivered at low priority: the primary loop continues from there ("ACK bump", §2.3.1).
     pub(super) fn before_ack(&mut self, stream: &mut Stream, cumulative: Psn, nack: Option<Psn>) -> Before {
         let sent = stream.high.distance(stream.acked) as u32;
         let mut before = Before { span: stream.span(), sent, bump: 0 };
@@ -128,7 +128,7 @@ impl Scoreboard {
         before
     }
 
-    /// The stream has taken it over, and it moved by `news`.
+    /// Updates the record after a cumulative acknowledgement that moved the stream by `news`.
     pub(super) fn after_ack(&mut self, stream: &mut Stream, before: &Before, news: u32) {
         let Some(brought) = self.brought.as_deref_mut().filter(|_| news > 0) else { return };
         let skipped = brought.map.ones(news.min(before.span));
@@ -136,7 +136,7 @@ impl Scoreboard {
         brought.passed = brought.passed.wrapping_add(passed);
         stream.skipped = if stream.acked.before(stream.next) { stream.skipped - skipped } else { 0 };
         brought.map.advance(news, |_| ());
-        // It gets no older than half of the numbers.
+        // Keeps its distance below half of the number space.
         brought.end = brought.end.later(stream.acked);
     }
 }

@@ -1,50 +1,50 @@
-//! The ways of a sender that chooses one for each packet (NDP §3.1.1, §3.2.3): a permutation of all of them, and a
-//! scoreboard by which those that lose packets out of proportion are left out for a while.
+//! The paths of a sender that chooses one for each packet (NDP §3.1.1, §3.2.3): a permutation of all of them, and a
+//! scoreboard by which those that lose a disproportionate share of packets are temporarily excluded.
 
 use crate::footprint::{bits, footprint, times, why, width};
 use crate::room::{OutOfMemory, boxed};
 
-/// When a way is bad. The paper has no numbers; these are its authors' (`NdpSrc::is_bad_path` of their simulator).
+/// Criteria of a bad path. The paper has no numbers; these are its authors' (`NdpSrc::is_bad_path` of their simulator).
 mod limits {
-    /// Answers about a way below which nothing is said of it.
+    /// Minimum number of answers about a path for a judgement.
     pub(super) const ANSWERS: u32 = 100;
-    /// Positive ones at least for a ratio.
+    /// Minimum number of positive ones for a ratio.
     pub(super) const ACKS: u32 = 10;
-    /// NACKs for each ACK, in percent, that are too many.
+    /// Threshold of NACKs per ACK, in percent.
     pub(super) const PERCENT: u64 = 30;
-    /// In percent, how many times the ratio of all ways are too many.
+    /// Threshold of that ratio relative to all paths', in percent.
     pub(super) const TIMES_MEAN_PERCENT: u64 = 125;
 }
 
-/// What was heard of one way.
+/// Statistics of one path.
 #[derive(Copy, Clone, Debug, Default)]
 struct Score {
     acks: u32,
     nacks: u32,
-    /// So many of its turns are left out before it is used once.
+    /// Number of its turns to be skipped before it is used once.
     avoid: u32,
     skipped: u32,
 }
 
-/// The ways to one destination, and whose turn it is.
+/// The paths to one destination, and whose turn it is.
 #[derive(Clone, Debug)]
 pub struct Paths {
     /// A permutation.
     order: Box<[u16]>,
     at: usize,
-    /// By way; none if there is nothing to choose, or nothing is left out.
+    /// By path; empty if there is nothing to choose, or paths are never excluded.
     scores: Box<[Score]>,
-    /// Of all ways together.
+    /// All paths together.
     all: Score,
     random: u32,
 }
 
 impl Paths {
-    /// The most ways.
+    /// Maximum number of paths.
     pub const MAX: u16 = 1 << 14;
 
-    /// `n` ways, 1 to [`Self::MAX`], numbered from 0; `penalty` says whether bad ones are left out. The same `seed`
-    /// gives the same order.
+    /// Creates `n` paths, 1 to [`Self::MAX`], numbered from 0; `penalty` says whether bad ones are excluded. The same
+    /// `seed` gives the same order.
     pub fn new(n: u16, penalty: bool, seed: u32) -> Result<Paths, OutOfMemory> {
         let n = n.clamp(1, Self::MAX);
         let mut order = boxed(0, usize::from(n))?;
@@ -58,7 +58,7 @@ impl Paths {
         Ok(paths)
     }
 
-    /// Forgets everything that was heard, and begins with the order of another `seed`.
+    /// Clears all statistics, and begins with the order of another `seed`.
     pub fn restart(&mut self, seed: u32) {
         self.random = seed.wrapping_mul(0x9e37_79b9) | 1;
         self.scores.fill(Score::default());
@@ -67,12 +67,13 @@ impl Paths {
         self.permute();
     }
 
-    /// Returns the number of ways.
+    /// Returns the number of paths.
     pub fn count(&self) -> u16 {
         self.order.len() as u16
     }
 
-    /// A number below `limit` (xorshift, and Lemire's reduction without its correction: at most 2¹⁴ of 2³²).
+    /// Returns a random number below `limit` (xorshift, and Lemire's reduction without its correction: at most 2¹⁴ of
+    /// 2³²).
     #[inline]
     fn below(&mut self, limit: usize) -> usize {
         self.random ^= self.random << 13;
@@ -90,8 +91,8 @@ impl Paths {
         }
     }
 
-    /// Returns the way of the next packet: each in its turn of the permutation, but for those to be left out. Where all
-    /// are to be left out, one is used all the same.
+    /// Returns the path of the next packet: each in its turn of the permutation, except those excluded. If all are
+    /// excluded, one is used all the same.
     #[inline]
     pub fn next_path(&mut self) -> u16 {
         for _ in 0..self.order.len() {
@@ -117,10 +118,10 @@ impl Paths {
         self.order[self.at - 1]
     }
 
-    /// Returns a way other than `path`, on which a packet was lost, if there is another.
+    /// Returns a path other than `path`, on which a packet was lost, if there is another.
     pub fn other_path(&mut self, path: u16) -> u16 {
         let mut other = self.next_path();
-        // A permutation may begin with what the one before ended with.
+        // A permutation may begin with the last path of the previous one.
         for _ in 0..2 {
             if other != path {
                 break;
@@ -130,13 +131,13 @@ impl Paths {
         other
     }
 
-    /// Takes note that a packet arrived by a way.
+    /// Records that a packet arrived on a path.
     #[inline]
     pub fn arrived(&mut self, path: u16) {
         self.note(path, 1, 0);
     }
 
-    /// Takes note that a packet lost its payload on a way (weight 1), or was sent back or lost (weight 3).
+    /// Records that a packet lost its payload on a path (weight 1), or was returned or lost (weight 3).
     #[inline]
     pub fn failed(&mut self, path: u16, weight: u32) {
         self.note(path, 0, weight);
@@ -161,7 +162,8 @@ impl Paths {
 }
 
 impl Score {
-    /// Whether a way loses more than its share. The ratio of all ways together stands for the mean of their ratios.
+    /// Returns whether a path loses more than its share. The ratio of all paths together stands for the mean of their
+    /// ratios.
     fn is_bad(&self, all: &Score) -> bool {
         let (acks, nacks) = (u64::from(self.acks), u64::from(self.nacks));
         self.acks + self.nacks > limits::ANSWERS
@@ -215,7 +217,7 @@ mod tests {
             let mut used = 0;
             for n in 0..16_000u32 {
                 let path = paths.next_path();
-                // Way 3 trims two packets of three.
+                // Path 3 trims two packets of three.
                 if path == 3 && n % 3 > 0 {
                     paths.failed(3, 1)
                 } else {
@@ -223,7 +225,7 @@ mod tests {
                 }
                 used += u32::from(n >= 8_000 && path == 3);
             }
-            // It works again. Nothing is forgotten, and so it takes its time.
+            // It works again. Statistics are kept, so recovery takes time.
             let mut later = 0;
             for n in 0..1_500_000u32 {
                 let path = paths.next_path();

@@ -1,16 +1,16 @@
-//! A stream whose receiver asks for its packets one by one (NDP §3.2).
+//! A stream whose receiver requests its packets one by one (NDP §3.2).
 //!
-//! The first window goes unasked. From then on each packet that arrives, whole or as headers only, makes one pull at
-//! the receiver, which sends pulls at the rate of its link, and each pull lets one packet go: what is known to be lost
-//! first. So as many packets are on their way as before, and nothing is ever sent again because of a guess.
+//! The first window is sent without requests. Then each packet that arrives, whole or trimmed, creates one pull at the
+//! receiver, which sends pulls at the rate of its link, and each pull releases one packet: lost ones first. So the
+//! number of packets in flight stays constant, and nothing is ever retransmitted on a guess.
 //!
-//! Each of the `window` slots that a stream has is in one place at a time: `flying` (sent, no answer yet), `owed`
-//! (answered, the pull is still to come), `credits` (pulled, nothing sent yet), or `held` (its packet was sent back,
-//! and no pull will come for it). Their sum never exceeds the window. A pull may overtake the answer that it belongs
-//! to: `owed` is then negative until that has come, and the packet still `flying`.
+//! Each of the stream's `window` slots is in one state at a time: `flying` (sent, not answered), `owed` (answered, the
+//! pull is still to come), `credits` (pulled, nothing sent yet), or `held` (its packet was returned, and no pull will
+//! come for it). Their sum never exceeds the window. A pull may overtake the answer that it belongs to: `owed` is then
+//! negative until that arrives, and the packet still `flying`.
 //!
-//! Pulls are numbered, so a later one makes up for one that was lost. For the last of them there is no later one: a
-//! receiver that owes none, and that misses packets for long, says its latest pull again, and that it owes none.
+//! Pulls are numbered, so a later one makes up for one that was lost. The last has no later one: a receiver that owes
+//! none, and misses packets for long, repeats its latest pull, with a flag that it owes none.
 
 use std::collections::VecDeque;
 
@@ -19,28 +19,28 @@ use crate::psn::Psn;
 use crate::room::{OutOfMemory, boxed};
 use crate::time::{Time, US};
 
-/// What an answer says of the packet that it is about.
+/// An answer to a packet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It has arrived. `again`: as it had before, so that no pull was made.
+    /// It has arrived. `again`: a duplicate, so that no pull was created.
     Arrived {
-        /// No pull is made for it.
+        /// No pull is created for it.
         again: bool,
     },
     /// Only its headers have arrived.
     Trimmed,
 }
 
-/// What comes back from the receiver: an answer, a pull, or both.
+/// Feedback from the receiver: an answer, a pull, or both.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Feedback {
     /// Everything before it has arrived.
     pub cumulative: Psn,
-    /// The packet that caused it, and what became of that.
+    /// The packet that caused it, and the result.
     pub answer: Option<(Psn, Answer)>,
-    /// Number of pulls sent so far, 24 bits, if this is one, or the latest again.
+    /// Number of pulls sent so far, 24 bits, if this is a pull or repeats the latest.
     pub pull: Option<Psn>,
-    /// The receiver owes no other pull.
+    /// Whether the receiver owes no other pull.
     pub owes_none: bool,
 }
 
@@ -49,9 +49,9 @@ pub struct Feedback {
 pub struct Turn {
     /// Its number.
     pub psn: Psn,
-    /// It was never sent before.
+    /// Whether it is new.
     pub fresh: bool,
-    /// The way on which it was lost, if that is why it is sent again: it should take another.
+    /// The path on which it was lost, if that is why it is retransmitted: it should take another.
     pub lost_on: Option<u16>,
 }
 
@@ -60,9 +60,9 @@ enum State {
     #[default]
     Arrived,
     Flying,
-    /// Trimmed or sent back: waits for a pull.
+    /// Trimmed or returned: waits for a pull.
     Lost,
-    /// There was no answer in time: goes again unasked.
+    /// Not answered in time: is retransmitted without a pull.
     Overdue,
 }
 
@@ -82,7 +82,7 @@ struct History {
 }
 
 impl History {
-    /// Answers that are remembered, by the authors' simulator.
+    /// Number of answers remembered, from the authors' simulator.
     const LEN: u8 = 12;
 
     fn push(&mut self, arrived: bool) {
@@ -90,8 +90,8 @@ impl History {
         self.count = (self.count + 1).min(Self::LEN);
     }
 
-    /// Whether more than a quarter arrived whole: then what was sent back met something that is in the way of few. In
-    /// integers, as the authors' simulator has it.
+    /// Returns whether more than a quarter arrived whole: then returned packets met an obstacle that affects few. In
+    /// integers, as in the authors' simulator.
     fn arrives(self) -> bool {
         let arrived = self.bits.count_ones();
         arrived > 0 && u32::from(self.count) / arrived <= 3
@@ -113,24 +113,25 @@ pub struct Pulled {
     credits: u32,
     held: u32,
     last_pull: Psn,
-    /// Numbers that were [`State::Lost`] when they were put here, and how many still are.
+    /// Numbers that were [`State::Lost`] when they were added, and how many still are.
     lost: VecDeque<Psn>,
     waiting: u32,
     /// As [`Self::lost`], for [`State::Overdue`].
     overdue: VecDeque<Psn>,
     overdue_count: u32,
     history: History,
-    /// One past the packet that was said to be the last, until it has arrived.
+    /// One past the packet that was marked as the last, until it has arrived.
     last: Option<Psn>,
-    /// ns.
+    /// Retransmission timeout, ns.
     rto: u64,
-    /// When [`Self::on_deadline`] looks for packets without answer.
+    /// When [`Self::on_deadline`] checks for unanswered packets.
     check: Time,
 }
 
 impl Pulled {
-    /// A stream that starts with `first`, sends `window` packets unasked, 1 or more, and keeps track of `tracked` from
-    /// the oldest on, rounded up to a power of two. A packet without answer goes again after `rto` ns, 0 for never.
+    /// Creates a stream that starts with `first`, sends `window` packets without a pull, 1 or more, and tracks
+    /// `tracked` from the oldest on, rounded up to a power of two. An unanswered packet is retransmitted after `rto`
+    /// ns, 0 for never.
     pub fn new(first: Psn, window: u32, tracked: u32, rto: u64) -> Result<Pulled, OutOfMemory> {
         let tracked = tracked.clamp(1, 1 << 16).next_power_of_two();
         let queue = || {
@@ -159,7 +160,7 @@ impl Pulled {
         })
     }
 
-    /// Forgets everything, and starts with `first`. A packet without answer goes again after `rto` ns, 0 for never.
+    /// Resets the stream, to start with `first`. An unanswered packet is retransmitted after `rto` ns, 0 for never.
     pub fn restart(&mut self, first: Psn, rto: u64) {
         self.slots.fill(Slot::default());
         (self.next, self.acked, self.last_pull) = (first, first, Psn::new(0));
@@ -171,19 +172,19 @@ impl Pulled {
         (self.rto, self.check) = (rto, Time::NEVER);
     }
 
-    /// Returns after how many ns a packet without answer goes again, 0 for never.
+    /// Returns the time after which an unanswered packet is retransmitted, ns, 0 for never.
     #[inline]
     pub fn rto(&self) -> u64 {
         self.rto
     }
 
-    /// Whether nothing goes before the receiver asks, and no packet is under way that could bring it to.
+    /// Returns whether nothing may be sent without a pull, and no packet is in flight that could cause one.
     #[inline]
     pub fn is_stuck(&self) -> bool {
         self.flying == 0 && self.credits == 0 && (self.waiting > 0 || self.owed > 0)
     }
 
-    /// Lets one packet go unasked if the stream is stuck.
+    /// Releases one packet without a pull if the stream is stuck.
     pub fn nudge(&mut self) {
         if self.is_stuck() {
             self.owed = (self.owed - 1).max(0);
@@ -191,7 +192,7 @@ impl Pulled {
         }
     }
 
-    /// Returns the first sequence number that has not arrived, as far as is known.
+    /// Returns the first sequence number not known to have arrived.
     #[inline]
     pub fn acked(&self) -> Psn {
         self.acked
@@ -203,19 +204,19 @@ impl Pulled {
         self.next
     }
 
-    /// Whether anything sent has not arrived, as far as is known.
+    /// Returns whether any packet sent is not known to have arrived.
     #[inline]
     pub fn outstanding(&self) -> bool {
         self.next != self.acked
     }
 
-    /// Returns the packets sent that have no answer.
+    /// Returns the number of unanswered packets.
     #[inline]
     pub fn flying(&self) -> u32 {
         self.flying
     }
 
-    /// Returns the slots of the window that are in use.
+    /// Returns the number of slots of the window in use.
     #[inline]
     pub fn in_use(&self) -> i32 {
         self.flying as i32 + self.owed + self.credits as i32 + self.held as i32
@@ -232,26 +233,26 @@ impl Pulled {
         (self.next.distance(self.acked).max(0) as usize) < self.slots.len()
     }
 
-    /// Whether a packet may go; `more`: one waits that was never sent.
+    /// Returns whether a packet may be sent; `more`: a new one waits.
     #[inline]
     pub fn wants_tx(&self, more: bool) -> bool {
         let more = more && self.has_room();
         self.overdue_count > 0 || self.may_spend() && (self.waiting > 0 || more) || more && self.may_push()
     }
 
-    /// More than a window is never sent without answer, whatever was pulled.
+    /// Returns whether a credit may be used: never more than a window is unanswered, whatever was pulled.
     #[inline]
     fn may_spend(&self) -> bool {
         self.credits > 0 && self.flying < self.window
     }
 
-    /// Whether what is new may go unasked.
+    /// Returns whether new packets may be sent without a pull.
     #[inline]
     fn may_push(&self) -> bool {
         self.in_use() < self.window as i32 && self.flying < self.window
     }
 
-    /// Names the packet to send now, by `path`, if any. `more` says that one waits that was never sent.
+    /// Selects the packet to send now, on `path`, if any. `more` says that a new one waits.
     #[inline]
     pub fn tx_free(&mut self, now: Time, more: bool, path: u16) -> Option<Turn> {
         let again = match self.take(true) {
@@ -291,7 +292,7 @@ impl Pulled {
         psn
     }
 
-    /// Takes the next packet that is overdue, or else lost. What has arrived since is passed over.
+    /// Takes the next packet that is overdue, or else lost. Those that have arrived since are skipped.
     fn take(&mut self, overdue: bool) -> Option<Psn> {
         let state = if overdue { State::Overdue } else { State::Lost };
         while if overdue { self.overdue_count } else { self.waiting } > 0 {
@@ -302,7 +303,7 @@ impl Pulled {
                 return Some(psn);
             }
         }
-        // What is left is none of them any more.
+        // None of the rest is in that state any more.
         if overdue {
             self.overdue.clear()
         } else {
@@ -311,25 +312,25 @@ impl Pulled {
         None
     }
 
-    /// A packet takes another way than it was asked about ([`Self::tx_free`]).
+    /// Sets the path of a packet that takes another than given to [`Self::tx_free`].
     pub fn set_path(&mut self, psn: Psn, path: u16) {
         self.slot(psn).path = path;
     }
 
-    /// The packet sent last has nothing behind it, and says so: when it and all before it have arrived, the receiver
-    /// drops the pulls that it owes.
+    /// Marks the packet sent last as the end of the stream: when it and all before it have arrived, the receiver drops
+    /// the pulls that it owes.
     pub fn mark_last(&mut self) {
         self.last = Some(self.next);
     }
 
-    /// Whether `psn` is to say that nothing is behind it.
+    /// Returns whether `psn` is to be marked as the end of the stream.
     pub fn is_last(&self, psn: Psn) -> bool {
         self.last == Some(self.next) && psn.plus(1) == self.next
     }
 
-    /// Takes what comes back. Returns the way of the packet that it answers, and whether that has arrived, if it is the
-    /// first answer to it; [`Err`], and changes nothing, if it speaks of packets that were never sent, or of more pulls
-    /// than packets that are kept track of.
+    /// Processes feedback. Returns the path of the packet that it answers, and whether that has arrived, if it is the
+    /// first answer to it; [`Err`], and changes nothing, if it names packets that were never sent, or more pulls than
+    /// packets tracked.
     pub fn receive(&mut self, feedback: &Feedback) -> Result<Option<(u16, bool)>, Unexpected> {
         let Feedback { cumulative, answer, pull, owes_none } = *feedback;
         let far = self.slots.len() as i32;
@@ -345,7 +346,7 @@ impl Pulled {
         let heard = answer.and_then(|(psn, answer)| self.answered(psn, answer));
         while self.acked.before(cumulative) {
             let psn = self.acked;
-            // The answer to it was lost; its pull was made.
+            // Its answer was lost; its pull was created.
             self.resolve(psn, State::Arrived, true);
             self.acked = psn.plus(1);
         }
@@ -357,7 +358,7 @@ impl Pulled {
             self.owed = (self.owed - pulls).max(-(self.flying as i32));
             let room = (self.window as i32 - self.in_use()).max(0) as u32;
             self.credits += (pulls as u32).min(room);
-            // A pull that comes with the answer to its packet has waited for nobody's: the receiver's link has room.
+            // A pull that arrives with the answer to its packet did not wait for others: the receiver's link has room.
             let at_once = owes_none && matches!(answer, Some((_, Answer::Arrived { again: false })));
             if at_once && self.held > 0 {
                 self.held -= 1;
@@ -368,7 +369,7 @@ impl Pulled {
             self.owed = self.owed.min(0);
         }
         if self.last.is_some_and(|last| !self.acked.before(last)) {
-            // The receiver has dropped what it owed.
+            // The receiver has dropped the pulls that it owed.
             self.last = None;
             (self.owed, self.held) = (self.owed.min(0), 0);
             if self.acked == self.next {
@@ -379,7 +380,7 @@ impl Pulled {
         Ok(heard)
     }
 
-    /// The first answer to a packet, or one that changes what is known of it.
+    /// Handles the first answer to a packet, or one that changes its known state.
     fn answered(&mut self, psn: Psn, answer: Answer) -> Option<(u16, bool)> {
         if psn.before(self.acked) {
             return None;
@@ -390,14 +391,14 @@ impl Pulled {
         match (state, arrived) {
             (State::Flying | State::Overdue, true) | (State::Lost, true) => self.resolve(psn, State::Arrived, pulls),
             (State::Flying, false) => self.resolve(psn, State::Lost, pulls),
-            // It goes again anyway; or the answer is late, or forged.
+            // It is retransmitted anyway; or the answer is late, or forged.
             (State::Overdue | State::Lost, false) | (State::Arrived, _) => return None,
         }
         self.history.push(arrived);
         Some((path, arrived))
     }
 
-    /// A packet has got an answer: moves its slot of the window on. `pulls`: a pull is made for it.
+    /// Handles the answer to a packet, moving its slot of the window. `pulls`: a pull is created for it.
     fn resolve(&mut self, psn: Psn, to: State, pulls: bool) {
         let from = std::mem::replace(&mut self.slot(psn).state, to);
         match from {
@@ -420,8 +421,8 @@ impl Pulled {
         }
     }
 
-    /// Pulls that have come without their answers belong to packets without answers. What is more has come for packets
-    /// whose answers were lost or are late, and is forgotten, with what there is then no room for.
+    /// Matches early pulls with unanswered packets. The excess was for packets whose answers were lost or are late; it
+    /// is dropped, as is what then exceeds the window.
     fn settle(&mut self) {
         self.owed = self.owed.max(-(self.flying as i32));
         let mut excess = (self.in_use() - self.window as i32).max(0) as u32;
@@ -433,8 +434,8 @@ impl Pulled {
         self.owed -= excess as i32;
     }
 
-    /// A packet was sent back. It goes first, but not unasked: that would be an echo of what had it sent back. It goes
-    /// at once if most packets arrive. Returns the way that it had, if it was waited for.
+    /// Handles a returned packet. It goes first, but only on a pull, lest it meet the same obstacle; at once if most
+    /// packets arrive. Returns its path, if it was outstanding.
     pub fn returned(&mut self, psn: Psn) -> Option<u16> {
         if psn.before(self.acked) || !psn.before(self.next) {
             return None;
@@ -458,15 +459,15 @@ impl Pulled {
         Some(path)
     }
 
-    /// Where nothing is under way that could bring a pull, one packet that was sent back goes unasked.
+    /// Sends one returned packet without a pull if nothing is in flight that could cause one.
     fn keep_going(&mut self) {
         if self.flying > 0 || self.owed > 0 {
             return;
         }
         self.owed = 0;
         if self.waiting == 0 {
-            // While it is asked for packets it sends those and no others: its window, sent at once, would meet what had
-            // headers sent back. When nobody asks any more all slots are free.
+            // While pulls arrive, only pulled packets are sent: the window, sent at once, would meet the congestion
+            // that returned headers. When pulls cease, all slots are free.
             if self.credits == 0 {
                 self.held = 0;
             }
@@ -476,8 +477,8 @@ impl Pulled {
         }
     }
 
-    /// Everything that has not arrived goes again, as what an error NAK asks for (RNR): whoever was asked for before is
-    /// as good as asked for.
+    /// Resends everything that has not arrived, as required by an error NAK (RNR): packets requested before count as
+    /// requested.
     pub fn go_back(&mut self) {
         let mut psn = self.acked;
         while psn != self.next {
@@ -495,13 +496,13 @@ impl Pulled {
         self.credits = self.credits.min((self.window as i32 - self.owed - self.held as i32).max(1) as u32);
     }
 
-    /// When [`Self::on_deadline`] is due.
+    /// Returns when [`Self::on_deadline`] is due.
     #[inline]
     pub fn next_deadline(&self) -> Time {
         if self.flying == 0 { Time::NEVER } else { self.check }
     }
 
-    /// Has packets without an answer for too long go again, unasked. Returns how many are new among them.
+    /// Has packets that are unanswered for too long retransmitted without a pull. Returns how many are newly overdue.
     pub fn on_deadline(&mut self, now: Time) -> u32 {
         if now < self.check {
             return 0;
@@ -516,7 +517,7 @@ impl Pulled {
                 self.overdue.push_back(psn);
                 self.overdue_count += 1;
                 found += 1;
-                // If its pull has come all the same, it will not come again.
+                // If its pull has arrived all the same, it will not come again.
                 self.owed += i32::from(self.owed < 0);
             } else if slot.state == State::Flying {
                 oldest = oldest.max(Some(age));
@@ -533,7 +534,7 @@ impl Pulled {
     }
 }
 
-/// Feedback speaks of packets that were never sent, or of more pulls than there can be.
+/// The feedback names packets that were never sent, or more pulls than there can be.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Unexpected;
 
@@ -547,7 +548,7 @@ footprint!(Pulled, |at| {
     credits => bits(width::COUNT),
     held => bits(width::COUNT),
     last_pull => sequence(),
-    // The order in which slots go again.
+    // The order of retransmission of slots.
     lost => bits(slots.len() as u64 * width::INDEX).heap(slots.len() * size_of::<Psn>()),
     waiting => bits(width::COUNT),
     overdue => bits(slots.len() as u64 * width::INDEX).heap(slots.len() * size_of::<Psn>()),

@@ -1,15 +1,14 @@
-//! RACK (RFC 8985): losses are inferred from the times at which packets were sent.
+//! RACK (RFC 8985): losses are inferred from transmission times.
 //!
-//! A packet is lost once one that was sent later has arrived, and as much time has passed as that one took there and
-//! back, plus a reordering window. So a packet that was sent again and lost again is found without a timeout, and what
-//! arrives late after a timeout that came too early is not taken for lost. Names in capitals are RFC 8985's. What
-//! differs from it:
+//! A packet is lost once one sent later has arrived, and the round trip of that one plus a reordering window has
+//! passed. So a retransmission that is lost again is found without a timeout, and packets that arrive late after a
+//! premature timeout are not considered lost. Names in capitals are RFC 8985's. Differences from it:
 //!
 //! - DupThresh is `nack_threshold`. With 1 and no reordering seen, a gap is a loss at once.
-//! - A timeout sends the first packet again and marks no other (§6.3): hosts stall longer than their timeouts. The
+//! - A timeout resends the first packet and marks no other (§6.3): hosts stall longer than their timeouts. The
 //!   acknowledgement of that packet has the others marked by their times, after a smoothed round trip, in which an
-//!   acknowledgement of a packet that was never sent again shows that the timeout came too early (RFC 5682, F-RTO).
-//! - A tail loss probe (§7) repeats the last packet that is not known to have arrived, during recovery, too.
+//!   acknowledgement of a packet that was never retransmitted shows that the timeout was premature (RFC 5682, F-RTO).
+//! - A tail loss probe (§7) repeats the last packet not known to have arrived, also during recovery.
 
 mod detect;
 mod sent;
@@ -26,24 +25,25 @@ use crate::psn::Psn;
 use crate::room::{boxed, reserve};
 use crate::time::Time;
 
-/// What RACK keeps beside the scoreboard.
+/// RACK state in addition to the scoreboard.
 #[derive(Clone, Debug)]
 pub(super) struct Rack {
-    /// Of it: selective acknowledgements, and whether a loss is being recovered from.
+    /// Selective acknowledgements, and whether recovery is in progress.
     pub board: Scoreboard,
-    /// By sequence number, as many as were ever in flight; none, or a power of two.
+    /// By sequence number, up to the peak number in flight; empty, or a power of two.
     sent: Box<[Sent]>,
-    /// When a packet was last sent. One that is sent again is noted as later than all before it, though it may have
-    /// gone at the same time.
+    /// Time of the last transmission. A retransmission is recorded as later than all before it, though it may have been
+    /// at the same time.
     last_sent: Time,
-    /// The packet that was sent last of those that have arrived (RACK.xmit_ts, RACK.end_seq), and its round trip
+    /// The most recently sent packet of those that have arrived (RACK.xmit_ts, RACK.end_seq), and its round trip
     /// (RACK.rtt).
     latest: Transmission,
     rtt: u64,
     min_rtt: MinRtt,
     /// Smoothed round trip, ns; 0 before the first.
     srtt: u64,
-    /// A packet sent from here on measures the next round trip; and the one that was measured last, until it is taken.
+    /// The next round trip is measured by a packet sent from this time on; and the last one measured, until it is
+    /// taken.
     next_sample: Time,
     sample: Option<u64>,
     /// One past the highest packet that has arrived (RACK.fack).
@@ -54,34 +54,34 @@ pub(super) struct Rack {
     reo_wnd_persist: u8,
     /// A duplicate widens the reordering window again once this is acknowledged (RACK.dsack_round).
     dsack_round: Psn,
-    /// Packets that are selectively acknowledged, and that wait to be sent again, none of them before `scan`.
+    /// Numbers of packets selectively acknowledged, and waiting for retransmission, of which none is before `scan`.
     sacked: u32,
     lost: u32,
     scan: Psn,
-    /// Packets in their turn before this were judged.
+    /// In-order transmissions before this were judged.
     judged: Psn,
-    /// Packets out of their turn that wait to be judged, in the order of their times.
+    /// Out-of-order transmissions that wait to be judged, in order of time.
     again: VecDeque<Transmission>,
     /// When the next packet will be lost if nothing arrives (the reordering timer).
     deadline: Time,
-    /// One past the last packet that was sent when a tail loss probe was, while its fate is open (TLP.end_seq).
+    /// One past the last packet sent when a tail loss probe was, while its outcome is open (TLP.end_seq).
     probe_end: Option<Psn>,
-    /// What the latest probe and the latest timeout sent again, until it is known to have been for nothing.
+    /// The retransmissions of the latest probe and the latest timeout, until known to be spurious.
     probed: Option<Psn>,
     timed_out: Option<Psn>,
-    /// What a timeout sent again has arrived, or its original: unless the latter shows by then, the former has;
-    /// [`Time::ZERO`]: it is not open.
+    /// A timeout's retransmission has arrived, or its original: it is taken to be the former unless an original shows
+    /// the latter by this time; [`Time::ZERO`]: not open.
     settles: Time,
     doubted: Transmission,
-    /// Of the scoreboard's recovery: a cumulative acknowledgement of all before it ends it.
+    /// End of the scoreboard's recovery: a cumulative acknowledgement of everything before it ends it.
     recovery: Psn,
 }
 
 impl Rack {
-    /// Records that there is room for from the first packet on: as many as may be in flight, within these limits.
+    /// Initial number of records from the first packet on: the number that may be in flight, within these limits.
     const FEW: u32 = 16;
     const MANY: u32 = 256;
-    /// Recoveries without duplicates after which the reordering window is as at first.
+    /// Recoveries without duplicates after which the reordering window is reset.
     const PERSIST: u8 = 16;
 
     pub(super) fn new(board: Scoreboard, first: Psn) -> Rack {
@@ -115,7 +115,7 @@ impl Rack {
         }
     }
 
-    /// When [`Self::on_deadline`] is due.
+    /// Returns when [`Self::on_deadline`] is due.
     #[inline]
     pub(super) fn deadline(&self) -> Time {
         self.deadline
@@ -132,13 +132,13 @@ impl Rack {
         psn.get() as usize & self.sent.len().wrapping_sub(1)
     }
 
-    /// The record of a packet in flight; `None` where there was no memory.
+    /// Returns the record of a packet in flight; `None` if there was no memory.
     #[inline]
     fn record(&self, psn: Psn) -> Option<Sent> {
         self.sent.get(self.place(psn)).copied()
     }
 
-    /// Notes that a packet was sent.
+    /// Records a transmission.
     #[inline]
     fn note(&mut self, stream: &mut Stream, psn: Psn, sent: Sent) {
         let ahead = psn.distance(stream.acked);
@@ -149,7 +149,7 @@ impl Rack {
         self.sent[place] = sent;
     }
 
-    /// Makes room for more records. Without memory no more packets may be in flight than have one, and one at least.
+    /// Makes room for more records. Without memory, packets in flight are limited to those with a record, at least one.
     #[cold]
     #[inline(never)]
     fn grow(&mut self, stream: &mut Stream, ahead: i32) -> bool {
@@ -158,7 +158,7 @@ impl Rack {
         }
         let first = stream.cap.clamp(Self::FEW, Self::MANY) as usize;
         let len = (ahead as usize + 1).max(first).next_power_of_two();
-        // Where there is no memory for them, repeats are found by timeouts.
+        // If there is no memory for them, losses of retransmissions are found by timeouts.
         let _ = self.again.try_reserve(len.saturating_sub(self.again.len()));
         let Ok(mut sent) = boxed(Sent::default(), len) else {
             stream.cap = stream.cap.min(self.sent.len().max(1) as u32);
@@ -179,7 +179,7 @@ impl Rack {
         stream.in_flight().saturating_sub(gone)
     }
 
-    /// The first packet that waits to be sent again, if it may be.
+    /// Returns the first packet that waits for retransmission, if it may be sent.
     #[inline]
     fn repeatable(&self, stream: &Stream) -> Option<Psn> {
         let psn = self.lost(stream)?;
@@ -188,14 +188,14 @@ impl Rack {
         may.then_some(psn)
     }
 
-    /// Whether [`Self::tx_free`] would do anything.
+    /// Returns whether [`Self::tx_free`] would do anything.
     #[inline]
     pub(super) fn wants_tx(&self, stream: &Stream, more: bool) -> bool {
         self.lost > 0 && (!self.board.pipe || self.repeatable(stream).is_some())
             || ((more || stream.next != stream.high) && !stream.is_full(self.in_window(stream)))
     }
 
-    /// Returns the packet that is sent again next because it alone is lost.
+    /// Returns the next packet to be retransmitted individually.
     #[inline]
     pub(super) fn lost(&self, stream: &Stream) -> Option<Psn> {
         if self.lost == 0 {
@@ -211,12 +211,12 @@ impl Rack {
         None
     }
 
-    /// Whether a loss is being recovered from, or about to be.
+    /// Returns whether recovery is in progress, or about to begin.
     pub(super) fn is_recovering(&self) -> bool {
         self.board.in_recovery || self.lost > 0
     }
 
-    /// Whether a missing packet waits to be sent again.
+    /// Returns whether a missing packet waits for retransmission.
     pub(super) fn will_resend(&self, stream: &Stream, psn: Psn) -> bool {
         let in_flight = !psn.before(stream.acked) && psn.before(stream.next);
         in_flight && self.record(psn).is_some_and(|sent| sent.is(Sent::LOST))
@@ -248,14 +248,14 @@ impl Rack {
         psn
     }
 
-    /// Something else than [`Self::tx_free`] sends a packet again, unless it has just named it.
+    /// Records a retransmission made by other means than [`Self::tx_free`], unless that has just selected it.
     pub(super) fn repeated(&mut self, now: Time, stream: &mut Stream, psn: Psn) {
         if self.record(psn).is_some_and(|sent| !sent.is(Sent::AGAIN) || sent.is(Sent::LOST) || sent.at() < now) {
             self.repeat(now, stream, psn);
         }
     }
 
-    /// A packet in flight is sent again out of its turn.
+    /// Records a retransmission of a packet in flight out of order.
     fn repeat(&mut self, now: Time, stream: &mut Stream, psn: Psn) {
         if let Some(sent) = self.record(psn).filter(|sent| sent.is(Sent::LOST)) {
             self.find(psn, sent);
@@ -270,7 +270,7 @@ impl Rack {
         self.note(stream, psn, Sent::new(at, Sent::AGAIN | if queued { Sent::QUEUED } else { 0 }));
     }
 
-    /// Marks a packet as one to send again.
+    /// Marks a packet as lost.
     fn lose(&mut self, psn: Psn) {
         let place = self.place(psn);
         let Some(sent) = self.sent.get_mut(place).filter(|sent| !sent.is(Sent::LOST)) else { return };
@@ -281,7 +281,7 @@ impl Rack {
         self.lost += 1;
     }
 
-    /// Takes the mark from a packet again if it has one.
+    /// Clears a packet's loss mark if it has one.
     #[inline]
     fn find(&mut self, psn: Psn, sent: Sent) {
         if sent.is(Sent::LOST) {
@@ -291,24 +291,24 @@ impl Rack {
         }
     }
 
-    /// A loss was found.
+    /// Enters recovery on a loss.
     fn enter_recovery(&mut self, stream: &mut Stream) {
         stream.count_loss();
         if !self.board.in_recovery {
             self.board.in_recovery = true;
             self.recovery = stream.high;
-            // Congestion control hears of what the probe repaired from here.
+            // Congestion control is notified of the probe's repair from here.
             self.probe_end = None;
         }
     }
 
-    /// Has the first packet sent again.
+    /// Has the first packet retransmitted.
     pub(super) fn lose_first(&mut self, stream: &mut Stream) {
         self.enter_recovery(stream);
         self.lose(stream.acked);
     }
 
-    /// An acknowledgement that the stream has taken over: it has moved by `news`. What `nack` names has arrived.
+    /// Handles an acknowledgement that has moved the stream by `news`. The packets of `nack` have arrived.
     #[inline]
     pub(super) fn receive_ack(&mut self, now: Time, stream: &mut Stream, news: u32, nack: Option<Sack>) {
         let mut heard = News::default();
@@ -331,12 +331,12 @@ impl Rack {
         self.detect(now, stream);
     }
 
-    /// The packets before the first one not acknowledged have arrived, `news` of which were not known to have, or only
-    /// selectively.
+    /// Handles the arrival of packets before the first unacknowledged one, `news` of which were not known to have
+    /// arrived, or only selectively.
     #[inline]
     fn acknowledge(&mut self, now: Time, stream: &Stream, news: u32, heard: &mut News) {
         if self.sacked == 0 && self.lost == 0 && self.again.is_empty() {
-            // All in their turn: the last was sent last.
+            // All in order: the last was sent last.
             let last = stream.acked.minus(1);
             if let Some(sent) = self.record(last) {
                 self.delivered(now, last, sent, heard);
@@ -358,14 +358,14 @@ impl Rack {
         self.board.sacks.advance(news, |[word]| *sacked = sacked.saturating_sub(word.count_ones()));
     }
 
-    /// Packets ahead of the first one not acknowledged have arrived.
+    /// Handles the arrival of packets ahead of the first unacknowledged one.
     fn sack(&mut self, now: Time, stream: &Stream, sack: Sack, heard: &mut News) {
         let last = sack.last.distance(stream.acked);
         if last <= 0 || !sack.last.before(stream.next) {
-            // Old, or of a packet that goes again.
+            // Old, or of a packet to be retransmitted.
             return;
         }
-        // What lies before one that is known was said with it.
+        // Packets before one that is known were acknowledged with it.
         let (last, mut first) = (last as u32, last as u32);
         let least = (last.saturating_sub(sack.run.into())).max(1);
         if self.board.sacks.any(last) {
@@ -388,7 +388,7 @@ impl Rack {
         }
     }
 
-    /// A packet has arrived (§6.2, steps 1 to 3).
+    /// Handles the arrival of a packet (§6.2, steps 1 to 3).
     #[inline]
     fn delivered(&mut self, now: Time, psn: Psn, sent: Sent, heard: &mut News) {
         let sent_at = Transmission { at: sent.at(), psn };
@@ -405,13 +405,13 @@ impl Rack {
         }
     }
 
-    /// A packet that was sent again is not answered sooner.
+    /// Returns the minimum round trip that a retransmission can have.
     #[inline]
     fn least_rtt(&self) -> u64 {
         if self.min_rtt.rtt == u64::MAX { 0 } else { self.min_rtt.rtt }
     }
 
-    /// Which packet was sent last of those that have arrived, and what it measures.
+    /// Updates the most recently sent packet that has arrived, and the round trip.
     #[inline]
     fn update(&mut self, now: Time, heard: News) {
         let News { original, mut repeated } = heard;
@@ -437,8 +437,8 @@ impl Rack {
         }
     }
 
-    /// What a timeout sent again has arrived, or its original: an original that arrives with it, or soon after, was
-    /// sent before, and shows which (F-RTO). Returns the packet to believe in.
+    /// Handles the arrival of a timeout's retransmission, or of its original: an original that arrives with it, or soon
+    /// after, was sent before, and shows which (F-RTO). Returns the transmission to assume.
     #[cold]
     fn doubt(
         &mut self,
@@ -453,7 +453,7 @@ impl Rack {
         if original.is_some_and(|original| again.is_after(original)) {
             return None;
         }
-        // A host that answers late goes on late.
+        // A host that answers late tends to do so again.
         self.settles = now + self.srtt.max(now.since(again.at));
         self.doubted = again;
         None
@@ -461,8 +461,7 @@ impl Rack {
 
     fn end_recovery(&mut self, stream: &mut Stream) {
         if self.probe_end.is_some_and(|end| end.before(stream.acked)) {
-            // The only packet that was lost, and the probe has repaired that (§7.4.2): no duplicate was
-            // reported.
+            // The only packet that was lost, and repaired by the probe (§7.4.2): no duplicate was reported.
             self.probe_end = None;
             stream.count_loss();
         }
@@ -482,8 +481,8 @@ impl Rack {
         self.timed_out = self.timed_out.filter(|psn| !old(psn));
     }
 
-    /// A NACK from a receiver that goes back N: it keeps nothing that it could acknowledge selectively, so that all
-    /// that was sent since goes again; unless it cannot know of that yet.
+    /// Handles a NACK from a receiver that goes back N: it keeps nothing that it could acknowledge selectively, so
+    /// everything sent since is resent, unless the NACK is too early to reflect a retransmission.
     #[cold]
     fn nothing_kept(&mut self, now: Time, stream: &mut Stream) {
         let sent = self.record(stream.acked).unwrap_or_default();
@@ -494,7 +493,7 @@ impl Rack {
         }
     }
 
-    /// A packet has arrived at the receiver twice: it was sent again for nothing (§6.2, step 4, and §7.4.2).
+    /// Handles a packet that has arrived twice: its retransmission was spurious (§6.2, step 4, and §7.4.2).
     #[cold]
     pub(super) fn duplicate(&mut self, stream: &mut Stream, psn: Psn) {
         if !psn.before(stream.high) || psn.distance(stream.acked) < -Stream::STALE {
@@ -513,13 +512,13 @@ impl Rack {
         }
     }
 
-    /// A retransmission timeout (RACK_mark_losses_on_RTO): see the module.
+    /// Handles a retransmission timeout (RACK_mark_losses_on_RTO): see the module.
     pub(super) fn timeout(&mut self, stream: &mut Stream) {
         if stream.next == stream.acked {
             return;
         }
         if self.board.sacks.any(0) {
-            // The receiver has forgotten what it acknowledged (RFC 2018 §8), as it does when it was not ready.
+            // The receiver has discarded packets it acknowledged (RFC 2018 §8), as it does when it was not ready.
             self.go_back(stream);
             return;
         }
@@ -533,8 +532,8 @@ impl Rack {
         }
     }
 
-    /// Has the last packet that is not known to have arrived sent again as a tail loss probe (§7.3). Returns false if
-    /// there is something else to send, or nothing to learn.
+    /// Has the last packet not known to have arrived retransmitted as a tail loss probe (§7.3). Returns false if there
+    /// is something else to send, or nothing to learn.
     pub(super) fn probe(&mut self, stream: &mut Stream) -> bool {
         if self.lost > 0 || stream.next != stream.high {
             return false;
@@ -555,7 +554,7 @@ impl Rack {
         probes
     }
 
-    /// Forgets selective acknowledgements, and starts over.
+    /// Discards selective acknowledgements, and starts over.
     pub(super) fn go_back(&mut self, stream: &mut Stream) {
         if self.lost > 0 {
             let mut psn = stream.acked;

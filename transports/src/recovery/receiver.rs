@@ -1,11 +1,11 @@
-//! receiveData: what has arrived of a stream, and what that completes.
+//! receiveData: which packets of a stream have arrived, and which messages that completes.
 
 use super::{Bitmap, Sack};
 use crate::footprint::{Item, bits, footprint, part, sequence, why};
 use crate::psn::Psn;
 use crate::wire::Opcode;
 
-/// What a packet means for the message count once everything before it has arrived (IRN §4.4.3, "last packet issues").
+/// Effect of a packet on the message count once everything before it has arrived (IRN §4.4.3, "last packet issues").
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Class {
     /// A packet that ends nothing.
@@ -17,7 +17,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// The class of a request packet.
+    /// Returns the class of a request packet.
     #[inline]
     pub fn of(opcode: Opcode) -> Class {
         use Opcode::*;
@@ -32,7 +32,7 @@ impl Class {
     }
 }
 
-/// Where a packet stands in the stream.
+/// Position of a packet in the stream.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// The expected one.
@@ -41,17 +41,17 @@ pub enum Arrival {
     OutOfOrder(u32),
     /// Behind the expected one, or ahead of it and seen before.
     Duplicate,
-    /// So far ahead that it cannot be tracked. Not to be acknowledged.
+    /// Too far ahead to be tracked. Must not be acknowledged.
     OutOfWindow,
 }
 
-/// What the peer was told of the packet that is expected now.
+/// What was reported to the peer about the packet expected now.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Told {
     Nothing,
     /// It is missing.
     Missing,
-    /// It came, and is to come again when there is room for it.
+    /// It arrived, and is to be resent when there is room for it.
     NotReady,
 }
 
@@ -66,31 +66,31 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A stream whose next packet is `expected`, with room for `window` packets out of order.
+    /// Creates a stream whose next packet is `expected`, with room for `window` packets out of order.
     pub fn new(expected: Psn, msn: Psn, window: u32) -> Receiver {
         Receiver { expected, msn, told: Told::Nothing, arrived: Bitmap::new(window) }
     }
 
-    /// The next sequence number in order: everything before it has arrived.
+    /// Returns the next sequence number in order: everything before it has arrived.
     #[inline]
     pub fn expected(&self) -> Psn {
         self.expected
     }
 
-    /// Messages completed in order so far.
+    /// Returns the number of messages completed in order so far.
     #[inline]
     pub fn msn(&self) -> Psn {
         self.msn
     }
 
-    /// Whether packets ahead of the expected one have arrived.
+    /// Returns whether packets ahead of the expected one have arrived.
     #[inline]
     pub fn has_gap(&self) -> bool {
         !self.arrived.is_empty()
     }
 
-    /// Where `psn` stands, and room to track it; changes nothing else. Without memory for that it counts as out of the
-    /// window.
+    /// Returns the position of `psn`, and makes room to track it; changes nothing else. Without memory for that it
+    /// counts as outside the window.
     #[inline]
     pub fn locate(&mut self, psn: Psn) -> Arrival {
         let ahead = psn.distance(self.expected);
@@ -123,7 +123,7 @@ impl Receiver {
         let mut cqes = u32::from(class == Class::LastWithCqe);
         let mut run = 1;
         if !self.arrived.is_empty() {
-            // Offset 0, the packet that has just come, was never set.
+            // Offset 0, the packet just received, was never set.
             run = self.arrived.first_clear(1);
             self.arrived.advance(run, |[data, end]| {
                 messages += end.count_ones();
@@ -136,8 +136,8 @@ impl Receiver {
         (false, cqes)
     }
 
-    /// A packet came out of order that is not kept: whether the one expected now is to be NACKed. Once a gap (IBA
-    /// 9.7.5.2.3), or `each` time; but not if the peer knows that it is waited for.
+    /// Handles an out-of-order packet that is not kept: returns whether the one expected now is to be NACKed. Once per
+    /// gap (IBA 9.7.5.2.3), or `each` time; but not if the peer knows that it is missing.
     #[inline]
     pub fn nacks(&mut self, each: bool) -> bool {
         match self.told {
@@ -150,21 +150,22 @@ impl Receiver {
         }
     }
 
-    /// The packet expected now came, and the peer is told to send it again later: what follows is out of order by that.
+    /// Records that the packet expected now arrived, and the peer was asked to resend it later: the following ones are
+    /// thereby out of order.
     #[inline]
     pub fn not_ready(&mut self) {
         self.told = Told::NotReady;
     }
 
-    /// A selective acknowledgement with all that has arrived right before it, whenever that was: what an
-    /// acknowledgement that was lost said is said again.
+    /// Extends a selective acknowledgement by all packets right before it that have arrived at any time, to repeat the
+    /// contents of lost acknowledgements.
     #[inline]
     pub fn widen(&self, sack: Sack) -> Sack {
         let ahead = sack.last.distance(self.expected).max(0) as u32;
         Sack { last: sack.last, run: self.arrived.run_before(ahead).min(255) as u8 }
     }
 
-    /// Returns the first and the last of the packets in a row around `psn`, which is ahead of the expected one, that
+    /// Returns the first and the last of the consecutive packets around `psn`, which is ahead of the expected one, that
     /// have arrived.
     pub fn block(&self, psn: Psn) -> (Psn, Psn) {
         let ahead = psn.distance(self.expected).max(0) as u32;
@@ -172,7 +173,7 @@ impl Receiver {
         (self.expected.plus(first), self.expected.plus(end.max(ahead + 1) - 1))
     }
 
-    /// Takes `packets` packets and `messages` messages as arrived in order: plain RoCE's in-order path, where a READ
+    /// Records `packets` packets and `messages` messages as arrived in order: plain RoCE's in-order path, where a READ
     /// request takes as many sequence numbers as its response has packets (IBA 9.7.3.1). Only without a gap.
     #[inline]
     pub fn skip(&mut self, packets: u32, messages: u32) {

@@ -1,4 +1,4 @@
-//! Which packets of a stream are missing, and which of them is sent again next: the registers of IRN's sender modules.
+//! The missing packets of a stream, and the next one to retransmit: the registers of IRN's sender modules.
 
 use super::Bitmap;
 use super::low_acks::LowAcks;
@@ -6,8 +6,8 @@ use super::stream::Stream;
 use crate::footprint::{Item, bits, flag, footprint, left, part, sequence, why};
 use crate::psn::Psn;
 
-/// What selective recovery keeps beside its stream (IRN §4.5.2), whatever the rules by which it enters and leaves
-/// recovery.
+/// State of selective recovery in addition to the stream (IRN §4.5.2), independent of the rules by which it enters and
+/// leaves recovery.
 #[derive(Clone, Debug)]
 pub(super) struct Scoreboard {
     /// Sequence number to retransmit, if `do_retransmit`; else the last one retransmitted.
@@ -17,21 +17,22 @@ pub(super) struct Scoreboard {
     pub do_retransmit: bool,
     pub in_recovery: bool,
     pub find_new_hole: bool,
-    /// Selective acknowledgements from the first packet on that is not acknowledged cumulatively.
+    /// Selective acknowledgements from the first cumulatively unacknowledged packet on.
     pub sacks: Bitmap<1>,
-    /// What low priority has brought, if there is any.
+    /// Packets delivered at low priority, if enabled.
     pub brought: Option<Box<LowAcks>>,
-    /// Selective acknowledgements are kept.
+    /// Whether selective acknowledgements are kept.
     keeps: bool,
-    /// The window holds packets in the network; see [`Sender::with_pipe`](super::Sender::with_pipe).
+    /// Whether the window counts packets in the network; see [`Sender::with_pipe`](super::Sender::with_pipe).
     pub pipe: bool,
-    /// NACKs without progress that it takes to enter recovery (IRN §4.6); 1 is IRN's own rule.
+    /// NACKs without progress required to enter recovery (IRN §4.6); 1 is IRN's own rule.
     pub nack_threshold: u32,
     nacks: u32,
 }
 
 impl Scoreboard {
-    /// For a stream with so many packets in flight at most. Without `keeps` no selective acknowledgement is recorded.
+    /// Creates the state of a stream with at most `cap` packets in flight. Without `keeps` no selective acknowledgement
+    /// is recorded.
     pub(super) fn new(first: Psn, cap: u32, keeps: bool, nack_threshold: u32) -> Scoreboard {
         Scoreboard {
             retransmit: first,
@@ -48,7 +49,7 @@ impl Scoreboard {
         }
     }
 
-    /// Whether selective acknowledgements are kept.
+    /// Returns whether selective acknowledgements are kept.
     pub(super) fn keeps(&self) -> bool {
         self.keeps
     }
@@ -59,10 +60,10 @@ impl Scoreboard {
         if self.pipe && !self.sacks.is_empty() { self.in_network(stream) } else { stream.in_flight() }
     }
 
-    /// Of the packets in flight, counts those that are thought to be in the network.
+    /// Returns the number of packets in flight that are estimated to be in the network.
     fn in_network(&self, stream: &Stream) -> u32 {
         let end = self.sacks.end().min(stream.span());
-        // In recovery, what is missing has been sent again up to `again`, and is lost from there on.
+        // In recovery, missing packets before `again` were retransmitted, and those from there on are lost.
         let mut again = end;
         if self.in_recovery || self.do_retransmit {
             let next = self.retransmit.distance(stream.acked) + i32::from(!self.do_retransmit);
@@ -72,13 +73,13 @@ impl Scoreboard {
         stream.in_flight() - lost_or_arrived - self.sacks.ones(again)
     }
 
-    /// Whether `retransmit` waits to be sent, and may be.
+    /// Returns whether `retransmit` waits to be sent, and may be.
     #[inline]
     fn may_retransmit(&self, stream: &Stream) -> bool {
         self.do_retransmit && (!self.pipe || self.retransmit == stream.acked || self.in_window(stream) < stream.window)
     }
 
-    /// Whether [`Self::tx_free`] would do anything.
+    /// Returns whether [`Self::tx_free`] would do anything.
     #[inline]
     pub(super) fn wants_tx(&self, stream: &Stream, more: bool) -> bool {
         self.may_retransmit(stream)
@@ -86,17 +87,17 @@ impl Scoreboard {
             || ((more || stream.next != stream.high) && !stream.is_full(self.in_window(stream)))
     }
 
-    /// Whether a loss is being recovered from, or about to be.
+    /// Returns whether recovery is in progress, or about to begin.
     pub(super) fn is_recovering(&self) -> bool {
         self.in_recovery || self.do_retransmit
     }
 
-    /// Returns the packet that is sent again next because it alone is lost.
+    /// Returns the next packet to be retransmitted individually.
     pub(super) fn lost(&self, stream: &Stream) -> Option<Psn> {
         (self.do_retransmit && !self.retransmit.before(stream.acked)).then_some(self.retransmit)
     }
 
-    /// Whether a missing packet is going to be sent again as one that alone is lost.
+    /// Returns whether a missing packet will be retransmitted individually.
     pub(super) fn will_resend(&self, stream: &Stream, psn: Psn) -> bool {
         let from = match () {
             () if self.do_retransmit && psn == self.retransmit => return true,
@@ -133,7 +134,7 @@ impl Scoreboard {
         send
     }
 
-    /// Sends the next packet in order, past those that were selectively acknowledged if they do not count.
+    /// Sends the next packet in order, skipping those selectively acknowledged if they do not count.
     #[inline]
     pub(super) fn send_next(&mut self, stream: &mut Stream, more: bool) -> Option<Psn> {
         if self.pipe && stream.next != stream.high {
@@ -146,8 +147,8 @@ impl Scoreboard {
         (!full && (more || stream.next != stream.high)).then(|| stream.take_next())
     }
 
-    /// Looks for the next packet to send again. One counts as lost only if a later one was selectively acknowledged,
-    /// and if it is not sent again in its turn.
+    /// Searches for the next packet to retransmit. One counts as lost only if a later one was selectively acknowledged,
+    /// and if it is not resent in order anyway.
     #[inline]
     fn look_ahead(&mut self, stream: &Stream) {
         let from = (self.retransmit.distance(stream.acked) + 1).max(0) as u32;
@@ -158,7 +159,7 @@ impl Scoreboard {
         }
     }
 
-    /// So many packets more are acknowledged cumulatively.
+    /// Advances by newly cumulatively acknowledged packets.
     #[inline]
     pub(super) fn advance(&mut self, news: u32) {
         self.sacks.advance(news, |_| ());
@@ -198,7 +199,7 @@ impl Scoreboard {
         }
     }
 
-    /// Counts a sign of a gap. After as many as it takes, the first missing packet is lost.
+    /// Counts a sign of a gap. At the threshold, the first missing packet is lost.
     #[inline]
     pub(super) fn count_gap(&mut self, stream: &mut Stream) {
         self.nacks += 1;
@@ -208,7 +209,7 @@ impl Scoreboard {
         }
     }
 
-    /// The first missing packet is sent again.
+    /// Schedules the first missing packet for retransmission.
     #[inline]
     pub(super) fn retransmit_first(&mut self, stream: &Stream) {
         self.retransmit = stream.acked;
@@ -216,16 +217,16 @@ impl Scoreboard {
         self.find_new_hole = false;
     }
 
-    /// All that is missing is sent again, in order, as the window opens.
+    /// Schedules all missing packets for retransmission, in order, as the window opens.
     pub(super) fn retransmit_all(&mut self, stream: &mut Stream) {
         if self.sacks.any(0) {
-            // The receiver has forgotten what it acknowledged (RFC 2018 §8), as it does when it was not ready.
+            // The receiver has discarded packets it acknowledged (RFC 2018 §8), as it does when it was not ready.
             self.sacks.clear();
         }
         self.start_over(stream);
     }
 
-    /// Forgets selective acknowledgements, and starts over.
+    /// Discards selective acknowledgements, and starts over.
     pub(super) fn go_back(&mut self, stream: &mut Stream) {
         self.sacks.clear();
         self.start_over(stream);

@@ -1,4 +1,4 @@
-//! txFree, receiveAck and timeout: which packet of a stream goes next.
+//! txFree, receiveAck and timeout: selection of the next packet of a stream.
 
 use super::Bitmap;
 use super::go_back_n::GoBackN;
@@ -12,37 +12,37 @@ use crate::psn::Psn;
 use crate::room::ensure;
 use crate::time::Time;
 
-/// How a sender recovers from loss.
+/// Loss recovery scheme of a sender.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub enum Recovery {
     /// Resend everything from the first lost packet on.
     #[default]
     GoBackN,
-    /// Resend what is known to be lost (IRN §4.2.1).
+    /// Resend only packets known to be lost (IRN §4.2.1).
     Selective,
     /// Resend only the first missing packet: no record of selective acknowledgements, one loss recovered per round trip
     /// (IRN §4.3.3, question 2).
     SelectiveWithoutSack,
 }
 
-/// A selective acknowledgement: the packets from `run` before `last` up to `last` have arrived.
+/// A selective acknowledgement: packet `last` and the `run` packets before it have arrived.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Sack {
-    /// The latest.
+    /// The latest packet.
     pub last: Psn,
-    /// How many right before it.
+    /// Number of packets right before it.
     pub run: u8,
 }
 
 impl Sack {
-    /// Whether it includes `psn`.
+    /// Returns whether it includes `psn`.
     #[inline]
     pub fn covers(&self, psn: Psn) -> bool {
         (0..=i32::from(self.run)).contains(&self.last.distance(psn))
     }
 }
 
-/// The registers of IRN's sender modules, as the reference traces print them.
+/// The registers of IRN's sender modules, as printed in the reference traces.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // named as in the modules
 pub struct SenderState {
@@ -60,22 +60,23 @@ pub struct SenderState {
 pub struct Sender {
     stream: Stream,
     scheme: Scheme,
-    /// Selective recovery goes by RACK from the first packet on: most streams never send one.
+    /// Whether selective recovery is to use RACK, which is set up at the first packet: most streams never send one.
     asks: bool,
 }
 
-/// What a loss makes the sender do, and what it keeps for that.
+/// The recovery scheme and its state.
 #[derive(Clone, Debug)]
 enum Scheme {
     GoBackN(GoBackN),
-    /// Selective recovery as IRN's reference modules do it.
+    /// Selective recovery as in IRN's reference modules.
     Irn(Scoreboard),
-    /// Selective recovery by the times at which packets were sent.
+    /// Selective recovery by transmission times.
     Rack(Box<Rack>),
 }
 
 impl Sender {
-    /// A stream that starts with `first`, at most `cap` packets in flight. Selective recovery goes by IRN's own rules.
+    /// Creates a stream that starts with `first`, at most `cap` packets in flight. Selective recovery uses IRN's own
+    /// rules.
     pub fn new(recovery: Recovery, first: Psn, cap: u32, nack_threshold: u32) -> Sender {
         let stream = Stream::new(first, cap);
         let board = |keeps| Scheme::Irn(Scoreboard::new(first, stream.cap, keeps, nack_threshold));
@@ -87,11 +88,11 @@ impl Sender {
         Sender { stream, scheme, asks: false }
     }
 
-    /// Has the sender ask for evidence that a packet is lost before it sends it again, for hosts whose timers run out
-    /// too early. Selective recovery goes by the times at which packets were sent (RACK, RFC 8985), or if there is no
-    /// memory for that when the first one is, by IRN's rules. Going back N sends
-    /// one packet after a timeout, and everything again only if the answer shows that it is missing (F-RTO, RFC 5682).
-    /// Recovery without a record of selective acknowledgements is as it was.
+    /// Has the sender require evidence that a packet is lost before it resends it, for hosts whose timers expire too
+    /// early. Selective recovery goes by transmission times (RACK, RFC 8985), or by IRN's rules if there is no memory
+    /// for that at the first packet. Going back N sends one packet after a timeout, and everything again only if the
+    /// answer shows that it is missing (F-RTO, RFC 5682). Recovery without a record of selective acknowledgements is
+    /// unchanged.
     #[must_use]
     pub fn with_evidence(mut self, asks: bool) -> Sender {
         match &mut self.scheme {
@@ -102,7 +103,7 @@ impl Sender {
         self
     }
 
-    /// The first packet is about to be sent.
+    /// Sets up recovery before the first packet.
     #[cold]
     fn begin(&mut self) {
         if std::mem::take(&mut self.asks)
@@ -113,10 +114,10 @@ impl Sender {
         }
     }
 
-    /// Has the window hold what is thought to be in the network, TCP's pipe (RFC 6675): neither what was selectively
-    /// acknowledged nor what is lost and was not sent again. So what is sent again waits for the window, too, but for
-    /// the first missing packet. After a timeout that takes all for lost, everything but what was selectively
-    /// acknowledged is sent again as the window opens.
+    /// Has the window count packets estimated to be in the network, TCP's pipe (RFC 6675): neither selectively
+    /// acknowledged ones nor lost ones that were not resent. So retransmissions wait for the window, too, except that
+    /// of the first missing packet. After a timeout that considers everything lost, all packets not selectively
+    /// acknowledged are resent as the window opens.
     #[must_use]
     pub fn with_pipe(mut self, pipe: bool) -> Sender {
         match &mut self.scheme {
@@ -127,9 +128,9 @@ impl Sender {
         self
     }
 
-    /// Has low priority send packets from the end, up to `reach` ahead of the first that is not acknowledged
-    /// ([`crate::config::Rc3Config`]). What it brought is left out here. Without effect on one that goes back N, or
-    /// keeps no record of selective acknowledgements.
+    /// Has low priority send packets from the end, up to `reach` ahead of the first unacknowledged one
+    /// ([`crate::config::Rc3Config`]). Packets it delivered are skipped here. Without effect on a sender that goes back
+    /// N, or keeps no record of selective acknowledgements.
     #[must_use]
     pub fn with_low_priority(mut self, reach: u32) -> Sender {
         let acked = self.stream.acked;
@@ -157,7 +158,7 @@ impl Sender {
         }
     }
 
-    /// Returns the registers. Going back N has two of them.
+    /// Returns the registers. Going back N uses two of them.
     pub fn state(&self) -> SenderState {
         let Stream { next, acked, .. } = self.stream;
         let board = self.board();
@@ -172,7 +173,7 @@ impl Sender {
         }
     }
 
-    /// Returns the first sequence number that is not acknowledged cumulatively.
+    /// Returns the first cumulatively unacknowledged sequence number.
     #[inline]
     pub fn acked(&self) -> Psn {
         self.stream.acked
@@ -197,8 +198,8 @@ impl Sender {
         self.stream.in_flight()
     }
 
-    /// Allows no more than `cap` packets in flight from now on. One that goes back N is allowed one after a timeout,
-    /// then as many more as are acknowledged (RFC 5681 §3.1): the receiver may still have all of them in its queue.
+    /// Limits packets in flight to `cap` from now on. A sender that goes back N is limited to one after a timeout, then
+    /// grows by those acknowledged (RFC 5681 §3.1): the receiver may still have all of them in its queue.
     pub fn limit(&mut self, cap: u32) {
         match &mut self.scheme {
             Scheme::GoBackN(scheme) => scheme.limit(&mut self.stream, cap),
@@ -206,19 +207,19 @@ impl Sender {
         }
     }
 
-    /// Allows so many packets in flight, if the cap does: what congestion control says of late.
+    /// Sets the window of congestion control in packets, in addition to the cap.
     #[inline]
     pub fn set_window(&mut self, packets: u32) {
         self.stream.window = packets.max(1);
     }
 
-    /// Returns the number of losses that NACKs told of: all packets that were in flight at the time are one. Wraps.
+    /// Returns the number of losses reported by NACKs: all packets in flight at the time count as one. Wraps.
     #[inline]
     pub fn losses(&self) -> u32 {
         self.stream.losses.into()
     }
 
-    /// Whether as many packets are in flight as may be.
+    /// Returns whether the window is full.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.stream.is_full(self.in_window())
@@ -234,13 +235,13 @@ impl Sender {
         }
     }
 
-    /// Whether anything sent is not acknowledged.
+    /// Returns whether any packet sent is unacknowledged.
     #[inline]
     pub fn outstanding(&self) -> bool {
         self.stream.high != self.stream.acked
     }
 
-    /// Whether [`Self::tx_free`] would do anything; `more`: a packet waits that was never sent.
+    /// Returns whether [`Self::tx_free`] would do anything; `more`: a new packet waits.
     #[inline]
     pub fn wants_tx(&self, more: bool) -> bool {
         let stream = &self.stream;
@@ -251,13 +252,13 @@ impl Sender {
         }
     }
 
-    /// Whether [`Self::tx_new`] would name a packet.
+    /// Returns whether [`Self::tx_new`] would select a packet.
     pub fn wants_new(&self, more: bool) -> bool {
         more && self.stream.next == self.stream.high && !self.is_full()
     }
 
-    /// Returns the packet to send again next because it alone is lost. What going back N sends again is from
-    /// [`Self::next`] to [`Self::high`].
+    /// Returns the next packet to be retransmitted individually. Going back N resends from [`Self::next`] to
+    /// [`Self::high`].
     pub fn lost(&self) -> Option<Psn> {
         match &self.scheme {
             Scheme::GoBackN(_) => None,
@@ -266,13 +267,13 @@ impl Sender {
         }
     }
 
-    /// Whether a packet is known to have arrived.
+    /// Returns whether a packet is known to have arrived.
     pub fn has_arrived(&self, psn: Psn) -> bool {
         let offset = psn.distance(self.stream.acked);
         offset < 0 || self.board().is_some_and(|board| board.sacks.any(offset as u32))
     }
 
-    /// Whether a packet that was sent and has not arrived is going to be sent again as things are.
+    /// Returns whether a packet that was sent and has not arrived will be resent in the current state.
     pub fn will_resend(&self, psn: Psn) -> bool {
         !psn.before(self.stream.next)
             || match &self.scheme {
@@ -282,14 +283,13 @@ impl Sender {
             }
     }
 
-    /// Whether the window has room for one of so many `lost` packets, of which the sender does not know that they are
-    /// not in the network any more.
+    /// Returns whether the window has room for one of `lost` packets, which the sender still counts as in the network.
     pub fn has_room_for_lost(&self, lost: u32) -> bool {
         let pipe = self.board().is_some_and(|board| board.pipe);
         !pipe || self.in_window().saturating_sub(lost) < self.stream.window
     }
 
-    /// Whether a loss is being recovered from: something waits to be sent again, or what was sent by then is not all
+    /// Returns whether recovery is in progress: something waits for retransmission, or not everything sent by then is
     /// acknowledged.
     pub fn is_recovering(&self) -> bool {
         let stream = &self.stream;
@@ -301,8 +301,8 @@ impl Sender {
             }
     }
 
-    /// Has the first packet that is not acknowledged sent again: it is lost, however many NACKs that takes otherwise.
-    /// Without effect on one that goes back N.
+    /// Has the first unacknowledged packet retransmitted: it is lost, regardless of the NACKs otherwise required.
+    /// Without effect on a sender that goes back N.
     pub fn lose_first(&mut self) {
         let stream = &mut self.stream;
         match &mut self.scheme {
@@ -315,46 +315,45 @@ impl Sender {
         }
     }
 
-    /// Counts a loss that something else than a NACK told of; see [`Self::losses`].
+    /// Counts a loss found by other means than a NACK; see [`Self::losses`].
     pub fn count_loss(&mut self) {
         self.stream.count_loss();
     }
 
-    /// Returns how often what a timer had sent again had arrived already. Wraps.
+    /// Returns how often retransmissions by a timer were spurious. Wraps.
     #[inline]
     pub fn spurious(&self) -> u16 {
         self.stream.spurious
     }
 
-    /// When [`Self::on_deadline`] is due: RACK's reordering timer.
+    /// Returns when [`Self::on_deadline`] is due: RACK's reordering timer.
     #[inline]
     pub fn deadline(&self) -> Time {
         if let Scheme::Rack(rack) = &self.scheme { rack.deadline() } else { Time::NEVER }
     }
 
-    /// Runs what is due.
+    /// Runs due timers.
     pub fn on_deadline(&mut self, now: Time) {
         if let Scheme::Rack(rack) = &mut self.scheme {
             rack.on_deadline(now, &mut self.stream);
         }
     }
 
-    /// Whether the sender measures round trips itself ([`Self::take_sample`]).
+    /// Returns whether the sender measures round trips itself ([`Self::take_sample`]).
     #[inline]
     pub fn measures(&self) -> bool {
         self.asks || matches!(self.scheme, Scheme::Rack(_))
     }
 
-    /// Takes the round trip in ns that the latest acknowledgement has measured, if one is to count: one a round trip,
-    /// of a packet that was sent once.
+    /// Takes the round trip in ns measured by the latest acknowledgement, if it is a sample: one per round trip, of a
+    /// packet sent once.
     #[inline]
     pub fn take_sample(&mut self) -> Option<u64> {
         if let Scheme::Rack(rack) = &mut self.scheme { rack.take_sample() } else { None }
     }
 
-    /// Has one packet sent again whose answer tells what is missing (a tail loss probe, RFC 8985 §7): the last. One
-    /// that goes back N may be asked for the `first`. Returns false if there is something else to send, or nothing to
-    /// learn.
+    /// Has one packet retransmitted whose answer shows what is missing (a tail loss probe, RFC 8985 §7): the last, or
+    /// when going back N optionally the `first`. Returns false if there is something else to send, or nothing to learn.
     pub fn probe(&mut self, first: bool) -> bool {
         let stream = &mut self.stream;
         match &mut self.scheme {
@@ -364,27 +363,26 @@ impl Sender {
         }
     }
 
-    /// Something else than [`Self::tx_free`] sends a packet again.
+    /// Records a retransmission made by other means than [`Self::tx_free`].
     pub fn repeated(&mut self, now: Time, psn: Psn) {
         if let Scheme::Rack(rack) = &mut self.scheme {
             rack.repeated(now, &mut self.stream, psn);
         }
     }
 
-    /// The receiver says that a packet has arrived twice (as RFC 2883's D-SACK does).
+    /// Handles the receiver's report that a packet arrived twice (as in RFC 2883's D-SACK).
     pub fn receive_duplicate(&mut self, psn: Psn) {
         if let Scheme::Rack(rack) = &mut self.scheme {
             rack.duplicate(&mut self.stream, psn);
         }
     }
 
-    /// [`Self::tx_free`] while nothing may be sent again.
+    /// [`Self::tx_free`] while nothing may be retransmitted.
     pub fn tx_new(&mut self, now: Time, more: bool) -> Option<Psn> {
         self.wants_new(more).then(|| self.take_next(now))
     }
 
-    /// Names a packet that was never sent, if one waits (`more`) and the cap allows it, whatever the window of
-    /// congestion control.
+    /// Selects a new packet, if one waits (`more`) and the cap allows it, whatever the window of congestion control.
     pub fn tx_beyond_window(&mut self, now: Time, more: bool) -> Option<Psn> {
         let stream = &self.stream;
         (more && stream.next == stream.high && !stream.is_full(0)).then(|| self.take_next(now))
@@ -399,8 +397,7 @@ impl Sender {
         if let Scheme::Rack(rack) = &mut self.scheme { rack.take_next(now, stream) } else { stream.take_next() }
     }
 
-    /// The link is free: returns the sequence number to send now, if any. `more` says that a packet waits that was
-    /// never sent.
+    /// Selects the sequence number to send now, if any, when the link is free. `more` says that a new packet waits.
     #[inline]
     pub fn tx_free(&mut self, now: Time, more: bool) -> Option<Psn> {
         if self.asks {
@@ -425,14 +422,14 @@ impl Sender {
         }
     }
 
-    /// The packet that [`Self::tx_free`] just named covers `packets` sequence numbers (plain RoCE's READ request).
+    /// Extends the packet just selected by [`Self::tx_free`] to `packets` sequence numbers (plain RoCE's READ request).
     #[inline]
     pub fn cover(&mut self, packets: u32) {
         self.stream.advance(packets - 1);
     }
 
-    /// Takes an acknowledgement: everything before `cumulative` has arrived, and on a NACK so has `nack`. Returns
-    /// false, and changes nothing, if it speaks of packets that were never sent.
+    /// Handles an acknowledgement: everything before `cumulative` has arrived, and on a NACK so has `nack`. Returns
+    /// false, and changes nothing, if it names packets that were never sent.
     #[inline]
     pub fn receive_ack(&mut self, now: Time, cumulative: Psn, nack: Option<Psn>) -> bool {
         let stream = &mut self.stream;
@@ -449,7 +446,7 @@ impl Sender {
         true
     }
 
-    /// [`Self::receive_ack`] where low priority sends, too.
+    /// [`Self::receive_ack`] for a sender with low priority.
     #[cold]
     fn receive_ack_beside_low(&mut self, now: Time, cumulative: Psn, nack: Option<Psn>) -> bool {
         let stream = &mut self.stream;
@@ -461,10 +458,10 @@ impl Sender {
         let before = board.before_ack(stream, cumulative, nack);
         let Some(news) = stream.acknowledge(cumulative, nack) else { return false };
         board.after_ack(stream, &before, news);
-        // That a packet of low priority has arrived says nothing of those that the primary loop sends.
+        // Acknowledgements of low-priority packets carry no information about the primary loop's.
         let offset = |psn: Psn| psn.distance(stream.acked).max(0) as u32;
         let nack = nack.filter(|psn| !board.is_brought(offset(*psn)));
-        // More may be known to have arrived than it says.
+        // More may be known to have arrived than it acknowledges.
         let cumulative = if cumulative.before(stream.acked) { stream.acked } else { cumulative };
         match &mut self.scheme {
             Scheme::GoBackN(_) => {}
@@ -475,9 +472,9 @@ impl Sender {
         true
     }
 
-    /// Takes an acknowledgement of low priority: the packets from `first` to `last` have arrived. It opens no window,
-    /// shows no loss, and ends no recovery. Returns how many packets were not known to have; `None`, without any
-    /// change, if it speaks of packets that were never sent.
+    /// Handles an acknowledgement of low priority: the packets from `first` to `last` have arrived. It opens no window,
+    /// shows no loss, and ends no recovery. Returns the number newly known to have arrived; `None`, without any change,
+    /// if it names packets that were never sent.
     pub fn receive_low_ack(&mut self, first: Psn, last: Psn) -> Option<u32> {
         let stream = &mut self.stream;
         match &mut self.scheme {
@@ -487,7 +484,7 @@ impl Sender {
         }
     }
 
-    /// Low priority has sent a packet.
+    /// Records a packet sent at low priority.
     pub fn sent_low(&mut self, psn: Psn) {
         if let Some(brought) = self.board_mut().and_then(|board| board.brought.as_mut())
             && !psn.before(brought.end)
@@ -496,27 +493,27 @@ impl Sender {
         }
     }
 
-    /// Returns how many packets are acknowledged that only low priority had sent. Wraps.
+    /// Returns the number of acknowledged packets that only low priority had sent. Wraps.
     #[inline]
     pub fn brought(&self) -> u32 {
         self.board().and_then(|board| board.brought.as_ref()).map_or(0, |brought| brought.passed)
     }
 
-    /// Returns how many cumulative acknowledgements have told of packets that only low priority had sent, before it was
-    /// known that they had arrived. Wraps.
+    /// Returns the number of cumulative acknowledgements that newly acknowledged packets sent only at low priority.
+    /// Wraps.
     pub fn bumps(&self) -> u32 {
         self.board().and_then(|board| board.brought.as_ref()).map_or(0, |brought| brought.bumps)
     }
 
-    /// Returns how many packets were sent, at no low priority, and are not acknowledged cumulatively.
+    /// Returns the number of packets sent, not at low priority, that are not acknowledged cumulatively.
     #[inline]
     pub fn unacknowledged(&self) -> u32 {
         let sent = self.stream.high.distance(self.stream.acked).max(0) as u32;
         sent - self.board().and_then(|board| board.brought.as_ref()).map_or(0, |brought| brought.map.ones(sent))
     }
 
-    /// Takes an acknowledgement that may stand for a run of NACKs, which are taken in the order of arrival. Returns
-    /// what [`Self::receive_ack`] does.
+    /// Handles an acknowledgement that may stand for a run of NACKs, which are processed in order of arrival. Returns
+    /// the result of [`Self::receive_ack`].
     #[inline]
     pub fn receive_acks(&mut self, now: Time, cumulative: Psn, nack: Option<Sack>) -> bool {
         let Some(sack) = nack else { return self.receive_ack(now, cumulative, None) };
@@ -530,8 +527,8 @@ impl Sender {
         (0..=u32::from(sack.run)).rev().all(|back| self.receive_ack(now, cumulative, Some(sack.last.minus(back))))
     }
 
-    /// A retransmission timer ran out; `quick` if it was the RTO_low one, which holds only while at most `quick_limit`
-    /// packets are in flight. Returns true if the timer shall instead be extended to RTO_high.
+    /// Handles a retransmission timeout; `quick` if it was the RTO_low one, which applies only while at most
+    /// `quick_limit` packets are in flight. Returns true if the timer is to be extended to RTO_high instead.
     #[inline]
     pub fn timeout(&mut self, quick: bool, quick_limit: u32) -> bool {
         if quick && self.in_flight() > quick_limit {
@@ -547,8 +544,8 @@ impl Sender {
         false
     }
 
-    /// Starts again from the first packet that is not acknowledged, forgetting selective acknowledgements: what RNR and
-    /// other error NAKs ask for, whatever the scheme (IRN §4.4.4).
+    /// Restarts from the first unacknowledged packet, discarding selective acknowledgements: required by RNR and other
+    /// error NAKs, whatever the scheme (IRN §4.4.4).
     pub fn go_back(&mut self) {
         let stream = &mut self.stream;
         match &mut self.scheme {
@@ -606,7 +603,7 @@ mod tests {
         assert!(sender.receive_ack(Time::ZERO, Psn::new(0), Some(Psn::new(2))));
         sender.timeout(false, 0);
         assert_eq!(send_all(&mut sender, false), [0, 1, 3]);
-        // It wants 2 all the same.
+        // It sends 2 all the same.
         assert!(sender.receive_ack(Time::ZERO, Psn::new(2), None));
         sender.timeout(false, 0);
         assert_eq!(send_all(&mut sender, false), [2, 3]);

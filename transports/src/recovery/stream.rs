@@ -1,11 +1,11 @@
-//! What every sender keeps of its stream, however it recovers losses.
+//! Stream state common to all senders, however they recover losses.
 
 use super::Bitmap;
 use crate::congestion::CongestionConfig;
 use crate::footprint::{bits, flag, footprint, left, sequence, why, width};
 use crate::psn::Psn;
 
-/// Sequence numbers of a stream, and how far ahead it may be sent.
+/// Sequence numbers of a stream, and limits on packets in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
     /// Next sequence number to send that is not a selective retransmission.
@@ -14,25 +14,25 @@ pub(super) struct Stream {
     pub high: Psn,
     /// Everything before it is acknowledged cumulatively.
     pub acked: Psn,
-    /// Of the packets before `next` that are not acknowledged, those that low priority brought: they are not in flight.
+    /// Of the unacknowledged packets before `next`, those delivered at low priority: they are not in flight.
     pub skipped: u32,
-    /// Most packets in flight (BDP-FC), at most the window of the bitmap.
+    /// Maximum number of packets in flight (BDP-FC), at most the window of the bitmap.
     pub cap: u32,
     /// Packets in flight that congestion control allows.
     pub window: u32,
-    /// Packets that may lie between `acked` and `next`, whatever brought them, less one: the receiver keeps track of no
-    /// more. 0: as many as may be in flight.
+    /// Maximum distance from `acked` to `next`, delivered at any priority, minus one: the receiver tracks no more. 0:
+    /// limited by the packets in flight only.
     reach: u16,
-    /// Losses found by NACKs, one for all that was in flight then. Wraps.
+    /// Losses found by NACKs, one for all packets in flight then. Wraps.
     pub losses: u16,
-    /// A loss from here on is another.
+    /// A loss from here on counts as another.
     lost_until: Psn,
-    /// What timers sent again although it had arrived already. Wraps.
+    /// Spurious retransmissions by timers. Wraps.
     pub spurious: u16,
 }
 
 impl Stream {
-    /// Serial numbers only compare up to 2²³ apart: what is so far behind is of an age past.
+    /// Serial numbers only compare up to 2²³ apart: anything this far behind is stale.
     pub(super) const STALE: i32 = 1 << 22;
 
     pub(super) fn new(first: Psn, cap: u32) -> Stream {
@@ -51,12 +51,12 @@ impl Stream {
         }
     }
 
-    /// Keeps `next` so many packets ahead of `acked` at most, 2 to 65,536.
+    /// Limits `next` to at most this many packets ahead of `acked`, 2 to 65,536.
     pub(super) fn set_reach(&mut self, packets: u32) {
         self.reach = (packets - 1).clamp(1, u16::MAX.into()) as u16;
     }
 
-    /// Whether [`Self::set_reach`] was called: low priority brings packets, too.
+    /// Returns whether [`Self::set_reach`] was called: packets are also delivered at low priority.
     #[inline]
     pub(super) fn has_reach(&self) -> bool {
         self.reach != 0
@@ -69,13 +69,13 @@ impl Stream {
         self.span() - self.skipped
     }
 
-    /// Returns how far ahead of the first packet that is not acknowledged the next one is.
+    /// Returns the distance of the next packet from the first unacknowledged one.
     #[inline]
     pub(super) fn span(&self) -> u32 {
         self.next.distance(self.acked).max(0) as u32
     }
 
-    /// Whether as many packets are in flight as may be, `in_window` of which count against the window.
+    /// Returns whether the window is full, given that `in_window` packets count against it.
     #[inline]
     pub(super) fn is_full(&self, in_window: u32) -> bool {
         self.in_flight() >= self.cap
@@ -83,7 +83,7 @@ impl Stream {
             || self.has_reach() && self.span() > u32::from(self.reach)
     }
 
-    /// Takes the next packet in order; the caller has seen to it that it may go. What was sent before goes again.
+    /// Takes the next packet in order, which the caller has checked may be sent. It may be a retransmission.
     #[inline]
     pub(super) fn take_next(&mut self) -> Psn {
         let psn = self.next;
@@ -91,7 +91,7 @@ impl Stream {
         psn
     }
 
-    /// Moves on by so many packets.
+    /// Advances by `packets`.
     #[inline]
     pub(super) fn advance(&mut self, packets: u32) {
         self.next = self.next.plus(packets);
@@ -100,9 +100,8 @@ impl Stream {
         }
     }
 
-    /// Takes a cumulative acknowledgement over and returns how many packets it newly acknowledges, 0 if it is old.
-    /// `None`, without any change, if it or the selective one speaks of packets that were never sent, or of an age
-    /// past.
+    /// Applies a cumulative acknowledgement and returns the number of packets newly acknowledged, 0 if it is old.
+    /// `None`, without any change, if it or the selective one names packets that were never sent, or is stale.
     #[inline]
     pub(super) fn acknowledge(&mut self, cumulative: Psn, nack: Option<Psn>) -> Option<u32> {
         if self.high.before(cumulative) || nack.is_some_and(|n| !n.before(self.high) && n != cumulative) {
@@ -125,7 +124,7 @@ impl Stream {
         Some(news as u32)
     }
 
-    /// The next `packets` are known to have arrived, though no cumulative acknowledgement says so.
+    /// Skips the next `packets`, known to have arrived without a cumulative acknowledgement.
     pub(super) fn pass(&mut self, packets: u32) {
         self.acked = self.acked.plus(packets);
         if self.lost_until.before(self.acked) {
@@ -133,7 +132,7 @@ impl Stream {
         }
     }
 
-    /// Counts a loss that a NACK told of, unless it is one of those that were in flight at the latest.
+    /// Counts a loss reported by a NACK, unless it is of a packet in flight at the previous one.
     #[inline]
     pub(super) fn count_loss(&mut self) {
         if !self.acked.before(self.lost_until) {
@@ -142,7 +141,7 @@ impl Stream {
         }
     }
 
-    /// What a timer sent again had arrived already.
+    /// Counts a spurious retransmission by a timer.
     pub(super) fn count_spurious(&mut self) {
         self.spurious = self.spurious.wrapping_add(1);
     }

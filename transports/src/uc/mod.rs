@@ -1,4 +1,4 @@
-//! Unreliable connection: messages in order, whole or not at all; nobody is told of a loss (IBA 9.8.2).
+//! Unreliable connection: messages in order, whole or not at all; losses are not reported (IBA 9.8.2).
 
 mod requester;
 mod responder;
@@ -78,7 +78,7 @@ impl TransportService for Uc {
         matches!(state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe)
     }
 
-    // Not inlined, as is what follows: reliable connections are what costs are counted on.
+    // Not inlined, as are the next: reliable connections are optimized for.
     #[inline(never)]
     fn receive(
         &mut self,

@@ -1,4 +1,4 @@
-//! The sending half: messages cut into packets, complete when the last one is on its way.
+//! The sending half: messages cut into packets, complete when the last one has been sent.
 
 use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure, ends, position};
@@ -14,7 +14,7 @@ pub(crate) struct Requester {
     pub sq: SendQueue,
     /// PSN of the next packet.
     pub psn: Psn,
-    /// Packets of the oldest WQE that are out.
+    /// Packets of the oldest WQE already sent.
     sent: u32,
 }
 
@@ -30,7 +30,7 @@ impl Requester {
         self.sent = 0;
     }
 
-    /// Whether a message is begun and not ended.
+    /// Returns whether a message has begun and not ended.
     pub(super) fn busy(&self) -> bool {
         self.sent > 0
     }
@@ -41,13 +41,13 @@ impl Requester {
         self.sq.flush(c, status, host);
     }
 
-    /// Whether [`Self::poll_transmit`] may have something to do. `sending`: messages may begin.
+    /// Returns whether [`Self::poll_transmit`] may have something to do. `sending`: messages may begin.
     #[inline]
     pub(super) fn wants_tx(&self, sending: bool) -> bool {
         self.sq.len() > 0 && (sending || self.busy())
     }
 
-    /// Makes the next packet; false if there is none.
+    /// Builds the next packet; returns false if there is none.
     pub(super) fn poll_transmit(
         &mut self,
         sending: bool,
@@ -88,7 +88,7 @@ impl Requester {
         self.sq.started = self.sq.head;
     }
 
-    /// The next packet of the oldest WQE.
+    /// Builds the next packet of the oldest WQE.
     fn build(&self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> Result<(), WcStatus> {
         let index = self.sq.head;
         let w = self.sq.get(index);

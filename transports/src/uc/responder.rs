@@ -1,8 +1,8 @@
-//! The receiving half: a message is delivered if all of its packets come in order, else forgotten (IBA 9.8.2.2).
+//! The receiving half: a message is delivered if all of its packets arrive in order, otherwise dropped (IBA 9.8.2.2).
 //!
-//! What is wrong with a packet is nobody's business but the message's: errors are of class D (IBA 9.9.3), the message
-//! is dropped in silence and its receive WQE waits for the next one, from its start. Only a receive WQE that is wrong
-//! itself ends the queue pair (class A).
+//! Errors of a packet affect only its message: they are of class D (IBA 9.9.3), the message is dropped silently and its
+//! receive WQE is reused from its start for the next one. Only an error of the receive WQE itself ends the queue pair
+//! (class A).
 
 use crate::packet::RxPacket;
 use crate::psn::Psn;
@@ -12,20 +12,20 @@ use crate::qp::{Access, Host, MAX_MESSAGE, QpConfig, Wc, WcOpcode, WcStatus};
 use crate::room::OutOfMemory;
 use crate::wire::Reth;
 
-/// A message of which more packets are to come.
+/// A message that is not complete.
 #[derive(Copy, Clone, Debug)]
 enum Message {
     Send {
         offset: u32,
     },
-    /// What is left of the range, and bytes that have come.
+    /// The rest of the range, and the bytes received.
     Write {
         left: Reth,
         done: u32,
     },
 }
 
-/// How far an error goes: to the end of the message, or of the queue pair.
+/// Scope of an error: the message, or the queue pair.
 enum Stop {
     Drop,
     Fail(QpFailure),
@@ -37,7 +37,7 @@ pub(crate) struct Responder {
     /// PSN of the next packet.
     pub expected: Psn,
     message: Option<Message>,
-    /// The message under way is lost: its last packets mean nothing.
+    /// Whether the current message is lost: its remaining packets are ignored.
     dropping: bool,
 }
 
@@ -47,7 +47,7 @@ impl Responder {
         Ok(Responder { rq, expected: Psn::new(0), message: None, dropping: false })
     }
 
-    /// INIT to RTR: the first PSN is known.
+    /// Handles INIT to RTR, with the first PSN.
     pub(super) fn start(&mut self, psn: Psn) {
         (self.expected, self.message, self.dropping) = (psn, None, false);
     }
@@ -61,7 +61,7 @@ impl Responder {
         let bth = &packet.headers.bth;
         let ahead = bth.psn.distance(self.expected);
         if ahead < 0 {
-            // Late or for the second time: whatever it belongs to was delivered or given up, and the order must hold.
+            // Late or duplicate: its message was delivered or given up, and the order must be kept.
             host.counters().duplicate_request += 1;
             return Ok(());
         }
@@ -72,7 +72,7 @@ impl Responder {
         }
         if bth.opcode.starts_message() {
             if self.message.is_some() {
-                // The sender has given a message up itself.
+                // The sender has given up a message itself.
                 self.give_up(host);
             }
             self.dropping = false;
@@ -97,7 +97,7 @@ impl Responder {
         }
     }
 
-    /// The message under way will not be complete.
+    /// Gives up the current message.
     fn give_up(&mut self, host: &mut impl Host) {
         if self.message.take().is_some() {
             self.dropping = true;
@@ -105,7 +105,7 @@ impl Responder {
         }
     }
 
-    /// A packet that is in sequence: the next of its message.
+    /// Handles a packet in sequence: the next of its message.
     fn take(&mut self, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Stop> {
         let headers = packet.headers;
         let opcode = headers.bth.opcode;
@@ -180,7 +180,7 @@ impl Responder {
         Ok(())
     }
 
-    /// The queue pair's rights and the whole range, before the first byte moves.
+    /// Checks the queue pair's rights and the whole range, before the first byte is written.
     fn check_write(&self, c: &QpContext, reth: &Reth, host: &mut impl Host) -> Result<(), Stop> {
         let granted = c.access.allows(Access::REMOTE_WRITE)
             && reth.len <= MAX_MESSAGE

@@ -1,10 +1,10 @@
 //! Unreliable datagram: messages of one packet, each with a destination of its own (IBA 9.8.3).
 //!
-//! A message that is longer than the port's MTU cannot be sent. IBA (C10-93.1.1) lets it vanish without an error; here
-//! posting it fails, so that its loss has a cause that can be seen.
+//! A message longer than the port's MTU cannot be sent. IBA (C10-93.1.1) drops it without an error; here posting it
+//! fails, so that its loss has a visible cause.
 //!
-//! What is wrong with an arriving datagram drops it in silence and leaves its receive WQE for the next one (class D,
-//! IBA 9.9.3). Only a receive WQE that is wrong itself ends the queue pair (class A).
+//! A datagram with an error is dropped silently, and its receive WQE is left for the next one (class D, IBA 9.9.3).
+//! Only an error of the receive WQE itself ends the queue pair (class A).
 
 mod waiting;
 
@@ -23,14 +23,14 @@ use crate::room::OutOfMemory;
 use crate::time::Time;
 use crate::wire::{Bth, Deth, Grh, Headers, Opcode, pad_for};
 
-/// The bit of a work request's Q_Key that asks for the queue pair's own (IBA 3.5.3).
+/// The bit of a work request's Q_Key that selects the queue pair's own (IBA 3.5.3).
 const OWN_QKEY: u32 = 1 << 31;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Ud {
     sq: SendQueue,
     rq: RecvQueue,
-    /// PSN of the next packet. Nobody looks at it.
+    /// PSN of the next packet. Receivers ignore it.
     psn: Psn,
     waiting: Waiting,
 }
@@ -46,14 +46,14 @@ impl Ud {
         })
     }
 
-    /// Makes the next packet, and completes its work request; false if there is none.
+    /// Builds the next packet, and completes its work request; returns false if there is none.
     fn transmit(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> Result<bool, QpFailure> {
         if self.sq.len() == 0 {
             return Ok(false);
         }
         let index = self.sq.head;
         let w = self.sq.get(index);
-        // Posting saw to it that there is a destination.
+        // Posting has checked that there is a destination.
         let Some(to) = self.sq.to(index) else { return Err(QpFailure::Send(WcStatus::LocQpOpErr)) };
         out.gather.clear();
         if w.is_inline() {
@@ -88,7 +88,7 @@ impl Ud {
         Ok(true)
     }
 
-    /// A datagram has arrived.
+    /// Handles a datagram that has arrived.
     fn take(&mut self, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), QpFailure> {
         let headers = packet.headers;
         let Some(deth) = headers.deth else {
@@ -195,7 +195,7 @@ impl TransportService for Ud {
         matches!(state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe)
     }
 
-    // Not inlined, as is what follows: reliable connections are what costs are counted on.
+    // Not inlined, as are the next: reliable connections are optimized for.
     #[inline(never)]
     fn receive(
         &mut self,
@@ -229,7 +229,7 @@ impl TransportService for Ud {
         if state == QpState::Rts { self.transmit(c, host, out) } else { Ok(false) }
     }
 
-    /// Each datagram has a path of its own, its work request's.
+    /// Each datagram has its own path, that of its work request.
     fn tx_path<'a>(&'a self, _: &'a QpContext, _: PacketClass) -> Option<&'a Path> {
         Some(&self.sq.to(self.sq.head.wrapping_sub(1))?.path)
     }

@@ -1,8 +1,8 @@
-//! Copies of datagrams that could not leave when they were posted.
+//! Copies of datagrams that could not be sent when they were posted.
 //!
-//! IBA has memory belong to the NIC until the work request is complete (10.8.3.2). Applications that know a datagram's
-//! fate otherwise, by the peer's answer, use it again before, and get away with it: a NIC in hardware has read a short
-//! datagram long before. UCX 1.13 does so while it connects.
+//! By IBA the memory belongs to the NIC until the work request is complete (10.8.3.2). Applications that learn a
+//! datagram's fate otherwise, from the peer's answer, reuse it before that, which works because hardware NICs have read
+//! a short datagram long before. UCX 1.13 does so while it connects.
 
 use std::collections::VecDeque;
 
@@ -11,22 +11,21 @@ use crate::qp::Host;
 use crate::qp::context::QpContext;
 use crate::room::{boxed, reserve};
 
-/// A copy: of which work request, and room for a datagram.
+/// A copy: the index of its work request, and a buffer for a datagram.
 type Copy = (u32, Box<[u8]>);
 
-/// Copies of the data of work requests that wait, in the order of these. Their room stays: there is as much as there
-/// were copies at a time.
+/// Copies of the data of waiting work requests, in their order. Buffers are kept, up to the peak number of copies.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waiting {
     /// The first `used` have data.
     copies: VecDeque<Copy>,
     used: usize,
-    /// Work requests before this one were looked at already.
+    /// Work requests before this one were examined already.
     seen: u32,
 }
 
 impl Waiting {
-    /// Returns the copy that a work request has, and `len` bytes long. It stays as it is until the next is made.
+    /// Returns the copy of a work request's data, `len` bytes long. It is unchanged until the next copy is made.
     pub(super) fn take(&mut self, index: u32, len: u32) -> Option<&[u8]> {
         while self.used > 0 {
             self.used -= 1;
@@ -38,7 +37,7 @@ impl Waiting {
         self.copies.back().filter(|copy| copy.0 == index)?.1.get(..len as usize)
     }
 
-    /// Returns room for another copy, after those that there are; `None` if there is no memory.
+    /// Returns a buffer for another copy, after the existing ones; `None` if there is no memory.
     fn room(&mut self, mtu: usize) -> Option<&mut Copy> {
         if self.used == self.copies.len() {
             let room = boxed(0, mtu).ok()?;
@@ -54,15 +53,15 @@ impl Waiting {
         Some(copy)
     }
 
-    /// Forgets all copies.
+    /// Discards all copies.
     pub(super) fn clear(&mut self) {
         self.used = 0;
     }
 }
 
 impl Ud {
-    /// Copies what waits and was not looked at yet. Where that cannot be, the work request's turn shows why, or there
-    /// is no memory: its data is then read in its turn.
+    /// Copies the data of waiting work requests not examined yet. If one cannot be copied, because of an error that its
+    /// turn will report, or for lack of memory, its data is read in its turn.
     #[cold]
     pub(super) fn copy_what_waits(&mut self, c: &QpContext, host: &mut impl Host) {
         let Ud { sq, waiting, .. } = self;
@@ -74,7 +73,7 @@ impl Ud {
                 continue;
             }
             let Some((of, room)) = waiting.room(c.mtu as usize) else { break };
-            // A change of the MTU may have left it behind.
+            // A change of the MTU may have left it too short.
             let Some(room) = room.get_mut(..wqe.len as usize) else { continue };
             if host.read_local(c.pd, sq.sges(index), room).is_ok() {
                 *of = index;

@@ -9,7 +9,7 @@
 use super::{Opcode, ParseError};
 use crate::psn::Psn;
 
-/// Base transport header (IBA 9.2), less what the opcode and the port imply.
+/// Base transport header (IBA 9.2), without fields implied by the opcode and the port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Bth {
     /// Service type and operation.
@@ -28,34 +28,34 @@ pub struct Bth {
     pub becn: bool,
     /// Destination queue pair number, 24 bits.
     pub dest_qp: u32,
-    /// The sender asks for an acknowledgement.
+    /// Whether the sender requests an acknowledgement.
     pub ack_req: bool,
-    /// The sender can speak the IRN extension (irnic's reserved bit C).
+    /// Whether the sender supports the IRN extension (irnic's reserved bit C).
     pub irn_capable: bool,
-    /// What the packet is to TLT (irnic's reserved bits T); [`Importance::None`] in packets without the IRN extension.
+    /// Importance to TLT (irnic's reserved bits T); [`Importance::None`] in packets without the IRN extension.
     pub importance: Importance,
-    /// RC3: the packet goes at low priority, or acknowledges one that did (irnic's reserved bit L); false in packets
-    /// without the IRN extension.
+    /// RC3: whether the packet is at low priority, or acknowledges one that was (irnic's reserved bit L); false in
+    /// packets without the IRN extension.
     pub low: bool,
     /// Packet sequence number.
     pub psn: Psn,
 }
 
-/// What a packet is to TLT (EuroSys 2021, §5.1, Appendix A): on its way to the receiver of a stream one that is to be
-/// echoed, on an acknowledgement the echo.
+/// Importance of a packet to TLT (EuroSys 2021, §5.1, Appendix A): on data, a request for an echo; on an
+/// acknowledgement, the echo.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Importance {
-    /// Nothing.
+    /// None.
     #[default]
     None = 0,
     /// Important data, or its echo.
     Important = 1,
-    /// Important data of ACK-clocking, which goes whatever the window, or its echo.
+    /// Important data of ACK-clocking, which is sent whatever the window, or its echo.
     Clock = 2,
 }
 
 impl Importance {
-    /// The bits T; both together are reserved and mean nothing.
+    /// Decodes the bits T; both together are reserved and ignored.
     #[inline]
     const fn from_bits(byte: u8) -> Importance {
         match byte >> 2 & 3 {
@@ -66,7 +66,7 @@ impl Importance {
     }
 }
 
-/// Which of irnic's extensions a packet carries.
+/// irnic's extensions in a packet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Extensions {
     /// IRN's fields.
@@ -85,17 +85,17 @@ const ACK_REQ: u8 = 0x80;
 const X: u8 = 0x40;
 /// The sender is capable of IRN.
 const C: u8 = 0x20;
-/// NDP's word is in the packet. Only beside X.
+/// NDP's word is in the packet. Only with X.
 const N: u8 = 0x10;
-/// RC3's low priority. Only beside X.
+/// RC3's low priority. Only with X.
 const L: u8 = 0x02;
 
 /// Transport version of IBA packets.
 const TVER_IBA: u8 = 0;
-/// Transport version of packets with the IRN extension: IBA receivers must drop what they do not know (IBA 9.6.1.1).
+/// Transport version of packets with the IRN extension: IBA receivers must drop unknown versions (IBA 9.6.1.1).
 const TVER_IRN: u8 = 1;
 
-/// Whether the byte with AckReq has X and N.
+/// Returns whether the byte with AckReq has X and N.
 #[inline]
 pub(super) fn is_pulled(byte: u8) -> bool {
     byte & (X | N) == X | N
@@ -105,7 +105,7 @@ impl Bth {
     /// Length in bytes.
     pub const LEN: usize = 12;
 
-    /// A header with the default partition, MigReq set, and no other flag or padding.
+    /// Creates a header with the default partition, MigReq set, and no other flag or padding.
     pub const fn new(opcode: Opcode, dest_qp: u32, psn: Psn) -> Bth {
         Bth {
             opcode,
@@ -124,7 +124,7 @@ impl Bth {
         }
     }
 
-    /// The header, and which extensions the packet carries.
+    /// Parses the header, and which extensions the packet carries.
     #[inline]
     pub(super) fn parse(b: &[u8; Bth::LEN]) -> Result<(Bth, Extensions), ParseError> {
         let opcode = Opcode::from_u8(b[0]).ok_or(ParseError::UnknownOpcode(b[0]))?;
@@ -151,7 +151,7 @@ impl Bth {
         Ok((bth, Extensions { irn, ndp: irn && b[8] & N != 0 }))
     }
 
-    /// The bytes, in front of extensions.
+    /// Returns the bytes, which precede the extensions.
     #[inline]
     pub(super) fn emit(&self, Extensions { irn, ndp }: Extensions) -> [u8; Bth::LEN] {
         let set = |condition: bool, bit: u8| if condition { bit } else { 0 };

@@ -1,8 +1,8 @@
-//! Congestion notification packet: what follows its BTH.
+//! Congestion notification packet: the bytes after its BTH.
 
 /// The 16 bytes after the BTH of a congestion notification packet (IBA A17.9.3). IBA reserves them: notification points
-/// send zeros, which is the default. Algorithms whose notification points have more to say write it there, for instance
-/// the rate that a switch has computed; both ends have to agree on the meaning.
+/// send zeros, which is the default. Algorithms whose notification points send more use them, for instance for the rate
+/// computed by a switch; both ends have to agree on the meaning.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cnp(pub [u8; Cnp::LEN]);
 
@@ -10,7 +10,7 @@ impl Cnp {
     /// Length in bytes.
     pub const LEN: usize = 16;
 
-    /// Zeros say nothing.
+    /// Parses the bytes; `None` for zeros.
     #[inline]
     pub(super) fn parse(bytes: &[u8; Cnp::LEN]) -> Option<Cnp> {
         Some(Cnp(*bytes)).filter(|cnp| *cnp != Cnp::default())

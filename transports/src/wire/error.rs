@@ -1,23 +1,23 @@
-//! Why a frame is not a packet.
+//! Parse errors of frames.
 
 use thiserror::Error;
 
 use super::Opcode;
 
-/// What was wrong with a frame.
+/// Error in a frame.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Error)]
 pub enum ParseError {
     /// The frame ends before its headers do.
     #[error("{have} bytes end inside the {header}, which needs {need}")]
     TooShort {
-        /// The header that is cut, `"BTH"` or one that the opcode calls for.
+        /// The truncated header, `"BTH"` or one required by the opcode.
         header: &'static str,
-        /// The least number of bytes from BTH to ICRC with that header in it.
+        /// Minimum number of bytes from BTH to ICRC with that header included.
         need: usize,
         /// Bytes of the frame.
         have: usize,
     },
-    /// The opcode is none of IBA's that irnic serves, nor irnic's own.
+    /// The opcode is neither one of IBA's that irnic supports, nor irnic's own.
     #[error("unknown opcode {0:#04x}")]
     UnknownOpcode(u8),
     /// The transport version is not 0, or with the IRN extension not 1.
@@ -48,7 +48,7 @@ pub enum ParseError {
         /// Bytes between headers and ICRC.
         len: usize,
     },
-    /// A payload whose length with padding is no multiple of four (IBA 9.2.4).
+    /// A payload whose length with padding is not a multiple of four (IBA 9.2.4).
     #[error("payload and padding of {0} bytes, not a multiple of 4")]
     Unaligned(usize),
     /// A payload on an opcode that carries none.

@@ -5,11 +5,11 @@ use crate::psn::Psn;
 /// RDMA extended transport header (IBA 9.3.3).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct Reth {
-    /// Virtual address in the remote region. On an IRN WRITE packet that of this packet's first byte.
+    /// Virtual address in the remote region. In an IRN WRITE packet, that of this packet's first byte.
     pub va: u64,
     /// Remote key.
     pub rkey: u32,
-    /// Bytes of the whole request; on an IRN WRITE packet the bytes from this packet to the end of the message.
+    /// Bytes of the whole request; in an IRN WRITE packet, the bytes from this packet to the end of the message.
     pub len: u32,
 }
 
@@ -105,19 +105,19 @@ impl Deth {
     }
 }
 
-/// The low 24 bits of a big-endian word.
+/// Returns the low 24 bits of a big-endian word.
 #[inline]
 pub(super) fn parse_psn(b: &[u8; 4]) -> Psn {
     Psn::new(u32::from_be_bytes(*b))
 }
 
-/// The word at `at`, a constant below `N - 3`.
+/// Returns the word at `at`, a constant below `N - 3`.
 #[inline]
 fn be32<const N: usize>(b: &[u8; N], at: usize) -> u32 {
     u32::from_be_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
 }
 
-/// The double word at `at`, a constant below `N - 7`.
+/// Returns the double word at `at`, a constant below `N - 7`.
 #[inline]
 fn be64<const N: usize>(b: &[u8; N], at: usize) -> u64 {
     u64::from(be32(b, at)) << 32 | u64::from(be32(b, at + 4))

@@ -1,5 +1,5 @@
-//! Global route header (IBA 8.3), 40 bytes: in RoCEv2 no longer on the wire, but still in front of what a UD queue pair
-//! receives.
+//! Global route header (IBA 8.3), 40 bytes: not on the wire in RoCEv2, but still at the start of a UD queue pair's
+//! receive buffers.
 
 use std::net::Ipv6Addr;
 
@@ -29,7 +29,7 @@ impl Grh {
     /// Length in bytes.
     pub const LEN: usize = 40;
 
-    /// Reads a header. `None` if its version is not 6: a receive area that holds an IPv4 header, or garbage.
+    /// Parses a header. `None` if its version is not 6: a receive area that holds an IPv4 header, or garbage.
     pub fn parse(b: &[u8; Grh::LEN]) -> Option<Grh> {
         let gid = |at: usize| Ipv6Addr::from(std::array::from_fn::<u8, 16, _>(|i| b[at + i]));
         (b[0] >> 4 == 6).then(|| Grh {
@@ -43,7 +43,7 @@ impl Grh {
         })
     }
 
-    /// The header's bytes.
+    /// Returns the header's bytes.
     pub fn emit(&self) -> [u8; Grh::LEN] {
         let mut b = [0; Grh::LEN];
         let first = 6 << 28 | u32::from(self.traffic_class) << 20 | self.flow_label & 0xf_ffff;
@@ -56,7 +56,7 @@ impl Grh {
         b
     }
 
-    /// The 40 bytes that a UD receive buffer begins with after a frame of `frame_len` bytes came along `path`: the IPv6
+    /// Returns the first 40 bytes of a UD receive buffer after a frame of `frame_len` bytes arrived on `path`: the IPv6
     /// header, or 20 zero bytes and the IPv4 header (IBA A17.4.5.1).
     pub fn receive_area(path: &Path, frame_len: usize) -> [u8; Grh::LEN] {
         let mut headers = [0; ip::MAX_HEADERS_LEN];

@@ -1,4 +1,4 @@
-//! A packet's headers as a whole: which follow which, `parse` and `emit`.
+//! A packet's headers as a whole: their order, `parse` and `emit`.
 
 use std::num::NonZeroU32;
 
@@ -7,7 +7,7 @@ use super::eth::{Aeth, AtomicEth, Deth, Reth};
 use super::layout::Layout;
 use super::{Bth, Cnp, Feth, ICRC_LEN, Importance, IrnEth, ParseError};
 
-/// A packet's parsed headers. Which of the optional ones are there is fixed by the opcode and `irn`.
+/// A packet's parsed headers. The opcode and `irn` determine which of the optional ones are present.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Headers {
     /// Base transport header.
@@ -16,7 +16,7 @@ pub struct Headers {
     pub deth: Option<Deth>,
     /// Number of the shared receive queue, 24 bits (XRC requests).
     pub xrc: Option<u32>,
-    /// What a FLUSH is to reach.
+    /// FLUSH header.
     pub feth: Option<Feth>,
     /// RDMA header (READ, ATOMIC WRITE and FLUSH request, first or only WRITE; every WRITE with IRN).
     pub reth: Option<Reth>,
@@ -24,21 +24,21 @@ pub struct Headers {
     pub aeth: Option<Aeth>,
     /// Atomic request header.
     pub atomic: Option<AtomicEth>,
-    /// Atomic response: the value before.
+    /// Atomic response: the previous value.
     pub atomic_ack: Option<u64>,
     /// Immediate data, host order of the big-endian word.
     pub imm: Option<u32>,
     /// Key to invalidate.
     pub ieth: Option<u32>,
-    /// What a congestion notification packet says; `None` for the zeros that IBA reserves, and in other packets.
+    /// Contents of a congestion notification packet; `None` for the zeros that IBA reserves, and in other packets.
     pub cnp: Option<Cnp>,
     /// IRN extension; its presence is the BTH's bit X.
     pub irn: Option<IrnEth>,
-    /// NDP's word, only beside an IRN extension; its presence is the BTH's bit N.
+    /// NDP's word, only with an IRN extension; its presence is the BTH's bit N.
     pub ndp: Option<NdpWord>,
 }
 
-/// What a packet of a pulled stream (NDP) says beside its IRN extension.
+/// The word of a packet of a pulled stream (NDP), in addition to its IRN extension.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct NdpWord(NonZeroU32);
 
@@ -47,8 +47,7 @@ impl NdpWord {
     pub const LEN: usize = 4;
     const LAST: u32 = 1 << 31;
 
-    /// A word of the queue pair with number `source`, 24 bits and not 0; `last`: the stream has nothing behind this
-    /// packet.
+    /// Creates the word of the queue pair with number `source`, 24 bits and not 0; `last`: this packet ends the stream.
     pub const fn new(source: u32, last: bool) -> Option<NdpWord> {
         let source = source & 0xff_ffff;
         match NonZeroU32::new(if last { source | NdpWord::LAST } else { source }) {
@@ -64,13 +63,13 @@ impl NdpWord {
         NdpWord::new(word, word & NdpWord::LAST != 0).ok_or(ParseError::NoSource)
     }
 
-    /// Returns the number of the queue pair that sent the packet, 24 bits: a switch that sends it back needs it.
+    /// Returns the number of the queue pair that sent the packet, 24 bits: a switch that returns it needs it.
     #[inline]
     pub const fn source(self) -> u32 {
         self.0.get() & 0xff_ffff
     }
 
-    /// Whether the stream has nothing behind this packet.
+    /// Returns whether this packet ends the stream.
     #[inline]
     pub const fn is_last(self) -> bool {
         self.0.get() & NdpWord::LAST != 0
@@ -84,7 +83,7 @@ impl Headers {
     /// extension.
     pub const MAX_DATA_LEN: usize = 44;
 
-    /// A BTH and nothing else yet.
+    /// Creates headers with a BTH only.
     pub const fn new(bth: Bth) -> Headers {
         Headers {
             bth,
@@ -108,7 +107,7 @@ impl Headers {
         Extensions { irn: self.irn.is_some(), ndp: self.ndp.is_some() }
     }
 
-    /// Bytes from the BTH to the last extended header.
+    /// Returns the bytes from the BTH to the last extended header.
     #[inline]
     #[allow(clippy::len_without_is_empty)] // there is always a BTH
     pub fn len(&self) -> usize {
@@ -116,13 +115,15 @@ impl Headers {
         Bth::LEN + self.bth.opcode.extended_len(self.irn.is_some()) + ndp
     }
 
-    /// Bytes from the BTH to the ICRC of a packet with these headers and `payload` bytes, its pad count as set.
+    /// Returns the bytes from the BTH to the ICRC of a packet with these headers and `payload` bytes, with the pad
+    /// count as set.
     #[inline]
     pub fn frame_len(&self, payload: usize) -> usize {
         self.len() + payload + usize::from(self.bth.pad) + ICRC_LEN
     }
 
-    /// Whether exactly those headers are set that the opcode and `irn` call for. [`Headers::emit`] takes no others.
+    /// Returns whether exactly the headers required by the opcode and `irn` are set. [`Headers::emit`] accepts no
+    /// others.
     pub fn is_consistent(&self) -> bool {
         let Headers { bth, deth, xrc, feth, reth, aeth, atomic, atomic_ack, imm, ieth, cnp, irn, ndp } = self;
         let layout = bth.opcode.layout(irn.is_some());
@@ -200,7 +201,7 @@ impl Headers {
     }
 }
 
-/// Parses a frame, BTH to ICRC, into its headers and its payload without padding. Reads no ICRC: see
+/// Parses a frame, BTH to ICRC, into its headers and its payload without padding. The ICRC is not read: see
 /// [`icrc_check`](super::icrc_check).
 #[inline]
 pub fn parse(frame: &[u8]) -> Result<(Headers, &[u8]), ParseError> {
@@ -215,20 +216,20 @@ pub fn parse(frame: &[u8]) -> Result<(Headers, &[u8]), ParseError> {
     Ok((headers, &padded[..padded.len() - pad]))
 }
 
-/// Parses a frame whose payload, or the end of it, was cut off on its way (NDP §3.1), into its headers. What is left of
-/// the payload is of no use: its length is the switch's business. Reads no ICRC.
+/// Parses a frame whose payload, or the end of it, was trimmed (NDP §3.1), into its headers. The rest of the payload is
+/// ignored, at whatever length the switch has cut it. The ICRC is not read.
 pub fn parse_trimmed(frame: &[u8]) -> Result<Headers, ParseError> {
     let (headers, _) = parse_headers(frame)?;
     if headers.ndp.is_none() { Err(ParseError::NoPulledStream(headers.bth.opcode)) } else { Ok(headers) }
 }
 
-/// Whether a frame of any bytes claims to be of a pulled stream (NDP).
+/// Returns whether a frame of any bytes claims to be of a pulled stream (NDP).
 #[inline]
 pub fn is_pulled(frame: &[u8]) -> bool {
     frame.get(8).is_some_and(|&byte| super::bth::is_pulled(byte))
 }
 
-/// The headers, and what lies between them and the ICRC.
+/// Returns the headers, and the bytes between them and the ICRC.
 #[inline]
 fn parse_headers(frame: &[u8]) -> Result<(Headers, &[u8]), ParseError> {
     let too_short = ParseError::TooShort { header: "BTH", need: Bth::LEN + ICRC_LEN, have: frame.len() };
@@ -279,7 +280,7 @@ fn parse_headers(frame: &[u8]) -> Result<(Headers, &[u8]), ParseError> {
     Ok((headers, padded))
 }
 
-/// Names the header that a frame of `have` bytes ends in.
+/// Returns the error for a frame of `have` bytes, naming the header it ends in.
 #[cold]
 fn cut_header(layout: Layout, ndp: bool, have: usize) -> ParseError {
     let mut need = Bth::LEN + ICRC_LEN;
@@ -296,7 +297,7 @@ fn cut_header(layout: Layout, ndp: bool, have: usize) -> ParseError {
     ParseError::TooShort { header, need, have }
 }
 
-/// Hands out consecutive stretches of bytes whose sum was checked against the layout before.
+/// Returns consecutive ranges of bytes whose sum was checked against the layout before.
 struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -309,13 +310,13 @@ impl<'a> Reader<'a> {
                 self.rest = rest;
                 chunk
             }
-            // Unreachable: the layout's length is the sum of its parts, a test holds it to that.
+            // Unreachable: the layout's length is the sum of its parts, as a test checks.
             None => &[0; N],
         }
     }
 }
 
-/// Lays consecutive stretches of bytes into a slice of the layout's length.
+/// Writes consecutive ranges of bytes to a slice of the layout's length.
 struct Writer<'a> {
     rest: &'a mut [u8],
 }

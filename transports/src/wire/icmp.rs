@@ -1,5 +1,5 @@
-//! A switch's notice of the fair rate of a port (RoCC): an ICMP message of the type for experiments (RFC 4727), which
-//! quotes the packet that it is about, as ICMP's errors do (RFC 792).
+//! A switch's notice of the fair rate of a port (RoCC): an ICMP message of an experimental type (RFC 4727), which
+//! quotes the packet that it is about, as ICMP errors do (RFC 792).
 //!
 //! ```text
 //! byte 0  type 253    1  code 0     2  checksum      4  version 1   5  reserved   6  port
@@ -7,7 +7,7 @@
 //!      16 IPv4, UDP and BTH of the packet
 //! ```
 //!
-//! Version 2 leaves the arithmetic to the receiver, which computes the rate from the queue and what came before
+//! Version 2 leaves the arithmetic to the receiver, which computes the rate from the queue and the previous state
 //! ([`FairRateHistory`]):
 //!
 //! ```text
@@ -31,15 +31,15 @@ use crate::packet::Path;
 /// ICMP's protocol number.
 const ICMP: u8 = 1;
 const UDP: u8 = 17;
-/// For experiments (RFC 4727).
+/// Experimental (RFC 4727).
 const TYPE: u8 = 253;
 const VERSION: u8 = 1;
 const WITH_HISTORY: u8 = 2;
 /// Bytes in front of the quoted packet.
 const HEADER: usize = 16;
-/// Bytes of what version 2 has behind them.
+/// Bytes of version 2's history, behind them.
 const HISTORY: usize = 36;
-/// Class selector 7: nothing that a network carries is more urgent.
+/// Class selector 7, the most urgent.
 const TRAFFIC_CLASS: u8 = 7 << 5;
 
 /// A notice of the fair rate of a port, to the sender of a packet that waited there.
@@ -51,7 +51,7 @@ pub struct RateNotice {
     pub port: u16,
     /// The fair rate, kbit/s; 0 with a `history`.
     pub rate: u32,
-    /// Bytes that wait for the port; more than fit are `u32::MAX`.
+    /// Bytes that wait for the port, saturated to `u32::MAX`.
     pub queue: u32,
     /// Addresses and UDP source port of the packet: the notice goes to `src`.
     pub src: Ipv4Addr,
@@ -67,7 +67,7 @@ pub struct RateNotice {
     pub frame_len: u16,
     /// The packet's BTH.
     pub bth: Bth,
-    /// What the fair rate follows from, instead of the rate.
+    /// Inputs of the fair rate, in place of the rate.
     pub history: Option<FairRateHistory>,
     format: Extensions,
 }
@@ -87,10 +87,10 @@ impl Deref for NoticeBytes {
     }
 }
 
-/// Why a datagram is no notice.
+/// Error in a datagram that is not a valid notice.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Error)]
 pub enum NoticeError {
-    /// It is another one, and nothing is wrong with that.
+    /// A different kind of datagram, which is not an error.
     #[error("no ICMP message of type 253, code 0")]
     Foreign,
     /// It ends too early.
@@ -105,16 +105,16 @@ pub enum NoticeError {
     /// The quoted packet is not one of RoCEv2 over IPv4.
     #[error("the quoted packet is not RoCEv2 over IPv4")]
     Quote,
-    /// The quoted packet's BTH makes no sense.
+    /// The quoted packet's BTH is invalid.
     #[error("the quoted packet: {0}")]
     Bth(#[from] ParseError),
-    /// It goes to a host that has not sent the quoted packet.
+    /// It is addressed to a host that has not sent the quoted packet.
     #[error("a notice to {0} quotes a packet of {1}")]
     Receiver(Ipv4Addr, Ipv4Addr),
 }
 
 impl RateNotice {
-    /// Bytes of one with a rate from the IPv4 header on.
+    /// Bytes of a notice with a rate, from the IPv4 header on.
     pub const LEN: usize = IPV4_LEN + HEADER + IPV4_LEN + UDP_LEN + Bth::LEN;
 
     /// Returns the bytes from the IPv4 header on.
@@ -122,7 +122,7 @@ impl RateNotice {
         Self::LEN + if self.history.is_some() { HISTORY } else { 0 }
     }
 
-    /// Returns the fair rate, bit/s: what is said, or what follows from the history, to the same kbit/s.
+    /// Returns the fair rate, bit/s: as given, or computed from the history, to the same kbit/s.
     pub fn fair_rate(&self) -> u64 {
         match &self.history {
             None => u64::from(self.rate) * 1_000,
@@ -130,8 +130,8 @@ impl RateNotice {
         }
     }
 
-    /// A notice about a packet with these headers and so many bytes of payload. `None` over IPv6, for which there is
-    /// none.
+    /// Creates a notice about a packet with these headers and `payload` bytes. `None` over IPv6, which notices do not
+    /// support.
     pub fn about(path: &Path, headers: &Headers, payload: u32) -> Option<RateNotice> {
         let (IpAddr::V4(src), IpAddr::V4(dst)) = (path.src, path.dst) else { return None };
         Some(RateNotice {
@@ -151,13 +151,13 @@ impl RateNotice {
         })
     }
 
-    /// Addresses and traffic class of the notice itself, which has no UDP port.
+    /// Returns the addresses and traffic class of the notice itself, which has no UDP port.
     pub fn path(&self) -> Path {
         let (src, dst) = (IpAddr::V4(self.from), IpAddr::V4(self.src));
         Path { src, dst, udp_src: 0, traffic_class: TRAFFIC_CLASS, hop_limit: 64 }
     }
 
-    /// The notice as an IPv4 datagram.
+    /// Returns the notice as an IPv4 datagram.
     pub fn emit(&self) -> NoticeBytes {
         let len = self.datagram_len();
         let mut out = NoticeBytes { bytes: [0; RateNotice::LEN + HISTORY], len };
@@ -201,10 +201,10 @@ impl RateNotice {
         out
     }
 
-    /// Reads an IPv4 datagram. Bytes behind its length are left out.
+    /// Parses an IPv4 datagram. Bytes behind its length are ignored.
     ///
     /// # Errors
-    /// [`NoticeError::Foreign`] if it is something else, otherwise what is wrong with it.
+    /// [`NoticeError::Foreign`] if it is of another kind, otherwise the error found.
     pub fn parse(datagram: &[u8]) -> Result<RateNotice, NoticeError> {
         let (outer, rest) = datagram.split_first_chunk::<IPV4_LEN>().ok_or(NoticeError::Foreign)?;
         let fragment = u16::from_be_bytes([outer[6], outer[7]]) & 0x3fff;
@@ -217,7 +217,7 @@ impl RateNotice {
         if total < len {
             return Err(NoticeError::TooShort(total, len));
         }
-        // A sum over what has a checksum in it comes out as nought.
+        // The checksum of data that includes its checksum is zero.
         if ipv4_checksum(outer) != 0 {
             return Err(NoticeError::Checksum("the IPv4 header"));
         }
@@ -299,14 +299,14 @@ mod tests {
         }
     }
 
-    /// With what the rate follows from instead.
+    /// With the inputs of the rate instead.
     fn notice_with_history() -> RateNotice {
         let mut point = FairRate::new(&FairRateConfig::of_link(40_000_000_000));
         point.step(170_000);
         RateNotice { rate: 0, history: point.history(), ..notice() }
     }
 
-    /// Sets a byte of the ICMP message, and its checksum right.
+    /// Sets a byte of the ICMP message, and corrects its checksum.
     fn changed(at: usize, to: u8) -> Result<RateNotice, NoticeError> {
         let mut bytes = notice().emit().to_vec();
         let message = &mut bytes[IPV4_LEN..];
@@ -348,7 +348,7 @@ mod tests {
         assert_eq!((bytes.len(), bytes[24], bytes[25]), (112, 2, 16));
         let read = RateNotice::parse(&bytes);
         assert_eq!(read, Ok(notice));
-        // Of 40 Gbit/s at 170 KB it was 39.4 Gbit/s; at 150,123 bytes it is what Algorithm 1 says.
+        // At 40 Gbit/s and 170 KB it was 39.4 Gbit/s; at 150,123 bytes it follows from Algorithm 1.
         let mut point = FairRate::new(&FairRateConfig::of_link(40_000_000_000));
         point.step(170_000);
         let rate = point.step(150_123) / 1_000 * 1_000;

@@ -1,10 +1,10 @@
 //! The invariant CRC (IBA 7.8.1 and A17.3.3): CRC-32 over eight bytes of ones in place of an LRH, the IP and UDP
-//! headers, and the frame up to the ICRC, where everything that a router may change counts as ones: TOS, TTL and
+//! headers, and the frame up to the ICRC, where fields that a router may change are replaced by ones: TOS, TTL and
 //! checksum of IPv4; traffic class, flow label and hop limit of IPv6; the UDP checksum; and the BTH's byte 4 (FECN,
 //! BECN, Resv6). It is sent with its least significant byte first.
 //!
-//! Lengths are covered, and of IPv4 also identification and flags, so a sender must know what its socket will put
-//! there: a Linux UDP socket that sets DF sends identification 0.
+//! Lengths are covered, and in IPv4 also identification and flags, so a sender must know the values that its socket
+//! will set: a Linux UDP socket that sets DF sends identification 0.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use crc32fast::Hasher;
 use super::{Bth, Headers, ICRC_LEN, ROCE_PORT, ip};
 use crate::packet::Path;
 
-/// `crc32fast` takes whole blocks of so many bytes at once, the rest in smaller steps.
+/// `crc32fast` processes whole blocks of this many bytes at once, the rest in smaller steps.
 const BLOCK: usize = 16;
 
 /// Words of the masked headers, ones in front: 4 bytes of ones with IPv4, zeros and ones with IPv6 (see
@@ -21,22 +21,22 @@ const BLOCK: usize = 16;
 const V4_WORDS: usize = (4 + ip::IPV4_LEN + ip::UDP_LEN) / 8;
 const V6_WORDS: usize = (8 + ip::IPV6_LEN + ip::UDP_LEN) / 8;
 
-/// Masked headers, and the frame's own.
+/// Masked headers, followed by the frame's own.
 const HEAD: usize = (V6_WORDS * 8 + Headers::MAX_LEN).next_multiple_of(BLOCK);
 
 const _: () = assert!(Bth::LEN + BLOCK <= Headers::MAX_LEN);
 
-/// The ICRC of `body`, a frame without its ICRC, on `path`. `ip_id` is the IPv4 identification; IPv6 has none. IPv4 is
-/// taken to have DF set and no options, as RoCEv2 requires (IBA A17.3).
+/// Returns the ICRC of `body`, a frame without its ICRC, on `path`. `ip_id` is the IPv4 identification; IPv6 has none.
+/// IPv4 is assumed to have DF set and no options, as RoCEv2 requires (IBA A17.3).
 #[inline]
 pub fn icrc(path: &Path, ip_id: u16, body: &[u8]) -> u32 {
     let (start, rest) = whole_blocks(body);
     icrc_of_parts(path, ip_id, start, std::iter::once(rest))
 }
 
-/// The ICRC of a frame on `path` as [`icrc`] returns it, of a frame that is not in one piece: `start`, which is its BTH
-/// with at most [`Headers::MAX_LEN`] bytes in all, and the parts of the `rest`. Quickest where all parts but the last
-/// are of whole 16 bytes.
+/// Returns the ICRC of a frame on `path` as [`icrc`] does, for a frame in several parts: `start`, which is its BTH with
+/// at most [`Headers::MAX_LEN`] bytes in total, and the parts of the `rest`. Fastest if all parts but the last are
+/// multiples of 16 bytes.
 ///
 /// # Panics
 /// If `start` is longer.
@@ -45,7 +45,8 @@ pub fn icrc_of_parts<'a>(path: &Path, ip_id: u16, start: &[u8], rest: impl Itera
     let len = start.len() + rest.clone().map(<[u8]>::len).sum::<usize>();
     let udp_len = (ip::UDP_LEN + len + ICRC_LEN) as u16;
     let udp = u64::from(path.udp_src) << 48 | u64::from(ROCE_PORT) << 32 | u64::from(udp_len) << 16 | 0xffff;
-    // Whole words, because the CRC reads them back at once: a load that spans several younger stores waits for them.
+    // Whole words, because the CRC reads them back at once: a load that spans several recent stores has to wait for
+    // them.
     if let (IpAddr::V4(src), IpAddr::V4(dst)) = (path.src, path.dst) {
         let total = u64::from(udp_len.wrapping_add(ip::IPV4_LEN as u16));
         let words = [
@@ -64,12 +65,12 @@ pub fn icrc_of_parts<'a>(path: &Path, ip_id: u16, start: &[u8], rest: impl Itera
     }
 }
 
-/// The ICRC of `body`, a frame without its ICRC, behind these bytes of IP and UDP header as they were captured:
-/// 28 bytes for IPv4 without options, 48 for IPv6 without extension headers, otherwise `None`.
+/// Returns the ICRC of `body`, a frame without its ICRC, behind these captured bytes of IP and UDP header: 28 bytes for
+/// IPv4 without options, 48 for IPv6 without extension headers, otherwise `None`.
 pub fn icrc_of_headers(ip_and_udp: &[u8], body: &[u8]) -> Option<u32> {
     let (start, rest) = whole_blocks(body);
     let rest = std::iter::once(rest);
-    // The ones in front, the headers behind them, and in those the masked bytes counted from the front.
+    // The leading ones, the headers behind them, and the offsets of masked bytes in those.
     let mut h = [0xff; 8 * V6_WORDS];
     let words = |h: &[u8], i: usize| u64::from_be_bytes(std::array::from_fn(|byte| h[i * 8 + byte]));
     match (ip_and_udp.first()? >> 4, ip_and_udp.len()) {
@@ -93,8 +94,8 @@ pub fn icrc_of_headers(ip_and_udp: &[u8], body: &[u8]) -> Option<u32> {
     }
 }
 
-/// Writes the ICRC into the last four bytes of `frame`, whose other bytes are complete. A frame shorter than an ICRC
-/// stays as it is.
+/// Writes the ICRC into the last four bytes of `frame`, whose other bytes are complete. A frame shorter than an ICRC is
+/// left unchanged.
 #[inline]
 pub fn icrc_append(path: &Path, ip_id: u16, frame: &mut [u8]) {
     if let Some((body, tail)) = frame.split_last_chunk_mut::<ICRC_LEN>() {
@@ -102,17 +103,17 @@ pub fn icrc_append(path: &Path, ip_id: u16, frame: &mut [u8]) {
     }
 }
 
-/// Whether the last four bytes of `frame` are its ICRC.
+/// Returns whether the last four bytes of `frame` are its ICRC.
 #[inline]
 pub fn icrc_check(path: &Path, ip_id: u16, frame: &[u8]) -> bool {
     frame.split_last_chunk::<ICRC_LEN>().is_some_and(|(body, tail)| *tail == icrc(path, ip_id, body).to_le_bytes())
 }
 
-/// Whether the last four bytes of `frame` are its ICRC, for a frame that came over IPv4 without DF. RoCEv2 sets it (IBA
-/// A17.3), but the ICRC covers the flag as it was sent.
+/// Returns whether the last four bytes of `frame` are its ICRC, for a frame received over IPv4 without DF. RoCEv2 sets
+/// it (IBA A17.3), but the ICRC covers the flag as it was sent.
 #[cold]
 pub fn icrc_check_fragmentable(path: &Path, ip_id: u16, frame: &[u8]) -> bool {
-    /// Byte of the IPv4 header that begins with the flags.
+    /// Offset of the flags in the IPv4 header.
     const FLAGS: usize = 6;
     let mut headers = [0; ip::MAX_HEADERS_LEN];
     let len = ip::emit(path, ip_id, frame.len(), &mut headers);
@@ -124,22 +125,22 @@ pub fn icrc_check_fragmentable(path: &Path, ip_id: u16, frame: &[u8]) -> bool {
     })
 }
 
-/// The IPv4 identification for which the last four bytes of `frame` are its ICRC, if there is one: for a receiver that
-/// cannot see the identification, since a UDP socket does not show it. `None` with IPv6, which has none.
+/// Returns the IPv4 identification for which the last four bytes of `frame` are its ICRC, if there is one: for a
+/// receiver that cannot see the identification, which UDP sockets hide. `None` with IPv6, which has none.
 ///
-/// Any of 2^16 identifications will do, so that of frames that were corrupted at random one in 2^16 passes, instead of
-/// one in 2^32: try [`icrc_check`] first where the sender is known to use one identification.
+/// Any of 2^16 identifications is accepted, so of randomly corrupted frames one in 2^16 passes, instead of one in 2^32:
+/// try [`icrc_check`] first where the sender is known to use one identification.
 pub fn icrc_identification(path: &Path, frame: &[u8]) -> Option<u16> {
     if !(path.src.is_ipv4() && path.dst.is_ipv4()) {
         return None;
     }
     let (body, tail) = frame.split_last_chunk::<ICRC_LEN>()?;
-    // CRCs are linear: the two differ by the CRC, from zero, of the identification and of zeros for all that comes
-    // after it.
+    // CRCs are linear: the two differ by the CRC, from zero, of the identification and of zeros for everything after
+    // it.
     let difference = u32::from_le_bytes(*tail) ^ icrc(path, 0, body);
     let behind = ip::IPV4_LEN - IDENTIFICATION_END + ip::UDP_LEN + body.len();
     let register = take_back_zeros(difference, behind + 2);
-    // What the two bytes of the identification left in the register before they were shifted through it.
+    // The effect of the identification's two bytes on the register before they were shifted through it.
     u16::try_from(register).ok().map(u16::swap_bytes)
 }
 
@@ -149,7 +150,7 @@ const IDENTIFICATION_END: usize = 6;
 /// The CRC-32 polynomial without its x^32, the coefficient of x^31 in the lowest bit.
 const POLYNOMIAL: u32 = 0xedb8_8320;
 
-/// x^-8, and each time the square of the one before: what takes back 1, 2, 4, ... bytes of zeros.
+/// x^-8, then each the square of the previous one: undoes 1, 2, 4, ... bytes of zeros.
 const TAKE_BACK: [u32; 16] = {
     let mut powers = [0; 16];
     // 1, divided by x eight times.
@@ -168,7 +169,7 @@ const TAKE_BACK: [u32; 16] = {
     powers
 };
 
-/// The product of two polynomials modulo the CRC's.
+/// Returns the product of two polynomials modulo the CRC's.
 const fn multiply(a: u32, mut b: u32) -> u32 {
     let mut product = 0;
     let mut bit = 31;
@@ -184,24 +185,24 @@ const fn multiply(a: u32, mut b: u32) -> u32 {
     }
 }
 
-/// The register as it was before `bytes` zero bytes, fewer than 2^16.
+/// Returns the register as it was before `bytes` zero bytes, fewer than 2^16.
 fn take_back_zeros(register: u32, bytes: usize) -> u32 {
     let factors = TAKE_BACK.iter().enumerate().filter(|(i, _)| bytes >> i & 1 == 1);
     factors.fold(register, |register, (_, factor)| multiply(register, *factor))
 }
 
-/// Splits a frame behind its BTH so that the rest is of whole blocks.
+/// Splits a frame behind its BTH so that the rest is a multiple of the block size.
 #[inline]
 fn whole_blocks(body: &[u8]) -> (&[u8], &[u8]) {
     let rest = body.len().saturating_sub(Bth::LEN) / BLOCK * BLOCK;
     body.split_at(body.len() - rest)
 }
 
-/// The CRC over ones, masked headers, and a frame.
+/// Returns the CRC over ones, masked headers, and a frame.
 ///
-/// CRC-32 starts with its register full of ones, which is the same as starting from zero with the first four bytes
-/// inverted. Those bytes are the LRH's ones, so they become zeros, and zeros in front of a register of zero change
-/// nothing: they are left out, or put in where that makes whole blocks, so that no byte takes a slow path.
+/// CRC-32 starts with its register all ones, which is the same as starting from zero with the first four bytes
+/// inverted. Those bytes are the LRH's ones, so they become zeros, and leading zeros do not change a register of zero:
+/// they are omitted, or inserted where that completes a block, so that no byte takes a slow path.
 #[inline]
 fn masked_crc<'a, const N: usize>(headers: &[u64; N], start: &[u8], rest: impl Iterator<Item = &'a [u8]>) -> u32 {
     let mut head = [0; HEAD];
@@ -240,7 +241,7 @@ mod tests {
         (0..len).map(|i| (i * 37 + 11) as u8).collect()
     }
 
-    /// Byte by byte, straight from the definition.
+    /// Byte by byte, directly from the definition.
     fn by_definition(ip_and_udp: &[u8], body: &[u8]) -> u32 {
         let (mut headers, mut body) = (ip_and_udp.to_vec(), body.to_vec());
         let masked: &[usize] = if headers[0] >> 4 == 4 { &[1, 8, 10, 11, 26, 27] } else { &[1, 2, 3, 7, 46, 47] };
@@ -356,7 +357,7 @@ mod tests {
     }
 
     proptest! {
-        /// However a frame is divided, empty parts included.
+        /// For any division of a frame, including empty parts.
         #[test]
         fn parts_give_the_icrc_of_the_whole(
             id: u16, v6: bool, len in 0..4300_usize, start in Bth::LEN..=Headers::MAX_LEN, cuts: [u16; 2]
@@ -370,7 +371,8 @@ mod tests {
             prop_assert_eq!(parts, icrc(&path, id, &whole));
         }
 
-        /// What is found makes the exact check pass, whatever was done to the frame; and what was not changed is found.
+        /// An identification that is found makes the exact check pass, for any changes to the frame; in an unchanged
+        /// frame it is found.
         #[test]
         fn an_identification_is_found_exactly_where_one_fits(
             id: u16, v6_mapped: bool, len in 0..4300_usize, flips in prop::collection::vec(any::<u32>(), 0..4)
@@ -381,7 +383,7 @@ mod tests {
             let untouched = frame.clone();
             for flip in flips {
                 let bit = flip as usize % (len * 8).max(1);
-                // What a router may change is not covered.
+                // Fields that a router may change are not covered.
                 if let Some(byte) = frame.get_mut(bit / 8).filter(|_| bit / 8 != 4) {
                     *byte ^= 1 << (bit % 8);
                 }

@@ -1,4 +1,4 @@
-//! Ethernet II, IPv4, IPv6 and UDP around a frame, for captures and for ports that see whole packets.
+//! Ethernet II, IPv4, IPv6 and UDP around a frame, for captures and for ports that handle whole packets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -29,20 +29,20 @@ const UDP: u8 = 17;
 const DONT_FRAGMENT: u8 = 0x40;
 const MORE_FRAGMENTS: u16 = 0x2000;
 
-/// A RoCEv2 datagram taken apart.
+/// A parsed RoCEv2 datagram.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
     /// Addresses, UDP source port, traffic class and hop limit.
     pub path: Path,
     /// IPv4 identification, 0 for IPv6. The ICRC covers it.
     pub ip_id: u16,
-    /// IP and UDP headers as they were, for [`icrc_of_headers`](super::icrc_of_headers).
+    /// IP and UDP headers as received, for [`icrc_of_headers`](super::icrc_of_headers).
     pub headers: &'a [u8],
     /// The UDP payload: BTH to ICRC.
     pub frame: &'a [u8],
 }
 
-/// Why bytes are not a whole RoCEv2 datagram.
+/// Reason why bytes are not a whole RoCEv2 datagram.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Error)]
 pub enum IpError {
     /// Neither IPv4 nor IPv6.
@@ -62,7 +62,7 @@ pub enum IpError {
     TooShort {
         /// The header.
         header: &'static str,
-        /// Bytes that there are, from that header on.
+        /// Bytes available, from that header on.
         have: usize,
     },
     /// An IPv4 header with options, or with a length below its minimum.
@@ -74,21 +74,21 @@ pub enum IpError {
         /// Offset in bytes.
         offset: usize,
     },
-    /// A length field disagrees with the bytes that there are or with the one around it.
+    /// A length field is inconsistent with the bytes available or with the enclosing header.
     #[error("{header} length field says {says} bytes, {have} are there")]
     Length {
         /// The header.
         header: &'static str,
-        /// What the field says.
+        /// Value of the field.
         says: usize,
-        /// What is there.
+        /// Bytes available.
         have: usize,
     },
 }
 
 impl IpError {
-    /// Whether this is traffic of another kind rather than RoCEv2 gone wrong. Later fragments count as such: they have
-    /// no port to tell them by.
+    /// Returns whether this is traffic of another kind rather than malformed RoCEv2. Later fragments count as such:
+    /// they have no port to identify them.
     pub fn is_foreign(&self) -> bool {
         match self {
             IpError::EtherType(_) | IpError::Version(_) | IpError::Protocol(_) | IpError::Port(_) => true,
@@ -99,7 +99,7 @@ impl IpError {
     }
 }
 
-/// Takes apart an Ethernet II packet, VLAN tags included. Padding behind the datagram is left out.
+/// Parses an Ethernet II packet, including VLAN tags. Padding behind the datagram is ignored.
 pub fn parse_ethernet(bytes: &[u8]) -> Result<Datagram<'_>, IpError> {
     let too_short = IpError::TooShort { header: "Ethernet", have: bytes.len() };
     let (_addresses, mut rest) = bytes.split_first_chunk::<12>().ok_or(too_short)?;
@@ -113,7 +113,7 @@ pub fn parse_ethernet(bytes: &[u8]) -> Result<Datagram<'_>, IpError> {
     }
 }
 
-/// Takes apart what follows a link-layer header with this EtherType.
+/// Parses the payload of a link-layer header with this EtherType.
 pub fn parse_ethertype(ethertype: u16, bytes: &[u8]) -> Result<Datagram<'_>, IpError> {
     match ethertype {
         ETHERTYPE_IPV4 | ETHERTYPE_IPV6 => parse_ip(bytes),
@@ -121,7 +121,7 @@ pub fn parse_ethertype(ethertype: u16, bytes: &[u8]) -> Result<Datagram<'_>, IpE
     }
 }
 
-/// Takes apart an IPv4 or IPv6 packet. Bytes behind its length are left out.
+/// Parses an IPv4 or IPv6 packet. Bytes behind its length are ignored.
 pub fn parse_ip(bytes: &[u8]) -> Result<Datagram<'_>, IpError> {
     match bytes.first().map(|b| b >> 4) {
         Some(4) => parse_ipv4(bytes),
@@ -143,7 +143,7 @@ fn parse_ipv4(bytes: &[u8]) -> Result<Datagram<'_>, IpError> {
         return Err(IpError::Fragment { offset });
     }
     let header_len = usize::from(h[0] & 0x0f) * 4;
-    // The port first: what is not RoCEv2 may have options and fragments as it likes.
+    // The port first: other traffic may have options and fragments.
     if let Some(port) = bytes.get(header_len.max(IPV4_LEN)..).and_then(udp_port)
         && port != ROCE_PORT
     {
@@ -198,12 +198,12 @@ fn parse_ipv6(bytes: &[u8]) -> Result<Datagram<'_>, IpError> {
     Ok(Datagram { path, ip_id: 0, headers: &bytes[..MAX_HEADERS_LEN], frame })
 }
 
-/// The destination port, if that much is there.
+/// Returns the destination port, if there are enough bytes.
 fn udp_port(bytes: &[u8]) -> Option<u16> {
     bytes.first_chunk::<4>().map(|b| u16::from_be_bytes([b[2], b[3]]))
 }
 
-/// Source port and payload of a UDP datagram to RoCEv2's port that fills `bytes`.
+/// Returns the source port and payload of a UDP datagram to RoCEv2's port that fills `bytes`.
 fn parse_udp(bytes: &[u8]) -> Result<(u16, &[u8]), IpError> {
     let too_short = IpError::TooShort { header: "UDP", have: bytes.len() };
     let (h, payload) = bytes.split_first_chunk::<UDP_LEN>().ok_or(too_short)?;
@@ -214,15 +214,15 @@ fn parse_udp(bytes: &[u8]) -> Result<(u16, &[u8]), IpError> {
     Ok((u16::from_be_bytes([h[0], h[1]]), payload))
 }
 
-/// Bytes of IP and UDP headers on this path.
+/// Returns the bytes of IP and UDP headers on this path.
 #[inline]
 pub fn headers_len(path: &Path) -> usize {
     if matches!((path.src, path.dst), (IpAddr::V4(_), IpAddr::V4(_))) { IPV4_LEN + UDP_LEN } else { MAX_HEADERS_LEN }
 }
 
 /// Writes IP and UDP headers for a frame of `frame_len` bytes, BTH to ICRC, to the start of `out`, and returns their
-/// length. IPv4 has DF set; the UDP checksum is 0, since the ICRC covers more (IBA A17.3). An IPv4 address beside an
-/// IPv6 one becomes an IPv4-mapped one.
+/// length. IPv4 has DF set; the UDP checksum is 0, since the ICRC covers more (IBA A17.3). If only one address is IPv4,
+/// it is mapped to IPv6.
 ///
 /// # Panics
 /// If `out` is shorter than [`headers_len`].
@@ -247,7 +247,8 @@ pub fn emit_ethernet(path: &Path, src_mac: [u8; 6], dst_mac: [u8; 6]) -> [u8; ET
     h
 }
 
-/// The headers, checksums 0. A frame too long for the 16-bit length fields cannot be sent; its length wraps.
+/// Writes the headers, with checksums of 0. A frame too long for the 16-bit length fields cannot be sent; its length
+/// wraps.
 #[inline]
 fn lay_out(path: &Path, ip_id: u16, frame_len: usize, h: &mut [u8; MAX_HEADERS_LEN]) -> usize {
     let udp_len = (UDP_LEN + frame_len) as u16;
@@ -278,7 +279,7 @@ fn lay_out(path: &Path, ip_id: u16, frame_len: usize, h: &mut [u8; MAX_HEADERS_L
     udp + UDP_LEN
 }
 
-/// The address as an IPv6 one: an IPv4 address mapped, as in a GID.
+/// Returns the address as an IPv6 one: an IPv4 address is mapped, as in a GID.
 pub fn to_ipv6(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -286,7 +287,7 @@ pub fn to_ipv6(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// The checksum of an IPv4 header (RFC 1071) whose checksum field is 0.
+/// Returns the checksum of an IPv4 header (RFC 1071) whose checksum field is 0.
 pub fn ipv4_checksum(header: &[u8]) -> u16 {
     let sum: u32 = header.chunks_exact(2).map(|b| u32::from(u16::from_be_bytes([b[0], b[1]]))).sum();
     let folded = (sum & 0xffff) + (sum >> 16);

@@ -1,11 +1,11 @@
-//! The IRN extension's own fields (`docs/wire.md`). That every WRITE packet has a RETH is part of it too, but the RETH
-//! is parsed as such.
+//! The IRN extension's own fields (`docs/wire.md`). The RETH of every WRITE packet is part of the extension too, but is
+//! parsed as such.
 
 use super::eth::parse_psn;
 use super::opcode::{Opcode, Operation};
 use crate::psn::Psn;
 
-/// What NDP's feedback says, a set of the constants below. Other bits mean nothing.
+/// Contents of NDP's feedback, a set of the constants below. Other bits are ignored.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeedbackKind(pub u8);
 
@@ -14,30 +14,30 @@ impl FeedbackKind {
     pub const ARRIVED: FeedbackKind = FeedbackKind(1);
     /// Only the subject's headers have arrived.
     pub const TRIMMED: FeedbackKind = FeedbackKind(2);
-    /// One more packet may go for each number that the pull counter has grown by.
+    /// One more packet may be sent for each increment of the pull counter.
     pub const PULL: FeedbackKind = FeedbackKind(4);
-    /// The subject had arrived before: no pull is made for it.
+    /// The subject is a duplicate: no pull is created for it.
     pub const AGAIN: FeedbackKind = FeedbackKind(8);
     /// The receiver owes no other pull.
     pub const OWES_NONE: FeedbackKind = FeedbackKind(16);
 
-    /// Whether all of `other` is said.
+    /// Returns whether it includes all of `other`.
     #[inline]
     pub const fn has(self, other: FeedbackKind) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Returns what both say together.
+    /// Returns the union of both.
     #[inline]
     pub const fn and(self, other: FeedbackKind) -> FeedbackKind {
         FeedbackKind(self.0 | other.0)
     }
 }
 
-/// What the IRN extension adds to a packet (`docs/wire.md`); which variant is implied by the opcode.
+/// Fields added by the IRN extension (`docs/wire.md`); the opcode determines the variant.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum IrnEth {
-    /// SEND packets: which receive WQE, and how many packets into the message (IRN §4.4.3).
+    /// SEND packets: receive WQE, and offset in packets within the message (IRN §4.4.3).
     Send {
         /// Sequence number of the receive WQE that this message consumes.
         recv_wqe_sn: Psn,
@@ -50,32 +50,32 @@ pub enum IrnEth {
     WriteImm {
         /// Sequence number of the receive WQE that this message consumes.
         recv_wqe_sn: Psn,
-        /// Packets of the message before this one, 24 bits: the completion tells the length of the whole message.
+        /// Packets of the message before this one, 24 bits: the completion reports the length of the whole message.
         psn_offset: u32,
     },
     /// READ, atomic, ATOMIC WRITE and FLUSH requests.
     Read {
-        /// Index of this request among those of the QP that are answered.
+        /// Index of this request among those of the QP that have a response.
         read_wqe_sn: Psn,
     },
     /// Acknowledgements and read acknowledgements: the packet that triggered them.
     Ack {
         /// PSN of the packet that arrived; on a NACK the selective acknowledgement, equal to the BTH's PSN if none.
         selective: Psn,
-        /// On a NACK: packets right before `selective` that have arrived, each as good as a NACK of its own.
+        /// On a NACK: packets right before `selective` that have arrived, each equivalent to a NACK of its own.
         run: u8,
     },
     /// READ and ATOMIC responses: no field; the PSN counts in the rPSN space.
     Response,
     /// TLT's clocks: no field.
     Clock,
-    /// NDP's feedback: what became of a packet, a pull, or both.
+    /// NDP's feedback: the result of a packet, a pull, or both.
     Feedback {
-        /// What it says.
+        /// Contents.
         kind: FeedbackKind,
-        /// PSN of the packet that it answers, if it answers one.
+        /// PSN of the packet that it answers, if any.
         subject: Psn,
-        /// The path that the packet came by.
+        /// Path on which the packet arrived.
         path: u8,
         /// Number of pulls sent so far.
         pull: Psn,
@@ -83,8 +83,8 @@ pub enum IrnEth {
 }
 
 impl IrnEth {
-    /// The extension of a packet with `opcode`, whose fields are `words` (those that the opcode lacks are ignored).
-    /// `None` if the opcode has no extension.
+    /// Returns the extension of a packet with `opcode`, whose fields are `words` (those that the opcode lacks are
+    /// ignored). `None` if the opcode has no extension.
     #[inline]
     pub(super) fn from_words(opcode: Opcode, words: [&[u8; 4]; 2]) -> Option<IrnEth> {
         if !opcode.is_reliable() {
@@ -113,7 +113,7 @@ impl IrnEth {
         })
     }
 
-    /// The fields as big-endian words; those that the variant lacks are 0.
+    /// Returns the fields as big-endian words; those that the variant lacks are 0.
     #[inline]
     pub(super) fn words(&self) -> [[u8; 4]; 2] {
         let word = |high: u8, low: Psn| (u32::from(high) << 24 | low.get()).to_be_bytes();
@@ -129,7 +129,7 @@ impl IrnEth {
         }
     }
 
-    /// Whether this variant is the one that `opcode` takes.
+    /// Returns whether this variant is that of `opcode`.
     pub fn fits(&self, opcode: Opcode) -> bool {
         IrnEth::from_words(opcode, [&[0; 4]; 2])
             .is_some_and(|expected| std::mem::discriminant(&expected) == std::mem::discriminant(self))

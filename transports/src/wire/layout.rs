@@ -1,9 +1,9 @@
-//! Which headers a packet has: one table, from which parse and emit both work.
+//! The headers of each packet: one table, used by both parse and emit.
 
 use super::opcode::Opcode::*;
 use super::opcode::{Opcode, Operation};
 
-/// Which extended headers follow the BTH, a set of the constants below. They lie in the packet in the constants' order.
+/// The extended headers after the BTH, a set of the constants below. They are in the packet in the constants' order.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Layout(u16);
 
@@ -12,7 +12,7 @@ impl Layout {
     pub const DETH: Layout = Layout(1);
     /// Extended reliable connection: the shared receive queue, 4 bytes.
     pub const XRCETH: Layout = Layout(1 << 1);
-    /// What a FLUSH is to reach, 4 bytes.
+    /// FLUSH header, 4 bytes.
     pub const FETH: Layout = Layout(1 << 2);
     /// RDMA header, 16 bytes.
     pub const RETH: Layout = Layout(1 << 3);
@@ -26,11 +26,11 @@ impl Layout {
     pub const IMM: Layout = Layout(1 << 7);
     /// Key to invalidate, 4 bytes.
     pub const IETH: Layout = Layout(1 << 8);
-    /// What follows the BTH of a CNP, 16 bytes that IBA reserves.
+    /// Bytes after the BTH of a CNP, 16, reserved by IBA.
     pub const CNP: Layout = Layout(1 << 9);
     /// IRN: receive WQE sequence number and PSN offset, 8 bytes.
     pub const IRN_SEND: Layout = Layout(1 << 10);
-    /// IRN: one sequence number, 4 bytes. NDP's feedback has its two words in [`Layout::IRN_SEND`]'s place.
+    /// IRN: one sequence number, 4 bytes. NDP's feedback has two words in place of [`Layout::IRN_SEND`].
     pub const IRN_WORD: Layout = Layout(1 << 11);
     /// The packet may carry a payload.
     pub const PAYLOAD: Layout = Layout(1 << 12);
@@ -52,21 +52,21 @@ impl Layout {
         (Layout::IRN_WORD, "IRN extension", 4),
     ];
 
-    /// Whether `part` is in the packet.
+    /// Returns whether `part` is in the packet.
     #[inline]
     pub const fn has(self, part: Layout) -> bool {
         self.0 & part.0 != 0
     }
 
-    /// What is in a packet, and the length of its extended headers in bytes.
+    /// Returns the contents of a packet, and the length of its extended headers in bytes.
     #[inline]
     pub(super) fn of(opcode: Opcode, irn: bool) -> (Layout, usize) {
         let Entry { layout, bytes } = LAYOUTS[usize::from(irn)][opcode as usize];
         (layout, usize::from(bytes))
     }
 
-    /// Extended headers in IBA (9.2.1). Requests of extended reliable connections have an XRCETH before those of RC
-    /// (A14; the order is in the FLUSH series for Linux's rxe as well).
+    /// Returns the extended headers in IBA (9.2.1). Requests of extended reliable connections have an XRCETH before
+    /// those of RC (A14; the order is in the FLUSH series for Linux's rxe as well).
     const fn iba(opcode: Opcode) -> Layout {
         use Layout as L;
         if opcode.is_xrc() {
@@ -97,7 +97,7 @@ impl Layout {
         }
     }
 
-    /// What the IRN extension adds (`docs/wire.md`).
+    /// Returns the headers added by the IRN extension (`docs/wire.md`).
     const fn irn(opcode: Opcode) -> Layout {
         use Layout as L;
         if !opcode.is_reliable() {
@@ -112,7 +112,7 @@ impl Layout {
             Operation::ReadRequest | Operation::Atomic | Operation::AtomicWrite | Operation::Flush => L::IRN_WORD,
             Operation::Acknowledge | Operation::ReadAcknowledge => L::IRN_WORD,
             Operation::Feedback | Operation::ReadFeedback => L::IRN_SEND,
-            // Middle packets as long as the first and the last make one train for segmentation offload.
+            // Middle packets with the length of the first and the last form one train for segmentation offload.
             Operation::ReadResponse => L::AETH,
             Operation::AtomicAcknowledge | Operation::Clock | Operation::ReadClock | Operation::Cnp => L::NONE,
         }
@@ -122,7 +122,7 @@ impl Layout {
         Layout(self.0 | other.0)
     }
 
-    /// Bytes of all extended headers.
+    /// Returns the bytes of all extended headers.
     const fn bytes(self) -> usize {
         let (mut sum, mut i) = (0, 0);
         while i < Layout::PARTS.len() {
@@ -142,7 +142,7 @@ struct Entry {
     bytes: u8,
 }
 
-/// Indexed by whether the IRN extension is there and by opcode. Opcodes that irnic does not know have no headers.
+/// Indexed by the presence of the IRN extension and the opcode. Unknown opcodes have no headers.
 static LAYOUTS: [[Entry; 256]; 2] = {
     let mut table = [[Entry { layout: Layout::NONE, bytes: 0 }; 256]; 2];
     let mut i = 0;
@@ -157,57 +157,57 @@ static LAYOUTS: [[Entry; 256]; 2] = {
     table
 };
 
-/// Which headers packets have.
+/// Headers by opcode.
 impl Opcode {
-    /// The extended headers of a packet with this opcode, with or without the IRN extension.
+    /// Returns the extended headers of a packet with this opcode, with or without the IRN extension.
     #[inline]
     pub fn layout(self, irn: bool) -> Layout {
         Layout::of(self, irn).0
     }
 
-    /// Bytes of the extended headers, without the BTH.
+    /// Returns the bytes of the extended headers, without the BTH.
     #[inline]
     pub fn extended_len(self, irn: bool) -> usize {
         Layout::of(self, irn).1
     }
 
-    /// Whether a datagram header follows the BTH.
+    /// Returns whether a datagram header follows the BTH.
     #[inline]
     pub fn has_deth(self) -> bool {
         self.layout(false).has(Layout::DETH)
     }
 
-    /// Whether the packet names a shared receive queue.
+    /// Returns whether the packet names a shared receive queue.
     #[inline]
     pub fn has_xrceth(self) -> bool {
         self.layout(false).has(Layout::XRCETH)
     }
 
-    /// Whether there is an RDMA header in plain RoCE. With the IRN extension every WRITE has one.
+    /// Returns whether there is an RDMA header in plain RoCE. With the IRN extension every WRITE has one.
     #[inline]
     pub fn has_reth(self) -> bool {
         self.layout(false).has(Layout::RETH)
     }
 
-    /// Whether there is an acknowledge header.
+    /// Returns whether there is an acknowledge header.
     #[inline]
     pub fn has_aeth(self) -> bool {
         self.layout(false).has(Layout::AETH)
     }
 
-    /// Whether there is immediate data.
+    /// Returns whether there is immediate data.
     #[inline]
     pub fn has_imm(self) -> bool {
         self.layout(false).has(Layout::IMM)
     }
 
-    /// Whether there is a key to invalidate.
+    /// Returns whether there is a key to invalidate.
     #[inline]
     pub fn has_ieth(self) -> bool {
         self.layout(false).has(Layout::IETH)
     }
 
-    /// Whether the packet may carry a payload.
+    /// Returns whether the packet may carry a payload.
     #[inline]
     pub fn has_payload(self) -> bool {
         self.layout(false).has(Layout::PAYLOAD)

@@ -1,7 +1,7 @@
 //! RoCEv2 on the wire: headers, opcodes, ICRC, and the extensions for IRN and NDP (`docs/wire.md`).
 //!
-//! What lives here is bytes and their meaning; what a queue pair does with them does not. A *frame* is the UDP payload
-//! of RoCEv2, from the BTH to the ICRC: headers ([`parse`], [`Headers::emit`]), payload, padding to a multiple of four
+//! This module handles bytes and their meaning, not the behaviour of queue pairs. A *frame* is the UDP payload of
+//! RoCEv2, from the BTH to the ICRC: headers ([`parse`], [`Headers::emit`]), payload, padding to a multiple of four
 //! bytes, and the ICRC ([`icrc_append`], [`icrc_check`]).
 
 mod bth;
@@ -46,7 +46,7 @@ pub const ROCE_PORT: u16 = 4791;
 /// Bytes of the ICRC that ends every frame.
 pub const ICRC_LEN: usize = 4;
 
-/// Padding that brings `payload` bytes to a multiple of four: the BTH's pad count.
+/// Returns the padding that brings `payload` bytes to a multiple of four: the BTH's pad count.
 #[inline]
 pub const fn pad_for(payload: usize) -> u8 {
     (payload.wrapping_neg() & 3) as u8

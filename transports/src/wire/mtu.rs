@@ -1,7 +1,7 @@
-//! Path MTU (IBA 9.7): how many bytes of payload a packet of a longer message carries.
+//! Path MTU (IBA 9.7): the payload bytes of a full packet.
 
-/// A path MTU, in the encoding of the verbs and of address handles. [`Mtu::B8192`] is none of IBA's: simulated networks
-/// have it for papers whose packets are 9,000 bytes long. No port carries it, and no verb, file or message names it.
+/// A path MTU, in the encoding of the verbs and of address handles. [`Mtu::B8192`] is not one of IBA's: simulated
+/// networks have it for papers with packets of 9,000 bytes. No port carries it, and no verb, file or message names it.
 #[allow(missing_docs)] // the number says it
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -18,28 +18,28 @@ impl Mtu {
     /// IBA's MTUs, smallest first.
     pub const ALL: [Mtu; 5] = [Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B2048, Mtu::B4096];
 
-    /// Bytes of payload.
+    /// Returns the bytes of payload.
     #[inline]
     pub const fn bytes(self) -> usize {
         128 << self as u8
     }
 
-    /// The MTU of IBA's of exactly so many bytes.
+    /// Returns IBA's MTU of exactly this many bytes.
     pub fn from_bytes(bytes: usize) -> Option<Mtu> {
         Mtu::ALL.into_iter().find(|mtu| mtu.bytes() == bytes)
     }
 
-    /// The MTU with this code, 1 to 5.
+    /// Returns the MTU with this code, 1 to 5.
     pub fn from_code(code: u8) -> Option<Mtu> {
         Mtu::ALL.into_iter().find(|&mtu| mtu as u8 == code)
     }
 
-    /// The largest MTU of IBA's of at most `bytes`.
+    /// Returns IBA's largest MTU of at most `bytes`.
     pub fn at_most(bytes: usize) -> Option<Mtu> {
         Mtu::ALL.into_iter().rfind(|mtu| mtu.bytes() <= bytes)
     }
 
-    /// Packets of a message of `len` bytes; an empty message is one packet.
+    /// Returns the number of packets of a message of `len` bytes; an empty message is one packet.
     #[inline]
     pub const fn packets(self, len: u32) -> u32 {
         let shift = 7 + self as u32;

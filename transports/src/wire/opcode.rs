@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A BTH opcode byte that irnic knows.
+/// A BTH opcode byte known to irnic.
 #[allow(missing_docs)] // the field's own names
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -30,17 +30,17 @@ pub enum Opcode {
     RcFetchAdd = 0x14,
     RcSendLastInvalidate = 0x16,
     RcSendOnlyInvalidate = 0x17,
-    /// IRN's read (N)ACK (IRN §4.4.2), in one of the RC opcodes that IBA leaves free.
+    /// IRN's read (N)ACK (IRN §4.4.2), in one of the RC opcodes unused by IBA.
     RcReadAcknowledge = 0x18,
-    /// What a pulled stream's receiver says of requests (NDP §3.2), in another of the free ones.
+    /// Feedback on requests from a pulled stream's receiver (NDP §3.2), in another unused one.
     RcFeedback = 0x19,
     /// NDP's feedback on READ and atomic responses.
     RcReadFeedback = 0x1a,
-    /// TLT's important clock (EuroSys 2021, §5.1) without payload, which asks the responder for its state.
+    /// TLT's important clock (EuroSys 2021, §5.1) without payload, which requests the responder's state.
     RcClock = 0x1b,
     RcFlush = 0x1c,
     RcAtomicWrite = 0x1d,
-    /// A clock of TLT's that asks the requester what it has of READ and atomic responses.
+    /// A clock of TLT's that requests the requester's state of READ and atomic responses.
     RcReadClock = 0x1e,
     UcSendFirst = 0x20,
     UcSendMiddle = 0x21,
@@ -81,43 +81,43 @@ pub enum Opcode {
     XrcFetchAdd = 0xb4,
     XrcSendLastInvalidate = 0xb6,
     XrcSendOnlyInvalidate = 0xb7,
-    /// IRN's read (N)ACK, as of reliable connections.
+    /// IRN's read (N)ACK, as in reliable connections.
     XrcReadAcknowledge = 0xb8,
 }
 
 use Opcode::*;
 
-/// Transport service type of a queue pair: what it promises (IBA 9.7, 9.8).
+/// Transport service type of a queue pair (IBA 9.7, 9.8).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Service {
     /// Reliable connection: each message arrives once and in order, or the queue pair fails.
     Rc,
     /// Unreliable connection: messages arrive in order, whole or not at all.
     Uc,
-    /// Unreliable datagram: messages of one packet, to and from anybody.
+    /// Unreliable datagram: messages of one packet, to and from any peer.
     Ud,
     /// Initiator of an extended reliable connection (IBA A14), `IBV_QPT_XRC_SEND`: a requester. Each request names a
-    /// shared receive queue of the target's.
+    /// shared receive queue of the target.
     XrcInitiator,
     /// Target of an extended reliable connection (IBA A14), `IBV_QPT_XRC_RECV`: a responder without queues of its own.
     XrcTarget,
 }
 
 impl Service {
-    /// Whether messages are acknowledged, and lost packets repeated.
+    /// Returns whether messages are acknowledged, and lost packets retransmitted.
     #[inline]
     pub const fn is_reliable(self) -> bool {
         matches!(self, Service::Rc | Service::XrcInitiator | Service::XrcTarget)
     }
 
-    /// Whether it is one end of an extended reliable connection.
+    /// Returns whether it is one end of an extended reliable connection.
     #[inline]
     pub const fn is_xrc(self) -> bool {
         matches!(self, Service::XrcInitiator | Service::XrcTarget)
     }
 }
 
-/// What a packet does, whatever its place in the message.
+/// Operation of a packet, whatever its position in the message.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// SEND, with or without immediate or invalidate.
@@ -132,13 +132,13 @@ pub enum Operation {
     Acknowledge,
     /// IRN's read (N)ACK.
     ReadAcknowledge,
-    /// NDP's acknowledgement, NACK or PULL of requests.
+    /// NDP's acknowledgement, NACK or PULL for requests.
     Feedback,
-    /// The same of READ and atomic responses.
+    /// The same for READ and atomic responses.
     ReadFeedback,
-    /// TLT's clock of requests.
+    /// TLT's clock for requests.
     Clock,
-    /// TLT's clock of READ and atomic responses.
+    /// TLT's clock for READ and atomic responses.
     ReadClock,
     /// Compare-and-swap or fetch-and-add request.
     Atomic,
@@ -152,7 +152,7 @@ pub enum Operation {
     Cnp,
 }
 
-/// A packet's place in its message. READ and atomic requests and acknowledgements are one packet each:
+/// A packet's position in its message. READ and atomic requests and acknowledgements are one packet each:
 /// [`Position::Only`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Position {
@@ -176,10 +176,10 @@ static BY_BYTE: [Option<Opcode>; 256] = {
     table
 };
 
-/// What an opcode of an extended reliable connection is more than the one that does the same on a reliable connection.
+/// Offset of an extended reliable connection's opcode from the corresponding one of a reliable connection.
 const XRC: u8 = 0xa0;
 
-/// What is asked of an opcode with every packet, found out beforehand.
+/// Precomputed properties of an opcode that every packet needs.
 #[derive(Copy, Clone)]
 struct Meaning {
     in_rc: Opcode,
@@ -196,7 +196,7 @@ impl Meaning {
         Meaning { in_rc, operation: Meaning::operation_of(in_rc), position: Meaning::position_of(in_rc) }
     }
 
-    /// What a packet of another service than XRC does.
+    /// Returns the operation of a packet of a service other than XRC.
     const fn operation_of(rc: Opcode) -> Operation {
         match rc {
             RcSendFirst | RcSendMiddle | RcSendLast | RcSendLastImm | RcSendOnly | RcSendOnlyImm => Operation::Send,
@@ -226,7 +226,7 @@ impl Meaning {
         }
     }
 
-    /// The place of a packet of another service than XRC in its message.
+    /// Returns the position of a packet of a service other than XRC in its message.
     const fn position_of(rc: Opcode) -> Position {
         match rc {
             RcSendFirst | RcWriteFirst | RcReadResponseFirst | UcSendFirst | UcWriteFirst => Position::First,
@@ -238,7 +238,7 @@ impl Meaning {
     }
 }
 
-/// By the byte of the opcode. Bytes of no opcode are never looked up.
+/// Indexed by opcode byte. Bytes that are not opcodes are never looked up.
 static MEANINGS: [Meaning; 256] = {
     let mut table = [Meaning::of(Opcode::Cnp); 256];
     let mut i = 0;
@@ -323,13 +323,13 @@ impl Opcode {
         XrcReadAcknowledge,
     ];
 
-    /// The opcode with this number, `None` if irnic does not know it.
+    /// Returns the opcode with this number, `None` if irnic does not know it.
     #[inline]
     pub fn from_u8(byte: u8) -> Option<Opcode> {
         BY_BYTE[byte as usize]
     }
 
-    /// Returns the name that Wireshark shows.
+    /// Returns the name shown by Wireshark.
     pub const fn name(self) -> &'static str {
         match self {
             RcSendFirst => "RC Send First",
@@ -404,8 +404,8 @@ impl Opcode {
         }
     }
 
-    /// Returns the service of the queue pair that receives the packet, by the opcode's upper three bits and, of an
-    /// extended reliable connection, its direction; `None` for congestion notifications, which are outside any.
+    /// Returns the service of the queue pair that receives the packet, by the opcode's upper three bits and, for an
+    /// extended reliable connection, its direction; `None` for congestion notifications, which belong to none.
     #[inline]
     pub const fn service(self) -> Option<Service> {
         match self as u8 >> 5 {
@@ -418,33 +418,32 @@ impl Opcode {
         }
     }
 
-    /// Whether the packet belongs to a reliable connection.
+    /// Returns whether the packet belongs to a reliable connection.
     #[inline]
     pub const fn is_rc(self) -> bool {
         self as u8 >> 5 == 0
     }
 
-    /// Whether the service is a reliable one, RC or XRC. They alone have an IRN extension.
+    /// Returns whether the service is a reliable one, RC or XRC. Only these have an IRN extension.
     #[inline]
     pub const fn is_reliable(self) -> bool {
         matches!(self as u8 >> 5, 0 | 5)
     }
 
-    /// Whether the packet belongs to an extended reliable connection.
+    /// Returns whether the packet belongs to an extended reliable connection.
     #[inline]
     pub const fn is_xrc(self) -> bool {
         self as u8 >> 5 == 5
     }
 
-    /// Returns the opcode that does the same on a reliable connection; opcodes of other services than XRC stay what
-    /// they are.
+    /// Returns the corresponding opcode of a reliable connection; opcodes of services other than XRC are unchanged.
     #[inline]
     pub const fn in_rc(self) -> Opcode {
         MEANINGS[self as usize].in_rc
     }
 
-    /// Returns the opcode that does the same on an extended reliable connection; opcodes of other services than RC stay
-    /// what they are, and so do FLUSH, ATOMIC WRITE, NDP's feedback and TLT's clocks, which are RC's alone here.
+    /// Returns the corresponding opcode of an extended reliable connection; opcodes of services other than RC are
+    /// unchanged, and so are FLUSH, ATOMIC WRITE, NDP's feedback and TLT's clocks, which only RC has here.
     #[inline]
     pub const fn in_xrc(self) -> Opcode {
         match BY_BYTE[(self as u8).wrapping_add(XRC) as usize] {
@@ -453,109 +452,109 @@ impl Opcode {
         }
     }
 
-    /// What the packet does.
+    /// Returns the packet's operation.
     #[inline]
     pub const fn operation(self) -> Operation {
         MEANINGS[self as usize].operation
     }
 
-    /// The packet's place in its message.
+    /// Returns the packet's position in its message.
     #[inline]
     pub const fn position(self) -> Position {
         MEANINGS[self as usize].position
     }
 
-    /// Whether it travels from requester to responder and takes a sequence number of its own there.
+    /// Returns whether it travels from requester to responder and takes a sequence number of its own there.
     #[inline]
     pub const fn is_request(self) -> bool {
         matches!(self.operation(), Operation::Send | Operation::Write) || self.is_answered()
     }
 
-    /// Whether it is a request that is answered by a response of its own: READ, atomic, ATOMIC WRITE, FLUSH.
+    /// Returns whether it is a request with a response of its own: READ, atomic, ATOMIC WRITE, FLUSH.
     #[inline]
     pub const fn is_answered(self) -> bool {
         use Operation::{Atomic, AtomicWrite, Flush, ReadRequest};
         matches!(self.operation(), ReadRequest | Atomic | AtomicWrite | Flush)
     }
 
-    /// Whether it travels from responder to requester. IRN's read (N)ACK and NDP's read feedback do not: the requester
-    /// sends them.
+    /// Returns whether it travels from responder to requester. IRN's read (N)ACK and NDP's read feedback do not: the
+    /// requester sends them.
     #[inline]
     pub const fn is_response(self) -> bool {
         use Operation::{Acknowledge, AtomicAcknowledge, Feedback, ReadClock, ReadResponse};
         matches!(self.operation(), ReadResponse | Acknowledge | AtomicAcknowledge | Feedback | ReadClock)
     }
 
-    /// Whether it exists with the IRN extension only.
+    /// Returns whether it exists only with the IRN extension.
     #[inline]
     pub const fn needs_irn(self) -> bool {
         use Operation::{Clock, Feedback, ReadAcknowledge, ReadClock, ReadFeedback};
         matches!(self.operation(), ReadAcknowledge | Feedback | ReadFeedback | Clock | ReadClock)
     }
 
-    /// Whether it may belong to a pulled stream (NDP) and name the queue pair that sent it: what takes a sequence
-    /// number of its own, on a reliable connection.
+    /// Returns whether it may belong to a pulled stream (NDP) and name the queue pair that sent it: packets with a
+    /// sequence number of their own, on a reliable connection.
     #[inline]
     pub const fn may_be_pulled(self) -> bool {
         use Operation::{AtomicAcknowledge, ReadResponse};
         self.is_rc() && (self.is_request() || matches!(self.operation(), ReadResponse | AtomicAcknowledge))
     }
 
-    /// First packet of a message of several.
+    /// Returns whether it is the first packet of several of a message.
     #[inline]
     pub const fn is_first(self) -> bool {
         matches!(self.position(), Position::First)
     }
 
-    /// Neither first nor last packet of its message.
+    /// Returns whether it is neither first nor last packet of its message.
     #[inline]
     pub const fn is_middle(self) -> bool {
         matches!(self.position(), Position::Middle)
     }
 
-    /// Last packet of a message of several.
+    /// Returns whether it is the last packet of several of a message.
     #[inline]
     pub const fn is_last(self) -> bool {
         matches!(self.position(), Position::Last)
     }
 
-    /// The whole message.
+    /// Returns whether it is the whole message.
     #[inline]
     pub const fn is_only(self) -> bool {
         matches!(self.position(), Position::Only)
     }
 
-    /// Whether a message begins with this packet: first or only.
+    /// Returns whether a message begins with this packet: first or only.
     #[inline]
     pub const fn starts_message(self) -> bool {
         matches!(self.position(), Position::First | Position::Only)
     }
 
-    /// Whether a message ends with this packet: last or only.
+    /// Returns whether a message ends with this packet: last or only.
     #[inline]
     pub const fn ends_message(self) -> bool {
         matches!(self.position(), Position::Last | Position::Only)
     }
 
-    /// SEND of any service.
+    /// Returns whether it is a SEND of any service.
     #[inline]
     pub const fn is_send(self) -> bool {
         matches!(self.operation(), Operation::Send)
     }
 
-    /// RDMA WRITE of any service.
+    /// Returns whether it is an RDMA WRITE of any service.
     #[inline]
     pub const fn is_write(self) -> bool {
         matches!(self.operation(), Operation::Write)
     }
 
-    /// RDMA READ response.
+    /// Returns whether it is an RDMA READ response.
     #[inline]
     pub const fn is_read_response(self) -> bool {
         matches!(self.operation(), Operation::ReadResponse)
     }
 
-    /// Compare-and-swap or fetch-and-add request.
+    /// Returns whether it is a compare-and-swap or fetch-and-add request.
     #[inline]
     pub const fn is_atomic(self) -> bool {
         matches!(self.operation(), Operation::Atomic)

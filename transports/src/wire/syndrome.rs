@@ -4,34 +4,34 @@ use std::fmt;
 
 use super::RnrTimer;
 
-/// What an acknowledgement says.
+/// Contents of an acknowledgement.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Syndrome {
     /// Everything up to the PSN has arrived.
     Ack {
-        /// Requests that the responder has receive WQEs for.
+        /// Number of requests for which the responder has receive WQEs.
         credits: Credits,
     },
-    /// No receive WQE for a request: try again later.
+    /// A request found no receive WQE, and is to be retried later.
     Rnr {
-        /// How much later.
+        /// Time to wait before that.
         timer: RnrTimer,
     },
     /// A request was refused.
     Nak(NakCode),
 }
 
-/// Why a request was refused (IBA table 47).
+/// Reason for refusing a request (IBA table 47).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum NakCode {
     /// Packets are missing before this one.
     PsnSequenceError = 0,
-    /// The request is malformed, or of a kind that the queue pair does not serve.
+    /// The request is malformed, or of a kind that the queue pair does not support.
     InvalidRequest = 1,
-    /// The memory is not the requester's to use like that.
+    /// The requester lacks the required access to the memory.
     RemoteAccessError = 2,
-    /// The responder failed for reasons of its own.
+    /// The responder failed for a local reason.
     RemoteOperationalError = 3,
     /// Reliable datagram only.
     InvalidRdRequest = 4,
@@ -42,22 +42,22 @@ pub enum NakCode {
 pub struct Credits(u8);
 
 impl Credits {
-    /// The responder does no end-to-end flow control.
+    /// The responder has no end-to-end flow control.
     pub const INVALID: Credits = Credits(31);
 
-    /// The credits with this code, of which the low five bits count.
+    /// Returns the credits with this code, of which the low five bits are used.
     #[inline]
     pub const fn new(code: u8) -> Credits {
         Credits(code & 31)
     }
 
-    /// The code.
+    /// Returns the code.
     #[inline]
     pub const fn code(self) -> u8 {
         self.0
     }
 
-    /// How many: 0, 1, 2, 3, 4, 6, 8, 12 and so on to 32,768; `None` for [`Credits::INVALID`].
+    /// Returns the number: 0, 1, 2, 3, 4, 6, 8, 12 and so on to 32,768; `None` for [`Credits::INVALID`].
     #[inline]
     pub const fn count(self) -> Option<u32> {
         match self.0 {
@@ -68,7 +68,7 @@ impl Credits {
         }
     }
 
-    /// The most credits that the code can express without exceeding `count`.
+    /// Returns the most credits that the code can express without exceeding `count`.
     #[inline]
     pub const fn at_most(count: u32) -> Credits {
         if count < 2 {
@@ -84,7 +84,7 @@ const RNR: u8 = 0x20;
 const NAK: u8 = 0x60;
 
 impl Syndrome {
-    /// What the byte means; `None` if IBA reserves it. The top bit is ignored.
+    /// Decodes the byte; `None` if IBA reserves it. The top bit is ignored.
     #[inline]
     pub const fn from_u8(byte: u8) -> Option<Syndrome> {
         let value = byte & 0x1f;
@@ -103,7 +103,7 @@ impl Syndrome {
         }
     }
 
-    /// The byte.
+    /// Returns the byte.
     #[inline]
     pub const fn to_u8(self) -> u8 {
         match self {

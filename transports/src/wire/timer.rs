@@ -1,6 +1,6 @@
 //! Five-bit encodings of time in queue pair attributes and in RNR NAKs.
 
-/// How long a responder that is not ready asks the requester to wait: a code below 32 (IBA 9.7.5.2.8, table 46).
+/// Time that a responder that is not ready asks the requester to wait: a code below 32 (IBA 9.7.5.2.8, table 46).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct RnrTimer(u8);
 
@@ -11,54 +11,54 @@ impl RnrTimer {
         4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
     ];
 
-    /// The timer with this code, of which the low five bits count.
+    /// Returns the timer with this code, of which the low five bits are used.
     #[inline]
     pub const fn new(code: u8) -> RnrTimer {
         RnrTimer(code & 31)
     }
 
-    /// The code.
+    /// Returns the code.
     #[inline]
     pub const fn code(self) -> u8 {
         self.0
     }
 
-    /// Nanoseconds, from 10 µs to 655.36 ms.
+    /// Returns the nanoseconds, from 10 µs to 655.36 ms.
     #[inline]
     pub const fn nanos(self) -> u64 {
         RnrTimer::TEN_US[self.0 as usize] as u64 * 10_000
     }
 
-    /// The shortest timer of at least `ns`, the longest one if there is none.
+    /// Returns the shortest timer of at least `ns`, the longest one if there is none.
     pub fn at_least(ns: u64) -> RnrTimer {
         (1..32).map(RnrTimer).find(|timer| timer.nanos() >= ns).unwrap_or(RnrTimer(0))
     }
 }
 
-/// Local ACK Timeout: 4.096 µs · 2ⁿ with a code n below 32, 0 for none at all (IBA 9.7.6.1.3).
+/// Local ACK Timeout: 4.096 µs · 2ⁿ with a code n below 32, 0 for none (IBA 9.7.6.1.3).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct AckTimeout(u8);
 
 impl AckTimeout {
-    /// The timeout with this code, of which the low five bits count.
+    /// Returns the timeout with this code, of which the low five bits are used.
     #[inline]
     pub const fn new(code: u8) -> AckTimeout {
         AckTimeout(code & 31)
     }
 
-    /// The code.
+    /// Returns the code.
     #[inline]
     pub const fn code(self) -> u8 {
         self.0
     }
 
-    /// Nanoseconds, `None` if the requester waits for ever.
+    /// Returns the nanoseconds, `None` if the requester waits for ever.
     #[inline]
     pub const fn nanos(self) -> Option<u64> {
         if self.0 == 0 { None } else { Some(4096 << self.0) }
     }
 
-    /// The shortest timeout of at least `ns`, the longest one if there is none.
+    /// Returns the shortest timeout of at least `ns`, the longest one if there is none.
     pub fn at_least(ns: u64) -> AckTimeout {
         (1..32).map(AckTimeout).find(|timeout| timeout.nanos() >= Some(ns)).unwrap_or(AckTimeout(31))
     }

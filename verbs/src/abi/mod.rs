@@ -1,4 +1,4 @@
-//! What libibverbs' headers say: structures and constants.
+//! libibverbs' public ABI: structures and constants.
 
 pub mod consts;
 pub mod structs;
@@ -6,7 +6,7 @@ pub mod structs;
 /// Bytes of a mutex of the C library: 40 on x86-64, 48 on aarch64.
 const MUTEX: usize = size_of::<libc::pthread_mutex_t>();
 
-// Sizes on 64-bit Linux; the whole comparison is in `tests/layout`.
+// Sizes on 64-bit Linux; `tests/layout` compares everything.
 const _: () = assert!(size_of::<structs::ibv_context>() == 288 + MUTEX);
 const _: () = assert!(size_of::<structs::verbs_context>() == 656 + MUTEX);
 const _: () = assert!(size_of::<structs::ibv_device>() == 664);

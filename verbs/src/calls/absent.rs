@@ -1,5 +1,5 @@
-//! What this NIC does not have: memory of devices and dma-bufs, objects of other processes, completion counters, TPH
-//! handles, ECE. An application that asks is told `EOPNOTSUPP`, as by a device without the feature.
+//! Features that this NIC does not have: device memory and dma-bufs, objects of other processes, completion counters,
+//! TPH handles, ECE. These calls fail with `EOPNOTSUPP`, as on a device without the feature.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -14,10 +14,10 @@ pub use super::refuse::{
 };
 use crate::abi::structs::ibv_qp;
 
-/// Tells whether the bytes of a message arrive in order: no. The transports place packets as they come.
+/// Returns whether the bytes of a message are written in order: no. The transports place packets as they arrive.
 pub extern "C" fn ibv_query_qp_data_in_order(_qp: *mut ibv_qp, _opcode: u32, _flags: u32) -> c_int {
     0
 }
 
-/// Accepts a driver of libibverbs 1.1 and forgets it, as rdma-core does.
+/// Accepts and ignores a driver of libibverbs 1.1, as rdma-core does.
 pub extern "C" fn ibv_register_driver(_name: *const c_char, _init: *const c_void) {}

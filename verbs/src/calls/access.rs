@@ -1,4 +1,4 @@
-//! Access rights in the words of C.
+//! Conversion of access rights from C.
 
 use std::ffi::c_int;
 
@@ -15,7 +15,7 @@ const KNOWN: u32 = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_MW_BIND
     | IBV_ACCESS_FLUSH_GLOBAL
     | IBV_ACCESS_ZERO_BASED;
-/// Hints that a device may ignore: huge pages, and the range that libibverbs sets aside for optional flags.
+/// Hints that a device may ignore: huge pages, and the range that libibverbs reserves for optional flags.
 const IGNORED: u32 = IBV_ACCESS_HUGETLB | 0x3ff0_0000;
 
 /// Returns the NIC's rights for `ibv_access_flags`.

@@ -1,4 +1,4 @@
-//! Addresses out of completions, and questions about GIDs and ports that other calls answer.
+//! Addresses from completions, and queries about GIDs and ports that are answered by other calls.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -19,10 +19,10 @@ const NEXT_HEADER_BTH: u8 = 0x1b;
 /// Bytes of the IPv4 header that RoCEv2 leaves in the second half of the 40 bytes of a GRH (IBA A17.4.5.1).
 const IPV4_HEADER: usize = 20;
 
-/// The address of whoever sent the packet: what [`ibv_init_ah_from_wc`] reads out of 40 bytes.
+/// The sender's address of a packet: what [`ibv_init_ah_from_wc`] parses from 40 bytes.
 #[derive(Debug, PartialEq, Eq)]
 struct Route {
-    /// Destination of the packet: the GID to look up in the port's table.
+    /// Destination of the packet: the GID to find in the port's table.
     local: [u8; 16],
     /// Source of the packet.
     remote: [u8; 16],
@@ -39,14 +39,14 @@ fn mapped(address: &[u8]) -> [u8; 16] {
     gid
 }
 
-/// Tells whether the header checksum is right: the ones' complement sum over all words is zero (RFC 791).
+/// Returns whether the header checksum is right: the ones' complement sum over all words is zero (RFC 791).
 fn checksum_holds(header: &[u8]) -> bool {
     let sum: u32 = header.chunks_exact(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
     (sum & 0xffff) + (sum >> 16) == 0xffff
 }
 
-/// Finds out which header the area holds, and reads it. Errors are errno values: `EPROTONOSUPPORT` for an area that is
-/// neither, `EINVAL` for a packet to a multicast group, whose GID is in no table.
+/// Parses the header in the area. Errors are errno values: `EPROTONOSUPPORT` for an area that is neither header,
+/// `EINVAL` for a packet to a multicast group, whose GID is in no table.
 fn route(area: &[u8; 40]) -> Result<Route, c_int> {
     let ipv4 = &area[IPV4_HEADER..];
     // The first half is undefined before an IPv4 header and may look like IPv6; the checksum decides.
@@ -88,10 +88,10 @@ fn route(area: &[u8; 40]) -> Result<Route, c_int> {
     })
 }
 
-/// Asks for one entry of the GID table.
+/// Returns one entry of the GID table.
 unsafe fn gid_entry(context: *mut ibv_context, port: u32, index: u32) -> Result<ibv_gid_entry, c_int> {
     let mut entry = MaybeUninit::<ibv_gid_entry>::zeroed();
-    // SAFETY: the context is the caller's; the entry has the size that is told.
+    // SAFETY: the context is the caller's; the entry has the size passed.
     let error = unsafe { _ibv_query_gid_ex(context, port, index, entry.as_mut_ptr(), 0, size_of::<ibv_gid_entry>()) };
     match error {
         // SAFETY: all zero is an entry, and the call wrote one.
@@ -100,8 +100,8 @@ unsafe fn gid_entry(context: *mut ibv_context, port: u32, index: u32) -> Result<
     }
 }
 
-/// Finds where a GID of a type stands in a table of which `entry` reads one entry. `ENOENT` if it is not in a table
-/// without end.
+/// Returns the index of a GID of a type in a table, of which `entry` reads one entry. `ENOENT` if it is not found in a
+/// table without end.
 fn find_gid(gid: [u8; 16], gid_type: u32, entry: impl Fn(u32) -> Result<ibv_gid_entry, c_int>) -> Result<u8, c_int> {
     for index in 0..=u8::MAX {
         match entry(index.into()) {
@@ -115,11 +115,11 @@ fn find_gid(gid: [u8; 16], gid_type: u32, entry: impl Fn(u32) -> Result<ibv_gid_
     Err(libc::ENOENT)
 }
 
-/// Fills `ah_attr` with the address that answers a received packet.
+/// Fills `ah_attr` with the address for replies to a received packet.
 ///
-/// `grh` is the 40 bytes before the payload: a GRH, or 20 bytes of nothing and an IPv4 header. Returns 0, or -1 with
-/// `errno`: `EPROTONOSUPPORT` for other bytes, `EINVAL` for a packet to a multicast group, that of the GID table where
-/// the packet's destination is not in it.
+/// `grh` is the 40 bytes before the payload: a GRH, or 20 undefined bytes and an IPv4 header. Returns 0, or -1 with
+/// `errno`: `EPROTONOSUPPORT` for other bytes, `EINVAL` for a packet to a multicast group, that of the GID table if the
+/// packet's destination is not in it.
 pub unsafe extern "C" fn ibv_init_ah_from_wc(
     context: *mut ibv_context,
     port_num: u8,
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
     ah_attr: *mut ibv_ah_attr,
 ) -> c_int {
     guard(-1, || {
-        // SAFETY: both point to one structure each, says the prototype; all zero is an address.
+        // SAFETY: both point to one structure each, per the prototype; all zero is an address.
         let (wc, attr) = unsafe {
             ah_attr.write_bytes(0, 1);
             (&*wc, &mut *ah_attr)
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
             return 0;
         }
         attr.is_global = 1;
-        // SAFETY: the flag says that the area was written; it has no alignment to speak of.
+        // SAFETY: the flag means that the area was written; its alignment is unknown.
         let area = unsafe { grh.cast::<[u8; 40]>().read_unaligned() };
         attr.grh.flow_label = u32::from_be_bytes([0, area[1] & 0xf, area[2], area[3]]);
         let found = route(&area).and_then(|route| {
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
     })
 }
 
-/// Creates an address handle that answers a received packet; NULL with the `errno` of [`ibv_init_ah_from_wc`] or
+/// Creates an address handle for replies to a received packet; NULL with the `errno` of [`ibv_init_ah_from_wc`] or
 /// `ibv_create_ah`.
 pub unsafe extern "C" fn ibv_create_ah_from_wc(
     pd: *mut ibv_pd,
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn ibv_create_ah_from_wc(
     })
 }
 
-/// Asks for the MAC address and VLAN behind a GID: `-EOPNOTSUPP`. Vendor drivers ask, to build Ethernet headers; this
+/// Resolves the MAC address and VLAN of a GID: `-EOPNOTSUPP`. Vendor drivers need them to build Ethernet headers; this
 /// NIC leaves that to the kernel's sockets.
 pub extern "C" fn ibv_resolve_eth_l2_from_gid(
     _context: *mut ibv_context,
@@ -203,8 +203,8 @@ pub extern "C" fn ibv_resolve_eth_l2_from_gid(
     -fail(libc::EOPNOTSUPP)
 }
 
-/// Writes the type of a GID as sysfs counts it: 0 for InfiniBand, RoCEv1 and a gap in the table, 1 for RoCEv2. Returns
-/// 0, or -1 with `errno`.
+/// Writes the type of a GID as in sysfs: 0 for InfiniBand, RoCEv1 and an empty table entry, 1 for RoCEv2. Returns 0, or
+/// -1 with `errno`.
 pub unsafe extern "C" fn ibv_query_gid_type(
     context: *mut ibv_context,
     port_num: u8,
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn ibv_query_gid_type(
                 return -1;
             }
         };
-        // SAFETY: points to an enumeration, says the prototype.
+        // SAFETY: points to an enumeration, per the prototype.
         unsafe { gid_type.write(is_v2.into()) };
         0
     })
@@ -254,13 +254,13 @@ fn lanes(width: u8) -> Option<u64> {
 }
 
 /// Writes the bandwidth of a port in units of 100 Mbit/s. Returns 0, or the errno value of `ibv_query_port`, or
-/// `EINVAL` for a port number that is none.
+/// `EINVAL` for an invalid port number.
 pub unsafe extern "C" fn ibv_query_port_speed(context: *mut ibv_context, port_num: u32, port_speed: *mut u64) -> c_int {
     guard(libc::EIO, || {
-        // No port has a number past 255 either.
+        // Port numbers above 255 are invalid, too.
         let port = u8::try_from(port_num).unwrap_or(u8::MAX);
         let mut attr = MaybeUninit::<ibv_port_attr>::zeroed();
-        // SAFETY: the context is the caller's; the structure is at least as long as the one that is written.
+        // SAFETY: the context is the caller's; the structure is at least as long as the one written.
         let error = unsafe { ibv_query_port(context, port, attr.as_mut_ptr()) };
         if error != 0 {
             return error;
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn ibv_query_port_speed(context: *mut ibv_context, port_nu
         let attr = unsafe { attr.assume_init() };
         match lane_speed(attr.active_speed).zip(lanes(attr.active_width)) {
             Some((speed, lanes)) => {
-                // SAFETY: points to one number, says the prototype.
+                // SAFETY: points to one number, per the prototype.
                 unsafe { port_speed.write(speed * lanes) };
                 0
             }

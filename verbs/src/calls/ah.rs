@@ -11,12 +11,12 @@ use crate::explain;
 use crate::gid::{address_of, ipv4_group};
 use crate::objects::{Ah, Pd};
 
-/// Hop limit where the application leaves it 0; what Linux uses for RoCE v2 (`IPV6_DEFAULT_HOPLIMIT`).
+/// Hop limit if the application leaves it 0: Linux's for RoCE v2 (`IPV6_DEFAULT_HOPLIMIT`).
 const HOP_LIMIT: u8 = 64;
 /// First UDP source port that RoCE v2 recommends; the lower 14 bits are for entropy (IBA A17.9.2).
 const SOURCE_PORTS: u16 = 0xc000;
 
-/// Returns the path that an address vector describes. `entropy` tells flows between the same addresses apart.
+/// Returns the path of an address vector. `entropy` distinguishes flows between the same addresses.
 pub(super) fn path(info: &DeviceInfo, attr: &ibv_ah_attr, entropy: u32) -> Result<Path> {
     // RoCE has no LIDs: an address is a GID (IBA A17.4.5).
     if attr.is_global == 0 {
@@ -29,7 +29,7 @@ pub(super) fn path(info: &DeviceInfo, attr: &ibv_ah_attr, entropy: u32) -> Resul
         let indices: Vec<_> = info.gid_table().map(|(index, _)| index.to_string()).collect();
         invalid!("GID index {}: {} has GIDs at {}", attr.grh.sgid_index, info.name, indices.join(", "))
     })?;
-    // SAFETY: any bits are a GID.
+    // SAFETY: any bits are a valid GID.
     let dst = address_of(unsafe { &attr.grh.dgid.raw });
     if dst.is_unspecified() {
         return Err(invalid!(
@@ -47,7 +47,7 @@ pub(super) fn path(info: &DeviceInfo, attr: &ibv_ah_attr, entropy: u32) -> Resul
         ));
     }
     let label = if attr.grh.flow_label != 0 { attr.grh.flow_label } else { entropy.wrapping_mul(0x9e37_79b1) >> 8 };
-    // Folded as Linux folds a flow label into a port (`rdma_flow_label_to_udp_sport`).
+    // Folded like a flow label into a port in Linux (`rdma_flow_label_to_udp_sport`).
     let low = label & 0x3fff;
     let fold = low ^ (label & 0xf_c000) >> 14;
     Ok(Path {
@@ -63,10 +63,10 @@ fn wrong_port(port: u8) -> Errno {
     invalid!("port {port}: the device has port 1")
 }
 
-/// Refuses an address by LID alone: what programs made for InfiniBand use unless they are told of a GID. Nothing else
-/// that is refused is always a mistake of the user, so this is told without being asked.
+/// Rejects an address by LID alone, as used by programs for InfiniBand unless a GID is configured. Unlike other
+/// rejections this is always a user's mistake, so it is explained without being asked for.
 fn no_grh(info: &DeviceInfo) -> Errno {
-    // IPv4 addresses are what both ends most likely have in common.
+    // IPv4 addresses are what both ends most likely share.
     let at = info.gids.iter().position(|gid| address_of(gid).is_ipv4()).unwrap_or(0);
     let (index, address) = (info.gid_index(at), info.gids.get(at));
     let address = address.map(|gid| format!(" ({})", address_of(gid))).unwrap_or_default();

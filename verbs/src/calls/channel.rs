@@ -26,7 +26,7 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel
         if unsafe { (*channel).refcnt } != 0 {
             return Err(refused(libc::EBUSY, &"completion queues still use the channel"));
         }
-        // SAFETY: made by `ibv_create_comp_channel`.
+        // SAFETY: created by `ibv_create_comp_channel`.
         drop(unsafe { Box::from_raw(channel.cast::<Channel>()) });
         Ok(())
     })

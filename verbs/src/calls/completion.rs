@@ -1,4 +1,4 @@
-//! Completions in the words of C.
+//! Conversion of completions to C.
 
 use irnic_transports::qp::{Wc, WcOpcode, WcStatus};
 
@@ -54,8 +54,8 @@ pub(super) fn wc_data(wc: &Wc) -> ibv_wc_data {
     }
 }
 
-/// Returns the service level of a completion. RoCE has none; ConnectX says there what a datagram came in, and UCX reads
-/// it: bit 3 for a UDP header, below it 1 for IPv6 and 2 for IPv4.
+/// Returns the service level of a completion. RoCE has none; ConnectX reports in it the packet type of a datagram,
+/// which UCX reads: bit 3 for a UDP header, below it 1 for IPv6 and 2 for IPv4.
 pub(super) fn wc_sl(wc: &Wc) -> u8 {
     match (wc.grh, wc.ipv4) {
         (false, _) => 0,
@@ -64,7 +64,7 @@ pub(super) fn wc_sl(wc: &Wc) -> u8 {
     }
 }
 
-/// Returns a completion as C has it.
+/// Returns a completion as a C structure.
 #[inline]
 pub(super) fn to_c(wc: &Wc) -> ibv_wc {
     ibv_wc {

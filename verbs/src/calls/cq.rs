@@ -10,8 +10,8 @@ use crate::errno::{Errno, Result, invalid, pointer, status};
 use crate::objects::{Channel, Context, Cq, acknowledge};
 use crate::runtime::CompletionQueue;
 
-/// Entries that a queue gets when `asked` are asked for. ConnectX and others take the next power of two above, and
-/// applications rely on it: perftest asks for one entry where an acknowledgement that is late has two wait in it.
+/// Returns the capacity of a queue for `asked` requested entries. ConnectX and others round up to a power of two above,
+/// and applications rely on it: perftest requests one entry, but with a late acknowledgement two wait in it.
 fn entries(asked: u32) -> Result<u32> {
     if asked == 0 || asked > Nic::MAX_CQE {
         return Err(invalid!("cqe = {asked}: expected 1 to {}", Nic::MAX_CQE));
@@ -19,7 +19,7 @@ fn entries(asked: u32) -> Result<u32> {
     Ok((asked + 1).next_power_of_two().min(Nic::MAX_CQE))
 }
 
-/// Makes a completion queue.
+/// Creates a completion queue.
 ///
 /// # Safety
 /// `context` is open, `channel` exists or is NULL.
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         // SAFETY: the caller's promise.
         let this = unsafe { Cq::from_c(cq) }?;
         this.queue.destroy()?;
-        // SAFETY: the caller's promise; nobody raises an event for it any more.
+        // SAFETY: the caller's promise; no further event is raised for it.
         unsafe { Cq::free(cq) };
         Ok(())
     })

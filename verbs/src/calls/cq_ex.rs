@@ -10,7 +10,7 @@ use crate::abi::structs::*;
 use crate::errno::{Errno, Result, invalid, pointer, status, unsupported};
 use crate::objects::{Cq, Turn};
 
-/// Fields that completions have here.
+/// Supported fields of completions.
 const FIELDS: u64 = (IBV_WC_STANDARD_FLAGS
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) as u64;
@@ -31,7 +31,7 @@ pub(super) unsafe extern "C" fn create_cq_ex(
         let cq = unsafe { cq::create(context, attr.cqe, attr.cq_context, attr.channel, attr.comp_vector) }?;
         let alone =
             attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 && attr.flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0;
-        // SAFETY: just made.
+        // SAFETY: just created.
         unsafe {
             (*cq).turn = (!alone).then(Turn::new);
             fill(&mut (*cq).ex);
@@ -40,7 +40,7 @@ pub(super) unsafe extern "C" fn create_cq_ex(
     })
 }
 
-/// Refuses flags of `ibv_create_cq_ex` that irnic does not know.
+/// Rejects flags of `ibv_create_cq_ex` that irnic does not know.
 fn check_flags(attr: &ibv_cq_init_attr_ex) -> Result<()> {
     let known_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
     if attr.comp_mask & !known_mask != 0 {
@@ -74,7 +74,7 @@ fn fill(ex: &mut ibv_cq_ex) {
     ex.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
 }
 
-/// Returns the completion at which a queue stands.
+/// Returns the current completion of a queue.
 ///
 /// # Safety
 /// `cq` exists, and the calling thread is between `ibv_start_poll` and `ibv_end_poll`.
@@ -83,7 +83,7 @@ unsafe fn current<'a>(cq: *mut ibv_cq_ex) -> &'a Wc {
     unsafe { &(*cq.cast::<Cq>()).current }
 }
 
-/// Moves on to the next completion; ENOENT if there is none.
+/// Advances to the next completion; ENOENT if there is none.
 unsafe fn advance(cq: *mut ibv_cq_ex) -> c_int {
     let cq = cq.cast::<Cq>();
     let mut found = None;
@@ -193,7 +193,7 @@ unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
     unsafe { current(cq) }.timestamp
 }
 
-/// Returns the timestamp on the host's clock, as drivers find it: by a line through readings of both.
+/// Returns the timestamp on the host's clock, extrapolated linearly like in drivers from readings of both clocks.
 unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
     // SAFETY: passed on.
     let (wc, this) = unsafe { (current(cq), &*cq.cast::<Cq>()) };

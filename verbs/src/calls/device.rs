@@ -17,14 +17,14 @@ pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *m
         // librdmacm asks for the list before it opens its device.
         ucma::install(super::ibv_create_ah);
         let devices = devices();
-        // As the C library does it: one block, NULL at the end.
+        // As in the C library: one block, NULL at the end.
         // SAFETY: a plain allocation.
         let list = unsafe { libc::calloc(devices.len() + 1, size_of::<*mut ibv_device>()) }.cast::<*mut ibv_device>();
         if list.is_null() {
             return Err(Errno(libc::ENOMEM));
         }
         for (i, device) in devices.iter().enumerate() {
-            // SAFETY: the block has room for all, and one more.
+            // SAFETY: the block has space for all, and one more.
             unsafe { list.add(i).write(device.as_c()) };
         }
         if !num_devices.is_null() {
@@ -90,7 +90,8 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
     })
 }
 
-/// ibv_close_device(3). What the application left behind stops: no peer reaches it, and it raises no events any more.
+/// ibv_close_device(3). Objects that the application has left open stop: peers no longer reach them, and they raise no
+/// events.
 ///
 /// # Safety
 /// `context` is open.
@@ -99,10 +100,10 @@ pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
         // SAFETY: the caller's promise.
         let this = unsafe { Context::from_c(context) };
         if this.device().abandon(this.owner()) {
-            // Its objects still name it, and may yet be destroyed.
+            // Its objects still refer to it, and may yet be destroyed.
             return Ok(());
         }
-        // SAFETY: made by `ibv_open_device`, and nothing names it.
+        // SAFETY: created by `ibv_open_device`, and nothing refers to it.
         unsafe { Context::free(context) };
         Ok(())
     })

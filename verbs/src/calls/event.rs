@@ -9,7 +9,7 @@ use crate::errno::number;
 use crate::objects::{AsyncEvent, Context, Cq, Qp, Srq, acknowledge};
 use crate::runtime::wait;
 
-/// Counter, mutex and condition to which an event's acknowledgement goes.
+/// Counter, mutex and condition of an event's acknowledgement.
 type Acks = (*mut u32, *mut libc::pthread_mutex_t, *mut libc::pthread_cond_t);
 
 /// ibv_ack_async_event(3).
@@ -17,7 +17,7 @@ type Acks = (*mut u32, *mut libc::pthread_mutex_t, *mut libc::pthread_cond_t);
 /// # Safety
 /// `event` came from `ibv_get_async_event`, and its object exists.
 pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
-    // SAFETY: the caller's promise; the type says which member of the union is meant.
+    // SAFETY: the caller's promise; the type selects the member of the union.
     let (completed, mutex, cond): Acks = unsafe {
         let event = AsyncEvent(*event);
         match event.kind() {
@@ -56,7 +56,7 @@ pub unsafe extern "C-unwind" fn ibv_get_async_event(context: *mut ibv_context, e
     let fd = number(CALL, || {
         // SAFETY: the caller's promise.
         let context = unsafe { Context::from_c(context) };
-        // Who waits for errors is a thread beside the application.
+        // The thread that waits for errors is a separate one of the application.
         context.device().prepare_to_block(None, || false);
         Ok(context.events().fd())
     });
@@ -64,7 +64,7 @@ pub unsafe extern "C-unwind" fn ibv_get_async_event(context: *mut ibv_context, e
         return -1;
     }
     await_event(CALL, fd, || {
-        // Counted while the queue is locked, so that nobody destroys the object in between.
+        // Counted while the queue is locked, so that the object is not destroyed in between.
         // SAFETY: the caller's promise; an object's events are purged before it is freed.
         let taken = unsafe {
             Context::from_c(context).events().take(|e| {
@@ -81,7 +81,7 @@ pub unsafe extern "C-unwind" fn ibv_get_async_event(context: *mut ibv_context, e
 /// Waits for an event in the queue behind a descriptor, until `take` has taken one: it returns false if the event was
 /// purged, or taken by another thread. Returns 0, or −1 and `errno` if the wait fails.
 ///
-/// As [`wait`], it may be left by cancellation or `longjmp`: neither the caller nor `take` has anything to drop.
+/// Like [`wait`], it may be left by cancellation or `longjmp`: neither the caller nor `take` has anything to drop.
 pub(super) fn await_event(call: &'static str, fd: c_int, take: impl Fn() -> bool) -> c_int {
     loop {
         if wait::<8>(fd) != 8 {
@@ -95,12 +95,12 @@ pub(super) fn await_event(call: &'static str, fd: c_int, take: impl Fn() -> bool
     }
 }
 
-/// Returns the counter of those events of an object that the application has taken.
+/// Returns the counter of an object's events that the application has taken.
 ///
 /// # Safety
 /// The object exists.
 unsafe fn delivered<'a>(event: &AsyncEvent) -> Option<&'a AtomicU32> {
-    // SAFETY: the type says which member is meant.
+    // SAFETY: the type selects the member.
     unsafe {
         match event.kind() {
             IBV_EVENT_CQ_ERR => Some(&(*event.0.element.cq.cast::<Cq>()).async_delivered),

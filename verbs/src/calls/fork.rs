@@ -1,18 +1,18 @@
 //! Fork protection: none is needed.
 //!
-//! libibverbs keeps a child from sharing registered pages, as a NIC in hardware goes on writing to the physical pages
-//! after the parent got copies. This NIC runs in the process and reads and writes its virtual addresses.
+//! libibverbs keeps a child from sharing registered pages, as a hardware NIC continues to write to the physical pages
+//! after the parent got copies. This NIC runs in the process and accesses its virtual addresses.
 
 use std::ffi::{c_int, c_void};
 
 use crate::abi::consts::IBV_FORK_UNNEEDED;
 
-/// Asks for fork protection. Always 0.
+/// Enables fork protection. Always 0.
 pub extern "C" fn ibv_fork_init() -> c_int {
     0
 }
 
-/// Says that registered memory survives a fork by itself.
+/// Returns that registered memory survives a fork without protection.
 pub extern "C" fn ibv_is_fork_initialized() -> u32 {
     IBV_FORK_UNNEEDED
 }
@@ -22,7 +22,7 @@ pub extern "C" fn ibv_dontfork_range(_base: *mut c_void, _size: usize) -> c_int 
     0
 }
 
-/// Takes the protection away. Always 0.
+/// Removes the protection. Always 0.
 pub extern "C" fn ibv_dofork_range(_base: *mut c_void, _size: usize) -> c_int {
     0
 }

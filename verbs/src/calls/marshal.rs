@@ -2,7 +2,7 @@
 
 use crate::abi::structs::{ibv_ah_attr, ibv_gid, ibv_qp_attr};
 
-/// A GRH as the kernel describes it: `ib_uverbs_global_route` of `rdma/ib_user_verbs.h`.
+/// A GRH in the kernel's format: `ib_uverbs_global_route` of `rdma/ib_user_verbs.h`.
 #[repr(C)]
 #[derive(Copy, Clone)]
 #[allow(non_camel_case_types, missing_docs)]
@@ -15,7 +15,7 @@ pub struct ib_uverbs_global_route {
     pub reserved: u8,
 }
 
-/// An address as the kernel describes it: `ib_uverbs_ah_attr`.
+/// An address in the kernel's format: `ib_uverbs_ah_attr`.
 #[repr(C)]
 #[derive(Copy, Clone)]
 #[allow(non_camel_case_types, missing_docs)]
@@ -30,7 +30,7 @@ pub struct ib_uverbs_ah_attr {
     pub reserved: u8,
 }
 
-/// Attributes of a QP as the kernel describes them: `ib_uverbs_qp_attr`.
+/// Attributes of a QP in the kernel's format: `ib_uverbs_qp_attr`.
 #[repr(C)]
 #[derive(Copy, Clone)]
 #[allow(non_camel_case_types, missing_docs)]
@@ -68,7 +68,7 @@ pub struct ib_uverbs_qp_attr {
     pub reserved: [u8; 5],
 }
 
-/// A path record as the kernel describes it: `ib_user_path_rec` of `rdma/ib_user_sa.h`.
+/// A path record in the kernel's format: `ib_user_path_rec` of `rdma/ib_user_sa.h`.
 #[repr(C)]
 #[derive(Copy, Clone)]
 #[allow(non_camel_case_types, missing_docs)]
@@ -94,7 +94,7 @@ pub struct ib_user_path_rec {
     pub preference: u8,
 }
 
-/// A path record as applications see it: `ibv_sa_path_rec` of `infiniband/sa.h`.
+/// A path record in libibverbs' format: `ibv_sa_path_rec` of `infiniband/sa.h`.
 #[repr(C)]
 #[derive(Copy, Clone)]
 #[allow(non_camel_case_types, missing_docs)]
@@ -136,14 +136,14 @@ fn copy_ah_attr(dst: &mut ibv_ah_attr, src: &ib_uverbs_ah_attr) {
 
 /// Fills `dst` from the kernel's structure.
 pub unsafe extern "C" fn ibv_copy_ah_attr_from_kern(dst: *mut ibv_ah_attr, src: *const ib_uverbs_ah_attr) {
-    // SAFETY: both point to one structure each, says the prototype; any bytes are valid for either.
+    // SAFETY: both point to one structure each, per the prototype; any bytes are valid for either.
     let (dst, src) = unsafe { (&mut *dst, &*src) };
     copy_ah_attr(dst, src);
 }
 
-/// Fills `dst` from the kernel's structure, but for `qp_state` and `rate_limit`, which the callers have elsewhere.
+/// Fills `dst` from the kernel's structure, except `qp_state` and `rate_limit`, which the callers get separately.
 pub unsafe extern "C" fn ibv_copy_qp_attr_from_kern(dst: *mut ibv_qp_attr, src: *const ib_uverbs_qp_attr) {
-    // SAFETY: both point to one structure each, says the prototype; any bytes are valid for either.
+    // SAFETY: both point to one structure each, per the prototype; any bytes are valid for either.
     let (dst, src) = unsafe { (&mut *dst, &*src) };
     dst.cur_qp_state = src.cur_qp_state;
     dst.path_mtu = src.path_mtu;
@@ -175,9 +175,9 @@ pub unsafe extern "C" fn ibv_copy_qp_attr_from_kern(dst: *mut ibv_qp_attr, src: 
     dst.alt_timeout = src.alt_timeout;
 }
 
-/// Fills `dst` from the kernel's structure. Fields in network order stay so.
+/// Fills `dst` from the kernel's structure. Fields in network order stay in it.
 pub unsafe extern "C" fn ibv_copy_path_rec_from_kern(dst: *mut ibv_sa_path_rec, src: *const ib_user_path_rec) {
-    // SAFETY: both point to one structure each, says the prototype.
+    // SAFETY: both point to one structure each, per the prototype.
     unsafe {
         let src = &*src;
         dst.write(ibv_sa_path_rec {
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn ibv_copy_path_rec_from_kern(dst: *mut ibv_sa_path_rec, 
             pkey: src.pkey,
             sl: src.sl,
             mtu_selector: src.mtu_selector,
-            // One of five codes; the kernel has a wider field for it.
+            // One of five codes, in a wider field in the kernel's structure.
             mtu: src.mtu as u8,
             rate_selector: src.rate_selector,
             rate: src.rate,
@@ -205,9 +205,9 @@ pub unsafe extern "C" fn ibv_copy_path_rec_from_kern(dst: *mut ibv_sa_path_rec, 
     }
 }
 
-/// Fills the kernel's structure from `src`. Fields in network order stay so.
+/// Fills the kernel's structure from `src`. Fields in network order stay in it.
 pub unsafe extern "C" fn ibv_copy_path_rec_to_kern(dst: *mut ib_user_path_rec, src: *const ibv_sa_path_rec) {
-    // SAFETY: both point to one structure each, says the prototype; a GID is sixteen bytes in any of its forms.
+    // SAFETY: both point to one structure each, per the prototype; a GID is sixteen bytes in any of its forms.
     unsafe {
         let src = &*src;
         dst.write(ib_user_path_rec {

@@ -9,7 +9,7 @@ use crate::gid::{address_of, ipv4_group, is_multicast};
 use crate::objects::Qp;
 use crate::runtime::State;
 
-/// Returns the addresses that packets of a group have: an IPv6 group that stands for one of IPv4 has both.
+/// Returns the destination addresses of a group's packets: an IPv6 group that represents an IPv4 one has both.
 fn groups(gid: &[u8; 16]) -> Result<impl Iterator<Item = IpAddr>> {
     let own = address_of(gid);
     if !is_multicast(gid) {

@@ -1,10 +1,10 @@
 //! The functions of libibverbs under their C names, and the tables of functions that an application calls through.
 //!
-//! Each function turns arguments of C into a call on an object or the NIC behind it, and the outcome
-//! into what C expects. `crate::symbols` gives each exported function its versioned name.
+//! Each function converts C arguments to a call on an object or its NIC, and converts the result back. `crate::symbols`
+//! gives each exported function its versioned name.
 
-// The contract of each unsafe function is that of its C prototype: pointers are valid for what the prototype says they
-// point to, or NULL where libibverbs allows NULL.
+// The contract of each unsafe function is that of its C prototype: pointers are valid for the type they point to, or
+// NULL where libibverbs allows NULL.
 #![allow(clippy::missing_safety_doc)]
 
 mod absent;

@@ -16,7 +16,7 @@ use crate::objects::{Mr, Pd};
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
-/// Makes the range resident, as pinning it for a hardware NIC would, and finds out whether it can be accessed so.
+/// Makes the range resident, like pinning it for a hardware NIC, and checks that it can be accessed in this way.
 fn populate(addr: *mut c_void, len: usize, access: Access) -> Result<()> {
     if len == 0 {
         return Ok(());
@@ -30,15 +30,15 @@ fn populate(addr: *mut c_void, len: usize, access: Access) -> Result<()> {
         return Ok(());
     }
     match io::Error::last_os_error().raw_os_error() {
-        // A kernel before 5.14 does not know the advice, special mappings do not take it, and what may not be accessed
-        // so is said in the same way.
+        // Kernels before 5.14 do not know the advice, special mappings reject it, and forbidden access is reported in
+        // the same way.
         Some(libc::EINVAL) => check_mappings(first, end, access),
         _ => Err(unmapped(first, end, access)),
     }
 }
 
-/// Finds out whether the process has the whole range mapped with the rights that `access` needs, by `proc_pid_maps(5)`.
-/// Without such a file the application is believed.
+/// Checks that the process has the whole range mapped with the rights that `access` needs, by `proc_pid_maps(5)`.
+/// Without that file the application is trusted.
 fn check_mappings(first: usize, end: usize, access: Access) -> Result<()> {
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return Ok(()) };
     let right = if access.allows(Access::LOCAL_WRITE) { 'w' } else { 'r' };
@@ -78,7 +78,7 @@ unsafe fn register(pd: *mut ibv_pd, addr: *mut c_void, len: usize, iova: u64, fl
     }
     populate(addr, len, access)?;
     let iova = if access.allows(Access::ZERO_BASED) { 0 } else { iova };
-    // SAFETY: the application keeps registered memory until it deregisters it, as ibv_reg_mr(3) demands.
+    // SAFETY: the application keeps registered memory until it deregisters it, as required by ibv_reg_mr(3).
     let mr = unsafe { domain.device.lock_memory().nic().reg_mr(domain.id, addr.cast(), len as u64, iova, access) }?;
     Ok(Mr::create(domain, pd, addr, len, mr, access))
 }
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn ibv_reg_mr_iova(
     pointer("ibv_reg_mr_iova", || unsafe { register(pd, addr, length, iova, access) })
 }
 
-/// ibv_reg_mr_iova2: registers memory for callers whose flags the compiler could not see.
+/// ibv_reg_mr_iova2: registers memory with access flags not known at compile time.
 ///
 /// # Safety
 /// `pd` exists; the memory stays valid until `ibv_dereg_mr`.
@@ -141,8 +141,8 @@ pub unsafe extern "C" fn ibv_reg_mr_ex(pd: *mut ibv_pd, attr: *mut ibv_mr_init_a
     })
 }
 
-/// ibv_alloc_null_mr(3): reads as zeros, and what is written is lost. It does not keep its domain from being freed: a
-/// driver of hardware has one key for all, and the region is no more than a structure.
+/// ibv_alloc_null_mr(3): reads as zeros, and writes are discarded. It does not keep its domain from being freed:
+/// hardware drivers have one key for all, and the region is only a structure.
 pub(super) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
     pointer("ibv_alloc_null_mr", || {
         // SAFETY: the caller's promise.
@@ -151,7 +151,7 @@ pub(super) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
     })
 }
 
-/// ibv_advise_mr(3) is about on-demand paging.
+/// ibv_advise_mr(3): concerns on-demand paging.
 pub(super) unsafe extern "C" fn advise_mr(
     _pd: *mut ibv_pd,
     _advice: u32,
@@ -162,10 +162,10 @@ pub(super) unsafe extern "C" fn advise_mr(
     libc::EOPNOTSUPP
 }
 
-/// ibv_rereg_mr(3). On an error the region is as it was.
+/// ibv_rereg_mr(3). On an error the region is unchanged.
 ///
 /// # Safety
-/// `mr` exists; what is changed to is as for [`ibv_reg_mr`].
+/// `mr` exists; the new values are as for [`ibv_reg_mr`].
 pub unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut ibv_mr,
     flags: c_int,
@@ -211,7 +211,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
         (this.base.lkey, this.base.rkey) = (this.mr.lkey, this.mr.rkey);
         this.access = Some(rights);
         if changes.pd.is_some() {
-            // SAFETY: both exist: the old one at least as long as the region was in it.
+            // SAFETY: both exist: the old one at least as long as the region belonged to it.
             unsafe {
                 Pd::from_c(pd)?.hold();
                 Pd::release(this.base.pd);
@@ -241,7 +241,7 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
         if this.access.is_some() {
             this.device.lock_memory().nic().dereg_mr(&this.mr)?;
         }
-        // SAFETY: the caller's promise; the NIC does not know it any more.
+        // SAFETY: the caller's promise; the NIC no longer knows it.
         unsafe { Mr::free(mr) };
         Ok(())
     })

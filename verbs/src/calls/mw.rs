@@ -32,13 +32,13 @@ pub(super) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
         // SAFETY: the caller's promise.
         let this = unsafe { Mw::from_c(mw) }?;
         this.device.lock_memory().nic().dealloc_mw(this.id)?;
-        // SAFETY: the caller's promise; the NIC does not know it any more.
+        // SAFETY: the caller's promise; the NIC no longer knows it.
         unsafe { Mw::free(mw) };
         Ok(())
     })
 }
 
-/// ibv_bind_mw(3): windows of type 1 get a new key with each binding.
+/// ibv_bind_mw(3): windows of type 1 get a new key by each bind.
 pub(super) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, how: *mut ibv_mw_bind) -> c_int {
     status("ibv_bind_mw", || {
         // SAFETY: the caller's promise.

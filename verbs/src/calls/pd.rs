@@ -38,7 +38,7 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
                 memory.nic().dealloc_pd(this.id)?;
             }
             Some((pd, td)) => {
-                // SAFETY: neither can be freed while this joins them.
+                // SAFETY: neither can be freed while this one refers to them.
                 unsafe {
                     Pd::release(pd);
                     if let Some(td) = Td::from_c(td) {
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
                 }
             }
         }
-        // SAFETY: made by `ibv_alloc_pd` or `alloc_parent_domain`.
+        // SAFETY: created by `ibv_alloc_pd` or `alloc_parent_domain`.
         drop(unsafe { Box::from_raw(pd.cast::<Pd>()) });
         Ok(())
     })
@@ -71,13 +71,13 @@ pub(super) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
         if unsafe { Td::from_c(td) }.is_some_and(Td::is_used) {
             return Err(refused(libc::EBUSY, &"parent domains still name the thread domain"));
         }
-        // SAFETY: made by `alloc_td`.
+        // SAFETY: created by `alloc_td`.
         drop(unsafe { Box::from_raw(td.cast::<Td>()) });
         Ok(())
     })
 }
 
-/// ibv_alloc_parent_domain(3). The application's allocators are for queues that hardware reads; there are none here.
+/// ibv_alloc_parent_domain(3). The application's allocators are for queues read by hardware; there are none here.
 pub(super) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: *mut ibv_parent_domain_init_attr,

@@ -1,4 +1,4 @@
-//! Posting: work requests of C to work requests of the NIC.
+//! Posting: converts C work requests to those of the NIC.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -14,7 +14,7 @@ use crate::errno::{Errno, Result, invalid, refused, status, unsupported};
 use crate::objects::{Ah, Mw, Qp, Srq};
 use crate::runtime::State;
 
-/// Reports what became of a work request: ENOMEM if there is no room now, EINVAL if there never will be.
+/// Returns the result of posting a work request: ENOMEM if there is no room now, EINVAL if there never will be.
 #[inline]
 pub(super) fn posted(outcome: std::result::Result<(), PostError>) -> Result<()> {
     outcome.map_err(|e| match e {
@@ -23,9 +23,10 @@ pub(super) fn posted(outcome: std::result::Result<(), PostError>) -> Result<()> 
     })
 }
 
-/// Scatter/gather elements, converted.
+/// Scatter/gather elements, converted. Most requests have one: the others are not initialised.
 struct Sges {
-    list: [Sge; Gather::MAX],
+    /// The first `count` are initialised.
+    list: [MaybeUninit<Sge>; Gather::MAX],
     count: usize,
 }
 
@@ -33,16 +34,16 @@ impl Sges {
     /// Converts the elements of a C list.
     ///
     /// # Safety
-    /// `n` elements at `list` may be read, which need not be aligned: those of libiscsi's packed structures are not.
+    /// `n` elements at `list` may be read; they need not be aligned: those of libiscsi's packed structures are not.
     #[inline]
     unsafe fn new(list: *const ibv_sge, n: c_int) -> Result<Sges> {
         let count = usize::try_from(n).ok().filter(|&n| n <= Gather::MAX);
         let count = count.ok_or_else(|| invalid!("num_sge = {n}: expected 0 to {}", Gather::MAX))?;
-        let mut sges = Sges { list: [Sge { addr: 0, len: 0, lkey: 0 }; Gather::MAX], count };
+        let mut sges = Sges { list: [const { MaybeUninit::uninit() }; Gather::MAX], count };
         for (i, to) in sges.list[..count].iter_mut().enumerate() {
             // SAFETY: the caller's promise.
             let s = unsafe { list.add(i).read_unaligned() };
-            *to = Sge { addr: s.addr, len: s.length, lkey: s.lkey };
+            to.write(Sge { addr: s.addr, len: s.length, lkey: s.lkey });
         }
         Ok(sges)
     }
@@ -50,11 +51,12 @@ impl Sges {
     /// Returns the elements.
     #[inline]
     fn as_slice(&self) -> &[Sge] {
-        &self.list[..self.count]
+        // SAFETY: `new` has written as many.
+        unsafe { std::slice::from_raw_parts(self.list.as_ptr().cast(), self.count) }
     }
 }
 
-/// Copies inline data together; returns its part of `room`.
+/// Gathers inline data; returns its part of `room`.
 ///
 /// # Safety
 /// All elements may be read.
@@ -72,14 +74,14 @@ unsafe fn collect<'a>(sges: &[Sge], room: &'a mut [u8]) -> Result<&'a [u8]> {
     Ok(&room[..len])
 }
 
-/// Returns what binds a memory window: operation, address and key of the work request.
+/// Returns operation, address and key of a work request that binds a memory window.
 ///
 /// # Safety
 /// Window and region exist.
 pub(super) unsafe fn bind(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> Result<(SendOp, u64, u32)> {
     // SAFETY: the caller's promise.
     let mw = unsafe { Mw::from_c(mw) }?;
-    // SAFETY: the caller's promise; unbinding names no region.
+    // SAFETY: the caller's promise; unbinding refers to no region.
     let lkey = unsafe { info.mr.as_ref() }.map_or(0, |mr| mr.lkey);
     let access = access(info.mw_access_flags as c_int)?;
     Ok(MwBind { mw: mw.id, rkey, lkey, addr: info.addr, len: info.length, access }.work_request())
@@ -88,9 +90,9 @@ pub(super) unsafe fn bind(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -
 /// Returns operation, address and key of a work request.
 ///
 /// # Safety
-/// What the work request names exists.
+/// The objects of the work request exist.
 unsafe fn operation(wr: &ibv_send_wr) -> Result<(SendOp, u64, u32)> {
-    // SAFETY: the opcode says which members of the unions are meant.
+    // SAFETY: the opcode selects the members of the unions.
     unsafe {
         let imm = || u32::from_be(wr.data.imm_data);
         let (rdma, atomic) = (wr.wr.rdma, wr.wr.atomic);
@@ -123,7 +125,7 @@ unsafe fn operation(wr: &ibv_send_wr) -> Result<(SendOp, u64, u32)> {
     }
 }
 
-/// Returns where a datagram goes.
+/// Returns the destination of a datagram.
 ///
 /// # Safety
 /// `ah` exists or is NULL.
@@ -133,8 +135,8 @@ pub(super) unsafe fn address(ah: *mut ibv_ah, qpn: u32, qkey: u32) -> Result<Add
     Ok(Address { path: ah.path, qpn: qpn & 0xff_ffff, qkey })
 }
 
-/// Returns the work request at `wr`, or None at the end of a list: itself, or a copy in `room` if it is not aligned, as
-/// in a packed structure.
+/// Returns the work request at `wr`, or None at the end of a list: a reference to it, or to a copy in `room` if it is
+/// not aligned, as in a packed structure.
 ///
 /// # Safety
 /// `wr` is NULL or may be read while the reference lives.
@@ -151,7 +153,7 @@ unsafe fn aligned<T: Copy>(wr: *const T, room: &mut MaybeUninit<T>) -> Option<&T
 /// Posts one work request.
 ///
 /// # Safety
-/// What the work request names exists.
+/// The objects of the work request exist.
 unsafe fn post_one(state: &mut State, qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
     // SAFETY: the caller's promise.
     let (op, remote_addr, rkey) = unsafe { operation(wr) }?;
@@ -186,7 +188,7 @@ unsafe fn post_one(state: &mut State, qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
     };
     let mut room;
     if let SendOp::AtomicWrite(value) = &mut send.op {
-        // The value is the application's eight bytes, taken while posting.
+        // The value is eight bytes of the application, read while posting.
         // SAFETY: the application's promise.
         let bytes = unsafe { collect(sges.as_slice(), value) }?.len();
         if bytes != 8 {
@@ -240,7 +242,7 @@ pub(super) unsafe extern "C" fn post_send(
     })
 }
 
-/// Posts a list of receive work requests until one fails, which is left in `bad_wr`.
+/// Posts a list of receive work requests until one fails, which is stored in `bad_wr`.
 ///
 /// # Safety
 /// The list ends with NULL; `bad_wr` may be written.

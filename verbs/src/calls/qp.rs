@@ -28,11 +28,11 @@ fn service(kind: u32) -> Result<Service> {
     }
 }
 
-/// Work requests that a send queue takes at least: drivers of hardware round up, and programs that ask for one rely on
-/// another while the completion of the first is not polled (`ib_send_lat -e`).
+/// Minimum capacity of a send queue: hardware drivers round up, and programs that request one entry rely on another
+/// while the completion of the first is not polled (`ib_send_lat -e`).
 const FEWEST_SENDS: u32 = 8;
 
-/// Bytes that can be sent inline whatever was asked for.
+/// Minimum of inline data in bytes, whatever was requested.
 const INLINE_ANYWAY: u32 = 16;
 
 unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr, send_ops: Option<u64>) -> Result<*mut ibv_qp> {
@@ -49,7 +49,7 @@ unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr, send_ops: Option<
         let recv_cq = if service == Service::XrcInitiator { init.send_cq } else { init.recv_cq };
         (Cq::from_c(init.send_cq)?, Cq::from_c(recv_cq)?, srq)
     };
-    // Handles mean something in their own unit only.
+    // Handles are valid only in their own unit.
     let device = &domain.device;
     let (send, recv) = (&send_cq.queue, &recv_cq.queue);
     let own = Arc::ptr_eq(send.device(), device) && Arc::ptr_eq(recv.device(), device);
@@ -58,9 +58,9 @@ unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr, send_ops: Option<
             "a completion queue or shared receive queue is another device's than the protection domain"
         ));
     }
-    // A handle of another context is none in this one (uverbs_cmd.c).
+    // A handle of another context is invalid in this one (uverbs_cmd.c).
     let context = domain.context_ptr();
-    // SAFETY: exist.
+    // SAFETY: they exist.
     let foreign = unsafe {
         (*init.send_cq).context != context
             || !init.recv_cq.is_null() && (*init.recv_cq).context != context
@@ -71,7 +71,7 @@ unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr, send_ops: Option<
             "a completion queue or shared receive queue is another context's than the protection domain"
         ));
     }
-    // All of a queue pair is in one unit: that of the queue from which it takes what others may take as well.
+    // A queue pair is entirely in one unit: that of the receive queue that it shares, if any.
     let place = srq.and_then(|srq| device.place_in(srq.unit())).unwrap_or_else(|| device.place_between(send, recv));
     let unit = place.unit();
     let send_cq = send.join(unit, || send_cq.listener())?;
@@ -81,8 +81,8 @@ unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr, send_ops: Option<
     if srq.is_some() || service == Service::XrcInitiator {
         (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
     }
-    // As much as a scatter/gather element takes, as with rxe (rxe_qp_init_req): rdma_xclient sends 16 bytes inline that
-    // it has not asked for.
+    // The size of a scatter/gather element, as in rxe (rxe_qp_init_req): rdma_xclient sends 16 bytes inline without
+    // having requested it.
     cap.max_inline_data = cap.max_inline_data.max(INLINE_ANYWAY);
     cap.max_send_wr = cap.max_send_wr.max(FEWEST_SENDS);
     let config = QpConfig {
@@ -174,7 +174,7 @@ pub(super) unsafe extern "C" fn create_qp_ex(
     })
 }
 
-/// ibv_qp_to_qp_ex(3): NULL for a queue pair that was not made for `ibv_wr_*`.
+/// ibv_qp_to_qp_ex(3): NULL for a queue pair that was not created for `ibv_wr_*`.
 ///
 /// # Safety
 /// `qp` exists.
@@ -213,7 +213,7 @@ pub(super) fn state_code(state: QpState) -> u32 {
     }
 }
 
-/// Attributes that irnic knows. An alternate path is refused: there is one port, and no path migration.
+/// Supported attributes. An alternate path is rejected: there is one port, and no path migration.
 const KNOWN: u32 = IBV_QP_STATE
     | IBV_QP_CUR_STATE
     | IBV_QP_EN_SQD_ASYNC_NOTIFY
@@ -235,8 +235,8 @@ const KNOWN: u32 = IBV_QP_STATE
     | IBV_QP_DEST_QPN
     | IBV_QP_RATE_LIMIT;
 
-/// Returns the attributes that Linux takes no notice of: those of the half that a queue pair of an XRC connection does
-/// not have (`modify_qp_mask` in uverbs_cmd.c).
+/// Returns the attributes that Linux ignores: those of the half that a queue pair of an XRC connection does not have
+/// (`modify_qp_mask` in uverbs_cmd.c).
 fn dropped(qp_type: u32) -> u32 {
     match qp_type {
         IBV_QPT_XRC_SEND => IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
@@ -289,7 +289,7 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, 
     })
 }
 
-/// Returns the NIC's attributes for those that `mask` names.
+/// Returns the NIC's attributes selected by `mask`.
 fn changes(qp: &Qp, attr: &ibv_qp_attr, mask: u32) -> Result<QpAttr> {
     let has = |flag: u32| mask & flag != 0;
     let info = qp.unit.info();
@@ -319,7 +319,7 @@ fn changes(qp: &Qp, attr: &ibv_qp_attr, mask: u32) -> Result<QpAttr> {
     })
 }
 
-/// Rights of peers; the others make no difference on a queue pair.
+/// Rights of peers; the others have no effect on a queue pair.
 const REMOTE: u32 = IBV_ACCESS_REMOTE_WRITE
     | IBV_ACCESS_REMOTE_READ
     | IBV_ACCESS_REMOTE_ATOMIC
@@ -348,7 +348,7 @@ fn set_rate(nic: &mut Nic, now: Time, qpn: u32, kbps: u32) -> Result<()> {
     Ok(nic.set_rate(now, qpn, u64::from(kbps) * 1000, BURST)?)
 }
 
-/// ibv_modify_qp_rate_limit(3), in kbit/s; 0 for none.
+/// ibv_modify_qp_rate_limit(3), in kbit/s; 0 for no limit.
 pub(super) unsafe extern "C" fn modify_qp_rate_limit(qp: *mut ibv_qp, attr: *mut ibv_qp_rate_limit_attr) -> c_int {
     status("ibv_modify_qp_rate_limit", || {
         // SAFETY: the caller's promise.
@@ -423,7 +423,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         // SAFETY: the caller's promise.
         let this = unsafe { Qp::from_c(qp) }?;
         this.close()?;
-        // SAFETY: the caller's promise; nobody raises an event for it any more.
+        // SAFETY: the caller's promise; no further event is raised for it.
         unsafe { Qp::free(qp) };
         Ok(())
     })

@@ -11,7 +11,7 @@ use crate::abi::structs::*;
 use crate::errno::{Errno, Result, invalid, status, unsupported};
 use crate::objects::{Batch, Data, Qp, Request};
 
-/// Refuses operations that a service does not have.
+/// Rejects operations that a service does not have.
 pub(super) fn check(service: Service, ops: u64) -> Result<()> {
     let send = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
     let write = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
@@ -63,7 +63,7 @@ pub(super) fn fill(ex: &mut ibv_qp_ex) {
     ex.wr_flush = Some(wr_flush);
 }
 
-/// Works on the batch of a queue pair; a failure stays until `ibv_wr_complete`.
+/// Changes the batch of a queue pair; an error is kept until `ibv_wr_complete`.
 unsafe fn with(qp: *mut ibv_qp_ex, change: impl FnOnce(&mut Batch) -> Result<()>) {
     status("ibv_wr_*", || {
         // SAFETY: `ex` is the first member of a `Qp`, which the caller promises to exist.
@@ -76,7 +76,7 @@ unsafe fn with(qp: *mut ibv_qp_ex, change: impl FnOnce(&mut Batch) -> Result<()>
     });
 }
 
-/// Begins a work request, with the `wr_id` and flags that the application has set.
+/// Begins a work request with the `wr_id` and flags set by the application.
 unsafe fn begin(qp: *mut ibv_qp_ex, op: Result<SendOp>, remote_addr: u64, rkey: u32) {
     // SAFETY: the caller's promise.
     let (wr_id, flags) = unsafe { ((*qp).wr_id, (*qp).wr_flags) };
@@ -117,7 +117,7 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     }
 }
 
-/// Posts all of the batch, or nothing of it if something is wrong with one of its work requests.
+/// Posts the whole batch, or nothing if one of its work requests is invalid.
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     let outcome = status("ibv_wr_complete", || {
         // SAFETY: `ex` is the first member of a `Qp`, which the caller promises to exist.
@@ -210,7 +210,7 @@ unsafe extern "C" fn wr_send_tso(qp: *mut ibv_qp_ex, _header: *mut c_void, _len:
     unsafe { begin(qp, Err(unsupported!("TSO is not there")), 0, 0) };
 }
 
-/// ibv_wr_atomic_write(3): the eight bytes are taken at once.
+/// ibv_wr_atomic_write(3): the eight bytes are read immediately.
 unsafe extern "C" fn wr_atomic_write(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64, value: *const c_void) {
     // SAFETY: the caller's promise.
     unsafe { begin(qp, Ok(SendOp::AtomicWrite(value.cast::<[u8; 8]>().read_unaligned())), remote_addr, rkey) };

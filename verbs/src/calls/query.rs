@@ -1,4 +1,4 @@
-//! Questions about a device and its port: attributes, GIDs, P_Keys, the clock.
+//! Queries of a device and its port: attributes, GIDs, P_Keys, the clock.
 
 use std::ffi::c_int;
 
@@ -20,7 +20,7 @@ pub unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, attr: *mut 
     })
 }
 
-/// Capabilities that verbs.h has no names for; the kernel's `IB_UVERBS_DEVICE_*` (include/uapi/rdma/ib_user_verbs.h).
+/// Capabilities without names in verbs.h: the kernel's `IB_UVERBS_DEVICE_*` (include/uapi/rdma/ib_user_verbs.h).
 const DEVICE_FLUSH_GLOBAL: u64 = 1 << 38;
 const DEVICE_ATOMIC_WRITE: u64 = 1 << 40;
 
@@ -45,7 +45,7 @@ pub(super) unsafe extern "C" fn query_device_ex(
         let mut a: ibv_device_attr_ex = unsafe { std::mem::zeroed() };
         a.orig_attr = device_attr(context.info());
         a.completion_timestamp_mask = u64::MAX;
-        // In kHz, as the kernel's drivers report it.
+        // In kHz, as reported by the kernel's drivers.
         a.hca_core_clock = context.device().clock().nominal_hz() / 1000;
         a.device_cap_flags_ex = u64::from(a.orig_attr.device_cap_flags) | DEVICE_FLUSH_GLOBAL | DEVICE_ATOMIC_WRITE;
         a.max_dm_size = 0;
@@ -62,7 +62,7 @@ pub(super) unsafe extern "C" fn query_device_ex(
     })
 }
 
-/// Writes as much of `from` as fits into `size` bytes at `to`, and zeros after it.
+/// Writes as much of `from` as fits into `size` bytes at `to`, followed by zeros.
 ///
 /// # Safety
 /// `size` bytes at `to` may be written.
@@ -79,10 +79,10 @@ fn check_port(port: u8) -> Result<()> {
     if port == 1 { Ok(()) } else { Err(invalid!("port {port}: the device has port 1")) }
 }
 
-/// Bytes of `ibv_port_attr` that the function symbol writes; later members came with the inline one.
+/// Bytes of `ibv_port_attr` written by the exported function; later members came with the inline one.
 const PORT_ATTR_COMPAT: usize = 48;
 
-/// ibv_query_port(3), the exported function: the structure as it was before it grew.
+/// ibv_query_port(3), the exported function: writes the original, shorter structure.
 ///
 /// # Safety
 /// `context` is open, 48 bytes at `attr` may be written.
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn ibv_query_port(context: *mut ibv_context, port: u8, att
     unsafe { query_port_ex(context, port, attr, PORT_ATTR_COMPAT) }
 }
 
-/// ibv_query_port(3) of programs from before it had a structure that grows.
+/// ibv_query_port(3) for programs older than the extensible structure.
 pub(super) unsafe extern "C" fn query_port_compat(
     context: *mut ibv_context,
     port: u8,
@@ -153,7 +153,7 @@ fn gid_entry(info: &DeviceInfo, index: usize) -> Option<ibv_gid_entry> {
     })
 }
 
-/// ibv_query_gid_ex(3). ENODATA for an entry that is empty.
+/// ibv_query_gid_ex(3). ENODATA for an empty entry.
 ///
 /// # Safety
 /// `context` is open, `entry_size` bytes at `entry` may be written.
@@ -245,7 +245,7 @@ pub unsafe extern "C" fn ibv_get_pkey_index(_context: *mut ibv_context, port: u8
     })
 }
 
-/// ibv_query_rt_values_ex(3): the NIC's clock. As with hardware, the value is a raw counter in `tv_nsec`.
+/// ibv_query_rt_values_ex(3): the NIC's clock. As on hardware, the value is a raw counter in `tv_nsec`.
 pub(super) unsafe extern "C" fn query_rt_values(context: *mut ibv_context, values: *mut ibv_values_ex) -> c_int {
     status("ibv_query_rt_values_ex", || {
         // SAFETY: the caller's promise.

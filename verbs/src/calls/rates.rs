@@ -1,10 +1,10 @@
-//! Static rates: what `ibv_rate` values stand for. IBA 14.2.5.6 has the link speeds behind them.
+//! Static rates: the meaning of `ibv_rate` values. IBA 14.2.5.6 defines the link speeds.
 
 use std::ffi::c_int;
 
 use crate::abi::consts::*;
 
-/// Rate, multiple of 2.5 Gbit/s where it has one, Mbit/s.
+/// Rate, multiple of 2.5 Gbit/s if there is one, Mbit/s.
 const RATES: [(u32, Option<c_int>, c_int); 23] = [
     (IBV_RATE_2_5_GBPS, Some(1), 2_500),
     (IBV_RATE_5_GBPS, Some(2), 5_000),
@@ -31,22 +31,22 @@ const RATES: [(u32, Option<c_int>, c_int); 23] = [
     (IBV_RATE_1200_GBPS, Some(480), 1_275_000),
 ];
 
-/// Returns the multiple of 2.5 Gbit/s that a rate stands for, -1 for those that libibverbs gives none.
+/// Returns a rate as a multiple of 2.5 Gbit/s, -1 for those without one in libibverbs.
 pub extern "C" fn ibv_rate_to_mult(rate: u32) -> c_int {
     RATES.iter().find(|r| r.0 == rate).and_then(|r| r.1).unwrap_or(-1)
 }
 
-/// Returns the rate of a multiple of 2.5 Gbit/s, `IBV_RATE_MAX` for a multiple that is none.
+/// Returns the rate of a multiple of 2.5 Gbit/s, `IBV_RATE_MAX` if there is none.
 pub extern "C" fn mult_to_ibv_rate(mult: c_int) -> u32 {
     RATES.iter().find(|r| r.1 == Some(mult)).map_or(IBV_RATE_MAX, |r| r.0)
 }
 
-/// Returns a rate in Mbit/s, -1 for a value that is no rate.
+/// Returns a rate in Mbit/s, -1 for an invalid value.
 pub extern "C" fn ibv_rate_to_mbps(rate: u32) -> c_int {
     RATES.iter().find(|r| r.0 == rate).map_or(-1, |r| r.2)
 }
 
-/// Returns the rate of exactly so many Mbit/s, `IBV_RATE_MAX` if there is none.
+/// Returns the rate of exactly this many Mbit/s, `IBV_RATE_MAX` if there is none.
 pub extern "C" fn mbps_to_ibv_rate(mbps: c_int) -> u32 {
     RATES.iter().find(|r| r.2 == mbps).map_or(IBV_RATE_MAX, |r| r.0)
 }

@@ -1,7 +1,7 @@
-//! Functions that refuse, for operations that this NIC does not have.
+//! Functions that fail, for operations that this NIC does not have.
 //!
 //! They take no arguments: in the C calling conventions of Linux the caller removes its own, so one function fits every
-//! signature that returns the same kind of thing.
+//! signature with the same kind of return value.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;

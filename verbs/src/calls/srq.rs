@@ -13,7 +13,7 @@ use crate::objects::{Cq, Pd, Srq, Xrcd};
 /// Creates a queue; in an XRC domain, if that and a completion queue are given.
 ///
 /// # Safety
-/// What is named exists or is NULL.
+/// The objects passed exist or are NULL.
 unsafe fn create(
     pd: *mut ibv_pd,
     xrc: Option<(*mut ibv_xrcd, *mut ibv_cq)>,
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_att
     })
 }
 
-/// ibv_get_srq_num(3): of a queue in an XRC domain.
+/// ibv_get_srq_num(3): the number of a queue in an XRC domain.
 pub(super) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {
     status("ibv_get_srq_num", || {
         // SAFETY: the caller's promise.
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
         // SAFETY: the caller's promise.
         let this = unsafe { Srq::from_c(srq) }?;
         this.unit().lock().destroy_srq(this.id)?;
-        // SAFETY: the caller's promise; nobody raises an event for it any more.
+        // SAFETY: the caller's promise; no further event is raised for it.
         unsafe { Srq::free(srq) };
         Ok(())
     })

@@ -1,8 +1,8 @@
-//! Names of enumeration values, spelled as libibverbs spells them: scripts look for them.
+//! Names of enumeration values, spelled as in libibverbs: scripts search for them.
 
 use std::ffi::{CStr, c_char};
 
-/// Returns the name of `value`, "unknown" for one that has none.
+/// Returns the name of `value`, "unknown" if it has none.
 fn name(table: &'static [&'static CStr], value: u32) -> *const c_char {
     table.get(value as usize).copied().unwrap_or(c"unknown").as_ptr()
 }

@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 
 use crate::errno::{guard, set_errno};
 
-/// Returns where sysfs is mounted: `SYSFS_PATH` without its trailing slashes, or `/sys`. A set-user-ID program does not
-/// listen to its environment. The string lives as long as the process.
+/// Returns the mount point of sysfs: `SYSFS_PATH` without its trailing slashes, or `/sys`. A set-user-ID program
+/// ignores its environment. The string lives as long as the process.
 pub extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     static PATH: OnceLock<CString> = OnceLock::new();
     guard(c"/sys".as_ptr(), || {
@@ -33,9 +33,9 @@ pub extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     })
 }
 
-/// Reads `dir/file` into `buf` of `size` bytes and puts a NUL in the place of a final newline, or behind the text.
+/// Reads `dir/file` into `buf` of `size` bytes and replaces a final newline by a NUL, or appends one.
 ///
-/// Returns the length of the text, or -1 with `errno`: that of the file, or `ENOSPC` where the NUL finds no room.
+/// Returns the length of the text, or -1 with `errno`: that of the file, or `ENOSPC` if the NUL does not fit.
 pub unsafe extern "C" fn ibv_read_sysfs_file(
     dir: *const c_char,
     file: *const c_char,
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
     size: usize,
 ) -> c_int {
     guard(-1, || {
-        // SAFETY: both are C strings, says the prototype.
+        // SAFETY: both are C strings, per the prototype.
         let (dir, file) = unsafe { (CStr::from_ptr(dir), CStr::from_ptr(file)) };
         let mut path = PathBuf::from(OsStr::from_bytes(dir.to_bytes()));
         path.push(OsStr::from_bytes(file.to_bytes()));

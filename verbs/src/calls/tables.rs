@@ -1,11 +1,11 @@
-//! The function tables of a context, through which `verbs.h`'s inlines call.
+//! The function tables of a context, called by `verbs.h`'s inlines.
 
 use std::ffi::c_int;
 
 use super::{cq, cq_ex, mr, mw, pd, post, qp, query, refuse, srq, xrc};
 use crate::abi::structs::*;
 
-/// libibverbs' `__VERBS_ABI_IS_EXTENDED`: there is a `verbs_context` around the `ibv_context`.
+/// libibverbs' `__VERBS_ABI_IS_EXTENDED`: the `ibv_context` is embedded in a `verbs_context`.
 const EXTENDED: usize = usize::MAX;
 /// Completion vectors: all events come from one background thread.
 const COMP_VECTORS: c_int = 1;
@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// The inlines of `verbs.h` call through these tables, most of them without a look.
+    /// The inlines of `verbs.h` call through these tables, most of them without a check.
     #[test]
     fn no_slot_of_the_function_tables_is_null() {
         let tables = tables();
@@ -126,7 +126,7 @@ mod tests {
             .filter(|&at| at != offset_of!(verbs_context, priv_));
         let mut seen = 0;
         for at in slots {
-            // SAFETY: inside the structure, which has members of this size only up to there.
+            // SAFETY: inside the structure, all of whose members up to there are of this size.
             let slot = unsafe { (&raw const tables).byte_add(at).cast::<*const ()>().read() };
             assert!(!slot.is_null(), "byte {at} of verbs_context");
             seen += 1;

@@ -13,7 +13,7 @@ use crate::runtime::{Target, XrcError};
 impl From<XrcError> for Errno {
     fn from(e: XrcError) -> Errno {
         match e {
-            // As the kernel has it (drivers/infiniband/core/uverbs_cmd.c, ib_uverbs_open_xrcd).
+            // As in the kernel (drivers/infiniband/core/uverbs_cmd.c, ib_uverbs_open_xrcd).
             XrcError::Absent => refused(libc::EAGAIN, &e),
             XrcError::Exists => refused(libc::EINVAL, &e),
             XrcError::File(e) => e.into(),
@@ -22,7 +22,7 @@ impl From<XrcError> for Errno {
     }
 }
 
-/// ibv_open_xrcd(3). A descriptor of −1 is a domain that nobody else can open.
+/// ibv_open_xrcd(3). A descriptor of −1 is a domain that no other process can open.
 pub(super) unsafe extern "C" fn open_xrcd(context: *mut ibv_context, attr: *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd {
     pointer("ibv_open_xrcd", || {
         // SAFETY: the caller's promise.
@@ -37,7 +37,7 @@ pub(super) unsafe extern "C" fn open_xrcd(context: *mut ibv_context, attr: *mut 
         if attr.fd < -1 {
             return Err(invalid!("fd = {}: expected a descriptor, or -1", attr.fd));
         }
-        // SAFETY: the application's descriptor; one that is not open is refused when it is duplicated.
+        // SAFETY: the application's descriptor; duplicating one that is not open fails.
         let file = (attr.fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(attr.fd) });
         let has = |flag: c_int| attr.oflags & flag != 0;
         let domain = this.device().open_xrcd(file, has(libc::O_CREAT), has(libc::O_EXCL))?;
@@ -58,7 +58,7 @@ pub(super) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
     })
 }
 
-/// Returns what C sees of a target's handle.
+/// Returns the C structure of a target's handle.
 fn base(xrcd: &Xrcd, qp_context: *mut std::ffi::c_void) -> ibv_qp_ex {
     // SAFETY: all-zero: numbers, and pointers that may be NULL.
     let mut ex: ibv_qp_ex = unsafe { std::mem::zeroed() };
@@ -67,8 +67,8 @@ fn base(xrcd: &Xrcd, qp_context: *mut std::ffi::c_void) -> ibv_qp_ex {
     ex
 }
 
-/// Makes a target: a queue pair without queues in the XRC domain. It has no use for a protection domain, but names `pd`
-/// in its structure as libibverbs does (libibverbs/cmd_qp.c): librdmacm takes it from there for `rdma_create_srq`.
+/// Creates a target: a queue pair without queues in the XRC domain. It does not need a protection domain, but stores
+/// `pd` in its structure like libibverbs (libibverbs/cmd_qp.c): librdmacm takes it from there for `rdma_create_srq`.
 ///
 /// # Safety
 /// `xrcd` exists or is NULL.
@@ -87,7 +87,7 @@ pub(super) unsafe fn create_target(
     let mut qp = std::ptr::null_mut();
     domain.create_target(transport, context.owner(), |target| {
         qp = Qp::create(ex, domain.unit().clone(), target.number(), init, false);
-        // SAFETY: just made.
+        // SAFETY: just created.
         unsafe { (*qp).share(xrcd, target.clone()) };
         (qp.addr(), context.listener(qp, None))
     })?;
@@ -124,7 +124,7 @@ pub(super) unsafe extern "C" fn open_qp(context: *mut ibv_context, attr: *mut ib
     })
 }
 
-/// Makes a handle on a target, `None` if that is gone.
+/// Creates a handle on a target, `None` if that no longer exists.
 ///
 /// # Safety
 /// `xrcd` is the C pointer to `this`.
@@ -140,15 +140,15 @@ unsafe fn open(
     let (context, unit) = (this.context(), this.domain().unit());
     let qp = Qp::create(base(this, qp_context), unit.clone(), target.number(), &init, false);
     this.hold();
-    // SAFETY: just made.
+    // SAFETY: just created.
     unsafe { (*qp).share(xrcd, target.clone()) };
     if !target.open(qp.addr(), context.owner(), context.listener(qp, None)) {
-        // SAFETY: just made, and nobody knows of it.
+        // SAFETY: just created, and not published.
         unsafe { Qp::free(qp.cast()) };
         return Ok(None);
     }
     let state = unit.lock().nic().qp(target.number()).map_or(IBV_QPS_ERR, |q| qp::state_code(q.state()));
-    // SAFETY: just made.
+    // SAFETY: just created.
     unsafe { (*qp).ex.qp_base.state = state };
     Ok(Some(qp.cast()))
 }

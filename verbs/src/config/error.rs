@@ -1,14 +1,14 @@
-//! What is wrong with a setting, in one line that says where it stands.
+//! Errors of settings, each one line that names their place.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a setting comes from.
+/// Origin of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A variable of the environment.
+    /// An environment variable.
     Variable(String),
-    /// An option of the command line that stands for one.
+    /// The command line option of a variable.
     Flag(String),
     /// A line of a file, counted from 1.
     File(PathBuf, usize),
@@ -23,56 +23,56 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A setting that makes no sense.
+/// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// A value that the key cannot have.
+    /// An invalid value for the key.
     #[error("{origin}: {key} \"{value}\": {why}")]
     Value {
-        /// The place of the setting.
+        /// Origin of the setting.
         origin: Origin,
         /// The key's name in the file.
         key: &'static str,
         /// The value.
         value: String,
-        /// What is wrong, and what would be right.
+        /// What is wrong, and what is expected.
         why: String,
     },
     /// A key or variable that does not exist.
     #[error("{origin}: there is no {what} \"{name}\"; {advice}")]
     Unknown {
-        /// The place of the setting.
+        /// Origin of the setting.
         origin: Origin,
-        /// Key, variable.
+        /// "key" or "variable".
         what: &'static str,
         /// Name of the key or variable.
         name: String,
-        /// The name that was probably meant, or all.
+        /// The name that was probably meant, or all names.
         advice: String,
     },
     /// A file that cannot be read.
     #[error("{origin}: {path}: {error}")]
     Unreadable {
-        /// What names it.
+        /// Origin of its name.
         origin: Origin,
         /// The file.
         path: String,
-        /// What the system said.
+        /// System error message.
         error: String,
     },
-    /// A file that is not what it should be.
+    /// A file with a syntax error.
     #[error("{origin}: {why}")]
     Syntax {
-        /// Where.
+        /// Origin of the error.
         origin: Origin,
         /// What is wrong.
         why: String,
     },
 }
 
-/// Returns what to say of a name that does not exist: the one that was probably meant, or all.
+/// Returns the advice for an unknown name: the one that was probably meant, or all.
 pub(super) fn did_you_mean<'a>(name: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
-    // What all variables have in common says nothing.
+    // The common prefix of variables carries no information.
     let bare = |name: &str| name.to_lowercase().trim_start_matches("irnic_").to_owned();
     let nearest = names.clone().map(|n| (distance(&bare(name), &bare(n)), n)).min();
     match nearest {
@@ -81,7 +81,7 @@ pub(super) fn did_you_mean<'a>(name: &str, names: impl Iterator<Item = &'a str> 
     }
 }
 
-/// Returns Levenshtein's distance: insertions, deletions and substitutions from one to the other.
+/// Returns the Levenshtein distance: insertions, deletions and substitutions from one to the other.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {

@@ -1,4 +1,4 @@
-//! `irnic.toml`: settings at the top hold for every device, `[[device]]` tables for one each.
+//! `irnic.toml`: top-level settings apply to every device, `[[device]]` tables to one each.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::variables::{Setting, Variables};
 /// The table of a device.
 const DEVICE: &str = "device";
 
-/// What a file says.
+/// Contents of a file.
 #[derive(Debug, Default)]
 pub(super) struct File {
     pub path: Option<PathBuf>,
@@ -22,19 +22,18 @@ pub(super) struct File {
     pub common: Vec<Setting>,
     /// Settings of each device.
     pub devices: Vec<Vec<Setting>>,
-    /// What was found before it and does not count.
+    /// Files found before it and ignored.
     pub ignored: Vec<Ignored>,
 }
 
-/// Iterates over the places of a file that nobody named: `./irnic.toml`, and the user's.
+/// Iterates over the default places of the file: `./irnic.toml`, and the user's.
 fn places() -> impl Iterator<Item = PathBuf> {
     let home = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")));
     std::iter::once(PathBuf::from("irnic.toml")).chain(home.map(|h| h.join("irnic/irnic.toml")))
 }
 
-/// Reads the file that `IRNIC_CONFIG` names, whosever it is; else the first that is found and that others cannot have
-/// written.
+/// Reads the file in `IRNIC_CONFIG`, whoever owns it; else the first one found that other users cannot have written.
 pub(super) fn read(variables: &Variables) -> Result<File, ConfigError> {
     let unreadable = |path: &Path, origin: &Origin, e: io::Error| ConfigError::Unreadable {
         origin: origin.clone(),
@@ -67,7 +66,7 @@ pub(super) fn read(variables: &Variables) -> Result<File, ConfigError> {
     Ok(none)
 }
 
-/// Returns what the text of the file at `path` says.
+/// Parses the text of the file at `path`.
 pub(super) fn parse(path: &Path, text: &str) -> Result<File, ConfigError> {
     let at = |offset: usize| Origin::File(path.into(), lines::line(text, offset));
     let table = lines::parse(text)
@@ -116,7 +115,7 @@ fn setting(
     }
 }
 
-/// Returns a value as the variable would have it.
+/// Returns a value as the variable would contain it.
 fn words(value: &DeValue<'_>) -> Option<String> {
     let DeValue::Array(items) = value else { return lines::word(value) };
     let text = |item: &toml::Spanned<DeValue<'_>>| match item.get_ref() {

@@ -1,5 +1,5 @@
-//! All settings there are: name, variable, values, default and meaning of each. Help and docs/configuration.md come
-//! from here.
+//! All settings: name, variable, values, default and meaning of each. Help and docs/configuration.md are generated from
+//! this.
 
 use irnic_transports::config::ConfigError as TransportError;
 
@@ -8,11 +8,11 @@ use irnic_units::keys::{Value, ValueError};
 use super::value;
 use super::{Config, DeviceConfig};
 
-/// What a setting is set on.
+/// Target of a setting.
 pub(super) enum Set {
     /// A device.
     Device(fn(&mut DeviceConfig, &Value<'_>) -> Result<(), ValueError>),
-    /// A parameter of a device's transport, by its name there.
+    /// A parameter of a device's transport, by its name in the transport.
     Transport(&'static str),
     /// The process.
     Process(fn(&mut Config, &Value<'_>) -> Result<(), ValueError>),
@@ -22,24 +22,24 @@ pub(super) enum Set {
 pub struct Key {
     /// Name in `irnic.toml`.
     pub name: &'static str,
-    /// Variable of the environment.
+    /// Environment variable.
     pub variable: &'static str,
-    /// Values that it may have.
+    /// Valid values.
     pub values: &'static str,
-    /// What holds if it is not set.
+    /// Default if it is not set.
     pub default: &'static str,
-    /// What it means.
+    /// Meaning.
     pub about: &'static str,
     pub(super) set: Set,
 }
 
 impl Key {
-    /// Tells whether the setting is of a device, not of the process.
+    /// Returns whether the setting belongs to a device, not to the process.
     pub(super) fn is_of_device(&self) -> bool {
         !matches!(self.set, Set::Process(_))
     }
 
-    /// Tells whether the setting is a parameter of the transport.
+    /// Returns whether the setting is a parameter of the transport.
     pub(super) fn is_of_transport(&self) -> bool {
         matches!(self.set, Set::Transport(_))
     }
@@ -66,7 +66,7 @@ const fn parameter(
     Key { name, variable, values, default, about, set: Set::Transport(name) }
 }
 
-/// All settings. What comes later builds on what comes earlier: a transport's parameters follow it.
+/// All settings. Later ones depend on earlier ones: a transport's parameters follow it.
 pub static KEYS: [Key; 40] = [
     Key {
         name: "name",
@@ -345,7 +345,7 @@ pub static KEYS: [Key; 40] = [
     },
 ];
 
-/// Variables that are no settings: name and meaning.
+/// Variables that are not settings: name and meaning.
 pub(super) const OTHER_VARIABLES: [(&str, &str); 6] = [
     (
         "IRNIC_CONFIG",
@@ -391,7 +391,7 @@ pub fn help() -> String {
     text
 }
 
-/// Returns what is wrong with a transport's parameter, without naming it again.
+/// Returns the error of a transport's parameter, without its name.
 pub(super) fn why(error: &TransportError) -> String {
     match error {
         TransportError::Value(error) => error.why.to_string(),

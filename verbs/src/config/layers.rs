@@ -1,4 +1,4 @@
-//! One source over the other: defaults, a file's common settings, a device's own, variables.
+//! Layers of settings: defaults, a file's common settings, a device's own, variables.
 
 use irnic_nic::clock::Clock;
 use irnic_ports::impair::Impairments;
@@ -12,7 +12,7 @@ use super::variables::{Given, Setting, Variables};
 use super::{Config, DeviceConfig, GidLayout, PortKind, Stats, Units};
 
 impl Config {
-    /// Reads what these variables and the file that they choose say.
+    /// Loads the configuration from these variables and the file that they select.
     pub fn load(variables: &Variables) -> Result<Config, ConfigError> {
         Config::from_layers(&file::read(variables)?, variables)
     }
@@ -37,7 +37,7 @@ impl Config {
         }
         let none = [Vec::new()];
         let tables = if file.devices.is_empty() { &none[..] } else { &file.devices[..] };
-        // One of several devices is chosen by its name, not renamed.
+        // One of several devices is selected by its name, not renamed.
         let chosen = settings.iter().find(|s| s.key.name == "name").filter(|_| !file.devices.is_empty());
         let settings: Vec<Setting> =
             settings.iter().filter(|s| chosen.is_none() || s.key.name != "name").cloned().collect();
@@ -64,7 +64,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks what can only be seen of all devices together.
+    /// Checks constraints across all devices.
     fn check(&mut self, variables: &[Setting]) -> Result<(), ConfigError> {
         if self.devices.len() > 1
             && let Some(setting) = variables.iter().find(|s| ["interface", "addresses"].contains(&s.key.name))
@@ -87,7 +87,7 @@ impl Config {
 }
 
 impl DeviceConfig {
-    /// Returns the settings of a device of which nothing is said but its name.
+    /// Returns the default settings of a device with this name.
     pub fn new(name: String) -> DeviceConfig {
         let transport = TransportConfig::preset("auto").expect("a preset").for_real_time();
         DeviceConfig {
@@ -113,7 +113,7 @@ impl DeviceConfig {
         }
     }
 
-    /// Checks that the port carries what the transport needs, and fits the transport to it.
+    /// Checks that the port carries what the transport needs, and adapts the transport to it.
     fn check_carrier(&mut self) -> Result<(), ConfigError> {
         let checked = match self.port {
             PortKind::Lab(_) => Ok(()),

@@ -1,7 +1,7 @@
-//! What devices there are and what they are made of: `irnic.toml`, and `IRNIC_*` variables that win over it.
+//! Configuration of devices: `irnic.toml`, and `IRNIC_*` variables that override it.
 //!
-//! [`keys`] is the one table of names, defaults, values and meanings, `file` reads the file ([`irnic_units::toml`])
-//! unless others can have written it (`trust`), `layers` puts both together, `report` prints what came out.
+//! [`keys`] is the table of names, defaults, values and meanings, `file` reads the file ([`irnic_units::toml`]) unless
+//! other users can have written it (`trust`), `layers` combines both, `report` prints the result.
 
 mod error;
 mod file;
@@ -31,7 +31,7 @@ pub use trust::{Distrusted, Ignored, open_trusted};
 pub(crate) use value::file_of;
 pub use variables::{Given, Variables};
 
-/// What carries packets.
+/// The port of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortKind {
     /// Shared memory within the host, UDP beyond it.
@@ -40,16 +40,16 @@ pub enum PortKind {
     Shm,
     /// UDP, within the host as well.
     Udp,
-    /// Whole Ethernet packets, with addresses of the device's own.
+    /// Whole Ethernet packets, with the device's own addresses.
     Frames(FrameSpec),
-    /// An emulated network, with addresses of its own.
+    /// An emulated network, with its own addresses.
     Lab(LabSpec),
 }
 
-/// Where statistics go when the application ends.
+/// Destination of statistics when the application ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stats {
-    /// Nowhere.
+    /// None.
     Off,
     /// As text to standard error.
     Text,
@@ -57,25 +57,25 @@ pub enum Stats {
     Json(PathBuf),
 }
 
-/// Most processing units of a device.
+/// Maximum number of processing units of a device.
 pub(crate) const MAX_UNITS: usize = 16;
 
-/// How many processing units a device may have.
+/// Number of processing units that a device may have.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Units {
-    /// One for each thread that has queues of its own, as many as there are processors at the most.
+    /// One for each thread that has its own queues, at most one per processor.
     Auto,
-    /// As many at the most, which completion queues take in turn.
+    /// At most this many, assigned to completion queues in turn.
     Number(usize),
 }
 
-/// At which indices of the GID table a device's addresses are.
+/// Indices of a device's addresses in the GID table.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum GidLayout {
     /// From 0 on.
     Dense,
-    /// At odd indices, as RoCE v2 is with mlx5, whose entries for RoCE v1 are at even ones: the link-local IPv6 address
-    /// at 1, whether there is one or not, the others from 3 on.
+    /// At odd indices, like RoCE v2 in mlx5, which has RoCE v1 at the even ones: the link-local IPv6 address at 1,
+    /// whether there is one or not, the others from 3 on.
     Mlx5,
 }
 
@@ -85,70 +85,69 @@ pub enum GidLayout {
 pub struct DeviceConfig {
     /// Name, such as `irnic0`.
     pub name: String,
-    /// The network interface whose addresses it has; `None`: the first that is up.
+    /// The network interface whose addresses the device has; `None`: the first that is up.
     pub interface: Option<String>,
-    /// Addresses in place of the interface's.
+    /// Addresses instead of the interface's.
     pub addresses: Vec<IpAddr>,
-    /// What carries packets.
+    /// The port.
     pub port: PortKind,
-    /// The largest path MTU; `None`: what the interface carries.
+    /// The largest path MTU; `None`: the interface's.
     pub mtu: Option<Mtu>,
     /// The link's rate in bit/s.
     pub rate: Option<u64>,
     /// The transport of RC queue pairs.
     pub transport: TransportConfig,
-    /// What the emulated network does to packets.
+    /// Impairments of packets by the emulated network.
     pub impair: Impairments,
-    /// Seed of what is drawn at random.
+    /// Seed of random numbers.
     pub seed: u64,
-    /// Where to write a capture; `%p` in it is the process id.
+    /// File of a packet capture; `%p` in it is the process id.
     pub pcap: Option<PathBuf>,
     /// Which packets share a send over UDP.
     pub segmentation: Segmentation,
-    /// Bytes of UDP socket buffer to ask for, each way.
+    /// Bytes of UDP socket buffer to request, per direction.
     pub socket_buffer: usize,
     /// Bytes of each ring to another process of the host.
     pub ring: usize,
-    /// How long the background thread polls after the last packet before it sleeps, in ns; `None`: as long as it is
-    /// worth it.
+    /// How long the background thread polls after the last packet before it sleeps, in ns; `None`: adaptive.
     pub spin: Option<u64>,
-    /// How many processing units it may have.
+    /// Number of processing units.
     pub units: Units,
-    /// At which indices of the GID table the addresses are.
+    /// Indices of the addresses in the GID table.
     pub gid_layout: GidLayout,
     /// The NIC's clock.
     pub clock: Clock,
-    /// Tells whether packets from UDP bear the kernel's time.
+    /// Whether packets from UDP carry the kernel's time stamps.
     pub kernel_stamps: bool,
-    /// What was said, and where.
+    /// Explicit settings and their origins.
     pub given: Given,
 }
 
-/// All that is configured.
+/// The whole configuration.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// In the order in which applications see them.
+    /// Devices in the order in which applications see them.
     pub devices: Vec<DeviceConfig>,
-    /// Where statistics go.
+    /// Destination of statistics.
     pub stats: Stats,
-    /// Tells whether the reasons of refused calls are printed.
+    /// Whether the reasons of failed calls are printed.
     pub explain: bool,
     /// The file that was read.
     pub file: Option<PathBuf>,
-    /// What was said of the process as a whole, and where.
+    /// Explicit settings of the process as a whole and their origins.
     pub given: Given,
-    /// What was found and does not count: files that others can have written, variables of somebody with fewer rights.
+    /// Ignored sources: files that other users can have written, variables of a caller with fewer rights.
     pub ignored: Vec<Ignored>,
 }
 
 impl Config {
-    /// Says on standard error what does not count, a line each.
+    /// Reports ignored sources on standard error, one line each.
     pub fn tell_ignored(&self) {
         self.ignored.iter().for_each(|ignored| eprintln!("irnic: {ignored}"));
     }
 
-    /// Reads what file and environment say.
+    /// Loads the configuration from the environment and the file.
     pub fn from_environment() -> Result<Config, ConfigError> {
         Config::load(&Variables::from_environment()?)
     }

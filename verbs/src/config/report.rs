@@ -1,4 +1,4 @@
-//! The configuration in force, as the file that would say the same.
+//! The configuration in force, as an equivalent file.
 
 use serde_json::{Map, Value, json};
 
@@ -22,7 +22,7 @@ fn quoted(text: &str) -> String {
     out + "\""
 }
 
-/// Returns the value of a device's key where nothing was said; `None` if it depends on the host, or is none.
+/// Returns the default value of a device's key; `None` if it depends on the host, or there is none.
 fn default_of(device: &DeviceConfig, key: &str) -> Option<String> {
     Some(match key {
         "name" => device.name.clone(),
@@ -38,13 +38,13 @@ fn default_of(device: &DeviceConfig, key: &str) -> Option<String> {
 }
 
 impl Config {
-    /// Returns the settings of the process, all of which are off unless something was said.
+    /// Returns the settings of the process, all of which are off by default.
     fn of_process(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let keys = KEYS.iter().filter(|k| !k.is_of_device());
         keys.map(|k| (k.name, self.given.get(k.name).map_or("off", |(value, _)| value)))
     }
 
-    /// Returns the settings as `irnic.toml`, the origin of each value behind it.
+    /// Returns the settings as `irnic.toml`, each value followed by its origin.
     pub fn to_toml(&self) -> String {
         let mut out = match &self.file {
             Some(path) => format!("# file: {}\n", path.display()),
@@ -70,7 +70,7 @@ impl Config {
         out
     }
 
-    /// Returns the settings as JSON: each key an object of value and origin.
+    /// Returns the settings as JSON: each key is an object of value and origin.
     pub fn to_json(&self) -> Value {
         let entry = |value: Option<String>, from: String| json!({ "value": value, "origin": from });
         let devices = self.devices.iter().map(|device| {

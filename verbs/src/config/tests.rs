@@ -1,4 +1,4 @@
-//! What file and variables come to, and what is said of those that come to nothing.
+//! Results of files and variables, and the messages about invalid ones.
 
 use std::path::Path;
 
@@ -80,7 +80,7 @@ fn the_variable_of_the_name_chooses_one_of_several_devices() {
 
 #[test]
 fn every_key_refuses_what_it_cannot_be_in_one_line_that_says_where_and_what_would_do() {
-    // Not what any key may be.
+    // A value that is invalid for every key.
     let bad = "no such thing / 7 \u{7}";
     for key in &KEYS {
         let (value, part) = match key.name {
@@ -154,7 +154,7 @@ fn what_the_file_should_not_say_is_told_with_its_line() {
 fn unknown_variables_are_told() {
     let error = load("", &[("IRNIC_TRANPORT", "irn")]).unwrap_err();
     assert_eq!(error, "IRNIC_TRANPORT: there is no variable \"IRNIC_TRANPORT\"; did you mean \"IRNIC_TRANSPORT\"?");
-    // Empty ones are none.
+    // Empty ones are ignored.
     assert!(load("", &[("IRNIC_MTU", "")]).is_ok());
 }
 

@@ -1,8 +1,8 @@
-//! Whether a file that nobody named may be read: what says where captures and statistics go must not be somebody else's
-//! word.
+//! Whether a file in a default place may be read: other users must not control where captures and statistics are
+//! written.
 //!
-//! As ssh(1) and git(1) have it: a file that was only found counts if nobody but the caller and root can have written
-//! it. One that the caller named is the caller's decision.
+//! As in ssh(1) and git(1): a file in a default place counts only if no user except the caller and root can have
+//! written it. A file named by the caller is the caller's decision.
 
 use std::ffi::CString;
 use std::fmt;
@@ -13,23 +13,23 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Tells whether the process has rights that its caller does not have (setuid, setgid, file capabilities): then neither
-/// variables nor files of the caller's count.
+/// Returns whether the process has rights that its caller does not have (setuid, setgid, file capabilities): then
+/// neither variables nor files of the caller count.
 pub(super) fn is_secure() -> bool {
-    // SAFETY: reads what the kernel told this process when it started.
+    // SAFETY: reads a value that the kernel passed to this process at its start.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// What is wrong with a file, or with the directory that it is in.
+/// What is wrong with a file, or with its directory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Wrong {
-    /// It belongs to neither the caller nor root, but to this user.
+    /// It belongs to this user, who is neither the caller nor root.
     Owner(u32),
-    /// Others may write it; its permissions.
+    /// Others may write it; holds its permissions.
     Writable(u32),
     /// A pipe, a device, a directory.
     NotAFile,
-    /// Another file took its place while it was looked at.
+    /// It was replaced while it was checked.
     Moved,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// A file that was found, and that somebody else can have written.
+/// A file in a default place that another user can have written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Distrusted {
     path: PathBuf,
@@ -52,7 +52,7 @@ pub struct Distrusted {
     wrong: Wrong,
 }
 
-/// What was found and does not count.
+/// A source of settings that is ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ignored(What);
 
@@ -63,14 +63,14 @@ enum What {
     File(Distrusted),
 }
 
-/// Where something is wrong.
+/// The object that a problem is with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     /// The file itself.
     File,
     /// The directory of the file.
     Directory,
-    /// The directory to which the file is a link.
+    /// The directory of the target if the file is a symbolic link.
     Target(PathBuf),
 }
 
@@ -87,7 +87,7 @@ impl From<Distrusted> for Ignored {
 
 impl fmt::Display for Distrusted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Names are somebody else's choice: what would break the line is escaped.
+        // The name may be another user's choice: characters that would break the line are escaped.
         let path = self.path.to_string_lossy();
         write!(f, "{} is ignored: ", path.escape_debug())?;
         match &self.place {
@@ -112,7 +112,7 @@ impl fmt::Display for Ignored {
     }
 }
 
-/// Returns the caller, whose files count.
+/// Returns the caller's user id.
 fn user() -> u32 {
     // SAFETY: has no precondition.
     unsafe { libc::geteuid() }
@@ -122,23 +122,23 @@ fn wrong(found: &Metadata) -> Option<Wrong> {
     if found.uid() != user() && found.uid() != 0 {
         return Some(Wrong::Owner(found.uid()));
     }
-    // A list of further rights (acl(5)) shows in the group's bits. The sticky bit makes no difference: in /tmp others
-    // cannot replace the file, and can still say which of the caller's files has its name.
+    // An access control list (acl(5)) shows in the group's bits. The sticky bit makes no difference: in /tmp others
+    // cannot replace the file, but can still choose which of the caller's files is linked to by its name.
     (found.mode() & 0o022 != 0).then_some(Wrong::Writable(found.mode() & 0o7777))
 }
 
-/// Opens a file that nobody named for reading, if it is there and nobody but the caller and root can have written it.
+/// Opens a file in a default place for reading, if it exists and only the caller and root can have written it.
 ///
-/// Neither the file nor its directory may belong to, or be writable by, anybody else, nor what a link leads to. Both
-/// are looked at through open descriptors. Returns `None` if there is no such file. Fails if it or its directory cannot
-/// be opened.
+/// The file, its directory and the target of a link must not belong to, or be writable by, any other user. They are
+/// checked through open descriptors. Returns `None` if there is no such file. Fails if it or its directory cannot be
+/// opened.
 pub fn open_trusted(path: &Path) -> io::Result<Option<Result<File, Distrusted>>> {
     let ignored = |place, wrong| Ok(Some(Err(Distrusted { path: path.into(), place, wrong })));
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
     let Ok(listed) = fs::symlink_metadata(path) else { return Ok(None) };
-    // Opening a pipe or a device may wait, or do something: that is not for others to choose, so the directory comes
-    // first, and what is opened is opened in the directory that was looked at.
+    // Opening a pipe or a device may block, or have side effects that others must not trigger, so the directory is
+    // checked first, and the file is opened in the directory that was checked.
     let directory = File::options().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(parent)?;
     if let Some(wrong) = wrong(&directory.metadata()?) {
         return ignored(Place::Directory, wrong);
@@ -150,7 +150,7 @@ pub fn open_trusted(path: &Path) -> io::Result<Option<Result<File, Distrusted>>>
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: just opened, and nobody else's.
+    // SAFETY: just opened, with no other owner.
     let file = unsafe { File::from_raw_fd(fd) };
     let found = file.metadata()?;
     if !found.is_file() {
@@ -159,7 +159,7 @@ pub fn open_trusted(path: &Path) -> io::Result<Option<Result<File, Distrusted>>>
     if let Some(wrong) = wrong(&found) {
         return ignored(Place::File, wrong);
     }
-    // A link of the caller's own; where it leads others must have no say either.
+    // A link of the caller's own; its target must not be under the control of others either.
     if listed.is_symlink() {
         let target = path.canonicalize()?;
         let home = target.parent().unwrap_or(Path::new("/"));
@@ -180,7 +180,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns how a file is opened: whether it is read, is not there, or what is said.
+    /// Returns the outcome of opening a file: "read", "absent" or the message.
     fn outcome(path: &Path) -> String {
         match open_trusted(path) {
             Ok(Some(Ok(_))) => "read".into(),

@@ -1,4 +1,4 @@
-//! Values in words, and words of values.
+//! Parsing and formatting of values.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -14,7 +14,8 @@ use irnic_units::tc_rate_or_letter;
 
 use super::{GidLayout, MAX_UNITS, PortKind, Stats, Units};
 
-/// The longest name of a device: it and a prefix go into 64 bytes (`ibv_device`), and it is part of a file's name.
+/// Maximum length of a device name: with a prefix it must fit into 64 bytes (`ibv_device`), and it is part of a file's
+/// name.
 const MAX_NAME: usize = 40;
 
 pub(super) fn name(value: &Value<'_>) -> Result<String, ValueError> {
@@ -48,7 +49,7 @@ pub(super) fn addresses(value: &Value<'_>) -> Result<Vec<IpAddr>, ValueError> {
     }
 }
 
-/// Reads one of a few words; `expected` names them.
+/// Parses one of a few words; `expected` lists them.
 fn word<T: Copy>(value: &Value<'_>, words: &[(&str, T)], expected: &str) -> Result<T, ValueError> {
     value.read(|text| words.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning), expected)
 }
@@ -75,7 +76,7 @@ pub(super) fn mtu(value: &Value<'_>) -> Result<Mtu, ValueError> {
     value.read(|text| text.parse().ok().and_then(Mtu::from_bytes), "256, 512, 1024, 2048 or 4096 bytes")
 }
 
-/// The lowest and highest rate of a link, bit/s.
+/// Minimum and maximum rate of a link, bit/s.
 const RATE_RANGE: RangeInclusive<u64> = 1_000_000..=1_000_000_000_000;
 
 pub(super) fn rate(value: &Value<'_>) -> Result<u64, ValueError> {
@@ -97,7 +98,7 @@ pub(super) fn segmentation(value: &Value<'_>) -> Result<Segmentation, ValueError
     word(value, &words, "auto, on or off")
 }
 
-/// The longest that the background thread may spin, ns.
+/// Maximum spinning time of the background thread, ns.
 const MAX_SPIN: u64 = 1_000_000_000;
 
 pub(super) fn spin(value: &Value<'_>) -> Result<Option<u64>, ValueError> {
@@ -130,10 +131,10 @@ pub(super) fn seed(value: &Value<'_>) -> Result<u64, ValueError> {
     value.number(0..=u64::MAX, "a number from 0 to 18446744073709551615")
 }
 
-/// Reads the name of a file that can be made: the directory is there.
+/// Parses the name of an output file, whose directory exists.
 pub(super) fn output(value: &Value<'_>) -> Result<PathBuf, ValueError> {
     let path = Path::new(value.text);
-    // `irnic` takes this for standard output.
+    // `irnic` uses this for standard output.
     if value.text == "-" {
         return Err(value.wrong("the name of a file: standard output is the application's"));
     }
@@ -168,7 +169,7 @@ pub(super) fn switch(value: &Value<'_>) -> Result<bool, ValueError> {
     word(value, &words, "on or off")
 }
 
-/// Returns the name of a file of process `pid`: `%p` in it is replaced.
+/// Returns the file name for process `pid`: replaces `%p`.
 pub(crate) fn file_of(path: &Path, pid: u32) -> PathBuf {
     match path.to_str() {
         Some(text) => text.replace("%p", &pid.to_string()).into(),

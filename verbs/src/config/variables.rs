@@ -1,4 +1,4 @@
-//! Settings with their origin, and the variables of the environment that stand for them.
+//! Settings with their origin, and the environment variables for them.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::error::{ConfigError, Origin, did_you_mean};
 use super::keys::{KEYS, Key, OTHER_VARIABLES};
 use super::trust;
 
-/// A value of a key, and where it stands.
+/// A value of a key, and its origin.
 #[derive(Clone)]
 pub(super) struct Setting {
     pub key: &'static Key,
@@ -23,29 +23,29 @@ impl std::fmt::Debug for Setting {
 }
 
 impl Setting {
-    /// Returns key and value, to be read.
+    /// Returns key and value, for parsing.
     pub(super) fn written(&self) -> Value<'_> {
         Value { key: self.key.name, text: &self.value }
     }
 
-    /// Returns the error that the value turned out to be.
+    /// Returns an error about the value.
     pub(super) fn error(&self, why: impl Into<String>) -> ConfigError {
         let (origin, value) = (self.origin.clone(), self.value.clone());
         ConfigError::Value { origin, key: self.key.name, value, why: why.into() }
     }
 }
 
-/// What was said, by key, with where it stands.
+/// Explicit settings with their origins, by key.
 #[derive(Clone, Debug, Default)]
 pub struct Given(BTreeMap<&'static str, Setting>);
 
 impl Given {
-    /// Notes a setting, in place of an earlier one of its key.
+    /// Records a setting, replacing an earlier one of its key.
     pub(super) fn insert(&mut self, setting: &Setting) {
         self.0.insert(setting.key.name, setting.clone());
     }
 
-    /// Forgets what was said of a device's transport.
+    /// Removes the settings of a device's transport.
     pub(super) fn forget_transport(&mut self) {
         self.0.retain(|_, s| !s.key.is_of_transport());
     }
@@ -55,7 +55,7 @@ impl Given {
         self.0.get(key).map(|s| (s.value.as_str(), &s.origin))
     }
 
-    /// Returns the error that a key's value turned out to be; `None` if the key was not set.
+    /// Returns an error about a key's value; `None` if the key was not set.
     pub fn error(&self, key: &str, why: impl Into<String>) -> Option<ConfigError> {
         self.0.get(key).map(|s| s.error(why))
     }
@@ -65,9 +65,9 @@ impl Given {
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
     named: BTreeMap<String, (String, Origin)>,
-    /// They would be those of somebody who has fewer rights than this process.
+    /// They would belong to a caller with fewer rights than this process.
     stranger: bool,
-    /// There were some, and they were not taken.
+    /// There were some, and they were ignored.
     withheld: bool,
 }
 
@@ -90,12 +90,12 @@ impl Variables {
         Ok(variables)
     }
 
-    /// Tells whether neither variables nor files count: the process runs with rights that its caller does not have.
+    /// Returns whether neither variables nor files count: the process runs with rights that its caller does not have.
     pub(super) fn is_of_stranger(&self) -> bool {
         self.stranger
     }
 
-    /// Tells whether there were variables that do not count.
+    /// Returns whether there were variables that were ignored.
     pub(super) fn withheld(&self) -> bool {
         self.withheld
     }
@@ -119,7 +119,7 @@ impl Variables {
         self.named.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// Returns the settings that the variables stand for, in the order of the keys.
+    /// Returns the settings in the variables, in the order of the keys.
     pub(super) fn settings(&self) -> Result<Vec<Setting>, ConfigError> {
         let names = KEYS.iter().map(|k| k.variable).chain(OTHER_VARIABLES.iter().map(|(name, _)| *name));
         for (name, (_, origin)) in &self.named {

@@ -1,4 +1,4 @@
-//! The attributes of a device and its port, as ibv_query_device(3) and ibv_query_port(3) report them.
+//! The attributes of a device and its port, as reported by ibv_query_device(3) and ibv_query_port(3).
 
 use std::ffi::{c_char, c_int};
 
@@ -6,19 +6,19 @@ use super::DeviceInfo;
 use crate::abi::consts::*;
 use crate::abi::structs::*;
 
-/// Entries of the GID table, at least.
+/// Minimum number of entries of the GID table.
 pub(crate) const GID_TABLE: usize = 16;
-/// Entries of the P_Key table: only the default partition.
+/// Number of entries of the P_Key table: only the default partition.
 pub(crate) const PKEY_TABLE: u16 = 1;
 /// The default partition, full member.
 pub(crate) const DEFAULT_PKEY: u16 = 0xffff;
-/// Address handles: no table holds them. As many as there may be memory regions.
+/// Maximum number of address handles: they are in no table. The same as for memory regions.
 const MAX_AHS: c_int = 1 << 20;
-/// Queue pairs in a multicast group. The NIC sets no limit; this is what Linux's rxe reports
+/// Queue pairs in a multicast group. The NIC sets no limit; this is the value of Linux's rxe
 /// (`RXE_MAX_MCAST_QP_ATTACH`).
 const MAX_GROUP_MEMBERS: c_int = 56;
 
-/// Returns what ibv_query_device(3) says of a device. It need not be open.
+/// Returns the attributes of a device for ibv_query_device(3). It need not be open.
 pub fn device_attr(info: &DeviceInfo) -> ibv_device_attr {
     let limits = info.nic_config().limits();
     // SAFETY: numbers and characters only.
@@ -30,7 +30,7 @@ pub fn device_attr(info: &DeviceInfo) -> ibv_device_attr {
     a.sys_image_guid = a.node_guid;
     a.max_mr_size = u64::MAX;
     a.page_size_cap = 0xffff_f000;
-    // No organisation's; what Linux's rxe says as well.
+    // No vendor; the same value as in Linux's rxe.
     a.vendor_id = 0xff_ffff;
     a.max_qp = limits.qps as c_int;
     a.max_qp_wr = limits.wrs as c_int;
@@ -56,7 +56,7 @@ pub fn device_attr(info: &DeviceInfo) -> ibv_device_attr {
     a.max_qp_rd_atom = c_int::from(limits.rd_atomics);
     a.max_res_rd_atom = a.max_qp.saturating_mul(a.max_qp_rd_atom);
     a.max_qp_init_rd_atom = a.max_qp_rd_atom;
-    // Atomics are the processor's: they are atomic towards the application's own as well.
+    // Atomics are the processor's: they are also atomic with respect to the application's own.
     a.atomic_cap = IBV_ATOMIC_GLOB;
     a.max_mw = limits.mws as c_int;
     a.max_mcast_grp = limits.multicast_groups as c_int;
@@ -72,7 +72,7 @@ pub fn device_attr(info: &DeviceInfo) -> ibv_device_attr {
     a
 }
 
-/// Returns what ibv_query_port(3) says of a device's port.
+/// Returns the attributes of a device's port for ibv_query_port(3).
 pub fn port_attr(info: &DeviceInfo) -> ibv_port_attr {
     // SAFETY: numbers only.
     let mut a: ibv_port_attr = unsafe { std::mem::zeroed() };

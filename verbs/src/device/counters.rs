@@ -1,8 +1,8 @@
-//! A port's counters under the names that drivers give them in /sys/class/infiniband/DEVICE/ports/1.
+//! A port's counters under their driver names in /sys/class/infiniband/DEVICE/ports/1.
 //!
 //! `counters` has IBA's port counters (kernel: drivers/infiniband/core/sysfs.c), `hw_counters` irnic's own and those of
-//! rxe (rxe_hw_counters.c) and mlx5 (counters.c) that irnic can tell. What a NIC without a link of its own cannot have,
-//! such as symbol errors, is zero. What irnic does not count has no file, as with drivers that do not.
+//! rxe (rxe_hw_counters.c) and mlx5 (counters.c) that irnic can provide. Counters that need a physical link, such as
+//! symbol errors, are zero. What irnic does not count has no file, as in drivers that do not count it.
 
 use irnic_ports::PortCounters;
 use irnic_ports::host::domain;
@@ -14,7 +14,7 @@ use crate::config::PortKind;
 /// Bytes in a unit of port_xmit_data and port_rcv_data (IBA 16.1.3.5).
 const WORD: u64 = 4;
 
-/// What a device of one process has counted.
+/// Counters of a device of one process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counted {
     /// The device's own counters.
@@ -32,7 +32,7 @@ const PORT: [(&str, Value); 21] = [
     ("link_downed", |_| 0),
     ("link_error_recovery", |_| 0),
     ("local_link_integrity_errors", |_| 0),
-    // Multicast packets are not told apart.
+    // Multicast packets are not counted separately.
     ("multicast_rcv_packets", |_| 0),
     ("multicast_xmit_packets", |_| 0),
     ("port_rcv_constraint_errors", |_| 0),
@@ -53,7 +53,7 @@ const PORT: [(&str, Value); 21] = [
 
 /// Names in `hw_counters` that [`Counters`] does not have.
 const HARDWARE: [(&str, Value); 14] = [
-    // rxe. Its "ack_deferred" counts how often its tasks were put off; there are none here.
+    // rxe. Its "ack_deferred" counts how often its tasks were deferred; there are none here.
     ("ack_deferred", |_| 0),
     ("completer_retry_err", |c| {
         c.nic.packet_seq_err + c.nic.implied_nak_seq_err + c.nic.local_ack_timeout_err + c.nic.irn_read_timeouts
@@ -64,7 +64,7 @@ const HARDWARE: [(&str, Value); 14] = [
     ("retry_rnr_exceeded_err", |c| c.nic.rnr_retry_exceeded_err),
     ("send_err", |c| c.port.tx_dropped),
     ("send_rnr_err", |c| c.nic.out_of_buffer),
-    // mlx5. What ConnectX calls adaptive retransmission and slow restart is not built.
+    // mlx5. ConnectX's adaptive retransmission and slow restart are not implemented.
     ("out_of_sequence", |c| c.nic.out_of_seq_request),
     ("roce_adp_retrans", |_| 0),
     ("roce_adp_retrans_to", |_| 0),
@@ -94,8 +94,8 @@ pub(crate) fn counter_value(file: &str, counted: &Counted) -> Option<u64> {
     }
 }
 
-/// Returns what the abstract name of the socket begins with at which a process of this user tells the counters of this
-/// device; the number of the process's slot follows.
+/// Returns the prefix of the abstract socket name at which a process of this user serves the counters of this device;
+/// the number of the process's slot follows.
 pub fn counter_socket(info: &DeviceInfo) -> String {
     let domain = match &info.config.port {
         // Several labs may have such a host.

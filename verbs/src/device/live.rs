@@ -1,5 +1,5 @@
-//! What a device says of itself while its network interface changes: goes down and up, gets another MTU, loses and
-//! gains addresses, is removed.
+//! State of a device while its network interface changes: goes down and up, changes its MTU, loses and gains addresses,
+//! is removed.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -11,7 +11,7 @@ use super::DeviceInfo;
 use crate::config::{GidLayout, PortKind};
 use crate::gid::{Gid, Interface, address_of, gid_of};
 
-/// What has happened to a device's port.
+/// An event of a device's port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PortEvent {
     /// It is down: packets to other hosts are lost.
@@ -20,63 +20,63 @@ pub(crate) enum PortEvent {
     Up,
     /// The GID table has changed.
     Gids,
-    /// The interface has another link-layer address, as a bond has whose active link has failed.
+    /// The interface has a new link-layer address, as for a bond whose active link has failed.
     Moved,
-    /// The interface is gone.
+    /// The interface was removed.
     Removed,
 }
 
-/// Hears what happens to a device's port.
+/// Receives the events of a device's port.
 pub(crate) trait PortListener: Send + Sync {
     /// Called with the device locked: it must not call back.
     fn port_event(&self, event: PortEvent);
 }
 
-/// What a device says of itself now, and who hears of changes.
+/// The current state of a device, and the listeners notified of changes.
 ///
 /// Both are changed under the lock of a unit, so that no thread holds them while the process forks.
 pub(crate) struct Live {
     /// One of `said`.
     current: AtomicPtr<DeviceInfo>,
-    /// All that was ever said, since threads of the application may be reading it. What is said again is here once.
+    /// Every state ever set, since threads of the application may be reading it. Repeated states are stored once.
     said: Mutex<Vec<Arc<DeviceInfo>>>,
     listeners: Mutex<Vec<Weak<dyn PortListener>>>,
 }
 
 impl Live {
-    /// Returns what a device says to begin with.
+    /// Creates it with an initial state.
     pub(crate) fn new(info: DeviceInfo) -> Live {
         let info = Arc::new(info);
         let current = AtomicPtr::new(Arc::as_ptr(&info).cast_mut());
         Live { current, said: Mutex::new(vec![info]), listeners: Mutex::default() }
     }
 
-    /// Returns what the device says of itself now.
+    /// Returns the current state of the device.
     #[inline]
     pub(crate) fn get(&self) -> &DeviceInfo {
-        // SAFETY: it points into one of `said`, which nobody writes or removes while `self` exists.
+        // SAFETY: it points into one of `said`, which is never written or removed while `self` exists.
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
 
-    /// Has a listener hear of all that happens from now on, while it exists.
+    /// Adds a listener, notified of all events from now on while it exists.
     pub(crate) fn listen(&self, listener: Weak<dyn PortListener>) {
         let mut listeners = self.listeners.lock();
         listeners.retain(|listener| listener.strong_count() > 0);
         listeners.push(listener);
     }
 
-    /// Has nobody hear of anything any more: who did is the parent's, in the child of a fork.
+    /// Removes all listeners: in the child of a fork they belong to the parent.
     pub(crate) fn forget_listeners(&self) {
         self.listeners.lock().clear();
     }
 
-    /// Follows the host's interfaces, and says what that changes.
+    /// Applies changes of the host's interfaces, and notifies listeners.
     pub(crate) fn follow(&self, interfaces: &[Interface]) {
         let old = self.get();
         self.change_to(old.after(interfaces));
     }
 
-    /// Follows a link that has no interface of the host.
+    /// Applies a change of a link that has no interface of the host.
     pub(crate) fn set_up(&self, up: bool) {
         self.change_to(DeviceInfo { up, ..self.get().clone() });
     }
@@ -101,7 +101,7 @@ impl Live {
     }
 }
 
-/// Returns what has happened between `old` and `new`, in the order in which it is told.
+/// Returns the events between `old` and `new`, in the order of notification.
 fn events(old: &DeviceInfo, new: &DeviceInfo) -> Vec<PortEvent> {
     let removed = new.removed && !old.removed;
     [
@@ -117,12 +117,12 @@ fn events(old: &DeviceInfo, new: &DeviceInfo) -> Vec<PortEvent> {
 }
 
 impl DeviceInfo {
-    /// Tells whether the device is one on an interface of the kernel's.
+    /// Returns whether the device is on an interface of the kernel.
     pub(crate) fn has_interface(&self) -> bool {
         !matches!(self.config.port, PortKind::Lab(_)) && self.interface.index != 0
     }
 
-    /// Returns what the device says of itself when the host's interfaces are these.
+    /// Returns the state of the device for these interfaces of the host.
     fn after(&self, interfaces: &[Interface]) -> DeviceInfo {
         let mut new = self.clone();
         if !self.has_interface() {
@@ -137,7 +137,7 @@ impl DeviceInfo {
         };
         new.up = found.up || found.loopback;
         if matches!(self.config.port, PortKind::Frames(_)) {
-            // Its addresses are its own.
+            // It has its own addresses.
             new.interface.mtu = found.mtu;
         } else {
             new.interface = found.clone();
@@ -149,7 +149,7 @@ impl DeviceInfo {
         new
     }
 
-    /// Tells whether this says the same as another state of the device.
+    /// Returns whether this equals another state of the device.
     fn says_the_same(&self, other: &DeviceInfo) -> bool {
         let what = |info: &DeviceInfo| (info.up, info.mtu, info.removed);
         what(self) == what(other)
@@ -158,8 +158,8 @@ impl DeviceInfo {
             && self.interface == other.interface
     }
 
-    /// Puts these addresses into the GID table: those that it has keep their places, the others get the first that are
-    /// free, as Linux does it.
+    /// Puts these addresses into the GID table: known ones keep their places, the others get the first free ones, as in
+    /// Linux.
     pub(super) fn set_gids(&mut self, addresses: &[IpAddr]) {
         let gids: Vec<Gid> = addresses.iter().copied().map(gid_of).collect();
         let mut table: Vec<(usize, Gid)> = self.places.iter().copied().zip(self.gids.iter().copied()).collect();
@@ -168,7 +168,7 @@ impl DeviceInfo {
             if table.iter().any(|(_, known)| known == gid) {
                 continue;
             }
-            // mlx5's first place is for a link-local address.
+            // mlx5's first place is reserved for a link-local address.
             let first = usize::from(self.config.gid_layout == GidLayout::Mlx5 && !is_link_local(gid));
             let place = (first..).find(|place| table.iter().all(|(taken, _)| taken != place)).unwrap_or(first);
             table.push((place, *gid));
@@ -178,7 +178,7 @@ impl DeviceInfo {
     }
 }
 
-/// Tells whether a GID is a link-local address of IPv6.
+/// Returns whether a GID is a link-local IPv6 address.
 fn is_link_local(gid: &Gid) -> bool {
     matches!(address_of(gid), IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
@@ -210,7 +210,7 @@ mod tests {
         }
     }
 
-    /// A device with these settings on an interface, and what is heard of it.
+    /// Returns a device with these settings on an interface, and the events that it reports.
     fn device(config: DeviceConfig, on: &Interface) -> (Live, Arc<Heard>) {
         let live = Live::new(DeviceInfo::new(&config, std::slice::from_ref(on)).unwrap());
         let heard = Arc::new(Heard::default());
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(follow(&|i| i.up = true), [PortEvent::Up]);
         assert_eq!((follow(&|i| i.mtu = 1500), live.get().mtu), (vec![], Mtu::B1024));
         assert_eq!(follow(&|i| i.mac[5] = 2), [PortEvent::Moved]);
-        // What a link-local address comes and goes with.
+        // The events of adding and removing a link-local address.
         let local: IpAddr = "fe80::1".parse().unwrap();
         assert_eq!(follow(&|i| i.addresses.push(local)), [PortEvent::Gids]);
         assert_eq!(

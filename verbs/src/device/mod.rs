@@ -1,5 +1,4 @@
-//! The devices that a configuration makes of the host's interfaces, and what they say of themselves. None is opened
-//! here.
+//! The devices that a configuration defines on the host's interfaces, and their properties. None is opened here.
 
 mod attributes;
 mod counters;
@@ -22,12 +21,12 @@ pub(crate) use live::{Live, PortEvent, PortListener};
 use crate::config::{Config, DeviceConfig, GidLayout, PortKind};
 use crate::gid::{self, Gid, Interface};
 
-/// Queue pairs of one process: what the lower bits of a queue pair number count.
+/// Maximum number of queue pairs of one process: those numbered by the lower bits of a queue pair number.
 const MAX_QPS: u32 = 1 << 14;
-/// Packets that a queue pair sends before the next one's turn: what UDP sends as one train.
+/// Number of packets that a queue pair sends before the next one's turn: what UDP sends as one train.
 const QUANTUM: u32 = 16;
 
-/// What a device says of itself.
+/// Properties of a device.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeviceInfo {
@@ -43,9 +42,9 @@ pub struct DeviceInfo {
     pub interface: Interface,
     /// The largest path MTU.
     pub mtu: Mtu,
-    /// Tells whether the interface is up.
+    /// Whether the interface is up.
     pub up: bool,
-    /// The interface is gone.
+    /// The interface was removed.
     removed: bool,
     /// The link's rate, bit/s.
     pub rate: u64,
@@ -54,8 +53,8 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
-    /// Returns what a configuration means on a host with these interfaces, or one line that says why it makes no sense
-    /// there.
+    /// Applies a configuration to a host with these interfaces. Returns one line that explains the error if it is
+    /// invalid there.
     pub fn new(config: &DeviceConfig, interfaces: &[Interface]) -> Result<DeviceInfo, String> {
         if let PortKind::Lab(spec) = &config.port {
             return in_lab(config, spec, interfaces);
@@ -82,9 +81,9 @@ impl DeviceInfo {
         Ok(info)
     }
 
-    /// Returns the path MTU that the settings ask for or the interface has.
+    /// Returns the path MTU of the settings, or that of the interface.
     fn active_mtu(&self) -> Mtu {
-        // Shared memory carries any packet, whatever the interface does.
+        // Shared memory carries any packet, whatever the interface's MTU.
         let widest = || match self.config.port {
             PortKind::Shm => Some(Mtu::B4096),
             _ => self.interface.path_mtu(),
@@ -92,8 +91,9 @@ impl DeviceInfo {
         self.config.mtu.or_else(widest).unwrap_or(Mtu::B256)
     }
 
-    /// Returns the name under which processes of this host that open the same device find each other: those that name
-    /// no addresses by the interface, whose addresses come and go, others by the addresses.
+    /// Returns the name under which processes of this host that open the same device find each other: without
+    /// configured addresses it is derived from the interface, whose addresses come and go, otherwise from the
+    /// addresses.
     pub fn domain(&self) -> String {
         match self.config.addresses.as_slice() {
             [] => domain(&format!("{} {}", self.name, self.interface.name), &[]),
@@ -116,12 +116,12 @@ impl DeviceInfo {
         self.places.iter().map(|place| self.index_of(*place)).zip(&self.gids)
     }
 
-    /// Returns how many indices the GID table has.
+    /// Returns the number of indices of the GID table.
     pub(crate) fn gid_table_len(&self) -> usize {
         self.index_of(self.places.last().map_or(0, |last| last + 1)).max(GID_TABLE)
     }
 
-    /// Returns the index in the GID table of a place: mlx5 has RoCE v1 at the even ones.
+    /// Returns the index of a place in the GID table: mlx5 has RoCE v1 at the even ones.
     fn index_of(&self, place: usize) -> usize {
         match self.config.gid_layout {
             GidLayout::Dense => place,
@@ -129,8 +129,7 @@ impl DeviceInfo {
         }
     }
 
-    /// Tells whether the device is a station on an Ethernet, of whose addresses and neighbours the kernel knows
-    /// nothing.
+    /// Returns whether the device is a station on an Ethernet, whose addresses and neighbours the kernel does not know.
     pub(crate) fn is_station(&self) -> bool {
         matches!(self.config.port, PortKind::Frames(_)) || self.interface.index == 0
     }
@@ -140,7 +139,7 @@ impl DeviceInfo {
         format!("uverbs_{}", self.name)
     }
 
-    /// Returns the configuration of the device's NIC, but for what is decided when it is opened: queue pair numbers and
+    /// Returns the configuration of the device's NIC, except what is decided when it is opened: queue pair numbers and
     /// the seed of remote keys.
     pub(crate) fn nic_config(&self) -> NicConfig {
         NicConfig {
@@ -153,7 +152,7 @@ impl DeviceInfo {
     }
 }
 
-/// Returns what a configuration means in a lab: the device has its host's address, on the interface that has it.
+/// Applies a configuration in a lab: the device has its host's address, on the interface with that address.
 fn in_lab(config: &DeviceConfig, spec: &LabSpec, interfaces: &[Interface]) -> Result<DeviceInfo, String> {
     for (key, given) in [
         ("addresses", !config.addresses.is_empty()),
@@ -205,8 +204,8 @@ fn in_lab(config: &DeviceConfig, spec: &LabSpec, interfaces: &[Interface]) -> Re
     Ok(info)
 }
 
-/// Returns the node's GUID. Devices with addresses of their own on the loopback interface stand for different hosts,
-/// and their GUIDs differ as the addresses do: peers tell connections apart by them.
+/// Returns the node's GUID. Devices with their own addresses on the loopback interface represent different hosts, and
+/// their GUIDs differ like the addresses: peers distinguish connections by them.
 fn guid(config: &DeviceConfig, interface: &Interface) -> u64 {
     let own = match config.addresses.first() {
         Some(IpAddr::V4(v4)) if interface.loopback => v4.octets(),
@@ -217,7 +216,7 @@ fn guid(config: &DeviceConfig, interface: &Interface) -> u64 {
     interface.guid() ^ (a << 40 | b << 16 | c << 8 | d)
 }
 
-/// Returns the interface that a configuration names, by its name or one of its addresses; else the first that suits.
+/// Returns the interface of a configuration, by its name or one of its addresses; else the first suitable one.
 fn interface_of<'a>(config: &DeviceConfig, interfaces: &'a [Interface]) -> Result<&'a Interface, String> {
     if let Some(name) = &config.interface {
         return interfaces.iter().find(|i| i.name == *name).ok_or_else(|| {
@@ -226,7 +225,7 @@ fn interface_of<'a>(config: &DeviceConfig, interfaces: &'a [Interface]) -> Resul
         });
     }
     if let Some(address) = config.addresses.first() {
-        // An address of the loopback network need not be configured to be there.
+        // An address of the loopback network exists without being configured.
         let found = interfaces
             .iter()
             .find(|i| i.addresses.contains(address))
@@ -247,11 +246,11 @@ fn interface_of<'a>(config: &DeviceConfig, interfaces: &'a [Interface]) -> Resul
         .ok_or_else(|| "this host has no network interface".into())
 }
 
-/// Bytes that an Ethernet packet carries unless its interface says otherwise.
+/// Payload bytes of an Ethernet packet unless its interface has another MTU.
 const ETHERNET_MTU: u32 = 1500;
 
-/// Returns the interface that a device with a frame port is: it has addresses of its own, and of the kernel's
-/// interface, if there is one, the MTU.
+/// Returns the interface of a device with a frame port: it has its own addresses, and the MTU of the kernel's
+/// interface, if there is one.
 fn station_of(config: &DeviceConfig, spec: &FrameSpec, interfaces: &[Interface]) -> Result<Interface, String> {
     if config.addresses.is_empty() {
         let why = "a frame port has addresses of its own; expected them in addresses, such as 10.77.0.2,fd77::2";
@@ -281,12 +280,12 @@ fn station_of(config: &DeviceConfig, spec: &FrameSpec, interfaces: &[Interface])
     })
 }
 
-/// Returns what to say of a setting that does not suit this host.
+/// Returns the message about a setting that is invalid on this host.
 fn wrong(config: &DeviceConfig, key: &str, why: String) -> String {
     config.given.error(key, why.as_str()).map_or(why, |e| e.to_string())
 }
 
-/// Returns all devices of a configuration on this host, or one line that says why there are none.
+/// Returns all devices of a configuration on this host, or one line that explains why there are none.
 pub fn infos(config: &Config) -> Result<Vec<DeviceInfo>, String> {
     let interfaces = gid::interfaces().map_err(|e| format!("cannot list network interfaces: {e}"))?;
     config.devices.iter().map(|d| DeviceInfo::new(d, &interfaces)).collect()

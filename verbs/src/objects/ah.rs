@@ -9,18 +9,18 @@ use crate::abi::structs::*;
 use crate::errno::{Result, invalid};
 use crate::runtime::DeviceRuntime;
 
-/// An address handle: where a datagram goes.
+/// An address handle: the destination of a datagram.
 #[repr(C)]
 pub(crate) struct Ah {
     base: ibv_ah,
-    /// The device stays as long as anything of it does.
+    /// Keeps the device alive.
     _device: Arc<DeviceRuntime>,
     /// Addresses of both ends.
     pub(crate) path: Path,
 }
 
 impl Ah {
-    /// Makes an address handle in a protection domain.
+    /// Creates an address handle in a protection domain.
     pub(crate) fn create(domain: &Pd, pd: *mut ibv_pd, path: Path) -> *mut ibv_ah {
         domain.hold();
         let base = ibv_ah { context: domain.context_ptr(), pd, handle: 0 };
@@ -41,7 +41,7 @@ impl Ah {
     /// # Safety
     /// `ah` exists.
     pub(crate) unsafe fn free(ah: *mut ibv_ah) {
-        // SAFETY: made by `create`, and its domain outlives it.
+        // SAFETY: created by `create`, and its domain outlives it.
         unsafe {
             let ah = Box::from_raw(ah.cast::<Ah>());
             Pd::release(ah.base.pd);

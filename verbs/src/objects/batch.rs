@@ -19,13 +19,13 @@ pub(crate) struct Request {
     pub(crate) data: Data,
 }
 
-/// Where in its batch a work request's data is.
+/// Place of a work request's data in its batch.
 pub(crate) enum Data {
     Sges(Range<usize>),
     Inline(Range<usize>),
 }
 
-/// Work requests since `ibv_wr_start`, and what went wrong with one first. It keeps its room from one to the next.
+/// Work requests since `ibv_wr_start`, and the first error. Its memory is reused for the next batch.
 #[derive(Default)]
 pub(crate) struct Batch {
     pub(crate) requests: Vec<Request>,
@@ -37,7 +37,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Forgets all work requests, and keeps the room.
+    /// Removes all work requests, and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.requests.clear();
         self.sges.clear();
@@ -45,12 +45,12 @@ impl Batch {
         self.failure = None;
     }
 
-    /// Returns the work request that was begun last.
+    /// Returns the last work request begun.
     pub(crate) fn last(&mut self) -> Result<&mut Request> {
         self.requests.last_mut().ok_or_else(|| invalid!("no work request was begun"))
     }
 
-    /// Returns what to post for a work request.
+    /// Returns a work request in the form to be posted.
     pub(crate) fn work_request(&self, r: &Request) -> SendWr<'_> {
         SendWr {
             wr_id: r.wr_id,

@@ -23,7 +23,7 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// Makes a channel of a context.
+    /// Creates a channel of a context.
     pub(crate) fn create(context: *mut ibv_context) -> Result<*mut ibv_comp_channel> {
         let events = Arc::new(EventQueue::new()?);
         let base = ibv_comp_channel { context, fd: events.fd(), refcnt: 0 };
@@ -49,12 +49,12 @@ impl Channel {
         &self.events
     }
 
-    /// Counts a completion queue in (1) or out (−1).
+    /// Adds a completion queue to the count (1) or removes it (−1).
     ///
     /// # Safety
     /// `channel` exists.
     pub(crate) unsafe fn count(channel: *mut ibv_comp_channel, by: c_int) {
-        // SAFETY: a valid channel; the context's mutex in libibverbs, here an atomic on the same word.
+        // SAFETY: a valid channel; libibverbs uses the context's mutex, here the same word is an atomic.
         let refcnt = unsafe { AtomicI32::from_ptr(&raw mut (*channel).refcnt) };
         refcnt.fetch_add(by, Ordering::AcqRel);
     }

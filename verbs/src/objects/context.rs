@@ -21,7 +21,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Makes a context of a device that runs. `verbs` has the function tables.
+    /// Creates a context of a running device. `verbs` has the function tables.
     pub(crate) fn create(
         device: *mut ibv_device,
         runtime: Arc<DeviceRuntime>,
@@ -33,10 +33,10 @@ impl Context {
         verbs.priv_ = std::ptr::dangling_mut();
         verbs.context.device = device;
         verbs.context.async_fd = events.fd();
-        // Some applications take it for a descriptor of the kernel's driver and watch it: one that nothing happens on.
+        // Some applications take it for a descriptor of the kernel's driver and poll it: this one never becomes ready.
         verbs.context.cmd_fd = events.fd();
         let context = Box::into_raw(Box::new(Context { device: runtime, owner: Owner::new(), events, verbs }));
-        // SAFETY: just made.
+        // SAFETY: just created.
         Ok(unsafe { &raw mut (*context).verbs.context })
     }
 
@@ -45,30 +45,30 @@ impl Context {
     /// # Safety
     /// `context` is one that `ibv_open_device` returned and that is still open.
     pub(crate) unsafe fn from_c<'a>(context: *mut ibv_context) -> &'a Context {
-        // SAFETY: an `ibv_context` always is the one inside a `Context`.
+        // SAFETY: an `ibv_context` is always the one inside a `Context`.
         unsafe { &*context.byte_sub(offset_of!(Context, verbs.context)).cast() }
     }
 
     /// Frees a context.
     ///
     /// # Safety
-    /// `context` is one that [`Context::create`] made, and nothing names it.
+    /// `context` was created by [`Context::create`], and nothing refers to it.
     pub(crate) unsafe fn free(context: *mut ibv_context) {
-        // SAFETY: an `ibv_context` always is the one inside a `Context`.
+        // SAFETY: an `ibv_context` is always the one inside a `Context`.
         drop(unsafe { Box::from_raw(context.byte_sub(offset_of!(Context, verbs.context)).cast::<Context>()) });
     }
 
-    /// Returns the device, which the process's other contexts of it share.
+    /// Returns the device, shared with the process's other contexts of it.
     pub(crate) fn device(&self) -> &Arc<DeviceRuntime> {
         &self.device
     }
 
-    /// Returns what the device says of itself.
+    /// Returns the properties of the device.
     pub(crate) fn info(&self) -> &DeviceInfo {
         self.device.info()
     }
 
-    /// Returns the owner of all objects that are made in this context.
+    /// Returns the owner of all objects that are created in this context.
     pub(crate) fn owner(&self) -> Owner {
         self.owner
     }
@@ -78,7 +78,7 @@ impl Context {
         &self.events
     }
 
-    /// Removes the events of an object that nobody has taken.
+    /// Removes the events of an object that have not been taken.
     pub(super) fn purge<T>(&self, object: *const T) {
         self.events.purge(|event| event.concerns(object));
     }

@@ -23,14 +23,14 @@ pub(crate) struct Cq {
     pub(crate) delivered: AtomicU32,
     /// Asynchronous events that the application has taken.
     pub(crate) async_delivered: AtomicU32,
-    /// From `ibv_start_poll` to `ibv_end_poll`; none if the application promised to poll in one thread only.
+    /// Held from `ibv_start_poll` to `ibv_end_poll`; `None` if the application promised to poll in one thread only.
     pub(crate) turn: Option<Turn>,
     /// The completion that the extended functions read.
     pub(crate) current: Wc,
 }
 
 impl Cq {
-    /// Makes a queue and its object. `ex` has what C sees, but for the NIC's handle.
+    /// Creates a queue and its object. `ex` has what C sees, except the NIC's handle.
     ///
     /// # Safety
     /// Context and channel in `ex` exist, the channel or is NULL.
@@ -45,23 +45,23 @@ impl Cq {
             turn: None,
             current: Wc::EMPTY,
         }));
-        // SAFETY: just made; the caller's promise.
+        // SAFETY: just created; the caller's promise.
         let opened = unsafe { (*cq).queue.open((*cq).listener()) };
         match opened {
             Ok(id) => {
-                // SAFETY: just made.
+                // SAFETY: just created.
                 unsafe { (*cq).ex.handle = id.0 };
                 Ok(cq)
             }
             Err(e) => {
-                // SAFETY: just made, and nobody knows of it.
+                // SAFETY: just created, and not published.
                 drop(unsafe { Box::from_raw(cq) });
                 Err(e.into())
             }
         }
     }
 
-    /// Returns a listener that passes on the queue's events.
+    /// Returns a listener that forwards the queue's events.
     pub(crate) fn listener(&self) -> Box<dyn Listener> {
         let own = std::ptr::from_ref(self).cast_mut();
         // SAFETY: context and channel outlive the queue.
@@ -76,12 +76,12 @@ impl Cq {
     /// # Safety
     /// `cq` exists or is NULL.
     pub(crate) unsafe fn from_c<'a>(cq: *mut ibv_cq) -> Result<&'a Cq> {
-        // SAFETY: `ex` is the first member, and begins as an `ibv_cq` does.
+        // SAFETY: `ex` is the first member, and begins like an `ibv_cq`.
         unsafe { cq.cast::<Cq>().as_ref() }.ok_or_else(|| invalid!("the completion queue is NULL"))
     }
 
-    /// Frees a queue of which nobody hears any more: purges events that nobody took, and waits for the acknowledgement
-    /// of those that the application did.
+    /// Frees a queue that is no longer notified: purges events that were not taken, and waits for the acknowledgement
+    /// of those that the application took.
     ///
     /// # Safety
     /// `cq` exists.

@@ -1,4 +1,4 @@
-//! The devices of this process, as C has them.
+//! The devices of this process, as C structures.
 
 use std::ffi::{c_char, c_int};
 use std::panic::catch_unwind;
@@ -16,7 +16,7 @@ use crate::explain;
 use crate::runtime::{DeviceRuntime, forked};
 use crate::stats;
 
-/// How long a thread that ends the process waits for one that is inside a device.
+/// How long a thread that ends the process waits for another one that holds a device's lock.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A device as C sees it. Devices live as long as the process: applications keep pointers to them.
@@ -50,7 +50,7 @@ impl Device {
         unsafe { &*device.cast() }
     }
 
-    /// Returns what the device says of itself now.
+    /// Returns the current properties of the device.
     pub(crate) fn info(&self) -> &DeviceInfo {
         self.live.get()
     }
@@ -60,8 +60,8 @@ impl Device {
         (&raw const self.base).cast_mut()
     }
 
-    /// Returns the device at work, opened by whoever comes first: all contexts of a process share it. A failure is told
-    /// on standard error.
+    /// Returns the running device, opened by the first caller: all contexts of a process share it. A failure is
+    /// reported on standard error.
     pub(crate) fn runtime(&self) -> Result<Arc<DeviceRuntime>> {
         let mut runtime = self.runtime.lock();
         if let Some(runtime) = &*runtime {
@@ -78,12 +78,12 @@ impl Device {
         Ok(runtime.insert(Arc::new(opened)).clone())
     }
 
-    /// Returns the device at work, if it is.
+    /// Returns the running device, if it runs.
     pub(crate) fn running(&self) -> Option<Arc<DeviceRuntime>> {
         self.runtime.lock().clone()
     }
 
-    /// Locks the device before a fork: nobody else is inside while the process is copied.
+    /// Locks the device before a fork: no other thread is inside while the process is copied.
     fn lock_for_fork(&self) {
         let runtime = self.runtime.lock();
         if let Some(runtime) = &*runtime {
@@ -92,11 +92,11 @@ impl Device {
         std::mem::forget(runtime);
     }
 
-    /// Unlocks the device after a fork. In the child it is to be opened anew: port and peers are the parent's. The
-    /// parent's runtime is never dropped there, which would tell the peers that it is closed.
+    /// Unlocks the device after a fork. In the child it must be opened anew: port and peers are the parent's. The
+    /// parent's runtime is never dropped there, which would notify the peers that it is closed.
     ///
     /// # Safety
-    /// It is called in the thread that called [`Device::lock_for_fork`].
+    /// Must be called in the thread that called [`Device::lock_for_fork`].
     unsafe fn unlock_after_fork(&self, child: bool) {
         // SAFETY: this thread holds both locks.
         unsafe {
@@ -124,7 +124,7 @@ fn copy_name<const N: usize>(to: &mut [c_char; N], name: &str) {
     }
 }
 
-/// Opens a device as libibverbs before 1.1 did, which nothing calls: EOPNOTSUPP.
+/// Opens a device with the interface of libibverbs before 1.1, which nothing calls: EOPNOTSUPP.
 unsafe extern "C" fn refuse_open(_device: *mut ibv_device, _cmd_fd: c_int) -> *mut ibv_context {
     set_errno(libc::EOPNOTSUPP);
     std::ptr::null_mut()
@@ -134,7 +134,7 @@ unsafe extern "C" fn refuse_close(_context: *mut ibv_context) {}
 
 static DEVICES: OnceLock<Vec<Device>> = OnceLock::new();
 
-/// Returns all devices. A configuration that makes no sense gives none, and says why, once.
+/// Returns all devices. An invalid configuration results in none, and is reported once.
 pub(crate) fn devices() -> &'static [Device] {
     DEVICES.get_or_init(|| {
         let made = Config::from_environment().map_err(|e| e.to_string()).and_then(|config| {
@@ -157,13 +157,13 @@ pub(crate) fn devices() -> &'static [Device] {
     })
 }
 
-/// Returns the devices if they were asked for before.
+/// Returns the devices if they were requested before.
 fn made() -> &'static [Device] {
     DEVICES.get().map_or(&[], Vec::as_slice)
 }
 
-/// Registers what makes children of this process begin anew: a NIC, its threads and its connections stay with the
-/// parent.
+/// Registers handlers that make children of this process start without a NIC: the NIC, its threads and its connections
+/// stay with the parent.
 fn on_fork() {
     extern "C" fn prepare() {
         made().iter().for_each(Device::lock_for_fork);
@@ -177,17 +177,17 @@ fn on_fork() {
         made().iter().for_each(|d| unsafe { d.unlock_after_fork(true) });
     }
     static ONCE: Once = Once::new();
-    // SAFETY: the handlers touch only what belongs to this library.
+    // SAFETY: the handlers access only what belongs to this library.
     ONCE.call_once(|| unsafe {
         libc::pthread_atfork(Some(prepare), Some(parent), Some(child));
     });
 }
 
-/// Registers what completes captures and tells statistics when the process exits.
+/// Registers a function that completes captures and writes statistics when the process exits.
 fn at_exit() {
     extern "C" fn finish() {
         let _ = catch_unwind(|| {
-            // A thread may be inside, and may never come out.
+            // A thread may be inside, and may never leave.
             let running = made().iter().filter_map(|device| device.runtime.try_lock_for(PATIENCE)?.clone());
             let done: Vec<_> = running.filter_map(|runtime| runtime.finish(PATIENCE)).collect();
             stats::tell(&done);
@@ -197,7 +197,7 @@ fn at_exit() {
         fn atexit(function: extern "C" fn()) -> c_int;
     }
     static ONCE: Once = Once::new();
-    // SAFETY: the function stays, this object being never unloaded.
+    // SAFETY: the function remains valid, as this object is never unloaded.
     ONCE.call_once(|| unsafe {
         atexit(finish);
     });

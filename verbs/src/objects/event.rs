@@ -1,5 +1,5 @@
-//! Events on their way to the application: into the queue of a context or a channel, and the acknowledgements that
-//! `destroy` waits for.
+//! Delivery of events to the application: the queue of a context or a channel, and the acknowledgements that `destroy`
+//! waits for.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::runtime::{EventQueue, Listener};
 #[derive(Copy, Clone)]
 pub(crate) struct AsyncEvent(pub(crate) ibv_async_event);
 
-// SAFETY: the pointer inside names an object whose `destroy` purges its events first.
+// SAFETY: the pointer inside refers to an object whose `destroy` purges its events first.
 unsafe impl Send for AsyncEvent {}
 
 impl AsyncEvent {
-    /// Tells whether the event concerns the object at this address.
+    /// Returns whether the event concerns the object at this address.
     pub(super) fn concerns<T>(&self, object: *const T) -> bool {
-        // SAFETY: all pointers of the union are at the same place; a port number is no address of an object.
+        // SAFETY: all pointers of the union are at the same place; a port number is not the address of an object.
         unsafe { self.0.element.qp }.cast_const().cast::<T>() == object
     }
 
@@ -33,7 +33,7 @@ impl AsyncEvent {
     }
 }
 
-/// Passes on what happens to an object of C. It hands out the object's address and never follows it.
+/// Forwards the events of a C object. It passes on the object's address and never dereferences it.
 pub(super) struct ObjectListener {
     object: *mut c_void,
     /// The queue of the object's context.
@@ -42,7 +42,7 @@ pub(super) struct ObjectListener {
     completions: Option<Arc<EventQueue<CqPtr>>>,
 }
 
-// SAFETY: the address is not followed.
+// SAFETY: the address is not dereferenced.
 unsafe impl Send for ObjectListener {}
 
 impl ObjectListener {
@@ -77,7 +77,7 @@ impl PortListener for EventQueue<AsyncEvent> {
             PortEvent::Up => IBV_EVENT_PORT_ACTIVE,
             PortEvent::Gids => IBV_EVENT_GID_CHANGE,
             PortEvent::Removed => IBV_EVENT_DEVICE_FATAL,
-            // A matter of connections alone.
+            // Relevant to connections only.
             PortEvent::Moved => return,
         };
         let element = ibv_async_event_element { port_num: 1 };
@@ -99,7 +99,7 @@ fn event_type(event: Event) -> u32 {
     }
 }
 
-/// Adds to a counter of acknowledged events and wakes who waits for it.
+/// Adds to a counter of acknowledged events and wakes the thread that waits for it.
 ///
 /// # Safety
 /// Counter, mutex and condition belong to one existing object.
@@ -118,7 +118,7 @@ pub(crate) unsafe fn acknowledge(
     }
 }
 
-/// Waits until as many events are acknowledged as the application has taken.
+/// Waits until all events that the application has taken are acknowledged.
 ///
 /// # Safety
 /// Counter, mutex and condition belong to one existing object.

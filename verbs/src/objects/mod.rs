@@ -1,7 +1,7 @@
-//! The objects of libibverbs: what stands behind each pointer that C holds.
+//! The objects of libibverbs behind the pointers held by C.
 //!
-//! Each begins with the structure that C sees, knows its device or its processing unit, and is found again by
-//! `from_c`. The functions of libibverbs that make, use and destroy them are in [`calls`](crate::calls).
+//! Each begins with the structure that C sees, holds its device or processing unit, and is looked up by `from_c`. The
+//! functions of libibverbs that create, use and destroy them are in [`calls`](crate::calls).
 
 mod ah;
 mod batch;

@@ -20,12 +20,12 @@ pub(crate) struct Mr {
     pub(crate) device: Arc<DeviceRuntime>,
     /// The NIC's handle.
     pub(crate) mr: NicMr,
-    /// The rights; none for a null region, which stays what it is.
+    /// The rights; `None` for a null region, which cannot be changed.
     pub(crate) access: Option<Access>,
 }
 
 impl Mr {
-    /// Makes the object of a region that the NIC knows.
+    /// Creates the object of a region registered in the NIC.
     pub(crate) fn create(
         domain: &Pd,
         pd: *mut ibv_pd,
@@ -38,7 +38,7 @@ impl Mr {
         Mr::boxed(domain, pd, (addr, length), mr, Some(access))
     }
 
-    /// Makes the object of a null region, which its domain does not wait for.
+    /// Creates the object of a null region, which does not keep its domain from being freed.
     pub(crate) fn null(domain: &Pd, pd: *mut ibv_pd, mr: NicMr) -> *mut ibv_mr {
         Mr::boxed(domain, pd, (std::ptr::null_mut(), usize::MAX), mr, None)
     }
@@ -67,7 +67,7 @@ impl Mr {
     /// Returns the region behind a C pointer mutably.
     ///
     /// # Safety
-    /// `mr` exists or is NULL, and nobody else uses it meanwhile.
+    /// `mr` exists or is NULL, and has no other user meanwhile.
     pub(crate) unsafe fn from_c_mut<'a>(mr: *mut ibv_mr) -> Result<&'a mut Mr> {
         // SAFETY: `base` is the first member.
         unsafe { mr.cast::<Mr>().as_mut() }.ok_or_else(null)
@@ -78,7 +78,7 @@ impl Mr {
     /// # Safety
     /// `mr` exists.
     pub(crate) unsafe fn free(mr: *mut ibv_mr) {
-        // SAFETY: made by `boxed`; its domain outlives it unless it is a null region.
+        // SAFETY: created by `boxed`; its domain outlives it unless it is a null region.
         unsafe {
             let this = Box::from_raw(mr.cast::<Mr>());
             if this.access.is_some() {

@@ -20,7 +20,7 @@ pub(crate) struct Mw {
 }
 
 impl Mw {
-    /// Makes the object of a window that the NIC knows; `kind` is the `ibv_mw_type`.
+    /// Creates the object of a window allocated in the NIC; `kind` is the `ibv_mw_type`.
     pub(crate) fn create(domain: &Pd, pd: *mut ibv_pd, mw: &NicMw, kind: u32) -> *mut ibv_mw {
         domain.hold();
         let base = ibv_mw { context: domain.context_ptr(), pd, rkey: mw.rkey, handle: mw.handle, type_: kind };
@@ -46,7 +46,7 @@ impl Mw {
     /// # Safety
     /// `mw` exists.
     pub(crate) unsafe fn free(mw: *mut ibv_mw) {
-        // SAFETY: made by `create`; its domain outlives it.
+        // SAFETY: created by `create`; its domain outlives it.
         unsafe {
             Pd::release((*mw).pd);
             drop(Box::from_raw(mw.cast::<Mw>()));

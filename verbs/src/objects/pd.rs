@@ -11,7 +11,7 @@ use crate::abi::structs::*;
 use crate::errno::{Result, invalid};
 use crate::runtime::DeviceRuntime;
 
-/// A protection domain, or a parent domain, which is another name for one.
+/// A protection domain, or a parent domain, which is an alias of one.
 #[repr(C)]
 pub(crate) struct Pd {
     base: ibv_pd,
@@ -19,17 +19,17 @@ pub(crate) struct Pd {
     pub(crate) device: Arc<DeviceRuntime>,
     /// The NIC's handle.
     pub(crate) id: PdId,
-    /// Of a parent domain: the protection and thread domains that it joins.
+    /// For a parent domain: the protection and thread domains that it joins.
     pub(crate) joins: Option<(*mut ibv_pd, *mut ibv_td)>,
-    /// What names this domain and the NIC does not count: parent domains that join it, address handles, and everything
-    /// that was made with it if it is a parent domain.
+    /// Users of this domain that the NIC does not count: parent domains that join it, address handles, and, for a
+    /// parent domain, everything created with it.
     users: Users,
-    /// The region of all null regions, made with the first.
+    /// The region shared by all null regions, registered with the first.
     null: OnceLock<NicMr>,
 }
 
 impl Pd {
-    /// Makes a protection domain of a context, or a parent domain where it `joins` others.
+    /// Creates a protection domain of a context, or a parent domain if it `joins` others.
     pub(crate) fn create(
         context: *mut ibv_context,
         device: Arc<DeviceRuntime>,
@@ -56,14 +56,14 @@ impl Pd {
 
     /// Returns the context.
     pub(crate) fn context(&self) -> &Context {
-        // SAFETY: a context stays as long as it has objects.
+        // SAFETY: a context lives as long as it has objects.
         unsafe { Context::from_c(self.base.context) }
     }
 
-    /// Returns the region that reads as zeros, of any length. It goes with the domain.
+    /// Returns the region that reads as zeros, of any length. It is freed with the domain.
     pub(crate) fn null_region(&self) -> Result<NicMr> {
         if let Some((pd, _)) = self.joins {
-            // SAFETY: it cannot be freed while this joins it.
+            // SAFETY: it cannot be freed while this refers to it.
             return unsafe { Pd::from_c(pd) }?.null_region();
         }
         let mut memory = self.device.lock_memory();
@@ -74,22 +74,22 @@ impl Pd {
         Ok(*self.null.get_or_init(|| null))
     }
 
-    /// Frees what the domain has of its own in the NIC. Nothing else is in it: see [`Pd::is_used`].
+    /// Frees the domain's own objects in the NIC. There are no others: see [`Pd::is_used`].
     pub(crate) fn empty(&self, nic: &mut Nic) -> Result<()> {
         self.null.get().map_or(Ok(()), |null| Ok(nic.dereg_mr(null)?))
     }
 
-    /// Tells whether objects still name the domain.
+    /// Returns whether objects still refer to the domain.
     pub(crate) fn is_used(&self) -> bool {
         self.users.any()
     }
 
-    /// Counts an object in that names this domain: it stays until [`Pd::release`].
+    /// Adds a user of this domain, which must not be freed before [`Pd::release`].
     pub(crate) fn hold(&self) {
         self.users.hold();
     }
 
-    /// Counts an object out that named the domain and is gone.
+    /// Removes a user of the domain.
     ///
     /// # Safety
     /// `pd` was held, and exists.
@@ -101,7 +101,7 @@ impl Pd {
     }
 }
 
-/// A thread domain: a promise of the application that one thread uses what is in it. It buys nothing here.
+/// A thread domain: a promise of the application that one thread uses its objects. It has no effect here.
 #[repr(C)]
 pub(crate) struct Td {
     base: ibv_td,
@@ -109,7 +109,7 @@ pub(crate) struct Td {
 }
 
 impl Td {
-    /// Makes a thread domain of a context.
+    /// Creates a thread domain of a context.
     pub(crate) fn create(context: *mut ibv_context) -> *mut ibv_td {
         Box::into_raw(Box::new(Td { base: ibv_td { context }, users: Users::default() })).cast()
     }
@@ -123,17 +123,17 @@ impl Td {
         unsafe { td.cast::<Td>().as_ref() }
     }
 
-    /// Tells whether parent domains still name the domain.
+    /// Returns whether parent domains still refer to the domain.
     pub(crate) fn is_used(&self) -> bool {
         self.users.any()
     }
 
-    /// Counts a parent domain in.
+    /// Adds a parent domain as user.
     pub(crate) fn hold(&self) {
         self.users.hold();
     }
 
-    /// Counts a parent domain out.
+    /// Removes a parent domain as user.
     pub(crate) fn release(&self) {
         self.users.release();
     }

@@ -25,21 +25,21 @@ pub(crate) struct Qp {
     pub(crate) unit: Arc<Unit>,
     /// Asynchronous events that the application has taken.
     pub(crate) delivered: AtomicU32,
-    /// Made with `send_ops_flags`: `ibv_wr_*` may be used.
+    /// Created with `send_ops_flags`: `ibv_wr_*` may be used.
     pub(crate) extended: bool,
-    /// What the queue pair was made with, with the limits that it has.
+    /// Initial attributes, with the actual limits.
     pub(crate) init: ibv_qp_init_attr,
-    /// What the application has set and the NIC does not keep as it was said.
+    /// Attributes set by the application that the NIC does not store in that form.
     pub(crate) user_attr: Mutex<UserAttr>,
-    /// From `ibv_wr_start` to `ibv_wr_complete`.
+    /// Held from `ibv_wr_start` to `ibv_wr_complete`.
     pub(crate) turn: Turn,
     /// Work requests under construction by `ibv_wr_*`.
     pub(crate) batch: Mutex<Batch>,
-    /// An XRC target, and the handle on the domain by which it was made or opened.
+    /// For an XRC target: the target, and the handle on the domain with which it was created or opened.
     shared: Option<(Arc<Target>, *mut ibv_xrcd)>,
 }
 
-/// Attributes of a queue pair that the NIC does not keep as the application said them.
+/// Attributes of a queue pair that the NIC does not store as set by the application.
 #[derive(Clone)]
 pub(crate) struct UserAttr {
     pub(crate) ah_attr: ibv_ah_attr,
@@ -50,7 +50,7 @@ pub(crate) struct UserAttr {
 }
 
 impl UserAttr {
-    /// Keeps the attributes that `mask` names.
+    /// Stores the attributes selected by `mask`.
     pub(crate) fn update(&mut self, attr: &ibv_qp_attr, mask: u32) {
         let has = |flag: u32| mask & flag != 0;
         if has(IBV_QP_AV) {
@@ -72,7 +72,7 @@ impl UserAttr {
 }
 
 impl Qp {
-    /// Makes the object of a queue pair that the NIC knows. `ex` has what C sees, but for number and state.
+    /// Creates the object of a queue pair created in the NIC. `ex` has what C sees, except number and state.
     pub(crate) fn create(
         mut ex: ibv_qp_ex,
         unit: Arc<Unit>,
@@ -99,7 +99,7 @@ impl Qp {
         }))
     }
 
-    /// Notes that this is a handle on an XRC target, which `xrcd` was used to make or to open.
+    /// Makes this a handle on an XRC target, created or opened with `xrcd`.
     pub(crate) fn share(&mut self, xrcd: *mut ibv_xrcd, target: Arc<Target>) {
         self.shared = Some((target, xrcd));
     }
@@ -118,11 +118,11 @@ impl Qp {
     /// # Safety
     /// `qp` exists or is NULL.
     pub(crate) unsafe fn from_c<'a>(qp: *mut ibv_qp) -> Result<&'a Qp> {
-        // SAFETY: `ex` is the first member, and begins as an `ibv_qp` does.
+        // SAFETY: `ex` is the first member, and begins like an `ibv_qp`.
         unsafe { qp.cast::<Qp>().as_ref() }.ok_or_else(|| invalid!("the queue pair is NULL"))
     }
 
-    /// Returns the error of a call on a queue pair that is not the NIC's any more.
+    /// Returns the error of a call on a queue pair that no longer exists in the NIC.
     pub(crate) fn gone() -> Errno {
         invalid!("the queue pair is gone")
     }
@@ -132,13 +132,13 @@ impl Qp {
         self.ex.qp_base.qp_num
     }
 
-    /// Whether it is one of datagrams.
+    /// Returns whether it is a UD queue pair.
     pub(crate) fn sends_datagrams(&self) -> bool {
         self.ex.qp_base.qp_type == IBV_QPT_UD
     }
 
-    /// Frees a queue pair of which nobody hears any more: purges events that nobody took, and waits for the
-    /// acknowledgement of those that the application did.
+    /// Frees a queue pair that is no longer notified: purges events that were not taken, and waits for the
+    /// acknowledgement of those that the application took.
     ///
     /// # Safety
     /// `qp` exists.
@@ -149,7 +149,7 @@ impl Qp {
             Context::from_c((*own).ex.qp_base.context).purge(own);
             let (mutex, cond) = (&raw mut (*qp).mutex, &raw mut (*qp).cond);
             await_acks(&raw mut (*qp).events_completed, mutex, cond, &(*own).delivered);
-            // A target uses no protection domain, and does not keep the one that it names.
+            // A target uses no protection domain, and does not hold the one in its structure.
             match &(*own).shared {
                 Some((_, xrcd)) => Xrcd::release(*xrcd),
                 None => Pd::release((*own).ex.qp_base.pd),

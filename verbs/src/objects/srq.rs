@@ -19,7 +19,7 @@ use crate::runtime::{Place, Unit};
 pub(crate) struct Srq {
     /// The structure that C sees.
     pub(crate) base: ibv_srq,
-    /// Where it is.
+    /// Its place in the device.
     place: Place,
     /// The NIC's handle.
     pub(crate) id: SrqId,
@@ -30,7 +30,7 @@ pub(crate) struct Srq {
 }
 
 impl Srq {
-    /// Makes the object of a queue that the NIC knows. `xrcd`: the handle on its XRC domain, or NULL.
+    /// Creates the object of a queue created in the NIC. `xrcd`: the handle on its XRC domain, or NULL.
     ///
     /// # Safety
     /// `xrcd` exists or is NULL.
@@ -73,8 +73,8 @@ impl Srq {
         unsafe { srq.cast::<Srq>().as_ref() }.ok_or_else(|| invalid!("the shared receive queue is NULL"))
     }
 
-    /// Frees a queue of which nobody hears any more: purges events that nobody took, and waits for the acknowledgement
-    /// of those that the application did.
+    /// Frees a queue that is no longer notified: purges events that were not taken, and waits for the acknowledgement
+    /// of those that the application took.
     ///
     /// # Safety
     /// `srq` exists.

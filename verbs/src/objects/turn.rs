@@ -1,19 +1,19 @@
-//! A lock that a thread takes in one C call and gives back in a later one: `ibv_wr_start` to `ibv_wr_complete`,
-//! `ibv_start_poll` to `ibv_end_poll`. Between them other threads wait, as with the providers of rdma-core.
+//! A lock that a thread takes in one C call and releases in a later one: `ibv_wr_start` to `ibv_wr_complete`,
+//! `ibv_start_poll` to `ibv_end_poll`. Other threads wait in between, as in the providers of rdma-core.
 
 use parking_lot::lock_api::RawReentrantMutex;
 use parking_lot::{RawMutex, RawThreadId};
 
-/// A lock that one thread at a time has, as often as it likes.
+/// A lock held by one thread at a time; taking it again has no effect.
 pub(crate) struct Turn(RawReentrantMutex<RawMutex, RawThreadId>);
 
 impl Turn {
-    /// Returns a turn that is nobody's.
+    /// Creates an unlocked turn.
     pub(crate) const fn new() -> Turn {
         Turn(RawReentrantMutex::INIT)
     }
 
-    /// Waits until it is this thread's turn; at once if it is already.
+    /// Waits until this thread has the lock; returns at once if it has it already.
     #[inline]
     pub(crate) fn take(&self) {
         if !self.held() {
@@ -21,17 +21,17 @@ impl Turn {
         }
     }
 
-    /// Tells whether it is this thread's turn.
+    /// Returns whether this thread has the lock.
     #[inline]
     pub(crate) fn held(&self) -> bool {
         self.0.is_owned_by_current_thread()
     }
 
-    /// Ends this thread's turn; nothing happens if it is another's.
+    /// Releases this thread's lock; does nothing if another one has it.
     #[inline]
     pub(crate) fn end(&self) {
         if self.held() {
-            // SAFETY: this thread holds it, and once only: `take` sees to that.
+            // SAFETY: this thread holds it, and only once, as ensured by `take`.
             unsafe { self.0.unlock() };
         }
     }

@@ -1,8 +1,8 @@
-//! How many objects name another, which stays as long as any does.
+//! Number of objects that refer to another, which must outlive them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A count of objects that name the one that has it.
+/// A count of objects that refer to the one that contains it.
 #[derive(Debug, Default)]
 pub(super) struct Users(AtomicU32);
 
@@ -12,12 +12,12 @@ impl Users {
         self.0.load(Ordering::Acquire) > 0
     }
 
-    /// Counts one in.
+    /// Adds one.
     pub(super) fn hold(&self) {
         self.0.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Counts one out that was counted in.
+    /// Removes one that was added.
     pub(super) fn release(&self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }

@@ -13,12 +13,12 @@ use crate::runtime::XrcDomain;
 pub(crate) struct Xrcd {
     base: ibv_xrcd,
     domain: Arc<XrcDomain>,
-    /// Queue pairs and shared receive queues that were made with this handle.
+    /// Queue pairs and shared receive queues that were created with this handle.
     users: Users,
 }
 
 impl Xrcd {
-    /// Makes the handle of a context on a domain.
+    /// Creates the handle of a context on a domain.
     pub(crate) fn create(context: *mut ibv_context, domain: Arc<XrcDomain>) -> *mut ibv_xrcd {
         Box::into_raw(Box::new(Xrcd { base: ibv_xrcd { context }, domain, users: Users::default() })).cast()
     }
@@ -44,21 +44,21 @@ impl Xrcd {
 
     /// Returns the context.
     pub(crate) fn context(&self) -> &Context {
-        // SAFETY: a context stays as long as it has objects.
+        // SAFETY: a context lives as long as it has objects.
         unsafe { Context::from_c(self.base.context) }
     }
 
-    /// Tells whether objects still name the handle.
+    /// Returns whether objects still refer to the handle.
     pub(crate) fn is_used(&self) -> bool {
         self.users.any()
     }
 
-    /// Counts an object in that names this handle: it stays until [`Xrcd::release`].
+    /// Adds a user of this handle, which must not be freed before [`Xrcd::release`].
     pub(crate) fn hold(&self) {
         self.users.hold();
     }
 
-    /// Counts an object out that named the handle and is gone. NULL is none.
+    /// Removes a user of the handle. Ignores NULL.
     ///
     /// # Safety
     /// `xrcd` is NULL, or was held and exists.
@@ -69,12 +69,12 @@ impl Xrcd {
         }
     }
 
-    /// Frees a handle that nothing names.
+    /// Frees a handle without users.
     ///
     /// # Safety
     /// `xrcd` exists.
     pub(crate) unsafe fn free(xrcd: *mut ibv_xrcd) {
-        // SAFETY: made by `create`.
+        // SAFETY: created by `create`.
         drop(unsafe { Box::from_raw(xrcd.cast::<Xrcd>()) });
     }
 }

@@ -1,28 +1,28 @@
-//! When the background thread lets acknowledgements wait, so that one covers several trains of packets.
+//! When the background thread delays acknowledgements, so that one covers several trains of packets.
 //!
 //! An acknowledgement costs its sender as much as the reception of a whole train. In a steady stream of full packets
-//! nobody waits for it; at the end of a burst somebody may. That cannot be told from the packets, so it is learnt: each
-//! wait that was in vain makes the next stream prove itself for twice as long.
+//! the peer does not wait for it; at the end of a burst it may. The packets do not show which it is, so it is learnt:
+//! after each wait in vain, the next stream has to last twice as long before acknowledgements are delayed.
 
 use irnic_transports::Time;
 use irnic_transports::time::US;
 
-/// Packets that one acknowledgement covers. A NIC takes no more than 64 before it is asked for answers.
+/// Packets covered by one acknowledgement. A NIC takes at most 64 before its acknowledgements are sent.
 const ENOUGH: usize = 48;
-/// The longest pause within a stream, ns: several trains' time.
+/// Longest pause within a stream, ns: the time of several trains.
 const PAUSE: u64 = 50 * US;
 /// Mean length from which packets count as full, bytes: those of bulk data, not requests for it.
 const FULL: usize = 1024;
-/// Receptions in a row without a pause that make a stream: at first, and at the most.
+/// Consecutive receptions without a pause that make a stream: initially, and at most.
 const STREAM: u32 = 16;
 const LONGEST_STREAM: u32 = 4096;
 
-/// The rules, and what was learnt.
+/// The learnt state of the algorithm.
 #[derive(Clone, Debug)]
 pub(super) struct AckBatch {
     /// Receptions since the last pause.
     run: u32,
-    /// How many make a stream.
+    /// Number of receptions that make a stream.
     needed: u32,
     last: Time,
 }
@@ -32,8 +32,8 @@ impl AckBatch {
         AckBatch { run: 0, needed: STREAM, last: Time::ZERO }
     }
 
-    /// Tells whether the acknowledgements of `unanswered` packets may wait, after `received` packets of `bytes` came
-    /// just now, or none.
+    /// Returns whether the acknowledgements of `unanswered` packets may wait, after `received` packets of `bytes` have
+    /// just arrived, or none.
     #[inline]
     pub(super) fn waits(&mut self, received: usize, bytes: usize, unanswered: usize, now: Time) -> bool {
         let pause = now.since(self.last) >= PAUSE;
@@ -51,7 +51,7 @@ impl AckBatch {
         }
         self.run += 1;
         if self.run >= 2 * LONGEST_STREAM {
-            // Long streams are not what was in vain.
+            // A long stream resets what was learnt.
             (self.run, self.needed) = (LONGEST_STREAM, STREAM);
         }
         self.run > self.needed && unanswered < ENOUGH
@@ -62,7 +62,7 @@ impl AckBatch {
 mod tests {
     use super::*;
 
-    /// Receptions of trains, `gap` ns apart; returns after how many the first wait begins.
+    /// Receives trains at intervals of `gap` ns; returns the number after which the first wait begins.
     fn first_wait(batch: &mut AckBatch, now: &mut Time, gap: u64) -> Option<u32> {
         (0..10_000).find(|_| {
             *now += gap;
@@ -100,7 +100,7 @@ mod tests {
             assert!(!batch.waits(0, 0, 15, now));
             assert!(!batch.waits(0, 0, 0, now));
         }
-        // After very long streams all is as at first.
+        // A very long stream resets everything.
         for _ in 0..4 * LONGEST_STREAM {
             now += US;
             batch.waits(15, 15 * 4096, 15, now);

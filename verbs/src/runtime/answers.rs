@@ -1,5 +1,5 @@
-//! Whether the application answers what has come: its acknowledgement then leaves with the answer, in one call and one
-//! datagram, and the peer finds both at once.
+//! Whether the application replies to what has arrived: its acknowledgement then leaves with the reply, in one call and
+//! one datagram, and the peer receives both at once.
 
 use irnic_transports::Time;
 use irnic_transports::time::{MS, US};
@@ -7,32 +7,32 @@ use irnic_transports::time::{MS, US};
 use super::now;
 use super::state::{RX_BATCH, State};
 
-/// An answer is worth waiting for when no more packets than this came together: a message, and the acknowledgement of
+/// Maximum number of packets received together for which a reply is waited for: a message, and the acknowledgement of
 /// the one before.
 pub(super) const CONVERSATION: usize = 2;
-/// How long an acknowledgement waits for the answer, ns: a task switch to an application that looks at memory, and what
-/// it does then.
+/// How long an acknowledgement waits for the reply, ns: a task switch to an application that polls memory, and its
+/// processing.
 const PATIENCE: u64 = 100 * US;
-/// An application that called within this time, ns, may be looking at memory for what comes.
+/// An application that made a call within this time, ns, may be polling memory for arrivals.
 const LATELY: u64 = 200 * US;
-/// How long no answer is waited for after the first that did not come, and at the most, ns.
+/// How long replies are not waited for after the first that was missed, and at most, ns.
 const FIRST_HOLD: u64 = 5 * MS;
 const LONGEST_HOLD: u64 = 640 * MS;
-/// Answers in a row after which the next hold is the first again.
+/// Number of consecutive replies that reset the next hold to the first.
 const RELIABLE: u8 = 8;
 
-/// What is known of the application's answers.
+/// What is known of the application's replies.
 #[derive(Clone, Debug)]
 pub(super) struct Answers {
-    /// When the answer to what came last is late; 0 if none is due. Deferred acknowledgements leave when the background
-    /// thread looks after that.
+    /// When the reply to the last arrival is late; 0 if none is due. Deferred acknowledgements leave when the
+    /// background thread runs after that.
     pub(super) due: Time,
-    /// Answers in time, one after the other; halved by each for which an acknowledgement waited in vain.
+    /// Consecutive replies in time; halved by each one for which an acknowledgement waited in vain.
     pub(super) in_time: u8,
-    /// How long no answer is waited for after the next that does not come, ns.
+    /// How long replies are not waited for after the next one missed, ns.
     pub(super) hold: u64,
-    /// The last post took many packets. An acknowledgement goes with the first of such an answer, too late for the peer
-    /// to be woken while the others leave, and too early to keep it polling for them.
+    /// The last post sent many packets. An acknowledgement goes with the first of such a reply, too late for the peer
+    /// to wake up while the others leave, and too early to keep it polling for them.
     pub(super) long: bool,
 }
 
@@ -43,7 +43,7 @@ impl Default for Answers {
 }
 
 impl Answers {
-    /// Notes that the application posts: the answer, if one is due.
+    /// Records a post of the application: the reply, if one is due.
     #[inline]
     pub(super) fn posted(&mut self, now: Time) {
         let due = std::mem::replace(&mut self.due, Time::ZERO);
@@ -55,7 +55,7 @@ impl Answers {
         }
     }
 
-    /// Notes that an answer did not come in time. Returns how long none is to be waited for, ns: longer each time if
+    /// Records that a reply did not come in time. Returns how long replies are not waited for, ns: longer each time if
     /// none comes in between.
     fn missed(&mut self) -> u64 {
         self.in_time /= 2;
@@ -69,16 +69,16 @@ impl Answers {
 }
 
 impl State {
-    /// Tells whether the acknowledgements of `received` packets may wait for the answer of the application, which is
-    /// about to get their completions: should there be none, the background thread runs soon.
+    /// Returns whether the acknowledgements of `received` packets may wait for the reply of the application, which is
+    /// about to get their completions: without a reply the background thread runs soon.
     #[inline]
     pub(super) fn may_defer_acks(&self, received: usize, now: Time) -> bool {
         let polls = now >= self.idle_until || (self.answers.in_time > 0 && !self.answers.long);
         self.are_worth_an_answer(received, now) && polls && !self.needs_wakeup(now)
     }
 
-    /// Tells whether the acknowledgements of `received` packets, which the background thread took, may wait for the
-    /// answer of an application that was here lately: it may be looking at the memory that they were written to.
+    /// Returns whether the acknowledgements of `received` packets, which the background thread took, may wait for the
+    /// reply of an application that made a call recently: it may be polling the memory that they were written to.
     #[inline]
     pub(super) fn may_leave_acks(&self, received: usize, now: Time) -> bool {
         let lately = now.since(self.last_call) < LATELY;
@@ -93,7 +93,7 @@ impl State {
             && self.nic_port.busy()
     }
 
-    /// Has acknowledgements wait for the application's answer.
+    /// Makes acknowledgements wait for the application's reply.
     #[inline]
     pub(super) fn defer_acks(&mut self, now: Time) {
         self.ack_deferred = true;
@@ -101,7 +101,7 @@ impl State {
         self.dispatch();
     }
 
-    /// Notes that the acknowledgements of `received` packets leave before the answer, to learn whether one comes in
+    /// Records that the acknowledgements of `received` packets leave before the reply, to learn whether one comes in
     /// time.
     #[inline]
     pub(super) fn await_answer(&mut self, received: usize, now: Time) {
@@ -110,7 +110,7 @@ impl State {
         }
     }
 
-    /// Sends deferred acknowledgements, and packets that wait for others to leave with.
+    /// Sends deferred acknowledgements, and packets that wait to leave with others.
     #[inline]
     pub(super) fn send_deferred(&mut self) {
         if self.ack_deferred || self.waits.is_some() {
@@ -118,9 +118,9 @@ impl State {
         }
     }
 
-    /// Sends acknowledgements for which no answer came in time.
+    /// Sends acknowledgements for which no reply came in time.
     pub(super) fn give_up_answer(&mut self, now: Time) {
-        // What waits for a full line was posted in time.
+        // Packets that wait for a full send were posted in time.
         if std::mem::replace(&mut self.answers.due, Time::ZERO) > Time::ZERO {
             self.defer_from = now + self.answers.missed();
         }

@@ -1,4 +1,4 @@
-//! A unit's background thread, which runs it while no other thread does.
+//! A unit's background thread, which runs the unit while no other thread does.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -19,7 +19,8 @@ use super::unit::Unit;
 
 /// Bytes of the thread's stack.
 const STACK: usize = 256 << 10;
-/// How long after the application's last call the thread still looks by itself, ns. Then it sleeps until it is woken.
+/// How long after the application's last call the thread still wakes periodically, ns. Then it sleeps until it is
+/// woken.
 const WATCHFUL: u64 = SEC;
 
 impl Unit {
@@ -32,7 +33,7 @@ impl Unit {
         self.follow_interface();
         let unit = self.clone();
         let thread = std::thread::Builder::new().name("irnic".into()).stack_size(STACK);
-        // Without memory for its stack the C library would say EAGAIN.
+        // Without memory for its stack the C library would return EAGAIN.
         let room = room::ensure(STACK).map_err(io::Error::from);
         let (begun, begins) = mpsc::channel::<()>();
         let started = room.and_then(|()| {
@@ -47,44 +48,44 @@ impl Unit {
             self.running.store(false, Ordering::Release);
             return Err(e);
         }
-        // Without memory for what a thread takes before it runs, the standard library would end the process: not any
-        // more after this call.
+        // Without memory for what a thread needs before it runs, the standard library would end the process; after this
+        // call it no longer can.
         let _ = begins.recv();
         Ok(())
     }
 
     fn run(&self) {
         slices::prefer_short();
-        // Short sleeps end in time: by default the kernel may add 50 us.
+        // Short sleeps end on time: by default the kernel may add 50 us.
         // SAFETY: no memory is passed.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) };
         self.sleepers.note_background();
         let mut busy_poll = BusyPoll::new(self.info().config.spin);
         let mut woken = false;
         loop {
-            // A panic loses this look, not the thread: the application's queue pairs live on. In a debug build it ends
-            // the process, so that no test passes whose library panics.
+            // A panic ends this round, not the thread: the application's queue pairs stay alive. In a debug build it
+            // ends the process, so that no test passes if the library panics.
             let looked = catch_unwind(AssertUnwindSafe(|| self.run_once(woken, &mut busy_poll)));
             if cfg!(debug_assertions) && looked.is_err() {
                 std::process::abort();
             }
             let (timeout, unheard) = looked.unwrap_or((IDLE_INTERVAL, false));
-            // What was not heard yet would end the sleep at once.
+            // A pending report of the port would end the sleep at once.
             woken = self.sleep(timeout, !unheard) || unheard;
         }
     }
 
-    /// Takes the background thread's turn, `woken` by the port or not. Returns how long the thread may sleep, in ns,
-    /// and whether it has yet to tell the port that it was woken.
+    /// Runs a turn of the background thread, `woken` by the port or not. Returns how long the thread may sleep, in ns,
+    /// and whether it still has to report to the port that it was woken.
     pub(super) fn run_once(&self, woken: bool, busy_poll: &mut BusyPoll) -> (u64, bool) {
         let mut called = woken;
         if woken {
             busy_poll.woken(now());
         }
-        // Acknowledgements wait for packets to come.
+        // Acknowledgements wait for further packets.
         let mut acks_wait = false;
         loop {
-            // Whoever is inside does the work, and has it done before the thread could have got in.
+            // The thread that holds the lock does the work, sooner than this one could have taken the lock.
             let Some(mut state) = self.state.try_lock() else {
                 if acks_wait {
                     std::thread::yield_now();
@@ -104,15 +105,15 @@ impl Unit {
             if std::mem::take(&mut called) {
                 state.nic_port.port.cancel_sleep();
             } else if polled {
-                // It has to answer, or to look again.
+                // It has to reply, or to poll again.
                 let interval = if state.ack_deferred { state.answers.due.since(time) } else { POLL_INTERVAL };
                 state.next_run = time + interval;
                 return (interval, false);
             }
             let moved;
             (moved, acks_wait) = state.progress_in_background(time, polled);
-            // Work that an application left lying, twice in a row, since it may have lost its core for a while: it
-            // waits in another way than by polling.
+            // Work left by the application, twice in a row, since it may only have been preempted: it does not wait by
+            // polling.
             if moved > 0 {
                 let limit = if time < state.idle_until { patience } else { POLLING };
                 let found = time.since(state.last_look()) >= limit;
@@ -123,13 +124,13 @@ impl Unit {
                 state.found_lying = found;
             }
             if moved > 0 {
-                // What moved has taken its time.
+                // Moving the packets has taken time.
                 busy_poll.moved(now());
             }
             // The application gets the core at once if acknowledgements are left to it.
             let left = state.ack_deferred;
             if !polled && !left && (moved > 0 || acks_wait || busy_poll.goes_on(time)) {
-                // Let an application thread in before the next round. Threads that rest are called after the last.
+                // Let an application thread in before the next round. Sleeping threads are notified after the last.
                 MutexGuard::unlock_fair(state);
                 if moved == 0 && !acks_wait {
                     busy_poll.yield_core(now);
@@ -161,8 +162,8 @@ impl Unit {
         }
     }
 
-    /// Sleeps until woken by another thread, or by the port if that is to be heard, or by a change of the interface,
-    /// which is followed. Returns whether the port has something.
+    /// Sleeps until woken by another thread, by the port if `hear`, or by a change of the interface, which is then
+    /// applied. Returns whether the port has something.
     fn sleep(&self, timeout: u64, hear: bool) -> bool {
         let mut polls = [
             libc::pollfd { fd: self.wake_fd.as_raw_fd(), events: libc::POLLIN, revents: 0 },
@@ -186,7 +187,7 @@ impl Unit {
     }
 }
 
-/// Does something, such as starting a thread, with all signals blocked: they are the application's business.
+/// Runs `something`, such as starting a thread, with all signals blocked: they are for the application.
 pub(super) fn with_signals_blocked<T>(something: impl FnOnce() -> T) -> T {
     let mut old = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
@@ -196,7 +197,7 @@ pub(super) fn with_signals_blocked<T>(something: impl FnOnce() -> T) -> T {
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr());
     }
     let done = something();
-    // SAFETY: restores what was there.
+    // SAFETY: restores the previous mask.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut()) };
     done
 }

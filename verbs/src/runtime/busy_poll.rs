@@ -1,82 +1,82 @@
 //! How long the background thread polls before it sleeps.
 //!
-//! To sleep and to be woken costs two task switches, and whoever wakes it a system call: for each burst, where an
-//! application leaves the work to the thread. So the thread polls on for a while after the last packet, by the rules of
-//! KVM's halt polling (Linux, Documentation/virt/kvm/halt-polling.rst): longer if polling longer would have saved the
-//! last sleep, not at all once packets are further apart than the longest time. While it finds nothing it yields its
-//! core; if others take it, it sleeps as before.
+//! Sleeping and waking up cost two task switches, and the waker a system call: for each burst, if an application leaves
+//! the work to the thread. So the thread continues to poll for a time after the last packet, by the rules of KVM's halt
+//! polling (Linux, Documentation/virt/kvm/halt-polling.rst): longer if longer polling would have avoided the last
+//! sleep, not at all once packets are further apart than the longest time. While it finds nothing it yields its core;
+//! if other threads take it, it sleeps as before.
 
 use irnic_transports::Time;
 use irnic_transports::time::{MS, SEC, US};
 
 use super::intervals::POLL_INTERVAL;
 
-/// The longest time to poll after the last packet, ns, and the first one.
+/// Longest polling time after the last packet, ns, and the first one.
 const LONGEST: u64 = 200 * US;
 const FIRST: u64 = 10 * US;
-/// A `sched_yield` that took so long, ns, has let a thread run that computes or polls itself; one that has only
-/// something to do now and then gets the core between two looks.
+/// A `sched_yield` that took this long, ns, has let a thread run that computes or polls itself; a thread that only
+/// works now and then gets the core between two polls.
 const TAKEN: u64 = 500 * US;
-/// How long nothing is polled for after another thread took the core, ns: doubled each time in a row.
+/// How long polling is suspended after another thread took the core, ns: doubled each time in a row.
 const REST: u64 = MS;
 const LONGEST_REST: u64 = SEC;
-/// How long to keep out of the way of an application at first, ns.
+/// Initial time for which the thread leaves the unit to an application, ns.
 const ASIDE: u64 = 50 * US;
 
-/// When to poll on, and when to sleep.
+/// When to continue polling, and when to sleep.
 #[derive(Clone, Debug)]
 pub(super) struct BusyPoll {
-    /// How long to poll, ns, if the user has said; nothing is learned then.
+    /// Polling time, ns, if configured; nothing is learnt then.
     fixed: Option<u64>,
-    /// How long to poll after the last packet, ns.
+    /// Polling time after the last packet, ns.
     window: u64,
     last_moved: Time,
-    /// Others wanted the core: nothing is polled for until then.
+    /// Other threads wanted the core: polling is suspended until then.
     rest_until: Time,
     rest: u64,
-    /// How long to keep aside next, ns.
+    /// Time for which the unit is left to an application next, ns.
     aside: u64,
 }
 
 impl BusyPoll {
-    /// Returns the rules for a thread that polls for `fixed` ns; `None`: for as long as it is worth it.
+    /// Returns the rules for a thread that polls for `fixed` ns; `None`: adaptive.
     pub(super) fn new(fixed: Option<u64>) -> BusyPoll {
         BusyPoll { fixed, window: 0, last_moved: Time::ZERO, rest_until: Time::ZERO, rest: REST, aside: ASIDE }
     }
 
-    /// Notes that the port ended a sleep.
+    /// Records that the port ended a sleep.
     pub(super) fn woken(&mut self, now: Time) {
         self.window = match now.since(self.last_moved) {
-            // Polling did not find it in time, or had been given up.
+            // Polling ended too early for it, or had been given up.
             idle if idle <= LONGEST => (2 * self.window).clamp(FIRST, LONGEST),
             _ => 0,
         };
     }
 
-    /// Notes that packets moved.
+    /// Records that packets moved.
     #[inline]
     pub(super) fn moved(&mut self, now: Time) {
         self.last_moved = now;
         self.aside = ASIDE;
     }
 
-    /// Returns how long to keep out of the way of an application that may stop polling at any time, ns: longer each
-    /// time in a row, since it polls on and to look costs it the core. Not if the thread was woken: there is something
-    /// to do should it stop.
+    /// Returns how long to leave the unit to an application that may stop polling at any time, ns: longer each time in
+    /// a row, since it continues to poll and a check costs it the core. Not longer if the thread was woken: there is
+    /// work if the application stops.
     pub(super) fn keep_aside(&mut self, woken: bool) -> u64 {
         let aside = if woken { ASIDE } else { self.aside };
         self.aside = (2 * aside).min(POLL_INTERVAL);
         aside
     }
 
-    /// Tells whether to look again rather than sleep.
+    /// Returns whether to poll again rather than sleep.
     #[inline]
     pub(super) fn goes_on(&self, now: Time) -> bool {
         let window = self.fixed.unwrap_or(if now < self.rest_until { 0 } else { self.window });
         now.since(self.last_moved) < window
     }
 
-    /// Yields the core to whoever wants it. A user who has said how long to poll wants it for that long.
+    /// Yields the core to other threads, unless the polling time is configured.
     pub(super) fn yield_core(&mut self, clock: impl Fn() -> Time) {
         if self.fixed.is_some() {
             return;
@@ -86,7 +86,7 @@ impl BusyPoll {
         self.yielded(before, clock());
     }
 
-    /// Notes that a core that was yielded at `before` came back at `after`.
+    /// Records that a core yielded at `before` was regained at `after`.
     fn yielded(&mut self, before: Time, after: Time) {
         if after.since(before) >= TAKEN {
             self.rest_until = after + self.rest;
@@ -136,7 +136,7 @@ mod tests {
             poll.moved(now);
             assert!(poll.goes_on(now), "{rest}");
         }
-        // Undisturbed for as long as it would rest next, it begins with short rests again.
+        // After as much undisturbed time as its next rest, it begins with short rests again.
         now += 8 * MS;
         poll.yielded(now, now);
         poll.yielded(now, now + TAKEN);

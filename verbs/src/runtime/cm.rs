@@ -1,4 +1,4 @@
-//! A unit's communication manager: management datagrams in and out, and who hears its events.
+//! A unit's communication manager: sent and received management datagrams, and the listener for its events.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,40 +17,39 @@ use super::state::State;
 use super::unit::Unit;
 use crate::device::{DeviceInfo, PortListener};
 
-/// How often the end of a process is said: where a packet in ten is lost, a peer in a thousand hears nothing.
+/// How often the end of a process is sent: with a loss of one packet in ten, one peer in a thousand does not receive
+/// it.
 const FAREWELLS: usize = 3;
 
-/// Whoever asks for events again and again does so more often than this, ns.
+/// An application that polls for events does so at intervals below this, ns.
 const ASKING: u64 = 50 * US;
 
-/// Hears the events of a unit's communication manager.
+/// Receives the events of a unit's communication manager.
 ///
-/// It is called with the unit's lock held, on whichever thread happens to run the unit: it hands the event over and
-/// returns.
+/// Called with the unit's lock held, on whichever thread runs the unit: it must hand over the event and return.
 pub(crate) trait CmListener: Send + Sync {
-    /// Takes an event. Returns false if nobody wants it: an id that is new with it is destroyed.
+    /// Takes an event. Returns false if there is no taker: an id that is new with it is then destroyed.
     fn event(&self, event: &CmEvent) -> bool;
 
-    /// Hears what [`Unit::find_way`] has found: status 0, −EHOSTUNREACH or −ETIMEDOUT.
+    /// Receives the result of [`Unit::find_way`]: status 0, −EHOSTUNREACH or −ETIMEDOUT.
     fn way(&self, id: CmId, status: i32);
 }
 
-/// A communication manager and its listener. Without one it refuses every request, which is what peers of an
-/// application that listens on nothing are to hear.
+/// A communication manager and its listener. Without a listener it rejects every request, as peers of an application
+/// that does not listen expect.
 pub(super) struct Manager {
     cm: Cm,
     listener: Option<Arc<dyn CmListener>>,
     neighbours: Neighbours,
-    /// When the application last asked for events.
+    /// When the application last polled for events.
     pub(super) asked: Time,
-    /// When [`State::run_cm`] has something to do of its own accord. Asked with every poll, so it is not found out
-    /// anew.
+    /// When [`State::run_cm`] next has work on its own. Read with every poll, so it is cached.
     next_deadline: Time,
 }
 
 impl Manager {
     pub(super) fn new(info: &DeviceInfo, nic: &Nic, seed: [u8; 32]) -> Manager {
-        // A device that no other process shares may have no slot: any does.
+        // A device that no other process shares may have no slot: any works.
         let slot = Slot::of(nic.qp_numbers().start).unwrap_or(Slot::FIRST);
         let config = CmConfig::new(seed, info.guid, slot.first_comm_id(), Slot::COMM_IDS);
         Manager {
@@ -62,24 +61,24 @@ impl Manager {
         }
     }
 
-    /// Has connections that are made from now on have no larger path MTU.
+    /// Limits the path MTU of future connections.
     pub(super) fn set_mtu(&mut self, mtu: Mtu) {
         self.cm.set_mtu(mtu);
     }
 
-    /// Returns when [`State::run_cm`] has something to do of its own accord.
+    /// Returns when [`State::run_cm`] next has work on its own.
     #[inline]
     pub(super) fn next_deadline(&self) -> Time {
         self.next_deadline
     }
 
-    /// Returns whether [`State::run_cm`] is to ask the port, after everything that arrives.
+    /// Returns whether [`State::run_cm`] must query the port after everything that arrives.
     #[inline]
     pub(super) fn waits_for_neighbours(&self) -> bool {
         !self.neighbours.is_empty()
     }
 
-    /// Returns whether the ends of peers' processes matter.
+    /// Returns whether the ends of peers' processes are relevant.
     #[inline]
     pub(super) fn has_ids(&self) -> bool {
         self.cm.id_count() > 0
@@ -91,7 +90,7 @@ impl State {
     #[cold]
     pub(super) fn drop_peers(&mut self, now: Time) {
         let port = &*self.nic_port.port;
-        // To ask takes a system call, and many connections may be to few processes.
+        // A query takes a system call, and many connections may be to few processes.
         let mut known = BTreeMap::new();
         self.manager.cm.peers_gone(now, |address, comm_id| {
             *known.entry((address, Slot::of_comm_id(comm_id))).or_insert_with(|| port.is_gone(address, comm_id))
@@ -99,8 +98,8 @@ impl State {
         self.run_cm(now);
     }
 
-    /// Ends all connections at a time of the NIC's: the process ends. Nobody is left to repeat what is lost, so it is
-    /// sent several times.
+    /// Ends all connections, at a time of the NIC, because the process ends. Lost packets cannot be retransmitted
+    /// later, so each is sent several times.
     pub(super) fn close_cm(&mut self, now: Time) {
         if !self.manager.has_ids() {
             return;
@@ -116,8 +115,8 @@ impl State {
         }
     }
 
-    /// Gives the communication manager what has arrived for it, runs its timers, queues what it sends, and tells its
-    /// events, at a time of the NIC's.
+    /// Passes arrivals to the communication manager, runs its timers, queues what it sends, and dispatches its events,
+    /// at a time of the NIC.
     #[cold]
     pub(super) fn run_cm(&mut self, now: Time) {
         let (nic, port) = (&mut self.nic_port.nic, &mut self.nic_port.port);
@@ -141,12 +140,12 @@ impl State {
         while let Some(event) = cm.poll_event() {
             *heard = true;
             if !listener.as_ref().is_some_and(|listener| listener.event(&event)) && event.listener.is_some() {
-                // What nobody heard of nobody destroys.
+                // An id without a taker would never be destroyed.
                 let _ = cm.destroy(now, event.id);
             }
         }
         while let Some((path, mad)) = cm.poll_mad() {
-            // One that finds no room is repeated.
+            // A datagram without room is retransmitted later.
             nic.post_mad(path, &mad);
         }
         *next_deadline = cm.next_deadline().min(neighbours.next_deadline());
@@ -155,8 +154,7 @@ impl State {
 }
 
 impl Unit {
-    /// Calls the communication manager, and sends what it has to say. Its listener hears what happened before this
-    /// returns.
+    /// Calls the communication manager, and sends its messages. Its listener is notified of events before this returns.
     pub(crate) fn with_cm<R>(&self, call: impl FnOnce(&mut Cm, Time) -> R) -> R {
         let mut state = self.lock();
         let now = state.nic_time();
@@ -166,8 +164,8 @@ impl Unit {
         result
     }
 
-    /// Finds out whether `dst` can be reached, on behalf of an id; its listener hears the answer, at once or within
-    /// `patience` (ns). Ports without a link layer of their own know no other than yes.
+    /// Finds out whether `dst` can be reached, for an id; the listener gets the result, at once or within `patience`
+    /// (ns). Ports without a link layer of their own always return success.
     pub(crate) fn find_way(&self, id: CmId, dst: IpAddr, patience: u64) {
         let mut state = self.lock();
         let now = state.nic_time();
@@ -176,7 +174,7 @@ impl Unit {
         self.done(state);
     }
 
-    /// Makes `listener` hear of the communication manager and of the device's port, if nobody does yet.
+    /// Sets the listener for the communication manager and the device's port, if there is none yet.
     pub(crate) fn listen_cm<L: CmListener + PortListener + 'static>(&self, listener: impl FnOnce() -> L) {
         let manager = &mut self.lock().manager;
         if manager.listener.is_none() {
@@ -187,14 +185,14 @@ impl Unit {
         }
     }
 
-    /// Claims a service id among the processes of the device. `None` where no other process can have it.
+    /// Claims a service id among the processes of the device. `None` if no other process can have it.
     pub(crate) fn claim_service(&self, service: u64) -> std::io::Result<Option<ServiceClaim>> {
         self.lock().port().claim_service(service)
     }
 
-    /// Runs the unit once for an application that asks for an event of the communication manager and does not wait for
-    /// it here. Peers ring from then on, unless it asks again and again: it may wait for its descriptor to become
-    /// readable, if there is `nothing` for it.
+    /// Runs the unit once for an application that polls for an event of the communication manager without waiting here.
+    /// Peers ring from then on, unless it polls repeatedly: it may wait for its descriptor to become readable, if there
+    /// is `nothing` for it.
     pub(crate) fn look(&self, nothing: impl FnOnce() -> bool) {
         let mut state = self.state.lock();
         let now = now();

@@ -1,4 +1,4 @@
-//! A completion queue of a device, wherever its queue pairs are.
+//! A completion queue of a device, in the units of its queue pairs.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use super::state::State;
 use super::unit::Unit;
 use super::units::{Place, Thread};
 
-/// A completion queue. It goes to a unit with its first queue pair, and has a part in each unit that has queue pairs of
-/// it: one, unless an application joins by a queue pair, a shared receive queue or an XRC domain what different threads
-/// have made. All of a queue pair's completions are in one part, so they stay in order; IBA promises none between queue
-/// pairs.
+/// A completion queue. It moves to a unit with its first queue pair, and has a part in each unit with queue pairs that
+/// use it: one, unless the application combines, by a queue pair, a shared receive queue or an XRC domain, objects
+/// created by different threads. All of a queue pair's completions are in one part, so they stay in order; IBA
+/// guarantees no order between queue pairs.
 ///
-/// Polling and arming take no lock but that of a unit, unless there are several parts.
+/// Polling and arming take no lock except a unit's, unless there are several parts.
 pub(crate) struct CompletionQueue {
     device: Arc<DeviceRuntime>,
     owner: Owner,
-    /// The parts; null before the first queue pair. They stay as long as the queue.
+    /// The parts; null before the first queue pair. Valid as long as the queue exists.
     parts: AtomicPtr<Vec<Part>>,
-    /// Which part is polled first.
+    /// Counter for the part that is polled first.
     turn: AtomicUsize,
-    /// The thread that polled last before the first queue pair was made, or else the one that made the queue.
+    /// The thread that last polled before the first queue pair was created, or else the one that created the queue.
     thread: AtomicU32,
     inner: Mutex<Inner>,
 }
@@ -43,15 +43,15 @@ struct Inner {
     entries: u32,
     /// The queue before its first queue pair, in the device's first unit.
     unused: Option<CqId>,
-    /// All lists of parts there were, the valid one last: threads may be polling by an earlier one.
+    /// All lists of parts so far, the valid one last: threads may be polling with an earlier one.
     lists: Vec<Arc<Vec<Part>>>,
-    /// Has the unit of the first part know that it is used.
+    /// Counts the queue as a user of the first part's unit.
     place: Option<Place>,
-    /// Of a queue of several parts: none has told its event since then.
+    /// For a queue of several parts: whether none has reported its event since the last arming.
     silent: Option<Arc<AtomicBool>>,
 }
 
-/// What changes under a queue's lock, locked.
+/// The state under a queue's lock, locked.
 struct Locked<'a> {
     inner: MutexGuard<'a, Inner>,
     _parts: MutexGuard<'a, ()>,
@@ -77,7 +77,7 @@ impl Inner {
     }
 }
 
-/// Passes on one event of all parts for each time that the queue is armed.
+/// Forwards one event of all parts for each time that the queue is armed.
 struct Once {
     silent: Arc<AtomicBool>,
     listener: Box<dyn Listener>,
@@ -95,7 +95,7 @@ impl Listener for Once {
     }
 }
 
-/// Hears nothing.
+/// Ignores all events.
 struct Deaf;
 
 impl Listener for Deaf {
@@ -103,7 +103,7 @@ impl Listener for Deaf {
 }
 
 impl CompletionQueue {
-    /// Returns a queue for `entries` completions that no NIC knows yet.
+    /// Returns a queue for `entries` completions that is in no NIC yet.
     pub(crate) fn new(device: Arc<DeviceRuntime>, entries: u32, owner: Owner) -> CompletionQueue {
         let inner = Inner { entries, unused: None, lists: Vec::new(), place: None, silent: None };
         CompletionQueue {
@@ -121,7 +121,7 @@ impl CompletionQueue {
         Locked { inner: self.inner.lock(), _parts: parts }
     }
 
-    /// Makes the queue. Returns its handle, which says nothing of where it will be.
+    /// Creates the queue. Returns its handle, which is independent of its later unit.
     pub(crate) fn open(&self, listener: Box<dyn Listener>) -> Result<CqId, NicError> {
         let mut inner = self.lock();
         let id = self.device.first_unit().lock().create_cq(inner.entries, self.owner, |_| listener)?;
@@ -139,13 +139,13 @@ impl CompletionQueue {
         self.lock().parts().first().map(|part| part.unit.clone())
     }
 
-    /// Returns the thread that uses the queue, as far as is known before there are queue pairs.
+    /// Returns the thread that uses the queue, as far as known before there are queue pairs.
     pub(super) fn thread(&self) -> Thread {
         Thread(self.thread.load(Ordering::Relaxed))
     }
 
     /// Returns the queue's handle in a unit, for a queue pair there. `listen` returns a listener like the one that the
-    /// queue was made with.
+    /// queue was created with.
     pub(crate) fn join(&self, unit: &Arc<Unit>, listen: impl FnOnce() -> Box<dyn Listener>) -> Result<CqId, NicError> {
         let mut inner = self.lock();
         if let Some(part) = inner.parts().iter().find(|part| Arc::ptr_eq(&part.unit, unit)) {
@@ -163,7 +163,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Takes a queue that nothing uses to its unit. Returns its handle there.
+    /// Moves an unused queue to its unit. Returns its handle there.
     fn settle(
         &self,
         unit: &Arc<Unit>,
@@ -178,17 +178,17 @@ impl CompletionQueue {
         let id = unit.lock().create_cq(entries, self.owner, |_| listen())?;
         let mut state = first.lock();
         let armed = state.is_armed(unused);
-        // Nothing uses it, nor has it any completions.
+        // It is unused and has no completions.
         let _ = state.destroy_cq(unused);
         drop(state);
         if armed {
-            // Perhaps for less: one event too many does no harm.
+            // It may have been armed for less: one event too many does no harm.
             unit.lock().arm_cq(id, Arm::Next)?;
         }
         Ok(id)
     }
 
-    /// Makes another part. All pass on their events through one gate from then on.
+    /// Creates another part. All forward their events through one gate from then on.
     #[cold]
     fn add_part(&self, inner: &mut Inner, unit: &Arc<Unit>, listener: Box<dyn Listener>) -> Result<CqId, NicError> {
         let silent = inner.silent.get_or_insert_with(|| Arc::new(AtomicBool::new(true))).clone();
@@ -216,7 +216,7 @@ impl CompletionQueue {
     /// Takes up to `max` completions; `each` gets them in order.
     #[inline]
     pub(crate) fn poll(&self, max: usize, each: impl FnMut(&Wc)) -> Result<(), NicError> {
-        // SAFETY: a list that was published is neither changed nor freed as long as the queue exists.
+        // SAFETY: a published list is neither changed nor freed as long as the queue exists.
         match unsafe { self.parts.load(Ordering::Acquire).as_ref() }.map(Vec::as_slice) {
             Some([only]) => only.unit.poll(only.id, max, each).map(|_| ()),
             Some(parts) => self.poll_all(parts, max, each),
@@ -227,7 +227,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Polls all parts, each time another one first.
+    /// Polls all parts, starting with a different one each time.
     #[cold]
     fn poll_all(&self, parts: &[Part], max: usize, mut each: impl FnMut(&Wc)) -> Result<(), NicError> {
         let start = self.turn.fetch_add(1, Ordering::Relaxed) % parts.len().max(1);
@@ -240,19 +240,19 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Polls before there is a queue pair. There are no completions; but who polls now will do so later.
+    /// Polls before there is a queue pair. There are no completions, but a thread that polls now will do so later.
     #[cold]
     fn poll_unused(&self) {
         self.thread.store(Thread::current().0, Ordering::Relaxed);
     }
 
-    /// Asks for one event at the next completion to come.
+    /// Requests one event at the next completion.
     pub(crate) fn arm(&self, arm: Arm) -> Result<(), NicError> {
         let parts = self.parts.load(Ordering::Acquire);
         // SAFETY: as in `poll`.
         if let Some([only]) = unsafe { parts.as_ref() }.map(Vec::as_slice) {
             arm_in(&only.unit, only.id, arm)?;
-            // Who adds a part looks whether the first is armed after the new one can be seen here.
+            // Whoever adds a part checks whether the first is armed after publishing the new one.
             if self.parts.load(Ordering::Acquire) == parts {
                 return Ok(());
             }
@@ -267,8 +267,8 @@ impl CompletionQueue {
         }
     }
 
-    /// Changes the capacity, of each part. On an error some may be larger than asked for, and none is too small for
-    /// what is in it.
+    /// Changes the capacity of each part. On an error some may be larger than requested, and none is too small for its
+    /// contents.
     pub(crate) fn resize(&self, entries: u32) -> Result<(), NicError> {
         let mut inner = self.lock();
         match inner.unused {
@@ -279,7 +279,7 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Destroys the queue, unless a queue pair uses it. Parts that none uses are gone in any case.
+    /// Destroys the queue, unless a queue pair uses it. Unused parts are destroyed in any case.
     pub(crate) fn destroy(&self) -> Result<(), NicError> {
         let mut inner = self.lock();
         if let Some(id) = inner.unused {
@@ -320,12 +320,12 @@ fn arm_in(unit: &Unit, id: CqId, arm: Arm) -> Result<(), NicError> {
 }
 
 impl State {
-    /// Tells whether somebody waits for the next completion of a queue.
+    /// Returns whether the next completion of a queue is waited for.
     fn is_armed(&self, cq: CqId) -> bool {
         self.cqs.get(cq.0).is_some_and(|registered| registered.armed)
     }
 
-    /// Replaces the listener of a queue by one made of it.
+    /// Replaces the listener of a queue by one derived from it.
     fn replace_cq_listener(&mut self, cq: CqId, make: impl FnOnce(Box<dyn Listener>) -> Box<dyn Listener>) {
         if let Some(registered) = self.cqs.get_mut(cq.0) {
             let old = std::mem::replace(&mut registered.listener, Box::new(Deaf));

@@ -1,9 +1,9 @@
-//! Tells others what a device of this process has done: who reads the files under /sys/class/infiniband that `irnic run
-//! --sysfs` shows, and who looks at a lab while it runs.
+//! Serves the counters of a device of this process: to readers of the files under /sys/class/infiniband that `irnic run
+//! --sysfs` provides, and to a running lab.
 //!
-//! A thread waits at a socket with an abstract name, which ends with the process. Who sends it a datagram has the
-//! unit's page written anew ([`OwnPage`]). One that names a file is answered with the counter's value on it, eight
-//! bytes in the host's order. There is such a thread only in processes that somebody may ask; packets pay for nothing.
+//! A thread waits at a socket with an abstract name, which disappears with the process. Any datagram makes it update
+//! the unit's page ([`OwnPage`]). A datagram that names a file is answered with the counter's value, eight bytes in the
+//! host's order. The thread exists only in processes that may be queried; packets do not pay for it.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -26,18 +26,18 @@ use crate::stats::page::OwnPage;
 const WANTED: &str = "IRNIC_SYSFS";
 /// The thread's stack.
 const STACK: usize = 64 << 10;
-/// How long whoever asks may be kept waiting by threads that are inside the device: they ask for longer.
+/// How long a query waits for threads that are inside the device; the client's timeout is longer.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Longest name of a file.
+/// Maximum length of a file name.
 const LONGEST: usize = 64;
-/// Devices of a process that tell their counters.
+/// Maximum number of devices of a process that serve their counters.
 const DEVICES: usize = 16;
 
 /// The sockets of this process, or -1.
 static SOCKETS: [AtomicI32; DEVICES] = [const { AtomicI32::new(-1) }; DEVICES];
 
-/// Begins to tell a unit's counters, if anybody may want to know. Without memory, descriptors or threads nobody gets
-/// to know.
+/// Starts serving a unit's counters, if they may be queried. Without memory, descriptors or threads they are not
+/// served.
 pub(super) fn serve(unit: &Arc<Unit>) {
     let in_lab = matches!(unit.info().config.port, PortKind::Lab(_));
     if !in_lab && std::env::var_os(WANTED).is_none() || unit.tells.swap(true, Ordering::Relaxed) {
@@ -66,7 +66,7 @@ fn try_serve(unit: &Arc<Unit>) -> io::Result<()> {
     super::background::with_signals_blocked(|| {
         std::thread::Builder::new().name("irnic-stats".into()).stack_size(STACK).spawn(move || {
             answer(&socket, &unit);
-            // The array names it as long as the process lives.
+            // The array refers to it as long as the process lives.
             std::mem::forget(socket);
         })
     })?;
@@ -74,7 +74,7 @@ fn try_serve(unit: &Arc<Unit>) -> io::Result<()> {
     Ok(())
 }
 
-/// Answers whoever asks, for ever.
+/// Answers queries forever.
 fn answer(socket: &UnixDatagram, unit: &Unit) {
     loop {
         let mut file = [0u8; LONGEST];
@@ -86,14 +86,14 @@ fn answer(socket: &UnixDatagram, unit: &Unit) {
         let counted = counted(unit);
         let value = std::str::from_utf8(&file[..len]).ok().and_then(|file| counter_value(file, &counted?));
         if let Some(value) = value {
-            // Who does not take the answer does not get it.
+            // A client that does not receive the answer misses it.
             let _ = socket.send_to_addr(&value.to_ne_bytes(), &from);
         }
     }
 }
 
-/// Writes a unit's page, and returns what it says the unit has counted; `None` if some thread is inside and does not
-/// come out in time.
+/// Updates a unit's page, and returns the unit's counters in it; `None` if another thread stays inside the unit for too
+/// long.
 fn counted(unit: &Unit) -> Option<Counted> {
     let mut state = unit.state.try_lock_for(PATIENCE)?;
     state.tell(false);
@@ -101,19 +101,19 @@ fn counted(unit: &Unit) -> Option<Counted> {
     Some(Counted { nic, port })
 }
 
-/// Closes the sockets in children: there, nobody would answer.
+/// Closes the sockets in children, which would not answer.
 fn forget_in_children() {
     extern "C" fn close() {
         for socket in &SOCKETS {
             let fd = socket.swap(-1, Ordering::Relaxed);
             if fd >= 0 {
-                // SAFETY: the child's copy, which only this array names.
+                // SAFETY: the child's copy, to which only this array refers.
                 unsafe { libc::close(fd) };
             }
         }
     }
     static ONCE: Once = Once::new();
-    // SAFETY: the handler stays, this object being never unloaded, and only closes descriptors.
+    // SAFETY: the handler remains valid, as this object is never unloaded, and only closes descriptors.
     ONCE.call_once(|| unsafe {
         libc::pthread_atfork(None, None, Some(close));
     });

@@ -1,4 +1,4 @@
-//! A device of this process: what it says of itself, and the processing units that do its work.
+//! A device of this process: its properties, and the processing units that do its work.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -21,26 +21,25 @@ use crate::config::PortKind;
 use crate::device::{DeviceInfo, Live, PortListener};
 use crate::stats::DeviceStats;
 
-/// A device at work. All contexts of a process share it.
+/// A running device. All contexts of a process share it.
 ///
-/// It has one [`Unit`] or several: each has a NIC, a port with a slot of its own, a lock and a background thread. What
-/// is whose follows from where an object is touched:
+/// It has one [`Unit`] or several: each has a NIC, a port with its own slot, a lock and a background thread. Where an
+/// object is depends on how it is accessed:
 ///
-/// - *Queue pair*: in one unit, since every packet touches all of its state. Its number tells which
+/// - *Queue pair*: in one unit, since every packet accesses all of its state. Its number identifies the unit
 ///   ([`Nic::qp_numbers`]): ports find the unit as they find a process, by the slot in the number's upper bits.
 /// - *Completion queue*: in the unit of its queue pairs, so that polling and completing take one lock. One that serves
 ///   queue pairs of several units has a part in each ([`CompletionQueue`]).
 /// - *Shared receive queue*: in one unit, since its queue pairs take from it with every message.
-/// - *XRC domain*: in one unit, as the queues and queue pairs in it are.
-/// - *Protection domain, memory region, memory window*: the device's. A peer's key names the same memory whichever
+/// - *XRC domain*: in one unit, like the queues and queue pairs in it.
+/// - *Protection domain, memory region, memory window*: in the device. A peer's key refers to the same memory whichever
 ///   queue pair it is sent to. All NICs have one table ([`Nic::share_memory`]), which is changed under the locks of all
 ///   units and read under any.
-/// - *Address handle*: nobody's; it is a path that is copied into the work request.
+/// - *Address handle*: in none; it is a path that is copied into the work request.
 /// - *Multicast group*: each unit counts its own members, and its port gets its own copy of a packet.
-/// - *Communication manager*: the first unit's serves the process. Those of others refuse what reaches them.
+/// - *Communication manager*: that of the first unit serves the process. The others reject what reaches them.
 ///
-/// Objects hold a handle on their unit, or on the device where they are the device's, and reach the NIC by nothing
-/// else.
+/// Objects hold a handle on their unit, or on the device if they belong to it, and reach the NIC only through it.
 pub(crate) struct DeviceRuntime {
     live: Arc<Live>,
     units: Units,
@@ -54,7 +53,8 @@ impl DeviceRuntime {
         DeviceRuntime::with_units(Arc::new(Live::new(info)), (nic, port, icrc), None)
     }
 
-    /// Returns a device whose first unit has a NIC and its port. `open` makes more; without it there is one.
+    /// Returns a device whose first unit has a NIC and its port. `open` creates those of further units; without it
+    /// there is only one.
     pub(super) fn with_units(
         live: Arc<Live>,
         first: (Nic, Box<dyn DevicePort>, Icrc),
@@ -69,36 +69,36 @@ impl DeviceRuntime {
         self.units.start()
     }
 
-    /// Returns what the device says of itself now.
+    /// Returns the current properties of the device.
     pub(crate) fn info(&self) -> &DeviceInfo {
         self.live.get()
     }
 
-    /// Has a listener hear what happens to the device's port from now on, while it exists.
+    /// Adds a listener for events of the device's port from now on, while it exists.
     pub(crate) fn listen(&self, listener: Weak<dyn PortListener>) {
-        // Nobody holds what this locks while the process forks.
+        // No thread holds the lock taken here while the process forks.
         let _locked = self.units.first().lock();
         self.live.listen(listener);
     }
 
-    /// Returns the hardware clock, which all units show.
+    /// Returns the hardware clock, common to all units.
     pub(crate) fn clock(&self) -> &Clock {
         &self.info().config.clock
     }
 
-    /// Returns what the hardware clock shows now.
+    /// Returns the current reading of the hardware clock.
     pub(crate) fn ticks(&self) -> u64 {
         let in_lab = matches!(self.info().config.port, PortKind::Lab(_));
         let time = if in_lab { self.units.first().lock().nic_time() } else { super::now() };
         self.clock().ticks(time)
     }
 
-    /// Returns the unit that is there from the beginning. Connections are managed there.
+    /// Returns the unit that exists from the beginning. Connections are managed there.
     pub(crate) fn first_unit(&self) -> &Arc<Unit> {
         self.units.first()
     }
 
-    /// Finds the unit for a shared receive queue that the calling thread makes. The queue pairs that use it are made
+    /// Finds the unit for a shared receive queue created by the calling thread. The queue pairs that use it are created
     /// there.
     pub(crate) fn place(&self) -> Place {
         self.units.assign(Thread::current())
@@ -111,18 +111,17 @@ impl DeviceRuntime {
         bound.unwrap_or_else(|| self.units.assign(send.thread()))
     }
 
-    /// Keeps everybody else from changing where a completion queue is.
+    /// Locks the placement of completion queues.
     pub(super) fn lock_parts(&self) -> MutexGuard<'_, ()> {
         self.units.lock_parts()
     }
 
-    /// Returns a place in a unit; `None` if it is another device's.
+    /// Returns a place in a unit; `None` if it belongs to another device.
     pub(crate) fn place_in(&self, unit: &Arc<Unit>) -> Option<Place> {
         self.units.place_in(unit)
     }
 
-    /// Opens an XRC domain: that of a file, or one that nobody else can have. `create`: it may be new; `exclusive`: it
-    /// must.
+    /// Opens an XRC domain: that of a file, or a private one. `create`: it may be new; `exclusive`: it must be new.
     pub(crate) fn open_xrcd(
         &self,
         file: Option<BorrowedFd<'_>>,
@@ -132,36 +131,36 @@ impl DeviceRuntime {
         self.xrc_domains.open(|| self.place(), file, create, exclusive)
     }
 
-    /// Tells whether `unit` is one of this device's.
+    /// Returns whether `unit` belongs to this device.
     pub(crate) fn has(&self, unit: &Arc<Unit>) -> bool {
         self.units.all().any(|own| Arc::ptr_eq(own, unit))
     }
 
-    /// Returns how many datagrams were dropped because their Q_Key was wrong.
+    /// Returns the number of datagrams dropped because of a wrong Q_Key.
     pub(crate) fn qkey_violations(&self) -> u64 {
         self.units.all().map(|unit| unit.lock().nic().counters().bad_qkey).sum()
     }
 
-    /// Locks what is the device's: protection domains, memory regions and memory windows.
+    /// Locks the device's objects: protection domains, memory regions and memory windows.
     pub(crate) fn lock_memory(&self) -> AllUnits<'_> {
         self.units.lock_all()
     }
 
-    /// Prepares for the calling thread's sleep until a listener hears something, or there are other events in a
-    /// `queue`; unless there is `nothing`, it does not sleep.
+    /// Prepares for the calling thread's sleep until a listener is notified, or a `queue` gets other events; unless
+    /// there is `nothing`, it does not sleep.
     pub(crate) fn prepare_to_block(&self, queue: Option<&Arc<AtomicU64>>, nothing: impl Fn() -> bool) {
         self.units.all().for_each(|unit| unit.prepare_to_block(queue, &nothing));
     }
 
-    /// Stops what an owner has left: queue pairs go back to RESET, so that no peer reaches them, and no listener hears
-    /// of anything any more. Returns whether there was anything.
+    /// Stops an owner's remaining objects: queue pairs are reset, so that no peer reaches them, and listeners are no
+    /// longer notified. Returns whether there were any.
     pub(crate) fn abandon(&self, owner: Owner) -> bool {
-        // All of them, whatever the first has.
+        // All units, whatever the first returns.
         self.units.all().filter(|unit| unit.lock().abandon(owner)).count() > 0
     }
 
-    /// Writes out what would be lost with the process, and returns what the device has done. `None` if some thread is
-    /// inside and does not come out in time.
+    /// Writes out what would be lost with the process, and returns the device's statistics. `None` if another thread
+    /// stays inside the device for too long.
     pub(crate) fn finish(&self, patience: Duration) -> Option<DeviceStats> {
         let mut total: Option<DeviceStats> = None;
         for unit in self.units.all() {
@@ -186,10 +185,10 @@ impl DeviceRuntime {
         self.units.lock_for_fork();
     }
 
-    /// Unlocks the device after a fork. In the child nothing moves any more: its port and its peers are the parent's.
+    /// Unlocks the device after a fork. In the child all activity stops: its port and its peers are the parent's.
     ///
     /// # Safety
-    /// It is called in the thread that called [`DeviceRuntime::lock_for_fork`].
+    /// Must be called in the thread that called [`DeviceRuntime::lock_for_fork`].
     pub(crate) unsafe fn unlock_after_fork(&self, child: bool) {
         // SAFETY: the caller's promise.
         unsafe { self.units.unlock_after_fork(child) };

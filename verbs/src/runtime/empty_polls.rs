@@ -1,12 +1,11 @@
 //! Empty polls in a process with more busy threads than cores: the thread yields its core.
 //!
 //! A thread that polls an empty queue in a loop may keep the core from the thread that it waits for. The scheduler
-//! takes it away once in some milliseconds, and as many pass each time that work goes from one such thread to another.
-//! So a thread whose polls have been empty for a while, beside other threads of its process that are busy, yields its
-//! core by `sched_yield`. Where nobody takes it, that returns at once, and polling goes on. Where somebody does, the
-//! process counts as *oversubscribed*: empty polls then sleep, as if the application waited on a completion channel.
-//! The port rings, the background thread does the work, and the next completion of any queue, or [`SLEEP`], ends the
-//! sleep.
+//! preempts it only every few milliseconds, which pass each time that work moves from one such thread to another. So a
+//! thread whose polls have been empty for some time, while other threads of its process are busy, yields its core by
+//! `sched_yield`. If no thread takes it, that returns at once, and polling continues. If one does, the process counts
+//! as *oversubscribed*: empty polls then sleep, as if the application waited on a completion channel. The port rings,
+//! the background thread does the work, and the next completion of any queue, or [`SLEEP`], ends the sleep.
 //!
 //! A process with one busy thread never yields, however busy the host: its core would go to strangers.
 
@@ -22,79 +21,79 @@ use super::slices::Short;
 use super::state::State;
 use super::unit::Unit;
 
-/// Empty polls in a row after which it is worth a system call to have peers stop ringing.
+/// Consecutive empty polls after which a system call to stop peers from ringing pays off.
 const PERSISTENT: u32 = 64;
-/// How long polls are empty, ns, before the thread looks whether others want its core, and until it looks again.
+/// How long polls must be empty, ns, before the thread checks whether others want its core, and the interval of checks.
 const PATIENCE: u64 = 200 * US;
 /// A `sched_yield` that took longer than this, ns, has let another thread run.
 const YIELDED: u64 = 20 * US;
-/// How long a process counts as oversubscribed, ns. To find out again takes a turn of another thread.
+/// How long a process counts as oversubscribed, ns. Finding out again costs a time slice of another thread.
 const OVERSUBSCRIBED_HOLD: u64 = SEC;
-/// The longest sleep, ns. The application may wait for something else as well, of which nobody here hears.
+/// Longest sleep, ns. The application may also wait for something that is not visible here.
 const SLEEP: u64 = 100 * US;
 
-/// What is known of empty polls, and how many threads sleep after them.
+/// State of empty polls, and the number of threads that sleep after them.
 #[derive(Debug, Default)]
 pub(super) struct EmptyPolls {
-    /// Empty polls in a row.
+    /// Number of consecutive empty polls.
     count: u32,
-    /// When the next empty poll has to do something about it.
+    /// When the next empty poll has to check.
     next: Time,
-    /// Other threads of the process have work for every core, or had lately.
+    /// Until when the other threads of the process are assumed to have work for every core.
     pub(super) oversubscribed_until: Time,
-    /// The last look at who uses the cores.
+    /// The last sample of processor time.
     usage: Option<Usage>,
-    /// Threads that sleep.
+    /// Number of sleeping threads.
     pub(super) sleeping: u32,
     /// The number of completions when the first of them began, or when they were last woken.
     seen: u64,
 }
 
-/// What wakes threads that sleep after empty polls, and what tells of the others.
+/// Wakes threads that sleep after empty polls, and identifies the background thread.
 #[derive(Debug, Default)]
 pub(super) struct Sleepers {
     woken: Condvar,
-    /// The processor time clock of the background thread; 0 until there is one.
+    /// Processor time clock of the background thread; 0 until there is one.
     background: AtomicI32,
 }
 
-/// Processor time that was used by some time.
+/// A sample of processor time.
 #[derive(Copy, Clone, Debug)]
 struct Usage {
     at: Time,
-    /// The thread that looked.
+    /// The thread that took it.
     thread: libc::pthread_t,
-    /// What the process has used, less that thread and the background thread, in ns.
+    /// Processor time of the process, except of that thread and of the background thread, in ns.
     others: u64,
 }
 
 impl Usage {
-    /// Tells whether others have used half a core or more since an earlier look.
+    /// Returns whether other threads have used half a core or more since an earlier sample.
     fn finds_others_busy_since(&self, last: &Usage) -> bool {
         self.thread == last.thread && self.others.saturating_sub(last.others) >= self.at.since(last.at) / 2
     }
 }
 
 impl EmptyPolls {
-    /// Tells whether threads sleep.
+    /// Returns whether threads sleep.
     #[inline]
     pub(super) fn any_sleeps(&self) -> bool {
         self.sleeping > 0
     }
 
-    /// Tells whether the last call was an empty poll.
+    /// Returns whether the last call was an empty poll.
     #[inline]
     pub(super) fn are_repeated(&self) -> bool {
         self.count > 0
     }
 
-    /// Notes a call that was no empty poll.
+    /// Records a call other than an empty poll.
     #[inline]
     pub(super) fn end(&mut self) {
         self.count = 0;
     }
 
-    /// Notes an empty poll. Returns whether it is the one after which polling counts as persistent.
+    /// Records an empty poll. Returns whether polling counts as persistent from this one on.
     #[inline]
     pub(super) fn note(&mut self, now: Time) -> bool {
         self.count = self.count.saturating_add(1);
@@ -104,13 +103,13 @@ impl EmptyPolls {
         self.count == PERSISTENT
     }
 
-    /// Tells whether a thread whose polls stay empty should do something about it.
+    /// Returns whether a thread whose polls stay empty should check now.
     #[inline]
     pub(super) fn are_due(&self, now: Time) -> bool {
         self.count >= PERSISTENT && now >= self.next
     }
 
-    /// Notes a look at who uses the cores. Returns whether the core is to be yielded.
+    /// Records a sample of processor time. Returns whether to yield the core.
     fn looked(&mut self, usage: Usage) -> bool {
         let last = self.usage.replace(usage);
         let busy = last.is_some_and(|last| usage.finds_others_busy_since(&last));
@@ -120,7 +119,7 @@ impl EmptyPolls {
         busy
     }
 
-    /// Notes that a core that was yielded at `before` came back at `after`.
+    /// Records that a core yielded at `before` was regained at `after`.
     fn yielded(&mut self, before: Time, after: Time) {
         if after.since(before) < YIELDED {
             self.next = after + PATIENCE;
@@ -132,7 +131,7 @@ impl EmptyPolls {
 }
 
 impl Sleepers {
-    /// Notes that the calling thread is the background thread.
+    /// Records that the calling thread is the background thread.
     pub(super) fn note_background(&self) {
         let mut clock = 0;
         // SAFETY: the thread is the calling one; a clock's number is written.
@@ -152,13 +151,13 @@ impl Sleepers {
     }
 }
 
-/// Returns the calling thread's id. That of the standard library is allocated, for threads that it did not start.
+/// Returns the calling thread's id. The standard library would allocate one for threads that it did not start.
 fn this_thread() -> libc::pthread_t {
     // SAFETY: no memory is passed, and it cannot fail.
     unsafe { libc::pthread_self() }
 }
 
-/// Returns what a clock of processor time shows, in ns.
+/// Returns the time of a processor time clock, in ns.
 fn cpu_time(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a timespec is written.
@@ -167,7 +166,7 @@ fn cpu_time(clock: libc::clockid_t) -> u64 {
 }
 
 impl State {
-    /// Tells, once for any number of completions, whether there are some of which threads that sleep have not heard.
+    /// Returns whether there are completions that sleeping threads were not notified of; true only once for them.
     #[inline]
     pub(super) fn ends_sleep(&mut self) -> bool {
         if !self.empty_polls.any_sleeps() {
@@ -179,8 +178,8 @@ impl State {
 }
 
 impl Unit {
-    /// Unlocks the unit, and wakes threads that sleep if there is a completion for them. They are woken without the
-    /// lock: one that was handed it and got no core would keep everybody waiting.
+    /// Unlocks the unit, and wakes sleeping threads if there is a completion for them. They are woken without the lock:
+    /// a thread that was handed it and got no core would keep all others waiting.
     #[inline]
     pub(super) fn unlock(&self, mut state: MutexGuard<'_, State>) {
         let ends_sleep = state.ends_sleep();
@@ -190,7 +189,7 @@ impl Unit {
         }
     }
 
-    /// Has a thread whose polls have been empty for a while yield its core to others, or sleep, if they want it.
+    /// Makes a thread whose polls have been empty for some time yield its core to others, or sleep, if they want it.
     #[cold]
     pub(super) fn yield_or_sleep(&self, mut state: MutexGuard<'_, State>, now: Time) {
         if now < state.empty_polls.oversubscribed_until {
@@ -211,21 +210,21 @@ impl Unit {
         self.state.lock().empty_polls.yielded(before, after);
     }
 
-    /// Sleeps until there are completions, for [`SLEEP`] at most.
+    /// Sleeps until there are completions, for at most [`SLEEP`].
     pub(super) fn wait_for_completions(&self, mut state: MutexGuard<'_, State>) {
         let before = state.nic_port.nic.completions();
         if !state.empty_polls.any_sleeps() {
             state.empty_polls.seen = before;
         }
         state.empty_polls.sleeping += 1;
-        // Those who spin give way to it when it wakes. That ends without the lock.
+        // Spinning threads give way to it when it wakes. Reset without the lock.
         let mut short = None;
         if state.arm_wakeup() && state.nic_port.nic.completions() == before {
             short = Some(Short::begin());
             self.sleepers.woken.wait_for(&mut state, Duration::from_nanos(SLEEP));
         }
         state.empty_polls.sleeping -= 1;
-        // What it finds now decides whether its polls are empty.
+        // The next polls decide anew whether they are empty.
         state.empty_polls.end();
         self.unlock(state);
         drop(short);
@@ -240,7 +239,7 @@ mod tests {
         Usage { at: Time(at), thread: this_thread(), others }
     }
 
-    /// Empty polls at a time, as many as count as persistent.
+    /// Returns the state after as many empty polls as count as persistent.
     fn persistent(now: Time) -> EmptyPolls {
         let mut polls = EmptyPolls::default();
         persist(&mut polls, now);

@@ -5,13 +5,13 @@ use parking_lot::{Mutex, RawMutex};
 
 /// Unlocks a lock after a fork.
 ///
-/// The locks of `parking_lot` share queues of who waits. In the child of a fork one of these may be locked by a thread
-/// that was not copied, and nobody waits: there the lock is made anew, its queue left alone.
+/// The locks of `parking_lot` share queues of waiting threads. In the child of a fork such a queue may be locked by a
+/// thread that was not copied, and no thread waits: there the lock is reset, and its queue is left alone.
 ///
 /// # Safety
 /// The calling thread has locked it before the fork. In the child it is the only thread.
 pub(crate) unsafe fn unlock<T>(lock: &Mutex<T>, child: bool) {
-    // SAFETY: the thread holds the lock. Without other threads, writing the lock's atomic byte meets nobody.
+    // SAFETY: the thread holds the lock. Without other threads, writing the lock's atomic byte is not a race.
     unsafe {
         if child {
             std::ptr::from_ref(lock.raw()).cast_mut().write(RawMutex::INIT);
@@ -35,12 +35,12 @@ mod tests {
     fn a_child_unlocks_although_a_thread_that_it_does_not_have_was_in_the_queue() {
         let lock = Arc::new(Mutex::new(1));
         std::mem::forget(lock.lock());
-        // One thread waits, another is in the middle of looking at the queue.
+        // One thread waits, another is in the middle of examining the queue.
         let waits = std::thread::spawn({
             let lock = lock.clone();
             move || *lock.lock()
         });
-        // SAFETY: only its address is of interest.
+        // SAFETY: only its address is used.
         let key = std::ptr::from_ref(unsafe { lock.raw() }) as usize;
         let mut queued = false;
         while !queued {
@@ -49,7 +49,7 @@ mod tests {
                 queued = true;
                 FilterOp::Stop
             };
-            // SAFETY: none of the closures panics or parks, and nobody is woken.
+            // SAFETY: none of the closures panics or parks, and no thread is unparked.
             unsafe { unpark_filter(key, &mut look, |_| DEFAULT_UNPARK_TOKEN) };
         }
         let (entered, enters) = channel();
@@ -64,7 +64,7 @@ mod tests {
             unsafe { park(key, validate, || {}, |_, _| {}, DEFAULT_PARK_TOKEN, None) };
         });
         enters.recv().expect("the thread looks");
-        // SAFETY: the child does nothing but unlock, and ends; the alarm ends it if it cannot.
+        // SAFETY: the child only unlocks and exits; the alarm ends it if it cannot.
         let status = unsafe {
             let child = libc::fork();
             if child == 0 {

@@ -1,4 +1,4 @@
-//! Hears from the kernel that network interfaces have changed (rtnetlink(7)).
+//! Notifications from the kernel that network interfaces have changed (rtnetlink(7)).
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -9,7 +9,7 @@ use super::state::State;
 use super::unit::Unit;
 use crate::gid::{address_of, interfaces};
 
-/// Bytes of messages that are read at once. What they say is not looked at.
+/// Bytes of messages read at once. Their contents are ignored.
 const BUFFER: usize = 8 << 10;
 
 /// A socket that becomes readable when an interface or an address has changed.
@@ -24,7 +24,7 @@ impl Watch {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor that nobody else owns.
+        // SAFETY: a new descriptor with no other owner.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         // SAFETY: all zeros are a valid address.
         let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
@@ -43,13 +43,13 @@ impl Watch {
         self.0.as_raw_fd()
     }
 
-    /// Takes all messages.
+    /// Discards all messages.
     fn take(&self) {
         let mut buffer = [0u8; BUFFER];
         loop {
-            // SAFETY: as many bytes are written as there is room for.
+            // SAFETY: at most as many bytes are written as there is space for.
             let n = unsafe { libc::recv(self.fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
-            // Messages that found no room (ENOBUFS) have said the same.
+            // Messages that were dropped (ENOBUFS) mean the same.
             if n < 0 && io::Error::last_os_error().raw_os_error() != Some(libc::ENOBUFS) {
                 return;
             }
@@ -58,13 +58,13 @@ impl Watch {
 }
 
 impl State {
-    /// Has queue pairs and connections from now on use an interface's MTU.
+    /// Makes future queue pairs and connections use an interface's MTU.
     fn follow_mtu(&mut self, mtu: Mtu) {
         self.nic().set_mtu(mtu);
         self.manager.set_mtu(mtu);
     }
 
-    /// Has the device follow the link of a port that knows it.
+    /// Updates the device from the link of a port that knows it.
     pub(super) fn follow_link(&mut self) {
         let up = self.port().link_is_up();
         if up != self.live.get().up {
@@ -75,12 +75,12 @@ impl State {
 }
 
 impl Unit {
-    /// Has the device follow its interface, and the unit's port the device's addresses.
+    /// Updates the device from its interface, and the unit's port from the device's addresses.
     pub(super) fn follow_interface(&self) {
         let Some(watch) = &self.watch else { return };
-        // First, so that what changes after the look is heard.
+        // First, so that changes after the read are reported.
         watch.take();
-        // Without memory or descriptors everything stays as it is until the next change.
+        // Without memory or descriptors the state is kept until the next change.
         let Ok(interfaces) = interfaces() else { return };
         let mut state = self.state.lock();
         self.live().follow(&interfaces);

@@ -1,41 +1,41 @@
-//! Who hears what happens to the objects of a NIC.
+//! Listeners for the events of a NIC's objects.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use irnic_transports::qp::Event;
 use irnic_transports::room::{self, OutOfMemory};
 
-/// Hears what happens to the object that it was registered with.
+/// Receives the events of the object that it was registered with.
 ///
-/// It is called with the unit's lock held, on whichever thread happens to run the unit. So it hands the word over, to a
-/// queue or a condition variable, and returns: it calls nothing of the runtime and waits for no thread that may.
+/// Called with the unit's lock held, on whichever thread runs the unit. So it must hand over the event, to a queue or a
+/// condition variable, and return: it calls nothing of the runtime and waits for no thread that may.
 pub(crate) trait Listener: Send {
-    /// Hears that a completion queue has the completion for which
-    /// [`State::arm_cq`](super::State::arm_cq) asked. It is not armed any more.
+    /// Called when a completion queue has the completion requested by [`State::arm_cq`](super::State::arm_cq). It is
+    /// then no longer armed.
     fn completion(&self) {}
 
-    /// Hears of an asynchronous event of a queue pair, completion queue or shared receive queue (IBA 11.6.3).
+    /// Called with an asynchronous event of a queue pair, completion queue or shared receive queue (IBA 11.6.3).
     fn event(&self, event: Event);
 }
 
-/// Stands for whoever makes objects, such as one open context of an application. What an owner leaves behind is stopped
-/// together ([`DeviceRuntime::abandon`](super::DeviceRuntime::abandon)).
+/// Identifies a creator of objects, such as one open context of an application. An owner's remaining objects are
+/// stopped together ([`DeviceRuntime::abandon`](super::DeviceRuntime::abandon)).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner(u64);
 
 impl Owner {
-    /// Returns an owner that no object has yet.
+    /// Returns a new owner.
     pub(crate) fn new() -> Owner {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Owner(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// An object of the NIC that somebody listens to.
+/// An object of the NIC with its listener.
 pub(super) struct Registered {
     pub(super) owner: Owner,
     pub(super) listener: Box<dyn Listener>,
-    /// Tells of a completion queue that its owner waits for the next completion.
+    /// For a completion queue: its owner waits for the next completion.
     pub(super) armed: bool,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// Returns an empty registry for objects whose handles are counted from `first`.
+    /// Returns an empty registry for objects whose handles count from `first`.
     pub(super) fn new(first: u32) -> Registry {
         Registry { first, objects: Vec::new() }
     }
@@ -56,12 +56,12 @@ impl Registry {
         handle.wrapping_sub(self.first) as usize
     }
 
-    /// Finds out whether there is memory for one more object: the NIC hands out handles without gaps.
+    /// Checks that there is memory for one more object: the NIC assigns handles without gaps.
     pub(super) fn reserve(&self) -> Result<(), OutOfMemory> {
         room::ensure(room::growth(&self.objects))
     }
 
-    /// Registers an object that was just made.
+    /// Registers an object that was just created.
     pub(super) fn insert(&mut self, handle: u32, owner: Owner, listener: Box<dyn Listener>) {
         let index = self.index(handle);
         while self.objects.len() <= index {
@@ -70,7 +70,7 @@ impl Registry {
         self.objects[index] = Some(Registered { owner, listener, armed: false });
     }
 
-    /// Removes an object: nobody hears of it any more. Returns what was registered.
+    /// Removes an object, which is no longer notified. Returns what was registered.
     pub(super) fn remove(&mut self, handle: u32) -> Option<Registered> {
         let index = self.index(handle);
         self.objects.get_mut(index)?.take()

@@ -1,18 +1,19 @@
-//! A device at work: NIC, port, lock, the thread in the background, and who hears what happens.
+//! A running device: NIC, port, lock, background thread and listeners.
 //!
-//! The runtime knows no object of libibverbs and no pointer of C. A *front* stands on it: the objects of
-//! [`objects`](crate::objects) are one, a connection manager with a queue pair of its own can be another. A front
+//! The runtime does not know the objects of libibverbs or C pointers. A *front* is built on it: the objects of
+//! [`objects`](crate::objects) are one, a connection manager with its own queue pair can be another. A front
 //!
 //! 1. gets a [`DeviceRuntime`] and has its threads started,
-//! 2. makes an [`Owner`] for itself, and objects with a [`Listener`] each: [`State::create_cq`], [`State::create_qp`],
-//!    [`State::create_srq`]; everything else it asks of the firmware ([`State::nic`]) under the unit's lock,
+//! 2. creates an [`Owner`] for itself, and objects with a [`Listener`] each: [`State::create_cq`],
+//!    [`State::create_qp`], [`State::create_srq`]; for everything else it calls the firmware ([`State::nic`]) under the
+//!    unit's lock,
 //! 3. posts between [`Unit::lock_to_post`] and [`Unit::done`], and takes completions by [`Unit::poll`],
-//! 4. hears of completions after [`State::arm_cq`], and of asynchronous events, by its listeners,
-//! 5. destroys its objects, or has [`DeviceRuntime::abandon`] stop what is left.
+//! 4. is notified of completions after [`State::arm_cq`], and of asynchronous events, by its listeners,
+//! 5. destroys its objects, or has [`DeviceRuntime::abandon`] stop the remaining ones.
 //!
-//! Locks are taken in this order, each of which may be left out: that under which parts of completion queues change, a
-//! completion queue's, that under which a unit is chosen (all in [`units`] and [`completion_queue`]), those of units by
-//! their index, then whatever a listener locks. Never the other way round.
+//! Locks are taken in this order, each of which may be omitted: that of changes of completion queues' parts, a
+//! completion queue's, that of the choice of a unit (all in [`units`] and [`completion_queue`]), those of units by
+//! their index, then those taken by a listener. Never in the opposite order.
 
 mod ack_batch;
 mod answers;

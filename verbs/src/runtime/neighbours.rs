@@ -1,4 +1,4 @@
-//! Ids of the communication manager whose peers' link-layer addresses are being asked for.
+//! Ids of the communication manager that wait for the link-layer addresses of their peers.
 
 use std::net::IpAddr;
 
@@ -6,18 +6,18 @@ use irnic_cm::CmId;
 use irnic_ports::Resolution;
 use irnic_transports::Time;
 
-/// An id that waits for the answer.
+/// An id that waits for the result.
 struct Waiting {
     id: CmId,
     dst: IpAddr,
-    /// When the application's patience ends.
+    /// End of the application's timeout.
     until: Time,
 }
 
-/// The ids that wait. No more than the communication manager has.
+/// The waiting ids. No more than the communication manager has.
 pub(super) struct Neighbours {
     waiting: Vec<Waiting>,
-    /// The earliest end of an application's patience.
+    /// Earliest end of an application's timeout.
     deadline: Time,
 }
 
@@ -31,26 +31,26 @@ impl Neighbours {
         self.waiting.is_empty()
     }
 
-    /// Returns when [`Neighbours::look`] has something to say if no neighbour answers.
+    /// Returns when [`Neighbours::look`] next has a result if no neighbour answers.
     #[inline]
     pub(super) fn next_deadline(&self) -> Time {
         self.deadline
     }
 
-    /// Waits for the way to `dst`, until a time, on behalf of `id`.
+    /// Waits for the way to `dst` until `until`, for `id`.
     pub(super) fn wait(&mut self, id: CmId, dst: IpAddr, until: Time) {
         self.waiting.push(Waiting { id, dst, until });
         self.deadline = self.deadline.min(until);
     }
 
-    /// Forgets ids that no longer exist.
+    /// Removes ids that no longer exist.
     pub(super) fn retain(&mut self, exists: impl Fn(CmId) -> bool) {
         self.waiting.retain(|waiting| exists(waiting.id));
     }
 
-    /// Asks `resolve`, the port's, about each destination, and passes ids whose wait is over to `told`: status 0,
-    /// −EHOSTUNREACH if the neighbour does not answer, or −ETIMEDOUT if the application waits no longer. The latter is
-    /// what the kernel says (drivers/infiniband/core/addr.c), which never gives up before the application.
+    /// Queries `resolve`, the port's, for each destination, and passes ids whose wait is over to `told`: status 0,
+    /// −EHOSTUNREACH if the neighbour does not answer, or −ETIMEDOUT if the application's timeout is over. The latter
+    /// is the kernel's status (drivers/infiniband/core/addr.c), which never gives up before the application.
     pub(super) fn look(
         &mut self,
         now: Time,
@@ -90,7 +90,7 @@ mod tests {
         [(); 3].map(|()| cm.create(PortSpace::Tcp, QpKind::Rc).expect("an id"))
     }
 
-    /// What is told at a time, where one neighbour has answered, one has not, and one is being asked.
+    /// Returns the results at a time, with one neighbour that has answered, one that has not, and one being asked.
     fn told(neighbours: &mut Neighbours, now: u64) -> Vec<(CmId, i32)> {
         let mut told = Vec::new();
         let mut resolve = |dst: IpAddr| match dst {

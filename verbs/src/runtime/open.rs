@@ -1,4 +1,4 @@
-//! Bringing a device to life: port, NIC, processing unit.
+//! Opening a device: port, NIC, processing unit.
 
 use std::io;
 use std::net::IpAddr;
@@ -25,11 +25,11 @@ use crate::device::{DeviceInfo, Live};
 use crate::gid::address_of;
 use irnic_ports::output::{Output, OutputError};
 
-/// What a device takes before it has any objects and links, in bytes: half of it measured.
+/// Memory of a device without objects and links, in bytes: twice the measured value.
 const MEMORY: usize = 2 << 20;
 
 impl DeviceRuntime {
-    /// Opens a device's port and puts a NIC behind it.
+    /// Opens a device's port and creates its NIC.
     pub(crate) fn open(live: &Arc<Live>) -> io::Result<DeviceRuntime> {
         let first = parts(live.get(), true)?;
         let open: Option<Open> = may_have_several(live.get()).then(|| {
@@ -40,15 +40,15 @@ impl DeviceRuntime {
     }
 }
 
-/// Tells whether a device may have several units. What is done to all packets of a process, in an order or at a rate,
-/// is done in one place, and an Ethernet station is one.
+/// Returns whether a device may have several units. Processing that applies to all packets of a process, in order or at
+/// a rate, must be in one place, and an Ethernet station is one.
 fn may_have_several(info: &DeviceInfo) -> bool {
     let config = &info.config;
     let one_place = matches!(config.port, PortKind::Frames(_) | PortKind::Lab(_));
     !one_place && config.impair.is_empty() && config.rate.is_none() && config.pcap.is_none()
 }
 
-/// Opens a port and makes a NIC, for the first unit of a device or for another.
+/// Opens a port and creates a NIC, for the first unit of a device or for another.
 fn parts(info: &DeviceInfo, first: bool) -> io::Result<Parts> {
     room::ensure(MEMORY)?;
     let (port, slot) = match &info.config.port {
@@ -63,16 +63,16 @@ fn parts(info: &DeviceInfo, first: bool) -> io::Result<Parts> {
     let mut nic = Nic::new(NicConfig { first_qpn, seed, ..info.nic_config() });
     nic.set_memory_reader(read_if_mapped);
     let port = wrapped(port, first_qpn, info)?;
-    // Peers of this host leave ICRCs away, whatever this end does to packets.
+    // Peers on this host omit ICRCs, whatever this end does to packets.
     Ok((nic, port, Icrc::Needed))
 }
 
-/// Copies this process's memory, where it is mapped: the kernel does, and fails with EFAULT where memory would end the
-/// process. A kernel that refuses the call altogether, in some sandboxes, leaves reading it as any memory.
+/// Copies this process's memory if it is mapped: the kernel copies it, and fails with EFAULT where an access would end
+/// the process. If the kernel refuses the call altogether, as in some sandboxes, it is read directly.
 fn read_if_mapped(addr: u64, to: &mut [u8]) -> bool {
     let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     let remote = libc::iovec { iov_base: addr as *mut libc::c_void, iov_len: to.len() };
-    // SAFETY: `to` is written, for its length; what is read the kernel checks.
+    // SAFETY: `to` is written, for its length; the kernel checks what is read.
     let read = unsafe { libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
     if let Ok(read) = usize::try_from(read) {
         return read == to.len();
@@ -85,7 +85,7 @@ fn read_if_mapped(addr: u64, to: &mut [u8]) -> bool {
     true
 }
 
-/// Opens the port between this process and others, on this host and beyond. The first says what does not work.
+/// Opens the port between this process and others, on this host and beyond. The first unit's reports warnings.
 fn host_port(info: &DeviceInfo, udp: HostUdp, first: bool) -> io::Result<(Box<dyn DevicePort>, Slot)> {
     let config = &info.config;
     let addresses: Vec<IpAddr> = info.gids.iter().map(address_of).collect();
@@ -103,17 +103,17 @@ fn host_port(info: &DeviceInfo, udp: HostUdp, first: bool) -> io::Result<(Box<dy
     Ok((Box::new(host), slot))
 }
 
-/// Slots that are tried for a unit beside a process's first.
+/// Number of slots that are tried for a unit after a process's first.
 const TRIES: u32 = 16;
 
-/// Opens the port of a unit beside a process's first. It takes a slot of the upper half only: the others are left for
-/// processes.
+/// Opens the port of a unit after a process's first. It takes a slot of the upper half only: the others are reserved
+/// for processes.
 fn further_port(config: HostConfig) -> io::Result<HostPort> {
     const HALF: u16 = Slot::MAX / 2;
     let mut tries = TRIES;
     loop {
         let mut random = [0; 2];
-        // SAFETY: two bytes are written. Without entropy the numbers of an ended process may be used again soon.
+        // SAFETY: two bytes are written. Without entropy the numbers of an ended process may be reused soon.
         unsafe { libc::getrandom(random.as_mut_ptr().cast(), random.len(), 0) };
         let slot = Slot::new(HALF + 1 + u16::from_ne_bytes(random) % HALF);
         tries -= 1;
@@ -140,7 +140,7 @@ fn lab_port(spec: &LabSpec) -> io::Result<(Box<dyn DevicePort>, Slot)> {
     Ok((Box::new(port), slot))
 }
 
-/// Puts what the configuration asks for around a port: impairments, a rate, a capture.
+/// Puts the configured wrappers around a port: impairments, a rate, a capture.
 fn wrapped(mut port: Box<dyn DevicePort>, first_qpn: u32, info: &DeviceInfo) -> io::Result<Box<dyn DevicePort>> {
     let config = &info.config;
     if !config.impair.is_empty() {
@@ -158,11 +158,11 @@ fn wrapped(mut port: Box<dyn DevicePort>, first_qpn: u32, info: &DeviceInfo) -> 
     Ok(port)
 }
 
-/// Names that are tried for a process's captures.
+/// Number of names that are tried for a process's captures.
 const CAPTURES: u32 = 100;
 
-/// Makes the file of this process's capture. What another process recorded is never overwritten: where the name does
-/// not tell processes apart and there is a file already, the process id is added to it.
+/// Creates the file of this process's capture. A recording of another process is never overwritten: if the name does
+/// not contain the process id and the file exists, the process id is appended.
 fn capture_file(path: &Path) -> io::Result<Output> {
     let pid = std::process::id();
     let own = file_of(path, pid);
@@ -192,7 +192,7 @@ mod tests {
     fn memory_is_read_where_it_is_mapped() {
         const PAGE: usize = 4096;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: new memory, of which the second page is given back and nothing else refers to.
+        // SAFETY: new memory, of which the second page is unmapped and to which nothing else refers.
         let pages = unsafe {
             let pages = libc::mmap(std::ptr::null_mut(), 2 * PAGE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
             assert_ne!(pages, libc::MAP_FAILED);

@@ -1,4 +1,4 @@
-//! The port of a device, and what is asked of it beside carrying packets.
+//! The port of a device, and its functions other than carrying packets.
 
 use std::io;
 use std::net::IpAddr;
@@ -14,45 +14,44 @@ use irnic_ports::sheet::Sheet;
 
 use irnic_ports::output::Output;
 
-/// A port under the wrappers that the configuration asks for.
+/// A port inside the wrappers that are configured.
 pub(crate) trait DevicePort: Port + Send {
-    /// Returns what became of links to other processes of the host.
+    /// Returns the counters of links to other processes of the host.
     fn host_counters(&self) -> HostCounters;
 
-    /// Claims a service id among the processes of the device; `None` where no other process can have it. Fails with
+    /// Claims a service id among the processes of the device; `None` if no other process can have it. Fails with
     /// `AddrInUse` if another has it.
     fn claim_service(&self, service: u64) -> io::Result<Option<ServiceClaim>>;
 
-    /// Returns whether the link works, where there is no interface of the host's that says it.
+    /// Returns whether the link is up, for a port without an interface of the host.
     fn link_is_up(&self) -> bool {
         true
     }
 
-    /// Adds an address that the device has from now on. A port that has it already does nothing, nor does one whose
-    /// addresses are not an interface's.
+    /// Adds an address to the device. Does nothing if the port has it already, or its addresses are not an interface's.
     fn add_address(&mut self, _address: IpAddr) {}
 
-    /// Returns what a frame port has seen and sent; `None` for other ports.
+    /// Returns the counters of a frame port; `None` for other ports.
     fn frame_counters(&self) -> Option<FrameCounters> {
         None
     }
 
-    /// Returns whether processes of the device may have ended since this was last called.
+    /// Returns whether processes of the device may have ended since the last call.
     fn take_lost(&mut self) -> bool {
         false
     }
 
-    /// Returns whether the process that a communication id of `address` belongs to has ended, as far as is known.
+    /// Returns whether the process that a communication id of `address` belongs to has ended, as far as known.
     fn is_gone(&self, _address: IpAddr, _comm_id: u32) -> bool {
         false
     }
 
-    /// Shows who has the network a sheet of this process's, and the abstract name at which it can be asked for.
+    /// Passes a sheet of this process to the owner of the network, and the abstract name at which it can be requested.
     fn show(&self, _sheet: &Sheet, _name: &str) -> io::Result<()> {
         Ok(())
     }
 
-    /// Returns a seed for what is chance in its process, where that is to be the same each time.
+    /// Returns a seed for random choices of its process, if they have to be reproducible.
     fn seed(&self) -> Option<[u8; 32]> {
         None
     }
@@ -61,8 +60,8 @@ pub(crate) trait DevicePort: Port + Send {
     fn finish(&mut self) {}
 }
 
-/// Returns a seed for what is chance behind a port. Without entropy keys and numbers can be guessed, and nothing else
-/// is the matter.
+/// Returns a seed for random choices behind a port. Without entropy keys and numbers can be guessed, which has no other
+/// consequences.
 pub(super) fn seed_at(port: &dyn DevicePort) -> [u8; 32] {
     port.seed().unwrap_or_else(|| {
         let mut seed = [0; 32];
@@ -138,7 +137,7 @@ impl DevicePort for HostPort {
     }
 }
 
-/// Implements [`DevicePort`] for a wrapper by its inner port. `$finish` comes before the inner port is finished.
+/// Implements [`DevicePort`] for a wrapper by its inner port. `$finish` runs before the inner port is finished.
 macro_rules! wrapper {
     ($wrapper:ty, $finish:expr) => {
         impl<P: DevicePort> DevicePort for $wrapper {

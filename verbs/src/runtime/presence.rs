@@ -1,7 +1,7 @@
-//! What the application does, for a port whose clock waits for it ([`Timed::awaits_applications`]).
+//! The application's activity, for a port whose clock waits for it ([`Timed::awaits_applications`]).
 //!
-//! Time stands still while the application acts. It goes on without it once it has gone round its polling loop and
-//! found nothing, or sleeps. Then the poll that closed the round waits, until there is a completion.
+//! Time stops while the application acts. It continues without it once it has completed a round of its polling loop and
+//! found nothing, or sleeps. Then the poll that completed the round waits until there is a completion.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,28 +15,27 @@ use parking_lot::MutexGuard;
 use super::state::State;
 use super::unit::Unit;
 
-/// The longest time that a poll waits, ns of the host's time: the application may wait for something else as well, of
-/// which nobody here hears.
+/// Longest wait of a poll, ns of the host's time: the application may also wait for something that is not visible here.
 const LONGEST_POLL: u64 = MS;
-/// A `sched_yield` that took so long, ns, has let a thread run that computes: it would do so each time. Polls sleep for
-/// so long then.
+/// A `sched_yield` that took this long, ns, has let a thread run that computes, as it would each time. Polls then sleep
+/// for [`HOLD`] ns.
 const TAKEN: u64 = 500 * US;
 const HOLD: u64 = SEC;
 
 /// What is known of the application.
 #[derive(Debug, Default)]
 pub(super) struct Presence {
-    /// A listener was told something since the last turns were settled.
+    /// A listener was notified since the last turns were settled.
     pub(super) heard: bool,
-    /// Completions up to then.
+    /// Number of completions at that time.
     completions: u64,
-    /// Polls in vain, with nothing else in between.
+    /// Consecutive polls in vain.
     round: Option<Round>,
-    /// How many events the queue has had that the application waits for, if it waits for no others.
+    /// The queue that the application waits for, if it waits for no other, and the number of events that it has had.
     queue: Option<(Arc<AtomicU64>, u64)>,
 }
 
-/// Polls of some queues in a row.
+/// Consecutive polls of some queues.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 struct Round {
     /// The time of the port's clock.
@@ -46,8 +45,8 @@ struct Round {
 }
 
 impl Presence {
-    /// Notes a poll in vain. Returns whether the application has polled all that it does: it comes back to the first
-    /// queue, or stays with one.
+    /// Records a poll in vain. Returns whether the application has polled everything that it polls: it comes back to
+    /// the first queue, or stays with one.
     fn closes_round(&mut self, cq: CqId, at: Time) -> bool {
         let round = self.round.filter(|round| round.at == at);
         self.round = Some(Round { at, first: round.map_or(cq, |round| round.first), last: cq });
@@ -61,7 +60,7 @@ impl State {
         if self.nic_port.is_timed() && !self.forked { self.nic_port.port.timed() } else { None }
     }
 
-    /// Notes that the application has called something, other than polled in vain.
+    /// Records that the application has made a call other than a poll in vain.
     #[inline]
     pub(super) fn acts(&mut self) {
         if let Some(port) = self.timed() {
@@ -70,8 +69,8 @@ impl State {
         }
     }
 
-    /// Notes that the application sleeps until it hears of something, or of what comes into a `queue`, if it has heard
-    /// of `nothing` so far.
+    /// Records that the application sleeps until it is notified, or until a `queue` gets an event, if there is
+    /// `nothing` for it so far.
     pub(super) fn sleeps_if(&mut self, queue: Option<&Arc<AtomicU64>>, nothing: impl FnOnce() -> bool) {
         if let Some(port) = self.timed().filter(|port| port.awaits_applications())
             && nothing()
@@ -81,7 +80,7 @@ impl State {
         }
     }
 
-    /// Notes what turns of the NIC have come to, once listeners have heard.
+    /// Records the result of turns of the NIC, after listeners were notified.
     pub(super) fn settle(&mut self) {
         let completions = self.nic_port.nic.completions();
         let completed = std::mem::replace(&mut self.presence.completions, completions) != completions;
@@ -97,11 +96,11 @@ impl State {
         }
     }
 
-    /// Notes a poll in vain of an application whose clock waits for it. Returns whether time has to go on before
+    /// Records a poll in vain of an application whose clock waits for it. Returns whether time has to advance before
     /// another poll finds anything.
     fn polls_in_vain(&mut self, cq: CqId) -> bool {
         if self.waiting_cqs > 0 {
-            // Who arms a queue and finds all of them empty is about to sleep, however it does.
+            // An application that arms a queue and finds all of them empty is about to sleep, in one way or another.
             let nic = &self.nic_port.nic;
             let empty = self.cqs.handles().all(|cq| nic.cq_len(CqId(cq)).is_ok_and(|len| len == 0));
             self.sleeps_if(None, || empty);
@@ -123,11 +122,11 @@ impl State {
 }
 
 impl Unit {
-    /// Ends a poll in vain on a port with a clock of its own: lets others have the core, and if that clock waits for
-    /// the application, waits for what happens next, but not after `until`. Returns whether to look again.
+    /// Ends a poll in vain on a port with its own clock: lets other threads have the core, and if that clock waits for
+    /// the application, waits for the next event, but not beyond `until`. Returns whether to poll again.
     pub(super) fn let_time_go_on(&self, mut state: MutexGuard<'_, State>, cq: CqId, until: &mut Time) -> bool {
         if !state.timed().is_some_and(|port| port.awaits_applications()) {
-            // Time goes on once others have had a core.
+            // Time advances once other threads have had a core.
             self.unlock(state);
             std::thread::yield_now();
             return false;
@@ -168,7 +167,7 @@ mod tests {
         for (polls, closed) in [
             (vec![a, a], 1),
             (vec![a, b, a], 2),
-            // The first was polled once, before the loop.
+            // The first queue was polled once before the loop.
             (vec![a, b, b], 2),
         ] {
             let mut presence = Presence::default();

@@ -1,12 +1,12 @@
-//! How long threads run before others get their turn.
+//! Time slices of threads.
 //!
-//! A thread that has a shorter slice than the one that runs takes its place when it wakes (Linux 6.12, EEVDF), instead
-//! of waiting for its end: a thread that spins would keep what it waits for from arriving for milliseconds. Other
-//! kernels ignore or refuse the wish.
+//! A thread with a shorter slice than the running one preempts it when it wakes (Linux 6.12, EEVDF), instead of waiting
+//! for the end of its slice: a spinning thread would delay what it waits for by milliseconds. Other kernels ignore or
+//! reject the request.
 
 use irnic_transports::time::US;
 
-/// The shortest slice there is, ns.
+/// The shortest possible slice, ns.
 const SHORT: u64 = 100 * US;
 
 /// struct sched_attr of sched_setattr(2), in its first version.
@@ -18,7 +18,7 @@ struct Attr {
     flags: u64,
     nice: i32,
     priority: u32,
-    /// Length of a slice for SCHED_OTHER, ns; 0 on kernels without.
+    /// Length of a slice for SCHED_OTHER, ns; 0 on kernels without support.
     runtime: u64,
     deadline: u64,
     period: u64,
@@ -39,28 +39,28 @@ impl Attr {
     /// Returns the calling thread's attributes.
     fn get() -> Option<Attr> {
         let mut attr = Attr::EMPTY;
-        // SAFETY: as many bytes are written as are said to be there; 0 is this thread.
+        // SAFETY: at most as many bytes are written as the size passed; 0 is this thread.
         let done = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, Attr::EMPTY.size, 0) };
         (done == 0).then_some(Attr { size: Attr::EMPTY.size, ..attr })
     }
 
     /// Sets the calling thread's attributes.
     fn set(&self) {
-        // SAFETY: a valid attribute structure that says its size; 0 is this thread.
+        // SAFETY: a valid attribute structure with its size; 0 is this thread.
         unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const *self, 0) };
     }
 }
 
-/// Asks for short slices for the calling thread, one of irnic's own, which is scheduled in the default way whatever the
-/// application's threads are.
+/// Requests short slices for the calling thread, one of irnic's own, which uses the default policy whatever the
+/// application's threads use.
 pub(super) fn prefer_short() {
     // SAFETY: no memory is passed; 0 is this thread.
     let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
     Attr { policy: libc::SCHED_OTHER as u32, nice, runtime: SHORT, ..Attr::EMPTY }.set();
 }
 
-/// Short slices of the calling thread while this lives. A thread that the application schedules in a way of its own, in
-/// real time or in the background, goes on as it is.
+/// Short slices of the calling thread while this lives. A thread for which the application has set another policy,
+/// real-time or background, is left as it is.
 #[derive(Debug)]
 pub(super) struct Short(Option<Attr>);
 

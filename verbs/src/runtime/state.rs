@@ -1,4 +1,4 @@
-//! What a unit's lock protects: the NIC on its port, who listens, and when somebody looks next.
+//! The state protected by a unit's lock: the NIC on its port, listeners, and the schedule of polls.
 
 use std::io;
 use std::sync::Arc;
@@ -25,28 +25,28 @@ use crate::device::{DeviceInfo, Live};
 use crate::stats::page::OwnPage;
 use crate::stats::{self, DeviceStats, Ledger, QpRecord};
 
-/// Packets in flight that give the peer something to do for a while: four trains of full packets.
+/// Packets in flight that keep the peer busy for some time: four trains of full packets.
 const BUSY: u32 = 64;
-/// Most packets that a NIC takes before it is asked for its answers.
+/// Maximum number of packets that a NIC takes before its acknowledgements are sent.
 pub(super) const RX_BATCH: usize = Nic::RX_BATCH;
-/// How long packets wait for others to leave with, ns.
+/// How long packets wait to leave with others, ns.
 const LONGEST_WAIT: u64 = 200 * US;
-/// An application that looks at the port so often in so long, ns, polls all the time.
+/// An application that polls the port `OFTEN` times in `A_WHILE` ns polls continuously.
 pub(super) const OFTEN: u32 = 20;
 pub(super) const A_WHILE: u64 = 200 * US;
-/// How long a process that ends waits for room at its port, and how often it looks.
+/// How long a process that ends waits for room in its port, and its polling interval.
 const LINGER: Duration = Duration::from_millis(250);
 const LOOK: Duration = Duration::from_micros(100);
-/// How often the last acknowledgement is repeated when a queue pair goes: where a packet in ten is lost, a peer in a
-/// thousand does not hear it.
+/// How often the last acknowledgement is repeated when a queue pair is destroyed: with a loss of one packet in ten, one
+/// peer in a thousand does not receive it.
 const FAREWELLS: usize = 2;
 /// Completions taken from the NIC at a time.
 const SCRATCH: usize = 32;
-/// Time between two readings of the NIC's clock and the host's for [`State::wall_clock`], ns: those that count then
-/// span half a second.
+/// Interval of readings of the NIC's clock and the host's for [`State::wall_clock`], ns: those kept then span half a
+/// second.
 const COMPARE_INTERVAL: u64 = 10 * MS;
 
-/// What the lock of a [`Unit`](super::Unit) protects.
+/// The state protected by the lock of a [`Unit`](super::Unit).
 pub(crate) struct State {
     pub(super) nic_port: NicPort<Box<dyn DevicePort>>,
     pub(super) manager: Manager,
@@ -54,56 +54,55 @@ pub(crate) struct State {
     srqs: Registry,
     qps: Registry,
     scratch: Box<[Wc; SCRATCH]>,
-    /// What destroyed queue pairs have done.
+    /// Statistics of destroyed queue pairs.
     ledger: Ledger,
-    /// What other processes are told, if they may want to know.
+    /// The page for other processes, if they may read it.
     pub(super) page: Option<Box<OwnPage>>,
-    /// When the background thread runs next, whatever happens.
+    /// When the background thread runs next in any case.
     pub(super) next_run: Time,
-    /// Peers do not ring, though they were to: packets kept coming.
+    /// Peers do not ring although requested: packets kept arriving.
     unarmed: bool,
     /// Completion queues that are armed.
     pub(super) waiting_cqs: u32,
-    /// The application's last call.
+    /// Time of the application's last call.
     pub(super) last_call: Time,
-    /// When the application last looked at the port.
+    /// Time of the application's last poll of the port.
     pub(super) last_progress: Time,
-    /// How often it did so, and how often up to the beginning of a while.
+    /// Number of such polls, and their number at the beginning of an interval of [`A_WHILE`].
     pub(super) looks: u32,
     while_before: (Time, u32),
-    /// It looked often in the last whole while.
+    /// It polled often in the last whole interval.
     looks_often: bool,
-    /// When the end of a call that posted was the last look at the port, or as good as one.
+    /// Time of the last post whose end counts as a poll of the port.
     pub(super) looked_posting: Time,
-    /// Empty polls since the last call that was not one, and threads that sleep after them.
+    /// Empty polls since the last other call, and threads that sleep after them.
     pub(super) empty_polls: EmptyPolls,
-    /// What a clock that waits for the application has to know.
+    /// The application's activity, for a clock that waits for it.
     pub(super) presence: Presence,
-    /// Completions taken since the last look at the port.
+    /// Completions taken since the last poll of the port.
     pub(super) taken: u32,
-    /// Peers ring after each call until then, empty polls excepted: the application was found to wait in other ways
-    /// than by polling.
+    /// Until when peers ring after each call except empty polls: the application was found not to wait by polling.
     pub(super) idle_until: Time,
-    /// The background thread last found work that the application had left lying.
+    /// The background thread last found work that the application had left.
     pub(super) found_lying: bool,
-    /// Packets received since the NIC was last asked for its answers to them.
+    /// Packets received since the NIC's acknowledgements were last sent.
     pub(super) unanswered: usize,
     ack_batch: AckBatch,
-    /// Acknowledgements wait for the application's answer, to leave with it.
+    /// Acknowledgements wait to leave with the application's reply.
     pub(super) ack_deferred: bool,
     pub(super) answers: Answers,
-    /// Packets wait at the port for others to leave with: of which queue pair, and until when.
+    /// Packets wait in the port to leave with others: their queue pair, and until when.
     pub(super) waits: Option<(u32, Time)>,
-    /// No acknowledgement waits until then: the application was found not to answer.
+    /// Until when no acknowledgement waits: the application was found not to reply.
     pub(super) defer_from: Time,
-    /// The NIC's clock beside the host's that counts from 1970, and when they are next compared.
+    /// The NIC's clock against the host's real-time clock, and when they are next compared.
     wall: Calibration,
     compare_at: Time,
-    /// This process is a fork of the one whose unit it is: nothing moves any more.
+    /// This process is a fork of the one that owns the unit: all activity has stopped.
     pub(super) forked: bool,
-    /// The last error of the port, told once.
+    /// The last error of the port, reported once.
     last_error: Option<String>,
-    /// What the device says of itself.
+    /// The state of the device.
     pub(super) live: Arc<Live>,
 }
 
@@ -167,8 +166,8 @@ impl State {
         &mut *self.nic_port.port
     }
 
-    /// Returns the time since 1970, ns, at which the NIC's clock showed `ticks`, by a line through readings of both
-    /// clocks.
+    /// Returns the time since 1970, ns, at which the NIC's clock showed `ticks`, by linear extrapolation from readings
+    /// of both clocks.
     pub(crate) fn wall_clock(&mut self, ticks: u64) -> u64 {
         let time = now();
         if time >= self.compare_at {
@@ -182,9 +181,9 @@ impl State {
         self.wall.host_ns(ticks).unwrap_or_else(since_1970)
     }
 
-    // Objects that are listened to.
+    // Objects with listeners.
 
-    /// Makes a completion queue. The listener that `listen` returns for it hears of completions after
+    /// Creates a completion queue. The listener returned by `listen` is notified of completions after
     /// [`State::arm_cq`], and when the queue overflows.
     pub(crate) fn create_cq(
         &mut self,
@@ -211,8 +210,7 @@ impl State {
         }
     }
 
-    /// Asks for one [`Listener::completion`], at the next completion to come: whoever does not want to miss any polls
-    /// once more after arming.
+    /// Requests one [`Listener::completion`] at the next completion: to miss none, poll once more after arming.
     pub(crate) fn arm_cq(&mut self, cq: CqId, arm: Arm) -> Result<(), NicError> {
         self.nic().arm_cq(cq, arm)?;
         if let Some(registered) = self.cqs.get_mut(cq.0)
@@ -224,7 +222,7 @@ impl State {
         Ok(())
     }
 
-    /// Makes a queue pair in RESET and returns its number. The listener that `listen` returns for it hears of its
+    /// Creates a queue pair in RESET and returns its number. The listener returned by `listen` is notified of its
     /// asynchronous events.
     pub(crate) fn create_qp(
         &mut self,
@@ -238,10 +236,10 @@ impl State {
         Ok(number)
     }
 
-    /// Says what has arrived for queue pairs that are about to go, so often that peers hear it: those that have not had
-    /// the last acknowledgement would ask nobody.
+    /// Acknowledges what has arrived for queue pairs that are about to be destroyed, several times, so that peers
+    /// receive it: without the last acknowledgement they would retransmit in vain.
     pub(crate) fn say_goodbye(&mut self, numbers: &[u32]) {
-        // In virtual time it would depend on the machine who is there to hear it.
+        // In virtual time it would depend on the machine which peers still receive it.
         if self.forked || self.nic_port.is_timed() {
             return;
         }
@@ -251,7 +249,7 @@ impl State {
         }
     }
 
-    /// Says goodbye for all queue pairs there are: the process ends.
+    /// Acknowledges for all queue pairs, because the process ends.
     pub(super) fn say_goodbye_to_all(&mut self) {
         let numbers: Vec<u32> = self.qps.handles().collect();
         self.say_goodbye(&numbers);
@@ -271,15 +269,15 @@ impl State {
         Ok(())
     }
 
-    /// Gives a queue pair to another owner.
+    /// Transfers a queue pair to another owner.
     pub(super) fn give_qp(&mut self, number: u32, owner: Owner) {
         if let Some(registered) = self.qps.get_mut(number) {
             registered.owner = owner;
         }
     }
 
-    /// Makes a shared receive queue, of an XRC domain if that and a completion queue are given. The listener that
-    /// `listen` returns for it hears when it falls below its limit.
+    /// Creates a shared receive queue, in an XRC domain if that and a completion queue are given. The listener returned
+    /// by `listen` is notified when it falls below its limit.
     pub(crate) fn create_srq(
         &mut self,
         pd: PdId,
@@ -305,14 +303,14 @@ impl State {
         Ok(())
     }
 
-    /// Stops what an owner has left: queue pairs go back to RESET, and no listener hears of anything. The objects stay,
-    /// to be destroyed or not. Returns whether there were any.
+    /// Stops an owner's remaining objects: resets queue pairs and removes listeners. The objects stay and may be
+    /// destroyed. Returns whether there were any.
     pub(super) fn abandon(&mut self, owner: Owner) -> bool {
         let (qps, cqs, srqs) = (self.qps.handles_of(owner), self.cqs.handles_of(owner), self.srqs.handles_of(owner));
         self.say_goodbye(&qps);
         for &number in &qps {
             let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };
-            // From any state there is a way to RESET.
+            // RESET can be reached from any state.
             let _ = self.nic().modify_qp(number, &reset);
             self.qps.remove(number);
         }
@@ -323,7 +321,7 @@ impl State {
         !(qps.is_empty() && cqs.is_empty() && srqs.is_empty())
     }
 
-    /// Returns what the unit has done so far.
+    /// Returns the unit's statistics so far.
     pub(super) fn stats(&self, info: &DeviceInfo) -> DeviceStats {
         let NicPort { nic, port, .. } = &self.nic_port;
         let mut stats = DeviceStats {
@@ -341,7 +339,7 @@ impl State {
         stats
     }
 
-    /// Writes what the unit has done so far where other processes read it, if they may; `last`: nothing follows.
+    /// Writes the unit's statistics so far to the page for other processes, if there is one; `last`: for the last time.
     pub(super) fn tell(&mut self, last: bool) {
         if self.forked {
             return;
@@ -353,15 +351,15 @@ impl State {
 
     // Packets and events.
 
-    /// Takes and sends what there is. Returns how many packets moved.
+    /// Receives and sends what there is. Returns the number of packets moved.
     #[inline]
     pub(super) fn progress(&mut self, now: Time) -> usize {
         let received = self.receive(now);
         received + self.answer(received, now)
     }
 
-    /// Sends what is ready after `received` packets were taken at time `at`: what that took has passed when their
-    /// answers leave. What waits for others to leave with goes on waiting as long as it may.
+    /// Sends what is ready after `received` packets were taken at time `at`: the time that took has passed when their
+    /// acknowledgements leave. Packets that wait to leave with others continue to wait as long as they may.
     #[inline]
     pub(super) fn answer(&mut self, received: usize, at: Time) -> usize {
         if self.waits.is_some_and(|(number, until)| at < until && self.keeps_line_busy(number)) && !self.nic_port.busy()
@@ -373,9 +371,9 @@ impl State {
         self.transmit(if received > 0 { now() } else { at })
     }
 
-    /// Takes and sends what there is as [`State::progress`] does, but leaves acknowledgements to an application that is
-    /// about to answer, and unless it polls lets them wait for packets to come if these are a stream. Returns how many
-    /// packets moved, and whether acknowledgements wait for packets.
+    /// Receives and sends like [`State::progress`], but leaves acknowledgements to an application that is about to
+    /// reply, and unless it polls lets them wait for further packets in a stream. Returns the number of packets moved,
+    /// and whether acknowledgements wait for packets.
     #[inline]
     pub(super) fn progress_in_background(&mut self, now: Time, polled: bool) -> (usize, bool) {
         let before = self.nic_port.received_bytes();
@@ -392,14 +390,14 @@ impl State {
         (received + self.answer(received, now), false)
     }
 
-    /// Returns when the application last had a look at the port, or was busy sending.
+    /// Returns when the application last polled the port, or was busy sending.
     #[inline]
     pub(super) fn last_look(&self) -> Time {
         self.last_progress.max(self.looked_posting)
     }
 
-    /// Returns how long ago, in ns, the application's last look has to be to show that it waits otherwise than by
-    /// polling. One that polls all the time looks late to a thread that has just taken its core.
+    /// Returns how long ago, in ns, the application's last poll must be to show that it does not wait by polling. An
+    /// application that polls continuously looks late to a thread that has just taken its core.
     pub(super) fn patience(&mut self, now: Time) -> u64 {
         let (before, looks) = self.while_before;
         if now.since(before) >= A_WHILE {
@@ -409,7 +407,7 @@ impl State {
         if self.looks_often { POLLING } else { SPINNING }
     }
 
-    /// Takes what has arrived, and runs timers. Returns how many packets came.
+    /// Takes what has arrived, and runs timers. Returns the number of packets received.
     #[inline]
     pub(super) fn receive(&mut self, now: Time) -> usize {
         if self.forked {
@@ -434,16 +432,16 @@ impl State {
         received
     }
 
-    /// Returns when the unit next has something to do if nothing arrives.
+    /// Returns when the unit next has work if nothing arrives.
     #[inline]
     pub(super) fn next_deadline(&self) -> Time {
         let port = self.nic_port.next_deadline();
-        // A port with a clock of its own knows of both.
+        // A port with its own clock knows both.
         if self.nic_port.is_timed() { port } else { port.min(self.manager.next_deadline()) }
     }
 
-    /// Sends packets that have waited long enough for others to leave with. That the application did not look meanwhile
-    /// shows that it does not poll: none wait for a while.
+    /// Sends packets that have waited long enough to leave with others. As the application did not poll meanwhile, it
+    /// does not wait by polling, and packets do not wait for some time.
     pub(super) fn send_if_overdue(&mut self, now: Time) {
         if self.waits.is_some_and(|(_, until)| now >= until) {
             if now.since(self.last_call) >= LONGEST_WAIT {
@@ -453,15 +451,15 @@ impl State {
         }
     }
 
-    /// Tells whether a queue pair has sent so much that its peer has something to do for a while.
+    /// Returns whether a queue pair has enough in flight to keep its peer busy for some time.
     #[inline]
     fn keeps_line_busy(&self, number: u32) -> bool {
         self.nic_port.nic.qp(number).is_some_and(|qp| qp.in_flight() >= BUSY)
     }
 
     /// Sends what was posted to a queue pair. While it keeps the line busy and the application polls, packets that do
-    /// not fill a send wait for those of later work requests, as Nagle's algorithm has them wait (RFC 896). Returns how
-    /// many packets the port got.
+    /// not fill a send wait for those of later work requests, as in Nagle's algorithm (RFC 896). Returns the number of
+    /// packets passed to the port.
     #[inline]
     pub(super) fn transmit_posted(&mut self, number: u32, now: Time) -> usize {
         let polls = now.since(self.last_call) < LONGEST_WAIT && now >= self.defer_from.max(self.idle_until);
@@ -482,7 +480,7 @@ impl State {
         sent
     }
 
-    /// Sends what is ready, and tells listeners what happened.
+    /// Sends what is ready, and notifies listeners.
     #[inline]
     pub(super) fn transmit(&mut self, now: Time) -> usize {
         if self.forked {
@@ -497,8 +495,8 @@ impl State {
         sent
     }
 
-    /// Sends what the NIC has ready, for a while if the port has no room at once: the process ends, and peers wait for
-    /// the last acknowledgement, or for the end of a connection.
+    /// Sends what the NIC has ready, for up to [`LINGER`] if the port has no room at once: the process ends, and peers
+    /// wait for the last acknowledgement, or for the end of a connection.
     #[cold]
     pub(super) fn send_rest(&mut self) {
         let end = Instant::now() + LINGER;
@@ -511,8 +509,8 @@ impl State {
         }
     }
 
-    /// Tells the user of an error of the port, once: for the queue pairs it is a lost packet, with which they know how
-    /// to live. Returns 0, the number of packets that moved.
+    /// Reports an error of the port to the user, once: for the queue pairs it is a lost packet, which they recover.
+    /// Returns 0, the number of packets moved.
     #[cold]
     fn report(&mut self, error: &io::Error) -> usize {
         let text = error.to_string();
@@ -523,7 +521,7 @@ impl State {
         0
     }
 
-    /// Gives events to those who listen.
+    /// Passes events to listeners.
     #[inline]
     pub(crate) fn dispatch(&mut self) {
         while let Some(event) = self.nic_port.nic.poll_event() {
@@ -539,7 +537,7 @@ impl State {
     }
 
     fn completion_event(&mut self, cq: CqId) {
-        // A queue whose owner is gone has no listener.
+        // A queue of a former owner has no listener.
         if let Some(registered) = self.cqs.get_mut(cq.0) {
             if std::mem::take(&mut registered.armed) {
                 self.waiting_cqs -= 1;
@@ -561,7 +559,7 @@ impl State {
             Event::CqError(cq) => self.cqs.get(cq.0),
             Event::SrqLimitReached(srq) => self.srqs.get(srq.0),
         };
-        // An object that was destroyed meanwhile has no listener.
+        // An object destroyed meanwhile has no listener.
         if let Some(registered) = registered {
             self.presence.heard = true;
             registered.listener.event(event);
@@ -576,7 +574,7 @@ impl State {
             let want = (max - done).min(SCRATCH);
             let n = self.nic_port.nic.poll_cq(cq, &mut self.scratch[..want])?;
             if self.waits.is_some() && self.scratch[..n].iter().any(|wc| wc.status != WcStatus::Success) {
-                // The application is about to hear of an error, and may let go of memory that the port has yet to read.
+                // The application is about to get an error, and may release memory that the port has yet to read.
                 self.send_deferred();
             }
             self.scratch[..n].iter().for_each(&mut *each);
@@ -588,9 +586,9 @@ impl State {
         Ok(done)
     }
 
-    // Who looks next.
+    // Schedule of polls.
 
-    /// Notes a call other than an empty poll.
+    /// Records a call other than an empty poll.
     #[inline]
     pub(super) fn called(&mut self, now: Time) {
         self.last_call = now;
@@ -601,7 +599,7 @@ impl State {
         }
     }
 
-    /// Notes an empty poll. Returns whether the background thread should be woken.
+    /// Records an empty poll. Returns whether the background thread should be woken.
     #[inline]
     pub(super) fn polled_empty(&mut self, now: Time) -> bool {
         self.last_call = now;
@@ -613,21 +611,21 @@ impl State {
         persistent && self.waiting_cqs == 0 || self.oversleeps(now)
     }
 
-    /// Tells whether threads wait for completions otherwise than by polling.
+    /// Returns whether threads wait for completions in other ways than by polling.
     #[inline]
     pub(super) fn is_awaited(&self) -> bool {
         self.waiting_cqs > 0 || self.empty_polls.any_sleeps()
     }
 
-    /// Tells whether nobody looks soon of his own accord, should the application not come back: peers have to ring
-    /// then.
+    /// Returns whether no thread will poll soon on its own if the application makes no further call: peers then have to
+    /// ring.
     #[inline]
     pub(super) fn needs_wakeup(&self, now: Time) -> bool {
         self.is_awaited() || self.next_run > now + POLL_INTERVAL
     }
 
-    /// Tells whether the background thread has to be woken, should the application not come back: it sleeps past a
-    /// deadline by more than a [`POLL_INTERVAL`], or peers do not ring for what comes next. The caller wakes it.
+    /// Returns whether the background thread has to be woken in case the application makes no further call: it sleeps
+    /// past a deadline by more than a [`POLL_INTERVAL`], or peers do not ring for the next packet. The caller wakes it.
     #[inline]
     pub(super) fn oversleeps(&mut self, now: Time) -> bool {
         if self.next_run <= now + POLL_INTERVAL {
@@ -641,8 +639,8 @@ impl State {
         oversleeps
     }
 
-    /// Asks peers to ring until the port is next looked at; what came before is dealt with. Returns false if packets
-    /// keep coming: then a thread has to look without being woken.
+    /// Asks peers to ring until the port is next polled, after processing earlier packets. Returns false if packets
+    /// keep arriving: then a thread has to poll without being woken.
     pub(super) fn arm_wakeup(&mut self) -> bool {
         self.unarmed = !self.try_arm_wakeup();
         !self.unarmed
@@ -659,7 +657,7 @@ impl State {
             if self.nic_port.port.prepare_sleep() {
                 return true;
             }
-            // Not the caller's time: what arrives meanwhile would seem to have taken none.
+            // Not the caller's time: packets that arrive meanwhile would seem to have taken no time.
             self.progress(now());
         }
         false

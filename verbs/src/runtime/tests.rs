@@ -1,4 +1,4 @@
-//! Two units joined in one thread, without their background threads unless a test calls for their turn.
+//! Two units connected in one thread, without their background threads unless a test runs a turn of theirs.
 
 mod answers;
 mod endings;
@@ -45,7 +45,7 @@ impl DevicePort for MemPort {
     }
 }
 
-/// Hears nothing.
+/// Ignores all events.
 struct Deaf;
 
 impl Listener for Deaf {
@@ -61,7 +61,7 @@ struct End {
     qpn: u32,
 }
 
-/// What a device on the loopback interface says of itself.
+/// Returns the properties of a device on the loopback interface.
 pub(super) fn info() -> DeviceInfo {
     let loopback = Interface {
         name: "lo".into(),
@@ -142,7 +142,7 @@ impl End {
     }
 }
 
-/// Returns two connected ends; the first has sent a message, and both know what their peer speaks.
+/// Returns two connected ends; the first has sent a message, and both know what formats their peer supports.
 fn conversation() -> [End; 2] {
     let (a, b) = pair();
     let ends = [End::new(a), End::new(b)];
@@ -259,7 +259,7 @@ fn who_sleeps_on_a_channel_is_not_waited_for() {
     assert_eq!(a.poll(), 1);
 }
 
-/// Has empty polls sleep from the first that may.
+/// Makes empty polls sleep from the first that may.
 fn oversubscribe(end: &End) {
     end.unit.state.lock().empty_polls.oversubscribed_until = Time::NEVER;
 }
@@ -307,7 +307,7 @@ fn while_a_thread_sleeps_after_empty_polls_peers_ring_as_if_on_a_channel() {
     let looks_again = |sleeping| {
         let mut state = b.unit.state.lock();
         state.empty_polls.sleeping = sleeping;
-        // The application looked at the port, so to say, after whatever keeps this thread from its core.
+        // The application counts as having polled the port, whatever keeps this thread from its core.
         state.last_progress = Time(now().0 + SEC);
         drop(state);
         a.send();

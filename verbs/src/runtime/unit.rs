@@ -1,4 +1,4 @@
-//! A processing unit: one NIC, its port, one lock, and who runs it.
+//! A processing unit: one NIC, its port, one lock, and the threads that run it.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -22,24 +22,24 @@ use super::port::DevicePort;
 use super::state::State;
 use crate::device::{DeviceInfo, Live};
 
-/// Completions taken without a look at the port.
+/// Number of completions that may be taken without polling the port.
 const TAKEN_WITHOUT_PROGRESS: u32 = 32;
 
-/// How long an application may post and take completions without a look at the port, ns: before the background thread
+/// How long an application may post and take completions without polling the port, ns: before the background thread
 /// takes it for one that does not poll.
 const UNSEEN: u64 = 50 * US;
-/// Packets of one call that take so long to send that the time counts.
+/// Number of packets of one call whose sending time matters.
 const BULK: usize = 8;
 
 /// A processing unit: a NIC on a port behind one lock.
 ///
 /// The thread that polls or posts runs the unit itself, to completion. When no thread does, the unit's own background
 /// thread takes over: it sleeps until a peer rings, a timer is due, or an interval has passed. Peers ring only while
-/// the port is told that nobody looks; an application that polls in a loop is not rung for, so that nobody pays for
-/// waking a thread that has nothing to do.
+/// the port knows that no thread polls; they do not ring for an application that polls in a loop, so that the cost of a
+/// wake-up is paid only if it is needed.
 pub(crate) struct Unit {
     live: Arc<Live>,
-    /// Hears of changes of the device's interface; `None` if it has none, or the kernel does not say.
+    /// Reports changes of the device's interface; `None` if it has none, or the kernel does not report them.
     pub(super) watch: Option<Watch>,
     pub(super) state: Mutex<State>,
     /// Wakes threads that sleep after empty polls.
@@ -48,9 +48,9 @@ pub(crate) struct Unit {
     pub(super) wake_fd: OwnedFd,
     pub(super) port_fd: Option<RawFd>,
     pub(super) running: AtomicBool,
-    /// A thread tells the counters, or was tried.
+    /// A thread serves the counters, or could not be started.
     pub(super) tells: AtomicBool,
-    /// The application waits in other ways than by polling, or did lately.
+    /// The application waits in other ways than by polling, or did recently.
     pub(super) app_idle: AtomicBool,
 }
 
@@ -74,7 +74,7 @@ impl Unit {
             sleepers: Sleepers::default(),
             live,
             watch,
-            // SAFETY: a new descriptor that nobody else owns.
+            // SAFETY: a new descriptor with no other owner.
             wake_fd: unsafe { OwnedFd::from_raw_fd(wake) },
             port_fd,
             running: AtomicBool::new(false),
@@ -83,18 +83,18 @@ impl Unit {
         }))
     }
 
-    /// Returns what the unit's device says of itself now.
+    /// Returns the current properties of the unit's device.
     pub(crate) fn info(&self) -> &DeviceInfo {
         self.live.get()
     }
 
-    /// Returns what the unit's device says of itself, also later.
+    /// Returns the state of the unit's device, which follows changes.
     pub(super) fn live(&self) -> &Arc<Live> {
         &self.live
     }
 
-    /// Locks the unit for calls that change objects. Deferred acknowledgements have left: the call may be the end of a
-    /// queue pair. Whatever it makes ready is sent when the guard is given to [`Unit::done`].
+    /// Locks the unit for calls that change objects. Sends deferred acknowledgements first: the call may destroy a
+    /// queue pair. Whatever it makes ready is sent when the guard is passed to [`Unit::done`].
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
         state.acts();
@@ -102,22 +102,22 @@ impl Unit {
         state
     }
 
-    /// Locks the unit for a call that may be the end of a queue pair. What has come for it is answered first, as a NIC
-    /// in hardware would have done when it came: the peer may wait for nothing else.
+    /// Locks the unit for a call that may destroy a queue pair. Arrived packets for it are acknowledged first, as
+    /// hardware would have done on arrival: the peer may wait for nothing else.
     pub(crate) fn lock_to_end(&self) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         state.progress(now());
         state
     }
 
-    /// Locks the unit as [`Unit::lock`] does, for a caller who cannot wait for ever: `None` if `patience` has passed.
+    /// Locks the unit like [`Unit::lock`], for a caller that cannot wait forever: `None` if `patience` has passed.
     pub(super) fn try_lock_for(&self, patience: Duration) -> Option<MutexGuard<'_, State>> {
         let mut state = self.state.try_lock_for(patience)?;
         state.send_deferred();
         Some(state)
     }
 
-    /// Locks the unit for posting: what is posted may be the answer for which an acknowledgement was deferred.
+    /// Locks the unit for posting: the post may be the reply for which an acknowledgement was deferred.
     #[inline]
     pub(crate) fn lock_to_post(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
@@ -134,7 +134,7 @@ impl Unit {
     }
 
     /// Ends a call that has posted to the send queue of a queue pair. `datagrams`: what could not leave is copied,
-    /// since applications use the memory of datagrams again before they complete ([`Nic::copy_waiting_sends`]).
+    /// since applications reuse the memory of datagrams before they complete ([`Nic::copy_waiting_sends`]).
     #[inline]
     pub(crate) fn posted(&self, mut state: MutexGuard<'_, State>, number: u32, datagrams: bool) {
         let now = now();
@@ -149,7 +149,7 @@ impl Unit {
             state.nic().copy_waiting_sends(number);
         }
         if looks || sent >= BULK {
-            // The time that this call took was not the application's.
+            // The time spent in this call was not the application's.
             state.looked_posting = irnic_ports::host_now();
         }
         self.end(state, now);
@@ -161,7 +161,8 @@ impl Unit {
         self.leave(state, now);
     }
 
-    /// Unlocks the unit at the end of a call, and wakes the background thread if nobody else does what is due.
+    /// Unlocks the unit at the end of a call, and wakes the background thread if no other one does the work that is
+    /// due.
     #[inline]
     fn leave(&self, mut state: MutexGuard<'_, State>, now: Time) {
         let oversleeps = state.oversleeps(now);
@@ -171,7 +172,7 @@ impl Unit {
         }
     }
 
-    /// Takes up to `max` completions of `cq`; `each` gets them in order. Returns how many there were.
+    /// Takes up to `max` completions of `cq`; `each` gets them in order. Returns their number.
     #[inline]
     pub(crate) fn poll(&self, cq: CqId, max: usize, mut each: impl FnMut(&Wc)) -> Result<usize, NicError> {
         let mut until = Time::ZERO;
@@ -182,7 +183,7 @@ impl Unit {
         }
     }
 
-    /// Polls as [`Unit::poll`] does. `None`: it has waited and is to look again.
+    /// Polls like [`Unit::poll`]. `None`: it has waited and must poll again.
     #[inline]
     fn poll_once(
         &self,
@@ -194,7 +195,7 @@ impl Unit {
         let mut state = self.state.lock();
         let mut n = state.take(cq, max, &mut each)?;
         state.taken += n as u32;
-        // That the last call is long ago needs no look at the clock.
+        // Checking this needs no reading of the clock.
         let seen = state.last_call.since(state.last_look()) < UNSEEN;
         if n > 0 && seen && state.taken < TAKEN_WITHOUT_PROGRESS {
             state.empty_polls.end();
@@ -238,8 +239,8 @@ impl Unit {
         Ok(Some(0))
     }
 
-    /// Prepares for the calling thread's sleep until a listener hears something, or there are other events in a
-    /// `queue`; unless there is `nothing`, it does not sleep.
+    /// Prepares for the calling thread's sleep until a listener is notified, or a `queue` gets other events; unless
+    /// there is `nothing`, it does not sleep.
     pub(super) fn prepare_to_block(&self, queue: Option<&Arc<AtomicU64>>, nothing: impl FnOnce() -> bool) {
         let mut state = self.state.lock();
         let now = now();
@@ -254,10 +255,10 @@ impl Unit {
         std::mem::forget(self.state.lock());
     }
 
-    /// Unlocks the unit after [`Unit::lock_for_fork`]; in the child of a fork nothing moves any more.
+    /// Unlocks the unit after [`Unit::lock_for_fork`]; in the child of a fork all activity stops.
     ///
     /// # Safety
-    /// It is called in the thread that locked the unit.
+    /// Must be called in the thread that locked the unit.
     pub(super) unsafe fn unlock_after_fork(&self, child: bool) {
         // SAFETY: this thread holds the lock.
         unsafe {
@@ -268,7 +269,7 @@ impl Unit {
 
     pub(super) fn wake(&self) {
         let one = 1u64;
-        // SAFETY: eight bytes are read. A full counter wakes as well.
+        // SAFETY: eight bytes are read. A full counter also wakes it.
         unsafe { libc::write(self.wake_fd.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 }

@@ -1,4 +1,4 @@
-//! The processing units of a device: how many there are, and which one a queue belongs to.
+//! The processing units of a device: their number, and which one a queue belongs to.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,17 +17,17 @@ use super::{counters, forked, now};
 use crate::config::{MAX_UNITS, Units as Setting};
 use crate::device::Live;
 
-/// Threads whose units are remembered.
+/// Number of threads whose units are remembered.
 const REMEMBERED: usize = 256;
-/// After a unit could not be made, none is tried for this time, ns: threads that come and go would try each time.
+/// Time after a failure to create a unit during which no other is tried, ns: short-lived threads would try each time.
 const AFTER_FAILURE: u64 = 1_000_000_000;
 
 /// A NIC and its port, for a unit.
 pub(super) type Parts = (Nic, Box<dyn DevicePort>, Icrc);
-/// Makes what another unit consists of.
+/// Creates the parts of another unit.
 pub(super) type Open = Box<dyn Fn() -> io::Result<Parts> + Send + Sync>;
 
-/// A thread that makes or polls queues.
+/// A thread that creates or polls queues.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Thread(pub(super) u32);
 
@@ -48,34 +48,34 @@ impl Thread {
     }
 }
 
-/// A device's units. There is one to begin with; more are made when other threads have queue pairs of their own.
+/// A device's units. There is one initially; more are created when other threads have their own queue pairs.
 pub(super) struct Units {
     list: [OnceLock<Arc<Unit>>; MAX_UNITS],
-    /// How many there are. It grows with all of them locked.
+    /// Number of units. Incremented with all of them locked.
     count: AtomicUsize,
-    /// Most that there may be.
+    /// Maximum number of units.
     limit: usize,
-    /// Queues go to units in turn, not by threads.
+    /// Queues are assigned to units round robin, not by thread.
     in_turn: bool,
-    /// Makes what the next one consists of.
+    /// Creates the parts of the next unit.
     open: Option<Open>,
     started: AtomicBool,
-    /// Held where a completion queue's parts change, before that queue's own lock: none is held when the process forks.
+    /// Held while a completion queue's parts change, before that queue's own lock: none is held when the process forks.
     parts: Mutex<()>,
     loads: Arc<Mutex<Loads>>,
 }
 
-/// What units are used for.
+/// Use of the units.
 struct Loads {
     /// Queues in each unit.
     queues: [u32; MAX_UNITS],
     /// Threads and their units, the latest last.
     threads: VecDeque<(Thread, usize)>,
-    /// No unit is made before, in ns.
+    /// No unit is created before this time, in ns.
     not_before: u64,
 }
 
-/// A unit for a queue, which counts there until this is dropped.
+/// A unit for a queue, which counts as one of the unit's queues until this is dropped.
 pub(crate) struct Place {
     unit: Arc<Unit>,
     index: usize,
@@ -95,20 +95,20 @@ impl Drop for Place {
     }
 }
 
-/// All units, locked: the device's memory may be changed.
+/// All units, locked: the device's memory objects may be changed.
 pub(crate) struct AllUnits<'a> {
     first: MutexGuard<'a, State>,
     _others: Vec<MutexGuard<'a, State>>,
 }
 
 impl AllUnits<'_> {
-    /// Returns a NIC that knows the device's protection domains, regions and windows, as all do.
+    /// Returns a NIC, all of which know the device's protection domains, regions and windows.
     pub(crate) fn nic(&mut self) -> &mut Nic {
         self.first.nic()
     }
 }
 
-/// Returns how many units a device may have at the most.
+/// Returns the maximum number of units of a device.
 fn limit(setting: Setting) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     match setting {
@@ -118,7 +118,7 @@ fn limit(setting: Setting) -> usize {
 }
 
 impl Units {
-    /// Returns units of which there is one. Without `open` it stays the only one.
+    /// Returns one unit. Without `open` it stays the only one.
     pub(super) fn new(live: &Arc<Live>, first: Parts, open: Option<Open>) -> io::Result<Units> {
         let (nic, port, icrc) = first;
         let setting = live.get().config.units;
@@ -147,7 +147,7 @@ impl Units {
         Ok(())
     }
 
-    /// Returns the first unit, which is there from the beginning.
+    /// Returns the first unit, which exists from the beginning.
     pub(super) fn first(&self) -> &Arc<Unit> {
         self.list[0].get().expect("made with the device")
     }
@@ -159,13 +159,13 @@ impl Units {
 
     /// Locks all units.
     pub(super) fn lock_all(&self) -> AllUnits<'_> {
-        // With the first locked there come no others.
+        // While the first is locked, none is added.
         let first = self.first().lock();
         let others = self.all().skip(1).map(|unit| unit.lock()).collect();
         AllUnits { first, _others: others }
     }
 
-    /// Keeps everybody else from changing where a completion queue is, and the process from forking meanwhile.
+    /// Locks the placement of completion queues; the process cannot fork meanwhile.
     pub(super) fn lock_parts(&self) -> MutexGuard<'_, ()> {
         self.parts.lock()
     }
@@ -178,7 +178,7 @@ impl Units {
         self.place(&mut loads, index)
     }
 
-    /// Returns a place in a unit that is chosen already; `None` if it is another device's.
+    /// Returns a place in a given unit; `None` if it belongs to another device.
     pub(super) fn place_in(&self, unit: &Arc<Unit>) -> Option<Place> {
         let index = self.all().position(|own| Arc::ptr_eq(own, unit))?;
         Some(self.place(&mut self.loads.lock(), index))
@@ -213,8 +213,8 @@ impl Units {
         index
     }
 
-    /// Makes another unit. Returns false if there may be none, or if the system has no room for it: those that there
-    /// are will do.
+    /// Creates another unit. Returns false if the limit is reached or the system lacks resources: the existing ones are
+    /// then used.
     fn grow(&self, loads: &mut Loads) -> bool {
         let count = self.count.load(Ordering::Acquire);
         let time = now().0;
@@ -237,8 +237,8 @@ impl Units {
             unit.start()?;
         }
         let mut all = self.lock_all();
-        // SAFETY: the new unit has no objects yet, and both NICs are locked. From now on what changes the memory does
-        // so by `lock_all`, and no NIC is reached but through its lock.
+        // SAFETY: the new unit has no objects yet, and both NICs are locked. From now on the memory objects are changed
+        // only by `lock_all`, and every NIC is accessed only through its lock.
         unsafe { unit.lock().nic().share_memory(all.nic()) };
         self.list[count].get_or_init(|| unit.clone());
         self.count.store(count + 1, Ordering::Release);
@@ -249,7 +249,7 @@ impl Units {
         Ok(())
     }
 
-    /// Locks all units, and whoever chooses among them, until [`Units::unlock_after_fork`].
+    /// Locks all units, and the choice among them, until [`Units::unlock_after_fork`].
     pub(super) fn lock_for_fork(&self) {
         std::mem::forget(self.parts.lock());
         std::mem::forget(self.loads.lock());
@@ -259,7 +259,7 @@ impl Units {
     /// Unlocks after [`Units::lock_for_fork`].
     ///
     /// # Safety
-    /// It is called in the thread that called that.
+    /// Must be called in the thread that called [`Units::lock_for_fork`].
     pub(super) unsafe fn unlock_after_fork(&self, child: bool) {
         for unit in self.all() {
             // SAFETY: the caller's promise.
@@ -282,7 +282,7 @@ mod tests {
     use super::super::tests::info;
     use super::*;
 
-    /// A device of which the n-th unit has the n-th slot, of `limit` units at the most.
+    /// Returns units of a device of which the n-th has the n-th slot, at most `limit`.
     fn units(limit: usize, in_turn: bool) -> Units {
         let made = AtomicU32::new(0);
         let open = move || {
@@ -303,7 +303,7 @@ mod tests {
         let places: Vec<Place> = (0..10).map(|_| units.assign(Thread(7))).collect();
         assert!(places.iter().all(|place| index(&units, place) == 0));
         drop(places);
-        // Another, after it.
+        // Another thread, after the first.
         assert_eq!(index(&units, &units.assign(Thread(8))), 0);
         assert_eq!(units.all().count(), 1);
     }
@@ -320,7 +320,7 @@ mod tests {
         places.push(units.assign(Thread(3)));
         places.push(units.assign(Thread(4)));
         assert_eq!(indices(&places[7..]), [0, 2]);
-        // A unit that nobody uses any more is anybody's.
+        // A unit without queues is free for any thread.
         places.retain(|place| index(&units, place) != 1);
         assert_eq!(index(&units, &units.assign(Thread(5))), 1);
     }

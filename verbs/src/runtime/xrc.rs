@@ -1,7 +1,7 @@
 //! Domains of extended reliable connections (XRC), and the queue pairs in them that several handles share.
 //!
-//! A file names a domain: whoever opens it with a descriptor of the same file gets the same domain, as long as somebody
-//! has it open. Domains, like everything else of a device, are those of one process.
+//! A domain is identified by a file: all who open it with a descriptor of the same file get the same domain, as long as
+//! it is open. Domains, like all objects of a device, belong to one process.
 
 use std::fs::File;
 use std::io;
@@ -19,29 +19,29 @@ use super::listener::{Listener, Owner};
 use super::unit::Unit;
 use super::units::Place;
 
-/// Why a domain cannot be opened.
+/// Error of opening a domain.
 #[derive(Debug, Error)]
 pub(crate) enum XrcError {
-    /// The descriptor is none of a file.
+    /// The descriptor is not that of a file.
     #[error(transparent)]
     File(#[from] io::Error),
     /// The device has no room for it.
     #[error(transparent)]
     Nic(#[from] NicError),
-    /// It exists, and the caller wants a new one.
+    /// It exists, and the caller requires a new one.
     #[error("the file has a domain already, and O_EXCL asks for a new one")]
     Exists,
-    /// It does not exist, and the caller wants no new one.
+    /// It does not exist, and the caller does not allow a new one.
     #[error("the file has no domain yet, and O_CREAT is not given")]
     Absent,
 }
 
-/// Domains that files name.
+/// Domains identified by files.
 #[derive(Default)]
 pub(super) struct NamedDomains(Mutex<Vec<Weak<XrcDomain>>>);
 
 impl NamedDomains {
-    /// Returns the domain of a file, or one that nobody else can have. `create`: it may be new; `exclusive`: it must.
+    /// Returns the domain of a file, or a private one. `create`: it may be new; `exclusive`: it must be new.
     pub(super) fn open(
         &self,
         place: impl FnOnce() -> Place,
@@ -78,15 +78,15 @@ fn keep(fd: BorrowedFd<'_>) -> io::Result<File> {
     if own < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: just made, and nobody else's.
+    // SAFETY: a new descriptor with no other owner.
     Ok(unsafe { File::from_raw_fd(own) })
 }
 
-/// An XRC domain. It goes when nobody holds it any more.
+/// An XRC domain, deallocated with its last reference.
 pub(crate) struct XrcDomain {
     place: Place,
     id: XrcdId,
-    /// What names it: the file, its device and inode number.
+    /// Its identity: the file, with its device and inode number.
     file: Option<(File, (u64, u64))>,
     targets: Mutex<Vec<Weak<Target>>>,
 }
@@ -107,7 +107,7 @@ impl XrcDomain {
         self.id
     }
 
-    /// Makes a target queue pair and its first handle, whose listener `listen` returns.
+    /// Creates a target queue pair and its first handle, whose listener `listen` returns.
     pub(crate) fn create_target(
         self: &Arc<Self>,
         transport: TransportConfig,
@@ -137,7 +137,7 @@ impl XrcDomain {
 
 impl Drop for XrcDomain {
     fn drop(&mut self) {
-        // Its queue pairs hold it, and who has a queue in it holds it: it is empty.
+        // It is empty: its queue pairs and the owners of its queues hold references to it.
         let _ = self.unit().lock().nic().dealloc_xrcd(self.id);
     }
 }
@@ -161,7 +161,7 @@ impl Target {
         self.number
     }
 
-    /// Adds a handle, which hears of the queue pair's events. Returns false if the last one was closed meanwhile.
+    /// Adds a handle, which receives the queue pair's events. Returns false if the last one was closed meanwhile.
     pub(crate) fn open(&self, key: usize, owner: Owner, listener: Box<dyn Listener>) -> bool {
         let _state = self.domain.unit().lock();
         let mut handles = self.handles.lock();
@@ -172,7 +172,7 @@ impl Target {
         true
     }
 
-    /// Removes a handle, and with the last one the queue pair.
+    /// Removes a handle, and the queue pair with the last one.
     pub(crate) fn close(&self, key: usize) -> Result<(), NicError> {
         let mut state = self.domain.unit().lock();
         let mut handles = self.handles.lock();
@@ -185,7 +185,7 @@ impl Target {
     }
 }
 
-/// Tells all handles of a queue pair.
+/// Notifies all handles of a queue pair.
 struct Everyone(Arc<Mutex<Vec<Handle>>>);
 
 impl Listener for Everyone {

@@ -1,15 +1,14 @@
-//! Files of statistics, told from everything else that may be at a path.
+//! Recognition of statistics files.
 
 use std::fs::File;
 use std::io::{self, Read};
 
 use irnic_ports::output::Kind;
 
-/// Files that `stats=FILE.json` writes.
+/// Files written by `stats=FILE.json`.
 pub static STATISTICS: Kind = Kind::new("statistics of irnic", is_statistics);
 
-/// Length of a file beyond which it is not taken for statistics, in bytes: 1024 queue pairs and a device make half a
-/// megabyte.
+/// Maximum length of a statistics file, in bytes: 1024 queue pairs and a device make half a megabyte.
 const MAX_LENGTH: u64 = 64 << 20;
 
 fn is_statistics(file: &mut File) -> io::Result<bool> {

@@ -1,4 +1,4 @@
-//! What the process's devices have done, told when it ends.
+//! Statistics of the process's devices, reported when it ends.
 
 mod file;
 pub mod page;
@@ -22,7 +22,7 @@ use irnic_transports::qp::{Counters, Qp, QpState, QpStats, Service};
 
 use crate::config::{Stats, file_of};
 
-/// Queue pairs that are remembered one by one after they are destroyed; those after them only in sum.
+/// Number of queue pairs that are recorded individually after they are destroyed; later ones only in sum.
 const REMEMBERED: usize = 1024;
 /// One queue pair.
 #[derive(Clone, Debug)]
@@ -31,40 +31,40 @@ pub(crate) struct QpRecord {
     pub(crate) number: u32,
     /// Transport service.
     pub(crate) service: Service,
-    /// The state it was in at the end.
+    /// Its final state.
     pub(crate) state: QpState,
-    /// Tells whether the application destroyed the queue pair.
+    /// Whether the application destroyed the queue pair.
     pub(crate) destroyed: bool,
-    /// Number and address of the one it was connected to.
+    /// Number and address of the peer that it was connected to.
     pub(crate) peer: Option<(u32, IpAddr)>,
-    /// What it did.
+    /// Its statistics.
     pub(crate) stats: QpStats,
 }
 
 impl QpRecord {
-    /// Returns what a queue pair has done; `None` if the NIC has none with this number.
+    /// Returns the record of a queue pair; `None` if the NIC has none with this number.
     pub(crate) fn of(nic: &Nic, number: u32, destroyed: bool) -> Option<QpRecord> {
         let qp = nic.qp(number)?;
         let (service, state) = (qp.service(), qp.state());
         Some(QpRecord { number, service, state, destroyed, peer: QpRecord::peer_of(qp), stats: qp.stats() })
     }
 
-    /// Returns number and address of the one that a queue pair is connected to.
+    /// Returns number and address of the peer of a queue pair.
     fn peer_of(qp: &Qp) -> Option<(u32, IpAddr)> {
         qp.path().filter(|_| qp.service() != Service::Ud).map(|path| (qp.dest_qp(), path.dst))
     }
 }
 
-/// Queue pairs that are no more.
+/// Destroyed queue pairs.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     records: Vec<QpRecord>,
-    /// Number and sum of those that found no room.
+    /// Number and sum of those beyond the limit.
     others: (u64, QpStats),
 }
 
 impl Ledger {
-    /// Notes a queue pair that is no more.
+    /// Records a destroyed queue pair.
     pub(crate) fn remember(&mut self, record: QpRecord) {
         if self.records.len() < REMEMBERED {
             self.records.push(record);
@@ -92,7 +92,7 @@ fn add_counts(to: &mut QpStats, more: &QpStats) {
     to.rcvd_bytes += more.rcvd_bytes;
 }
 
-/// Adds the numbers of a structure to another's.
+/// Adds the fields of a structure to another's.
 macro_rules! sum {
     ($to:ident, $more:ident: $type:ident { $($field:ident),+ $(,)? }) => {{
         // Without "..": a new field has to be added here.
@@ -114,7 +114,7 @@ fn add_host(to: &mut HostCounters, more: &HostCounters) {
     });
 }
 
-/// All of a device.
+/// Statistics of a device.
 #[derive(Debug)]
 pub(crate) struct DeviceStats {
     /// Name of the device.
@@ -127,23 +127,23 @@ pub(crate) struct DeviceStats {
     pub(crate) port: PortCounters,
     /// Counters of links to other processes.
     pub(crate) host: HostCounters,
-    /// What a frame port has seen and sent; `None` for other ports.
+    /// Counters of a frame port; `None` for other ports.
     pub(crate) frames: Option<FrameCounters>,
-    /// What was done to frames sent and received.
+    /// Impairments of frames sent and received.
     pub(crate) impairments: Option<[impair::Report; 2]>,
-    /// Queue pairs in the order of their numbers, those that are no more first.
+    /// Queue pairs in the order of their numbers, destroyed ones first.
     pub(crate) queue_pairs: Vec<QpRecord>,
-    /// How many others there were, and their sum.
+    /// Number of further queue pairs, and their sum.
     pub(crate) others: (u64, QpStats),
 }
 
 impl DeviceStats {
-    /// Adds what another unit of the device has done.
+    /// Adds the statistics of another unit of the device.
     pub(crate) fn add_unit(&mut self, unit: DeviceStats) {
         self.counters.add(&unit.counters);
         add_port(&mut self.port, &unit.port);
         add_host(&mut self.host, &unit.host);
-        // Only devices of one unit have frames or impairments of their own.
+        // Only devices of one unit have frames or impairments.
         self.queue_pairs.extend(unit.queue_pairs);
         self.queue_pairs.sort_by_key(|qp| (!qp.destroyed, qp.number));
         self.others.0 += unit.others.0;
@@ -157,7 +157,7 @@ impl DeviceStats {
         total
     }
 
-    /// Adds queue pairs: those of the ledger, and those that there are.
+    /// Adds queue pairs: those of the ledger, and the live ones.
     pub(crate) fn add_queue_pairs(&mut self, ledger: &Ledger, nic: &Nic, numbers: impl Iterator<Item = u32>) {
         let mut live: Vec<u32> = numbers.collect();
         live.sort_unstable();
@@ -169,12 +169,12 @@ impl DeviceStats {
 
 static WANTED: OnceLock<Stats> = OnceLock::new();
 
-/// Says where statistics go. The first word holds.
+/// Sets the destination of statistics. Only the first call has an effect.
 pub(crate) fn set_wanted(stats: Stats) {
     let _ = WANTED.set(stats);
 }
 
-/// Tells whether statistics go anywhere.
+/// Returns whether statistics are wanted.
 pub(crate) fn are_wanted() -> bool {
     !matches!(wanted(), Stats::Off)
 }
@@ -183,14 +183,14 @@ fn wanted() -> &'static Stats {
     WANTED.get().unwrap_or(&Stats::Off)
 }
 
-/// Tells what devices have done, where it is wanted.
+/// Reports the statistics of devices, if they are wanted.
 pub(crate) fn tell(devices: &[DeviceStats]) {
     if devices.is_empty() {
         return;
     }
     let told = match wanted() {
         Stats::Off => Ok(()),
-        // One write: processes that end together do not mix lines.
+        // One write, so that lines of processes that end together do not mix.
         Stats::Text => io::stderr().write_all((place::new_line() + &report::text(devices)).as_bytes()),
         Stats::Json(path) => {
             let path = file_of(path, std::process::id());

@@ -1,7 +1,7 @@
-//! What a unit has done, as numbers on a [`Sheet`] that other processes of the user read.
+//! Statistics of a unit, as numbers on a [`Sheet`] that other processes of the user read.
 //!
-//! They are counters of the NIC and of the port, the sum of all queue pairs, and a table of some: those that there are
-//! by their numbers, then those that are no more, the last first.
+//! They are counters of the NIC and of the port, the sum of all queue pairs, and a table of some: live ones by number,
+//! then destroyed ones, the latest first.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
@@ -15,43 +15,43 @@ use irnic_transports::qp::{Counters, Qp, QpState, QpStats, RttHistogram, Service
 
 use super::{Ledger, QpRecord, add, add_counts};
 
-/// The version of what is below, and of the order of [`Counters`].
+/// The version of the layout below, and of the order of [`Counters`].
 const VERSION: u64 = 1;
-/// Queue pairs in the table.
+/// Maximum number of queue pairs in the table.
 pub const TABLE: usize = 256;
-/// Room for counters, beside the table.
+/// Room for counters, without the table.
 const COUNTERS: usize = 256;
-/// Numbers of a queue pair.
+/// Number of fields of a queue pair.
 const QP: usize = 22;
 
 const SERVICES: [Service; 5] = [Service::Rc, Service::Uc, Service::Ud, Service::XrcInitiator, Service::XrcTarget];
 const STATES: [QpState; 7] =
     [QpState::Reset, QpState::Init, QpState::Rtr, QpState::Rts, QpState::Sqd, QpState::Sqe, QpState::Err];
 
-/// What queue pairs have done.
+/// Statistics of queue pairs.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct QpFigures {
     /// Packets sent.
     pub sent_pkts: u64,
-    /// Packets received in a state that takes them.
+    /// Packets received in a state that accepts them.
     pub rcvd_pkts: u64,
     /// Packets received without their payload.
     pub rx_trimmed: u64,
-    /// Packets among those sent that were sent again.
+    /// Packets among those sent that were retransmissions.
     pub retransmitted: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
     /// RNR NAKs received.
     pub rnr_naks: u64,
-    /// Payload bytes sent, repetitions included.
+    /// Payload bytes sent, including retransmissions.
     pub sent_bytes: u64,
-    /// Payload bytes among those sent that were sent again.
+    /// Payload bytes among those sent that were retransmissions.
     pub retransmitted_bytes: u64,
     /// Payload bytes received and placed.
     pub rcvd_bytes: u64,
     /// Round trips measured.
     pub rtt_samples: u64,
-    /// The shortest, their mean, what half and what 99 % of them do not exceed, and the longest, ns.
+    /// Minimum, mean, median, 99th percentile and maximum, ns.
     pub rtt_ns: [u64; 5],
 }
 
@@ -62,28 +62,28 @@ pub struct QpPage {
     pub number: u32,
     /// Its transport service.
     pub service: Service,
-    /// The state it is in, or was in when it was destroyed.
+    /// Its state, or its state when it was destroyed.
     pub state: QpState,
     /// The application has destroyed it.
     pub destroyed: bool,
-    /// Number and address of the one it is connected to.
+    /// Number and address of the peer that it is connected to.
     pub peer: Option<(u32, IpAddr)>,
-    /// Bit/s to which its congestion controller limits it; 0 for none.
+    /// Rate limit of its congestion controller, bit/s; 0 for none.
     pub rate: u64,
-    /// Packets that its congestion controller lets be in flight; 0 for any number.
+    /// Congestion window in packets; 0 for no limit.
     pub window: u64,
-    /// What it has done.
+    /// Its statistics.
     pub figures: QpFigures,
 }
 
-/// What a unit has told.
+/// Statistics published by a unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
-    /// The host's time at which it was told, ns ([`host_now`]).
+    /// The host's time when it was published, ns ([`host_now`]).
     pub told: u64,
     /// The time of its NIC then, ns: in a lab, the lab's.
     pub at: u64,
-    /// The process was about to exit: it is the last word.
+    /// The process was about to exit: it is the final page.
     pub last: bool,
     /// Name of the program, as ps shows it.
     pub program: String,
@@ -91,18 +91,18 @@ pub struct Page {
     pub counters: Counters,
     /// The port's counters.
     pub port: PortCounters,
-    /// Queue pairs that there are, and that there were.
+    /// Number of live queue pairs.
     pub live: u64,
     /// Queue pairs that were destroyed.
     pub destroyed: u64,
-    /// The sum of all.
+    /// The sum of all queue pairs.
     pub total: QpFigures,
-    /// Some of them.
+    /// Some of the queue pairs.
     pub queue_pairs: Vec<QpPage>,
 }
 
 impl Page {
-    /// Returns what numbers mean; `None` if they are of another version, or make no sense.
+    /// Parses the numbers of a page; `None` if they are of another version, or invalid.
     pub fn read(numbers: impl IntoIterator<Item = u64>) -> Option<Page> {
         let mut numbers = numbers.into_iter();
         let mut next = || numbers.next();
@@ -172,19 +172,19 @@ fn queue_pair(next: &mut impl FnMut() -> Option<u64>) -> Option<QpPage> {
     })
 }
 
-/// The page as its unit has it.
+/// The unit's end of the page.
 pub(crate) struct OwnPage {
     sheet: Sheet,
     program: [u64; 2],
-    /// Queue pairs that are no more, and their sum.
+    /// Number and sum of destroyed queue pairs.
     gone: (u64, QpStats),
-    /// Room for the round trips of all.
+    /// Memory for the round trips of all queue pairs.
     rtt: RttHistogram,
     last: bool,
 }
 
 impl OwnPage {
-    /// Makes an empty page.
+    /// Creates an empty page.
     pub(crate) fn create() -> io::Result<OwnPage> {
         let mut program = [0; 16];
         let name = std::fs::read("/proc/self/comm").unwrap_or_default();
@@ -193,7 +193,7 @@ impl OwnPage {
         program[..len].copy_from_slice(&name[..len]);
         let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| program[at + i]));
         let mut rtt = RttHistogram::default();
-        // So that its memory is there.
+        // Makes its memory resident.
         rtt.record(0);
         Ok(OwnPage {
             sheet: Sheet::create(COUNTERS + TABLE * QP)?,
@@ -209,14 +209,14 @@ impl OwnPage {
         &self.sheet
     }
 
-    /// Notes a queue pair that is no more.
+    /// Records a destroyed queue pair.
     pub(crate) fn remember(&mut self, stats: &QpStats) {
         self.gone.0 += 1;
         add(&mut self.gone.1, stats);
     }
 
-    /// Writes what a unit has done by its NIC's time `at`. `live` are the queue pairs that there are, `ledger` has
-    /// those that are no more. After the `last` word there may be others, which are the last as well.
+    /// Writes a unit's statistics at its NIC's time `at`. `live` are the live queue pairs, `ledger` has the destroyed
+    /// ones. After the `last` page there may be others, which are last as well.
     pub(crate) fn write(
         &mut self,
         (nic, port): (&Nic, &PortCounters),
@@ -258,7 +258,7 @@ impl OwnPage {
         }
     }
 
-    /// Returns the counters that were written last; `None` if none were.
+    /// Returns the counters last written; `None` if none were.
     pub(crate) fn counters(&self) -> Option<(Counters, PortCounters)> {
         Page::read(self.sheet.numbers()).map(|page| (page.counters, page.port))
     }
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!((read.total.timeouts, read.total.sent_bytes, read.total.rtt_samples), (3, 18, 2));
         assert_eq!(read.queue_pairs[3].figures.rtt_ns[0], 5_000);
         assert_eq!(page.counters(), Some((*nic.counters(), port)));
-        // The last word stays it.
+        // Once last, the page stays last.
         page.write((&nic, &port), (live.iter().copied(), &ledger), Time(78), true);
         page.write((&nic, &port), (live.iter().copied(), &ledger), Time(79), false);
         assert!(Page::read(reader.read().unwrap()).unwrap().last);

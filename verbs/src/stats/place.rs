@@ -1,8 +1,8 @@
-//! Where on standard error the report begins: after all that the application wrote, on a line of its own.
+//! The place of the report on standard error: after all output of the application, on a line of its own.
 //!
-//! A process exits by running what was registered with atexit(3), the report among it, and empties its C streams after
-//! that. So the streams come first here. Whether the last line was ended is known of a file, and of a stream whose end
-//! was just emptied; a terminal needs not be asked.
+//! A process exits by running the handlers registered with atexit(3), the report among them, and flushes its C streams
+//! after that. So the streams are flushed first here. Whether the last line was ended is known for a file, and for a
+//! stream that was just flushed; for a terminal it does not matter.
 
 use std::ffi::{c_char, c_int};
 use std::fs::File;
@@ -29,7 +29,7 @@ struct Stream {
     write_ptr: *const c_char,
 }
 
-/// Empties a stream, unless a thread is inside, which may never come out. Returns the last byte that was in it.
+/// Flushes a stream, unless another thread holds its lock, possibly forever. Returns the last byte that was in it.
 ///
 /// # Safety
 /// `stream` is open, or NULL.
@@ -38,7 +38,7 @@ unsafe fn empty(stream: *mut libc::FILE) -> Option<u8> {
     if stream.is_null() || unsafe { ftrylockfile(stream) } != 0 {
         return None;
     }
-    // SAFETY: the stream is this thread's. What is read of its fields must agree with what it says of itself.
+    // SAFETY: this thread holds the stream's lock. The fields read must agree with the results of its functions.
     unsafe {
         let pending = __fpending(stream);
         let fields = &*stream.cast::<Stream>();
@@ -56,9 +56,9 @@ fn stat(fd: c_int) -> Option<libc::stat> {
     (unsafe { libc::fstat(fd, found.as_mut_ptr()) } == 0).then(|| unsafe { found.assume_init() })
 }
 
-/// Returns the last byte of the file that standard error is.
+/// Returns the last byte of the file that is standard error.
 fn last_of_file() -> io::Result<u8> {
-    // Opened anew, since it was opened for writing.
+    // Opened again, since it was opened for writing.
     let file = File::open("/proc/self/fd/2")?;
     let mut last = [b'\n'];
     if let Some(at) = file.metadata()?.len().checked_sub(1) {
@@ -67,9 +67,9 @@ fn last_of_file() -> io::Result<u8> {
     Ok(last[0])
 }
 
-/// Empties the application's streams and returns what has to be written to standard error before a line begins there.
+/// Flushes the application's streams and returns what has to be written to standard error to begin a line there.
 pub(super) fn new_line() -> String {
-    // SAFETY: the C library's own, which a process may close but not take away.
+    // SAFETY: the C library's own, which a process may close but not free.
     let last = unsafe {
         empty(stderr);
         empty(stdout)
@@ -78,7 +78,7 @@ pub(super) fn new_line() -> String {
     let unfinished = match found.st_mode & libc::S_IFMT {
         libc::S_IFREG => last_of_file().is_ok_and(|last| last != b'\n'),
         libc::S_IFCHR => return terminal(),
-        // A pipe keeps nothing. If the application wrote to the same one last, it ends as that did.
+        // The contents of a pipe are unknown. If the application last wrote to the same one, it ends like that output.
         _ => {
             let same = |other: libc::stat| (other.st_dev, other.st_ino) == (found.st_dev, found.st_ino);
             last.is_some_and(|last| last != b'\n') && stat(libc::STDOUT_FILENO).is_some_and(same)
@@ -87,10 +87,10 @@ pub(super) fn new_line() -> String {
     if unfinished { "\n".into() } else { String::new() }
 }
 
-/// Returns as many spaces as a line has, and the way back to its beginning: from the beginning of a line that leads
-/// nowhere, from elsewhere to the next line.
+/// Returns a line of spaces and a carriage return: at the beginning of a line this has no effect, elsewhere it leads to
+/// the next line.
 fn terminal() -> String {
-    // SAFETY: all-zero is a valid size, and the call fills it in, or fails on what is no terminal.
+    // SAFETY: all-zero is a valid size, and the call fills it in, or fails if it is not a terminal.
     let (asked, size) = unsafe {
         let mut size: libc::winsize = std::mem::zeroed();
         (libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &mut size), size)

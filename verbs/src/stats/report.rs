@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::{DeviceStats, QpRecord};
 
-/// Names and values of a structure's numbers.
+/// Returns names and values of a structure's fields.
 macro_rules! numbers {
     ($of:ident: $type:ident { $($field:ident),+ $(,)? }) => {{
         // Without "..": a new field has to be added here.
@@ -56,10 +56,10 @@ pub fn state(of: QpState) -> String {
     format!("{of:?}").to_uppercase()
 }
 
-/// Percentiles that are told, with their names.
+/// Reported percentiles, with their names.
 const PERCENTILES: [(f64, &str); 4] = [(50.0, "p50"), (90.0, "p90"), (99.0, "p99"), (99.9, "p99.9")];
 
-/// Returns a time in the unit that suits it.
+/// Returns a time in a suitable unit.
 fn time(ns: u64) -> String {
     match ns {
         0..10_000 => format!("{ns} ns"),
@@ -100,10 +100,10 @@ fn counts(out: &mut String, name: &str, numbers: impl IntoIterator<Item = (&'sta
     }
 }
 
-/// Queue pairs that the text shows one by one.
+/// Maximum number of queue pairs listed in the text.
 const SHOWN: usize = 32;
 
-/// Returns the report for people: what is zero is left out.
+/// Returns the report as text: zeros are omitted.
 pub(super) fn text(devices: &[DeviceStats]) -> String {
     let mut out = String::new();
     for device in devices {
@@ -205,7 +205,7 @@ fn qp_json(qp: &QpRecord) -> Value {
     Value::Object(map)
 }
 
-/// Returns the report for programs: everything.
+/// Returns the complete report as JSON.
 pub(super) fn json(devices: &[DeviceStats]) -> Value {
     let one = |device: &DeviceStats| {
         json!({

@@ -1,8 +1,8 @@
 //! Node `IBVERBS_1.0` of the functions that have a successor in 1.1.
 //!
 //! The structures of libibverbs 1.0 (2006) differ in size and order from all later ones, and a program built against
-//! them gets every object through these entry points. They refuse: the first one, `ibv_get_device_list`, reports no
-//! device list and `EOPNOTSUPP`, and the others are out of reach without a device.
+//! them gets every object through these entry points. They fail: the first one, `ibv_get_device_list`, returns no
+//! device list and `EOPNOTSUPP`, and the others cannot be reached without a device.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -18,7 +18,7 @@ use crate::errno::set_errno;
 /// `num` is NULL or points to an `int`.
 unsafe extern "C" fn device_list(num: *mut c_int) -> *mut std::ffi::c_void {
     if !num.is_null() {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller's promise.
         unsafe { num.write(0) };
     }
     set_errno(libc::EOPNOTSUPP);

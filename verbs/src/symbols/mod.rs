@@ -1,6 +1,6 @@
-//! The names and versions under which the shared object offers its functions.
+//! The names and versions of the functions exported by the shared object.
 //!
-//! An application asks for `ibv_alloc_pd@IBVERBS_1.1`, and rustc cannot give a symbol a version. So each export is a
+//! An application requests `ibv_alloc_pd@IBVERBS_1.1`, and rustc cannot give a symbol a version. So each export is a
 //! jump in assembler that carries the versioned name; `nodes.map` declares the versions to the linker. The functions
 //! themselves are in [`crate::calls`]. Nothing else of this crate is visible in the shared object.
 
@@ -42,9 +42,9 @@ macro_rules! jump {
     };
 }
 
-/// Exports functions under one version node. `"@@"` makes this version the default of the name, `"@"` leaves it to
-/// those that ask for it. `module { names }` exports the functions of these names, `target => { names }` one function
-/// under many names.
+/// Exports functions under one version node. `"@@"` makes this version the default of the name, `"@"` is for explicit
+/// requests only. `module { names }` exports the functions of these names, `target => { names }` one function under
+/// many names.
 macro_rules! node {
     ($node:literal $at:literal $module:ident { $($name:ident)* }) => {
         $($crate::symbols::jump!(

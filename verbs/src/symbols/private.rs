@@ -1,16 +1,16 @@
-//! The nodes `IBVERBS_PRIVATE_*`: what vendor libraries and a few tools import.
+//! The nodes `IBVERBS_PRIVATE_*`: imports of vendor libraries and a few tools.
 //!
-//! perftest and others are linked against `libmlx5` and `libefa`, whose constructors register a driver and whose bodies
-//! send commands to a kernel. Both load and run; no device of theirs is ever found, so their commands are refused. The
-//! number changes with the interface (34: rdma-core 34 to 56, 57: 57 and 58, 59: 59 to 63, 64, 65), and each vendor
-//! library asks for its own. Each node has the names that any release of its number had.
+//! perftest and others are linked against `libmlx5` and `libefa`, whose constructors register a driver and whose
+//! functions send commands to the kernel. Both load and run; no device of theirs is ever found, so their commands fail.
+//! The number changes with the interface (34: rdma-core 34 to 56, 57: 57 and 58, 59: 59 to 63, 64, 65), and each vendor
+//! library requests its own. Each node has the names of all releases with its number.
 
 use std::ffi::c_uint;
 
 use super::node;
 use crate::calls::{self, refuse};
 
-/// Does nothing: `verbs_register_driver_*`, by which a vendor's driver offers itself. No device is looked for.
+/// Does nothing: `verbs_register_driver_*`, with which a vendor's driver registers. No device is searched for.
 extern "C" fn register_driver() {}
 
 /// Returns 0: `__ioctl_final_num_attrs`, the length of a command for the kernel that is never sent.
@@ -18,7 +18,7 @@ extern "C" fn no_attributes() -> c_uint {
     0
 }
 
-/// What all private nodes have in common.
+/// Symbols common to all private nodes.
 macro_rules! private_node {
     ($node:literal $at:literal $driver:ident) => {
         node! { $node $at register_driver => { $driver } }
@@ -110,7 +110,7 @@ macro_rules! private_node {
             ibv_cmd_resize_cq
         } }
 
-        // A bool that drivers set when they can lose their device.
+        // A bool set by drivers whose device can be removed.
         std::arch::global_asm!(
             concat!(".pushsection .bss.irnic.verbs_allow_disassociate_destroy.", $node, ",\"awR\",%nobits"),
             concat!(".globl irnic.verbs_allow_disassociate_destroy.", $node),
@@ -139,7 +139,7 @@ private_node! { "IBVERBS_PRIVATE_65" "@" verbs_register_driver_65 }
 
 node! { "IBVERBS_PRIVATE_34" "@@" refuse::int => { ibv_cmd_query_device } }
 
-/// What came with 59.
+/// Symbols added in 59.
 macro_rules! since_59 {
     ($node:literal) => {
         node! { $node "@" refuse::int => {
@@ -157,7 +157,7 @@ since_59! { "IBVERBS_PRIVATE_59" }
 since_59! { "IBVERBS_PRIVATE_64" }
 since_59! { "IBVERBS_PRIVATE_65" }
 
-/// What came with 64.
+/// Symbols added in 64.
 macro_rules! since_64 {
     ($node:literal) => {
         node! { $node "@" refuse::ptr => {

@@ -1,4 +1,4 @@
-//! The public nodes, as rdma-core 65 has them.
+//! The public nodes, as in rdma-core 65.
 
 use super::node;
 use crate::calls;
@@ -145,5 +145,5 @@ node! { "IBVERBS_1.18" "@@" calls {
     ibv_set_err_comp_cntr
 } }
 
-// Providers of libibverbs 1.1 call it from their constructors; no linker has offered it since.
+// Called by providers of libibverbs 1.1 in their constructors; not available for linking since.
 node! { "IBVERBS_1.1" "@" calls { ibv_register_driver } }

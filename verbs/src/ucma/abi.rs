@@ -1,12 +1,12 @@
-//! What librdmacm writes to `/dev/infiniband/rdma_cm` and expects in return: the kernel's `rdma/rdma_user_cm.h`, ABI
-//! version 4, with structures of `rdma/ib_user_verbs.h` and `rdma/ib_user_sa.h`.
+//! Commands and replies of librdmacm on `/dev/infiniband/rdma_cm`: the kernel's `rdma/rdma_user_cm.h`, ABI version 4,
+//! with structures of `rdma/ib_user_verbs.h` and `rdma/ib_user_sa.h`.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
 use crate::errno::{Errno, Result};
 
-/// Longest private data in a structure; what a MAD takes is less.
+/// Maximum private data in a structure; a MAD has less room.
 pub(super) const MAX_PRIVATE_DATA: usize = 256;
 
 /// Commands.
@@ -49,7 +49,7 @@ pub(super) mod event {
     pub(crate) const TIMEWAIT_EXIT: u32 = 15;
 }
 
-/// What a QUERY asks for.
+/// Options of QUERY.
 pub(super) mod query {
     pub(crate) const ADDR: u32 = 0;
     pub(crate) const PATH: u32 = 1;
@@ -73,10 +73,10 @@ pub(super) const PATH_FLAGS: u32 = 1 | 1 << 1 | 1 << 3 | 1 << 5;
 /// The Q_Key of datagram ids in the port spaces UDP and IPoIB (RDMA_UDP_QKEY).
 pub(super) const UDP_QKEY: u32 = 0x0123_4567;
 
-/// A structure of integers and arrays of them, without padding that matters.
+/// A structure of integers and arrays of them, without significant padding.
 ///
 /// # Safety
-/// Every pattern of bits is a value of the type.
+/// Every bit pattern is a valid value of the type.
 pub(super) unsafe trait Plain: Copy {}
 
 macro_rules! plain {
@@ -98,7 +98,7 @@ macro_rules! plain {
 }
 
 plain! {
-    /// Before every command: which one, the length of what follows, and the room for the answer.
+    /// Header of every command: its number, the length of its body, and the size of the reply buffer.
     struct Header {
         cmd: u32,
         input: u16,
@@ -113,14 +113,14 @@ plain! {
         reserved: [u8; 5],
     } 24
 
-    /// A command with nothing but an id: LISTEN's backlog, RESOLVE_ROUTE's timeout and NOTIFY's event follow it.
+    /// A command with only an id, followed by LISTEN's backlog, RESOLVE_ROUTE's timeout or NOTIFY's event.
     struct OfId {
         id: u32,
         value: u32,
     } 8
 
-    /// DESTROY_ID, LEAVE_MCAST, MIGRATE_ID (`value` is the file that the id leaves), INIT_QP_ATTR (the state) and QUERY
-    /// (the option).
+    /// DESTROY_ID, LEAVE_MCAST, MIGRATE_ID (`value` is the id's old file), INIT_QP_ATTR (the state) and QUERY (the
+    /// option).
     struct Asking {
         response: u64,
         id: u32,
@@ -247,7 +247,7 @@ plain! {
         optlen: u32,
     } 24
 
-    /// An event. `param` is a [`ConnParam`] and nothing, or a [`UdParam`].
+    /// An event. `param` is a [`ConnParam`] and padding, or a [`UdParam`].
     struct EventResp {
         uid: u64,
         id: u32,
@@ -321,53 +321,53 @@ unsafe impl Plain for u8 {}
 // SAFETY: a number.
 unsafe impl Plain for i32 {}
 
-/// The answer of CREATE_ID, JOIN_MCAST (an id), DESTROY_ID, LEAVE_MCAST and MIGRATE_ID (how many events were reported).
+/// The reply of CREATE_ID, JOIN_MCAST (an id), DESTROY_ID, LEAVE_MCAST and MIGRATE_ID (the number of reported events).
 // SAFETY: a number.
 unsafe impl Plain for u32 {}
 
-/// The address for GET_EVENT's answer.
+/// The address for GET_EVENT's reply.
 // SAFETY: a number.
 unsafe impl Plain for u64 {}
 
 /// Returns a structure of zeros.
 pub(super) fn zeroed<T: Plain>() -> T {
-    // SAFETY: zeros are a value of the type.
+    // SAFETY: zeros are a valid value of the type.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
-/// Reads a structure from the start of `bytes`; what is missing at its end is 0, as in older versions of it.
+/// Reads a structure from the start of `bytes`; missing bytes at its end are 0, as in older versions of it.
 pub(super) fn read<T: Plain>(bytes: &[u8]) -> T {
     let mut value = zeroed::<T>();
     let len = bytes.len().min(size_of::<T>());
-    // SAFETY: both are `len` bytes long, and any bytes are a value.
+    // SAFETY: both are `len` bytes long, and any bytes are a valid value.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut value).cast(), len) };
     value
 }
 
-/// Writes a structure over the start of `bytes`, which are as long.
+/// Writes a structure over the start of `bytes`, which must be at least as long.
 pub(super) fn put<T: Plain>(bytes: &mut [u8], value: &T) {
     let bytes = &mut bytes[..size_of::<T>()];
     // SAFETY: as many bytes as the structure has. Padding, if there is any, is between integers that were zeroed.
     unsafe { std::ptr::copy_nonoverlapping((&raw const *value).cast(), bytes.as_mut_ptr(), bytes.len()) };
 }
 
-/// Where the caller wants the answer of a command.
+/// Buffer for the reply of a command.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Answer {
-    /// Room in bytes, from the command's header.
+    /// Size in bytes, from the command's header.
     pub(super) room: u16,
 }
 
 impl Answer {
-    /// Refuses a command whose answer of at least `least` bytes has no room: ENOSPC.
+    /// Returns ENOSPC if a reply of at least `least` bytes does not fit.
     pub(super) fn needs(self, least: usize) -> Result<()> {
         if usize::from(self.room) < least { Err(Errno(libc::ENOSPC)) } else { Ok(()) }
     }
 
-    /// Writes an answer to the caller's address, as much of it as there is room for.
+    /// Writes a reply to the caller's address, truncated to the buffer.
     ///
     /// # Safety
-    /// `at` is an address with as much room as the command's header says.
+    /// `at` is the address of a buffer of the size in the command's header.
     pub(super) unsafe fn write<T: Plain>(self, at: u64, value: &T) -> Result<()> {
         let len = size_of::<T>().min(self.room.into());
         let from = libc::iovec { iov_base: (&raw const *value).cast_mut().cast(), iov_len: len };
@@ -380,12 +380,12 @@ impl Answer {
 /// Reads a value from the caller's address.
 ///
 /// # Safety
-/// As many bytes as a value has are at `at`, or nothing is.
+/// `at` is the address of a value, or not mapped.
 pub(super) unsafe fn fetch<T: Plain>(at: u64) -> Result<T> {
     let mut value = zeroed::<T>();
     let to = libc::iovec { iov_base: (&raw mut value).cast(), iov_len: size_of::<T>() };
     let from = libc::iovec { iov_base: at as *mut c_void, iov_len: size_of::<T>() };
-    // SAFETY: the caller's promise, and any bytes are a value.
+    // SAFETY: the caller's promise, and any bytes are a valid value.
     unsafe { copy(libc::process_vm_readv, to, from, |to, from| (from, to)) }?;
     Ok(value)
 }
@@ -400,18 +400,18 @@ type Transfer = unsafe extern "C" fn(
     libc::c_ulong,
 ) -> libc::ssize_t;
 
-/// Copies between `own` memory and the caller's as a kernel does: `EFAULT` where there is none. A sandbox that does not
-/// let a process do that to itself has to believe the caller. `way` says which of both is the source.
+/// Copies between `own` memory and the caller's like a kernel: `EFAULT` if that is not mapped. In a sandbox that
+/// forbids a process to do that to itself the caller is trusted. `way` selects which of them is the source.
 ///
 /// # Safety
-/// Both are memory, as long as each other, or the caller's is not mapped.
+/// Both are memory of the same length, or the caller's is not mapped.
 unsafe fn copy(
     transfer: Transfer,
     own: libc::iovec,
     callers: libc::iovec,
     way: fn(*mut c_void, *mut c_void) -> (*mut c_void, *mut c_void),
 ) -> Result<()> {
-    // SAFETY: lists of one; the kernel looks whether there is memory.
+    // SAFETY: lists of one; the kernel checks that the memory is mapped.
     let copied = unsafe { transfer(libc::getpid(), &own, 1, &callers, 1, 0) };
     if copied == own.iov_len as isize {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Socket addresses as C writes them, and which device stands for one.
+//! Socket addresses in their C form, and the devices for them.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
@@ -17,10 +17,10 @@ const AF_IB: u16 = 27;
 /// Bytes of a sockaddr_ib.
 const IB_LEN: usize = 48;
 
-/// The UDP source port of management datagrams: the first of those that RoCEv2 recommends.
+/// UDP source port of management datagrams: the first of those recommended by RoCEv2.
 const UDP_SRC: u16 = 0xc000;
 const HOP_LIMIT: u8 = 64;
-/// A port to which nothing is sent: only the kernel's choice of a source address is asked for.
+/// A port to which nothing is sent: only used to query the kernel's choice of a source address.
 const DISCARD: u16 = 9;
 
 /// An address in `AF_IB`: a GID and a service.
@@ -44,7 +44,7 @@ fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 }
 
 impl Address {
-    /// Reads a socket address of `size` bytes. `None` for no address: a size of 0.
+    /// Parses a socket address of `size` bytes. `None` for no address: a size of 0.
     pub(super) fn parse(bytes: &[u8; 128], size: u16) -> Result<Option<Address>> {
         let size = usize::from(size);
         if size == 0 {
@@ -102,13 +102,13 @@ impl Address {
     }
 }
 
-/// Returns the device that has an address, by its place in the list.
+/// Returns the device that has an address, by its index in the list.
 fn device_of(address: IpAddr) -> Option<usize> {
     devices().iter().position(|device| device.info().gids.contains(&gid_of(address)))
 }
 
-/// Tells whether an address means this host's device without being one of its own: the wildcard, and loopback addresses
-/// on a host whose devices have none.
+/// Returns whether an address refers to this host's device without being one of its own: the wildcard, and loopback
+/// addresses on a host whose devices have none.
 fn means_the_device(address: IpAddr) -> bool {
     let mut gids = devices().iter().flat_map(|device| &device.info().gids);
     address.is_unspecified()
@@ -117,8 +117,7 @@ fn means_the_device(address: IpAddr) -> bool {
         || address == IpAddr::from(Ipv6Addr::LOCALHOST)
 }
 
-/// Returns the address of a device, one of its GIDs, that is used in the place of `like`: itself, one of its family, or
-/// any.
+/// Returns the address of a device, one of its GIDs, to be used for `like`: itself, one of its family, or any.
 pub(super) fn address_on(info: &DeviceInfo, like: IpAddr) -> Option<IpAddr> {
     let addresses = || info.gids.iter().map(address_of);
     let link_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
@@ -130,9 +129,9 @@ pub(super) fn address_on(info: &DeviceInfo, like: IpAddr) -> Option<IpAddr> {
         .or_else(|| addresses().next())
 }
 
-/// Returns the device that an id is bound to by binding it to an address: `None` if that leaves the device open, as the
-/// wildcard does, and a loopback address that is no device's (the kernel's `cma_any_addr`). EADDRNOTAVAIL if no device
-/// has it.
+/// Returns the device that an id is bound to when it is bound to an address: `None` if that leaves the device open, as
+/// for the wildcard and a loopback address that is not a device's (the kernel's `cma_any_addr`). EADDRNOTAVAIL if no
+/// device has it.
 pub(super) fn bound_device(address: IpAddr) -> Result<Option<usize>> {
     if address.is_unspecified() {
         return Ok(None);
@@ -144,10 +143,10 @@ pub(super) fn bound_device(address: IpAddr) -> Result<Option<usize>> {
     }
 }
 
-/// Where a destination is reached from.
+/// How a destination is reached.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Found {
-    /// The device, by its place in the list.
+    /// The device, by its index in the list.
     pub(super) device: usize,
     /// This side's socket address, without a port.
     pub(super) src: IpAddr,
@@ -157,12 +156,12 @@ pub(super) struct Found {
     pub(super) path: Path,
 }
 
-/// Finds the device and the source address from which a destination is reached: what `rdma_resolve_addr` asks for.
-/// `src` is an address that the caller wants, `bound` a device that the id has already.
+/// Finds the device and the source address from which a destination is reached, for `rdma_resolve_addr`. `src` is an
+/// address requested by the caller, `bound` a device that the id has already.
 ///
 /// # Errors
-/// The kernel's if it has no route (ENETUNREACH, EHOSTUNREACH); ENODEV if the route leads over an interface that is no
-/// device's; EADDRNOTAVAIL if no device has `src`.
+/// The kernel's error if it has no route (ENETUNREACH, EHOSTUNREACH); ENODEV if the route leads over an interface
+/// without a device; EADDRNOTAVAIL if no device has `src`.
 pub(super) fn find(dst: SocketAddr, src: Option<IpAddr>, bound: Option<usize>) -> Result<Found> {
     let wanted = src.filter(|ip| !ip.is_unspecified());
     let bound = match wanted {
@@ -191,29 +190,28 @@ pub(super) fn find(dst: SocketAddr, src: Option<IpAddr>, bound: Option<usize>) -
     Ok(Found { device, src: wanted.unwrap_or(own), dst, path: path(own, dst.ip(), 0) })
 }
 
-/// Returns the path of management datagrams, and of what is connected, between two devices.
+/// Returns the path of management datagrams, and of connections, between two devices.
 pub(super) fn path(src: IpAddr, dst: IpAddr, traffic_class: u8) -> Path {
     Path { src, dst, udp_src: UDP_SRC, traffic_class, hop_limit: HOP_LIMIT }
 }
 
 /// Returns the device from which a destination is reached, and its address.
 fn source(dst: SocketAddr) -> Result<(usize, IpAddr)> {
-    // Where the kernel knows no route to, or none over a device, a station on an Ethernet may know a neighbour.
+    // If the kernel has no route, or none over a device, a station on an Ethernet may know a neighbour.
     match station(dst.ip()) {
         Some(station) if devices().iter().all(|device| device.info().is_station()) => Ok(station),
         station => kernel_route(dst).or_else(|e| station.ok_or(e)),
     }
 }
 
-/// Returns the first device with a link layer and an address of its own that is of a destination's family.
+/// Returns the first device with its own link layer and an address of a destination's family.
 fn station(dst: IpAddr) -> Option<(usize, IpAddr)> {
     let own = |info: &DeviceInfo| address_on(info, dst).filter(|own| own.is_ipv4() == dst.is_ipv4());
     let stations = devices().iter().enumerate().filter(|(_, device)| device.info().is_station());
     stations.filter_map(|(at, device)| Some((at, own(device.info())?))).next()
 }
 
-/// Asks the kernel from which address it would reach a destination, and returns the device that has it, or shares its
-/// interface.
+/// Returns the device with the source address, or on the interface, of the kernel's route to a destination.
 fn kernel_route(dst: SocketAddr) -> Result<(usize, IpAddr)> {
     let ip = kernel_source(dst).map_err(|e| Errno(e.raw_os_error().unwrap_or(libc::EHOSTUNREACH)))?;
     let on_interface = || devices().iter().position(|device| device.info().interface.addresses.contains(&ip));

@@ -1,4 +1,4 @@
-//! Attributes of queue pairs and paths, as the kernel's structures have them.
+//! Attributes of queue pairs and paths in the kernel's structures.
 
 use irnic_cm::{QpAttributes, Route};
 use irnic_transports::Path;
@@ -9,7 +9,7 @@ use crate::abi::consts::*;
 use crate::device::{DEFAULT_PKEY, DeviceInfo};
 use crate::gid::gid_of;
 
-/// Returns an address vector for a path: global, as all of RoCE's are.
+/// Returns an address vector for a path: global, like all of RoCE's.
 pub(super) fn ah_attr(info: &DeviceInfo, path: &Path, flow_label: u32) -> AhAttr {
     let own = gid_of(path.src);
     let grh = GlobalRoute {
@@ -23,7 +23,7 @@ pub(super) fn ah_attr(info: &DeviceInfo, path: &Path, flow_label: u32) -> AhAttr
     AhAttr { grh, is_global: 1, port_num: 1, ..zeroed() }
 }
 
-/// The access flags of libibverbs for what a peer may do.
+/// Returns the access flags of libibverbs for a peer's rights.
 fn access_flags(access: Access) -> u32 {
     [
         (Access::LOCAL_WRITE, IBV_ACCESS_LOCAL_WRITE),
@@ -36,7 +36,7 @@ fn access_flags(access: Access) -> u32 {
     .fold(0, |flags, (_, flag)| flags | flag)
 }
 
-/// Returns the attributes of a transition and the mask that goes with them, as `rdma_init_qp_attr` gives them.
+/// Returns the attributes of a transition and their mask, for `rdma_init_qp_attr`.
 pub(super) fn qp_attr(info: &DeviceInfo, state: QpState, from: &QpAttributes) -> QpAttr {
     let Attr { access, pkey_index, port, qkey, path, path_mtu, dest_qp, rq_psn, sq_psn, .. } = &from.attr;
     let Attr { max_dest_rd_atomic, max_rd_atomic, min_rnr_timer, timeout, retry_cnt, rnr_retry, .. } = &from.attr;
@@ -85,7 +85,7 @@ pub(super) fn path_record(route: &Route) -> QueryPathResp {
         tclass: route.path.traffic_class,
         reversible_numpath: 0x81,
         pkey: DEFAULT_PKEY.to_be(),
-        // "Exactly" in the upper two bits of each.
+        // The upper two bits of each mean "exactly".
         mtu: 2 << 6 | route.mtu as u8,
         rate: 2 << 6,
         packetlifetime: 2 << 6 | route.packet_lifetime,

@@ -28,12 +28,12 @@ pub(super) fn open(flags: c_int) -> RawFd {
     })
 }
 
-/// Tells whether a descriptor is an open file.
+/// Returns whether a descriptor is an open file.
 pub(super) fn has(fd: RawFd) -> bool {
     state().has(fd)
 }
 
-/// Ends the ids of a file, if the descriptor is one. The descriptor is its caller's to close.
+/// Destroys the ids of a file, if the descriptor is one. The caller closes the descriptor.
 pub(super) fn close(fd: RawFd) {
     guard((), || {
         let removed = state().close(fd);
@@ -41,22 +41,22 @@ pub(super) fn close(fd: RawFd) {
     });
 }
 
-/// Executes a command. Returns its length, or −1 and `errno`. What waits, GET_EVENT, is a cancellation point
+/// Executes a command. Returns its length, or −1 and `errno`. GET_EVENT, which waits, is a cancellation point
 /// (pthreads(7)).
 ///
 /// # Safety
-/// What the command says of the caller's memory is true: addresses for answers, with as much room as its header says,
-/// and of options. What is mapped nowhere is refused.
+/// The command's references to the caller's memory are correct: buffers for replies, of the size in its header, and
+/// options. Unmapped addresses are rejected.
 pub(super) unsafe fn command(fd: RawFd, bytes: &[u8]) -> isize {
     // SAFETY: the caller's promise.
     let mut done = guard(Err(Errno(libc::EIO)), || unsafe { execute(fd, bytes) });
-    // Nothing is held here.
+    // No lock is held here.
     while let Ok(Done::Waits(response, answer)) = done {
-        // Another reader may have taken the event: then this waits, as the descriptor says.
+        // Another reader may have taken the event: then this waits, as configured for the descriptor.
         match wait::<1>(fd) {
             1 => {}
-            // Another thread has closed the file while this one waited for an event. The kernel lets it wait on, until
-            // a signal, and programs count on that: rping closes its channel and ends while a thread of it waits.
+            // Another thread has closed the file while this one waited for an event. The kernel lets it wait until a
+            // signal, and programs rely on that: rping closes its channel and ends while one of its threads waits.
             0 => {
                 // SAFETY: has no precondition.
                 unsafe { pause() };
@@ -89,16 +89,16 @@ unsafe extern "C-unwind" {
     fn pause() -> c_int;
 }
 
-/// How far a command was executed.
+/// Progress of a command.
 #[derive(Copy, Clone)]
 enum Done {
     Whole,
-    /// It is one for an event, which is to be waited for: the address of the answer, and its room.
+    /// It waits for an event: address and size of the reply buffer.
     Waits(u64, Answer),
 }
 
 /// # Safety
-/// That of [`command`].
+/// As for [`command`].
 unsafe fn execute(fd: RawFd, bytes: &[u8]) -> Result<Done> {
     const HEADER: usize = size_of::<Header>();
     if bytes.len() < HEADER {
@@ -112,7 +112,7 @@ unsafe fn execute(fd: RawFd, bytes: &[u8]) -> Result<Done> {
         calls::await_event(fd, answer)?;
         return Ok(Done::Waits(response, answer));
     }
-    // SAFETY: the caller's promise, in each case that answers.
+    // SAFETY: the caller's promise, in each case with a reply.
     let executed = unsafe {
         match cmd {
             command::CREATE_ID => calls::create_id(fd, &read(body), answer),
@@ -132,20 +132,20 @@ unsafe fn execute(fd: RawFd, bytes: &[u8]) -> Result<Done> {
             command::MIGRATE_ID => calls::migrate_id(fd, &read(body), answer),
             command::JOIN_MCAST => calls::join_mcast(fd, &read(body), answer),
             command::LEAVE_MCAST => calls::leave_mcast(fd, &read(body), answer),
-            // What is newer than this, and what librdmacm used before AF_IB came (2014).
+            // Newer commands, and those used by librdmacm before AF_IB (2014).
             _ => Err(Errno(libc::EOPNOTSUPP)),
         }
     };
     executed.map(|()| Done::Whole)
 }
 
-/// Sees to it that a child of this process has no files: its devices are its own.
+/// Makes children of this process start without files: its devices are its own.
 fn forget_in_children() {
     extern "C" fn child() {
         forget_after_fork();
     }
     static ONCE: Once = Once::new();
-    // SAFETY: the handler touches only what belongs to this library, which is never unloaded.
+    // SAFETY: the handler accesses only what belongs to this library, which is never unloaded.
     ONCE.call_once(|| unsafe {
         libc::pthread_atfork(None, None, Some(child));
     });

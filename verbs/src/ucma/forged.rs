@@ -1,7 +1,7 @@
-//! Commands that an application might forge: any ids, any lengths, any bytes. For tests and `make fuzz`.
+//! Forged commands of an application: any ids, any lengths, any bytes. For tests and `make fuzz`.
 //!
-//! Only addresses are true: each leads to as many bytes as the command says, and no more, so that AddressSanitizer sees
-//! what goes beyond. The kernel would look at them itself.
+//! Only addresses are valid: each refers to exactly as many bytes as the command claims, so that AddressSanitizer
+//! detects accesses beyond. The kernel would check them itself.
 
 use std::mem::offset_of;
 use std::os::fd::RawFd;
@@ -11,12 +11,12 @@ use super::abi::*;
 use super::address::{Address, IbAddress};
 use super::device;
 
-/// Files of a run: ids migrate between them and connect to each other.
+/// Number of files of a run: ids migrate between them and connect to each other.
 const FILES: usize = 3;
-/// Where ports begin: below those that are chosen for ids that ask for none.
+/// First port: below those that are chosen for ids that request none.
 const PORT: u16 = 21_000;
 
-/// Bytes, as choices; zeros at the end.
+/// Bytes used as choices; zeros at the end.
 struct Choices<'a>(&'a [u8]);
 
 impl Choices<'_> {
@@ -30,18 +30,18 @@ impl Choices<'_> {
         u32::from_ne_bytes(std::array::from_fn(|_| self.byte()))
     }
 
-    /// One of some.
+    /// Chooses one element.
     fn of<T: Copy>(&mut self, some: &[T]) -> Option<T> {
         let byte = usize::from(self.byte());
         some.get(byte % some.len().max(1)).copied()
     }
 }
 
-/// A command: its body, and where the body has an address.
+/// A command: its body, and the offset of an address in the body.
 struct Forged {
     body: Vec<u8>,
     address: Option<usize>,
-    /// How many bytes are at the address.
+    /// Number of bytes at the address.
     room: usize,
 }
 
@@ -57,17 +57,17 @@ impl Forged {
     }
 }
 
-/// The files, and the ids that their commands brought.
+/// The files, and the ids returned by their commands.
 struct Forger {
     files: [RawFd; FILES],
     ids: Vec<u32>,
     succeeded: usize,
 }
 
-/// Executes the commands that bytes choose, on files of a device of the loopback interface. Panics if a command does,
-/// or if an id or an event outlives its file.
+/// Executes the commands chosen by `data`, on files of a device of the loopback interface. Panics if a command does, or
+/// if an id or an event outlives its file.
 ///
-/// Returns how many commands succeeded.
+/// Returns the number of commands that succeeded.
 #[allow(unreachable_pub, reason = "a fuzz target reaches it")]
 pub fn forged_commands(data: &[u8]) -> usize {
     on_loopback();
@@ -82,19 +82,20 @@ pub fn forged_commands(data: &[u8]) -> usize {
     forger.succeeded
 }
 
-/// Sees to it that the process's device is the loopback interface's and reaches this host only.
+/// Makes the process's device the loopback interface's, limited to this host.
 pub(super) fn on_loopback() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         for (name, value) in [("IRNIC_INTERFACE", "lo"), ("IRNIC_PORT", "shm"), ("IRNIC_CONFIG", "/dev/null")] {
-            // SAFETY: nothing of this crate reads the environment while others run, but by the standard library.
+            // SAFETY: nothing in this crate reads the environment while other threads run, except through the standard
+            // library.
             unsafe { std::env::set_var(name, value) };
         }
     });
 }
 
 impl Forger {
-    /// Closes the files, and checks that they leave nothing.
+    /// Closes the files, and checks that nothing remains.
     fn end(&self) {
         for file in self.files {
             device::close(file);
@@ -105,16 +106,16 @@ impl Forger {
             }
         }
         for file in self.files {
-            // SAFETY: a descriptor of this run's.
+            // SAFETY: a descriptor of this run.
             unsafe { libc::close(file) };
         }
     }
 
     fn execute(&mut self, choices: &mut Choices<'_>) {
         let what = choices.byte();
-        // Most are as librdmacm makes them.
+        // Most are like librdmacm's.
         let how = Some(choices.byte()).filter(|how| *how >= 192).unwrap_or(0);
-        // Those there are, and one above.
+        // Those that exist, and one above.
         let cmd = u32::from(what % 24);
         let file = self.files[usize::from(what / 24) % FILES];
         let mut forged = self.forge(cmd, choices);
@@ -133,7 +134,7 @@ impl Forger {
             let address = if how & 16 != 0 { 0 } else { memory.as_mut_ptr() as u64 };
             place.copy_from_slice(&address.to_ne_bytes());
         } else if let Some(at) = forged.address {
-            // Half an address is none.
+            // Half an address is not an address.
             forged.body.truncate(at);
         }
         let input = forged.body.len() as u16;
@@ -143,7 +144,7 @@ impl Forger {
         if how & 32 != 0 {
             bytes.truncate(usize::from(choices.byte()));
         }
-        // SAFETY: an address leads to as many bytes as the command says, or is none.
+        // SAFETY: an address refers to as many bytes as the command claims, or is omitted.
         let done = unsafe { device::command(file, &bytes) };
         if done < 0 {
             let errno = std::io::Error::last_os_error().raw_os_error();
@@ -155,7 +156,7 @@ impl Forger {
         }
     }
 
-    /// Notes the id that an answer brings.
+    /// Records the id in a reply.
     fn learn(&mut self, cmd: u32, answer: &[u8]) {
         let id = match cmd {
             command::CREATE_ID | command::JOIN_MCAST => read(answer),
@@ -240,7 +241,7 @@ impl Forger {
     }
 }
 
-/// A socket address of this host, a group or a GID, or of any bytes.
+/// Returns a socket address of this host, a group or a GID, or arbitrary bytes.
 fn address(choices: &mut Choices<'_>) -> (u16, [u8; 128]) {
     let mut bytes = [0; 128];
     let port = PORT + u16::from(choices.byte() % 6);

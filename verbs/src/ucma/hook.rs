@@ -1,13 +1,14 @@
-//! How librdmacm's calls on `/dev/infiniband/rdma_cm` come here: through its own table of imported functions.
+//! Redirects librdmacm's calls on `/dev/infiniband/rdma_cm` to this library through its own table of imported
+//! functions.
 //!
-//! librdmacm opens the device with `open` and asks for everything with `write`. Before the first `open` it calls
+//! librdmacm opens the device with `open` and makes all requests with `write`. Before the first `open` it calls
 //! `ibv_get_device_list`, which is this library's, so [`install`] is in time to redirect `open`, `fstat`, `write` and
-//! `close` in librdmacm's global offset table. Nothing of the application changes, other descriptors cost nothing, and
-//! it works where a preload would not: under AddressSanitizer, with a library that was loaded by `dlopen`, beside
-//! librspreload. A librdmacm that is linked statically into a program is out of reach.
+//! `close` in librdmacm's global offset table. The application is not changed, other descriptors cost nothing, and it
+//! works where a preload would not: under AddressSanitizer, with a library loaded by `dlopen`, together with
+//! librspreload. A librdmacm that is linked statically into a program cannot be redirected.
 //!
-//! `ibv_create_ah` is redirected too: a datagram socket of rsockets names its own port by the port's LID alone, without
-//! a GRH, which RoCE does not have. Such an address means the port here, and nowhere else.
+//! `ibv_create_ah` is redirected too: a datagram socket of rsockets addresses its own port by the port's LID alone,
+//! without a GRH, which RoCE does not have. Such an address means the port here, and only here.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -20,9 +21,9 @@ use crate::abi::structs::{ibv_ah, ibv_ah_attr, ibv_pd};
 use crate::errno::guard;
 use crate::objects::Context;
 
-/// What librdmacm opens.
+/// The device opened by librdmacm.
 const DEVICE: &CStr = c"/dev/infiniband/rdma_cm";
-/// How the name of the object begins, also where a tool that bundles libraries has added to it.
+/// Prefix of the object's name, which tools that bundle libraries may extend.
 const SONAME: &[u8] = b"librdmacm";
 
 // elf(5).
@@ -34,10 +35,10 @@ const DT_RELA: u64 = 7;
 const DT_RELASZ: u64 = 8;
 const DT_SONAME: u64 = 14;
 const DT_JMPREL: u64 = 23;
-/// Relocations that are the address of a function: GLOB_DAT and JUMP_SLOT.
+/// Relocations for the address of a function: GLOB_DAT and JUMP_SLOT.
 #[cfg(target_arch = "x86_64")]
 const FUNCTIONS: [u32; 2] = [6, 7];
-/// Relocations that are the address of a function: GLOB_DAT and JUMP_SLOT.
+/// Relocations for the address of a function: GLOB_DAT and JUMP_SLOT.
 #[cfg(target_arch = "aarch64")]
 const FUNCTIONS: [u32; 2] = [1025, 1026];
 
@@ -70,24 +71,24 @@ type CreateAh = unsafe extern "C" fn(*mut ibv_pd, *mut ibv_ah_attr) -> *mut ibv_
 /// This library's `ibv_create_ah`.
 static CREATE_AH: OnceLock<CreateAh> = OnceLock::new();
 
-/// Redirects the calls of every librdmacm that is loaded now. Those that were redirected before stay as they are.
-/// `create_ah` is this library's `ibv_create_ah`.
+/// Redirects the calls of every librdmacm that is loaded now. Those redirected before are unchanged. `create_ah` is
+/// this library's `ibv_create_ah`.
 pub(crate) fn install(create_ah: CreateAh) {
     CREATE_AH.get_or_init(|| create_ah);
-    // SAFETY: the callback has the type that is asked for and uses its argument only during the call. The loader holds
-    // its lock: no object goes away meanwhile.
+    // SAFETY: the callback has the required type and uses its argument only during the call. The loader holds its lock:
+    // no object is unloaded meanwhile.
     unsafe { libc::dl_iterate_phdr(Some(visit), std::ptr::null_mut()) };
 }
 
 unsafe extern "C" fn visit(info: *mut dl_phdr_info, _: size_t, _: *mut c_void) -> c_int {
     guard(0, || {
-        // SAFETY: the loader describes an object that is mapped.
+        // SAFETY: the loader describes a mapped object.
         unsafe { redirect(&*info) };
         0
     })
 }
 
-/// What a dynamic section names.
+/// Contents of a dynamic section.
 #[derive(Default)]
 struct Dynamic {
     strings: u64,
@@ -102,7 +103,7 @@ impl Dynamic {
     /// `base` and `at` are the load address of a mapped object and that of its dynamic section.
     unsafe fn read(base: u64, mut at: *const Dyn) -> Dynamic {
         let mut found = Dynamic::default();
-        // The C library has added the load address; others leave that to the reader.
+        // The C library has added the load address; other libraries leave that to the reader.
         let address = |value: u64| if value < base { base + value } else { value };
         // SAFETY: the section ends with DT_NULL.
         unsafe {
@@ -125,7 +126,7 @@ impl Dynamic {
     }
 
     /// # Safety
-    /// The object is mapped, and `offset` one into its string table.
+    /// The object is mapped, and `offset` is an offset into its string table.
     unsafe fn string(&self, offset: u64) -> &[u8] {
         // SAFETY: the caller's promise.
         unsafe { CStr::from_ptr((self.strings + offset) as *const c_char) }.to_bytes()
@@ -135,32 +136,32 @@ impl Dynamic {
 /// Redirects the calls of an object if it is librdmacm.
 ///
 /// # Safety
-/// The object is mapped and stays so during the call.
+/// The object is mapped and stays mapped during the call.
 unsafe fn redirect(info: &dl_phdr_info) {
     let base = info.dlpi_addr;
     if info.dlpi_phdr.is_null() {
         return;
     }
-    // SAFETY: the loader says how many there are.
+    // SAFETY: the loader provides their number.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let Some(dynamic) = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC) else { return };
-    // SAFETY: the header says where the section is.
+    // SAFETY: the header has the address of the section.
     let dynamic = unsafe { Dynamic::read(base, (base + dynamic.p_vaddr) as *const Dyn) };
     let Some(soname) = dynamic.soname.filter(|_| dynamic.strings != 0 && dynamic.symbols != 0) else { return };
-    // SAFETY: the section says where the name is.
+    // SAFETY: the section has the offset of the name.
     if !unsafe { dynamic.string(soname) }.starts_with(SONAME) {
         return;
     }
     let relro = headers.iter().find(|header| header.p_type == libc::PT_GNU_RELRO);
     let sealed = relro.map(|header| base + header.p_vaddr..base + header.p_vaddr + header.p_memsz);
     for (table, len) in dynamic.tables.into_iter().filter(|(table, _)| *table != 0) {
-        // SAFETY: the section says where the relocations are and how many.
+        // SAFETY: the section has the address of the relocations and their length.
         let relocations = unsafe { std::slice::from_raw_parts(table as *const Rela, len as usize / size_of::<Rela>()) };
         for Rela { offset, info, .. } in relocations {
             if !FUNCTIONS.contains(&(*info as u32)) {
                 continue;
             }
-            // SAFETY: a relocation names a symbol of the table, and that a string.
+            // SAFETY: a relocation refers to a symbol of the table, and that to a string.
             let name = unsafe {
                 let symbol = (dynamic.symbols as *const Sym).add((info >> 32) as usize);
                 dynamic.string((*symbol).name.into())
@@ -168,14 +169,14 @@ unsafe fn redirect(info: &dl_phdr_info) {
             if let Some(function) = replacement(name) {
                 let slot = (base + offset) as *mut c_void;
                 let writable = sealed.as_ref().is_none_or(|sealed| !sealed.contains(&(base + offset)));
-                // SAFETY: a relocation of these kinds is the address of a word that holds a function's.
+                // SAFETY: a relocation of these kinds is the address of a word that holds a function pointer.
                 unsafe { replace(slot.cast(), function, writable) };
             }
         }
     }
 }
 
-/// Returns what is called in place of an imported function.
+/// Returns the replacement of an imported function.
 fn replacement(name: &[u8]) -> Option<*mut c_void> {
     Some(match name {
         b"open" | b"open64" => open as *mut c_void,
@@ -187,12 +188,12 @@ fn replacement(name: &[u8]) -> Option<*mut c_void> {
     })
 }
 
-/// Puts a function into a slot of a table that may be read-only.
+/// Stores a function in a slot of a table that may be read-only.
 ///
 /// # Safety
 /// `slot` is a word of a global offset table.
 unsafe fn replace(slot: *mut *mut c_void, function: *mut c_void, writable: bool) {
-    // SAFETY: the caller's promise. Other threads that call through the slot meanwhile see the one or the other.
+    // SAFETY: the caller's promise. Other threads that call through the slot meanwhile see one or the other.
     unsafe {
         let word = AtomicPtr::from_ptr(slot);
         if word.load(Ordering::Relaxed) == function {
@@ -200,7 +201,7 @@ unsafe fn replace(slot: *mut *mut c_void, function: *mut c_void, writable: bool)
         }
         let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
         let start = (slot as usize & !(page - 1)) as *mut c_void;
-        // A word does not cross pages.
+        // A word does not cross a page boundary.
         if writable || libc::mprotect(start, page, libc::PROT_READ | libc::PROT_WRITE) == 0 {
             word.store(function, Ordering::Relaxed);
             if !writable {
@@ -210,7 +211,7 @@ unsafe fn replace(slot: *mut *mut c_void, function: *mut c_void, writable: bool)
     }
 }
 
-// What librdmacm calls. In C `open` is variadic: the mode is passed as a named argument would be.
+// The functions called by librdmacm. In C `open` is variadic: the mode is passed like a named argument.
 
 unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     // SAFETY: the caller's path is a C string.
@@ -233,8 +234,8 @@ unsafe extern "C" fn fstat(fd: c_int, to: *mut libc::stat) -> c_int {
     result
 }
 
-/// Returns the number of the kernel's own device, which librdmacm has perhaps been told by the kernel and then expects;
-/// 0 if there is none.
+/// Returns the number of the kernel's own device, which librdmacm may have read from the kernel and then expects; 0 if
+/// there is none.
 fn kernel_number() -> libc::dev_t {
     let text = std::fs::read_to_string("/sys/class/misc/rdma_cm/dev").unwrap_or_default();
     let mut numbers = text.trim().split(':').filter_map(|number| number.parse().ok());
@@ -246,7 +247,7 @@ fn kernel_number() -> libc::dev_t {
 
 unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
     if device::has(fd) {
-        // SAFETY: the caller's buffer; librdmacm's commands name its own memory for the answers.
+        // SAFETY: the caller's buffer; librdmacm's commands refer to its own memory for the replies.
         return unsafe { device::command(fd, std::slice::from_raw_parts(buffer.cast(), len)) };
     }
     // SAFETY: the caller's arguments.
@@ -262,7 +263,7 @@ unsafe extern "C" fn close(fd: c_int) -> c_int {
 unsafe extern "C" fn create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
     guard(std::ptr::null_mut(), || {
         let Some(create) = CREATE_AH.get() else { return std::ptr::null_mut() };
-        // SAFETY: the caller's arguments, as `ibv_create_ah` wants them.
+        // SAFETY: the caller's arguments, as required by `ibv_create_ah`.
         unsafe {
             let mut attr = *attr;
             if attr.is_global == 0 {

@@ -1,4 +1,4 @@
-//! What communication managers tell, as events of ids.
+//! Events of communication managers, converted to events of ids.
 
 use irnic_cm::{CmEvent, CmId, ConnData, EventKind, EventParam, QpKind, UdData};
 
@@ -9,9 +9,9 @@ use crate::device::{DeviceInfo, PortEvent, PortListener};
 use crate::objects::devices;
 use crate::runtime::CmListener;
 
-/// Hears the communication manager of one device, and what happens to its port.
+/// Receives the events of one device's communication manager and port.
 pub(super) struct DeviceListener {
-    /// The device's place in the list.
+    /// The device's index in the list.
     pub(super) device: usize,
 }
 
@@ -23,7 +23,7 @@ impl CmListener for DeviceListener {
             _ => {
                 let mut state = state();
                 let Some(id) = state.handle_of((self.device, event.id)) else { return false };
-                // The listener's, which it shares; an id that has asked keeps the port that it is bound to.
+                // Shared with the listener; an active id keeps the port that it is bound to.
                 if event.kind == EventKind::Established && state.id(id).is_ok_and(|id| id.passive) {
                     state.release_claims(id);
                 }
@@ -52,7 +52,7 @@ impl PortListener for DeviceListener {
 }
 
 impl DeviceListener {
-    /// Makes an id of a request and tells the listener. Returns false if it is gone.
+    /// Creates an id for a request and notifies the listener. Returns false if that no longer exists.
     fn request(&self, event: &CmEvent, info: &DeviceInfo) -> bool {
         let mut state = state();
         let listener = event.listener.and_then(|listener| state.handle_of((self.device, listener)));
@@ -61,7 +61,8 @@ impl DeviceListener {
         let mut new = Id::new(0, of.file, of.space, of.kind);
         (new.device, new.cm_ids, new.passive) = (Some(self.device), vec![(self.device, event.id)], true);
         new.route_resolved = true;
-        // Where the answer is lost the request comes again, when the listener may be gone: it has to find its way here.
+        // If the reply is lost the request is repeated, when the listener may no longer exist: it still has to arrive
+        // here.
         let claims = if of.kind == QpKind::Ud { Vec::new() } else { of.claims.clone() };
         let Ok(new) = state.add_id(new) else { return false };
         let told = state.push(Queued { id: listener, new: Some(new), group: None, resp: resp(event, info) });
@@ -97,7 +98,7 @@ fn code(kind: EventKind) -> u32 {
     }
 }
 
-/// Returns private data as a structure has it, and its length.
+/// Returns private data in the form of a structure, and its length.
 fn private_data(from: &[u8]) -> ([u8; MAX_PRIVATE_DATA], u8) {
     let mut bytes = [0; MAX_PRIVATE_DATA];
     let len = from.len().min(u8::MAX.into());

@@ -1,4 +1,4 @@
-//! `/dev/infiniband/rdma_cm` inside the process: what the distribution's librdmacm talks to in place of the kernel.
+//! `/dev/infiniband/rdma_cm` inside the process, as used by the distribution's librdmacm in place of the kernel's.
 //!
 //! ```text
 //!   application ── librdmacm ── open, write, close
@@ -12,7 +12,7 @@
 //!                 runtime: a unit's irnic_cm::Cm, MADs at queue pair 1
 //! ```
 //!
-//! What the kernel keeps for each file is in [`state`], under one lock that is always the last to be taken.
+//! The kernel's state of each file is in [`state`], under one lock that is always the last to be taken.
 
 mod abi;
 mod address;

@@ -1,7 +1,7 @@
-//! Files and ids: what the kernel would keep for each open `/dev/infiniband/rdma_cm`.
+//! Files and ids: the state that the kernel would keep for each open `/dev/infiniband/rdma_cm`.
 //!
 //! One lock protects all of it. It comes after a unit's lock: the communication manager's listener takes it with the
-//! unit's held, so nobody asks for a unit's lock who has this one.
+//! unit's held, so a thread that holds this one must not lock a unit.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -16,64 +16,64 @@ use super::address::Address;
 use crate::errno::{Errno, Result};
 use crate::runtime::forked;
 
-/// Most ids of a process: librdmacm has room for so many handles.
+/// Maximum number of ids of a process: librdmacm has room for this many handles.
 const MAX_IDS: usize = 1 << 16;
 
-/// An id of a device's communication manager: the device's place in the list, and the manager's handle.
+/// An id of a device's communication manager: the device's index in the list, and the manager's handle.
 pub(super) type DeviceCmId = (usize, CmId);
 
 /// An event that waits to be taken.
 pub(super) struct Queued {
-    /// Whose events it counts among: the listener's for a connection request.
+    /// The id whose events it counts among: the listener's for a connection request.
     pub(super) id: u32,
-    /// The id that it brings.
+    /// The new id that it carries.
     pub(super) new: Option<u32>,
-    /// The group that it is about.
+    /// The multicast group that it concerns.
     pub(super) group: Option<u32>,
     pub(super) resp: EventResp,
 }
 
-/// An open file. The application has the read end of a pipe, in which there is a byte for each event: so it can wait
-/// for one with whatever waits for descriptors, and its `O_NONBLOCK` decides whether GET_EVENT waits.
+/// An open file. The application has the read end of a pipe, which contains a byte for each event: so it can wait for
+/// one with any function that waits for descriptors, and its `O_NONBLOCK` determines whether GET_EVENT waits.
 struct File {
-    /// The application's.
+    /// The application's end.
     read_end: RawFd,
     write_end: OwnedFd,
     queue: VecDeque<Queued>,
 }
 
-/// A claim on a service id, among the processes of a device, and how many ids share it.
+/// A claim on a service id, among the processes of a device, and the number of ids that share it.
 struct Claimed {
     users: usize,
     claim: Option<ServiceClaim>,
 }
 
-/// An id as librdmacm has it.
+/// An id of librdmacm.
 pub(super) struct Id {
-    /// The application's name for it; 0 until a request is accepted, when there are no events for it.
+    /// The application's identifier for it; 0 until a request is accepted, when it has no events.
     pub(super) uid: u64,
     pub(super) file: RawFd,
     pub(super) space: PortSpace,
     pub(super) kind: QpKind,
-    /// What it was bound to, or resolved from.
+    /// Its bound or source address.
     pub(super) src: Option<Address>,
-    /// What it was resolved to.
+    /// Its resolved destination.
     pub(super) dst: Option<Address>,
     /// The device that it is bound to.
     pub(super) device: Option<usize>,
-    /// Its ids at the communication managers: one, or of a wildcard one on each device.
+    /// Its ids in the communication managers: one, or for the wildcard one on each device.
     pub(super) cm_ids: Vec<DeviceCmId>,
     /// Claims on services: device and service id.
     pub(super) claims: Vec<(usize, u64)>,
     pub(super) options: Options,
-    /// A peer asked for it.
+    /// It was created for a peer's request.
     pub(super) passive: bool,
     pub(super) route_resolved: bool,
     /// Events that the application has taken.
     pub(super) reported: u32,
 }
 
-/// What SET_OPTION has said.
+/// Options set by SET_OPTION.
 #[derive(Copy, Clone, Default)]
 pub(super) struct Options {
     pub(super) tos: Option<u8>,
@@ -109,7 +109,7 @@ pub(super) struct Group {
     reported: u32,
 }
 
-/// What a handle names.
+/// Target of a handle.
 enum Entry {
     Id(Box<Id>),
     Group(Group),
@@ -120,9 +120,9 @@ pub(super) struct State {
     files: BTreeMap<RawFd, File>,
     /// Ids and groups by their handles, from 0 on.
     entries: Vec<Option<Entry>>,
-    /// Handles below the length of `entries` that name nothing.
+    /// Unused handles below the length of `entries`.
     free: BTreeSet<u32>,
-    /// How many entries are groups.
+    /// Number of entries that are groups.
     groups: usize,
     /// Handles by the ids of communication managers.
     by_cm_id: BTreeMap<DeviceCmId, u32>,
@@ -136,17 +136,17 @@ pub(super) fn state() -> MutexGuard<'static, State> {
     STATE.lock()
 }
 
-/// Forgets everything in the child of a fork: its ids and devices are the parent's.
+/// Discards everything in the child of a fork: its ids and devices are the parent's.
 pub(super) fn forget_after_fork() {
-    // SAFETY: the child has one thread. What another of the parent's was doing to the state is never finished, and
-    // nothing of it is dropped: descriptors are close-on-exec, memory is the child's to lose.
+    // SAFETY: the child has one thread. What another thread of the parent was doing to the state is never finished, and
+    // nothing of it is dropped: descriptors are close-on-exec, and the child may leak memory.
     unsafe {
         STATE.data_ptr().write(State::new());
         forked::unlock(&STATE, true);
     }
 }
 
-/// What an id was that is removed: to be destroyed at the communication managers when the state is not locked any more.
+/// Remains of a removed id: to be destroyed in the communication managers after the state is unlocked.
 #[derive(Default)]
 pub(super) struct Removed {
     pub(super) cm_ids: Vec<DeviceCmId>,
@@ -173,23 +173,23 @@ impl State {
         let gone: Vec<RawFd> = self.files.iter().filter(|(_, file)| file.is_gone()).map(|(fd, _)| *fd).collect();
         let mut removed: Vec<Removed> = gone.into_iter().flat_map(|fd| self.close(fd)).collect();
         let mut ends = [0; 2];
-        // SAFETY: room for two descriptors.
+        // SAFETY: space for two descriptors.
         if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } < 0 {
             return Err(io::Error::last_os_error());
         }
         let [read_end, write_end] = ends;
-        // SAFETY: the application's descriptor blocks or not, as it said; the other never does. Both are new.
+        // SAFETY: the application's descriptor blocks or not, as requested; the other never does. Both are new.
         let write_end = unsafe {
             libc::fcntl(read_end, libc::F_SETFL, flags & libc::O_NONBLOCK);
             OwnedFd::from_raw_fd(write_end)
         };
-        // Closed without our hearing of it, and its number used again.
+        // It was closed without notice, and its number reused.
         removed.extend(self.close(read_end));
         self.files.insert(read_end, File { read_end, write_end, queue: VecDeque::new() });
         Ok((read_end, removed))
     }
 
-    /// Tells whether a descriptor is a file.
+    /// Returns whether a descriptor is a file.
     pub(super) fn has(&self, fd: RawFd) -> bool {
         self.files.contains_key(&fd)
     }
@@ -225,7 +225,7 @@ impl State {
         Ok(handle)
     }
 
-    /// Takes what a handle names, and frees the handle.
+    /// Takes the target of a handle, and frees the handle.
     fn take_entry(&mut self, handle: u32) -> Option<Entry> {
         let entry = self.entries.get_mut(handle as usize)?.take()?;
         self.groups -= usize::from(matches!(entry, Entry::Group(_)));
@@ -263,7 +263,7 @@ impl State {
         }
     }
 
-    /// Returns an id of a file; ENOENT, EINVAL if it is another file's.
+    /// Returns an id of a file; ENOENT, or EINVAL if it belongs to another file.
     pub(super) fn id_of(&mut self, fd: RawFd, handle: u32) -> Result<&mut Id> {
         let id = self.id(handle)?;
         if id.file == fd { Ok(id) } else { Err(Errno(libc::EINVAL)) }
@@ -274,14 +274,14 @@ impl State {
         self.by_cm_id.get(&cm_id).copied()
     }
 
-    /// Notes what an id is at a communication manager.
+    /// Records the id in a communication manager.
     pub(super) fn add_cm_id(&mut self, handle: u32, cm_id: DeviceCmId) -> Result<()> {
         self.id(handle)?.cm_ids.push(cm_id);
         self.by_cm_id.insert(cm_id, handle);
         Ok(())
     }
 
-    /// Forgets, and returns, what an id is at the communication managers.
+    /// Removes and returns the ids in the communication managers.
     pub(super) fn take_cm_ids(&mut self, handle: u32) -> Vec<DeviceCmId> {
         let cm_ids = self.id(handle).map(|id| std::mem::take(&mut id.cm_ids)).unwrap_or_default();
         for one in &cm_ids {
@@ -290,7 +290,7 @@ impl State {
         cm_ids
     }
 
-    /// Removes an id, its groups, claims and events. Requests among these go with it.
+    /// Removes an id, its groups, claims and events. Connection requests among these are removed as well.
     pub(super) fn remove(&mut self, handle: u32) -> Option<Removed> {
         self.id(handle).ok()?;
         let mut cm_ids = self.take_cm_ids(handle);
@@ -309,7 +309,7 @@ impl State {
         Some(Removed { cm_ids, reported: id.reported })
     }
 
-    /// Moves an id and its events to another file. Returns how many events were reported until now.
+    /// Moves an id and its events to another file. Returns the number of events reported so far.
     pub(super) fn migrate(&mut self, handle: u32, to: RawFd) -> Result<u32> {
         if !self.has(to) {
             return Err(Errno(libc::EBADF));
@@ -327,19 +327,19 @@ impl State {
 
     // Claims.
 
-    /// Returns whether this process has claimed a service already, and counts one more id that has.
+    /// Returns whether this process has claimed a service already, and if so counts one more id.
     pub(super) fn share_claim(&mut self, claim: (usize, u64)) -> bool {
         let claimed = self.claims.get_mut(&claim);
         claimed.map(|claimed| claimed.users += 1).is_some()
     }
 
-    /// Notes a claim of one id.
+    /// Records a claim of one id.
     pub(super) fn add_claim(&mut self, at: (usize, u64), claim: Option<ServiceClaim>) {
         let claimed = self.claims.entry(at).or_insert(Claimed { users: 0, claim });
         claimed.users += 1;
     }
 
-    /// Has requests for the services that an id has claimed come to this process.
+    /// Directs requests for the services that an id has claimed to this process.
     pub(super) fn listen_on_claims(&mut self, handle: u32) -> Result<()> {
         for claim in self.id(handle)?.claims.clone() {
             if let Some(Claimed { claim: Some(claim), .. }) = self.claims.get_mut(&claim) {
@@ -349,7 +349,7 @@ impl State {
         Ok(())
     }
 
-    /// Has an id share claims of another.
+    /// Makes an id share claims of another.
     pub(super) fn share_claims(&mut self, handle: u32, claims: Vec<(usize, u64)>) {
         let claims = claims.into_iter().filter(|claim| self.share_claim(*claim)).collect();
         if let Ok(id) = self.id(handle) {
@@ -357,13 +357,13 @@ impl State {
         }
     }
 
-    /// Gives up all claims of an id.
+    /// Releases all claims of an id.
     pub(super) fn release_claims(&mut self, handle: u32) {
         let claims = self.id(handle).map(|id| std::mem::take(&mut id.claims)).unwrap_or_default();
         claims.into_iter().for_each(|claim| self.release(claim));
     }
 
-    /// Gives up a claim of one id.
+    /// Releases a claim of one id.
     pub(super) fn release(&mut self, claim: (usize, u64)) {
         if let Some(claimed) = self.claims.get_mut(&claim) {
             claimed.users -= 1;
@@ -380,7 +380,7 @@ impl State {
         self.add(Entry::Group(Group { id, uid, reported: 0 }))
     }
 
-    /// Removes a group and its events. Returns how many were reported.
+    /// Removes a group and its events. Returns the number of reported events.
     pub(super) fn remove_group(&mut self, fd: RawFd, handle: u32) -> Result<u32> {
         let Some(Some(Entry::Group(group))) = self.entries.get(handle as usize) else {
             return Err(Errno(libc::ENOENT));
@@ -409,7 +409,7 @@ impl State {
         ids.into_iter().for_each(|id| self.tell(id, event, 0));
     }
 
-    /// Queues what was found of the way to the destination of an id. One that was not found may be asked for again.
+    /// Queues the result of resolving the destination of an id. A failed resolution may be retried.
     pub(super) fn tell_way(&mut self, handle: u32, status: i32) {
         if status == 0 {
             self.tell(handle, event::ADDR_RESOLVED, 0);
@@ -421,7 +421,7 @@ impl State {
         self.tell(handle, event::ADDR_ERROR, status);
     }
 
-    /// Queues an event, at the file of its id. An id without a name has none. Returns whether it was queued.
+    /// Queues an event in the file of its id. An id without an identifier gets none. Returns whether it was queued.
     pub(super) fn push(&mut self, mut event: Queued) -> bool {
         let Ok(id) = self.id(event.id) else { return false };
         if id.uid == 0 {
@@ -437,7 +437,7 @@ impl State {
         self.files.get_mut(&fd).is_some_and(|file| file.push(event))
     }
 
-    /// Tells whether a file has events.
+    /// Returns whether a file has events.
     pub(super) fn has_events(&self, fd: RawFd) -> Result<bool> {
         self.files.get(&fd).map(|file| !file.queue.is_empty()).ok_or(Errno(libc::EBADF))
     }
@@ -459,7 +459,7 @@ impl State {
 }
 
 impl File {
-    /// Tells whether the application has closed its end.
+    /// Returns whether the application has closed its end.
     fn is_gone(&self) -> bool {
         let mut poll = libc::pollfd { fd: self.write_end.as_raw_fd(), events: 0, revents: 0 };
         // SAFETY: one valid pollfd; returns at once.
@@ -468,7 +468,7 @@ impl File {
 
     /// Queues an event. Returns false if the pipe is full or closed: 65,536 events wait.
     fn push(&mut self, event: Queued) -> bool {
-        // The application may have closed the other end and ignore nothing: no SIGPIPE from here.
+        // The application may have closed the other end without ignoring signals: avoid SIGPIPE.
         if self.is_gone() {
             return false;
         }
@@ -480,8 +480,8 @@ impl File {
         written == 1
     }
 
-    /// Removes events, and their bytes from the pipe. Where a reader was faster, or the kernel does not read from a
-    /// pipe without waiting, a byte stays, and whoever reads it finds no event.
+    /// Removes events, and their bytes from the pipe. If a reader was faster, or the kernel does not read from a pipe
+    /// without waiting, a byte stays, and its reader finds no event.
     fn purge(&mut self, unwanted: impl Fn(&Queued) -> bool) -> Vec<Queued> {
         let (gone, kept) = self.queue.drain(..).partition::<Vec<_>, _>(|event| unwanted(event));
         self.queue = kept.into();

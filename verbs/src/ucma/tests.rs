@@ -1,4 +1,4 @@
-//! The device as librdmacm uses it: files, ids, commands, events.
+//! The device as used by librdmacm: files, ids, commands, events.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::RawFd;
@@ -12,7 +12,7 @@ use crate::errno::Errno;
 use crate::gid::gid_of;
 use crate::objects::devices;
 
-/// How long what has to come may take.
+/// Time limit of a test's waits.
 const PATIENCE: Duration = Duration::from_secs(60);
 const TCP: u16 = 0x0106;
 const UDP: u16 = 0x0111;
@@ -48,9 +48,9 @@ impl File {
         File(fd)
     }
 
-    /// Executes bytes whose addresses, if there are any, are this process's.
+    /// Executes bytes whose addresses, if any, are this process's.
     fn execute(&self, bytes: &[u8]) -> Result<(), Errno> {
-        // SAFETY: what the caller of this test made.
+        // SAFETY: bytes created by this test.
         match unsafe { device::command(self.0, bytes) } {
             -1 => {
                 assert_ne!(errno(), libc::EIO, "a command panics");
@@ -109,14 +109,14 @@ impl File {
         }
     }
 
-    /// Takes an event if there is one now; a file that does not block.
+    /// Takes an event if there is one; for a non-blocking file.
     fn look(&self) -> Result<EventResp, Errno> {
         let mut resp: EventResp = zeroed();
         self.execute(&bytes(command::GET_EVENT, &((&raw mut resp) as u64), size_of::<EventResp>()))?;
         Ok(resp)
     }
 
-    /// Takes the next event, and fails if it is another.
+    /// Takes the next event, and fails if it is not `wanted`.
     fn event(&self, wanted: u32, uid: u64) -> EventResp {
         let start = Instant::now();
         loop {
@@ -158,8 +158,8 @@ fn conn_param(qp_num: u32, text: &[u8]) -> ConnParam {
     param
 }
 
-/// A listener, and an id that has asked it for a connection of the queue pair `qpn`. Tests run at the same time, and a
-/// peer has one connection of a queue pair: the number is one test's.
+/// Returns a listener, and an id that has sent it a connection request for the queue pair `qpn`. Tests run
+/// concurrently, and a peer has one connection of a queue pair: each number is used by one test.
 fn asked(file: &File, space: u16, qpn: u32, text: &[u8]) -> (u32, u32) {
     let listener = file.create(1, space);
     file.bind(listener, "0.0.0.0:0").unwrap();
@@ -195,7 +195,7 @@ fn ids_connect_and_disconnect_within_a_process() {
     let mut ended = [file.look_or_wait(), file.look_or_wait()].map(|resp| (resp.event, resp.uid));
     ended.sort_unstable();
     assert_eq!(ended, [(event::DISCONNECTED, 2), (event::DISCONNECTED, 3)]);
-    // What was reported is what was taken: address, route, response, end; request; established, end.
+    // The events reported are those taken: address, route, response, end; request; established, end.
     let reported = [active, listener, passive].map(|id| file.ask::<u32>(command::DESTROY_ID, id, 0).unwrap());
     assert_eq!(reported, [4, 1, 2]);
 }
@@ -259,7 +259,7 @@ fn a_port_has_one_owner() {
     file.ask::<u32>(command::DESTROY_ID, first, 0).unwrap();
     assert_eq!(other.bind(second, &taken), Ok(()));
     assert_eq!(other.bind(second, &taken), Err(Errno(libc::EINVAL)), "bound already");
-    // Another port space has ports of its own.
+    // Another port space has its own ports.
     let datagrams = file.create(3, UDP);
     assert_eq!(file.bind(datagrams, &taken), Ok(()));
 }
@@ -287,7 +287,7 @@ fn a_service_of_af_ib_has_one_owner_from_listening_on() {
     assert!(unit.claim_service(service).is_ok());
 }
 
-/// A peer that misses the answer asks again: until it has it, requests find their way to this process.
+/// A peer that misses the answer repeats its request: until it has the answer, requests must arrive at this process.
 #[test]
 fn a_service_stays_claimed_until_the_connections_of_a_listener_that_is_gone_stand() {
     let (file, other) = (quiet(), quiet());
@@ -459,8 +459,8 @@ fn groups_are_joined_and_left() {
     assert_eq!(file.ask::<u32>(command::DESTROY_ID, id, 0), Ok(1));
 }
 
-/// Random commands: whatever they say, nothing panics, hangs or is left behind. Addresses for answers are good, as the
-/// kernel would see to by EFAULT.
+/// Random commands: whatever their contents, nothing panics, hangs or is left behind. Reply addresses are valid, which
+/// the kernel would ensure by EFAULT.
 #[test]
 fn random_commands_do_no_harm() {
     let mut seed = 0x9e37_79b9_7f4a_7c15u64;
@@ -523,7 +523,7 @@ fn addresses_that_are_mapped_nowhere_are_refused() {
     }
 }
 
-/// What `make fuzz` has found worth keeping, and seeded random bytes.
+/// Findings of `make fuzz` that were kept, and seeded random bytes.
 #[test]
 fn forged_commands_do_no_harm() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/ucma");
@@ -559,7 +559,7 @@ impl Party {
         Party { file: quiet(), ids: Vec::new(), groups: Vec::new(), established: 0 }
     }
 
-    /// One of its ids mostly, or a handle that may be another's or nobody's.
+    /// Usually one of its ids, or a handle that may be another's or unused.
     fn id(&self, random: &mut impl FnMut() -> u64) -> u32 {
         let n = random();
         match self.ids.get((n >> 8) as usize % self.ids.len().max(1)) {
@@ -568,7 +568,7 @@ impl Party {
         }
     }
 
-    /// Takes an event; answers a request one way or another.
+    /// Takes an event; answers a request in one way or another.
     fn hear(&mut self, random: &mut impl FnMut() -> u64) {
         let Ok(resp) = self.file.look() else { return };
         if resp.event == event::CONNECT_REQUEST {
@@ -608,7 +608,7 @@ impl Party {
         }
     }
 
-    /// Does something with an id that librdmacm might do, whether or not it makes sense now.
+    /// Makes a call on an id like librdmacm's, whether or not it is valid now.
     fn act(&mut self, (other, theirs): (RawFd, u32), ports: std::ops::Range<u16>, random: &mut impl FnMut() -> u64) {
         let id = self.id(random);
         let port = ports.start + (random() % ports.len() as u64) as u16;
@@ -652,13 +652,13 @@ impl Party {
     }
 }
 
-/// How many commands: more by UCMA_COMMANDS, which is not among the settings of a device.
+/// Returns the number of commands: more by UCMA_COMMANDS, which is not a setting of a device.
 fn how_many() -> u64 {
     std::env::var("UCMA_COMMANDS").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000)
 }
 
 /// Sequences of well-formed commands on several files that connect to each other, in any order: nothing panics or
-/// hangs, an id that is destroyed is gone, and when the files are closed no port and no id is left.
+/// hangs, a destroyed id no longer exists, and when the files are closed no port and no id is left.
 #[test]
 fn random_connections_leave_nothing() {
     let mut seed = 0x2545_f491_4f6c_dd1du64;
@@ -668,7 +668,7 @@ fn random_connections_leave_nothing() {
         seed ^= seed << 17;
         seed
     };
-    // Below the ports that are chosen for others, and those of this process: another may test the same now.
+    // Below the ports that are chosen for others, and those of this process: another one may run the same test now.
     let first = 20_000 + (std::process::id() % 1500) as u16 * 8;
     let ports = first..first + 6;
     let mut parties: Vec<Party> = (0..3).map(|_| Party::new()).collect();

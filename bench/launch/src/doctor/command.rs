@@ -1,4 +1,4 @@
-//! A program that is to run on irnic: what it loads, and whether it can be given another libibverbs.
+//! Checks of a program that is to run on irnic: what it loads, and whether its libibverbs can be replaced.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::run::program::{self, Obstacle};
 /// A function that only libibverbs defines.
 const VERBS: &str = "ibv_open_device";
 
-/// Looks at the program that `execvp` would run.
+/// Examines the program that `execvp` would run.
 pub fn examine(name: &OsStr) -> Vec<Finding> {
     let Some(path) = program::locate(name) else {
         return vec![Finding::wrong("program", format!("{} is not there", name.display()), "")];
@@ -50,7 +50,7 @@ pub fn examine(name: &OsStr) -> Vec<Finding> {
     findings
 }
 
-/// What ldd(1) says that the program needs.
+/// The program's libraries according to ldd(1).
 fn loaded(path: &Path) -> Vec<Finding> {
     let Ok(output) = Command::new("ldd").arg(path).env("LC_ALL", "C").output() else {
         return vec![Finding::note("program", "there is no ldd, so what the program needs is not known", "")];
@@ -65,7 +65,7 @@ fn loaded(path: &Path) -> Vec<Finding> {
                 "librdmacm.so.1" => "apt-get install librdmacm1, or dnf install librdmacm",
                 _ => "install it, or name its folder in LD_LIBRARY_PATH",
             };
-            // irnic brings this one.
+            // irnic provides this one.
             if name != "libibverbs.so.1" {
                 findings.push(Finding::wrong("program", format!("it needs {name}, which is not found"), remedy));
             }

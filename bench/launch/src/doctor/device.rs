@@ -1,4 +1,4 @@
-//! Settings, addresses, ports and libraries.
+//! Checks of settings, addresses, ports and libraries.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use irnic_verbs::gid::address_of;
 use super::finding::Finding;
 use crate::run::library;
 
-/// Looks at what `irnic run` would hand to an application.
+/// Examines what `irnic run` would pass to an application.
 pub fn examine(variables: &Variables) -> Vec<Finding> {
     let mut findings = libraries(variables);
     let config = match Config::load(variables) {

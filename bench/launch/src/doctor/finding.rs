@@ -1,8 +1,8 @@
-//! What was looked at, and what was found.
+//! Findings of checks.
 
 use serde::Serialize;
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -13,14 +13,14 @@ pub enum Verdict {
     Wrong,
 }
 
-/// What was found.
+/// A finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub verdict: Verdict,
-    /// What was looked at.
+    /// Subject of the check.
     pub about: &'static str,
     pub found: String,
-    /// What to do; empty if nothing is to be done.
+    /// Remedy; empty if there is nothing to do.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub remedy: String,
 }

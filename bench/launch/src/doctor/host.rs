@@ -1,24 +1,24 @@
-//! The machine: what the kernel lets irnic do, and how fast.
+//! Checks of the machine: kernel features that irnic needs, and performance.
 
 use std::io;
 use std::os::fd::AsRawFd;
 
 use super::finding::Finding;
 
-/// What clock readings that need no system call are made from (vDSO).
+/// Clock sources that are read without a system call (vDSO).
 const FAST_CLOCKS: [&str; 4] = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"];
 /// UDP's socket option for segmentation (udp(7)).
 const UDP_SEGMENT: libc::c_int = 103;
-/// What MPI and UCX expect to be allowed to lock, bytes.
+/// Locked memory limit that MPI and UCX expect, bytes.
 const MEMLOCK: u64 = 64 << 20;
 
-/// Looks at the machine.
+/// Examines the machine.
 pub fn examine() -> Vec<Finding> {
     vec![cores(), clock(), calls(), segmentation(), memlock(), rdmacm()]
 }
 
 fn cores() -> Finding {
-    // By affinity and by the control group's quota.
+    // By affinity and cgroup quota.
     match std::thread::available_parallelism().map_or(1, usize::from) {
         1 => Finding::note(
             "processors",
@@ -45,7 +45,7 @@ fn clock() -> Finding {
     )
 }
 
-/// Makes the system calls that irnic cannot do without.
+/// Makes the system calls that irnic depends on.
 fn calls() -> Finding {
     let failed = [
         ("memfd_create", memory()),
@@ -83,12 +83,12 @@ fn descriptor(make: impl FnOnce() -> libc::c_int) -> io::Result<()> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it was just made, and nobody else has it.
+    // SAFETY: it was just created, and is not owned elsewhere.
     drop(unsafe { OwnedFd::from_raw_fd(fd) });
     Ok(())
 }
 
-/// Memory that processes share, sealed.
+/// Tests sealed shared memory.
 fn memory() -> io::Result<()> {
     descriptor(|| {
         // SAFETY: a name that ends with NUL.

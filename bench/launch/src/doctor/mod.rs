@@ -1,6 +1,6 @@
-//! `irnic doctor`: what keeps applications from running on irnic here, or makes them slow, and how to mend it.
+//! `irnic doctor`: finds problems that keep applications from running on irnic, or make them slow, with remedies.
 //!
-//! `device` looks at settings, addresses, ports and libraries, `host` at the machine, `command` at a program.
+//! `device` examines settings, addresses, ports and libraries, `host` the machine, `command` a program.
 
 mod command;
 mod device;
@@ -50,8 +50,8 @@ pub struct DoctorArgs {
     command: Vec<OsString>,
 }
 
-/// The findings as test cases. Two may be about one thing, such as two libraries: a number tells them apart, and names
-/// stay from run to run.
+/// The findings as test cases. Several may concern the same thing, such as two libraries: a number distinguishes them,
+/// so that names are stable between runs.
 fn cases(findings: &[Finding]) -> impl Iterator<Item = junit::Case> {
     findings.iter().enumerate().map(|(index, finding)| {
         let earlier = findings[..index].iter().filter(|earlier| earlier.about == finding.about).count();
@@ -67,7 +67,7 @@ fn cases(findings: &[Finding]) -> impl Iterator<Item = junit::Case> {
 
 /// Runs `irnic doctor`.
 pub fn main(args: &DoctorArgs) -> ExitCode {
-    // JSON is a file of results as well, which is to have standard output alone.
+    // JSON is a result file as well, which must have standard output to itself.
     let json = args.json.then(|| OutFile::open(Path::new(DASH)).expect("the first of them"));
     let junit = match args.junit.as_deref().map(junit::File::open).transpose() {
         Ok(junit) => junit,
@@ -92,7 +92,7 @@ pub fn main(args: &DoctorArgs) -> ExitCode {
     }
     findings.retain(|finding| !args.quiet || finding.verdict != Verdict::Ok);
     match json {
-        // `output::finish` reports what standard output loses.
+        // `output::finish` reports errors of standard output.
         Some(file) => {
             _ = file.write(|to| {
                 serde_json::to_writer_pretty(&mut *to, &findings)?;

@@ -79,7 +79,7 @@ pub struct RunArgs {
     command: Vec<OsString>,
 }
 
-/// Returns the path that names the same file wherever the application goes.
+/// Returns an absolute path, valid in any working directory of the application.
 fn absolute(path: &Path) -> Result<String, RunError> {
     let absolute = std::path::absolute(path).map_err(|e| RunError::Usage(format!("{}: {e}", path.display())))?;
     let text = absolute.into_os_string().into_string();
@@ -97,7 +97,7 @@ impl RunArgs {
         (&self.command[0], &self.command[1..])
     }
 
-    /// The variables that the application would have, those of the options among them.
+    /// The variables that the application would have, including those set by options.
     pub fn variables(&self) -> Result<Variables, RunError> {
         let mut variables = Variables::from_environment().map_err(|e| usage(&e))?;
         let explain = self.explain.then(|| "on".to_owned());
@@ -132,13 +132,13 @@ impl RunArgs {
         Ok((config, infos))
     }
 
-    /// Whether the application is to see files.
+    /// Whether the application is shown sysfs files.
     pub fn sysfs(&self) -> bool {
         self.sysfs
     }
 
-    /// Empties captures of earlier runs, which this one writes anew, and sees that files which are something else stay.
-    /// A name with the process id in it meets no old file.
+    /// Truncates captures of earlier runs, which this one overwrites, after checking that the files are captures. Names
+    /// with a process id refer to no existing file.
     pub fn prepare_outputs(&self, config: &Config) -> Result<(), RunError> {
         let refused = |given: &Given, key, error: OutputError| {
             let why = error.to_string();
@@ -160,7 +160,7 @@ impl RunArgs {
         Ok(())
     }
 
-    /// What to add to the application's environment.
+    /// The additions to the application's environment.
     pub fn environment(&self, variables: &Variables, config: &Config) -> Result<BTreeMap<String, String>, RunError> {
         let mut environment = BTreeMap::new();
         for (name, (value, origin)) in variables.iter() {
@@ -168,10 +168,10 @@ impl RunArgs {
                 environment.insert(name.to_owned(), value.to_owned());
             }
         }
-        // What was checked holds, wherever the application goes: the file that was read, or none.
+        // The checked settings apply in any working directory of the application: the file that was read, or none.
         let file = config.file.as_deref().unwrap_or(Path::new("/dev/null"));
         environment.insert("IRNIC_CONFIG".into(), absolute(file)?);
-        // Applications may change their directory before they open a device.
+        // Applications may change their working directory before they open a device.
         if let (Some(_), Some(path)) =
             (variables.get("IRNIC_PCAP"), config.devices.first().and_then(|d| d.pcap.as_ref()))
         {

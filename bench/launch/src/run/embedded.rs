@@ -1,6 +1,6 @@
-//! Shared objects that the program carries in itself, and writes where the dynamic loader can map them.
+//! Shared objects embedded in the program, which are written to files that the dynamic loader can map.
 //!
-//! `cargo install` places a program and nothing else, and a program copied into an image is often alone.
+//! `cargo install` installs only a program, and a program copied into an image is often alone.
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,17 +11,17 @@ use std::sync::OnceLock;
 use super::error::RunError;
 use super::links::{cache_directory, own_directory, runtime_directory, user};
 
-/// Name and content of an object; the content is empty where the build had none, as one by `cargo check` has.
+/// Name and content of an object; the content is empty if the build had none, as with `cargo check`.
 pub type Object = (&'static str, &'static [u8]);
 
 static OBJECTS: OnceLock<&[Object]> = OnceLock::new();
 
-/// Sets the objects that the program carries. The first call counts.
+/// Sets the embedded objects. Later calls have no effect.
 pub fn carry(objects: &'static [Object]) {
     let _ = OBJECTS.set(objects);
 }
 
-/// Puts `content` into `directory` under `name`, whole or not at all, whoever else does the same.
+/// Writes `content` into `directory` under `name`, atomically with respect to concurrent writers.
 fn place(directory: &Path, name: &str, content: &[u8]) -> io::Result<PathBuf> {
     let path = directory.join(name);
     if fs::read(&path).is_ok_and(|found| found == content) {
@@ -34,17 +34,17 @@ fn place(directory: &Path, name: &str, content: &[u8]) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Places `content` below `parent`, which is made.
+/// Writes `content` below `parent`, which is created.
 fn unpack_below(parent: io::Result<PathBuf>, name: &str, content: &[u8]) -> io::Result<PathBuf> {
     let parent = parent?;
     own_directory(&parent, 0o700, &[user()])?;
-    // Each content has a place of its own: another version may be in use.
+    // Each content has its own directory: another version may be in use.
     let directory = parent.join(format!("lib-{:08x}", crc32fast::hash(content)));
     own_directory(&directory, 0o700, &[user()])?;
     place(&directory, name, content)
 }
 
-/// Returns the path of the object `name`, written there if need be; `None` if the program does not carry it.
+/// Returns the path of the object `name`, written there if necessary; `None` if it is not embedded.
 pub fn unpacked(name: &str) -> Option<Result<PathBuf, RunError>> {
     let objects: &[Object] = OBJECTS.get().copied().unwrap_or_default();
     let (_, content) = objects.iter().find(|(own, content)| *own == name && !content.is_empty())?;

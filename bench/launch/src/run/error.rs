@@ -1,33 +1,33 @@
-//! Why a command was not started.
+//! Errors of starting a command.
 
 use std::ffi::OsString;
 
-/// The command was found and cannot be executed, as shells and env(1) have it.
+/// Exit status if the command was found but cannot be executed, as in shells and env(1).
 const CANNOT_EXECUTE: u8 = 126;
-/// The command was not found.
+/// Exit status if the command was not found.
 const NOT_FOUND: u8 = 127;
 
-/// Why a command was not started.
+/// An error of starting a command.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The options, the variables or the file are wrong.
+    /// Invalid options, variables or file.
     #[error("{0}")]
     Usage(String),
-    /// The installation is not complete, or there is no place for links.
+    /// The installation is incomplete, or there is no place for links.
     #[error("{0}")]
     Failed(String),
-    /// The command does not start.
+    /// The command could not be executed.
     #[error("{}: {error}", .command.display())]
     Exec {
         /// The command.
         command: OsString,
-        /// What the system said.
+        /// Error of the system.
         error: std::io::Error,
     },
 }
 
 impl RunError {
-    /// Returns the exit status that says so.
+    /// Returns the exit status for the error.
     pub fn status(&self) -> u8 {
         match self {
             RunError::Usage(_) => 2,

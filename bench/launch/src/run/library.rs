@@ -1,4 +1,4 @@
-//! Where the shared objects are.
+//! Location of the shared objects.
 
 use std::path::{Path, PathBuf};
 
@@ -7,32 +7,32 @@ use irnic_verbs::config::{Distrusted, Variables, open_trusted};
 use super::embedded;
 use super::error::RunError;
 
-/// What stands in for libibverbs.
+/// The replacement of libibverbs.
 pub const VERBS: &str = "libirnic_verbs.so";
-/// What shows files under /sys and /dev.
+/// The library that shows files under /sys and /dev.
 pub const SYSFS: &str = "libirnic_sysfs.so";
 
 /// The name by which the library is preloaded.
 ///
 /// AddressSanitizer ends a program whose first object is neither its own runtime nor has `libasan.so` in its path: an
-/// object in front of the runtime might hide a function that the runtime replaces. This one hides none.
-/// (compiler-rt, `AsanCheckDynamicRTPrereqs`. A runtime that is linked statically wants no object of that name mapped,
-/// and sees the file that the link leads to.)
+/// object ahead of the runtime might shadow a function that the runtime replaces. This one shadows none. (compiler-rt,
+/// `AsanCheckDynamicRTPrereqs`. A runtime that is linked statically wants no object of that name mapped, and sees the
+/// file that the link leads to.)
 pub const PRELOADED: &str = "libirnic_verbs-precedes-libasan.so";
-/// The name by which [`SYSFS`] is preloaded: as for [`PRELOADED`], one that AddressSanitizer accepts in front of its
-/// runtime, whose functions those of the library call.
+/// The name by which [`SYSFS`] is preloaded: like [`PRELOADED`], one that AddressSanitizer accepts ahead of its
+/// runtime, whose functions are called by those of the library.
 pub const SYSFS_PRELOADED: &str = "libirnic_sysfs-precedes-libasan.so";
-/// What the dynamic loader, `dlopen` and linkers ask for, and the name for preloading.
+/// The names that the dynamic loader, `dlopen` and linkers look for, and the name for preloading.
 pub const VERBS_NAMES: [&str; 3] = ["libibverbs.so.1", "libibverbs.so", PRELOADED];
 
-/// Where a library of this installation may be, the program being in `directory`: where cargo leaves the one that
-/// belongs to the program (what is beside the program may be older), beside it, where packages put it.
+/// Candidate locations of a library of this installation, for a program in `directory`: where cargo puts the one built
+/// with the program (a copy next to the program may be older), next to it, where packages install it.
 fn places(directory: &Path, name: &str) -> [PathBuf; 5] {
     ["deps", "", "../lib/irnic", "../lib", "../lib64/irnic"].map(|place| directory.join(place).join(name))
 }
 
-/// A library of this installation: a file of its own that only the caller and root can have written, else what the
-/// program carries.
+/// A library of this installation: a separate file that only the caller and root can have written, otherwise the
+/// embedded one.
 pub fn installed(name: &str) -> Result<PathBuf, RunError> {
     let directory = directory()?;
     let mut distrusted = Vec::new();
@@ -55,19 +55,19 @@ pub fn installed(name: &str) -> Result<PathBuf, RunError> {
     })
 }
 
-/// Files that would be the library `name` of this installation if no other user could write them.
+/// Files that would be the library `name` of this installation if they were not writable by other users.
 pub fn distrusted(name: &str) -> Vec<Distrusted> {
     let places = directory().map(|directory| places(&directory, name)).into_iter().flatten();
     places.filter_map(|place| trusted(&place)?.err()).collect()
 }
 
-/// Where the program is.
+/// The directory of the program.
 fn directory() -> Result<PathBuf, RunError> {
     let program = std::env::current_exe().map_err(|e| RunError::Failed(format!("where irnic is: {e}")))?;
     Ok(program.parent().unwrap_or(Path::new("/")).into())
 }
 
-/// The library at `place`, without links in its path; `None` if there is none that can be read.
+/// The library at `place`, with links resolved; `None` if there is no readable one.
 fn trusted(place: &Path) -> Option<Result<PathBuf, Distrusted>> {
     match open_trusted(place).ok()?? {
         Ok(_) => place.canonicalize().ok().map(Ok),
@@ -75,7 +75,7 @@ fn trusted(place: &Path) -> Option<Result<PathBuf, Distrusted>> {
     }
 }
 
-/// The shared object that stands in for libibverbs.
+/// The shared object that replaces libibverbs.
 pub fn find(variables: &Variables) -> Result<PathBuf, RunError> {
     let Some((path, origin)) = variables.get("IRNIC_LIBRARY") else { return installed(VERBS) };
     let found = Path::new(path).canonicalize().ok().filter(|p| p.is_file());

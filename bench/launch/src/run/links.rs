@@ -1,7 +1,7 @@
-//! A directory in which the shared object has the names that applications load.
+//! A directory that gives the shared object the names that applications load.
 //!
-//! Whoever installed the object may have prepared it there; else it is in the user's cache or runtime directory. The
-//! links never change once they are right, so any number of launches may meet there.
+//! The installation may have prepared it next to the object; otherwise it is in the user's cache or runtime directory.
+//! The links never change once they are correct, so any number of concurrent launches can share them.
 
 use std::fs::{self, DirBuilder, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,17 +18,17 @@ pub(super) fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// A directory that only `owners` may have written to.
+/// Whether only `owners` may have written to a directory.
 fn trusted(directory: &Metadata, owners: &[u32]) -> bool {
     directory.is_dir() && owners.contains(&directory.uid()) && directory.mode() & 0o022 == 0
 }
 
-/// Whether `directory` is the user's, and nobody else can have put anything into it.
+/// Whether `directory` is the user's, and not writable by others.
 pub(super) fn users_own(directory: &Path) -> bool {
     fs::metadata(directory).is_ok_and(|m| trusted(&m, &[user()]))
 }
 
-/// Makes `directory` unless it is there, and sees that nobody else can have put anything into it.
+/// Creates `directory` if necessary, and checks that it is not writable by others.
 pub(super) fn own_directory(directory: &Path, mode: u32, owners: &[u32]) -> io::Result<()> {
     match DirBuilder::new().mode(mode).create(directory) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
@@ -42,7 +42,7 @@ pub(super) fn own_directory(directory: &Path, mode: u32, owners: &[u32]) -> io::
     Ok(())
 }
 
-/// The user's own directory for what can be made again (XDG Base Directory Specification), if it is the user's alone.
+/// The user's directory for data that can be recreated (XDG Base Directory Specification), if it is private.
 pub(super) fn cache_directory() -> io::Result<PathBuf> {
     let given = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = given("XDG_CACHE_HOME").or_else(|| given("HOME").map(|home| home.join(".cache")));
@@ -54,7 +54,7 @@ pub(super) fn cache_directory() -> io::Result<PathBuf> {
     if users_own(&cache) { Ok(cache.join("irnic")) } else { Err(none()) }
 }
 
-/// The user's own directory for things that need not outlive the session.
+/// The user's directory for data that need not outlive the session.
 pub(super) fn runtime_directory() -> io::Result<PathBuf> {
     let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_absolute());
     if let Some(runtime) = given
@@ -70,12 +70,12 @@ pub(super) fn runtime_directory() -> io::Result<PathBuf> {
     Ok(directory)
 }
 
-/// Whether `directory` has every link.
+/// Whether `directory` has all links.
 fn complete(directory: &Path, library: &Path, names: &[&str]) -> bool {
     names.iter().all(|name| directory.join(name).canonicalize().is_ok_and(|to| to == library))
 }
 
-/// Makes links in `directory`. Each appears at once and right, whoever else does the same.
+/// Creates links in `directory`, each atomically with respect to concurrent launches.
 fn fill(directory: &Path, library: &Path, names: &[&str]) -> io::Result<()> {
     for name in names {
         let link = directory.join(name);
@@ -90,12 +90,12 @@ fn fill(directory: &Path, library: &Path, names: &[&str]) -> io::Result<()> {
     Ok(())
 }
 
-/// Separates the entries of `LD_LIBRARY_PATH`, and of `LD_PRELOAD`: no path may contain them.
+/// Whether a path contains no separators of `LD_LIBRARY_PATH` and `LD_PRELOAD`.
 fn loadable(path: &Path) -> bool {
     !path.as_os_str().as_bytes().iter().any(|b| b":; ".contains(b))
 }
 
-/// The directory where `library`, an absolute path without links in it, has all `names`.
+/// A directory in which `library`, an absolute path without links, has all `names`.
 pub fn directory(library: &Path, names: &[&str]) -> Result<PathBuf, RunError> {
     let home = library.parent().unwrap_or(Path::new("/"));
     for prepared in [home, &home.join("irnic-links")] {

@@ -1,8 +1,8 @@
-//! `irnic run`: an unmodified RDMA application on software NICs.
+//! `irnic run`: runs an unmodified RDMA application on software NICs.
 //!
-//! [`args`] turns options into variables and checks them as the library would, [`library`] finds the shared object or
-//! has [`embedded`] write it, [`links`] gives it the names that applications load, [`program`] sees whether the
-//! application loads any, [`sysfs`] writes the files that some look for.
+//! `args` turns options into variables and checks them as the library would, `library` finds the shared object or
+//! has `embedded` write it, `links` gives it the names that applications load, `program` checks whether the
+//! application can load it, `sysfs` writes the files that some applications look for.
 
 mod args;
 pub mod embedded;
@@ -21,20 +21,20 @@ pub use args::RunArgs;
 pub use error::RunError;
 use program::Obstacle;
 
-/// `paths`, and what `variable` has already, with colons between.
+/// Prepends `paths` to the value of `variable`, separated by colons.
 pub fn in_front(paths: &[PathBuf], variable: &str) -> OsString {
     let old = std::env::var_os(variable).filter(|old| !old.is_empty());
     let all: Vec<OsString> = paths.iter().map(|path| path.into()).chain(old).collect();
     all.join(OsStr::new(":"))
 }
 
-/// Has a program that `command` starts load irnic's library in place of libibverbs, also where the program brings its
-/// own. `more` is preloaded behind it; with `None` nothing is, for a program that would not survive it.
+/// Has the program of `command` load irnic's library in place of libibverbs, even if the program brings its own. `more`
+/// is preloaded after it; with `None`, nothing is preloaded, for a program that would not survive it.
 pub fn put_in(command: &mut Command, library: &Path, more: Option<Vec<PathBuf>>) -> Result<(), RunError> {
     let directory = links::directory(library, &library::VERBS_NAMES)?;
     command.env("LD_LIBRARY_PATH", in_front(std::slice::from_ref(&directory), "LD_LIBRARY_PATH"));
-    // A program may bring a libibverbs of its own, under another name or in a place that counts before
-    // LD_LIBRARY_PATH: what is preloaded has its symbols found first. `dlopen` asks by name and is answered there.
+    // A program may bring its own libibverbs, under another name or in a path that precedes LD_LIBRARY_PATH: symbols of
+    // preloaded libraries are found first. `dlopen` looks up names and is answered by LD_LIBRARY_PATH.
     if let Some(mut preloads) = more {
         preloads.insert(0, directory.join(library::PRELOADED));
         command.env("LD_PRELOAD", in_front(&preloads, "LD_PRELOAD"));
@@ -42,7 +42,7 @@ pub fn put_in(command: &mut Command, library: &Path, more: Option<Vec<PathBuf>>)
     Ok(())
 }
 
-/// Becomes the application. Returns only if that fails.
+/// Executes the application. Returns only on failure.
 fn run(args: &RunArgs) -> Result<std::convert::Infallible, RunError> {
     let variables = args.variables()?;
     let (config, infos) = args.check(&variables)?;
@@ -60,7 +60,7 @@ fn run(args: &RunArgs) -> Result<std::convert::Infallible, RunError> {
         let sysfs = library::installed(library::SYSFS)?;
         preloads.push(links::directory(&sysfs, &[library::SYSFS_PRELOADED])?.join(library::SYSFS_PRELOADED));
         let directory = sysfs::directory(&infos)?;
-        // Without a PATH the C library has a default.
+        // Without a PATH, the C library has a default.
         if std::env::var_os("PATH").is_some() {
             command.env("PATH", in_front(&[directory.join(sysfs::PROGRAMS)], "PATH"));
         }

@@ -1,4 +1,4 @@
-//! Whether the dynamic loader can give a program irnic's library.
+//! Checks whether the dynamic loader can load irnic's library into a program.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -9,17 +9,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Why a program keeps the libibverbs that it has, or has none.
+/// The reason why a program keeps its libibverbs, or has none.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
     /// It has no dynamic loader.
     Static,
     /// It has another word size than the library.
     Bits(u32),
-    /// Its dynamic loader belongs to another C library than irnic's library, and would end a program into which that
-    /// was preloaded.
+    /// Its dynamic loader belongs to another C library than irnic's library, and would crash a program with that
+    /// preloaded.
     Loader,
-    /// It gets rights that its caller does not have, by this: the loader ignores the caller's variables.
+    /// It gains privileges, in this way: the loader ignores the caller's variables.
     Rights(&'static str),
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// The file that `execvp` would run.
+/// Returns the file that `execvp` would run.
 pub fn locate(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(program.into());
@@ -45,16 +45,15 @@ pub fn locate(program: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?).map(|place| place.join(program)).find(|path| path.is_file())
 }
 
-/// What keeps irnic out of the program at `path`. What cannot be read, or is a script, has no obstacle that can be seen
-/// here.
+/// The obstacle to irnic in the program at `path`. Unreadable files and scripts have none that can be detected here.
 pub fn obstacle(path: &Path) -> Option<Obstacle> {
     let mut file = File::open(path).ok()?;
     let elf = elf(&mut file).unwrap_or(None);
-    // The kernel takes these from programs, not from scripts.
+    // The kernel applies these to programs, not to scripts.
     elf.and_then(|elf| rights(&file).or_else(|| elf.obstacle(path)))
 }
 
-/// How a program gets rights that the caller lacks.
+/// How a program gains privileges.
 fn rights(file: &File) -> Option<Obstacle> {
     // SAFETY: none of these has a precondition but an open descriptor and room for the answer.
     let (user, group, gains) = unsafe {
@@ -69,7 +68,7 @@ fn rights(file: &File) -> Option<Obstacle> {
 }
 
 fn gained(program: &Metadata, capable: bool, user: u32, group: u32) -> Option<&'static str> {
-    // Without the right to execute, the group's bit means something else (chmod(2)).
+    // Without execute permission, the setgid bit has another meaning (chmod(2)).
     match program.mode() {
         mode if mode & libc::S_ISUID != 0 && program.uid() != user => Some("setuid"),
         mode if mode & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP && program.gid() != group => {
@@ -80,12 +79,12 @@ fn gained(program: &Metadata, capable: bool, user: u32, group: u32) -> Option<&'
     }
 }
 
-/// What matters of an ELF file (elf(5)).
+/// The relevant properties of an ELF file (elf(5)).
 struct Elf {
     bits: u32,
-    /// It names a loader.
+    /// Whether it names a loader.
     dynamic: bool,
-    /// The loader is musl's.
+    /// Whether the loader is musl's.
     musl: bool,
 }
 
@@ -120,7 +119,7 @@ fn elf(file: &mut (impl Read + Seek)) -> io::Result<Option<Elf>> {
         let append = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
         if big { bytes.iter().fold(0, append) } else { bytes.iter().rev().fold(0, append) }
     };
-    // Where the program headers are, how long each is and how many there are.
+    // Offset, entry size and number of the program headers.
     let (at, size, count) = if long { (32..40, 54..56, 56..58) } else { (28..32, 42..44, 44..46) };
     let (at, size, count) = (number(&head[at]), number(&head[size]), number(&head[count]));
     let mut found = Elf { bits: if long { 64 } else { 32 }, dynamic: false, musl: false };
@@ -141,7 +140,7 @@ fn elf(file: &mut (impl Read + Seek)) -> io::Result<Option<Elf>> {
     Ok(Some(found))
 }
 
-/// Tells whether the path at `offset` is that of musl's dynamic loader.
+/// Returns whether the path at `offset` is that of musl's dynamic loader.
 fn is_musl(file: &mut (impl Read + Seek), offset: u64) -> io::Result<bool> {
     let mut path = Vec::new();
     file.seek(SeekFrom::Start(offset))?;
@@ -172,7 +171,7 @@ mod tests {
         image[counts..counts + 2].copy_from_slice(&order(32, 2));
         image[counts + 2..counts + 4].copy_from_slice(&order(1, 2));
         image.extend(order(kind.into(), 4));
-        // p_flags comes next in the long format, later in the other.
+        // p_flags comes earlier in the 64-bit format.
         image.extend(order(5, if long { 4 } else { 0 }));
         let end = image.len() + word;
         image.extend(order(end as u64, word));

@@ -1,6 +1,6 @@
-//! What a kernel driver would show of the devices under /sys and /dev, as a directory for `irnic-sysfs`.
+//! The devices' entries of a kernel driver under /sys and /dev, as a directory for `irnic-sysfs`.
 //!
-//! The directory's name follows from what is in it: launches with one configuration share one, and it is never changed.
+//! The directory's name is a hash of its contents: launches with the same configuration share it, and it never changes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use super::error::RunError;
 use super::links::runtime_directory;
 use crate::rdma;
 
-/// What is at a path.
+/// An entry at a path.
 #[derive(Hash)]
 enum Entry {
     /// A file with this text.
@@ -24,7 +24,7 @@ enum Entry {
     Link(String),
 }
 
-/// Files by their paths, without the leading slash.
+/// Entries by path, without the leading slash.
 type Tree = BTreeMap<String, Entry>;
 
 /// `libibverbs` 1.x accepts the kernel's versions 3 to 6.
@@ -36,13 +36,13 @@ const MAD_ABI: &str = "5";
 const MAJOR: u32 = 231;
 const FIRST_MINOR: u32 = 192;
 
-/// A GUID or GID as sysfs writes it.
+/// Formats a GUID or GID as in sysfs.
 fn groups(bytes: &[u8]) -> String {
     let groups: Vec<String> = bytes.chunks(2).map(|pair| format!("{:02x}{:02x}", pair[0], pair[1])).collect();
     groups.join(":")
 }
 
-/// All processors as a mask: words of 32 bits, the highest first.
+/// A CPU mask of all processors: words of 32 bits, the highest first.
 fn processors() -> String {
     // SAFETY: has no precondition.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }.clamp(1, 1 << 16) as u32;
@@ -116,7 +116,7 @@ fn add_device(tree: &mut Tree, index: usize, info: &DeviceInfo) {
         put(format!("{class}/ports/1/gid_attrs/types/{index}"), "RoCE v2");
         put(format!("{class}/ports/1/gid_attrs/ndevs/{index}"), &info.interface.name);
     }
-    // Their values are those of the moment at which they are read (irnic-sysfs).
+    // Their values are generated when they are read (irnic-sysfs).
     for file in counter_files() {
         put(format!("{class}/ports/1/{file}"), "0");
     }
@@ -125,7 +125,7 @@ fn add_device(tree: &mut Tree, index: usize, info: &DeviceInfo) {
     put(format!("{verbs}/dev"), &format!("{MAJOR}:{}", FIRST_MINOR as usize + index));
     put(format!("{verbs}/ibdev"), name);
     put(format!("{verbs}/abi_version"), "1");
-    // A link in the real one; two directories do as well.
+    // In the kernel, one is a link to the other; two directories suffice.
     for parent in [&class, &verbs] {
         for (file, text) in [
             ("numa_node", numa.as_deref().unwrap_or("-1")),
@@ -151,7 +151,7 @@ fn add_device(tree: &mut Tree, index: usize, info: &DeviceInfo) {
     add_links(tree, info);
 }
 
-/// Where a device shows up besides its own directory.
+/// Adds links to a device from other places.
 fn add_links(tree: &mut Tree, info: &DeviceInfo) {
     let (name, uverbs) = (&info.name, info.uverbs());
     let (class, verbs) = (format!("infiniband/{name}"), format!("infiniband_verbs/{uverbs}"));
@@ -167,7 +167,7 @@ fn mac(bytes: [u8; 6]) -> String {
     bytes.map(|b| format!("{b:02x}")).join(":")
 }
 
-/// Where in the directory the programs are that stand in for others.
+/// The subdirectory of programs that replace others.
 pub const PROGRAMS: &str = "bin";
 
 fn tree(infos: &[DeviceInfo]) -> Tree {
@@ -196,7 +196,7 @@ fn write(tree: &Tree, root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The directory for these devices.
+/// Creates or finds the directory for these devices.
 pub fn directory(infos: &[DeviceInfo]) -> Result<PathBuf, RunError> {
     let tree = tree(infos);
     let mut hash = DefaultHasher::new();
@@ -209,7 +209,7 @@ pub fn directory(infos: &[DeviceInfo]) -> Result<PathBuf, RunError> {
             if moved.is_err() {
                 let _ = fs::remove_dir_all(&draft);
             }
-            // Another launch may have been first.
+            // Another launch may have created it first.
             if !directory.is_dir() {
                 moved?;
             }

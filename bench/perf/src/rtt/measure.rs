@@ -1,7 +1,7 @@
-//! Taking round trips by three clocks at once.
+//! Measurement of round trips by three clocks at once.
 //!
-//! Two NICs on two ports, which a thread of their own runs as hardware would: it is awake before a segment is posted
-//! and until its completion, and hands that to the application, which sleeps. Between segments it sleeps, too.
+//! Two NICs on two ports, run by their own thread as hardware would be: it is awake before a segment is posted and
+//! until its completion, which it passes to the application, which sleeps. Between segments it sleeps as well.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -30,31 +30,31 @@ use crate::endpoint::{BATCH, Endpoint};
 use crate::error::PerfError;
 use crate::local::ADDRESSES;
 
-/// Between two segments: the network is empty again, and a thread with real-time priority does not use up its share of
-/// a processor.
+/// Pause between two segments: the network drains, and a thread with real-time priority stays within its share of a
+/// processor.
 pub const PAUSE: Duration = Duration::from_millis(1);
-/// How long a completion may take.
+/// Timeout of a completion.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-/// Segments at the beginning that are not counted: caches are cold, and the line through the clocks is short.
+/// Number of initial segments that are not counted: caches are cold, and the clock regression has few points.
 pub const WARM_UP: u64 = 16;
 
 /// Round trips under one load, ns.
 pub struct Case {
-    /// Threads that computed meanwhile.
+    /// Number of computing threads.
     pub load: usize,
     pub nic: Histogram<u64>,
     pub calibrated: Histogram<u64>,
     pub software: Histogram<u64>,
-    /// By how much the NIC's clock was found to run fast, parts per million.
+    /// Measured drift of the NIC's clock, parts per million; positive if fast.
     pub drift_ppm: f64,
-    /// The NICs' thread had real-time priority.
+    /// Whether the NICs' thread had real-time priority.
     pub real_time: bool,
-    /// The kernel's TCP under the same load, if that is wanted.
+    /// The kernel's TCP under the same load, if requested.
     pub tcp: Option<Tcp>,
 }
 
 impl Case {
-    /// Names of the clocks, and the round trips by each.
+    /// Names of the clocks, with the round trips by each.
     pub fn clocks(&self) -> Vec<(&'static str, &Histogram<u64>)> {
         let nic = [("NIC", &self.nic), ("calibrated", &self.calibrated), ("software", &self.software)];
         let tcp = self.tcp.iter().flat_map(|tcp| [("TCP stack", &tcp.kernel), ("TCP ping", &tcp.application)]);
@@ -62,12 +62,12 @@ impl Case {
     }
 }
 
-/// A port that notes when it handed batches to the carrier: the transmit stamps of the packets in them.
+/// A port that records when it handed batches to the carrier: the transmit timestamps of their packets.
 struct Stamped<P> {
     port: P,
     start: Instant,
     queued: bool,
-    /// Since the last segment was posted.
+    /// Timestamps since the last segment was posted.
     stamps: Vec<Time>,
 }
 
@@ -121,7 +121,7 @@ struct Hardware {
     client: NicPort<Stamped<BoxedPort>>,
     server: NicPort<BoxedPort>,
     end: Endpoint,
-    /// Between two looks of the client for packets, from the posting of a segment on, ns, and when the next is due.
+    /// Polling interval of the client for packets while a segment is in flight, ns, and the time of the next poll.
     look_every: u64,
     next_look: Time,
     wcs: [Wc; BATCH],
@@ -150,7 +150,7 @@ impl Hardware {
         })
     }
 
-    /// Hands a segment to the wire.
+    /// Posts a segment.
     fn post(&mut self, size: u32, now: Time) -> Result<(), PerfError> {
         self.next_look = now + self.look_every;
         let Hardware { client, end, .. } = self;
@@ -175,9 +175,9 @@ impl Hardware {
         Ok(())
     }
 
-    /// One round of both NICs. What a completed segment's round trip was by the client's clock: when its last packet
-    /// left and when the acknowledgement came, in ticks. What a client that looks late sends again in the meantime does
-    /// not count.
+    /// Runs one round of both NICs. Returns the round trip of a completed segment by the client's clock: the times at
+    /// which its last packet left and the acknowledgement arrived, in ticks. Retransmissions by a client that polls
+    /// late do not count.
     fn round(&mut self, start: Instant) -> Result<Option<[u64; 2]>, PerfError> {
         self.server.receive(since(start))?;
         self.server.transmit(since(start))?;
@@ -212,7 +212,7 @@ fn shm() -> Result<[BoxedPort; 2], PerfError> {
     Ok([Box::new(a), Box::new(b)])
 }
 
-/// What application and hardware share.
+/// State shared by application and hardware.
 struct Shared {
     start: Instant,
     hardware: Mutex<Hardware>,
@@ -221,7 +221,7 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// The hardware's thread sleeps; is to be awake; is; has a segment under way.
+/// State of the hardware's thread: asleep; to be woken; awake; with a segment in flight.
 const ASLEEP: u8 = 0;
 const WANTED: u8 = 1;
 const AWAKE: u8 = 2;
@@ -245,7 +245,7 @@ impl Shared {
                 // The application may be about to post: it must not find the lock taken.
                 AWAKE => std::hint::spin_loop(),
                 _ => {
-                    // Taken means that it is posting.
+                    // The application holds it while posting.
                     let Ok(mut hardware) = self.hardware.try_lock() else {
                         std::hint::spin_loop();
                         continue;
@@ -265,7 +265,7 @@ impl Shared {
     }
 }
 
-/// Gives the calling thread the lowest real-time priority. Whether that was permitted.
+/// Gives the calling thread the lowest real-time priority. Returns whether that was permitted.
 fn real_time() -> bool {
     // SAFETY: all zero is a valid value of this plain structure; the call reads it.
     unsafe {
@@ -275,7 +275,7 @@ fn real_time() -> bool {
     }
 }
 
-/// Has so many threads compute until `stop`.
+/// Starts threads that compute until `stop`.
 pub fn computing<'scope>(scope: &'scope thread::Scope<'scope, '_>, load: usize, stop: &'scope AtomicBool) {
     for _ in 0..load {
         scope.spawn(|| {
@@ -312,7 +312,7 @@ pub fn run(plan: &RttPlan, load: usize, interrupted: &AtomicBool) -> Result<Case
     })
 }
 
-/// The application: posts, sleeps, wakes up, looks at the clock.
+/// The application: posts, sleeps, wakes up, reads the clock.
 fn application(
     plan: &RttPlan,
     shared: &Shared,
@@ -339,7 +339,7 @@ fn application(
             return Err(PerfError::Interrupted);
         }
         compare(&mut calibration, &clock, now);
-        // Hardware does not sleep: it is awake before it is needed.
+        // Hardware does not sleep: wake it before it is needed.
         shared.state.store(WANTED, Ordering::Release);
         hardware.unpark();
         while shared.state.load(Ordering::Acquire) != AWAKE {

@@ -1,7 +1,7 @@
-//! `irnic rtt`: round trips by three clocks, as TIMELY's Figure 11 compares them, and a kernel's TCP beside them, as
-//! its Figure 1 does.
+//! `irnic rtt`: round trips by three clocks, as in TIMELY's Figure 11, and of the kernel's TCP for comparison, as in
+//! its Figure 1.
 //!
-//! [`measure`] takes them, [`tcp`] those of TCP, [`report`] prints them, [`picture`] draws them.
+//! `measure` measures them, `tcp` those of TCP, `report` prints them, `picture` draws them.
 
 mod measure;
 mod picture;
@@ -86,16 +86,16 @@ enum Timestamps {
     Poll,
 }
 
-/// What is to be measured.
+/// Parameters of the measurement.
 #[derive(Copy, Clone, Debug)]
 struct RttPlan {
     udp: bool,
     kernel_stamps: bool,
     size: u32,
     iters: u64,
-    /// Between two looks of the client's NIC for packets, ns.
+    /// Polling interval of the client's NIC for packets, ns.
     look_every: u64,
-    /// Threads that compute in the second measurement.
+    /// Number of computing threads in the second measurement.
     load: Option<usize>,
     clock: Clock,
 }
@@ -128,7 +128,7 @@ impl RttPlan {
     }
 }
 
-/// The largest segment.
+/// Maximum size of a segment, bytes.
 const MAX_SIZE: u32 = 1 << 20;
 
 /// Entry point of the subcommand.

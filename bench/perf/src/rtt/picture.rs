@@ -1,4 +1,4 @@
-//! The distributions as a picture: a line for each clock and load, over the round trip's magnitude.
+//! A plot of the distributions: a line for each clock and load, over the logarithm of the round trip.
 
 use irnic_report::picture::{self, Axis, Plot, Scale, Series};
 
@@ -6,7 +6,7 @@ use super::RttPlan;
 use super::measure::Case;
 use super::report::name;
 
-/// The picture as SVG. Clocks have colours; a dashed line is under load.
+/// Draws the plot as SVG. Colours distinguish clocks; dashed lines are under load.
 pub fn draw(plan: &RttPlan, cases: &[Case]) -> String {
     let mut series = Vec::new();
     for (number, case) in cases.iter().enumerate() {

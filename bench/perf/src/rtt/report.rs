@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::RttPlan;
 use super::measure::Case;
 
-/// Percentiles that are told, with their names.
+/// Percentiles reported, with their names.
 const PERCENTILES: [(f64, &str); 7] =
     [(1.0, "p1"), (25.0, "p25"), (50.0, "p50"), (75.0, "p75"), (90.0, "p90"), (99.0, "p99"), (99.9, "p99.9")];
 
@@ -18,7 +18,7 @@ fn port(plan: &RttPlan) -> &'static str {
     }
 }
 
-/// What a case is called.
+/// Name of a case.
 pub fn name(case: &Case) -> String {
     match case.load {
         0 => "idle".to_owned(),
@@ -27,7 +27,7 @@ pub fn name(case: &Case) -> String {
     }
 }
 
-/// The table.
+/// Prints the table.
 pub fn print(plan: &RttPlan, cases: &[Case]) {
     println!("Round trips of {} segments of {} bytes, {} [us]", plan.iters, plan.size, port(plan));
     println!("NIC clock {}", plan.clock);
@@ -52,7 +52,7 @@ fn at(times: &Histogram<u64>, percentile: f64) -> u64 {
     times.value_at_percentile(percentile).min(times.max())
 }
 
-/// Everything.
+/// Returns everything as JSON.
 pub fn json(plan: &RttPlan, cases: &[Case]) -> Value {
     let one = |case: &Case| {
         let mut map = Map::from_iter([

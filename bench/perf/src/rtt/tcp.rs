@@ -1,7 +1,8 @@
-//! Round trips of a kernel's TCP, as TIMELY's Figure 1 has them beside a NIC's: a ping-pong of segments over loopback.
+//! Round trips of the kernel's TCP, which TIMELY's Figure 1 compares with a NIC's: a ping-pong of segments over
+//! loopback.
 //!
-//! The kernel says when it handed the last byte of a segment to the device and when it saw the acknowledgement of that
-//! byte (SO_TIMESTAMPING, SCM_TSTAMP_SND and SCM_TSTAMP_ACK): what its own estimate of the round trip is made of.
+//! The kernel reports when it handed the last byte of a segment to the device and when it received the acknowledgement
+//! of that byte (SO_TIMESTAMPING, SCM_TSTAMP_SND and SCM_TSTAMP_ACK), the basis of its own estimate of the round trip.
 
 use std::io::{self, Read, Write};
 use std::mem;
@@ -17,13 +18,13 @@ use super::RttPlan;
 use super::measure::{PATIENCE, PAUSE, WARM_UP, computing, record};
 use crate::error::PerfError;
 
-/// Kinds of stamps, of `linux/errqueue.h`: the device has the byte; it is acknowledged.
+/// Kinds of timestamps, of `linux/errqueue.h`: the device has the byte; it is acknowledged.
 const SCM_TSTAMP_SND: u32 = 0;
 const SCM_TSTAMP_ACK: u32 = 2;
 
 /// Round trips, ns.
 pub struct Tcp {
-    /// From the last byte's transmit stamp to its acknowledgement's, both by the kernel.
+    /// From the last byte's transmit timestamp to its acknowledgement's, both by the kernel.
     pub kernel: Histogram<u64>,
     /// Of the ping-pong, by the application's clock.
     pub application: Histogram<u64>,
@@ -49,7 +50,7 @@ pub fn run(plan: &RttPlan, load: usize, interrupted: &AtomicBool) -> Result<Tcp,
     })
 }
 
-/// The other end, until the connection ends.
+/// Echoes segments until the connection is closed.
 fn echo(mut server: TcpStream, size: u32) {
     let mut segment = vec![0; size as usize];
     while server.read_exact(&mut segment).and_then(|()| server.write_all(&segment)).is_ok() {}
@@ -59,7 +60,7 @@ fn ping_pong(plan: &RttPlan, mut client: TcpStream, interrupted: &AtomicBool) ->
     let histogram = || Histogram::new(3).map_err(PerfError::failed);
     let mut tcp = Tcp { kernel: histogram()?, application: histogram()? };
     let mut segment = vec![0; plan.size as usize];
-    // Stamps name the last byte of what was written, counted from the first of the connection, modulo 2^32.
+    // Timestamps refer to the last byte of a write, counted from the first of the connection, modulo 2^32.
     let mut last = u32::MAX;
     for round in 0..plan.iters + WARM_UP {
         thread::sleep(PAUSE);
@@ -99,7 +100,7 @@ fn ask_for_stamps(socket: &TcpStream) -> io::Result<()> {
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Waits for the stamps of a byte: when it left, and when it was acknowledged, ns.
+/// Waits for the timestamps of a byte: when it left, and when it was acknowledged, ns.
 fn stamps(socket: &TcpStream, byte: u32, since: Instant) -> Result<[u64; 2], PerfError> {
     let (mut sent, mut acknowledged) = (None, None);
     loop {
@@ -118,25 +119,25 @@ fn stamps(socket: &TcpStream, byte: u32, since: Instant) -> Result<[u64; 2], Per
     }
 }
 
-/// A stamp of a socket's error queue.
+/// A timestamp of a socket's error queue.
 #[derive(Default)]
 struct Stamp {
-    /// The last byte of the write that it is of.
+    /// The last byte of the write that it refers to.
     byte: u32,
     kind: u32,
-    /// ns.
+    /// Time, ns.
     at: u64,
 }
 
-/// The next stamp, if there is one.
+/// The next timestamp, if there is one.
 fn stamp(socket: &TcpStream) -> io::Result<Option<Stamp>> {
-    // Room for both messages and their headers, aligned as headers are.
+    // Room for both messages and their headers, aligned for headers.
     let mut control = [0u64; 32];
     // SAFETY: all zero is a valid value of this plain structure.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control) as _;
-    // SAFETY: the message has no place for data, and one of the given length for control messages, which outlives the
+    // SAFETY: the message has no data buffer, and one of the given length for control messages, which outlives the
     // call.
     let read = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
     if read < 0 {
@@ -144,8 +145,8 @@ fn stamp(socket: &TcpStream) -> io::Result<Option<Stamp>> {
         return if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
     }
     let mut stamp = Stamp::default();
-    // SAFETY: the kernel filled in the control messages, which the macros walk within the length that it has set. A
-    // header says which structure follows; it may not be aligned, and is copied.
+    // SAFETY: the kernel filled in the control messages, which the macros traverse within the length that it has set. A
+    // header identifies the following structure; it may not be aligned, and is copied.
     unsafe {
         let mut at = libc::CMSG_FIRSTHDR(&message);
         while let Some(header) = at.as_ref() {

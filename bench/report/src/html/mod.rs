@@ -1,4 +1,4 @@
-//! Self-contained HTML pages with plots and tables, which need no network.
+//! Self-contained HTML pages with plots and tables, without network access.
 
 pub mod plot;
 
@@ -8,15 +8,15 @@ use std::io;
 use crate::picture::escaped;
 use plot::Plot;
 
-/// Points of a line, more than a screen has use for.
+/// Maximum number of points of a line, more than a screen shows.
 pub const POINTS: usize = 300;
-/// Colours of the style sheet.
+/// Number of colours of the style sheet.
 const COLOURS: usize = 8;
-/// The style sheet, and what draws plots.
+/// The style sheet, and the script that draws plots.
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// Writes where plots are drawn.
+/// Writes the elements in which plots are drawn.
 pub fn figures(page: &mut String, plots: &[Plot]) {
     page.push_str("<section class=\"plots\">\n");
     for Plot { id, title, caption, .. } in plots {
@@ -31,16 +31,16 @@ pub fn figures(page: &mut String, plots: &[Plot]) {
     );
 }
 
-/// Writes the data of plots, what draws them, and the end of the page.
+/// Writes the data of plots, the script, and the end of the page.
 pub fn end(page: &mut String, plots: &[Plot]) -> io::Result<()> {
-    // Nothing in it is a user's text.
+    // It contains no user text.
     let data = serde_json::to_string(plots).map_err(io::Error::other)?;
     let _ = writeln!(page, "<script id=\"plots\" type=\"application/json\">{data}</script>");
     let _ = writeln!(page, "<script>\n{SCRIPT}</script>\n</body>\n</html>");
     Ok(())
 }
 
-/// Writes the beginning of a page, up to its heading. Lines of `cases` have colours.
+/// Writes the beginning of a page, up to its heading, with colours for the lines of `cases`.
 pub fn begin(page: &mut String, title: &str, cases: usize) {
     let title = escaped(title);
     let _ = write!(
@@ -52,7 +52,7 @@ pub fn begin(page: &mut String, title: &str, cases: usize) {
     let _ = writeln!(page, "</style>\n</head>\n<body>\n<h1>{title}</h1>");
 }
 
-/// Writes the names of cases, which hide and show their lines.
+/// Writes the names of cases as buttons that hide and show their lines.
 pub fn buttons(page: &mut String, names: impl IntoIterator<Item = String>) {
     page.push_str("<div class=\"legend\">");
     for (case, name) in names.into_iter().enumerate() {
@@ -65,7 +65,7 @@ pub fn buttons(page: &mut String, names: impl IntoIterator<Item = String>) {
     page.push_str("</div>\n");
 }
 
-/// Writes a table under a heading, if it has rows. The first cell of each is its name.
+/// Writes a table under a heading, if it has rows. The first cell of a row is its name.
 pub fn table(page: &mut String, heading: &str, head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
     let mut rows = rows.peekable();
     if rows.peek().is_none() {
@@ -84,7 +84,7 @@ pub fn table(page: &mut String, heading: &str, head: &[&str], rows: impl Iterato
     page.push_str("</tbody></table></div>\n");
 }
 
-/// The colour of each of `cases`. Beyond the last colour they begin again, with other dashes.
+/// Writes the colours of `cases`. Beyond the last colour they repeat, with other dashes.
 fn colours(page: &mut String, cases: usize) {
     for case in 0..cases {
         let _ = write!(page, ".s{case} {{ color: var(--c{}); ", case % COLOURS);
@@ -96,7 +96,7 @@ fn colours(page: &mut String, cases: usize) {
     }
 }
 
-/// As many points as a screen shows: of each stretch the highest, so that no peak is lost.
+/// Reduces points to as many as a screen shows: the highest of each interval, so that no peak is lost.
 pub fn peaks(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let stretch = points.len().div_ceil(POINTS).max(1);
     points.chunks(stretch).filter_map(|c| c.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))).collect()

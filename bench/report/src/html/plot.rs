@@ -1,5 +1,5 @@
-//! Line plots as data, which the page draws: it fits the axes to the cases that are shown. Colours are the style
-//! sheet's: a line belongs to a case, and has its class.
+//! Line plots as data, drawn by the page, which fits the axes to the visible cases. Colours are defined by the style
+//! sheet: a line has the class of its case.
 
 use std::borrow::Cow;
 
@@ -10,14 +10,14 @@ use crate::picture::Axis;
 /// A line of one case.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
-    /// Number of the case, which gives the colour.
+    /// Number of the case, which determines the colour.
     pub case: usize,
-    /// Dashed: the second statistic of a plot that has two.
+    /// Whether the line is dashed: the second statistic of a plot that has two.
     pub dashed: bool,
-    /// x and y.
+    /// Points, x and y.
     #[serde(serialize_with = "short")]
     pub points: Vec<(f64, f64)>,
-    /// From where to where y goes at each point; empty if nowhere.
+    /// Range of y at each point; empty if there is none.
     #[serde(serialize_with = "short", skip_serializing_if = "Vec::is_empty")]
     pub spread: Vec<(f64, f64)>,
 }
@@ -25,23 +25,23 @@ pub struct Line {
 /// A plot.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plot {
-    /// Name of the element.
+    /// Id of the element.
     pub id: Cow<'static, str>,
     /// Heading.
     #[serde(skip)]
     pub title: Cow<'static, str>,
-    /// What one sees, in a sentence.
+    /// Caption, one sentence.
     #[serde(skip)]
     pub caption: Cow<'static, str>,
-    /// To the right.
+    /// Horizontal axis.
     pub x: Axis,
-    /// Upwards.
+    /// Vertical axis.
     pub y: Axis,
     /// Lines.
     pub lines: Vec<Line>,
 }
 
-/// Five digits are more than a screen shows.
+/// Rounds to five digits, more than a screen shows.
 fn short<S: Serializer>(points: &[(f64, f64)], serializer: S) -> Result<S::Ok, S::Error> {
     let round = |value: f64| format!("{value:.4e}").parse::<f64>().unwrap_or(value);
     serializer.collect_seq(points.iter().map(|(x, y)| (round(*x), round(*y))))

@@ -1,4 +1,4 @@
-//! Cells: what is run and measured, and what the text says of it.
+//! Cells: what is run and measured, and the values of the text.
 
 use std::borrow::Cow;
 
@@ -6,45 +6,45 @@ use super::measure::{Measured, jain};
 use super::scenario::{Load, Means, Network, Scenario, Share, Traffic};
 use crate::points::{self, Reference};
 
-/// A number of the results.
+/// A cell of the results.
 pub type Cell = points::Cell<Scenario, Metric>;
 
 type Point = points::Point<Scenario, Metric>;
 
-/// What is measured.
+/// A metric.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Metric {
-    /// When the last packet was delivered before a deadlock, ms.
+    /// Time of the last delivery before a deadlock, ms.
     Deadlock,
-    /// Longest time in which nothing was delivered, ms.
+    /// Longest time without a delivery, ms.
     Gap,
-    /// Share of the time for which links of the cycle sent, %.
+    /// Share of the time for which links of the cycle were transmitting, %.
     Utilization,
-    /// XOFFs of each of these.
+    /// XOFFs on each of these links.
     Xoffs,
-    /// Most bytes that waited for a port, KB.
+    /// Largest number of bytes queued for a port, KB.
     Peak,
-    /// Packets dropped, sent again or out of order.
+    /// Packets dropped, retransmitted or out of order.
     Harm,
     /// Frames that escaped.
     Escaped,
-    /// Tokens for each of these.
+    /// Tokens per frame that escaped.
     Tokens,
-    /// Loops that were found.
+    /// Loops found.
     Loops,
-    /// Frames dropped for these, or moved on.
+    /// Frames per loop that were dropped, or moved on.
     Touched,
     /// Mean rate of a flow, Gbit/s.
     PerFlow,
     /// Fairness among senders, Jain's index.
     Jain,
-    /// Rate of the senders from this place up to that on their links, Gbit/s.
+    /// Rate of the senders in this index range on their links, Gbit/s.
     Rate(&'static str, usize, usize),
-    /// Mean completion time of flows of so many bytes at most, by place, µs.
+    /// Mean completion time of flows up to a size, by index, µs.
     Fct(usize),
-    /// 99th percentile of it, µs.
+    /// 99th percentile of the completion time, µs.
     P99(usize),
-    /// Flows not complete.
+    /// Incomplete flows.
     Incomplete,
 }
 
@@ -133,7 +133,7 @@ impl points::Metric for Metric {
     }
 }
 
-/// What is sent in Figures 4.15 and 4.17: with the text's ten generators a source, and as flows without.
+/// Traffic of Figures 4.15 and 4.17: with the text's ten generators per source, and as separate flows.
 const TRAFFIC: [(&str, Traffic); 4] = [
     ("web-search", Traffic::Generators("WebSearch", 10)),
     ("hadoop", Traffic::Generators("FbHdp2015", 10)),
@@ -141,7 +141,7 @@ const TRAFFIC: [(&str, Traffic); 4] = [
     ("hadoop-fresh", Traffic::Arrivals("FbHdp2015")),
 ];
 
-/// All that is run.
+/// All points.
 fn points() -> Vec<Point> {
     const STOPS: &[Metric] = &[Deadlock, Utilization, Xoffs];
     const GOES: &[Metric] = &[Gap, Utilization, Xoffs, Peak, Escaped, Tokens, Harm];
@@ -155,7 +155,7 @@ fn points() -> Vec<Point> {
         add(format!("figure4.7/{name}/escape"), of(Means::Escape), GOES);
         add(format!("figure4.7/{name}/escape-timer"), of(Means::EscapeTimer), GOES);
     }
-    // HPCC pauses nobody below 200 KB or so: the second column has what is left to clear with less.
+    // HPCC causes no pauses below 200 KB or so: the second column has what is left to resolve with less.
     for xoff in [500, 100] {
         for means in [Means::Pfc, Means::Escape] {
             let of = |late| Scenario { xoff, ..Scenario::new(Network::RingHpcc { late }, means) };
@@ -203,7 +203,7 @@ fn points() -> Vec<Point> {
     all
 }
 
-/// Returns what the text says.
+/// Returns the values of the text.
 pub fn reference() -> Reference {
     Reference::read(include_str!("../../../../fixtures/reference/escape.toml"))
 }

@@ -1,4 +1,4 @@
-//! Runs scenarios, and what is measured of each.
+//! Runs scenarios, and measures them.
 
 use irnic_fabric::sim::{Ending, Outcome};
 use irnic_sweep::{NoResult, Watch};
@@ -7,43 +7,43 @@ use serde::{Deserialize, Serialize};
 use super::scenario::Scenario;
 use crate::runs::simulate;
 
-/// Flows of up to so many bytes have a mean of their own.
+/// Upper limits of flow sizes with separate means, bytes.
 pub const EDGES: [u64; 3] = [10_000, 1_000_000, u64::MAX];
 
-/// What came of a run.
+/// Results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// When the last packet was delivered before a deadlock that ended the run, ms.
+    /// Time of the last delivery before a deadlock that ended the run, ms.
     pub deadlock: Option<f64>,
-    /// Longest time in which nothing was delivered, ms.
+    /// Longest time without a delivery, ms.
     pub gap: f64,
-    /// Share of the time for which the links of the cycle sent, while it was measured, %.
+    /// Share of the measured time for which the links of the cycle were transmitting, %.
     pub utilization: f64,
-    /// XOFFs of each link of the cycle, on average.
+    /// Mean number of XOFFs on a link of the cycle.
     pub xoffs: f64,
-    /// Most bytes that waited for a port, KB.
+    /// Largest number of bytes queued for a port, KB.
     pub peak: f64,
-    /// Packets dropped, sent again or out of order.
+    /// Packets dropped, retransmitted or out of order.
     pub harm: f64,
-    /// Frames that escaped, and tokens sent for them.
+    /// Frames that escaped, and tokens sent per frame.
     pub escaped: f64,
     pub tokens: f64,
-    /// Loops that LB or DLB found, and frames dropped for them or moved on.
+    /// Loops found by LB or DLB, and frames per loop dropped or moved on.
     pub loops: f64,
     pub touched: f64,
-    /// Rates of hosts on their links while it was measured, Gbit/s, by pair.
+    /// Rates of hosts on their links during the measurement, Gbit/s, by pair.
     pub rates: Vec<f64>,
-    /// Flows on each of these.
+    /// Flows of each of these.
     pub per_sender: f64,
-    /// Mean completion time of innocent flows, or of all where none is, by [`EDGES`] and 99th percentile of all, µs; of
-    /// all flows complete.
+    /// Mean completion time of innocent flows, or of all if there are none, by [`EDGES`], and 99th percentile of all,
+    /// µs; of complete flows only.
     pub fct: [Option<f64>; 3],
     pub p99: [Option<f64>; 3],
-    /// Flows that were not completed.
+    /// Incomplete flows.
     pub incomplete: f64,
 }
 
-/// Runs a scenario with a seed: up to what is measured, and to the end.
+/// Runs a scenario with a seed: the warm-up, and the measurement.
 pub fn one(scenario: &Scenario, quick: bool, seed: u64, watch: &Watch<'_>) -> Result<Measured, NoResult> {
     let [from, until] = scenario.times(quick);
     let watch = watch.part(if from > 0 { 2 } else { 1 });
@@ -108,7 +108,7 @@ fn percentile(fcts: &[(u64, f64)], most: u64) -> Option<f64> {
     irnic_fabric::summary::percentile(&some, 0.99)
 }
 
-/// The longest time in which nothing was delivered although flows were under way, and when something was last, ms.
+/// The longest time without a delivery while flows were in progress, and the time of the last delivery, ms.
 fn stands(outcome: &Outcome) -> (f64, f64) {
     let (mut gap, mut last, mut delivered) = (0, 0, 0);
     for sample in &outcome.samples {

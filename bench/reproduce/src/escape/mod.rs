@@ -1,7 +1,7 @@
-//! `irnic reproduce escape`: Escape's evaluation (Menikkumbura, dissertation at Purdue University, §4.6), its numbers
-//! beside ours.
+//! `irnic reproduce escape`: Escape's evaluation (Menikkumbura, dissertation at Purdue University, §4.6), compared with
+//! our results.
 //!
-//! [`networks`] and [`scenario`] are what is run, [`measure`] runs it, [`cells`] is what of it.
+//! [`networks`] and [`scenario`] define what is run, [`measure`] runs it, [`cells`] lists the results.
 
 mod cells;
 mod measure;
@@ -37,7 +37,7 @@ pub struct EscapeArgs {
     pub(super) common: Common,
 }
 
-/// What results depend on.
+/// Settings that results depend on.
 #[derive(Serialize)]
 struct Settings {
     quick: bool,

@@ -1,28 +1,28 @@
-//! The chapter's networks, and who sends to whom by which way.
+//! The chapter's networks, with senders, receivers and paths.
 
 use irnic_fabric::sim::Detour;
 use irnic_fabric::topology::{LinkSpec, Topology};
 
 const G: u64 = 1_000_000_000;
-/// ns of each link: the text names none; those of RoCC's evaluation in the same simulator (§3.5.1).
+/// Delay of each link, ns: not given by the text; that of RoCC's evaluation in the same simulator (§3.5.1).
 const DELAY: u64 = 1_500;
 
-/// A network with a way for each pair of hosts that matters.
+/// A network with a path for each relevant pair of hosts.
 pub struct Wired {
     pub topology: Topology,
     pub detours: Vec<Detour>,
-    /// Sender and receiver each.
+    /// Sender and receiver of each pair.
     pub pairs: Vec<(u32, u32)>,
-    /// Links of the longest way.
+    /// Number of links of the longest path.
     pub longest: u64,
-    /// Directions of links that close a cycle, by their nodes.
+    /// Directed links that form a cycle, by their nodes.
     pub cycle: Vec<(u32, u32)>,
 }
 
 impl Wired {
-    /// Time for a full packet there and its acknowledgement back on the longest of the ways, ns.
+    /// Round trip of a full packet and its acknowledgement on the longest of the paths, ns.
     pub fn round_trip(&self) -> u64 {
-        // 1,024 bytes of payload and 62 around it, telemetry apart, and 62 and 4 of an acknowledgement.
+        // 1,024 bytes of payload and 62 around it, without telemetry, and 62 and 4 of an acknowledgement.
         let link = 2 * DELAY + (1_086 + 66) * 8 / 40;
         self.longest * link
     }
@@ -34,12 +34,12 @@ fn topology(hosts: u32, switches: u32, links: &[(u32, u32, u64)]) -> Topology {
     Topology { name: "escape".to_owned(), hosts, switches, links, ids: Vec::new() }
 }
 
-/// Has what is for a host go by these switches, one after the other.
+/// Routes packets for a host through these switches, in order.
 fn way(dst: u32, switches: &[u32]) -> impl Iterator<Item = Detour> {
     switches.windows(2).map(move |pair| Detour { node: pair[0], dst, via: pair[1] })
 }
 
-/// Figure 4.6: three switches in a ring, a host at each, which sends to the one at the second switch after its own.
+/// Figure 4.6: three switches in a ring, each with a host, which sends to the one at the second switch after its own.
 pub fn ring() -> Wired {
     let topology = Topology::ring(3, 1, 40 * G, DELAY);
     let next = |i: u32| 3 + (i + 1) % 3;
@@ -53,8 +53,8 @@ pub fn ring() -> Wired {
 }
 
 /// Figure 4.11: eight edge, eight aggregation and four core switches. Of the text's names s₁ and s₂ are the first two
-/// core switches, s₃ to s₆ the aggregation switches of the four pods that are linked to these; h₁ is host 0. `failed`:
-/// the links s₁–s₆ and s₂–s₃ are missing, and what they carried takes the ways of §4.6.3.
+/// core switches, s₃ to s₆ the aggregation switches of the four pods linked to these; h₁ is host 0. `failed`: the links
+/// s₁–s₆ and s₂–s₃ are missing, and their traffic takes the paths of §4.6.3.
 pub fn fat_tree(failed: bool) -> Wired {
     let mut topology = Topology::fat_tree(4, 40 * G, DELAY);
     let edge = |host: u32| 16 + (host - 1) / 2;
@@ -91,8 +91,8 @@ pub fn fat_tree(failed: bool) -> Wired {
     Wired { topology, detours, pairs, longest, cycle: vec![(s1, s5), (s5, s2), (s2, s4), (s4, s1)] }
 }
 
-/// Figure 4.14: two levels, of which n₁ and n₂ are the upper and n₃ to n₆ the lower, two hosts at each of these. The
-/// links n₁–n₆ and n₂–n₃ are taken to be missing: so the flows named close n₁ n₅ n₂ n₄.
+/// Figure 4.14: two levels, with n₁ and n₂ as the upper and n₃ to n₆ as the lower, two hosts at each of these. The
+/// links n₁–n₆ and n₂–n₃ are assumed to be missing, so that the named flows close the cycle n₁ n₅ n₂ n₄.
 pub fn two_levels() -> Wired {
     let [n1, n2, n3, n4, n5, n6] = [12, 13, 8, 9, 10, 11];
     let hosts = (0..8).map(|host| (host, 8 + host / 2, 40));
@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// The switches by which a packet of a pair goes.
+    /// The switches on the path of a pair.
     fn passed(wired: &Wired, pair: usize) -> Vec<u32> {
         let (src, dst) = wired.pairs[pair];
         let routes = Routes::compute(&wired.topology, &|_| false);

@@ -1,4 +1,4 @@
-//! What is run (§4.6), as experiments. docs/reproduction-escape.md tells what the text leaves open.
+//! Scenarios (§4.6), as experiments. docs/reproduction-escape.md lists what the text leaves open.
 
 use irnic_fabric::experiment::{Buffers, Experiment, GfcGiven, LinkFlowControl, SharedBuffers};
 use irnic_fabric::sim::{ENCAPSULATION, QpPolicy, SimConfig};
@@ -8,34 +8,34 @@ use irnic_fabric::workload::{Flow, cdf};
 
 use super::networks::{self, Wired};
 
-/// Bytes of a flow: more than it sends in any run.
+/// Size of a flow, bytes: more than it sends in any run.
 const ENDLESS: u64 = 1 << 38;
-/// Bytes of a switch's buffer: nothing is dropped.
+/// Buffer of a switch, bytes: nothing is dropped.
 const BUFFER: u64 = 1 << 34;
 const MS: u64 = 1_000_000;
-/// Timeout where frames are dropped, ns: longer than what is in all buffers of a way takes at 40 Gbit/s.
+/// Timeout where frames are dropped, ns: longer than draining all buffers of a path takes at 40 Gbit/s.
 const TIMEOUT: u64 = 4 * MS;
-/// Heavy flows and innocent ones.
+/// Number of classes: heavy and innocent flows.
 const CLASSES: u8 = 2;
-/// Bytes of headers of a packet, IRN's apart.
+/// Length of a packet's headers, without IRN's, bytes.
 const HEADER: u32 = ENCAPSULATION + 16;
 
-/// What the switches do.
+/// Mechanism of the switches.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Means {
-    /// Room for everything: nobody is paused.
+    /// Unlimited buffers without pauses.
     Ideal,
     /// PFC alone.
     Pfc,
     /// PFC and Escape.
     Escape,
-    /// Escape without answers to tokens.
+    /// Escape without answers to tokens, which are reclaimed by a timer.
     EscapeTimer,
-    /// PFC and LB as it is evaluated: what is in a loop is dropped until it moves again.
+    /// PFC and LB as evaluated: frames in a loop are dropped until it moves again.
     Lb,
-    /// PFC and DLB: what is in a loop moves on by a frame at a time.
+    /// PFC and DLB: the frames in a loop move on one at a time.
     Dlb,
-    /// GFC: the first stage where XOFF would be, and room for all of them by default.
+    /// GFC: the first stage at XOFF's threshold, and the default room for all of them.
     Gfc,
 }
 
@@ -54,12 +54,12 @@ impl Means {
     }
 }
 
-/// What is sent on the ring of Figure 4.6.
+/// Traffic on the ring of Figure 4.6.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Load {
     /// Each host at the rate of its link.
     Line,
-    /// Flows of web search, so that the links of the ring are asked for 96 %.
+    /// Flows of web search, with a load of 96 % on the links of the ring.
     WebSearch,
 }
 
@@ -68,52 +68,52 @@ pub enum Load {
 pub enum Network {
     /// Figures 4.7 and 4.8.
     Ring(Load),
-    /// Figure 4.9: HPCC, two flows from each host, and fourteen more at 50 ms: before those, or with them.
+    /// Figure 4.9: HPCC, two flows from each host, and fourteen more at 50 ms; measured before those, or with them.
     RingHpcc {
-        /// The latter.
+        /// Whether it is measured with them.
         late: bool,
     },
-    /// Figures 4.12 and 4.13: HPCC, ten flows from each of eight hosts, without the failed links or with.
+    /// Figures 4.12 and 4.13: HPCC, ten flows from each of eight hosts, with or without the failed links.
     FatTree {
-        /// Two links are missing.
+        /// Whether two links are missing.
         failed: bool,
     },
-    /// Figure 4.15: 70 % of the links of the cycle, two pairs on each together or each alone.
+    /// Figure 4.15: 70 % load on the links of the cycle, for the two pairs on each together, or for each alone.
     TwoLevels(Traffic, Share),
-    /// Figure 4.17: 80 % and 40 % of the receivers' links, or of those from each sender.
+    /// Figure 4.17: 80 % and 40 % load on the receivers' links, in total or from each sender.
     Incast(Traffic, Share),
 }
 
-/// What pairs of hosts send.
+/// Traffic between pairs of hosts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// Poisson arrivals of flows of this distribution, each with a queue pair of its own.
+    /// Poisson arrivals of flows of this distribution, each with its own queue pair.
     Arrivals(&'static str),
-    /// Poisson arrivals of flows of this distribution from so many generators a pair, each of which keeps its queue
+    /// Poisson arrivals of flows of this distribution from this many generators per pair, each of which uses one queue
     /// pair for all its flows.
     Generators(&'static str, u16),
 }
 
-/// What the loads of Figures 4.15 and 4.17 are shares of.
+/// Reference of the loads of Figures 4.15 and 4.17.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// The link that two share, both senders together.
+    /// The shared link, for both senders together.
     Both,
-    /// That link, each sender alone.
+    /// The shared link, for each sender alone.
     Each,
 }
 
-/// What is run.
+/// A scenario.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
     pub network: Network,
     pub means: Means,
-    /// XOFF above so many KB of an input, XON at a fiftieth (§3.5.1's 500 and 10 KB).
+    /// XOFF threshold of an input, KB; XON at a fiftieth (§3.5.1's 500 and 10 KB).
     pub xoff: u64,
 }
 
 impl Scenario {
-    /// With PFC's thresholds of RoCC's evaluation.
+    /// With the PFC thresholds of RoCC's evaluation.
     pub fn new(network: Network, means: Means) -> Scenario {
         Scenario { network, means, xoff: 500 }
     }
@@ -128,7 +128,7 @@ impl Scenario {
         }
     }
 
-    /// When what is measured begins and the run ends, ns. Runs of arrivals end when all flows have.
+    /// Start of the measurement and end of the run, ns. Runs with arrivals end when all flows have.
     pub fn times(&self, quick: bool) -> [u64; 2] {
         match (self.network, quick) {
             (Network::Ring(_), false) => [0, 500 * MS],
@@ -142,7 +142,7 @@ impl Scenario {
         }
     }
 
-    /// Time in which flows arrive, ns.
+    /// Period in which flows arrive, ns.
     fn arrivals(&self, quick: bool) -> u64 {
         match self.network {
             Network::Ring(_) => self.times(quick)[1],
@@ -200,7 +200,7 @@ impl Scenario {
         }
     }
 
-    /// What pairs send where flows come by chance, bit/s. Innocent ones are class 1.
+    /// Traffic of pairs with random arrivals, bit/s. Innocent ones are class 1.
     fn loads(&self, wired: &Wired) -> Vec<Pair> {
         let part = |share| if share == Share::Each { 1.0 } else { 0.5 };
         let load = |at: usize| match self.network {
@@ -222,11 +222,11 @@ impl Scenario {
         let hpcc = matches!(self.network, Network::RingHpcc { .. } | Network::FatTree { .. });
         let transport = match self.means {
             _ if hpcc => format!("roce,cc=hpcc,base-rtt={}ns", wired.round_trip()),
-            // Frames that nothing follows are missed by nobody.
+            // A loss at the end of the flow is only detected by a timeout.
             Means::Lb => format!("roce,rto={TIMEOUT}ns"),
             _ => "roce".to_owned(),
         };
-        // Queues of outputs, first in, first out; a counter for each input (§4.6).
+        // Output queues, first in, first out; a counter for each input (§4.6).
         let mut shared = SharedBuffers::default();
         let ideal = self.means == Means::Ideal;
         shared.xoff = Some(if ideal { BUFFER / 2 } else { self.xoff * 1_000 });

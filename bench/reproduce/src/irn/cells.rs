@@ -1,4 +1,4 @@
-//! Cells of the IRN chapter: how each is computed, and what the paper has for it.
+//! Cells of the IRN chapter: how each is computed, and the value of the paper.
 
 use irnic_fabric::summary::Summary;
 
@@ -6,39 +6,39 @@ use super::reference::Reference;
 use super::scenario::{Cc, Scenario, System};
 use crate::compared::{Compared, Paper, PerSeed};
 
-/// How a cell is computed.
+/// A cell of the results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// Where it stands: `table4.2/70%/no-cc/irn/avg_slowdown`.
+    /// Id: `table4.2/70%/no-cc/irn/avg_slowdown`.
     pub id: String,
-    /// What the paper has.
+    /// The value of the paper.
     pub paper: Paper,
     /// Conditions under which systems are compared.
     pub scenario: Scenario,
-    /// System, and the one that it is divided by.
+    /// The system, and the one to divide by.
     pub systems: (System, Option<System>),
-    /// What of it.
+    /// The metric.
     pub metric: Metric,
-    /// The words of the paper, for a claim.
+    /// Quotation from the paper, for a claim.
     pub text: Option<String>,
 }
 
-/// What is measured.
+/// A metric.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// Average slowdown.
     AvgSlowdown,
     /// Average FCT, s.
     AvgFct,
-    /// Percentile of the FCT, s.
+    /// 99th percentile of the FCT, s.
     P99Fct,
-    /// Percentile of the FCT of single-packet messages, s.
+    /// 95th percentile of the FCT of single-packet messages, s.
     P95Single,
-    /// Percentile of the FCT of single-packet messages, s.
+    /// 99th percentile of the FCT of single-packet messages, s.
     P99Single,
-    /// Percentile of the FCT of single-packet messages, s.
+    /// 99.9th percentile of the FCT of single-packet messages, s.
     P999Single,
-    /// When the last flow of an incast is complete, s.
+    /// Time at which the last flow of an incast is complete, s.
     Completion,
 }
 
@@ -53,7 +53,7 @@ impl Metric {
         ("completion", Metric::Completion),
     ];
 
-    /// The metrics of the tables, in their order.
+    /// The metrics of the tables, in order.
     pub const TABLE: [Metric; 3] = [Metric::AvgSlowdown, Metric::AvgFct, Metric::P99Fct];
 
     /// Returns the name in cells.
@@ -65,7 +65,7 @@ impl Metric {
         Self::ALL.iter().find(|(n, _)| *n == name).map(|(_, m)| *m)
     }
 
-    /// Of a run in which all flows are complete. `class`: of those flows only.
+    /// The value of a run in which all flows are complete. `class`: of this class of flows only.
     fn of(self, summary: &Summary, class: Option<usize>) -> Option<f64> {
         let group = match class {
             None => &summary.all,
@@ -86,31 +86,31 @@ impl Metric {
 }
 
 impl Cell {
-    /// The class of flows that it is about, where a workload has several parts.
+    /// The class of flows that the metric refers to, for workloads with several parts.
     fn class(&self) -> Option<usize> {
         let parts = self.scenario.workload.parts.len() > 1;
         parts.then(|| usize::from(self.metric == Metric::Completion))
     }
 
-    /// The result, from the runs of a scenario and a system: one for each seed.
+    /// Computes the value from the runs of a scenario and a system, one for each seed.
     pub fn result<'a>(&self, runs: impl Fn(&Scenario, System) -> Vec<Option<&'a Summary>>) -> Compared {
         let of = |system| -> PerSeed {
             let each = runs(&self.scenario, system).into_iter();
             each.map(|summary| self.metric.of(summary?, self.class())).collect()
         };
-        // The same flows in both: each pair gives a ratio.
+        // Both have the same flows: each pair gives a ratio.
         let (over, under) = self.systems;
         Compared::new(&self.id, self.paper, self.text.as_deref(), of(over), under.map(of))
     }
 
-    /// Returns the systems that have to be run for it.
+    /// Returns the systems that it needs.
     pub fn needed(&self) -> impl Iterator<Item = System> + use<> {
         let (over, under) = self.systems;
         std::iter::once(over).chain(under)
     }
 }
 
-/// All cells of the IRN chapter, as rows and figures change its default case.
+/// All cells of the IRN chapter; rows and figures are variations of the default case.
 pub fn irn(reference: &Reference, default: &Scenario) -> Vec<Cell> {
     let mut cells = Vec::new();
     for row in &reference.row {

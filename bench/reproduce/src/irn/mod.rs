@@ -1,7 +1,7 @@
-//! `irnic reproduce irn`: Chapter 4 of Mittal's dissertation, its tables beside ours.
+//! `irnic reproduce irn`: Chapter 4 of Mittal's dissertation, its tables compared with our results.
 //!
-//! [`reference`](mod@reference) reads what the paper prints, [`cells`] says how each of its numbers is computed,
-//! [`scenario`] what has to be run for it; the running is that of `irnic sim`. [`table`] prints.
+//! [`reference`](mod@reference) reads the values of the paper, [`cells`] defines how each is computed, [`scenario`]
+//! what has to be run, by `irnic sim`. [`table`] prints.
 
 mod cells;
 mod reference;
@@ -21,10 +21,10 @@ use crate::shared::{Common, choose, list, time};
 use cells::Cell;
 use scenario::{Scenario, System};
 
-/// Time in which flows start at 40 Gbit/s, ns. The paper does not say; FCTs grow with it until a network is in
+/// Period in which flows start at 40 Gbit/s, ns. Not given by the paper; FCTs grow with it until the network is in
 /// equilibrium.
 const ARRIVALS: u64 = 50_000_000;
-/// Time in which flows start at 40 Gbit/s of a quick look, ns.
+/// The same for a quick run, ns.
 const QUICK: u64 = 5_000_000;
 
 /// IRN, Chapter 4 of Mittal's dissertation: Tables 4.2 to 4.8 and statements of the text about the figures.
@@ -55,7 +55,7 @@ pub struct IrnArgs {
     pub(super) common: Common,
 }
 
-/// Reads a workload of one part, which Poisson arrivals are: the rest of a scenario is added to it.
+/// Parses a workload of one part with Poisson arrivals, to which the rest of a scenario is added.
 fn poisson(text: &str) -> Result<Workload, String> {
     let workload: Workload = text.parse().map_err(|e: irnic_fabric::input::Error| e.to_string())?;
     match workload.parts[..] {
@@ -64,12 +64,12 @@ fn poisson(text: &str) -> Result<Workload, String> {
     }
 }
 
-/// What results depend on.
+/// Settings that results depend on.
 #[derive(Serialize)]
 struct Settings<'a> {
-    /// The heavy-tailed one.
+    /// The heavy-tailed workload.
     workload: &'a str,
-    /// ns.
+    /// Period of arrivals, ns.
     arrivals: u64,
 }
 
@@ -103,7 +103,7 @@ pub fn run(args: &IrnArgs) -> Result<(), CommandError> {
     conclude_batch(&batch, &runs)
 }
 
-/// Returns what has to be run for some cells, each once: a scenario may change nothing for a system, as RTO_high for
+/// Returns the distinct runs needed by some cells: a scenario may not affect a system, as RTO_high does not affect
 /// those with PFC.
 fn batch(args: &IrnArgs, cells: &[Cell]) -> Batch {
     let (mut cases, mut experiments): (Vec<Case>, Vec<Experiment>) = Default::default();
@@ -141,7 +141,7 @@ mod tests {
         let args = IrnArgs { only: Vec::new(), quick: true, arrivals: None, workload, common };
         let cells = cells::irn(&reference::irn(), &default);
         let batch = batch(&args, &cells);
-        // The default case stands in many tables and is run once; so is what RTO_high does not matter to.
+        // The default case is in many tables and is run once; so are runs that do not depend on RTO_high.
         let times = |scenario: &Scenario, system| {
             batch.experiments.iter().filter(|e| **e == scenario.experiment(system)).count()
         };

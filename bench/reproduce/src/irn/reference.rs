@@ -1,4 +1,4 @@
-//! What papers print, from `fixtures/reference/`.
+//! Values printed in papers, from `fixtures/reference/`.
 
 use serde::Deserialize;
 
@@ -11,7 +11,7 @@ pub type Triple = [f64; 3];
 pub struct Row {
     /// Number of the table.
     pub table: String,
-    /// What the row varies.
+    /// Parameter varied in the row.
     pub label: String,
     /// Congestion control.
     pub cc: String,
@@ -23,17 +23,17 @@ pub struct Row {
     pub over_irn_pfc: Triple,
 }
 
-/// What a paper says in words.
+/// A claim in the text of a paper.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// Figure, scenario, congestion control, and the ratio it is about.
+    /// Figure, scenario, congestion control, and ratio.
     pub id: String,
-    /// Of what.
+    /// Metrics it applies to.
     pub metrics: Vec<String>,
-    /// Smallest and largest ratio that it allows; the same if it names one. None: the paper does not show it.
+    /// Smallest and largest ratio allowed by the claim; equal if it names a single one. `None`: not shown by the paper.
     pub range: Option<[f64; 2]>,
-    /// Words of the paper.
+    /// Quotation from the paper.
     pub text: String,
 }
 
@@ -43,7 +43,7 @@ pub struct Claim {
 pub struct Reference {
     /// Tables.
     pub row: Vec<Row>,
-    /// Text and figures.
+    /// Claims in text and figures.
     pub claim: Vec<Claim>,
 }
 
@@ -63,7 +63,7 @@ mod tests {
             let tables: Vec<&str> = reference.row.iter().filter(|r| r.cc == cc).map(|r| r.table.as_str()).collect();
             assert_eq!(tables.len(), 22, "{cc}");
         }
-        // The default case stands in six of them, each time the same.
+        // Six rows are the default case, with equal values.
         let defaults = reference.row.iter().filter(|r| r.cc == "no-cc" && r.irn == [8.24, 0.0009, 0.0153]);
         assert_eq!(defaults.filter(|r| r.over_roce_pfc == [0.269, 0.350, 0.301]).count(), 7);
         assert!(reference.claim.iter().all(|c| c.range.is_none_or(|r| r[0] <= r[1]) && c.id.split('/').count() == 4));

@@ -1,5 +1,5 @@
-//! The scenarios of the IRN chapter (§4.3), as experiments. What follows from others is computed here as the paper
-//! says, once for all cells; `docs/reproduction.md` has the reasons.
+//! The scenarios of the IRN chapter (§4.3), as experiments. Derived parameters are computed here as the paper
+//! describes, once for all cells; `docs/reproduction.md` has the reasons.
 
 use irnic_fabric::experiment::{Experiment, LinkFlowControl, Transport};
 use irnic_fabric::sim::{HeaderBytes, Routing};
@@ -12,26 +12,26 @@ use irnic_transports::config::{FlowControl, Nak, Timer, TransportConfig, paper};
 use irnic_transports::congestion::{AimdConfig, CongestionConfig, DcqcnConfig, TcpConfig, TimelyConfig};
 use irnic_transports::wire::Mtu;
 
-/// What the chapter varies.
+/// The parameters varied by the chapter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// Share of the links' rate.
+    /// Load, as a share of the links' rate.
     pub load: f64,
-    /// Gbit/s.
+    /// Rate of links, Gbit/s.
     pub gbps: u64,
-    /// Ports of a switch.
+    /// Number of ports of a switch.
     pub arity: u32,
-    /// What is sent.
+    /// Workload.
     pub workload: Workload,
-    /// Bytes of each input, if not twice the bandwidth-delay product.
+    /// Buffer of each input, bytes; `None`: twice the bandwidth-delay product.
     pub buffer: Option<u64>,
-    /// ns, if not computed.
+    /// RTO_high, ns; `None`: computed.
     pub rto_high: Option<u64>,
-    /// Packets in flight up to which RTO_low holds.
+    /// Packets in flight up to which RTO_low applies.
     pub n: u32,
     /// Congestion control.
     pub cc: Cc,
-    /// Time in which flows start, ns at 40 Gbit/s; the same number of bytes at other rates.
+    /// Period in which flows start at 40 Gbit/s, ns; scaled to the same number of bytes at other rates.
     pub arrivals: u64,
 }
 
@@ -47,15 +47,15 @@ pub enum Cc {
 }
 
 impl Cc {
-    /// All of them, by the names that cells have.
+    /// All variants, with their names in cells.
     const ALL: [(&'static str, Cc); 3] = [("no-cc", Cc::None), ("timely", Cc::Timely), ("dcqcn", Cc::Dcqcn)];
 
-    /// Returns the names that cells have.
+    /// Returns the names in cells.
     pub fn names() -> impl Iterator<Item = &'static str> {
         Self::ALL.iter().map(|(name, ..)| *name)
     }
 
-    /// Returns the one with a name.
+    /// Returns the variant with a name.
     pub fn named(name: &str) -> Option<Cc> {
         Self::ALL.iter().find(|(n, ..)| *n == name).map(|(.., cc)| *cc)
     }
@@ -69,36 +69,38 @@ impl Cc {
     }
 }
 
-/// TIMELY in the NIC, with the parameters of its paper; but each packet is acknowledged and gives a round trip, where
-/// the paper's host software has segments of 16 KB. Which of the two the chapter's simulator has is not said.
+/// TIMELY in the NIC, with the parameters of its paper, except that each packet is acknowledged and gives a round trip,
+/// whereas the paper's host software has segments of 16 KB. The chapter does not say which of the two its simulator
+/// uses.
 const TIMELY: CongestionConfig = CongestionConfig::Timely(TimelyConfig { segment: 1, ..TimelyConfig::PAPER });
 /// DCQCN with the parameters of its paper, "as implemented in the Mellanox ConnectX-4 RoCE NIC" (§4.3.1): there a
-/// decrease does not set the target rate if nothing was increased since the one before.
+/// decrease does not set the target rate if there was no increase since the previous one.
 const DCQCN: CongestionConfig = CongestionConfig::Dcqcn(DcqcnConfig { clamp_target: false, ..DcqcnConfig::PAPER });
 /// Propagation delay of a link, ns.
 const DELAY: u64 = 2_000;
-/// Links of the longest path of a three-tier fat-tree.
+/// Number of links of the longest path of a three-tier fat-tree.
 const HOPS: u64 = 6;
-/// Bytes that each packet has besides its payload: Ethernet (18), IPv4, UDP, BTH, ICRC, and a VLAN tag, which carries
-/// PFC's priority. With 1,024 bytes of payload 110 such packets are the paper's 120 KB.
+/// Bytes of each packet in addition to its payload: Ethernet (18), IPv4, UDP, BTH, ICRC, and a VLAN tag, which carries
+/// PFC's priority. With 1,024 bytes of payload, 110 such packets are the paper's 120 KB.
 pub const HEADER: u32 = 66;
-/// Packets for which a queue pair keeps its host's link. "When the sender QP is ready to transmit data packets, it
-/// periodically polls the MAC layer until the link is available" (§4.3.1): how long it then has the link is not said.
-/// Chosen, of powers of two, by the average slowdown of RoCE with PFC in the default case, 30.6.
+/// Number of packets for which a queue pair keeps its host's link. "When the sender QP is ready to transmit data
+/// packets, it periodically polls the MAC layer until the link is available" (§4.3.1): how long it then keeps the link
+/// is not specified. Chosen among powers of two to match the average slowdown of RoCE with PFC in the default case,
+/// 30.6.
 const QUANTUM: u32 = 32;
-/// The heavy-tailed flow sizes of the chapter (§4.3.1), as `--workload` takes them. `irn-imc10` fits its description as
-/// well, but is no nearer to its tables: docs/reproduction.md has both.
+/// The heavy-tailed flow sizes of the chapter (§4.3.1), in the syntax of `--workload`. `irn-imc10` fits its description
+/// as well, but does not match its tables better: docs/reproduction.md has both.
 pub const WORKLOAD: &str = "irn-heavy";
 /// Payload of a full packet.
 const MTU: Mtu = Mtu::B1024;
 /// Bytes that an incast moves (§4.3.4).
 const INCAST: Bytes = Bytes::Together(150_000_000);
-/// NACKs without progress before loss recovery starts, against reordering (§4.6).
+/// Number of NACKs without progress before loss recovery starts, against reordering (§4.6).
 const NACK_THRESHOLD: u32 = 64;
-/// Time that fetching a packet again takes in the worst case, ns (§4.5.3).
+/// Worst-case time to fetch a packet again, ns (§4.5.3).
 const FETCH: u64 = 2_000;
 
-/// A system that the chapter compares.
+/// A system compared in the chapter.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum System {
     /// IRN without PFC.
@@ -113,26 +115,26 @@ pub enum System {
     RoceCredits,
     /// RoCE without PFC, with RTO_high.
     Roce,
-    /// IRN that goes back N.
+    /// IRN with go-back-N.
     IrnGoBackN,
     /// IRN without BDP-FC.
     IrnNoBdp,
     /// IRN with the worst overheads (§4.5.3): 16 more bytes of header on each packet, 2 µs before each retransmission.
     IrnOverheads,
-    /// Resilient RoCE (§4.3.5): RoCE without PFC, with DCQCN whatever the others have.
+    /// Resilient RoCE (§4.3.5): RoCE without PFC, always with DCQCN.
     ResilientRoce,
     /// iWARP's transport: TCP's window and timeouts (§4.3.6).
     Iwarp,
     /// IRN with TCP's rule of additive increase and multiplicative decrease (§4.3.6).
     IrnAimd,
-    /// IRN while switches choose a way for each packet.
+    /// IRN with packet spraying by switches.
     IrnSprayed,
-    /// IRN while switches choose a way for each packet, with a NACK threshold against reordering (§4.6).
+    /// IRN with packet spraying by switches, with a NACK threshold against reordering (§4.6).
     IrnSprayedThreshold,
 }
 
 impl System {
-    /// All of them, by the names that cells have.
+    /// All systems, with their names in cells.
     pub const ALL: [(&'static str, System); 14] = [
         ("irn", System::Irn),
         ("irn-pfc", System::IrnPfc),
@@ -150,17 +152,17 @@ impl System {
         ("irn-sprayed-threshold", System::IrnSprayedThreshold),
     ];
 
-    /// Returns the one with a name.
+    /// Returns the system with a name.
     pub fn named(name: &str) -> Option<System> {
         Self::ALL.iter().find(|(n, _)| *n == name).map(|(_, s)| *s)
     }
 
-    /// Returns the name that cells have.
+    /// Returns the name in cells.
     fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, s)| *s == self).map_or("", |(name, _)| name)
     }
 
-    /// Whether nothing is lost in switches.
+    /// Whether switches lose no packets.
     fn is_lossless(self) -> bool {
         self.has_credits() || matches!(self, System::IrnPfc | System::RocePfc)
     }
@@ -182,7 +184,7 @@ impl System {
 }
 
 impl Scenario {
-    /// Returns the default case (§4.3.1), with such flows.
+    /// Returns the default case (§4.3.1), with this workload.
     pub fn default_case(workload: &Workload, arrivals: u64) -> Scenario {
         Scenario {
             load: 0.7,
@@ -197,7 +199,8 @@ impl Scenario {
         }
     }
 
-    /// Returns the one of a row of a table, or of a figure; what it does not say is the default case's.
+    /// Returns the scenario of a row of a table, or of a figure; parameters that it does not name are those of the
+    /// default case.
     pub fn named(table: &str, label: &str, default: &Scenario) -> Option<Scenario> {
         let mut s = default.clone();
         match (table, label) {
@@ -232,7 +235,7 @@ impl Scenario {
         Some(s)
     }
 
-    /// Returns the bandwidth-delay product of the longest path, there and back, bytes: 120 KB in the default case.
+    /// Returns the bandwidth-delay product of the longest path, for the round trip, bytes: 120 KB in the default case.
     fn bdp(&self) -> u64 {
         2 * HOPS * DELAY * self.gbps / 8
     }
@@ -241,22 +244,23 @@ impl Scenario {
         self.buffer.unwrap_or(2 * self.bdp())
     }
 
-    /// Returns the longest round trip, and the longest queue if all inputs of a switch are full for one output; 312 µs
-    /// in the default case, which the paper has as 320 µs. Smaller buffers than twice the bandwidth-delay product do
+    /// Returns the longest round trip, plus the longest queue if all inputs of a switch are full for one output; 312 µs
+    /// in the default case, which the paper gives as 320 µs. Buffers smaller than twice the bandwidth-delay product do
     /// not shorten it.
     fn rto_high(&self) -> u64 {
         let queue = u64::from(self.arity) * self.buffer().max(2 * self.bdp()) * 8 / self.gbps;
         self.rto_high.unwrap_or((2 * HOPS * DELAY + queue).next_multiple_of(20_000))
     }
 
-    /// Returns RED as DCQCN's paper has it, 5 to 200 KB and 1 %, for the buffer of the default case; in proportion to
-    /// it for others, so that marks come before PFC and drops.
+    /// Returns RED as in DCQCN's paper, 5 to 200 KB and 1 %, for the buffer of the default case; scaled in proportion
+    /// for others, so that marks come before PFC and drops.
     fn marking(&self) -> Ecn {
         let part = |of_240_kb: u64| self.buffer() * of_240_kb / 240_000;
         Ecn::Red { kmin: part(5_000), kmax: part(200_000), pmax: 0.01 }
     }
 
-    /// Returns how much more a flow takes on the wire with so many bytes around each packet's payload than with
+    /// Returns the factor by which a flow takes more on the wire with this many bytes around each packet's payload than
+    /// with [`HEADER`]: a load increased by that factor has the same flows.
     /// [`HEADER`]: a load that is greater by that has the same flows.
     fn growth(&self, header: u32) -> f64 {
         let Some(Part::Poisson { sizes, .. }) = self.workload.parts.first() else { return 1.0 };
@@ -264,7 +268,7 @@ impl Scenario {
         wire(header) / wire(HEADER)
     }
 
-    /// Returns the experiment that a system is in this scenario.
+    /// Returns the experiment of a system in this scenario.
     pub fn experiment(&self, system: System) -> Experiment {
         let header = HEADER + if system == System::IrnOverheads { 16 } else { 0 };
         let transport = self.transport(system);
@@ -305,15 +309,14 @@ impl Scenario {
             _ => Timer::Irn { low: paper::RTO_LOW, high: self.rto_high(), n: self.n },
         };
         match system {
-            // "Upon every out-of-order packet arrival, an IRN receiver sends a NACK" (§4.2.1): those that go back N,
-            // too.
+            // "Upon every out-of-order packet arrival, an IRN receiver sends a NACK" (§4.2.1): go-back-N as well.
             System::Roce | System::ResilientRoce | System::IrnGoBackN => config.nak = Nak::PerPacket,
             System::IrnSprayedThreshold => config.nack_threshold = NACK_THRESHOLD,
             System::IrnOverheads => config.retransmit_delay = FETCH,
             _ => {}
         }
-        // What TCP's receiver advertises is not said; with less than the bandwidth-delay product no flow could use
-        // iWARP's link.
+        // What TCP's receiver advertises is not specified; with less than the bandwidth-delay product, no flow could
+        // fill iWARP's link.
         if system.preset() != "roce" && system != System::IrnNoBdp {
             let packet = (MTU.bytes() as u64) + u64::from(HEADER);
             config.flow = FlowControl::BdpCap((self.bdp() / packet) as u32);
@@ -321,7 +324,7 @@ impl Scenario {
         transport
     }
 
-    /// Returns what the run of a system is called in messages.
+    /// Returns the name of a system's run in messages.
     pub fn label(&self, system: System) -> String {
         let Scenario { load, gbps, arity, workload, n, cc, .. } = self;
         let (cc, buffer, rto) =
@@ -334,7 +337,7 @@ impl Scenario {
     }
 }
 
-/// Returns an incast of so many senders (§4.3.4).
+/// Returns an incast with this many senders (§4.3.4).
 fn incast(senders: u32) -> Part {
     Part::Incast(Incast { senders: Some(senders), bytes: INCAST, ..Incast::default() })
 }
@@ -356,7 +359,7 @@ mod tests {
         assert_eq!(Scenario::named("table4.6", "480KB", &s).unwrap().rto_high(), 600_000);
         let cap = s.experiment(System::Irn).transports[0].config.cap();
         assert_eq!(cap, 110);
-        // §4.5.3, with the flows of the others: mean size 253 KB in 248 packets, so 16 bytes more each are 1.5 %.
+        // §4.5.3, with the same flows: mean size 253 KB in 248 packets, so 16 bytes more each are 1.5 %.
         let overheads = s.experiment(System::IrnOverheads);
         assert!((0.7101..0.7105).contains(&overheads.load), "{}", overheads.load);
         assert_eq!(overheads.headers, HeaderBytes::Fixed(82));

@@ -4,12 +4,12 @@ use super::scenario::Cc;
 use crate::compared::{Compared, Paper};
 use crate::table::{number, paper};
 
-/// Splits an id into the row that it stands in and its own name there.
+/// Splits an id into its row and its name there.
 fn row_of(id: &str) -> (&str, &str) {
     id.rsplit_once('/').unwrap_or((id, ""))
 }
 
-/// Prints all cells and how far they are from the paper's.
+/// Prints all cells and their deviation from the paper's.
 pub fn print(results: &[Compared], arrivals: u64, seeds: &[u64]) {
     println!("Flows start during {} ms (at 40 Gbit/s); seeds {seeds:?}; FCTs in seconds.", arrivals as f64 / 1e6);
     let mut table = "";
@@ -37,7 +37,7 @@ pub fn print(results: &[Compared], arrivals: u64, seeds: &[u64]) {
     summarize(results);
 }
 
-/// What must come out, over all cells.
+/// Checks the chapter's conclusions over all cells.
 fn summarize(results: &[Compared]) {
     let questions = [("irn-over-roce-pfc", "IRN beats RoCE with PFC"), ("irn-over-irn-pfc", "PFC does not help IRN")];
     for (cc, (name, what)) in Cc::names().flat_map(|cc| questions.map(|question| (cc, question))) {

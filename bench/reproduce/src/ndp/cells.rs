@@ -1,4 +1,4 @@
-//! Cells: what is run and measured, what the paper says of it, and what is accepted.
+//! Cells: what is run and measured, the values of the paper, and the accepted range.
 
 use irnic_fabric::sim::Routing;
 use irnic_fabric::summary::mean_and_confidence;
@@ -13,60 +13,60 @@ use super::scenario::{LINK_RATE, Phases, Scenario, System, Traffic};
 use crate::compared::{PerSeed, judged};
 use crate::evaluation::Entry;
 
-/// What is measured. Rates are in Gbit/s, shares in percent.
+/// A metric. Rates are in Gbit/s, shares in percent.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Metric {
-    /// Mean rate of the flows without end; the lowest; what a tenth does not exceed.
+    /// Rate of the endless flows: mean; lowest; 10th percentile.
     Mean,
     Min,
     P10,
-    /// Mean rate of the flows without end with headers, in percent of the link.
+    /// Mean rate of the endless flows including headers, as a share of the link.
     Wire,
-    /// Payload that all hosts receive, in percent of their links.
+    /// Payload received by all hosts, as a share of their links.
     Utilisation,
-    /// The rate of a flow, by its number.
+    /// The rate of a flow, by number.
     Rate(usize),
-    /// Rates of the first four flows together, and of the last two, in percent of the link and with headers (Figure
+    /// Rates of the first four flows together, and of the last two, as shares of the link and including headers (Figure
     /// 21).
     SentByA,
     SentToE,
-    /// Packets with payload that lost it on links away from hosts; that lost it.
+    /// Packets trimmed on links away from hosts; packets trimmed.
     TrimmedUpwards,
     Trimmed,
-    /// Packets of the flows that were sent back, at most once each time they were sent.
+    /// Packets of the flows that were returned, at most once per transmission.
     Returned,
-    /// Packets that were sent again for each packet of the flows; those of them that were sent back.
+    /// Retransmissions per packet of the flows; those of them caused by returns.
     Again,
     AgainReturned,
-    /// The last flow of an incast, in percent above the optimum; in ms; over the first.
+    /// Completion of the last flow of an incast, in percent above the optimum; in ms; relative to the first.
     Late,
     Last,
     Spread,
-    /// The flow that is asked first, ms.
+    /// Completion time of the flow that is pulled first, ms.
     Preferred,
-    /// Completion times of short flows, in units of those in an empty network.
+    /// Completion times of short flows, relative to those in an empty network.
     P50,
     P99,
     Worst,
-    /// What short flows take beyond that, µs.
+    /// Excess of short flows' completion times over that, µs.
     Extra,
-    /// Completion times of flows that end, ms.
+    /// Completion times of finite flows, ms.
     FctP50,
     FctP99,
-    /// Packets that lost their payload in the first switch on their way, of those sent; of the others, further on.
+    /// Share of packets trimmed in the first switch on their path; of the others, share trimmed further on.
     TrimmedFirst,
     TrimmedBeyond,
-    /// How busy links up from the first switches are, in percent of the time.
+    /// Utilization of links up from the first switches.
     Uplinks,
-    /// How long packets take to be acknowledged, µs.
+    /// Time until packets are acknowledged, µs.
     LatencyP50,
     LatencyP99,
-    /// Mean rate of the senders, and that of the slowest tenth, in percent of their part of the link.
+    /// Mean rate of the senders, and that of the slowest tenth, in percent of their fair share.
     FairShare,
     WorstTenth,
-    /// ms for which the long flow was held up.
+    /// Time for which the long flow was disturbed, ms.
     HeldUp,
-    /// Packets that found no room; that got no answer in time.
+    /// Packets dropped; packets without an answer in time.
     Dropped,
     Timeouts,
 }
@@ -125,7 +125,7 @@ impl Metric {
         rate.map(Rate).or(Self::NAMES.iter().find(|(n, _)| *n == name).map(|(_, m)| *m))
     }
 
-    /// Returns its value in a run; nothing if flows that it is about are not complete.
+    /// Returns its value in a run; `None` if flows that it refers to are incomplete.
     pub fn of(self, run: &Measured) -> Option<f64> {
         const GBPS: f64 = LINK_RATE as f64 / 1e9;
         let mean = || run.rates.iter().sum::<f64>() / run.rates.len().max(1) as f64;
@@ -178,42 +178,42 @@ impl Metric {
     }
 }
 
-/// What the paper, its authors' results and the bounds say.
+/// Reference values and bounds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Said {
-    /// What the paper has.
+    /// Value of the paper.
     pub paper: Option<f64>,
-    /// What the authors' committed results have.
+    /// Value of the authors' committed results.
     pub authors: Option<f64>,
-    /// Smallest and largest value that reproduces it.
+    /// Smallest and largest value accepted as reproduction.
     pub accept: Option<[f64; 2]>,
-    /// Words.
+    /// Quotation or explanation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
 
-/// A number of the results.
+/// A cell of the results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// Where it stands: `figure14/432/ndp/mean`.
+    /// Id: `figure14/432/ndp/mean`.
     pub id: String,
-    /// What is said of it.
+    /// Reference values and bounds.
     pub said: Said,
-    /// The run, and one that it is compared with.
+    /// The scenario, and the one it is compared with.
     pub scenarios: (Scenario, Option<(By, Scenario)>),
-    /// What of both.
+    /// The metric of both.
     pub metric: Metric,
 }
 
-/// What came out for a cell.
+/// The result of a cell.
 #[derive(Clone, Debug, Serialize)]
 pub struct Result {
-    /// The cell's.
+    /// Id of the cell.
     pub id: String,
-    /// What is said of it.
+    /// Reference values and bounds.
     #[serde(flatten)]
     pub said: Said,
-    /// Mean over the seeds; nothing if a run has no result.
+    /// Mean over the seeds; `None` if a run has no result.
     pub ours: Option<f64>,
     /// Half-width of the 95 % confidence interval of the mean; 0 with one seed.
     pub confidence: f64,
@@ -275,15 +275,15 @@ impl By {
     }
 }
 
-/// A scenario, what it is called, and what of it there are cells for.
+/// A scenario with its name, and its metrics that have cells.
 struct Point(String, Scenario, &'static [Metric]);
 
-/// Trees of switches with so many ports have 128, 432 and 8,192 hosts.
+/// Switch ports of trees with 128, 432 and 8,192 hosts.
 const SMALL: u32 = 8;
 const MIDDLE: u32 = 12;
 const LARGE: u32 = 32;
 
-/// All that is run. `quick`: without what takes minutes.
+/// All points. `quick`: without those that take minutes.
 fn points(quick: bool) -> Vec<Point> {
     use Traffic::*;
     const NDP: &[Metric] = &[Mean, Min, P10, Wire, Dropped, Timeouts];
@@ -420,7 +420,7 @@ pub fn ndp(reference: &Reference, quick: bool) -> Vec<Cell> {
                 accept: n.accept,
                 text: n.text.clone(),
             });
-            // Whatever the traffic, nothing is dropped in a Clos, and no timer runs out.
+            // With any traffic, nothing is dropped in a Clos network, and no timer expires.
             let none = [Dropped, Timeouts].contains(&metric) && said.accept.is_none();
             let said = if none { Said { accept: Some([0.0, 0.0]), ..said } } else { said };
             cells.push(Cell { id, said, scenarios: (scenario.clone(), None), metric });
@@ -475,7 +475,7 @@ mod tests {
         let mut tried: Vec<Scenario> = Vec::new();
         for cell in ndp(&reference::ndp(), true) {
             for scenario in cell.needed() {
-                // Generators have no configuration of NICs; what they do has a test of its own.
+                // Generators have no NIC configuration; they are tested separately.
                 if matches!(scenario.traffic, Traffic::Unresponsive { .. }) || tried.contains(scenario) {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! Runs scenarios, and what is measured of each.
+//! Runs scenarios, and measures them.
 
 use irnic_fabric::sim::{HeaderBytes, LinkRecord, Outcome, packets};
 use irnic_fabric::summary::percentile;
@@ -10,60 +10,59 @@ use super::scenario::{INTERVAL, LINK_RATE, Scenario, Time, Traffic};
 use super::unresponsive;
 use crate::runs::simulate;
 
-/// Below this part of its rate a flow is held up (Figure 19).
+/// A flow is disturbed below this share of its rate (Figure 19).
 const HELD_UP: f64 = 0.9;
 
-/// A flow that ends.
+/// A finite flow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Short {
     /// Class of the workload.
     pub class: u8,
-    /// When its receiver had all of it, ns from its start.
+    /// Completion time at the receiver, ns.
     pub fct: Option<u64>,
-    /// What it would have taken in an empty network, ns.
+    /// Completion time in an empty network, ns.
     pub ideal: u64,
 }
 
-/// What came of a run.
+/// Results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Gbit/s of payload of each flow without end while it was measured, as the flows are numbered.
+    /// Payload rate of each endless flow during the measurement, by flow number, Gbit/s.
     pub rates: Vec<f64>,
-    /// Gbit/s of payload that all hosts received then.
+    /// Payload received by all hosts during the measurement, Gbit/s.
     pub received: f64,
-    /// Hosts.
+    /// Number of hosts.
     pub hosts: u32,
-    /// Bytes on the wire for each byte of payload, of full packets.
+    /// Bytes on the wire per byte of payload, for full packets.
     pub overhead: f64,
-    /// Flows that end.
+    /// Finite flows.
     pub short: Vec<Short>,
-    /// When a link that is never idle has all of the flows that end at host 0, ns: wire bytes of every packet once,
-    /// after the way of the first.
+    /// Time at which a link that is never idle would have carried all finite flows to host 0, ns: bytes on the wire of
+    /// every packet once, after the path of the first.
     pub optimum: u64,
-    /// ms for which the first flow was held up.
+    /// Time for which the first flow was disturbed, ms.
     pub held_up: f64,
-    /// Gbit/s of the first flow, by intervals of [`INTERVAL`].
+    /// Rate of the first flow, by intervals of [`INTERVAL`], Gbit/s.
     pub first: Vec<f64>,
-    /// Packets with payload that NICs sent, those sent again included.
+    /// Packets with payload that NICs sent, including retransmissions.
     pub sent: u64,
-    /// Packets that flows that end have.
+    /// Number of packets of finite flows.
     pub packets: u64,
-    /// Packets whose payload switches cut off; those of them on links away from hosts; those that were sent back.
+    /// Packets trimmed by switches; those trimmed on links away from hosts; those returned.
     pub trimmed: u64,
     /// See [`Measured::trimmed`].
     pub trimmed_upwards: u64,
     /// See [`Measured::trimmed`].
     pub returned: u64,
-    /// Of the packets of flows that end: how often one was sent; how often it lost its payload in the first switch, and
-    /// further on.
+    /// For packets of finite flows: number of transmissions; number trimmed in the first switch, and further on.
     pub by_tier: [u64; 3],
-    /// Percent of the time for which links up from the first switches were busy.
+    /// Utilization of links up from the first switches, %.
     pub uplinks: f64,
-    /// How long packets took to be acknowledged, ns: the times that each thousandth of them do not exceed.
+    /// Time until packets were acknowledged, ns, at quantiles in steps of a thousandth.
     pub latencies: Vec<f64>,
-    /// Packets that found no room at all.
+    /// Packets dropped.
     pub dropped: u64,
-    /// Packets that were sent because no answer came in time.
+    /// Packets sent again because no answer came in time.
     pub timeouts: u64,
 }
 
@@ -83,7 +82,7 @@ pub fn one(scenario: &Scenario, time: Time, seed: u64, watch: &Watch<'_>) -> Res
 }
 
 impl Measured {
-    /// `wire`: bytes on the wire of a flow of so many bytes of payload.
+    /// `wire`: bytes on the wire of a flow by its payload.
     fn of(outcome: &Outcome, scenario: &Scenario, wire: impl Fn(u64) -> u64) -> Result<Measured, String> {
         let Some(observed) = &outcome.observed else { return Err("nothing was observed".to_owned()) };
         let (from, until) = observed.time;
@@ -95,7 +94,7 @@ impl Measured {
             return Err(format!("not all flows were completed ({:?})", outcome.ending));
         }
         let packets = ending.iter().map(|(flow, _)| flow.bytes.div_ceil(mtu).max(1)).sum();
-        // What starts before the measured time is there to fill the network.
+        // Flows that start before the measurement serve to fill the network.
         let ending: Vec<_> = ending.into_iter().filter(|(flow, _)| flow.start >= from).collect();
         let tiers = scenario.topology().tiers();
         let up = |l: &&LinkRecord| tiers[l.from as usize] == 1 && tiers[l.to as usize] == 2;
@@ -132,19 +131,19 @@ impl Measured {
         })
     }
 
-    /// Rates, the lowest first.
+    /// Rates, ascending.
     pub fn sorted(&self) -> Vec<f64> {
         let mut rates = self.rates.clone();
         rates.sort_unstable_by(f64::total_cmp);
         rates
     }
 
-    /// The rate that so large a part of the flows do not exceed, Gbit/s.
+    /// The rate at a quantile of the flows, Gbit/s.
     pub fn rate(&self, share: f64) -> Option<f64> {
         percentile(&self.sorted(), share)
     }
 
-    /// Completion times of a class of flows, ns, the shortest first; nothing if one of them has none.
+    /// Completion times of a class of flows, ns, ascending; `None` if one of them has none.
     pub fn fcts(&self, class: u8) -> Option<Vec<u64>> {
         let mut fcts: Vec<u64> =
             self.short.iter().filter(|s| s.class == class).map(|s| s.fct).collect::<Option<_>>()?;
@@ -152,8 +151,8 @@ impl Measured {
         Some(fcts).filter(|fcts| !fcts.is_empty())
     }
 
-    /// Completion times of a class of flows in units of those in an empty network, the shortest first. A flow that the
-    /// end of the run cut off is none.
+    /// Completion times of a class of flows relative to those in an empty network, ascending, without flows cut off by
+    /// the end of the run.
     pub fn slowdowns(&self, class: u8) -> Vec<f64> {
         let complete = self.short.iter().filter(|s| s.class == class);
         let mut all: Vec<f64> = complete.filter_map(|s| Some(s.fct? as f64 / s.ideal.max(1) as f64)).collect();
@@ -162,19 +161,19 @@ impl Measured {
     }
 }
 
-/// The values that each thousandth of them do not exceed, the least first; nothing of none.
+/// The quantiles in steps of a thousandth, ascending; empty if there are no values.
 fn thousandths(values: &[u64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
     (1..=1_000).filter_map(|n| percentile(&sorted, f64::from(n) / 1e3)).map(|ns| ns as f64).collect()
 }
 
-/// ns that so many bytes are on a link.
+/// Transmission time of this many bytes on a link, ns.
 fn sending(bytes: u64) -> u64 {
     bytes * 8 / (LINK_RATE / 1_000_000_000)
 }
 
-/// ms of the measured time in which a flow had less than [`HELD_UP`] of what it had in the middle of them.
+/// Part of the measured time in which a flow had less than [`HELD_UP`] of its median rate, ms.
 fn held_up(rates: &[f64], from: u64, until: u64) -> f64 {
     let rates =
         &rates[((from.div_ceil(INTERVAL)) as usize).min(rates.len())..((until / INTERVAL) as usize).min(rates.len())];
@@ -194,7 +193,7 @@ mod tests {
         let mut rates = vec![9.0; 100];
         rates[..10].fill(1.0);
         rates[50..53].fill(8.0);
-        // What comes before the measured time does not count.
+        // What is before the measured time does not count.
         assert_eq!(held_up(&rates, 10 * INTERVAL, 100 * INTERVAL), 0.3);
         assert_eq!(held_up(&[], 0, 5), 0.0);
     }

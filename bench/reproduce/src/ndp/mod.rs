@@ -1,8 +1,7 @@
-//! `irnic reproduce ndp`: the simulations of NDP's paper, its numbers and those that its authors have committed beside
-//! ours.
+//! `irnic reproduce ndp`: the simulations of NDP's paper, compared with its numbers and those committed by its authors.
 //!
-//! [`reference`](mod@reference) reads what the paper and the authors' results say, [`scenario`] is what is run,
-//! [`cells`] what of it is compared, [`measure`] runs it, [`table`] prints, [`picture`] draws.
+//! [`reference`](mod@reference) reads the values of the paper and the authors' results, [`scenario`] defines what is
+//! run, [`cells`] what is compared, [`measure`] runs it, [`table`] prints, [`picture`] draws.
 
 mod cells;
 mod measure;
@@ -22,7 +21,7 @@ use crate::evaluation::Evaluation;
 use crate::shared::{Common, time};
 use scenario::Time;
 
-/// What is measured of a quick look, ns.
+/// Measured time of a quick run, ns.
 const QUICK: Time = Time { from: 2_000_000, until: 5_000_000 };
 
 /// §3.2, §5 and §6 of the NDP paper: permutations, incasts, link failures, and short flows next to long ones.
@@ -57,12 +56,12 @@ pub struct NdpArgs {
     pub(super) common: Common,
 }
 
-/// What results depend on.
+/// Settings that results depend on.
 #[derive(Serialize)]
 struct Settings {
-    /// ns.
+    /// Start of the measurement, ns.
     from: u64,
-    /// ns.
+    /// End of the measurement, ns.
     until: u64,
 }
 

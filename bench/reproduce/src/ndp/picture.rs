@@ -1,4 +1,4 @@
-//! The figures as pictures: what is in the paper's, from our runs.
+//! The paper's figures, drawn from our runs.
 
 use irnic_report::picture::{Axis, Plot, Scale, Series};
 
@@ -7,14 +7,14 @@ use super::measure::Measured;
 use super::scenario::{INTERVAL, Scenario};
 use crate::pictures::{Rows, files};
 
-/// Runs of a scenario that have a result, by seed.
+/// Runs of a scenario with results, by seed.
 pub type Runs<'a> = dyn Fn(&Scenario) -> Vec<&'a Measured> + 'a;
 
 const fn axis(label: &'static str, scale: Scale) -> Axis {
     Axis { label, scale }
 }
 
-/// A figure whose rows are `figure/line/x`: its number, what it shows, x, and what is drawn over it.
+/// A figure whose rows are `figure/line/x`: its number, title, x axis, and the metrics plotted over it.
 struct Swept(u32, &'static str, Axis, &'static [(Metric, Axis)]);
 
 const SWEPT: [Swept; 5] = [
@@ -60,7 +60,7 @@ const SWEPT: [Swept; 5] = [
     ),
 ];
 
-/// Names and contents of the files, of those figures that some of the cells are of.
+/// Names and contents of the files, of those figures for which there are cells.
 pub fn all(cells: &[Cell], runs: &Runs<'_>) -> Vec<(String, String)> {
     let own = cells.iter().filter(|c| c.scenarios.1.is_none());
     let rows = Rows::new(own.map(|c| (c.id.as_str(), &c.scenarios.0)));
@@ -85,7 +85,7 @@ fn series(name: &str, colour: usize, points: Vec<(f64, f64)>) -> Series {
     Series { name: name.replace('/', ", "), colour, dashed: false, points, spread: Vec::new() }
 }
 
-/// Hosts of the first seed by their throughput.
+/// Throughput of the hosts of the first seed, sorted.
 fn sorted(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     let one = |(colour, (name, scenario)): (usize, &(&str, &Scenario))| {
         let rates = runs(scenario).first()?.sorted();
@@ -100,7 +100,7 @@ fn sorted(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     }
 }
 
-/// The first flow of the first seed.
+/// The first flow of the first seed, over time.
 fn over_time(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     let middle = |n: usize| (n as f64 + 0.5) * INTERVAL as f64 / 1e6;
     let one = |(colour, (name, scenario)): (usize, &(&str, &Scenario))| {
@@ -114,7 +114,7 @@ fn over_time(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     }
 }
 
-/// A line for each name but for its last part, which is the place; means of all seeds.
+/// A line for each name without its last part, which is x; means over all seeds.
 fn swept(points: &[(&str, &Scenario)], metric: Metric, runs: &Runs<'_>) -> Vec<Series> {
     let mut all: Vec<(&str, Vec<(f64, f64)>)> = Vec::new();
     for (name, scenario) in points {

@@ -1,35 +1,35 @@
-//! What the paper says, what its authors' committed results say, and between which bounds a reproduction is one: from
+//! Values of the paper and of its authors' committed results, and the bounds of a successful reproduction: from
 //! `fixtures/reference/ndp.toml`.
 
 use serde::Deserialize;
 
-/// A cell.
+/// A cell of one scenario.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Number {
-    /// Scenario and metric.
+    /// Id: scenario and metric.
     pub id: String,
-    /// What the paper has, in the units of the metric.
+    /// Value of the paper, in the units of the metric.
     pub paper: Option<f64>,
-    /// What the authors' committed results have.
+    /// Value of the authors' committed results.
     pub authors: Option<f64>,
-    /// Smallest and largest value that reproduces it.
+    /// Smallest and largest value accepted as reproduction.
     pub accept: Option<[f64; 2]>,
-    /// Words of the paper, or where bounds come from.
+    /// Quotation from the paper, or origin of the bounds.
     pub text: Option<String>,
 }
 
-/// A cell of two scenarios.
+/// A cell that compares two scenarios.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Comparison {
-    /// The scenario whose metric is compared.
+    /// The first scenario.
     pub over: String,
-    /// The scenario with whose metric it is compared.
+    /// The scenario that it is compared with.
     pub under: String,
     /// The metric of both.
     pub metric: String,
-    /// How.
+    /// The operation.
     pub by: By,
     /// See [`Number`].
     pub paper: Option<f64>,
@@ -41,7 +41,7 @@ pub struct Comparison {
     pub text: Option<String>,
 }
 
-/// How two values are compared.
+/// Comparison of two values.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum By {
@@ -51,7 +51,7 @@ pub enum By {
     Difference,
 }
 
-/// The paper.
+/// The reference values of the paper.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reference {
@@ -61,7 +61,7 @@ pub struct Reference {
     pub compare: Vec<Comparison>,
 }
 
-/// Reads it.
+/// Parses the file.
 pub fn ndp() -> Reference {
     toml::from_str(include_str!("../../../../fixtures/reference/ndp.toml")).expect("a fixture that a test reads")
 }

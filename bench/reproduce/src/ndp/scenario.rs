@@ -1,5 +1,5 @@
 //! The NDP paper's simulations as runs of `irnic sim`'s network. What the paper leaves open is chosen here, once for
-//! all cells, with the reason.
+//! all cells, with the reasons.
 
 use irnic_fabric::experiment::{Buffers, Experiment, QueueLength, SharedBuffers, Transport, TrimmingBuffers};
 use irnic_fabric::sim::{Change, HeaderBytes, LinkChange, Observe, QpSetup, Routing, SimConfig, packets};
@@ -11,148 +11,148 @@ use irnic_transports::wire::Mtu;
 
 use crate::random;
 
-/// bit/s of all links, and of hosts (§6).
+/// Rate of all links, bit/s (§6).
 pub const LINK_RATE: u64 = 10_000_000_000;
-/// Propagation of each link, ns: 1 µs in the mains of the authors' simulator. The paper does not say.
+/// Propagation delay of each link, ns: 1 µs as in the mains of the authors' simulator. Not given by the paper.
 const DELAY: u64 = 1_000;
-/// Payload of a packet. The paper's have 9,000 bytes; this is the largest that there is here. Flows have as many
-/// packets as the paper's, so that windows and queues, which are counted in packets, meet the same; their times are
-/// 0.91 of it.
+/// Payload of a packet. The paper's have 9,000 bytes; this is the largest supported here. Flows have as many packets as
+/// in the paper, so that windows and queues, which are counted in packets, are equivalent; their times are 0.91 of the
+/// paper's.
 pub const MTU: Mtu = Mtu::B8192;
-/// Packets that go unasked: what most of the authors' scripts have. The paper says 30 where it says anything (§6.2).
+/// Initial window, packets: that of most of the authors' scripts. The paper gives 30 where it mentions it (§6.2).
 pub const WINDOW: u32 = 23;
-/// Packets with payload that an output of a trimming switch holds, the one that it sends included (§3.1).
+/// Packets with payload that an output of a trimming switch holds, including the one in transmission (§3.1).
 pub const QUEUE: u64 = 8;
-/// Packets that an output holds for the others (§6.1), and above how many they are marked: for DCTCP, and for DCQCN.
+/// Packets that an output holds for the other systems (§6.1), and marking thresholds, for DCTCP and for DCQCN.
 const DROP_TAIL: u64 = 200;
 const MARK_DCTCP: u64 = 30;
 const MARK_DCQCN: u64 = 20;
-/// The slow link of Figure 22, bit/s.
+/// Rate of the slow link of Figure 22, bit/s.
 const SLOW: u64 = 1_000_000_000;
-/// Packets of the repeated transfers of Figure 15 (90 kB), and the time from one to the next, ns.
+/// Size of the repeated transfers of Figure 15, packets (90 kB), and their interval, ns.
 const TRANSFER: u64 = 10;
 const EVERY: u64 = 1_000_000;
-/// Flows from each of the other hosts there.
+/// Flows from each of the other hosts in that figure.
 const BUSY: u32 = 4;
-/// The incast of Figure 19 (64 flows of 900 kB), and when it begins, ns; the paper's begins at 80 ms.
+/// The incast of Figure 19 (64 flows of 900 kB), and its start, ns; the paper's begins at 80 ms.
 const COLLATERAL: (u32, u64, u64) = (64, 100, 10_000_000);
-/// Figure 10: long flows to the host, and packets of the flow beside them (200 kB), and when that begins, ns.
+/// Figure 10: long flows to the host, size of the concurrent short flow, packets (200 kB), and its start, ns.
 const BESIDE: (u32, u64, u64) = (6, 23, 3_000_000);
 
-/// One-way delay between the hosts of Figure 11, ns. The paper does not say. With 6 µs a packet of 1,024 bytes and its
+/// One-way delay between the hosts of Figure 11, ns. Not given by the paper. With 6 µs, a packet of 1,024 bytes and its
 /// pull take as long as 14.6 packets, so that 15 fill the link, as in the paper's simulator.
 const CABLE: u64 = 6_000;
-/// Figure 23: hosts below a switch for each of its links up.
+/// Figure 23: hosts below a switch per link up.
 const OVERSUBSCRIPTION: u32 = 4;
 
-/// What is compared.
+/// The systems compared.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum System {
     /// NDP, on switches that trim.
     Ndp,
-    /// DCTCP: a TCP with its window, packets of a flow all the same way, queues of 200 packets marked above 30.
+    /// DCTCP: a TCP with its window, all packets of a flow on the same path, queues of 200 packets marked above 30.
     Dctcp,
-    /// DCQCN with PFC: as many packets in shared buffers, marked above 20.
+    /// DCQCN with PFC: the same number of packets in shared buffers, marked above 20.
     Dcqcn,
 }
 
-/// What is sent.
+/// Traffic.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Traffic {
-    /// Each host sends to one other, without end.
+    /// Each host sends to one other, endlessly.
     Permutation,
-    /// The last so many hosts send so many packets each to host 0, as in the authors' simulator: those in its rack,
-    /// which are there before the others, only if all send.
+    /// The last `senders` hosts send to host 0, as in the authors' simulator: those in its rack, whose packets arrive
+    /// before the others', only if all send.
     Incast {
-        /// Hosts that send.
+        /// Number of sending hosts.
         senders: u32,
         /// Packets of each.
         packets: u64,
-        /// The receiver asks one of them before all others.
+        /// Whether the receiver pulls one of them before all others.
         preferred: bool,
     },
-    /// Each host sends to some other by chance, without end (Figure 4).
+    /// Each host sends to a random other, endlessly (Figure 4).
     Anywhere,
-    /// So many hosts send at their links' rate to one, whatever becomes of it, by a switch (Figure 2). They have no
-    /// transport.
+    /// A number of hosts send at their links' rate to one, regardless of losses, through a switch (Figure 2). They have
+    /// no transport.
     Unresponsive {
-        /// Hosts that send.
+        /// Number of sending hosts.
         senders: u32,
-        /// What the switch does.
+        /// What the switch trims.
         cut: Cut,
-        /// When their packets come, beside one another.
+        /// Arrival times of their packets, relative to each other.
         phases: Phases,
     },
-    /// One host sends to another by a cable, without end (Figure 11).
+    /// One host sends to another over a cable, endlessly (Figure 11).
     BackToBack,
-    /// Each host keeps so many connections, on which flows of a web server follow each other, in an oversubscribed tree
-    /// (Figure 23).
+    /// Each host keeps a number of connections with a sequence of web server flows, in an oversubscribed tree (Figure
+    /// 23).
     Web {
         /// Connections of a host.
         connections: u32,
     },
-    /// A sends to B, C, D and E, and F to E, too (Figure 21).
+    /// A sends to B, C, D and E, and F also sends to E (Figure 21).
     InAndOut,
-    /// A long flow, and beside its receiver a host that an incast meets (Figure 19).
+    /// A long flow, and an incast to a host next to its receiver (Figure 19).
     Collateral,
-    /// A permutation, and all hosts send to host 0 besides (§6.1.1).
+    /// A permutation, and in addition all hosts send to host 0 (§6.1.1).
     Everybody,
-    /// Short transfers between two hosts that have nothing else to do; all others send to any but these (Figure 15).
+    /// Short transfers between two otherwise idle hosts; all others send to any but these (Figure 15).
     Idle,
-    /// A short flow to a host to which six long ones go (Figure 10); whether it is asked before those.
+    /// A short flow to a host that receives six long ones (Figure 10).
     Beside {
-        /// Whether the host asks for it first.
+        /// Whether the host pulls it first.
         preferred: bool,
     },
 }
 
-/// When packets of senders at line rate come, beside those of the others.
+/// Arrival times of packets of senders at line rate, relative to each other.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Phases {
-    /// One after the other, as far apart as they can be, in each packet's time the same.
+    /// Evenly spaced, in the same order in each packet time.
     Even,
-    /// Any time of the first packet's time, and always the same from then on.
+    /// Random within the first packet time, and constant from then on.
     Chance,
 }
 
-/// A run.
+/// A scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// Ports of a switch of the fat-tree.
+    /// Number of ports of a switch of the fat-tree.
     pub arity: u32,
-    /// What is sent.
+    /// Traffic.
     pub traffic: Traffic,
-    /// By what.
+    /// System.
     pub system: System,
     /// NDP's initial window, packets.
     pub window: u32,
-    /// Packets in a queue of NDP's.
+    /// NDP's queues, packets.
     pub queue: u64,
     /// Payload of a packet.
     pub mtu: Mtu,
-    /// Who chooses the ways.
+    /// The choice of paths.
     pub routing: Routing,
-    /// Whether NDP leaves out ways that lose.
+    /// Whether NDP avoids lossy paths.
     pub penalty: bool,
-    /// Whether NDP sends packets again that get no answer for 1 ms (§3.2). The authors' simulator does not.
+    /// Whether NDP retransmits packets without an answer for 1 ms (§3.2). The authors' simulator does not.
     pub timeouts: bool,
-    /// Whether it is noted how long each packet takes to be acknowledged.
+    /// Whether the time until each packet is acknowledged is recorded.
     pub latencies: bool,
-    /// One link from a core switch down has a tenth of the rate.
+    /// Whether one link down from a core switch has a tenth of the rate.
     pub slow_link: bool,
 }
 
-/// When a run without end is measured, ns.
+/// Measured time of an endless run, ns.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Time {
-    /// What comes before is not.
+    /// Start; what comes before is not measured.
     pub from: u64,
-    /// The run ends then.
+    /// End of the run.
     pub until: u64,
 }
 
 impl Scenario {
-    /// NDP as it is in all cells that do not say otherwise, in the tree of switches with so many ports.
+    /// NDP with the default parameters of all cells, in the tree of switches with this many ports.
     pub fn ndp(arity: u32, traffic: Traffic) -> Scenario {
         Scenario {
             arity,
@@ -169,12 +169,12 @@ impl Scenario {
         }
     }
 
-    /// Another system, with the same traffic.
+    /// The same traffic with another system.
     pub fn of(self, system: System) -> Scenario {
         Scenario { system, routing: Routing::Ecmp, ..self }
     }
 
-    /// Whether it ends by itself.
+    /// Whether the run ends by itself.
     pub fn ends(&self) -> bool {
         matches!(self.traffic, Traffic::Incast { .. } | Traffic::Web { .. })
     }
@@ -192,7 +192,7 @@ impl Scenario {
         }
     }
 
-    /// Hosts of the network.
+    /// Number of hosts.
     pub fn hosts(&self) -> u32 {
         match self.traffic {
             Traffic::BackToBack => 2,
@@ -202,26 +202,27 @@ impl Scenario {
         }
     }
 
-    /// When it is measured: some scenarios need a time of their own.
+    /// The measured time: some scenarios need their own.
     pub fn time(&self, time: Time) -> Time {
         match self.traffic {
-            // Flows that start by then are awaited.
+            // Flows that start by then are completed.
             Traffic::Web { .. } => Time { from: time.from, until: time.from + 2 * (time.until - time.from) },
             _ if self.ends() => Time { from: 0, until: u64::MAX },
-            // So that chance alone leaves the worst tenth of 200 senders within 12 % of the mean.
+            // So that randomness alone leaves the worst tenth of 200 senders within 12 % of the mean.
             Traffic::Unresponsive { .. } => Time { from: 10_000_000, until: 310_000_000 },
             // The incast takes 51 ms.
             Traffic::Collateral => Time { from: COLLATERAL.2 / 2, until: COLLATERAL.2 + 12_000_000 },
             Traffic::Beside { .. } => Time { from: 0, until: BESIDE.2 + 3_000_000 },
-            // The scoreboard learns for 20 ms and more, in the authors' simulator, too. They look at 190 to 200 ms.
+            // The scoreboard learns for 20 ms and more, as in the authors' simulator, which measures from 190 to 200
+            // ms.
             _ if self.slow_link => Time { from: time.until * 19 / 2, until: time.until * 10 },
-            // As many transfers as there are milliseconds.
+            // One transfer per millisecond.
             Traffic::Idle => Time { from: time.from, until: time.from + 2 * (time.until - time.from) },
             _ => time,
         }
     }
 
-    /// Returns how many bits are to be sent, or would until the end.
+    /// Returns the number of bits to be sent, possibly until the end.
     pub fn estimate(&self, time: Time) -> f64 {
         let until = |time: Time| f64::from(self.hosts()) * LINK_RATE as f64 * time.until as f64 / 1e9;
         match self.traffic {
@@ -270,7 +271,7 @@ impl Scenario {
                 let rto = if self.timeouts { "" } else { ",rto=10s" };
                 format!("ndp,iw={},penalty={penalty}{rto}", self.window)
             }
-            // The first window and the shortest timeout are those of the authors' simulator (`sim/tcp.cpp`).
+            // The initial window and the minimum timeout are those of the authors' simulator (`sim/tcp.cpp`).
             System::Dctcp => "iwarp,cc=dctcp,cc.initial=10,rto-min=1ms".to_owned(),
             System::Dcqcn => "roce,cc=dcqcn".to_owned(),
         };
@@ -286,7 +287,8 @@ impl Scenario {
                 experiment.buffers = Buffers::Trimming(trimming);
             }
             System::Dctcp => {
-                // A limit for each queue: a share so small of a buffer so large that what others hold changes nothing.
+                // A limit for each queue: such a small share of such a large buffer that the other queues do not affect
+                // it.
                 let mut shared = SharedBuffers::default();
                 shared.alpha = 1.0 / f64::from(1 << 20);
                 experiment.buffers = Buffers::Shared(shared);
@@ -302,7 +304,7 @@ impl Scenario {
         }
     }
 
-    /// Bytes on the wire of a full packet of NDP's, of which the queues of all systems have as many.
+    /// Length of a full packet of NDP's on the wire, bytes, by which the queues of all systems are dimensioned.
     pub fn full_packet(&self) -> u64 {
         let mut setup = QpSetup::new(TransportConfig::preset("ndp").expect("a preset"));
         setup.mtu = self.mtu;
@@ -310,13 +312,13 @@ impl Scenario {
         trains.iter().map(|(wire, _)| u64::from(*wire)).min().unwrap_or(0)
     }
 
-    /// The traffic that the simulation's own words say.
+    /// The traffic in the workload syntax of simulations, if it can be expressed there.
     fn workload(&self) -> Option<String> {
         match self.traffic {
             Traffic::Permutation => Some("permutation:bytes=endless".to_owned()),
             Traffic::Anywhere => Some("random:flows=1,bytes=endless".to_owned()),
             Traffic::Web { connections } => Some(format!("closed-loop:connections={connections},gap=1ms,cdf=NdpWeb")),
-            // More for each than there is time for.
+            // More for each than the time allows.
             Traffic::Everybody => Some("permutation:bytes=endless+incast:senders=all,each=1GB,to=0".to_owned()),
             _ => None,
         }
@@ -332,7 +334,7 @@ impl Scenario {
             }
             Traffic::BackToBack => vec![Flow::new(0, 1, ENDLESS, 0)],
             Traffic::InAndOut => {
-                // Each in a pod of its own.
+                // Each in its own pod.
                 let [a, b, c, d, e, f] = [0, 1, 2, 3, 4, 5].map(|n| n * pod);
                 [(a, b), (a, c), (a, d), (a, e), (f, e)].map(|(from, to)| Flow::new(from, to, ENDLESS, 0)).into()
             }
@@ -351,7 +353,7 @@ impl Scenario {
                 long.chain([Flow { class: 1, ..Flow::new(pod + 1, 0, packets * payload, start) }]).collect()
             }
             Traffic::Idle => {
-                // Two hosts of different pods.
+                // Two hosts in different pods.
                 let (one, other) = (0, hosts / 2);
                 let mut flows = Vec::new();
                 for host in (0..hosts).filter(|host| ![one, other].contains(host)) {
@@ -372,7 +374,7 @@ impl Scenario {
         }
     }
 
-    /// Gives the flow that is preferred a class of pulls before that of the others.
+    /// Gives the preferred flow a class of pulls ahead of the others.
     fn prefer(&self, config: &mut SimConfig) {
         let preferred = match self.traffic {
             Traffic::Incast { preferred: true, .. } => 0,
@@ -391,7 +393,7 @@ impl Scenario {
 /// Interval of rates over time, ns.
 pub const INTERVAL: u64 = 100_000;
 
-/// The first core switch sends slowly to the first pod.
+/// A change that slows the link from the first core switch to the first pod.
 fn slow_link(topology: &Topology) -> LinkChange {
     let core = topology.tiers().iter().position(|tier| *tier == 3).unwrap_or(0) as u32;
     let link = topology.ports(core).first().map_or(0, |(link, _)| *link as u32);

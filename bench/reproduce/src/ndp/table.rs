@@ -49,7 +49,7 @@ fn or_dash(value: Option<f64>) -> String {
     value.map_or("-".to_owned(), short)
 }
 
-/// Whole numbers as such.
+/// Formats whole numbers without decimals.
 fn short(value: f64) -> String {
     if value == value.trunc() && value.abs() < 1e6 { format!("{value:.0}") } else { number(value) }
 }

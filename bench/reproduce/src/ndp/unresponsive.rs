@@ -1,4 +1,4 @@
-//! Senders that never react, and what a switch makes of them (Figure 2): a network of generators, without NICs.
+//! Unresponsive senders, and the effect of a switch on them (Figure 2): a network of generators, without NICs.
 
 use irnic_fabric::generator::{Gap, Generator, Stream};
 use irnic_fabric::network::{Network, NetworkConfig};
@@ -8,12 +8,12 @@ use super::measure::Measured;
 use super::scenario::{LINK_RATE, Phases, Scenario, Time};
 use crate::random;
 
-/// ns that a packet of so many bytes takes on a link, rounded up.
+/// Transmission time of this many bytes on a link, rounded up, ns.
 fn sending(wire: u64) -> u64 {
     (wire * 8_000_000_000).div_ceil(LINK_RATE)
 }
 
-/// Runs so many senders, which begin within a packet's time of each other.
+/// Runs a number of senders, which start within a packet time of each other.
 pub fn run(
     scenario: &Scenario,
     (senders, cut, phases): (u32, Cut, Phases),
@@ -23,7 +23,7 @@ pub fn run(
     let full = scenario.full_packet();
     let mut switch = TrimmingConfig::new(scenario.queue * full);
     switch.cut = cut;
-    // Headers of senders that never hear of it need not go back.
+    // Returning headers to senders that ignore them is pointless.
     switch.returns = false;
     let packets = time.until / sending(full) + 2;
     let generator = |host: u32| {
@@ -65,7 +65,7 @@ mod tests {
     use crate::ndp::cells::Metric;
     use crate::ndp::scenario::Traffic;
 
-    /// With n senders a FIFO's link has n headers for each packet's time, less those of packets that get through.
+    /// With n senders, a FIFO's link has n headers per packet time, less those of packets that get through.
     #[test]
     fn a_fifo_of_headers_collapses_as_the_sum_of_its_headers_says_and_two_queues_do_not() {
         let time = Time { from: 2_000_000, until: 42_000_000 };
@@ -74,7 +74,7 @@ mod tests {
             let run = run(&scenario, (senders, cut, phases), time, 1).unwrap();
             [Metric::FairShare, Metric::WorstTenth].map(|metric| metric.of(&run).unwrap())
         };
-        // 8,192 + 82 bytes, and what is left of a packet whose payload is gone: 46 + 24.
+        // 8,192 + 82 bytes, and the length of a trimmed packet: 46 + 24.
         let (full, header) = (8_274.0, 70.0);
         for n in [1, 20, 80] {
             let expected = 100.0 * (full - header * f64::from(n)) / (full - header);
@@ -82,7 +82,7 @@ mod tests {
             assert!((mean - expected).abs() < 1.5 && worst <= mean, "{n}: {mean} {worst}, not {expected}");
         }
         assert_eq!(of(150, Cut::InPlace, Phases::Chance), [0.0, 0.0]);
-        // Ten headers for each packet.
+        // Ten headers per packet.
         for phases in [Phases::Even, Phases::Chance] {
             let [mean, worst] = of(40, Cut::Coin, phases);
             assert!((91.0..93.0).contains(&mean) && worst > 20.0, "{phases:?}: {mean} {worst}");

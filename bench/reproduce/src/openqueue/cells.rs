@@ -1,4 +1,4 @@
-//! Cells: what is run and measured, and what the text says of it.
+//! Cells: what is run and measured, and the values of the text.
 
 use std::borrow::Cow;
 
@@ -6,19 +6,19 @@ use super::measure::Measured;
 use super::scenario::{Algorithm, Scenario};
 use crate::points::{self, Reference};
 
-/// A number of the results.
+/// A cell of the results.
 pub type Cell = points::Cell<Scenario, Metric>;
 
 type Point = points::Point<Scenario, Metric>;
 
-/// What is measured.
+/// A metric.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Metric {
-    /// Gbit/s.
+    /// Throughput, Gbit/s.
     Throughput,
-    /// Values a µs.
+    /// Value per µs.
     Weighted,
-    /// Share of packets that were dropped.
+    /// Share of packets dropped.
     Lost,
     /// Mean time in the network, µs.
     Delay,
@@ -55,7 +55,7 @@ impl points::Metric for Metric {
     }
 }
 
-/// Policies of irnic's that share three outputs.
+/// irnic's policies in which three outputs share a buffer.
 const POLICIES: [&str; 8] = [
     "static-partition",
     "shared-buffer",
@@ -67,7 +67,7 @@ const POLICIES: [&str; 8] = [
     "least-slack",
 ];
 
-/// All that is run.
+/// All points.
 fn points() -> Vec<Point> {
     const RATES: &[Metric] = &[Throughput, Weighted];
     let mut all = Vec::new();
@@ -92,7 +92,7 @@ fn points() -> Vec<Point> {
     all
 }
 
-/// Returns what the text says.
+/// Returns the values of the text.
 pub fn reference() -> Reference {
     Reference::read(include_str!("../../../../fixtures/reference/openqueue.toml"))
 }

@@ -1,4 +1,4 @@
-//! What a packet costs this machine, by policy: a queue of a thousand packets to which one comes for each that goes.
+//! The cost of a packet on this machine, by policy: a queue of a thousand packets with one arrival per departure.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -7,16 +7,16 @@ use irnic_openqueue::{Engine, Host, Packet, Policy, Seen, Shipped, Surroundings,
 
 use super::scenario::{Algorithm, heap};
 
-/// Packets that wait.
+/// Number of queued packets.
 const WAITING: u32 = 1_000;
-/// Numbers of packets: they come again.
+/// Number of packet ids, which are reused.
 const PACKETS: usize = 4_096;
-/// Packets of a round.
+/// Packets per round.
 const ROUND: u32 = 400_000;
-/// Rounds, each with all policies in turn: of each the fastest counts.
+/// Number of rounds, each with all policies in turn: the fastest of each counts.
 const ROUNDS: usize = 7;
 
-/// Packets that are nowhere else.
+/// Packets without a network.
 struct Bare {
     links: Box<[u32]>,
     packets: Box<[Packet]>,
@@ -61,7 +61,7 @@ impl Host for Bare {
     }
 }
 
-/// A policy at work.
+/// A policy under load.
 struct Busy {
     engine: Engine,
     host: Bare,
@@ -69,7 +69,7 @@ struct Busy {
 }
 
 impl Busy {
-    /// With so many packets of room; all of it is filled.
+    /// With a buffer for `room` packets, filled completely.
     fn new(mut policy: Policy, room: u32) -> Busy {
         // Every policy here has this parameter.
         policy.set("buffer", &(1_500 * u64::from(room)).to_string()).expect("a parameter");
@@ -100,7 +100,7 @@ impl Busy {
         }
     }
 
-    /// Returns ns a packet of a round: one comes for each that goes, or two if it is congested.
+    /// Runs a round with one arrival per departure, or two if `congested`; returns ns per packet.
     fn round(&mut self, congested: bool) -> f64 {
         let begun = Instant::now();
         for n in 0..ROUND {

@@ -1,4 +1,4 @@
-//! Runs scenarios, and what is measured of each.
+//! Runs scenarios, and measures them.
 
 use irnic_fabric::generator::Generator;
 use irnic_fabric::network::Network;
@@ -10,29 +10,29 @@ use super::scenario::{RATE, Scenario, WIRE};
 /// Parts of a run, ns.
 #[derive(Copy, Clone, Debug)]
 pub struct Time {
-    /// What is not measured.
+    /// Warm-up, not measured.
     pub warm_up: u64,
-    /// What is.
+    /// Measured time.
     pub measured: u64,
 }
 
-/// What a packet of high priority is worth, and one of low: the ToS of §2.5.4.
+/// Value of a packet of high, and of low priority: the ToS of §2.5.4.
 const VALUES: [f64; 2] = [63.0, 1.0];
 
-/// What came of a run, in the time that was measured.
+/// Results of a run, for the measured time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// What arrived, Gbit/s on the wire.
+    /// Throughput, Gbit/s on the wire.
     pub throughput: f64,
-    /// What it is worth: values a µs.
+    /// Value per µs.
     pub weighted: f64,
-    /// Share of packets of high value that switches dropped, of all packets that were.
+    /// Share of the packets sent that switches dropped.
     pub lost: f64,
     /// Mean time in the network, µs.
     pub delay: f64,
 }
 
-/// What has arrived so far: packets of high and of low value, and their time in the network, ns.
+/// Arrivals so far: packets of high and of low value, and the sum of their times in the network, ns.
 #[derive(Copy, Clone, Default)]
 struct Arrived {
     high: u64,
@@ -48,7 +48,7 @@ fn arrived(scenario: Scenario, network: &Network<Generator>, sinks: &[u32]) -> A
         let received = network.endpoint(sink).received();
         all.delay += received.delay;
         match scenario {
-            // The first source sends what is worth more.
+            // The first source sends packets of high value.
             Scenario::TwoSources(..) => {
                 all.high += network.endpoint(sink).whole_from(0);
                 all.low += network.endpoint(sink).whole_from(1);
@@ -65,7 +65,7 @@ fn arrived(scenario: Scenario, network: &Network<Generator>, sinks: &[u32]) -> A
     all
 }
 
-/// Runs a scenario with a seed: up to what is measured, and to the end.
+/// Runs a scenario with a seed: the warm-up, and the measurement.
 pub fn one(scenario: &Scenario, time: Time, seed: u64) -> Result<Measured, NoResult> {
     let failed = |error: String| NoResult::Failed(error);
     let end = time.warm_up + time.measured;

@@ -1,7 +1,7 @@
-//! `irnic reproduce openqueue`: what the chapter on OpenQueue (dissertation, chapter 2) evaluates, beside ours.
+//! `irnic reproduce openqueue`: the evaluation of OpenQueue (dissertation, chapter 2), compared with our results.
 //!
-//! [`scenario`] is what is run, [`measure`] runs it, [`cells`] is what of it, [`cost`] is what packets cost this
-//! machine.
+//! [`scenario`] defines what is run, [`measure`] runs it, [`cells`] lists the results, [`cost`] measures the cost of
+//! packets on this machine.
 
 mod cells;
 mod cost;
@@ -46,12 +46,12 @@ pub struct OpenQueueArgs {
     pub(super) common: Common,
 }
 
-/// What results depend on.
+/// Settings that results depend on.
 #[derive(Serialize)]
 struct Settings {
-    /// ns.
+    /// Warm-up, ns.
     warm_up: u64,
-    /// ns.
+    /// Measured time, ns.
     time: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What is run (§2.5.3, §2.5.4), as networks of generators.
+//! Scenarios (§2.5.3, §2.5.4), as networks of generators.
 
 use irnic_fabric::generator::{Gap, Generator, Stream};
 use irnic_fabric::network::{Network, NetworkConfig};
@@ -6,44 +6,44 @@ use irnic_fabric::switch::{PolicySwitch, SwitchConfig};
 use irnic_fabric::topology::Topology;
 
 const G: u64 = 1_000_000_000;
-/// Bytes of a packet on the wire.
+/// Length of a packet on the wire, bytes.
 pub const WIRE: u32 = 1_500;
-/// bit/s of every link.
+/// Rate of every link, bit/s.
 pub const RATE: u64 = 10 * G;
-/// ns of every link.
+/// Delay of every link, ns.
 const DELAY: u64 = 1_000;
-/// Streams of each source: clients.
+/// Number of streams of each source: clients.
 const CLIENTS: u32 = 16;
-/// Packets of a queue, or of all queues of a port together.
+/// Capacity of a queue, or of all queues of a port together, packets.
 const ROOM: u64 = 512;
 
 /// The algorithms of §2.5.4.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// First in, first out, tail drop.
+    /// First in, first out, with tail drop.
     A,
-    /// First in, first out, the least valuable is dropped.
+    /// First in, first out, dropping the least valuable.
     B,
-    /// The most valuable first, the least valuable is dropped.
+    /// The most valuable first, dropping the least valuable.
     C,
 }
 
-/// What is run.
+/// A scenario.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Scenario {
-    /// Two sources of packets of high and of low value share a link, which they offer so much of its rate, percent;
-    /// so many queues.
+    /// Two sources of packets of high and of low value share a link, offering this percentage of its rate; this number
+    /// of queues.
     TwoSources(Algorithm, u32, u32),
-    /// Both sources and one queue, first in, first out by a list or by a heap.
+    /// Both sources and one FIFO queue, as a list or as a heap.
     Fifo {
-        /// By a heap.
+        /// Whether it is a heap.
         heap: bool,
     },
-    /// Three outputs, of which one is offered more than its rate, by a policy of irnic's.
+    /// Three outputs, of which one is overloaded, with one of irnic's policies.
     ThreeOutputs(&'static str),
 }
 
-/// First in, first out, where no list is made of it: the order has a key that only arithmetic makes.
+/// First in, first out, with a key that is computed, so that no list is used.
 const HEAP: &str = "
 param buffer = 512KB;
 q = Queue(buffer);
@@ -53,7 +53,7 @@ q.admPrio(p1, p2) = 2 * p1.arrival < 2 * p2.arrival;
 ";
 
 impl Algorithm {
-    /// The policy of irnic's.
+    /// The name of the policy.
     pub fn policy(self) -> &'static str {
         match self {
             Algorithm::A => "tail-drop",
@@ -63,7 +63,7 @@ impl Algorithm {
     }
 }
 
-/// The policy of first in, first out by a heap.
+/// The policy of a FIFO as a heap.
 pub fn heap() -> irnic_openqueue::Policy {
     HEAP.parse().expect("a policy that a test reads")
 }
@@ -74,12 +74,12 @@ pub struct Built {
     pub sinks: Vec<u32>,
 }
 
-/// A stream of a source: a Poisson process of so many bit/s.
+/// A stream of a source: a Poisson process of `rate` bit/s.
 fn stream(dst: u32, priority: u8, rate: f64, until: u64) -> Stream {
     let gap = f64::from(WIRE) * 8e9 / rate;
     let mut stream = Stream::new(dst, WIRE, (until as f64 / gap * 2.0) as u64 + 100, Gap::Poisson(gap));
     stream.priority = priority;
-    // What is worth more has less time.
+    // Packets of higher value have less time.
     stream.slack = if priority > 0 { 50_000 } else { 500_000 };
     stream
 }
@@ -97,7 +97,7 @@ impl Scenario {
                 switch.set("buffer", &bytes.to_string()).map_err(|error| error.to_string())?;
                 Ok(switch)
             }
-            // What three outputs have together, or each of them a third.
+            // The three outputs together, or a third of that each.
             Scenario::ThreeOutputs(policy) => {
                 let shared = policy.starts_with("shared-");
                 let room = if shared { bytes } else { bytes / 3 };
@@ -109,7 +109,7 @@ impl Scenario {
         }
     }
 
-    /// Builds the network, whose sources send until then, ns.
+    /// Builds the network, whose sources send until `until`, ns.
     pub fn build(self, seed: u64, until: u64) -> Result<Built, String> {
         let (sources, sinks) = match self {
             Scenario::ThreeOutputs(_) => (6, 3),
@@ -118,7 +118,7 @@ impl Scenario {
         let of_source = |source: u32| -> Vec<Stream> {
             let offered = |share: f64| RATE as f64 * share;
             match self {
-                // The first source sends what is worth more.
+                // The first source sends packets of high value.
                 Scenario::TwoSources(_, _, load) => {
                     let priority = if source == 0 { 7 } else { 0 };
                     let rate = offered(f64::from(load) / 200.0) / f64::from(CLIENTS);
@@ -128,7 +128,8 @@ impl Scenario {
                     let rate = offered(0.49) / f64::from(CLIENTS);
                     (0..CLIENTS).map(|_| stream(sources, 0, rate, until)).collect()
                 }
-                // Of all sources alike; half of it is worth more. The first output has too much, the others not.
+                // All sources send the same; half of it is of high value. The first output is overloaded, the others
+                // are not.
                 Scenario::ThreeOutputs(_) => {
                     let each = |output: u32| if output == 0 { 1.3 } else { 0.95 };
                     let all = (0..3).flat_map(|output| [0, 7].map(|priority| (output, priority)));

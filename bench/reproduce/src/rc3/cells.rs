@@ -1,4 +1,4 @@
-//! Cells: what is run and measured, and what the text says of it.
+//! Cells: what is run and measured, and the values of the text.
 
 use std::borrow::Cow;
 
@@ -7,12 +7,12 @@ use super::scenario::{Critical, Network, Scenario, Sender, Senders};
 use super::theory::SIZES;
 use crate::points::{self, Reference};
 
-/// A number of the results.
+/// A cell of the results.
 pub type Cell = points::Cell<Scenario, Metric>;
 
 type Point = points::Point<Scenario, Metric>;
 
-/// What is measured.
+/// A metric.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// Mean completion time over flows, s.
@@ -26,16 +26,16 @@ pub enum Metric {
     P99,
     /// Mean of one of the sizes, s.
     Size(usize),
-    /// Mean of what is not told apart, and of what is, s.
+    /// Mean of the flows of class 0, and of class 1, s.
     Others,
     Chosen,
-    /// Packets that low priority brought before their turn, %.
+    /// Packets delivered early by low priority, %.
     Low,
     /// Packets dropped, %.
     Dropped,
     /// Timeouts.
     Timeouts,
-    /// Flows that were not complete.
+    /// Incomplete flows.
     Incomplete,
 }
 
@@ -97,7 +97,7 @@ const BY_SIZE: &[Metric] =
 const PARTIAL: &[Metric] = &[Flows, Bytes, Size(0), Size(3), Size(5), Size(9), Size(10), Incomplete];
 const WITH_ENDS: &[Metric] = &[Flows, Bytes, Size(0), Size(10), Dropped, Incomplete];
 
-/// All that is run.
+/// All points.
 fn points() -> Vec<Point> {
     let mut all = Vec::new();
     let mut add = |name: String, scenario, metrics| all.push(points::Point(name, scenario, metrics));
@@ -166,7 +166,7 @@ fn points() -> Vec<Point> {
     all
 }
 
-/// Returns what the text says.
+/// Returns the values of the text.
 pub fn reference() -> Reference {
     Reference::read(include_str!("../../../../fixtures/reference/rc3.toml"))
 }
@@ -191,7 +191,7 @@ mod tests {
         points::check(&rc3(&reference), &reference);
     }
 
-    /// Eight points around the authors' line; flows of the first window are no slower.
+    /// Eight points around the authors' line; flows within the first window are no slower.
     #[test]
     fn the_claims_of_figure_2_7_are_around_the_authors_line() {
         let reference = reference();

@@ -1,4 +1,4 @@
-//! Runs scenarios, and what is measured of each.
+//! Runs scenarios, and measures them.
 
 use irnic_fabric::sim::Outcome;
 use irnic_sweep::{NoResult, Watch};
@@ -8,7 +8,7 @@ use super::scenario::{MTU, Scenario};
 use super::theory::SIZES;
 use crate::runs::simulate;
 
-/// What came of a run: of flows that started while it was measured.
+/// Results of a run, for flows that started during the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// Mean completion time over flows, and over bytes, s.
@@ -19,17 +19,17 @@ pub struct Measured {
     pub connected_by_bytes: Option<f64>,
     /// 99th percentile, s.
     pub p99: Option<f64>,
-    /// Mean by size, in packets as [`SIZES`] has them, s.
+    /// Mean by size, for the packets of [`SIZES`], s.
     pub by_size: [Option<f64>; SIZES.len()],
     /// Mean of classes 0 and 1, s.
     pub by_class: [Option<f64>; 2],
-    /// Flows that were not complete in the end.
+    /// Flows incomplete at the end.
     pub incomplete: f64,
-    /// Of all packets of data that were acknowledged, those that low priority had brought before their turn, %.
+    /// Share of acknowledged data packets delivered early by low priority, %.
     pub low: f64,
-    /// Packets that found no room in a switch, of those sent, %.
+    /// Share of packets sent that switches dropped, %.
     pub dropped: f64,
-    /// Timeouts of all flows.
+    /// Timeouts, sum over flows.
     pub timeouts: f64,
 }
 
@@ -40,7 +40,7 @@ pub fn one(scenario: &Scenario, quick: bool, seed: u64, watch: &Watch<'_>) -> Re
     Ok(Measured::of(&simulate(watch, config)?, from, to))
 }
 
-/// A flow: bytes, class, completion time, and without a handshake, s.
+/// A flow: size in bytes, class, completion time, and that without a handshake, s.
 struct Done {
     bytes: u64,
     class: u8,
@@ -91,7 +91,7 @@ impl Measured {
     }
 }
 
-/// The mean of some flows, each with a weight; nothing if there are none.
+/// The weighted mean over flows; `None` if there are none.
 fn mean(flows: &[Done], of: fn(&Done) -> f64, weight: fn(&Done) -> f64, which: &dyn Fn(&Done) -> bool) -> Option<f64> {
     let some = || flows.iter().filter(|flow| which(flow));
     let all: f64 = some().map(weight).sum();

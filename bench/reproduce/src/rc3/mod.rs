@@ -1,7 +1,7 @@
-//! `irnic reproduce rc3`: RC3's evaluation (Mittal's dissertation, §2.4 and §2.5), its numbers beside ours.
+//! `irnic reproduce rc3`: RC3's evaluation (Mittal's dissertation, §2.4 and §2.5), compared with our results.
 //!
-//! [`networks`] and [`scenario`] are what is run, [`measure`] runs it, [`cells`] is what of it, [`theory`] needs no
-//! run.
+//! [`networks`] and [`scenario`] define what is run, [`measure`] runs it, [`cells`] lists the results, [`theory`] needs
+//! no runs.
 
 mod cells;
 mod measure;
@@ -42,7 +42,7 @@ pub struct Rc3Args {
     pub(super) common: Common,
 }
 
-/// What results depend on.
+/// Settings that results depend on.
 #[derive(Serialize)]
 struct Settings {
     quick: bool,
@@ -70,7 +70,7 @@ pub fn run(args: &Rc3Args) -> Result<(), CommandError> {
     evaluation.run(|results, seeds| table::all(results, seeds, quick, units), |_, _| Vec::new())
 }
 
-/// Prints the model beside the authors' line.
+/// Prints the model next to the authors' line.
 fn print_theory() {
     let path = theory::Path::INTERNET2;
     println!("Internet-2, 1 Gbit/s, 30 % load: completion times in ms, and by how much RC3's are shorter, %");

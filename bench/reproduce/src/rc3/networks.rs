@@ -11,12 +11,12 @@ const CORES: u32 = 10;
 /// Hosts at each core.
 const FANOUT: u32 = 10;
 pub const HOSTS: u32 = CORES * FANOUT;
-/// ns between cores, and of a host's link.
+/// Delay of links between cores, and of a host's link, ns.
 const CORE_DELAY: u64 = 10_000_000;
 const HOST_DELAY: u64 = 1_000_000;
 
-/// Links between cores, and how many of the ninety ordered pairs of cores use each in a direction: its share of what
-/// hosts may send is its capacity, so that no core link is narrower than the hosts together.
+/// Links between cores, and the number of the ninety ordered pairs of cores that use each in one direction: its
+/// capacity is its share of what hosts may send, so that no core link is narrower than the hosts together.
 const LINKS: [(u32, u32, u64); 16] = [
     (0, 1, 5),
     (0, 2, 7),
@@ -36,14 +36,14 @@ const LINKS: [(u32, u32, u64); 16] = [
     (7, 9, 7),
 ];
 
-/// Bytes on the wire of a full packet here, and there: 1,024 of payload and [`HEADER`] around it, 1,460 and TCP's and
-/// IP's 40. Rates and buffers have that ratio, so that a packet takes the time that it takes there.
+/// Length of a full packet on the wire here, and in the paper: 1,024 of payload and [`HEADER`] around it, 1,460 and
+/// TCP's and IP's 40. Rates and buffers are scaled by that ratio, so that a packet takes the same time as there.
 const PACKET: u64 = 1_024 + HEADER as u64;
 const PAPERS_PACKET: u64 = 1_500;
-/// Bytes around the payload, and of an acknowledgement: as large a part of a packet as there.
+/// Bytes around the payload, and length of an acknowledgement: the same share of a packet as there.
 pub const HEADER: u32 = 28;
 
-/// Returns a number of bytes, or bit/s, of the paper's as packets here have it.
+/// Scales a number of bytes, or a rate, of the paper to packets here.
 pub fn scaled(papers: u64) -> u64 {
     papers * PACKET / PAPERS_PACKET
 }
@@ -82,20 +82,20 @@ fn neighbours(core: u32) -> impl Iterator<Item = u32> {
     })
 }
 
-/// The core that is next on the way to another one: the neighbour with the lowest number of those on shortest ways,
-/// which gives each link the pairs that its capacity is for.
+/// The next core on the way to another one: the neighbour with the lowest number among those on shortest paths, for
+/// which the capacities of the links are dimensioned.
 fn next(at: u32, to: u32) -> u32 {
     let hops = hops(to);
     let nearer = neighbours(at).filter(|next| hops[*next as usize] < hops[at as usize]);
     nearer.min().unwrap_or(to)
 }
 
-/// Internet-2 with hosts' links of `rate` bit/s of the paper's and `stretch` times its delays, each link losing a share
-/// `loss` of all packets.
+/// Internet-2 with hosts' links of `rate` bit/s in the paper's units and `stretch` times its delays; each link loses a
+/// share `loss` of all packets.
 pub fn internet2(rate: u64, stretch: u64, loss: f64) -> (Topology, Vec<Detour>) {
     let spec = |a, b, rate: u64, delay: u64| LinkSpec { a, b, rate: scaled(rate), delay: delay * stretch, loss };
     let hosts = (0..HOSTS).map(|host| spec(host, switch(core_of(host)), rate, HOST_DELAY));
-    // Ten hosts of a core, shared among nine others.
+    // Ten hosts of a core, divided among nine others.
     let share = |pairs: u64| (pairs * u64::from(FANOUT) * rate).div_ceil(u64::from(CORES) - 1);
     let cores = LINKS.iter().map(|&(a, b, pairs)| spec(switch(a), switch(b), share(pairs), CORE_DELAY));
     let links = hosts.chain(cores).collect();
@@ -109,8 +109,8 @@ pub fn internet2(rate: u64, stretch: u64, loss: f64) -> (Topology, Vec<Detour>) 
     (topology, detours)
 }
 
-/// Each host with each at another core, as likely as any other, so that all together offer a share `load` of the hosts'
-/// links, of `rate` bit/s of the paper's: payload alone, as the authors count.
+/// Uniform traffic from each host to each at another core, offering a share `load` of the hosts' links, of `rate` bit/s
+/// in the paper's units: counts payload only, as the authors do.
 pub fn pairs(rate: u64, load: f64) -> Vec<Pair> {
     let others = f64::from(HOSTS - FANOUT);
     let offered = scaled(rate) as f64 * load * (PAPERS_PACKET as f64 / 1_460.0) / others;
@@ -129,7 +129,7 @@ mod tests {
         pairs.map(|(a, b)| hops(b)[a as usize]).collect()
     }
 
-    /// Each link carries as many pairs of cores as its capacity is for, in both directions.
+    /// Each link carries as many pairs of cores as it is dimensioned for, in both directions.
     #[test]
     fn routes_are_those_that_the_capacities_are_for() {
         let mut used = Vec::new();

@@ -1,4 +1,4 @@
-//! What is run (§2.4, §2.5), as experiments. docs/reproduction-rc3.md tells what the text leaves open.
+//! Scenarios (§2.4, §2.5), as experiments. docs/reproduction-rc3.md lists what the text leaves open.
 
 use std::path::Path;
 
@@ -17,19 +17,19 @@ const MS: u64 = 1_000_000;
 const G: u64 = 1_000_000_000;
 /// Payload of a full packet.
 pub const MTU: u64 = 1_024;
-/// Bytes of a buffer of each port, of the paper's.
+/// Buffer of each port, bytes of the paper's packets.
 const BUFFER: u64 = 5_000_000;
 /// Bytes around the payload of packets in datacenters.
 const DATACENTER_HEADER: u32 = 62;
 /// Senders of an incast, and bytes of each.
 const INCAST: (u32, u64) = (30, 100_000);
-/// The priority of what a window lets go: the highest.
+/// Priority of packets within the window: the highest.
 const PRIORITY: u8 = 7;
 
 /// A network.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// Internet-2: rate of hosts' links in Mbit/s, and by how much delays are longer.
+    /// Internet-2: rate of hosts' links in Mbit/s, and factor of delays.
     Internet2 {
         /// 1000 or 100.
         mbps: u64,
@@ -38,40 +38,40 @@ pub enum Network {
     },
     /// A fat-tree of 16 hosts, 100 Gbit/s.
     FatTree,
-    /// Hosts at one switch, and half-packets of the bandwidth-delay product that each port has room for: Poisson
-    /// arrivals, or without load an incast.
+    /// Hosts at one switch, with a buffer per port in halves of the bandwidth-delay product: Poisson arrivals, or
+    /// without load an incast.
     Star {
-        /// Rate of links.
+        /// Rate of links, Gbit/s.
         gbps: u64,
         /// Buffer, in halves of the bandwidth-delay product.
         halves: u64,
     },
 }
 
-/// How a host sends.
+/// Transport of a host.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Sender {
-    /// TCP with a first window of so many packets.
+    /// TCP with this initial window, packets.
     Tcp(u32),
-    /// TCP with a first window of 4 packets, and RC3 with so many packets at its first priority, and so many
+    /// TCP with an initial window of 4 packets, and RC3 with this many packets at its first priority, and this many
     /// priorities.
     Rc3(u32, u8),
     /// IRN with a cap of the bandwidth-delay product.
     Irn,
 }
 
-/// Who sends how. What is told apart are classes 0 and 1.
+/// Transports of hosts or flows. The groups are classes 0 and 1.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Senders {
     /// All alike.
     All(Sender),
     /// Every other host with TCP, the rest with RC3.
     Half,
-    /// TCP; every tenth flow is critical, which changes nothing, or goes at a higher priority, or with RC3.
+    /// TCP; every tenth flow is critical, and is treated equally, has a higher priority, or uses RC3.
     Critical(Critical),
 }
 
-/// What critical flows have.
+/// Treatment of critical flows.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Critical {
     Nothing,
@@ -79,17 +79,17 @@ pub enum Critical {
     Rc3,
 }
 
-/// What is run.
+/// A scenario.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
     pub network: Network,
-    /// Share of hosts' links that flows offer, %.
+    /// Load offered by flows on hosts' links, %.
     pub load: u32,
-    /// Packets that each link loses, of a hundred thousand.
+    /// Loss rate of each link, packets in a hundred thousand.
     pub loss: u32,
     pub senders: Senders,
-    /// Each so-many-th switch has no priorities: it drops what comes last, and low priority competes with the rest; 0:
-    /// all have them.
+    /// Every n-th switch has no priorities: it drops the newest packet, and low priority competes with the rest; 0: all
+    /// switches have priorities.
     pub without: u32,
 }
 
@@ -99,7 +99,7 @@ impl Sender {
     /// TCP of §2.4.1.
     pub const TCP: Sender = Sender::Tcp(4);
 
-    /// The transport; `timeout`: its least, and `cap`: packets of the bandwidth-delay product.
+    /// The transport; `timeout`: its minimum, and `cap`: the bandwidth-delay product in packets.
     fn transport(self, timeout: u64, cap: u64) -> String {
         let tcp = |initial: u32| format!("iwarp,cc.initial={initial},rto-min={timeout}ns,rto-max=60s");
         match self {
@@ -116,7 +116,7 @@ impl Scenario {
         Scenario { network: Network::Internet2 { mbps: 1000, stretch: 1 }, load: 30, loss: 0, senders, without: 0 }
     }
 
-    /// When flows begin to count, when they cease to, and when the run ends, ns. An incast runs to its end.
+    /// Start and end of the flows that count, and end of the run, ns. An incast runs to completion.
     pub fn times(&self, quick: bool) -> [u64; 3] {
         let ms = match (self.network, quick) {
             (Network::Internet2 { mbps: 1000, .. }, false) => [2_000, 4_000, 5_000],
@@ -136,7 +136,7 @@ impl Scenario {
         ms.map(|ms| ms * MS)
     }
 
-    /// How long it takes beside the others.
+    /// Estimated relative run time.
     pub fn weight(&self, quick: bool) -> f64 {
         let seconds = self.times(quick)[2] as f64 / 1e9;
         let bits = match self.network {
@@ -164,7 +164,7 @@ impl Scenario {
         }
     }
 
-    /// Packets of the bandwidth-delay product of a star: four links of 5 µs.
+    /// Bandwidth-delay product of a star, packets: four links of 5 µs.
     fn product(&self) -> u64 {
         match self.network {
             Network::Star { gbps, .. } => (gbps * 20_000 / 8).div_ceil(MTU + u64::from(DATACENTER_HEADER)),
@@ -172,7 +172,7 @@ impl Scenario {
         }
     }
 
-    /// Bytes of the buffer of a port.
+    /// Buffer of a port, bytes.
     fn buffer(&self) -> u64 {
         match self.network {
             Network::Internet2 { .. } => scaled(BUFFER),
@@ -181,7 +181,7 @@ impl Scenario {
         }
     }
 
-    /// The least timeout, ns: ns-3's, or for networks that are slower ten times that.
+    /// The minimum timeout, ns: ns-3's, or ten times that for slower networks.
     fn timeout(&self) -> u64 {
         match self.network {
             Network::Internet2 { stretch, .. } => 200 * MS * stretch,
@@ -189,7 +189,7 @@ impl Scenario {
         }
     }
 
-    /// The sizes, in packets of irnic's.
+    /// The distribution of sizes, in packets of irnic's.
     fn sizes() -> Sizes {
         let line = |(packets, share): (u64, f64)| format!("{packets} {share}\n");
         let text: String = SIZES.into_iter().map(line).collect();
@@ -262,7 +262,7 @@ impl Scenario {
         if wide {
             experiment.headers = HeaderBytes::Fixed(HEADER);
         }
-        // A handshake, which completion times of the paper include.
+        // Completion times of the paper include a handshake.
         experiment.setup_rtts = u32::from(!matches!(self.network, Network::Star { .. }));
         experiment.until = Some(self.times(quick)[2]);
         experiment.config(seed).map_err(|e| e.to_string())

@@ -1,7 +1,7 @@
-//! What RC3 and TCP take in theory (§2.2): no queues, slow start in whole round trips, and what is left at the rate
-//! that others leave free.
+//! Theoretical completion times of RC3 and TCP (§2.2): no queues, slow start in whole round trips, and the rest at the
+//! free rate.
 
-/// Packets of the sizes that there are, each with the share of flows up to it, in percent (§2.4.1; NetSys/simulator).
+/// Flow sizes in packets, each with the cumulative share of flows, percent (§2.4.1; NetSys/simulator).
 pub const SIZES: [(u64, f64); 11] = [
     (1, 50.0),
     (2, 60.0),
@@ -16,29 +16,29 @@ pub const SIZES: [(u64, f64); 11] = [
     (2107, 100.0),
 ];
 
-/// The authors' own line of Figure 2.7: by how many percent RC3's completion times lie below TCP's, by size
-/// (NetSys/RC3, `baseline-result`).
+/// The authors' line of Figure 2.7: reduction of completion times by RC3 relative to TCP, percent, by size (NetSys/RC3,
+/// `baseline-result`).
 pub const AUTHORS: [f64; 11] = [0.0, 0.0, 0.0, 39.94, 39.92, 66.34, 72.20, 76.05, 78.50, 79.02, 77.18];
 
-/// A path in theory.
+/// A path of the model.
 #[derive(Copy, Clone, Debug)]
 pub struct Path {
     /// Round trip, s.
     pub rtt: f64,
-    /// Packets a second that others leave free.
+    /// Free capacity, packets per second.
     pub free: f64,
-    /// Packets of TCP's first window.
+    /// TCP's initial window, packets.
     pub initial: u64,
-    /// Round trips before the first packet, and the way of the last one.
+    /// Round trips before the first packet, plus the one-way trip of the last.
     pub before: f64,
 }
 
 impl Path {
-    /// Internet-2 with links of 1 Gbit/s, 30 % of which others use: a mean round trip of 43.6 ms, one before the first
-    /// packet and half of one for the last.
+    /// Internet-2 with links of 1 Gbit/s at 30 % load: a mean round trip of 43.6 ms, one before the first packet and
+    /// half of one for the last.
     pub const INTERNET2: Path = Path { rtt: 0.0436, free: 0.7e9 / (1_460.0 * 8.0), initial: 4, before: 1.5 };
 
-    /// Completion time of so many packets with TCP, s.
+    /// Completion time of this many packets with TCP, s.
     pub fn tcp(&self, packets: u64) -> f64 {
         let (mut window, mut left, mut rounds) = (self.initial, packets, 0.0);
         // A window that fills the path needs no more round trips.
@@ -50,18 +50,18 @@ impl Path {
         (self.before + rounds) * self.rtt + left as f64 / self.free
     }
 
-    /// Completion time of so many packets with RC3, s.
+    /// Completion time of this many packets with RC3, s.
     pub fn rc3(&self, packets: u64) -> f64 {
         self.before * self.rtt + packets as f64 / self.free
     }
 
-    /// By how many percent the latter lies below the former; no gain where the first window holds all.
+    /// Reduction by RC3 relative to TCP, percent; 0 if the first window holds all.
     pub fn reduction(&self, packets: u64) -> f64 {
         if packets <= self.initial { 0.0 } else { 100.0 * (1.0 - self.rc3(packets) / self.tcp(packets)) }
     }
 }
 
-/// Mean over flows of what a flow of so many packets has, and over bytes.
+/// Means of a function of the flow size in packets, over flows and over bytes.
 pub fn means(of: impl Fn(u64) -> f64) -> [f64; 2] {
     let (mut flows, mut bytes, mut all, mut before) = (0.0, 0.0, 0.0, 0.0);
     for (packets, up_to) in SIZES {

@@ -1,4 +1,4 @@
-//! Cells: what is run and measured, and what the paper says of it.
+//! Cells: what is run and measured, and the values of the paper.
 
 use std::borrow::Cow;
 
@@ -7,27 +7,27 @@ use super::measure::Measured;
 use super::scenario::{Control, Network, STEPS, Scenario};
 use crate::points::{self, Reference};
 
-/// A number of the results.
+/// A cell of the results.
 pub type Cell = points::Cell<Scenario, Metric>;
 
 type Point = points::Point<Scenario, Metric>;
 
-/// What is measured. Rates are in Gbit/s, queues in KB.
+/// A metric. Rates are in Gbit/s, queues in KB.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Metric {
-    /// Mean rate of the flows from this place up to that.
+    /// Mean rate of the flows in this index range.
     Rate(&'static str, usize, usize),
     /// Mean rate of all flows.
     Share,
-    /// The smallest rate and the largest over the mean.
+    /// The smallest, and the largest rate over the mean.
     Least,
     /// See `Least`.
     Most,
     /// Mean of the longest queue.
     Queue,
-    /// Longest queue of all the run.
+    /// Longest queue of the whole run.
     Peak,
-    /// When the queue comes to rest, ms.
+    /// Time at which the queue settles, ms.
     Settle,
     /// Rate of notices, Mbit/s.
     Notices,
@@ -35,17 +35,17 @@ pub enum Metric {
     PfcFrames,
     /// Rate of a flow in a step of Figure 3.6.
     StepRate(usize),
-    /// When the queue rests in a step, ms.
+    /// Time at which the queue settles in a step, ms.
     StepSettle(usize),
-    /// The longest time until it does, ms.
+    /// The longest of these times, ms.
     Slowest,
     /// Mean rate of pairs, and its standard deviation, Mbit/s.
     Rate333,
     /// See `Rate333`.
     Deviation,
-    /// Pairs that have something to send.
+    /// Pairs with something to send.
     Active,
-    /// Use of the links that all share, %.
+    /// Utilization of the shared links, %.
     Used,
     /// Mean completion time of the flows of a bin, µs.
     Mean(usize),
@@ -53,11 +53,11 @@ pub enum Metric {
     P99(usize),
     /// Mean queue of a tier's ports, KB.
     QueueOf(Tier),
-    /// XOFF frames of a tier's switches in a ms.
+    /// XOFF frames of a tier's switches per ms.
     Pauses(Tier),
     /// Bytes in all switches, KB.
     Buffered,
-    /// Packets that found no room.
+    /// Packets dropped.
     Dropped,
 }
 
@@ -195,7 +195,7 @@ impl Metric {
     }
 }
 
-/// All that is run.
+/// All points.
 fn points() -> Vec<Point> {
     const ALONE: &[Metric] = &[Queue, Share, Least, Most, Settle, Peak, Notices];
     const BESIDE: &[Metric] = &[Queue, Share, Least, Most, Peak, PfcFrames];
@@ -244,7 +244,7 @@ fn points() -> Vec<Point> {
     all
 }
 
-/// Of Figure 3.6, each step's.
+/// The metrics of each step of Figure 3.6.
 const STEPPED_METRICS: [Metric; 2 * STEPS.len() + 1] = {
     let mut metrics = [Slowest; 2 * STEPS.len() + 1];
     let mut step = 0;
@@ -304,7 +304,7 @@ fn datacenter(all: &mut Vec<Point>) {
     }
 }
 
-/// Returns what the paper says.
+/// Returns the values of the paper.
 pub fn reference() -> Reference {
     Reference::read(include_str!("../../../../fixtures/reference/rocc.toml"))
 }

@@ -1,5 +1,5 @@
 //! The large network (§3.5.4): two leaves of 30 senders each, 30 receivers behind a third, three spines between them,
-//! and what is measured there.
+//! and its measurements.
 
 use irnic_fabric::experiment::{Buffers, Experiment, SharedBuffers};
 use irnic_fabric::network::{Network, PortId};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::scenario::{Control, DELAY, G, Time};
 use crate::runs::watched;
 
-/// Hosts of a leaf, and leaves and spines.
+/// Hosts of a leaf, and numbers of leaves and spines.
 const HOSTS: u32 = 30;
 const LEAVES: u32 = 3;
 const SPINES: u32 = 3;
@@ -23,31 +23,31 @@ const LEAF: u32 = HOSTS * LEAVES;
 const SPINE: u32 = LEAF + LEAVES;
 /// The leaf of the receivers.
 const LAST: u32 = SPINE - 1;
-/// Bytes of the buffer of a switch, of which PFC leaves most alone, and of one without a limit.
+/// Buffer of a switch, bytes, mostly unused because of PFC, and of one without a limit.
 const BUFFER: u64 = 100_000_000;
 const UNLIMITED: u64 = 100_000_000_000;
-/// Bytes of an input at which its neighbour may go on: of the authors' settings.
+/// Bytes of an input at which its neighbour is resumed: from the authors' settings.
 const XON: u64 = 10_000;
-/// Looks at rates and queues in the time that is measured.
+/// Number of samples of rates and queues during the measurement.
 const LOOKS: u64 = 200;
-/// Events between which it is seen whether it is time for one.
+/// Events between checks whether a sample is due.
 const SLICE: u64 = 5_000;
 
-/// What is sent.
+/// Traffic.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Traffic {
-    /// How large flows are.
+    /// Distribution of flow sizes.
     pub sizes: Sizes,
-    /// How long a pair sleeps between two flows.
+    /// Pause of a pair between two flows.
     pub sleep: Sleep,
-    /// Buffers without limit, and no PFC (Figure 3.15).
+    /// Whether buffers are unlimited, without PFC (Figure 3.15).
     pub unlimited: bool,
-    /// Each flow has a queue pair of its own, at line rate, instead of that of its pair.
+    /// Whether each flow has its own queue pair, starting at line rate, instead of its pair's.
     pub fresh: bool,
 }
 
 impl Traffic {
-    /// Returns what the evaluation sends.
+    /// Returns the traffic of the evaluation.
     pub fn new(sizes: Sizes, sleep: Sleep) -> Traffic {
         Traffic { sizes, sleep, unlimited: false, fresh: false }
     }
@@ -60,12 +60,12 @@ pub enum Sizes {
     Hadoop,
 }
 
-/// How long a pair sleeps between two flows, on average.
+/// Mean pause of a pair between two flows.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Sleep {
-    /// So that a host offers this share of its link, %.
+    /// Such that a host offers this share of its link, %.
     Load(u32),
-    /// So many ns.
+    /// Fixed mean, ns.
     Time(u64),
 }
 
@@ -78,7 +78,7 @@ impl Sizes {
         }
     }
 
-    /// Returns the bytes up to which flows are in each bin but the last.
+    /// Returns the upper limits of the bins of flow sizes except the last, bytes.
     fn edges(self) -> [u64; 3] {
         match self {
             Sizes::WebSearch => [30_000, 200_000, 2_000_000],
@@ -88,21 +88,21 @@ impl Sizes {
 }
 
 impl Traffic {
-    /// Returns the mean sleep, ns.
+    /// Returns the mean pause, ns.
     fn sleep(self) -> u64 {
         const LINE: f64 = 40e9;
         match self.sleep {
             Sleep::Time(ns) => ns,
             Sleep::Load(percent) => {
                 let bits = 8.0 * cdf::builtin(self.sizes.name(), Some(true)).map_or(0.0, |sizes| sizes.mean());
-                // A flow that nothing holds up leaves at the rate of the link.
+                // An unhindered flow leaves at the rate of the link.
                 let period = bits * f64::from(HOSTS) / (LINE * f64::from(percent) / 100.0);
                 ((period - bits / LINE) * 1e9) as u64
             }
         }
     }
 
-    /// Returns the times of a run: of web search those that large flows need, of the other those that many need.
+    /// Returns the times of a run: for web search those required by large flows, for the other those required by many.
     pub fn time(self, Time { warm_up, measured }: Time) -> Time {
         let (before, during) = match self.sizes {
             Sizes::WebSearch => (2.0, 3.0),
@@ -128,13 +128,13 @@ impl Traffic {
         experiment.duration = Some(until);
         experiment.until = Some(until);
         experiment.transports = vec![parse(format!("{},line-rate=40G", control.transport()))?];
-        // By destination, flows of a link are as many as the text has: 150 up, 300 down.
+        // By destination, the numbers of flows on links are as in the text: 150 up, 300 down.
         experiment.routing = Routing::Static;
         experiment.qps = if self.fresh { QpPolicy::PerFlow } else { QpPolicy::Reused };
         experiment.rocc = control.is_rocc().then(RoccConfig::default);
         experiment.pfc = !self.unlimited;
         let mut shared = SharedBuffers::default();
-        // Without PFC: a queue may have all that is free.
+        // Without PFC: a queue may take all free space.
         shared.alpha = 1e6;
         experiment.buffer = Some(if self.unlimited { UNLIMITED } else { BUFFER });
         experiment.buffers = Buffers::Shared(shared);
@@ -173,7 +173,7 @@ fn topology() -> Topology {
     Topology { name: "rocc".to_owned(), hosts: LEAF, switches: LEAVES + SPINES, links, ids: Vec::new() }
 }
 
-/// PFC by the links by which packets come: 500 KB of an input of 40 Gbit/s, 800 KB of one of 100.
+/// PFC by the rate of the incoming links: 500 KB of an input of 40 Gbit/s, 800 KB of one of 100.
 fn by_link(config: &mut SimConfig) {
     let SwitchConfig::SharedBuffer(base) = &config.switch else { return };
     let with = |xoff: u64| {
@@ -190,7 +190,7 @@ fn by_link(config: &mut SimConfig) {
     });
 }
 
-/// Ports of one kind: by which leaves send to spines, spines to the receivers' leaf, and that to its hosts.
+/// Ports of one kind: from leaves to spines, from spines to the receivers' leaf, and from that to its hosts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Tier {
     Ingress,
@@ -209,7 +209,7 @@ impl Tier {
     }
 }
 
-/// Sum, sum of squares and number.
+/// Sum, sum of squares and count.
 #[derive(Copy, Clone, Debug, Default)]
 struct Moments([f64; 3]);
 
@@ -226,18 +226,18 @@ impl Moments {
     }
 }
 
-/// What was seen while it ran.
+/// Samples taken during the run.
 #[derive(Debug, Default)]
 struct Looks {
-    /// Of the rates of pairs that have something to send, Mbit/s.
+    /// Rates of pairs with something to send, Mbit/s.
     rates: Moments,
     looks: f64,
-    /// Of queues by tier, bytes.
+    /// Queues by tier, bytes.
     queues: [Moments; 3],
     /// Bytes in all switches.
     buffered: Moments,
-    /// When the first look was, ns; bytes sent to the receivers' leaf, XOFF frames by tier, and those of switches'
-    /// making until then.
+    /// Time of the first sample, ns; bytes sent to the receivers' leaf, XOFF frames by tier, and bytes of packets
+    /// created by switches until then.
     began: Option<(u64, u64, [u64; 3], u64)>,
 }
 
@@ -297,7 +297,7 @@ impl Looks {
     }
 }
 
-/// Bytes that spines send to the receivers' leaf, and XOFF frames by the tier of the switches whose inputs were full.
+/// Bytes sent by spines to the receivers' leaf, and XOFF frames by the tier of the switches whose inputs were full.
 fn sent(links: impl Iterator<Item = (u32, u32, u64, u64)>) -> (u64, [u64; 3]) {
     let mut all = (0, [0; 3]);
     for (from, to, bytes, pauses) in links {
@@ -315,7 +315,7 @@ fn sent(links: impl Iterator<Item = (u32, u32, u64, u64)>) -> (u64, [u64; 3]) {
     all
 }
 
-/// Completion times of flows of some sizes, µs.
+/// Completion times of flows in a range of sizes, µs.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bin {
     pub flows: u64,
@@ -331,26 +331,26 @@ impl Bin {
     }
 }
 
-/// What came of a run.
+/// Results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Datacenter {
-    /// Mean of the rates that senders of pairs with something to send are at, and their standard deviation, Mbit/s.
+    /// Mean rate of senders of pairs with something to send, and its standard deviation, Mbit/s.
     pub rate: f64,
     /// See `rate`.
     pub deviation: f64,
-    /// Pairs that have something to send, on average.
+    /// Mean number of pairs with something to send.
     pub active: f64,
-    /// Share of the links to the receivers' leaf that is used, %.
+    /// Utilization of the links to the receivers' leaf, %.
     pub used: f64,
     /// Mean queues of ports by tier, KB.
     pub queues: [f64; 3],
-    /// Bytes in all switches on average, KB.
+    /// Mean bytes in all switches, KB.
     pub buffered: f64,
-    /// XOFF frames of switches by tier in a ms.
+    /// XOFF frames of switches by tier per ms.
     pub pauses: [f64; 3],
     /// Rate of notices, Mbit/s.
     pub notices: f64,
-    /// Packets that found no room.
+    /// Packets dropped.
     pub dropped: f64,
     /// Completion times of the flows that ended, by size.
     pub bins: [Bin; 4],
@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn loads_are_shares_of_the_senders_links() {
-        // 30 pairs, 2.43 MB and 487 bytes on average, and the time in which a flow leaves at 40 Gbit/s taken off.
+        // 30 pairs, 2.43 MB and 487 bytes on average, minus the time in which a flow leaves at 40 Gbit/s.
         let sleep = |sizes, percent| Traffic::new(sizes, Sleep::Load(percent)).sleep() as f64;
         assert!((sleep(Sizes::WebSearch, 70) - 20.3e6).abs() < 0.1e6, "{}", sleep(Sizes::WebSearch, 70));
         assert!((sleep(Sizes::Hadoop, 70) - 4_077.0).abs() < 5.0, "{}", sleep(Sizes::Hadoop, 70));

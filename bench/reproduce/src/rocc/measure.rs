@@ -1,4 +1,4 @@
-//! Runs scenarios, and what is measured of each.
+//! Runs scenarios, and measures them.
 
 use irnic_fabric::sim::{Outcome, Sample};
 use irnic_sweep::{NoResult, Watch};
@@ -8,35 +8,36 @@ use super::datacenter::Datacenter;
 use super::scenario::{Network, STEP, STEPS, Scenario, Time};
 use crate::runs::simulate;
 
-/// Interval at which queues are looked at, ns.
+/// Sampling interval of queues, ns.
 const SAMPLE: u64 = 20_000;
-/// Samples over which a queue is averaged to tell whether it has settled.
+/// Samples over which a queue is averaged to detect that it has settled.
 const SMOOTH: usize = 25;
-/// Share of Q_ref that a queue that has settled is off at most.
+/// Maximum deviation of a settled queue, as a share of Q_ref.
 const SETTLED: f64 = 0.1;
 
-/// What came of a run.
+/// Results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Mean of the longest queue while it was measured, KB.
+    /// Mean of the longest queue during the measurement, KB.
     pub queue: f64,
     /// Longest queue of the whole run, KB.
     pub peak: f64,
-    /// From when on the queue stays near Q_ref, ms; the whole run if it never does.
+    /// Time from which the queue stays near Q_ref, ms; the whole run if it never does.
     pub settle: f64,
-    /// Rates of the flows on their senders' links while it was measured, headers included, Gbit/s.
+    /// Rates of the flows on their senders' links during the measurement, including headers, Gbit/s.
     pub rates: Vec<f64>,
-    /// Rate of all notices while it was measured, on the links of one hop, Mbit/s.
+    /// Rate of all notices during the measurement, on the links of one hop, Mbit/s.
     pub notices: f64,
-    /// PFC frames while it was measured.
+    /// PFC frames during the measurement.
     pub pfc_frames: f64,
-    /// Of Figure 3.6: mean rate of a flow in the second half of each step, Gbit/s, and when the queue rests in it, ms.
+    /// For Figure 3.6: mean rate of a flow in the second half of each step, Gbit/s, and time at which the queue settles
+    /// in it, ms.
     pub steps: Vec<(f64, f64)>,
-    /// Of §3.5.4.
+    /// Results of §3.5.4.
     pub datacenter: Option<Datacenter>,
 }
 
-/// Runs a scenario with a seed: up to what is measured, and to the end.
+/// Runs a scenario with a seed: the warm-up, and the measurement.
 pub fn one(scenario: &Scenario, time: Time, seed: u64, watch: &Watch<'_>) -> Result<Measured, NoResult> {
     let to =
         |until, parts| simulate(&watch.part(parts), scenario.config(seed, until, SAMPLE).map_err(NoResult::Failed)?);
@@ -76,9 +77,9 @@ impl Measured {
     }
 }
 
-/// Rate of a flow and rest of the queue in each step.
+/// Rate of a flow and settling time of the queue in each step.
 fn steps(samples: &[Sample], rest: f64) -> Vec<(f64, f64)> {
-    // Bytes on the wire for one of payload.
+    // Bytes on the wire per byte of payload.
     const WIRE: f64 = 1086.0 / 1024.0;
     let of = |(n, senders): (u64, u32)| {
         let within = |from: u64, to: u64| {
@@ -95,7 +96,7 @@ fn steps(samples: &[Sample], rest: f64) -> Vec<(f64, f64)> {
     (0..).zip(STEPS).map(of).collect()
 }
 
-/// From when on a queue stays near where it is to rest, ns.
+/// Time from which a queue stays near its reference, ns.
 fn settled(samples: &[Sample], rest: f64) -> f64 {
     let mean = |some: &[Sample]| some.iter().map(|s| s.longest as f64).sum::<f64>() / some.len() as f64;
     let away = |some: &[Sample]| (mean(some) / rest - 1.0).abs() > SETTLED;
@@ -113,7 +114,7 @@ mod tests {
         let at = |f: fn(u64) -> u64| settled(&(1..=100).map(|n| sample(n, f(n))).collect::<Vec<_>>(), 100.0);
         assert_eq!(at(|_| 105), 0.0);
         assert_eq!(at(|_| 0), 2_000.0);
-        // 13 of 25 that are a fifth too long are more than a tenth.
+        // 13 of 25 that are a fifth too long exceed a tenth.
         assert_eq!(at(|n| if n <= 50 { 120 } else { 100 }), 62.0 * 20.0);
     }
 }

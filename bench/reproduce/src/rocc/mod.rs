@@ -1,7 +1,7 @@
-//! `irnic reproduce rocc`: the simulations of RoCC (CoNEXT 2020; dissertation §3.5), their numbers beside ours.
+//! `irnic reproduce rocc`: the simulations of RoCC (CoNEXT 2020; dissertation §3.5), compared with our results.
 //!
-//! [`scenario`] and [`datacenter`] are what is run, [`measure`] runs it, [`cells`] is what of it, [`table`] prints,
-//! [`picture`] draws.
+//! [`scenario`] and [`datacenter`] define what is run, [`measure`] runs it, [`cells`] lists the results, [`table`]
+//! prints, [`picture`] draws.
 
 mod cells;
 mod datacenter;
@@ -52,12 +52,12 @@ pub struct RoccArgs {
     pub(super) common: Common,
 }
 
-/// What results depend on.
+/// Settings that results depend on.
 #[derive(Serialize)]
 struct Settings {
-    /// ns.
+    /// Warm-up, ns.
     warm_up: u64,
-    /// ns.
+    /// Measured time, ns.
     time: u64,
 }
 

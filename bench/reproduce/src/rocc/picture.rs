@@ -1,4 +1,4 @@
-//! The figures as pictures: what is in the paper's, from our runs.
+//! The paper's figures, drawn from our runs.
 
 use irnic_report::picture::{Axis, Plot, Scale, Series};
 
@@ -9,7 +9,7 @@ use super::scenario::{Network, STEP, STEPS, Scenario};
 use crate::pictures::{Rows, files, mean, swept};
 use crate::points::Metric as _;
 
-/// Runs of a scenario that have a result, by seed.
+/// Runs of a scenario with results, by seed.
 pub type Runs<'a> = dyn Fn(&Scenario) -> Vec<&'a Measured> + 'a;
 
 type Row<'a> = (&'a str, &'a Scenario);
@@ -18,7 +18,7 @@ const fn axis(label: &'static str, scale: Scale) -> Axis {
     Axis { label, scale }
 }
 
-/// Names and contents of the files, of those figures that some of the cells are of.
+/// Names and contents of the files, of those figures for which there are cells.
 pub fn all(cells: &[Cell], runs: &Runs<'_>) -> Vec<(String, String)> {
     let own = cells.iter().filter(|c| c.text.is_none());
     let rows = Rows::new(own.map(|c| (c.id.as_str(), &c.scenarios.0)));
@@ -38,7 +38,7 @@ fn value(metric: Metric, scenario: &Scenario, runs: &Runs<'_>) -> Option<f64> {
 }
 
 fn series((colour, (name, points)): (usize, (String, Vec<(f64, f64)>))) -> Series {
-    // Beyond the colours that there are they begin again.
+    // Beyond the last, colours repeat.
     Series { name, colour, dashed: colour >= 6, points, spread: Vec::new() }
 }
 
@@ -63,7 +63,7 @@ fn by_flows(rows: &[Row<'_>], runs: &Runs<'_>) -> Vec<Plot> {
 /// A metric of each step.
 type OfStep = fn(usize) -> Metric;
 
-/// Rates over time, and how long queues take to come to rest.
+/// Rates over time, and settling times of queues.
 fn by_step(cells: &[Cell], runs: &Runs<'_>) -> Vec<Plot> {
     let Some(cell) = cells.iter().find(|cell| cell.scenarios.0.0 == Network::Steps) else { return Vec::new() };
     let plot = |(metric, y, scale): (OfStep, _, _)| {
@@ -78,7 +78,7 @@ fn by_step(cells: &[Cell], runs: &Runs<'_>) -> Vec<Plot> {
     vec![rate, plot((Metric::StepSettle, "at rest after [ms]", Scale::Linear))]
 }
 
-/// For each load the completion times of each control, by the bins of flow sizes.
+/// For each load, the completion times of each control, by the bins of flow sizes.
 fn loads(rows: &[Row<'_>], metrics: [Metric; 4], runs: &Runs<'_>) -> Vec<Plot> {
     let load = |name: &str| name.rsplit_once('/').map_or("", |(load, _)| load).to_owned();
     let mut names: Vec<String> = rows.iter().map(|(name, _)| load(name)).collect();
@@ -102,7 +102,7 @@ fn loads(rows: &[Row<'_>], metrics: [Metric; 4], runs: &Runs<'_>) -> Vec<Plot> {
     names.iter().map(plot).collect()
 }
 
-/// Where the bins of sizes are drawn, bytes.
+/// Horizontal positions of the bins of sizes, bytes.
 fn middles(sizes: Sizes) -> [f64; 4] {
     match sizes {
         Sizes::WebSearch => [20e3, 80e3, 1e6, 10e6],
@@ -116,7 +116,7 @@ mod tests {
     use super::super::datacenter::{Bin, Datacenter};
     use super::*;
 
-    /// All points of a figure, and a line for each of the figure's.
+    /// All points of a figure, and a line for each of the paper's.
     #[test]
     fn all_figures_are_drawn_whole() {
         let bin = Bin { flows: 1, mean: 2.0, p99: 3.0 };

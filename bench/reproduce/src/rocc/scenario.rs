@@ -1,4 +1,4 @@
-//! What the paper runs (§3.5.1 to §3.5.3), as experiments; [`super::datacenter`] has §3.5.4.
+//! The paper's runs (§3.5.1 to §3.5.3), as experiments; [`super::datacenter`] has §3.5.4.
 
 use irnic_fabric::experiment::{Buffers, Experiment, SharedBuffers};
 use irnic_fabric::sim::{Quit, SimConfig};
@@ -9,19 +9,19 @@ use irnic_fabric::workload::Flow;
 use super::datacenter::Traffic;
 
 pub const G: u64 = 1_000_000_000;
-/// ns of each link.
+/// Delay of each link, ns.
 pub const DELAY: u64 = 1_500;
-/// Bytes of a flow: more than it sends in any run.
+/// Size of a flow, bytes: more than it sends in any run.
 const ENDLESS: u64 = 1 << 38;
-/// Bytes of a switch's buffer: nothing is dropped.
+/// Buffer of a switch, bytes: nothing is dropped.
 const BUFFER: u64 = 100_000_000;
 
 /// Parts of a run, ns.
 #[derive(Copy, Clone, Debug)]
 pub struct Time {
-    /// What is not measured.
+    /// Warm-up, not measured.
     pub warm_up: u64,
-    /// What is.
+    /// Measured time.
     pub measured: u64,
 }
 
@@ -29,7 +29,7 @@ pub struct Time {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Control {
     Rocc,
-    /// Without bits of the rate behind the point, as the authors' code.
+    /// Without fractional bits of the rate, as in the authors' code.
     RoccWhole,
     Dcqcn,
     /// With the steps of the authors' settings.
@@ -57,12 +57,12 @@ impl Control {
         }
     }
 
-    /// Returns the transport without what follows from the network.
+    /// Returns the transport without parameters derived from the network.
     pub fn transport(self) -> &'static str {
         match self {
             Control::Rocc | Control::RoccWhole => "roce,cc=rocc",
             Control::Dcqcn | Control::DcqcnPi => "roce,cc=dcqcn",
-            // The rest of the authors' settings is what irnic's are: steps of 400 Mbit/s, g 1/256, F 5, 55 µs, 10 MB.
+            // The rest of the authors' settings are irnic's defaults: steps of 400 Mbit/s, g 1/256, F 5, 55 µs, 10 MB.
             Control::DcqcnTheirs => "roce,cc=dcqcn,cc.ai=4M",
             Control::Timely => "roce,cc=timely",
             Control::Hpcc => "roce,cc=hpcc",
@@ -76,19 +76,19 @@ impl Control {
         matches!(self, Control::Rocc | Control::RoccWhole)
     }
 
-    /// Returns the marking, where it is not what goes with the control.
+    /// Returns the marking, unless it is the default of the control.
     pub fn ecn(self) -> Option<Ecn> {
-        // The queue that Figure 3.8 has for DCQCN. A longer one is marked as much more often as by RED of DCQCN's
-        // paper, 1 % in 195 KB; the time is that in which DCQCN's slowest state, α, follows: 256 periods of 55 µs, as
-        // Hollot et al. have the controller's zero at the slowest pole.
+        // The queue of Figure 3.8 for DCQCN. A longer one is marked as much more often as by RED of DCQCN's paper, 1 %
+        // in 195 KB; the time is that of DCQCN's slowest state, α: 256 periods of 55 µs, since Hollot et al. place the
+        // controller's zero at the slowest pole.
         (self == Control::DcqcnPi).then(|| Ecn::Pi(PiConfig::new(100_000, 0.005, 14_000_000)))
     }
 }
 
-/// A network, and who sends to whom.
+/// A network, with senders and receivers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// So many senders to one receiver on links of this rate, Gbit/s.
+    /// This many senders to one receiver on links of this rate, Gbit/s.
     Star(u32, u64),
     /// Figure 3.9a: D1 to D4 meet D0 on a link of 40 Gbit/s, D5 meets it on one of 10.
     Bottlenecks,
@@ -96,26 +96,26 @@ pub enum Network {
     Asymmetric,
     /// Figure 3.10: three senders to one of 10 Gbit/s, at line rate, or offering 10, 3 and 1 Gbit/s.
     Dpdk {
-        /// The latter.
+        /// Whether they offer 10, 3 and 1 Gbit/s.
         mix: bool,
     },
     /// Figure 3.11: three senders to one of 40 Gbit/s, at line rate, or offering 40, 30 and 10 Gbit/s.
     Tofino {
-        /// The latter.
+        /// Whether they offer 40, 30 and 10 Gbit/s.
         mix: bool,
     },
-    /// Figure 3.6: 3 to 96 senders to one on links of 40 Gbit/s, more and then fewer each 10 ms.
+    /// Figure 3.6: 3 to 96 senders to one on links of 40 Gbit/s, a number that first grows, then shrinks, each 10 ms.
     Steps,
     /// §3.5.4.
     Datacenter(Traffic),
 }
 
-/// Senders of each step of Figure 3.6.
+/// Number of senders in each step of Figure 3.6.
 pub const STEPS: [u32; 11] = [3, 6, 12, 24, 48, 96, 48, 24, 12, 6, 3];
-/// ns of a step.
+/// Length of a step, ns.
 pub const STEP: u64 = 10_000_000;
 
-/// When a sender of Figure 3.6 begins, and when it stops, ns.
+/// Start and stop time of a sender of Figure 3.6, ns.
 fn times_of(sender: u32) -> (u64, u64) {
     let takes_part = |step: &usize| sender < STEPS[*step];
     let first = (0..STEPS.len()).find(takes_part).unwrap_or(0);
@@ -123,23 +123,23 @@ fn times_of(sender: u32) -> (u64, u64) {
     (first as u64 * STEP, (last as u64 + 1) * STEP)
 }
 
-/// What is run.
+/// A scenario.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Scenario(pub Network, pub Control);
 
-/// What a network is made of: hosts come before switches.
+/// Parts of a network: hosts come before switches.
 struct Parts {
     hosts: u32,
     switches: u32,
-    /// Two nodes and Gbit/s each.
+    /// Links: two nodes and Gbit/s.
     links: Vec<(u32, u32, u64)>,
-    /// Sender and receiver each.
+    /// Flows: sender and receiver.
     flows: Vec<(u32, u32)>,
 }
 
 impl Network {
     fn parts(self) -> Parts {
-        // What is offered is what a sender's link carries.
+        // The offered load is the rate of a sender's link.
         let star = |rates: &[u64], rate| {
             let n = rates.len() as u32;
             let senders = (0..n).zip(rates).map(|(host, &rate)| (host, n + 1, rate));
@@ -169,8 +169,8 @@ impl Network {
         }
     }
 
-    /// The congestion points, where they are not the paper's for the rate of the link, and the recovery timer that goes
-    /// with their period.
+    /// The congestion points, if they are not the paper's for the rate of the link, and the recovery timer that matches
+    /// their period.
     fn points(self) -> (RoccConfig, &'static str) {
         let mut points = RoccConfig::default();
         match self {
@@ -189,7 +189,7 @@ impl Network {
 }
 
 impl Scenario {
-    /// Rate of the link that all share, Gbit/s; of Figure 3.9a that of D0 and D5.
+    /// Rate of the shared link, Gbit/s; for Figure 3.9a that of D0 and D5.
     pub fn rate(&self) -> u64 {
         match self.0 {
             Network::Star(_, rate) => rate,
@@ -199,12 +199,12 @@ impl Scenario {
         }
     }
 
-    /// Bytes at which the queue is to rest.
+    /// Reference length of the queue, bytes.
     pub fn qref(&self) -> u64 {
         self.0.points().0.of_link(self.rate() * G).qref
     }
 
-    /// Returns the run with a seed, which ends at `until`, ns, and looks at queues each `sample`, ns.
+    /// Returns the run with a seed, which ends at `until`, ns, and samples queues each `sample`, ns.
     pub fn config(&self, seed: u64, until: u64, sample: u64) -> Result<SimConfig, String> {
         if let Network::Datacenter(traffic) = self.0 {
             return traffic.config(self.1, seed, until);
@@ -226,8 +226,8 @@ impl Scenario {
             points.fraction = Some(0);
         }
         let transport = format!("{}{}", self.1.transport(), if self.1.is_rocc() { recovery } else { "" });
-        // Queues of outputs, first in, first out. PFC of the evaluation: an input has 500 KB at 40 Gbit/s, 800 KB at
-        // 100; here what that is of a buffer of which little is used.
+        // Output queues, first in, first out. PFC of the evaluation: an input has 500 KB at 40 Gbit/s, 800 KB at 100;
+        // here the equivalent share of a buffer of which little is used.
         let mut shared = SharedBuffers::default();
         shared.pfc_alpha = (if self.rate() == 100 { 800_000.0 } else { 500_000.0 }) / BUFFER as f64;
         let mut experiment = Experiment::default();

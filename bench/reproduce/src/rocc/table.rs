@@ -6,7 +6,7 @@ use super::scenario::Time;
 use crate::compared::Compared;
 use crate::table::{confidence, ours, paper, print_claims};
 
-/// Prints all cells, and which of the paper's words hold.
+/// Prints all cells, and which claims of the paper hold.
 pub fn print(results: &[Compared], time: Time, seeds: &[u64]) {
     let (warm_up, measured) = (Nanoseconds(time.warm_up), Nanoseconds(time.measured));
     println!(

@@ -1,4 +1,4 @@
-//! Cells: what is run and measured, and what the paper says of it.
+//! Cells: what is run and measured, and the values of the paper.
 
 use std::borrow::Cow;
 
@@ -7,43 +7,43 @@ use super::incast::{Incast, Network};
 use super::measure::{Measured, PERCENTILES, Scenario};
 use crate::points::{self, Reference};
 
-/// A number of the results.
+/// A cell of the results.
 pub type Cell = points::Cell<Scenario, Metric>;
 
 type Point = points::Point<Scenario, Metric>;
 
-/// What is measured. Times are in µs but those of [`Metric::Reached`] in ms, rates in Gbit/s.
+/// A metric. Times are in µs, except for those of [`Metric::Reached`] in ms, rates in Gbit/s.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Metric {
     Throughput,
     AvgRtt,
-    /// A place in [`PERCENTILES`].
+    /// Round trips, by index in [`PERCENTILES`].
     Rtt(usize),
     Jain,
     Oscillation,
     PfcFrames,
     Dropped,
-    /// A place in [`PERCENTILES`]: of round trips, less that of the empty network, over those of the queue.
+    /// By index in [`PERCENTILES`]: ratio of round trips, less that of the empty network, to those of the queue.
     RttOverQueue(usize),
-    /// Of marked shares of rounds with their shortest round trips.
+    /// Correlation of rounds' marked shares with their shortest round trips.
     Correlation,
-    /// A place in [`Measured::reached`].
+    /// By index in [`Measured::reached`].
     Reached(usize),
-    /// Of calls, over what links can carry.
+    /// Accepted calls, relative to what links can carry.
     Accepted,
-    /// Round trips of pingers: median, 99 %.
+    /// Round trips of pingers: median, 99th percentile.
     Ping(usize),
-    /// Times of calls: median, 99 %.
+    /// Times of calls: median, 99th percentile.
     Call(usize),
-    /// Percent of all ports' time that they were stopped.
+    /// Share of all ports' time for which they were paused, %.
     Paused,
-    /// On the link that an incast goes to.
+    /// Rate of the link that an incast goes to.
     Receiver,
 }
 
 use Metric::*;
 
-/// The tail, as Table 1 has it.
+/// The tail as in Table 1.
 const TAIL: Metric = Rtt(7);
 
 impl points::Metric for Metric {
@@ -101,7 +101,7 @@ impl points::Metric for Metric {
     }
 }
 
-/// All that is run. `more`: parameters of TIMELY's besides the paper's.
+/// All points. `more`: parameters of TIMELY in addition to the paper's.
 fn points(more: &str) -> Vec<Point> {
     let incasts = incasts(more).into_iter().map(|points::Point(id, of, metrics)| (id, Scenario::Incast(of), metrics));
     let calls = calls(more).into_iter().map(|points::Point(id, of, metrics)| (id, Scenario::Clos(of), metrics));
@@ -214,7 +214,7 @@ fn incasts(more: &str) -> Vec<points::Point<Incast, Metric>> {
     all
 }
 
-/// Returns what the paper says.
+/// Returns the values of the paper.
 pub fn reference() -> Reference {
     Reference::read(include_str!("../../../../fixtures/reference/timely.toml"))
 }

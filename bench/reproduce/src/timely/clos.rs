@@ -1,4 +1,4 @@
-//! §6.2: calls over the longest paths of a Clos network, and an incast beside them.
+//! §6.2: calls over the longest paths of a Clos network, with a concurrent incast.
 
 use irnic_fabric::experiment::{Buffers, Experiment, SharedBuffers, Transport};
 use irnic_fabric::sim::{HeaderBytes, Outcome, QpPolicy, SimConfig};
@@ -12,61 +12,62 @@ use super::incast::{AROUND, BUFFER, LINK_RATE, MTU, PFC_ALPHA, Time};
 /// "A few hundred machines in a classic Clos topology": a fat-tree of 250 hosts.
 const ARITY: u32 = 10;
 const HOSTS: u32 = ARITY * ARITY * ARITY / 4;
-/// Propagation of a link, ns: 18 µs there and back on the longest path, near the 20 µs that §6.1 has for its rack.
+/// Propagation delay of a link, ns: 18 µs for the round trip on the longest path, close to the 20 µs of §6.1 for its
+/// rack.
 const DELAY: u64 = 1_500;
-/// "A client picks a server from a set of servers with the longest path": how many there are in it is not said. With
-/// eight, a connection has a call each millisecond or two, and its rate outlives them.
+/// "A client picks a server from a set of servers with the longest path": the size of the set is not specified. With
+/// eight, a connection has a call each millisecond or two, and its rate persists between them.
 const SERVERS: u32 = 8;
-/// Bytes of a request, and of a response.
+/// Size of a request, and of a response, bytes.
 const CALL: u64 = 64 << 10;
-/// Bytes of a pinger's packets, and the time between those of a host, ns, on average.
+/// Size of a pinger's packets, bytes, and the mean time between those of a host, ns.
 const PING: u64 = 64;
 const PING_GAP: u64 = 100_000;
 /// "One 40-to-1 pattern".
 const INCAST: u32 = 40;
-/// The host that it goes to.
+/// The receiver of the incast.
 const RECEIVER: u32 = 0;
 /// Classes of the workload.
 const CALLS: u8 = 0;
 const PINGS: u8 = 1;
 
-/// KiB of a segment: "to stress TIMELY and create increased burstiness, we used 64 KB RPCs and segment sizes".
+/// Length of a segment, KiB: "to stress TIMELY and create increased burstiness, we used 64 KB RPCs and segment sizes".
 const SEGMENT: u32 = 64;
 
-/// What is run on the network.
+/// A scenario on the network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Clos {
-    /// Congestion control, as `--cc` takes it.
+    /// Congestion control, in the syntax of `--cc`.
     pub cc: String,
-    /// Percent of each host's link, requests and responses together, headers included.
+    /// Load of each host's link, requests and responses together, including headers, %.
     pub percent: u32,
-    /// Forty hosts send to one all the time.
+    /// Whether forty hosts continuously send to one.
     pub incast: bool,
 }
 
-/// What came of it.
+/// Results of a run.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calls {
-    /// Payload of calls that arrived while it was measured, over what links can carry of it.
+    /// Payload of calls that arrived during the measurement, relative to what links can carry.
     pub accepted: f64,
-    /// Median and 99 % of the round trips of pingers, µs.
+    /// Median and 99th percentile of the round trips of pingers, µs.
     pub ping: [f64; 2],
-    /// Median and 99 % of the times of calls, µs.
+    /// Median and 99th percentile of the times of calls, µs.
     pub call: [f64; 2],
-    /// Share of all ports' time that they were stopped by PFC, percent.
+    /// Share of all ports' time for which they were paused by PFC, %.
     pub paused: f64,
-    /// Gbit/s on the link of the host that the incast goes to, calls included, from the beginning.
+    /// Rate of the link of the incast's receiver, calls included, from the beginning, Gbit/s.
     pub receiver: f64,
 }
 
-/// Returns when a run is measured, ns: connections begin at line rate, and have settled after 50 ms.
+/// Returns the measured time of a run, ns: connections begin at line rate, and have settled after 50 ms.
 pub fn time(Time { warm_up, measured }: Time) -> Time {
     Time { warm_up: warm_up / 20, measured: measured / 50 }
 }
 
 impl Clos {
-    /// TIMELY with the parameters of §6 and these besides. Connections begin at line rate: at the hundredth of it at
-    /// which those of the incasts begin, a call would take 5 ms.
+    /// TIMELY with the parameters of §6 and additional ones. Connections begin at line rate: at a hundredth of it, as
+    /// those of the incasts, a call would take 5 ms.
     pub fn timely(percent: u32, incast: bool, more: &str) -> Clos {
         let more = if more.is_empty() { String::new() } else { format!(",{more}") };
         Clos { cc: format!("timely,segment={SEGMENT}K,gain=1/32{more}"), percent, incast }
@@ -77,7 +78,7 @@ impl Clos {
         Clos { cc: "none".into(), percent, incast }
     }
 
-    /// Congestion control of the incast, which has lasted for long: its connections begin at their share of the
+    /// Congestion control of the incast, which is in steady state: its connections begin at their share of the
     /// receiver's link.
     fn incast_cc(&self) -> String {
         if self.cc == "none" { self.cc.clone() } else { format!("{},initial={}", self.cc, 1.0 / f64::from(INCAST)) }
@@ -87,7 +88,7 @@ impl Clos {
     pub fn config(&self, time: Time, seed: u64) -> Result<SimConfig, String> {
         let end = time.warm_up + time.measured;
         let packet = |payload: u64| payload + payload.div_ceil(MTU.bytes() as u64) * u64::from(AROUND);
-        // Half of it is requests, and half responses.
+        // Half of it is requests, the other half responses.
         let load = f64::from(self.percent) / 200.0;
         let pings = packet(PING) as f64 * 8e9 / (LINK_RATE * PING_GAP) as f64;
         let to = format!("to=farthest,servers={SERVERS}");
@@ -112,7 +113,7 @@ impl Clos {
         experiment.pfc = true;
         experiment.mtu = MTU;
         experiment.headers = HeaderBytes::Fixed(AROUND);
-        // Connections outlive calls.
+        // Connections are reused by calls.
         experiment.qps = QpPolicy::Reused;
         experiment.quantum = SEGMENT * 1024 / MTU.bytes() as u32;
         let mut config = experiment.config(seed).map_err(|e| e.to_string())?;
@@ -133,7 +134,7 @@ fn transport(cc: &str) -> Result<Transport, String> {
 }
 
 impl Calls {
-    /// Of a run.
+    /// Computes the results of a run.
     pub fn of(outcome: &Outcome, time: Time) -> Calls {
         let measured = time.warm_up..time.warm_up + time.measured;
         let arrived = || {

@@ -1,5 +1,5 @@
 //! The incasts of TIMELY's §2.2, §4.4 and §6.1 as simulations. What the paper leaves open is chosen here, once for all
-//! cells, with the reason.
+//! cells, with the reasons.
 
 use irnic_fabric::experiment::{Buffers, Experiment, SharedBuffers, Transport};
 use irnic_fabric::sim::{HeaderBytes, Observe, Quit, SimConfig};
@@ -12,89 +12,90 @@ use irnic_transports::wire::Mtu;
 
 use crate::random;
 
-/// Client machines (§6.1).
+/// Number of client machines (§6.1).
 const CLIENTS: u32 = 10;
-/// Connections of each, unless a figure varies it (§6.1).
+/// Connections of each client, unless varied by a figure (§6.1).
 const CONNECTIONS: u32 = 4;
-/// bit/s of a link: "all links are 10 Gbps unless mentioned otherwise" (§6).
+/// Rate of a link, bit/s: "all links are 10 Gbps unless mentioned otherwise" (§6).
 pub const LINK_RATE: u64 = 10_000_000_000;
-/// The server's "2x10G link which is the bottleneck" (§6.1). Which connection was on which is not said; here each has
-/// half of them. A burst waits twice as long as it would at 20 Gbit/s.
+/// The server's "2x10G link which is the bottleneck" (§6.1). Their use by connections is not specified; here each has
+/// half of them. A burst takes twice as long as it would at 20 Gbit/s.
 const SERVER_LINKS: u32 = 2;
-/// Propagation of a link, ns. "Propagation may range from 10-100 µs" (§3.1); the least average round trip in Table 1 is
-/// 19 µs, of FAST* at 7.5 of 20 Gbit/s: there and back are 16 µs here, and 17 with store and forward.
+/// Propagation delay of a link, ns. "Propagation may range from 10-100 µs" (§3.1); the smallest average round trip in
+/// Table 1 is 19 µs, of FAST* at 7.5 of 20 Gbit/s: the round-trip propagation is 16 µs here, and 17 with store and
+/// forward.
 const DELAY: u64 = 4_000;
-/// Payload bytes of a packet, and what each has besides on the wire. The paper's 19.5 Gbit/s are what packets of 1500
-/// bytes leave of 20 with 38 of Ethernet around each, gap and preamble included; these leave the same share.
+/// Payload of a packet, bytes, and its overhead on the wire. The paper's 19.5 Gbit/s are what packets of 1500 bytes
+/// leave of 20 with 38 bytes of Ethernet around each, gap and preamble included; these leave the same share.
 pub const MTU: Mtu = Mtu::B1024;
 pub const AROUND: u32 = 26;
-/// Bytes of the switch's buffer, and the share of what is free of it that an input may hold before it is stopped. That
-/// of the testbed is not said; chosen by the average round trip with PFC alone, 658 µs, which is 1.6 MB of queue, 160
-/// KB for each of ten clients.
+/// Buffer of the switch, bytes, and the multiple of its free bytes that an input may hold before it is paused. That of
+/// the testbed is not specified; chosen to match the average round trip with PFC alone, 658 µs, which is 1.6 MB of
+/// queue, 160 KB for each of ten clients.
 pub const BUFFER: u64 = 12_000_000;
 pub const PFC_ALPHA: f64 = 1.0 / 64.0;
-/// Bytes above which DCTCP's packets are marked (§6.1).
+/// Marking threshold of DCTCP, bytes (§6.1).
 const DCTCP_K: u64 = 80_000;
-/// Connections begin within this time, ns, each at a time of its own: that they keep step is nothing that the paper
-/// has.
+/// Connections begin at different times within this period, ns: the paper does not synchronize them.
 const STAGGER: u64 = 1_000_000;
-/// What the paper does not say of TIMELY: the weight of a new difference in the gradient's average, chosen, of powers
-/// of two, by the average round trip in Table 1, 61 µs (the authors' code recommends 0.02); and where connections
-/// begin, which ten minutes do not show: at line rate, 100 Gbit/s of ten clients, PFC alone would hold them until they
-/// have come down.
+/// Parameters of TIMELY that the paper does not give: the weight of a new difference in the gradient's average, chosen
+/// among powers of two to match the average round trip in Table 1, 61 µs (the authors' code recommends 0.02); and the
+/// initial rate of connections, whose effect is gone in ten minutes: at line rate, 100 Gbit/s of ten clients, PFC alone
+/// would limit them until they have slowed down.
 const OPEN: &str = "gain=1/32,initial=0.01";
 /// Interval of rates over time, ns.
 pub const INTERVAL: u64 = 1_000_000;
 
-/// Between samples of the queue in Figure 2, ns: "We sample the switch queue each microsecond" (§2.2).
+/// Sampling interval of the queue in Figure 2, ns: "We sample the switch queue each microsecond" (§2.2).
 pub const SAMPLE_QUEUE: u64 = 1_000;
 
-/// What is joined by links, and who sends.
+/// Links and senders.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Network {
     /// §6.1: clients, and a server with two links.
     TwoLinks,
-    /// Figure 2: a server with one.
+    /// Figure 2: a server with one link.
     OneLink,
-    /// Figure 4: two switches; of one the clients send to a server of the other. With `secondary` as many hosts beside
-    /// the server send to one beside the clients: the acknowledgements of the first wait in the queue of the second.
+    /// Figure 4: two switches; clients at one send to a server at the other. With `secondary`, as many hosts next to
+    /// the server send to one next to the clients: the acknowledgements of the first incast wait in the queue of the
+    /// second.
     Crossing { secondary: bool },
 }
 
-/// An incast of the paper: what it varies.
+/// An incast of the paper, with the parameters that it varies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Incast {
-    /// Congestion control, as `--cc` takes it.
+    /// Congestion control, in the syntax of `--cc`.
     pub cc: String,
-    /// Priority flow control.
+    /// Whether there is priority flow control.
     pub pfc: bool,
-    /// Marking, by DCTCP's rule.
+    /// Whether there is marking, by DCTCP's rule.
     pub marking: bool,
     /// Connections of each client.
     pub connections: u32,
-    /// KiB of a segment.
+    /// Length of a segment, KiB.
     pub segment: u32,
-    /// All but one connection of each client end half-way (Figure 18).
+    /// Whether all but one connection of each client end half-way (Figure 18).
     pub quit: bool,
-    /// What it runs on.
+    /// The network.
     pub network: Network,
-    /// Acknowledgements go before all else.
+    /// Whether acknowledgements have priority over everything else.
     pub ack_first: bool,
-    /// Senders' rounds are observed (Figure 3).
+    /// Whether senders' rounds are observed (Figure 3).
     pub rounds: bool,
 }
 
-/// When a run is measured, ns.
+/// Measured time of a run, ns.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Time {
-    /// What comes before is not.
+    /// Warm-up, not measured.
     pub warm_up: u64,
-    /// Nothing comes after so much more.
+    /// Duration of the measurement, after which the run ends.
     pub measured: u64,
 }
 
 impl Incast {
-    /// TIMELY with the parameters of §6 and these besides.
+    /// TIMELY with the parameters of §6 and additional ones.
     pub fn timely(segment: u32, more: &str) -> Incast {
         let more = if more.is_empty() { String::new() } else { format!(",{more}") };
         Incast {
@@ -110,7 +111,7 @@ impl Incast {
         }
     }
 
-    /// FAST*, with its α (§6.1). It has no PFC in the paper's list of what is compared, and does not need it.
+    /// FAST*, with its α (§6.1). The paper lists it without PFC, which it does not need.
     pub fn fast(alpha: &str) -> Incast {
         Incast { cc: format!("fast,segment=16K,initial=0.01,alpha={alpha}"), ..Incast::timely(16, "") }
     }
@@ -120,7 +121,7 @@ impl Incast {
         Incast { cc: "none".into(), ..Incast::timely(16, "") }
     }
 
-    /// DCTCP over a fabric without.
+    /// DCTCP over a fabric without PFC.
     pub fn dctcp() -> Incast {
         Incast { cc: "dctcp".into(), pfc: false, marking: true, ..Incast::timely(16, "") }
     }
@@ -150,7 +151,7 @@ impl Incast {
         let mut config = experiment.config(seed).map_err(|e| e.to_string())?;
         config.until = end;
         let (from, to) = (time.warm_up, self.server());
-        // Figure 3 has round trips of packets, which TCP's are.
+        // Figure 3 has round trips of packets, as in TCP.
         let segment = if self.rounds { 1 } else { packets };
         config.observe = Some(Observe { from, segment, interval: INTERVAL, to, latencies: false, rounds: self.rounds });
         config.sample = (self.network == Network::OneLink).then_some(SAMPLE_QUEUE);
@@ -158,24 +159,22 @@ impl Incast {
         Ok(config)
     }
 
-    /// Returns the host to which the connections go that count, if not all do.
+    /// Returns the destination of the connections that count, if not all do.
     pub fn server(&self) -> Option<u32> {
         matches!(self.network, Network::Crossing { .. }).then_some(CLIENTS + 1)
     }
 
-    /// Returns the round trip of the empty network, ns: out there, and back, and sending the packet once more at the
-    /// switch.
+    /// Returns the round trip of the empty network, ns, including a further transmission of the packet at the switch.
     pub fn base_rtt(&self) -> u64 {
         let links = if self.server().is_some() { 6 } else { 4 };
         let packet = u64::from(MTU.bytes() as u32 + AROUND) * 8_000_000_000 / LINK_RATE;
         links * DELAY + (links / 2 - 1) * packet
     }
 
-    /// Returns the client and the server of the connection of this number. In Figure 4 those of the secondary incast
-    /// come after all of the other.
+    /// Returns client and server of the `n`-th connection. In Figure 4 those of the secondary incast follow all others.
     fn ends(&self, n: u32) -> (u32, u32) {
         match self.network {
-            // By turns, and of every other client the other way around: as many on each.
+            // Alternating, and reversed for every other client, so that both have the same number.
             Network::TwoLinks => (n % CLIENTS, CLIENTS + (n / CLIENTS + n % CLIENTS) % SERVER_LINKS),
             Network::OneLink => (n % CLIENTS, CLIENTS),
             Network::Crossing { .. } if n < CLIENTS * self.connections => (n % CLIENTS, CLIENTS + 1),
@@ -183,7 +182,7 @@ impl Incast {
         }
     }
 
-    /// Returns the connections, each of which has more to send than there is time for.
+    /// Returns the connections, each of which has more to send than the run allows.
     fn flows(&self, end: u64, seed: u64) -> Vec<Flow> {
         let flow = |n| Flow {
             src: self.ends(n).0,
@@ -206,9 +205,9 @@ impl Incast {
         transport.line_rate = LINK_RATE;
         transport.base_rtt = if self.server().is_some() { 6 * DELAY } else { 4 * DELAY };
         transport.ack_priority = self.ack_first.then_some(7);
-        // Nothing is lost, with PFC or with so much buffer.
+        // Nothing is lost, because of PFC or of a large buffer.
         transport.timer = Timer::Fixed(None);
-        // A RoCE sender has no cap; so many packets are more than all the buffer there is.
+        // A RoCE sender has no cap; this many packets exceed the entire buffer.
         transport.window = 65_536;
         Ok(Transport::from(transport))
     }
@@ -220,7 +219,7 @@ impl Incast {
         }
         let mut stays = vec![true; CLIENTS as usize];
         let ends = |f: &Flow| {
-            // Those that stay are as many on each of the server's links, too.
+            // The staying ones are evenly divided among the server's links as well.
             let even = f.dst == CLIENTS + f.src % SERVER_LINKS;
             !(even && std::mem::replace(&mut stays[f.src as usize], false))
         };
@@ -241,13 +240,13 @@ mod tests {
         let rates = config.topology.host_rates();
         assert_eq!(rates, [10_000_000_000; 12]);
         assert_eq!((config.flows.len(), config.until), (40, 15_000_000));
-        // Each client has as many connections on each of the server's links; with an odd number every other client has
-        // one more on one.
+        // Each client has the same number of connections on each of the server's links; with an odd number, every other
+        // client has one more on one.
         let of = |flows: &[Flow], src, dst| flows.iter().filter(|f| (f.src, f.dst) == (src, dst)).count();
         assert!((0..10).all(|client| [10, 11].map(|link| of(&config.flows, client, link)) == [2, 2]));
         let seven = Incast { connections: 7, ..Incast::timely(16, "") }.config(TIME, 1).unwrap();
         assert_eq!([10, 11].map(|link| of(&seven.flows, 0, link) + of(&seven.flows, 1, link)), [7, 7]);
-        // 16 packets of 1024 and 26 bytes, of which 20 Gbit/s carry 19.5 of payload: what 1500 of 1538 are.
+        // 16 packets of 1024 and 26 bytes, of which 20 Gbit/s carry 19.5 of payload: the same as for 1500 of 1538.
         assert_eq!(config.observe.map(|o| (o.segment, o.from)), Some((16, 10_000_000)));
         assert!((20.0f64 * 1024.0 / 1050.0 - 19.5).abs() < 0.01 && (20.0f64 * 1500.0 / 1538.0 - 19.5).abs() < 0.01);
         let CongestionConfig::Timely(timely) = config.setups[0].transport.congestion else { panic!("{config:?}") };

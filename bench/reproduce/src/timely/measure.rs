@@ -1,4 +1,4 @@
-//! Runs scenarios, and what is measured of each.
+//! Runs scenarios, and measures them.
 
 use irnic_fabric::sim::{Observed, SimConfig};
 use irnic_fabric::summary::percentile;
@@ -12,21 +12,21 @@ use crate::runs::simulate;
 /// Percentiles of the distribution of round trips, of 100.
 pub const PERCENTILES: [f64; 9] = [1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9];
 
-/// Intervals over which oscillation is measured: at 500 Mbit/s a segment more or less is a twentieth of what is sent in
-/// them.
+/// Number of intervals over which oscillation is measured: at 500 Mbit/s a segment more or less is a twentieth of the
+/// data sent in them.
 const SMOOTH: usize = 5;
 
-/// Gbit/s that a connection has when it has come to its fair share of 2: 95 % of what is left of that for payload.
+/// Rate at which a connection has reached its fair share of 2 Gbit/s, Gbit/s: 95 % of the payload in that.
 const SHARE: f64 = 1.85;
 
-/// ns over which the rates of a sample of connections are averaged.
+/// Interval over which the rates of a sample of connections are averaged, ns.
 pub const SAMPLE: u64 = SMOOTH as u64 * INTERVAL;
-/// Connections of that sample, as in Figure 13.
+/// Number of connections of that sample, as in Figure 13.
 const SAMPLED: usize = 4;
-/// Parts that the distribution of round trips is drawn in.
+/// Number of points of the plotted distribution of round trips.
 pub const QUANTILES: usize = 400;
 
-/// What is run.
+/// A scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scenario {
     /// An incast of §2.2, §4.4 or §6.1.
@@ -45,39 +45,39 @@ impl Scenario {
     }
 }
 
-/// What came of a run. Times in µs, rates in Gbit/s.
+/// Results of a run. Times in µs, rates in Gbit/s.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Payload that reached the server.
+    /// Payload received by the server.
     pub throughput: f64,
     /// Average round trip of segments.
     pub avg_rtt: f64,
-    /// [`PERCENTILES`] of them.
+    /// [`PERCENTILES`] of these round trips.
     pub rtt: [f64; 9],
     /// Jain's index of the connections' throughputs.
     pub jain: f64,
-    /// Standard deviation of a connection's throughput in intervals of [`SMOOTH`], over its mean; mean of all
+    /// Standard deviation of a connection's throughput over [`SMOOTH`] intervals, relative to its mean; mean over all
     /// connections.
     pub oscillation: f64,
-    /// PFC frames that arrived while it was measured.
+    /// PFC frames that arrived during the measurement.
     pub pfc_frames: u64,
-    /// Packets that found no room, in all the time.
+    /// Packets dropped in the whole run.
     pub dropped: u64,
-    /// After how many ms the connections that stay first have 1.5, and [`SHARE`] Gbit/s each on average.
+    /// Times after which the staying connections have 1.5, and [`SHARE`] Gbit/s each on average, ms.
     pub reached: [Option<f64>; 2],
-    /// The shortest round trip, and what each further part of [`QUANTILES`] is not above.
+    /// The shortest round trip, and the upper end of each further part of [`QUANTILES`].
     pub quantiles: Vec<f64>,
     /// [`PERCENTILES`] of the longest queue's length, by samples, in µs at the rate of a link; if it was sampled.
     pub queue: Option<[f64; 9]>,
     /// Round trip of the empty network.
     pub base: f64,
-    /// Rates of some connections that stay, by intervals of [`SAMPLE`].
+    /// Rates of some of the staying connections, by intervals of [`SAMPLE`].
     pub sample: Vec<Vec<f64>>,
     /// Average rate of all of those, by intervals of [`INTERVAL`].
     pub mean: Vec<f64>,
-    /// Of senders' rounds: the share of packets that were marked, and the shortest round trip; if they were observed.
+    /// Senders' rounds: share of packets marked, and shortest round trip; if they were observed.
     pub rounds: Vec<(f64, f64)>,
-    /// Of calls, and nothing else of a run with them.
+    /// Results for calls, which exclude all others.
     pub calls: Option<Calls>,
 }
 
@@ -105,7 +105,7 @@ fn of_incast(scenario: &Incast, time: Time, seed: u64, watch: &Watch<'_>) -> Res
         })
         .collect();
     if scenario.server().is_some() {
-        // The throughput is of those that count, too.
+        // The throughput only counts those connections as well.
         observed.bytes.iter_mut().zip(&stay).filter(|(_, stay)| !**stay).for_each(|(bytes, _)| *bytes = 0);
     }
     let mut queue: Vec<u64> =
@@ -179,7 +179,7 @@ struct Rates<'a> {
 }
 
 impl Rates<'_> {
-    /// Of the whole intervals, for each connection that counts, bytes.
+    /// Bytes of each connection that counts, by complete interval.
     fn of_each(&self) -> impl Iterator<Item = Vec<f64>> {
         let (first, end) = ((self.from.div_ceil(INTERVAL)) as usize, (self.until / INTERVAL) as usize);
         let staying = self.intervals.iter().zip(self.stay).filter(|(_, stay)| **stay);
@@ -226,7 +226,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// From 10 to 20 ms, of two connections of 1 Gbit/s (125 KB a millisecond) and 2.
+    /// Two connections of 1 Gbit/s (125 KB per millisecond) and 2, from 10 to 20 ms.
     fn observed() -> Observed {
         Observed {
             rounds: vec![Round { packets: 4, marked: 1, least: 9_000 }],
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(m.rtt, [1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 100.0]);
         // (1 + 2)² / (2 · (1 + 4)).
         assert!((m.jain - 0.9).abs() < 1e-12 && m.oscillation == 0.0, "{m:?}");
-        // 1.5 each on average from the beginning on; never 1.85.
+        // 1.5 each on average from the beginning; never 1.85.
         assert_eq!(m.reached, [Some(1.0), None]);
         assert_eq!(m.rounds, [(0.25, 9.0)]);
         assert_eq!((m.quantiles.len(), m.quantiles[0], m.quantiles[QUANTILES / 2]), (QUANTILES + 1, 1.0, 50.0));
@@ -262,7 +262,8 @@ mod tests {
 
     #[test]
     fn rates_of_five_milliseconds_make_the_oscillation() {
-        // 3, 1 and 2 times as much in 5 ms each, of which the first is not measured: 1.5 on average, 0.5 from it.
+        // 3, 1 and 2 times as much in 5 ms each, of which the first is not measured: 1.5 on average, a deviation of
+        // 0.5.
         let mut o = observed();
         o.time = (5 * MS, 15 * MS);
         o.intervals = vec![[3, 1, 2].iter().flat_map(|n| [n * 1_000; 5]).collect()];
@@ -273,7 +274,7 @@ mod tests {
     #[test]
     fn connections_that_end_count_for_the_throughput_alone() {
         let mut o = observed();
-        // The one that stays doubles at 15 ms.
+        // The staying one doubles at 15 ms.
         o.intervals[0][15..].fill(250_000);
         let m = Measured::of(o, &[true, false], 0);
         assert_eq!((m.throughput, m.jain, m.reached), (3.0, 1.0, [Some(6.0), Some(6.0)]));

@@ -1,8 +1,8 @@
-//! `irnic reproduce timely`: the incasts of TIMELY's §2.2, §4.4 and §6.1, and the calls of §6.2, the paper's numbers
-//! beside ours.
+//! `irnic reproduce timely`: the incasts of TIMELY's §2.2, §4.4 and §6.1, and the calls of §6.2, compared with our
+//! results.
 //!
-//! [`incast`] is what the paper's testbed is here, [`clos`] its larger network, [`cells`] what is run and what of it,
-//! [`measure`] runs it, [`table`] prints, [`picture`] draws.
+//! [`incast`] models the paper's testbed, [`clos`] its larger network, [`cells`] lists runs and results, [`measure`]
+//! runs them, [`table`] prints, [`picture`] draws.
 
 mod cells;
 mod clos;
@@ -56,12 +56,12 @@ pub struct TimelyArgs {
     pub(super) common: Common,
 }
 
-/// What results depend on.
+/// Settings that results depend on.
 #[derive(Serialize)]
 struct Settings<'a> {
-    /// ns.
+    /// Warm-up, ns.
     warm_up: u64,
-    /// ns.
+    /// Measured time, ns.
     time: u64,
     timely: &'a str,
 }
@@ -76,7 +76,7 @@ pub fn run(args: &TimelyArgs) -> Result<(), CommandError> {
         svg: args.svg.as_deref(),
         common: &args.common,
         settings: Settings { warm_up: args.warm_up, time: args.time, timely: &args.timely },
-        // All fill the same links for the same time, but for the larger network.
+        // All fill the same links for the same time, except for the larger network.
         estimate: &|scenario| if matches!(scenario, Scenario::Clos(_)) { 4.0 } else { 1.0 },
         check: &|scenario| {
             let config = scenario.config(time, args.common.seed);

@@ -1,4 +1,4 @@
-//! The figures as pictures: what is in the paper's, from our runs.
+//! The paper's figures, drawn from our runs.
 
 use irnic_report::picture::{Axis, Plot, Scale, Series};
 use irnic_units as units;
@@ -9,10 +9,10 @@ use super::incast::{INTERVAL, LINK_RATE};
 use super::measure::{Measured, PERCENTILES, QUANTILES, SAMPLE, Scenario};
 use crate::pictures::{self, Rows, files, mean};
 
-/// Runs of a scenario that have a result, by seed.
+/// Runs of a scenario with results, by seed.
 pub type Runs<'a> = dyn Fn(&Scenario) -> Vec<&'a Measured> + 'a;
 
-/// A figure over one parameter: its number, what the picture shows, and the parameter.
+/// A figure over one parameter: its number, title, and the parameter's axis.
 struct Swept(u32, &'static str, Axis);
 
 const fn linear(label: &'static str) -> Axis {
@@ -34,10 +34,10 @@ const SWEPT: [Swept; 4] = [
     Swept(17, "throughput and round trips by T_high and connections of a client", linear("T_high [µs]")),
 ];
 
-/// What is drawn of a run, and what its line's name ends with.
+/// A plotted value of a run, with the suffix of its line's name.
 type Value = (&'static str, fn(&Measured) -> f64);
 
-/// Figures of calls over the load: number, title, what is upwards.
+/// Figures of calls over the load: number, title, vertical axis.
 const CALLS: [(u32, &str, &str, &[Value]); 3] = [
     (
         19,
@@ -63,7 +63,7 @@ fn of_calls(run: &Measured, value: fn(&Calls) -> f64) -> f64 {
     run.calls.as_ref().map_or(f64::NAN, value)
 }
 
-/// Names and contents of the files, of those figures that some of the cells are of.
+/// Names and contents of the files, of those figures for which there are cells.
 pub fn all(cells: &[Cell], runs: &Runs<'_>) -> Vec<(String, String)> {
     let own = cells.iter().filter(|c| c.text.is_none());
     let rows = Rows::new(own.map(|c| (c.id.as_str(), &c.scenarios.0)));
@@ -101,7 +101,7 @@ pub fn all(cells: &[Cell], runs: &Runs<'_>) -> Vec<(String, String)> {
     files(pictures)
 }
 
-/// A part of a cell's name as the legend has it.
+/// A part of a cell's name, as shown in the legend.
 fn words(name: &str) -> String {
     let named = match name {
         "timely" => "TIMELY",
@@ -126,18 +126,18 @@ fn words(name: &str) -> String {
     spaced.iter().fold(named.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
-/// A line by the name that cells have.
+/// A line with its name in cells.
 fn series(name: &str, colour: usize, points: Vec<(f64, f64)>) -> Series {
     Series { name: words(name), colour, dashed: false, points, spread: Vec::new() }
 }
 
-/// Values of intervals of so many ns, over ms.
+/// Values of intervals of this length, ns, over ms.
 fn over_time(values: &[f64], interval: u64) -> Vec<(f64, f64)> {
     let middle = |n: usize| (n as f64 + 0.5) * interval as f64 / 1e6;
     values.iter().enumerate().map(|(n, value)| (middle(n), *value)).collect()
 }
 
-/// A connection of the first seed for each name.
+/// One connection of the first seed for each name.
 fn one_of_each(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     let one = |(colour, (name, scenario)): (usize, &(&str, &Scenario))| {
         Some(series(name, colour, over_time(runs(scenario).first()?.sample.first()?, SAMPLE)))
@@ -153,7 +153,7 @@ fn sample(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     Plot { x: TIME, y: RATE, series: rates.map(one).collect() }
 }
 
-/// Of the first seed.
+/// The distribution of round trips of the first seed.
 fn distribution(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     let one = |(colour, (name, scenario)): (usize, &(&str, &Scenario))| {
         let run = *runs(scenario).first()?;
@@ -164,7 +164,7 @@ fn distribution(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     Plot { x, y: linear("share of round trips"), series: points.iter().enumerate().filter_map(one).collect() }
 }
 
-/// Of the first seed: a line of round trips and a dashed one of the queue for each.
+/// Round trips, and dashed, the queue of each, of the first seed.
 fn queue(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     let mut lines = Vec::new();
     for (colour, (name, scenario)) in points.iter().enumerate() {
@@ -178,8 +178,8 @@ fn queue(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     Plot { x: linear("[µs]"), y: linear("share"), series: lines }
 }
 
-/// Of the first seed: of rounds with about the same share of marked packets, the median of the shortest round trips,
-/// and from where to where the middle half of them is.
+/// For the first seed: of rounds with about the same share of marked packets, the median of the shortest round trips,
+/// with their interquartile range.
 fn marks(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     const PARTS: usize = 10;
     let mut lines = Vec::new();
@@ -197,7 +197,7 @@ fn marks(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     Plot { x: linear("packets of the round that were marked [%]"), y: linear("round trip [µs]"), series: lines }
 }
 
-/// Of the first seed.
+/// Rates of the staying connections of the first seed.
 fn left(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     let one = |(colour, (name, scenario)): (usize, &(&str, &Scenario))| {
         let rates: Vec<f64> = runs(scenario).first()?.mean.iter().copied().take((SHOWN / INTERVAL) as usize).collect();
@@ -207,17 +207,17 @@ fn left(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     Plot { x, y: RATE, series: points.iter().enumerate().filter_map(one).collect() }
 }
 
-/// How much of Figure 18 is shown, ns.
+/// Length of the part of Figure 18 that is shown, ns.
 const SHOWN: u64 = 200_000_000;
 
-/// A line for each name but for its last part, which is the parameter; means of all seeds.
+/// A line for each name without its last part, which is the parameter; means over all seeds.
 fn swept(points: &[(&str, &Scenario)], runs: &Runs<'_>, value: fn(&Measured) -> f64) -> Vec<Series> {
     let parts = |name: &str| name.rsplit_once('/').and_then(|(line, at)| Some((line.to_owned(), place(at)?)));
     let lines = pictures::swept(points, parts, |scenario| mean(runs(scenario).into_iter().map(value)));
     lines.into_iter().enumerate().map(|(colour, (name, points))| series(&name, colour, points)).collect()
 }
 
-/// A time in µs, or a rate in Gbit/s.
+/// Parses a time in µs, or a rate in Gbit/s.
 fn place(parameter: &str) -> Option<f64> {
     let rate = if parameter == "line" { Some(LINK_RATE) } else { units::rate(parameter) };
     units::time(parameter).map(|ns| ns as f64 / 1e3).or(rate.map(|bps| bps as f64 / 1e9))
@@ -237,7 +237,7 @@ mod tests {
         );
     }
 
-    /// Not a number anywhere, all points of the figure, and a line for each of the figure's.
+    /// No NaN, all points of the figure, and a line for each of the paper's.
     #[test]
     fn all_figures_are_drawn_whole() {
         let measured = Measured {

@@ -4,7 +4,7 @@ use super::incast::Time;
 use crate::compared::Compared;
 use crate::table::{confidence, ours, paper, print_claims};
 
-/// Prints all cells, and which of the paper's words hold.
+/// Prints all cells, and which claims of the paper hold.
 pub fn print(results: &[Compared], time: Time, seeds: &[u64]) {
     let ms = |ns: u64| ns as f64 / 1e6;
     println!(

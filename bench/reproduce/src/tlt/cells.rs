@@ -1,4 +1,4 @@
-//! Cells: what is run and measured, and what the paper says of it.
+//! Cells: what is run and measured, and the values of the paper.
 
 use std::borrow::Cow;
 
@@ -7,37 +7,37 @@ use irnic_fabric::summary::Summary;
 use super::scenario::{Base, Scenario, WORKLOADS, Workload};
 use crate::points::{self, Reference};
 
-/// A number of the results.
+/// A cell of the results.
 pub type Cell = points::Cell<Scenario, Metric>;
 
 type Point = points::Point<Scenario, Metric>;
 
-/// What is measured. Times are in ms.
+/// A metric. Times are in ms.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// 99.9th percentile of the foreground's flow completion times.
     FgTail,
-    /// Mean of the background's.
+    /// Mean of the background's flow completion times.
     BgMean,
-    /// Timeouts for a thousand flows.
+    /// Timeouts per thousand flows.
     Timeouts,
-    /// Flows with a timeout, of a hundred.
+    /// Share of flows with a timeout, %.
     TimedOut,
-    /// Important packets lost, acknowledgements included, of all of them.
+    /// Share of important packets lost, including acknowledgements.
     ImportantLoss,
-    /// Bytes on the wire of important packets with payload, of a hundred of all that have one.
+    /// Share of important packets in the bytes on the wire of packets with payload, %.
     Important,
-    /// PFC frames for a thousand flows.
+    /// PFC frames per thousand flows.
     PfcFrames,
-    /// Time for which ports were stopped.
+    /// Time for which ports were paused.
     Paused,
     /// Longest queue, KB.
     Queue,
     /// Longest queue of red packets, KB.
     RedQueue,
-    /// Bytes of clocks.
+    /// Bytes sent by clocks.
     ClockBytes,
-    /// Tail loss probes for a thousand flows.
+    /// Tail loss probes per thousand flows.
     Probes,
 }
 
@@ -107,12 +107,12 @@ impl points::Metric for Metric {
     }
 }
 
-/// `name` with `-tlt` and `-pfc` behind it.
+/// `name` with `-tlt` and `-pfc` appended.
 fn called(name: &str, tlt: bool, pfc: bool) -> String {
     format!("{name}{}{}", if tlt { "-tlt" } else { "" }, if pfc { "-pfc" } else { "" })
 }
 
-/// All that is run, with so many background flows.
+/// All points, with this many background flows.
 fn points(flows: u64) -> Vec<Point> {
     const LOSSY: &[Metric] = &[FgTail, BgMean, Timeouts, TimedOut];
     const LOSSLESS: &[Metric] = &[FgTail, BgMean, PfcFrames, Paused];
@@ -210,7 +210,7 @@ fn points(flows: u64) -> Vec<Point> {
     all
 }
 
-/// Those of Figure 15 with a workload, of as many bytes as so many flows of web search.
+/// The points of Figure 15 for a workload, with as many bytes as `flows` flows of web search.
 fn figure15(workload: &Workload, flows: u64) -> Vec<Point> {
     let mut all = Vec::new();
     for load in [20u32, 30, 40, 50] {
@@ -224,7 +224,7 @@ fn figure15(workload: &Workload, flows: u64) -> Vec<Point> {
             let load_of = f64::from(load) / 100.0;
             let at = Scenario { load: load_of, each: 8_000, ..Scenario::appendix(base, flows) }.of(workload);
             let name = format!("figure15/{}/{load}%/{}", workload.name, base.name());
-            // Where losses are not, TLT has none either.
+            // Without losses, TLT has none either.
             all.push(points::Point(called(&name, false, pfc), at.clone().with_pfc(pfc), &[FgTail] as &[Metric]));
             all.push(points::Point(called(&name, true, pfc && without), at.clone().with_tlt(), &[FgTail]));
             if base == Base::Dctcp || base == Base::Tcp {
@@ -236,7 +236,7 @@ fn figure15(workload: &Workload, flows: u64) -> Vec<Point> {
     all
 }
 
-/// Returns what the paper says.
+/// Returns the values of the paper.
 pub fn reference() -> Reference {
     Reference::read(include_str!("../../../../fixtures/reference/tlt.toml"))
 }

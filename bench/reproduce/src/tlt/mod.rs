@@ -1,6 +1,6 @@
-//! `irnic reproduce tlt`: the simulations of TLT's paper (EuroSys 2021, §7 and Appendix B), its numbers beside ours.
+//! `irnic reproduce tlt`: the simulations of TLT's paper (EuroSys 2021, §7 and Appendix B), compared with our results.
 //!
-//! [`scenario`] is what the paper runs, [`cells`] what of it, [`table`] prints, [`picture`] draws.
+//! [`scenario`] defines the paper's runs, [`cells`] lists the results, [`table`] prints, [`picture`] draws.
 
 mod cells;
 mod picture;
@@ -22,7 +22,7 @@ use crate::runs::{conclude_batch, once, summaries};
 use crate::shared::{Common, choose, list};
 use scenario::Scenario;
 
-/// Background flows of the paper, and of a quick look.
+/// Background flows of the paper, and of a quick run.
 const FLOWS: u64 = 10_000;
 const QUICK: u64 = 1_000;
 
@@ -54,7 +54,7 @@ pub struct TltArgs {
     pub(super) common: Common,
 }
 
-/// What results depend on.
+/// Settings that results depend on.
 #[derive(Serialize)]
 struct Settings {
     flows: u64,

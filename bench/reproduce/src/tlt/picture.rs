@@ -1,4 +1,4 @@
-//! The figures as pictures: what is in the paper's, from our runs.
+//! The paper's figures, drawn from our runs.
 
 use irnic_fabric::summary::Summary;
 use irnic_report::picture::{Axis, Plot, Scale, Series};
@@ -8,7 +8,7 @@ use super::scenario::{Base, Scenario};
 use crate::pictures::{Rows, files, mean, swept};
 use crate::points::Metric as _;
 
-/// Runs of a scenario that have a result, by seed.
+/// Runs of a scenario with results, by seed.
 pub type Runs<'a> = dyn Fn(&Scenario) -> Vec<&'a Summary> + 'a;
 
 type Row<'a> = (&'a str, &'a Scenario);
@@ -21,7 +21,7 @@ const TAIL: Axis = axis("foreground, 99.9 % [ms]", Scale::Linear);
 const MEAN: Axis = axis("background, mean [ms]", Scale::Linear);
 const LOAD: Axis = axis("load [%]", Scale::Linear);
 
-/// Names and contents of the files, of those figures that some of the cells are of.
+/// Names and contents of the files, of those figures for which there are cells.
 pub fn all(cells: &[Cell], runs: &Runs<'_>) -> Vec<(String, String)> {
     let own = cells.iter().filter(|c| c.text.is_none());
     let rows = Rows::new(own.map(|c| (c.id.as_str(), &c.scenarios.0)));
@@ -47,7 +47,7 @@ pub fn all(cells: &[Cell], runs: &Runs<'_>) -> Vec<(String, String)> {
     files(pictures.into_iter().filter(|(.., plots): &(_, _, Vec<Plot>)| !plots.is_empty()).collect())
 }
 
-/// Rows that have something in common, in their order.
+/// Rows grouped by a key, in order.
 fn grouped<'a, K: PartialEq>(rows: &[Row<'a>], key: impl Fn(&str, &Scenario) -> K) -> Vec<Vec<Row<'a>>> {
     let mut groups: Vec<(K, Vec<Row<'a>>)> = Vec::new();
     for &(name, scenario) in rows {
@@ -64,12 +64,12 @@ fn value(metric: Metric, scenario: &Scenario, runs: &Runs<'_>) -> Option<f64> {
     mean(runs(scenario).into_iter().filter_map(|run| metric.of(run)))
 }
 
-/// A line for each system; the number in a row's name, `hpcc/10%-tlt`, is x.
+/// A line for each system; x is the number in a row's name, `hpcc/10%-tlt`.
 fn lines(rows: &[Row<'_>], metric: Metric, runs: &Runs<'_>) -> Vec<Series> {
     swept(rows, place, |scenario| value(metric, scenario, runs)).into_iter().enumerate().map(series).collect()
 }
 
-/// A point for each system: the background's mean, and over it the foreground's tail.
+/// A point for each system: the foreground's tail over the background's mean.
 fn tradeoff(rows: &[Row<'_>], runs: &Runs<'_>) -> Plot {
     let point = |(name, scenario): &Row<'_>| {
         let [x, y] = [Metric::BgMean, Metric::FgTail].map(|metric| value(metric, scenario, runs));
@@ -79,11 +79,11 @@ fn tradeoff(rows: &[Row<'_>], runs: &Runs<'_>) -> Plot {
 }
 
 fn series((colour, (name, points)): (usize, (String, Vec<(f64, f64)>))) -> Series {
-    // Beyond the colours that there are they begin again.
+    // Beyond the last, colours repeat.
     Series { name, colour, dashed: colour >= 6, points, spread: Vec::new() }
 }
 
-/// The system and the number of a row's name: `400KB-pfc`, `hpcc/10%-tlt`, `web-search/20%/dctcp-200us`.
+/// Parses the system and the number in a row's name: `400KB-pfc`, `hpcc/10%-tlt`, `web-search/20%/dctcp-200us`.
 fn place(name: &str) -> Option<(String, f64)> {
     let at = name.split('/').find(|part| part.starts_with(|c: char| c.is_ascii_digit()))?;
     let number = at.split_once(['%', 'K']).map_or(at, |(number, _)| number);
@@ -94,7 +94,7 @@ fn place(name: &str) -> Option<(String, f64)> {
     Some((if both.is_empty() { "without PFC".to_owned() } else { both }, number.parse().ok()?))
 }
 
-/// A part of a row's name as the legend has it.
+/// A part of a row's name, as shown in the legend.
 fn words(name: &str) -> String {
     let word = |part: &str| match part {
         "200us" => "200 µs".to_owned(),
@@ -124,12 +124,12 @@ mod tests {
         assert_eq!(words("dcqcn-sack-tlt-pfc"), "DCQCN+SACK, TLT, PFC");
     }
 
-    /// All points of a figure, and a line for each of the figure's.
+    /// All points of a figure, and a line for each of the paper's.
     #[test]
     fn all_figures_are_drawn_whole() {
         let config = Scenario::new(Base::Irn, 5).experiment().config(1).unwrap();
         let mut summary = Summary::of(&Simulation::new(config).unwrap().finish().unwrap(), &[]);
-        // So few flows have no incast beside them.
+        // With so few flows there is no incast.
         summary.by_class.resize(2, summary.all);
         let cells = tlt(&reference(), 10);
         let lines: Vec<(String, usize)> = all(&cells, &|_| vec![&summary])

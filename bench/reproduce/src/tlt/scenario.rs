@@ -1,9 +1,9 @@
-//! What the paper runs (§7.1, Appendix B), as experiments.
+//! The paper's runs (§7.1, Appendix B), as experiments.
 
 use irnic_fabric::experiment::{Buffers, Experiment, SharedBuffers, Transport};
 use irnic_fabric::switch::Ecn;
 
-/// Rate of the links between racks and cores that the load is of, as a share of what hosts can send: 2:1.
+/// Rate that hosts can send, relative to the links between racks and cores that the load refers to: 2:1.
 const OVERSUBSCRIPTION: f64 = 2.0;
 /// Packets of 1,024 bytes in TCP's initial window: ten segments of 1,460 bytes.
 const INITIAL: u32 = 14;
@@ -36,13 +36,13 @@ impl Base {
         }
     }
 
-    /// Whether links take 10 µs and the colour threshold is 400 KB, a bandwidth-delay product; else 1 µs, and 200 KB,
-    /// DCQCN's K_max.
+    /// Whether links take 10 µs and the colour threshold is 400 KB, a bandwidth-delay product; otherwise 1 µs, and 200
+    /// KB, DCQCN's K_max.
     fn is_tcp(self) -> bool {
         matches!(self, Tcp | Dctcp)
     }
 
-    /// Returns the colour threshold that §7.1 uses, bytes.
+    /// Returns the colour threshold of §7.1, bytes.
     pub fn threshold(self) -> u64 {
         if self.is_tcp() { 400_000 } else { 200_000 }
     }
@@ -54,7 +54,7 @@ impl Base {
                 format!("iwarp,nack-threshold=1,rto-min={rto_min},cc=dctcp,cc.initial={INITIAL},cc.ssthresh=65536")
             }
             Hpcc => "irn-no-bdp,cc=hpcc,rto=4ms".to_owned(),
-            // Its authors' timeouts: with PFC it has none.
+            // The authors' timeouts: with PFC it has none.
             Irn if pfc => format!("irn,cc=dcqcn-vendor,cap={BDP},rto=local-ack-timeout"),
             Irn => format!("irn,cc=dcqcn-vendor,cap={BDP},rto-low=454us,rto-high=1930us"),
             Dcqcn => "roce,cc=dcqcn-vendor,rto=4ms".to_owned(),
@@ -77,43 +77,43 @@ pub struct Workload {
     pub name: &'static str,
     /// The distribution of flow sizes.
     pub sizes: &'static str,
-    /// How many flows have the bytes of one of web search's, by the means: 1.71 MB, 66 KB and 0.71 MB.
+    /// Number of flows with as many bytes as one of web search's, by the means: 1.71 MB, 66 KB and 0.71 MB.
     pub times: f64,
 }
 
-/// Those that there are.
+/// All workloads.
 pub const WORKLOADS: [Workload; 3] = [
     Workload { name: "web-search", sizes: "WebSearch", times: 1.0 },
     Workload { name: "web-server", sizes: "WebServer", times: 25.9 },
     Workload { name: "cache-follower", sizes: "CacheFollower", times: 2.4 },
 ];
 
-/// What is varied. The default is §7.1.
+/// The parameters that are varied. The default is §7.1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     /// Transport.
     pub base: Base,
-    /// Least timeout of TCP and DCTCP.
+    /// Minimum timeout of TCP and DCTCP.
     pub rto_min: &'static str,
-    /// TLT's clock, if there is TLT.
+    /// TLT's clock, if TLT is used.
     pub tlt: Option<&'static str>,
-    /// Tail loss probes, after 10 µs at least (§7.1).
+    /// Whether there are tail loss probes, after at least 10 µs (§7.1).
     pub tlp: bool,
     /// Priority flow control.
     pub pfc: bool,
     /// Colour threshold, bytes.
     pub threshold: u64,
-    /// Share of the rate of the links between racks and cores.
+    /// Load, as a share of the rate of the links between racks and cores.
     pub load: f64,
-    /// Share of the bytes that is foreground.
+    /// Share of the bytes in the foreground.
     pub share: f64,
     /// Flows from each host in an incast.
     pub degree: u32,
-    /// Bytes of each.
+    /// Size of each, bytes.
     pub each: u64,
-    /// Background flows.
+    /// Number of background flows.
     pub flows: u64,
-    /// Their sizes: a distribution that `cdf:` knows.
+    /// Distribution of their sizes, as known to `cdf:`.
     pub sizes: &'static str,
 }
 
@@ -151,7 +151,7 @@ impl Scenario {
         Scenario { tlp: true, ..self }
     }
 
-    /// With other background traffic: so many times as many flows, for as many bytes.
+    /// With other background traffic: `times` as many flows, for the same number of bytes.
     pub fn of(self, workload: &Workload) -> Scenario {
         let flows = (self.flows as f64 * workload.times).round() as u64;
         Scenario { flows, sizes: workload.sizes, ..self }
@@ -162,7 +162,7 @@ impl Scenario {
         Scenario { pfc, ..self }
     }
 
-    /// Returns the description that is run.
+    /// Returns the experiment.
     pub fn experiment(&self) -> Experiment {
         let mut transport = self.base.transport(self.rto_min, self.pfc);
         if let Some(clock) = self.tlt {

@@ -3,7 +3,7 @@
 use crate::compared::Compared;
 use crate::table::{confidence, ours, paper, print_claims};
 
-/// Prints all cells, and which of the paper's words hold.
+/// Prints all cells, and which claims of the paper hold.
 pub fn print(results: &[Compared], flows: u64, seeds: &[u64]) {
     println!("{flows} background flows; seeds {seeds:?}. Times in ms, queues in KB, timed_out and important in %.");
     let mut table = "";

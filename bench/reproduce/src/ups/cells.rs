@@ -1,4 +1,4 @@
-//! Cells: what is run and measured, and what the text says of it.
+//! Cells: what is run and measured, and the values of the text.
 
 use std::borrow::Cow;
 
@@ -8,27 +8,27 @@ use super::scenario::{By, Original, Scenario};
 use super::schedulers::Order;
 use crate::points::{self, Reference};
 
-/// A number of the results.
+/// A cell of the results.
 pub type Cell = points::Cell<Scenario, Metric>;
 
 type Point = points::Point<Scenario, Metric>;
 
-/// What is measured.
+/// A metric.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// Share of packets that were overdue.
     Overdue,
-    /// Share of those that were by more than rounding makes.
+    /// Share of packets overdue by more than rounding.
     BeyondRounding,
-    /// Share of packets that were overdue by more than a packet's time on the bottleneck.
+    /// Share of packets overdue by more than a packet's transmission time on the bottleneck.
     Late,
-    /// The most that a packet was overdue, µs.
+    /// Largest delay of an overdue packet, µs.
     Worst,
-    /// Share of packets with so many congestion points, in %.
+    /// Share of packets with this many congestion points, %.
     Points(usize),
-    /// Share of packets that waited in so many switches, in %.
+    /// Share of packets that waited in this many switches, %.
     Waits(usize),
-    /// Ratio of queueing, at this per cent of the packets.
+    /// Queueing ratio at this percentile of the packets.
     Ratio(u32),
     /// Share of packets that waited no longer.
     NoLonger,
@@ -76,13 +76,13 @@ impl points::Metric for Metric {
     }
 }
 
-/// Internet-2 as it is by default, with slow hosts, and with fast edge routers.
+/// Internet-2 with default rates, with slow hosts, and with fast edge routers.
 const DEFAULT: Network = Network::Internet2(10, 1, 1);
 const SLOW: Network = Network::Internet2(1, 1, 1);
 const FAST: Network = Network::Internet2(10, 10, 1);
 const TENTH: Network = Network::Internet2(1, 1, 10);
 
-/// The original schedulers that are not the default.
+/// The original schedulers other than the default.
 const ORIGINALS: [(&str, Original); 6] = [
     ("fifo", Original::Order(Order::Fifo)),
     ("fq", Original::Order(Order::Fq)),
@@ -92,7 +92,7 @@ const ORIGINALS: [(&str, Original); 6] = [
     ("classes", Original::Sized(Order::Classes)),
 ];
 
-/// All that is run.
+/// All points.
 fn points() -> Vec<Point> {
     let mut all = Vec::new();
     let mut add = |name: String, scenario, metrics| all.push(points::Point(name, scenario, metrics));
@@ -123,7 +123,7 @@ fn points() -> Vec<Point> {
     all
 }
 
-/// Returns what the text says.
+/// Returns the values of the text.
 pub fn reference() -> Reference {
     Reference::read(include_str!("../../../../fixtures/reference/ups.toml"))
 }

@@ -8,23 +8,23 @@ use super::values::Values;
 
 /// Refresh threshold of Figures 5.8 and 5.9, ms.
 const REFRESH: u64 = 20;
-/// Mbit/s of fair slack in Table 5.3.
+/// Rate of fair slack in Table 5.3, Mbit/s.
 const SLOW: u64 = 10;
 
-/// What a row compares.
+/// The comparison of a row.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Edge {
-    /// CoDel in switches and at the edge, with fair slack of so many Mbit/s and delays of links so many halves of the
+    /// CoDel in switches and at the edge, with fair slack at `mbps` Mbit/s and link delays of `delay` halves of the
     /// text's default.
     Codel { mbps: u64, delay: u64 },
     /// Refresh thresholds of Edge-CoDel.
     Refresh,
-    /// Who marks.
+    /// Marking by switches or receivers.
     Marks,
 }
 
 impl Edge {
-    /// Schemes, and what they are called.
+    /// The schemes, with their names.
     pub fn schemes(self) -> Vec<(&'static str, Scheme)> {
         match self {
             Edge::Codel { mbps, .. } => vec![
@@ -44,7 +44,7 @@ impl Edge {
         }
     }
 
-    /// Delay of a link, of which this is the default.
+    /// Delay of a link with this default.
     pub fn delay(self, default: u64) -> u64 {
         match self {
             Edge::Codel { delay, .. } => default * delay / 2,
@@ -52,7 +52,7 @@ impl Edge {
         }
     }
 
-    /// Ratios that the text speaks of: of completion times or round trips of a scheme to those of another.
+    /// Ratios reported by the text: of completion times or round trips of a scheme to those of another.
     fn ratios(self) -> &'static [(&'static str, &'static str, &'static str)] {
         match self {
             Edge::Codel { .. } => &[
@@ -75,8 +75,8 @@ impl Edge {
     }
 }
 
-/// What is measured of each scheme: mean flow completion time, over bytes or, with [`Edge::Marks`], over flows, s, mean
-/// round trip over packets, ms, and packets dropped by switches and by receiving NICs, % of all. And ratios of these.
+/// Values of each scheme: mean flow completion time, over bytes or, with [`Edge::Marks`], over flows, s; mean round
+/// trip over packets, ms; packets dropped by switches and by receiving NICs, % of all. And ratios of these.
 pub fn values(edge: Edge, done: &[Done], beside: &[Beside]) -> Values {
     let mut values = Values::new();
     for (at, (name, _)) in edge.schemes().into_iter().enumerate() {
@@ -92,7 +92,7 @@ pub fn values(edge: Edge, done: &[Done], beside: &[Beside]) -> Values {
     values
 }
 
-/// Returns names and rows of Figures 5.8 and 5.9, which are of the same, and of Tables 5.3 and 5.4, with a
+/// Returns names and rows of Figures 5.8 and 5.9, which share them, and of Tables 5.3 and 5.4, with a
 /// [`Row::handshake`] or without.
 pub fn rows(handshake: bool) -> Vec<(String, Row)> {
     let [default, slow, tenth] =

@@ -18,11 +18,11 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 /// Delay of each link, ns: "10 µs for each link".
 const DELAY: u64 = 10 * US;
-/// More than a flow sends, bytes.
+/// Length of a flow that never ends, bytes.
 const LONG: u64 = 1_000_000_000;
-/// When the flows of Figure 5.4 start, 100 µs: those of each core, to the others in order. The text has "0 to 5 ms";
-/// these are of `workload-fq-5ms.txt` of github.com/NetSys/ups, with whose topology (no edge switches, hosts 1 µs away)
-/// they go.
+/// Start times of the flows of Figure 5.4, in 100 µs: those of each core, to the others in order. The text has "0 to 5
+/// ms"; these are from `workload-fq-5ms.txt` of github.com/NetSys/ups, whose topology (no edge switches, hosts 1 µs
+/// away) they require.
 const STARTS: [[u64; 9]; 10] = [
     [10, 15, 47, 19, 32, 22, 48, 11, 7],
     [10, 8, 31, 46, 5, 4, 21, 27, 14],
@@ -35,27 +35,27 @@ const STARTS: [[u64; 9]; 10] = [
     [18, 37, 41, 39, 15, 13, 8, 17, 1],
     [32, 45, 21, 40, 7, 8, 10, 49, 20],
 ];
-/// Flows of Figure 5.5 that are there before the last, and when it starts, ns.
+/// Flows of Figure 5.5 that exist before the last, and its start, ns.
 const OLD: u32 = 20;
 const LAST: u64 = 5 * MS;
-/// Mbit/s of the last flow that are more than its share, which is 47.6.
+/// Rate of the last flow that exceeds its share of 47.6, Mbit/s.
 const SPIKE: f64 = 60.0;
-/// Jain's index from which shares are called the same.
+/// Jain's index from which shares count as equal.
 const FAIRLY: f64 = 0.99;
 
-/// What is run.
+/// A scenario.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Figure 5.4: a flow of each core to each other one.
+    /// Figure 5.4: a flow from each core to each other one.
     Internet2(Scheme),
-    /// Figure 5.5: twenty flows, and one that comes later.
+    /// Figure 5.5: twenty flows, and one that starts later.
     Newcomer(Scheme),
     /// Figure 5.6: three flows with these rates, Mbit/s, two of which share each of two links.
     Weighted([u64; 3]),
 }
 
 impl Sharing {
-    /// When it ends, ns.
+    /// End of the run, ns.
     fn end(self) -> u64 {
         match self {
             Sharing::Internet2(_) | Sharing::Newcomer(_) => 20 * MS,
@@ -86,7 +86,7 @@ impl Sharing {
     fn flows(self, seed: u64) -> Vec<Flow> {
         let mut flows: Vec<Flow> = match self {
             Sharing::Internet2(_) => {
-                // Hosts at a core have one core each; ten pairs of cores are the same.
+                // Each host sends to one other core; ten pairs of cores have the same start.
                 let host = |core: u32, other: u32| core * 10 + other;
                 let of = |(src, starts): (u32, &[u64; 9])| {
                     let others = (0..10).filter(move |dst| *dst != src);
@@ -98,7 +98,7 @@ impl Sharing {
                 (0..10).zip(&STARTS).flat_map(of).collect()
             }
             Sharing::Newcomer(_) => {
-                // The twenty are there when the measured time begins; text: "have started early".
+                // The twenty are present when the measurement begins; text: "have started early".
                 let start = |at| if at < OLD { random::below(seed, at, MS) } else { LAST };
                 (0..=OLD).map(|at| Flow::new(at, OLD + 1 + at, LONG, start(at))).collect()
             }
@@ -146,7 +146,7 @@ impl Sharing {
         Ok(config)
     }
 
-    /// Runs it with a seed. Returns what a picture shows of each ms, too: Jain's index, or the last flow's Mbit/s.
+    /// Runs it with a seed. Also returns the values of the plot for each ms: Jain's index, or the last flow's Mbit/s.
     pub fn run(self, seed: u64, watch: &Watch<'_>) -> Result<(Values, Vec<f64>), NoResult> {
         let outcome = simulate(watch, self.config(seed).map_err(NoResult::Failed)?)?;
         let dropped = outcome.dropped.0 as f64 / outcome.injected.0.max(1) as f64 * 100.0;
@@ -201,7 +201,7 @@ impl Sharing {
     }
 }
 
-/// Bytes of the text's packets for one of payload here.
+/// Bytes of the text's packets per byte of payload here.
 fn of_the_text() -> f64 {
     f64::from(PAPERS) / f64::from(PAYLOAD)
 }

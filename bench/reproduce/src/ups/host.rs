@@ -1,5 +1,5 @@
-//! A host that is one queue, as those of the authors' simulator: a switch beside it with one order, first come, first
-//! served, which sets fair slack as packets leave.
+//! A host that is a single queue, as in the authors' simulator: a FIFO switch next to it, which sets fair slack as
+//! packets leave.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,10 +9,10 @@ use irnic_fabric::switch::{CustomScheduler, Discipline, OutputQueuedConfig, Sche
 
 use super::scheme::{ROOM, Scheme};
 
-/// The port by which the switch has its host ([`super::network::Network::with_host_queues`]).
+/// The switch's port to its host ([`super::network::Network::with_host_queues`]).
 const TO_HOST: u16 = 0;
 
-/// The queue of a host whose packets have what a scheme asks of them.
+/// The queue of a host, which sets the slack required by a scheme.
 pub fn queue(scheme: Scheme) -> SwitchConfig {
     let discipline = match scheme.spacing() {
         None => Discipline::Fifo,
@@ -29,21 +29,20 @@ pub fn queue(scheme: Scheme) -> SwitchConfig {
     SwitchConfig::OutputQueued(OutputQueuedConfig::new(ROOM, discipline))
 }
 
-/// [`irnic_transports::Slack::Fair`] by packets instead of bytes, and by when they leave here: the slack of a packet
-/// that leaves now is that of the one before it in its flow and the time of a packet at r_est more, less the time since
-/// that left; none for the first, and never less than none (§5.2.3). All in ns.
+/// [`irnic_transports::Slack::Fair`] by packets instead of bytes, and at departure: the slack of a packet that leaves
+/// now is that of the previous one of its flow, plus the transmission time of a packet at r_est, minus the time since
+/// that one left; 0 for the first, and never below 0 (§5.2.3). All in ns.
 fn fair(last: Option<(i64, u64)>, spacing: i64, now: u64) -> i64 {
     last.map_or(0, |(slack, at)| (slack + spacing - (now - at) as i64).max(0))
 }
 
-/// First in, first out; sets fair slack of packets with payload as they leave. Acknowledgements have none, and go first
-/// everywhere.
+/// FIFO; sets fair slack of packets with payload as they leave. Acknowledgements have none, and go first everywhere.
 #[derive(Debug)]
 struct Departures {
-    /// Time of a packet at r_est, ns.
+    /// Transmission time of a packet at r_est, ns.
     spacing: i64,
     queue: VecDeque<PacketId>,
-    /// By queue pair, slack of the packet that left last, and when it did, ns.
+    /// By queue pair, the slack of the last packet, and its departure time, ns.
     flows: BTreeMap<u32, (i64, u64)>,
 }
 
@@ -85,7 +84,7 @@ mod tests {
     fn a_flow_faster_than_the_rate_gains_slack_and_a_slower_one_has_none() {
         assert_eq!(slacks([5, 11_685, 23_365, 35_045]), [0, 11_680, 23_360, 35_040]);
         assert_eq!(slacks([0, 23_360, 60_000, 90_000]), [0, 0, 0, 0]);
-        // What was gained is spent by a pause.
+        // A pause uses up the slack gained.
         assert_eq!(slacks([0, 11_680, 40_000, 80_000]), [0, 11_680, 6_720, 0]);
     }
 }

@@ -1,4 +1,4 @@
-//! Runs scenarios, replays them, and what is measured of each.
+//! Runs and replays scenarios, and measures them.
 
 use std::sync::Arc;
 
@@ -12,30 +12,31 @@ use super::scenario::{By, Original, Scenario};
 use super::schedulers::{NO_SIZE, Order, preemptive, switches};
 use crate::runs::simulate;
 
-/// Points of the distribution of ratios.
+/// Number of points of the distribution of ratios.
 const POINTS: usize = 200;
 
-/// What came of a run.
+/// Results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Shares that were overdue: at all, by more than rounding, and by more than a packet's time.
+    /// Shares of overdue packets: at all, by more than rounding, and by more than a packet's transmission time.
     pub overdue: f64,
     pub beyond_rounding: f64,
     pub late: f64,
-    /// The most that a packet was overdue, µs.
+    /// Largest delay of an overdue packet, µs.
     pub worst: f64,
-    /// Shares of packets in the original by congestion points, and by switches in which they waited.
+    /// Shares of packets in the original by number of congestion points, and by number of switches in which they
+    /// waited.
     pub points: Vec<f64>,
     pub waits: Vec<f64>,
-    /// Ratios of queueing in the replay to that in the original, at shares of the packets that lie evenly from 0 to 1.
+    /// Ratios of queueing in the replay to that in the original, at evenly spaced quantiles from 0 to 1.
     pub ratios: Vec<f64>,
     /// Share of packets that waited no longer in the replay.
     pub no_longer: f64,
 }
 
-/// Runs a scenario with a seed, of flows that arrive for so many ns, and the replay.
+/// Runs a scenario with a seed, with flows that arrive for `arrivals` ns, and the replay.
 pub fn one(scenario: &Scenario, arrivals: u64, seed: u64, watch: &Watch<'_>) -> Result<Measured, NoResult> {
     let config = scenario.config(seed, arrivals).map_err(NoResult::Failed)?;
     let watch = &watch.part(if matches!(scenario.original, Original::Sized(_)) { 3 } else { 2 });
@@ -48,7 +49,7 @@ pub fn one(scenario: &Scenario, arrivals: u64, seed: u64, watch: &Watch<'_>) -> 
     let mut schedule = outcome.schedule.take().unwrap_or_default();
     drop(outcome);
     if let Original::Sized(order) = scenario.original {
-        // Every other flow is of the class that says no size, where there are two.
+        // If there are two classes, every other flow is of the class without sizes.
         let is_first = |flow: u32| order != Order::Classes || flow.is_multiple_of(2);
         let size = |flow: u32| if is_first(flow) { packets(flow) } else { NO_SIZE };
         let sizes = schedule.packets().iter().map(|packet| size(packet.flow)).collect();
@@ -109,7 +110,7 @@ impl Measured {
         }
     }
 
-    /// The ratio at a share of the packets.
+    /// The ratio at a quantile.
     pub fn ratio(&self, share: f64) -> Option<f64> {
         self.ratios.get((share * POINTS as f64).round() as usize).copied()
     }

@@ -1,9 +1,9 @@
 //! `irnic reproduce ups`: how well least slack time first replays schedules (Mittal, UCB/EECS-2018-103, §5.1.3) and
-//! serves objectives (§5.2), its numbers beside ours.
+//! serves objectives (§5.2), compared with the text.
 //!
-//! [`network`] is what all have in common. [`schedulers`] and [`scenario`] are what is replayed, [`measure`] runs and
-//! replays it, [`cells`] is what of it. [`scheme`], [`objectives`] and [`fairness`] are what slack does for completion
-//! times, delays and shares (§5.2), [`edge`] is queue management by receiving NICs (§5.3); [`parts`] puts all together.
+//! [`network`] is shared by all parts. [`schedulers`] and [`scenario`] define what is replayed, [`measure`] runs and
+//! replays it, [`cells`] lists the results. [`scheme`], [`objectives`] and [`fairness`] use slack for completion times,
+//! delays and shares (§5.2), [`edge`] is queue management by receiving NICs (§5.3); [`parts`] combines all.
 
 mod cells;
 mod edge;
@@ -29,8 +29,9 @@ use crate::evaluation::{Evaluation, RunsOf};
 use crate::pictures::Rows;
 use crate::shared::{Common, time};
 use crate::table;
-use parts::{Cell, Line, Ran, Work};
+use parts::{Cell, Ran, Work};
 use scenario::Scenario;
+use values::Line;
 
 /// Universal Packet Scheduling: packets overdue when least slack time first replays other schedulers, and its effect on
 /// completion times, delays and fairness.
@@ -66,12 +67,12 @@ pub struct UpsArgs {
     pub(super) common: Common,
 }
 
-/// Time in which flows arrive, ns.
+/// Time for which flows arrive, ns.
 const FULL: u64 = 1_000_000_000;
-/// With `--quick`.
+/// The same with `--quick`.
 const QUICK: u64 = 50_000_000;
 
-/// What results depend on.
+/// Settings that results depend on.
 #[derive(Serialize)]
 struct Settings {
     arrivals_ns: u64,
@@ -115,8 +116,8 @@ pub fn run(args: &UpsArgs) -> Result<(), CommandError> {
     evaluation.run(print, draw)
 }
 
-/// Lines of a figure: each of its rows is one over time, or the row of the default network, else the first that was
-/// run, has all.
+/// The lines of a figure: either each of its rows has one over time, or the row of the default network, or the first
+/// one that was run, has all.
 fn lines(rows: &[(&str, &Work)], figure: &str, runs: &RunsOf<'_, Cell>) -> Vec<Line> {
     let drawn = |work: &Work| runs.done(work).first().map_or_else(Vec::new, |ran| ran.lines().to_vec());
     if matches!(figure, "5.4" | "5.5") {

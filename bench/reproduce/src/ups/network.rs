@@ -1,5 +1,4 @@
-//! The networks of the chapter, and who sends how much to whom. docs/reproduction-ups.md tells what the text leaves
-//! open.
+//! The networks and traffic matrices of the chapter. docs/reproduction-ups.md lists what the text leaves open.
 
 use std::path::Path;
 
@@ -9,18 +8,18 @@ use irnic_fabric::workload::cdf::{self, Reading};
 use irnic_fabric::workload::poisson::{Pair, between};
 use irnic_fabric::workload::{Flow, Sizes};
 
-/// Bytes of a packet of the text, which are all that is on the wire but with TCP.
+/// Length of a packet in the text, bytes, without headers except for TCP.
 pub const PAPERS: u32 = 1_460;
-/// Payload of a packet here.
+/// Payload of a packet here, bytes.
 pub const PAYLOAD: u32 = 1_024;
-/// How much faster than its link a host hands packets over to its queue.
+/// Factor by which a host hands packets to its queue faster than its link.
 const BESIDE: u64 = 100;
-/// Gbit/s.
+/// One Gbit/s.
 pub const G: u64 = 1_000_000_000;
-/// Packets of a flow and the share of flows that have no more: `CDF_aditya.txt` of github.com/NetSys/simulator.
+/// Packets of a flow, and the cumulative share of flows: `CDF_aditya.txt` of github.com/NetSys/simulator.
 const SIZES: &str = "1 0.5\n2 0.6\n3 0.7\n5 0.75\n7 0.8\n40 0.8125\n72 0.825\n137 0.85\n267 0.9\n1187 0.95\n2107 1\n";
 
-/// What a packet is on the wire, bytes: in the text, and here.
+/// Length of a packet on the wire, bytes: in the text, and here.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Wire {
     pub text: u32,
@@ -31,7 +30,7 @@ impl Wire {
     /// Packets of open-loop flows, as in the text.
     pub const OPEN: Wire = Wire { text: PAPERS, here: PAPERS };
 
-    /// A rate of the text, bit/s, at which each packet takes the time that it takes there.
+    /// Scales a rate of the text, bit/s, so that each packet takes the same time as there.
     pub fn scaled(self, papers: u64) -> u64 {
         (u128::from(papers) * u128::from(self.here) / u128::from(self.text)) as u64
     }
@@ -40,28 +39,28 @@ impl Wire {
 /// A network.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// Internet-2: Gbit/s of hosts' links and of edge routers', and what all rates are divided by.
+    /// Internet-2: rates of hosts' links and of edge routers', Gbit/s, and the divisor of all rates.
     Internet2(u64, u64, u64),
     /// The datacenter.
     FatTree,
 }
 
 impl Network {
-    /// The topology, with rates by which a packet takes the time of the text's.
+    /// The topology, with rates at which a packet takes the same time as in the text.
     pub fn topology(self, wire: Wire) -> Topology {
         match self {
             Network::Internet2(host, edge, by) => {
                 let [rate, host, access] = [1, host, edge].map(|rate| wire.scaled(rate * G) / by);
                 Topology::internet2(&Internet2 { rate, host, access, ..Internet2::default() })
             }
-            // The text says "full bisection" and nothing of delays: 1 µs here.
+            // The text says "full bisection" and gives no delays: 1 µs here.
             Network::FatTree => Topology::fat_tree(8, wire.scaled(10 * G), 1_000),
         }
     }
 
-    /// The topology in which each host has a queue of its own beside it: a switch with the host's link, to which the
-    /// host has one [`BESIDE`] times as fast. What a NIC sends waits there as in a host that is one queue, and does not
-    /// wait in the NIC. Returns the nodes of these switches, too.
+    /// The topology with a separate queue for each host: a switch with the host's link, to which the host has a link
+    /// [`BESIDE`] times as fast. Packets of a NIC wait there, as in a host that is a single queue, rather than in the
+    /// NIC. Also returns the nodes of these switches.
     pub fn with_host_queues(self, wire: Wire) -> (Topology, std::ops::Range<u32>) {
         let mut topology = self.topology(wire);
         let first = topology.hosts + topology.switches;
@@ -77,7 +76,7 @@ impl Network {
         (topology, queues)
     }
 
-    /// How packets find their way.
+    /// The routing.
     pub fn routing(self) -> Routing {
         match self {
             Network::Internet2(..) => Routing::Lowest,
@@ -85,7 +84,7 @@ impl Network {
         }
     }
 
-    /// Time of a packet on the bottleneck, ns: T of the text.
+    /// Transmission time of a packet on the bottleneck, ns: T of the text.
     pub fn packet_time(self) -> u64 {
         let rate = match self {
             Network::Internet2(host, edge, by) => host.min(edge) * G / by,
@@ -94,10 +93,10 @@ impl Network {
         u64::from(PAPERS) * 8 * G / rate
     }
 
-    /// Poisson arrivals for so many ns that load core links by so many per cent, in the datacenter hosts' links,
-    /// counting [`PAPERS`] bytes for each packet: to hosts at other cores, or to all others.
+    /// Poisson arrivals for `duration` ns that load core links by `load` %, or hosts' links in the datacenter, counting
+    /// [`PAPERS`] bytes for each packet: to hosts at other cores, or to all others.
     pub fn flows(self, load: u32, wire: Wire, seed: u64, duration: u64) -> Result<Vec<Flow>, String> {
-        // 1 Gbit/s a host is what core links are made for.
+        // Core links are dimensioned for 1 Gbit/s per host.
         let (group, nominal, hosts) = match self {
             Network::Internet2(_, _, by) => (10, G / by, 100),
             Network::FatTree => (1, 10 * G, 128),

@@ -1,5 +1,5 @@
-//! What least slack time first does for completion times and delays (§5.2.1 to §5.2.3): Figures 5.2 and 5.3 and Table
-//! 5.2. A row of a table is one run, of all its schedulers: only flows that all of them complete count.
+//! Least slack time first for completion times and delays (§5.2.1 to §5.2.3): Figures 5.2 and 5.3 and Table 5.2. A row
+//! of a table is one run of all its schedulers: only flows that complete under all of them count.
 
 use std::collections::BTreeMap;
 
@@ -22,19 +22,19 @@ use super::values::{Line, Values};
 use crate::runs::simulate;
 
 const MS: u64 = 1_000_000;
-/// Packets in the buffer of a port in the wide area, in the datacenter, and for fairness: 5 MB, 500 KB and 50 MB of
-/// full ones, but acknowledgements count as much as others.
+/// Buffer of a port in the wide area, in the datacenter, and for fairness, packets: 5 MB, 500 KB and 50 MB of full
+/// ones, although acknowledgements count as well.
 const WIDE: u32 = 3_425;
 const DATACENTER: u32 = 342;
 pub const FAIR: u32 = 34_250;
-/// Rates that packets of fair slack are spaced by, Mbit/s, of Table 5.2.
+/// Rates of fair slack of Table 5.2, Mbit/s.
 pub const RATES: [u64; 6] = [10, 50, 100, 200, 300, 500];
-/// The longest of the flows that are called short, packets.
+/// Maximum size of a short flow, packets.
 const SHORT: u64 = 72;
-/// Most that is within "10 % of the best".
+/// Upper limit of "within 10 % of the best".
 const REASONABLE: f64 = 1.1;
 
-/// What a row is of.
+/// The objective of a row.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// Mean completion time (Figure 5.2).
@@ -52,16 +52,17 @@ pub enum Goal {
 pub struct Row {
     pub goal: Goal,
     pub network: Network,
-    /// Per cent of the core links.
+    /// Load of the core links, %.
     pub load: u32,
-    /// Whether TCP's handshake goes through the network; else completion times have a round trip of the empty one.
+    /// Whether TCP's handshake goes through the network; otherwise completion times include a round trip of the empty
+    /// one.
     pub handshake: bool,
 }
 
-/// A flow's size in packets, and completion times by scheme, s.
+/// A flow's size in packets, and its completion times by scheme, s.
 pub type Done = (u64, Vec<f64>);
 
-/// What a scheme's run has beside the completion times of flows.
+/// Results of a scheme other than completion times of flows.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Beside {
     /// Packets dropped by switches, and by receiving NICs, % of all.
@@ -84,7 +85,7 @@ impl Row {
         }
     }
 
-    /// When flows begin to count, when they cease to, and when runs end, ns.
+    /// Start and end of the flows that count, and end of the runs, ns.
     pub fn times(&self, quick: bool) -> [u64; 3] {
         let ms = match (self.goal, self.network, quick) {
             (Goal::Delay, Network::FatTree, false) => [20, 80, 80],
@@ -103,7 +104,7 @@ impl Row {
         ms.map(|ms| ms * MS)
     }
 
-    /// How long it takes beside the others.
+    /// Estimated relative run time.
     pub fn weight(&self, quick: bool) -> f64 {
         let rate = match self.network {
             Network::Internet2(_, _, by) => 1.0 / by as f64,
@@ -112,7 +113,7 @@ impl Row {
         self.times(quick)[2] as f64 / 1e9 * rate * f64::from(self.load) * self.schemes().len() as f64
     }
 
-    /// The run of a scheme with a seed, of flows that start before an end, ns.
+    /// The run of a scheme with a seed, with flows that start before `end`, ns.
     fn config(&self, scheme: Scheme, seed: u64, end: u64) -> Result<SimConfig, String> {
         let mut experiment = Experiment::default();
         let wire = if self.goal == Goal::Delay { OTHERS } else { TCPS };
@@ -122,20 +123,20 @@ impl Row {
         experiment.routing = self.network.routing();
         experiment.buffers = Buffers::OutputQueued(scheme.discipline());
         experiment.headers = HeaderBytes::Fixed(HEADER);
-        // A host is one queue, first come, first served, in which packets of LSTF lose no slack.
+        // A host is a single FIFO queue, in which packets of LSTF lose no slack.
         experiment.differing = queues.map(|node| (node, Differing::Order(Discipline::Fifo))).collect();
         if self.goal == Goal::Delay {
-            // All of a flow goes there at once.
+            // A flow is handed over at once.
             experiment.quantum = 65_536;
             experiment.service = Service::Uc;
             experiment.transports = vec![scheme.transport("irn")?];
         } else {
-            // A handshake, which completion times of the text include.
+            // Completion times of the text include a handshake.
             experiment.handshake = self.handshake;
             experiment.setup_rtts = u32::from(!self.handshake);
             experiment.transports = vec![scheme.tcp(self.handshake)?];
             if scheme.spacing().is_some() {
-                // Hosts' queues set it.
+                // It is set by the hosts' queues.
                 experiment.transports[0].config.slack = Slack::None;
             }
             experiment.until = Some(end);
@@ -167,7 +168,7 @@ impl Row {
         self.schemes().into_iter().map(|scheme| self.config(scheme, seed, end)).collect()
     }
 
-    /// Runs it with a seed, its schemes at the same time where there are cores for them.
+    /// Runs it with a seed, with its schemes in parallel if there are cores.
     pub fn run(&self, quick: bool, seed: u64, watch: &Watch<'_>) -> Result<(Values, Vec<Line>), NoResult> {
         let [from, to, end] = self.times(quick);
         let schemes = self.schemes();
@@ -210,7 +211,7 @@ impl Row {
     }
 }
 
-/// What comes of each scheme, in their order.
+/// The result of each scheme, in order.
 fn each<T: Send>(
     schemes: &[Scheme],
     run: impl Fn(&Scheme) -> Result<T, NoResult> + Send + Sync,
@@ -227,18 +228,18 @@ impl Beside {
     }
 }
 
-/// Sizes of the flows that started in a time, bytes, and their completion times, s.
+/// Sizes of the flows that started in a period, bytes, and their completion times, s.
 fn completions(outcome: &Outcome, from: u64, to: u64) -> Vec<(u64, Option<f64>)> {
     let counted = outcome.flows.iter().zip(&outcome.records).filter(|(flow, _)| (from..to).contains(&flow.start));
     let time = |(flow, record): (&Flow, &FlowRecord)| {
-        // The authors' simulator has a flow end when its sender knows that it has.
+        // In the authors' simulator, a flow ends when its sender knows that it has.
         let ns = record.acknowledged.map(|at| at - flow.start + record.setup);
         (flow.bytes, ns.map(|ns| ns as f64 / 1e9))
     };
     counted.map(time).collect()
 }
 
-/// The flows that all schemes complete.
+/// The flows that complete under all schemes.
 fn by_all(times: &[Vec<(u64, Option<f64>)>]) -> Vec<Done> {
     let flows = 0..times.first().map_or(0, Vec::len);
     let done = |at: usize| -> Option<Done> {
@@ -248,7 +249,7 @@ fn by_all(times: &[Vec<(u64, Option<f64>)>]) -> Vec<Done> {
     flows.filter_map(done).collect()
 }
 
-/// Delays of packets of flows that started in a time, from when all of the flow was handed to its host, s, in order.
+/// Delays of packets of flows that started in a period, from when the whole flow was handed to its host, s, sorted.
 fn of_packets(schedule: &Schedule, flows: &[Flow], from: u64, to: u64) -> Vec<f64> {
     let delay = |packet: &irnic_fabric::schedule::Scheduled| {
         let start = flows[packet.flow as usize].start;
@@ -281,14 +282,14 @@ fn drawn(schemes: &[Scheme], line: impl Fn(usize) -> Vec<(f64, f64)>) -> Vec<Lin
     schemes.iter().enumerate().map(|(at, scheme)| (scheme.name(), line(at))).collect()
 }
 
-/// Delays, and the share of packets that take longer, down to one in 10,000: twenty points for each tenth of them.
+/// The complementary distribution of delays, down to one in 10,000: twenty points per decade.
 fn tail(sorted: &[f64]) -> Vec<(f64, f64)> {
     let longer = (0..=80).map(|step| 10f64.powf(-f64::from(step) / 20.0));
     let longer = longer.take_while(|share| share * sorted.len() as f64 >= 1.0);
     longer.filter_map(|share| Some((percentile(sorted, 1.0 - share)?, share))).collect()
 }
 
-/// Sizes of flows, KB on average of those between two powers of two, and their mean completion time.
+/// Sizes of flows, KB, averaged between powers of two, and their mean completion time.
 fn by_size(done: &[Done], scheme: usize) -> Vec<(f64, f64)> {
     let mut sums: BTreeMap<u32, (f64, f64, f64)> = BTreeMap::new();
     for (packets, times) in done {
@@ -298,20 +299,20 @@ fn by_size(done: &[Done], scheme: usize) -> Vec<(f64, f64)> {
     sums.into_values().map(|(flows, kb, time)| (kb / flows, time / flows)).collect()
 }
 
-/// Completion times in order.
+/// Completion times, sorted.
 fn sorted(done: &[Done], scheme: usize) -> Vec<f64> {
     let mut all: Vec<f64> = done.iter().map(|(_, times)| times[scheme]).collect();
     all.sort_unstable_by(f64::total_cmp);
     all
 }
 
-/// Completion times, and the share of flows that take no longer.
+/// The cumulative distribution of completion times.
 fn shares(done: &[Done], scheme: usize) -> Vec<(f64, f64)> {
     let sorted = sorted(done, scheme);
     (0..=100).filter_map(|n| Some((percentile(&sorted, f64::from(n) / 100.0)?, f64::from(n) / 100.0))).collect()
 }
 
-/// The mean of a scheme over flows, each with a weight.
+/// The weighted mean of a scheme over flows.
 pub fn mean(done: &[Done], scheme: usize, weight: impl Fn(u64) -> f64) -> f64 {
     let all: f64 = done.iter().map(|(packets, _)| weight(*packets)).sum();
     done.iter().map(|(packets, times)| weight(*packets) * times[scheme]).sum::<f64>() / all

@@ -1,5 +1,5 @@
-//! What the chapter has, put together: replays (§5.1.3), and what least slack time first does for objectives
-//! (§5.2) and for queue management from the edge (§5.3).
+//! All parts of the chapter: replays (§5.1.3), and least slack time first for objectives (§5.2) and for queue
+//! management from the edge (§5.3).
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use super::scheme::Scheme;
 use super::values::{Line, Values};
 use crate::points::{self, Point, Reference};
 
-/// What is run.
+/// A unit of work.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Work {
     Replay(Scenario),
@@ -25,16 +25,16 @@ pub enum Work {
     Sharing(Sharing),
 }
 
-/// What came of it.
+/// Results of a unit of work.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Ran {
     Replay(Measured),
-    /// Numbers, and lines of a picture.
+    /// Values, and lines of a plot.
     Values(Values, Vec<Line>),
 }
 
 impl Ran {
-    /// What came of a replay.
+    /// The results of a replay.
     pub fn replay(&self) -> Option<&Measured> {
         match self {
             Ran::Replay(run) => Some(run),
@@ -42,7 +42,7 @@ impl Ran {
         }
     }
 
-    /// Lines of a picture.
+    /// Lines of a plot.
     pub fn lines(&self) -> &[Line] {
         match self {
             Ran::Replay(_) => &[],
@@ -51,14 +51,14 @@ impl Ran {
     }
 }
 
-/// What is measured: of replays, or a value by its name.
+/// A metric: of replays, or a named value.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub enum Metric {
     Replay(cells::Metric),
     Value(&'static str),
 }
 
-/// A number of the results.
+/// A cell of the results.
 pub type Cell = points::Cell<Work, Metric>;
 
 impl points::Metric for Metric {
@@ -208,7 +208,7 @@ const WEIGHTED: &[Metric] = &[Value("a_gbps"), Value("b_gbps"), Value("c_gbps")]
 const VALUES: [&[Metric]; 9] =
     [COMPLETION, DELAY, FAIRNESS, OVER_TIME, NEWCOMER, WEIGHTED, EDGE_CODEL, EDGE_REFRESH, EDGE_MARKS];
 
-/// What is run for objectives, with a [`Row::handshake`] or without.
+/// The points for objectives, with a [`Row::handshake`] or without.
 fn points(handshake: bool) -> Vec<Point<Work, Metric>> {
     let mut all = Vec::new();
     let default = Network::Internet2(10, 1, 1);
@@ -226,7 +226,7 @@ fn points(handshake: bool) -> Vec<Point<Work, Metric>> {
         ("table5.2", Goal::Fairness, FAIRNESS),
     ];
     for (of, goal, metrics) in goals {
-        // Table 5.2 has no datacenter.
+        // Table 5.2 has no datacenter row.
         let datacenter = goal != Goal::Fairness;
         for (name, network, load) in rows.into_iter().filter(|row| datacenter || row.1 != Network::FatTree) {
             all.push(Point(format!("{of}/{name}"), Work::Row(Row { goal, network, load, handshake }), metrics));
@@ -281,7 +281,7 @@ pub fn all(replays: &[Replay], reference: &Reference, handshake: bool) -> Vec<Ce
 }
 
 impl Work {
-    /// How long it takes beside others.
+    /// Estimated relative run time.
     pub fn weight(&self, arrivals: u64, quick: bool) -> f64 {
         match self {
             Work::Replay(scenario) => 2.0 * f64::from(scenario.load) * arrivals as f64 / 1e9,
@@ -290,7 +290,7 @@ impl Work {
         }
     }
 
-    /// Runs it with a seed; replays have flows that arrive for so many ns.
+    /// Runs it with a seed; flows of replays arrive for `arrivals` ns.
     pub fn run(&self, arrivals: u64, quick: bool, seed: u64, watch: &Watch<'_>) -> Result<Ran, NoResult> {
         match self {
             Work::Replay(scenario) => measure::one(scenario, arrivals, seed, watch).map(Ran::Replay),

@@ -1,4 +1,4 @@
-//! Figures 5.1 to 5.5 and 5.7 as pictures, from our runs.
+//! Figures 5.1 to 5.5 and 5.7, drawn from our runs.
 
 use irnic_report::picture::{Axis, Plot, Scale, Series};
 
@@ -8,27 +8,27 @@ use super::scenario::Scenario;
 use super::values::Line;
 use crate::pictures::{Rows, files};
 
-/// Runs of a scenario that have a result, by seed.
+/// Runs of a scenario with results, by seed.
 pub type Runs<'a> = dyn Fn(&Scenario) -> Vec<&'a Measured> + 'a;
 
 /// Lines of figures of objectives, in the order of [`FIGURES`].
 pub type Lines = [Vec<Line>; FIGURES.len()];
 
-/// Figures of objectives, and the rows that they are of.
+/// Figures of objectives, and the rows they are based on.
 pub const FIGURES: [(&str, &str); 5] =
     [("5.2", "figure5.2"), ("5.3", "figure5.3"), ("5.4", "figure5.4"), ("5.5", "figure5.5"), ("5.7", "table5.2")];
 
-/// What is along Figure 5.1.
+/// Horizontal axis of Figure 5.1.
 const RATIO: &str = "queueing in the replay over that in the original";
 
-/// Names and contents of the files, of those figures that some of the cells are of.
+/// Names and contents of the files, of those figures for which there are cells.
 pub fn all(cells: &[Cell], runs: &Runs<'_>, lines: Lines) -> Vec<(String, String)> {
     let own = cells.iter().filter(|cell| cell.scenarios.1.is_none() && cell.text.is_none());
     let rows = Rows::new(own.map(|cell| (cell.id.as_str(), &cell.scenarios.0)));
     let replay = |(name, scenario): (&str, &Scenario)| -> Option<Line> {
         let ratios = &runs(scenario).first()?.ratios;
         let last = ratios.len().saturating_sub(1).max(1) as f64;
-        // What is far to the right of 1 is a share that the line shows by where it ends.
+        // The share far to the right of 1 shows by where the line ends.
         let points = ratios.iter().enumerate().map(|(at, ratio)| (*ratio, at as f64 / last));
         Some((name.to_owned(), points.filter(|(ratio, _)| *ratio <= 2.0).collect()))
     };

@@ -1,35 +1,34 @@
-//! Schedulers of the original networks and of those that replay them, with room for everything.
+//! Schedulers of the original networks and of the replays, with unlimited buffers.
 
 use irnic_fabric::Priorities;
 use irnic_fabric::network::{PacketId, Port};
 use irnic_fabric::switch::{CustomScheduler, Discipline, OutputQueuedConfig, Scheduler, SwitchConfig, SwitchCtx};
 
-/// More than ever waits, bytes.
+/// Buffer, larger than any queue, bytes.
 const BUFFER: u64 = 1 << 40;
-/// The slack field of packets whose senders do not say how long the flow is.
+/// Value of the slack field of packets whose senders do not give the flow size.
 pub const NO_SIZE: i64 = -1;
 
-/// In which order an output sends what waits for it.
+/// Scheduling order of an output.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// As it came.
+    /// First in, first out.
     Fifo,
-    /// The latest first.
+    /// Last in, first out.
     Lifo,
-    /// By chance, all alike.
+    /// Random, with equal probability.
     Random,
-    /// A packet of each flow in turn, new flows before others.
+    /// One packet of each flow in turn, new flows first.
     Fq,
-    /// Lowest static rank first: the slack field, which nobody changes.
+    /// Lowest static rank first: the slack field, which is not changed.
     Rank,
     /// Least slack time first.
     Lstf,
-    /// Earliest deadline first, by static headers.
+    /// Earliest deadline first, with static headers.
     Edf,
-    /// Fair queueing between two classes, SJF by the slack field in one, and FIFO in that of [`NO_SIZE`].
+    /// Fair queueing between two classes: SJF by the slack field in one, FIFO in the one with [`NO_SIZE`].
     Classes,
-    /// [`Order::Fq`] in every other switch and FIFO+, which is LSTF of packets that all have the same slack, in the
-    /// others.
+    /// [`Order::Fq`] in every other switch, and FIFO+, which is LSTF with equal slack, in the others.
     HalfFq,
 }
 
@@ -38,7 +37,7 @@ pub fn switches(order: Order) -> SwitchConfig {
     SwitchConfig::OutputQueued(OutputQueuedConfig::new(BUFFER, discipline(order)))
 }
 
-/// Returns switches of this order, of ranks, in which what goes first interrupts what is being sent.
+/// Returns switches of this order, by rank, with preemption.
 pub fn preemptive(order: Order) -> SwitchConfig {
     let mut config = OutputQueuedConfig::new(BUFFER, discipline(order));
     config.preempts = true;
@@ -65,11 +64,11 @@ fn discipline(order: Order) -> Discipline {
     }
 }
 
-/// Two classes, of which each has an order of its own and sends in turn: packets are all of the same length.
+/// Two classes that are served in turn, each with its own order: packets are all of the same length.
 #[derive(Debug)]
 struct Classes {
     own: [Box<dyn Scheduler>; 2],
-    /// Whose turn it is.
+    /// The class whose turn it is.
     turn: usize,
 }
 
@@ -100,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    /// When the last packet of each flow leaves the network, ns.
+    /// Times at which the last packet of each flow leaves the network, ns.
     fn ends(schedule: &Schedule) -> [u64; 3] {
         let of = |flow| schedule.packets().iter().filter(|p| p.flow == flow).map(|p| p.left).max().unwrap_or(0);
         [0, 1, 2].map(of)
@@ -119,7 +118,7 @@ mod tests {
         let schedule =
             Simulation::new(config).expect("a run").finish().expect("an outcome").schedule.unwrap_or_default();
         let fifo = ends(&schedule);
-        // Flows 0 and 2 say a size, flow 1 says none.
+        // Flows 0 and 2 have a size, flow 1 has none.
         let sizes = schedule.packets().iter().map(|packet| if packet.flow == 1 { NO_SIZE } else { 60 }).collect();
         network.switch = switches(Order::Classes);
         let mut replay = Replay::new(network, Arc::new(schedule), Header::Given(Arc::new(sizes))).expect("a replay");

@@ -1,4 +1,4 @@
-//! What switches do and senders ask for in runs with transports (§5.2, §5.3).
+//! Schemes: switch and sender configurations of runs with transports (§5.2, §5.3).
 
 use irnic_fabric::experiment::Transport;
 use irnic_fabric::switch::{Discipline, Ecn, OutputQueuedConfig, SwitchConfig};
@@ -6,56 +6,56 @@ use irnic_transports::Slack;
 
 use super::network::{G, PAPERS, PAYLOAD, Wire};
 
-/// Bytes around the payload, which are all of an acknowledgement: as large a part of a packet as 40 of 1510.
+/// Bytes around the payload, and length of an acknowledgement: the same share of a packet as 40 of 1510.
 pub const HEADER: u32 = 28;
-/// A packet of TCP, which has 40 bytes of headers and 10 of timestamps in the authors' simulator.
+/// A packet of TCP, with 40 bytes of headers and 10 of timestamps in the authors' simulator.
 pub const TCPS: Wire = Wire { text: PAPERS + 50, here: PAYLOAD + HEADER };
-/// A packet of others, which has no headers there.
+/// A packet of other transports, which have no headers there.
 pub const OTHERS: Wire = Wire { text: PAPERS, ..TCPS };
-/// TCP as the authors' scripts have it: two packets at first, 200 ms the least timeout.
+/// TCP as in the authors' scripts: an initial window of two packets, a minimum timeout of 200 ms.
 pub const TCP: &str = "iwarp,cc.initial=2,rto-min=200ms,rto-max=60s";
-/// DCTCP, which is TCP but for what it does with marks; timeouts of the datacenter are not in the text.
+/// DCTCP, equal to TCP except for its reaction to marks; the text does not give timeouts of the datacenter.
 const DCTCP: &str = "iwarp,cc=dctcp,cc.initial=2,cc.ssthresh=65536,rto-min=1ms,rto-max=60s";
-/// Of both, for windows that a handshake's answer has opened by one.
+/// Parameter of both, for windows that the handshake's answer opens by one.
 const AFTER_HANDSHAKE: &str = ",cc.initial=1";
-/// Slack that is more than any queue takes, ns.
+/// Slack larger than any queueing delay, ns.
 const LONG: u64 = G;
-/// Packets that may wait without a mark (Table 5.4).
+/// Queue length without marks, packets (Table 5.4).
 const K: u64 = 15;
-/// Room for everything, bytes.
+/// Unlimited buffer, bytes.
 pub const ROOM: u64 = 1 << 40;
 
-/// What switches do, and senders ask for.
+/// A configuration of switches and senders.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Scheme {
     Fifo,
     Fq,
-    /// Shortest remaining first, packets of a flow in order.
+    /// Shortest remaining first, with the packets of a flow in order.
     Srpt,
     /// Shortest job first, by priorities.
     Sjf,
-    /// LSTF with slack by the flow's size.
+    /// LSTF with slack by flow size.
     Size,
-    /// LSTF with the same slack for all.
+    /// LSTF with equal slack.
     Constant,
-    /// LSTF with fair slack, of so many Mbit/s.
+    /// LSTF with fair slack at this rate, Mbit/s.
     Fair(u64),
     /// FQ with CoDel in switches.
     FqCodel,
-    /// FQ, and Edge-CoDel with a refresh threshold, ms.
+    /// FQ, and Edge-CoDel with this refresh threshold, ms.
     FqEdge(u64),
-    /// [`Scheme::Fair`], and Edge-CoDel with a refresh threshold, ms.
+    /// [`Scheme::Fair`], and Edge-CoDel with this refresh threshold, ms.
     FairEdge(u64, u64),
-    /// DCTCP whose packets nobody marks.
+    /// DCTCP without marks.
     Unmarked,
-    /// DCTCP, and switches with FIFO that mark.
+    /// DCTCP with FIFO switches that mark.
     Marked,
-    /// DCTCP, and LSTF with one slack for all; marks are the receiver's.
+    /// DCTCP, and LSTF with equal slack; the receiver marks.
     EdgeEcn,
 }
 
 impl Scheme {
-    /// The order in which switches send.
+    /// The discipline of the switches.
     pub fn discipline(self) -> Discipline {
         match self {
             Scheme::Fifo | Scheme::Unmarked | Scheme::Marked => Discipline::Fifo,
@@ -69,7 +69,7 @@ impl Scheme {
         }
     }
 
-    /// What it is called in pictures.
+    /// Name in plots.
     pub fn name(self) -> String {
         match self {
             Scheme::Fifo => "FIFO".into(),
@@ -87,13 +87,13 @@ impl Scheme {
         }
     }
 
-    /// Slack of a sender.
+    /// Slack set by senders.
     pub fn slack(self) -> Slack {
         match self {
             Scheme::Srpt => Slack::Remaining(LONG),
             Scheme::Sjf | Scheme::Size => Slack::Size(LONG),
             Scheme::Constant | Scheme::EdgeEcn => Slack::Constant(LONG),
-            // Slack goes by payload, all of a packet in the text.
+            // Slack counts payload, which is all of a packet in the text.
             Scheme::Fair(mbps) | Scheme::FairEdge(mbps, _) => {
                 Slack::Fair(mbps * 1_000_000 * u64::from(PAYLOAD) / u64::from(PAPERS))
             }
@@ -101,7 +101,7 @@ impl Scheme {
         }
     }
 
-    /// Time of a packet at the rate of fair slack, ns.
+    /// Transmission time of a packet at the rate of fair slack, ns.
     pub fn spacing(self) -> Option<i64> {
         match self {
             Scheme::Fair(mbps) | Scheme::FairEdge(mbps, _) => Some((u64::from(PAPERS) * 8_000 / mbps) as i64),
@@ -109,7 +109,7 @@ impl Scheme {
         }
     }
 
-    /// Switches with room for so many packets of any size for each port, or any number.
+    /// Switches with a limit of `packets` per port, or unlimited.
     pub fn switches(self, packets: Option<u32>) -> SwitchConfig {
         let mut config = OutputQueuedConfig::new(ROOM, self.discipline());
         config.packets = packets;
@@ -119,7 +119,7 @@ impl Scheme {
         SwitchConfig::OutputQueued(config)
     }
 
-    /// This transport, with what the scheme asks of it.
+    /// The transport `text` with the parameters of the scheme.
     pub fn transport(self, text: &str) -> Result<Transport, String> {
         let text = match self {
             Scheme::FqEdge(refresh) | Scheme::FairEdge(_, refresh) => {
@@ -134,7 +134,7 @@ impl Scheme {
         Ok(transport)
     }
 
-    /// TCP or DCTCP, with what the scheme asks of it, after a handshake through the network or none.
+    /// TCP or DCTCP with the parameters of the scheme, with or without a handshake through the network.
     pub fn tcp(self, handshake: bool) -> Result<Transport, String> {
         let marks = matches!(self, Scheme::Unmarked | Scheme::Marked | Scheme::EdgeEcn);
         let initial = if handshake { AFTER_HANDSHAKE } else { "" };
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn packets_of_fair_slack_are_as_far_apart_as_the_texts() {
-        // As packets of 1460 bytes at 100 Mbit/s.
+        // Like packets of 1460 bytes at 100 Mbit/s.
         let Slack::Fair(bps) = Scheme::Fair(100).slack() else { panic!("no rate") };
         assert_eq!(u64::from(PAYLOAD) * 8 * G / bps, 116_800);
     }

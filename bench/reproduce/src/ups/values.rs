@@ -1,9 +1,9 @@
-//! Results of a part of the evaluation.
+//! Results of parts of the evaluation.
 
 use std::collections::BTreeMap;
 
-/// Numbers of a run by their names.
+/// Values of a run by name.
 pub type Values = BTreeMap<String, f64>;
 
-/// A line of a picture: its name, x and y from left to right.
+/// A line of a plot: its name, and x and y from left to right.
 pub type Line = (String, Vec<(f64, f64)>);

@@ -1,4 +1,4 @@
-//! The report: one HTML file with plots and tables that needs no network.
+//! The report: one self-contained HTML file with plots and tables.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -13,24 +13,24 @@ use irnic_report::picture::{Axis, Scale, escaped};
 use irnic_sweep::NoResult;
 
 use crate::execute::{Batch, Finished, Reached, Run};
-use crate::results::{Column, Row, columns, names, parts, rows};
+use crate::results::{Column, Report, Row};
 use crate::series::rate;
 
-/// Sizes that have a point each; of more, so many ranges with about as many flows each.
+/// Maximum number of flow sizes with a point each; beyond that, sizes are grouped into this many ranges with about the
+/// same number of flows.
 const SIZES: usize = 20;
 /// Writes the report.
-pub fn write(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()> {
-    let columns = columns(batch, runs);
+pub fn write(out: &mut impl Write, report: &Report<'_>) -> io::Result<()> {
+    let Report { batch, runs, columns, names, .. } = report;
     let mut page = String::new();
     head(&mut page, batch, runs);
-    let names = names(&columns);
-    legend(&mut page, &columns, &names);
+    legend(&mut page, columns, names);
     let mut plots = plots(batch, runs);
     plots.retain(|p| p.lines.iter().any(|l| !l.points.is_empty()));
     figures(&mut page, &plots);
-    results(&mut page, &columns, &names);
+    results(&mut page, report);
     notes(&mut page, batch, runs);
-    settings(&mut page, batch, runs, &names);
+    settings(&mut page, batch, runs, names);
     end(&mut page, &plots)?;
     out.write_all(page.as_bytes())
 }
@@ -49,7 +49,7 @@ fn head(page: &mut String, batch: &Batch, runs: &[Run]) {
     let _ = writeln!(page, "<p>irnic sim: {cases} case{plural}, {}</p>", escaped(&seeds));
 }
 
-/// What was simulated: the network, what is sent, and the load, each as far as the cases have it in common.
+/// Describes the simulation: network, workload, and load, as far as they are common to the cases.
 fn subject(batch: &Batch) -> String {
     let common = |what: &str, of: &dyn Fn(&Case) -> Option<String>| {
         let mut all: Vec<String> = batch.cases.iter().filter_map(of).collect();
@@ -72,8 +72,7 @@ fn subject(batch: &Batch) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Returns whether `load` means something to a part of the workload: arrivals that have none of their own, and shares
-/// of it.
+/// Returns whether `load` affects a part of the workload: arrivals without a load of their own, and shares of it.
 fn offers_load(case: &Case) -> bool {
     let (workload, shares) = (case.text("workload"), ["foreground", "share="]);
     case.given("flows").is_none()
@@ -83,7 +82,7 @@ fn offers_load(case: &Case) -> bool {
         })
 }
 
-/// Which seed each case's plots over time are of, in words; `None` if there are none.
+/// Returns the seed of each case's plots over time, in words; `None` if there are none.
 fn of_seed(batch: &Batch, runs: &[Run]) -> Option<String> {
     let shown: Vec<(usize, u64)> =
         (0..batch.cases.len()).filter_map(|case| Some((case, sampled(batch, runs, case)?.0.seed))).collect();
@@ -95,12 +94,12 @@ fn of_seed(batch: &Batch, runs: &[Run]) -> Option<String> {
     Some(each.collect::<Vec<_>>().join(", "))
 }
 
-/// The run whose course is shown: of several seeds the first that has one.
+/// The run plotted over time: of several seeds, the first one with samples.
 fn sampled<'a>(batch: &Batch, runs: &'a [Run], case: usize) -> Option<(&'a Run, &'a Finished)> {
     batch.of_case(case, runs).find(|(_, finished)| !finished.samples.is_empty())
 }
 
-/// Names of cases, with the numbers that long ones have in tables.
+/// Writes the names of cases, with the numbers that stand for long ones in tables.
 fn legend(page: &mut String, columns: &[Column<'_>], names: &[String]) {
     let long = |(column, name): (&Column<'_>, &String)| {
         if name == column.label { name.clone() } else { format!("{name} {}", column.label) }
@@ -108,7 +107,7 @@ fn legend(page: &mut String, columns: &[Column<'_>], names: &[String]) {
     buttons(page, columns.iter().zip(names).map(long));
 }
 
-fn results(page: &mut String, columns: &[Column<'_>], names: &[String]) {
+fn results(page: &mut String, Report { columns, names, rows, parts, .. }: &Report<'_>) {
     page.push_str("<h2>Results</h2>\n<div class=\"scroll\"><table class=\"results\"><thead><tr><th></th>");
     for (case, name) in names.iter().enumerate() {
         let _ = write!(page, "<th class=\"s{case}\">{}</th>", escaped(name));
@@ -120,10 +119,10 @@ fn results(page: &mut String, columns: &[Column<'_>], names: &[String]) {
         let _ = write!(page, "<td{class}>{endings}</td>");
     }
     page.push_str("</tr>\n");
-    for r in rows(columns) {
-        result(page, columns, &r);
+    for r in rows {
+        result(page, columns, r);
     }
-    for part in parts(columns) {
+    for part in parts {
         let cells = "<td></td>".repeat(columns.len());
         let _ = writeln!(page, "<tr class=\"part\"><th>{}</th>{cells}</tr>", part.name);
         for r in &part.rows {
@@ -141,7 +140,7 @@ fn result(page: &mut String, columns: &[Column<'_>], r: &Row) {
     page.push_str("</tr>\n");
 }
 
-/// What went wrong.
+/// Writes the errors.
 fn notes(page: &mut String, batch: &Batch, runs: &[Run]) {
     let reached = Reached::by(runs);
     if reached.is_short() {
@@ -166,7 +165,7 @@ fn settings(page: &mut String, batch: &Batch, runs: &[Run], names: &[String]) {
     page.push_str("<h2>Settings</h2>\n<div class=\"scroll\"><table class=\"settings\"><tbody>\n");
     let mut line = |name: &str, values: &[String]| {
         let _ = write!(page, "<tr><th>{name}</th>");
-        // What is the same for all is said once.
+        // Common values are written once.
         if values.iter().all(|v| *v == values[0]) {
             let _ = write!(page, "<td colspan=\"{}\">{}</td>", values.len(), escaped(&values[0]));
         } else {
@@ -285,7 +284,7 @@ fn plots(batch: &Batch, runs: &[Run]) -> Vec<Plot> {
     all
 }
 
-/// Shares of the flows of all seeds, over ms.
+/// The distribution over the flows of all seeds, in ms.
 fn cdf(batch: &Batch, runs: &[Run], case: usize) -> Vec<(f64, f64)> {
     let flows = batch.of_case(case, runs).flat_map(|(_, f)| &f.flows);
     let mut fcts: Vec<u64> = flows.filter_map(|(flow, record)| record.fct(flow)).collect();
@@ -299,7 +298,7 @@ fn cdf(batch: &Batch, runs: &[Run], case: usize) -> Vec<(f64, f64)> {
     points
 }
 
-/// Of each size, or of ranges of sizes if there are many: the median size, mean slowdown, 99th percentile.
+/// For each size, or for ranges of sizes if there are many: the median size, mean slowdown, 99th percentile.
 fn slowdowns(batch: &Batch, runs: &[Run], case: usize) -> Vec<(f64, f64, f64)> {
     let flows = batch.of_case(case, runs).flat_map(|(_, f)| &f.flows);
     let mut all: Vec<(u64, f64)> =
@@ -314,8 +313,8 @@ fn slowdowns(batch: &Batch, runs: &[Run], case: usize) -> Vec<(f64, f64, f64)> {
     ranges(&all).into_iter().map(bin).collect()
 }
 
-/// Stretches of flows that are in the order of their sizes: about as many flows in each, and no size in two. A size
-/// that is frequent enough has one for itself, and each has where there are few.
+/// Splits flows, sorted by size, into ranges with about the same number of flows, without dividing a size. A
+/// sufficiently frequent size has its own range, as does each size if there are few.
 fn ranges(flows: &[(u64, f64)]) -> Vec<&[(u64, f64)]> {
     let few = flows.chunk_by(|a, b| a.0 == b.0).count() <= SIZES;
     let enough = if few { 1 } else { flows.len().div_ceil(SIZES) };
@@ -338,7 +337,7 @@ fn ranges(flows: &[(u64, f64)]) -> Vec<&[(u64, f64)]> {
     ranges
 }
 
-/// Gbit/s over ms since `begins`, averaged over stretches.
+/// Gbit/s over ms since `begins`, averaged over intervals.
 fn rates(begins: u64, samples: &[Sample]) -> Vec<(f64, f64)> {
     let stretch = samples.len().div_ceil(POINTS).max(1);
     let mut before = (begins, 0);
@@ -367,7 +366,7 @@ mod tests {
         assert_eq!(shown(&[]), []);
         assert_eq!(shown(&[(1_000, 500)]), [(1_000, 1_000, 500)]);
         assert_eq!(shown(&[(64, 90), (1_000, 1), (9_000, 9)]), [(64, 64, 90), (1_000, 1_000, 1), (9_000, 9_000, 9)]);
-        // A size that is half of all, between a thousand that occur once.
+        // A size with half of all flows, among a thousand that occur once.
         let mut many: Vec<(u64, usize)> = (1..=1_000).map(|size| (size, 1)).collect();
         many[499].1 = 1_001;
         let shown = shown(&many);

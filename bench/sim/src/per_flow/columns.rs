@@ -1,4 +1,4 @@
-//! Flows as Parquet: a row group for each run.
+//! Flows as Parquet, with a row group for each run.
 
 use std::io::Write;
 use std::sync::Arc;

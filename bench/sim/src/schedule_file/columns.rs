@@ -1,4 +1,4 @@
-//! Schedules as Parquet: one row group.
+//! Schedules as Parquet, with one row group.
 
 use std::fs::File;
 use std::io::Write;
@@ -16,7 +16,7 @@ use parquet::schema::types::Type;
 
 use super::{COLUMNS, MAX_HOPS, Rows, hops, of_hop};
 
-/// Writes a schedule. Packets with fewer hops than others have 0 in the columns of those.
+/// Writes a schedule. Packets with fewer hops than others have 0 in the remaining columns.
 pub fn write(out: &mut (impl Write + Send), schedule: &Schedule) -> Result<()> {
     let number = |name: &str| {
         let kind = Type::primitive_type_builder(name, Physical::INT64).with_repetition(Repetition::REQUIRED);

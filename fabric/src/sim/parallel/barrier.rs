@@ -1,24 +1,24 @@
-//! Where threads wait for each other, for times of some microseconds.
+//! A barrier for threads that wait for each other for some microseconds.
 
 use std::hint;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// So often a thread looks before it lets others have its core.
+/// Number of spins before a thread yields its core.
 const SPINS: usize = 2_000;
 
-/// A barrier for a number of threads, at which they spin for a while. What a thread wrote before it came there, all see
-/// that go on.
+/// A spinning barrier for a number of threads. Writes of a thread before the barrier are visible to all threads after
+/// it.
 #[derive(Debug)]
 pub(super) struct Barrier {
     threads: usize,
     waiting: AtomicUsize,
-    /// How often all have come.
+    /// Number of rounds completed.
     rounds: AtomicUsize,
     broken: AtomicBool,
 }
 
-/// A thread will not come any more.
+/// A thread has abandoned the barrier.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Broken;
 
@@ -50,7 +50,7 @@ impl Barrier {
         Ok(())
     }
 
-    /// This thread will not come any more: lets the others go.
+    /// Leaves the barrier for good, and releases the other threads.
     pub(super) fn abandon(&self) {
         self.broken.store(true, Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
-//! Threads that work off the parts of a network, window by window.
+//! Threads that process the parts of a network, window by window.
 //!
-//! A window begins with the earliest event of all parts and is as long as the shortest link: what a part does in it
-//! reaches another after its end. After it each part hands out its records and mail, and takes in that of all others.
+//! A window begins with the earliest event of all parts and is as long as the shortest link: its effects reach other
+//! parts only after its end. Then each part publishes its records and mail, and takes in those of all others.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -11,24 +11,24 @@ use super::barrier::{Barrier, Broken};
 use super::{Limits, Stop, Watch};
 use crate::network::{Moment, Part, Published};
 
-/// What threads tell each other.
+/// State shared by the threads.
 #[derive(Debug)]
 pub(super) struct Crew {
     barrier: Barrier,
     desks: Vec<Desk>,
 }
 
-/// What one part tells.
+/// State that one part reports.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Desk {
-    /// When its next event is due, ns.
+    /// Time of its next event, ns.
     next: AtomicU64,
-    /// Events worked off; flows that have arrived; records kept.
+    /// Events processed; flows that have arrived; records kept.
     done: AtomicU64,
     arrived: AtomicUsize,
     kept: AtomicUsize,
-    /// Something went wrong.
+    /// Whether an error occurred.
     failed: AtomicBool,
     moments: Mutex<Vec<Moment>>,
     mail: RwLock<(Published, Vec<u32>)>,
@@ -39,9 +39,9 @@ impl Crew {
         Crew { barrier: Barrier::new(parts), desks: (0..parts).map(|_| Desk::default()).collect() }
     }
 
-    /// Works off part `me` until there is a reason to stop, the same for all.
+    /// Processes part `me` until there is a reason to stop, the same for all.
     pub(super) fn work(&self, me: usize, site: &mut Site<Part>, limits: &Limits, watch: Watch) -> (Stop, Watch) {
-        // Whoever panicked is joined by who started it.
+        // A panic is propagated by the thread that joins.
         let site = &mut Unless { site, barrier: &self.barrier };
         self.windows(me, site.site, limits, watch).unwrap_or((Stop::Alone, watch))
     }
@@ -84,7 +84,7 @@ impl Crew {
         }
     }
 
-    /// Tells the others how far this part is.
+    /// Reports the progress of this part to the others.
     fn tell(&self, me: usize, site: &mut Site<Part>, failed: bool, moments: &mut Vec<Moment>) {
         let desk = &self.desks[me];
         desk.next.store(site.net.next_event(), Ordering::Relaxed);
@@ -97,7 +97,7 @@ impl Crew {
         desk.moments.lock().unwrap_or_else(PoisonError::into_inner).clone_from(moments);
     }
 
-    /// Whether to stop before the window that begins at `begin`, ns. All threads come to the same answer.
+    /// Whether to stop before the window that begins at `begin`, ns. All threads come to the same decision.
     fn reason(&self, begin: u64, limits: &Limits, watch: &mut Watch) -> Option<Stop> {
         let sum = |of: &dyn Fn(&Desk) -> u64| self.desks.iter().map(of).sum::<u64>();
         let desks = &self.desks;
@@ -131,7 +131,7 @@ impl Crew {
     }
 }
 
-/// A part that is being worked off. Lets the others go if the thread panics.
+/// Releases the other threads if this one panics.
 struct Unless<'a> {
     site: &'a mut Site<Part>,
     barrier: &'a Barrier,
@@ -146,7 +146,7 @@ impl Drop for Unless<'_> {
     }
 }
 
-/// Works off a part's events before `end`, ns.
+/// Processes a part's events before `end`, ns.
 fn run(site: &mut Site<Part>, end: u64) -> Result<(), SimError> {
     loop {
         let step = site.net.step(end - 1);
@@ -156,12 +156,12 @@ fn run(site: &mut Site<Part>, end: u64) -> Result<(), SimError> {
     }
 }
 
-/// What a part has for the others.
+/// Publishes the mail and news of a part.
 pub(super) fn hand_out(site: &mut Site<Part>) -> (Published, Vec<u32>) {
     (site.net.publish(), site.flows.take_news())
 }
 
-/// Takes in what all parts have for this one.
+/// Takes in a part's mail and news from all parts.
 pub(super) fn take_in<'a>(site: &mut Site<Part>, all: impl Iterator<Item = &'a (Published, Vec<u32>)> + Clone) {
     let published: Vec<&Published> = all.clone().map(|mail| &mail.0).collect();
     site.net.take_in(&published);
@@ -169,7 +169,7 @@ pub(super) fn take_in<'a>(site: &mut Site<Part>, all: impl Iterator<Item = &'a (
     site.flows.resolve(&mut site.net);
 }
 
-/// Gives a part back what it had handed out.
+/// Returns to a part what it had published.
 pub(super) fn take_back(site: &mut Site<Part>, mail: &mut (Published, Vec<u32>)) {
     site.net.take_back(std::mem::take(&mut mail.0));
     site.flows.give_back(std::mem::take(&mut mail.1));

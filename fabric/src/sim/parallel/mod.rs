@@ -1,9 +1,9 @@
-//! One simulation by several threads, each with a part of the network, with the same outcome to the byte.
+//! One simulation on several threads, each with a part of the network, with byte-identical outcome.
 //!
-//! Parts work off windows of time in which nothing can come from another (`crew`), and bring events of the same
-//! nanosecond into the order that one queue would have given them ([`crate::network`]). What nobody can know before a
-//! window is over is left to one thread: the end of the last flows is looked for event by event, and a network that
-//! stands still is run again from the beginning.
+//! Parts process windows of time in which nothing can arrive from another part (`crew`), and put events of the same
+//! nanosecond into the order that one queue would have given them ([`crate::network`]). What cannot be known before a
+//! window is over is left to one thread: the end of the last flows is found event by event, and a network that stands
+//! still is run again from the beginning.
 
 mod barrier;
 mod crew;
@@ -23,19 +23,19 @@ use crate::switch::{Discipline, OutputQueuedConfig, SharedBufferConfig, SwitchCo
 use crew::Crew;
 use irnic_transports::congestion::CongestionConfig;
 
-/// Records that a part keeps before the events that wait are settled.
+/// Number of records of a part at which pending events are settled.
 const RECORDS: usize = 1 << 18;
 
-/// Why one thread takes over.
+/// Why a single thread takes over.
 const STANDS_STILL: &str = "the network stands still, or the run fails";
 
-/// The longest window, ns.
+/// Maximum length of a window, ns.
 const WINDOW: u64 = 1 << 22;
 
-/// The most changes of links in the same nanosecond, times ports.
+/// Maximum number of link changes in the same nanosecond, times ports.
 const CHANGES: usize = 1 << 22;
 
-/// A [`Simulation`] that several threads run.
+/// A [`Simulation`] run by several threads.
 #[derive(Debug)]
 pub struct Parallel {
     config: Arc<SimConfig>,
@@ -43,48 +43,48 @@ pub struct Parallel {
     limits: Limits,
     watch: Watch,
     ending: Option<Ending>,
-    /// It is left to one thread, and why.
+    /// The single-threaded run that replaces it, and why.
     alone: Option<(Box<Simulation>, &'static str)>,
 }
 
-/// When threads stop.
+/// Conditions for threads to stop.
 #[derive(Copy, Clone, Debug)]
 struct Limits {
-    /// ns.
+    /// Time, ns.
     until: u64,
     /// Length of a window, ns.
     window: u64,
     /// Flows of the run.
     flows: usize,
-    /// Events worked off since the beginning, of all parts.
+    /// Total of events processed since the beginning, of all parts.
     events: u64,
-    /// Records that a part keeps.
+    /// Records kept by a part.
     records: usize,
 }
 
-/// Why threads stop.
+/// Reason for threads to stop.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Stop {
-    /// Enough events for now.
+    /// The requested number of events was processed.
     Events,
-    /// The time of the run is over.
+    /// The end time of the run was reached.
     TimeUp,
-    /// All flows have arrived: the run is over as soon as the last is acknowledged.
+    /// All flows have arrived: the run ends when the last is acknowledged.
     Arrived,
-    /// Too many records.
+    /// Too many records are kept.
     Settle,
-    /// Something that one thread has to look into.
+    /// A condition that a single thread must examine.
     Alone,
 }
 
-/// What the network was like when it was last watched.
+/// State at the last standstill check.
 #[derive(Copy, Clone, Debug, Default)]
 struct Watch {
     delivered: u64,
 }
 
 impl Watch {
-    /// Whether the network may stand still: what [`Network::watch`] finds out comes to the same or to more.
+    /// Whether the network may stand still: true at least whenever [`Network::watch`] would find it so.
     fn stands_still(&mut self, whole: &Moment) -> bool {
         let before = std::mem::replace(&mut self.delivered, whole.delivered);
         let idle = whole.looks + if whole.packets == 0 { whole.timers } else { 0 };
@@ -93,7 +93,7 @@ impl Watch {
 }
 
 impl Parallel {
-    /// A network at time 0, in which nothing has happened, for at most so many threads.
+    /// A network at time 0, before any event, for at most this many threads.
     pub fn new(config: SimConfig, threads: usize) -> Result<Parallel, SimError> {
         config.check()?;
         config.network().check()?;
@@ -146,19 +146,19 @@ impl Parallel {
         Ok(parallel)
     }
 
-    /// Leaves the run to one thread, from the beginning.
+    /// Leaves the run to a single thread, from the beginning.
     fn leave(&mut self, why: &'static str) -> Result<(), SimError> {
         self.sites.clear();
         self.alone = Some((Box::new(Simulation::of(self.config.clone())?), why));
         Ok(())
     }
 
-    /// Why one thread runs it, if one does.
+    /// Why a single thread runs it, if so.
     pub fn alone(&self) -> Option<&'static str> {
         self.alone.as_ref().map(|(_, why)| *why)
     }
 
-    /// Threads that run it.
+    /// Number of threads.
     pub fn threads(&self) -> usize {
         self.sites.len().max(1)
     }
@@ -171,7 +171,7 @@ impl Parallel {
         }
     }
 
-    /// Flows that are complete, and flows in all: see [`Simulation::progress`].
+    /// Numbers of complete flows, and of all flows: see [`Simulation::progress`].
     pub fn progress(&self) -> (usize, usize) {
         match &self.alone {
             Some((alone, _)) => alone.progress(),
@@ -187,8 +187,8 @@ impl Parallel {
         self.sites.iter().map(|site| site.net.events().1).sum()
     }
 
-    /// Runs until all flows are complete, nothing moves any more, or about `events` more events have come. Returns
-    /// whether it is over.
+    /// Runs until all flows are complete, nothing moves any more, or about `events` more events were processed. Returns
+    /// whether the run is over.
     pub fn run(&mut self, events: u64) -> Result<bool, SimError> {
         if let Some((alone, _)) = &mut self.alone {
             return alone.run(events);
@@ -213,7 +213,7 @@ impl Parallel {
         Ok(true)
     }
 
-    /// Has a thread for each part work off windows.
+    /// Processes windows with a thread for each part.
     fn windows(&mut self) -> Stop {
         let crew = Crew::new(self.sites.len());
         let (limits, watch) = (&self.limits, self.watch);
@@ -229,8 +229,8 @@ impl Parallel {
         stop
     }
 
-    /// Works off one event after the other of all parts, until the last flow is acknowledged: nothing that comes after
-    /// that may happen.
+    /// Processes the events of all parts one by one, until the last flow is acknowledged: nothing after that may
+    /// happen.
     fn event_by_event(&mut self) -> Stop {
         loop {
             if self.done() == self.limits.flows {
@@ -240,7 +240,7 @@ impl Parallel {
             if self.events() >= self.limits.events {
                 return Stop::Events;
             }
-            // All must have had the same of the events that all have.
+            // All parts must have processed the same number of common events.
             let common = || self.sites.iter().map(|site| site.net.common_events());
             if self.sites.iter().any(|site| site.net.part().kept() > self.limits.records)
                 && common().min() == common().max()
@@ -282,7 +282,7 @@ impl Parallel {
         self.outcome()
     }
 
-    /// What came of it, with everything checked that must hold.
+    /// The outcome, with all invariants checked.
     pub fn outcome(self) -> Result<Outcome, SimError> {
         match self.alone {
             Some((alone, _)) => alone.outcome(),
@@ -291,7 +291,7 @@ impl Parallel {
     }
 }
 
-/// What of a configuration can only be run by one thread, if anything.
+/// Why a configuration needs a single thread, if it does.
 fn obstacle(config: &SimConfig) -> Option<&'static str> {
     let changes = config.changes.chunk_by(|a, b| a.at == b.at).map(<[_]>::len).max().unwrap_or(0);
     let from_outside = |switch: &SwitchConfig| {

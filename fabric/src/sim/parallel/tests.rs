@@ -1,14 +1,14 @@
-//! Threads find what one thread finds, to the last digit.
+//! Multi-threaded runs have exactly the outcome of single-threaded ones.
 
 use super::*;
 use crate::experiment::{Grid, Written};
 
-/// What the options say, each as `key=value`, with a seed.
+/// The configuration for options of the form `key=value`, with a seed.
 fn config(options: &str, seed: u64) -> SimConfig {
     valid(options, seed).unwrap_or_else(|e| panic!("{options}: {e}"))
 }
 
-/// What the options say, unless they make no sense together.
+/// The configuration for the options, if they are compatible.
 fn valid(options: &str, seed: u64) -> Result<SimConfig, String> {
     let keys = || crate::experiment::KEYS.iter().map(|key| key.name());
     let mut common = crate::experiment::Values::default();
@@ -22,12 +22,12 @@ fn valid(options: &str, seed: u64) -> Result<SimConfig, String> {
     experiment.config(seed).map_err(|e| case.error(e).to_string())
 }
 
-/// Everything that is known of an outcome.
+/// The complete outcome as text.
 fn written(outcome: Result<Outcome, SimError>) -> String {
     format!("{outcome:?}")
 }
 
-/// Compares so many threads with one. Returns why one thread ran it, if one did.
+/// Compares a run on `threads` with one thread. Returns why it ran on one thread, if so.
 fn compare(options: &str, seed: u64, threads: usize, records: usize) -> Option<&'static str> {
     let config = config(options, seed);
     let one = written(Simulation::new(config.clone()).and_then(Simulation::finish));
@@ -80,7 +80,7 @@ const LOADS: [&str; 22] = [
 #[test]
 fn any_number_of_threads_finds_the_same() {
     for (seed, load) in (1..).zip(LOADS) {
-        // On every other network, in turn.
+        // On every other network, alternating.
         let networks = NETWORKS.iter().zip([2, 3, 5, 2]).skip(seed as usize % 2).step_by(2);
         for (network, threads) in networks {
             let load =
@@ -101,7 +101,7 @@ fn links_that_fail_and_return_change_nothing() {
     }
 }
 
-/// A leaf that is cut off for good: RoCE with PFC has no timer.
+/// A leaf that is cut off permanently: RoCE with PFC has no timer.
 #[test]
 fn what_stands_still_is_left_to_one_thread() {
     let lost = "topology=leaf-spine:leaves=2,spines=1,hosts=2 workload=permutation:bytes=1MB transport=roce pfc=on";
@@ -146,7 +146,7 @@ fn what_follows_from_one_order_of_all_is_left_to_one_thread() {
     }
 }
 
-/// Networks, loads and numbers of threads by chance. `IRNIC_SCHEDULES=n` tries so many, from `IRNIC_FIRST` on.
+/// Random networks, loads and numbers of threads. `IRNIC_SCHEDULES=n` tries n of them, from `IRNIC_FIRST` on.
 #[test]
 fn whatever_the_network() {
     let number = |name: &str, default: u64| {

@@ -1,21 +1,21 @@
-//! What breakers of loops did.
+//! Counters of loop breakers.
 
 use crate::switch::counters::counters;
 
 counters! {
-    /// What breakers of loops did in a network, added up over its switches.
+    /// Counters of loop breakers, summed over the switches of a network.
     pub struct BreakerCounters {
-        /// Tokens that suspected ports sent of their own accord.
+        /// Tokens originated by suspected ports.
         tokens: sum,
-        /// Tokens that switches passed on, each once for every link.
+        /// Tokens forwarded, counted once per link.
         forwarded: sum,
-        /// Tokens that came back to their port: loops found.
+        /// Tokens that returned to their port: loops found.
         loops: sum,
         /// Frames dropped ([`super::Remedy::Drop`]).
         dropped: sum,
-        /// Times that the frames of a loop moved on all the way round ([`super::Remedy::Rotate`]).
+        /// Rotations in which each switch of a loop sent one frame on ([`super::Remedy::Rotate`]).
         rotations: sum,
-        /// Frames that moved on so in spite of a pause, of whole rotations and of others.
+        /// Frames sent on in spite of a pause, in complete rotations and others.
         moved: sum,
     }
 }

@@ -1,11 +1,11 @@
-//! Breakers of loops: ports that PFC has stopped for long find out by tokens whether they wait for each other, and if
-//! so drop frames (LB) or send one on each (DLB), as §4.6.4 of Menikkumbura's dissertation (Purdue University) has it
-//! to compare Escape with.
+//! Loop breakers: ports that PFC has paused for long find out by tokens whether they wait for each other. If so, they
+//! drop frames (LB) or each send one on (DLB), as §4.6.4 of Menikkumbura's dissertation (Purdue University) describes
+//! for comparison with Escape.
 //!
-//! A suspected port sends a token to the neighbour that stopped it. The neighbour passes it on by each output that is
-//! itself suspected and for which frames wait that came the same way. A port whose token comes back is in a loop; ports
-//! pass on no tokens of ports with higher numbers, so that one of them is the loop's master. What is remembered of the
-//! papers is in docs/escape.md.
+//! A suspected port sends a token to the neighbour that paused it. The neighbour forwards it by each output that is
+//! suspected itself and has frames queued that came the same way. A port whose token comes back is in a loop; ports do
+//! not forward tokens of ports with higher numbers, so that exactly one becomes the loop's master. docs/escape.md lists
+//! the papers' details that were recalled from memory.
 
 mod config;
 mod counters;
@@ -22,8 +22,8 @@ use super::{Dequeue, Effect, Switch, SwitchCtx, Verdict};
 use crate::network::{Control, PacketId, Packets, Port};
 use crate::priorities::Priorities;
 
-/// By which input a token came that left by an output: the loop of `origin`, if it is one, has frames of the one wait
-/// for the other.
+/// The input by which a token arrived that left by an output: the loop of `origin`, if it is one, has frames from that
+/// input that wait for that output.
 #[derive(Debug)]
 struct Way {
     origin: Origin,
@@ -33,7 +33,7 @@ struct Way {
     look: u32,
 }
 
-/// A switch around another one, whose queues it takes frames out of ([`Switch::extract`]).
+/// A switch wrapper that can take frames out of the inner switch's queues ([`Switch::extract`]).
 #[derive(Debug)]
 pub(crate) struct Breaker {
     inner: Box<dyn Switch>,
@@ -41,14 +41,14 @@ pub(crate) struct Breaker {
     node: u32,
     inputs: Box<[Input]>,
     outputs: Box<[Output]>,
-    /// Ways of tokens past outputs that are stopped.
+    /// Paths of tokens past paused outputs.
     ways: Vec<Way>,
-    /// Number of the last look.
+    /// Number of the last probe.
     look: u32,
 }
 
 impl Breaker {
-    /// A breaker for the switch of `node` with these ports. `edges` are those at whose other ends are hosts.
+    /// Wraps the switch of `node` with these ports in a loop breaker. `edges` are the ports to hosts.
     pub(crate) fn around(
         inner: Box<dyn Switch>,
         config: &BreakerConfig,
@@ -68,7 +68,7 @@ impl Breaker {
         }
     }
 
-    /// Looks at what the switch inside has asked for.
+    /// Updates port state from the pauses that the inner switch requested.
     #[inline]
     fn keep_registry(&mut self, ctx: &mut SwitchCtx<'_>) {
         if !ctx.ledger.effects.is_empty() {
@@ -96,8 +96,7 @@ impl Breaker {
             && self.outputs[usize::from(output)].is_suspect(now, priority, self.config.wait)
     }
 
-    /// Whether a port would do something about a loop that goes on by it from `input`: if so it is worth waiting for
-    /// its own token.
+    /// Whether a port would act on a loop through it from `input`: if so, it is worth waiting for its own token.
     fn can_resolve(&self, now: u64, input: u16, output: u16, priority: u8) -> bool {
         self.config.remedy == Remedy::Drop
             || self.outputs[usize::from(output)].is_rotating(now)
@@ -121,7 +120,7 @@ impl Breaker {
         }
     }
 
-    /// Sees to it that the next token is sent.
+    /// Arms the timer for the next token.
     fn keep_time(&self, ctx: &mut SwitchCtx<'_>) {
         let next = self.outputs.iter().map(Output::next_due).min().unwrap_or(u64::MAX);
         if next != u64::MAX {
@@ -129,8 +128,8 @@ impl Breaker {
         }
     }
 
-    /// A token has come by `input`: its port waits for this one to take in frames, which waits for those of its outputs
-    /// by which they leave.
+    /// Handles a token that arrived by `input`: its port waits for this one to accept frames, which waits for those of
+    /// its outputs by which they leave.
     fn probed(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, origin: Origin, priority: u8, look: u32) {
         if !self.inputs[usize::from(input)].requested.contains(priority) {
             return;
@@ -153,7 +152,7 @@ impl Breaker {
         }
     }
 
-    /// Keeps the way of a token. Returns whether it has not gone the same way before.
+    /// Records the path of a token. Returns whether it is new.
     fn remember(&mut self, way: Way) -> bool {
         let same =
             |known: &&mut Way| (known.origin, known.priority, known.output) == (way.origin, way.priority, way.output);
@@ -170,7 +169,7 @@ impl Breaker {
         }
     }
 
-    /// The token of `output` has come back by `input`.
+    /// Handles the token of `output` that came back by `input`.
     fn found(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, output: u16, priority: u8) {
         match self.config.remedy {
             Remedy::Drop => {
@@ -191,8 +190,8 @@ impl Breaker {
         }
     }
 
-    /// LB: drops frames that came by `input` and wait for `output`, the first of them first, until there are none or
-    /// the neighbour is told to go on.
+    /// LB: drops frames that came by `input` and wait for `output`, oldest first, until none are left or the neighbour
+    /// is resumed.
     fn drop_frames(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, output: u16, priority: u8) {
         while self.inputs[usize::from(input)].requested.contains(priority)
             && let Some(id) = self.take_first(ctx, input, output, priority, u32::MAX)
@@ -202,8 +201,7 @@ impl Breaker {
         }
     }
 
-    /// Takes the first frame that came by `input` out of the regular queues of `output`, if it has at most so many
-    /// bytes.
+    /// Takes the first frame that came by `input` out of the regular queues of `output`, if it has at most `bytes`.
     fn take_first(
         &mut self,
         ctx: &mut SwitchCtx<'_>,
@@ -225,8 +223,8 @@ impl Breaker {
         Some(id)
     }
 
-    /// DLB: has the neighbour at `input` send one of the frames of the loop. If it is this switch's own, looks for
-    /// loops rest while it goes round.
+    /// DLB: has the neighbour at `input` send one of the frames of the loop. For a loop of its own, the switch starts
+    /// no further probes until the rotation is complete.
     fn rotate(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, output: u16, origin: Origin, priority: u8) {
         let Some(bytes) = self.inputs[usize::from(input)].grant(ctx.now, priority, self.config.place) else { return };
         if origin == self.origin(output) {
@@ -235,7 +233,8 @@ impl Breaker {
         ctx.control(input, Token::Grant { origin, priority, bytes }.into());
     }
 
-    /// There is room at the neighbour of `output` for a frame of the loop: sends one, and makes room for another.
+    /// Handles a grant: the neighbour of `output` has room for a frame of the loop. Sends one, and makes room for
+    /// another.
     fn granted(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, origin: Origin, priority: u8, bytes: u32) {
         let mine = |way: &&Way| (way.origin, way.priority, way.output) == (origin, priority, output);
         let Some(&Way { input, .. }) = self.ways.iter().find(mine) else { return };
@@ -250,7 +249,7 @@ impl Breaker {
         self.rotate(ctx, input, output, origin, priority);
     }
 
-    /// The neighbour of `output` has stopped these priorities, and no others.
+    /// Handles a pause: the neighbour of `output` has paused exactly these priorities.
     fn stopped(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, stopped: Priorities) {
         self.outputs[usize::from(output)].note(ctx.now, stopped, self.config.wait);
         self.ways.retain(|way| way.output != output || stopped.contains(way.priority));

@@ -1,4 +1,4 @@
-//! What a switch keeps of its ports.
+//! State of a port.
 
 use crate::network::{Fifo, PacketId, Packets, Port};
 use crate::priorities::Priorities;
@@ -8,33 +8,33 @@ const PRIORITIES: usize = Priorities::COUNT;
 /// The receiving end of a port.
 #[derive(Debug)]
 pub(super) struct Input {
-    /// Priorities that the neighbour was asked to stop.
+    /// Priorities that the neighbour was asked to pause.
     pub requested: Priorities,
-    /// A host is at the other end, which is in no loop.
+    /// Whether a host is at the other end, which is part of no loop.
     pub edge: bool,
-    /// By when a control frame has come to bear at the other end, and what it sends for it is here, ns after it was
-    /// sent.
+    /// Time from sending a control frame until it has taken effect at the other end and what that end sends in response
+    /// has arrived, ns.
     reply: u64,
-    /// Of each priority: from when on nothing comes that was not granted, ns.
+    /// By priority, the time from which only granted frames arrive, ns.
     settled: [u64; PRIORITIES],
-    /// Until when a frame may come that was granted, ns.
+    /// Time until which a granted frame may arrive, ns.
     granted: [u64; PRIORITIES],
-    /// Bytes of frames that came by a grant, less those that have left since the neighbour was stopped.
+    /// Bytes of frames that arrived by a grant, less those that have left since the neighbour was paused.
     excess: [i64; PRIORITIES],
 }
 
 impl Input {
-    /// That of a port, for frames of at most `longest` bytes.
+    /// The state of a port, for frames of at most `longest` bytes.
     pub(super) fn new(port: &Port, edge: bool, longest: u32) -> Input {
-        // A packet that has just begun and seven PFC frames before the frame, another at the other end and one of each
-        // priority before the packet that answers it.
+        // A packet that has just begun and seven PFC frames ahead of the control frame; at the other end another
+        // packet, and one of each priority ahead of the response.
         let bytes = (2 + PRIORITIES as u128) * u128::from(longest) + 8 * 64;
         let reply = 2 * port.delay + (bytes * 8_000_000_000 / u128::from(port.rate.max(1))) as u64;
         let none = [0; PRIORITIES];
         Input { requested: Priorities::NONE, edge, reply, settled: none, granted: none, excess: [0; PRIORITIES] }
     }
 
-    /// The neighbour is asked to stop, or to go on. A frame that was granted before counts as if it was there.
+    /// Notes that the neighbour is asked to pause or resume. A frame granted earlier counts as arrived.
     pub(super) fn note(&mut self, now: u64, priority: u8, stop: bool, place: u32) {
         if !stop {
             return self.requested.remove(priority);
@@ -46,7 +46,7 @@ impl Input {
         self.granted[at] = 0;
     }
 
-    /// A packet has come.
+    /// Accounts for a packet that arrived.
     #[inline]
     pub(super) fn came(&mut self, now: u64, priority: u8, wire: u32) {
         let at = usize::from(priority);
@@ -56,7 +56,7 @@ impl Input {
         }
     }
 
-    /// A packet that came has left its queue.
+    /// Accounts for a packet that has left its queue.
     #[inline]
     pub(super) fn left(&mut self, priority: u8, wire: u32) {
         if self.requested.contains(priority) {
@@ -64,13 +64,13 @@ impl Input {
         }
     }
 
-    /// Whether there is room for a frame of any length, of `place` bytes.
+    /// Whether there is room for a frame of any length up to `place` bytes.
     pub(super) fn is_free(&self, now: u64, priority: u8) -> bool {
         let at = usize::from(priority);
         self.excess[at] <= 0 && now >= self.granted[at] && now >= self.settled[at]
     }
 
-    /// Sets room aside for a frame; returns of how many bytes, if there is any and the neighbour waits for it.
+    /// Reserves room for a frame. Returns its bytes, if there is room and the neighbour is paused.
     pub(super) fn grant(&mut self, now: u64, priority: u8, place: u32) -> Option<u32> {
         let at = usize::from(priority);
         let waits = self.requested.contains(priority) && now >= self.settled[at] && now >= self.granted[at];
@@ -86,20 +86,20 @@ impl Input {
 /// The sending end of a port.
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    /// Priorities that the neighbour has stopped, and of each since when, ns.
+    /// Priorities that the neighbour has paused, with the time of each, ns.
     stopped: Priorities,
     since: [u64; PRIORITIES],
     /// When the next token of each is due, ns.
     due: [u64; PRIORITIES],
-    /// Until when a rotation of its own is under way, ns.
+    /// Time until which a rotation started here is under way, ns.
     busy: u64,
-    /// Frames that go in spite of a pause.
+    /// Frames that are sent in spite of a pause.
     moving: Fifo,
     bytes: u64,
 }
 
 impl Output {
-    /// The neighbour says what it has stopped; suspicion comes `wait` ns later.
+    /// Notes the priorities that the neighbour has paused; they become suspect `wait` ns later.
     pub(super) fn note(&mut self, now: u64, stopped: Priorities, wait: u64) {
         for priority in stopped.without(self.stopped).iter() {
             self.since[usize::from(priority)] = now;
@@ -108,12 +108,12 @@ impl Output {
         self.stopped = stopped;
     }
 
-    /// Whether a priority has been stopped for `wait` ns.
+    /// Whether a priority has been paused for `wait` ns.
     pub(super) fn is_suspect(&self, now: u64, priority: u8, wait: u64) -> bool {
         self.stopped.contains(priority) && now >= self.since[usize::from(priority)] + wait
     }
 
-    /// Priorities that are to send a token now, and do so again `wait` ns later.
+    /// Returns the priorities whose token is due; the next one is due `wait` ns later.
     pub(super) fn take_due(&mut self, now: u64, wait: u64) -> Priorities {
         let mut due = Priorities::NONE;
         for priority in self.stopped.iter().filter(|priority| self.due[usize::from(*priority)] <= now) {
@@ -128,23 +128,23 @@ impl Output {
         self.stopped.iter().map(|priority| self.due[usize::from(priority)]).min().unwrap_or(u64::MAX)
     }
 
-    /// A rotation of its own goes on, for so long at most.
+    /// Notes a rotation started here, under way until `until` at most.
     pub(super) fn rotates(&mut self, until: u64) {
         self.busy = until;
     }
 
-    /// Whether one is under way.
+    /// Whether a rotation started here is under way.
     pub(super) fn is_rotating(&self, now: u64) -> bool {
         now < self.busy
     }
 
-    /// Has a frame go before all others.
+    /// Queues a frame ahead of all others.
     pub(super) fn push(&mut self, packets: &mut Packets, id: PacketId) {
         self.bytes += u64::from(packets.get(id).wire);
         self.moving.push(packets, id);
     }
 
-    /// The first of these frames.
+    /// Takes the first of these frames.
     #[inline]
     pub(super) fn pop(&mut self, packets: &Packets) -> Option<PacketId> {
         let id = self.moving.pop(packets)?;
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn room_is_for_one_frame_until_others_leave() {
-        // 12 frames' worth of 1000 bytes and less take 84 µs at 1 Gbit/s, and 2 µs of way.
+        // 12 frames' worth of 1000 bytes and less take 84 µs at 1 Gbit/s, plus 2 µs of propagation.
         let mut input = Input::new(&Port::new(0, 0, 1, 0, 1_000_000_000, 1_000, 0.0), false, 1_000);
         assert_eq!(input.grant(1_000_000, 3, 1_000), None, "nobody waits");
         input.note(0, 3, true, 1_000);
@@ -179,7 +179,7 @@ mod tests {
         input.left(3, 900);
         input.left(4, 900);
         assert_eq!((input.is_free(900_000, 3), input.grant(900_000, 3, 1_000)), (true, Some(1_000)));
-        // The pause ends and begins anew: the frame that was granted may come in between.
+        // The pause ends and begins anew: the granted frame may arrive in between.
         input.note(900_001, 3, false, 1_000);
         input.note(900_002, 3, true, 1_000);
         assert_eq!(input.grant(2_000_000, 3, 1_000), None);

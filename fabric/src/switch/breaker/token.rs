@@ -2,24 +2,24 @@
 
 use crate::network::Control;
 
-/// Opcodes next to Escape's, which nobody has been given.
+/// Opcodes next to Escape's, unassigned.
 const PROBE: u16 = 0x0104;
 const GRANT: u16 = 0x0105;
 
-/// A port that sends tokens: what loops elect their master by, the lowest.
+/// A port that originates tokens. The lowest of a loop is its master.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Origin {
     pub node: u32,
     pub port: u16,
 }
 
-/// What switches of a loop tell each other.
+/// Messages among the switches of a loop.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
-    /// Goes with the frames: the port waits for whoever gets it. The number of the look keeps it from being passed on
+    /// Travels with the frames: the port waits for the receiver. The number of the probe keeps it from being forwarded
     /// twice.
     Probe { origin: Origin, priority: u8, look: u32 },
-    /// Goes against the frames: there is room for one of the loop, of so many bytes at most.
+    /// Travels against the frames: there is room for one of the loop, of at most `bytes`.
     Grant { origin: Origin, priority: u8, bytes: u32 },
 }
 
@@ -35,7 +35,7 @@ impl From<Token> for Control {
 }
 
 impl Token {
-    /// Reads a control frame, if it is one of these.
+    /// Decodes a control frame, if it is one of these.
     pub(super) fn read(control: Control) -> Option<Token> {
         let Control::Mac { opcode, parameters: [node, place, number, _] } = control else { return None };
         let (origin, priority) = (Origin { node, port: (place >> 8) as u16 }, place as u8);

@@ -5,7 +5,7 @@ use irnic_transports::Colour;
 use crate::network::{Packet, PacketId};
 use crate::switch::SwitchCtx;
 
-/// The bytes of red packets in each queue, and how many there may be.
+/// The bytes of red packets in each queue, and their limit.
 #[derive(Clone, Debug)]
 pub(super) struct Colours {
     /// K of TLT §4.1.
@@ -15,12 +15,12 @@ pub(super) struct Colours {
 }
 
 impl Colours {
-    /// For so many queues, all empty.
+    /// For this many queues, all empty.
     pub(super) fn new(most: u64, queues: usize) -> Colours {
         Colours { most, red: vec![0; queues].into() }
     }
 
-    /// Whether a packet may go on to what else limits the queue. One that may not is counted.
+    /// Whether a packet's colour admits it to the other limits of the queue. Drops are counted.
     #[inline(never)]
     pub(super) fn admits(&self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16, queue: usize) -> bool {
         let packet = ctx.packets.get(id);
@@ -29,7 +29,7 @@ impl Colours {
         admitted
     }
 
-    /// Books a packet that is let in.
+    /// Accounts for an admitted packet.
     #[inline(never)]
     pub(super) fn enter(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16, queue: usize) {
         let packet = ctx.packets.get(id);
@@ -42,7 +42,7 @@ impl Colours {
         }
     }
 
-    /// Books a packet out.
+    /// Accounts for a packet that leaves.
     #[inline(never)]
     pub(super) fn leave(&mut self, packet: &Packet, queue: usize) {
         if packet.colour() == Colour::Red {
@@ -51,7 +51,7 @@ impl Colours {
     }
 }
 
-/// Counts a packet that its colour would have let in, and for which there was no room.
+/// Counts the drop of a packet that its colour admitted, but for which there was no room.
 #[cold]
 pub(in crate::switch) fn count_drop(ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) {
     let packet = ctx.packets.get(id);

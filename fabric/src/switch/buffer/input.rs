@@ -1,5 +1,5 @@
-//! A switch with a buffer for each input and in it a queue for each output (virtual output queues), from which the
-//! outputs take in turn: the switch of the IRN paper (§4.3.1).
+//! A switch with a buffer for each input with a queue for each output (virtual output queues), which the outputs serve
+//! in turn: the switch of the IRN paper (§4.3.1).
 
 use std::ops::Range;
 
@@ -16,20 +16,20 @@ pub struct InputQueuedConfig {
     pub buffer: u64,
     /// PFC, on the bytes of one input and priority.
     pub pfc: Option<Thresholds>,
-    /// Credits instead of PFC, for the bytes of one input and priority; all priorities in use together within the
-    /// buffer.
+    /// Credits instead of PFC, on the bytes of one input and priority; the credits of all priorities in use must fit
+    /// the buffer.
     pub credits: Option<CreditConfig>,
     /// Marking, by the bytes that wait for the output.
     pub ecn: Ecn,
     /// Choice among priorities.
     pub scheduling: Scheduling,
-    /// Outputs to which an input sends at a time, 1 or more: the speedup of its crossbar. `None` for all.
+    /// Outputs to which an input can send at a time, 1 or more: the speedup of its crossbar. `None`: all.
     pub speedup: Option<u16>,
 }
 
 impl InputQueuedConfig {
-    /// So many bytes of buffer for each input: no PFC, no credits, no marks, strict priorities, a crossbar without
-    /// limit.
+    /// Parameters with this buffer for each input, bytes: no PFC, no credits, no marks, strict priorities, a crossbar
+    /// without limit.
     pub fn new(buffer: u64) -> InputQueuedConfig {
         let (scheduling, ecn) = (Scheduling::Strict, Ecn::Off);
         InputQueuedConfig { buffer, pfc: None, credits: None, ecn, scheduling, speedup: None }
@@ -38,18 +38,18 @@ impl InputQueuedConfig {
 
 const PRIORITIES: usize = Priorities::COUNT;
 
-/// What waits for one output, and whose turn it is.
+/// Packets queued for one output, and its round-robin state.
 #[derive(Clone, Debug)]
 #[repr(align(32))]
 struct Output {
     bytes: u64,
     /// The input that is next in turn.
     turn: [u16; PRIORITIES],
-    /// The only packet that waits, if it is in no queue, and the input by which it came: as long as nothing comes
-    /// between its arrival and its departure, the queues need not be looked at.
+    /// The only packet queued for this output, if it bypassed the queues, and its input: as long as no other packet
+    /// arrives before it departs, the queues need not be touched.
     only: PacketId,
     only_input: u16,
-    /// Priorities with something for it.
+    /// Priorities with packets queued for it.
     priorities: Priorities,
     priority_turn: u8,
 }
@@ -65,39 +65,39 @@ impl Output {
     };
 }
 
-/// A switch with a buffer for each input and in it a queue for each output (virtual output queues), from which the
-/// outputs take in turn (IRN §4.3.1). What every packet needs lies on the first lines of the cache.
+/// A switch with a buffer for each input with a queue for each output (virtual output queues), which the outputs serve
+/// in turn (IRN §4.3.1). Fields used for every packet are in the first cache lines.
 #[derive(Debug)]
 #[repr(C)]
 pub struct InputQueued {
     inputs: usize,
     /// By output.
     outputs: Box<[Output]>,
-    /// Bytes that came by an input.
+    /// Bytes buffered, by input.
     buffered: Box<[u64]>,
-    /// Outputs for which something waits, by their number modulo 64: a hint.
+    /// Outputs with a backlog, by their number modulo 64: a hint.
     busy: u64,
-    /// By priority, output, input, up to the highest priority that came: most networks use one, whose queues then lie
-    /// together.
+    /// By priority, output, input, up to the highest priority seen: most networks use one, whose queues are then
+    /// contiguous.
     queues: Vec<Fifo>,
-    /// By priority and output, the inputs with something in its queues: so many words, one bit each.
+    /// By priority and output, a bit set of the inputs with packets in its queues, of `words` words.
     waiting: Box<[u64]>,
     words: usize,
     crossbar: Option<Box<Crossbar>>,
     config: InputQueuedConfig,
-    /// Bytes by input and priority; none without PFC and without credits.
+    /// Bytes by input and priority; empty without PFC and credits.
     by_priority: Box<[[u64; PRIORITIES]]>,
     pfc: Pfc,
     marker: Marker,
 }
 
-/// What inputs are busy with, if they cannot send to all outputs at a time.
+/// Transfers of the crossbar, if inputs cannot send to all outputs at a time.
 #[derive(Debug)]
 struct Crossbar {
-    /// By input, so many each, when its transfers end, ns.
+    /// By input, `speedup` entries each: the ends of its transfers, ns.
     ends: Vec<u64>,
     each: usize,
-    /// Room for the inputs that are free.
+    /// Scratch space for the inputs that are free.
     free: Vec<u64>,
 }
 
@@ -113,7 +113,7 @@ impl Crossbar {
         of_input.iter_mut().min().expect("one at least")
     }
 
-    /// The first input in turn that has something `waiting` and is free, or when one will be.
+    /// The first input in turn that has something `waiting` and is free, or the time at which one will be.
     fn choose(&mut self, now: u64, waiting: &[u64], turn: u16) -> Result<u16, u64> {
         let mut retry_at = u64::MAX;
         self.free.copy_from_slice(waiting);
@@ -129,7 +129,7 @@ impl Crossbar {
 }
 
 impl InputQueued {
-    /// An empty one.
+    /// An empty switch.
     pub fn new(config: &InputQueuedConfig, ports: &[Port]) -> InputQueued {
         let n = ports.len();
         let words = n.div_ceil(64);
@@ -155,20 +155,20 @@ impl InputQueued {
         (usize::from(priority) * self.inputs + usize::from(output)) * self.inputs + usize::from(input)
     }
 
-    /// Where [`Self::waiting`] has the inputs with something for an output.
+    /// The range of [`Self::waiting`] for an output.
     #[inline]
     fn waiting(&self, output: u16, priority: u8) -> Range<usize> {
         let first = (usize::from(priority) * self.inputs + usize::from(output)) * self.words;
         first..first + self.words
     }
 
-    /// Whether neighbours are told what their inputs hold.
+    /// Whether neighbours are informed of the buffered bytes (PFC or credits).
     #[inline]
     fn tells(&self) -> bool {
         !self.by_priority.is_empty()
     }
 
-    /// The buffer of an input has so many bytes of a priority more, or less.
+    /// Adds to or subtracts from the buffered bytes of an input and priority.
     fn tell(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, priority: u8, more: i64) {
         let bytes = &mut self.by_priority[usize::from(input)][usize::from(priority)];
         *bytes = bytes.wrapping_add_signed(more);
@@ -179,7 +179,7 @@ impl InputQueued {
         }
     }
 
-    /// Takes the first packet of a queue that has one.
+    /// Takes the first packet of a non-empty queue.
     #[inline]
     fn take(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, priority: u8, input: u16) -> Option<PacketId> {
         let queue = self.queue(output, priority, input);
@@ -189,7 +189,7 @@ impl InputQueued {
         Some(id)
     }
 
-    /// A packet has left a queue, perhaps the last.
+    /// Updates state after a packet left a queue, possibly the last.
     #[inline]
     fn dequeued(&mut self, output: u16, priority: u8, input: u16) {
         if self.queues[self.queue(output, priority, input)].is_empty() {
@@ -202,7 +202,7 @@ impl InputQueued {
         }
     }
 
-    /// Books out a packet that waits no longer.
+    /// Accounts for a packet that has left the switch.
     #[inline]
     fn leave(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16, priority: u8, input: u16) {
         let wire = u64::from(ctx.packets.get(id).wire);
@@ -217,7 +217,7 @@ impl InputQueued {
         }
     }
 
-    /// A packet of a higher priority has come than any before.
+    /// Grows the queues for a packet of a higher priority than any before.
     #[cold]
     fn make_queues(&mut self, priority: u8) {
         self.queues.resize((usize::from(priority) + 1) * self.inputs * self.inputs, Fifo::default());
@@ -235,7 +235,7 @@ impl InputQueued {
         self.waiting[waiting][usize::from(input) / 64] |= 1 << (input % 64);
     }
 
-    /// Puts the only packet that waits for an output into its queue, if it is in none.
+    /// Moves the only packet queued for an output into its queue, if it bypassed it.
     #[inline]
     fn queue_up(&mut self, ctx: &mut SwitchCtx<'_>, output: u16) {
         let out = &mut self.outputs[usize::from(output)];
@@ -331,7 +331,7 @@ impl Switch for InputQueued {
         self.outputs[usize::from(output)].bytes
     }
 
-    /// See [`Switch::extract`]: the highest priority first, and of that the first input.
+    /// See [`Switch::extract`]: takes from the highest priority first, and within it from the first input.
     fn extract(
         &mut self,
         ctx: &mut SwitchCtx<'_>,

@@ -1,4 +1,4 @@
-//! Buffers: what a switch admits, and to whom it is charged.
+//! Buffers: admission and accounting of packets.
 
 mod colour;
 mod input;

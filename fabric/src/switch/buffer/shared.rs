@@ -14,21 +14,20 @@ use crate::switch::{
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SharedPfc {
-    /// XOFF when an input's priority holds more than α times what is free.
+    /// XOFF is sent when an input's priority holds more than α times the free bytes.
     pub alpha: f64,
-    /// XOFF and XON at so many bytes instead, whatever is free.
+    /// Fixed XOFF and XON thresholds instead, whatever is free.
     pub fixed: Option<Thresholds>,
-    /// Bytes that each input and priority has for itself before it takes from the shared part.
+    /// Bytes reserved for each input and priority, before it draws on the shared part.
     pub reserve: u64,
-    /// XON when it is so many bytes below the threshold again.
+    /// XON is sent this many bytes below the threshold.
     pub resume: u64,
-    /// Bytes for what is under way when XOFF is sent, for each input and priority in use; `None`: from the link's rate
+    /// Bytes for what is in flight when XOFF is sent, for each input and priority in use; `None`: from the link's rate
     /// and delay and the longest packets ([`headroom`]).
     pub headroom: Option<u64>,
-    /// Bytes of headroom beside that, for each input: for switches around this one that have packets come in spite of
-    /// XOFF.
+    /// Additional bytes of headroom for each input, for wrappers to which packets arrive in spite of XOFF.
     pub margin: u64,
-    /// Priorities in use, 1 to 8: for so many, reserve and headroom of each input are set aside.
+    /// Priorities in use, 1 to 8: reserve and headroom of each input are set aside for this many.
     pub priorities: u8,
 }
 
@@ -38,7 +37,7 @@ pub struct SharedPfc {
 pub struct SharedBufferConfig {
     /// Bytes of buffer in all.
     pub buffer: u64,
-    /// A queue holds at most α times what is free; with PFC there is no such limit.
+    /// A queue holds at most α times the free bytes; with PFC there is no such limit.
     pub alpha: f64,
     /// PFC, by input and priority.
     pub pfc: Option<SharedPfc>,
@@ -47,19 +46,19 @@ pub struct SharedBufferConfig {
     /// Bytes on the wire of the longest packet, for the headroom.
     pub longest: u32,
     /// Most bytes of red packets in the queue of one output and priority (TLT §4.1: color-aware dropping threshold). A
-    /// red packet beyond them is dropped before anything is booked, so that PFC never hears of it. Green ones, which
-    /// are all that no transport marks, meet the other limits alone. `None`: colours do not matter.
+    /// red packet beyond it is dropped before anything is accounted, so that PFC never sees it. Green ones, which
+    /// include all that no transport colours, are subject to the other limits only. `None`: colours are ignored.
     pub colour: Option<u64>,
     /// Marking, by the bytes in the packet's queue.
     pub ecn: Ecn,
     /// Choice among priorities.
     pub scheduling: Scheduling,
-    /// An order of one's own for each output instead, across priorities.
+    /// A custom order for each output instead, across priorities.
     pub scheduler: Option<CustomScheduler>,
 }
 
 impl SharedPfc {
-    /// XOFF beyond α times what is free, XON 3 KiB below; 4 KiB in reserve for each input, headroom by the links, one
+    /// XOFF at α times the free bytes, XON 3 KiB below; 4 KiB reserve for each input, headroom from the links, one
     /// priority.
     pub fn new(alpha: f64) -> SharedPfc {
         SharedPfc { alpha, fixed: None, reserve: 4_096, resume: 3_072, headroom: None, margin: 0, priorities: 1 }
@@ -67,7 +66,7 @@ impl SharedPfc {
 }
 
 impl SharedBufferConfig {
-    /// So many bytes of buffer for packets of `longest` bytes at most: α = 1, no PFC, no colours, no marks, strict
+    /// A buffer of this many bytes, for packets of at most `longest` bytes: α = 1, no PFC, no colours, no marks, strict
     /// priorities.
     pub fn new(buffer: u64, longest: u32) -> SharedBufferConfig {
         let (ecn, scheduling) = (Ecn::Off, Scheduling::Strict);
@@ -88,26 +87,26 @@ impl SharedBufferConfig {
 const PRIORITIES: usize = Priorities::COUNT;
 
 /// Bytes of one priority that may need room beyond a threshold: what is sent while XOFF waits for the packet before it,
-/// is sent and travels, behind those of other priorities; the packet that the neighbour has begun; what is on the link
-/// by then; and before all that the packet at which XOFF is decided on, if other inputs have taken what it would have
-/// been let in by.
+/// is serialized and propagates, behind those of other priorities; the packet that the neighbour has begun; what is on
+/// the link by then; and the packet at which XOFF is decided, if other inputs have taken the room that would have
+/// admitted it.
 pub fn headroom(rate: u64, delay: u64, longest: u32) -> u64 {
     let flying = (u128::from(rate) * u128::from(2 * delay)).div_ceil(8_000_000_000) as u64;
     flying + 3 * u64::from(longest) + PRIORITIES as u64 * u64::from(CONTROL_FRAME)
 }
 
-/// What waits for one output with one priority, and its bytes.
+/// Packets queued for one output with one priority, and their bytes.
 #[derive(Copy, Clone, Debug, Default)]
 struct Queue {
     packets: Fifo,
     bytes: u64,
 }
 
-/// What waits for one output.
+/// State of one output.
 #[derive(Copy, Clone, Debug, Default)]
 struct Output {
     bytes: u64,
-    /// Priorities with something for it.
+    /// Priorities with packets queued for it.
     priorities: Priorities,
     turn: u8,
 }
@@ -120,15 +119,15 @@ pub struct SharedBuffer {
     /// By output and priority.
     queues: Vec<Queue>,
     outputs: Vec<Output>,
-    /// By output, where the packets are instead of in the queues, which count their bytes all the same.
+    /// By output, the schedulers that hold the packets in place of the queues, which still count bytes.
     schedulers: Option<Vec<Box<dyn Scheduler>>>,
-    /// Bytes by input and priority: in all, and of those in headroom.
+    /// Bytes by input and priority: total, and those in headroom.
     inputs: Vec<[u64; PRIORITIES]>,
     in_headroom: Vec<[u64; PRIORITIES]>,
     headroom: Vec<u64>,
-    /// Bytes of inputs beyond their reserve, headroom apart.
+    /// Bytes of inputs beyond their reserve, without headroom.
     shared: u64,
-    /// What of the buffer is shared.
+    /// Size of the shared part of the buffer, bytes.
     pool: u64,
     pfc: Pfc,
     gfc: Option<Box<Gfc>>,
@@ -137,7 +136,7 @@ pub struct SharedBuffer {
 }
 
 impl SharedBuffer {
-    /// An empty one.
+    /// An empty switch.
     pub fn new(config: &SharedBufferConfig, ports: &[Port]) -> SharedBuffer {
         let n = ports.len();
         let headroom: Vec<u64> = ports
@@ -187,7 +186,7 @@ impl SharedBuffer {
         self.pfc.update(ctx, input, priority, buffered, at);
     }
 
-    /// Finds room for a packet and books it.
+    /// Finds room for a packet and accounts for it.
     fn admit(&mut self, input: usize, priority: usize, output: u16, wire: u64) -> bool {
         if let Some(gfc) = &self.gfc {
             let room = wire <= self.free() && gfc.admits(self.inputs[input].iter().sum(), wire);
@@ -228,7 +227,7 @@ impl SharedBuffer {
         true
     }
 
-    /// Gives back what a packet took: headroom first.
+    /// Releases the bytes of a packet: headroom first.
     fn release(&mut self, input: usize, priority: usize, wire: u64) {
         let from_headroom = self.in_headroom[input][priority].min(wire);
         self.in_headroom[input][priority] -= from_headroom;
@@ -239,7 +238,7 @@ impl SharedBuffer {
         self.inputs[input][priority] -= wire;
     }
 
-    /// Books out a packet that has left its queue.
+    /// Accounts for a packet that has left its queue.
     fn leave(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) {
         let (wire, input, priority) = {
             let p = ctx.packets.get(id);
@@ -266,7 +265,7 @@ impl SharedBuffer {
         Some(id)
     }
 
-    /// Drops a packet that the scheduler of an output gives up for `arriving`. Returns whether there was one.
+    /// Drops a packet that the scheduler of an output evicts for `arriving`. Returns whether there was one.
     fn push_out(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, arriving: PacketId) -> bool {
         let Some(schedulers) = &mut self.schedulers else { return false };
         let Some(victim) = schedulers[usize::from(output)].evict(ctx, arriving) else { return false };
@@ -332,8 +331,8 @@ impl Switch for SharedBuffer {
         self.outputs[usize::from(output)].bytes
     }
 
-    /// See [`Switch::extract`]: the highest priority first. A scheduler of one's own has queues of its own, of which
-    /// this finds nothing.
+    /// See [`Switch::extract`]: takes from the highest priority first. A custom scheduler has its own queues, from
+    /// which this takes nothing.
     fn extract(
         &mut self,
         ctx: &mut SwitchCtx<'_>,
@@ -422,7 +421,7 @@ mod tests {
         let mut ports: Vec<Port> = (0..4).map(|local| Port::new(0, local, 0, 0, 1, 1, 0.0)).collect();
         let mut switch = SharedBuffer::new(&config, &ports);
         let (mut packets, mut rng, mut ledger) = (Packets::default(), Pcg64Mcg::new(1), Ledger::default());
-        // By input 0 to output 2, by input 1 to output 3: both inputs and both outputs have packets.
+        // From input 0 to output 2, from input 1 to output 3: both inputs and both outputs have packets.
         let ids = [(0, 2), (1, 3)].map(|(input, output)| (packet(&mut packets, input), output));
         let mut ctx =
             SwitchCtx { now: 0, packets: &mut packets, ports: &mut ports, rng: &mut rng, ledger: &mut ledger };

@@ -1,5 +1,5 @@
-//! Marks by a proportional-integral controller (Hollot et al., INFOCOM 2001), which keeps a queue at a reference
-//! whatever waits there: DCQCN+PI of "ECN or Delay" (Zhu et al., CoNEXT 2016).
+//! Marks by a proportional-integral controller (Hollot et al., INFOCOM 2001), which holds a queue at a reference
+//! whatever the load: DCQCN+PI of "ECN or Delay" (Zhu et al., CoNEXT 2016).
 
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
@@ -8,12 +8,12 @@ use rand_pcg::Pcg64Mcg;
 #[derive(Copy, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PiConfig {
-    /// Bytes at which the queue is to be, 1 or more.
+    /// Reference length of the queue, bytes, 1 or more.
     pub reference: u64,
-    /// By how much a queue that grows by `reference` raises the probability of a mark at once. A queue of more than
-    /// twice the reference counts as that, so that what one burst has raised does not take as long to fall again.
+    /// Immediate increase of the marking probability when a queue grows by `reference`. Longer queues count as twice
+    /// the reference, so that the effect of one burst does not take as long to decay.
     pub gain: f64,
-    /// Time in which a queue that is off by as much raises it as much again, ns, 1 or more.
+    /// Time in which a queue that is off by some amount raises the probability by the same again, ns, 1 or more.
     pub reset: u64,
 }
 
@@ -24,21 +24,21 @@ impl PiConfig {
     }
 }
 
-/// Least time between two steps of a controller, ns.
+/// Minimum time between two steps of a controller, ns.
 const PERIOD: u64 = 40_000;
 
 /// The controller of one queue, which steps when packets join the queue.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Pi {
-    /// Probability of a mark.
+    /// Marking probability, 0 to 1.
     probability: f64,
-    /// Bytes at the last step, and when it was, ns.
+    /// Queue length at the last step, bytes, and the time of that step, ns.
     before: f64,
     at: u64,
 }
 
 impl Pi {
-    /// Returns whether a packet is marked that meets `queued` bytes at `now`, ns.
+    /// Returns whether to mark a packet that meets `queued` bytes at `now`, ns.
     pub(super) fn marks(&mut self, config: &PiConfig, now: u64, queued: u64, rng: &mut Pcg64Mcg) -> bool {
         if now >= self.at + PERIOD {
             self.step(config, now, queued);
@@ -62,7 +62,7 @@ mod tests {
 
     const CONFIG: PiConfig = PiConfig { reference: 1_000, gain: 0.1, reset: 400_000 };
 
-    /// The probability after steps, each a period after the last.
+    /// The probability after these queue lengths, one period apart.
     fn after(queues: &[u64]) -> f64 {
         let mut pi = Pi::default();
         let steps = (1..).zip(queues);
@@ -72,13 +72,13 @@ mod tests {
 
     #[test]
     fn growth_counts_at_once_and_distance_for_as_long_as_it_lasts() {
-        // A tenth for the growth by the reference, and nothing for a queue that is there.
+        // A tenth for growth by the reference, and nothing for staying there.
         assert!((after(&[1_000]) - 0.1).abs() < 1e-12);
         assert!((after(&[1_000, 1_000]) - 0.1).abs() < 1e-12);
-        // Two tenths for the growth, a tenth of a tenth for each period at twice the reference.
+        // Two tenths for the growth, plus a tenth of a tenth for each period at twice the reference.
         assert!((after(&[2_000]) - 0.21).abs() < 1e-12);
         assert!((after(&[2_000; 10]) - 0.3).abs() < 1e-12);
-        // Longer ones count as that, and a probability as one.
+        // Longer queues count as twice the reference, and the probability is at most one.
         assert_eq!((after(&[0; 5]), after(&[u64::MAX]), after(&[2_000; 200])), (0.0, after(&[2_000]), 1.0));
     }
 

@@ -1,29 +1,29 @@
-//! What Escape did.
+//! Counters of Escape.
 
 use crate::switch::counters::counters;
 
 counters! {
-    /// What Escape did in a network, added up over its switches.
+    /// Counters of Escape, aggregated over the switches of a network.
     pub struct EscapeCounters {
-        /// Tokens that switches sent of their own accord.
+        /// Tokens originated by switches.
         tokens: sum,
-        /// Tokens that switches passed on, for want of a frame.
+        /// Tokens forwarded because no frame was found.
         forwarded: sum,
-        /// Tokens that ended where an output had none left.
+        /// Tokens that ended because an output had none left.
         exhausted: sum,
-        /// Tokens that ended where there was no frame and no paused switch to ask.
+        /// Tokens that ended because there was neither a frame nor a paused upstream switch.
         unmatched: sum,
-        /// Answers to tokens that ended so, each once for every link.
+        /// Negative answers to tokens, counted once per link.
         nacks: sum,
-        /// Tokens taken back because nothing had changed for long.
+        /// Tokens reclaimed because nothing had changed for the interval.
         reclaimed: sum,
         /// Frames that escaped.
         frames: sum,
-        /// Frames that came by an escape queue and changed places with an earlier one of their flow.
+        /// Frames that arrived by an escape queue and swapped places with an earlier one of their flow.
         swapped: sum,
-        /// Frames whose room had been given away when they came: they waited in the regular queue.
+        /// Frames whose slot had been reclaimed when they arrived: they waited in the regular queue.
         late: sum,
-        /// Most frames in an escape queue.
+        /// Largest number of frames in an escape queue.
         peak: max,
     }
 }

@@ -1,11 +1,11 @@
-//! Flows, and the last few that came by an input.
+//! Flows, and the last few that arrived by an input.
 
 use std::net::IpAddr;
 
 use crate::network::{Packet, PacketId, Packets, host_of, mix};
 
-/// A flow: the 5-tuple of RoCEv2, of which protocol and destination port are always the same, and the priority, by
-/// which PFC tells frames apart.
+/// A flow: the 5-tuple of RoCEv2, of which protocol and destination port are constant, and the priority, which PFC acts
+/// on.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FlowId {
     /// IPv4 addresses.
@@ -35,8 +35,8 @@ impl FlowId {
     }
 }
 
-/// What tells flows apart without a look at headers, and never one flow from itself: what ECMP hashes and the
-/// destination, queue pair, output and priority.
+/// A key computed without parsing headers: the input of the ECMP hash, destination, queue pair, output and priority.
+/// Packets of one flow always have the same key.
 #[derive(Copy, Clone, Debug)]
 struct Key {
     entropy: u32,
@@ -47,7 +47,7 @@ struct Key {
 }
 
 impl Key {
-    /// That of no packet.
+    /// The key of no packet.
     const NONE: Key = Key { entropy: 0, dst: 0, src_qp: 0, output: 0, priority: u8::MAX };
 
     fn of(packet: &Packet, output: u16) -> Key {
@@ -55,7 +55,8 @@ impl Key {
         Key { entropy, dst, src_qp, output, priority }
     }
 
-    /// Field by field: every packet of every switch comes here, and to put one word together of them takes longer.
+    /// Compares field by field: every packet of every switch passes here, and packing the fields into one word takes
+    /// longer.
     #[inline(always)]
     fn is_of(&self, packet: &Packet, output: u16) -> bool {
         self.entropy == packet.entropy
@@ -66,44 +67,45 @@ impl Key {
     }
 }
 
-/// Flows whose frames come again and again, by their hash.
+/// Number of recent flows kept, by hash.
 const RECENT: usize = 32;
 
-/// No place in a [`FlowTable`].
+/// Marks an empty slot of a [`FlowTable`].
 const NOWHERE: u16 = u16::MAX;
-/// A flow whose last so many tokens found nothing is passed over for at most two to that power looks.
+/// Limit of the exponential back-off: a flow whose last n tokens failed is skipped for 2^n turns, 2^6 at most.
 const PATIENCE: u8 = 6;
 
-/// A flow that is known.
+/// A known flow.
 #[derive(Copy, Clone, Debug)]
 struct Entry {
     flow: FlowId,
     output: u16,
-    /// The next of the same hash.
+    /// The next entry with the same hash.
     next: u16,
-    /// Tokens in a row that found nothing since a frame came, at most [`PATIENCE`], and looks for which it gets none.
+    /// Consecutive tokens that failed since a frame arrived, at most [`PATIENCE`], and the turns that the flow still
+    /// has to skip.
     failed: u8,
     rests: u8,
 }
 
-/// The last flows that came by an input, and the outputs by which they leave (§4.3.1, §4.5.2): a circular array without
-/// repetitions, and whose turn it is.
+/// The last flows of an input, and the outputs by which they leave (§4.3.1, §4.5.2): a circular array without
+/// duplicates, with a round-robin cursor.
 #[derive(Debug)]
 pub(super) struct FlowTable {
     entries: Vec<Entry>,
     most: usize,
-    /// By hash, the first entry.
+    /// The first entry of each hash.
     heads: Box<[u16]>,
-    /// Where the next new flow goes.
+    /// Slot of the next new flow.
     next: usize,
-    /// Flows that are known, whose frames leave by the same output as the last, and whose last token did not fail.
+    /// Known flows whose frames leave by the same output as the last, and whose last token did not fail.
     recent: [Key; RECENT],
-    /// Whose turn it is to be sent a token.
+    /// The next flow to be sent a token.
     cursor: usize,
 }
 
 impl FlowTable {
-    /// An empty one for so many flows.
+    /// An empty table for this many flows.
     pub(super) fn new(most: u16) -> FlowTable {
         let most = usize::from(most.clamp(1, NOWHERE - 1));
         let heads = vec![NOWHERE; most.next_power_of_two()].into();
@@ -123,14 +125,14 @@ impl FlowTable {
         (at != NOWHERE).then_some(at.into())
     }
 
-    /// A packet has come that leaves by `output`. Returns whether it does not escape, and that says nothing new about
-    /// its flow; if not see [`Self::learn`].
+    /// Whether a packet that leaves by `output` does not escape and adds nothing new about its flow; if false, call
+    /// [`Self::learn`].
     #[inline(always)]
     pub(super) fn knows(&self, packet: &Packet, output: u16) -> bool {
         self.recent[packet.entropy as usize % RECENT].is_of(packet, output) && !packet.is_escaping()
     }
 
-    /// A packet has come that leaves by `output`, of a flow that is not known, or not so.
+    /// Records a packet that leaves by `output` and whose flow is unknown, or known differently.
     #[cold]
     #[inline(never)]
     pub(super) fn learn(&mut self, packets: &Packets, id: PacketId, output: u16) {
@@ -139,7 +141,7 @@ impl FlowTable {
         self.recent[packet.entropy as usize % RECENT] = Key::of(packet, output);
     }
 
-    /// A frame of a flow has come that leaves by `output`.
+    /// Records a frame of a flow that leaves by `output`.
     fn note(&mut self, flow: FlowId, output: u16) {
         if let Some(at) = self.find(flow) {
             let entry = &mut self.entries[at];
@@ -160,7 +162,7 @@ impl FlowTable {
         self.heads[hash] = at as u16;
     }
 
-    /// Forgets the flow that was new before all others; returns its place.
+    /// Removes the oldest flow; returns its slot.
     fn evict(&mut self) -> usize {
         self.recent = [Key::NONE; RECENT];
         let at = self.next;
@@ -184,12 +186,12 @@ impl FlowTable {
         self.find(flow).map(|at| self.entries[at].output)
     }
 
-    /// How many flows are known.
+    /// Number of known flows.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The flow whose turn comes after `n` others, and its output, unless it rests.
+    /// The flow `n` turns ahead, and its output, unless it is skipped.
     pub(super) fn in_turn(&mut self, n: usize) -> Option<(FlowId, u16)> {
         let at = (self.cursor + n) % self.entries.len().max(1);
         let entry = self.entries.get_mut(at)?;
@@ -200,12 +202,12 @@ impl FlowTable {
         Some((entry.flow, entry.output))
     }
 
-    /// The next turn is that of the flow after `n` others.
+    /// Moves the cursor to the flow `n` turns ahead.
     pub(super) fn turn(&mut self, n: usize) {
         self.cursor = (self.cursor + n) % self.entries.len().max(1);
     }
 
-    /// A token for a flow has found nothing: the flow rests, the longer the more often that has happened.
+    /// Notes that a token for a flow failed: the flow is skipped for longer with each failure.
     pub(super) fn failed(&mut self, flow: FlowId) {
         if let Some(at) = self.find(flow) {
             let entry = &mut self.entries[at];
@@ -232,7 +234,7 @@ mod tests {
             table.note(flow(n), n);
         }
         assert_eq!((1..=4).map(|n| table.output_of(flow(n))).collect::<Vec<_>>(), [Some(1), Some(2), Some(3), None]);
-        // The first that was new gives way, and one that is known has moved.
+        // The oldest is evicted; a known flow that moved to another output is not new.
         table.note(flow(4), 4);
         table.note(flow(2), 9);
         assert_eq!((1..=4).map(|n| table.output_of(flow(n))).collect::<Vec<_>>(), [None, Some(9), Some(3), Some(4)]);

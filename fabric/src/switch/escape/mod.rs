@@ -1,10 +1,10 @@
-//! Escape: frames that are blocked behind a paused output leave it, if the switch behind has an open way for them
-//! (Menikkumbura, dissertation at Purdue University, chapter 4).
+//! Escape: frames that are blocked behind a paused output leave their queue, if the next switch has an open output for
+//! them (Menikkumbura, dissertation at Purdue University, chapter 4).
 //!
 //! A switch that has its neighbour paused sends it tokens for flows that leave by outputs that are open. A token finds
-//! the first frame of its flow in the queue of the paused output, or goes further up; the frame comes down through
-//! escape queues in which the token has set room aside. [`EscapeConfig`] has the parameters, docs/escape.md what the
-//! printed algorithm leaves open and how that is settled here.
+//! the first frame of its flow in the queue of the paused output, or is forwarded upstream; the frame travels
+//! downstream through escape queues in which the token has reserved slots. [`EscapeConfig`] has the parameters,
+//! docs/escape.md what the published algorithm leaves open and how it is resolved here.
 
 mod config;
 mod counters;
@@ -27,13 +27,13 @@ use crate::priorities::Priorities;
 #[derive(Debug)]
 struct Input {
     flows: FlowTable,
-    /// Priorities that the neighbour was asked to stop: the port registry's PFC-requested bits (§4.3.1).
+    /// Priorities that the neighbour was asked to pause: the port registry's PFC-requested bits (§4.3.1).
     requested: Priorities,
-    /// A host is at the other end, which has no queue that a frame could be taken out of.
+    /// Whether a host is at the other end, which has no queue to take frames from.
     edge: bool,
     /// Δ^esc, ns.
     period: u64,
-    /// When tokens are sent next, ns; never if nobody is paused.
+    /// Time at which tokens are sent next, ns; [`u64::MAX`] if nothing is paused.
     next: u64,
 }
 
@@ -46,24 +46,24 @@ struct Output {
     bytes: u64,
 }
 
-/// A switch around another one, whose queues it takes frames out of ([`Switch::extract`]).
+/// A switch wrapper that takes frames out of the inner switch's queues ([`Switch::extract`]).
 #[derive(Debug)]
 pub(crate) struct Escape<S> {
     inner: S,
     inputs: Box<[Input]>,
     outputs: Box<[Output]>,
-    /// Frames in the escape queues of all outputs. Most of the time there are none.
+    /// Frames in the escape queues of all outputs. Usually 0.
     escaping: u32,
     config: EscapeConfig,
-    /// Interval at which tokens are taken back, ns.
+    /// Interval at which tokens are reclaimed, ns.
     reclaim: u64,
-    /// When that happens next, ns; never if all tokens are home.
+    /// Time of the next reclaim, ns; [`u64::MAX`] if no tokens are out.
     reclaim_at: u64,
 }
 
 impl<S: Switch> Escape<S> {
-    /// Escape for a switch with these ports. `edges` are those at whose other ends are hosts; `reclaim` is
-    /// [`EscapeConfig::reclaim_in`] the network.
+    /// Wraps a switch with these ports. `edges` are the ports to hosts; `reclaim` is [`EscapeConfig::reclaim_in`] the
+    /// network.
     pub(crate) fn around(inner: S, config: &EscapeConfig, ports: &[Port], edges: &[bool], reclaim: u64) -> Escape<S> {
         let pool = config.pool.max(1);
         let input = |(port, edge): (&Port, &bool)| Input {
@@ -85,7 +85,7 @@ impl<S: Switch> Escape<S> {
         }
     }
 
-    /// Keeps the port registry: looks at what the switch inside has asked for.
+    /// Updates the port registry from the pauses that the inner switch requested.
     #[inline]
     fn keep_registry(&mut self, ctx: &mut SwitchCtx<'_>) {
         if !ctx.ledger.effects.is_empty() {
@@ -104,15 +104,15 @@ impl<S: Switch> Escape<S> {
                 input.requested.remove(pause.priority);
             }
             if pause.stop && !input.edge && input.next == u64::MAX {
-                // By then the pause has come to bear.
+                // By then the pause has taken effect.
                 input.next = ctx.now + input.period;
                 ctx.wake_at(input.next);
             }
         }
     }
 
-    /// Event e₁: sends tokens for flows that came by a paused input and have an open output, in turn (Algorithm 3,
-    /// lines 5 to 14).
+    /// Event e₁: sends tokens for flows that arrived by a paused input and leave by an open output, in turn (Algorithm
+    /// 3, lines 5 to 14).
     fn send_tokens(&mut self, ctx: &mut SwitchCtx<'_>, input: u16) {
         let from = &mut self.inputs[usize::from(input)];
         let mut served = 0;
@@ -134,7 +134,7 @@ impl<S: Switch> Escape<S> {
         }
     }
 
-    /// Sees to it that tokens which are out are taken back one day.
+    /// Arms the timer that reclaims tokens.
     fn expect(&mut self, ctx: &mut SwitchCtx<'_>) {
         if self.reclaim_at == u64::MAX {
             self.reclaim_at = ctx.now + self.reclaim;
@@ -142,7 +142,7 @@ impl<S: Switch> Escape<S> {
         }
     }
 
-    /// Event e₂: a token has come by the output that it is about (lines 15 to 28).
+    /// Event e₂: a token has arrived by the output that it concerns (lines 15 to 28).
     fn receive(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, flow: FlowId, hops: u16) {
         if self.outputs[usize::from(output)].pool.free() == 0 {
             ctx.ledger.totals.escape.exhausted += 1;
@@ -171,7 +171,7 @@ impl<S: Switch> Escape<S> {
         }
     }
 
-    /// Answers a token that ends here, if tokens are answered.
+    /// Answers a token that ends here, if answers are enabled.
     fn refuse(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, flow: FlowId, hops: u16) {
         if self.config.nack {
             ctx.control(output, Message::Nack(flow, hops).into());
@@ -179,7 +179,7 @@ impl<S: Switch> Escape<S> {
         }
     }
 
-    /// A token that this switch sent by an input, or passed on by it, has ended.
+    /// Handles the end of a token that this switch sent or forwarded by an input.
     fn take_back(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, flow: FlowId, hops: u16) {
         let Some(output) = self.inputs[usize::from(input)].flows.output_of(flow) else { return };
         self.outputs[usize::from(output)].pool.take_back();
@@ -197,7 +197,7 @@ impl<S: Switch> Escape<S> {
         id
     }
 
-    /// Has a frame carry so many hops, or none any more.
+    /// Sets or removes the tag of a frame, which carries `hops`.
     fn tag(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, hops: u16) {
         let before = std::mem::replace(&mut ctx.packets.content_mut(id).hops, hops);
         ctx.packets.get_mut(id).set_escaping(hops > 0);
@@ -208,7 +208,7 @@ impl<S: Switch> Escape<S> {
         }
     }
 
-    /// Puts a frame into an escape queue, where it has room.
+    /// Puts a frame into an escape queue that has room.
     fn push(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) {
         let out = &mut self.outputs[usize::from(output)];
         out.bytes += u64::from(ctx.packets.get(id).wire);
@@ -232,18 +232,18 @@ impl<S: Switch> Escape<S> {
         Some(id)
     }
 
-    /// A frame has come that escapes.
+    /// Handles the arrival of a frame that escapes.
     #[cold]
     fn arrive(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
         let (flow, hops) = (FlowId::of(ctx.packets, id), ctx.packets.content(id).hops);
         if !self.outputs[usize::from(output)].pool.arrive() {
-            // It was slower than tokens are taken back, or comes another way than its token. No earlier frame of its
-            // flow is behind it, so it may wait with the others.
+            // Its slot was reclaimed before it arrived, or it came by another path than its token. No earlier frame of
+            // its flow is behind it, so it may wait with the others.
             ctx.ledger.totals.escape.late += 1;
             self.tag(ctx, id, 0);
             return self.enqueue_regular(ctx, id, output);
         }
-        // Event e₃ (lines 29 to 32), but for the token, which comes back when the frame leaves.
+        // Event e₃ (lines 29 to 32), except that the token is returned when the frame leaves.
         let first = match self.config.order {
             Order::Strict => self.extract_first(ctx, output, flow),
             Order::Printed => None,
@@ -260,7 +260,7 @@ impl<S: Switch> Escape<S> {
         self.enqueue_regular(ctx, id, output)
     }
 
-    /// A frame has come that escapes, or that says something new about its flow.
+    /// Handles a frame that escapes, or that updates the flow table.
     #[cold]
     #[inline(never)]
     fn enqueue_other(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
@@ -277,7 +277,7 @@ impl<S: Switch> Escape<S> {
         verdict
     }
 
-    /// Asks for the next time at which there is something to do.
+    /// Arms the timer for the next event.
     fn keep_time(&self, ctx: &mut SwitchCtx<'_>) {
         let next = self.inputs.iter().map(|input| input.next).min().unwrap_or(u64::MAX).min(self.reclaim_at);
         if next != u64::MAX {

@@ -1,16 +1,16 @@
-//! Tokens of an output: room in its escape queue.
+//! Tokens of an output: slots in its escape queue.
 
-/// What the room in an escape queue is for. The three add up to its capacity at any time.
+/// Slots of an escape queue by state. The three add up to its capacity at any time.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Pool {
     capacity: u16,
-    /// T(p^E): for nobody yet.
+    /// T(p^E): free slots.
     free: u16,
-    /// For frames to which tokens are on their way, or that are on their way themselves.
+    /// Slots reserved for frames to which tokens are on their way, or that are on their way themselves.
     out: u16,
-    /// For frames that are in the queue.
+    /// Slots taken by frames in the queue.
     taken: u16,
-    /// Whether `free` has changed since [`Self::reclaim`] last looked.
+    /// Whether `free` has changed since the last call of [`Self::reclaim`].
     changed: bool,
 }
 
@@ -29,19 +29,19 @@ impl Pool {
         self.taken
     }
 
-    /// Whether tokens have gone out that have not come back as frames.
+    /// Whether tokens are out that have not come back as frames.
     pub(super) fn is_owed(&self) -> bool {
         self.out > 0
     }
 
-    /// `free` has changed.
+    /// Notes that `free` has changed.
     #[inline]
     fn note(&mut self) {
         self.changed = true;
         debug_assert_eq!(self.free + self.out + self.taken, self.capacity, "{self:?}");
     }
 
-    /// Sets room aside for a token that leaves. Only where there is some.
+    /// Reserves a slot for a token that is sent. Requires a free slot.
     pub(super) fn send(&mut self) {
         debug_assert!(self.free > 0);
         self.free -= 1;
@@ -49,7 +49,7 @@ impl Pool {
         self.note();
     }
 
-    /// Takes room for a frame of this switch's own that is to escape. Only where there is some.
+    /// Takes a slot for a frame of this switch's own that is to escape. Requires a free slot.
     pub(super) fn take(&mut self) {
         debug_assert!(self.free > 0);
         self.free -= 1;
@@ -57,8 +57,8 @@ impl Pool {
         self.note();
     }
 
-    /// Takes the room that was set aside for a frame that has come. Returns false if there is none, nor any other: its
-    /// own was taken back.
+    /// Takes the slot reserved for a frame that has arrived, or a free one if its own was reclaimed. Returns false if
+    /// there is none.
     pub(super) fn arrive(&mut self) -> bool {
         let room = if self.out > 0 { &mut self.out } else { &mut self.free };
         if *room == 0 {
@@ -70,7 +70,7 @@ impl Pool {
         true
     }
 
-    /// A frame has left the queue.
+    /// Frees the slot of a frame that has left the queue.
     #[inline]
     pub(super) fn leave(&mut self) {
         self.taken -= 1;
@@ -78,7 +78,7 @@ impl Pool {
         self.note();
     }
 
-    /// No frame will come for one of the tokens that are out. Returns whether there was one.
+    /// Frees the slot of a token that is out, for which no frame will come. Returns whether there was one.
     pub(super) fn take_back(&mut self) -> bool {
         let owed = self.is_owed();
         if owed {
@@ -89,7 +89,7 @@ impl Pool {
         owed
     }
 
-    /// An interval is over: takes a token back if T has not changed in it (§4.3.3.5). Returns whether it did.
+    /// Ends an interval: reclaims a token if T has not changed in it (§4.3.3.5). Returns whether it did.
     pub(super) fn reclaim(&mut self) -> bool {
         let reclaimed = !self.changed && self.take_back();
         self.changed = false;
@@ -120,7 +120,7 @@ mod tests {
         pool.send();
         assert!(!pool.reclaim(), "it has changed");
         assert!(pool.reclaim(), "it has not");
-        // Taking one back is no change.
+        // Reclaiming a token does not count as a change.
         assert!(pool.reclaim() && !pool.reclaim());
         assert_eq!(pool.free(), 3);
     }

@@ -7,21 +7,21 @@ use crate::network::Control;
 const TOKEN: u16 = 0x0102;
 /// The opcode of the answer to a token that found nothing, which the authors' prototype sends.
 const NACK: u16 = 0x0103;
-/// What the 5-tuple says of RoCEv2: UDP, and its port.
+/// Protocol and destination port of RoCEv2 in the 5-tuple.
 const UDP: u32 = 17;
 const ROCE: u32 = 4791;
 
-/// What Escape's switches tell each other.
+/// Messages among Escape's switches.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// A frame of the flow has room in so many escape queues downstream.
+    /// A slot is reserved for a frame of the flow in this many escape queues downstream.
     Token(FlowId, u16),
-    /// The token that had gone up so far found nothing, or nowhere to go.
+    /// The token that had travelled this many hops upstream found nothing, or could not be forwarded.
     Nack(FlowId, u16),
 }
 
 impl From<Message> for Control {
-    /// 13 bytes of a 5-tuple, 2 of hops, and one that tells the priority.
+    /// 13 bytes of 5-tuple, 2 of hops, and 1 of priority.
     fn from(message: Message) -> Control {
         let (opcode, flow, hops) = match message {
             Message::Token(flow, hops) => (TOKEN, flow, hops),
@@ -34,7 +34,7 @@ impl From<Message> for Control {
 }
 
 impl Message {
-    /// Reads a control frame, if it is one of these.
+    /// Decodes a control frame, if it is one of these.
     pub(super) fn read(control: Control) -> Option<Message> {
         let Control::Mac { opcode, parameters: [src, dst, ports, rest] } = control else { return None };
         let flow = FlowId { src, dst, udp_src: (ports >> 16) as u16, priority: rest as u8 };

@@ -1,20 +1,20 @@
-//! Places for flows: a bin for each that has something to send, told apart exactly, not by a hash.
+//! Bins of flows: one for each flow with queued packets, distinguished exactly, not by a hash.
 
 use std::net::IpAddr;
 
 use crate::network::{PacketId, Packets};
 
-/// What tells flows apart: the sender, and its queue pair.
+/// The key of a flow: sender and queue pair.
 type Key = (IpAddr, u32);
 
-/// The bins of the flows of an output. A bin is empty when a flow gets it, and when it is given back; what it held room
-/// for is used again.
+/// The bins of the flows of an output. A bin is empty when it is assigned to a flow and when it is given back; its
+/// allocation is reused.
 #[derive(Debug)]
 pub(super) struct Bins<B> {
     bins: Vec<(Key, B)>,
-    /// Bins of no flow.
+    /// Unassigned bins.
     free: Vec<u32>,
-    /// Flows that have a bin, in order.
+    /// Flows with a bin, sorted.
     known: Vec<(Key, u32)>,
 }
 
@@ -31,7 +31,7 @@ impl<B: Default> Bins<B> {
         self.known.binary_search_by(|(known, _)| known.cmp(&key)).ok().map(|at| self.known[at].1)
     }
 
-    /// The bin of a packet's flow, and whether the flow has only got it.
+    /// The bin of a packet's flow, and whether it was assigned just now.
     pub(super) fn find_or_add(&mut self, packets: &Packets, id: PacketId) -> (u32, bool) {
         let key = packets.flow(id);
         match self.known.binary_search_by(|(known, _)| known.cmp(&key)) {
@@ -48,7 +48,7 @@ impl<B: Default> Bins<B> {
         }
     }
 
-    /// Takes a bin, which is empty, from the flow that has it.
+    /// Takes back an empty bin from its flow.
     pub(super) fn give_back(&mut self, bin: u32) {
         let key = self.bins[bin as usize].0;
         if let Ok(at) = self.known.binary_search_by(|(known, _)| known.cmp(&key)) {
@@ -57,7 +57,7 @@ impl<B: Default> Bins<B> {
         }
     }
 
-    /// The bins of flows, with their numbers.
+    /// The assigned bins, with their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &B)> {
         self.known.iter().map(|(_, bin)| (*bin, self.get(*bin)))
     }
@@ -68,7 +68,7 @@ impl<B: Default> Bins<B> {
         &self.bins[bin as usize].1
     }
 
-    /// A bin, to be changed.
+    /// A bin, mutably.
     #[inline]
     pub(super) fn get_mut(&mut self, bin: u32) -> &mut B {
         &mut self.bins[bin as usize].1

@@ -1,29 +1,30 @@
 //! Controlled delay (RFC 8289): drops from the front of a queue in which packets have waited too long for too long.
 
-/// How long packets may wait, ns (RFC 8289 §4.4).
+/// Acceptable waiting time, ns (RFC 8289 §4.4).
 const TARGET: u64 = 5_000_000;
-/// For how long they may wait longer than that, ns (RFC 8289 §4.3).
+/// Time for which waiting times may exceed it, ns (RFC 8289 §4.3).
 const INTERVAL: u64 = 100_000_000;
 
-/// What the last call has done, if the one that follows is for the same departure.
+/// The previous decision, if the next call is for the same departure.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 enum After {
     #[default]
     Departure,
-    /// It has dropped the first packet of a series, after which the next one goes.
+    /// The first packet of a series was dropped; the next one is sent.
     First,
-    /// It has dropped another.
+    /// Another packet of a series was dropped.
     Another,
 }
 
 /// The state of one queue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Codel {
-    /// When packets will have waited too long for an interval, ns; 0: the last has not.
+    /// Time at which waiting times will have exceeded the target for an interval, ns; 0: the last one did not exceed
+    /// it.
     first_above: u64,
-    /// When the next is dropped, if packets are being dropped, ns.
+    /// Time of the next drop, if dropping, ns.
     next: u64,
-    /// Packets dropped in this series, and those with which it began.
+    /// Packets dropped in this series, and the count with which it began.
     count: u32,
     last_count: u32,
     dropping: bool,
@@ -31,8 +32,8 @@ pub(super) struct Codel {
 }
 
 impl Codel {
-    /// Whether the first packet is to be dropped, which has waited for so many ns: asked of one after the other until
-    /// one may go. `few`: what waits behind it is no more than a packet.
+    /// Returns whether to drop the first packet, which has waited for `waited` ns. Called for one packet after the
+    /// other until one may be sent. `few`: at most one packet's worth is queued behind it.
     pub(super) fn drops(&mut self, now: u64, waited: u64, few: bool) -> bool {
         let too_long = self.is_too_long(now, waited, few);
         let after = std::mem::take(&mut self.after);
@@ -60,7 +61,7 @@ impl Codel {
         drops
     }
 
-    /// Nothing waits any more.
+    /// Notes that the queue is empty.
     pub(super) fn empty(&mut self) {
         self.first_above = 0;
         if std::mem::take(&mut self.after) != After::First {
@@ -79,7 +80,7 @@ impl Codel {
         now >= self.first_above
     }
 
-    /// Begins to drop: soon at the rate at which the last series ended, if that is not long ago.
+    /// Starts dropping: at about the rate at which the last series ended, if that was recent.
     fn begin(&mut self, now: u64) {
         self.dropping = true;
         let of_last = self.count - self.last_count;
@@ -91,7 +92,7 @@ impl Codel {
     }
 }
 
-/// When the next packet is dropped: sooner the more have been (RFC 8289 §5.4).
+/// Time of the next drop by the control law: the interval shrinks with the count (RFC 8289 §5.4).
 fn by_law(from: u64, count: u32) -> u64 {
     from + (INTERVAL as f64 / f64::from(count).sqrt()) as u64
 }
@@ -102,7 +103,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// When packets that have waited for so long are dropped, one coming to the front every millisecond.
+    /// Times at which packets that have waited for `waited` are dropped, one reaching the front every millisecond.
     fn dropped(codel: &mut Codel, from: u64, to: u64, waited: u64) -> Vec<u64> {
         let mut at = Vec::new();
         for now in from..to {
@@ -117,12 +118,12 @@ mod tests {
     fn drops_come_sooner_and_sooner() {
         let mut codel = Codel::default();
         assert_eq!(dropped(&mut codel, 1, 500, TARGET - 1), [0; 0]);
-        // The first an interval after the first that had waited long; then 100 ms / sqrt(n) after the one before.
+        // The first drop comes an interval after the first long wait, then 100 ms / sqrt(n) after the one before.
         let times = dropped(&mut codel, 500, 1_000, TARGET);
         assert_eq!(times, [600, 700, 771, 829, 879, 924, 964]);
-        // A short wait ends it.
+        // A short wait ends the series.
         assert_eq!(dropped(&mut codel, 1_000, 1_010, 0), [0; 0]);
-        // Lately: six more had been dropped than at the beginning, so that the second of this series comes early.
+        // Soon after: six more had been dropped than at the beginning, so the second of this series comes early.
         assert_eq!(dropped(&mut codel, 1_010, 1_160, TARGET), [1_110, 1_151]);
     }
 

@@ -1,5 +1,5 @@
-//! Earliest deadline first: headers say when packets are to leave the network, and switches know the rest from their
-//! routes.
+//! Earliest deadline first: headers carry the time at which packets are to leave the network, and switches compute the
+//! rest from their routes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::sim::ideal;
 use crate::switch::{CustomScheduler, Scheduler, SwitchConfig, SwitchCtx};
 use crate::topology::{Routes, Topology};
 
-/// What all outputs of a network know.
+/// Tables shared by all outputs of a network.
 #[derive(Debug)]
 struct Tables {
     topology: Topology,
@@ -19,8 +19,8 @@ struct Tables {
 }
 
 impl Tables {
-    /// Returns what a packet of `wire` bytes for host `dst` takes on idle links from when `output` has sent its last
-    /// bit, ns. 0 where there is no way.
+    /// Returns the time on idle links from when `output` has sent the last bit of a packet of `wire` bytes until it
+    /// reaches host `dst`, ns. 0 if there is no path.
     fn rest(&self, output: &Port, dst: u32, wire: u32) -> u64 {
         let (_, next) = self.routes.wire(output.node, output.local);
         let path = self.routes.path(next, dst).unwrap_or_default();
@@ -31,7 +31,7 @@ impl Tables {
     }
 }
 
-/// Gives those switches that go by deadlines ([`Discipline::EarliestDeadline`]) the tables for that.
+/// Passes the tables to those switches that use deadlines ([`Discipline::EarliestDeadline`]).
 pub(crate) fn with_tables<'a>(
     switches: impl Iterator<Item = &'a mut SwitchConfig>,
     topology: &Topology,
@@ -53,17 +53,17 @@ pub(crate) fn with_tables<'a>(
     }
 }
 
-/// Earliest deadline first (Mittal, UCB/EECS-2018-103, appendix A.4): [`crate::network::Packet::slack`] says when the
-/// packet is to leave the network, and nobody changes it. Its rank here, the time by which its last bit has to be out,
-/// is that less what it takes from then on where nothing waits. Where there is no room, the one of the highest rank is
-/// dropped.
+/// Earliest deadline first (Mittal, UCB/EECS-2018-103, appendix A.4): [`crate::network::Packet::slack`] is the time at
+/// which the packet is to leave the network, and is not changed. Its rank here, the time by which its last bit has to
+/// be sent, is that minus the remaining travel time without queueing. If there is no room, the one of the highest rank
+/// is dropped.
 ///
-/// Of ways that are equally long the first counts, and those are meant that there were when the network was built.
+/// Of equally long paths the first counts, in the network as it was built.
 #[derive(Debug)]
 struct EarliestDeadline {
     tables: Arc<Tables>,
     output: Port,
-    /// What packets take from here on, by destination and bytes on the wire, ns.
+    /// Remaining travel times of packets, by destination and bytes on the wire, ns.
     known: BTreeMap<(u32, u32), u64>,
     queue: RankQueue,
 }

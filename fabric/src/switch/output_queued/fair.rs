@@ -1,4 +1,4 @@
-//! Fair queueing: a packet of each flow in turn.
+//! Fair queueing: one packet of each flow in turn.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::network::PacketId;
 use crate::priorities::Priorities;
 use crate::switch::{Scheduler, SwitchCtx};
 
-/// The packets of one flow, each with the time at which it came, ns.
+/// The packets of one flow, each with its arrival time, ns.
 #[derive(Debug, Default)]
 struct Bin {
     packets: VecDeque<(PacketId, u64)>,
@@ -16,24 +16,24 @@ struct Bin {
     codel: Codel,
 }
 
-/// Fair queueing as FQ-CoDel has it (RFC 8290 §4), but for the quantum: a packet of each flow in turn, flows that had
-/// nothing to send before those that had their turn. Flows are told apart exactly, not by a hash. Where there is no
-/// room, the newest packet of the flow with most bytes is dropped. What a packet waits is taken off its slack, which is
-/// nothing to the order.
+/// Fair queueing as in FQ-CoDel (RFC 8290 §4), except for the quantum: one packet of each flow in turn, new flows
+/// before those that have had their turn. Flows are distinguished exactly, not by a hash. If there is no room, the
+/// newest packet of the flow with the most bytes is dropped. Waiting time is subtracted from a packet's slack, which
+/// does not affect the order.
 #[derive(Debug, Default)]
 pub(super) struct Fair {
     bins: Bins<Bin>,
     /// Bins in the order of their turns.
     new: VecDeque<u32>,
     old: VecDeque<u32>,
-    /// Bytes on the wire of the longest packet that came.
+    /// Length on the wire of the longest packet seen, bytes.
     longest: u64,
-    /// Whether packets that have waited for too long are dropped.
+    /// Whether packets that have waited for too long are dropped (CoDel).
     codel: bool,
 }
 
 impl Fair {
-    /// With CoDel for each flow, or without.
+    /// With or without CoDel for each flow.
     pub(super) fn new(codel: bool) -> Fair {
         Fair { codel, ..Fair::default() }
     }
@@ -46,9 +46,10 @@ impl Fair {
         Some(id)
     }
 
-    /// Finds the bin whose turn it is, which is the first of its list then, and the place of its packet that may go.
+    /// Finds the bin whose turn it is, moves it to the front of its list, and returns it with the position of its
+    /// packet that may be sent.
     fn turn(&mut self, ctx: &SwitchCtx<'_>, paused: Priorities) -> Option<(u32, usize)> {
-        // Each has one look at most: those that may send nothing come to the end.
+        // Each is examined at most once: those that may send nothing move to the end.
         for _ in 0..self.new.len() + self.old.len() {
             let (bin, is_old) = match self.new.front() {
                 Some(bin) => (*bin, false),
@@ -75,7 +76,7 @@ impl Fair {
         None
     }
 
-    /// The bin whose turn it is has had it.
+    /// Ends the turn of the current bin.
     fn end_turn(&mut self) {
         let bin = self.new.pop_front().or_else(|| self.old.pop_front());
         self.old.extend(bin);

@@ -1,5 +1,5 @@
-//! An output-queued switch in which each output has a buffer of its own, and an order in which it sends: the switch of
-//! universal packet scheduling (Mittal, UCB/EECS-2018-103, chapter 5) and of RC3 (NSDI 2014, §2.4).
+//! An output-queued switch whose outputs have a buffer and a scheduling order each: the switch of universal packet
+//! scheduling (Mittal, UCB/EECS-2018-103, chapter 5) and of RC3 (NSDI 2014, §2.4).
 
 mod bins;
 mod codel;
@@ -20,7 +20,7 @@ use crate::network::{PacketId, Packets, Port};
 use crate::prefetch::fetch;
 use crate::priorities::Priorities;
 
-/// The order in which an output sends what waits for it, and what it drops where there is no room.
+/// The order in which an output sends its packets, and which packet it drops if there is no room.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Discipline {
@@ -29,37 +29,37 @@ pub enum Discipline {
     Fifo,
     /// Last in, first out. The arriving packet is dropped.
     Lifo,
-    /// Any of those that wait, all as likely. The arriving packet is dropped.
+    /// A random queued packet, with equal probability. The arriving packet is dropped.
     Random,
-    /// The highest priority first, and of one priority the first. The newest packet of the lowest priority below that
-    /// of the arriving packet is dropped, else the arriving one (RC3 §2.4.1).
+    /// The highest priority first, FIFO within a priority. Drops the newest packet of the lowest priority below that of
+    /// the arriving packet, otherwise the arriving one (RC3 §2.4.1).
     Priority,
-    /// Fair queueing: a packet of each flow in turn, flows that had nothing to send first. The newest packet of the
-    /// flow with most bytes is dropped.
+    /// Fair queueing: one packet of each flow in turn, new flows first. Drops the newest packet of the flow with the
+    /// most bytes.
     Fair,
-    /// [`Self::Fair`] with CoDel for each flow (RFC 8290 §4): its first packet is dropped where packets have waited for
-    /// more than 5 ms for 100 ms.
+    /// [`Self::Fair`] with CoDel for each flow (RFC 8290 §4): drops its first packet once packets have waited for more
+    /// than 5 ms for 100 ms.
     FairCodel,
-    /// The lowest [`crate::network::Packet::slack`] first, as senders have set it: with sizes of flows it is SJF. The
-    /// highest is dropped.
+    /// The lowest [`crate::network::Packet::slack`] first, as set by senders: with flow sizes, this is SJF. Drops the
+    /// highest.
     Rank,
-    /// As [`Self::Rank`], but of the flow that has the lowest the packet that came first goes (pFabric §4.2): SRPT, or
-    /// SJF, in which no packet waits for those that come later in its flow.
+    /// Like [`Self::Rank`], but sends the oldest packet of the flow that has the lowest (pFabric §4.2): SRPT, or SJF,
+    /// in which no packet waits for later ones of its flow.
     ShortestFlow,
-    /// Least slack time first (LSTF, §5.1.2): by when the last bit has to leave. The packet with most slack is dropped.
-    /// Where all packets start with the same slack it is FIFO+ (§5.2.2).
+    /// Least slack time first (LSTF, §5.1.2): by the time at which the last bit has to leave. Drops the packet with the
+    /// most slack. If all packets start with the same slack, this is FIFO+ (§5.2.2).
     LeastSlack,
-    /// Earliest deadline first (EDF, appendix A.4): LSTF of headers that nobody changes.
-    /// [`crate::network::Packet::slack`] says when the packet is to leave the network, and switches know from their
-    /// routes what it takes from here on. The packet with the latest deadline is dropped. A switch outside of a network
-    /// ([`Self::build`]) knows no routes, and goes by what packets say alone.
+    /// Earliest deadline first (EDF, appendix A.4): LSTF with unchanged headers. [`crate::network::Packet::slack`] is
+    /// the time at which the packet is to leave the network, and switches compute the remaining travel time from their
+    /// routes. The packet with the latest deadline is dropped. A switch outside of a network ([`Self::build`]) has no
+    /// routes, and uses the packet's value alone.
     EarliestDeadline,
-    /// An order of one's own.
+    /// A custom order.
     Custom(CustomScheduler),
 }
 
 impl Discipline {
-    /// Names of those that have one, as users write them.
+    /// The named disciplines, as users write them.
     pub const NAMES: [(&'static str, Discipline); 10] = [
         ("fifo", Discipline::Fifo),
         ("lifo", Discipline::Lifo),
@@ -73,25 +73,25 @@ impl Discipline {
         ("edf", Discipline::EarliestDeadline),
     ];
 
-    /// Whether it takes what packets wait off their slack, so that the end that receives them knows how long they
-    /// waited ([`irnic_transports::Edge`]).
+    /// Whether waiting time is subtracted from a packet's slack, so that the receiving end can tell how long it waited
+    /// ([`irnic_transports::Edge`]).
     pub fn keeps_slack(&self) -> bool {
         matches!(self, Discipline::Fair | Discipline::FairCodel | Discipline::LeastSlack | Discipline::Custom(_))
     }
 
-    /// Whether it orders packets by rank, so that outputs can interrupt what they send for a lower one
+    /// Whether packets are ordered by rank, so that outputs can interrupt a transmission for a lower one
     /// ([`OutputQueuedConfig::preempts`]).
     pub fn has_ranks(&self) -> bool {
         use Discipline::*;
         matches!(self, Priority | Rank | LeastSlack | EarliestDeadline | Custom(_))
     }
 
-    /// Whether it drops packets that have waited, too.
+    /// Whether queued packets may expire.
     fn expires(&self) -> bool {
         matches!(self, Discipline::FairCodel | Discipline::Custom(_))
     }
 
-    /// Whether it tells flows apart.
+    /// Whether flows are distinguished.
     fn looks_at_flows(&self) -> bool {
         matches!(self, Discipline::Fair | Discipline::FairCodel | Discipline::ShortestFlow)
     }
@@ -117,29 +117,29 @@ impl Discipline {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct OutputQueuedConfig {
-    /// Bytes on the wire that wait for an output at most; what it is sending is not among them.
+    /// Limit on the bytes on the wire queued for an output, without the packet in transmission.
     pub buffer: u64,
-    /// Packets that wait for an output at most, whatever their size, if they are counted, too: `queue-limit` of ns-2.
+    /// Limit on the number of packets queued for an output, if any: `queue-limit` of ns-2.
     pub packets: Option<u32>,
-    /// What goes next, and what is dropped.
+    /// Order and drops.
     pub discipline: Discipline,
     /// Marking, by the bytes that wait for the output.
     pub ecn: Ecn,
-    /// Whether a packet that arrives interrupts one that is being sent and would go after it, whose rest is sent when
-    /// nothing that waits goes before it (preemption, §5.1.3 and appendix A.6). That takes no bits, and the neighbour
-    /// sees the packet when its last bit is there. What has begun to leave does not count as waiting and is not
-    /// dropped. Only orders by rank interrupt ([`Discipline::has_ranks`]).
+    /// Whether an arriving packet interrupts the transmission of one that would go after it, whose rest is sent when
+    /// nothing queued goes before it (preemption, §5.1.3 and appendix A.6). Interruptions cost no bits, and the
+    /// neighbour sees the packet when its last bit has arrived. A packet whose transmission has begun does not count as
+    /// waiting and is not dropped. Only orders by rank interrupt ([`Discipline::has_ranks`]).
     pub preempts: bool,
 }
 
 impl OutputQueuedConfig {
-    /// So many bytes for each output, and an order in which it sends: no marks, packets in one piece.
+    /// A buffer of this many bytes for each output, and its order: no marks, no preemption.
     pub fn new(buffer: u64, discipline: Discipline) -> OutputQueuedConfig {
         OutputQueuedConfig { buffer, packets: None, discipline, ecn: Ecn::Off, preempts: false }
     }
 }
 
-/// What waits for one output.
+/// State of one output.
 #[derive(Debug)]
 struct Output {
     bytes: u64,
@@ -148,7 +148,7 @@ struct Output {
 }
 
 impl Output {
-    /// A packet no longer waits.
+    /// Accounts for a packet that leaves the queue.
     #[inline]
     fn takes_out(&mut self, ctx: &SwitchCtx<'_>, id: PacketId) {
         self.bytes -= u64::from(ctx.packets.get(id).wire);
@@ -156,16 +156,16 @@ impl Output {
     }
 }
 
-/// A switch with a buffer for each output, which sends by its [`Discipline`] and drops by it: packets that wait may
-/// have to give way to one that arrives (push-out). It pauses nobody.
+/// A switch with a buffer for each output, which sends and drops by its [`Discipline`]: an arriving packet may push out
+/// queued ones. It never pauses its neighbours.
 #[derive(Debug)]
 pub struct OutputQueued {
     outputs: Box<[Output]>,
     buffer: u64,
     limit: u32,
     marker: Marker,
-    /// Whether its order asks for the flows of packets ([`Packets::flow`]), which are not where the rest of a packet
-    /// is.
+    /// Whether the discipline uses the flows of packets ([`Packets::flow`]), which are stored apart from the rest of a
+    /// packet.
     looks_at_flows: bool,
     /// Whether packets may expire ([`Scheduler::expire`]).
     expires: bool,
@@ -173,7 +173,7 @@ pub struct OutputQueued {
 }
 
 impl OutputQueued {
-    /// An empty one.
+    /// An empty switch.
     pub fn new(config: &OutputQueuedConfig, ports: &[Port]) -> OutputQueued {
         let output = |port| Output { bytes: 0, packets: 0, scheduler: config.discipline.build(port) };
         let marker = Marker::new(config.ecn, ports.len());

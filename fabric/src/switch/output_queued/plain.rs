@@ -1,4 +1,4 @@
-//! Orders that look at nothing but arrival and priority.
+//! Orders that depend on arrival and priority only.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::network::{PacketId, Packets};
 use crate::priorities::Priorities;
 use crate::switch::{Scheduler, SwitchCtx};
 
-/// Whether a packet may go.
+/// Whether a packet may be sent.
 fn may_go(packets: &Packets, id: PacketId, paused: Priorities) -> bool {
     !paused.contains(packets.get(id).priority)
 }
@@ -49,7 +49,7 @@ impl Scheduler for LastIn {
     }
 }
 
-/// Any, all as likely.
+/// Random, with equal probability.
 #[derive(Debug, Default)]
 pub(super) struct AnyOf(Vec<PacketId>);
 
@@ -59,7 +59,7 @@ impl Scheduler for AnyOf {
     }
 
     fn pop(&mut self, ctx: &mut SwitchCtx<'_>, paused: Priorities) -> Option<PacketId> {
-        // Those that may not go are moved to the end, if there are some.
+        // If there are packets that may not be sent, they are moved to the end.
         let mut able = self.0.len();
         if !paused.is_empty() {
             let (mut at, packets) = (0, &*ctx.packets);
@@ -77,8 +77,8 @@ impl Scheduler for AnyOf {
     }
 }
 
-/// The highest priority first, and of one priority the first. Where there is no room, the newest packet of the lowest
-/// priority below that of the arriving one gives way (RC3 §2.4.1: "priority dropping and priority scheduling").
+/// The highest priority first, FIFO within a priority. If there is no room, the newest packet of the lowest priority
+/// below that of the arriving one is dropped (RC3 §2.4.1: "priority dropping and priority scheduling").
 #[derive(Debug, Default)]
 pub(super) struct ByPriority {
     queues: [VecDeque<PacketId>; Priorities::COUNT],

@@ -1,8 +1,8 @@
-//! A queue of packets by rank, open at both ends: the lowest goes next, the highest is dropped.
+//! A double-ended priority queue of packets: the lowest rank is sent next, the highest is dropped.
 
 use crate::network::PacketId;
 
-/// A packet's place: by rank, and of equal ranks in the order of arrival.
+/// Sort key of a packet: rank, then order of arrival.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     rank: i64,
@@ -10,41 +10,41 @@ struct Entry {
     id: PacketId,
 }
 
-/// Packets in order of rank, those of equal rank in the order in which they came. A min-max heap (Atkinson et al.,
-/// 1986): both ends in logarithmic time, and nothing allocated once it has grown.
+/// Packets by rank, those of equal rank in order of arrival. A min-max heap (Atkinson et al., 1986): logarithmic time
+/// at both ends, and no allocation once it has grown.
 #[derive(Clone, Debug, Default)]
 pub struct RankQueue {
-    /// Levels take turns: an entry of an even level is below all that hang from it, one of an odd level above.
+    /// Levels alternate: an entry of an even level is below all its descendants, one of an odd level above them.
     heap: Vec<Entry>,
     order: u64,
 }
 
-/// Whether `a` belongs nearer to the root than `b`, on a level that has the low ones there, or the high ones.
+/// Whether `a` belongs nearer to the root than `b`, on a min level (`low`) or a max level.
 #[inline]
 fn before(a: Entry, b: Entry, low: bool) -> bool {
     if low { a < b } else { a > b }
 }
 
-/// Whether a place is on a level that has the low ones nearer to the root.
+/// Whether a place is on a min level.
 #[inline]
 fn is_low(place: usize) -> bool {
     (place + 1).ilog2().is_multiple_of(2)
 }
 
 impl RankQueue {
-    /// Packets that wait.
+    /// Number of packets.
     #[inline]
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Whether none waits.
+    /// Whether there are no packets.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
 
-    /// Takes in a packet.
+    /// Adds a packet.
     #[inline]
     pub fn push(&mut self, rank: i64, id: PacketId) {
         self.heap.push(Entry { rank, order: self.order, id });
@@ -52,7 +52,7 @@ impl RankQueue {
         self.rise(self.heap.len() - 1);
     }
 
-    /// Takes out the packet of the lowest rank, the earliest of those: rank and packet.
+    /// Removes the packet of the lowest rank, of equals the earliest: rank and packet.
     #[inline]
     pub fn pop_lowest(&mut self) -> Option<(i64, PacketId)> {
         if self.heap.is_empty() {
@@ -69,7 +69,7 @@ impl RankQueue {
         self.heap.first().map(|entry| entry.rank)
     }
 
-    /// The lowest rank of packets that are `wanted`: for the few cases in which some may not go.
+    /// The lowest rank of packets that are `wanted`. Linear; for the rare cases in which some may not be sent.
     #[cold]
     pub fn lowest_wanted(&self, wanted: impl Fn(PacketId) -> bool) -> Option<i64> {
         self.heap.iter().filter(|entry| wanted(entry.id)).map(|entry| entry.rank).min()
@@ -80,7 +80,7 @@ impl RankQueue {
         Some(self.heap[self.last()?].rank)
     }
 
-    /// Takes out the packet of the highest rank, the latest of those: rank and packet.
+    /// Removes the packet of the highest rank, of equals the latest: rank and packet.
     pub fn pop_highest(&mut self) -> Option<(i64, PacketId)> {
         let place = self.last()?;
         let Entry { rank, id, .. } = self.heap.swap_remove(place);
@@ -88,13 +88,14 @@ impl RankQueue {
         Some((rank, id))
     }
 
-    /// Takes out the packet of the lowest rank that is `wanted`: for the few cases in which some may not go.
+    /// Removes the packet of the lowest rank that is `wanted`. Linear; for the rare cases in which some may not be
+    /// sent.
     #[cold]
     pub fn pop_wanted(&mut self, wanted: impl Fn(PacketId) -> bool) -> Option<(i64, PacketId)> {
         let first = self.heap.iter().enumerate().filter(|(_, entry)| wanted(entry.id)).min_by_key(|(_, entry)| **entry);
         let place = first?.0;
         let Entry { rank, id, .. } = self.heap.swap_remove(place);
-        // What has come there from the end may belong to either side of it.
+        // The entry moved there from the end may belong above or below.
         if place < self.heap.len() {
             self.rise(place);
             self.sink(place, is_low(place));
@@ -184,7 +185,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a sorted list.
+        /// Compares with a sorted list.
         #[test]
         fn both_ends_are_those_of_a_sorted_list(calls in calls()) {
             let (mut queue, mut list) = (RankQueue::default(), Vec::<(i64, PacketId)>::new());

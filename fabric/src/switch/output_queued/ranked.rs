@@ -1,17 +1,16 @@
-//! Orders by what packets carry: slack (LSTF), or a rank that switches leave as it is.
+//! Orders by a value that packets carry: slack (LSTF), or a rank that switches leave unchanged.
 
 use super::RankQueue;
 use crate::network::{PacketId, Packets};
 use crate::priorities::Priorities;
 use crate::switch::{Scheduler, SwitchCtx};
 
-/// Least slack time first (Mittal, UCB/EECS-2018-103, §5.1.2 and §5.4): the packet goes next whose last bit has to
-/// leave first if it is to be at its destination in time. Where there is no room, the one of the highest rank is
-/// dropped.
+/// Least slack time first (Mittal, UCB/EECS-2018-103, §5.1.2 and §5.4): the packet whose last bit has to leave first to
+/// reach its destination in time is next. If there is no room, the one of the highest rank is dropped.
 ///
-/// [`crate::network::Packet::slack`] says how long a packet may still wait. Its rank here, the time by which its last
-/// bit has to be out, is the slack at its arrival plus that time plus the time of its transmission. When it leaves, its
-/// slack is what is left of that.
+/// [`crate::network::Packet::slack`] is the time that a packet may still wait. Its rank here, the time by which its
+/// last bit has to be sent, is the slack at its arrival plus the arrival time plus its transmission time. When it
+/// leaves, its slack is what remains.
 #[derive(Debug)]
 pub(super) struct LeastSlack {
     output: usize,
@@ -39,7 +38,7 @@ impl Scheduler for LeastSlack {
     fn pop(&mut self, ctx: &mut SwitchCtx<'_>, paused: Priorities) -> Option<PacketId> {
         let (rank, id) = lowest(&mut self.queue, ctx, paused)?;
         let packet = ctx.packets.get_mut(id);
-        // What the clock of the link rounds is part of the transmission, not of the wait: nothing is lost on the way.
+        // What the link's clock rounds is part of the transmission, not of the wait: no slack is lost.
         let out = ctx.ports[self.output].would_end(ctx.now, packet.wire).div_ceil(1000);
         packet.slack = rank.saturating_sub_unsigned(out);
         Some(id)
@@ -49,7 +48,7 @@ impl Scheduler for LeastSlack {
         lowest_rank(&self.queue, packets, paused)
     }
 
-    /// All bits of a packet have the slack of the last, which goes down while others are sent (§5.1.3, item 5).
+    /// All bits of a packet have the slack of the last, which decreases while others are sent (§5.1.3, item 5).
     fn delayed(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, by: u64) {
         let packet = ctx.packets.get_mut(id);
         packet.slack = packet.slack.saturating_sub_unsigned(by);
@@ -61,8 +60,8 @@ impl Scheduler for LeastSlack {
     }
 }
 
-/// The lowest [`crate::network::Packet::slack`] first, which nobody changes: sizes of flows (SJF), what remains of them
-/// (SRPT), times. Where there is no room, the highest is dropped.
+/// The lowest [`crate::network::Packet::slack`] first, which switches leave unchanged: flow size (SJF), remaining size
+/// (SRPT), times. If there is no room, the highest is dropped.
 #[derive(Debug, Default)]
 pub(super) struct ByRank(RankQueue);
 
@@ -84,7 +83,7 @@ impl Scheduler for ByRank {
     }
 }
 
-/// Takes out the first packet that may go.
+/// Removes the first packet that may be sent.
 #[inline]
 pub(super) fn lowest(queue: &mut RankQueue, ctx: &SwitchCtx<'_>, paused: Priorities) -> Option<(i64, PacketId)> {
     if paused.is_empty() {
@@ -93,7 +92,7 @@ pub(super) fn lowest(queue: &mut RankQueue, ctx: &SwitchCtx<'_>, paused: Priorit
     queue.pop_wanted(|id| !paused.contains(ctx.packets.get(id).priority))
 }
 
-/// The rank of the first packet that may go.
+/// The rank of the first packet that may be sent.
 #[inline]
 pub(super) fn lowest_rank(queue: &RankQueue, packets: &Packets, paused: Priorities) -> Option<i64> {
     if paused.is_empty() {
@@ -102,7 +101,7 @@ pub(super) fn lowest_rank(queue: &RankQueue, packets: &Packets, paused: Prioriti
     queue.lowest_wanted(|id| !paused.contains(packets.get(id).priority))
 }
 
-/// Takes out the last packet in order, if its rank is above this one.
+/// Removes the last packet in order, if its rank is above `rank`.
 pub(super) fn highest_above(queue: &mut RankQueue, rank: i64) -> Option<PacketId> {
     if queue.highest()? <= rank {
         return None;

@@ -1,4 +1,4 @@
-//! Shortest flow first, without starving the packets of that flow that came first.
+//! Shortest flow first, without starving the earlier packets of that flow.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -8,24 +8,23 @@ use crate::network::PacketId;
 use crate::priorities::Priorities;
 use crate::switch::{Scheduler, SwitchCtx};
 
-/// A packet that waits: what it says remains of its flow, in what order it came, and its number.
+/// A queued packet: its rank (what it says remains of its flow), its order of arrival, and its number.
 type Waiting = (i64, u64, PacketId);
 
-/// The packets of one flow in the order in which they came, and the rank and order of the one with the lowest rank.
+/// The packets of one flow in order of arrival, and rank and order of the one with the lowest rank.
 #[derive(Debug, Default)]
 struct Bin {
     packets: VecDeque<Waiting>,
     lowest: Option<(i64, u64)>,
 }
 
-/// The flow with the lowest [`crate::network::Packet::slack`] in any of its packets, and of that flow the packet that
-/// came first: pFabric's prevention of starvation (Alizadeh et al., SIGCOMM 2013, §4.2), as universal packet scheduling
-/// has it for SJF and SRPT (§5.2.1). Where there is no room, the packet with the highest is dropped, of equals the
-/// last.
+/// The flow with the lowest [`crate::network::Packet::slack`] in any of its packets, and of that flow the oldest
+/// packet: pFabric's starvation prevention (Alizadeh et al., SIGCOMM 2013, §4.2), as universal packet scheduling uses
+/// it for SJF and SRPT (§5.2.1). If there is no room, the packet with the highest is dropped, of equals the newest.
 #[derive(Debug, Default)]
 pub(super) struct ShortestFlow {
     bins: Bins<Bin>,
-    /// Flows by their lowest rank. Those whose lowest is another by now are passed over.
+    /// Flows by their lowest rank. Outdated entries are skipped.
     order: BinaryHeap<Reverse<(i64, u64, u32)>>,
     arrivals: u64,
     packets: usize,
@@ -58,7 +57,7 @@ impl ShortestFlow {
         Some(id)
     }
 
-    /// The flow that goes next, of all whose packets may go.
+    /// The next flow among those that have packets that may be sent.
     fn first_flow(&mut self) -> Option<u32> {
         loop {
             let &Reverse((rank, order, bin)) = self.order.peek()?;

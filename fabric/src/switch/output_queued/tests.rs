@@ -1,4 +1,4 @@
-//! A switch by itself: what goes next, and what is dropped.
+//! Tests of a single switch: order and drops.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -32,7 +32,7 @@ impl Alone {
         Alone { switch, packets, ports, rng: Pcg64Mcg::new(1), ledger, now: 0 }
     }
 
-    /// Offers a packet of a flow; returns its number and whether it was taken in.
+    /// Offers a packet of a flow; returns its number and whether it was admitted.
     fn offer(&mut self, flow: u32, priority: u8, slack: i64, wire: u32) -> (PacketId, bool) {
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let path = Path { src: address, dst: address, udp_src: 0, traffic_class: 0, hop_limit: 64 };
@@ -46,7 +46,7 @@ impl Alone {
         (id, switch.enqueue(&mut ctx, id, 0) == Verdict::Queued)
     }
 
-    /// Takes out the next packet that is not paused, and begins to send it; returns number and slack.
+    /// Takes out the next packet that is not paused, and starts its transmission; returns number and slack.
     fn next(&mut self, paused: Priorities) -> Option<(PacketId, i64)> {
         let Alone { switch, packets, ports, rng, ledger, now } = self;
         let mut ctx = SwitchCtx { now: *now, packets, ports, rng, ledger };
@@ -56,7 +56,7 @@ impl Alone {
         }
     }
 
-    /// All that waits, in the order in which it goes.
+    /// All queued packets, in the order in which they are sent.
     fn drain(&mut self) -> Vec<PacketId> {
         let all = std::iter::from_fn(|| self.next(Priorities::NONE)).map(|(id, _)| id).collect();
         assert_eq!(self.switch.backlog(0), 0);
@@ -74,8 +74,8 @@ fn packets_may_be_counted_whatever_their_size() {
         let mut config = OutputQueuedConfig::new(1 << 20, discipline);
         config.packets = Some(3);
         let mut alone = Alone::of(&config);
-        // Slack is less each time, so that least slack first drops those that came first. The last has the number of
-        // the first, which is gone by then.
+        // Slack is less each time, so that least slack first drops the oldest. The last reuses the number of the first,
+        // which has been dropped by then.
         let taken: Vec<bool> = (0..5).map(|n| alone.offer(0, 0, 100 - i64::from(n), 40).1).collect();
         assert_eq!(taken[..3], [true; 3]);
         assert_eq!(alone.drain(), kept);
@@ -108,7 +108,8 @@ fn first_last_and_any() {
 fn priorities_are_served_from_above_and_dropped_from_below() {
     let mut alone = Alone::new(4_000, Discipline::Priority);
     let ids = [2, 5, 2, 1].map(|priority| alone.offer(0, priority, 0, 1_000).0);
-    // None is below 1; then the one of 1 gives way, then the newest of 2, the older of 2; then nothing is below 5.
+    // None is below 1; then the one of 1 is evicted, then the newest of 2, then the older of 2; then nothing is below
+    // 5.
     assert!(!alone.offer(0, 1, 0, 1_000).1);
     let late = [3, 5, 5].map(|priority| alone.offer(0, priority, 0, 1_000));
     assert!(late.iter().all(|(_, taken)| *taken));
@@ -116,7 +117,7 @@ fn priorities_are_served_from_above_and_dropped_from_below() {
     assert!(!alone.offer(0, 3, 0, 1_000).1, "equals do not give way");
     let seven = alone.offer(0, 7, 0, 1_000);
     assert!(seven.1);
-    // The 3 has given way to it. What was freed is used again for later packets: numbers repeat, orders do not.
+    // The 3 was evicted for it. Numbers of dropped packets are reused, orders are not.
     assert_eq!((alone.dropped(), ids[1]), (4, 1));
     assert_eq!(alone.drain(), [seven.0, ids[1], late[1].0, late[2].0]);
 }
@@ -135,14 +136,14 @@ fn several_small_packets_give_way_to_a_large_one() {
 fn least_slack_goes_first_and_most_is_dropped() {
     let mut alone = Alone::new(4_000, Discipline::LeastSlack);
     let ids = [500, -20, 300, 300].map(|slack| alone.offer(0, 0, slack, 1_000).0);
-    // The arriving packet has as much as the last in order, and came later; then it has less.
+    // The arriving packet has as much slack as the last in order, and came later; then it has less.
     assert!(!alone.offer(0, 0, 500, 1_000).1);
     let (late, taken) = alone.offer(0, 0, 400, 1_000);
     assert!(taken && alone.dropped() == 1);
     assert_eq!((late, alone.drain()), (late, vec![ids[1], ids[2], ids[3], late]));
 }
 
-/// A packet's slack goes down by the time for which it waited, and by nothing else.
+/// A packet's slack decreases by its waiting time, and by nothing else.
 #[test]
 fn waiting_is_what_uses_slack_up() {
     let mut alone = Alone::new(10_000, Discipline::LeastSlack);
@@ -151,7 +152,7 @@ fn waiting_is_what_uses_slack_up() {
     assert_eq!(alone.next(Priorities::NONE), Some((a, 5_000)));
     alone.ports[0].send(0, 1_000);
     alone.now = 8_000;
-    // It has come at 8,000, and waits for nothing: less slack than the other has by now.
+    // It arrived at 8,000 and has not waited: less slack than the other has by now.
     let (c, _) = alone.offer(0, 0, 80_000, 1_000);
     assert_eq!(alone.next(Priorities::NONE), Some((c, 80_000)));
     alone.ports[0].send(8_000, 1_000);
@@ -179,9 +180,9 @@ fn flows_take_turns_and_the_longest_gives_way() {
     let a = [(); 4].map(|()| alone.offer(1, 0, 0, 1_000).0);
     let b = alone.offer(2, 0, 0, 1_000).0;
     assert_eq!(alone.next(Priorities::NONE).unwrap().0, a[0]);
-    // New flows go before the one that had its turn.
+    // New flows go before the one that has had its turn.
     let c = [(); 2].map(|()| alone.offer(3, 0, 0, 1_000).0);
-    // Full: the newest of the longest flow gives way to others, not to its own.
+    // Full: the newest packet of the longest flow is evicted for other flows, not for its own.
     assert!(!alone.offer(1, 0, 0, 1_000).1);
     let d = alone.offer(4, 0, 0, 1_000);
     assert!(d.1 && alone.dropped() == 1);
@@ -203,7 +204,7 @@ fn what_is_paused_is_passed_over() {
     }
 }
 
-/// What is sent would be interrupted by a packet of a lower rank than its own was.
+/// A packet in transmission would be interrupted by a packet of a lower rank than its own.
 #[test]
 fn ranks_are_those_of_what_goes_next() {
     for (name, discipline) in Discipline::NAMES {
@@ -217,7 +218,7 @@ fn ranks_are_those_of_what_goes_next() {
         for (priority, slack) in [(0, 700), (5, 300), (2, 500), (5, 400)] {
             alone.offer(0, priority, slack, 1_000);
         }
-        // As they come out ranks rise, whatever is paused.
+        // Ranks rise in the order of departure, whatever is paused.
         for paused in [Priorities::of(5), Priorities::NONE] {
             let mut ranks = Vec::new();
             while let Some(next) = rank(&alone, paused).filter(|_| ranked) {
@@ -232,27 +233,27 @@ fn ranks_are_those_of_what_goes_next() {
 #[test]
 fn of_the_shortest_flow_the_first_packet_goes() {
     let mut alone = Alone::new(6_000, Discipline::ShortestFlow);
-    // What remains of flow 1 is less with each packet: its first goes first all the same, before flow 2.
+    // The remaining size of flow 1 decreases with each packet: its first packet still goes first, before flow 2.
     let a = [9, 4, 3].map(|rank| alone.offer(1, 0, rank, 1_000).0);
     let b = [5, 5].map(|rank| alone.offer(2, 0, rank, 1_000).0);
     assert_eq!(alone.next(Priorities::NONE).unwrap().0, a[0]);
     // One packet of flow 3 that is shorter than all; then there is room for one more.
     let c = alone.offer(3, 0, 1, 1_000).0;
     let d = alone.offer(4, 0, 7, 1_000).0;
-    // Full: the largest gives way to what is smaller only, and the arriving one of equals is dropped.
+    // Full: the largest is evicted for smaller ones only, and of equals the arriving one is dropped.
     assert!(!alone.offer(5, 0, 7, 1_000).1);
     let e = alone.offer(5, 0, 5, 1_000);
     assert!(e.1 && alone.dropped() == 1);
     let order = alone.drain();
     assert_eq!(order, [c, a[1], a[2], b[0], b[1], e.0]);
     assert!(!order.contains(&d));
-    // The later of two has less, which is what counts for both.
+    // The later of two has the lower rank, which counts for both.
     let f = [8, 2].map(|rank| alone.offer(1, 0, rank, 1_000).0);
     let g = alone.offer(2, 0, 3, 1_000).0;
     assert_eq!(alone.drain(), [f[0], f[1], g]);
 }
 
-/// Against a list that is looked through for each packet.
+/// Compares with a list that is searched for each packet.
 #[test]
 fn shortest_flows_are_those_of_a_list() {
     use rand::RngExt;
@@ -260,7 +261,7 @@ fn shortest_flows_are_those_of_a_list() {
     for seed in 0..40 {
         let mut rng = Pcg64Mcg::new(seed);
         let mut alone = Alone::new(20_000, Discipline::ShortestFlow);
-        // Flow, rank and number, in the order in which they came.
+        // Flow, rank and number, in order of arrival.
         let mut list: Vec<(u32, i64, PacketId)> = Vec::new();
         for _ in 0..2_000 {
             if rng.random_range(0..5) < 3 {
@@ -289,7 +290,7 @@ fn what_waits_for_too_long_is_dropped_flow_by_flow() {
     let mut alone = Alone::new(1_000_000, Discipline::FairCodel);
     let bulk: Vec<PacketId> = (0..300).map(|_| alone.offer(1, 0, 0, 1_000).0).collect();
     let (mut gone, mut sparse) = (Vec::new(), 0);
-    // A packet a millisecond goes; once in 40 ms one of another flow comes, and is the next.
+    // One packet leaves per millisecond; once in 40 ms one of another flow arrives, and is next.
     for ms in 0..250 {
         alone.now = ms * 1_000_000;
         let other = (ms % 40 == 20).then(|| alone.offer(2, 0, 0, 1_000).0);
@@ -300,11 +301,11 @@ fn what_waits_for_too_long_is_dropped_flow_by_flow() {
         }
     }
     assert_eq!(sparse, 6);
-    // Too long from 5 ms on, so first at 105 ms, then at 205 ms.
+    // Above the target from 5 ms on, so the first drop is at 105 ms, then at 205 ms.
     assert_eq!((alone.dropped(), alone.switch.backlog(0)), (2, 1_000 * (300 - 2 - gone.len() as u64)));
     let missing: Vec<usize> = (0..gone.len() + 2).filter(|at| !gone.contains(&bulk[*at])).collect();
     assert_eq!(missing, [102, 201]);
-    // Without CoDel all go.
+    // Without CoDel all are sent.
     let mut plain = Alone::new(1_000_000, Discipline::Fair);
     (0..300).for_each(|_| assert!(plain.offer(1, 0, 0, 1_000).1));
     (0..300).for_each(|ms| {

@@ -1,4 +1,4 @@
-//! Which policy switches run, and what follows for each.
+//! Configuration of switches that run a policy.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,21 +33,21 @@ pub struct PolicySwitch {
     name: String,
     text: Arc<str>,
     policy: Policy,
-    /// Parameters that were set by the description.
+    /// Parameters set by the description.
     given: Vec<String>,
-    /// Whether a plan that a switch here knows by heart runs as any other.
+    /// Whether plans with a hard-coded switch are interpreted like any other.
     generic: bool,
-    /// Bytes on the wire of the longest packet.
+    /// Length of the longest packet on the wire, bytes.
     longest: u32,
     /// Priorities in use.
     priorities: u8,
-    /// Policies that take its place, each with its time, ns.
+    /// Policies that replace it, each with its time, ns.
     next: Vec<(u64, PolicySwitch)>,
-    /// Plans by numbers of ports.
+    /// Plans by number of ports.
     plans: Arc<Mutex<BTreeMap<usize, Prepared>>>,
 }
 
-/// The plan for a number of ports, and the switch here that does what it says, if there is one: looked for when the
+/// The plan for a number of ports, and the equivalent hard-coded switch, if there is one; it is looked up when the
 /// first such switch is built.
 #[derive(Clone)]
 struct Prepared {
@@ -78,8 +78,8 @@ impl fmt::Debug for PolicySwitch {
 impl std::str::FromStr for PolicySwitch {
     type Err = NameError;
 
-    /// Reads `FILE.oq` or the name of a policy that comes with irnic, and parameters: `shared-lqd,buffer=480KB`. The
-    /// parameter `plan=generic` has plans that a switch here knows by heart run as any other.
+    /// Reads `FILE.oq` or the name of a policy shipped with irnic, and parameters: `shared-lqd,buffer=480KB`. With
+    /// `plan=generic`, plans that have a hard-coded switch are interpreted like any other.
     fn from_str(text: &str) -> Result<PolicySwitch, NameError> {
         let generic = |part: &&str| part.trim() == "plan=generic";
         let described: Vec<&str> = text.split(',').filter(|part| !generic(part)).collect();
@@ -92,7 +92,7 @@ impl std::str::FromStr for PolicySwitch {
 }
 
 impl PolicySwitch {
-    /// Switches that run a policy, by its name for messages.
+    /// Switches that run a policy; `name` is used in messages.
     pub fn new(name: &str, policy: Policy) -> PolicySwitch {
         PolicySwitch {
             name: name.into(),
@@ -117,23 +117,23 @@ impl PolicySwitch {
         &self.policy
     }
 
-    /// Has plans that a switch here knows by heart run as any other.
+    /// Has plans that have a hard-coded switch interpreted like any other.
     #[must_use]
     pub fn generic(mut self) -> PolicySwitch {
         self.generic = true;
         self
     }
 
-    /// Has another policy take the place of this one at a time, ns: packets that arrive from then on fall under it.
-    /// Those that wait go before them, in the order of the policy by which they came. Policies that change are none
-    /// that a switch here knows by heart.
+    /// Replaces this policy by another at a time, ns: packets that arrive from then on fall under it. Those already
+    /// queued go first, in the order of the policy under which they arrived. Policies that change are always
+    /// interpreted, never run by a hard-coded switch.
     #[must_use]
     pub fn then(mut self, at: u64, next: PolicySwitch) -> PolicySwitch {
         self.next.push((at, next));
         self
     }
 
-    /// Whether another policy takes the place of this one.
+    /// Whether another policy replaces this one later.
     pub fn changes(&self) -> bool {
         !self.next.is_empty()
     }
@@ -141,7 +141,7 @@ impl PolicySwitch {
     /// Sets a parameter of the policy.
     ///
     /// # Errors
-    /// Says what was expected.
+    /// The error states what was expected.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), NameError> {
         self.policy.set(name, value)?;
         self.given.push(name.into());
@@ -154,7 +154,7 @@ impl PolicySwitch {
         self.policy.parameters().iter().any(|parameter| parameter.name == name)
     }
 
-    /// Sets a parameter that the description has left open, if the policy has it. Returns whether it has.
+    /// Sets a parameter that the description left open. Returns whether the policy has it.
     pub(crate) fn fill(&mut self, name: &str, value: &str) -> bool {
         if self.given.iter().any(|given| given == name) {
             return true;
@@ -164,8 +164,8 @@ impl PolicySwitch {
         set
     }
 
-    /// Fills in marking, choice among priorities, thresholds, and that of red packets where the policy has parameters
-    /// for them. Returns the key of an experiment for which it has none.
+    /// Sets marking, scheduling, thresholds, and the threshold of red packets where the policy has parameters for them.
+    /// Returns the key of an experiment for which it has none.
     pub(crate) fn fill_all(
         &mut self,
         ecn: Ecn,
@@ -176,7 +176,7 @@ impl PolicySwitch {
     ) -> Result<(), &'static str> {
         let marks = match ecn {
             Ecn::Off => true,
-            // A controller is no condition.
+            // A controller cannot be written as a condition.
             Ecn::Pi(_) => false,
             Ecn::Step { k } => self.fill("step", "on") && self.fill("k", &k.to_string()),
             Ecn::Red { kmin, kmax, pmax } => {
@@ -207,8 +207,8 @@ impl PolicySwitch {
         Ok(())
     }
 
-    /// Returns these switches for packets of `longest` bytes on the wire at most and so many priorities in use: what
-    /// PFC sets aside follows from them. [`crate::experiment::Experiment::config`] sees to it.
+    /// Returns these switches for packets of at most `longest` bytes on the wire, with this number of priorities in
+    /// use; the headroom of PFC depends on both. [`crate::experiment::Experiment::config`] calls it.
     #[must_use]
     pub fn with_packets(mut self, longest: u32, priorities: u8) -> PolicySwitch {
         (self.longest, self.priorities) = (longest, priorities);
@@ -216,7 +216,8 @@ impl PolicySwitch {
         self
     }
 
-    /// Whether a switch here does what the policy says in a switch with so many ports, so that it runs in its stead.
+    /// Whether a hard-coded switch does what the policy says in a switch with this many ports, and so runs in its
+    /// place.
     ///
     /// # Errors
     /// As [`Self::plan`].
@@ -224,7 +225,7 @@ impl PolicySwitch {
         Ok(!self.generic && !self.changes() && self.prepared(ports)?.known(&self.policy).is_some())
     }
 
-    /// Whether the policy counts red packets, which are then counted by their colours.
+    /// Whether the policy counts red packets, which are then reported by colour.
     pub(crate) fn looks_at_red(&self) -> bool {
         let plan = self.plan(self.policy.fixed_ports().unwrap_or(3));
         plan.is_ok_and(|plan| plan.looks_at_red_sizes()) || self.next.iter().any(|(_, next)| next.looks_at_red())
@@ -240,10 +241,10 @@ impl PolicySwitch {
         self.plan(self.policy.fixed_ports().unwrap_or(3)).map(|_| ())
     }
 
-    /// The plan for a switch with so many ports.
+    /// The plan for a switch with this many ports.
     ///
     /// # Errors
-    /// Says where the policy is wrong.
+    /// The error states where the policy is wrong.
     pub fn plan(&self, ports: usize) -> Result<Arc<Plan>, NameError> {
         self.prepared(ports).map(|prepared| prepared.plan)
     }
@@ -260,14 +261,14 @@ impl PolicySwitch {
         Ok(prepared)
     }
 
-    /// Builds a switch with these ports. One whose plan a switch here knows by heart is that switch.
+    /// Builds a switch with these ports: the hard-coded one if the plan has one.
     pub(crate) fn build(&self, ports: &[Port]) -> Box<dyn Switch> {
         let Ok(prepared) = self.prepared(ports.len()) else {
-            // A policy that does not fit was refused before (`Experiment::config`).
+            // A policy that does not fit was rejected earlier (`Experiment::config`).
             return Box::new(crate::switch::RemoteSwitch);
         };
         if self.changes() {
-            // Policies that do not fit were refused, too.
+            // Policies that do not fit were rejected as well.
             let next = self.next.iter().filter_map(|(at, next)| Some((*at, next.plan(ports.len()).ok()?)));
             return Box::new(Successive::new(&prepared.plan, next, ports, self.longest, self.priorities));
         }

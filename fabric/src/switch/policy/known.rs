@@ -1,5 +1,5 @@
-//! Plans that a switch of this crate runs by heart. A plan is known if it is, but for names, the plan of a policy that
-//! comes with irnic with the same parameters, whatever its text looks like; tests hold each such switch against its
+//! Plans with a hard-coded switch in this crate. A plan is known if it equals, but for names, the plan of a policy
+//! shipped with irnic with the same parameters, whatever its text looks like; tests check each such switch against its
 //! plan.
 
 use irnic_openqueue::{Plan, Policy, Shipped};
@@ -10,7 +10,7 @@ use crate::switch::{
     Thresholds, Trimming, TrimmingConfig,
 };
 
-/// A switch that does what a plan says.
+/// A hard-coded switch that does what a plan says.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Known {
     InputQueued(InputQueuedConfig),
@@ -18,7 +18,7 @@ pub(super) enum Known {
     Trimming(TrimmingConfig),
 }
 
-/// Values of the parameters of a policy.
+/// Parameter values of a policy.
 struct Values(Vec<irnic_openqueue::Parameter>);
 
 impl Values {
@@ -52,7 +52,8 @@ impl Values {
 }
 
 impl Known {
-    /// The switch for packets of `longest` bytes on the wire at most and so many priorities in use, with these ports.
+    /// Builds the switch for packets of at most `longest` bytes on the wire, with these ports and number of priorities
+    /// in use.
     pub(super) fn build(&self, ports: &[Port], longest: u32, priorities: u8) -> Box<dyn Switch> {
         match self {
             Known::InputQueued(config) => Box::new(InputQueued::new(config, ports)),
@@ -67,7 +68,7 @@ impl Known {
     }
 }
 
-/// The switch that does what a plan of a policy says, if there is one. What follows from packets is left open: see
+/// The hard-coded switch equivalent to a plan of a policy, if there is one. What depends on packets is filled in by
 /// [`Known::build`].
 pub(super) fn switch(policy: &Policy, plan: &Plan) -> Option<Known> {
     let values = Values(policy.parameters());

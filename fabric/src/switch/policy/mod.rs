@@ -22,14 +22,14 @@ use crate::priorities::Priorities;
 pub struct Planned {
     engine: Engine,
     looks_at_dscp: bool,
-    /// The policy counts red packets.
+    /// Whether the policy counts red packets.
     looks_at_red: bool,
-    /// When a packet comes to a queue inside next, ns, as was asked for last.
+    /// The wake-up last requested for packets that move between inner queues, ns.
     wakes: u64,
 }
 
 impl Planned {
-    /// An empty one, for packets of `longest` bytes on the wire at most and so many priorities in use.
+    /// An empty switch for packets of at most `longest` bytes on the wire, with this number of priorities in use.
     pub fn new(plan: &Plan, ports: &[Port], longest: u32, priorities: u8) -> Planned {
         Planned::around(plan, &Planned::surroundings(ports, longest, priorities))
     }
@@ -52,13 +52,13 @@ impl Planned {
     }
 }
 
-/// What a policy can have done, by the network.
+/// The network as a policy acts on it.
 struct Doing<'c, 's> {
     ctx: &'c mut SwitchCtx<'s>,
     output: u16,
 }
 
-/// Packets of the network, as they wait for a policy.
+/// Packets of the network as a policy sees them in its queues.
 struct Under<'p>(&'p Packets);
 
 impl Waiting for Under<'_> {
@@ -147,7 +147,7 @@ impl Host for Doing<'_, '_> {
 }
 
 impl Planned {
-    /// A packet as policies see it.
+    /// A packet in the form that policies see.
     #[inline]
     fn seen(&self, ctx: &SwitchCtx<'_>, id: PacketId, output: u16) -> irnic_openqueue::Packet {
         let packet = ctx.packets.get(id);
@@ -177,7 +177,7 @@ impl Planned {
         }
     }
 
-    /// Has packets go on from queue to queue, if they do.
+    /// Moves packets that are due from queue to queue.
     #[inline]
     fn advance(&mut self, ctx: &mut SwitchCtx<'_>) {
         if self.engine.has_levels() {
@@ -196,7 +196,7 @@ impl Planned {
         }
     }
 
-    /// Counts what became of a packet that has arrived, and says it to the network.
+    /// Counts the result of an arrival, and reports it to the network.
     #[inline]
     fn admitted(&self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16, admission: Admission) -> Verdict {
         if self.looks_at_red {

@@ -1,4 +1,4 @@
-//! Switches whose policy changes while they run: packets that wait leave by the policy by which they came.
+//! Switches whose policy changes while they run: packets already queued leave by the policy under which they arrived.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,45 +10,45 @@ use crate::network::{PacketId, Packets, Port};
 use crate::priorities::Priorities;
 use crate::switch::{Dequeue, Switch, SwitchCtx, Verdict};
 
-/// A policy to come, and when, ns.
+/// A future policy, with the time from which it applies, ns.
 type Change = (u64, Arc<Plan>);
 
-/// A switch that runs one policy after the other. From the time of a change on, packets that arrive fall under the next
-/// policy. Those that wait go before them, in the order of the policy by which they came; the next policy has their
-/// bytes in the queues to which it would send them, and tells neighbours to stop and to go on.
+/// A switch that runs one policy after the other. Packets that arrive after a change fall under the next policy. Those
+/// already queued go first, in the order of the policy under which they arrived; the next policy counts their bytes in
+/// the queues to which it would send them, and pauses and resumes neighbours.
 ///
-/// A change takes place when something comes or goes, first thing.
+/// A change takes effect on the first arrival, departure or timer at or after its time.
 #[derive(Debug)]
 pub(crate) struct Successive {
-    /// The oldest first, as long as it has packets; the last is the present one.
+    /// The policies that still have packets, oldest first; the last is the current one.
     policies: VecDeque<Planned>,
-    /// How many policies there were before the first of [`Self::policies`].
+    /// Number of policies before the first of [`Self::policies`].
     past: u32,
     to_come: VecDeque<Change>,
     surroundings: Surroundings,
     packets: Tickets,
-    /// By output, the packet that it was given last, which may still be on its line.
+    /// By output, the last packet it dequeued, which may still be in transmission.
     on_lines: Box<[Option<irnic_openqueue::Packet>]>,
 }
 
-/// What is known of a packet that waits.
+/// State of a queued packet.
 #[derive(Copy, Clone, Debug)]
 struct Ticket {
-    /// The policy by which it came, counted from the first; none if it does not wait.
+    /// The policy under which it arrived, counted from the first; `None` if it is not queued.
     policy: Option<u32>,
     output: u16,
-    /// Its place in the order of arrival.
+    /// Its position in the order of arrival.
     arrived: u64,
-    /// Of a packet of a policy before the present one.
+    /// Its booking in the current policy, for a packet of an earlier one.
     booked: Option<Booked>,
 }
 
-/// By number of the packet.
+/// Tickets by packet number.
 #[derive(Debug, Default)]
 struct Tickets {
     of: Vec<Ticket>,
     arrived: u64,
-    /// Packets that wait, by policy.
+    /// Number of queued packets, by policy.
     waiting: Vec<u64>,
 }
 
@@ -65,7 +65,7 @@ impl Tickets {
         self.waiting[policy as usize] += 1;
     }
 
-    /// The packet waits no more.
+    /// Removes a packet that is no longer queued.
     fn leave(&mut self, id: PacketId) -> Option<Ticket> {
         let ticket = self.of.get_mut(id as usize)?;
         let policy = ticket.policy.take()?;
@@ -77,7 +77,7 @@ impl Tickets {
         self.waiting.get(policy as usize).copied().unwrap_or(0)
     }
 
-    /// All that wait, as they came.
+    /// All queued packets, in order of arrival.
     fn in_order(&self) -> Vec<PacketId> {
         let waits = |(id, ticket): (usize, &Ticket)| ticket.policy.map(|_| (ticket.arrived, id as PacketId));
         let mut all: Vec<(u64, PacketId)> = self.of.iter().enumerate().filter_map(waits).collect();
@@ -86,7 +86,7 @@ impl Tickets {
     }
 }
 
-/// The network, for the present policy: packets that it pushes out wait no more.
+/// The network as seen by the current policy: packets that it pushes out are no longer queued.
 struct Watched<'w, 'c, 's> {
     doing: Doing<'c, 's>,
     packets: &'w mut Tickets,
@@ -150,7 +150,7 @@ impl Host for Watched<'_, '_, '_> {
 }
 
 impl Successive {
-    /// A switch that begins with a plan, and changes to the others in the order of their times.
+    /// A switch that begins with the first plan, and changes to the others in the order of their times.
     pub(crate) fn new(
         first: &Plan,
         to_come: impl IntoIterator<Item = Change>,
@@ -171,12 +171,12 @@ impl Successive {
         }
     }
 
-    /// The number of the present policy.
+    /// The number of the current policy.
     fn number(&self) -> u32 {
         self.past + self.policies.len() as u32 - 1
     }
 
-    /// Changes to the policies whose time has come.
+    /// Changes to the policies that are due.
     #[inline]
     fn keep_up(&mut self, ctx: &mut SwitchCtx<'_>) {
         while let Some((at, _)) = self.to_come.front()
@@ -218,7 +218,7 @@ impl Successive {
         self.forget_empty();
     }
 
-    /// Forgets policies of which no packet waits.
+    /// Drops policies without queued packets.
     fn forget_empty(&mut self) {
         while self.policies.len() > 1 && self.packets.waits_of(self.past) == 0 {
             self.policies.pop_front();
@@ -226,7 +226,7 @@ impl Successive {
         }
     }
 
-    /// Takes out the packet that goes next of the policies before the present one.
+    /// Dequeues the next packet of the policies before the current one.
     #[cold]
     fn drain(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, paused: Priorities) -> Option<PacketId> {
         let before = self.policies.len() - 1;
@@ -276,7 +276,7 @@ impl Switch for Successive {
         Dequeue::Packet(id)
     }
 
-    /// What waits under policies before the present one is in its queues' bytes.
+    /// Packets queued under earlier policies are included in the bytes of its queues.
     fn backlog(&self, output: u16) -> u64 {
         self.present().backlog(output)
     }

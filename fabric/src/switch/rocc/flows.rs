@@ -1,4 +1,4 @@
-//! Flow tables: whom a congestion point notifies (§3.3.4 of the dissertation).
+//! Flow tables: which flows a congestion point notifies (§3.3.4 of the dissertation).
 
 use irnic_transports::wire::RateNotice;
 use rand::RngExt;
@@ -6,26 +6,26 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::network::{PacketId, Packets, host_of, mix};
 
-/// Which flows a congestion point notifies.
+/// Selection of the flows that a congestion point notifies.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 pub enum FlowTable {
-    /// Those that have a packet in the queue now: the paper's.
+    /// Flows that have a packet in the queue now: the paper's.
     #[default]
     Queue,
-    /// Those that had a packet join the queue of late.
+    /// Flows of which a packet joined the queue recently.
     Age {
-        /// Flows that it holds, 1 or more; the one that was seen longest ago makes room. By default F_max/F_min.
+        /// Capacity in flows, 1 or more; the one seen longest ago is evicted. Default: F_max/F_min.
         entries: Option<u32>,
-        /// ns after its last packet that a flow is forgotten. Longer than a flow at F_min takes for a packet.
+        /// Time after its last packet at which a flow is forgotten, ns. Longer than a flow at F_min takes for a packet.
         age: u64,
     },
-    /// Those that send most, as ElephantTrap finds them: by samples of packets.
+    /// Heavy flows, as ElephantTrap finds them by sampling packets.
     Elephant {
-        /// Flows that it holds, 1 or more; the one with the lowest count makes room, of several the oldest.
+        /// Capacity in flows, 1 or more; the one with the lowest count is evicted, of several the oldest.
         entries: u32,
-        /// Share of the packets that are looked at, above 0 to 1.
+        /// Share of the packets that are sampled, above 0 to 1.
         sample: f64,
-        /// ns after which counts are halved; a flow whose count comes to 0 is forgotten.
+        /// Interval at which counts are halved, ns; a flow whose count reaches 0 is forgotten.
         age: u64,
     },
 }
@@ -37,37 +37,37 @@ impl FlowTable {
     pub const ELEPHANT: FlowTable = FlowTable::Elephant { entries: 128, sample: 1.0 / 16.0, age: 1_000_000 };
 }
 
-/// A flow that is, or was of late, in the table.
+/// A flow in the table.
 #[derive(Debug)]
 struct Flow {
     key: u64,
     /// Packets in the queue, or samples.
     count: u32,
-    /// When one joined the queue last, ns.
+    /// Time at which a packet last joined the queue, ns.
     seen: u64,
-    /// A notice about one of them.
+    /// A notice that quotes one of its packets.
     notice: RateNotice,
 }
 
-/// The flow table of a queue. Flows that are not to be notified any more are forgotten when they are next looked at, so
-/// that nothing is allocated but for more flows than ever before.
+/// The flow table of a queue. Flows that are no longer to be notified are removed when they are next examined, so that
+/// nothing is allocated except when the number of flows reaches a new maximum.
 #[derive(Debug)]
 pub(super) struct Flows {
     table: FlowTable,
-    /// Flows that there may be.
+    /// Capacity in flows.
     most: usize,
-    /// When counts were halved, ns.
+    /// Time at which counts were last halved, ns.
     halved: u64,
-    /// In the order in which they came.
+    /// Flows in the order of arrival.
     flows: Vec<Flow>,
-    /// Places of flows by the hash of their keys, open addressing; [`FREE`] for none. A power of two, at most half
-    /// full.
+    /// Index of flows by the hash of their keys, open addressing; [`FREE`] marks empty slots. A power of two in size,
+    /// at most half full.
     places: Vec<u32>,
 }
 
 const FREE: u32 = u32::MAX;
 
-/// Identifies the flow of a packet: host and queue pair that send it.
+/// Identifies the flow of a packet by sending host and queue pair.
 #[inline]
 fn key(packets: &Packets, id: PacketId) -> u64 {
     let (src, qp) = packets.flow(id);
@@ -75,7 +75,7 @@ fn key(packets: &Packets, id: PacketId) -> u64 {
 }
 
 impl Flows {
-    /// An empty table of a port whose flows have `least` of the rate of the link, bit/s each.
+    /// An empty table of a port on which a flow gets at least `least` bit/s of the link's rate.
     pub(super) fn new(table: FlowTable, rate: u64, least: u64) -> Flows {
         let most = match table {
             FlowTable::Queue => usize::MAX,
@@ -87,7 +87,7 @@ impl Flows {
         Flows { table, most, halved: 0, flows: Vec::new(), places: Vec::new() }
     }
 
-    /// Where a key is in `places`, or would be.
+    /// The slot of a key in `places`, or the one it would get.
     #[inline]
     fn find(&self, key: u64) -> usize {
         let mask = self.places.len() - 1;
@@ -98,7 +98,7 @@ impl Flows {
         at
     }
 
-    /// A packet has joined the queue. One over IPv6, about which there is no notice, does not count.
+    /// Records a packet that joined the queue. IPv6 packets are ignored: there is no notice for them.
     #[inline]
     pub(super) fn enter(&mut self, packets: &Packets, id: PacketId, now: u64, rng: &mut Pcg64Mcg) {
         if let FlowTable::Elephant { sample, .. } = self.table
@@ -129,7 +129,7 @@ impl Flows {
         }
     }
 
-    /// Gives a flow the place of the one that is to make room.
+    /// Replaces the flow that is to be evicted.
     #[cold]
     fn replace(&mut self, flow: Flow) {
         let by_count = matches!(self.table, FlowTable::Elephant { .. });
@@ -144,7 +144,7 @@ impl Flows {
         }
     }
 
-    /// A packet has left the queue.
+    /// Records a packet that left the queue.
     #[inline]
     pub(super) fn leave(&mut self, packets: &Packets, id: PacketId) {
         if self.flows.is_empty() || self.table != FlowTable::Queue {
@@ -156,7 +156,7 @@ impl Flows {
         }
     }
 
-    /// Notices about the flows that are to be notified now. The others are forgotten.
+    /// Notices for the flows that are to be notified now. The others are removed.
     pub(super) fn waiting(&mut self, now: u64) -> impl Iterator<Item = &mut RateNotice> {
         let before = self.flows.len();
         match self.table {
@@ -176,14 +176,14 @@ impl Flows {
         self.flows.iter_mut().map(|flow| &mut flow.notice)
     }
 
-    /// The queue is empty, and nobody is to be notified.
+    /// Notes that the queue is empty, so that there is nothing to notify.
     pub(super) fn emptied(&mut self) {
         if self.table == FlowTable::Queue {
             self.clear();
         }
     }
 
-    /// Forgets all.
+    /// Clears the table.
     pub(super) fn clear(&mut self) {
         if !self.flows.is_empty() {
             self.flows.clear();
@@ -191,7 +191,7 @@ impl Flows {
         }
     }
 
-    /// Finds each flow its place.
+    /// Rebuilds the index of slots.
     fn lay_out(&mut self) {
         self.places.fill(FREE);
         for n in 0..self.flows.len() {
@@ -230,7 +230,7 @@ mod tests {
         flows.enter(packets, id, now, &mut Pcg64Mcg::new(7));
     }
 
-    /// The senders of the flows that wait.
+    /// Senders of the flows that are notified.
     fn waiting(flows: &mut Flows) -> Vec<(u32, u32)> {
         waiting_at(flows, 0)
     }
@@ -262,7 +262,7 @@ mod tests {
         let ids = [1, 2, 3].map(|host| packet(&mut packets, host, 7));
         let mut flows = table(FlowTable::Age { entries: Some(2), age: 100 });
         [(ids[0], 0), (ids[1], 10), (ids[0], 20)].into_iter().for_each(|(id, at)| enter(&mut flows, &packets, id, at));
-        // That packets have left changes nothing.
+        // Departures change nothing.
         flows.leave(&packets, ids[0]);
         flows.emptied();
         assert_eq!(waiting_at(&mut flows, 30), [(1, 7), (2, 7)]);
@@ -281,7 +281,7 @@ mod tests {
         [0, 0, 0, 1].into_iter().for_each(|n| enter(&mut flows, &packets, ids[n], 0));
         enter(&mut flows, &packets, ids[2], 1);
         assert_eq!(waiting_at(&mut flows, 2), [(1, 7), (3, 7)]);
-        // Counts are halved: of one there is nothing left.
+        // Counts are halved: one of them drops to 0.
         assert_eq!((waiting_at(&mut flows, 1_000), waiting_at(&mut flows, 2_000)), (vec![(1, 7)], vec![]));
         // A sixteenth of the packets.
         let (mut flows, mut rng) = (table(FlowTable::ELEPHANT), Pcg64Mcg::new(7));

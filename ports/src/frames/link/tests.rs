@@ -18,7 +18,7 @@ fn peer(vlan: Option<u16>) -> Link {
     Link::new(PEER, vec![ip("10.0.0.1"), ip("fd00::1"), ip("fe80::1")], vlan, 0)
 }
 
-/// The paths from the peer to the station.
+/// Returns the paths from the peer to the station.
 fn paths() -> [Path; 2] {
     [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")].map(|(src, dst)| Path {
         src: ip(src),
@@ -29,7 +29,7 @@ fn paths() -> [Path; 2] {
     })
 }
 
-/// A RoCE packet of the peer with a frame of 40 bytes.
+/// Returns a RoCE packet of the peer with a frame of 40 bytes.
 fn roce(path: &Path, vlan: Option<u16>) -> Vec<u8> {
     let peer = peer(vlan);
     let headers = peer.headers_len(path);
@@ -39,7 +39,7 @@ fn roce(path: &Path, vlan: Option<u16>) -> Vec<u8> {
     packet
 }
 
-/// A request of the peer for the station's address.
+/// Returns a request of the peer for the station's address.
 fn request(address: &str) -> Vec<u8> {
     let mut peer = peer(None);
     assert_eq!(peer.way(Time::ZERO, ip(address)), (Way::Pending, None));
@@ -49,7 +49,7 @@ fn request(address: &str) -> Vec<u8> {
     sent.remove(0)
 }
 
-/// What the station makes of a packet: frames, answers, counters.
+/// Returns the station's reaction to a packet: frames, answers, counters.
 fn take(link: &mut Link, packet: &[u8]) -> (Option<Path>, Vec<Vec<u8>>, FrameCounters) {
     let mut answers = Vec::new();
     let arrival = link.receive(Time::ZERO, packet, None, &mut |answer| answers.push(answer.to_vec()));
@@ -140,11 +140,11 @@ fn a_station_of_a_vlan_hears_nothing_else() {
         assert_eq!(take(&mut station(Some(5)), &roce(&path, None)), (None, vec![], other));
         assert_eq!(take(&mut station(Some(5)), &roce(&path, Some(6))), (None, vec![], other));
         assert_eq!(take(&mut station(Some(5)), &roce(&path, Some(5))).0, Some(path));
-        // A tag with a priority and no VLAN is no VLAN's.
+        // A priority tag belongs to no VLAN.
         let mut packet = roce(&path, None);
         packet.splice(12..12, [0x81, 0, 0xe0, 0]);
         assert_eq!(take(&mut station(None), &packet).0, Some(path));
-        // One that the carrier took out counts as one that is there.
+        // A tag stripped by the carrier counts as present.
         let packet = roce(&path, None);
         let arrival = station(Some(5)).receive(Time::ZERO, &packet, Some(0xe005), &mut |_| panic!("an answer"));
         assert!(matches!(arrival, Arrival::Frame { .. }));
@@ -194,9 +194,9 @@ fn stations_find_each_other() {
         let Arrival::Neighbour(who, OWN) = arrival else { panic!("{arrival:?}") };
         assert_eq!(who, ip(address));
         assert_eq!(a.way(Time::ZERO, ip(address)).0, Way::Send(OWN));
-        // The one that was asked knows who asked.
+        // The station that was asked knows the address of the asking one.
         assert_eq!(b.way(Time::ZERO, ip(source)).0, Way::Send(PEER), "{source}");
-        // After half a minute the one who has it is asked, and nobody else.
+        // After half a minute only the station with the address is asked.
         let later = Time(40_000_000_000);
         assert_eq!(a.way(later, ip(address)).0, Way::Send(OWN));
         wire.clear();
@@ -247,13 +247,13 @@ fn nonsense_in_arp_is_refused() {
         let seen = take(&mut link, &packet);
         assert_eq!(seen, (None, vec![], counted(|c| c.rx_malformed = 1)), "{what}");
     }
-    // A request for somebody else is not answered, and does not fill the table.
+    // A request for another station is not answered, and does not fill the table.
     let mut link = station(None);
     assert_eq!(take(&mut link, &request("10.0.0.3")), (None, vec![], FrameCounters::default()));
     assert_eq!(link.way(Time::ZERO, ip("10.0.0.1")).0, Way::Pending);
 }
 
-/// Everything that a station may be sent, to be damaged.
+/// Returns packets of every kind for a station, to be damaged.
 fn samples() -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = paths().iter().flat_map(|p| [roce(p, None), roce(p, Some(5))]).collect();
     all.extend(["10.0.0.2", "fd00::2", "fe80::2", "10.0.0.3"].map(request));
@@ -265,7 +265,7 @@ fn samples() -> Vec<Vec<u8>> {
 }
 
 proptest! {
-    /// Never a panic; every packet is a frame, a neighbour, an answer, or counted, or a message to somebody else.
+    /// Never panics; every packet is a frame, a neighbour, an answer, or counted, or for another station.
     #[test]
     fn damaged_packets_do_no_harm(
         which: prop::sample::Index,

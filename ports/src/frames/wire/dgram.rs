@@ -1,8 +1,8 @@
-//! A pair of unix datagram sockets, one packet in each datagram, as QEMU's `-netdev dgram` has it.
+//! A pair of unix datagram sockets, one packet in each datagram, as in QEMU's `-netdev dgram`.
 //!
-//! The socket is connected to the peer's path, so that the kernel says when a full peer has room again (a peer that is
-//! not connected itself, such as QEMU, holds ten datagrams: net.unix.max_dgram_qlen). A connection is to a socket, not
-//! to a path: it is made again when the peer has gone, and once a second in case another socket has its path.
+//! The socket is connected to the peer's path, so that the kernel reports when a full peer has room again (a peer that
+//! is not connected itself, such as QEMU, queues ten datagrams: net.unix.max_dgram_qlen). A connection is to a socket,
+//! not to a path: it is renewed when the peer has closed, and once a second in case another socket has its path.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -17,7 +17,7 @@ use super::sys;
 use super::{Sent, TxQueue};
 use crate::PortCounters;
 
-/// How often the peer's path is looked at while there is a peer, and while there is none, in ns.
+/// Interval of checks of the peer's path while there is a peer, and while there is none, in ns.
 const LOOK: u64 = SEC;
 const SEARCH: u64 = 20 * MS;
 
@@ -25,7 +25,7 @@ const SEARCH: u64 = 20 * MS;
 pub(in super::super) struct Dgram {
     socket: OwnedFd,
     local: PathBuf,
-    /// Device and inode of the socket's file, which another program may have replaced.
+    /// Device and inode of the socket's file, which another program may have replaced since.
     file: Option<(u64, u64)>,
     remote: PathBuf,
     connected: bool,
@@ -50,8 +50,8 @@ impl Dgram {
         Ok(dgram)
     }
 
-    /// Connects to whoever has the peer's path now. Fails while that is nobody, or one that is still connected to
-    /// somebody who was here before.
+    /// Connects to the socket at the peer's path. Fails if there is none, or if it is still connected to an earlier
+    /// peer.
     fn connect(&mut self) -> bool {
         self.connected = name(self.socket.as_fd(), &self.remote, libc::connect).is_ok();
         self.connected
@@ -73,7 +73,7 @@ impl Dgram {
         let mut again = true;
         while !queue.is_empty() {
             if !self.connected && !self.connect() {
-                // There is nobody at the other end of the wire.
+                // There is no peer.
                 counters.refused += queue.advance(queue.len());
                 break;
             }
@@ -83,7 +83,7 @@ impl Dgram {
                     outcome.full = true;
                     break;
                 }
-                // The peer has gone, or has another socket; there may be a new one.
+                // The peer has closed its socket or opened another one; there may be a new one.
                 Err(libc::ECONNREFUSED | libc::ECONNRESET | libc::ENOTCONN | libc::EPIPE | libc::EPERM) if again => {
                     self.connected = false;
                     again = false;
@@ -113,7 +113,7 @@ impl Dgram {
     /// Removes the socket's file, unless another program has replaced it.
     pub(super) fn remove_file(&mut self) {
         if self.file.is_some() && identity(&self.local) == self.file {
-            // It may have been removed meanwhile.
+            // It may have been removed in the meantime.
             let _ = std::fs::remove_file(&self.local);
         }
         self.file = None;
@@ -131,7 +131,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::symlink_metadata(path).ok().map(|m| (m.dev(), m.ino()))
 }
 
-/// Returns whether a path is that of a socket which nobody has open any more.
+/// Returns whether a path is that of a socket which no process has open any more.
 fn is_abandoned(path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::FileTypeExt;
     if !std::fs::symlink_metadata(path)?.file_type().is_socket() {

@@ -1,4 +1,4 @@
-//! What moves whole packets: a packet socket, a TAP device, a unix datagram socket.
+//! The carriers of whole packets: packet socket, TAP device, unix datagram socket.
 
 mod dgram;
 mod packet;
@@ -22,14 +22,14 @@ use crate::PortCounters;
 
 pub(super) use sys::{RxBuffers, kernel_addresses};
 
-/// A carrier that is open.
+/// An open carrier.
 pub(super) enum Wire {
     Packet(Interface),
     Tap(Tap),
     Dgram(Dgram),
 }
 
-/// What became of packets to be sent.
+/// Result of sending packets.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     /// The carrier has no room now.
@@ -58,7 +58,7 @@ impl Wire {
         }
     }
 
-    /// Receives packets to a group of this address.
+    /// Starts receiving packets to a group of this address.
     pub(super) fn join(&mut self, group: IpAddr) -> io::Result<()> {
         match self {
             Wire::Packet(interface) => interface.membership(Mac::of_group(group), true),
@@ -66,7 +66,7 @@ impl Wire {
         }
     }
 
-    /// Receives packets to a group no longer.
+    /// Stops receiving packets to a group.
     pub(super) fn leave(&mut self, group: IpAddr) -> io::Result<()> {
         match self {
             Wire::Packet(interface) => interface.membership(Mac::of_group(group), false),
@@ -74,7 +74,7 @@ impl Wire {
         }
     }
 
-    /// Returns when [`Wire::look`] has something to do.
+    /// Returns the time of the next work of [`Wire::look`].
     pub(super) fn next_deadline(&self) -> Time {
         match self {
             Wire::Dgram(dgram) => dgram.next_deadline(),
@@ -82,14 +82,14 @@ impl Wire {
         }
     }
 
-    /// Looks whether the peer has changed.
+    /// Checks whether the peer has changed.
     pub(super) fn look(&mut self, now: Time) {
         if let Wire::Dgram(dgram) = self {
             dgram.look(now);
         }
     }
 
-    /// Removes what would stay behind in the file system.
+    /// Removes the socket's file, if there is one.
     pub(super) fn remove_file(&mut self) {
         if let Wire::Dgram(dgram) = self {
             dgram.remove_file();
@@ -105,7 +105,7 @@ impl Wire {
         }
     }
 
-    /// Fills at most `most` buffers. All earlier packets must have been taken. Returns how many came.
+    /// Fills at most `most` buffers. All earlier packets must have been taken. Returns the number received.
     pub(super) fn fill(&mut self, rx: &mut RxBuffers, most: usize, counters: &mut PortCounters) -> io::Result<usize> {
         match self {
             Wire::Tap(tap) => tap.fill(rx, most, counters),
@@ -124,7 +124,7 @@ impl AsFd for Wire {
     }
 }
 
-/// Returns what an error of opening a carrier means to the user.
+/// Returns the user's explanation of an error of opening a carrier.
 fn explain(carrier: &Carrier, error: &io::Error) -> String {
     let hint = match (carrier, error.raw_os_error()) {
         (Carrier::Packet(_), Some(libc::EPERM)) => "; packet sockets need CAP_NET_RAW",

@@ -12,7 +12,7 @@ use crate::PortCounters;
 use crate::frames::ethernet::Mac;
 use crate::udp::sys::set_option;
 
-/// Linux's <linux/if_packet.h>.
+/// From <linux/if_packet.h>.
 const PACKET_ADD_MEMBERSHIP: libc::c_int = 1;
 const PACKET_DROP_MEMBERSHIP: libc::c_int = 2;
 const PACKET_MR_MULTICAST: u16 = 0;
@@ -30,7 +30,7 @@ struct Membership {
     address: [u8; 8],
 }
 
-/// A packet socket that is open.
+/// An open packet socket.
 pub(in super::super) struct Interface {
     socket: OwnedFd,
     index: libc::c_int,
@@ -39,7 +39,7 @@ pub(in super::super) struct Interface {
 
 impl Interface {
     pub(super) fn open(name: &str, mac: Mac, socket_buffer: usize) -> io::Result<Interface> {
-        // Nothing is received before it is bound.
+        // Receives nothing before it is bound.
         let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW)?;
         let text = CString::new(name).map_err(io::Error::other)?;
         // SAFETY: a C string.
@@ -67,7 +67,7 @@ impl Interface {
             return Err(io::Error::last_os_error());
         }
         let interface = Interface { socket, index, mtu };
-        // A device that cannot filter for one more address is told to pass everything.
+        // A device that cannot filter for one more address is set to promiscuous mode.
         interface.member(PACKET_MR_UNICAST, mac, true).or_else(|_| interface.member(PACKET_MR_PROMISC, mac, true))?;
         Ok(interface)
     }
@@ -76,7 +76,7 @@ impl Interface {
         self.mtu
     }
 
-    /// Receives packets to a group, or no longer.
+    /// Starts or stops receiving packets to a group.
     pub(super) fn membership(&self, group: Mac, member: bool) -> io::Result<()> {
         self.member(PACKET_MR_MULTICAST, group, member)
     }
@@ -130,8 +130,8 @@ mod bpf {
     pub(super) const RETURN: u16 = 0x06;
 }
 
-/// Returns the filter of a station: what arrives for it or for groups, and is ARP, ICMPv6, UDP to port 4791 or a later
-/// fragment. Everything else on the interface, and what this host sends, is not copied.
+/// Returns the filter of a station: packets to it or to groups that are ARP, ICMPv6, UDP to port 4791 or a later
+/// fragment. Other packets on the interface, and those sent by this host, are not copied.
 fn filter(mac: Mac) -> Vec<libc::sock_filter> {
     use bpf::*;
     let [a, b, c, d, e, f] = mac.0;
@@ -139,7 +139,7 @@ fn filter(mac: Mac) -> Vec<libc::sock_filter> {
     let packet_type = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
     let port = u32::from(ROCE_PORT);
     let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
-    // Jumps count the instructions that are left out. The last two accept and refuse.
+    // Jumps count the instructions skipped. The last two instructions accept and reject.
     const ACCEPT: u8 = 24;
     const REFUSE: u8 = 25;
     let to = |from: u8, target: u8| target - from - 1;

@@ -9,25 +9,25 @@ use crate::PortCounters;
 use crate::control::{ControlMessage, control_messages};
 use crate::udp::sys::{EMPTY_MESSAGE, set_option};
 
-/// Most packets that a system call takes or brings.
+/// Maximum number of packets of one system call.
 pub(super) const BATCH: usize = 32;
 
-/// Bytes of each receive buffer, above [`MAX_PACKET`](super::super::queue::MAX_PACKET). Longer packets are no frames of
-/// ours.
+/// Bytes of each receive buffer, above [`MAX_PACKET`](super::super::queue::MAX_PACKET). Longer packets are not RoCE
+/// frames of this NIC.
 const BUFFER: usize = 4608;
 const _: () = assert!(BUFFER > super::super::queue::MAX_PACKET);
 
 /// Words that hold the control messages of a received packet: SO_RXQ_OVFL and PACKET_AUXDATA.
 const CONTROL_WORDS: usize = 8;
 
-/// Linux's <linux/if_packet.h>.
+/// From <linux/if_packet.h>.
 const PACKET_AUXDATA: libc::c_int = 8;
 
 /// A packet in a buffer.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Held {
     pub(super) len: usize,
-    /// Control information of the VLAN tag that the kernel took out.
+    /// Control information of the VLAN tag that the kernel stripped.
     tag: Option<u16>,
 }
 
@@ -37,12 +37,12 @@ pub(in super::super) struct RxBuffers {
     held: [Held; BATCH],
     next: usize,
     filled: usize,
-    /// The kernel's count of packets that the socket's buffer lost, when last seen.
+    /// The kernel's count of packets dropped by the socket's buffer, as last read.
     lost: u32,
 }
 
 impl RxBuffers {
-    /// Most packets at once.
+    /// Maximum number of packets at once.
     pub(in super::super) const BATCH: usize = BATCH;
 
     pub(in super::super) fn new() -> RxBuffers {
@@ -55,7 +55,7 @@ impl RxBuffers {
         self.next < self.filled
     }
 
-    /// Takes the next packet: its bytes, and the control information of a VLAN tag that was taken out.
+    /// Takes the next packet: its bytes, and the control information of a stripped VLAN tag.
     pub(in super::super) fn take(&mut self) -> Option<(&[u8], Option<u16>)> {
         let at = self.next;
         let held = self.held[..self.filled].get(at)?;
@@ -63,7 +63,7 @@ impl RxBuffers {
         Some((&self.buffers[at * BUFFER..][..held.len], held.tag))
     }
 
-    /// Fills buffers by `read`, which returns the length of a packet, until it returns none.
+    /// Fills buffers with `read`, which returns the length of a packet, until it returns `None`.
     pub(super) fn fill_by(&mut self, most: usize, mut read: impl FnMut(&mut [u8]) -> Option<usize>) -> usize {
         self.next = 0;
         self.filled = 0;
@@ -82,7 +82,7 @@ impl RxBuffers {
         most: usize,
         counters: &mut PortCounters,
     ) -> io::Result<usize> {
-        // Clearing the headers of many messages costs more than asking for one.
+        // Clearing the headers of many messages costs more than receiving one.
         if most == 1 { self.receive_into::<1>(socket, counters) } else { self.receive_into::<BATCH>(socket, counters) }
     }
 
@@ -115,7 +115,7 @@ impl RxBuffers {
         let Ok(count) = usize::try_from(count) else {
             let error = io::Error::last_os_error();
             return match error.raw_os_error() {
-                // A peer that has gone is told once by each of these.
+                // Each of these is reported once when the peer has closed.
                 Some(libc::EAGAIN | libc::EINTR | libc::ECONNRESET | libc::ECONNREFUSED) => Ok(0),
                 _ => Err(error),
             };
@@ -138,8 +138,8 @@ impl RxBuffers {
     }
 }
 
-/// Reads the control messages of a packet, of which the kernel filled `len` bytes: the tag that was taken out, and how
-/// many packets the socket has lost.
+/// Parses the control messages of a packet, of which the kernel filled `len` bytes: the stripped tag, and the number of
+/// packets that the socket has dropped.
 fn read_control(words: &[u64; CONTROL_WORDS], len: usize) -> (Option<u16>, Option<u32>) {
     let (mut tag, mut lost) = (None, None);
     for message in control_messages(words, len) {
@@ -152,19 +152,19 @@ fn read_control(words: &[u64; CONTROL_WORDS], len: usize) -> (Option<u16>, Optio
     (tag, lost)
 }
 
-/// Reads the control information of the tag that was taken out from a `struct tpacket_auxdata`.
+/// Reads the control information of the stripped tag from a `struct tpacket_auxdata`.
 fn vlan_control(message: &ControlMessage<'_>) -> Option<u16> {
     let status = u32::from_ne_bytes(message.field(offset_of!(libc::tpacket_auxdata, tp_status))?);
     let control = u16::from_ne_bytes(message.field(offset_of!(libc::tpacket_auxdata, tp_vlan_tci))?);
     (status & libc::TP_STATUS_VLAN_VALID != 0).then_some(control)
 }
 
-/// Has a packet socket tell tags that the kernel takes out.
+/// Enables the report of stripped tags on a packet socket.
 pub(super) fn ask_for_tags(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SOL_PACKET, PACKET_AUXDATA, 1 as libc::c_int)
 }
 
-/// Asks for socket buffers of `bytes` each way. The kernel may grant less (net.core.rmem_max, wmem_max).
+/// Requests socket buffers of `bytes` in each direction. The kernel may grant less (net.core.rmem_max, wmem_max).
 pub(super) fn set_buffers(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     for (force, plain) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
@@ -175,7 +175,7 @@ pub(super) fn set_buffers(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()
     Ok(())
 }
 
-/// Sends packets by one system call. Returns how many the socket took, or the error number of the first.
+/// Sends packets by one system call. Returns how many the socket accepted, or the error number of the first.
 pub(super) fn send<'a>(
     socket: BorrowedFd<'_>,
     packets: impl Iterator<Item = &'a [u8]>,
@@ -249,7 +249,7 @@ pub(super) fn interface_mtu(socket: BorrowedFd<'_>, name: &str) -> io::Result<us
     Ok(usize::try_from(unsafe { request.ifr_ifru.ifru_mtu }).unwrap_or(0))
 }
 
-/// Returns the addresses of the kernel's interfaces, but for loopback's.
+/// Returns the addresses of the kernel's interfaces, except loopback's.
 pub(in super::super) fn kernel_addresses() -> io::Result<Vec<IpAddr>> {
     let mut list = std::ptr::null_mut();
     // SAFETY: the pointer is written.
@@ -260,7 +260,7 @@ pub(in super::super) fn kernel_addresses() -> io::Result<Vec<IpAddr>> {
     let mut next = list;
     while !next.is_null() {
         // SAFETY: an element of the list, which is alive until `freeifaddrs`. Its address is NULL or as long as its
-        // family says.
+        // family requires.
         unsafe {
             let address = (*next).ifa_addr;
             next = (*next).ifa_next;
@@ -277,7 +277,7 @@ pub(in super::super) fn kernel_addresses() -> io::Result<Vec<IpAddr>> {
             }
         }
     }
-    // SAFETY: the list that `getifaddrs` made.
+    // SAFETY: the list that `getifaddrs` returned.
     unsafe { libc::freeifaddrs(list) };
     addresses.retain(|a| !a.is_loopback());
     Ok(addresses)
@@ -290,6 +290,6 @@ pub(super) fn socket(domain: libc::c_int, kind: libc::c_int) -> io::Result<Owned
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor with no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -10,12 +10,12 @@ use super::{Sent, TxQueue};
 use crate::PortCounters;
 use crate::frames::patiently;
 
-/// Linux's <linux/if_tun.h>: packets without a prefix of four bytes.
+/// From <linux/if_tun.h>: packets without a prefix of four bytes.
 const IFF_TAP: libc::c_short = 0x0002;
 const IFF_NO_PI: libc::c_short = 0x1000;
 const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
 
-/// A TAP device that is open.
+/// An open TAP device.
 pub(in super::super) struct Tap {
     file: File,
     mtu: usize,
@@ -27,11 +27,11 @@ impl Tap {
         let file = options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")?;
         let mut request = sys::interface_request(name);
         request.ifr_ifru.ifru_flags = IFF_TAP | IFF_NO_PI;
-        // No other process with a frame port has it: it may be a child of this one.
+        // No other process with a frame port has it: the holder may be a child of this one.
         let busy = |e: &io::Error| e.raw_os_error() == Some(libc::EBUSY);
         patiently(|| sys::ioctl(file.as_fd(), TUNSETIFF, &mut request), busy)?;
         let any = sys::socket(libc::AF_INET, libc::SOCK_DGRAM)?;
-        // A device that was just made is down. Who may not change that has been given one that is up.
+        // A newly created device is down. A process without the right to change that was given one that is up.
         let _ = bring_up(any.as_fd(), name);
         let mtu = sys::interface_mtu(any.as_fd(), name)?;
         Ok(Tap { file, mtu })

@@ -1,4 +1,4 @@
-//! Management datagrams find the process that they are for.
+//! Delivery of management datagrams to their destination process.
 
 use irnic_transports::wire::mad::{GSI_QPN, MAD_LEN};
 
@@ -12,8 +12,8 @@ const AFTER: usize = 4;
 const REQ: u8 = 0x10;
 const REP: u8 = 0x13;
 
-/// A frame with a message: its attribute, what is at offset 28 of it (a REP's remote communication id) and its service
-/// id (a REQ's, at offset 32).
+/// Returns a frame with a message: its attribute, the field at offset 28 (a REP's remote communication id) and its
+/// service id (a REQ's, at offset 32).
 fn frame(attribute: u8, remote: u32, service: u64) -> Vec<u8> {
     let mut frame = vec![0; BEFORE + MAD_LEN + AFTER];
     frame[0] = 0x64;
@@ -34,7 +34,7 @@ fn send_frame(port: &mut HostPort, bytes: &[u8]) {
     port.flush(Time::ZERO).unwrap();
 }
 
-/// A claim on a service that the process listens on.
+/// Claims a service for a process that listens on it.
 fn listen(port: &HostPort, service: u64) -> ServiceClaim {
     let mut claim = port.claim_service(service).unwrap();
     claim.listen().unwrap();
@@ -58,7 +58,7 @@ fn requests_go_to_the_process_that_listens() {
     }
     let refused = c.claim_service(0x0106_1c06).unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
-    // Another process has it next, and the sender does not go on asking the first.
+    // Another process has it next, and the sender no longer asks the first.
     drop(claim);
     let _claim = listen(&c, 0x0106_1c06);
     send_frame(&mut a, &request);
@@ -90,7 +90,7 @@ fn answers_go_to_the_process_whose_communication_id_they_name() {
     let answer = frame(REP, 2 << 22 | 5, 0);
     send_frame(&mut a, &answer);
     assert_eq!((take(&mut a).len(), take(&mut b)), (0, vec![answer]));
-    // Nobody is there, and who is does not wait for an answer: this one gives it.
+    // The destination does not exist and its peer does not wait for an answer: this process answers.
     let answer = frame(REP, 9 << 22, 0);
     send_frame(&mut a, &answer);
     assert_eq!((take(&mut a), a.host_counters().tx_absent), (vec![answer], 0));

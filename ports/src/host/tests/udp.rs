@@ -1,4 +1,4 @@
-//! Beyond the host: here two devices of one host, each with an address of its own on the loopback interface.
+//! Beyond the host: here two devices of one host, each with its own address on the loopback interface.
 
 use std::net::UdpSocket;
 
@@ -9,7 +9,7 @@ use irnic_transports::wire::{Bth, Headers, IrnEth, NdpWord, Opcode, icrc_append,
 use super::*;
 use crate::impair::Impaired;
 
-/// Addresses of the loopback interface that no other test has, in this process or another.
+/// Returns addresses of the loopback interface that no other test uses, in this process or another.
 fn fresh_addresses() -> [IpAddr; 2] {
     let number = std::process::id().wrapping_mul(64) + DOMAINS.fetch_add(1, Ordering::Relaxed) % 64;
     let [_, b, c, d] = (number << 1 & 0x00ff_fffe).to_be_bytes();
@@ -28,7 +28,7 @@ fn path(src: IpAddr, dst: IpAddr) -> Path {
     Path { src, dst, ..PATH }
 }
 
-/// A frame as on a wire: destination queue pair, number, ICRC.
+/// Sends a frame as on the wire: destination queue pair, number, ICRC.
 fn send_to(port: &mut HostPort, now: Time, path: &Path, dest_qp: u32, i: u32) {
     let (wire, icrc) = (port.wire_path(path), port.needs_icrc(path, dest_qp));
     let frame = TxFrame { path, dest_qp, len: 80, icrc, irn: false };
@@ -40,7 +40,7 @@ fn send_to(port: &mut HostPort, now: Time, path: &Path, dest_qp: u32, i: u32) {
     port.flush(now).unwrap();
 }
 
-/// Numbers and paths of frames that come to the last of `ports` until there are `count`; the others pass on meanwhile.
+/// Returns numbers and paths of `count` frames received by the last of `ports`; the others forward meanwhile.
 fn numbers(ports: &mut [&mut HostPort], count: usize) -> Vec<(u32, Path)> {
     let start = Instant::now();
     let mut got = Vec::new();
@@ -61,7 +61,7 @@ fn numbers(ports: &mut [&mut HostPort], count: usize) -> Vec<(u32, Path)> {
     got
 }
 
-/// Puts a destination queue pair where a BTH has it, and takes it out again, for a suite whose frames have none.
+/// Inserts the BTH's destination queue pair, and removes it again, for a suite whose frames have none.
 struct Addressed(HostPort);
 
 impl Port for Addressed {
@@ -122,10 +122,10 @@ fn what_is_passed_on_bears_the_time_at_which_the_kernel_took_it() {
     let (mut guest, mut far) = (at(here, 2), at(there, 1));
     let start = host_now();
     let guest_now = || Time(host_now().since(start));
-    // The kernel begins to stamp a little after it was asked to.
+    // The kernel begins to stamp some time after the request.
     let stamped = (0..100).any(|i| {
         send_to(&mut far, Time::ZERO, &path(there, here), qp_of(2), i);
-        // The guest looks all the time, the owner late.
+        // The guest polls continuously, the owner late.
         std::thread::sleep(Duration::from_millis(20));
         assert_eq!(guest.receive(guest_now(), 8, &mut |_| ()).unwrap(), 0);
         let looked = guest_now();
@@ -223,7 +223,7 @@ fn an_owner_that_ends_passes_on_what_has_come() {
     assert!(seen.iter().map(|frame| frame.0).eq(0..100));
 }
 
-/// A process that does not take its frames for a while: they wait, and who sends them waits in its turn.
+/// A process does not take its frames for some time: they wait, and their senders wait in turn.
 #[test]
 fn what_is_passed_on_to_a_full_ring_waits() {
     const FRAMES: u32 = 60_000;
@@ -233,7 +233,7 @@ fn what_is_passed_on_to_a_full_ring_waits() {
     let start = Instant::now();
     let (mut sent, mut got, mut waited) = (0, 0, 0u32);
     while got < FRAMES {
-        // By this clock nobody is slow.
+        // By this clock no process is slow.
         let now = Time(SEC + u64::from(waited));
         let wire = far.wire_path(&path);
         let frame = TxFrame { path: &path, dest_qp: qp_of(2), len: 1000, icrc: true, irn: true };
@@ -354,7 +354,7 @@ fn with_udp_only_even_neighbours_are_reached_by_udp() {
 
 #[test]
 fn the_icrc_of_a_frame_to_oneself_is_right() {
-    // It needs none, but impairments want one, to be able to flip a bit.
+    // It needs none, but impairments require one, to be able to flip a bit.
     for udp in [HostUdp::Off, HostUdp::On, HostUdp::Only] {
         let [here, _] = fresh_addresses();
         let domain = domain("udp-self", &[here]);
@@ -411,7 +411,7 @@ fn groups_reach_who_has_joined_them() {
         let seen = numbers(&mut [port], 1);
         assert_eq!((seen[0].0, seen[0].1.src, seen[0].1.dst), (9, here, group));
     }
-    // Once each, also where two ways lead.
+    // Once each, even with two routes.
     for port in &mut ports {
         assert_eq!(take(port).len(), 0);
     }
@@ -423,7 +423,8 @@ fn groups_reach_who_has_joined_them() {
     assert_eq!(take(&mut ports[2]).len(), 0);
 }
 
-/// Who takes over from a sleeper that nobody woke sees what comes at once, and the set says nothing of it.
+/// A thread that takes over from a sleeper before a wake-up receives arrivals at once, and the set does not report
+/// them.
 #[test]
 fn who_takes_over_polls_the_sockets() {
     let [here, there] = fresh_addresses();
@@ -446,7 +447,7 @@ fn who_takes_over_polls_the_sockets() {
     assert_eq!(numbers(&mut [&mut a], 1)[0].0, 10);
 }
 
-/// A socket where nothing comes is not asked; when something comes it is noticed all the same, asleep or not.
+/// A socket without arrivals is not polled; an arrival is noticed nevertheless, asleep or not.
 #[test]
 fn an_idle_socket_costs_no_system_call() {
     let [here, there] = fresh_addresses();
@@ -476,8 +477,8 @@ fn an_idle_socket_costs_no_system_call() {
     }
 }
 
-/// One frame goes to and fro between two processes by way of the one that owns the socket, and all three sleep
-/// whenever they wait. What one sends to wake the others these have taken, and nothing has waited for a timeout.
+/// One frame bounces between two processes through the one that owns the socket, and all three sleep whenever they
+/// wait. Every wake-up sent was taken by another process, and no wait ended by a timeout.
 #[test]
 fn no_wake_up_is_lost_where_a_third_process_passes_frames_on() {
     const ROUNDS: u32 = 3_000;

@@ -10,7 +10,7 @@ fn engine(text: &str) -> Impairment {
     Impairment::new(&spec, 1, 0)
 }
 
-/// Judges [`FRAMES`] frames one microsecond apart; for each, when its first copy arrives.
+/// Judges [`FRAMES`] frames one microsecond apart; returns for each when its first copy arrives.
 fn arrivals(engine: &mut Impairment) -> Vec<(Time, Option<Time>)> {
     let judge = |i| {
         let now = Time(i * 1000);
@@ -27,7 +27,7 @@ fn share(count: usize, of: usize) -> f64 {
     count as f64 / of as f64
 }
 
-/// Correlation coefficient of successive values.
+/// Returns the correlation coefficient of successive values.
 fn autocorrelation(values: &[f64]) -> f64 {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     let spread: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
@@ -103,8 +103,8 @@ fn ecn_marks_what_understands_it_and_drops_the_rest() {
     assert!((200..300).contains(&dropped) && (200..300).contains(&marked), "{dropped} {marked}");
 }
 
-/// Queue of a line of 8 Gbit/s, a byte a nanosecond: each frame of 1066 bytes comes at once with the others, so that
-/// the `n`-th meets `n` frames. Returns for each whether it was marked.
+/// Queue of a line of 8 Gbit/s, a byte a nanosecond: all frames of 1066 bytes arrive at once, so that the `n`-th finds
+/// `n` frames. Returns for each whether it was marked.
 fn queued(text: &str, frames: usize, ect: bool) -> (Vec<bool>, Impairment) {
     let mut engine = engine(&format!("rate 8gbit limit 100000 {text}"));
     let frame = Frame { ect, ..FRAME };
@@ -118,7 +118,7 @@ fn a_queue_marks_what_meets_more_than_its_threshold() {
     let (marks, engine) = queued("ecn 3k", 10, true);
     assert_eq!(marks, (0..10).map(|n| n > 2).collect::<Vec<_>>());
     assert_eq!(engine.counters().marked, 7);
-    // What does not understand marks passes.
+    // Frames without ECT pass.
     let (marks, engine) = queued("ecn 3k", 10, false);
     assert!(!marks.contains(&true) && engine.counters().dropped == 0);
     // No queue, no mark: as fast as the line.
@@ -163,7 +163,7 @@ fn the_queue_is_told_as_frames_met_it() {
     assert_eq!((queue.frames, queue.mean_bytes, queue.peak_bytes, queue.p99_bytes), (5, 2 * 1066, 4 * 1066, 4 * 1066));
     assert!((2 * 1066..=2 * 1066 + 2 * 1066 / 16).contains(&queue.p50_bytes), "{queue:?}");
     assert_eq!(self::engine("delay 1ms").queue(), None);
-    // What is dropped for want of room never was in it.
+    // A frame dropped for lack of room was never in it.
     let mut full = self::engine("rate 8gbit limit 1");
     full.judge(Time(0), FRAME, 1);
     assert_eq!(full.queue().unwrap().frames, 0);
@@ -181,7 +181,7 @@ fn jitter_has_its_mean_deviation_and_range() {
         ("delay 100us 10us distribution normal", 100e3, 10e3, 60e3, 140e3),
         ("delay 100us 10us distribution pareto", 99.8e3, 7.4e3, 94e3, 140e3),
         ("delay 100us 10us distribution paretonormal", 99.8e3, 7.8e3, 80e3, 140e3),
-        // What would be before now is now.
+        // Times before now become now.
         ("delay 1us 10us", 3.03e3, 3.5e3, 0.0, 11e3),
     ] {
         let delays = delays(text);

@@ -13,7 +13,7 @@ pub(super) const ALONE: &str =
 const NO_NEIGHBOUR: &str = "a policy that asks no neighbour to stop: there is none";
 const ONE_LEVEL: &str = "a policy whose port has the link: one that leads to queues goes with irnic sim only";
 
-/// What describes the queues before a link in OpenQueue, as it was written: `shared-lqd,buffer=480KB`.
+/// An OpenQueue description of the queues before a link, as given: `shared-lqd,buffer=480KB`.
 #[derive(Clone, Debug)]
 pub struct LinePolicy {
     text: String,
@@ -21,7 +21,7 @@ pub struct LinePolicy {
 }
 
 impl LinePolicy {
-    /// The policy.
+    /// Returns the policy.
     pub fn policy(&self) -> &NamedPolicy {
         &self.policy
     }
@@ -43,7 +43,7 @@ impl LinePolicy {
     }
 }
 
-/// Policies that are written alike are equal if their files have the same text.
+/// Policies with the same text are equal if their files have the same content.
 impl PartialEq for LinePolicy {
     fn eq(&self, other: &LinePolicy) -> bool {
         self.text == other.text && self.policy.text == other.policy.text

@@ -19,27 +19,28 @@ pub(super) const ONLY_TX: &str = "rocc behind tx: notices go to this NIC, not ov
 /// the link from the length of the queue before it, and notifies the flows that wait there.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct CongestionPoint {
-    /// Q_ref, bytes: where the queue is to be; 1 or more.
+    /// Q_ref, bytes: target length of the queue; 1 or more.
     pub qref: u64,
-    /// Q_mid, bytes, above `qref`: a queue that grew by so much in a period halves the rate.
+    /// Q_mid, bytes, above `qref`: growth of the queue in a period that halves the rate.
     pub qmid: u64,
-    /// Q_max, bytes, above `qmid`: so long a queue brings the rate down to the least.
+    /// Q_max, bytes, above `qmid`: length of the queue that sets the minimum rate.
     pub qmax: u64,
     /// T, ns, from a microsecond to a second.
     pub period: u64,
 }
 
 impl CongestionPoint {
-    /// Q_ref, Q_mid and Q_max of the paper's testbed of 10 Gbit/s (§6.2), bytes.
+    /// Q_ref, Q_mid and Q_max of the paper's 10 Gbit/s testbed (§6.2), bytes.
     pub const QUEUES: [u64; 3] = [75_000, 150_000, 210_000];
 
-    /// Returns the period of that testbed, 100 µs, at a rate in bit/s: the time that 1 Mbit takes, but no less.
+    /// Returns the testbed's period, 100 µs, scaled to a rate in bit/s: the time that 1 Mbit takes, but at least 100
+    /// µs.
     pub fn period_of(rate: u64) -> u64 {
         (1_000_000 * SEC / rate.max(1)).clamp(100 * US, SEC)
     }
 
-    /// Returns the parameters of Algorithm 1 for a link with this rate, bit/s. Below 10 Gbit/s the least rate and the
-    /// gains, which count units of 10 Mbit/s, are as much less as the rate.
+    /// Returns the parameters of Algorithm 1 for a link with this rate, bit/s. Below 10 Gbit/s the minimum rate and the
+    /// gains, which are in units of 10 Mbit/s, are scaled down with the rate.
     pub fn fair_rate(&self, rate: u64) -> FairRateConfig {
         const FULL: u64 = 10_000_000_000;
         let share = rate.min(FULL) as f64 / FULL as f64;
@@ -59,7 +60,7 @@ impl fmt::Display for CongestionPoint {
     }
 }
 
-/// The option as a section has it: the word, and what follows it.
+/// The option in a section: the word and its values.
 pub(super) struct RoccWords<'a> {
     word: Token<'a>,
     queues: [u64; 3],
@@ -67,7 +68,7 @@ pub(super) struct RoccWords<'a> {
 }
 
 impl<'a> RoccWords<'a> {
-    /// Reads the values behind `word`: none, one or three lengths of queues, then perhaps a time.
+    /// Parses the values after `word`: none, one or three queue lengths, then optionally a time.
     pub(super) fn read(word: Token<'a>, section: &mut Section<'a>) -> Result<RoccWords<'a>, ParseError> {
         let mut queues = CongestionPoint::QUEUES;
         let size = |text: &str| tc_size(text).filter(|bytes| *bytes > 0);
@@ -75,7 +76,7 @@ impl<'a> RoccWords<'a> {
             let qref = section.take(EXPECT_QUEUES, size)?;
             let scaled = |bytes: u64| u64::try_from(u128::from(bytes) * u128::from(qref) / 75_000).unwrap_or(u64::MAX);
             queues = queues.map(scaled);
-            // A Q_ref of a few bytes has no others above it.
+            // The defaults may not lie above a given Q_ref.
             queues[1] = queues[1].max(qref + 1);
             queues[2] = queues[2].max(queues[1] + 1);
             if section.next_is(|text| size(text).is_some()) {
@@ -87,7 +88,7 @@ impl<'a> RoccWords<'a> {
         Ok(RoccWords { word, queues, period: section.take_if_number(EXPECT_PERIOD, time)? })
     }
 
-    /// Returns the point that this describes before a link of so many bit/s.
+    /// Returns the congestion point before a link of `rate` bit/s.
     pub(super) fn check(self, rate: Option<u64>, trims: bool, receives: bool) -> Result<CongestionPoint, ParseError> {
         if receives {
             return Err(self.word.error(ONLY_TX));

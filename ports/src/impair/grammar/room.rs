@@ -6,7 +6,7 @@ use irnic_units::tc_size;
 
 use super::{ParseError, Section, Token};
 
-/// Most frames that a queue may hold.
+/// Maximum number of frames that a queue may hold.
 pub const MAX_PACKETS: u32 = 1_000_000;
 
 pub(super) const EXPECT_ROOM: &str =
@@ -19,22 +19,22 @@ pub(super) const NEED_TRIM: &str = "trim beside it: headers, wrr and return desc
 pub(super) const PRIO_NEEDS_RATE: &str = "rate beside prio: without it there is no queue";
 pub(super) const PRIO_ALONE: &str = "prio without trim, red, rocc, policy and ecn with a queue length";
 
-/// Room in a queue, the frame on the link included but with `prio`.
+/// Room in a queue. Includes the frame on the link, except with `prio`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// So many frames, whatever their length: 1 to [`MAX_PACKETS`].
+    /// Number of frames, whatever their length: 1 to [`MAX_PACKETS`].
     Packets(u32),
-    /// So many bytes, 1 or more, as `rate` counts them without its overhead.
+    /// Number of bytes, 1 or more, as `rate` counts them without its overhead.
     Bytes(u64),
 }
 
 impl Room {
-    /// Reads frames (`8`) or bytes with a unit (`8k`).
+    /// Parses frames (`8`) or bytes with a unit (`8k`).
     pub(super) fn parse(text: &str) -> Option<Room> {
         if text.bytes().all(|b| b.is_ascii_digit()) {
             return text.parse().ok().filter(|n| (1..=MAX_PACKETS).contains(n)).map(Room::Packets);
         }
-        // A fraction of a frame is no length in bytes.
+        // A bare number with a fraction is not a length in bytes.
         let has_unit = text.ends_with(|c: char| c.is_ascii_alphabetic());
         tc_size(text).filter(|bytes| *bytes > 0 && has_unit).map(Room::Bytes)
     }
@@ -49,26 +49,27 @@ impl fmt::Display for Room {
     }
 }
 
-/// The queues before a link that cuts payloads off rather than drop frames (NDP §3.1).
+/// The queues before a link that trims payloads instead of dropping frames (NDP §3.1).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Trim {
     /// Room for frames with payload.
     pub data: Room,
     /// Room for frames without payload, in bytes, the frame on the link included; 1 or more.
     pub headers: u64,
-    /// Frames without payload that go for each one with payload, while both wait; 1 or more.
+    /// Frames without payload sent for each one with payload while both wait; 1 or more.
     pub ratio: u32,
-    /// Whether a trimmed frame that finds no room goes back to its sender, once (NDP §3.2.4).
+    /// Whether a trimmed frame without room is returned to its sender, once (NDP §3.2.4).
     pub returns: bool,
 }
 
 impl Trim {
     /// Default of `wrr` (NDP §3.1).
     pub const RATIO: u32 = 10;
-    /// Bytes that a packet of `trim` counts as for the default of `headers`: the largest payload.
+    /// Bytes per packet of `trim` in the default of `headers`: the largest payload.
     pub const FULL: u64 = 4096;
 
-    /// Returns queues with the default room for frames without payload: as many bytes as for those with it (NDP §3.1).
+    /// Returns queues with the default room for frames without payload: as many bytes as for those with payload (NDP
+    /// §3.1).
     pub fn new(data: Room) -> Trim {
         let headers = match data {
             Room::Packets(packets) => u64::from(packets) * Trim::FULL,
@@ -92,7 +93,7 @@ impl fmt::Display for Trim {
     }
 }
 
-/// The options of a link that trims, as a section has them.
+/// The options of a trimming link in a section.
 #[derive(Default)]
 pub(super) struct TrimWords<'a> {
     trim: Option<(Token<'a>, Room)>,
@@ -102,7 +103,7 @@ pub(super) struct TrimWords<'a> {
 }
 
 impl<'a> TrimWords<'a> {
-    /// Reads the values of the option that begins with `word`. Returns whether it is the first of its kind.
+    /// Parses the values of the option that begins with `word`. Returns whether it is the first of its kind.
     pub(super) fn read(&mut self, word: Token<'a>, section: &mut Section<'a>) -> Result<bool, ParseError> {
         Ok(match word.text {
             "trim" => self.trim.replace((word, section.take(EXPECT_ROOM, Room::parse)?)).is_none(),
@@ -123,7 +124,7 @@ impl<'a> TrimWords<'a> {
         self.trim.is_some()
     }
 
-    /// Returns what the options describe together.
+    /// Returns the queues that the options describe.
     pub(super) fn check(self, has_rate: bool) -> Result<Option<Trim>, ParseError> {
         let Some((word, data)) = self.trim else {
             let lone = [self.headers.map(|h| h.0), self.ratio.map(|r| r.0), self.returns];

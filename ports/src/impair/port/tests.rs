@@ -11,7 +11,7 @@ mod policy;
 mod prio;
 mod rocc;
 
-/// Sends to nowhere but a list, receives what the test puts in.
+/// A port that sends into a list and receives what the test inserts.
 #[derive(Default)]
 struct Wire {
     sent: Vec<(Time, Path, Vec<u8>)>,
@@ -19,7 +19,7 @@ struct Wire {
     room: Option<usize>,
     incoming: VecDeque<(Time, Path, Vec<u8>)>,
     flushes: usize,
-    /// Most frames that it hands out at a time, whatever the budget; 0 for any number.
+    /// Maximum number of frames delivered at a time, whatever the budget; 0 for no limit.
     portion: usize,
 }
 
@@ -94,7 +94,7 @@ fn sent(port: &Impaired<Wire>) -> Vec<(u64, u32)> {
     port.inner().sent.iter().map(|(now, _, bytes)| (now.0, tag(bytes))).collect()
 }
 
-/// Puts in frames that arrive at these times, tagged 0, 1, 2 and so on.
+/// Inserts frames that arrive at these times, tagged 0, 1, 2 and so on.
 fn arrive(port: &mut Impaired<Wire>, times: &[u64]) {
     for (tag, arrived) in times.iter().enumerate() {
         let mut bytes = vec![0xee; 100];

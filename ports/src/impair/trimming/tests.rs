@@ -52,7 +52,7 @@ fn rooms(packets: u32, headers: u64) -> Trim {
     Trim { headers, ..Trim::new(Room::Packets(packets)) }
 }
 
-/// Takes off the line what has left it by `now`: times and tags.
+/// Removes what has left the line by `now`; returns times and tags.
 fn drain(line: &mut Trimming<Item>, now: u64) -> Vec<(u64, usize)> {
     let mut left = Vec::new();
     while let Some((at, frame)) = line.due(Time(now)) {
@@ -120,7 +120,7 @@ fn a_coin_chooses_between_the_arriving_frame_and_the_last_that_waits() {
     // The first is on the line; the first two that wait are safe, the last place has changed hands.
     assert_eq!(whole[..2], [1, 2]);
     assert!(whole[2] > FRAMES - 40, "{whole:?}");
-    // Each frame after the fourth makes one header: its own, or that of the last before it.
+    // Each frame after the fourth creates one header: its own, or that of the last before it.
     let own = line.headers.frames.iter().zip(4..).filter(|(header, arrival)| header.tag == *arrival).count();
     let share = own as f64 / line.headers.frames.len() as f64;
     assert!((0.4..0.6).contains(&share), "{share}");
@@ -178,7 +178,7 @@ fn queues_are_told_as_frames_met_them() {
     assert_eq!((headers.frames, headers.peak_bytes), (2, 10));
 }
 
-/// A line that trims, told a nanosecond at a time.
+/// A trimming line, simulated by the nanosecond.
 struct Naive {
     data: Vec<Item>,
     headers: Vec<Item>,
@@ -254,7 +254,7 @@ impl Naive {
         self.on_line = Some((frame, frame.bytes, is_data));
     }
 
-    /// Lets a nanosecond pass.
+    /// Advances by a nanosecond.
     fn tick(&mut self, now: u64) {
         if let Some((frame, left, _)) = &mut self.on_line {
             *left -= 1;
@@ -310,7 +310,7 @@ proptest! {
             for _ in 0..*pause {
                 now += 1;
                 naive.tick(now);
-                // Somebody looks now and then: that changes nothing.
+                // Polls at intermediate times change nothing.
                 if now >= next_poll {
                     next_poll = now + polls.next().unwrap();
                     take(&mut line, now);

@@ -1,4 +1,4 @@
-//! How processes come into a lab: what they ask first, and what they are answered.
+//! Entry of processes into a lab: their first requests, and the answers.
 
 use super::*;
 
@@ -52,7 +52,7 @@ impl LabServer {
         }
     }
 
-    /// Claims a service for the process of a host that has a slot, as long as a connection lasts.
+    /// Claims a service for the process of a host that has a slot, for the lifetime of a connection.
     fn claim(&mut self, token: u64, socket: OwnedFd, service: (u32, u64), slot: u16) {
         let has = |member: &&Member| (member.host, member.slot()) == (service.0, slot);
         let Some(slot) = self.members.iter().flatten().find(has).map(|member| member.slot) else {
@@ -73,7 +73,7 @@ impl LabServer {
         Answer { assignment, encapsulation: self.encapsulation, slot, link_is_up: self.links_up[host as usize] }
     }
 
-    /// Returns which host a process is.
+    /// Returns the host of a process.
     fn host_for(&mut self, socket: &OwnedFd, wish: Wish) -> Result<u32, String> {
         let hosts = self.of_host.len() as u32;
         let open = || (0..hosts).filter(|host| !self.is_guest(*host));
@@ -99,7 +99,7 @@ impl LabServer {
         }
     }
 
-    /// Makes a member of a process, whose socket is put there later.
+    /// Makes a process a member, whose socket is stored later.
     fn let_in(&mut self, socket: &OwnedFd, host: u32) -> Result<(), String> {
         let place_of = host as usize;
         let taken = |slot: u16| {

@@ -1,10 +1,10 @@
-//! Hosts that are no processes.
+//! Hosts that are not processes.
 
 use super::*;
 
 impl LabServer {
-    /// Makes a station on an Ethernet a host of the lab: the server becomes all others on its link. No process can have
-    /// the host any more.
+    /// Makes a station on an Ethernet a host of the lab: the server acts as all others on its link. The host is no
+    /// longer available to processes.
     ///
     /// # Errors
     /// If there is no such host, or it is a guest already; a [`FrameError`](crate::frames::FrameError) if the carrier
@@ -28,12 +28,12 @@ impl LabServer {
         self.guests.iter().any(|guest| guest.host == host)
     }
 
-    /// Returns what became of guests' packets.
+    /// Returns the counters of guests' packets.
     pub fn guests(&self) -> impl Iterator<Item = GuestCounters> {
         self.guests.iter().map(Guest::counters)
     }
 
-    /// Passes on what guests have sent, as their links are free.
+    /// Passes on what guests have sent, as their links become free.
     pub(super) fn collect_from_guests(&mut self, each: &mut dyn FnMut(Leaving<'_>)) {
         let LabServer { guests, page, .. } = self;
         for guest in guests {
@@ -46,7 +46,7 @@ impl LabServer {
         }
     }
 
-    /// Returns how long it takes until the link of a guest is free for which a packet waits.
+    /// Returns the time until a link with a waiting packet of a guest becomes free.
     pub(super) fn until_links_are_free(&self) -> Duration {
         let waiting = self.guests.iter().filter(|guest| guest.waits());
         let free = waiting.map(|guest| self.page.line().host_time(self.page.link_of(guest.host).0)).min();

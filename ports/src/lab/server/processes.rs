@@ -1,10 +1,10 @@
-//! The processes of a lab: who is there, who has gone, who is to go.
+//! The processes of a lab: live, departed, and to be killed.
 
 use super::*;
 
 impl LabServer {
-    /// Kills the processes of a host (SIGKILL) and forgets them. Returns their ids, as this process sees them, and how
-    /// many there are besides, which it does not see.
+    /// Kills the processes of a host (SIGKILL) and removes them. Returns their ids, as seen by this process, and the
+    /// number of further ones that it does not see.
     pub fn kill(&mut self, host: u32) -> (Vec<u32>, usize) {
         let ids = self.of_host.get(host as usize).cloned().unwrap_or_default();
         let (mut killed, mut hidden) = (Vec::new(), 0);
@@ -25,28 +25,28 @@ impl LabServer {
         (killed, hidden)
     }
 
-    /// Returns the processes there are.
+    /// Returns the live processes.
     pub fn members(&self) -> impl Iterator<Item = (MemberId, &Member)> {
         let alive = |member: &&Member| !member.gone;
         self.members.iter().enumerate().filter_map(move |(id, member)| Some((id, member.as_ref().filter(alive)?)))
     }
 
-    /// Returns the processes that have left, the last ones of many, in the order in which they did.
+    /// Returns the processes that have left, limited to the most recent ones, in order of departure.
     pub fn departed(&self) -> impl DoubleEndedIterator<Item = &Departed> + ExactSizeIterator {
         self.departed.iter()
     }
 
-    /// Takes what processes have sent beside frames, and has all leave.
+    /// Receives what processes have sent other than frames, and makes all leave.
     pub fn close(&mut self) {
         (0..self.members.len()).for_each(|id| self.expel(id));
     }
 
-    /// Returns what was late at processes so far, those that have ended included.
+    /// Returns the lateness at processes so far, including those that have ended.
     pub fn lateness(&self) -> Lateness {
         self.members.iter().flatten().map(lateness_of).fold(self.left, Lateness::and)
     }
 
-    /// Lets processes in and out. Makes system calls: to be called now and then, and after each sleep.
+    /// Lets processes enter and leave. Makes system calls: to be called occasionally, and after each sleep.
     pub fn attend(&mut self) {
         let mut tokens = [0; EVENTS];
         let ready = self.epoll.ready(&mut tokens);
@@ -68,7 +68,7 @@ impl LabServer {
         }
         if self.roll_call.elapsed() >= ROLL_CALL {
             self.roll_call = Instant::now();
-            // Those for whom there was no descriptor.
+            // Those that were not accepted for lack of descriptors.
             self.accept();
             let gone = |member: &Member| !sys::peer_lives(member.socket.as_fd());
             let gone: Vec<_> = self.members().filter(|(_, m)| gone(m)).map(|(id, _)| id).collect();
@@ -76,7 +76,7 @@ impl LabServer {
         }
     }
 
-    /// Reads what wakes this one, and finds out whether the process has ended.
+    /// Reads the wake-ups of a process, and checks whether it has ended.
     pub(super) fn hear(&mut self, id: MemberId) {
         if let Some(Some(member)) = self.members.get_mut(id)
             && !member.hear()
@@ -95,7 +95,7 @@ impl LabServer {
         }
     }
 
-    /// Lets a process go that has ended. What it has sent is still collected.
+    /// Makes a process that has ended leave. What it has sent is still collected.
     pub(super) fn expel(&mut self, id: MemberId) {
         let Some(member) = self.members.get_mut(id).and_then(Option::as_mut).filter(|member| !member.gone) else {
             return;
@@ -123,7 +123,7 @@ impl LabServer {
         }
     }
 
-    /// Forgets processes that have ended, of which everything has been collected.
+    /// Removes ended processes from which everything has been collected.
     #[cold]
     pub(super) fn forget_gone(&mut self) {
         let gone = |member: &&mut Option<Member>| member.as_ref().is_some_and(|m| m.gone && !m.rx.has_frames());

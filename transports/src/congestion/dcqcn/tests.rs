@@ -16,7 +16,7 @@ fn us(us: u64) -> Time {
     Time(us * US)
 }
 
-/// Lets the timer come `times` times; when the last did.
+/// Runs the timer `times` times; returns the time of the last.
 fn recover(flow: &mut Dcqcn, times: u32) -> Time {
     let mut now = Time::ZERO;
     for _ in 0..times {
@@ -79,7 +79,7 @@ fn without_clamping_only_an_increase_lets_the_next_decrease_set_the_target() {
         flow.on_cnp(us(at), &Cnp::default());
         assert_eq!((flow.rate, flow.target), (gbit * GBIT, 40 * GBIT), "one episode");
     }
-    // At 255 µs: half of the way back to where it was before the first.
+    // At 255 µs: halfway back to the rate before the first.
     recover(&mut flow, 1);
     assert_eq!((flow.rate, flow.target), (22_500 * MBIT, 40 * GBIT));
     // A new episode, after a period of 55 µs: 22.5 · (1 − 255/512).
@@ -109,7 +109,7 @@ fn the_byte_counter_recovers_fast_five_times_then_adds() {
     }
     flow.on_send(us(53), 10_000_000);
     assert_eq!((flow.rate, flow.target), (19_863_750_000, 20_040 * MBIT));
-    // A notification starts all counters anew, the bytes that were on their way to the next increase too.
+    // A notification resets all counters, including bytes towards the next increase.
     flow.on_send(us(54), 9_000_000);
     flow.on_cnp(us(54), &Cnp::default());
     let cut = flow.rate;
@@ -124,7 +124,7 @@ fn hyper_increase_needs_more_than_five_of_both() {
     flow.on_cnp(us(0), &Cnp::default());
     flow.on_cnp(us(50), &Cnp::default());
     let bytes = |flow: &mut Dcqcn, times| (0..times).for_each(|_| flow.on_send(us(60), 10_000_000));
-    // Fast recovery is over when either has five.
+    // Fast recovery ends when either has five.
     recover(&mut flow, 5);
     bytes(&mut flow, 1);
     assert_eq!(flow.target, 20_040 * MBIT);
@@ -147,7 +147,7 @@ fn counters_and_timer_rest_at_the_line_rate() {
     assert_eq!((flow.rate, flow.next_deadline()), (40 * GBIT, Time::NEVER));
     flow.on_send(us(2_000), 20_000_000);
     assert_eq!(flow.by_bytes, 0);
-    // α goes on: 55 ms are 1000 periods, (255/256)^1000 = 0.019955.
+    // α continues: 55 ms are 1000 periods, (255/256)^1000 = 0.019955.
     flow.on_cnp(us(55_000), &Cnp::default());
     assert!((39_600 * MBIT..39_602 * MBIT).contains(&flow.rate), "{}", flow.rate);
 }
@@ -274,7 +274,7 @@ fn number() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), 1..1_000_000_u64, any::<u64>()]
 }
 
-/// Chooses a configuration, also one that cannot be written.
+/// Generates a configuration, including ones that cannot be written as text.
 fn config() -> impl Strategy<Value = DcqcnConfig> {
     let any_at_all = (
         (1e-9..=1.0_f64, number(), number(), number(), prop::option::of(number())),
@@ -340,8 +340,7 @@ proptest! {
         }
     }
 
-    /// Additive increases take at most line / AI timers, what is left is halved 64 times, each decrease is pending
-    /// once.
+    /// Additive increases take at most line / AI timers, the rest is halved 64 times, each decrease is pending once.
     #[test]
     fn without_notifications_the_line_rate_comes_back(
         vendor: bool, f in 0..20_u32, divisor in 1..2_000_u64, rate in 1..=irnic_units::MAX_RATE,
@@ -373,7 +372,7 @@ proptest! {
         prop_assert_eq!((flow.rate, flow.next_deadline()), (rate, Time::NEVER));
     }
 
-    /// α as with a timer that runs all the time.
+    /// α is as with a continuously running timer.
     #[test]
     fn alpha_is_as_if_its_timer_ran(gathers: bool, waits in prop::collection::vec(1..300_000_u64, 1..100)) {
         let config = DcqcnConfig { alpha_timer: 10 * US, ..if gathers { DcqcnConfig::VENDOR } else { DcqcnConfig::PAPER } };

@@ -10,13 +10,13 @@ pub struct FairRateConfig {
     pub rate: u64,
     /// F_min, bit/s.
     pub least: u64,
-    /// Q_ref, bytes: where the queue is to be. Below `qmid`, and that below `qmax`.
+    /// Q_ref, bytes: the target queue length. Below `qmid`, and that below `qmax`.
     pub qref: u64,
-    /// Q_mid, bytes: a queue that grew by so much since the last step halves the rate.
+    /// Q_mid, bytes: growth of the queue since the last step that halves the rate.
     pub qmid: u64,
-    /// Q_max, bytes: so long a queue brings the rate down to the least.
+    /// Q_max, bytes: queue length at which the rate drops to the minimum.
     pub qmax: u64,
-    /// ΔQ, bytes: the unit of queues in the control law, 1 or more.
+    /// ΔQ, bytes: the unit of queue lengths in the control law, 1 or more.
     pub chunk: u64,
     /// α̃, 0 to 1000: weight of the distance from Q_ref.
     pub alpha: f64,
@@ -24,12 +24,12 @@ pub struct FairRateConfig {
     pub beta: f64,
     /// T, ns, 1 or more: time between steps.
     pub period: u64,
-    /// Bits behind the point that the rate has, in units of [`FairRateConfig::UNIT`], 0 to 16. The authors' code has
-    /// none: steps of less than a unit vanish there, and many flows leave the queue short of Q_ref.
+    /// Fractional bits of the rate, in units of [`FairRateConfig::UNIT`], 0 to 16. The authors' code has none: steps of
+    /// less than a unit vanish there, and many flows leave the queue short of Q_ref.
     pub fraction: u32,
 }
 
-/// Q_ref, Q_mid, Q_max, α̃ and β̃ that the evaluation has at a rate of the link, bit/s.
+/// Q_ref, Q_mid, Q_max, α̃ and β̃ of the evaluation by the rate of the link, bit/s.
 const TABLE: [(u64, [u64; 3], [f64; 2]); 3] = [
     (10_000_000_000, [75_000, 150_000, 210_000], [0.3, 1.5]),
     (40_000_000_000, [150_000, 300_000, 360_000], [0.3, 1.5]),
@@ -40,9 +40,9 @@ impl FairRateConfig {
     /// ΔF, bit/s: the unit of rates in the control law.
     pub const UNIT: u64 = 10_000_000;
 
-    /// The evaluation's parameters at the rate of a link, bit/s: those of 10, 40 and 100 Gbit/s, in a straight line
-    /// between them, and outside of them as at the nearest, queues above in proportion to the rate. The evaluation has
-    /// no gains for 10 Gbit/s; those here are of 40.
+    /// Returns the evaluation's parameters at a link rate, bit/s: those of 10, 40 and 100 Gbit/s, interpolated
+    /// linearly; outside that range those of the nearest, with queues above it in proportion to the rate. The
+    /// evaluation has no gains for 10 Gbit/s; those of 40 are used.
     pub fn of_link(rate: u64) -> FairRateConfig {
         let ([qref, qmid, qmax], [alpha, beta]) = at(rate);
         FairRateConfig {
@@ -60,7 +60,7 @@ impl FairRateConfig {
     }
 }
 
-/// See [`FairRateConfig::of_link`].
+/// Returns the row of a rate; see [`FairRateConfig::of_link`].
 fn at(rate: u64) -> ([u64; 3], [f64; 2]) {
     let [first, .., last] = TABLE;
     if rate <= first.0 {
@@ -77,7 +77,7 @@ fn at(rate: u64) -> ([u64; 3], [f64; 2]) {
     ([queue(0), queue(1), queue(2)], [gain(0), gain(1)])
 }
 
-/// Bits behind the point of all numbers here.
+/// Fractional bits of all numbers here.
 const POINT: u32 = 16;
 
 /// The fair rate of one port.
@@ -95,12 +95,12 @@ pub struct FairRate {
     chunk: u64,
     alpha: i64,
     beta: i64,
-    /// Bits of the rate that are cut off.
+    /// Low bits of the rate that are cut off.
     cut: u32,
 }
 
 impl FairRate {
-    /// A port that nothing has waited for yet: its rate is that of the link.
+    /// Creates the state of a port whose queue was never used: its rate is that of the link.
     pub fn new(config: &FairRateConfig) -> FairRate {
         let units = |bits: u64| i64::try_from((u128::from(bits) << POINT) / u128::from(FairRateConfig::UNIT));
         let most = units(config.rate).unwrap_or(i64::MAX >> POINT).max(1);
@@ -120,19 +120,19 @@ impl FairRate {
         }
     }
 
-    /// F, bit/s.
+    /// Returns F, bit/s.
     #[inline]
     pub fn rate(&self) -> u64 {
         ((self.rate as u128 * u128::from(FairRateConfig::UNIT)) >> POINT) as u64
     }
 
-    /// Whether a step with an empty queue would change nothing.
+    /// Returns whether a step with an empty queue would change nothing.
     #[inline]
     pub fn is_at_rest(&self) -> bool {
         self.before == 0 && self.rate == self.most
     }
 
-    /// What gains are divided by: one of six powers of two, by how much of the link the rate is.
+    /// Returns the divisor of the gains: one of six powers of two, by the ratio of the rate to the link's.
     fn divisor(&self) -> i128 {
         let mut level = 2;
         while level < 64 && i128::from(self.rate) * level < i128::from(self.most) {
@@ -141,7 +141,7 @@ impl FairRate {
         level / 2
     }
 
-    /// A period is over, and `queue` bytes wait. Returns the new rate, bit/s.
+    /// Ends a period with `queue` bytes waiting. Returns the new rate, bit/s.
     pub fn step(&mut self, queue: u64) -> u64 {
         let grown = queue as i128 - self.before as i128;
         let high = self.rate > self.most / 8;
@@ -161,18 +161,18 @@ impl FairRate {
     }
 }
 
-/// What a step follows from, so that whoever has it can compute the rate that a [`FairRate`] is about to have (§3.3.6
-/// of the dissertation): its parameters, and F and the queue of the step before. Numbers behind the point have 16 bits.
+/// Inputs of a step, from which another node can compute the next rate of a [`FairRate`] (§3.3.6 of the dissertation):
+/// its parameters, and F and the queue of the previous step. Fractions have 16 bits.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FairRateHistory {
-    /// F, in units of [`FairRateConfig::UNIT`] and parts of them.
+    /// F, in units of [`FairRateConfig::UNIT`], with a fraction.
     pub rate: u32,
-    /// F_min and F_max, as `rate`.
+    /// F_min and F_max, in the format of `rate`.
     pub least: u32,
     /// See `least`.
     pub most: u32,
-    /// Bytes that waited then.
+    /// Bytes that waited at that step.
     pub queue: u32,
     /// Q_ref, bytes.
     pub qref: u32,
@@ -182,16 +182,16 @@ pub struct FairRateHistory {
     pub qmax: u32,
     /// ΔQ, bytes, 1 or more.
     pub chunk: u32,
-    /// α̃, with parts.
+    /// α̃, with a fraction.
     pub alpha: u32,
-    /// β̃, with parts.
+    /// β̃, with a fraction.
     pub beta: u32,
-    /// Bits behind the point that the rate has, 0 to 16.
+    /// Fractional bits of the rate, 0 to 16.
     pub fraction: u8,
 }
 
 impl FairRateHistory {
-    /// Returns the rate that follows with `queue` bytes, bit/s: that of [`FairRate::step`].
+    /// Returns the next rate with `queue` bytes, bit/s: that of [`FairRate::step`].
     pub fn step(&self, queue: u64) -> u64 {
         let mut point = FairRate {
             rate: self.rate.into(),
@@ -211,8 +211,7 @@ impl FairRateHistory {
 }
 
 impl FairRate {
-    /// Returns what the next step follows from; nothing if a number is beyond 32 bits, as of links of 656 Gbit/s and
-    /// more.
+    /// Returns the inputs of the next step; `None` if a number exceeds 32 bits, as with links of 656 Gbit/s and more.
     pub fn history(&self) -> Option<FairRateHistory> {
         let short = |number: u64| u32::try_from(number).ok();
         let shorter = |number: i64| u32::try_from(number).ok();

@@ -10,12 +10,11 @@ use crate::time::{MS, SEC};
 use crate::wire::Cnp;
 
 const GBIT: u64 = 1_000_000_000;
-/// α as other simulators have it: one round trip is nearly all of the average, which numbers by hand come more easily
-/// from.
+/// α as in other simulators: one round trip dominates the average, which makes numbers easier to compute by hand.
 const FAST: TimelyConfig = TimelyConfig { gain: known(0.875), ..TimelyConfig::PAPER };
 const LINE: Line = Line { rate: 10 * GBIT, base_rtt: 20_000, mtu: 1000 };
 
-/// Completions come a minimum round trip apart, so that each is worth a full update.
+/// Completions are a minimum round trip apart, so that each causes a full update.
 struct Flow {
     timely: Timely,
     now: Time,
@@ -39,7 +38,7 @@ impl Flow {
     }
 }
 
-/// Equal but for the rounding of the arithmetic.
+/// Asserts equality up to rounding.
 #[track_caller]
 fn is(rate: u64, expected: u64) {
     assert!(rate.abs_diff(expected) <= 1, "{rate} is not {expected}");
@@ -57,7 +56,7 @@ fn rises_below_t_low_whatever_the_gradient() {
     for (rtt, expected) in [(20, 1010), (49, 1020), (30, 1030), (31, 1040)] {
         is(flow.rtt(rtt), expected * 1_000_000);
     }
-    // Not even a long fall is a mode of higher increase here (Algorithm 1 returns first).
+    // Even a long fall does not start hyperactive increase here (Algorithm 1 returns first).
     for (rtt, expected) in [(30, 1050), (29, 1060), (28, 1070), (27, 1080), (26, 1090), (25, 1100), (24, 1110)] {
         is(flow.rtt(rtt), expected * 1_000_000);
     }
@@ -104,7 +103,7 @@ fn five_shorter_round_trips_make_increases_five_times_as_large() {
     for (rtt, expected) in [400, 390, 380, 370, 360, 350, 340].into_iter().zip(expected) {
         is(flow.rtt(rtt), expected * 1_000_000);
     }
-    // The average is -9.99… µs now; 0.125 of it and 0.875 · 1.5 µs are positive. The count is from the beginning again.
+    // The average is -9.99… µs now; 0.125 of it and 0.875 · 1.5 µs are positive. The count starts over.
     let before = flow.timely.rate();
     assert!(flow.after(20_000, 341_500, true) < before);
     let before = flow.timely.rate();
@@ -139,11 +138,11 @@ fn completions_within_a_minimum_round_trip_share_an_update() {
     for expected in [1_012_500, 1_015_000, 1_017_500, 1_020_000] {
         is(flow.after(5_000, 30_000, true), expected * 1000);
     }
-    // One after a long time is one.
+    // One after a long time counts as one.
     is(flow.after(400_000, 30_000, true), 1_030_000_000);
     // A quarter of 0.8 · (1 - 500/1000).
     is(flow.after(5_000, 1_000_000, true), 927_000_000);
-    // Two at once are one.
+    // Two at once count as one.
     is(flow.after(0, 1_000_000, true), 927_000_000);
 }
 
@@ -187,7 +186,7 @@ fn one_completion_takes_half_at_most_and_the_least_rate_remains() {
         flow.rtt(50_000);
     }
     assert_eq!(flow.timely.rate(), 10_000_000);
-    // As printed, Algorithm 1 asks for less than nothing.
+    // As printed, Algorithm 1 computes a negative rate.
     let mut flow = Flow::new(TimelyConfig { cut: known(1.0), ..FAST });
     flow.rtt(60);
     assert_eq!(flow.rtt(160), 10_000_000);
@@ -198,7 +197,7 @@ fn never_faster_than_the_line() {
     let mut timely = Timely::new(&FAST, &LINE);
     timely.on_ack(Time(0), &Ack { rtt: Some(20_000), busy: true, ..Ack::default() });
     assert_eq!(timely.rate(), 10 * GBIT);
-    // A line that is slower than the least rate.
+    // A line slower than the minimum rate.
     let slow = Line { rate: 1_000, ..LINE };
     assert_eq!(Timely::new(&TimelyConfig::PAPER, &slow).rate(), 1_000);
 }
@@ -240,7 +239,7 @@ fn noise_is_uniform_from_nought_to_its_most() {
         assert!((9_700..=10_300).contains(&within), "{tenth}: {within}");
     }
     assert_eq!((drawn.iter().min(), drawn.iter().max()), (Some(&0), Some(&999)));
-    // Flows whose round trips end at other times draw other numbers.
+    // Flows whose round trips end at different times draw different numbers.
     let mut other = Timely::new(&TimelyConfig { noise: 999, ..FAST }, &LINE);
     let same = (0..1_000).filter(|n| other.noise(Time(n * 20_000 + 1)) == drawn[*n as usize]).count();
     assert!(same < 20, "{same}");
@@ -248,8 +247,8 @@ fn noise_is_uniform_from_nought_to_its_most() {
 
 #[test]
 fn noise_counts_as_round_trip() {
-    // 49 µs is below T_low without it, and with up to 100 µs above more often than not: what rises by δ each time then
-    // does not.
+    // 49 µs is below T_low without noise, and with up to 100 µs of it usually above: the rate that rises by δ each time
+    // then does not.
     let (mut quiet, mut noisy) = (Flow::new(FAST), Flow::new(TimelyConfig { noise: 100 * US, ..FAST }));
     for _ in 0..20 {
         quiet.rtt(49);
@@ -312,7 +311,7 @@ fn any_share() -> impl Strategy<Value = Share> {
 }
 
 prop_compose! {
-    /// Fields are public: any number may be in them.
+    /// Fields are public: they may have any value.
     fn any_config()(
         times in any::<[u64; 5]>(), rates in any::<[u64; 3]>(), counts in any::<[u32; 3]>(), patched in any::<bool>(),
         decrease in any_share(), gain in any_share(), cut in any_share(), initial in any_share(),
@@ -327,7 +326,7 @@ prop_compose! {
     }
 }
 
-/// Nanoseconds of all sizes.
+/// Nanoseconds of all magnitudes.
 fn any_ns() -> impl Strategy<Value = u64> {
     prop_oneof![0..200 * US, 0..2 * MS, any::<u64>()]
 }
@@ -360,7 +359,7 @@ proptest! {
         for (ns, rtt, busy) in acks {
             flow.after(ns % SEC, rtt, busy);
         }
-        // From the least rate to the line's are 999 steps of δ.
+        // From the minimum rate to the line rate are 999 steps of δ.
         for _ in 0..999 {
             let before = flow.timely.rate();
             let after = flow.rtt(20);
@@ -369,8 +368,8 @@ proptest! {
         prop_assert_eq!(flow.timely.rate(), 10 * GBIT);
     }
 
-    /// Within a zone; from one to the next Algorithm 1 is not: a hyperactive increase is more than T_low's, and just
-    /// above T_high nearly nothing is taken, which just below a gradient may do.
+    /// Within a zone; across zones Algorithm 1 is not monotone: a hyperactive increase is more than T_low's, and just
+    /// above T_high nearly nothing is taken off, while just below a gradient may do so.
     #[test]
     fn a_longer_round_trip_gives_no_higher_rate(
         patched in any::<bool>(),
@@ -386,28 +385,28 @@ proptest! {
         }
         let rate = |rtt| Flow { timely: flow.timely.clone(), now: flow.now }.after(ns, rtt, true);
         prop_assert!(rate(a.max(b)) <= rate(a.min(b)), "from {zone}");
-        // Patched TIMELY has no such mode: it is monotone across T_low too.
+        // Patched TIMELY has no hyperactive increase: it is monotone across T_low too.
         if patched && zone == 0 {
             prop_assert!(rate(b + 50 * US) <= rate(a));
         }
     }
 }
 
-/// What leaves together, by the flow's rate.
+/// Units that leave together, at the flow's rate.
 #[derive(Copy, Clone, Debug, PartialEq)]
 enum Paced {
     /// A segment as a burst (§3.3).
     Segments,
-    /// Every 1000 bytes of it; it completes with the last, of which the round trip then is.
+    /// Every 1000 bytes of it; it completes with the last, whose round trip is then measured.
     Packets,
 }
 
-/// What flows did in the second half of the time.
+/// Behaviour of flows in the second half of the time.
 #[derive(Debug)]
 struct Seen {
-    /// Share of the bottleneck that was used.
+    /// Utilization of the bottleneck.
     utilization: f64,
-    /// The least and the most that a flow had, of a fair share.
+    /// Minimum and maximum of a flow, relative to a fair share.
     least: f64,
     most: f64,
     /// Round trips, us.
@@ -415,10 +414,10 @@ struct Seen {
     p99: u64,
 }
 
-/// Flows of `config` that begin at such rates, bit/s, and have segments without end, each from a host of its own. They
-/// leave through one port of 10 Gbit/s, whose queue has no end. Segments cut through the network, so that the round
-/// trip of an empty one is `LINE.base_rtt`. Hosts are late by up to what sending takes, each time by another bit, lest
-/// flows keep step.
+/// Simulates flows of `config` that begin at these rates, bit/s, and have endless segments, each from a host of its
+/// own. They leave through one port of 10 Gbit/s, whose queue is unlimited. Segments cut through the network, so that
+/// the round trip of an empty one is `LINE.base_rtt`. Hosts are late by up to the sending time, by a different amount
+/// each time, so that flows do not synchronize.
 fn bottleneck(config: TimelyConfig, rates: &[u64], paced: Paced, time: u64) -> Seen {
     let begin = |rate: &u64| {
         let initial = known(*rate as f64 / LINE.rate as f64);
@@ -433,13 +432,13 @@ fn bottleneck(config: TimelyConfig, rates: &[u64], paced: Paced, time: u64) -> S
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) % wire
     };
-    // For each when it should have sent last, by how much it will be late, and units acknowledged. They begin within 1
-    // ms.
+    // For each flow, the scheduled time of its last transmission, its next delay, and the units acknowledged. They
+    // begin within 1 ms.
     let mut last: Vec<(u64, u64)> = (0..rates.len() as u64).map(|n| (n * MS / rates.len() as u64, late())).collect();
     let mut acked = vec![0u64; rates.len()];
     let due = |flow: &Timely, (last, late): (u64, u64)| last + bits * SEC / flow.rate() + late;
     let mut next: Vec<u64> = flows.iter().zip(&last).map(|(flow, last)| due(flow, *last)).collect();
-    // Who, when it left, when its acknowledgement comes.
+    // Flow, departure time, arrival time of its acknowledgement.
     let mut way: VecDeque<(usize, u64, u64)> = VecDeque::new();
     let (mut now, mut free) = (0, 0);
     let mut used = vec![0u64; rates.len()];
@@ -454,7 +453,7 @@ fn bottleneck(config: TimelyConfig, rates: &[u64], paced: Paced, time: u64) -> S
             if acked[n].is_multiple_of(units) {
                 let rtt = came - left - wire;
                 flows[n].on_ack(Time(came), &Ack { rtt: Some(rtt), busy: true, ..Ack::default() });
-                // Lazily: what has not left yet leaves by the rate of now (§5).
+                // Lazily: units that have not left yet leave at the new rate (§5).
                 next[n] = due(&flows[n], last[n]);
                 if now >= time / 2 {
                     rtts.push(rtt);
@@ -480,7 +479,7 @@ fn bottleneck(config: TimelyConfig, rates: &[u64], paced: Paced, time: u64) -> S
     }
 }
 
-/// Every other flow begins with a ninth of what the next has, and all together at the port's rate.
+/// Every other flow begins with a ninth of the next one's rate, and all together at the port's rate.
 fn unequal(flows: u64) -> Vec<u64> {
     (0..flows).map(|n| LINE.rate / flows * [2, 18][n as usize % 2] / 10).collect()
 }
@@ -496,7 +495,7 @@ fn the_port_stays_busy_and_its_queue_short() {
             let seen = bottleneck(config, &unequal(flows), paced, 400 * MS);
             let case = (config.gain, paced, flows, &seen);
             assert!(seen.utilization > 0.9, "{case:?}");
-            // The highest are between the thresholds; most are below, for queues are empty at times.
+            // The highest are between the thresholds; most are below, as queues are empty at times.
             assert!((50..500).contains(&seen.p99) && (20..200).contains(&seen.mean), "{case:?}");
         }
     }
@@ -518,7 +517,7 @@ fn patched_flows_come_to_equal_shares_and_the_queue_of_the_fixed_point() {
         let seen = bottleneck(TimelyConfig::PATCHED, &unequal(flows), paced, 400 * MS);
         let case = (flows, paced, &seen);
         assert!(seen.least > 0.9 && seen.most < 1.1 && seen.utilization > 0.99, "{case:?}");
-        // What "ECN or Delay" derives: T_low · (1 + N δ / (β C)), which for 64 flows is 450 us, almost T_high.
+        // As derived by "ECN or Delay": T_low · (1 + N δ / (β C)), which for 64 flows is 450 us, almost T_high.
         let expected = 50 + 50 * flows * 10 / 80;
         assert!(seen.mean.abs_diff(expected) * 10 <= expected, "{case:?}, not {expected} us");
     }

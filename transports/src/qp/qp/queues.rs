@@ -1,4 +1,4 @@
-//! The work requests of a queue pair: posting them, and the slots that they keep.
+//! The work requests of a queue pair: posting, and the slots that they occupy.
 
 use super::Qp;
 use crate::qp::attr::QpState;
@@ -31,17 +31,17 @@ impl Qp {
         Ok(())
     }
 
-    /// Takes back the last `n` send work requests, as far as they have not started.
+    /// Retracts the last `n` send work requests that have not started.
     pub fn retract_sends(&mut self, n: u32) {
         self.service.send_queue_mut().retract(n);
     }
 
-    /// Returns how many send work requests can be posted.
+    /// Returns the number of send work requests that can be posted.
     pub fn send_room(&self) -> u32 {
         self.service.send_queue().room()
     }
 
-    /// Makes room for what a completion that was polled has kept.
+    /// Frees the slots held by a completion that was polled.
     #[inline]
     pub fn free(&mut self, frees: Frees) {
         match frees {
@@ -56,8 +56,8 @@ impl Qp {
         self.service.recv_queue().held()
     }
 
-    /// Copies the data of datagrams that wait in the send queue: their memory may be used again before they complete.
-    /// Other services leave it where it is.
+    /// Copies the data of datagrams that wait in the send queue, so that their memory may be reused before they
+    /// complete. Has no effect for other services.
     #[inline]
     pub fn copy_waiting_sends(&mut self, host: &mut impl Host) {
         self.service.copy_waiting(&self.context, host);

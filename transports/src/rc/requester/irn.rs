@@ -1,5 +1,5 @@
-//! What comes back with IRN: (N)ACKs of the request stream, and the response stream in its own sequence numbers
-//! (§4.4.2, §4.4.4).
+//! Responses with IRN: (N)ACKs of the request stream, and the response stream in its own sequence numbers (§4.4.2,
+//! §4.4.4).
 
 use super::{Format, Requester};
 use crate::config::Nak;
@@ -92,15 +92,15 @@ impl Requester {
         match Syndrome::from_u8(aeth.syndrome) {
             Some(Syndrome::Rnr { timer }) => self.on_rnr(now, c, psn, timer.nanos(), host),
             Some(Syndrome::Nak(code)) if code != NakCode::PsnSequenceError => {
-                // A READ may be refused after its request was acknowledged, when its region is gone.
+                // A READ may be refused after its request was acknowledged, if its region has been deregistered.
                 if psn.before(self.stream.high()) { self.on_nak(psn, code, c, host) } else { Ok(()) }
             }
             _ => Ok(()),
         }
     }
 
-    /// TLT and TLP: takes note of an acknowledgement before which everything up to `before` was acknowledged: what it
-    /// may be the echo of, and what it acknowledges selectively.
+    /// TLT and TLP: handles an acknowledgement, given that everything before `before` was acknowledged already: the
+    /// packet it may echo, and its selective acknowledgement.
     #[cold]
     fn hear_of_tail(
         &mut self,
@@ -120,7 +120,7 @@ impl Requester {
         }
     }
 
-    /// NDP: what the receiver of the requests says.
+    /// NDP: handles feedback on requests.
     fn feedback(&mut self, now: Time, c: &QpContext, headers: &Headers, host: &mut impl Host) {
         let (Some(pulled), Some(aeth)) = (self.discipline.send_mut(), headers.aeth) else {
             host.counters().rx_unexpected += 1;
@@ -142,7 +142,7 @@ impl Requester {
         }
     }
 
-    /// NDP: a response without its payload.
+    /// NDP: receives a response without its payload.
     pub(crate) fn receive_trimmed(&mut self, now: Time, packet: &RxPacket<'_>, host: &mut impl Host) {
         let psn = packet.headers.bth.psn;
         let what = match self.responses.locate(psn) {
@@ -155,7 +155,7 @@ impl Requester {
         pull.arrived(now, packet, what, self.responses.expected(), host);
     }
 
-    /// Answers a response: pulled ones one by one, others as IRN does.
+    /// Acknowledges a response: individually if pulled, otherwise as in IRN.
     fn answer_response(&mut self, now: Time, packet: &RxPacket<'_>, what: What, host: &mut impl Host) {
         match self.discipline.receive_mut() {
             Some(pull) if packet.headers.ndp.is_some() => {
@@ -212,7 +212,7 @@ impl Requester {
         }
         let w = self.sq.get(index);
         let class = if ends(position(k, w.resp_packets)) { Class::Last } else { Class::Middle };
-        // A READ is carried out once every request up to it has arrived: its response says so.
+        // A READ is executed once every request up to it has arrived, so its response acknowledges them.
         let request_end = w.first.plus(1);
         let acked = self.stream.acked();
         self.responses.receive_data(psn, class);
@@ -242,7 +242,7 @@ impl Requester {
         }
     }
 
-    /// The READ or atomic whose response includes `psn`, and which of its packets that is.
+    /// Returns the READ or atomic whose response includes `psn`, and the index of the packet in it.
     fn find_response(&self, psn: Psn) -> Option<(u32, u32)> {
         self.reads.iter().find_map(|&index| {
             let w = self.sq.get(index);

@@ -1,4 +1,4 @@
-//! Packets at low priority (RC3): which go, and what their acknowledgements say.
+//! Packets at low priority (RC3): their selection, and the handling of their acknowledgements.
 
 use super::{Format, Requester};
 use crate::packet::PacketClass;
@@ -29,12 +29,13 @@ impl Requester {
         low.may_begin(if reach.before(top) { reach } else { top }, next).then_some(1)
     }
 
-    /// One past the last packet that the peer keeps track of.
+    /// Returns one past the last packet that the peer tracks.
     fn reach(&self, low: &LowLoop) -> Psn {
         self.stream.acked().plus(low.reach())
     }
 
-    /// Whether the next WQE may start before its turn has come: the peer places it whenever it comes, and is ready to.
+    /// Returns whether the next WQE may start before its turn: the peer can place it whenever it arrives, and is ready
+    /// to.
     fn may_start_low(&self) -> bool {
         if self.sq.started == self.sq.tail || self.broken.is_some() || self.credit_stop.is_some() {
             return false;
@@ -45,7 +46,7 @@ impl Requester {
         placed && w.fence == Fence::NONE && credit
     }
 
-    /// Has the loop begin again with what was posted since. Returns false if nothing was.
+    /// Begins a new pass over packets posted since. Returns false if there are none.
     fn begin_low(&mut self, sending: bool, c: &QpContext) -> bool {
         let Discipline::Low(low) = &self.discipline else { return false };
         let reach = self.reach(low);
@@ -62,8 +63,8 @@ impl Requester {
         begins
     }
 
-    /// Makes the next packet at low priority. Returns how many priorities below the queue pair's it goes; `None` if
-    /// none may now.
+    /// Builds the next packet at low priority. Returns how many priorities below the queue pair's it goes; `None` if
+    /// none may be sent now.
     pub(crate) fn poll_low(
         &mut self,
         sending: bool,
@@ -79,7 +80,7 @@ impl Requester {
                 if self.begin_low(sending, c) && self.wants_low(sending) == Some(level) {
                     continue;
                 }
-                // What was posted is longer than it seemed: its end is out of reach, and this is for another turn.
+                // More was posted than assumed: its end is out of reach, so wait for another turn.
                 return Ok(None);
             }
             let psn = low.take();
@@ -98,7 +99,7 @@ impl Requester {
         }
     }
 
-    /// The primary loop sends a packet, for the first time. Returns whether low priority had sent it.
+    /// Handles the primary loop's first transmission of a packet. Returns whether low priority had sent it.
     pub(super) fn is_low_again(&mut self, psn: Psn, host: &mut impl Host) -> bool {
         let next = self.stream.next();
         let Discipline::Low(low) = &mut self.discipline else { return false };
@@ -108,8 +109,8 @@ impl Requester {
         again
     }
 
-    /// An acknowledgement of a packet at low priority. It tells what need not be sent any more, and nothing else: it is
-    /// no sign of life for the timer, and congestion control does not hear of it.
+    /// Handles an acknowledgement of a packet at low priority. It only shows which packets need not be sent any more:
+    /// it neither restarts the timer nor reaches congestion control.
     #[cold]
     pub(super) fn receive_low(
         &mut self,

@@ -1,7 +1,7 @@
-//! The requester: send queue, request packets, and what their acknowledgements complete.
+//! The requester: send queue, request packets, and completions on their acknowledgements.
 //!
-//! One file an aspect: `transmit` makes packets, `plain` and `irn` digest what comes back in the two wire formats,
-//! `timer` decides when silence means loss. What they share is here: the state, completion and failure.
+//! One file per aspect: `transmit` builds packets, `plain` and `irn` process responses in the two wire formats, `timer`
+//! runs the retransmission timers. Shared parts are here: the state, completion and failure.
 
 mod irn;
 mod low;
@@ -35,12 +35,12 @@ use crate::wire::{Aeth, Cnp, IrnEth, NakCode, Syndrome};
 use crate::footprint::{bits, flag, footprint, left, maybe, part, sequence, why, width};
 use throttle::Throttle;
 
-/// Which format the requests have.
+/// Format of the requests.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Plain,
     Irn,
-    /// `transport = auto`, the peer unknown: one plain packet at a time until its acknowledgement tells.
+    /// `transport = auto`, the peer unknown: one plain packet at a time until its acknowledgement decides.
     Negotiating,
 }
 
@@ -48,7 +48,7 @@ pub(crate) enum Format {
 pub(crate) struct Requester {
     pub sq: SendQueue,
     format: Format,
-    /// The request stream: sPSN with IRN, else the PSN space that requests and READ responses share.
+    /// The request stream: sPSN with IRN, otherwise the PSN space that requests and READ responses share.
     stream: Sender,
     fetch: Fetch,
     /// One past the last sequence number that belongs to a started WQE.
@@ -57,35 +57,35 @@ pub(crate) struct Requester {
     responses: Receiver,
     /// IRN: rPSN of the next READ or atomic.
     next_response: Psn,
-    /// READs and atomics under way, oldest first: indices into `sq`. Never longer than `max_rd_atomic`.
+    /// READs and atomics in progress, oldest first: indices into `sq`. Never longer than `max_rd_atomic`.
     reads: VecDeque<u32>,
     max_rd_atomic: u8,
-    /// IRN: ends of responses that came before what precedes them, by the index in `sq` and the offset at which they
-    /// are placed. Made when the first did.
+    /// IRN: ends of responses that arrived before the preceding packets, by the index in `sq` and the offset at which
+    /// they are placed. Allocated on first use.
     held: Option<Box<Held<(u32, u64)>>>,
     /// IRN: acknowledgements of responses.
     read_acks: AckQueue,
-    /// IRN: the next of them asks for an answer, if the responder has one.
+    /// IRN: whether the next of them requests an answer, if the responder has one.
     probe: bool,
-    /// Where [`SendQueue::find`] looks first.
+    /// Where [`SendQueue::find`] starts its search.
     hint: u32,
-    /// Message number of the last started WQE (IBA 9.7.7.2: SSN), and the last one that credits allow.
+    /// Message number of the last started WQE (IBA 9.7.7.2: SSN), and the last one permitted by credits.
     ssn: Psn,
-    /// Message number of the last completed WQE: the peer's MSN is no less, whatever acknowledgements were lost.
+    /// Message number of the last completed WQE: a lower bound of the peer's MSN, whatever acknowledgements were lost.
     done_ssn: Psn,
     credit_limit: Option<Psn>,
     /// A message begun without credit stops here, after its first packet, until that is acknowledged.
     credit_stop: Option<Psn>,
     next_recv_sn: Psn,
     next_read_sn: Psn,
-    /// A WQE that failed locally. It ends the QP when everything before it is complete.
+    /// A WQE that failed locally. It puts the QP into the error state when everything before it is complete.
     broken: Option<(u32, WcStatus)>,
-    /// Plain: `acked` when an implied NAK last made us go back, so that one loss does so once.
+    /// Plain: `acked` at the last implied NAK acted upon, so that one loss causes going back once.
     went_back_at: Option<Psn>,
     timer: RetransmitTimer,
     /// Congestion control.
     throttle: Option<Box<Throttle>>,
-    /// Chooses and marks what is sent, beside `stream`.
+    /// Selects and marks packets, in addition to `stream`.
     discipline: Discipline,
     pub tally: Tally,
     pub rtt: RttHistogram,
@@ -94,7 +94,7 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    /// Returns the packets sent and not acknowledged.
+    /// Returns the number of unacknowledged packets.
     #[inline]
     pub(crate) fn in_flight(&self) -> u32 {
         self.stream.in_flight()
@@ -143,7 +143,7 @@ impl Requester {
         })
     }
 
-    /// RTR to RTS: the first PSN and the limits are known.
+    /// Handles RTR to RTS, with the first PSN and the limit.
     pub(super) fn start(&mut self, c: &QpContext, sq_psn: Psn, max_rd_atomic: u8) {
         let config = &c.config;
         self.format = match config.wire {
@@ -166,7 +166,7 @@ impl Requester {
         self.set_streams(c, sq_psn);
     }
 
-    /// A new limit on outstanding READs and atomics, while drained.
+    /// Sets a new limit on outstanding READs and atomics, while drained.
     pub(super) fn set_max_rd_atomic(&mut self, limit: u8) {
         self.max_rd_atomic = limit;
         self.reads.reserve(usize::from(limit).saturating_sub(self.reads.len()));
@@ -204,7 +204,7 @@ impl Requester {
         }
     }
 
-    /// Forgets everything (RESET).
+    /// Resets all state (RESET).
     pub(super) fn reset(&mut self) {
         self.sq.reset();
         self.reads.clear();
@@ -216,7 +216,7 @@ impl Requester {
         self.clear_pulls();
     }
 
-    /// Nothing is asked for any more, neither by pulls nor by probes.
+    /// Stops all pulls and probes.
     fn clear_pulls(&mut self) {
         match &mut self.discipline {
             Discipline::Pulled(ends) => ends.receive.clear(),
@@ -225,23 +225,23 @@ impl Requester {
         }
     }
 
-    /// Whether there are deadlines beside [`Self::next_deadline`].
+    /// Returns whether there are deadlines in addition to [`Self::next_deadline`].
     #[inline]
     pub(super) fn has_rare_timers(&self) -> bool {
         self.discipline.has_timers()
     }
 
-    /// NDP: what it sends.
+    /// NDP: returns the sending end.
     pub(super) fn pulled(&mut self) -> Option<&mut PullSender> {
         self.discipline.send_mut()
     }
 
-    /// NDP: has a pull for responses sent.
+    /// NDP: grants a pull for responses.
     pub(super) fn grant_pull(&mut self) -> Option<PullTurn> {
         self.discipline.receive_mut()?.grant()
     }
 
-    /// NDP: whether more pulls for responses are due.
+    /// NDP: returns whether more pulls for responses are due.
     pub(super) fn owes_pulls(&self) -> bool {
         self.discipline.receive().is_some_and(|pull| pull.is_owed())
     }
@@ -250,7 +250,7 @@ impl Requester {
         self.format == Format::Irn
     }
 
-    /// PSN of the next new packet.
+    /// Returns the PSN of the next new packet.
     pub(super) fn next_psn(&self) -> Psn {
         self.stream.high()
     }
@@ -263,12 +263,12 @@ impl Requester {
         self.throttle.as_ref().map(|throttle| throttle.metrics())
     }
 
-    /// Whether a started WQE is not complete.
+    /// Returns whether a started WQE is not complete.
     pub(super) fn busy(&self) -> bool {
         self.sq.head != self.sq.started
     }
 
-    /// A packet for the requester: an acknowledgement or a response.
+    /// Receives a packet for the requester: an acknowledgement or a response.
     pub(super) fn receive(
         &mut self,
         now: Time,
@@ -293,7 +293,7 @@ impl Requester {
         }
         host.counters().irn_spurious_timeouts += u64::from(self.stream.spurious().wrapping_sub(spurious));
         if self.throttle.is_some() {
-            // What low priority brought is no news to it.
+            // Packets delivered at low priority are not counted.
             let acked = acked.plus(self.stream.brought().wrapping_sub(brought));
             self.feed_congestion(c, packet, acked, losses, host);
         }
@@ -304,13 +304,13 @@ impl Requester {
         self.complete(c, host)
     }
 
-    /// Tells congestion control of what a packet has changed: `acked` and `losses` are those before it.
+    /// Reports the effect of a packet to congestion control: `acked` and `losses` are the values before it.
     #[inline(never)]
     fn feed_congestion(&mut self, c: &QpContext, packet: &RxPacket<'_>, acked: Psn, losses: u32, host: &mut impl Host) {
         let Some(throttle) = &mut self.throttle else { return };
         let headers = packet.headers;
-        // What a READ brings is sent by the responder, but held back here, where it is asked for: so is what a mark on
-        // it asks.
+        // READ responses are sent by the responder, but throttled here, where they are requested; so marks on them
+        // count here.
         let marked = packet.path.is_congested() && headers.bth.opcode.is_read_response();
         if marked {
             host.counters().np_ecn_marked_roce_packets += 1;
@@ -339,7 +339,7 @@ impl Requester {
         }
     }
 
-    /// Has congestion control cancel what READs owe it, as requests, READs among them, are sent again.
+    /// Has congestion control cancel the debt of READs, as requests, including READs, are being resent.
     fn cancel_debt(&mut self, now: Time) {
         if let Some(throttle) = &mut self.throttle
             && !self.reads.is_empty()
@@ -348,7 +348,7 @@ impl Requester {
         }
     }
 
-    /// Takes a congestion notification packet.
+    /// Handles a congestion notification packet.
     pub(super) fn on_cnp(&mut self, now: Time, cnp: &Cnp, host: &mut impl Host) {
         let Some(throttle) = &mut self.throttle else {
             host.counters().rp_cnp_ignored += 1;
@@ -359,7 +359,7 @@ impl Requester {
         self.stream.set_window(throttle.window());
     }
 
-    /// Takes the fair rate of a port of a switch, bit/s.
+    /// Handles the fair rate of a port of a switch, bit/s.
     pub(super) fn on_fair_rate(&mut self, now: Time, point: Point, rate: u64, host: &mut impl Host) {
         let Some(throttle) = &mut self.throttle else {
             host.counters().rp_cnp_ignored += 1;
@@ -369,7 +369,8 @@ impl Requester {
         throttle.on_fair_rate(now, point, rate);
     }
 
-    /// Decides the format (`transport = auto`) by what has been heard of the peer, once everything asked is answered.
+    /// Selects the format (`transport = auto`) by what is known of the peer, once all outstanding requests are
+    /// answered.
     fn negotiate(&mut self, c: &QpContext, capable: bool, host: &mut impl Host) {
         if self.stream.outstanding() {
             return;
@@ -384,7 +385,7 @@ impl Requester {
         host.counters().irn_upgrades += 1;
         self.set_streams(c, first);
         self.next_response = first;
-        // A READ of which only the first packet was asked for goes on as a READ of the rest.
+        // A READ of which only the first packet was requested continues as a READ of the rest.
         if let Some(&index) = self.reads.front() {
             let read_sn = self.next_read_sn;
             let w = self.sq.get_mut(index);
@@ -401,7 +402,7 @@ impl Requester {
         }
     }
 
-    /// Progress: `acked` moved, or a response came.
+    /// Handles progress: `acked` moved, or a response arrived.
     fn progressed(&mut self, now: Time, c: &QpContext) {
         self.rnr_left = c.rnr_retry;
         let waiting = self.stream.outstanding() || !self.reads.is_empty();
@@ -409,7 +410,7 @@ impl Requester {
         self.measured(sample);
     }
 
-    /// Records what the stream has measured.
+    /// Records the stream's round-trip sample.
     #[inline]
     fn take_sample(&mut self, now: Time, c: &QpContext) {
         let sample = self.timer.measured(now, &mut self.stream, c);
@@ -423,7 +424,7 @@ impl Requester {
         }
     }
 
-    /// Takes over the credits of an acknowledgement (IBA 9.7.7.2.2).
+    /// Applies the credits of an acknowledgement (IBA 9.7.7.2.2).
     fn update_credits(&mut self, aeth: &Aeth) {
         let Some(Syndrome::Ack { credits }) = Syndrome::from_u8(aeth.syndrome) else { return };
         let limit = credits.count().map(|n| aeth.msn.plus(n));
@@ -434,13 +435,13 @@ impl Requester {
         }
     }
 
-    /// The last message number that credits allow, `None` for all.
+    /// Returns the last message number permitted by credits, `None` for no limit.
     pub(super) fn credit_limit(&self) -> Option<Psn> {
         let limit = self.credit_limit?;
         Some(if limit.before(self.done_ssn) { self.done_ssn } else { limit })
     }
 
-    /// Whether a WQE has got everything it waits for.
+    /// Returns whether a WQE has received everything it waits for.
     #[inline]
     fn is_done(&self, index: u32) -> bool {
         let w = self.sq.get(index);
@@ -455,7 +456,7 @@ impl Requester {
         }
     }
 
-    /// Completes WQEs in the order of posting.
+    /// Completes WQEs in posting order.
     fn complete(&mut self, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
         while self.sq.head != self.sq.started {
             let index = self.sq.head;
@@ -493,7 +494,7 @@ impl Requester {
         self.rnr_until = None;
     }
 
-    /// Takes a NAK of an error that no packet has brought.
+    /// Handles a NAK of an error that did not arrive in a packet.
     pub(super) fn take_refusal(
         &mut self,
         psn: Psn,
@@ -505,11 +506,10 @@ impl Requester {
         self.on_nak(psn, code, c, host)
     }
 
-    /// Takes a NAK of an error: the peer refused the request at `psn`. What came before is acknowledged by that.
+    /// Handles a NAK of an error: the peer refused the request at `psn`. Everything before it is thereby acknowledged.
     fn on_nak(&mut self, psn: Psn, code: NakCode, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
         let Some(index) = self.sq.find(psn, &mut self.hint) else {
-            // IRN: the responder cannot send a response again that we have. It does not know: its acknowledgement was
-            // lost.
+            // IRN: the responder cannot resend a response that was received already. Its acknowledgement was lost.
             if self.format == Format::Irn {
                 self.read_acks.push_cumulative();
             }
@@ -525,7 +525,7 @@ impl Requester {
         if self.sq.head == index {
             return Err(QpFailure::Send(status));
         }
-        // READs before it that are not complete have no one left to answer them: they are flushed in order.
+        // Earlier incomplete READs will never be answered: they are flushed in order.
         while self.sq.head != index {
             let w = *self.sq.get(self.sq.head);
             self.sq.head = self.sq.head.wrapping_add(1);
@@ -535,7 +535,7 @@ impl Requester {
         Err(QpFailure::Send(status))
     }
 
-    /// Takes an RNR NAK: goes back, after a while (IBA 9.7.5.2.8).
+    /// Handles an RNR NAK: goes back after a delay (IBA 9.7.5.2.8).
     fn on_rnr(&mut self, now: Time, c: &QpContext, psn: Psn, wait: u64, host: &mut impl Host) -> Result<(), QpFailure> {
         let asked = psn.distance(self.stream.acked()) >= 0 && psn.before(self.stream.high());
         if !asked || self.rnr_until.is_some() {
@@ -545,7 +545,7 @@ impl Requester {
         self.tally.rnr_naks += 1;
         if self.rnr_left == 0 {
             host.counters().rnr_retry_exceeded_err += 1;
-            // In its turn: responses of READs before it may still be on their way.
+            // In its turn: responses of READs before it may still be in flight.
             let Some(index) = self.sq.find(psn, &mut self.hint) else { return Ok(()) };
             return self.fail_wqe(index, WcStatus::RnrRetryExcErr, c, host);
         }
@@ -567,7 +567,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Fails a started WQE for a local error, in its turn.
+    /// Fails a started WQE with a local error, in its turn.
     fn fail_wqe(&mut self, index: u32, status: WcStatus, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
         if self.broken.is_none_or(|(b, _)| index.wrapping_sub(self.sq.head) < b.wrapping_sub(self.sq.head)) {
             self.broken = Some((index, status));
@@ -610,5 +610,5 @@ footprint!(Requester, |at| {
     rnr_left => bits(3),
 });
 
-/// Of counters that give work requests their numbers.
+/// Reason for counters that number work requests.
 const DRIVER: &str = "in host memory: the driver numbers work requests when they are posted (IRN §4.5.1)";

@@ -1,4 +1,4 @@
-//! What comes back in plain RoCE: acknowledgements and READ responses in one PSN space (IBA 9.7.5).
+//! Responses in plain RoCE: acknowledgements and READ responses in one PSN space (IBA 9.7.5).
 
 use super::{Format, Requester};
 use crate::packet::{Payload, RxPacket};
@@ -26,7 +26,7 @@ impl Requester {
         }
     }
 
-    /// The response packet that the oldest incomplete READ or atomic waits for.
+    /// Returns the response packet that the oldest incomplete READ or atomic waits for.
     fn awaited(&self) -> Option<Psn> {
         let w = self.sq.get(*self.reads.front()?);
         Some(w.resp_first.plus(w.resp_arrived))
@@ -44,7 +44,7 @@ impl Requester {
             host.counters().rx_unexpected += 1;
             return Ok(());
         };
-        // An ACK includes its PSN; a NAK names the first one that is missing.
+        // An ACK includes its PSN; a NAK names the first missing one.
         let cumulative = if matches!(syndrome, Syndrome::Ack { .. }) { psn.plus(1) } else { psn };
         if self.stream.high().before(cumulative) || cumulative.before(self.stream.acked()) {
             // Beyond what was sent, or a late duplicate.
@@ -59,7 +59,7 @@ impl Requester {
             && awaited.before(cumulative)
             && !refused
         {
-            // Something after the READ was answered, so its response is lost (IBA 9.7.5.1.1: implied NAK).
+            // A request after the READ was answered, so the READ's response is lost (IBA 9.7.5.1.1: implied NAK).
             return self.implied_nak(now, c, awaited, host);
         }
         self.acknowledge(now, c, cumulative);
@@ -79,7 +79,7 @@ impl Requester {
         }
     }
 
-    /// Everything before `cumulative` has arrived.
+    /// Handles a cumulative acknowledgement: everything before `cumulative` has arrived.
     pub(super) fn acknowledge(&mut self, now: Time, c: &QpContext, cumulative: Psn) {
         let cumulative = match self.discipline.send_mut() {
             None => cumulative,
@@ -151,8 +151,8 @@ impl Requester {
         Ok(())
     }
 
-    /// Puts the `k`-th response packet of a READ from `resp_first` on, or an atomic's result, where it belongs; but for
-    /// what waits until everything before it has arrived, which it has if the packet is `in_order`.
+    /// Places the `k`-th response packet of a READ from `resp_first` on, or an atomic's result, except for the part
+    /// held until everything before it has arrived, as it has if the packet is `in_order`.
     pub(super) fn place_response(
         &mut self,
         c: &QpContext,
@@ -170,7 +170,7 @@ impl Requester {
         }
         if w.op != SendOp::Read {
             let Some(value) = headers.atomic_ack else { return Err(WcStatus::BadRespErr) };
-            // The verbs deliver it in host order.
+            // The verbs deliver it in host byte order.
             let (value, psn) = (value.to_ne_bytes(), headers.bth.psn);
             return self.place_local(c, (index, psn), 0, &Payload::Bytes(&value), (in_order, true), host);
         }
@@ -186,8 +186,8 @@ impl Requester {
         Ok(())
     }
 
-    /// Puts bytes of a response packet into the scatter list of a work request, or holds back those that an application
-    /// may watch.
+    /// Places bytes of a response packet into the scatter list of a work request, or holds back those that an
+    /// application may poll.
     fn place_local(
         &mut self,
         c: &QpContext,
@@ -210,12 +210,12 @@ impl Requester {
         host.place_local(c.pd, self.sq.sges(index), offset, &now).map_err(|_| WcStatus::LocProtErr)
     }
 
-    /// Places what has waited for responses before it.
+    /// Places the held parts of responses before which everything has arrived.
     #[cold]
     pub(super) fn place_held(&mut self, c: &QpContext, host: &mut impl Host) {
         if let Some(held) = &mut self.held {
             held.release(self.responses.expected(), |(index, offset), bytes| {
-                // If it is refused the application has taken the memory away since the work request was posted.
+                // If refused, the application has released the memory since the work request was posted.
                 let _ = host.place_local(c.pd, self.sq.sges(index), offset, &Payload::Bytes(bytes));
             });
         }

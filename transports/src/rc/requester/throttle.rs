@@ -1,5 +1,5 @@
-//! Between a queue pair and its congestion controller: measures what the controller is told, and holds back what it
-//! does not allow.
+//! The layer between a queue pair and its congestion controller: takes the controller's measurements, and enforces its
+//! rate and window.
 
 use std::collections::VecDeque;
 
@@ -14,18 +14,18 @@ use crate::telemetry::Int;
 use crate::time::{Time, time_of};
 use crate::wire::Cnp;
 
-/// A segment whose round trip is being measured: packets that leave in one burst (TIMELY §3.3), and were sent once. It
-/// counts from when the last of them leaves: what came before them in the same burst, or kept them back here, is no
-/// queue of the network's.
+/// A segment whose round trip is being measured: packets that leave in one burst (TIMELY §3.3), and were sent once. The
+/// measurement starts when the last of them leaves: earlier packets of the burst, and delays here, are not queueing in
+/// the network.
 #[derive(Copy, Clone, Debug)]
 struct Segment {
     first: Psn,
     /// Last packet of the segment.
     last: Psn,
-    /// When that was sent, and its payload.
+    /// Departure time and payload of that packet.
     sent: Time,
     payload: u32,
-    /// Payload of all.
+    /// Payload of all packets.
     bytes: u32,
 }
 
@@ -33,52 +33,53 @@ impl Segment {
     const NONE: Segment = Segment { first: Psn::new(0), last: Psn::new(0), sent: Time::ZERO, payload: 0, bytes: 0 };
 }
 
-/// Segments measured at a time; more are not.
+/// Maximum number of segments measured at a time.
 const SEGMENTS: usize = 256;
 
-/// Least bytes of a burst of packets: what a link sends between two looks at the timers, and two packets.
+/// Minimum bytes of a burst of packets: what a link sends between two polls of the timers, and two packets.
 const BURST: u32 = 8192;
 
-/// See the module.
+/// Pacing and measurement state; see the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Throttle {
     controller: Congestion,
-    /// Requests leave with telemetry.
+    /// Whether requests carry telemetry.
     telemetry: bool,
     line: Line,
     pacer: Pacer,
-    /// The rate does not allow a packet before then; never if it does.
+    /// Earliest time at which the rate allows a packet; never if it does now.
     blocked: Time,
-    /// Bytes of a segment, if round trips are of interest.
+    /// Bytes of a segment, if round trips are measured.
     segment: Option<u32>,
-    /// bit/s at which the packets of a segment leave, 0 for the line's.
+    /// Rate at which the packets of a segment leave, bit/s, 0 for the line rate.
     pacing: u64,
-    /// When what has left has done so at the rate `pacing`.
+    /// Time at which the packets sent so far have left at the rate `pacing`.
     paced: Time,
-    /// The segment that is being sent.
+    /// The segment being sent.
     open: Option<Segment>,
     segments: VecDeque<Segment>,
-    /// Packets acknowledged in all.
+    /// Total packets acknowledged.
     acked: u64,
-    /// Marks on responses are no notification before then.
+    /// Marks on responses are not taken as notifications before this time.
     next_notice: Time,
-    /// When all that was sent is paid for at the rate.
+    /// Time at which everything sent is paid for at the rate.
     due: Time,
-    /// Since then, never before the first packet, the rate was not used for so many ns.
+    /// Start of the present measurement of use, never before the first packet, and ns since in which the rate was
+    /// unused.
     since: Time,
     unused: u64,
     busy: bool,
 }
 
 impl Throttle {
-    /// `None` without congestion control.
+    /// Returns `None` without congestion control.
     pub(super) fn new(config: &TransportConfig, mtu: u32) -> Option<Box<Throttle>> {
         let line = Line { rate: config.line_rate.max(1), base_rtt: config.base_rtt.max(1), mtu };
         let controller = Congestion::new(&config.congestion, &line)?;
         let segment = controller.segment();
         let pacing = controller.pacing();
-        // A segment leaves when the one before it is paid for, whole, and makes up for having left late; packets of
-        // their own leave as the bucket fills.
+        // A segment leaves as a whole when the previous one is paid for, and makes up for a late departure; separate
+        // packets leave as the bucket fills.
         let burst = segment.map_or(BURST.max(2 * mtu), |s| s / 2);
         let mut throttle = Box::new(Throttle {
             pacer: Pacer::new(Time::ZERO, 0, burst),
@@ -102,41 +103,41 @@ impl Throttle {
         Some(throttle)
     }
 
-    /// Whether the rate allows a packet now, as far as is known without looking at the time.
+    /// Returns whether the rate allows a packet now, as far as known without reading the time.
     #[inline]
     pub(super) fn is_open(&self) -> bool {
         self.blocked == Time::NEVER
     }
 
-    /// Whether requests are to leave with telemetry.
+    /// Returns whether requests are to carry telemetry.
     #[inline]
     pub(super) fn wants_telemetry(&self) -> bool {
         self.telemetry
     }
 
-    /// Packets that may be in flight.
+    /// Returns the packets that may be in flight.
     #[inline]
     pub(super) fn window(&self) -> u32 {
         self.controller.window().max(1)
     }
 
-    /// What of them counts; see [`Controller::counts_pipe`].
+    /// Returns which packets count; see [`Controller::counts_pipe`].
     pub(super) fn counts_pipe(&self) -> bool {
         self.controller.counts_pipe()
     }
 
-    /// What the controller says of itself.
+    /// Returns the state of the controller.
     pub(super) fn metrics(&self) -> ControllerMetrics {
         self.controller.metrics()
     }
 
-    /// When [`Self::on_deadline`] is due.
+    /// Returns when [`Self::on_deadline`] is due.
     #[inline]
     pub(super) fn next_deadline(&self) -> Time {
         self.blocked.min(self.controller.next_deadline())
     }
 
-    /// Runs what is due.
+    /// Runs due timers.
     pub(super) fn on_deadline(&mut self, now: Time) {
         if self.controller.next_deadline() <= now {
             self.controller.on_timer(now);
@@ -145,7 +146,7 @@ impl Throttle {
         self.allows(now);
     }
 
-    /// Whether a packet may go at `now`.
+    /// Returns whether a packet may leave at `now`.
     #[inline]
     pub(super) fn allows(&mut self, now: Time) -> bool {
         if self.blocked <= now {
@@ -165,14 +166,13 @@ impl Throttle {
         self.blocked = if earliest > now { earliest } else { Time::NEVER };
     }
 
-    /// Takes over what the controller says. At the line's rate the link itself is the pacer. A segment that waits does
-    /// so until the time that it was given, and the rate is looked at again then (TIMELY §5, "enforces rate updates
-    /// lazily").
+    /// Applies the controller's rate. At the line rate the link itself is the pacer. A waiting segment keeps its
+    /// departure time, and the rate is examined again then (TIMELY §5, "enforces rate updates lazily").
     fn set_rate(&mut self, now: Time) {
         let rate = self.controller.rate();
         let rate = if rate >= self.line.rate { 0 } else { rate };
         if rate != self.pacer.rate() {
-            // What is not paid for yet takes the longer, the lower the new rate.
+            // The lower the new rate, the longer the unpaid rest takes.
             let unpaid = u128::from(self.due.since(now)) * u128::from(self.used_rate());
             self.pacer.set_rate(now, rate);
             if unpaid > 0 {
@@ -181,31 +181,31 @@ impl Throttle {
             if self.segment.is_none() || self.is_open() {
                 self.look(now);
             } else {
-                // It is not the application that leaves the rest of the time unused.
+                // The rest of the time is not left unused by the application.
                 self.due = self.due.max(self.blocked);
             }
         }
     }
 
-    /// bit/s.
+    /// Returns the rate in use, bit/s.
     fn used_rate(&self) -> u64 {
         if self.pacer.rate() == 0 { self.line.rate } else { self.pacer.rate() }
     }
 
-    /// READs were asked for, and will be again for what did not come: nothing is owed for that.
+    /// Cancels the debt of READs that will be requested again for the missing part.
     pub(super) fn cancel_debt(&mut self, now: Time) {
         self.pacer.cancel_debt(now);
         self.due = self.due.min(now);
         self.look(now);
     }
 
-    /// When what is sent next may go, if the rate does not allow it now.
+    /// Returns when the next packet may leave, if the rate does not allow it now.
     pub(super) fn blocked_until(&self) -> Option<Time> {
         (!self.is_open()).then_some(self.blocked)
     }
 
-    /// Notes how much of the rate is used: each time that it was looked at for a round trip at least, and with a packet
-    /// that leaves.
+    /// Updates the use of the rate, with a packet that leaves. Called at intervals of a round trip at least, and for
+    /// each packet.
     fn use_rate(&mut self, now: Time, bytes: u32) {
         if self.since == Time::NEVER {
             (self.since, self.due) = (now, now);
@@ -220,9 +220,9 @@ impl Throttle {
         self.due = self.due.max(now) + takes;
     }
 
-    /// The packet `psn` leaves, with `payload` bytes, and `bytes` that it will bring there or back; `ends`: with it
-    /// ends a message. Returns whether an acknowledgement of it is needed: it ends a measurement, what may follow
-    /// depends on it, or what follows comes so late that it would be missed.
+    /// Handles the departure of packet `psn`, with `payload` bytes, and `bytes` that it will bring there or back;
+    /// `ends`: it ends a message. Returns whether its acknowledgement is needed: because it ends a measurement, later
+    /// packets may depend on it, or the next packet comes so late that it would be missed.
     pub(super) fn on_send(&mut self, now: Time, psn: Psn, fresh: bool, payload: u32, bytes: u32, ends: bool) -> bool {
         self.use_rate(now, bytes);
         self.controller.on_send(now, bytes);
@@ -236,7 +236,7 @@ impl Throttle {
         measured || late || self.controller.window() != u32::MAX
     }
 
-    /// A packet within a segment makes up for one that left late, the first of a segment for nothing.
+    /// Paces a packet. Within a segment it makes up for a late one; the first of a segment does not.
     fn pace(&mut self, now: Time, payload: u32) {
         if self.pacing > 0 {
             let takes = time_of(payload, self.pacing);
@@ -248,9 +248,9 @@ impl Throttle {
     fn measure(&mut self, now: Time, psn: Psn, fresh: bool, payload: u32, ends: bool) -> bool {
         let Some(length) = self.segment else { return false };
         if !fresh {
-            // Which of the two an acknowledgement answers would be a guess (Karn).
+            // It would be ambiguous which transmission an acknowledgement answers (Karn).
             self.segments.retain(|s| psn.before(s.first) || s.last.before(psn));
-            // A burst ends here: what is sent again is paid for packet by packet.
+            // A burst ends here: retransmissions are paid for packet by packet.
             self.open = None;
             return false;
         }
@@ -267,8 +267,8 @@ impl Throttle {
         true
     }
 
-    /// An acknowledgement or response arrived at `now`: everything before `acked` has arrived, of that `packets` had
-    /// not been known, and on a NACK so has `sack`; `outstanding` packets were sent that have not.
+    /// Handles an acknowledgement or response received at `now`: everything before `acked` has arrived, `packets` of it
+    /// newly, and on a NACK also `sack`; `outstanding` packets are unacknowledged.
     pub(super) fn on_ack(
         &mut self,
         now: Time,
@@ -289,7 +289,7 @@ impl Throttle {
         };
         let mut told = false;
         while let Some(answered) = self.answered(acked, sack) {
-            // Of several that end together the latest says most of the network as it is.
+            // Of several that end together the latest best reflects the present network.
             if let Some(segment) = answered {
                 ack.rtt = Some(self.round_trip(now, &segment));
                 self.controller.on_ack(now, &ack);
@@ -303,8 +303,8 @@ impl Throttle {
         self.set_rate(now);
     }
 
-    /// Takes out the first segment that such an acknowledgement says something of: with it if all of it, or its last
-    /// packet, has arrived; without it if only later ones have.
+    /// Removes the first segment that an acknowledgement decides: returned as measured if all of it, or its last
+    /// packet, has arrived; without a measurement if only later ones have.
     fn answered(&mut self, acked: Psn, sack: Option<Sack>) -> Option<Option<Segment>> {
         let last = self.segments.front()?.last;
         let reached = last.before(acked);
@@ -320,26 +320,26 @@ impl Throttle {
         now.since(segment.sent).saturating_sub(sending).max(1)
     }
 
-    /// What came with an acknowledgement, after [`Self::on_ack`].
+    /// Handles the telemetry of an acknowledgement, after [`Self::on_ack`].
     pub(super) fn on_telemetry(&mut self, now: Time, int: &Int) {
         self.controller.on_telemetry(now, int);
         self.set_rate(now);
     }
 
-    /// A congestion notification.
+    /// Handles a congestion notification.
     pub(super) fn on_cnp(&mut self, now: Time, cnp: &Cnp) {
         self.controller.on_cnp(now, cnp);
         self.set_rate(now);
     }
 
-    /// The fair rate of a port of a switch, bit/s.
+    /// Handles the fair rate of a port of a switch, bit/s.
     pub(super) fn on_fair_rate(&mut self, now: Time, point: Point, rate: u64) {
         self.controller.on_fair_rate(now, point, rate);
         self.set_rate(now);
     }
 
-    /// A response to a READ has met congestion. This end is notification and reaction point at once: a notification
-    /// that would have been sent, one in `interval` ns at most, if there are any, is taken as come.
+    /// Handles a congestion mark on a READ response. This end is notification and reaction point at once: the
+    /// notification that would have been sent, one in `interval` ns at most, if any, is handled as received.
     pub(super) fn on_marked_response(&mut self, now: Time, interval: Option<u64>) {
         if let Some(interval) = interval
             && now >= self.next_notice
@@ -349,15 +349,15 @@ impl Throttle {
         }
     }
 
-    /// Packets were found to be lost.
+    /// Handles the detection of lost packets.
     pub(super) fn on_loss(&mut self, now: Time) {
         self.controller.on_loss(now);
         self.set_rate(now);
     }
 
-    /// The retransmission timer ran out.
+    /// Handles a retransmission timeout.
     pub(super) fn on_timeout(&mut self, now: Time) {
-        // What is sent again from here on answers for none of them.
+        // None of them can be measured by retransmissions.
         self.segments.clear();
         self.open = None;
         self.controller.on_timeout(now);
@@ -385,7 +385,7 @@ footprint!(Throttle, |at| {
     busy => flag(),
 });
 
-/// Segments of so many bytes that the window has packets for.
+/// Returns the number of segments of this many bytes in the window.
 fn measured(at: &Setup<'_>, bytes: u32) -> u64 {
     let packets = u64::from(bytes).div_ceil(at.mtu).max(1);
     u64::from(at.config.cap()).div_ceil(packets).min(SEGMENTS as u64)

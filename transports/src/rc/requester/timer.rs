@@ -9,7 +9,7 @@ use crate::rc::timer::Expiry;
 use crate::time::Time;
 
 impl Requester {
-    /// When [`Self::on_deadline`] is due, pulls and tail loss probes apart.
+    /// Returns when [`Self::on_deadline`] is due, except for pulls and tail loss probes.
     #[inline]
     pub(crate) fn next_deadline(&self) -> Time {
         let deadline = self.rnr_until.unwrap_or(Time::NEVER).min(self.timer.deadline()).min(self.fetch.deadline());
@@ -20,7 +20,7 @@ impl Requester {
         }
     }
 
-    /// When [`Self::on_deadline`] is due for pulls (NDP) and tail loss probes.
+    /// Returns when [`Self::on_deadline`] is due for pulls (NDP) and tail loss probes.
     pub(crate) fn rare_deadline(&self) -> Time {
         match &self.discipline {
             Discipline::Pulled(ends) => ends.send.next_deadline().min(ends.receive.next_deadline()),
@@ -29,7 +29,7 @@ impl Requester {
         }
     }
 
-    /// Runs timers that are due; `process` says what is known of the peer's.
+    /// Runs timers that are due; `process` returns what is known of the peer's process.
     pub(crate) fn on_deadline(
         &mut self,
         now: Time,
@@ -53,14 +53,14 @@ impl Requester {
                 self.tally.timeouts += u64::from(late);
                 host.counters().local_ack_timeout_err += u64::from(late);
                 if self.timer.deadline() <= now && !ends.send.is_flying() && self.reads.is_empty() {
-                    // Everything is answered: it is the receiver's turn.
+                    // All packets are answered: the receiver is to pull.
                     self.timer.hold(now, now, c);
                 }
             }
             Discipline::Probes(tlp) => {
                 let due = tlp.on_deadline(now, &self.stream, self.timer.srtt(), self.rtt.count());
                 if due && self.stream.outstanding() {
-                    // The timeout counts from here (RFC 8985 §7.3).
+                    // The timeout restarts here (RFC 8985 §7.3).
                     self.timer.restart(now, c);
                 }
             }
@@ -78,7 +78,7 @@ impl Requester {
         let (quick, n) = match self.timer.expired(now, c, &mut process) {
             Expiry::Nothing => return Ok(()),
             Expiry::Probe => {
-                // A READ of plain RoCE is asked for what is missing of its response.
+                // A READ of plain RoCE is requested again for the missing part of its response.
                 let first = self.format != Format::Irn && !self.reads.is_empty();
                 host.counters().tlp_probes += u64::from(self.stream.probe(first));
                 self.fetch.observe(now, &self.stream);
@@ -117,8 +117,8 @@ impl Requester {
         }
         if self.timer.timed_out(now, true, c, process) {
             if !self.stream.outstanding() && !self.reads.is_empty() {
-                // IRN: only responses are missing, which the responder's timer sees to (§4.4.2). If it has given up, or
-                // is in the error state and its NAK was lost, it must hear from us to say so.
+                // IRN: only responses are missing, which the responder's timer recovers (§4.4.2). If it has given up,
+                // or is in the error state and its NAK was lost, it reports that only on a packet from us.
                 self.read_acks.push_cumulative();
                 self.probe = true;
             }
@@ -129,7 +129,7 @@ impl Requester {
         Err(QpFailure::Send(WcStatus::RetryExcErr))
     }
 
-    /// RACK: what has become lost by the passing of time.
+    /// RACK: detects packets that are lost by the passing of time.
     fn find_lost(&mut self, now: Time) {
         if self.stream.deadline() > now {
             return;
@@ -146,7 +146,7 @@ impl Requester {
         }
     }
 
-    /// TLP: a timeout has run out before the probe was due. Returns whether the probe goes first.
+    /// TLP: handles a timeout that has expired before the probe was due. Returns whether the probe goes first.
     #[cold]
     fn hurry_probe(&mut self, now: Time, c: &QpContext) -> bool {
         let hurries = self.discipline.tlp_mut().is_some_and(|tlp| tlp.hurry(&self.stream, self.rtt.count()));

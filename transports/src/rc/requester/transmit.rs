@@ -1,4 +1,4 @@
-//! Request packets: which one is next, and what is in it. Any packet can be made again from its WQE and its number.
+//! Request packets: their selection and construction. Any packet can be rebuilt from its WQE and its number.
 
 use super::{Format, Requester};
 use crate::packet::PacketClass;
@@ -16,19 +16,19 @@ use crate::time::Time;
 use crate::wire::opcode::Position;
 use crate::wire::{Aeth, AtomicEth, Credits, Feth, Headers, IrnEth, NakCode, Opcode, Reth, Syndrome, pad_for};
 
-/// What a discipline has chosen to send.
+/// A discipline's choice of what to send.
 enum Chosen {
     /// This packet.
     Packet(Psn),
-    /// What the stream names.
+    /// The packet selected by the stream.
     Stream,
-    /// It has made a packet itself.
+    /// A packet that it has built itself.
     Made,
     Nothing,
 }
 
 impl Requester {
-    /// Whether [`Self::poll_acks`] or [`Self::poll_transmit`] may have something to send.
+    /// Returns whether [`Self::poll_acks`] or [`Self::poll_transmit`] may have something to send.
     #[inline]
     pub(crate) fn wants_tx(&self, sending: bool) -> bool {
         !self.read_acks.is_empty()
@@ -41,7 +41,7 @@ impl Requester {
                 })
     }
 
-    /// Whether a packet that was never sent may go now. `sending`: new WQEs may start (RTS, not SQD).
+    /// Returns whether a new packet may be sent now. `sending`: new WQEs may start (RTS, not SQD).
     #[inline]
     fn has_more(&self, sending: bool) -> bool {
         let high = self.stream.high();
@@ -54,7 +54,7 @@ impl Requester {
         sending && self.sq.started != self.sq.tail && self.may_start()
     }
 
-    /// Whether the next WQE may start.
+    /// Returns whether the next WQE may start.
     fn may_start(&self) -> bool {
         if self.broken.is_some() || self.credit_stop.is_some() {
             return false;
@@ -65,14 +65,14 @@ impl Requester {
         }
         match w.op {
             _ if w.op.is_read_or_atomic() => {
-                // Responses under way must not come near half of the sequence numbers: 1 GiB has 2²² of 256 bytes.
+                // Responses in progress must not come near half of the sequence numbers: 1 GiB has 2²² of 256 bytes.
                 let room =
                     self.format != Format::Irn || self.next_response.distance(self.responses.expected()) < 1 << 22;
                 self.reads.len() < self.max_rd_atomic.into() && room || self.never_starts()
             }
             // In its turn, so that nothing before it still needs the key.
             SendOp::LocalInvalidate(_) | SendOp::BindMw { .. } => self.sq.head == self.sq.started,
-            // IRN §4.4.4: no WRITE may arrive, and no READ be answered again, after the region is gone.
+            // IRN §4.4.4: no WRITE may arrive, and no READ be answered again, after the region is deregistered.
             SendOp::SendInvalidate(_)
                 if self.format == Format::Irn && (self.stream.outstanding() || !self.reads.is_empty()) =>
             {
@@ -84,19 +84,19 @@ impl Requester {
         }
     }
 
-    /// Whether the next WQE, which has this fence, waits for any before it.
+    /// Returns whether the next WQE, which has this fence, has to wait for any before it.
     #[cold]
     fn is_fenced(&self, fence: Fence) -> bool {
         fence.has(Fence::READS) && !self.reads.is_empty()
             || fence.has(Fence::OVERLAP) && self.sq.is_behind_overlap(self.sq.started)
     }
 
-    /// Whether the next WQE has to fail: a READ or atomic where none may be outstanding. In its turn.
+    /// Returns whether the next WQE has to fail, in its turn: a READ or atomic where none may be outstanding.
     fn never_starts(&self) -> bool {
         self.max_rd_atomic == 0 && self.sq.head == self.sq.started
     }
 
-    /// Gives the next WQE its sequence numbers.
+    /// Assigns sequence numbers to the next WQE.
     pub(super) fn start_next(&mut self, c: &QpContext) {
         let index = self.sq.started;
         self.sq.started = index.wrapping_add(1);
@@ -138,7 +138,7 @@ impl Requester {
         self.assigned = w.first.plus(w.packets);
     }
 
-    /// What takes no packet happens when its turn comes: local operations, and READs that cannot be.
+    /// Executes WQEs without packets in their turn: local operations, and READs that have to fail.
     fn run_local(&mut self, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
         while self.sq.started != self.sq.tail && self.broken.is_none() {
             let index = self.sq.started;
@@ -164,7 +164,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Makes the next read acknowledgement; false if none waits.
+    /// Builds the next read acknowledgement; returns false if none waits.
     pub(crate) fn poll_acks(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
         let Some(ack) = self.read_acks.pop(c.evidence) else { return false };
         let expected = self.responses.expected();
@@ -189,7 +189,7 @@ impl Requester {
         true
     }
 
-    /// Makes the next request packet; false if none may go now.
+    /// Builds the next request packet; returns false if none may go now.
     pub(crate) fn poll_transmit(
         &mut self,
         now: Time,
@@ -227,7 +227,7 @@ impl Requester {
                     if !self.fetch.wants_tx(&self.stream, more) {
                         return Ok(false);
                     }
-                    // Only the look-ahead for the next hole may have been left to do.
+                    // Possibly only the look-ahead for the next hole was left to do.
                     let Some(psn) = self.fetch.tx_free(now, &mut self.stream, more) else { continue };
                     psn
                 }
@@ -284,7 +284,7 @@ impl Requester {
         }
     }
 
-    /// Says what to send. `more`: a packet waits that was never sent.
+    /// Selects what to send. `more`: a new packet waits.
     #[cold]
     fn choose(&mut self, now: Time, more: bool, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> Chosen {
         match &mut self.discipline {
@@ -317,8 +317,8 @@ impl Requester {
         }
     }
 
-    /// The packet at `psn` leaves, when everything before `high` had: it says of itself what the peer and switches have
-    /// to know. Returns whether its acknowledgement will tell of a round trip.
+    /// Marks the packet at `psn` for the peer and for switches; everything before `high` had been sent. Returns whether
+    /// its acknowledgement will measure a round trip.
     #[cold]
     #[expect(clippy::too_many_arguments, reason = "the state of one packet")]
     fn mark(
@@ -344,12 +344,12 @@ impl Requester {
         true
     }
 
-    /// NDP: whether [`Self::poll_feedback`] has a packet.
+    /// NDP: returns whether [`Self::poll_feedback`] has a packet.
     pub(crate) fn wants_feedback(&self) -> bool {
         self.discipline.receive().is_some_and(|pull| pull.wants_tx())
     }
 
-    /// NDP: makes the next packet that says what has come of responses, or asks for more; false if there is none.
+    /// NDP: builds the next packet with feedback on responses, or a pull; returns false if there is none.
     pub(crate) fn poll_feedback(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
         let Some(pull) = self.discipline.receive_mut() else { return false };
         let syndrome = Syndrome::Ack { credits: Credits::INVALID }.to_u8();
@@ -359,7 +359,7 @@ impl Requester {
         made
     }
 
-    /// Tells congestion control of a packet that leaves. A READ counts as what it brings (TIMELY §5).
+    /// Reports a departing packet to congestion control. A READ counts as its response (TIMELY §5).
     #[inline(never)]
     fn count_sent(&mut self, now: Time, index: u32, psn: Psn, fresh: bool, out: &mut TxSlot) {
         let Some(throttle) = &mut self.throttle else { return };
@@ -377,7 +377,7 @@ impl Requester {
         }
     }
 
-    /// The packet of WQE `index` at `psn`.
+    /// Builds the packet of WQE `index` at `psn`.
     pub(super) fn build(
         &mut self,
         index: u32,
@@ -444,13 +444,13 @@ impl Requester {
         Ok(())
     }
 
-    /// Whether nothing would tell us of this packet's arrival unless asked: the last one that may go for now.
+    /// Returns whether this packet has to request an acknowledgement, as the last one that may be sent for now.
     fn must_ask(&self, psn: Psn) -> bool {
         self.format == Format::Negotiating || self.credit_stop == Some(psn.plus(1)) || self.stream.is_full()
     }
 
-    /// A request that is answered: a READ, atomic, ATOMIC WRITE or FLUSH; a plain READ that is asked again asks for the
-    /// rest only.
+    /// Builds a request with a response: a READ, atomic, ATOMIC WRITE or FLUSH. A plain READ that is resent requests
+    /// only the rest.
     fn build_read(&mut self, w: &SendWqe, k: u32, psn: Psn, c: &QpContext, headers: &mut Headers) {
         let irn = self.format == Format::Irn;
         let reth = |done: u32, len| Reth { va: w.remote_addr.wrapping_add(u64::from(done)), rkey: w.rkey, len };
@@ -480,7 +480,7 @@ impl Requester {
                 if !irn {
                     let mut packets = w.packets - k;
                     if self.format == Format::Negotiating && packets > 1 {
-                        // One packet will do to learn what the peer speaks; `negotiate` sees to the rest.
+                        // One packet suffices to learn the peer's format; `negotiate` handles the rest.
                         (packets, len) = (1, len.min(c.mtu));
                     }
                     self.stream.cover(packets);

@@ -1,5 +1,5 @@
-//! Requests that are answered by a response of their own: READ, atomics, ATOMIC WRITE and FLUSH. What they name is
-//! checked when they come, and they are carried out in their turn.
+//! Requests answered by a response of their own: READ, atomics, ATOMIC WRITE and FLUSH. Their addresses are checked on
+//! arrival, and they are executed in their turn.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -15,7 +15,7 @@ use crate::qp::send_queue::MAX_MESSAGE;
 use crate::wire::opcode::Operation;
 use crate::wire::{AtomicEth, Feth, Opcode, Reth};
 
-/// A request with a response of its own, a READ for one, that was, or is to be, carried out.
+/// A request with a response of its own, such as a READ, executed or pending.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct ReadOp {
     /// IRN: read_WQE_SN.
@@ -27,15 +27,15 @@ pub(super) struct ReadOp {
     pub(super) va: u64,
     /// READ: bytes of the response.
     pub(super) len: u32,
-    /// Protection domain of whoever asks.
+    /// Protection domain of the requester.
     pub(super) pd: PdId,
-    /// First sequence number of the response (IRN: rPSN) and how many it has.
+    /// First sequence number of the response (IRN: rPSN) and the number of its packets.
     pub(super) first: Psn,
     pub(super) packets: u32,
 }
 
 impl ReadOp {
-    /// One that nobody has asked for.
+    /// An empty entry.
     pub(super) const NONE: ReadOp = ReadOp {
         sn: Psn::new(0),
         psn: Psn::new(0),
@@ -48,7 +48,7 @@ impl ReadOp {
         packets: 0,
     };
 
-    /// Whose memory it reaches.
+    /// Returns the identity under which it accesses memory.
     pub(super) fn caller(&self, c: &QpContext) -> Caller {
         Caller { pd: self.pd, qpn: c.qpn }
     }
@@ -57,19 +57,19 @@ impl ReadOp {
 #[derive(Copy, Clone, Debug)]
 pub(super) enum ReadKind {
     Read,
-    /// Not carried out yet.
+    /// Not executed yet.
     Atomic(AtomicOp),
-    /// The value before, kept for duplicates and retransmissions.
+    /// The previous value, kept for duplicates and retransmissions.
     AtomicDone(u64),
-    /// Not carried out yet.
+    /// Not executed yet.
     AtomicWrite([u8; 8]),
     Flush,
-    /// An ATOMIC WRITE or FLUSH that was carried out: the response says no more than that.
+    /// An ATOMIC WRITE or FLUSH that was executed: its response carries no data.
     Done,
 }
 
 impl Responder {
-    /// A request that is answered, as an operation, checked as far as it can be before its turn.
+    /// Converts a request with a response to an operation, checked as far as possible before its turn.
     pub(super) fn read_op(
         &self,
         c: &QpContext,
@@ -112,7 +112,7 @@ impl Responder {
         Ok(ReadOp { sn: Psn::new(0), psn, kind, rkey, va, len, pd, first: psn, packets })
     }
 
-    /// Executes an operation in its turn: an atomic happens, a READ is only looked at when its packets go.
+    /// Executes an operation in its turn: an atomic is performed, a READ accesses memory only as its packets are sent.
     pub(super) fn execute(&self, c: &QpContext, op: &mut ReadOp, host: &mut impl Host) -> Result<(), Refusal> {
         let by = op.caller(c);
         match op.kind {
@@ -129,8 +129,8 @@ impl Responder {
                 host.counters().rcvd_bytes += 8;
             }
             ReadKind::Flush => {
-                // What was placed before is in memory that all processors share: no more is needed than that nobody
-                // sees the response first.
+                // Data placed before is in memory shared by all processors: it is enough that the response is not seen
+                // first.
                 fence(Ordering::SeqCst);
                 op.kind = ReadKind::Done;
             }
@@ -139,7 +139,7 @@ impl Responder {
         Ok(())
     }
 
-    /// The range that a READ names, before its turn.
+    /// Checks the range of a READ before its turn.
     fn check_read(&self, c: &QpContext, reth: &Reth, host: &mut impl Host) -> Result<(), Refusal> {
         self.check_granted(c, Access::REMOTE_READ, host)?;
         if reth.len == 0 {
@@ -152,7 +152,7 @@ impl Responder {
             .map_err(|e| access_refused(e, host))
     }
 
-    /// The cell that an atomic names, before its turn.
+    /// Checks the address of an atomic before its turn.
     fn check_atomic(&self, c: &QpContext, atomic: &AtomicEth, host: &mut impl Host) -> Result<(), Refusal> {
         if !atomic.va.is_multiple_of(8) {
             return Err(INVALID);
@@ -162,7 +162,7 @@ impl Responder {
             .map_err(|e| access_refused(e, host))
     }
 
-    /// What an ATOMIC WRITE names and brings, before its turn: eight bytes in a place that is a multiple of eight.
+    /// Checks an ATOMIC WRITE before its turn: eight bytes, at an address that is a multiple of eight.
     fn check_atomic_write(
         &self,
         c: &QpContext,
@@ -178,8 +178,8 @@ impl Responder {
             .map_err(|e| access_refused(e, host))
     }
 
-    /// What a FLUSH names, before its turn. Queue pair and region grant each placement; of a whole region the range
-    /// does not matter (Linux's rxe, `check_rkey`).
+    /// Checks a FLUSH before its turn. Queue pair and region grant each placement; for a whole region the range does
+    /// not matter (Linux's rxe, `check_rkey`).
     fn check_flush(&self, c: &QpContext, feth: &Feth, reth: &Reth, host: &mut impl Host) -> Result<(), Refusal> {
         if !feth.is_valid() {
             return Err(INVALID);
@@ -201,7 +201,7 @@ impl Responder {
 footprint!(ReadOp, |at| {
     sn => left("its place"),
     psn => sequence(),
-    // Which it is, and what an atomic brings: two operands.
+    // The operation and its operands, two for an atomic.
     kind => bits(3 + 128),
     rkey => bits(width::KEY),
     va => bits(width::ADDRESS),

@@ -1,4 +1,4 @@
-//! Requests with IRN: placed in whatever order they come, complete in order (§4.4.3, §4.4.4).
+//! Requests with IRN: placed in order of arrival, completed in order (§4.4.3, §4.4.4).
 
 use super::refuse::{INVALID, Refusal};
 use super::{ReadOp, Responder};
@@ -32,7 +32,7 @@ impl Responder {
         let low = packet.headers.bth.low;
         match self.rx.locate(psn) {
             Arrival::InOrder => match self.place(now, c, packet, true, host) {
-                // It was early, and comes again in its turn.
+                // It was early, and will be resent in its turn.
                 Err(Refusal::NotReady) if low => {
                     host.counters().irn_ooo_dropped += 1;
                     return Ok(());
@@ -48,7 +48,7 @@ impl Responder {
                     return Ok(());
                 }
                 if self.place(now, c, packet, false, host).is_err() {
-                    // An error of its own time: it will come again, in order.
+                    // An error to be raised in order: the packet will be resent.
                     host.counters().irn_ooo_dropped += 1;
                     return Ok(());
                 }
@@ -76,7 +76,7 @@ impl Responder {
         self.run_reads(c, host)
     }
 
-    /// NDP: a request without its payload.
+    /// NDP: receives a request without its payload.
     pub(crate) fn receive_trimmed(&mut self, now: Time, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host) {
         let headers = packet.headers;
         if !self.discipline.is_pulled() || self.pending.is_some() {
@@ -97,7 +97,7 @@ impl Responder {
         self.answer(now, packet, what, host);
     }
 
-    /// Answers a request: pulled ones one by one, others as IRN does.
+    /// Acknowledges a request: individually if pulled, otherwise as in IRN.
     #[inline]
     fn answer(&mut self, now: Time, packet: &RxPacket<'_>, what: What, host: &mut impl Host) {
         match self.discipline.receive_mut() {
@@ -117,7 +117,7 @@ impl Responder {
         }
     }
 
-    /// TLT: an important request is answered whatever becomes of it. If it is kept, that replaces this answer.
+    /// TLT: queues an echo for an important request in any case. If the request is placed, another replaces it.
     #[cold]
     fn promise_echo(&mut self, packet: &RxPacket<'_>) {
         if packet.headers.ndp.is_none() {
@@ -130,7 +130,7 @@ impl Responder {
         if psn.before(self.rx.expected()) { self.acks.push_cumulative() } else { self.acks.push_selective(psn) }
     }
 
-    /// Checks a packet and places what it brings. Nothing is placed, and nothing changed, if it is refused.
+    /// Checks a packet and places its payload. If it is refused, nothing is placed or changed.
     fn place(
         &mut self,
         now: Time,
@@ -198,7 +198,7 @@ impl Responder {
         Ok(())
     }
 
-    /// Places what a packet of a WRITE brings, but for what waits until everything before it has arrived.
+    /// Places the payload of a WRITE packet, except for the part held until everything before it has arrived.
     fn place_write_of(
         &mut self,
         c: &QpContext,
@@ -215,7 +215,7 @@ impl Responder {
         let (now, later) = bytes.split_at(bytes.len() - kept);
         self.place_write(c, reth, &Payload::Bytes(now), host)?;
         let to = (self.caller(c), reth.rkey, reth.va.wrapping_add(now.len() as u64));
-        // Without memory it is as good as lost.
+        // Without memory it is treated as lost.
         if !self.held.get_or_insert_default().keep(packet.headers.bth.psn, to, later) {
             return Err(Refusal::Drop);
         }
@@ -223,29 +223,29 @@ impl Responder {
         Ok(())
     }
 
-    /// Places what has waited for packets before it.
+    /// Places the held parts of packets before which everything has arrived.
     #[cold]
     fn place_held(&mut self, host: &mut impl Host) {
         if let Some(held) = &mut self.held {
             held.release(self.rx.expected(), |(by, rkey, va), bytes| {
-                // Checked when it came. If it is refused now, the application has taken the memory away since.
+                // Checked on arrival. If refused now, the application has released the memory since.
                 let _ = host.place_remote(by, rkey, va, bytes.len() as u64, &Payload::Bytes(bytes));
             });
         }
     }
 
-    /// Bytes of a message before a packet.
+    /// Returns the bytes of a message before a packet.
     fn offset(&self, c: &QpContext, psn_offset: u32) -> Result<u32, Refusal> {
         psn_offset.checked_mul(c.mtu).filter(|&o| o <= MAX_MESSAGE).ok_or(INVALID)
     }
 
-    /// Puts a READ or atomic into the Read WQE buffer, at the place that its number says.
+    /// Adds a READ or atomic to the Read WQE buffer, at the position given by its number.
     fn buffer_read(&mut self, now: Time, op: ReadOp, host: &mut impl Host) -> Result<(), Refusal> {
         if self.buffer.is_empty() {
-            // The first. Without memory it is as good as lost.
+            // The first one. Without memory it is treated as lost.
             self.buffer = boxed(None, usize::from(self.depth).next_power_of_two()).map_err(|_| Refusal::Drop)?;
         }
-        // A peer with `depth` of them outstanding has the response of the one before those: an acknowledgement.
+        // A peer with `depth` outstanding has received the responses of all before those: an implied acknowledgement.
         let oldest = op.sn.minus(u32::from(self.depth) - 1);
         while self.oldest_read_sn.before(oldest) {
             let slot = self.read_slot(self.oldest_read_sn);
@@ -279,7 +279,7 @@ impl Responder {
         sn.get() as usize & self.buffer.len().wrapping_sub(1)
     }
 
-    /// Carries out, in order, the READs and atomics before which everything has arrived.
+    /// Executes, in order, the READs and atomics before which everything has arrived.
     fn run_reads(&mut self, c: &QpContext, host: &mut impl Host) -> Result<(), Refusal> {
         if self.buffer.is_empty() {
             return Ok(());
@@ -312,7 +312,7 @@ impl Responder {
         }
     }
 
-    /// NDP: what the receiver of the responses says.
+    /// NDP: handles feedback on responses.
     pub(super) fn read_feedback(&mut self, now: Time, c: &QpContext, headers: &Headers, host: &mut impl Host) {
         let Some(Ok(acked)) = self.discipline.send_mut().map(|pulled| pulled.feedback(now, headers)) else {
             host.counters().rx_unexpected += 1;
@@ -328,8 +328,8 @@ impl Responder {
         }
     }
 
-    /// TLT: takes note of an acknowledgement before which everything up to `before` was acknowledged: what it may be
-    /// the echo of.
+    /// TLT: handles an acknowledgement, given that everything before `before` was acknowledged already: the packet it
+    /// may echo.
     #[inline]
     fn hear_tlt(&mut self, echo: Option<(Importance, Psn)>, before: Psn, host: &mut impl Host) {
         if let Some(tlt) = self.discipline.tlt_mut() {
@@ -338,7 +338,7 @@ impl Responder {
         }
     }
 
-    /// A read (N)ACK.
+    /// Handles a read (N)ACK.
     pub(super) fn read_ack(&mut self, now: Time, c: &QpContext, headers: &Headers, host: &mut impl Host) {
         let psn = headers.bth.psn;
         let (Some(IrnEth::Ack { selective, run }), Some(aeth)) = (headers.irn, headers.aeth) else { return };

@@ -1,8 +1,8 @@
-//! The responder: request packets carried out, their acknowledgements and READ responses.
+//! The responder: execution of request packets, their acknowledgements and READ responses.
 //!
-//! `plain` takes requests in order only and answers duplicates as IBA says; `irn` places them in any order (§4.4.3);
-//! `answered` carries out requests that have a response of their own, `respond` makes the packets that go back,
-//! `refuse` ends what cannot be carried out. Placement and the rules on receive WQEs are the same for both, and here.
+//! `plain` accepts requests in order only and answers duplicates per IBA; `irn` places them in any order (§4.4.3);
+//! `answered` executes requests with a response of their own, `respond` builds the packets sent back, `refuse` handles
+//! requests that are not executed. Placement and the rules for receive WQEs are shared, and here.
 
 mod answered;
 mod irn;
@@ -39,55 +39,55 @@ use crate::footprint::{Item, bits, flag, footprint, instant, left, maybe, own, p
 use answered::{ReadKind, ReadOp};
 use refuse::{INVALID, Refusal, access_refused};
 
-/// Plain RoCE: response packets `next..end` of an operation wait for the link.
+/// Plain RoCE: pending response packets `next..end` of an operation.
 #[derive(Copy, Clone, Debug)]
 struct Job {
     op: ReadOp,
     start: u32,
     next: u32,
     end: u32,
-    /// `end` is not where the request ended: the peer has asked again for what followed.
+    /// Whether the request extended beyond `end`: the peer has requested the rest again.
     cut: bool,
-    /// The peer has asked for this before.
+    /// Whether this is a repeated request.
     again: bool,
 }
 
-/// Plain RoCE: a message of which more packets are to come.
+/// Plain RoCE: a message that is not complete.
 #[derive(Copy, Clone, Debug)]
 enum Message {
     Send {
         offset: u32,
     },
-    /// What is left of the range, and bytes that have come.
+    /// The rest of the range, and the bytes received.
     Write {
         left: Reth,
         done: u32,
     },
 }
 
-/// Where held bytes belong: by whose rights, the key and the address.
+/// Destination of held bytes: the identity for access checks, the key and the address.
 type Destination = (Caller, u32, u64);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Responder {
     pub rq: RecvQueue,
-    /// XRC: the shared receive queue that the request at hand names, if it is there.
+    /// XRC: the shared receive queue named by the current request, if it exists.
     named: Option<XrcSrq>,
     /// Requests that have arrived: ePSN, MSN, and with IRN the 2-bitmap.
     rx: Receiver,
     irn: bool,
-    /// A request that was accepted came without C: the peer will not speak IRN.
+    /// Whether a request was accepted without C: the peer will not use IRN.
     plain_peer: bool,
     message: Option<Message>,
-    /// IRN: ends of WRITEs that came before what precedes them, by whose rights and key and where they are placed. Made
-    /// when the first did.
+    /// IRN: ends of WRITEs that arrived before the preceding packets, with the identity, key and address of their
+    /// placement. Allocated on first use.
     held: Option<Box<Held<Destination>>>,
     acks: AckQueue,
-    /// A NAK that waits for the link; its PSN.
+    /// A NAK to be sent, with its PSN.
     nak: Option<(Psn, Syndrome)>,
-    /// A request was refused, and its NAK waits for the responses to what came before it (IBA 9.7.5.1: in order).
+    /// A refusal whose NAK waits for the responses to earlier requests (IBA 9.7.5.1: in order).
     pending: Option<QpFailure>,
-    /// The NAK that ended the QP, said again to whoever asks again: a lost one would leave the peer guessing.
+    /// The NAK that ended the QP, repeated for a peer that retries: it may have been lost.
     terminal_nak: Option<(Psn, Syndrome)>,
     /// Plain: the latest READs and atomics, to answer duplicates; at most `max_dest_rd_atomic`.
     /// IRN: the Read WQE buffer, slot `sn % max_dest_rd_atomic`. Like `history` and `jobs` it takes no memory before
@@ -96,29 +96,30 @@ pub(crate) struct Responder {
     buffer: Box<[Option<ReadOp>]>,
     jobs: VecDeque<Job>,
     depth: u8,
-    /// IRN: read_WQE_SN to carry out next, and the oldest whose response is not acknowledged.
+    /// IRN: read_WQE_SN to execute next, and the oldest whose response is not acknowledged.
     next_read_sn: Psn,
     oldest_read_sn: Psn,
     /// IRN: the response stream, and one past its last assigned rPSN.
     tx: Sender,
     tx_assigned: Psn,
-    /// Chooses and marks the responses of IRN, beside `tx`.
+    /// Selects and marks IRN's responses, in addition to `tx`.
     discipline: Discipline,
     fetch: Fetch,
     timer: RetransmitTimer,
     pub tally: Tally,
-    /// IRN: the peer has been silent for too long: no response is sent until it speaks.
+    /// IRN: whether the peer has been silent for too long: no response is sent until it is heard from.
     peer_silent: bool,
-    /// A packet with congestion experienced has come since the last acknowledgement: the next says so (BECN).
+    /// Whether a packet with congestion experienced has arrived since the last acknowledgement: the next reports it
+    /// (BECN).
     marked: bool,
-    /// A congestion notification waits for the link; no other before then.
+    /// Whether a congestion notification is to be sent, and the earliest time of the next one.
     cnp: bool,
     next_cnp: Time,
-    /// Telemetry of the latest request that had some, made when the first came, and whether no acknowledgement has
-    /// taken it back.
+    /// Telemetry of the latest request with some, allocated on first use, and whether no acknowledgement has returned
+    /// it yet.
     telemetry: Option<Box<Int>>,
     unanswered: bool,
-    /// Credits last told were none: a posted receive is news.
+    /// Whether the last credits advertised were none: a posted receive then has to be announced.
     zero_credits_sent: bool,
 }
 
@@ -159,7 +160,7 @@ impl Responder {
         })
     }
 
-    /// INIT to RTR: the first PSN and the limits are known.
+    /// Handles INIT to RTR, with the first PSN and the limit.
     pub(super) fn start(&mut self, c: &QpContext, rq_psn: Psn, max_dest_rd_atomic: u8) {
         let config = &c.config;
         self.rx = Receiver::new(rq_psn, Psn::new(0), if config.knows_irn() { config.tracked() } else { 0 });
@@ -182,27 +183,27 @@ impl Responder {
         }
     }
 
-    /// NDP: what it sends.
+    /// NDP: returns the sending end.
     pub(super) fn pulled(&mut self) -> Option<&mut PullSender> {
         self.discipline.send_mut()
     }
 
-    /// NDP: has a pull for requests sent.
+    /// NDP: grants a pull for requests.
     pub(super) fn grant_pull(&mut self) -> Option<PullTurn> {
         self.discipline.receive_mut()?.grant()
     }
 
-    /// NDP: whether more pulls for requests are due.
+    /// NDP: returns whether more pulls for requests are due.
     pub(super) fn owes_pulls(&self) -> bool {
         self.discipline.receive().is_some_and(|pull| pull.is_owed())
     }
 
-    /// PSN of the next request in order.
+    /// Returns the PSN of the next request in order.
     pub(super) fn expected(&self) -> Psn {
         self.rx.expected()
     }
 
-    /// A new limit on the READs and atomics that the peer may have outstanding, while it has none.
+    /// Sets a new limit on the READs and atomics that the peer may have outstanding, while it has none.
     pub(super) fn set_depth(&mut self, depth: u8) {
         self.depth = depth;
         let slots = usize::from(depth).next_power_of_two();
@@ -218,21 +219,21 @@ impl Responder {
         }
     }
 
-    /// Acknowledges once more what has arrived, if messages have.
+    /// Repeats the last acknowledgement, if messages have arrived.
     pub(super) fn repeat_ack(&mut self) {
         if self.rx.msn() != Psn::default() {
             self.acks.push_cumulative();
         }
     }
 
-    /// Forgets everything (RESET).
+    /// Resets all state (RESET).
     pub(super) fn reset(&mut self) {
         self.rq.reset();
         self.silence();
         self.terminal_nak = None;
     }
 
-    /// Sends nothing more but its last words (ERR).
+    /// Sends nothing more except the final NAK (ERR).
     pub(super) fn silence(&mut self) {
         self.acks.clear();
         self.cnp = false;
@@ -254,7 +255,7 @@ impl Responder {
         self.timer.stop();
     }
 
-    /// A receive WQE was posted: a peer without credit wants to know.
+    /// Handles a posted receive WQE, which has to be announced to a peer without credit.
     #[inline]
     pub(super) fn posted(&mut self) {
         if self.zero_credits_sent {
@@ -263,7 +264,7 @@ impl Responder {
         }
     }
 
-    /// A packet for the responder: a request, or a read acknowledgement.
+    /// Receives a packet for the responder: a request, or a read acknowledgement.
     pub(super) fn receive(
         &mut self,
         now: Time,
@@ -314,7 +315,7 @@ impl Responder {
         }
         let psn = headers.bth.psn;
         self.heard(now, c);
-        // Until a refusal is out, only plain READs and atomics that were accepted before it are answered, again.
+        // Until a refusal is sent, only plain READs and atomics accepted before it are answered, again.
         let opcode = headers.bth.opcode;
         let answers = opcode.is_answered();
         if self.pending.is_some() && (irn || !answers || !psn.before(self.rx.expected())) {
@@ -333,13 +334,14 @@ impl Responder {
         }
     }
 
-    /// Whether an acknowledgement may arrive before responses that were sent before it: in plain RoCE it would say that
+    /// Returns whether an acknowledgement may arrive before responses sent earlier: in plain RoCE it would mean that
     /// they are lost.
     pub(super) fn acks_may_overtake(&self) -> bool {
         self.irn || self.history.is_empty()
     }
 
-    /// A packet has met congestion: the notification point (RoCEv2, IBA A17.9.3), at most once in an interval.
+    /// Handles a packet that has met congestion, as the notification point (RoCEv2, IBA A17.9.3), at most once in an
+    /// interval.
     #[cold]
     fn congested(&mut self, at: Time, c: &QpContext, host: &mut impl Host) {
         host.counters().np_ecn_marked_roce_packets += 1;
@@ -352,7 +354,7 @@ impl Responder {
         }
     }
 
-    /// TLT: a clock of the requests, which has no payload, is answered at once.
+    /// TLT: answers a clock of the requests, which has no payload, at once.
     #[cold]
     fn clock(&mut self, now: Time, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host) {
         if packet.path.is_congested() {
@@ -366,7 +368,7 @@ impl Responder {
         self.acks.push_echo(Echo { importance: Importance::Clock, psn, arrived: false });
     }
 
-    /// Stores the telemetry of a packet. The next acknowledgement takes it back.
+    /// Stores the telemetry of a packet, to be returned by the next acknowledgement.
     #[cold]
     fn store_telemetry(&mut self, int: &Int) {
         let answer = int.answer();
@@ -377,10 +379,10 @@ impl Responder {
         self.unanswered = true;
     }
 
-    /// Whether a packet with the extension may be the first. It begins with a request: anything else is late, meant for
-    /// a queue pair that had this number. With `auto` it is the request expected next, of a peer that has not shown
-    /// itself as one that does not know the extension: what else claims to be the first may be anybody's. With an IRN
-    /// preset, which goes by no other format, any in the window may be.
+    /// Returns whether a packet with the extension may be the first. It must be a request: anything else is late, for
+    /// an earlier queue pair with this number. With `auto` it must be the request expected next, from a peer that has
+    /// not shown that it lacks the extension: any other might be forged. With an IRN preset, which uses no other
+    /// format, it may be any in the window.
     #[cold]
     fn may_enter_irn(&self, c: &QpContext, headers: &Headers) -> bool {
         let ahead = headers.bth.psn.distance(self.rx.expected());
@@ -392,17 +394,17 @@ impl Responder {
         begins && headers.bth.opcode.is_request()
     }
 
-    /// The stream of IRN's responses, which starts with `first`.
+    /// Creates the stream of IRN's responses, which starts with `first`.
     fn response_stream(pulled: bool, config: &TransportConfig, first: Psn) -> Sender {
         let scheme = if pulled { Recovery::GoBackN } else { config.recovery };
         Sender::new(scheme, first, config.cap(), config.nack_threshold).with_evidence(config.evidence)
     }
 
-    /// The first packet with the extension: the peer has heard everything that went before, so what is expected now is
-    /// where both sequence spaces begin.
+    /// Handles the first packet with the extension: the peer has received everything sent before, so both sequence
+    /// spaces begin at what is expected now.
     fn enter_irn(&mut self, c: &QpContext) {
         self.irn = true;
-        // A message begun in plain RoCE goes on: every IRN packet says itself where it belongs.
+        // A message begun in plain RoCE continues: every IRN packet identifies its own place.
         self.message = None;
         self.jobs.clear();
         let first = self.rx.expected();
@@ -418,8 +420,8 @@ impl Responder {
         self.fetch = Fetch::new(c.config.retransmit_delay, first);
     }
 
-    /// Whose memory the request at hand reaches: the queue pair's protection domain, or of an XRC target that of the
-    /// shared receive queue named.
+    /// Returns the identity under which the current request accesses memory: the queue pair's protection domain, or for
+    /// an XRC target that of the shared receive queue named.
     #[inline]
     fn caller(&self, c: &QpContext) -> Caller {
         match &self.named {
@@ -428,14 +430,14 @@ impl Responder {
         }
     }
 
-    /// Refuses a request of XRC that names no shared receive queue of the domain: an access error (qedr raises
+    /// Refuses an XRC request that names no shared receive queue of the domain: an access error (qedr raises
     /// IB_EVENT_QP_ACCESS_ERR for it, and the XRC series for Linux's rxe sends this NAK).
     #[inline]
     fn check_named(&self, c: &QpContext) -> Result<(), Refusal> {
         if c.xrcd.is_some() && self.named.is_none() { Err(Refusal::Nak(NakCode::RemoteAccessError)) } else { Ok(()) }
     }
 
-    /// The receive WQE with this number. All packets of a message of XRC name the same queue.
+    /// Returns the receive WQE with this number. All packets of an XRC message name the same queue.
     #[inline]
     fn slot(&mut self, sn: Psn, host: &mut impl Host) -> Result<Filling<'_>, Refusal> {
         let Some(named) = &self.named else { return self.rq.by_sn(sn, host).ok_or(Refusal::NotReady) };
@@ -443,7 +445,7 @@ impl Responder {
         if from == *named { Ok(slot) } else { Err(INVALID) }
     }
 
-    /// Puts a SEND packet's payload into the receive WQE with this number.
+    /// Places a SEND packet's payload into the receive WQE with this number.
     fn place_send(
         &mut self,
         c: &QpContext,
@@ -466,7 +468,7 @@ impl Responder {
         Ok(())
     }
 
-    /// Puts a WRITE packet's payload into remotely writable memory, if the whole range of `reth` is. Without bytes no
+    /// Places a WRITE packet's payload into memory, if the whole range of `reth` is remotely writable. Without bytes no
     /// key is checked (IBA 9.7.4.1.6).
     fn place_write(
         &mut self,
@@ -488,8 +490,8 @@ impl Responder {
         Ok(())
     }
 
-    /// The queue pair's own rights, whatever the region's: an operation that it does not take is an invalid request
-    /// (IBA 9.7.4.1.3), not an access error.
+    /// Checks the queue pair's own rights, whatever the region's: an operation that it does not allow is an invalid
+    /// request (IBA 9.7.4.1.3), not an access error.
     fn check_granted(&self, c: &QpContext, needed: Access, host: &mut impl Host) -> Result<(), Refusal> {
         if c.access.allows(needed) {
             return Ok(());
@@ -498,12 +500,12 @@ impl Responder {
         Err(INVALID)
     }
 
-    /// A message's last packet must find its receive WQE there, and claimed by no other message.
+    /// Checks that the receive WQE of a message's last packet exists, and is claimed by no other message.
     fn unclaimed(&mut self, sn: Psn, host: &mut impl Host) -> Result<(), Refusal> {
         if self.slot(sn, host)?.slot.premature.is_some() { Err(INVALID) } else { Ok(()) }
     }
 
-    /// Notes on the receive WQE what its last packet said.
+    /// Records the contents of a message's last packet in its receive WQE.
     fn note_last(&mut self, sn: Psn, headers: &Headers, byte_len: u32, host: &mut impl Host) -> Result<(), Refusal> {
         let Filling { slot, .. } = self.slot(sn, host)?;
         if slot.premature.is_some() {
@@ -528,14 +530,14 @@ impl Responder {
     /// Delivers the completions of `count` messages, now complete and in order.
     fn deliver(&mut self, c: &QpContext, count: u32, host: &mut impl Host) -> Result<(), Refusal> {
         for _ in 0..count {
-            // Only a peer that lies about its numbers completes a WQE that has no message.
+            // Only a peer with inconsistent numbers completes a WQE that has no message.
             let Some(cqe) = self.rq.take_premature() else { return Err(INVALID) };
             let from = self.rq.take_origin();
             let Some(wr_id) = self.rq.pop() else { return Err(Refusal::Drop) };
             let (cq, pd, frees) = match from {
                 None => (c.recv_cq, c.pd, self.rq.frees()),
                 Some(from) if c.finds(&from, host) => (from.cq, from.pd, Frees::Shared(from.id)),
-                // It was destroyed while messages before this one were missing.
+                // It was destroyed while earlier messages were missing.
                 Some(_) => return Err(Refusal::NakAt(cqe.psn, NakCode::RemoteOperationalError)),
             };
             let (imm, invalidated) = match cqe.word {
@@ -565,7 +567,7 @@ impl Responder {
         Ok(())
     }
 
-    /// Checks a packet's payload length against its place in the message.
+    /// Checks a packet's payload length against its position in the message.
     fn check_length(&self, c: &QpContext, opcode: Opcode, len: usize) -> Result<(), Refusal> {
         let mtu = c.mtu as usize;
         let fits = if opcode.is_first() || opcode.is_middle() {

@@ -1,4 +1,4 @@
-//! Requests in plain RoCE: in order, or not at all (IBA 9.7.4, 9.7.5.1).
+//! Requests in plain RoCE: strictly in order (IBA 9.7.4, 9.7.5.1).
 
 use super::refuse::{INVALID, Refusal};
 use super::{Job, Message, ReadKind, ReadOp, Responder};
@@ -111,12 +111,12 @@ impl Responder {
 
     fn plain_read(&mut self, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Refusal> {
         let mut op = self.read_op(c, packet, host)?;
-        // What was asked again, or in part, may have been answered before: the peer need not wait for it.
+        // Repeated or partial requests may have been answered before: the peer need not wait for them.
         let owed = self.jobs.iter().filter(|job| !job.again && !job.cut).count();
         if owed >= self.depth.into() {
             return Err(INVALID);
         }
-        // Without memory it is as good as lost.
+        // Without memory it is treated as lost.
         if !(reserve(&mut self.history) && reserve(&mut self.jobs)) {
             return Err(Refusal::Drop);
         }
@@ -130,9 +130,9 @@ impl Responder {
         Ok(())
     }
 
-    /// A request whose packets have all arrived before: SEND and WRITE are acknowledged, a READ is carried out again,
-    /// the saved response of an atomic, ATOMIC WRITE or FLUSH is repeated (IBA 9.7.5.1.4; oA19-14 and oA19-15 as
-    /// Linux's rxe cites them).
+    /// Handles a request all of whose packets have arrived before: SEND and WRITE are acknowledged, a READ is executed
+    /// again, the saved response of an atomic, ATOMIC WRITE or FLUSH is repeated (IBA 9.7.5.1.4; oA19-14 and oA19-15 as
+    /// cited by Linux's rxe).
     fn plain_duplicate(&mut self, c: &QpContext, headers: &Headers) -> Result<(), Refusal> {
         let psn = headers.bth.psn;
         match headers.bth.opcode.in_rc() {
@@ -169,7 +169,7 @@ impl Responder {
         })
     }
 
-    /// A peer that asks again asks again for everything after it, too: what was to follow is dropped.
+    /// Queues a repeated request. The peer will also repeat everything after it, so later jobs are dropped.
     fn replay(&mut self, job: Job) {
         let from = job.op.first.plus(job.start);
         while let Some(last) = self.jobs.back_mut() {
@@ -183,7 +183,7 @@ impl Responder {
                 break;
             }
         }
-        // Only a peer that asks without ever waiting for its answers has so many; it may ask once more.
+        // Only a peer that never waits for its responses has this many; it may retry.
         if self.jobs.len() > 2 * usize::from(self.depth) || !reserve(&mut self.jobs) {
             return;
         }

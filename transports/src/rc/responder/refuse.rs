@@ -1,4 +1,4 @@
-//! Requests that are not carried out: what the peer is told, and when that ends the queue pair.
+//! Refused requests: the answer to the peer, and whether it ends the queue pair.
 
 use super::Responder;
 use crate::psn::Psn;
@@ -7,7 +7,7 @@ use crate::qp::host::{Host, MemError};
 use crate::qp::work::WcStatus;
 use crate::wire::{NakCode, RnrTimer, Syndrome};
 
-/// Why a request packet is not carried out.
+/// Reason why a request packet is not executed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// No receive WQE.
@@ -16,17 +16,17 @@ pub(super) enum Refusal {
     Nak(NakCode),
     /// An error of an earlier request, whose turn it is now.
     NakAt(Psn, NakCode),
-    /// An error of the receive WQE, which ends with this status.
+    /// An error of the receive WQE, which completes with this status.
     Recv(NakCode, WcStatus),
-    /// Nothing to be said.
+    /// No answer.
     Drop,
 }
 
-/// The commonest.
+/// The most common refusal.
 pub(super) const INVALID: Refusal = Refusal::Nak(NakCode::InvalidRequest);
 
 impl Responder {
-    /// The request packet at `psn` was refused.
+    /// Handles the refusal of the request packet at `psn`.
     pub(super) fn refused(
         &mut self,
         psn: Psn,
@@ -40,7 +40,7 @@ impl Responder {
                 host.counters().out_of_buffer += 1;
                 self.zero_credits_sent = true;
                 self.nak = Some((psn, Syndrome::Rnr { timer: RnrTimer::new(c.min_rnr_timer) }));
-                // What follows in plain RoCE is out of sequence by that, which the peer knows.
+                // In plain RoCE later packets are thereby out of sequence, as the peer knows.
                 self.rx.not_ready();
                 Ok(())
             }
@@ -62,15 +62,15 @@ impl Responder {
         }
     }
 
-    /// Fails with `fatal`, after the responses that are still to go.
+    /// Fails with `fatal`, after the responses still to be sent.
     fn refuse(&mut self, fatal: QpFailure) -> Result<(), QpFailure> {
-        // The NAK acknowledges what came before; an ACK might acknowledge more.
+        // The NAK acknowledges everything before it; an ACK might acknowledge more.
         self.acks.clear();
         self.pending = Some(fatal);
         self.refuse_when_answered()
     }
 
-    /// Fails if a refusal waits and nothing is left for it to wait for.
+    /// Fails if a refusal is pending and no responses are left before it.
     pub(super) fn refuse_when_answered(&mut self) -> Result<(), QpFailure> {
         let answered = if self.irn {
             self.peer_silent || (!self.tx.outstanding() && self.tx.high() == self.tx_assigned)
@@ -88,7 +88,7 @@ impl Responder {
         if code == NakCode::RemoteAccessError { QpFailure::Access } else { QpFailure::Request }
     }
 
-    /// The NAK that ended the queue pair.
+    /// Returns the NAK that ended the queue pair.
     pub(crate) fn last_refusal(&self) -> Option<(Psn, NakCode)> {
         match self.terminal_nak {
             Some((psn, Syndrome::Nak(code))) => Some((psn, code)),
@@ -96,7 +96,7 @@ impl Responder {
         }
     }
 
-    /// In the error state: repeats why, if the peer asks again.
+    /// Repeats the reason, in the error state, for a peer that retries.
     pub(crate) fn receive_after_error(&mut self) {
         if let Some(words) = self.terminal_nak {
             self.nak = Some(words);

@@ -1,4 +1,5 @@
-//! What the responder sends: acknowledgements, NAKs, READ and atomic responses; and the timer of IRN's response stream.
+//! Packets sent by the responder: acknowledgements, NAKs, READ and atomic responses; and the timer of IRN's response
+//! stream.
 
 use super::{ReadKind, ReadOp, Responder};
 use crate::packet::PacketClass;
@@ -15,7 +16,7 @@ use crate::wire::opcode::Position;
 use crate::wire::{Aeth, Credits, IrnEth, NakCode, Opcode, Syndrome, pad_for};
 
 impl Responder {
-    /// Whether [`Self::poll_transmit`] may have something to send.
+    /// Returns whether [`Self::poll_transmit`] may have something to send.
     #[inline]
     pub(crate) fn wants_tx(&self) -> bool {
         self.nak.is_some()
@@ -26,7 +27,7 @@ impl Responder {
             || (!self.peer_silent && self.wants_stream(self.tx.high() != self.tx_assigned))
     }
 
-    /// IRN: whether a packet of the response stream may go; `more`: one that was never sent waits.
+    /// IRN: returns whether a packet of the response stream may be sent; `more`: a new one waits.
     #[inline]
     fn wants_stream(&self, more: bool) -> bool {
         if self.discipline.is_plain() {
@@ -46,12 +47,12 @@ impl Responder {
         }
     }
 
-    /// NDP: whether [`Self::poll_feedback`] has a packet.
+    /// NDP: returns whether [`Self::poll_feedback`] has a packet.
     pub(crate) fn wants_feedback(&self) -> bool {
         self.discipline.receive().is_some_and(|pull| pull.wants_tx())
     }
 
-    /// NDP: makes the next packet that says what has come of requests, or asks for more; false if there is none.
+    /// NDP: builds the next packet with feedback on requests, or a pull; returns false if there is none.
     pub(crate) fn poll_feedback(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
         let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.credits(c) }.to_u8(), msn: self.rx.msn() };
         let Some(pull) = self.discipline.receive_mut() else { return false };
@@ -60,14 +61,14 @@ impl Responder {
         made
     }
 
-    /// RC3: the highest priority of packets with low priority that have no answer yet.
+    /// RC3: returns the highest priority of low-priority packets that are not acknowledged yet.
     pub(crate) fn low_priority(&self) -> Option<u8> {
         self.discipline.low_acks()?.priority()
     }
 
-    /// RC3: answers the next packet that came with a low priority. A packet ahead of the expected one is answered by a
-    /// NAK that names the block around it, from the selective PSN to its own: what an answer that was lost said is said
-    /// again.
+    /// RC3: acknowledges the next low-priority packet. A packet ahead of the expected one is acknowledged by a NAK that
+    /// names the block around it, from the selective PSN to its own: this repeats the contents of lost
+    /// acknowledgements.
     pub(crate) fn poll_low(&mut self, priority: u8, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
         let Some(psn) = self.discipline.low_acks_mut().and_then(|acks| acks.pop(priority)) else { return false };
         let expected = self.rx.expected();
@@ -84,7 +85,7 @@ impl Responder {
         true
     }
 
-    /// Makes the next acknowledgement or response packet; false if there is none.
+    /// Builds the next acknowledgement or response packet; returns false if there is none.
     pub(crate) fn poll_transmit(
         &mut self,
         now: Time,
@@ -155,7 +156,7 @@ impl Responder {
         headers.irn = self.irn.then_some(IrnEth::Ack { selective: sack.last, run: sack.run });
     }
 
-    /// Receive WQEs that the peer may count on (IBA 9.7.7.2.1).
+    /// Returns the receive WQEs that the peer may rely on (IBA 9.7.7.2.1).
     fn credits(&mut self, c: &QpContext) -> Credits {
         if !c.credits || self.rq.is_shared() {
             return Credits::INVALID;
@@ -165,12 +166,12 @@ impl Responder {
         Credits::at_most(count)
     }
 
-    /// Plain RoCE: the next packet of the oldest response.
+    /// Plain RoCE: builds the next packet of the oldest response.
     fn poll_job(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> Result<bool, QpFailure> {
         let Some(job) = self.jobs.front_mut() else { return Ok(false) };
         let (op, k, again) = (job.op, job.next, job.again);
         let at = match position(k - job.start, job.end - job.start) {
-            // Cut short by a peer that asked again: this is not the response's end.
+            // Cut short by a repeated request: this is not the response's end.
             Position::Last if job.cut => Position::Middle,
             at => at,
         };
@@ -181,7 +182,7 @@ impl Responder {
         self.response(c, &op, k, at, op.first.plus(k), again, host, out)
     }
 
-    /// IRN: the next packet of the response stream.
+    /// IRN: builds the next packet of the response stream.
     fn poll_stream(
         &mut self,
         now: Time,
@@ -211,7 +212,7 @@ impl Responder {
                     None => return Ok(false),
                 }
             } else {
-                // Only the look-ahead for the next hole may have been left to do.
+                // Possibly only the look-ahead for the next hole was left to do.
                 let Some(psn) = self.fetch.tx_free(now, &mut self.tx, more) else { continue };
                 psn
             };
@@ -254,8 +255,8 @@ impl Responder {
         None
     }
 
-    /// Packet `k` of the response to `op`; `again`: it was sent before.
-    #[allow(clippy::too_many_arguments)] // one packet has that many facts
+    /// Builds packet `k` of the response to `op`; `again`: it was sent before.
+    #[allow(clippy::too_many_arguments)] // one argument for each property of the packet
     fn response(
         &mut self,
         c: &QpContext,
@@ -297,14 +298,14 @@ impl Responder {
             true => host.gather_again(by, op.rkey, va, len, gather),
         };
         if gathered.is_err() {
-            // The region went away between request and response. The PSN is that of the request packet that asked for
-            // it last: in plain RoCE, where a requester asks for the rest of a response, that may be any of the
+            // The region was deregistered between request and response. The PSN is that of the request packet that last
+            // requested it: in plain RoCE, where a requester repeats only the rest of a response, it may be any of the
             // response's.
             let words = (if self.irn { op.psn } else { psn }, Syndrome::Nak(NakCode::RemoteAccessError));
             gather.clear();
             if again {
-                // A requester that has the response may have let go of the region: this tells one that has not, and
-                // means nothing to one that has.
+                // A requester that has the response may have released the region: this notifies one that has not, and
+                // is ignored by one that has.
                 self.jobs.clear();
                 self.nak = Some(words);
                 return Ok(false);
@@ -318,19 +319,20 @@ impl Responder {
         Ok(true)
     }
 
-    /// When [`Self::on_deadline`] is due, pulls apart.
+    /// Returns when [`Self::on_deadline`] is due, except for pulls.
     #[inline]
     pub(crate) fn next_deadline(&self) -> Time {
         self.timer.deadline().min(self.fetch.deadline()).min(self.tx.deadline())
     }
 
-    /// NDP: when [`Self::on_deadline`] is due for pulls.
+    /// NDP: returns when [`Self::on_deadline`] is due for pulls.
     pub(crate) fn pull_deadline(&self) -> Time {
         let deadline = |ends: &Ends| ends.send.next_deadline().min(ends.receive.next_deadline());
         self.discipline.ends().map_or(Time::NEVER, deadline)
     }
 
-    /// IRN: the responder's own timeouts (§4.4.2). A peer that stays silent too long is left alone until it speaks.
+    /// IRN: the responder's own timeouts (§4.4.2). A peer that stays silent too long is sent nothing until it is heard
+    /// from.
     pub(crate) fn on_deadline(
         &mut self,
         now: Time,
@@ -389,7 +391,7 @@ impl Responder {
         self.refuse_when_answered()
     }
 
-    /// The peer has spoken: if its responses were given up, they are taken up again.
+    /// Handles a packet from the peer: if its responses were given up, they are resumed.
     #[inline]
     pub(crate) fn heard(&mut self, now: Time, c: &QpContext) {
         if std::mem::take(&mut self.peer_silent) && self.tx.outstanding() {

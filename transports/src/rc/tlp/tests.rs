@@ -1,4 +1,4 @@
-//! Probes on a stream alone: when one is due, which packet it is, and what its answer says.
+//! Probes on a stream alone: when one is due, which packet it is, and how its answer is evaluated.
 
 use super::*;
 use crate::recovery::Recovery;
@@ -6,7 +6,7 @@ use crate::time::US;
 
 const SRTT: u64 = 20 * US;
 
-/// A stream of packets from 0 on of which `sent` were sent at time 0.
+/// Returns a stream of packets from 0 on of which `sent` were sent at time 0.
 fn stream(nack_threshold: u32, sent: u32) -> (Tlp, Sender) {
     let mut tlp = Tlp::with(10 * US, 80 * US);
     let mut stream = Sender::new(Recovery::Selective, Psn::new(0), 64, nack_threshold);
@@ -22,14 +22,14 @@ fn send(tlp: &mut Tlp, stream: &mut Sender, at: u64) {
     tlp.sent(Time(at), true, stream, SRTT);
 }
 
-/// An acknowledgement of all before `cumulative`, and of `sack`.
+/// Acknowledges everything before `cumulative`, and `sack`.
 fn ack(tlp: &mut Tlp, stream: &mut Sender, at: u64, cumulative: u32, sack: Option<u32>) {
     let (before, sack) = (stream.acked(), sack.map(|last| Sack { last: Psn::new(last), run: 0 }));
     assert!(stream.receive_acks(Time::ZERO, Psn::new(cumulative), sack));
     tlp.acknowledged(Time(at), stream, before.before(stream.acked()), sack, SRTT);
 }
 
-/// Lets the timer run; returns when the probe was due, if there is one.
+/// Runs the timer; returns when the probe was due, if there is one.
 fn wait(tlp: &mut Tlp, stream: &Sender, round_trips: u64) -> Option<u64> {
     while tlp.deadline() != Time::NEVER {
         let at = tlp.deadline();
@@ -49,14 +49,14 @@ fn a_probe_is_due_two_round_trips_after_the_last_sign_of_life() {
     let (mut tlp, mut stream) = stream(1, 3);
     send(&mut tlp, &mut stream, 5_000);
     assert_eq!(wait(&mut tlp.clone(), &stream, 1), Some(5_000 + 2 * SRTT));
-    // Looked at once before, the timer is put off.
+    // Checked once before, the timer is postponed.
     assert_eq!(tlp.deadline(), Time(2 * SRTT));
     ack(&mut tlp, &mut stream, 9_000, 1, None);
     assert_eq!(wait(&mut tlp.clone(), &stream, 1), Some(9_000 + 2 * SRTT));
-    // What is acknowledged already is no sign of life.
+    // A repeated acknowledgement does not end the silence.
     ack(&mut tlp, &mut stream, 30_000, 1, None);
     assert_eq!(wait(&mut tlp.clone(), &stream, 1), Some(9_000 + 2 * SRTT));
-    // All has arrived.
+    // Everything has arrived.
     ack(&mut tlp, &mut stream, 40_000, 4, None);
     assert_eq!((wait(&mut tlp, &stream, 1), tlp.wants_tx()), (None, false));
 }
@@ -105,7 +105,7 @@ fn there_is_none_during_recovery() {
     assert_eq!(stream.tx_free(Time::ZERO, false), Some(Psn::new(1)));
     ack(&mut tlp, &mut stream, 2_000, 3, None);
     assert_eq!(wait(&mut tlp, &stream, 1), None);
-    // After a timeout not before all is acknowledged that was sent before it.
+    // After a timeout, not before everything sent before it is acknowledged.
     let (mut tlp, mut stream) = self::stream(1, 5);
     stream.timeout(false, 0);
     tlp.gave_up(&stream);

@@ -1,4 +1,4 @@
-//! TLT on a stream that leaves at a rate (EuroSys 2021, §5.2): colours alone, of which the receiver knows nothing.
+//! TLT on a stream that leaves at a rate (EuroSys 2021, §5.2): colours alone, not visible to the receiver.
 
 use crate::footprint::{bits, footprint, left, maybe, why, width};
 use crate::psn::Psn;
@@ -6,11 +6,11 @@ use crate::qp::context::QpContext;
 use crate::qp::host::{Host, TxSlot};
 use crate::sideband::Colour;
 
-/// Chooses what is important: the last packet that there is to send, the first and the last of each round of
-/// retransmissions, and one in so many.
+/// Selects important packets: the last one to send, the first and the last of each round of retransmissions, and every
+/// Nth.
 #[derive(Clone, Debug)]
 pub(in crate::rc) struct TltRate {
-    /// One in so many, 0 for none.
+    /// N, 0 for none.
     every: u32,
     /// Unimportant packets since the latest important one.
     since: u32,
@@ -19,7 +19,7 @@ pub(in crate::rc) struct TltRate {
 }
 
 impl TltRate {
-    /// `None` unless the transport has it on streams that leave at a rate.
+    /// Returns `None` unless the transport has TLT on streams that leave at a rate.
     pub(in crate::rc) fn new(c: &QpContext) -> Option<TltRate> {
         let rates = c.marks() && c.config.has_tlt_rate();
         rates.then(|| TltRate { every: c.config.tlt.every, since: 0, last: None })
@@ -30,8 +30,8 @@ impl TltRate {
         (self.since, self.last) = (0, None);
     }
 
-    /// Colours the packet at `psn`, which is made and leaves when everything before `high` had. `follows`: another one
-    /// may go right after it.
+    /// Colours the packet at `psn`, which is built and leaves; everything before `high` had been sent. `follows`:
+    /// another one may go right after it.
     pub(in crate::rc) fn mark(&mut self, psn: Psn, high: Psn, follows: bool, host: &mut impl Host, out: &mut TxSlot) {
         if self.sent(psn, high, follows) {
             super::count(host, out);
@@ -40,11 +40,11 @@ impl TltRate {
         }
     }
 
-    /// A packet leaves. `high`: one past the highest that was sent before it; `follows`: another one may go right after
-    /// it. Returns whether it is important.
+    /// Handles the departure of a packet. `high`: one past the highest sent before it; `follows`: another one may go
+    /// right after it. Returns whether it is important.
     fn sent(&mut self, psn: Psn, high: Psn, follows: bool) -> bool {
         let again = psn.before(high);
-        // Behind what was sent last: a round begins.
+        // Not after the last packet sent: a round begins.
         let begins = again && self.last.is_none_or(|last| !last.before(psn));
         let ends = again && psn.plus(1) == high;
         self.last = Some(psn);

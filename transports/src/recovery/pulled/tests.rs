@@ -15,7 +15,7 @@ fn stream(window: u32) -> Pulled {
     Pulled::new(psn(0), window, 256, 0).unwrap()
 }
 
-/// Everything that may go now, as places in the stream.
+/// Sends everything that may be sent now; returns the positions in the stream.
 fn send(s: &mut Pulled, more: u32) -> Vec<u32> {
     let mut sent = Vec::new();
     while let Some(turn) = s.tx_free(Time(0), s.high().before(psn(more)), 0) {
@@ -39,7 +39,7 @@ fn the_first_window_goes_unasked_and_then_a_packet_for_each_pull() {
     assert_eq!(send(&mut s, 100), [] as [u32; 0], "an answer alone lets nothing go");
     hear(&mut s, 1, None, Some(1));
     assert_eq!(send(&mut s, 100), [3]);
-    // Answer and pull in one; then a pull that says that another was lost.
+    // Answer and pull in one; then a pull that shows that another was lost.
     hear(&mut s, 2, Some((1, ARRIVED)), Some(2));
     assert_eq!(send(&mut s, 100), [4]);
     hear(&mut s, 3, Some((2, ARRIVED)), None);
@@ -61,7 +61,7 @@ fn what_was_trimmed_goes_before_what_is_new_and_not_before_it_is_pulled() {
     assert_eq!(send(&mut s, 100), [2, 1]);
     hear(&mut s, 1, Some((0, ARRIVED)), Some(3));
     assert_eq!(send(&mut s, 100), [4]);
-    // A forged or late NACK of what has arrived does nothing.
+    // A forged or late NACK of a packet that has arrived has no effect.
     hear(&mut s, 1, Some((0, Answer::Trimmed)), None);
     assert_eq!((send(&mut s, 100), s.in_use()), (vec![], 4));
 }
@@ -87,18 +87,18 @@ fn one_that_was_sent_back_waits_for_a_pull_unless_none_will_come() {
     s.returned(psn(0));
     assert_eq!(send(&mut s, 100), [] as [u32; 0]);
     s.returned(psn(2));
-    // All of them came back: one goes, and no more.
+    // All of them were returned: one is sent, and no more.
     assert_eq!(send(&mut s, 100), [2]);
     hear(&mut s, 0, Some((2, ARRIVED)), Some(1));
     assert_eq!(send(&mut s, 100), [0]);
     hear(&mut s, 1, Some((0, ARRIVED)), Some(2));
     assert_eq!(send(&mut s, 100), [1]);
     hear(&mut s, 3, Some((1, ARRIVED)), Some(3));
-    // Nothing is left of it. What is new goes as it is asked for.
+    // Nothing is left of it. New packets are sent as pulled.
     assert_eq!(send(&mut s, 4), [3]);
     s.mark_last();
     hear(&mut s, 4, Some((3, ARRIVED)), None);
-    // All that there was has arrived: the window is whole again.
+    // Everything has arrived: the window is whole again.
     assert_eq!(send(&mut s, 100), [4, 5, 6]);
 }
 
@@ -114,8 +114,8 @@ fn one_that_was_sent_back_goes_at_once_where_most_arrive() {
     assert_eq!(s.in_use(), 5);
 }
 
-/// Of a window of which most was sent back, one slot is left. When its packets have arrived, the rest must not follow
-/// as they did: it was too many for the network.
+/// Of a window most of which was returned, one slot is left. When its packets have arrived, the rest must not follow at
+/// once as before: it was too much for the network.
 #[test]
 fn a_window_that_was_sent_back_does_not_go_at_once_a_second_time() {
     let mut s = stream(8);
@@ -139,7 +139,8 @@ fn a_window_that_was_sent_back_does_not_go_at_once_a_second_time() {
     }
     sent.sort_unstable();
     assert_eq!((sent, s.in_use()), ((0..12).collect(), 8));
-    // Pulls that come at once with the answers to their packets: there is room. The slots are used again, one by one.
+    // Pulls that arrive together with the answers to their packets: there is room. The slots are used again, one by
+    // one.
     let mut flying = 0;
     let mut next = 12;
     for pull in 13..=40 {
@@ -224,8 +225,8 @@ fn after_an_error_everything_that_has_not_arrived_goes_again() {
     assert_eq!(s.in_use(), 3);
 }
 
-/// A network that trims, sends back, loses, repeats and reorders by chance, and a receiver that owes a pull for each
-/// first arrival.
+/// A network that trims, returns, loses, repeats and reorders at random, and a receiver that owes a pull for each first
+/// arrival.
 struct Net {
     chance: u32,
     forward: Vec<(u32, bool)>,
@@ -270,7 +271,7 @@ impl Net {
         });
     }
 
-    /// Sends a pull that is owed, or `again` the latest.
+    /// Sends a pull that is owed, or with `again` the latest.
     fn pull(&mut self, again: bool) {
         if self.owed > 0 || again {
             self.pulls += u32::from(self.owed > 0);

@@ -1,4 +1,4 @@
-//! Which packets are lost, by the times at which they were sent (RFC 8985 §6.2, step 5).
+//! Detection of losses by transmission times (RFC 8985 §6.2, step 5).
 
 use super::super::stream::Stream;
 use super::Rack;
@@ -7,7 +7,7 @@ use crate::psn::Psn;
 use crate::time::Time;
 
 impl Rack {
-    /// How long a packet may come after ones that were sent later, ns (RACK_update_reo_wnd).
+    /// Returns how late a packet may arrive after ones sent later, ns (RACK_update_reo_wnd).
     fn reo_wnd(&self) -> u64 {
         let quick = self.board.in_recovery || self.sacked >= self.board.nack_threshold;
         if !self.reordering_seen && quick {
@@ -16,7 +16,7 @@ impl Rack {
         (u64::from(self.reo_wnd_mult) * (self.least_rtt() / 4)).min(self.srtt)
     }
 
-    /// Marks what is lost, and finds out when the next packet will be (§6.2, step 5).
+    /// Marks lost packets, and determines when the next packet will be lost (§6.2, step 5).
     #[inline]
     pub(super) fn detect(&mut self, now: Time, stream: &mut Stream) {
         self.deadline = Time::NEVER;
@@ -30,7 +30,7 @@ impl Rack {
         self.judge(now, stream);
     }
 
-    /// Believes in what a timeout has sent again, if it is time.
+    /// Assumes that a timeout's retransmission has arrived, if it is time.
     #[cold]
     fn settle(&mut self, now: Time) -> bool {
         if now < self.settles {
@@ -42,7 +42,7 @@ impl Rack {
         true
     }
 
-    /// Whether a packet in its turn was sent before the latest that has arrived.
+    /// Returns whether an in-order transmission was before the latest that has arrived.
     #[inline]
     fn is_overtaken(&self, stream: &Stream, psn: Psn) -> bool {
         psn.before(stream.next)
@@ -103,7 +103,7 @@ impl Rack {
         }
     }
 
-    /// Marks what has become lost by the passing of time.
+    /// Marks packets lost by the passing of time.
     pub(in super::super) fn on_deadline(&mut self, now: Time, stream: &mut Stream) {
         if self.deadline <= now {
             self.detect(now, stream);

@@ -1,18 +1,18 @@
-//! Records of transmissions: when packets were sent, and the least round trip that they measured.
+//! Records of transmissions: times of packets, and the minimum round trip.
 
 use crate::psn::Psn;
 use crate::time::{SEC, Time};
 
-/// When a packet was sent last, and what is known of it.
+/// Time of a packet's last transmission, and its flags.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Sent(pub(super) u64);
 
 impl Sent {
-    /// It is lost, and waits to be sent again (Segment.lost).
+    /// It is lost, and waits for retransmission (Segment.lost).
     pub(super) const LOST: u64 = 1;
     /// It was sent more than once (Segment.retransmitted).
     pub(super) const AGAIN: u64 = 2;
-    /// It was sent out of its turn: its time stands in [`Rack::again`].
+    /// It was sent out of order: its time is in [`Rack::again`].
     pub(super) const QUEUED: u64 = 4;
     /// Flags.
     pub(super) const BITS: u32 = 3;
@@ -34,7 +34,7 @@ impl Sent {
     }
 }
 
-/// A transmission: order by time, then by number (RACK_sent_after).
+/// A transmission, ordered by time, then by number (RACK_sent_after).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Transmission {
     pub(super) at: Time,
@@ -47,22 +47,22 @@ impl Transmission {
         self.at > other.at || self.at == other.at && other.psn.before(self.psn)
     }
 
-    /// The later of two, one of which may be missing.
+    /// Returns the later of two, one of which may be missing.
     #[inline]
     pub(super) fn later(self, other: Option<Transmission>) -> Transmission {
         other.filter(|other| other.is_after(self)).unwrap_or(self)
     }
 }
 
-/// What an acknowledgement says for the first time.
+/// New information in an acknowledgement.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct News {
-    /// The packet sent last of those that were sent once, and of the others.
+    /// The most recent of the packets sent once, and of the others.
     pub(super) original: Option<Transmission>,
     pub(super) repeated: Option<Transmission>,
 }
 
-/// The least of the round trips of the last ten to twenty seconds.
+/// The minimum round trip of the last ten to twenty seconds.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct MinRtt {
     pub(super) rtt: u64,

@@ -1,4 +1,4 @@
-//! The rules of RFC 8985 on a stream alone: times are chosen, so that each loss is found at a known one.
+//! The rules of RFC 8985 on a stream alone: times are chosen so that each loss is found at a known one.
 
 use super::super::{Recovery, Sack, Sender};
 use crate::psn::Psn;
@@ -13,8 +13,8 @@ struct Stream {
 }
 
 impl Stream {
-    /// A stream from 0 on of which the first packet was acknowledged after a round trip, and then so many more were
-    /// sent, a microsecond apart.
+    /// Creates a stream from 0 on of which the first packet was acknowledged after a round trip, and then `packets`
+    /// more were sent, a microsecond apart.
     fn new(nack_threshold: u32, packets: u32) -> Stream {
         let sender = Sender::new(Recovery::Selective, Psn::new(0), 256, nack_threshold).with_evidence(true);
         let mut stream = Stream { sender, now: 0 };
@@ -33,12 +33,12 @@ impl Stream {
         self.sender.tx_free(Time(self.now), more).map(Psn::get)
     }
 
-    /// All that goes again now.
+    /// Returns all retransmissions now.
     fn again(&mut self) -> Vec<u32> {
         std::iter::from_fn(|| self.send(false)).collect()
     }
 
-    /// An acknowledgement of all before `cumulative`, and of the packets `sack`.
+    /// Acknowledges everything before `cumulative`, and the packets `sack`.
     fn ack(&mut self, at: u64, cumulative: u32, sack: Option<std::ops::RangeInclusive<u32>>) {
         self.now = self.now.max(at);
         let sack = sack.map(|run| Sack { last: Psn::new(*run.end()), run: (run.end() - run.start()) as u8 });
@@ -70,7 +70,7 @@ fn a_gap_is_a_loss_at_once_as_long_as_no_reordering_was_seen() {
     assert_eq!((s.sender.is_recovering(), s.again()), (false, vec![]));
 }
 
-/// Times are those of a call: what one call sends has the same.
+/// Times are those of a call: all packets sent by one call have the same.
 #[test]
 fn what_was_sent_at_the_same_time_before_it_does_not_make_a_repeated_packet_lost() {
     let mut s = Stream::new(1, 10);
@@ -85,7 +85,8 @@ fn what_was_sent_at_the_same_time_before_it_does_not_make_a_repeated_packet_lost
     assert_eq!(s.again(), [3]);
 }
 
-/// §6.2, step 4: before DupThresh packets are selectively acknowledged a quarter of the least round trip is waited for.
+/// §6.2, step 4: before DupThresh packets are selectively acknowledged, the wait is a quarter of the minimum round
+/// trip.
 #[test]
 fn fewer_packets_than_the_threshold_are_waited_for_a_quarter_of_a_round_trip() {
     let mut s = Stream::new(3, 10);
@@ -100,7 +101,7 @@ fn fewer_packets_than_the_threshold_are_waited_for_a_quarter_of_a_round_trip() {
     assert_eq!((s.again(), s.sender.deadline()), (vec![3], Time::NEVER));
 }
 
-/// §6.2, step 3. A packet that comes after one that was sent later, and was not sent again.
+/// §6.2, step 3. A packet that arrives after one sent later, and was not retransmitted.
 #[test]
 fn once_reordering_was_seen_packets_may_come_late() {
     let mut s = Stream::new(3, 20);
@@ -117,15 +118,15 @@ fn once_reordering_was_seen_packets_may_come_late() {
     assert_eq!(s.again(), [5]);
 }
 
-/// §6.2, step 4: each round with duplicates widens the window by a quarter of the least round trip, up to the smoothed
-/// one, and sixteen recoveries without one end that.
+/// §6.2, step 4: each round with duplicates widens the window by a quarter of the minimum round trip, up to the
+/// smoothed one, and sixteen recoveries without one end that.
 #[test]
 fn duplicates_widen_the_window() {
     let window = |duplicates: u32| {
         let mut s = Stream::new(3, 3);
         for n in 0..duplicates {
             s.sender.receive_duplicate(Psn::new(1));
-            // Once a round.
+            // Once per round.
             s.sender.receive_duplicate(Psn::new(1));
             s.now += US;
             let (next, now) = (s.sender.high().get(), s.now);
@@ -155,7 +156,7 @@ fn a_packet_sent_again_and_lost_again_is_found_by_what_was_sent_later() {
         let next = s.send(true).expect("a new packet");
         s.now += US;
         s.send(true);
-        // What was sent before it says nothing.
+        // An acknowledgement of one sent before it says nothing.
         s.ack(s.now + US, 3, Some(next - 1..=next - 1));
         assert_eq!(s.again(), []);
         s.ack(s.now + RTT, 3, Some(next..=next));
@@ -212,7 +213,7 @@ fn during_recovery_a_probe_asks_for_what_is_missing() {
     assert!(!s.sender.is_recovering() && !s.sender.outstanding() && !s.sender.probe(false));
 }
 
-/// §6.3, with a look at what the first packet's acknowledgement says.
+/// §6.3, including the effect of the first packet's acknowledgement.
 #[test]
 fn after_a_timeout_the_first_packet_goes_and_its_acknowledgement_has_the_others_follow() {
     let mut s = Stream::new(1, 8);
@@ -223,7 +224,7 @@ fn after_a_timeout_the_first_packet_goes_and_its_acknowledgement_has_the_others_
     let sent = s.now;
     s.ack(s.now + RTT, 3, None);
     assert_eq!(s.again(), []);
-    // A round trip later nothing has shown that the others are only late.
+    // A round trip later there is no sign that the others are only late.
     let due = s.wait(s.now + 2 * RTT).expect("the reordering timer runs");
     assert!((sent + 2 * RTT..sent + 2 * RTT + 2 * US).contains(&due), "{sent} {due}");
     assert_eq!(s.again(), [3, 4, 5, 6, 7, 8]);
@@ -254,7 +255,7 @@ fn a_timeout_that_came_too_early_costs_one_packet() {
 fn one_round_trip_is_measured_a_round_trip_even_while_packets_are_lost() {
     let mut s = Stream::new(1, 0);
     for n in 0..10 {
-        // Of each four packets the first is lost, and comes when it was sent again.
+        // Of every four packets the first is lost, and its retransmission arrives.
         let first = s.sender.acked().get();
         for _ in 0..4 {
             s.now += US;
@@ -273,7 +274,7 @@ fn one_round_trip_is_measured_a_round_trip_even_while_packets_are_lost() {
 fn a_receiver_that_keeps_nothing_gets_everything_again_once() {
     let mut s = Stream::new(1, 8);
     s.ack(s.now + RTT, 3, Some(3..=3));
-    // It answers each packet so.
+    // It answers each packet like this.
     s.ack(s.now + US, 3, Some(3..=3));
     assert_eq!(s.again(), [3, 4, 5, 6, 7, 8]);
     s.ack(s.now + US, 3, Some(3..=3));
@@ -304,7 +305,7 @@ mod random {
 
     proptest! {
         /// A stream and its receiver over a path that loses, duplicates and delays: everything arrives, and without
-        /// reordering nothing is sent again for nothing unless an acknowledgement was lost or a timer ran.
+        /// reordering no retransmission is spurious unless an acknowledgement was lost or a timer expired.
         #[test]
         fn everything_arrives(
             losses in prop::collection::vec(prop::bool::weighted(0.15), 400),

@@ -1,4 +1,4 @@
-//! Fields of a message by their place: the byte, the bit in it counted from the most significant, and the width.
+//! Fields of a message by position: the byte, the bit in it counted from the most significant, and the width.
 
 use std::net::Ipv6Addr;
 
@@ -8,7 +8,7 @@ use crate::Psn;
 pub(super) fn get(bytes: &[u8], byte: usize, bit: usize, width: usize) -> u128 {
     let (first, end) = (byte, (byte * 8 + bit + width).div_ceil(8));
     let mut value = 0_u128;
-    // The first byte apart: 128 bits that do not begin a byte would not fit. There are none.
+    // The accumulator cannot hold a 128-bit field that does not begin at a byte. There is none.
     debug_assert!(bit + width <= 128);
     for &b in &bytes[first..end] {
         value = value << 8 | u128::from(b);
@@ -17,7 +17,7 @@ pub(super) fn get(bytes: &[u8], byte: usize, bit: usize, width: usize) -> u128 {
     value >> below & mask(width)
 }
 
-/// Writes the low `width` bits of `value`, and leaves all others.
+/// Writes the low `width` bits of `value`, without changing any others.
 pub(super) fn put(bytes: &mut [u8], byte: usize, bit: usize, width: usize, value: u128) {
     let (first, end) = (byte, (byte * 8 + bit + width).div_ceil(8));
     let below = end * 8 - (byte * 8 + bit + width);
@@ -32,7 +32,7 @@ const fn mask(width: usize) -> u128 {
     u128::MAX >> (128 - width)
 }
 
-/// A type that fields have.
+/// A type of a field.
 pub(super) trait Field {
     fn from_bits(bits: u128) -> Self;
     fn bits(self) -> u128;
@@ -81,7 +81,7 @@ impl Field for Ipv6Addr {
     }
 }
 
-/// Declares structs whose fields lie at `(byte, bit, width)`, and byte strings that lie at a byte.
+/// Declares structs with fields at `(byte, bit, width)`, and byte strings at a byte.
 macro_rules! fields {
     ($(
         $(#[$meta:meta])*

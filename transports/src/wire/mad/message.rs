@@ -1,4 +1,4 @@
-//! The messages, and where their fields are.
+//! The messages and the positions of their fields.
 
 use super::BODY_LEN;
 use super::field::fields;
@@ -6,7 +6,7 @@ use super::path::PathRecord;
 use crate::Psn;
 use crate::wire::Mtu;
 
-/// What MRA and REJ answer: values of `message_mraed` and `message_rejected`.
+/// Messages that MRA and REJ answer: values of `message_mraed` and `message_rejected`.
 pub mod rejected {
     /// A REQ.
     pub const REQ: u8 = 0;
@@ -23,7 +23,7 @@ pub enum TransportType {
     Rc,
     /// Unreliable connection.
     Uc,
-    /// Extended reliable connection; the sender of the REQ sends.
+    /// Extended reliable connection; the sender of the REQ is the initiator.
     Xrc,
 }
 
@@ -71,7 +71,7 @@ macro_rules! messages {
 messages! {
     /// Request for a connection.
     Req = 0x10,
-    /// "It will take a while": message receipt acknowledgement.
+    /// More time is needed: message receipt acknowledgement.
     Mra = 0x11,
     /// Refusal.
     Rej = 0x12,
@@ -115,13 +115,13 @@ impl Message {
 /// Request for a connection (IBA table 106).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Req {
-    /// All but the paths and the private data.
+    /// All fields except the paths and the private data.
     pub fields: ReqFields,
     /// The path to use.
     pub primary: PathRecord,
     /// The path to migrate to, [`PathRecord::NONE`] for none.
     pub alternate: PathRecord,
-    /// Private data. Of the IP connection manager's the first 36 bytes are the IP header (`struct cma_hdr` in the
+    /// Private data. With the IP connection manager, the first 36 bytes are the IP header (`struct cma_hdr` in the
     /// kernel).
     pub private_data: [u8; Req::PRIVATE_DATA],
 }
@@ -131,7 +131,7 @@ fields! {
     ReqFields {
         /// The sender's communication id.
         local_comm_id: u32 = (0, 0, 32),
-        /// The service asked for.
+        /// The service requested.
         service_id: u64 = (8, 0, 64),
         /// GUID of the sender's channel adapter.
         local_ca_guid: u64 = (16, 0, 64),
@@ -143,7 +143,7 @@ fields! {
         responder_resources: u8 = (35, 0, 8),
         /// The sender's end-to-end context, 24 bits.
         local_eecn: u32 = (36, 0, 24),
-        /// READs and atomics that the sender would have outstanding at the receiver.
+        /// READs and atomics that the sender wants to have outstanding at the receiver.
         initiator_depth: u8 = (39, 0, 8),
         /// The receiver's end-to-end context, 24 bits.
         remote_eecn: u32 = (40, 0, 24),
@@ -153,7 +153,7 @@ fields! {
         transport_service: u8 = (43, 5, 2),
         /// The sender has end-to-end flow control.
         flow_control: bool = (43, 7, 1),
-        /// The PSN with which the receiver shall begin to send: the sender's receive PSN.
+        /// Initial PSN for the receiver to send: the sender's receive PSN.
         starting_psn: Psn = (44, 0, 24),
         /// Code of the time within which the sender will answer, 5 bits.
         local_response_timeout: u8 = (47, 0, 5),
@@ -237,7 +237,7 @@ fields! {
         local_comm_id: u32 = (0, 0, 32),
         /// The receiver's communication id.
         remote_comm_id: u32 = (4, 0, 32),
-        /// What is acknowledged: see [`rejected`].
+        /// The message acknowledged: see [`rejected`].
         message_mraed: u8 = (8, 0, 2),
         /// Code of the time that the answer may take, 5 bits: 4.096 µs · 2ⁿ.
         service_timeout: u8 = (9, 0, 5),
@@ -252,11 +252,11 @@ fields! {
         local_comm_id: u32 = (0, 0, 32),
         /// The receiver's communication id, 0 if not known.
         remote_comm_id: u32 = (4, 0, 32),
-        /// What is refused: see [`rejected`].
+        /// The message rejected: see [`rejected`].
         message_rejected: u8 = (8, 0, 2),
-        /// How many bytes of `info` count, 7 bits.
+        /// Number of valid bytes of `info`, 7 bits.
         info_len: u8 = (9, 0, 7),
-        /// Why: see [`RejReason`](super::RejReason).
+        /// Reason: see [`RejReason`](super::RejReason).
         reason: u16 = (10, 0, 16),
         ;
         /// Additional rejection information.
@@ -275,9 +275,9 @@ fields! {
         local_qkey: u32 = (8, 0, 32),
         /// The sender's queue pair number, 24 bits.
         local_qpn: u32 = (12, 0, 24),
-        /// The sender's end-to-end context, 24 bits. Of an XRC queue pair that receives, its number.
+        /// The sender's end-to-end context, 24 bits. For a receiving XRC queue pair, its number.
         local_eecn: u32 = (16, 0, 24),
-        /// The PSN with which the receiver shall begin to send: the sender's receive PSN.
+        /// Initial PSN for the receiver to send: the sender's receive PSN.
         starting_psn: Psn = (20, 0, 24),
         /// READs and atomics that the receiver may have outstanding at the sender.
         responder_resources: u8 = (24, 0, 8),
@@ -341,10 +341,10 @@ fields! {
         request_id: u32 = (0, 0, 32),
         /// P_Key.
         pkey: u16 = (4, 0, 16),
-        /// The service asked for.
+        /// The service requested.
         service_id: u64 = (8, 0, 64),
         ;
-        /// Private data. Of the IP connection manager's the first 36 bytes are the IP header (`struct cma_hdr` in the
+        /// Private data. With the IP connection manager, the first 36 bytes are the IP header (`struct cma_hdr` in the
         /// kernel).
         private_data: 216 => 16,
     }
@@ -355,11 +355,11 @@ fields! {
         request_id: u32 = (0, 0, 32),
         /// See [`SidrStatus`](super::SidrStatus).
         status: u8 = (4, 0, 8),
-        /// How many bytes of `info` count.
+        /// Number of valid bytes of `info`.
         info_len: u8 = (5, 0, 8),
         /// The service's queue pair number, 24 bits.
         qpn: u32 = (8, 0, 24),
-        /// The service asked for.
+        /// The service requested.
         service_id: u64 = (12, 0, 64),
         /// The service's Q_Key.
         qkey: u32 = (20, 0, 32),
@@ -413,7 +413,7 @@ fields! {
         local_comm_id: u32 = (0, 0, 32),
         /// The receiver's communication id.
         remote_comm_id: u32 = (4, 0, 32),
-        /// How many bytes of `info` count.
+        /// Number of valid bytes of `info`.
         info_len: u8 = (8, 0, 8),
         /// 0 if the path was taken, 2 if alternate paths are not supported (`enum ib_cm_apr_status` in the kernel).
         status: u8 = (9, 0, 8),

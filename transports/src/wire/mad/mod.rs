@@ -1,10 +1,10 @@
-//! Management datagrams of the communication manager (IBA chapter 12): what queue pair 1 sends and receives.
+//! Management datagrams of the communication manager (IBA chapter 12), sent and received by queue pair 1.
 //!
 //! A MAD is the whole payload of a UD SEND to queue pair 1: a common header of 24 bytes and 232 bytes of message.
 //! Offsets and table numbers are those of the kernel's `include/rdma/ibta_vol1_c12.h`, checked against the rxe
 //! captures. Reserved bits are ignored when received and 0 when sent.
 //!
-//! [`destination`] says whom a MAD is for without parsing it.
+//! [`destination`] returns the addressee of a MAD without parsing it.
 
 mod field;
 mod message;
@@ -24,7 +24,7 @@ pub use route::{Destination, destination};
 /// Length of every MAD in bytes.
 pub const MAD_LEN: usize = 256;
 
-/// Queue pair number of the general services interface, at which the communication manager receives.
+/// Queue pair number of the general services interface, which receives for the communication manager.
 pub const GSI_QPN: u32 = 1;
 
 /// Q_Key of the general services interface.
@@ -42,20 +42,20 @@ const BODY_LEN: usize = MAD_LEN - HEADER_LEN;
 pub struct Mad {
     /// Transaction id: an answer has that of the message it answers.
     pub tid: u64,
-    /// What it says.
+    /// The message.
     pub message: Message,
 }
 
-/// Why bytes are no message of the communication manager.
+/// Reason why bytes are not a message of the communication manager.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Error)]
 pub enum MadError {
-    /// Not as long as a MAD.
+    /// The length is not that of a MAD.
     #[error("{0} bytes, a MAD has 256")]
     Length(usize),
-    /// Another management class, or a version or method that the communication manager has not.
+    /// Another management class, or a version or method that the communication manager does not have.
     #[error("base version, class, class version and method {0:02x?}, not those of the communication manager")]
     Class([u8; 4]),
-    /// An attribute that the communication manager has not.
+    /// An attribute that the communication manager does not have.
     #[error("unknown attribute {0:#06x}")]
     Attribute(u16),
 }
@@ -75,7 +75,7 @@ impl Mad {
         Ok(Mad { tid, message })
     }
 
-    /// Writes all 256 bytes. Of values wider than their field the low bits go.
+    /// Writes all 256 bytes. Values wider than their field are truncated to the low bits.
     pub fn emit(&self, out: &mut [u8; MAD_LEN]) {
         out.fill(0);
         out[..4].copy_from_slice(&CLASS);

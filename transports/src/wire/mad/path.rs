@@ -1,18 +1,18 @@
-//! A path between two ports as a REQ describes it (IBA table 106): 44 bytes.
+//! A path between two ports as described by a REQ (IBA table 106): 44 bytes.
 
 use std::net::Ipv6Addr;
 
 use super::BODY_LEN;
 use super::field::{Field, get, put};
 
-/// A path between two ports as a REQ describes it. "Local" is the sender of the REQ.
+/// A path between two ports as described by a REQ. "Local" is the sender of the REQ.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct PathRecord {
     /// LID of the sender; 0xffff, the permissive one, in RoCE.
     pub local_lid: u16,
     /// LID of the receiver; 0xffff in RoCE.
     pub remote_lid: u16,
-    /// GID of the sender; an IPv4 address mapped.
+    /// GID of the sender; an IPv4 address is mapped.
     pub local_gid: Ipv6Addr,
     /// GID of the receiver.
     pub remote_gid: Ipv6Addr,
@@ -48,7 +48,7 @@ impl PathRecord {
         local_ack_timeout: 0,
     };
 
-    /// Reads the record at byte `at` of a message.
+    /// Parses the record at byte `at` of a message.
     pub(super) fn parse(body: &[u8; BODY_LEN], at: usize) -> PathRecord {
         PathRecord {
             local_lid: get(body, at, 0, 16) as u16,

@@ -1,8 +1,8 @@
-//! Why a peer refuses.
+//! Reasons for rejection.
 
 use std::fmt;
 
-/// Why a REJ was sent (`enum ib_cm_rej_reason` in the kernel's `include/rdma/ib_cm.h`).
+/// Reason of a REJ (`enum ib_cm_rej_reason` in the kernel's `include/rdma/ib_cm.h`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RejReason(pub u16);
 
@@ -38,59 +38,59 @@ reasons! {
     INVALID_COMM_ID = 6 "invalid comm ID",
     /// The communication ids do not belong together.
     INVALID_COMM_INSTANCE = 7 "invalid comm instance",
-    /// Nobody listens at the service id.
+    /// The service id has no listener.
     INVALID_SERVICE_ID = 8 "invalid service ID",
-    /// Another transport service than asked for.
+    /// A transport service other than requested.
     INVALID_TRANSPORT_TYPE = 9 "invalid transport type",
-    /// The queue pair is connected already, by a connection that its owner no longer knows.
+    /// The queue pair is already connected, by a connection unknown to its owner.
     STALE_CONN = 10 "stale conn",
     /// No reliable datagram channel.
     RDC_NOT_EXIST = 11 "RDC not exist",
-    /// A GID that cannot be used.
+    /// An unusable GID.
     INVALID_GID = 12 "invalid GID",
-    /// A LID that cannot be used.
+    /// An unusable LID.
     INVALID_LID = 13 "invalid LID",
-    /// A service level that cannot be used.
+    /// An unusable service level.
     INVALID_SL = 14 "invalid SL",
-    /// A traffic class that cannot be used.
+    /// An unusable traffic class.
     INVALID_TRAFFIC_CLASS = 15 "invalid traffic class",
-    /// A hop limit that cannot be used.
+    /// An unusable hop limit.
     INVALID_HOP_LIMIT = 16 "invalid hop limit",
-    /// A packet rate that cannot be used.
+    /// An unusable packet rate.
     INVALID_PACKET_RATE = 17 "invalid packet rate",
-    /// As 12, of the alternate path.
+    /// As 12, for the alternate path.
     INVALID_ALT_GID = 18 "invalid alt GID",
-    /// As 13, of the alternate path.
+    /// As 13, for the alternate path.
     INVALID_ALT_LID = 19 "invalid alt LID",
-    /// As 14, of the alternate path.
+    /// As 14, for the alternate path.
     INVALID_ALT_SL = 20 "invalid alt SL",
-    /// As 15, of the alternate path.
+    /// As 15, for the alternate path.
     INVALID_ALT_TRAFFIC_CLASS = 21 "invalid alt traffic class",
-    /// As 16, of the alternate path.
+    /// As 16, for the alternate path.
     INVALID_ALT_HOP_LIMIT = 22 "invalid alt hop limit",
-    /// As 17, of the alternate path.
+    /// As 17, for the alternate path.
     INVALID_ALT_PACKET_RATE = 23 "invalid alt packet rate",
-    /// Ask another manager of the port.
+    /// Use another manager of the port.
     PORT_CM_REDIRECT = 24 "port CM redirect",
-    /// Ask another port.
+    /// Use another port.
     PORT_REDIRECT = 25 "port redirect",
-    /// A path MTU that cannot be used.
+    /// An unusable path MTU.
     INVALID_MTU = 26 "invalid MTU",
     /// Too few responder resources.
     INSUFFICIENT_RESP_RESOURCES = 27 "insufficient resp resources",
-    /// The application refuses; what for is in the private data.
+    /// The application rejects; its reason is in the private data.
     CONSUMER_DEFINED = 28 "consumer defined",
-    /// An RNR retry count that cannot be used.
+    /// An unusable RNR retry count.
     INVALID_RNR_RETRY = 29 "invalid RNR retry",
     /// The communication id is in use.
     DUPLICATE_LOCAL_COMM_ID = 30 "duplicate local comm ID",
-    /// A class version that is not supported.
+    /// An unsupported class version.
     INVALID_CLASS_VERSION = 31 "invalid class version",
-    /// A flow label that cannot be used.
+    /// An unusable flow label.
     INVALID_FLOW_LABEL = 32 "invalid flow label",
-    /// As 32, of the alternate path.
+    /// As 32, for the alternate path.
     INVALID_ALT_FLOW_LABEL = 33 "invalid alt flow label",
-    /// The vendor's options (ECE) do not fit: `rdma_reject_ece`.
+    /// The vendor's options (ECE) are not accepted: `rdma_reject_ece`.
     VENDOR_OPTION_NOT_SUPPORTED = 35 "vendor option is not supported",
 }
 
@@ -103,16 +103,16 @@ impl fmt::Display for RejReason {
     }
 }
 
-/// What a SIDR_REP says (`enum ib_cm_sidr_status` in the kernel's `include/rdma/ib_cm.h`).
+/// Status of a SIDR_REP (`enum ib_cm_sidr_status` in the kernel's `include/rdma/ib_cm.h`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SidrStatus(pub u8);
 
 impl SidrStatus {
-    /// Queue pair number and Q_Key are there.
+    /// Queue pair number and Q_Key are valid.
     pub const SUCCESS: SidrStatus = SidrStatus(0);
-    /// Nobody serves the service id.
+    /// The service id is not served.
     pub const UNSUPPORTED: SidrStatus = SidrStatus(1);
-    /// The application refuses.
+    /// The application rejects.
     pub const REJECT: SidrStatus = SidrStatus(2);
     /// There is no queue pair.
     pub const NO_QP: SidrStatus = SidrStatus(3);

@@ -1,19 +1,19 @@
-//! Whom a MAD is for, without parsing all of it.
+//! The addressee of a MAD, without parsing all of it.
 
 use super::MAD_LEN;
 
-/// Whom a message of the communication manager is for.
+/// The addressee of a message of the communication manager.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Destination {
-    /// The owner of this communication id or SIDR request id: the addressee's own, as it gave it to its peer. 0 in a
+    /// The owner of this communication id or SIDR request id: the addressee's own, as it was given to its peer. 0 in a
     /// REJ of a requester that gave up before it knew its peer's.
     Comm(u32),
-    /// Whoever listens at this service id (REQ, SIDR_REQ).
+    /// The listener at this service id (REQ, SIDR_REQ).
     Service(u64),
 }
 
-/// Returns whom a MAD is for; `None` if it is no message of the communication manager. Never fails on any bytes, and
-/// reads nothing but the length and 20 bytes.
+/// Returns the addressee of a MAD; `None` if it is not a message of the communication manager. Accepts any bytes, and
+/// reads only the length and 20 bytes.
 pub fn destination(mad: &[u8]) -> Option<Destination> {
     let mad: &[u8; MAD_LEN] = mad.try_into().ok()?;
     let word = |at: usize| u32::from_be_bytes([mad[at], mad[at + 1], mad[at + 2], mad[at + 3]]);

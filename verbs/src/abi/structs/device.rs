@@ -1,4 +1,4 @@
-//! What devices and ports say of themselves: attributes, limits, GIDs.
+//! Properties of devices and ports: attributes, limits, GIDs.
 
 use std::ffi::{c_char, c_int};
 

@@ -1,4 +1,4 @@
-//! Objects that applications have pointers to, and the attributes that they are made and changed with.
+//! Objects that applications hold pointers to, and the attributes with which they are created and modified.
 
 use std::ffi::{c_int, c_void};
 

@@ -1,4 +1,4 @@
-//! Work requests, and the completions that come of them.
+//! Work requests and completions.
 
 use std::ffi::{c_int, c_void};
 

@@ -1,4 +1,4 @@
-//! Acknowledgements that wait for the answer of an application that looks at memory, not only at completions.
+//! Acknowledgements that wait for the reply of an application that polls memory, not only completions.
 
 use super::*;
 
@@ -9,18 +9,18 @@ fn write(end: &End) {
     end.unit.posted(state, end.qpn, false);
 }
 
-/// Has the background thread look, as when the port rings. The application called `called`.
+/// Runs a turn of the background thread, as when the port rings. The application's last call was at `called`.
 fn background(end: &End, called: Time) {
     end.unit.state.lock().last_call = called;
     end.unit.run_once(true, &mut BusyPoll::new(Some(0)));
 }
 
-/// An application that was here lately, whatever keeps this thread from its core.
+/// Returns the time of a recent call of the application, whatever keeps this thread from its core.
 fn lately() -> Time {
     Time(now().0 + SEC)
 }
 
-/// Gives an application as long to answer as it takes.
+/// Gives an application unlimited time to reply.
 fn wait_long(end: &End) {
     let answers = &mut end.unit.state.lock().answers;
     if answers.due > Time::ZERO {
@@ -29,10 +29,10 @@ fn wait_long(end: &End) {
     answers.hold = 1000 * SEC;
 }
 
-/// Returns two ends that owe each other nothing.
+/// Returns two ends without pending acknowledgements.
 fn quiet() -> [End; 2] {
     let [a, b] = conversation();
-    // Messages, acknowledgements, and empty polls that send what was held back.
+    // Messages, acknowledgements, and empty polls that send what was deferred.
     for _ in 0..4 {
         a.poll();
         b.poll();

@@ -1,4 +1,4 @@
-//! What leaves when the process ends.
+//! Packets that leave when the process ends.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use irnic_transports::wire::mad::MAD_LEN;
 
 use super::*;
 
-/// A port that has no room for the first packets, as that of a link that is busy.
+/// A port without room for the first packets, like that of a busy link.
 struct Busy {
     port: MemPort,
     refusals: u32,
@@ -49,8 +49,8 @@ impl DevicePort for Busy {
     }
 }
 
-/// A connection manager's last word, whose sender ends at once: without it the peer does not learn that the connection
-/// has ended.
+/// A connection manager's last message, whose sender ends at once: without it the peer does not learn that the
+/// connection has ended.
 #[test]
 fn what_waits_for_the_port_leaves_before_the_process_ends() {
     let (a, b) = pair();
@@ -60,7 +60,7 @@ fn what_waits_for_the_port_leaves_before_the_process_ends() {
         assert!(state.nic().post_mad(loopback(), &[7; MAD_LEN]));
         a.first_unit().done(state);
     }
-    // Its communication manager takes what has come.
+    // Its communication manager processes arrivals.
     let came = || {
         let mut state = b.first_unit().lock();
         state.progress(now());

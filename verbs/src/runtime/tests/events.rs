@@ -1,4 +1,4 @@
-//! Applications that ask for an event of the communication manager and wait elsewhere.
+//! Applications that poll for an event of the communication manager and wait on its descriptor.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -57,7 +57,7 @@ fn peers_ring_for_who_asks_for_an_event_and_not_for_who_asks_again_and_again() {
     let (port, _peer) = pair();
     let device = device(Counting { port, asked: asked.clone() });
     let unit = device.first_unit();
-    // The background thread looks soon: that alone is no reason to have peers ring.
+    // The background thread runs soon: that alone is no reason to make peers ring.
     let look = |last: Time| {
         let mut state = unit.state.lock();
         (state.next_run, state.manager.asked) = (now(), last);

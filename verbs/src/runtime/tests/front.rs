@@ -1,5 +1,5 @@
-//! A front that is not libibverbs: an agent that exchanges datagrams of 256 bytes, as a connection manager does with
-//! its MADs (IBA 13.4.1). It sleeps until its listeners hear something.
+//! A front other than libibverbs: an agent that exchanges datagrams of 256 bytes, like a connection manager its MADs
+//! (IBA 13.4.1). It sleeps until its listeners are notified.
 
 use irnic_nic::Mr;
 use irnic_transports::qp::{PdId, Sge, SrqId, Wc, WcOpcode, WcStatus};
@@ -9,21 +9,21 @@ use super::*;
 
 /// Bytes of a MAD.
 const MAD: usize = 256;
-/// Bytes before a datagram in its receive buffer: a GRH, or an IPv4 header behind 20 bytes of nothing.
+/// Bytes before a datagram in its receive buffer: a GRH, or 20 undefined bytes and an IPv4 header.
 const GRH: usize = 40;
 /// The Q_Key of QP1 (IBA 10.2.5).
 const QKEY: u32 = 0x8001_0000;
-/// How long a test waits for what has to come.
+/// Time limit of a test's waits.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What listeners told an agent.
+/// Notification of an agent's listener.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Word {
     Completion,
     Event(Event),
 }
 
-/// Words that were not dealt with, and who waits for them.
+/// Pending notifications, and the condition to wait for them.
 #[derive(Default)]
 struct Inbox {
     words: Mutex<Vec<Word>>,
@@ -37,7 +37,7 @@ impl Inbox {
     }
 }
 
-/// Puts what it hears into an agent's inbox.
+/// Puts notifications into an agent's inbox.
 struct Ear(Arc<Inbox>);
 
 impl Listener for Ear {
@@ -50,7 +50,7 @@ impl Listener for Ear {
     }
 }
 
-/// A datagram queue pair with its own queues, all of which are listened to.
+/// A datagram queue pair with its own queues, each with a listener.
 struct Agent {
     unit: Arc<Unit>,
     owner: Owner,
@@ -63,7 +63,7 @@ struct Agent {
 }
 
 impl Agent {
-    /// Makes an agent on a device, with one receive buffer posted.
+    /// Creates an agent on a device, with one receive buffer posted.
     fn new(device: &DeviceRuntime) -> Agent {
         let (unit, owner, inbox) = (device.first_unit().clone(), Owner::new(), Arc::<Inbox>::default());
         let (pd, room) = {
@@ -105,7 +105,7 @@ impl Agent {
         self.unit.done(state);
     }
 
-    /// Sleeps until a listener hears something, and returns all that they heard.
+    /// Sleeps until a listener is notified, and returns all notifications.
     fn sleep(&self, device: &DeviceRuntime) -> Vec<Word> {
         device.prepare_to_block(None, || true);
         let mut words = self.inbox.words.lock();

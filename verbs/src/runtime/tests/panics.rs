@@ -12,7 +12,7 @@ use super::*;
 /// Set in the process that panics.
 const CHILD: &str = "IRNIC_TEST_PANICS";
 
-/// A port that panics when it is asked for frames.
+/// A port that panics when frames are received.
 struct Panicking;
 
 impl Port for Panicking {
@@ -58,7 +58,7 @@ fn a_panic_of_the_background_thread_ends_the_process_in_a_debug_build() {
         return;
     }
     let test = "runtime::tests::panics::a_panic_of_the_background_thread_ends_the_process_in_a_debug_build";
-    // It leaves no core.
+    // It leaves no core dump.
     let mut child = Command::new("sh");
     child.args(["-c", "ulimit -c 0; exec \"$0\" --exact \"$1\" --nocapture"]).arg(std::env::current_exe().unwrap());
     let output = child.arg(test).env(CHILD, "1").output().expect("it starts");

@@ -1,4 +1,4 @@
-//! Packets that wait at the port for others to leave with.
+//! Packets that wait in the port to leave with others.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -8,7 +8,7 @@ use irnic_ports::{Port, RxFrame, TxFrame};
 
 use super::*;
 
-/// A port that has frames wait for others for as long as it may, and counts what it is told to send.
+/// A port whose frames wait for others as long as they may, and that counts flushes.
 struct Waiting(MemPort, Arc<AtomicU32>);
 
 impl Port for Waiting {
@@ -52,7 +52,7 @@ impl DevicePort for Waiting {
     }
 }
 
-/// Posts an RDMA WRITE in the eyes of a unit whose application polls.
+/// Posts an RDMA WRITE, as if the application polled.
 fn post(end: &End) {
     let mut state = end.unit.lock_to_post();
     // Whatever keeps this thread from its core.
@@ -63,7 +63,7 @@ fn post(end: &End) {
     end.unit.posted(state, end.qpn, false);
 }
 
-/// Has what waits do so until then.
+/// Makes waiting packets wait until a time.
 fn wait_until(end: &End, time: Time) {
     let waits = &mut end.unit.state.lock().waits;
     *waits = waits.map(|(qpn, _)| (qpn, time));
@@ -73,14 +73,14 @@ fn waits(end: &End) -> bool {
     end.unit.state.lock().waits.is_some()
 }
 
-/// Returns an end that keeps its line busy, the other, which does not look, and the count of flushes.
+/// Returns an end that keeps its line busy, the other, which does not poll, and the count of flushes.
 fn busy() -> (End, End, Arc<AtomicU32>) {
     let flushes = Arc::new(AtomicU32::new(0));
     let (a, b) = pair();
     let (a, b) = (End::with_room(Waiting(a, flushes.clone()), 128), End::new(b));
     a.connect(b.qpn);
     b.connect(a.qpn);
-    // Both learn what their peer speaks.
+    // Both learn what formats their peer supports.
     a.send();
     assert_eq!(b.poll(), 1);
     b.send();
@@ -130,7 +130,7 @@ fn nothing_waits_any_more_when_the_application_hears_of_an_error() {
     let (a, _b, flushes) = busy();
     post(&a);
     let before = flushes.load(Ordering::Relaxed);
-    // As a fault that the NIC finds itself ends a queue pair: no call of the application.
+    // Like a fault detected by the NIC that ends a queue pair: without a call of the application.
     let error = QpAttr { state: Some(QpState::Err), ..QpAttr::default() };
     a.unit.state.lock().nic().modify_qp(a.qpn, &error).unwrap();
     assert!(waits(&a));

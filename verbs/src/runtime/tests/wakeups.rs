@@ -1,4 +1,4 @@
-//! Who wakes the background thread, so that nothing waits for the end of its sleep.
+//! Wake-ups of the background thread, so that nothing waits for the end of its sleep.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -10,7 +10,7 @@ use irnic_transports::time::{MS, US};
 use super::super::intervals::POLL_INTERVAL;
 use super::*;
 
-/// A port with a deadline to which packets come all the time, or not.
+/// A port with a deadline, to which packets keep arriving, or not.
 struct Steady {
     port: MemPort,
     keep_coming: Arc<AtomicBool>,
@@ -57,7 +57,7 @@ impl DevicePort for Steady {
     }
 }
 
-/// Whether the background thread was woken since this was last asked.
+/// Returns whether the background thread was woken since the last call.
 fn was_woken(unit: &Unit) -> bool {
     let mut count = 0u64;
     // SAFETY: eight bytes are written.
@@ -79,7 +79,7 @@ const CALLS: [(&str, Call); 5] = [
 ];
 
 /// Makes each call while the background thread sleeps for `sleep` ns. Returns whether it was woken, and whether it is
-/// by a second call, before it has looked.
+/// woken again by a second call before it has run.
 fn calls(keep_coming: bool, deadline: Option<u64>, sleep: u64) -> Vec<(&'static str, [bool; 2])> {
     let keep_coming = Arc::new(AtomicBool::new(keep_coming));
     let (port, _peer) = pair();
@@ -96,7 +96,7 @@ fn calls(keep_coming: bool, deadline: Option<u64>, sleep: u64) -> Vec<(&'static 
     CALLS.map(outcome).to_vec()
 }
 
-/// Nobody rings: what comes next, and all behind it, would lie until the background thread looks of its own accord.
+/// Peers do not ring: the next packets would wait until the background thread runs on its own.
 #[test]
 fn whoever_cannot_have_peers_ring_wakes_the_background_thread() {
     for sleep in [10 * MS, u64::MAX] {
@@ -114,7 +114,7 @@ fn the_background_thread_does_not_sleep_past_a_deadline() {
     for (what, woken) in calls(false, Some(320 * US), 10 * MS) {
         assert_eq!(woken, [true, false], "{what}");
     }
-    // It is as late as where an application polls.
+    // It is as late as with an application that polls.
     for (what, woken) in calls(false, Some(320 * US), POLL_INTERVAL) {
         assert_eq!(woken, [false; 2], "{what}");
     }
@@ -123,7 +123,8 @@ fn the_background_thread_does_not_sleep_past_a_deadline() {
     }
 }
 
-/// The application takes a completion and is gone; the last of its packets, or their acknowledgement, was lost.
+/// The application takes a completion and makes no further call; the last of its packets, or their acknowledgement, was
+/// lost.
 #[test]
 fn whoever_takes_a_completion_leaves_no_deadline_behind() {
     let (a, b) = pair();

@@ -1,4 +1,4 @@
-//! Binding an id to addresses and devices: ports are chosen and claimed, devices opened, and the id made at their
+//! Binding an id to addresses and devices: chooses and claims ports, opens devices, and creates the id in their
 //! communication managers.
 
 use std::net::SocketAddr;
@@ -17,11 +17,11 @@ use crate::ucma::address::{self, Address, IbAddress};
 use crate::ucma::listener::DeviceListener;
 use crate::ucma::state::{DeviceCmId, Options, state};
 
-/// Ports from which one is chosen for an id that asks for none.
+/// Ports chosen from for an id that requests none.
 const EPHEMERAL: std::ops::Range<u16> = 32_768..61_000;
-/// How many ports are tried.
+/// Number of ports that are tried.
 const TRIES: usize = 64;
-/// Ports below this are root's.
+/// Ports below this are reserved for root.
 const PRIVILEGED: u16 = 1024;
 
 pub(in crate::ucma) fn bind(fd: RawFd, cmd: &Bind) -> Result<()> {
@@ -32,7 +32,7 @@ pub(in crate::ucma) fn bind(fd: RawFd, cmd: &Bind) -> Result<()> {
     }
 }
 
-/// Binds an id to an address and a port, on the device that has the address, or with the wildcard on all.
+/// Binds an id to an address and a port, on the device that has the address, or with the wildcard on all devices.
 pub(super) fn bind_ip(fd: RawFd, handle: u32, mut address: SocketAddr) -> Result<()> {
     let what = unbound(fd, handle)?;
     // SAFETY: has no precondition.
@@ -59,7 +59,7 @@ fn bind_ip_on(handle: u32, on: &[usize], address: SocketAddr, what: NewId) -> Re
     let service = service_id(what.space, address.port());
     all_or_none(handle, on, |device| {
         claim(handle, device, service).map_err(|e| match e {
-            // So the kernel answers where one of the two means every address (`cma_check_port` in cma.c).
+            // The kernel's error if one of the two is the wildcard (`cma_check_port` in cma.c).
             Errno(libc::EADDRINUSE) if address.ip().is_unspecified() => Errno(libc::EADDRNOTAVAIL),
             e => e,
         })?;
@@ -70,7 +70,7 @@ fn bind_ip_on(handle: u32, on: &[usize], address: SocketAddr, what: NewId) -> Re
     Ok(())
 }
 
-/// Binds an id to a GID and a service. That claims nothing before the id listens.
+/// Binds an id to a GID and a service. This claims nothing before the id listens.
 fn bind_ib(fd: RawFd, handle: u32, address: IbAddress) -> Result<()> {
     unbound(fd, handle)?;
     let device = address::bound_device(crate::gid::address_of(&address.gid))?;
@@ -80,8 +80,8 @@ fn bind_ib(fd: RawFd, handle: u32, address: IbAddress) -> Result<()> {
     Ok(())
 }
 
-/// Binds an id that is to listen to what is still missing: as in the kernel one that was not bound to any address and
-/// any port, one with an address in `AF_IB` to its service.
+/// Completes the binding of an id that is to listen: as in the kernel, one without an address to any address and port,
+/// one with an address in `AF_IB` to its service.
 pub(super) fn bind_to_listen(fd: RawFd, handle: u32) -> Result<()> {
     let (what, src, device, attached) = {
         let mut state = state();
@@ -91,7 +91,7 @@ pub(super) fn bind_to_listen(fd: RawFd, handle: u32) -> Result<()> {
     match src {
         None => bind_ip(fd, handle, SocketAddr::from(([0, 0, 0, 0], 0))),
         Some(Address::Ib(address)) if !attached => {
-            // Other processes find a service by its number: of several that the mask allows, by the first.
+            // Other processes find a service by its number: the first of several that the mask allows.
             let service = address.service & address.mask;
             all_or_none(handle, &devices_of(device)?, |device| {
                 claim(handle, device, service)?;
@@ -103,7 +103,7 @@ pub(super) fn bind_to_listen(fd: RawFd, handle: u32) -> Result<()> {
     }
 }
 
-/// What an id of a communication manager is made of.
+/// Parameters of a new id of a communication manager.
 #[derive(Copy, Clone)]
 pub(super) struct NewId {
     pub(super) space: PortSpace,
@@ -111,7 +111,7 @@ pub(super) struct NewId {
     pub(super) options: Options,
 }
 
-/// Returns what an id is before it is bound; EINVAL if it is bound already.
+/// Returns the parameters of an unbound id; EINVAL if it is bound already.
 fn unbound(fd: RawFd, handle: u32) -> Result<NewId> {
     let mut state = state();
     let id = state.id_of(fd, handle)?;
@@ -121,24 +121,24 @@ fn unbound(fd: RawFd, handle: u32) -> Result<NewId> {
     Ok(NewId { space: id.space, kind: id.kind, options: id.options })
 }
 
-/// Returns the devices that a binding is about: one, or all. ENODEV if there is none.
+/// Returns the devices of a binding: one, or all. ENODEV if there is none.
 fn devices_of(device: Option<usize>) -> Result<Vec<usize>> {
     let on = device.map_or_else(|| (0..devices().len()).collect(), |device| vec![device]);
     if on.is_empty() { Err(Errno(libc::ENODEV)) } else { Ok(on) }
 }
 
-/// Returns the ports to try: the one that was asked for, or some at random.
+/// Returns the ports to try: the requested one, or some at random.
 pub(super) fn ports(asked: u16) -> Vec<u16> {
     if asked != 0 {
         return vec![asked];
     }
     let mut random = [0u16; TRIES];
-    // SAFETY: as many bytes as the array has. Without entropy the first port is tried again and again.
+    // SAFETY: as many bytes as the array has. Without entropy the first port is tried repeatedly.
     unsafe { libc::getrandom(random.as_mut_ptr().cast(), size_of_val(&random), 0) };
     random.iter().map(|random| EPHEMERAL.start + random % EPHEMERAL.len() as u16).collect()
 }
 
-/// Opens a device, starts its threads, and has its communication manager's events heard.
+/// Opens a device, starts its threads, and listens to its communication manager's events.
 fn open(device: usize) -> Result<Arc<DeviceRuntime>> {
     let runtime = devices().get(device).ok_or(Errno(libc::ENODEV))?.runtime()?;
     runtime.start()?;
@@ -146,8 +146,8 @@ fn open(device: usize) -> Result<Arc<DeviceRuntime>> {
     Ok(runtime)
 }
 
-/// Claims a service of a device for an id. Ids of this process share a claim: whether their addresses differ is the
-/// communication manager's to see.
+/// Claims a service of a device for an id. Ids of this process share a claim: the communication manager checks whether
+/// their addresses differ.
 fn claim(handle: u32, device: usize, service: u64) -> Result<()> {
     let at = (device, service);
     if !state().share_claim(at) {
@@ -168,7 +168,7 @@ fn claim(handle: u32, device: usize, service: u64) -> Result<()> {
     Ok(())
 }
 
-/// Makes an id at a device's communication manager, with the options that were set.
+/// Creates an id in a device's communication manager, with the options that were set.
 pub(super) fn attach(handle: u32, device: usize, what: NewId) -> Result<DeviceCmId> {
     let made = open(device)?.first_unit().with_cm(|cm, now| {
         let id = cm.create(what.space, what.kind)?;
@@ -196,7 +196,7 @@ fn all_or_none(handle: u32, on: &[usize], bind: impl FnMut(usize) -> Result<()>)
     bound
 }
 
-/// Takes an id off all devices, as if it had not been bound.
+/// Detaches an id from all devices, as if it had not been bound.
 fn detach(handle: u32) {
     let cm_ids = {
         let mut state = state();

@@ -1,5 +1,5 @@
-//! Connections: they are waited for, asked for, accepted, rejected, ended. What is asked for here is sent by the
-//! communication manager; what comes of it is told by events.
+//! Connections: listening, connecting, accepting, rejecting, disconnecting. The communication manager sends the
+//! messages; results are reported by events.
 
 use std::os::fd::RawFd;
 
@@ -52,7 +52,7 @@ pub(in crate::ucma) fn accept(fd: RawFd, cmd: &Accept) -> Result<()> {
         return with(cm_id, |cm, now, id| cm.accept(now, id, None));
     }
     let param = param(&cmd.conn_param)?;
-    // Events can come as soon as the peer hears of it.
+    // Events can arrive as soon as the peer has the message.
     let before = std::mem::replace(&mut state().id_of(fd, cmd.id)?.uid, cmd.uid);
     let accepted = with(cm_id, |cm, now, id| cm.accept(now, id, Some(&param)));
     if accepted.is_err()
@@ -64,7 +64,7 @@ pub(in crate::ucma) fn accept(fd: RawFd, cmd: &Accept) -> Result<()> {
 }
 
 pub(in crate::ucma) fn reject(fd: RawFd, cmd: &Reject) -> Result<()> {
-    /// Consumer reject: what an application that names no reason means.
+    /// Consumer reject: for an application that gives no reason.
     const CONSUMER_DEFINED: u16 = 28;
     let reason = if cmd.reason == 0 { CONSUMER_DEFINED } else { cmd.reason.into() };
     let data = private_data(&cmd.private_data, cmd.private_data_len)?;
@@ -85,7 +85,7 @@ pub(in crate::ucma) fn notify(fd: RawFd, cmd: &OfId) -> Result<()> {
 }
 
 /// # Safety
-/// That of all [commands that answer](super).
+/// As for all [commands with a reply](super).
 pub(in crate::ucma) unsafe fn init_qp_attr(fd: RawFd, cmd: &Asking, answer: Answer) -> Result<()> {
     answer.needs(size_of::<QpAttr>())?;
     let to = match cmd.value {

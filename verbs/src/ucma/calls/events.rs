@@ -7,7 +7,7 @@ use crate::objects::devices;
 use crate::ucma::abi::{Answer, EventResp};
 use crate::ucma::state::state;
 
-/// Prepares for a wait for an event, which there may be already. `EAGAIN` if there is none and the file does not wait.
+/// Prepares to wait for an event, if there is none already. `EAGAIN` if there is none and the file is non-blocking.
 pub(in crate::ucma) fn await_event(fd: RawFd, answer: Answer) -> Result<()> {
     answer.needs(std::mem::offset_of!(EventResp, reserved))?;
     if state().has_events(fd)? {
@@ -26,10 +26,10 @@ pub(in crate::ucma) fn await_event(fd: RawFd, answer: Answer) -> Result<()> {
     Ok(())
 }
 
-/// Takes an event of which the descriptor has told. Returns false if it was purged meanwhile.
+/// Takes an event reported by the descriptor. Returns false if it was purged meanwhile.
 ///
 /// # Safety
-/// That of all [commands that answer](super), for the address `response`.
+/// As for all [commands with a reply](super), for the address `response`.
 pub(in crate::ucma) unsafe fn take_event(fd: RawFd, response: u64, answer: Answer) -> Result<bool> {
     let taken = state().take(fd)?;
     let Some(resp) = taken else { return Ok(false) };
@@ -38,7 +38,7 @@ pub(in crate::ucma) unsafe fn take_event(fd: RawFd, response: u64, answer: Answe
     Ok(true)
 }
 
-/// Runs the devices that are open, for an application for which there may be `nothing`.
+/// Runs the open devices, for an application for which there may be `nothing`.
 fn run_devices(nothing: &dyn Fn() -> bool) {
     for device in devices() {
         if let Some(runtime) = device.running() {

@@ -1,4 +1,4 @@
-//! The life of an id: it is made, moved to another file, given options, destroyed.
+//! Life cycle of an id: creation, migration to another file, options, destruction.
 
 use std::os::fd::RawFd;
 
@@ -12,7 +12,7 @@ use crate::ucma::abi::*;
 use crate::ucma::state::{Id, Options, Removed, state};
 
 /// # Safety
-/// That of all [commands that answer](super).
+/// As for all [commands with a reply](super).
 pub(in crate::ucma) unsafe fn create_id(fd: RawFd, cmd: &CreateId, answer: Answer) -> Result<()> {
     answer.needs(size_of::<u32>())?;
     let space = PortSpace::from_code(cmd.ps).ok_or_else(|| invalid!("port space {:#06x}", cmd.ps))?;
@@ -36,7 +36,7 @@ pub(in crate::ucma) unsafe fn create_id(fd: RawFd, cmd: &CreateId, answer: Answe
 }
 
 /// # Safety
-/// That of all [commands that answer](super).
+/// As for all [commands with a reply](super).
 pub(in crate::ucma) unsafe fn destroy_id(fd: RawFd, cmd: &Asking, answer: Answer) -> Result<()> {
     answer.needs(size_of::<u32>())?;
     let removed = {
@@ -50,16 +50,16 @@ pub(in crate::ucma) unsafe fn destroy_id(fd: RawFd, cmd: &Asking, answer: Answer
     unsafe { answer.write(cmd.response, &reported) }
 }
 
-/// Destroys at the communication managers what was removed from the state.
+/// Destroys in the communication managers what was removed from the state.
 pub(in crate::ucma) fn destroy_removed(removed: Removed) {
     for cm_id in removed.cm_ids {
-        // It may have gone already.
+        // It may no longer exist.
         let _ = with(cm_id, |cm, now, id| cm.destroy(now, id));
     }
 }
 
 /// # Safety
-/// That of all [commands that answer](super).
+/// As for all [commands with a reply](super).
 pub(in crate::ucma) unsafe fn migrate_id(fd: RawFd, cmd: &Asking, answer: Answer) -> Result<()> {
     answer.needs(size_of::<u32>())?;
     let reported = {
@@ -72,12 +72,12 @@ pub(in crate::ucma) unsafe fn migrate_id(fd: RawFd, cmd: &Asking, answer: Answer
 }
 
 /// # Safety
-/// `cmd.optval` has `cmd.optlen` bytes.
+/// `cmd.optval` is the address of `cmd.optlen` bytes.
 pub(in crate::ucma) unsafe fn set_option(fd: RawFd, cmd: &SetOption) -> Result<()> {
     let wants = |len: u32| if cmd.optlen == len && cmd.optval != 0 { Ok(()) } else { Err(Errno(libc::EINVAL)) };
-    // SAFETY: the caller's promise; asked for after the length was looked at.
+    // SAFETY: the caller's promise; called after the length was checked.
     let byte = || unsafe { fetch::<u8>(cmd.optval) };
-    // SAFETY: the caller's promise; asked for after the length was looked at.
+    // SAFETY: the caller's promise; called after the length was checked.
     let word = || unsafe { fetch::<i32>(cmd.optval) };
     let mut options = state().id_of(fd, cmd.id)?.options;
     match (cmd.level, cmd.optname) {
@@ -97,7 +97,7 @@ pub(in crate::ucma) unsafe fn set_option(fd: RawFd, cmd: &SetOption) -> Result<(
             wants(4)?;
             options.afonly = Some(word()? != 0);
         }
-        // What a path record says of RoCE is what resolving the address has found.
+        // For RoCE, a path record has only what resolving the address has found.
         (option::LEVEL_IB, option::IB_PATH) => {
             return resolve_route(fd, &OfId { id: cmd.id, value: 0 });
         }

@@ -1,4 +1,4 @@
-//! The commands, as the kernel's ucma.c answers them.
+//! The commands, answered like the kernel's ucma.c.
 //!
 //! | module | commands |
 //! |---|---|
@@ -12,7 +12,7 @@
 //!
 //! # Safety
 //!
-//! Commands that answer are unsafe: `cmd.response` has as much room as `answer` says.
+//! Commands with a reply are unsafe: `cmd.response` must be a buffer of the size in `answer`.
 
 mod binding;
 mod connections;
@@ -47,12 +47,12 @@ impl From<CmError> for Errno {
     }
 }
 
-/// Returns what a device says of itself.
+/// Returns the properties of a device.
 fn info(device: usize) -> Result<&'static DeviceInfo> {
     devices().get(device).map(|device| device.info()).ok_or(Errno(libc::ENODEV))
 }
 
-/// Returns a device that is open, as one is on which there are ids.
+/// Returns an open device, as every device with ids is.
 fn running(device: usize) -> Result<Arc<DeviceRuntime>> {
     devices().get(device).and_then(|device| device.running()).ok_or(Errno(libc::ENODEV))
 }
@@ -65,7 +65,7 @@ fn with<R>(
     Ok(running(device)?.first_unit().with_cm(|cm, now| call(cm, now, id))?)
 }
 
-/// Returns what an id is at the communication manager of its device; EINVAL if it has none yet.
+/// Returns the id in the communication manager of its device; EINVAL if there is none yet.
 fn cm_id_of(fd: RawFd, handle: u32) -> Result<DeviceCmId> {
     let mut state = state();
     match state.id_of(fd, handle)?.cm_ids[..] {

@@ -1,4 +1,4 @@
-//! Multicast groups. RoCE has no subnet administrator to ask: a group is its address.
+//! Multicast groups. RoCE has no subnet administrator to query: a group is its address.
 
 use std::os::fd::RawFd;
 
@@ -10,7 +10,7 @@ use crate::ucma::attributes::ah_attr;
 use crate::ucma::state::{Queued, state};
 
 /// # Safety
-/// That of all [commands that answer](super).
+/// As for all [commands with a reply](super).
 pub(in crate::ucma) unsafe fn join_mcast(fd: RawFd, cmd: &JoinMcast, answer: Answer) -> Result<()> {
     answer.needs(size_of::<u32>())?;
     let Some(Address::Ip(to)) = Address::parse(&cmd.addr, cmd.addr_size)? else { return Err(Errno(libc::EINVAL)) };
@@ -46,7 +46,7 @@ pub(in crate::ucma) unsafe fn join_mcast(fd: RawFd, cmd: &JoinMcast, answer: Ans
 }
 
 /// # Safety
-/// That of all [commands that answer](super).
+/// As for all [commands with a reply](super).
 pub(in crate::ucma) unsafe fn leave_mcast(fd: RawFd, cmd: &Asking, answer: Answer) -> Result<()> {
     answer.needs(size_of::<u32>())?;
     let reported = state().remove_group(fd, cmd.id)?;

@@ -1,4 +1,4 @@
-//! What an id's addresses and its route are.
+//! Queries of an id's addresses and its route.
 
 use std::os::fd::RawFd;
 
@@ -13,7 +13,7 @@ use crate::ucma::attributes::path_record;
 use crate::ucma::state::state;
 
 /// # Safety
-/// That of all [commands that answer](super).
+/// As for all [commands with a reply](super).
 pub(in crate::ucma) unsafe fn query(fd: RawFd, cmd: &Asking, answer: Answer) -> Result<()> {
     let (mut src, mut dst, device, cm_id, resolved) = {
         let mut state = state();
@@ -42,13 +42,13 @@ pub(in crate::ucma) unsafe fn query(fd: RawFd, cmd: &Asking, answer: Answer) -> 
                 let none = QueryPathResp { num_paths: 0, ..zeroed() };
                 answer.write(cmd.response, &route.filter(|_| resolved).map_or(none, |route| path_record(&route)))
             }
-            // RDMA_USER_CM_QUERY_IB_SERVICE, and whatever comes.
+            // RDMA_USER_CM_QUERY_IB_SERVICE, and future ones.
             _ => Err(Errno(libc::EOPNOTSUPP)),
         }
     }
 }
 
-/// What is the same in the answers about addresses and GIDs.
+/// Returns the common part of the replies about addresses and GIDs.
 fn resp_of(device: Option<usize>) -> Result<QueryAddrResp> {
     let mut resp = QueryAddrResp { ibdev_index: u32::MAX, ..zeroed() };
     if let Some(device) = device {

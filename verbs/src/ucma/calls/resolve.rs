@@ -1,4 +1,4 @@
-//! Resolving: how a peer is reached, and from which device.
+//! Resolving the device and the path to a peer.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
@@ -24,11 +24,11 @@ pub(in crate::ucma) fn resolve_addr(fd: RawFd, cmd: &ResolveAddr) -> Result<()> 
     }
     match resolve(fd, cmd.id, dst) {
         Ok(((device, id), to)) => {
-            // The neighbour's answer comes as an event.
+            // The result of the neighbour resolution is an event.
             running(device)?.first_unit().find_way(id, to, u64::from(cmd.timeout_ms) * MS);
             Ok(())
         }
-        // What the network says comes as an event, what the call is wrong about at once.
+        // Errors of the network are reported by an event, errors of the call at once.
         Err(Errno(errno @ (libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENODEV | libc::EACCES))) => {
             state().tell_way(cmd.id, -errno);
             Ok(())
@@ -37,8 +37,7 @@ pub(in crate::ucma) fn resolve_addr(fd: RawFd, cmd: &ResolveAddr) -> Result<()> 
     }
 }
 
-/// Finds the route to a destination, and attaches the id to the device that it leads over. Returns what the id is
-/// there, and the peer's address.
+/// Finds the route to a destination, and attaches the id to its device. Returns the id there, and the peer's address.
 fn resolve(fd: RawFd, handle: u32, dst: Address) -> Result<(DeviceCmId, IpAddr)> {
     let (what, src, bound, cm_ids) = {
         let mut state = state();
@@ -80,12 +79,12 @@ fn resolve(fd: RawFd, handle: u32, dst: Address) -> Result<(DeviceCmId, IpAddr)>
     Ok((cm_id, found.path.dst))
 }
 
-/// Takes an id that was bound to the wildcard off the devices that it does not use.
+/// Detaches an id that was bound to the wildcard from the devices that it does not use.
 fn keep_only(handle: u32, kept: DeviceCmId) {
     let others: Vec<DeviceCmId> = {
         let mut state = state();
         let others = state.take_cm_ids(handle).into_iter().filter(|one| *one != kept).collect();
-        // It was there a moment ago.
+        // It was there a moment before.
         let _ = state.add_cm_id(handle, kept);
         others
     };

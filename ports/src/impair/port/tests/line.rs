@@ -14,7 +14,7 @@ const WHOLE_WIRE: u64 = (42 + CUT + PAYLOAD) as u64;
 const CUT_WIRE: u64 = (42 + CUT) as u64;
 const SOURCE: u32 = 0x123;
 
-/// A SEND with this PSN.
+/// Returns a SEND with this PSN.
 fn send_headers(psn: u32, pulled: bool) -> Headers {
     let irn = IrnEth::Send { recv_wqe_sn: Psn::new(psn), psn_offset: 0 };
     let ndp = if pulled { NdpWord::new(SOURCE, false) } else { None };
@@ -42,7 +42,7 @@ fn data(psn: u32) -> Vec<u8> {
     bytes_of(&send_headers(psn, true), PAYLOAD)
 }
 
-/// A traffic class with these three low bits of the DSCP, priority 5 and ECT.
+/// Returns a traffic class with these three low bits of the DSCP, priority 5 and ECT.
 fn class(colour: u8) -> u8 {
     5 << 5 | colour << 2 | 0b10
 }
@@ -51,7 +51,7 @@ fn come(port: &mut Impaired<Wire>, at: u64, path: Path, bytes: Vec<u8>) {
     port.inner_mut().incoming.push_back((Time(at), path, bytes));
 }
 
-/// Has the frames with these PSNs come at once.
+/// Makes the frames with these PSNs arrive at once.
 fn burst(port: &mut Impaired<Wire>, psns: impl IntoIterator<Item = u32>) {
     for psn in psns {
         come(port, 0, Path { traffic_class: class(0), ..path() }, data(psn));
@@ -129,7 +129,7 @@ fn headers_wait_in_a_queue_of_their_own_and_others_are_dropped_at_the_tail() {
     ] {
         come(&mut port, 0, path(), bytes);
     }
-    // Red may not be trimmed, and nothing can be trimmed twice.
+    // Red frames may not be trimmed, and nothing can be trimmed twice.
     come(&mut port, 0, Path { traffic_class: class(1), ..path() }, data(22));
     come(&mut port, 0, Path { traffic_class: class(3), ..path() }, data(6)[..CUT].to_vec());
     let got: Vec<u32> = take(&mut port, 100_000).iter().map(Got::psn).collect();
@@ -143,7 +143,7 @@ fn headers_that_find_no_room_go_back_once_by_the_same_port() {
     let headers = 2 * CUT_WIRE;
     let mut port = impaired(&format!("rx rate 8gbit trim 1 headers {headers} return"));
     burst(&mut port, 0..5);
-    // One that was returned before, and one trimmed elsewhere.
+    // One that was returned before, and one trimmed by another switch.
     come(&mut port, 0, Path { traffic_class: class(5), ..path() }, data(5)[..CUT].to_vec());
     come(&mut port, 0, Path { traffic_class: class(3), ..path() }, data(6)[..CUT].to_vec());
     let flushes = port.inner().flushes;
@@ -303,8 +303,8 @@ fn numbers_of_a_line_are_told_where_there_is_one() {
     assert!(trim.contains(&"queue_peak_bytes") && red.contains(&"queue_peak_bytes"));
 }
 
-/// Has frames sent and received at times, of kinds and colours, until nothing waits. Returns how many were sent, the
-/// port, and what came.
+/// Sends and receives frames at times, of kinds and colours, until nothing waits. Returns how many were sent, the port,
+/// and what was received.
 fn exchange(text: &str, seed: u64, room: Option<usize>, arrivals: &[(u64, u8, u8)]) -> (u64, Impaired<Wire>, Vec<Got>) {
     let impairments = text.parse().unwrap();
     let mut port = Impaired::new(Wire { room, ..Wire::default() }, &impairments, seed, 3);
@@ -348,7 +348,7 @@ proptest! {
         let (sent, port, got) = run();
         prop_assert_eq!(port.tx_counters().seen, sent);
         let left = |c: &Counters| c.seen + c.duplicated - c.dropped - c.over_limit - c.header_drops - c.returned;
-        // What the NIC has sent comes back to it, what came for it goes back.
+        // Headers of frames sent by the NIC come back to it; those of received frames go back.
         let (tx, rx) = (*port.tx_counters(), *port.rx_counters());
         prop_assert_eq!(port.inner().sent.len() as u64, left(&tx) + rx.returned);
         prop_assert_eq!(got.len() as u64, left(&rx) + tx.returned);
@@ -372,7 +372,7 @@ proptest! {
         prop_assert_eq!(&again.2, &got);
     }
 
-    /// Frame by frame: what is cut by which toss of the coin, what goes first, and what goes back.
+    /// Frame by frame: which are cut by which coin toss, which go first, and which are returned.
     #[test]
     fn the_policy_for_it_trims_as_the_line_does(
         (data, headers, ratio) in (1_100..9_000u64, 71..900u64, 1..12u32),

@@ -1,4 +1,4 @@
-//! Lines whose queues a policy describes.
+//! Lines with queues described by a policy.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn order(port: &mut Impaired<Wire>, frames: &[(u32, u8)]) -> Vec<(u64, u32)> {
     port.inner().sent.iter().map(|(at, _, bytes)| (at.0 / MS, tag(bytes))).collect()
 }
 
-/// A policy's file, and its impairment.
+/// Returns a policy's file, and its impairment.
 fn of_text(text: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("p.oq");
@@ -41,7 +41,7 @@ fn one_queue_in_order_is_a_line_without_a_policy() {
     assert_eq!(order(&mut port, &frames), plain);
     let [report, _] = port.impairments().unwrap();
     let queue = report.queue.unwrap();
-    // The first is on the line when the second comes.
+    // The first is on the line when the second arrives.
     assert_eq!((queue.frames, queue.peak_bytes, report.counters.over_limit), (10, 9 * 142, 0));
 }
 

@@ -10,11 +10,11 @@ const US: u64 = 1_000;
 /// Ethernet, IP and UDP.
 const HEADERS: usize = 42;
 
-/// A frame of a test: when it comes in µs, its priority, and its bytes on the line.
+/// A frame of a test: its arrival in µs, its priority, and its bytes on the line.
 type Coming = (u64, u8, usize);
 
-/// Sends frames, numbered from 0, and lets the line run empty. Returns which leave, in order, with the time of their
-/// last bit in µs.
+/// Sends frames, numbered from 0, and lets the line run empty. Returns the frames that leave, in order, with the time
+/// of their last bit in µs.
 fn run(port: &mut Impaired<Wire>, frames: &[Coming]) -> Vec<(u64, u32)> {
     for (tag, (at, priority, bytes)) in (0u32..).zip(frames) {
         drain(port, Time(at * US));
@@ -29,7 +29,7 @@ fn run(port: &mut Impaired<Wire>, frames: &[Coming]) -> Vec<(u64, u32)> {
     sent(port).into_iter().map(|(at, tag)| (at / US, tag)).collect()
 }
 
-/// Has the line do what is due by `now`, each at its time.
+/// Makes the line do due work by `now`, each at its time.
 fn drain(port: &mut Impaired<Wire>, now: Time) {
     while port.next_deadline() <= now {
         let at = port.next_deadline();
@@ -37,8 +37,8 @@ fn drain(port: &mut Impaired<Wire>, now: Time) {
     }
 }
 
-/// What a line with strict priorities does by the text of RC3 (§2.4.1), without any cleverness. Returns what leaves,
-/// and what is dropped by tag, with whether it had waited.
+/// A straightforward implementation of RC3's strict priorities (§2.4.1). Returns the frames that leave, and those
+/// dropped by tag, with whether they had waited.
 fn naive(room: impl Fn(&[(u32, Coming)]) -> bool, frames: &[Coming]) -> (Vec<(u64, u32)>, BTreeMap<u32, bool>) {
     let (mut left, mut dropped) = (Vec::new(), BTreeMap::new());
     let mut waiting: Vec<(u32, Coming)> = Vec::new();
@@ -55,7 +55,7 @@ fn naive(room: impl Fn(&[(u32, Coming)]) -> bool, frames: &[Coming]) -> (Vec<(u6
             break;
         }
         waiting.push((tag, *coming));
-        // What has no room among its equals alone pushes nothing out.
+        // A frame that does not fit among those of its priority alone pushes nothing out.
         let equals: Vec<_> = waiting.iter().copied().filter(|frame| frame.1.1 == priority).collect();
         if room(&equals) {
             while !room(&waiting) {
@@ -80,7 +80,7 @@ fn naive(room: impl Fn(&[(u32, Coming)]) -> bool, frames: &[Coming]) -> (Vec<(u6
     (left, dropped)
 }
 
-/// Frames at time 0, the first of which goes to the line at once: which leave.
+/// Sends frames at time 0, the first of which goes on the line at once; returns those that leave.
 fn order(impairment: &str, frames: &[(u8, usize)]) -> Vec<u32> {
     let frames: Vec<Coming> = frames.iter().map(|(priority, bytes)| (0, *priority, *bytes)).collect();
     let mut port = impaired(&format!("tx {RATE} {impairment}"));
@@ -90,7 +90,7 @@ fn order(impairment: &str, frames: &[(u8, usize)]) -> Vec<u32> {
 #[test]
 fn the_highest_priority_goes_first_and_each_in_order() {
     let frames = [0, 3, 7, 0, 3, 7, 1, 6].map(|priority| (priority, 100));
-    // The first was on the line when the others came: nothing is torn off it.
+    // The first was on the line when the others arrived: it is not preempted.
     assert_eq!(order("prio", &frames), [0, 2, 5, 7, 1, 4, 6, 3]);
 }
 
@@ -103,7 +103,7 @@ fn a_full_queue_gives_up_the_newest_of_the_lowest_priority_below_the_arriving_on
         // Of equal priority, and of a lower one, the arriving frame goes.
         (&[(7, 100), (2, 100), (2, 100), (2, 100), (2, 100), (1, 100)], &[0, 1, 2, 3]),
         (&[(7, 100), (0, 100), (0, 100), (0, 100), (0, 100)], &[0, 1, 2, 3]),
-        // The frame on the line is none of those that wait.
+        // The frame on the line does not count as waiting.
         (&[(0, 100), (1, 100), (1, 100), (1, 100), (2, 100)], &[0, 4, 1, 2]),
     ] {
         assert_eq!(order("prio 3", frames), left, "{frames:?}");
@@ -117,7 +117,7 @@ fn room_in_bytes_takes_as_many_frames_as_a_long_one_needs() {
     let with = |priority, bytes| order("prio 400b", &[&short[..], &[(priority, bytes)]].concat());
     assert_eq!(with(7, 300), [0, 5, 4]);
     assert_eq!(with(3, 200), [0, 4, 3, 5]);
-    // What it pushed out in vain is lost (as in the authors' simulator).
+    // Frames pushed out in vain are lost (as in the authors' simulator).
     assert_eq!(with(3, 300), [0, 4, 3]);
     assert_eq!(with(1, 50), [0, 4, 3, 2, 1]);
     // Longer than the room: it pushes nothing out.
@@ -179,8 +179,8 @@ fn what_is_received_waits_too() {
     assert_eq!(arrived, [(1100, 0), (1200, 7), (1300, 6)]);
 }
 
-/// The counterpart of figures 2.16 and 2.17: a stream of high priority beside one of low, through one line. The high
-/// one has what it asks for while it sends, the low one what is left, and all of it before and after.
+/// The counterpart of figures 2.16 and 2.17: a stream of high priority and one of low through one line. The high one
+/// gets what it asks for while it sends, the low one the rest, and everything before and after.
 #[test]
 fn a_stream_of_high_priority_has_the_line_and_one_of_low_what_is_left() {
     const BYTES: usize = 1_000;
@@ -221,7 +221,7 @@ fn comings() -> impl Strategy<Value = Vec<Coming>> {
 }
 
 proptest! {
-    /// What came has left or was dropped, and each as the text has it.
+    /// Every frame has left or was dropped, as the text describes.
     #[test]
     fn a_line_is_what_the_text_says(frames in comings(), room in 1..20u32, by_bytes: bool) {
         let limit = if by_bytes { u64::from(room) * 100 } else { room.into() };

@@ -25,7 +25,7 @@ fn send_to(port: &mut impl Port, now: u64, qpn: u32, opcode: Opcode) {
     }));
 }
 
-/// What has come by a time: when each was sent, to whom the flow goes, the rate in kbit/s, and the queue.
+/// Returns the notices received by a time: time of sending, destination of the flow, rate in kbit/s, and queue.
 fn notices(port: &mut impl Port, now: u64) -> Vec<(u64, u32, u32, u32)> {
     let mut all = Vec::new();
     port.take_notices(Time(now), &mut |at, notice: &RateNotice| {
@@ -52,7 +52,7 @@ fn those_are_notified_that_have_frames_in_the_queue() {
     // Of 15,000 bytes 5,000 are left. More than Q_max: the least rate, a hundredth of the line, and rounded down.
     let all = notices(&mut port, 10 * MS);
     assert_eq!(all, [(10 * MS, 2, 79, 5_000), (10 * MS, 3, 79, 5_000)]);
-    // Late by two periods. The queue is empty, and nobody is to be notified, but the rate rises until it is the line's.
+    // Late by two periods. The queue is empty, and no flow is notified, but the rate rises to that of the line.
     assert_eq!(notices(&mut port, 30 * MS), []);
     assert!(port.impairments().unwrap()[0].fair_rate.is_some_and(|rate| (79_000..7_000_000).contains(&rate)));
     port.flush(Time(1_000_000 * MS)).unwrap();

@@ -1,4 +1,4 @@
-//! Algorithm 1 by hand, its stability as the paper derives it, and a queue as a fluid.
+//! Algorithm 1 by hand, its stability as derived in the paper, and a fluid model of a queue.
 
 use std::collections::VecDeque;
 use std::f64::consts::PI;
@@ -21,12 +21,12 @@ const CONFIG: FairRateConfig = FairRateConfig {
     fraction: POINT,
 };
 
-/// A port with this rate, in units, whose queue was `before` bytes long.
+/// Returns a port with this rate, in units, whose queue was `before` bytes long.
 fn port(config: &FairRateConfig, rate: f64, before: u64) -> FairRate {
     FairRate { rate: (rate * f64::from(1 << POINT)) as i64, before, ..FairRate::new(config) }
 }
 
-/// The rate after a step, in units.
+/// Returns the rate after a step, in units.
 fn stepped(mut port: FairRate, queue: u64) -> f64 {
     port.step(queue);
     port.rate as f64 / f64::from(1 << POINT)
@@ -41,7 +41,7 @@ fn gains_are_divided_by_the_region_of_the_rate() {
             .chain([(250.0, 8.0), (249.0, 16.0), (125.0, 16.0), (124.0, 32.0), (30.0, 32.0)])
     {
         assert_eq!(stepped(port(&CONFIG, rate, 186_000), 210_000), rate - 85.0 / divisor, "{rate}");
-        // As much below and less.
+        // Symmetrically below.
         let up = (rate + 85.0 / divisor).min(4000.0);
         assert_eq!(stepped(port(&CONFIG, rate, 114_000), 90_000), up, "{rate}");
     }
@@ -56,7 +56,7 @@ fn a_queue_at_its_place_leaves_the_rate_alone() {
 fn the_longest_queue_sends_the_rate_to_the_bottom() {
     assert_eq!(stepped(port(&CONFIG, 4000.0, 359_000), 360_000), 10.0);
     assert_eq!(stepped(port(&CONFIG, 501.0, 359_000), 360_000), 10.0);
-    // Up to an eighth of the link the other rules do: 350 · 0.25 + 1000 / 600 · 1.5 = 90, divided by 4 and 8.
+    // Up to an eighth of the link the other rules do not apply: 350 · 0.25 + 1000 / 600 · 1.5 = 90, divided by 4 and 8.
     assert_eq!(stepped(port(&CONFIG, 500.0, 359_000), 360_000), 500.0 - 90.0 / 4.0);
     assert_eq!(stepped(port(&CONFIG, 499.0, 359_000), 360_000), 499.0 - 90.0 / 8.0);
 }
@@ -85,7 +85,7 @@ fn the_rate_stays_between_its_limits() {
 #[test]
 fn without_a_fraction_small_steps_vanish() {
     let whole = FairRateConfig { fraction: 0, ..CONFIG };
-    // 0.25 · 250 / 32 = 1.95 units up from the bottom are one, and 0.25 · 100 / 32 are none.
+    // 0.25 · 250 / 32 = 1.95 units up from the bottom become one, and 0.25 · 100 / 32 none.
     assert_eq!(stepped(port(&whole, 20.0, 0), 0), 21.0);
     assert_eq!(stepped(port(&whole, 20.0, 90_000), 90_000), 20.0);
     assert_eq!(stepped(port(&CONFIG, 20.0, 90_000), 90_000), 20.0 + 25.0 / 32.0);
@@ -106,8 +106,8 @@ fn parameters_follow_the_link() {
     assert_eq!(of(400 * GBIT), ([1200, 2400, 2640], 0.45, 2.25));
 }
 
-/// The phase margin in degrees of the loop of `n` flows, by the paper's linear model (§5): G(s) = K (1 + s / z₁)
-/// e^(-sT) / s² with K = κ N α / T and z₁ = α / ((β + α / 2) T), κ = (ΔF / 8) / ΔQ.
+/// Returns the phase margin in degrees of the loop of `n` flows, by the paper's linear model (§5): G(s) = K (1 + s /
+/// z₁) e^(-sT) / s² with K = κ N α / T and z₁ = α / ((β + α / 2) T), κ = (ΔF / 8) / ΔQ.
 fn phase_margin(n: f64, alpha: f64, beta: f64) -> f64 {
     let period = CONFIG.period as f64 / 1e9;
     let k = FairRateConfig::UNIT as f64 / 8.0 / CONFIG.chunk as f64 * n * alpha / period;
@@ -150,9 +150,9 @@ fn auto_tuned_gains_are_stable_for_any_number() {
     }
 }
 
-/// The mean queue in bytes, and the mean rate of a flow in Mbit/s, in the last ten of 40 ms: `n` sources that begin at
-/// line rate share a link, and follow notices 20 µs later. Sources of which nothing waits double. At 500 KB the queue
-/// pauses them, as PFC does.
+/// Returns the mean queue in bytes, and the mean rate of a flow in Mbit/s, in the last ten of 40 ms: `n` sources that
+/// begin at line rate share a link, and follow notices 20 µs later. Sources without queued bytes double. At 500 KB the
+/// queue pauses them, as PFC does.
 fn fluid(n: u64, config: &FairRateConfig) -> (f64, f64) {
     const DELAY: u64 = 20;
     let (mut point, mut queue, mut source) = (FairRate::new(config), 0.0_f64, config.rate);

@@ -4,7 +4,7 @@ use crate::time::{MS, US};
 const GBIT: u64 = 1_000_000_000;
 const MTU: u32 = 1000;
 
-/// A line of 8 Gbit/s, a byte a nanosecond, and a round trip of 10 µs.
+/// A line of 8 Gbit/s, one byte per nanosecond, and a round trip of 10 µs.
 fn throttle(congestion: &str) -> Box<Throttle> {
     let mut config = TransportConfig::preset("irn").unwrap();
     config.congestion = congestion.parse().unwrap();
@@ -12,15 +12,15 @@ fn throttle(congestion: &str) -> Box<Throttle> {
     Throttle::new(&config, MTU).unwrap()
 }
 
-/// TIMELY at the line rate, to which no round trip says anything.
+/// TIMELY at the line rate, unaffected by any round trip.
 fn measuring() -> Box<Throttle> {
     throttle("timely,t-low=0,t-high=3600s,segment=4000")
 }
 
-/// A quarter of the line's rate, 2 Gbit/s or 4 ns a byte, in segments of 4000 bytes.
+/// A quarter of the line rate, 2 Gbit/s or 4 ns per byte, in segments of 4000 bytes.
 fn quarter() -> Box<Throttle> {
     let mut t = throttle("timely,t-low=0,t-high=3600s,segment=4000,initial=0.25");
-    // Nothing is left of the half segment that a flow begins with.
+    // Uses up the half segment that a flow begins with.
     t.pacer.spend(Time::ZERO, 2_000);
     t
 }
@@ -38,12 +38,12 @@ fn again(t: &mut Throttle, now: u64, n: u32) {
     t.on_send(Time(now), psn(n), false, MTU, MTU, false);
 }
 
-/// What the segments that wait are: first and last packet, and bytes.
+/// Returns the waiting segments: first and last packet, and bytes.
 fn waiting(t: &Throttle) -> Vec<(i32, i32, u32)> {
     t.segments.iter().map(|s| (s.first.distance(psn(0)), s.last.distance(psn(0)), s.bytes)).collect()
 }
 
-/// The samples that an acknowledgement of everything before `acked` brings.
+/// Returns the samples of an acknowledgement of everything before `acked`.
 fn samples(t: &mut Throttle, now: u64, acked: u32, sack: Option<Sack>) -> Vec<u64> {
     let mut samples = Vec::new();
     while let Some(answered) = t.answered(psn(acked), sack) {
@@ -61,13 +61,13 @@ fn segments_end_by_length_and_with_their_message() {
     let mut t = measuring();
     let ends: Vec<bool> = (0..6).map(|n| send(&mut t, u64::from(n), n)).collect();
     assert_eq!(ends, [false, false, false, true, false, false]);
-    // A message ends with 1 byte: so does the segment.
+    // A message ends with 1 byte, and the segment with it.
     assert!(t.on_send(Time(6), psn(6), true, 1, 1, true));
     assert_eq!(waiting(&t), [(0, 3, 4000), (4, 6, 2001)]);
-    // A message without bytes is one, too.
+    // A message without bytes counts, too.
     assert!(t.on_send(Time(7), psn(7), true, 0, 0, true));
     assert_eq!(waiting(&t)[2], (7, 7, 0));
-    // 999 bytes more are no full packet more: 3001 of 4000 end it.
+    // 999 more bytes are less than a full packet: 3001 of 4000 end it.
     for n in 8..10 {
         assert!(!send(&mut t, 8, n));
     }
@@ -82,7 +82,7 @@ fn a_round_trip_counts_from_the_last_packet_less_what_sending_it_takes() {
     for n in 0..4 {
         send(&mut t, 1_000 * u64::from(n), n);
     }
-    // Three of four are no completion.
+    // Three of four do not complete it.
     assert_eq!(samples(&mut t, 9_000, 3, None), Vec::<u64>::new());
     // Sent at 3000, of 1000 bytes that take 1000 ns: 20,000 − 3000 − 1000.
     assert_eq!(samples(&mut t, 20_000, 4, None), [16_000]);
@@ -90,7 +90,7 @@ fn a_round_trip_counts_from_the_last_packet_less_what_sending_it_takes() {
     // A message of 100 bytes: 50,000 − 30,000 − 100.
     t.on_send(Time(30_000), psn(4), true, 100, 100, true);
     assert_eq!(samples(&mut t, 50_000, 5, None), [19_900]);
-    // Never nought, whatever the clocks say.
+    // Never zero, whatever the clocks say.
     t.on_send(Time(60_000), psn(5), true, 1000, 1000, true);
     assert_eq!(samples(&mut t, 60_100, 6, None), [1]);
 }
@@ -137,7 +137,7 @@ fn a_selective_acknowledgement_ends_what_it_covers() {
     for n in 0..16 {
         send(&mut t, 0, n);
     }
-    // 7 has come, 0 has not; segment 0..=3 is passed without an answer.
+    // 7 has arrived, 0 has not; segment 0..=3 is skipped without a sample.
     assert_eq!(samples(&mut t, 9_000, 0, sack(6, 0)), Vec::<u64>::new());
     assert_eq!(waiting(&t).len(), 3);
     assert_eq!(samples(&mut t, 9_000, 0, sack(7, 0)), [8_000]);
@@ -161,7 +161,8 @@ fn no_more_segments_than_there_is_room_for() {
     assert_eq!(t.segments.len(), SEGMENTS);
 }
 
-/// Whether the rate counts as used when a segment of 4 packets leaves every `every` ns; each takes 16 µs at the rate.
+/// Returns whether the rate counts as used when a segment of 4 packets leaves every `every` ns; each takes 16 µs at the
+/// rate.
 fn used(every: u64) -> bool {
     let mut t = quarter();
     for segment in 0..40 {
@@ -190,7 +191,7 @@ fn after_idle_time_the_rate_was_not_used_until_it_is_for_a_round_trip() {
         }
         t.busy
     };
-    // The time before the first packet is none.
+    // The time before the first packet does not count.
     assert!(segment(&mut t, 100_000) && segment(&mut t, 116_000));
     // Idle from 132,000 on.
     assert!(!segment(&mut t, 232_000));
@@ -200,7 +201,7 @@ fn after_idle_time_the_rate_was_not_used_until_it_is_for_a_round_trip() {
 #[test]
 fn a_rate_that_falls_leaves_no_idle_time() {
     // At 0 a segment, 16 µs; at 8 µs the rate is halved: the other half takes 16 µs, so that the next leaves at 24 µs.
-    // That is found when it is due.
+    // That is determined when it is due.
     let mut t = quarter();
     for n in 0..4 {
         send(&mut t, 0, n);
@@ -224,7 +225,7 @@ fn a_rate_that_rises_brings_no_segment_forward() {
     t.on_deadline(Time(12_000));
     assert!(!t.is_open() && t.next_deadline() == Time(16_000));
     assert!(t.allows(Time(16_000)));
-    // No fault of the application's; and the next one has the new rate, and what the wait has earned.
+    // Not the application's fault; and the next one has the new rate, and the tokens earned by the wait.
     (4..8).for_each(|n| _ = send(&mut t, 16_000, n));
     assert!(t.busy);
     assert_eq!(t.next_deadline(), Time(20_000));
@@ -263,7 +264,7 @@ fn a_segment_that_leaves_late_makes_up_for_it() {
     assert_eq!(segment(&mut t, 0, 0), 16_000);
     assert_eq!(segment(&mut t, 21_000, 4), 32_000);
     assert_eq!(segment(&mut t, 32_000, 8), 48_000);
-    // For half a segment at most, and the nanosecond that the bucket has above that.
+    // By half a segment at most, and the nanosecond that the bucket has above that.
     assert_eq!(segment(&mut t, 1_000_000, 12), 1_007_999);
 }
 
@@ -279,19 +280,19 @@ fn packets_of_a_segment_leave_at_a_rate_of_their_own() {
         assert_eq!((t.is_open(), t.next_deadline()), (false, Time(2_000 * u64::from(n + 1))));
         assert!(!t.allows(Time(at.0 + 1_999)));
     }
-    // One that is late changes nothing of the next one's time, which here is that of the next segment.
+    // A late packet does not affect the next one's time, here that of the next segment.
     assert!(send(&mut t, 7_500, 3));
     assert_eq!(t.next_deadline(), Time(16_000));
-    // Its round trip counts from when it left, less what the line takes for it: the pacer's time is none of it.
+    // Its round trip counts from its departure, minus its serialization delay: the pacer's delay is not included.
     assert_eq!(samples(&mut t, 20_000, 4, None), [11_500]);
-    // Where the rate is higher, segments follow each other at the pacing.
+    // If the rate is higher, segments follow each other at the pacing.
     let mut t = throttle("timely,t-low=0,t-high=3600s,segment=4000,pacing=4G");
     (0..4).for_each(|n| assert!(send(&mut t, 2_000 * u64::from(n), n) == (n == 3)));
     assert_eq!(t.next_deadline(), Time(8_000));
-    // The first packet of one that begins late makes up for nothing.
+    // The first packet of a late segment makes up for nothing.
     send(&mut t, 9_000, 4);
     assert_eq!(t.next_deadline(), Time(11_000));
-    // As fast as the line is no pacing.
+    // The line rate means no pacing.
     let mut t = throttle("timely,t-low=0,t-high=3600s,segment=4000,pacing=8G");
     send(&mut t, 0, 0);
     assert!(t.is_open());
@@ -312,7 +313,7 @@ fn what_is_sent_again_is_paid_for_packet_by_packet() {
 
 #[test]
 fn a_rate_without_segments_has_a_bucket() {
-    // DCQCN at 4 Gbit/s after one notification (α = 1): 2 ns a byte, and 8192 bytes at once.
+    // DCQCN at 4 Gbit/s after one notification (α = 1): 2 ns per byte, and 8192 bytes at once.
     let mut t = throttle("dcqcn");
     assert_eq!(t.pacer.rate(), 0);
     t.on_cnp(Time(0), &Cnp::default());
