@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use super::{HELLO, Holder, Slot, SocketFault};
 
-/// Error of joining a device. [`HostPort::open`] returns it inside an [`io::Error`].
+/// Error of joining a device. [`HostPort::open`](super::HostPort::open) returns it inside an [`io::Error`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
     /// The domain is not a valid part of a socket's name.
@@ -58,7 +58,7 @@ pub enum HostWarning {
 }
 
 /// A process of the device runs a version of irnic with another shared memory layout. Frames pass in neither direction.
-/// [`Port::flush`] returns it inside an [`io::Error`], once per process, at both ends.
+/// [`Port::flush`](crate::Port::flush) returns it inside an [`io::Error`], once per process, at both ends.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{process} has another version of irnic, whose shared memory is of version {theirs} and not {}: the two do not reach each \
