@@ -73,7 +73,7 @@ pub static KEYS: [Key; 40] = [
         variable: "IRNIC_DEVICE",
         values: "letters, digits, `-`, `_`, `.`",
         default: "`irnic0`, `irnic1`, …",
-        about: "The device's name. Where a file has several devices, the variable chooses one",
+        about: "Device name. If the file has several devices, the variable selects one",
         set: field!(name = value::name),
     },
     Key {
@@ -81,7 +81,7 @@ pub static KEYS: [Key; 40] = [
         variable: "IRNIC_INTERFACE",
         values: "a network interface",
         default: "the first that is up",
-        about: "Whose addresses the device has",
+        about: "Network interface whose addresses the device uses",
         set: field!(interface = value::interface),
     },
     Key {
@@ -89,7 +89,7 @@ pub static KEYS: [Key; 40] = [
         variable: "IRNIC_ADDRESSES",
         values: "IP addresses",
         default: "the interface's",
-        about: "The GID table, in this order",
+        about: "Addresses of the GID table, in this order",
         set: field!(addresses = value::addresses),
     },
     Key {
@@ -98,8 +98,8 @@ pub static KEYS: [Key; 40] = [
         values: "`auto`, `shm`, `udp`, `frames:packet:IFACE`, `frames:tap:NAME`, `frames:dgram:local=PATH,remote=PATH`; `frames` with \
                  `,mac=ADDRESS`, `,vlan=ID`, `,dscp=N`; `lab:SOCKET[,host=N]`",
         default: "`auto`",
-        about: "What carries packets: `auto` is shared memory within the host and UDP beyond it; `frames` is an Ethernet on \
-                which the device has addresses of its own (frames.md); `lab` is an emulated network (lab.md)",
+        about: "Carrier of packets: `auto` uses shared memory within the host and UDP to other hosts; `frames` is an Ethernet on \
+                which the device has its own addresses (frames.md); `lab` is an emulated network (lab.md)",
         set: field!(port = value::port),
     },
     Key {
@@ -115,7 +115,7 @@ pub static KEYS: [Key; 40] = [
         variable: "IRNIC_RATE",
         values: "`1M` to `1T`, such as `40G` or `2.5gbit`",
         default: "not limited, reported as 100G",
-        about: "The link's rate, bit/s: what applications are told, and the most that a process sends",
+        about: "Link rate, bit/s: reported to applications, and the limit of what a process sends",
         set: field!(rate = value::rate),
     },
     Key {
@@ -123,7 +123,7 @@ pub static KEYS: [Key; 40] = [
         variable: "IRNIC_TRANSPORT",
         values: "`roce`, `irn`, `irn-go-back-n`, `irn-no-bdp`, `irn-no-sack`, `auto`, `iwarp`, then `,PARAMETER=VALUE`…",
         default: "`auto`",
-        about: "Transport of RC queue pairs (transports.md). It resets the parameters below where they come from a weaker source",
+        about: "Transport of RC queue pairs (transports.md). It resets the parameters below that come from a source of lower precedence",
         set: Set::Transport("transport"),
     },
     parameter(
@@ -131,9 +131,15 @@ pub static KEYS: [Key; 40] = [
         "IRNIC_RECOVERY",
         "`go-back-n`, `selective`, `selective-no-sack`",
         "the transport's",
-        "What is sent again after a loss",
+        "Packets retransmitted after a loss",
     ),
-    parameter("cap", "IRNIC_CAP", "`none`, `1` to `65536`", "the transport's", "Most packets in flight (BDP-FC)"),
+    parameter(
+        "cap",
+        "IRNIC_CAP",
+        "`none`, `1` to `65536`",
+        "the transport's",
+        "Maximum number of packets in flight (BDP-FC)",
+    ),
     parameter("window", "IRNIC_WINDOW", "a power of two, `64` to `65536`", "`4096`", "Packets tracked out of order"),
     parameter(
         "rto",
@@ -155,10 +161,16 @@ pub static KEYS: [Key; 40] = [
         "IRNIC_N",
         "`0` to `65536`",
         "`3`",
-        "Packets in flight up to which RTO_low holds. Any of these three chooses IRN's two timeouts",
+        "Packets in flight up to which RTO_low applies. Any of these three selects IRN's two timeouts",
     ),
-    parameter("rto-min", "IRNIC_RTO_MIN", "a time", "`250us`", "Least timeout that follows the measured round trip"),
-    parameter("rto-max", "IRNIC_RTO_MAX", "a time", "`64ms`", "Most of it"),
+    parameter(
+        "rto-min",
+        "IRNIC_RTO_MIN",
+        "a time",
+        "`250us`",
+        "Minimum of the timeout that follows the measured round trip",
+    ),
+    parameter("rto-max", "IRNIC_RTO_MAX", "a time", "`64ms`", "Maximum of that timeout"),
     parameter(
         "nack-threshold",
         "IRNIC_NACK_THRESHOLD",
@@ -178,22 +190,22 @@ pub static KEYS: [Key; 40] = [
         "IRNIC_EVIDENCE",
         "`on`, `off`",
         "`on`",
-        "Whether selective recovery wants evidence of a loss before it sends a packet again",
+        "Whether selective recovery requires evidence of a loss before it retransmits a packet",
     ),
     parameter(
         "placement",
         "IRNIC_PLACEMENT",
         "`any`, `watched`, `in-order`",
         "`watched`",
-        "What of a packet out of order is placed at once: all, all but what programs watch in memory, nothing",
+        "What is placed at once of packets out of order: everything, everything but what programs poll on in memory, nothing",
     ),
     parameter(
         "patience",
         "IRNIC_PATIENCE",
         "`iba`, time",
         "`2s`",
-        "How long a peer on another host may be silent before it counts as gone, if its retries take less; one on this host is \
-         waited for as long as it lives and does not run. `iba`: the retries alone count",
+        "How long a peer on another host may be silent before it counts as dead, if its retries take less time; a peer on this \
+         host is waited for while its process exists and does not run. `iba`: only the retries count",
     ),
     parameter("credits", "IRNIC_CREDITS", "`on`, `off`", "`on`", "Whether acknowledgements carry end-to-end credits"),
     parameter(
@@ -203,14 +215,14 @@ pub static KEYS: [Key; 40] = [
         "`none`",
         "Congestion control, such as `timely,t-low=30us`",
     ),
+    parameter("line-rate", "IRNIC_LINE_RATE", "a rate", "`40G`", "Link rate at which congestion control starts"),
     parameter(
-        "line-rate",
-        "IRNIC_LINE_RATE",
-        "a rate",
-        "`40G`",
-        "Rate of the link, which congestion control starts from",
+        "base-rtt",
+        "IRNIC_BASE_RTT",
+        "a time",
+        "`24us`",
+        "Round trip of an empty network, for congestion control",
     ),
-    parameter("base-rtt", "IRNIC_BASE_RTT", "a time", "`24us`", "Round trip of an empty network, likewise"),
     parameter(
         "ack-priority",
         "IRNIC_ACK_PRIORITY",
@@ -223,15 +235,15 @@ pub static KEYS: [Key; 40] = [
         "IRNIC_OVERLAP",
         "`application`, `fence`",
         "`application`",
-        "Who keeps requests to overlapping remote memory apart, which IRN places in the order of arrival: the application, or a fence \
-         on each that could overwrite an outstanding one",
+        "What orders requests to overlapping remote memory, which IRN places in the order of arrival: the application, or a fence \
+         on each request that could overwrite an outstanding one",
     ),
     Key {
         name: "impair",
         variable: "IRNIC_IMPAIR",
         values: "words of `tc netem` (impairments.md)",
         default: "nothing",
-        about: "What the emulated network does to packets, such as `loss 1% delay 50us`",
+        about: "Impairments of the emulated network, such as `loss 1% delay 50us`",
         set: Set::Device(|device, value| {
             let refuse = |e: irnic_ports::impair::ParseError| value.refuse(e);
             device.impair = value.text.parse().map_err(refuse)?;
@@ -259,7 +271,7 @@ pub static KEYS: [Key; 40] = [
         variable: "IRNIC_SEGMENTATION",
         values: "`auto`, `on`, `off`",
         default: "`auto`",
-        about: "Which packets the kernel takes many of at once (UDP_SEGMENT): `auto` those that IRN's format, IPv6 or a receiver on this host makes safe, `on` all, `off` none. Over IPv4 peers other than irnic drop what is cut so",
+        about: "Packets that share a system call (UDP_SEGMENT): `auto` those for which IRN's format, IPv6 or a receiver on this host makes it safe, `on` all, `off` none. Over IPv4, peers other than irnic drop such packets",
         set: field!(segmentation = value::segmentation),
     },
     Key {
@@ -267,7 +279,7 @@ pub static KEYS: [Key; 40] = [
         variable: "IRNIC_SOCKET_BUFFER",
         values: "`64K` to `1G`",
         default: "`8M`",
-        about: "UDP socket buffer to ask for, bytes each way",
+        about: "Requested UDP socket buffer, bytes each way",
         set: field!(socket_buffer = value::socket_buffer),
     },
     Key {
@@ -275,7 +287,7 @@ pub static KEYS: [Key; 40] = [
         variable: "IRNIC_RING",
         values: "`128K` to `64M`",
         default: "`512K`",
-        about: "Ring to another process of the host, bytes, made a power of two",
+        about: "Ring to another process of the host, bytes, rounded to a power of two",
         set: field!(ring = value::ring),
     },
     Key {
@@ -283,7 +295,7 @@ pub static KEYS: [Key; 40] = [
         variable: "IRNIC_SPIN",
         values: "`auto`, `0`, or a time up to `1s`",
         default: "`auto`",
-        about: "How long the background thread polls after the last packet before it sleeps. `auto`: up to 200 µs while packets come closer than that, and as long as nobody else wants the core",
+        about: "How long the background thread polls after the last packet before it sleeps. `auto`: up to 200 µs while packets arrive at shorter intervals and no other thread needs the core",
         set: field!(spin = value::spin),
     },
     Key {
@@ -291,9 +303,9 @@ pub static KEYS: [Key; 40] = [
         variable: "IRNIC_UNITS",
         values: "`auto`, `1` to `16`",
         default: "`auto`",
-        about: "How many processing units, each with a lock of its own, serve a process's threads (processes.md): `auto` one for each \
-                thread that has queue pairs and completion queues of its own, up to the number of processors; a number: so many at the \
-                most, which completion queues take in turn, whatever threads use them. One with `frames`, `impair`, `rate` or `pcap`",
+        about: "Number of processing units, each with its own lock, that serve a process's threads (processes.md): `auto` one for each \
+                thread with its own queue pairs and completion queues, up to the number of processors; a number: at most this many, \
+                assigned to completion queues in turn. One with `frames`, `impair`, `rate` or `pcap`",
         set: field!(units = value::units),
     },
     Key {
@@ -301,8 +313,8 @@ pub static KEYS: [Key; 40] = [
         variable: "IRNIC_GID_LAYOUT",
         values: "`dense`, `mlx5`",
         default: "`dense`",
-        about: "At which indices of the GID table the addresses are: from 0 on, or as with mlx5, whose indices 1, 3, 5 and so on are \
-                RoCE v2: the link-local IPv6 address at 1, the others from 3 on",
+        about: "Indices of the addresses in the GID table: from 0 on, or as with mlx5, whose indices 1, 3, 5 and so on are RoCE v2: the \
+                link-local IPv6 address at 1, the others from 3 on",
         set: field!(gid_layout = value::gid_layout),
     },
     Key {
@@ -310,7 +322,7 @@ pub static KEYS: [Key; 40] = [
         variable: "IRNIC_CLOCK",
         values: "`1Hz` to `10GHz`, then `,drift=PPM`, `,offset=TICKS`",
         default: "`156.25MHz`",
-        about: "The NIC's clock, which stamps completions: the frequency that it claims, how much faster it runs, in parts per million, and where it stands at the host's time 0",
+        about: "The NIC's clock, which stamps completions: nominal frequency, drift in parts per million, and its value at the host's time 0",
         set: field!(clock = value::clock),
     },
     Key {
@@ -318,7 +330,7 @@ pub static KEYS: [Key; 40] = [
         variable: "IRNIC_TIMESTAMPS",
         values: "`poll`, `kernel`",
         default: "`poll`",
-        about: "When a packet from UDP arrived: when it was asked for, or when the kernel took it from the device (SO_TIMESTAMPNS), which is right however late the process is",
+        about: "Arrival time of packets from UDP: when irnic polled, or when the kernel received them (SO_TIMESTAMPNS), which does not depend on when the process runs",
         set: field!(kernel_stamps = value::timestamps),
     },
     Key {
@@ -337,7 +349,7 @@ pub static KEYS: [Key; 40] = [
         variable: "IRNIC_EXPLAIN",
         values: "`on`, `off`",
         default: "`off`",
-        about: "Whether standard error says why a call was refused, each reason once: which attribute of ibv_modify_qp, and what it may be",
+        about: "Print to standard error why a call was refused, each reason once: such as which attribute of ibv_modify_qp, and its valid values",
         set: Set::Process(|config, value| {
             config.explain = value::switch(value)?;
             Ok(())
@@ -347,15 +359,12 @@ pub static KEYS: [Key; 40] = [
 
 /// Variables that are not settings: name and meaning.
 pub(super) const OTHER_VARIABLES: [(&str, &str); 6] = [
-    (
-        "IRNIC_CONFIG",
-        "The file of settings; else `./irnic.toml`, else `$XDG_CONFIG_HOME/irnic/irnic.toml` (`~/.config`)",
-    ),
-    ("IRNIC_LAB_CONTROL", "The control socket of a lab, for `irnic ctl`; `irnic lab` sets it (lab-faults.md)"),
-    ("IRNIC_LAB", "The socket at which the lab of a process answers `irnic top`; `irnic lab` sets it (lab-live.md)"),
-    ("IRNIC_LAB_HOST", "Which host of a lab a process is, by its number (lab.md)"),
-    ("IRNIC_LIBRARY", "The shared object that `irnic run` hands to applications, if it is not beside the program"),
-    ("IRNIC_SYSFS", "The directory that stands in for /sys and /dev; `irnic run --sysfs` sets it"),
+    ("IRNIC_CONFIG", "Settings file; else `./irnic.toml`, else `$XDG_CONFIG_HOME/irnic/irnic.toml` (`~/.config`)"),
+    ("IRNIC_LAB_CONTROL", "Control socket of a lab, for `irnic ctl`; set by `irnic lab` (lab-faults.md)"),
+    ("IRNIC_LAB", "Socket at which the lab of a process answers `irnic top`; set by `irnic lab` (lab-live.md)"),
+    ("IRNIC_LAB_HOST", "Number of the lab host that a process belongs to (lab.md)"),
+    ("IRNIC_LIBRARY", "Shared object that `irnic run` gives to applications, instead of the installed one"),
+    ("IRNIC_SYSFS", "Directory that replaces /sys and /dev; set by `irnic run --sysfs`"),
 ];
 
 /// Returns the setting with a name.

@@ -27,10 +27,12 @@ struct Run {
     reliable: bool,
     /// Part of the short form.
     short: bool,
+    /// Sends messages to the same memory without waiting: they must be placed in their order.
+    overlaps: bool,
 }
 
 const fn run(name: &'static str, server: &'static str, client: &'static str, says: [&'static str; 2]) -> Run {
-    Run { name, server, client, says, stays: false, datagrams: false, reliable: true, short: false }
+    Run { name, server, client, says, stays: false, datagrams: false, reliable: true, short: false, overlaps: false }
 }
 
 const fn short(run: Run) -> Run {
@@ -39,6 +41,10 @@ const fn short(run: Run) -> Run {
 
 const fn unreliable(run: Run) -> Run {
     Run { reliable: false, ..run }
+}
+
+const fn overlaps(run: Run) -> Run {
+    Run { overlaps: true, ..run }
 }
 
 const fn stays(run: Run) -> Run {
@@ -141,30 +147,30 @@ const RUNS: &[Run] = &[
         "rstream -s {to} -f {format} -p {port} -S 65536 -C 50 -T r",
         ["", ""],
     ),
-    short(run(
+    short(overlaps(run(
         "riostream, 64 KB",
         "riostream -b {any} -f {format} -p {port} -S 65536 -C 10 -I 5 -T v",
         "riostream -s {to} -f {format} -p {port} -S 65536 -C 10 -I 5 -T v",
         ["custom", "custom"],
-    )),
-    run(
+    ))),
+    overlaps(run(
         "riostream, 64 B",
         "riostream -b {any} -f {format} -p {port} -S 64 -C 1 -I 200 -T v",
         "riostream -s {to} -f {format} -p {port} -S 64 -C 1 -I 200 -T v",
         ["custom", "custom"],
-    ),
-    run(
+    )),
+    overlaps(run(
         "riostream, 4 KB",
         "riostream -b {any} -f {format} -p {port} -S 4096 -C 10 -I 20 -T v",
         "riostream -s {to} -f {format} -p {port} -S 4096 -C 10 -I 20 -T v",
         ["custom", "custom"],
-    ),
-    run(
+    )),
+    overlaps(run(
         "riostream, 1 MB",
         "riostream -b {any} -f {format} -p {port} -S 1000000 -C 2 -I 5 -T v",
         "riostream -s {to} -f {format} -p {port} -S 1000000 -C 2 -I 5 -T v",
         ["custom", "custom"],
-    ),
+    )),
 ];
 
 /// Lines of docs/applications.md.
@@ -189,10 +195,10 @@ struct Place {
 }
 
 impl Place {
-    fn device(self) -> Device {
+    fn device(self, overlaps: bool) -> Device {
         // The timeout of connections is half a second, which go-back-N pays for each tail that is lost.
         let impair = if self.lossy { "loss 1%" } else { "" };
-        Device { transport: "irn", impair, port: self.port }
+        Device { transport: if overlaps { "irn,overlap=fence" } else { "irn" }, impair, port: self.port }
     }
 
     fn name(self) -> String {
@@ -255,13 +261,13 @@ fn start(habitat: &Habitat, device: Device, place: Place, line: &str, port: u16)
 fn pair(habitat: &Habitat, run: Run, place: Place) -> Result<(), Failed> {
     let [server, client] = retry::attempts(&habitat.test, || {
         let port = free_port();
-        let mut server = start(habitat, place.device(), place, run.server, port)?;
+        let mut server = start(habitat, place.device(run.overlaps), place, run.server, port)?;
         if run.datagrams {
             wait_for_datagram_socket(&mut server, port)?;
         } else {
             wait_for_service(&mut server)?;
         }
-        let client = start(habitat, place.device(), place, run.client, port)?;
+        let client = start(habitat, place.device(run.overlaps), place, run.client, port)?;
         if run.stays {
             let client = client.end()?;
             server.signal(libc::SIGTERM);
@@ -295,9 +301,9 @@ fn rcopy(habitat: &Habitat, place: Place) -> Result<(), Failed> {
     let bytes: Vec<u8> = (0..3_000_001u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     fs::write(&from, &bytes)?;
     let port = free_port();
-    let mut server = start(habitat, place.device(), place, "rcopy -p {port}", port)?;
+    let mut server = start(habitat, place.device(false), place, "rcopy -p {port}", port)?;
     wait_for_service(&mut server)?;
-    let mut client = habitat.command(installed("rcopy")?, place.device());
+    let mut client = habitat.command(installed("rcopy")?, place.device(false));
     client.arg(&from).arg(format!("127.0.0.1:{}", to.display())).args(["-p", &port.to_string()]);
     let client = Process::start(&mut client)?.end()?;
     server.child.kill()?;
@@ -317,9 +323,9 @@ fn mckey(habitat: &Habitat, place: Place) -> Result<(), Failed> {
     let [receiver, sender] = retry::attempts(&habitat.test, || {
         // What goes to a file is buffered otherwise.
         let line = format!("stdbuf -oL mckey -m {group} -b {{to}} -C 20");
-        let mut receiver = start(habitat, place.device(), place, &line, 0)?;
+        let mut receiver = start(habitat, place.device(false), place, &line, 0)?;
         receiver.wait_for("joined")?;
-        let sender = start(habitat, place.device(), place, &format!("{line} -s"), 0)?;
+        let sender = start(habitat, place.device(false), place, &format!("{line} -s"), 0)?;
         Process::end_both([receiver, sender], false)
     })?;
     succeeded([&receiver, &sender])
