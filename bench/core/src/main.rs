@@ -8,7 +8,6 @@ extern crate irnic_report;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -39,11 +38,11 @@ enum Command {
 
 /// Executes `irnic`, if it is next to this program.
 fn become_irnic(words: &[OsString]) -> ExitCode {
-    let name = words.first().map(OsString::as_os_str).unwrap_or(OsStr::new(""));
-    let irnic = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join("irnic"))).filter(|p| p.is_file());
-    let Some(irnic): Option<PathBuf> = irnic else {
+    let irnic = std::env::current_exe().map(|own| own.with_file_name("irnic"));
+    let Some(irnic) = irnic.ok().filter(|path| path.is_file()) else {
+        let name = words.join(OsStr::new(" "));
         eprintln!(
-            "irnic-core: there is no command {}; irnic, which cargo build --release builds, has more",
+            "irnic-core: {}: not a command of this program; irnic, which cargo build --release builds, has more",
             name.display()
         );
         return ExitCode::from(2);

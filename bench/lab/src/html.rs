@@ -213,20 +213,7 @@ fn commands(page: &mut String, report: &Report<'_>) {
 }
 
 fn processes(page: &mut String, report: &Report<'_>) {
-    let head = [
-        "process",
-        "program",
-        "end",
-        "queue pairs",
-        "packets sent",
-        "MB sent",
-        "MB received",
-        "sent again",
-        "timeouts",
-        "RNR NAKs",
-        "RTT mean [us]",
-        "p99 [us]",
-    ];
+    let head = [&["process", "program", "end", "queue pairs"], &FIGURES[..]].concat();
     let row = |process: &ProcessStats| {
         let end = match (report.status_of(process), process.state) {
             (Some(status), _) => format!("exit status {status}"),
@@ -245,20 +232,7 @@ fn queue_pairs(page: &mut String, report: &Report<'_>) {
     let all = report.processes.iter().flat_map(|process| process.queue_pairs.iter().map(move |qp| (process, qp)));
     let mut all: Vec<_> = all.collect();
     all.sort_by_key(|(_, qp)| std::cmp::Reverse(qp.figures.sent_once() + qp.figures.rcvd_bytes));
-    let head = [
-        "process",
-        "queue pair",
-        "service",
-        "peer",
-        "packets sent",
-        "MB sent",
-        "MB received",
-        "sent again",
-        "timeouts",
-        "RNR NAKs",
-        "RTT mean [us]",
-        "p99 [us]",
-    ];
+    let head = [&["process", "queue pair", "service", "peer"], &FIGURES[..]].concat();
     let row = |(process, qp): (&ProcessStats, &QueuePair)| {
         let peer = qp.peer.as_ref().map_or("-".into(), |peer| format!("{:#08x} at {}", peer.number, peer.place(hosts)));
         let first =
@@ -267,6 +241,10 @@ fn queue_pairs(page: &mut String, report: &Report<'_>) {
     };
     table(page, "Queue pairs", &head, all.into_iter().take(ROWS).map(row));
 }
+
+/// Heads of the columns of [`figures_of`].
+const FIGURES: [&str; 8] =
+    ["packets sent", "MB sent", "MB received", "sent again", "timeouts", "RNR NAKs", "RTT mean [us]", "p99 [us]"];
 
 /// Packets sent, payload, errors, and round trips. The payload is without retransmissions.
 fn figures_of(figures: &Figures) -> [String; 8] {

@@ -284,15 +284,15 @@ mod tests {
 
     #[test]
     fn what_a_process_writes_may_be_nonsense() {
-        let mut told = ProcessPages::default();
+        let mut pages = ProcessPages::default();
         let nonsense = [None, Some(vec![]), Some(vec![1]), Some(vec![u64::MAX; 6_000])];
         let all: Vec<_> = (0..).zip(nonsense).map(|(n, numbers)| departed(n, numbers)).collect();
         let mut living = vec![ProcessStats { host: 9, ..ProcessStats::default() }];
-        let (counted, ended) = told.look(&mut living, &[None], &all, 2);
+        let (counted, ended) = pages.look(&mut living, &[None], &all, 2);
         assert_eq!((counted, ended.len()), (vec![Counters::default(); 2], 4));
         assert!(ended.iter().all(|process| process.state == ProcessState::Gone && process.queue_pairs.is_empty()));
         // Each is recorded once.
-        assert_eq!(told.look(&mut [], &[], &all, 2).1.len(), 4);
+        assert_eq!(pages.look(&mut [], &[], &all, 2).1.len(), 4);
         let text = serde_json::to_string(&ended).unwrap();
         let read = serde_json::from_str::<Vec<ProcessStats>>(&text).unwrap();
         let without_group = |p: &ProcessStats| ProcessStats { group: 0, ..p.clone() };

@@ -89,7 +89,7 @@ pub struct Server {
     /// Nothing is accepted before.
     paused_until: Option<Instant>,
     history: VecDeque<Point>,
-    told: ProcessPages,
+    pages: ProcessPages,
     /// Whether the last minute is recorded.
     remembers: bool,
     /// Whether it polls periodically, even without requests: the last numbers of a process are then known at the lab's
@@ -127,7 +127,7 @@ impl Server {
             listeners,
             paused_until: None,
             history: VecDeque::new(),
-            told: ProcessPages::default(),
+            pages: ProcessPages::default(),
             remembers: live.is_some(),
             looks: at.looks,
             live,
@@ -257,7 +257,7 @@ impl Server {
     fn look(&mut self) -> Option<Stats> {
         let look = self.board.ask(ANSWER)?;
         let mut stats = look.stats.clone();
-        (stats.counted, stats.ended) = self.told.look(&mut stats.processes, &look.shown, &look.departed, stats.hosts);
+        (stats.counted, stats.ended) = self.pages.look(&mut stats.processes, &look.shown, &look.departed, stats.hosts);
         Some(stats)
     }
 

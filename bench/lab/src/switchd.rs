@@ -77,7 +77,7 @@ impl Switchd {
         }
     }
 
-    /// Has time wait for applications, with this limit for those that make no calls. The server is told as well.
+    /// Has time wait for applications, with this limit for those that make no calls. This also applies to the server.
     pub fn patient(self, patience: Option<Duration>) -> Switchd {
         Switchd { patience, ..self }
     }

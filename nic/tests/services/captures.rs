@@ -36,7 +36,7 @@ fn flows(name: &str, service: opcode::Service) -> Vec<Vec<(Headers, Vec<u8>)>> {
     flows
 }
 
-/// Returns the parts that must be equal, whoever sends it to whom. rxe leaves the migration bit out, and requests
+/// Returns the parts that must be equal in both directions. rxe leaves the migration bit out, and requests
 /// acknowledgements that do not exist.
 fn essence(headers: &Headers, payload: &[u8]) -> (Headers, Vec<u8>) {
     let mut bth = Bth { dest_qp: 0, ack_req: false, migreq: false, ..headers.bth };

@@ -61,7 +61,7 @@ fn qp(net: &Network, end: End) -> &Qp {
     net.nics[end.nic].qp(end.qpn).unwrap()
 }
 
-/// Returns the time of a WRITE of [`LEN`] bytes, ns. A notification of `told` comes first.
+/// Returns the time of a WRITE of [`LEN`] bytes, ns. A rate notification of `told` Gbit/s precedes it.
 fn time(factory: &'static Factory, told: Option<u8>) -> u64 {
     let c = Connection { transport: [transport(factory); 2], ..Connection::default() };
     let (mut net, ends) = pair("delay 1us", 1, &c);

@@ -134,7 +134,7 @@ pub enum Operation {
     ReadAcknowledge,
     /// NDP's acknowledgement, NACK or PULL for requests.
     Feedback,
-    /// The same for READ and atomic responses.
+    /// NDP's acknowledgement, NACK or PULL for READ and atomic responses.
     ReadFeedback,
     /// TLT's clock for requests.
     Clock,

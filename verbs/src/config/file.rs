@@ -33,7 +33,8 @@ fn places() -> impl Iterator<Item = PathBuf> {
     std::iter::once(PathBuf::from("irnic.toml")).chain(home.map(|h| h.join("irnic/irnic.toml")))
 }
 
-/// Reads the file in `IRNIC_CONFIG`, whoever owns it; else the first one found that other users cannot have written.
+/// Reads the file in `IRNIC_CONFIG`, regardless of its owner; else the first one found that other users cannot have
+/// written.
 pub(super) fn read(variables: &Variables) -> Result<File, ConfigError> {
     let unreadable = |path: &Path, origin: &Origin, e: io::Error| ConfigError::Unreadable {
         origin: origin.clone(),

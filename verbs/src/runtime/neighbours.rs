@@ -48,7 +48,7 @@ impl Neighbours {
         self.waiting.retain(|waiting| exists(waiting.id));
     }
 
-    /// Queries `resolve`, the port's, for each destination, and passes ids whose wait is over to `told`: status 0,
+    /// Queries `resolve`, the port's, for each destination, and calls `told` with each id whose wait is over: status 0,
     /// −EHOSTUNREACH if the neighbour does not answer, or −ETIMEDOUT if the application's timeout is over. The latter
     /// is the kernel's status (drivers/infiniband/core/addr.c), which never gives up before the application.
     pub(super) fn look(

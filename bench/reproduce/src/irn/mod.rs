@@ -24,7 +24,7 @@ use scenario::{Scenario, System};
 /// Period in which flows start at 40 Gbit/s, ns. Not given by the paper; FCTs grow with it until the network is in
 /// equilibrium.
 const ARRIVALS: u64 = 50_000_000;
-/// The same for a quick run, ns.
+/// Period in which flows start at 40 Gbit/s with `--quick`, ns.
 const QUICK: u64 = 5_000_000;
 
 /// IRN, Chapter 4 of Mittal's dissertation: Tables 4.2 to 4.8 and statements of the text about the figures.

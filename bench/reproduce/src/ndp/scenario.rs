@@ -169,7 +169,7 @@ impl Scenario {
         }
     }
 
-    /// The same traffic with another system.
+    /// Returns a scenario with this traffic and another system, which routes by ECMP.
     pub fn of(self, system: System) -> Scenario {
         Scenario { system, routing: Routing::Ecmp, ..self }
     }

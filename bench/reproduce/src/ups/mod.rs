@@ -69,7 +69,7 @@ pub struct UpsArgs {
 
 /// Time for which flows arrive, ns.
 const FULL: u64 = 1_000_000_000;
-/// The same with `--quick`.
+/// Time for which flows arrive with `--quick`, ns.
 const QUICK: u64 = 50_000_000;
 
 /// Settings that results depend on.
