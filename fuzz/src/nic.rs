@@ -195,12 +195,12 @@ impl Host {
         {
             transport.congestion = *congestion;
         }
-        if pair < CHOSEN && transport.wire != WireFormat::Auto && transport.pull.is_none() && bit(9) {
+        if pair < CHOSEN && transport.wire != WireFormat::Auto && transport.discipline.pull().is_none() && bit(9) {
             transport.set("tlt", "on").expect("TLT");
             transport.check().expect("choices that go together");
         } else if transport.wire == WireFormat::Irn
             && transport.recovery == Recovery::Selective
-            && transport.pull.is_none()
+            && transport.discipline.pull().is_none()
         {
             let (key, value) = if bit(11) { ("rc3", "2") } else { ("tlp", "1us") };
             transport.set(key, value).expect("a parameter");

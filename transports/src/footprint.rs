@@ -7,7 +7,7 @@
 //!
 //! Sizes are those that the values need, not those of Rust's types: [`width`] has them.
 
-use crate::config::{FlowControl, Timer, TransportConfig, WireFormat};
+use crate::config::{Discipline, FlowControl, Timer, TransportConfig, WireFormat};
 use crate::edge::Edge;
 use crate::slack::Slack;
 
@@ -144,9 +144,15 @@ impl<'a> Setup<'a> {
         }
     }
 
+    /// Returns the number of priorities below the stream's.
+    pub(crate) fn low_levels(&self) -> u64 {
+        self.config.discipline.rc3().map_or(0, |rc3| rc3.levels.into())
+    }
+
     /// Returns whether anything depends on measured round trips.
     pub(crate) fn measures(&self) -> bool {
-        matches!(self.config.timer, Timer::Estimated { .. } | Timer::Tcp { .. }) || self.config.tlp > 0
+        matches!(self.config.timer, Timer::Estimated { .. } | Timer::Tcp { .. })
+            || matches!(self.config.discipline, Discipline::Tlp(_))
     }
 }
 
@@ -303,6 +309,13 @@ impl Ledger {
         self.item = item;
     }
 
+    /// [`Self::enter`] beside the part that is being listed, under the same struct.
+    fn enter_beside(&mut self, at: &Setup<'_>, name: &str, entry: Entry<'_>) {
+        let own = self.path.split_off(self.path.rfind('.').unwrap_or(0));
+        self.enter(at, name, entry);
+        self.path += &own;
+    }
+
     fn add(&mut self, bits: u64, left: Option<&'static str>) {
         let left = left.or((bits == 0).then_some(why::OFF));
         let item = self.item.filter(|_| left.is_none());
@@ -350,11 +363,7 @@ footprint!(TransportConfig, |at| {
     credits => left(FIXED),
     ack_priority => bits(3).when(ack_priority.is_some(), why::OFF),
     overlap => left(FIXED),
-    pull => bits(16 + 16 + 10).when(pull.is_some(), why::OFF),
-    tlt => bits(16).when(at.config.has_tlt_window() || at.config.has_tlt_rate(), why::OFF),
-    tlp => instant().when(*tlp > 0, why::OFF),
-    // Packets of the first priority, number of priorities, reach.
-    rc3 => bits(17 + 3 + 17).when(rc3.is_on(), why::OFF),
+    discipline => part(discipline),
     // The rule, and its time or rate.
     slack => bits(3 + 32).when(*slack != Slack::None, why::OFF),
     // The rule, and three times.
@@ -366,6 +375,16 @@ footprint!(TransportConfig, |at| {
 
 /// Reason for fields of [`TransportConfig`] that select the transport.
 const FIXED: &str = "which transport it is: the NIC is built for it";
+
+impl Parts for Discipline {
+    fn list(&self, at: &Setup<'_>, ledger: &mut Ledger) {
+        ledger.enter_beside(at, "pull", bits(16 + 16 + 10).when(self.pull().is_some(), why::OFF));
+        ledger.enter_beside(at, "tlt", bits(16).when(self.tlt().is_some(), why::OFF));
+        ledger.enter_beside(at, "tlp", instant().when(at.config.has_probes(), why::OFF));
+        // Packets of the first priority, number of priorities, reach.
+        ledger.enter_beside(at, "rc3", bits(17 + 3 + 17).when(self.rc3().is_some(), why::OFF));
+    }
+}
 
 impl Parts for FlowControl {
     fn list(&self, at: &Setup<'_>, ledger: &mut Ledger) {

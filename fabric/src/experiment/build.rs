@@ -139,7 +139,7 @@ impl Experiment {
             let why = "tlt takes packets that are overtaken for lost; it needs ecmp, source or static";
             return Err(self.refuse("routing", why));
         }
-        if transport.congestion != CongestionConfig::None || transport.tlp > 0 {
+        if transport.congestion != CongestionConfig::None || transport.has_probes() {
             if !given.gives("line-rate") {
                 transport.line_rate = fastest(&self.topology);
             }
@@ -147,7 +147,7 @@ impl Experiment {
                 transport.base_rtt = propagation(&self.topology);
             }
         }
-        if transport.pull.is_some() && !given.gives("line-rate") {
+        if transport.discipline.pull().is_some() && !given.gives("line-rate") {
             transport.line_rate = fastest(&self.topology);
         }
         let mut setup = QpSetup { service: self.service, mtu: self.mtu, ..QpSetup::new(transport) };
@@ -219,7 +219,7 @@ fn default_ecn(congestion: &CongestionConfig, rate: u64) -> Ecn {
 fn widen(transport: &mut TransportConfig, flows: impl Iterator<Item = u64>, mtu: u64) {
     const MOST: u64 = 65_536;
     // A pulled stream has little in flight at a time.
-    if transport.flow == FlowControl::None && transport.pull.is_none() {
+    if transport.flow == FlowControl::None && transport.discipline.pull().is_none() {
         let longest = flows.map(|bytes| bytes.div_ceil(mtu)).max().unwrap_or(1);
         transport.window = longest.min(MOST).next_power_of_two().max(u64::from(transport.window)) as u32;
     }

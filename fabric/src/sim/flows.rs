@@ -326,7 +326,7 @@ impl Flows {
             QpPolicy::Reused => self.depth,
         };
         let mut setup = QpSetup { depth, ..self.setups[usize::from(flow.setup)] };
-        if let Some(pull) = &mut setup.transport.pull
+        if let Some(pull) = setup.transport.discipline.pull_mut()
             && pull.paths == 0
         {
             // Senders choose among paths only if the network lets them.

@@ -15,7 +15,7 @@ pub fn packets(bytes: u64, setup: &QpSetup, headers: HeaderBytes) -> Vec<Train> 
     let mtu = setup.mtu.bytes() as u64;
     let reliable = !setup.is_open_loop();
     let irn = reliable && setup.transport.wire == WireFormat::Irn;
-    let word = if reliable && setup.transport.pull.is_some() { NdpWord::LEN } else { 0 };
+    let word = if reliable && setup.transport.discipline.pull().is_some() { NdpWord::LEN } else { 0 };
     let wire = |opcode: Opcode, payload: u64| {
         setup.telemetry()
             + match headers {

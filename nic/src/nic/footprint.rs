@@ -48,7 +48,7 @@ impl Nic {
             add("pulls.deadline", Per::Nic, 0, Some("follows from other fields"));
         }
         if let Some(LowSlot { rings: _ }) = low {
-            let levels = u64::from(slot.qp.config().rc3.levels);
+            let levels = slot.qp.config().discipline.rc3().map_or(0, |rc3| rc3.levels.into());
             add("low.rings", Per::QueuePair, levels, None);
             add("scheduler.low", Per::QueuePair, levels * QP, None);
             add("scheduler.low_waiting", Per::Nic, 8, None);

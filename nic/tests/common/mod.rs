@@ -371,7 +371,7 @@ pub fn connect(net: &mut Network, c: &Connection, ends: [End; 2]) {
 /// Returns the three steps from RESET to RTS of end `which`, with its service's attributes.
 pub fn attributes(c: &Connection, me: End, peer: End, which: usize) -> [QpAttr; 3] {
     let mut way = path(me.nic, peer.nic);
-    if c.transport[which].rc3.is_on() {
+    if c.transport[which].discipline.rc3().is_some() {
         // There have to be lower priorities.
         way = way.with_priority(7);
     }

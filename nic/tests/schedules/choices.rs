@@ -1,6 +1,6 @@
 //! Random choices of the network and of transports.
 
-use irnic_transports::config::{TltMode, TransportConfig, WireFormat};
+use irnic_transports::config::{TransportConfig, WireFormat};
 use irnic_transports::congestion::CongestionConfig;
 use irnic_transports::recovery::Recovery;
 use rand::RngExt;
@@ -116,7 +116,7 @@ pub fn marked(rng: &mut StdRng) -> [TransportConfig; 2] {
         ] {
             c.set(key, value).unwrap();
         }
-        if c.tlt.mode != TltMode::Off {
+        if c.discipline.tlt().is_some() {
             c.set("tlt-clock", ["adaptive", "mtu"][rng.random_range(0..2)]).unwrap();
             c.set("tlt-first", ["window", "packet"][rng.random_range(0..2)]).unwrap();
             c.set("tlt-every", ["none", "1", "4", "96"][rng.random_range(0..4)]).unwrap();

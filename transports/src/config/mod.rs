@@ -1,10 +1,13 @@
 //! A transport is a composition: independent choices of wire format, loss recovery, flow control and timer, and the
 //! presets that name the compositions of the literature.
 //!
-//! The choices and the presets made of them are here; `text` parses and formats them.
+//! The choices and the presets made of them are here, those of one paper in `discipline`; `text` parses and formats
+//! them.
 
+mod discipline;
 mod text;
 
+pub use discipline::{Discipline, PullConfig, Rc3Config, TltClock, TltConfig, TltFirst, TltMode};
 pub use text::{ConfigError, GivenKeys, ParsedTransport};
 
 use crate::congestion::{CongestionConfig, TcpConfig};
@@ -85,6 +88,9 @@ pub enum Timer {
         max: u64,
         /// Packets in flight up to which `min` applies.
         n: u32,
+        /// Minimum time from the last packet received to a tail loss probe (RFC 8985 §7), ns, of requests and of IRN's
+        /// responses; 0: no probes.
+        probe: u64,
     },
     /// TCP's (RFC 6298): `srtt + 4·rttvar` from the last progress, at least `min`, which applies before the first
     /// measurement; doubled on each timeout until the next measurement, at most `max`. In ns.
@@ -104,125 +110,6 @@ pub enum Overlap {
     /// By the NIC: a request that could overwrite memory written or read by an outstanding request of its queue pair
     /// starts when that one is complete.
     Fence,
-}
-
-/// A stream whose receiver requests each packet (NDP §3.2).
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct PullConfig {
-    /// Packets sent without a request: NDP's initial window, 1 to 4,096.
-    pub window: u32,
-    /// Paths to choose from, 1 to 256: UDP source ports from 0xc000 on. 0 for the number of paths in the simulated
-    /// network, and 1 in a real one, which does not report it.
-    pub paths: u16,
-    /// Whether paths that lose a disproportionate share of packets are temporarily excluded (§3.2.3).
-    pub penalty: bool,
-    /// Whether returned packets are handled (§3.2.4).
-    pub returns: bool,
-    /// Rate of this end's pulls, in thousandths of the rate that fills [`TransportConfig::line_rate`] with full
-    /// packets.
-    pub rate: u32,
-    /// Class of this end's pulls, 0 to 7: those of lower classes go first.
-    pub class: u8,
-}
-
-impl PullConfig {
-    /// [`Self::rate`] that fills the line.
-    pub const FULL_RATE: u32 = 1000;
-    /// The paper's initial window (§6.2; most of its authors' scripts have 23).
-    pub const WINDOW: u32 = 30;
-}
-
-/// Whether TLT (EuroSys 2021) marks packets as important, and by which rules.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum TltMode {
-    /// No marking.
-    Off,
-    /// The rules for windows with selective recovery in the IRN format, otherwise those for rates.
-    On,
-    /// One packet of each stream at a time, which is echoed (§5.1).
-    Window,
-    /// The last packet, the first and the last of each round of retransmissions, and every Nth; no echo (§5.2).
-    Rate,
-}
-
-/// Packet that keeps the ACK clock of a stream with a window running when its echo has arrived and nothing may be sent
-/// (§5.1).
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum TltClock {
-    /// The first lost packet if any, else a packet without payload.
-    Adaptive,
-    /// The first lost packet, or else the first unacknowledged one.
-    Mtu,
-    /// A packet without payload in either case; losses are left to the recovery.
-    Probe,
-}
-
-/// The first important packet of a stream.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum TltFirst {
-    /// The last of the initial window (§5.1).
-    Window,
-    /// The first, as in the authors' RDMA simulator.
-    Packet,
-}
-
-/// Configuration of TLT.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct TltConfig {
-    /// Whether packets are marked, and by which rules.
-    pub mode: TltMode,
-    /// For windows.
-    pub clock: TltClock,
-    /// For windows.
-    pub first: TltFirst,
-    /// For rates: one packet in this many is important, 0 for none.
-    pub every: u32,
-}
-
-impl TltConfig {
-    /// Nothing is marked. The other values apply once `mode` is set.
-    pub const OFF: TltConfig =
-        TltConfig { mode: TltMode::Off, clock: TltClock::Adaptive, first: TltFirst::Window, every: 96 };
-}
-
-/// RC3 (NSDI 2014; dissertation chapter 2): a second loop sends packets that the window holds back, from the last one
-/// backwards, at lower priorities.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Rc3Config {
-    /// Packets sent at the first of the low priorities, 1 to 65,536; each further one takes ten times as many as the
-    /// one before it (§2.1.1). 0: RC3 is off.
-    pub slots: u32,
-    /// Low priorities, 1 to 7. The rest goes at the last.
-    pub levels: u8,
-    /// Packets beyond the first unacknowledged one up to which low priority sends; both ends track at least this many.
-    /// A power of two from 64 to 65,536.
-    pub reach: u32,
-}
-
-impl Rc3Config {
-    /// Nothing is sent at low priority. The other values apply once `slots` is set: three priorities, of which the last
-    /// begins at the 441st packet from the end, and a reach of the largest bandwidth-delay product of §2.4.
-    pub const OFF: Rc3Config = Rc3Config { slots: 0, levels: 3, reach: 8192 };
-    /// Packets of the first priority (§2.1.1).
-    pub const SLOTS: u32 = 40;
-
-    /// Returns whether packets are sent at low priority.
-    #[inline]
-    pub fn is_on(&self) -> bool {
-        self.slots > 0
-    }
-
-    /// Returns how many priorities below its stream's the `k`-th packet from the end is sent, counted from 1: the first
-    /// for the last `slots` packets, the second for ten times as many before those, and so on.
-    pub fn level(&self, k: u32) -> u8 {
-        let (mut level, mut size, mut end) = (1, u64::from(self.slots), u64::from(self.slots));
-        while u64::from(k) > end && level < self.levels {
-            level += 1;
-            size *= 10;
-            end += size;
-        }
-        level
-    }
 }
 
 /// A transport: one choice along each axis. Presets create one whose fields can then be set; more fields will be added.
@@ -267,16 +154,8 @@ pub struct TransportConfig {
     /// How requests of one reliable connection to overlapping remote memory are kept apart. Plain RoCE places requests
     /// in order.
     pub overlap: Overlap,
-    /// Whether receivers request each packet, as in NDP, on reliable connections. Loss recovery, cap and NACKs then
-    /// apply to the other packets.
-    pub pull: Option<PullConfig>,
-    /// Whether packets of reliable connections are marked as important and unimportant (TLT).
-    pub tlt: TltConfig,
-    /// Minimum time from the last packet received to a tail loss probe (RFC 8985 §7), ns; 0: no probes. On reliable
-    /// connections: of requests and of IRN's responses with [`Timer::Estimated`], otherwise of requests.
-    pub tlp: u64,
-    /// Whether reliable connections send packets held back by the window at lower priorities (RC3).
-    pub rc3: Rc3Config,
+    /// The mechanism that selects and marks the packets of reliable connections, in addition to loss recovery.
+    pub discipline: Discipline,
     /// Time that outgoing packets may wait in queues, for switches that schedule by it.
     pub slack: Slack,
     /// Handling of packets that have waited long in switches, as shown by their slack.
@@ -352,10 +231,7 @@ impl TransportConfig {
         credits: true,
         ack_priority: None,
         overlap: Overlap::Application,
-        pull: None,
-        tlt: TltConfig::OFF,
-        tlp: 0,
-        rc3: Rc3Config::OFF,
+        discipline: Discipline::None,
         slack: Slack::None,
         edge: Edge::Off,
         congestion: CongestionConfig::None,
@@ -392,7 +268,7 @@ impl TransportConfig {
                 flow: FlowControl::None,
                 timer: Timer::Fixed(Some(MS)),
                 window: 512,
-                pull: Some(PullConfig {
+                discipline: Discipline::Pull(PullConfig {
                     window: PullConfig::WINDOW,
                     paths: 0,
                     penalty: true,
@@ -413,13 +289,14 @@ impl TransportConfig {
         if matches!(self.flow, FlowControl::BdpCap(_)) {
             self.flow = FlowControl::BdpCap(real_time::CAP);
         }
-        self.timer = Timer::Estimated { min: real_time::RTO_MIN, max: real_time::RTO_MAX, n: real_time::N };
+        let pulled = self.discipline.pull().is_some();
+        let probe = if pulled { 0 } else { real_time::TLP };
+        self.timer = Timer::Estimated { min: real_time::RTO_MIN, max: real_time::RTO_MAX, n: real_time::N, probe };
         self.evidence = true;
         self.placement = Placement::Watched;
         self.patience = real_time::PATIENCE;
-        self.tlp = real_time::TLP;
-        if self.pull.is_some() {
-            (self.window, self.tlp) = (real_time::CAP, 0);
+        if pulled {
+            self.window = real_time::CAP;
         }
         self
     }
@@ -429,11 +306,24 @@ impl TransportConfig {
         matches!(self.timer, Timer::Estimated { .. })
     }
 
-    /// Returns whether the retransmission timer has tail loss probes. With TLT, RC3 or pulls, which handle tails, it
-    /// has none.
-    pub(crate) fn probes_with_timer(&self) -> bool {
-        let tails = self.pull.is_some() || self.has_tlt_window() || self.rc3.is_on();
-        self.tlp > 0 && self.has_estimated_timer() && !tails
+    /// Returns the minimum time to a tail loss probe of the retransmission timer, ns, 0 without probes. With TLT by the
+    /// rules for windows, RC3 or pulls, which handle tails, it has none.
+    pub(crate) fn timer_probe(&self) -> u64 {
+        match (self.timer, self.discipline) {
+            (Timer::Estimated { .. }, Discipline::Pull(_) | Discipline::Rc3(_)) => 0,
+            (Timer::Estimated { .. }, Discipline::Tlt(_)) if self.has_tlt_window() => 0,
+            (Timer::Estimated { probe, .. }, _) => probe,
+            _ => 0,
+        }
+    }
+
+    /// Returns whether there are tail loss probes, of the retransmission timer or besides it.
+    pub fn has_probes(&self) -> bool {
+        match (self.timer, self.discipline) {
+            (_, Discipline::Tlp(_)) => true,
+            (Timer::Estimated { probe, .. }, _) => probe > 0,
+            _ => false,
+        }
     }
 
     /// Returns whether this end supports the IRN extension, and announces it.
@@ -444,17 +334,17 @@ impl TransportConfig {
     /// Returns whether TLT marks packets by the rules for windows.
     pub fn has_tlt_window(&self) -> bool {
         let windows = self.wire == WireFormat::Irn && self.recovery == Recovery::Selective;
-        self.tlt.mode == TltMode::Window || self.tlt.mode == TltMode::On && windows
+        self.discipline.tlt().is_some_and(|tlt| tlt.mode == TltMode::Window || tlt.mode == TltMode::On && windows)
     }
 
     /// Returns whether TLT marks packets by the rules for rates.
     pub fn has_tlt_rate(&self) -> bool {
-        self.tlt.mode != TltMode::Off && !self.has_tlt_window()
+        self.discipline.tlt().is_some() && !self.has_tlt_window()
     }
 
     /// Returns the number of packets from the first missing one that both ends of a request stream track.
     pub fn tracked(&self) -> u32 {
-        if self.rc3.is_on() { self.window.max(self.rc3.reach) } else { self.window }
+        self.discipline.rc3().map_or(self.window, |rc3| self.window.max(rc3.reach))
     }
 
     /// Returns the maximum number of packets in flight.

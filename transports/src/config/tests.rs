@@ -41,13 +41,13 @@ fn pulls_have_parameters_and_go_with_nothing_that_they_replace() {
     let text = "ndp,iw=23,paths=16,penalty=off,rts=off,pull-rate=0.95,pull-class=3,line-rate=10G";
     let config = TransportConfig::parse(text, true).unwrap();
     let expected = PullConfig { window: 23, paths: 16, penalty: false, returns: false, rate: 950, class: 3 };
-    assert_eq!((config.pull, config.line_rate), (Some(expected), 10_000_000_000));
+    assert_eq!((config.discipline, config.line_rate), (Discipline::Pull(expected), 10_000_000_000));
     assert_eq!(TransportConfig::parse(&config.to_string(), true), Ok(config), "{config}");
     let read = |text| TransportConfig::parse(text, false).err().map(|e| e.to_string());
     for (text, why) in [
-        ("irn,iw=23", "transport parameter iw is of pulled streams only: ndp"),
+        ("irn,iw=23", "transport parameter iw needs ndp"),
         ("ndp,cc=timely", "ndp has no congestion control but its pulls; leave out cc"),
-        ("ndp,retransmit-delay=2us", "ndp fetches packets at once; leave out retransmit-delay"),
+        ("ndp,retransmit-delay=2us", "ndp sends packets again at once; leave out retransmit-delay"),
         ("ndp,iw=0", "transport parameter iw=0: expected 1 to 4096 packets"),
         ("ndp,paths=257", "transport parameter paths=257: expected auto, or 1 to 256 ways"),
         ("ndp,pull-rate=0", "transport parameter pull-rate=0: expected a part of the line's rate, 0.001 to 2"),
@@ -176,13 +176,36 @@ fn tlt_follows_windows_or_rates() {
 
 #[test]
 fn probes_are_of_windows() {
-    for (text, tlp) in [("irn", 0), ("irn,tlp=off", 0), ("irn,tlp=10us", 10 * US), ("iwarp,tlp=1ms,base-rtt=80us", MS)]
-    {
+    for (text, discipline) in [
+        ("irn", Discipline::None),
+        ("irn,tlp=off", Discipline::None),
+        ("irn,tlp=10us", Discipline::Tlp(10 * US)),
+        ("iwarp,tlp=1ms,base-rtt=80us", Discipline::Tlp(MS)),
+    ] {
         let config: TransportConfig = text.parse().unwrap();
-        assert_eq!(config.tlp, tlp, "{text}");
+        assert_eq!(config.discipline, discipline, "{text}");
         assert_eq!(config.to_string().parse(), Ok(config), "{config}");
     }
     assert!(!TransportConfig::preset("irn").unwrap().to_string().contains("tlp"));
+}
+
+#[test]
+fn probes_of_the_real_time_timer_go_with_it() {
+    let probe = |text, real_time| match TransportConfig::parse(text, real_time).unwrap().timer {
+        Timer::Estimated { probe, .. } => Some(probe),
+        _ => None,
+    };
+    for (text, in_real_time, in_virtual_time) in [
+        ("irn", Some(50 * US), None),
+        ("irn,rto=1ms", None, None),
+        ("irn,rto-min=1ms", Some(50 * US), Some(0)),
+        ("irn,tlp=off,rto-min=1ms", Some(0), Some(0)),
+        ("irn,tlp=2us,rto-min=1ms", Some(2000), Some(2000)),
+        ("roce,tlp=2us,rto-min=1ms,tlt=on", Some(2000), Some(2000)),
+        ("ndp,rto-min=1ms", Some(0), Some(0)),
+    ] {
+        assert_eq!((probe(text, true), probe(text, false)), (in_real_time, in_virtual_time), "{text}");
+    }
 }
 
 #[test]
@@ -211,16 +234,18 @@ fn errors_name_what_is_wrong() {
         ("roce,tlp=10us", "tlp needs the packets of IRN and recovery=selective"),
         ("auto,tlp=10us", "tlp needs the packets of IRN and recovery=selective"),
         ("irn-no-sack,tlp=10us", "tlp needs the packets of IRN and recovery=selective"),
-        ("ndp,tlp=10us", "ndp hears of each loss by its headers; leave out tlp"),
-        ("irn,tlt=on,tlp=10us", "leave out tlp"),
+        ("ndp,tlp=10us", "ndp and tlp exclude each other; leave out tlp"),
+        ("irn,tlt=on,tlp=10us", "tlt and tlp exclude each other; leave out tlp"),
         ("irn,tlp=10us,retransmit-delay=2us", "leave out retransmit-delay"),
         ("irn,tlp=soon", "tlp=soon: expected off, or a time such as 10us"),
-        ("ndp,tlt=on", "ndp hears of each loss by its headers; leave out tlt"),
+        ("ndp,tlt=on", "ndp and tlt exclude each other; leave out tlt"),
         ("auto,tlt=on", "tlt marks packets from the first on"),
         ("roce,tlt=window", "tlt=window needs the packets of IRN and recovery=selective"),
         ("irn-no-sack,tlt=window", "tlt=window needs the packets of IRN and recovery=selective"),
         ("irn,tlt=on,retransmit-delay=2us", "leave out retransmit-delay"),
         ("irn,tlt-clock=mtu", "tlt-clock needs tlt=on"),
+        ("irn,rc3-reach=64", "rc3-reach needs rc3=on"),
+        ("irn,rc3=on,tlt=rate", "rc3 and tlt exclude each other; leave out tlt"),
         ("irn,tlt=maybe", "tlt=maybe: expected off or on or window or rate"),
         ("roce,tlt=on,tlt-every=0", "tlt-every=0: expected none, or 1 to 65536 packets"),
     ] {

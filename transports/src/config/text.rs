@@ -7,8 +7,8 @@ use irnic_units::keys::{Key, Value, ValueError, pairs};
 use irnic_units::{MAX_NS, MAX_RATE, Nanoseconds, RATE};
 
 use super::{
-    FlowControl, MAX_RETRANSMIT_DELAY, Nak, Overlap, Placement, PullConfig, Rc3Config, Timer, TltClock, TltConfig,
-    TltFirst, TltMode, TransportConfig, WireFormat, paper, real_time,
+    Discipline, FlowControl, MAX_RETRANSMIT_DELAY, Nak, Overlap, Placement, PullConfig, Rc3Config, Timer, TltClock,
+    TltConfig, TltFirst, TltMode, TransportConfig, WireFormat, paper, real_time,
 };
 use crate::congestion::{CongestionConfig, FairRateConfig, RoccConfig};
 use crate::edge::{self, Edge};
@@ -50,14 +50,14 @@ static KEYS: [Key<TransportConfig, ConfigError>; 37] = [
     Key::new("rts", |t, v| set(&mut pull(t, v)?.returns, v.switch())),
     Key::new("pull-rate", |t, v| set(&mut pull(t, v)?.rate, pull_rate(v))),
     Key::new("pull-class", |t, v| set(&mut pull(t, v)?.class, v.number(0..=7, "a class, 0 to 7"))),
-    Key::new("tlt", |t, v| set(&mut t.tlt.mode, v.word(&TLT_MODES))),
-    Key::new("tlt-clock", |t, v| set(&mut t.tlt.clock, v.word(&TLT_CLOCKS))),
-    Key::new("tlt-first", |t, v| set(&mut t.tlt.first, v.word(&TLT_FIRSTS))),
-    Key::new("tlt-every", |t, v| set(&mut t.tlt.every, tlt_every(v))),
-    Key::new("tlp", |t, v| set(&mut t.tlp, tlp(v))),
-    Key::new("rc3", |t, v| set(&mut t.rc3.slots, rc3(v))),
-    Key::new("rc3-levels", |t, v| set(&mut t.rc3.levels, v.number(1..=7, "1 to 7 priorities"))),
-    Key::new("rc3-reach", |t, v| set(&mut t.rc3.reach, window(v))),
+    Key::new("tlt", tlt),
+    Key::new("tlt-clock", |t, v| set(&mut tlt_of(t, v)?.clock, v.word(&TLT_CLOCKS))),
+    Key::new("tlt-first", |t, v| set(&mut tlt_of(t, v)?.first, v.word(&TLT_FIRSTS))),
+    Key::new("tlt-every", |t, v| set(&mut tlt_of(t, v)?.every, tlt_every(v))),
+    Key::new("tlp", tlp),
+    Key::new("rc3", rc3),
+    Key::new("rc3-levels", |t, v| set(&mut rc3_of(t, v)?.levels, v.number(1..=7, "1 to 7 priorities"))),
+    Key::new("rc3-reach", |t, v| set(&mut rc3_of(t, v)?.reach, window(v))),
     Key::new("slack", |t, v| set(&mut t.slack, v.read(|text| text.parse().ok(), slack::EXPECTED))),
     Key::new("edge", |t, v| set(&mut t.edge, v.read(|text| text.parse().ok(), edge::EXPECTED))),
     Key::new("cc", congestion),
@@ -68,8 +68,8 @@ static KEYS: [Key<TransportConfig, ConfigError>; 37] = [
 const PLACEMENTS: [(&str, Placement); 3] =
     [("any", Placement::Any), ("watched", Placement::Watched), ("in-order", Placement::InOrder)];
 const OVERLAPS: [(&str, Overlap); 2] = [("application", Overlap::Application), ("fence", Overlap::Fence)];
-const TLT_MODES: [(&str, TltMode); 4] =
-    [("off", TltMode::Off), ("on", TltMode::On), ("window", TltMode::Window), ("rate", TltMode::Rate)];
+const TLT_MODES: [(&str, Option<TltMode>); 4] =
+    [("off", None), ("on", Some(TltMode::On)), ("window", Some(TltMode::Window)), ("rate", Some(TltMode::Rate))];
 const TLT_CLOCKS: [(&str, TltClock); 3] =
     [("adaptive", TltClock::Adaptive), ("mtu", TltClock::Mtu), ("probe", TltClock::Probe)];
 const TLT_FIRSTS: [(&str, TltFirst); 2] = [("window", TltFirst::Window), ("packet", TltFirst::Packet)];
@@ -87,7 +87,60 @@ fn congestion(config: &mut TransportConfig, value: &Value<'_>) -> Result<(), Con
 
 /// Returns the parameters of pulls, an error if the transport has no pulls.
 fn pull<'a>(config: &'a mut TransportConfig, value: &Value<'_>) -> Result<&'a mut PullConfig, ConfigError> {
-    config.pull.as_mut().ok_or_else(|| ConfigError::OnlyPulled(value.key.into()))
+    config.discipline.pull_mut().ok_or_else(|| needs(value, "ndp"))
+}
+
+/// Returns the parameters of TLT, an error if it is off.
+fn tlt_of<'a>(config: &'a mut TransportConfig, value: &Value<'_>) -> Result<&'a mut TltConfig, ConfigError> {
+    config.discipline.tlt_mut().ok_or_else(|| needs(value, "tlt=on"))
+}
+
+/// Returns the parameters of RC3, an error if it is off.
+fn rc3_of<'a>(config: &'a mut TransportConfig, value: &Value<'_>) -> Result<&'a mut Rc3Config, ConfigError> {
+    config.discipline.rc3_mut().ok_or_else(|| needs(value, "rc3=on"))
+}
+
+fn needs(value: &Value<'_>, what: &'static str) -> ConfigError {
+    ConfigError::Needs { key: value.key.into(), what }
+}
+
+fn tlt(config: &mut TransportConfig, value: &Value<'_>) -> Result<(), ConfigError> {
+    let Some(mode) = value.word(&TLT_MODES)? else {
+        config.discipline.switch_off("tlt");
+        return Ok(());
+    };
+    config.discipline.select(Discipline::Tlt(TltConfig::DEFAULT))?;
+    tlt_of(config, value)?.mode = mode;
+    Ok(())
+}
+
+fn rc3(config: &mut TransportConfig, value: &Value<'_>) -> Result<(), ConfigError> {
+    let slots = match value.text {
+        "off" => {
+            config.discipline.switch_off("rc3");
+            return Ok(());
+        }
+        "on" => Rc3Config::DEFAULT.slots,
+        _ => value.number(1..=65_536, "off, on, or 1 to 65536 packets of the first low priority")?,
+    };
+    config.discipline.select(Discipline::Rc3(Rc3Config::DEFAULT))?;
+    rc3_of(config, value)?.slots = slots;
+    Ok(())
+}
+
+/// Sets the minimum time to a tail loss probe: of the timer if it has probes, otherwise beside it.
+fn tlp(config: &mut TransportConfig, value: &Value<'_>) -> Result<(), ConfigError> {
+    let least = match value.text {
+        "off" => 0,
+        _ => value.time(1..=MAX_NS, "off, or a time such as 10us")?,
+    };
+    let pulled = config.discipline.pull().is_some();
+    match &mut config.timer {
+        Timer::Estimated { probe, .. } if !pulled => *probe = least,
+        _ if least == 0 => config.discipline.switch_off("tlp"),
+        _ => *config.discipline.select(Discipline::Tlp(least))? = Discipline::Tlp(least),
+    }
+    Ok(())
 }
 
 fn paths(value: &Value<'_>) -> Result<u16, ValueError> {
@@ -101,21 +154,6 @@ fn tlt_every(value: &Value<'_>) -> Result<u32, ValueError> {
     match value.text {
         "none" => Ok(0),
         _ => value.number(1..=65_536, "none, or 1 to 65536 packets"),
-    }
-}
-
-fn tlp(value: &Value<'_>) -> Result<u64, ValueError> {
-    match value.text {
-        "off" => Ok(0),
-        _ => value.time(1..=MAX_NS, "off, or a time such as 10us"),
-    }
-}
-
-fn rc3(value: &Value<'_>) -> Result<u32, ValueError> {
-    match value.text {
-        "off" => Ok(0),
-        "on" => Ok(Rc3Config::SLOTS),
-        _ => value.number(1..=65_536, "off, on, or 1 to 65536 packets of the first low priority"),
     }
 }
 
@@ -197,20 +235,7 @@ impl TransportConfig {
         if self.wire == WireFormat::Roce && self.overlap == Overlap::Fence {
             return Err(ConfigError::RoceOverlap);
         }
-        if self.pull.is_some() {
-            if self.wire != WireFormat::Irn {
-                return Err(ConfigError::PulledWire);
-            }
-            if self.congestion != CongestionConfig::None {
-                return Err(ConfigError::PulledCongestion);
-            }
-            if self.retransmit_delay != 0 {
-                return Err(ConfigError::PulledDelay);
-            }
-        }
-        self.check_tlt()?;
-        self.check_tlp()?;
-        self.check_rc3()?;
+        self.check_discipline()?;
         if let Timer::Irn { low, high, .. } = self.timer
             && low > high
         {
@@ -273,77 +298,28 @@ impl TransportConfig {
         Ok(())
     }
 
-    /// Checks that TLT is compatible with the other choices.
-    fn check_tlt(&self) -> Result<(), ConfigError> {
-        let TltConfig { mode, clock, first, every } = self.tlt;
-        let off = TltConfig::OFF;
-        let given =
-            [("tlt-clock", clock != off.clock), ("tlt-first", first != off.first), ("tlt-every", every != off.every)];
-        if mode == TltMode::Off {
-            let given = given.into_iter().find_map(|(key, given)| given.then_some(key));
-            return given.map_or(Ok(()), |key| Err(ConfigError::TltOff(key)));
-        }
-        if self.pull.is_some() {
-            return Err(ConfigError::PulledTlt);
-        }
-        if self.wire == WireFormat::Auto {
-            return Err(ConfigError::TltAuto);
-        }
-        if self.has_tlt_window() {
-            if self.wire != WireFormat::Irn || self.recovery != Recovery::Selective {
-                return Err(ConfigError::TltWindow);
+    /// Checks that the discipline is compatible with the other choices.
+    fn check_discipline(&self) -> Result<(), ConfigError> {
+        let selective = self.wire == WireFormat::Irn && self.recovery == Recovery::Selective;
+        let name = match self.discipline {
+            Discipline::None => return Ok(()),
+            Discipline::Pull(_) if self.wire != WireFormat::Irn => return Err(ConfigError::PulledWire),
+            Discipline::Pull(_) if self.congestion != CongestionConfig::None => {
+                return Err(ConfigError::PulledCongestion);
             }
-            if self.retransmit_delay != 0 {
-                return Err(ConfigError::TltDelay);
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks that tail loss probes are compatible with the other choices.
-    fn check_tlp(&self) -> Result<(), ConfigError> {
-        // With the real-time timer, probes are omitted where they would conflict.
-        if self.tlp == 0 || self.has_estimated_timer() && self.pull.is_none() {
-            return Ok(());
-        }
-        if self.pull.is_some() {
-            return Err(ConfigError::PulledTlp);
-        }
-        if self.wire != WireFormat::Irn || self.recovery != Recovery::Selective {
-            return Err(ConfigError::TlpRecovery);
-        }
-        if self.tlt.mode != TltMode::Off {
-            return Err(ConfigError::TlpTlt);
-        }
-        if self.retransmit_delay != 0 {
-            return Err(ConfigError::TlpDelay);
-        }
-        Ok(())
-    }
-
-    /// Checks that low priority is compatible with the other choices.
-    fn check_rc3(&self) -> Result<(), ConfigError> {
-        let Rc3Config { levels, reach, .. } = self.rc3;
-        let off = Rc3Config::OFF;
-        if !self.rc3.is_on() {
-            let given = [("rc3-levels", levels != off.levels), ("rc3-reach", reach != off.reach)];
-            let given = given.into_iter().find_map(|(key, given)| given.then_some(key));
-            return given.map_or(Ok(()), |key| Err(ConfigError::Rc3Off(key)));
-        }
-        if self.pull.is_some() {
-            return Err(ConfigError::PulledRc3);
-        }
-        if self.wire != WireFormat::Irn || self.recovery != Recovery::Selective {
-            return Err(ConfigError::Rc3Recovery);
-        }
-        let probes = self.tlp != 0 && !self.has_estimated_timer();
-        if self.tlt.mode != TltMode::Off || probes {
-            return Err(ConfigError::Rc3Tail);
-        }
-        if self.retransmit_delay != 0 {
-            return Err(ConfigError::Rc3Delay);
-        }
-        Ok(())
+            Discipline::Pull(_) => "ndp",
+            Discipline::Tlt(_) if self.wire == WireFormat::Auto => return Err(ConfigError::TltAuto),
+            // The rules for rates retransmit nothing.
+            Discipline::Tlt(_) if !self.has_tlt_window() => return Ok(()),
+            Discipline::Tlt(_) if !selective => return Err(ConfigError::Selective("tlt=window")),
+            Discipline::Tlt(_) => "tlt",
+            Discipline::Tlp(_) if self.has_estimated_timer() => return Err(ConfigError::Exclusive("rto-min", "tlp")),
+            Discipline::Tlp(_) if !selective => return Err(ConfigError::Selective("tlp")),
+            Discipline::Tlp(_) => "tlp",
+            Discipline::Rc3(_) if !selective => return Err(ConfigError::Selective("rc3")),
+            Discipline::Rc3(_) => "rc3",
+        };
+        if self.retransmit_delay != 0 { Err(ConfigError::Delay(name)) } else { Ok(()) }
     }
 
     /// Parses a preset's name, then parameters: `irn,cap=110,rto-high=320us`. `real_time` selects the preset's
@@ -382,12 +358,12 @@ impl Timer {
             ("rto-min", Timer::Tcp { max, .. }) => Timer::Tcp { min: timeout(value)?, max },
             (_, Timer::Tcp { min, .. }) => Timer::Tcp { min, max: timeout(value)? },
             ("rto-min", timer) => {
-                let (_, max, n) = timer.estimated();
-                Timer::Estimated { min: timeout(value)?, max, n }
+                let (_, max, n, probe) = timer.estimated();
+                Timer::Estimated { min: timeout(value)?, max, n, probe }
             }
             (_, timer) => {
-                let (min, _, n) = timer.estimated();
-                Timer::Estimated { min, max: timeout(value)?, n }
+                let (min, _, n, probe) = timer.estimated();
+                Timer::Estimated { min, max: timeout(value)?, n, probe }
             }
         })
     }
@@ -401,10 +377,10 @@ impl Timer {
     }
 
     /// Returns the parameters of the estimated timer, or their defaults.
-    fn estimated(self) -> (u64, u64, u32) {
+    fn estimated(self) -> (u64, u64, u32, u64) {
         match self {
-            Timer::Estimated { min, max, n } => (min, max, n),
-            _ => (real_time::RTO_MIN, real_time::RTO_MAX, real_time::N),
+            Timer::Estimated { min, max, n, probe } => (min, max, n, probe),
+            _ => (real_time::RTO_MIN, real_time::RTO_MAX, real_time::N, 0),
         }
     }
 }
@@ -454,15 +430,25 @@ impl ParsedTransport {
         if real_time {
             config = config.for_real_time();
         }
-        let mut given = GivenKeys::default();
-        for pair in parameters.into_iter().flat_map(pairs) {
-            let Value { key, text } = pair.map_err(|part| ConfigError::NotKeyValue(part.trim().into()))?;
-            config.set(key, text)?;
-            given.0.push(key.to_owned());
+        let pairs: Result<Vec<_>, _> = parameters.into_iter().flat_map(pairs).collect();
+        let pairs = pairs.map_err(|part| ConfigError::NotKeyValue(part.trim().into()))?;
+        // A text may give the parameters of a discipline before it, and probes before the timer that has them.
+        let step = |key: &str| match key {
+            "tlp" => 2,
+            _ if key.starts_with("tlt-") || key.starts_with("rc3-") => 1,
+            _ => 0,
+        };
+        for now in 0..3 {
+            for Value { key, text } in pairs.iter().filter(|pair| step(pair.key) == now) {
+                config.set(key, text)?;
+            }
         }
-        if !given.has("tlp") && !config.has_estimated_timer() {
-            // The default belongs to the real-time timer.
-            config.tlp = 0;
+        let given = GivenKeys(pairs.iter().map(|pair| pair.key.to_owned()).collect());
+        let pulled = config.discipline.pull().is_some();
+        if let Timer::Estimated { probe, .. } = &mut config.timer
+            && !given.has("tlp")
+        {
+            *probe = if real_time && !pulled { real_time::TLP } else { 0 };
         }
         config.check()?;
         Ok(ParsedTransport { preset, config, given })
@@ -531,64 +517,36 @@ pub enum ConfigError {
     /// RoCC's recovery timer expires before the next notice arrives.
     #[error("rocc: recovery={0} is no longer than the period of notices, {1}; expected 1.375 of it")]
     RoccRecovery(Nanoseconds, Nanoseconds),
-    /// A parameter of pulls, without pulls.
-    #[error("transport parameter {0} is of pulled streams only: ndp")]
-    OnlyPulled(String),
+    /// A parameter of a discipline that is not selected.
+    #[error("transport parameter {key} needs {what}")]
+    #[allow(missing_docs)]
+    Needs { key: String, what: &'static str },
+    /// Two disciplines.
+    #[error("{0} and {1} exclude each other; leave out {1}")]
+    Exclusive(&'static str, &'static str),
+    /// What is lost or sent early has to be placed and acknowledged out of order.
+    #[error("{0} needs the packets of IRN and recovery=selective: irn, irn-no-bdp or iwarp")]
+    Selective(&'static str),
+    /// The delay of fetching a packet again is not modelled with disciplines.
+    #[error("{0} sends packets again at once; leave out retransmit-delay")]
+    Delay(&'static str),
     /// Only the IRN extension has pulls.
     #[error("ndp needs the packets of IRN")]
     PulledWire,
     /// Pulls are the congestion control.
     #[error("ndp has no congestion control but its pulls; leave out cc")]
     PulledCongestion,
-    /// The refetch delay is not modelled with pulls.
-    #[error("ndp fetches packets at once; leave out retransmit-delay")]
-    PulledDelay,
-    /// Pulled streams lose no headers.
-    #[error("ndp hears of each loss by its headers; leave out tlt")]
-    PulledTlt,
-    /// A parameter of TLT, without TLT.
-    #[error("transport parameter {0} needs tlt=on")]
-    TltOff(&'static str),
     /// The packet format is not known from the beginning.
     #[error("tlt marks packets from the first on, whose format auto does not know yet; use an irn transport, or roce")]
     TltAuto,
-    /// The rules for windows need selective acknowledgements.
-    #[error("tlt=window needs the packets of IRN and recovery=selective")]
-    TltWindow,
-    /// An echo is answered at once.
-    #[error("tlt sends again at once what is lost; leave out retransmit-delay")]
-    TltDelay,
-    /// Pulled streams lose no headers.
-    #[error("ndp hears of each loss by its headers; leave out tlp")]
-    PulledTlp,
-    /// The response to a probe is a selective acknowledgement.
-    #[error("tlp needs the packets of IRN and recovery=selective: irn, irn-no-bdp or iwarp")]
-    TlpRecovery,
-    /// Both detect losses at the tail.
-    #[error("tlt leaves no lost tail to probes; leave out tlp")]
-    TlpTlt,
-    /// A probe is sent at once.
-    #[error("tlp sends the last packet again at once; leave out retransmit-delay")]
-    TlpDelay,
-    /// A parameter of RC3, without RC3.
-    #[error("transport parameter {0} needs rc3=on")]
-    Rc3Off(&'static str),
-    /// Pulled streams have no window that holds packets back.
-    #[error("ndp sends what is asked for; leave out rc3")]
-    PulledRc3,
-    /// Packets sent from the end have to be placed and acknowledged out of order.
-    #[error("rc3 needs the packets of IRN and recovery=selective: irn, irn-no-bdp or iwarp")]
-    Rc3Recovery,
-    /// Both mark or select packets.
-    #[error("rc3 sends the end of a message early; leave out tlt and tlp")]
-    Rc3Tail,
-    /// Packets at low priority do not wait to be fetched.
-    #[error("rc3 does not model the fetching of packets; leave out retransmit-delay")]
-    Rc3Delay,
     /// Timers in the wrong order.
     #[error("{low} is longer than {high}")]
     #[allow(missing_docs)]
     TimerOrder { low: &'static str, high: &'static str },
+}
+
+fn on(flag: bool) -> &'static str {
+    if flag { "on" } else { "off" }
 }
 
 /// Returns the word of a value.
@@ -600,7 +558,7 @@ impl fmt::Display for TransportConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let wire = match self.wire {
             WireFormat::Roce => "roce",
-            WireFormat::Irn if self.pull.is_some() => "ndp",
+            WireFormat::Irn if self.discipline.pull().is_some() => "ndp",
             WireFormat::Irn => "irn",
             WireFormat::Auto => "auto",
         };
@@ -631,7 +589,6 @@ impl fmt::Display for TransportConfig {
                 write!(f, ",rto-min={},rto-max={}", Nanoseconds(min), Nanoseconds(max))?
             }
         }
-        let on = |flag| if flag { "on" } else { "off" };
         let (evidence, credits) = (on(self.evidence), on(self.credits));
         write!(f, ",window={},nack-threshold={}", self.window, self.nack_threshold)?;
         write!(f, ",retransmit-delay={}", Nanoseconds(self.retransmit_delay))?;
@@ -650,34 +607,7 @@ impl fmt::Display for TransportConfig {
         if self.overlap != Overlap::Application {
             write!(f, ",overlap={}", word(&OVERLAPS, self.overlap))?;
         }
-        if let Some(PullConfig { window, paths, penalty, returns, rate, class }) = self.pull {
-            write!(f, ",iw={window},paths=")?;
-            match paths {
-                0 => f.write_str("auto")?,
-                paths => write!(f, "{paths}")?,
-            }
-            write!(f, ",penalty={},rts={}", on(penalty), on(returns))?;
-            write!(f, ",pull-rate={},pull-class={class}", f64::from(rate) / f64::from(PullConfig::FULL_RATE))?;
-            write!(f, ",line-rate={}bit", self.line_rate)?;
-        }
-        if self.tlt.mode != TltMode::Off {
-            let TltConfig { mode, clock, first, every } = self.tlt;
-            write!(f, ",tlt={}", word(&TLT_MODES, mode))?;
-            write!(f, ",tlt-clock={},tlt-first={}", word(&TLT_CLOCKS, clock), word(&TLT_FIRSTS, first))?;
-            match every {
-                0 => f.write_str(",tlt-every=none")?,
-                every => write!(f, ",tlt-every={every}")?,
-            }
-        }
-        match self.tlp {
-            0 if self.has_estimated_timer() && self.pull.is_none() => write!(f, ",tlp=off")?,
-            0 => {}
-            least => write!(f, ",tlp={}", Nanoseconds(least))?,
-        }
-        if self.rc3.is_on() {
-            let Rc3Config { slots, levels, reach } = self.rc3;
-            write!(f, ",rc3={slots},rc3-levels={levels},rc3-reach={reach}")?;
-        }
+        self.fmt_discipline(f)?;
         if self.slack != Slack::None {
             write!(f, ",slack={}", self.slack)?;
         }
@@ -692,8 +622,43 @@ impl fmt::Display for TransportConfig {
                 write!(f, ",cc.{part}")?;
             }
         }
-        if self.congestion != CongestionConfig::None || self.tlp != 0 && !self.has_estimated_timer() {
+        if self.congestion != CongestionConfig::None || matches!(self.discipline, Discipline::Tlp(_)) {
             write!(f, ",line-rate={}bit,base-rtt={}", self.line_rate, Nanoseconds(self.base_rtt))?;
+        }
+        Ok(())
+    }
+}
+
+impl TransportConfig {
+    /// Formats the discipline, and the probes of the timer.
+    fn fmt_discipline(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Discipline::Pull(PullConfig { window, paths, penalty, returns, rate, class }) = self.discipline {
+            write!(f, ",iw={window},paths=")?;
+            match paths {
+                0 => f.write_str("auto")?,
+                paths => write!(f, "{paths}")?,
+            }
+            write!(f, ",penalty={},rts={}", on(penalty), on(returns))?;
+            write!(f, ",pull-rate={},pull-class={class}", f64::from(rate) / f64::from(PullConfig::FULL_RATE))?;
+            return write!(f, ",line-rate={}bit", self.line_rate);
+        }
+        if let Discipline::Tlt(TltConfig { mode, clock, first, every }) = self.discipline {
+            write!(f, ",tlt={}", word(&TLT_MODES, Some(mode)))?;
+            write!(f, ",tlt-clock={},tlt-first={}", word(&TLT_CLOCKS, clock), word(&TLT_FIRSTS, first))?;
+            match every {
+                0 => f.write_str(",tlt-every=none")?,
+                every => write!(f, ",tlt-every={every}")?,
+            }
+        }
+        match (self.timer, self.discipline) {
+            (Timer::Estimated { probe: 0, .. }, _) => f.write_str(",tlp=off")?,
+            (Timer::Estimated { probe: least, .. }, _) | (_, Discipline::Tlp(least)) => {
+                write!(f, ",tlp={}", Nanoseconds(least))?;
+            }
+            _ => {}
+        }
+        if let Discipline::Rc3(Rc3Config { slots, levels, reach }) = self.discipline {
+            write!(f, ",rc3={slots},rc3-levels={levels},rc3-reach={reach}")?;
         }
         Ok(())
     }

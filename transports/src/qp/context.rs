@@ -7,7 +7,7 @@ use super::Service;
 use super::access::Access;
 use super::host::{Caller, CqId, Host, PdId, XrcSrq, XrcdId};
 use super::work::WcStatus;
-use crate::config::{TltMode, TransportConfig};
+use crate::config::{Discipline, TransportConfig};
 use crate::packet::{PacketClass, Path};
 use crate::psn::Psn;
 use crate::wire::opcode::Position;
@@ -54,11 +54,10 @@ impl QpContext {
         AckTimeout::new(self.timeout).nanos()
     }
 
-    /// TLT: returns whether packets are marked as important and unimportant. Those of extended reliable connections are
-    /// not.
+    /// Returns its discipline: extended reliable connections have none but tail loss probes, which are not included.
     #[inline]
-    pub(crate) fn marks(&self) -> bool {
-        self.config.tlt.mode != TltMode::Off && self.service == Service::Rc
+    pub(crate) fn discipline(&self) -> &Discipline {
+        if self.service == Service::Rc { &self.config.discipline } else { &Discipline::None }
     }
 
     /// Returns the number of packets of a message of `len` bytes: at least one.

@@ -301,7 +301,7 @@ impl Qp {
                 // RFC 3168: ECT(0).
                 path.traffic_class |= 2;
             }
-            if c.marks() || c.config.pull.is_some() && c.service == Service::Rc {
+            if c.discipline().tlt().is_some() || c.discipline().pull().is_some() {
                 // Those bits are for switches to set.
                 path = path.with_mark(Mark::Whole);
             }
@@ -462,8 +462,7 @@ impl Qp {
     /// Returns the class of its pulls, 0 to 7, if it sends any: lower classes go first.
     #[inline]
     pub fn pull_class(&self) -> Option<u8> {
-        let pull = self.context.config.pull.as_ref().filter(|_| self.context.service == Service::Rc);
-        pull.map(|pull| pull.class)
+        self.context.discipline().pull().map(|pull| pull.class)
     }
 
     /// Returns whether [`Self::poll_feedback`] has a packet.
@@ -485,7 +484,7 @@ impl Qp {
     /// Returns whether it may have packets that go after those of all other queue pairs (RC3).
     #[inline]
     pub fn has_low(&self) -> bool {
-        self.context.config.rc3.is_on() && self.context.service == Service::Rc
+        self.context.discipline().rc3().is_some()
     }
 
     /// Returns the priority of the next packet of [`Self::poll_low`], 0 to 7, if there may be one.

@@ -6,17 +6,13 @@
 mod acks;
 mod discipline;
 mod fetch;
-mod pull;
-mod rc3;
 mod requester;
 mod responder;
 mod timer;
-mod tlp;
-mod tlt;
 mod watched;
 
 pub use acks::MAX_NACKS_WAITING;
-pub use pull::PullTurn;
+pub use discipline::PullTurn;
 
 use crate::congestion::{ControllerMetrics, Point};
 use crate::footprint::{flag, footprint, part};
@@ -85,7 +81,7 @@ impl Rc {
     #[cold]
     fn rare_deadline(&self, deadline: Time, state: QpState) -> Time {
         let requests = if state == QpState::Rtr { Time::NEVER } else { self.requester.rare_deadline() };
-        deadline.min(self.responder.pull_deadline()).min(requests)
+        deadline.min(self.responder.rare_deadline()).min(requests)
     }
 }
 
@@ -208,19 +204,19 @@ impl TransportService for Rc {
     fn receive_returned(&mut self, now: Time, packet: &RxPacket<'_>) -> bool {
         // The packet that was sent: the responder's if it is a response.
         let bth = &packet.headers.bth;
-        let half = if bth.opcode.is_response() { self.responder.pulled() } else { self.requester.pulled() };
-        half.map(|pulled| pulled.returned(now, bth.psn)).is_some()
+        let response = bth.opcode.is_response();
+        let half = if response { &mut self.responder.discipline } else { &mut self.requester.discipline };
+        half.returned(now, bth.psn)
     }
 
     fn grant_pull(&mut self) -> Option<PullTurn> {
-        let requests = self.responder.grant_pull();
-        let responses = if requests.is_none() { self.requester.grant_pull() } else { None };
-        let turn = requests.or(responses)?;
-        Some(PullTurn { more: self.responder.owes_pulls() || self.requester.owes_pulls(), ..turn })
+        let (requests, responses) = (&mut self.responder.discipline, &mut self.requester.discipline);
+        let turn = requests.grant_pull().or_else(|| responses.grant_pull())?;
+        Some(PullTurn { more: requests.owes_pulls() || responses.owes_pulls(), ..turn })
     }
 
     fn wants_feedback(&self) -> bool {
-        self.responder.wants_feedback() || self.requester.wants_feedback()
+        self.responder.discipline.wants_feedback() || self.requester.discipline.wants_feedback()
     }
 
     fn poll_feedback(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {

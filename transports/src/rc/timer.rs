@@ -91,7 +91,7 @@ impl RetransmitTimer {
         RetransmitTimer {
             deadline: Time::NEVER,
             estimated,
-            probes: config.probes_with_timer(),
+            probes: config.timer_probe() > 0,
             probing: false,
             probed: false,
             last_sent: Time::ZERO,
@@ -179,7 +179,7 @@ impl RetransmitTimer {
                 let t = (rto.max(min) << self.back_off.min(10)).min(max);
                 Some((t, t, 0))
             }
-            Timer::Estimated { min, max, n } => {
+            Timer::Estimated { min, max, n, .. } => {
                 if self.srtt == 0 {
                     // Before the first sample: well beyond any round trip of a local network, well below `max`.
                     let t = (16 * min).min(max) << self.back_off.min(10);
@@ -196,7 +196,7 @@ impl RetransmitTimer {
     /// Returns the time from the last packet received to a probe, ns (TLP_calc_PTO): at most the timeout.
     fn probe_timeout(&self, timeout: u64, c: &QpContext) -> u64 {
         // Before the first sample the timeout is sixteen times the minimum.
-        if self.srtt == 0 { timeout / 4 } else { (2 * self.srtt).max(c.config.tlp).min(timeout) }
+        if self.srtt == 0 { timeout / 4 } else { (2 * self.srtt).max(c.config.timer_probe()).min(timeout) }
     }
 
     fn arm(&mut self, now: Time, c: &QpContext) {

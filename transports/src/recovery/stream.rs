@@ -151,7 +151,7 @@ footprint!(Stream, |at| {
     next => sequence(),
     high => sequence(),
     acked => sequence(),
-    skipped => bits(width::COUNT).when(at.config.rc3.is_on(), why::OFF),
+    skipped => bits(width::COUNT).when(at.low_levels() > 0, why::OFF),
     cap => left(why::SHARED),
     reach => left(why::SHARED),
     window => left("congestion control's"),

@@ -382,7 +382,7 @@ impl Scenario {
             _ => return,
         };
         let first = config.setups[0];
-        if let Some(pull) = &mut config.setups[0].transport.pull {
+        if let Some(pull) = config.setups[0].transport.discipline.pull_mut() {
             pull.class = 1;
         }
         config.setups.push(first);

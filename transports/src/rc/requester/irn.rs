@@ -1,15 +1,14 @@
 //! Responses with IRN: (N)ACKs of the request stream, and the response stream in its own sequence numbers (§4.4.2,
 //! §4.4.4).
 
-use super::{Format, Requester};
+use super::Requester;
 use crate::config::Nak;
 use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure, ends, position};
 use crate::qp::host::Host;
 use crate::rc::acks::{DUPLICATE, Echo};
-use crate::rc::discipline::Discipline;
-use crate::rc::pull::What;
+use crate::rc::discipline::{Acknowledged, Hooks, What};
 use crate::recovery::{Arrival, Class, Recovery, Sack};
 use crate::time::Time;
 use crate::wire::opcode::Operation;
@@ -71,23 +70,19 @@ impl Requester {
         }
         self.take_sample(now, c);
         host.counters().rc3_ack_bumps += u64::from(self.stream.bumps() != bumps);
-        let cumulative = match self.discipline.send_mut() {
+        let cumulative = match self.discipline.on_cumulative(now, cumulative, false) {
             None => cumulative,
-            Some(pulled) => {
-                let acked = pulled.acknowledge(now, cumulative);
+            Some(acked) => {
                 self.stream.receive_ack(now, acked, None);
                 acked
             }
         };
         self.update_credits(&aeth);
         if before.before(cumulative) {
-            if self.credit_stop.is_some_and(|stop| !cumulative.before(stop)) {
-                self.credit_stop = None;
-            }
-            self.progressed(now, c);
+            self.advanced(now, cumulative, c);
         }
         if !self.discipline.is_plain() {
-            self.hear_of_tail(now, Some((headers.bth.importance, selective)), nack, before, host);
+            self.pass_ack_on(now, Some((headers.bth.importance, selective)), nack, before, host);
         }
         match Syndrome::from_u8(aeth.syndrome) {
             Some(Syndrome::Rnr { timer }) => self.on_rnr(now, c, psn, timer.nanos(), host),
@@ -99,10 +94,10 @@ impl Requester {
         }
     }
 
-    /// TLT and TLP: handles an acknowledgement, given that everything before `before` was acknowledged already: the
-    /// packet it may echo, and its selective acknowledgement.
+    /// Passes an acknowledgement on to the discipline, given that everything before `before` was acknowledged already:
+    /// the packet it may echo, and its selective acknowledgement.
     #[cold]
-    fn hear_of_tail(
+    fn pass_ack_on(
         &mut self,
         now: Time,
         echo: Option<(Importance, Psn)>,
@@ -110,62 +105,18 @@ impl Requester {
         before: Psn,
         host: &mut impl Host,
     ) {
-        let news = before.before(self.stream.acked());
-        match &mut self.discipline {
-            Discipline::Probes(tlp) => tlp.acknowledged(now, &mut self.stream, news, sack, self.timer.srtt()),
-            Discipline::Window(tlt) => {
-                host.counters().tlt_losses_found += u64::from(tlt.acknowledged(&mut self.stream, echo, news));
-            }
-            _ => {}
-        }
+        let (news, srtt) = (before.before(self.stream.acked()), self.timer.srtt());
+        self.discipline.on_ack(&Acknowledged { now, echo, sack, news, srtt }, &mut self.stream, host);
     }
 
-    /// NDP: handles feedback on requests.
-    fn feedback(&mut self, now: Time, c: &QpContext, headers: &Headers, host: &mut impl Host) {
-        let (Some(pulled), Some(aeth)) = (self.discipline.send_mut(), headers.aeth) else {
-            host.counters().rx_unexpected += 1;
-            return;
-        };
-        let Ok(acked) = pulled.feedback(now, headers) else {
-            host.counters().rx_unexpected += 1;
-            return;
-        };
-        let before = self.stream.acked();
-        self.stream.receive_ack(now, acked, None);
-        self.update_credits(&aeth);
-        self.timer.heard(now);
-        if before.before(acked) {
-            if self.credit_stop.is_some_and(|stop| !acked.before(stop)) {
-                self.credit_stop = None;
-            }
-            self.progressed(now, c);
-        }
-    }
-
-    /// NDP: receives a response without its payload.
-    pub(crate) fn receive_trimmed(&mut self, now: Time, packet: &RxPacket<'_>, host: &mut impl Host) {
-        let psn = packet.headers.bth.psn;
-        let what = match self.responses.locate(psn) {
-            Arrival::InOrder | Arrival::OutOfOrder(_) => What::Trimmed,
-            Arrival::Duplicate => What::Again,
-            Arrival::OutOfWindow => return,
-        };
-        let known = self.format == Format::Irn && (what == What::Again || self.find_response(psn).is_some());
-        let Some(pull) = self.discipline.receive_mut().filter(|_| known) else { return };
-        pull.arrived(now, packet, what, self.responses.expected(), host);
-    }
-
-    /// Acknowledges a response: individually if pulled, otherwise as in IRN.
+    /// Acknowledges a response: in the discipline's way, or as in IRN.
     fn answer_response(&mut self, now: Time, packet: &RxPacket<'_>, what: What, host: &mut impl Host) {
-        match self.discipline.receive_mut() {
-            Some(pull) if packet.headers.ndp.is_some() => {
-                pull.arrived(now, packet, what, self.responses.expected(), host);
-            }
-            _ if packet.headers.bth.importance != Importance::None => {
-                let bth = &packet.headers.bth;
-                self.read_acks.push_echo(Echo { importance: bth.importance, psn: bth.psn, arrived: true });
-            }
-            _ => self.acknowledge_response(packet.headers.bth.psn),
+        let bth = &packet.headers.bth;
+        if self.discipline.answer(now, packet, what, self.responses.expected(), host) {
+        } else if bth.importance != Importance::None {
+            self.read_acks.push_echo(Echo { importance: bth.importance, psn: bth.psn, arrived: true });
+        } else {
+            self.acknowledge_response(bth.psn);
         }
     }
 
@@ -177,7 +128,7 @@ impl Requester {
         host: &mut impl Host,
     ) -> Result<(), QpFailure> {
         let headers = packet.headers;
-        if headers.ndp.is_some() && !self.discipline.is_pulled() {
+        if !self.discipline.expects(headers) {
             host.counters().rx_unexpected += 1;
             return Ok(());
         }
@@ -224,7 +175,7 @@ impl Requester {
         self.acknowledge(now, c, request_end);
         self.progressed(now, c);
         if !self.discipline.is_plain() {
-            self.hear_of_tail(now, None, None, acked, host);
+            self.pass_ack_on(now, None, None, acked, host);
         }
         while let Some(&index) = self.reads.front()
             && self.is_done(index)
@@ -243,7 +194,7 @@ impl Requester {
     }
 
     /// Returns the READ or atomic whose response includes `psn`, and the index of the packet in it.
-    fn find_response(&self, psn: Psn) -> Option<(u32, u32)> {
+    pub(in crate::rc) fn find_response(&self, psn: Psn) -> Option<(u32, u32)> {
         self.reads.iter().find_map(|&index| {
             let w = self.sq.get(index);
             let k = psn.distance(w.resp_first);

@@ -4,7 +4,6 @@
 //! runs the retransmission timers. Shared parts are here: the state, completion and failure.
 
 mod irn;
-mod low;
 mod plain;
 mod throttle;
 mod timer;
@@ -13,9 +12,8 @@ mod transmit;
 use std::collections::VecDeque;
 
 use super::acks::AckQueue;
-use super::discipline::Discipline;
+use super::discipline::{Discipline, Hooks};
 use super::fetch::Fetch;
-use super::pull::{PullSender, PullTurn};
 use super::timer::RetransmitTimer;
 use super::watched::Held;
 use crate::config::{Overlap, PLAIN_CAP, WireFormat};
@@ -49,12 +47,12 @@ pub(crate) struct Requester {
     pub sq: SendQueue,
     format: Format,
     /// The request stream: sPSN with IRN, otherwise the PSN space that requests and READ responses share.
-    stream: Sender,
+    pub(super) stream: Sender,
     fetch: Fetch,
     /// One past the last sequence number that belongs to a started WQE.
-    assigned: Psn,
+    pub(super) assigned: Psn,
     /// IRN: the response stream, rPSN.
-    responses: Receiver,
+    pub(super) responses: Receiver,
     /// IRN: rPSN of the next READ or atomic.
     next_response: Psn,
     /// READs and atomics in progress, oldest first: indices into `sq`. Never longer than `max_rd_atomic`.
@@ -68,28 +66,28 @@ pub(crate) struct Requester {
     /// IRN: whether the next of them requests an answer, if the responder has one.
     probe: bool,
     /// Where [`SendQueue::find`] starts its search.
-    hint: u32,
+    pub(super) hint: u32,
     /// Message number of the last started WQE (IBA 9.7.7.2: SSN), and the last one permitted by credits.
-    ssn: Psn,
+    pub(super) ssn: Psn,
     /// Message number of the last completed WQE: a lower bound of the peer's MSN, whatever acknowledgements were lost.
     done_ssn: Psn,
     credit_limit: Option<Psn>,
     /// A message begun without credit stops here, after its first packet, until that is acknowledged.
-    credit_stop: Option<Psn>,
+    pub(super) credit_stop: Option<Psn>,
     next_recv_sn: Psn,
     next_read_sn: Psn,
     /// A WQE that failed locally. It puts the QP into the error state when everything before it is complete.
-    broken: Option<(u32, WcStatus)>,
+    pub(super) broken: Option<(u32, WcStatus)>,
     /// Plain: `acked` at the last implied NAK acted upon, so that one loss causes going back once.
     went_back_at: Option<Psn>,
-    timer: RetransmitTimer,
+    pub(super) timer: RetransmitTimer,
     /// Congestion control.
     throttle: Option<Box<Throttle>>,
     /// Selects and marks packets, in addition to `stream`.
-    discipline: Discipline,
+    pub(super) discipline: Discipline,
     pub tally: Tally,
     pub rtt: RttHistogram,
-    rnr_until: Option<Time>,
+    pub(super) rnr_until: Option<Time>,
     rnr_left: u8,
 }
 
@@ -174,28 +172,15 @@ impl Requester {
 
     fn set_streams(&mut self, c: &QpContext, first: Psn) {
         let config = &c.config;
-        match &mut self.discipline {
-            Discipline::Plain => {}
-            Discipline::Pulled(ends) => {
-                ends.send.start(first, c);
-                ends.receive.start(c);
-            }
-            Discipline::Window(tlt) => tlt.start(first),
-            Discipline::Rate(rate) => rate.start(),
-            Discipline::Probes(tlp) => tlp.start(first),
-            Discipline::Low(low) => low.start(first),
-            Discipline::LowAcks(_) => {}
-        }
-        let alone = self.format == Format::Irn && !self.discipline.is_pulled();
+        self.discipline.start_receiving(c);
+        self.discipline.start(first, c);
+        let alone = self.format == Format::Irn && !self.discipline.recovers();
         let scheme = if alone { config.recovery } else { Recovery::GoBackN };
         let pipe = self.throttle.as_ref().is_some_and(|t| t.counts_pipe());
-        self.stream = Sender::new(scheme, first, config.cap(), config.nack_threshold)
+        let stream = Sender::new(scheme, first, config.cap(), config.nack_threshold)
             .with_evidence(config.evidence)
             .with_pipe(pipe);
-        if let Discipline::Low(_) = &self.discipline {
-            let stream = std::mem::replace(&mut self.stream, Sender::new(Recovery::GoBackN, first, 1, 1));
-            self.stream = stream.with_low_priority(config.tracked());
-        }
+        self.stream = self.discipline.prepare(stream, c);
         self.timer.follow(&self.stream);
         self.fetch = Fetch::new(config.retransmit_delay, first);
         self.responses = Receiver::new(first, Psn::new(0), if self.format == Format::Irn { config.window } else { 0 });
@@ -213,37 +198,13 @@ impl Requester {
         self.probe = false;
         self.timer.stop();
         (self.broken, self.rnr_until, self.credit_stop) = (None, None, None);
-        self.clear_pulls();
-    }
-
-    /// Stops all pulls and probes.
-    fn clear_pulls(&mut self) {
-        match &mut self.discipline {
-            Discipline::Pulled(ends) => ends.receive.clear(),
-            Discipline::Probes(tlp) => tlp.stop(),
-            _ => {}
-        }
+        self.discipline.stop(self.stream.acked());
     }
 
     /// Returns whether there are deadlines in addition to [`Self::next_deadline`].
     #[inline]
     pub(super) fn has_rare_timers(&self) -> bool {
         self.discipline.has_timers()
-    }
-
-    /// NDP: returns the sending end.
-    pub(super) fn pulled(&mut self) -> Option<&mut PullSender> {
-        self.discipline.send_mut()
-    }
-
-    /// NDP: grants a pull for responses.
-    pub(super) fn grant_pull(&mut self) -> Option<PullTurn> {
-        self.discipline.receive_mut()?.grant()
-    }
-
-    /// NDP: returns whether more pulls for responses are due.
-    pub(super) fn owes_pulls(&self) -> bool {
-        self.discipline.receive().is_some_and(|pull| pull.is_owed())
     }
 
     pub(super) fn speaks_irn(&self) -> bool {
@@ -402,6 +363,14 @@ impl Requester {
         }
     }
 
+    /// Handles progress of the stream: everything before `cumulative` is acknowledged now.
+    pub(super) fn advanced(&mut self, now: Time, cumulative: Psn, c: &QpContext) {
+        if self.credit_stop.is_some_and(|stop| !cumulative.before(stop)) {
+            self.credit_stop = None;
+        }
+        self.progressed(now, c);
+    }
+
     /// Handles progress: `acked` moved, or a response arrived.
     fn progressed(&mut self, now: Time, c: &QpContext) {
         self.rnr_left = c.rnr_retry;
@@ -425,7 +394,7 @@ impl Requester {
     }
 
     /// Applies the credits of an acknowledgement (IBA 9.7.7.2.2).
-    fn update_credits(&mut self, aeth: &Aeth) {
+    pub(super) fn update_credits(&mut self, aeth: &Aeth) {
         let Some(Syndrome::Ack { credits }) = Syndrome::from_u8(aeth.syndrome) else { return };
         let limit = credits.count().map(|n| aeth.msn.plus(n));
         // A reordered acknowledgement must not take credits back.
@@ -457,7 +426,7 @@ impl Requester {
     }
 
     /// Completes WQEs in posting order.
-    fn complete(&mut self, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
+    pub(super) fn complete(&mut self, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
         while self.sq.head != self.sq.started {
             let index = self.sq.head;
             if let Some((broken, status)) = self.broken
@@ -489,7 +458,7 @@ impl Requester {
         self.sq.flush(c, status, host);
         self.reads.clear();
         self.read_acks.clear();
-        self.clear_pulls();
+        self.discipline.stop(self.stream.acked());
         self.timer.stop();
         self.rnr_until = None;
     }
@@ -552,23 +521,20 @@ impl Requester {
         if self.rnr_left != 7 {
             self.rnr_left -= 1;
         }
-        if let Discipline::Pulled(ends) = &mut self.discipline {
-            ends.send.go_back();
-        } else {
-            self.stream.go_back();
-        }
-        match &mut self.discipline {
-            Discipline::Window(tlt) => tlt.went_back(&self.stream),
-            Discipline::Probes(tlp) => tlp.gave_up(&self.stream),
-            _ => {}
-        }
+        self.discipline.go_back(&mut self.stream);
         self.timer.stop();
         self.rnr_until = Some(now + wait);
         Ok(())
     }
 
     /// Fails a started WQE with a local error, in its turn.
-    fn fail_wqe(&mut self, index: u32, status: WcStatus, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
+    pub(super) fn fail_wqe(
+        &mut self,
+        index: u32,
+        status: WcStatus,
+        c: &QpContext,
+        host: &mut impl Host,
+    ) -> Result<(), QpFailure> {
         if self.broken.is_none_or(|(b, _)| index.wrapping_sub(self.sq.head) < b.wrapping_sub(self.sq.head)) {
             self.broken = Some((index, status));
             host.counters().local_protection_errors += u64::from(status == WcStatus::LocProtErr);

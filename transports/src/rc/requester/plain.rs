@@ -6,6 +6,7 @@ use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure};
 use crate::qp::host::Host;
 use crate::qp::work::{SendOp, WcStatus};
+use crate::rc::discipline::Hooks;
 use crate::rc::watched;
 use crate::time::Time;
 use crate::wire::opcode::Operation;
@@ -81,16 +82,10 @@ impl Requester {
 
     /// Handles a cumulative acknowledgement: everything before `cumulative` has arrived.
     pub(super) fn acknowledge(&mut self, now: Time, c: &QpContext, cumulative: Psn) {
-        let cumulative = match self.discipline.send_mut() {
-            None => cumulative,
-            Some(pulled) => pulled.acknowledge(now, cumulative),
-        };
+        let cumulative = self.discipline.on_cumulative(now, cumulative, false).unwrap_or(cumulative);
         if self.stream.acked().before(cumulative) && self.stream.receive_ack(now, cumulative, None) {
             self.take_sample(now, c);
-            if self.credit_stop.is_some_and(|stop| !cumulative.before(stop)) {
-                self.credit_stop = None;
-            }
-            self.progressed(now, c);
+            self.advanced(now, cumulative, c);
         }
     }
 

@@ -4,12 +4,12 @@ use super::{Format, Requester};
 use crate::qp::context::{QpContext, QpFailure};
 use crate::qp::host::{Host, PeerProcess};
 use crate::qp::work::WcStatus;
-use crate::rc::discipline::Discipline;
+use crate::rc::discipline::{Due, Hooks};
 use crate::rc::timer::Expiry;
 use crate::time::Time;
 
 impl Requester {
-    /// Returns when [`Self::on_deadline`] is due, except for pulls and tail loss probes.
+    /// Returns when [`Self::on_deadline`] is due, except for the discipline.
     #[inline]
     pub(crate) fn next_deadline(&self) -> Time {
         let deadline = self.rnr_until.unwrap_or(Time::NEVER).min(self.timer.deadline()).min(self.fetch.deadline());
@@ -20,13 +20,9 @@ impl Requester {
         }
     }
 
-    /// Returns when [`Self::on_deadline`] is due for pulls (NDP) and tail loss probes.
+    /// Returns when [`Self::on_deadline`] is due for the discipline.
     pub(crate) fn rare_deadline(&self) -> Time {
-        match &self.discipline {
-            Discipline::Pulled(ends) => ends.send.next_deadline().min(ends.receive.next_deadline()),
-            Discipline::Probes(tlp) => tlp.deadline(),
-            _ => Time::NEVER,
-        }
+        self.discipline.next_deadline()
     }
 
     /// Runs timers that are due; `process` returns what is known of the peer's process.
@@ -46,25 +42,8 @@ impl Requester {
             throttle.on_deadline(now);
             self.stream.set_window(throttle.window());
         }
-        match &mut self.discipline {
-            Discipline::Pulled(ends) => {
-                ends.receive.on_deadline(now);
-                let late = ends.send.on_deadline(now);
-                self.tally.timeouts += u64::from(late);
-                host.counters().local_ack_timeout_err += u64::from(late);
-                if self.timer.deadline() <= now && !ends.send.is_flying() && self.reads.is_empty() {
-                    // All packets are answered: the receiver is to pull.
-                    self.timer.hold(now, now, c);
-                }
-            }
-            Discipline::Probes(tlp) => {
-                let due = tlp.on_deadline(now, &self.stream, self.timer.srtt(), self.rtt.count());
-                if due && self.stream.outstanding() {
-                    // The timeout restarts here (RFC 8985 §7.3).
-                    self.timer.restart(now, c);
-                }
-            }
-            _ => {}
+        if !self.discipline.is_plain() {
+            self.run_discipline(now, c, host);
         }
         if self.timer.deadline() > now {
             return Ok(());
@@ -86,17 +65,13 @@ impl Requester {
             }
             Expiry::Timeout { quick, n } => (quick, n),
         };
-        if !(quick && self.stream.in_flight() > n) && self.hurry_probe(now, c) {
+        if !(quick && self.stream.in_flight() > n) && self.puts_off_timeout(now, c) {
             return Ok(());
         }
-        let extend = self.stream.outstanding() && !self.discipline.is_pulled() && self.stream.timeout(quick, n);
+        let extend = self.stream.outstanding() && !self.discipline.recovers() && self.stream.timeout(quick, n);
         self.fetch.observe(now, &self.stream);
         if !extend {
-            match &mut self.discipline {
-                Discipline::Window(tlt) => tlt.timed_out(&self.stream),
-                Discipline::Probes(tlp) => tlp.gave_up(&self.stream),
-                _ => {}
-            }
+            self.discipline.on_timeout(&self.stream);
         }
         if extend {
             self.timer.extend(now, c);
@@ -104,7 +79,7 @@ impl Requester {
             return Ok(());
         }
         self.went_back_at = None;
-        if !self.discipline.is_pulled() {
+        if !self.discipline.recovers() {
             host.counters().local_ack_timeout_err += 1;
             self.tally.timeouts += 1;
         }
@@ -146,13 +121,27 @@ impl Requester {
         }
     }
 
-    /// TLP: handles a timeout that has expired before the probe was due. Returns whether the probe goes first.
-    #[cold]
-    fn hurry_probe(&mut self, now: Time, c: &QpContext) -> bool {
-        let hurries = self.discipline.tlp_mut().is_some_and(|tlp| tlp.hurry(&self.stream, self.rtt.count()));
-        if hurries {
+    /// Runs the discipline's timers.
+    fn run_discipline(&mut self, now: Time, c: &QpContext, host: &mut impl Host) {
+        let due = self.discipline.on_deadline(now, &self.stream, self.timer.srtt(), self.rtt.count());
+        let Due { late, restart, hold } = due;
+        self.tally.timeouts += u64::from(late);
+        host.counters().local_ack_timeout_err += u64::from(late);
+        if hold && self.timer.deadline() <= now && self.reads.is_empty() {
+            self.timer.hold(now, now, c);
+        }
+        if restart {
             self.timer.restart(now, c);
         }
-        hurries
+    }
+
+    /// Returns whether the discipline puts off a timeout.
+    #[cold]
+    fn puts_off_timeout(&mut self, now: Time, c: &QpContext) -> bool {
+        let puts_off = self.discipline.puts_off_timeout(&self.stream, self.rtt.count());
+        if puts_off {
+            self.timer.restart(now, c);
+        }
+        puts_off
     }
 }

@@ -8,24 +8,12 @@ use crate::qp::host::{Host, TxSlot};
 use crate::qp::send_queue::{Fence, SendWqe};
 use crate::qp::work::{SendOp, WcStatus};
 use crate::rc::acks::{ACK_EVERY, Ack};
-use crate::rc::discipline::Discipline;
-use crate::rc::tlt::Turn;
+use crate::rc::discipline::{Chosen, Departure, Hooks, Turn};
 use crate::slack::Piece;
 use crate::telemetry::Int;
 use crate::time::Time;
 use crate::wire::opcode::Position;
 use crate::wire::{Aeth, AtomicEth, Credits, Feth, Headers, IrnEth, NakCode, Opcode, Reth, Syndrome, pad_for};
-
-/// A discipline's choice of what to send.
-enum Chosen {
-    /// This packet.
-    Packet(Psn),
-    /// The packet selected by the stream.
-    Stream,
-    /// A packet that it has built itself.
-    Made,
-    Nothing,
-}
 
 impl Requester {
     /// Returns whether [`Self::poll_acks`] or [`Self::poll_transmit`] may have something to send.
@@ -37,7 +25,7 @@ impl Requester {
                 && if self.discipline.is_plain() {
                     self.fetch.wants_tx(&self.stream, self.has_more(sending))
                 } else {
-                    self.disciplined_wants_tx(sending)
+                    self.discipline.wants_tx(&self.fetch, &self.stream, self.has_more(sending))
                 })
     }
 
@@ -97,7 +85,7 @@ impl Requester {
     }
 
     /// Assigns sequence numbers to the next WQE.
-    pub(super) fn start_next(&mut self, c: &QpContext) {
+    pub(in crate::rc) fn start_next(&mut self, c: &QpContext) {
         let index = self.sq.started;
         self.sq.started = index.wrapping_add(1);
         self.ssn = self.ssn.plus(1);
@@ -221,7 +209,12 @@ impl Requester {
                     }
                     psn
                 }
-                Chosen::Made => return Ok(true),
+                Chosen::Built => {
+                    if self.throttle.as_ref().is_some_and(|throttle| throttle.wants_telemetry()) {
+                        out.telemetry = Some(Int::EMPTY);
+                    }
+                    return Ok(true);
+                }
                 Chosen::Nothing => return Ok(false),
                 Chosen::Stream => {
                     if !self.fetch.wants_tx(&self.stream, more) {
@@ -272,49 +265,11 @@ impl Requester {
         }
     }
 
-    #[cold]
-    fn disciplined_wants_tx(&self, sending: bool) -> bool {
-        let more = self.has_more(sending);
-        let stream = || self.fetch.wants_tx(&self.stream, more);
-        match &self.discipline {
-            Discipline::Pulled(ends) => ends.send.wants_tx(more),
-            Discipline::Window(tlt) => stream() || tlt.wants_tx(&self.stream),
-            Discipline::Probes(tlp) => stream() || tlp.wants_tx(),
-            Discipline::Plain | Discipline::Rate(_) | Discipline::Low(_) | Discipline::LowAcks(_) => stream(),
-        }
-    }
-
     /// Selects what to send. `more`: a new packet waits.
     #[cold]
     fn choose(&mut self, now: Time, more: bool, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> Chosen {
-        match &mut self.discipline {
-            Discipline::Pulled(ends) => {
-                let Some((psn, fresh)) = ends.send.tx_free(now, more) else { return Chosen::Nothing };
-                if fresh {
-                    self.stream.tx_new(now, true);
-                }
-                Chosen::Packet(psn)
-            }
-            Discipline::Window(tlt) => match tlt.next(now, &mut self.fetch, &mut self.stream, more) {
-                Some(Turn::Packet(psn)) => Chosen::Packet(psn),
-                Some(Turn::Probe) => {
-                    tlt.probe(Opcode::RcClock, self.stream.acked(), c, host, out);
-                    if self.throttle.as_ref().is_some_and(|throttle| throttle.wants_telemetry()) {
-                        out.telemetry = Some(Int::EMPTY);
-                    }
-                    Chosen::Made
-                }
-                None => Chosen::Nothing,
-            },
-            Discipline::Probes(tlp) if tlp.wants_tx() => match tlp.next(now, &mut self.stream, more) {
-                Some(psn) => {
-                    host.counters().tlp_probes += 1;
-                    Chosen::Packet(psn)
-                }
-                None => Chosen::Stream,
-            },
-            _ => Chosen::Stream,
-        }
+        let (fetch, stream) = (&mut self.fetch, &mut self.stream);
+        self.discipline.choose(Turn { now, fetch, stream, more, clock: Opcode::RcClock }, c, host, out)
     }
 
     /// Marks the packet at `psn` for the peer and for switches; everything before `high` had been sent. Returns whether
@@ -332,31 +287,8 @@ impl Requester {
         out: &mut TxSlot,
     ) -> bool {
         let more = self.has_more(sending);
-        let follows = self.fetch.wants_tx(&self.stream, more);
-        match &mut self.discipline {
-            Discipline::Plain | Discipline::LowAcks(_) => {}
-            Discipline::Low(_) => return psn.before(high) || !self.is_low_again(psn, host),
-            Discipline::Pulled(ends) => ends.send.mark(more, c, out),
-            Discipline::Window(tlt) => tlt.mark(psn, high, &self.stream, follows, host, out),
-            Discipline::Rate(rate) => rate.mark(psn, high, follows, host, out),
-            Discipline::Probes(tlp) => tlp.sent(now, !psn.before(high), &self.stream, self.timer.srtt()),
-        }
-        true
-    }
-
-    /// NDP: returns whether [`Self::poll_feedback`] has a packet.
-    pub(crate) fn wants_feedback(&self) -> bool {
-        self.discipline.receive().is_some_and(|pull| pull.wants_tx())
-    }
-
-    /// NDP: builds the next packet with feedback on responses, or a pull; returns false if there is none.
-    pub(crate) fn poll_feedback(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
-        let Some(pull) = self.discipline.receive_mut() else { return false };
-        let syndrome = Syndrome::Ack { credits: Credits::INVALID }.to_u8();
-        let aeth = Aeth { syndrome, msn: self.responses.msn() };
-        let made = pull.poll(c, Opcode::RcReadFeedback, self.responses.expected(), aeth, out);
-        host.counters().irn_read_acks_sent += u64::from(made);
-        made
+        let (follows, srtt) = (self.fetch.wants_tx(&self.stream, more), self.timer.srtt());
+        self.discipline.mark(&Departure { now, psn, high, more, follows, srtt }, &self.stream, c, host, out)
     }
 
     /// Reports a departing packet to congestion control. A READ counts as its response (TIMELY §5).
@@ -378,7 +310,7 @@ impl Requester {
     }
 
     /// Builds the packet of WQE `index` at `psn`.
-    pub(super) fn build(
+    pub(in crate::rc) fn build(
         &mut self,
         index: u32,
         psn: Psn,

@@ -9,7 +9,7 @@ use crate::qp::context::QpContext;
 use crate::qp::host::Host;
 use crate::qp::send_queue::MAX_MESSAGE;
 use crate::rc::acks::{DUPLICATE, Echo};
-use crate::rc::pull::What;
+use crate::rc::discipline::{Acknowledged, Hooks, What};
 use crate::rc::watched;
 use crate::recovery::{Arrival, Class, Recovery, Sack};
 use crate::room::boxed;
@@ -76,44 +76,15 @@ impl Responder {
         self.run_reads(c, host)
     }
 
-    /// NDP: receives a request without its payload.
-    pub(crate) fn receive_trimmed(&mut self, now: Time, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host) {
-        let headers = packet.headers;
-        if !self.discipline.is_pulled() || self.pending.is_some() {
-            return;
-        }
-        if !self.irn {
-            if !self.may_enter_irn(c, headers) {
-                return;
-            }
-            self.enter_irn(c);
-        }
-        let what = match self.rx.locate(headers.bth.psn) {
-            Arrival::InOrder | Arrival::OutOfOrder(_) => What::Trimmed,
-            Arrival::Duplicate => What::Again,
-            Arrival::OutOfWindow => return,
-        };
-        self.heard(now, c);
-        self.answer(now, packet, what, host);
-    }
-
-    /// Acknowledges a request: individually if pulled, otherwise as in IRN.
+    /// Acknowledges a request: in the discipline's way, or as in IRN.
     #[inline]
-    fn answer(&mut self, now: Time, packet: &RxPacket<'_>, what: What, host: &mut impl Host) {
-        match self.discipline.receive_mut() {
-            Some(pull) if packet.headers.ndp.is_some() => {
-                pull.arrived(now, packet, what, self.rx.expected(), host);
-            }
-            _ if packet.headers.bth.importance != Importance::None => {
-                let bth = &packet.headers.bth;
-                self.acks.push_echo(Echo { importance: bth.importance, psn: bth.psn, arrived: true });
-            }
-            _ if packet.headers.bth.low => {
-                if let Some(acks) = self.discipline.low_acks_mut() {
-                    acks.push(packet.path.priority(), packet.headers.bth.psn);
-                }
-            }
-            _ => self.acknowledge(packet.headers.bth.psn),
+    pub(in crate::rc) fn answer(&mut self, now: Time, packet: &RxPacket<'_>, what: What, host: &mut impl Host) {
+        let bth = &packet.headers.bth;
+        if self.discipline.answer(now, packet, what, self.rx.expected(), host) {
+        } else if bth.importance != Importance::None {
+            self.acks.push_echo(Echo { importance: bth.importance, psn: bth.psn, arrived: true });
+        } else {
+            self.acknowledge(bth.psn);
         }
     }
 
@@ -257,11 +228,10 @@ impl Responder {
             if !self.tx.receive_ack(now, end, None) {
                 return Err(INVALID);
             }
-            if let Some(pulled) = self.discipline.send_mut() {
-                let acked = pulled.acknowledge(now, end);
+            if let Some(acked) = self.discipline.on_cumulative(now, end, false) {
                 self.tx.receive_ack(now, acked, None);
             }
-            self.hear_tlt(None, before, host);
+            self.pass_ack_on(now, None, before, host);
             self.free_acknowledged();
         }
         if op.sn.before(self.next_read_sn) {
@@ -301,7 +271,7 @@ impl Responder {
     }
 
     /// Frees the slots of responses that have arrived in full.
-    fn free_acknowledged(&mut self) {
+    pub(in crate::rc) fn free_acknowledged(&mut self) {
         while self.oldest_read_sn != self.next_read_sn {
             let slot = self.read_slot(self.oldest_read_sn);
             if self.buffer[slot].is_some_and(|op| self.tx.acked().before(op.first.plus(op.packets))) {
@@ -312,29 +282,13 @@ impl Responder {
         }
     }
 
-    /// NDP: handles feedback on responses.
-    pub(super) fn read_feedback(&mut self, now: Time, c: &QpContext, headers: &Headers, host: &mut impl Host) {
-        let Some(Ok(acked)) = self.discipline.send_mut().map(|pulled| pulled.feedback(now, headers)) else {
-            host.counters().rx_unexpected += 1;
-            return;
-        };
-        host.counters().irn_read_acks_rcvd += 1;
-        let before = self.tx.acked();
-        self.tx.receive_ack(now, acked, None);
-        self.timer.heard(now);
-        if before.before(acked) {
-            self.timer.progress(now, self.tx.outstanding(), self.tx.acked(), c);
-            self.free_acknowledged();
-        }
-    }
-
-    /// TLT: handles an acknowledgement, given that everything before `before` was acknowledged already: the packet it
-    /// may echo.
+    /// Passes an acknowledgement on to the discipline, given that everything before `before` was acknowledged already:
+    /// the packet it may echo.
     #[inline]
-    fn hear_tlt(&mut self, echo: Option<(Importance, Psn)>, before: Psn, host: &mut impl Host) {
-        if let Some(tlt) = self.discipline.tlt_mut() {
-            let news = before.before(self.tx.acked());
-            host.counters().tlt_losses_found += u64::from(tlt.acknowledged(&mut self.tx, echo, news));
+    fn pass_ack_on(&mut self, now: Time, echo: Option<(Importance, Psn)>, before: Psn, host: &mut impl Host) {
+        if !self.discipline.is_plain() {
+            let (news, srtt) = (before.before(self.tx.acked()), self.timer.srtt());
+            self.discipline.on_ack(&Acknowledged { now, echo, sack: None, news, srtt }, &mut self.tx, host);
         }
     }
 
@@ -365,16 +319,12 @@ impl Responder {
         }
         self.timer.measured(now, &mut self.tx, c);
         host.counters().irn_spurious_timeouts += u64::from(self.tx.spurious().wrapping_sub(spurious));
-        self.hear_tlt(Some((headers.bth.importance, selective)), before, host);
+        self.pass_ack_on(now, Some((headers.bth.importance, selective)), before, host);
         self.fetch.observe(now, &self.tx);
-        let cumulative = match self.discipline.send_mut() {
+        let cumulative = match self.discipline.on_cumulative(now, cumulative, headers.bth.ack_req) {
             None => cumulative,
-            Some(pulled) => {
-                let acked = pulled.acknowledge(now, cumulative);
+            Some(acked) => {
                 self.tx.receive_ack(now, acked, None);
-                if headers.bth.ack_req {
-                    pulled.nudge();
-                }
                 acked
             }
         };

@@ -13,9 +13,8 @@ mod respond;
 use std::collections::VecDeque;
 
 use super::acks::{AckQueue, Echo};
-use super::discipline::Discipline;
+use super::discipline::{Discipline, Hooks};
 use super::fetch::Fetch;
-use super::pull::{PullSender, PullTurn};
 use super::timer::RetransmitTimer;
 use super::watched::Held;
 use crate::config::{TransportConfig, WireFormat};
@@ -74,8 +73,8 @@ pub(crate) struct Responder {
     /// XRC: the shared receive queue named by the current request, if it exists.
     named: Option<XrcSrq>,
     /// Requests that have arrived: ePSN, MSN, and with IRN the 2-bitmap.
-    rx: Receiver,
-    irn: bool,
+    pub(super) rx: Receiver,
+    pub(super) irn: bool,
     /// Whether a request was accepted without C: the peer will not use IRN.
     plain_peer: bool,
     message: Option<Message>,
@@ -86,7 +85,7 @@ pub(crate) struct Responder {
     /// A NAK to be sent, with its PSN.
     nak: Option<(Psn, Syndrome)>,
     /// A refusal whose NAK waits for the responses to earlier requests (IBA 9.7.5.1: in order).
-    pending: Option<QpFailure>,
+    pub(super) pending: Option<QpFailure>,
     /// The NAK that ended the QP, repeated for a peer that retries: it may have been lost.
     terminal_nak: Option<(Psn, Syndrome)>,
     /// Plain: the latest READs and atomics, to answer duplicates; at most `max_dest_rd_atomic`.
@@ -100,12 +99,12 @@ pub(crate) struct Responder {
     next_read_sn: Psn,
     oldest_read_sn: Psn,
     /// IRN: the response stream, and one past its last assigned rPSN.
-    tx: Sender,
+    pub(super) tx: Sender,
     tx_assigned: Psn,
     /// Selects and marks IRN's responses, in addition to `tx`.
-    discipline: Discipline,
+    pub(super) discipline: Discipline,
     fetch: Fetch,
-    timer: RetransmitTimer,
+    pub(super) timer: RetransmitTimer,
     pub tally: Tally,
     /// IRN: whether the peer has been silent for too long: no response is sent until it is heard from.
     peer_silent: bool,
@@ -176,26 +175,7 @@ impl Responder {
         (self.peer_silent, self.zero_credits_sent) = (false, false);
         (self.marked, self.cnp, self.next_cnp) = (false, false, Time::ZERO);
         self.unanswered = false;
-        match &mut self.discipline {
-            Discipline::Pulled(ends) => ends.receive.start(c),
-            Discipline::LowAcks(acks) => acks.clear(),
-            _ => {}
-        }
-    }
-
-    /// NDP: returns the sending end.
-    pub(super) fn pulled(&mut self) -> Option<&mut PullSender> {
-        self.discipline.send_mut()
-    }
-
-    /// NDP: grants a pull for requests.
-    pub(super) fn grant_pull(&mut self) -> Option<PullTurn> {
-        self.discipline.receive_mut()?.grant()
-    }
-
-    /// NDP: returns whether more pulls for requests are due.
-    pub(super) fn owes_pulls(&self) -> bool {
-        self.discipline.receive().is_some_and(|pull| pull.is_owed())
+        self.discipline.start_receiving(c);
     }
 
     /// Returns the PSN of the next request in order.
@@ -244,14 +224,7 @@ impl Responder {
         self.tx_assigned = self.tx.acked();
         self.tx = Sender::new(Recovery::GoBackN, self.tx_assigned, 1, 1);
         self.fetch = Fetch::new(0, self.tx_assigned);
-        if let Some(tlt) = self.discipline.tlt_mut() {
-            tlt.start(self.tx_assigned);
-        }
-        match &mut self.discipline {
-            Discipline::Pulled(ends) => ends.receive.clear(),
-            Discipline::LowAcks(acks) => acks.clear(),
-            _ => {}
-        }
+        self.discipline.stop(self.tx_assigned);
         self.timer.stop();
     }
 
@@ -302,8 +275,7 @@ impl Responder {
             }
             _ => {}
         }
-        let unknown = headers.ndp.is_some() && !self.discipline.is_pulled();
-        if unknown || headers.bth.low && self.discipline.low_acks().is_none() {
+        if !self.discipline.expects(headers) {
             host.counters().rx_unexpected += 1;
             return Ok(());
         }
@@ -384,7 +356,7 @@ impl Responder {
     /// not shown that it lacks the extension: any other might be forged. With an IRN preset, which uses no other
     /// format, it may be any in the window.
     #[cold]
-    fn may_enter_irn(&self, c: &QpContext, headers: &Headers) -> bool {
+    pub(super) fn may_enter_irn(&self, c: &QpContext, headers: &Headers) -> bool {
         let ahead = headers.bth.psn.distance(self.rx.expected());
         let begins = match c.config.wire {
             WireFormat::Roce => false,
@@ -395,27 +367,22 @@ impl Responder {
     }
 
     /// Creates the stream of IRN's responses, which starts with `first`.
-    fn response_stream(pulled: bool, config: &TransportConfig, first: Psn) -> Sender {
-        let scheme = if pulled { Recovery::GoBackN } else { config.recovery };
+    fn response_stream(disciplined: bool, config: &TransportConfig, first: Psn) -> Sender {
+        let scheme = if disciplined { Recovery::GoBackN } else { config.recovery };
         Sender::new(scheme, first, config.cap(), config.nack_threshold).with_evidence(config.evidence)
     }
 
     /// Handles the first packet with the extension: the peer has received everything sent before, so both sequence
     /// spaces begin at what is expected now.
-    fn enter_irn(&mut self, c: &QpContext) {
+    pub(super) fn enter_irn(&mut self, c: &QpContext) {
         self.irn = true;
         // A message begun in plain RoCE continues: every IRN packet identifies its own place.
         self.message = None;
         self.jobs.clear();
         let first = self.rx.expected();
-        self.tx = Self::response_stream(self.discipline.is_pulled(), &c.config, first);
+        self.tx = Self::response_stream(self.discipline.recovers(), &c.config, first);
         self.timer.follow(&self.tx);
-        if let Some(pulled) = self.discipline.send_mut() {
-            pulled.start(first, c);
-        }
-        if let Some(tlt) = self.discipline.tlt_mut() {
-            tlt.start(first);
-        }
+        self.discipline.start(first, c);
         self.tx_assigned = first;
         self.fetch = Fetch::new(c.config.retransmit_delay, first);
     }
@@ -601,7 +568,7 @@ footprint!(Responder, |at| {
     depth => left("an attribute, listed there"),
     next_read_sn => sequence().is(Item::ReadProgress).when(at.irn, why::IRN),
     oldest_read_sn => sequence().when(at.irn, why::IRN),
-    tx => own(Responder::response_stream(discipline.is_pulled(), at.config, Psn::new(0))).when(at.irn, why::IRN),
+    tx => own(Responder::response_stream(discipline.recovers(), at.config, Psn::new(0))).when(at.irn, why::IRN),
     tx_assigned => sequence().when(at.irn, why::IRN),
     discipline => part(discipline),
     fetch => part(fetch),

@@ -7,9 +7,8 @@ use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure, position};
 use crate::qp::host::{Host, PeerProcess, TxSlot};
 use crate::rc::acks::Ack;
-use crate::rc::discipline::{Discipline, Ends};
+use crate::rc::discipline::{Chosen, Departure, Hooks, Turn};
 use crate::rc::timer::Expiry;
-use crate::rc::tlt::Turn;
 use crate::recovery::Sack;
 use crate::time::Time;
 use crate::wire::opcode::Position;
@@ -33,56 +32,8 @@ impl Responder {
         if self.discipline.is_plain() {
             self.fetch.wants_tx(&self.tx, more)
         } else {
-            self.disciplined_wants_stream(more)
+            self.discipline.wants_tx(&self.fetch, &self.tx, more)
         }
-    }
-
-    #[cold]
-    fn disciplined_wants_stream(&self, more: bool) -> bool {
-        match self.discipline.ends() {
-            Some(ends) => (more || self.tx.outstanding()) && ends.send.wants_tx(more),
-            None => {
-                self.fetch.wants_tx(&self.tx, more) || self.discipline.tlt().is_some_and(|tlt| tlt.wants_tx(&self.tx))
-            }
-        }
-    }
-
-    /// NDP: returns whether [`Self::poll_feedback`] has a packet.
-    pub(crate) fn wants_feedback(&self) -> bool {
-        self.discipline.receive().is_some_and(|pull| pull.wants_tx())
-    }
-
-    /// NDP: builds the next packet with feedback on requests, or a pull; returns false if there is none.
-    pub(crate) fn poll_feedback(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
-        let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.credits(c) }.to_u8(), msn: self.rx.msn() };
-        let Some(pull) = self.discipline.receive_mut() else { return false };
-        let made = pull.poll(c, Opcode::RcFeedback, self.rx.expected(), aeth, out);
-        host.counters().sent_acks += u64::from(made);
-        made
-    }
-
-    /// RC3: returns the highest priority of low-priority packets that are not acknowledged yet.
-    pub(crate) fn low_priority(&self) -> Option<u8> {
-        self.discipline.low_acks()?.priority()
-    }
-
-    /// RC3: acknowledges the next low-priority packet. A packet ahead of the expected one is acknowledged by a NAK that
-    /// names the block around it, from the selective PSN to its own: this repeats the contents of lost
-    /// acknowledgements.
-    pub(crate) fn poll_low(&mut self, priority: u8, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
-        let Some(psn) = self.discipline.low_acks_mut().and_then(|acks| acks.pop(priority)) else { return false };
-        let expected = self.rx.expected();
-        host.counters().sent_acks += 1;
-        if psn.before(expected) {
-            let (last, credits) = (expected.minus(1), self.credits(c));
-            self.acknowledgement(c, last, Sack { last, run: 0 }, Syndrome::Ack { credits }, out);
-        } else {
-            let (first, last) = self.rx.block(psn);
-            let nak = Syndrome::Nak(NakCode::PsnSequenceError);
-            self.acknowledgement(c, last, Sack { last: first, run: 0 }, nak, out);
-        }
-        out.headers.bth.low = true;
-        true
     }
 
     /// Builds the next acknowledgement or response packet; returns false if there is none.
@@ -144,7 +95,14 @@ impl Responder {
         }
     }
 
-    fn acknowledgement(&mut self, c: &QpContext, psn: Psn, sack: Sack, syndrome: Syndrome, out: &mut TxSlot) {
+    pub(in crate::rc) fn acknowledgement(
+        &mut self,
+        c: &QpContext,
+        psn: Psn,
+        sack: Sack,
+        syndrome: Syndrome,
+        out: &mut TxSlot,
+    ) {
         if std::mem::take(&mut self.unanswered) {
             out.telemetry = self.telemetry.as_deref().copied();
         }
@@ -157,7 +115,7 @@ impl Responder {
     }
 
     /// Returns the receive WQEs that the peer may rely on (IBA 9.7.7.2.1).
-    fn credits(&mut self, c: &QpContext) -> Credits {
+    pub(in crate::rc) fn credits(&mut self, c: &QpContext) -> Credits {
         if !c.credits || self.rq.is_shared() {
             return Credits::INVALID;
         }
@@ -196,25 +154,16 @@ impl Responder {
             if !self.wants_stream(more) {
                 return Ok(false);
             }
-            let psn = if let Some(pulled) = self.discipline.send_mut() {
-                let Some((psn, fresh)) = pulled.tx_free(now, more) else { return Ok(false) };
-                if fresh {
-                    self.tx.tx_new(now, true);
+            let chosen = if self.discipline.is_plain() { Chosen::Stream } else { self.choose(now, more, c, host, out) };
+            let psn = match chosen {
+                Chosen::Packet(psn) => psn,
+                Chosen::Built => return Ok(true),
+                Chosen::Nothing => return Ok(false),
+                Chosen::Stream => {
+                    // Possibly only the look-ahead for the next hole was left to do.
+                    let Some(psn) = self.fetch.tx_free(now, &mut self.tx, more) else { continue };
+                    psn
                 }
-                psn
-            } else if let Some(tlt) = self.discipline.tlt_mut() {
-                match tlt.next(now, &mut self.fetch, &mut self.tx, more) {
-                    Some(Turn::Packet(psn)) => psn,
-                    Some(Turn::Probe) => {
-                        tlt.probe(Opcode::RcReadClock, self.tx.acked(), c, host, out);
-                        return Ok(true);
-                    }
-                    None => return Ok(false),
-                }
-            } else {
-                // Possibly only the look-ahead for the next hole was left to do.
-                let Some(psn) = self.fetch.tx_free(now, &mut self.tx, more) else { continue };
-                psn
             };
             let Some(op) = self.find_op(psn) else { continue };
             let fresh = !psn.before(high);
@@ -229,17 +178,26 @@ impl Responder {
             }
             let k = psn.distance(op.first) as u32;
             let made = self.response(c, &op, k, position(k, op.packets), psn, !fresh, host, out)?;
-            let more = self.tx.high() != self.tx_assigned;
-            match &mut self.discipline {
-                Discipline::Window(tlt) if made => {
-                    let follows = self.fetch.wants_tx(&self.tx, more);
-                    tlt.mark(psn, high, &self.tx, follows, host, out);
-                }
-                Discipline::Pulled(ends) if made => ends.send.mark(more, c, out),
-                _ => {}
+            if made && !self.discipline.is_plain() {
+                self.mark(now, psn, high, c, host, out);
             }
             return Ok(made);
         }
+    }
+
+    /// Selects what to send of the response stream. `more`: a new packet waits.
+    #[cold]
+    fn choose(&mut self, now: Time, more: bool, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> Chosen {
+        let (fetch, stream) = (&mut self.fetch, &mut self.tx);
+        self.discipline.choose(Turn { now, fetch, stream, more, clock: Opcode::RcReadClock }, c, host, out)
+    }
+
+    /// Marks the packet at `psn`; everything before `high` had been sent.
+    #[cold]
+    fn mark(&mut self, now: Time, psn: Psn, high: Psn, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) {
+        let more = self.tx.high() != self.tx_assigned;
+        let (follows, srtt) = (self.fetch.wants_tx(&self.tx, more), self.timer.srtt());
+        self.discipline.mark(&Departure { now, psn, high, more, follows, srtt }, &self.tx, c, host, out);
     }
 
     fn find_op(&self, psn: Psn) -> Option<ReadOp> {
@@ -319,16 +277,15 @@ impl Responder {
         Ok(true)
     }
 
-    /// Returns when [`Self::on_deadline`] is due, except for pulls.
+    /// Returns when [`Self::on_deadline`] is due, except for the discipline.
     #[inline]
     pub(crate) fn next_deadline(&self) -> Time {
         self.timer.deadline().min(self.fetch.deadline()).min(self.tx.deadline())
     }
 
-    /// NDP: returns when [`Self::on_deadline`] is due for pulls.
-    pub(crate) fn pull_deadline(&self) -> Time {
-        let deadline = |ends: &Ends| ends.send.next_deadline().min(ends.receive.next_deadline());
-        self.discipline.ends().map_or(Time::NEVER, deadline)
+    /// Returns when [`Self::on_deadline`] is due for the discipline.
+    pub(crate) fn rare_deadline(&self) -> Time {
+        self.discipline.next_deadline()
     }
 
     /// IRN: the responder's own timeouts (§4.4.2). A peer that stays silent too long is sent nothing until it is heard
@@ -345,14 +302,8 @@ impl Responder {
             self.tx.on_deadline(now);
             self.fetch.observe(now, &self.tx);
         }
-        if let Some(ends) = self.discipline.ends_mut() {
-            ends.receive.on_deadline(now);
-            let late = ends.send.on_deadline(now);
-            self.tally.timeouts += u64::from(late);
-            host.counters().irn_read_timeouts += u64::from(late);
-            if self.timer.deadline() <= now && !ends.send.is_flying() && self.tx.outstanding() {
-                self.timer.hold(now, now, c);
-            }
+        if !self.discipline.is_plain() {
+            self.run_discipline(now, c, host);
         }
         if self.timer.deadline() > now {
             return Ok(());
@@ -370,17 +321,17 @@ impl Responder {
             }
             Expiry::Timeout { quick, n } => (quick, n),
         };
-        let extend = !self.discipline.is_pulled() && self.tx.timeout(quick, n);
+        let extend = !self.discipline.recovers() && self.tx.timeout(quick, n);
         self.fetch.observe(now, &self.tx);
-        if let Some(tlt) = self.discipline.tlt_mut().filter(|_| !extend) {
-            tlt.timed_out(&self.tx);
+        if !extend {
+            self.discipline.on_timeout(&self.tx);
         }
         if extend {
             self.timer.extend(now, c);
             host.counters().irn_timeouts_extended += 1;
             return Ok(());
         }
-        if !self.discipline.is_pulled() {
+        if !self.discipline.recovers() {
             host.counters().irn_read_timeouts += 1;
             self.tally.timeouts += 1;
         }
@@ -389,6 +340,16 @@ impl Responder {
             self.peer_silent = true;
         }
         self.refuse_when_answered()
+    }
+
+    /// Runs the discipline's timers.
+    fn run_discipline(&mut self, now: Time, c: &QpContext, host: &mut impl Host) {
+        let due = self.discipline.on_deadline(now, &self.tx, self.timer.srtt(), 0);
+        self.tally.timeouts += u64::from(due.late);
+        host.counters().irn_read_timeouts += u64::from(due.late);
+        if due.hold && self.timer.deadline() <= now && self.tx.outstanding() {
+            self.timer.hold(now, now, c);
+        }
     }
 
     /// Handles a packet from the peer: if its responses were given up, they are resumed.

@@ -4,6 +4,8 @@ use crate::footprint::{bits, footprint, left, maybe, why, width};
 use crate::psn::Psn;
 use crate::qp::context::QpContext;
 use crate::qp::host::{Host, TxSlot};
+use crate::rc::discipline::{Departure, Hooks};
+use crate::recovery::Sender;
 use crate::sideband::Colour;
 
 /// Selects important packets: the last one to send, the first and the last of each round of retransmissions, and every
@@ -21,23 +23,8 @@ pub(in crate::rc) struct TltRate {
 impl TltRate {
     /// Returns `None` unless the transport has TLT on streams that leave at a rate.
     pub(in crate::rc) fn new(c: &QpContext) -> Option<TltRate> {
-        let rates = c.marks() && c.config.has_tlt_rate();
-        rates.then(|| TltRate { every: c.config.tlt.every, since: 0, last: None })
-    }
-
-    /// Begins a stream.
-    pub(in crate::rc) fn start(&mut self) {
-        (self.since, self.last) = (0, None);
-    }
-
-    /// Colours the packet at `psn`, which is built and leaves; everything before `high` had been sent. `follows`:
-    /// another one may go right after it.
-    pub(in crate::rc) fn mark(&mut self, psn: Psn, high: Psn, follows: bool, host: &mut impl Host, out: &mut TxSlot) {
-        if self.sent(psn, high, follows) {
-            super::count(host, out);
-        } else {
-            out.colour = Colour::Red;
-        }
+        let tlt = c.discipline().tlt().filter(|_| c.config.has_tlt_rate())?;
+        Some(TltRate { every: tlt.every, since: 0, last: None })
     }
 
     /// Handles the departure of a packet. `high`: one past the highest sent before it; `follows`: another one may go
@@ -54,6 +41,21 @@ impl TltRate {
             self.since = 0;
         }
         important
+    }
+}
+
+impl Hooks for TltRate {
+    fn start(&mut self, _first: Psn, _c: &QpContext) {
+        (self.since, self.last) = (0, None);
+    }
+
+    fn mark(&mut self, sent: &Departure, _: &Sender, _c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
+        if self.sent(sent.psn, sent.high, sent.follows) {
+            super::count(host, out);
+        } else {
+            out.colour = Colour::Red;
+        }
+        true
     }
 }
 

@@ -1,17 +1,21 @@
 //! Both ends of a pulled stream (NDP), as used by a queue pair: the sender selects packets and their paths, the
 //! receiver answers each arrival and requests one packet for each that has arrived.
 
+mod halves;
+
+pub(super) use halves::Ends;
+
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use super::acks::MAX_NACKS_WAITING;
+use super::What;
 use crate::config::{PullConfig, Timer};
 use crate::footprint::{bits, flag, footprint, instant, left, maybe, part, sequence, why, width};
 use crate::packet::{PacketClass, RxPacket};
 use crate::psn::Psn;
-use crate::qp::Service;
 use crate::qp::context::QpContext;
 use crate::qp::host::{Host, TxSlot};
+use crate::rc::acks::MAX_NACKS_WAITING;
 use crate::recovery::{Answer, Feedback, Paths, Pulled, Turn, Unexpected};
 use crate::room::OutOfMemory;
 use crate::time::{MS, Time};
@@ -30,11 +34,6 @@ const SILENCE: u64 = 256;
 /// may have been lost. It doubles each time, [`REPEATS`] times at most.
 const REPEAT: u64 = MS;
 const REPEATS: u8 = 10;
-
-/// Returns how a queue pair pulls, if it does.
-fn pulls(c: &QpContext) -> Option<&PullConfig> {
-    c.config.pull.as_ref().filter(|_| c.service == Service::Rc)
-}
 
 /// Returns the maximum time that a packet may be without an answer, ns, 0 for ever.
 fn rto(c: &QpContext) -> u64 {
@@ -82,7 +81,7 @@ pub(super) struct PullSender {
 impl PullSender {
     /// Returns `None` unless the transport pulls.
     pub(super) fn new(c: &QpContext) -> Result<Option<PullSender>, OutOfMemory> {
-        let Some(pull) = pulls(c) else { return Ok(None) };
+        let Some(pull) = c.discipline().pull() else { return Ok(None) };
         Ok(Some(PullSender {
             stream: Pulled::new(Psn::new(0), pull.window, c.config.window, 0)?,
             paths: Paths::new(pull.paths.max(1), pull.penalty, 0)?,
@@ -185,7 +184,7 @@ impl PullSender {
     }
 
     /// Handles a receiver's inquiry: it owes no pull, and the stream has stalled.
-    pub(super) fn nudge(&mut self) {
+    fn nudge(&mut self) {
         self.stream.nudge();
     }
 
@@ -259,7 +258,7 @@ pub(super) struct PullReceiver {
 impl PullReceiver {
     /// Returns `None` unless the transport pulls.
     pub(super) fn new(c: &QpContext) -> Result<Option<PullReceiver>, OutOfMemory> {
-        let Some(pull) = pulls(c) else { return Ok(None) };
+        let Some(pull) = c.discipline().pull() else { return Ok(None) };
         let mut answers = VecDeque::new();
         let bytes = MAX_NACKS_WAITING * size_of::<Arrived>();
         answers.try_reserve_exact(MAX_NACKS_WAITING).map_err(|_| OutOfMemory(bytes))?;
@@ -285,7 +284,7 @@ impl PullReceiver {
         self.clear();
         self.sent = Psn::new(0);
         self.paths.restart(order(c, 1));
-        let rate = c.config.pull.map_or(PullConfig::FULL_RATE, |pull| pull.rate);
+        let rate = c.discipline().pull().map_or(PullConfig::FULL_RATE, |pull| pull.rate);
         let bits = 8 * (u64::from(c.mtu) + OVERHEAD);
         // At most 2¹⁷ bits · 10¹² · 10³: 2⁸⁷.
         let ps = u128::from(bits) * 1_000_000_000_000 * u128::from(PullConfig::FULL_RATE);
@@ -404,17 +403,6 @@ impl PullReceiver {
         }
         self.repeat = if self.repeats > REPEATS { Time::NEVER } else { due.max(now) + (REPEAT << self.repeats) };
     }
-}
-
-/// How a packet of a pulled stream has arrived.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum What {
-    /// With its payload, for the first time.
-    Whole,
-    /// A duplicate.
-    Again,
-    /// Without its payload.
-    Trimmed,
 }
 
 footprint!(PullSender, |at| {

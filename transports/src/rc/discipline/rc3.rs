@@ -1,17 +1,23 @@
 //! RC3's second loop (dissertation §2.1.1), which sends from the last packet backwards, each once, at low priorities;
 //! and the acknowledgements of such packets.
 
-use super::acks::{AckQueue, MAX_NACKS_WAITING};
+mod halves;
+
+use super::{Departure, Hooks, What};
 use crate::config::Rc3Config;
 use crate::footprint::{bits, footprint, left, sequence, why, width};
+use crate::packet::RxPacket;
 use crate::psn::Psn;
-use crate::qp::Service;
 use crate::qp::context::QpContext;
-use crate::recovery::Sack;
+use crate::qp::host::{Host, TxSlot};
+use crate::rc::acks::{AckQueue, MAX_NACKS_WAITING};
+use crate::recovery::{Sack, Sender};
+use crate::time::Time;
+use crate::wire::{Headers, Importance};
 
 /// Position of a requester's loop.
 #[derive(Clone, Debug)]
-pub(super) struct LowLoop {
+pub(in crate::rc) struct LowLoop {
     config: Rc3Config,
     /// One past the last packet that was posted when the loop began: levels are counted from here.
     tail: Psn,
@@ -26,55 +32,56 @@ pub(super) struct LowLoop {
 
 impl LowLoop {
     /// Creates the loop if the transport uses it.
-    pub(super) fn new(c: &QpContext) -> Option<LowLoop> {
+    pub(in crate::rc) fn new(c: &QpContext) -> Option<LowLoop> {
         let zero = Psn::new(0);
-        is_on(c).then(|| LowLoop { config: c.config.rc3, tail: zero, top: zero, floor: zero, low: zero, crossed: true })
+        let config = *c.discipline().rc3()?;
+        Some(LowLoop { config, tail: zero, top: zero, floor: zero, low: zero, crossed: true })
     }
 
-    pub(super) fn start(&mut self, first: Psn) {
+    fn begin_at(&mut self, first: Psn) {
         (self.tail, self.top, self.floor, self.low) = (first, first, first, first);
         self.crossed = true;
     }
 
-    pub(super) fn reach(&self) -> u32 {
+    fn reach(&self) -> u32 {
         self.config.reach
     }
 
     /// Returns whether it has a packet left, given that the primary loop sends `next` next.
     #[inline]
-    pub(super) fn has_more(&self, next: Psn) -> bool {
+    fn has_more(&self, next: Psn) -> bool {
         self.floor.later(next).before(self.low)
     }
 
     /// Returns whether a new pass may begin at `top`.
     #[inline]
-    pub(super) fn may_begin(&self, top: Psn, next: Psn) -> bool {
+    fn may_begin(&self, top: Psn, next: Psn) -> bool {
         self.top.later(next).before(top)
     }
 
     /// Begins a pass over packets posted since, up to `tail`, or as far as is in reach: up to `top`. Packets sent
     /// before are not sent again.
-    pub(super) fn begin(&mut self, top: Psn, tail: Psn) {
+    fn begin(&mut self, top: Psn, tail: Psn) {
         (self.floor, self.top, self.low, self.tail) = (self.top, top, top, tail);
         self.crossed = false;
     }
 
     /// Returns the number of priorities below the stream's for the packet selected by [`Self::take`].
     #[inline]
-    pub(super) fn level(&self) -> u8 {
+    fn level(&self) -> u8 {
         self.config.level(self.tail.distance(self.low) as u32 + 1)
     }
 
     /// Returns the next packet, going backwards.
     #[inline]
-    pub(super) fn take(&mut self) -> Psn {
+    fn take(&mut self) -> Psn {
         self.low = self.low.minus(1);
         self.low
     }
 
     /// Handles the primary loop's first transmission of a packet, with `next` to follow. Returns whether low priority
     /// had sent it, and whether the two loops have just met.
-    pub(super) fn primary_sent(&mut self, psn: Psn, next: Psn) -> (bool, bool) {
+    fn primary_sent(&mut self, psn: Psn, next: Psn) -> (bool, bool) {
         let again = !psn.before(self.low) && psn.before(self.top);
         let met = !self.crossed && !self.has_more(next);
         self.crossed |= met;
@@ -86,15 +93,33 @@ impl LowLoop {
     }
 }
 
-/// Returns whether a connection has low priorities.
-fn is_on(c: &QpContext) -> bool {
-    c.config.rc3.is_on() && c.service == Service::Rc
+impl Hooks for LowLoop {
+    fn start(&mut self, first: Psn, _c: &QpContext) {
+        self.begin_at(first);
+    }
+
+    fn mark(
+        &mut self,
+        sent: &Departure,
+        stream: &Sender,
+        _c: &QpContext,
+        host: &mut impl Host,
+        _out: &mut TxSlot,
+    ) -> bool {
+        if !sent.is_fresh() {
+            return true;
+        }
+        let (again, met) = self.primary_sent(sent.psn, stream.next());
+        host.counters().rc3_sent_twice += u64::from(again);
+        host.counters().rc3_crossings += u64::from(met);
+        !again
+    }
 }
 
 /// A responder's acknowledgements of packets that arrived at low priority, by that priority, which they have as well
 /// (§2.3.1).
 #[derive(Clone, Debug)]
-pub(super) struct LowAcks {
+pub(in crate::rc) struct LowAcks {
     queues: [AckQueue; 8],
     /// Priorities with pending acknowledgements, one bit each.
     waiting: u8,
@@ -102,35 +127,65 @@ pub(super) struct LowAcks {
 
 impl LowAcks {
     /// Creates the queues if the transport uses them.
-    pub(super) fn new(c: &QpContext) -> Option<LowAcks> {
-        is_on(c).then(|| LowAcks { queues: Default::default(), waiting: 0 })
+    pub(in crate::rc) fn new(c: &QpContext) -> Option<LowAcks> {
+        c.discipline().rc3().map(|_| LowAcks { queues: Default::default(), waiting: 0 })
     }
 
-    pub(super) fn clear(&mut self) {
+    fn clear(&mut self) {
         self.queues.iter_mut().for_each(AckQueue::clear);
         self.waiting = 0;
     }
 
     /// Handles a packet that arrived with this priority, 0 to 7.
-    pub(super) fn push(&mut self, priority: u8, psn: Psn) {
+    fn push(&mut self, priority: u8, psn: Psn) {
         self.queues[usize::from(priority & 7)].push_run(psn);
         self.waiting |= 1 << (priority & 7);
     }
 
     /// Returns the highest priority with a pending acknowledgement.
     #[inline]
-    pub(super) fn priority(&self) -> Option<u8> {
+    fn priority(&self) -> Option<u8> {
         self.waiting.checked_ilog2().map(|priority| priority as u8)
     }
 
     /// Returns the packet to acknowledge next at a priority.
-    pub(super) fn pop(&mut self, priority: u8) -> Option<Psn> {
+    fn pop(&mut self, priority: u8) -> Option<Psn> {
         let queue = &mut self.queues[usize::from(priority & 7)];
         let sack = queue.pop(false).and_then(|ack| ack.sack());
         if queue.is_empty() {
             self.waiting &= !(1 << (priority & 7));
         }
         sack.map(|sack| sack.last)
+    }
+}
+
+impl Hooks for LowAcks {
+    fn start_receiving(&mut self, _c: &QpContext) {
+        self.clear();
+    }
+
+    fn stop(&mut self, _end: Psn) {
+        self.clear();
+    }
+
+    fn expects(&self, headers: &Headers) -> bool {
+        headers.ndp.is_none()
+    }
+
+    fn answer(
+        &mut self,
+        _now: Time,
+        packet: &RxPacket<'_>,
+        _what: What,
+        _expected: Psn,
+        _host: &mut impl Host,
+    ) -> bool {
+        let bth = &packet.headers.bth;
+        let low = bth.low && bth.importance == Importance::None;
+        if low {
+            self.push(packet.path.priority(), bth.psn);
+        }
+        low
     }
 }
 
@@ -145,9 +200,9 @@ footprint!(LowLoop, |at| {
 
 footprint!(LowAcks, |at| {
     // For each priority, the packet to acknowledge: the rest follows from the block around it.
-    queues => bits(u64::from(at.config.rc3.levels) * width::PSN)
-        .heap(usize::from(at.config.rc3.levels) * MAX_NACKS_WAITING * size_of::<Sack>()),
-    waiting => bits(at.config.rc3.levels.into()),
+    queues => bits(at.low_levels() * width::PSN)
+        .heap(at.low_levels() as usize * MAX_NACKS_WAITING * size_of::<Sack>()),
+    waiting => bits(at.low_levels()),
 });
 
 #[cfg(test)]
@@ -156,7 +211,7 @@ mod tests {
 
     #[test]
     fn each_priority_takes_ten_times_as_many_packets_as_the_one_before() {
-        let config = Rc3Config { slots: 40, ..Rc3Config::OFF };
+        let config = Rc3Config::DEFAULT;
         let ends = [(1, 1), (40, 1), (41, 2), (440, 2), (441, 3), (4440, 3), (4441, 3), (u32::MAX, 3)];
         assert!(ends.iter().all(|&(k, level)| config.level(k) == level));
         let config = Rc3Config { slots: 10, levels: 4, ..config };
@@ -170,7 +225,7 @@ mod tests {
         let config = Rc3Config { slots: 2, levels: 3, reach: 64 };
         let psn = Psn::new;
         let mut low = LowLoop { config, tail: psn(0), top: psn(0), floor: psn(0), low: psn(0), crossed: true };
-        low.start(psn(0xff_fffe));
+        low.begin_at(psn(0xff_fffe));
         let at = |n| psn(0xff_fffe).plus(n);
         let drain = |low: &mut LowLoop, next: Psn| {
             let mut sent = Vec::new();

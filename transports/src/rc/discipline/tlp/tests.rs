@@ -10,7 +10,7 @@ const SRTT: u64 = 20 * US;
 fn stream(nack_threshold: u32, sent: u32) -> (Tlp, Sender) {
     let mut tlp = Tlp::with(10 * US, 80 * US);
     let mut stream = Sender::new(Recovery::Selective, Psn::new(0), 64, nack_threshold);
-    tlp.start(Psn::new(0));
+    tlp.begin(Psn::new(0));
     for _ in 0..sent {
         send(&mut tlp, &mut stream, 0);
     }
@@ -31,10 +31,10 @@ fn ack(tlp: &mut Tlp, stream: &mut Sender, at: u64, cumulative: u32, sack: Optio
 
 /// Runs the timer; returns when the probe was due, if there is one.
 fn wait(tlp: &mut Tlp, stream: &Sender, round_trips: u64) -> Option<u64> {
-    while tlp.deadline() != Time::NEVER {
-        let at = tlp.deadline();
-        if tlp.on_deadline(at, stream, SRTT, round_trips) {
-            return tlp.wants_tx().then_some(at.0);
+    while tlp.deadline != Time::NEVER {
+        let at = tlp.deadline;
+        if tlp.expire(at, stream, SRTT, round_trips) {
+            return tlp.due.then_some(at.0);
         }
     }
     None
@@ -50,7 +50,7 @@ fn a_probe_is_due_two_round_trips_after_the_last_sign_of_life() {
     send(&mut tlp, &mut stream, 5_000);
     assert_eq!(wait(&mut tlp.clone(), &stream, 1), Some(5_000 + 2 * SRTT));
     // Checked once before, the timer is postponed.
-    assert_eq!(tlp.deadline(), Time(2 * SRTT));
+    assert_eq!(tlp.deadline, Time(2 * SRTT));
     ack(&mut tlp, &mut stream, 9_000, 1, None);
     assert_eq!(wait(&mut tlp.clone(), &stream, 1), Some(9_000 + 2 * SRTT));
     // A repeated acknowledgement does not end the silence.
@@ -58,7 +58,7 @@ fn a_probe_is_due_two_round_trips_after_the_last_sign_of_life() {
     assert_eq!(wait(&mut tlp.clone(), &stream, 1), Some(9_000 + 2 * SRTT));
     // Everything has arrived.
     ack(&mut tlp, &mut stream, 40_000, 4, None);
-    assert_eq!((wait(&mut tlp, &stream, 1), tlp.wants_tx()), (None, false));
+    assert_eq!((wait(&mut tlp, &stream, 1), tlp.due), (None, false));
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn it_is_the_last_packet_again_and_only_once() {
     let (mut tlp, mut stream) = stream(1, 3);
     assert!(wait(&mut tlp, &stream, 1).is_some());
     assert_eq!(tlp.next(Time::ZERO, &mut stream, false), Some(Psn::new(2)));
-    assert_eq!((tlp.wants_tx(), tlp.next(Time::ZERO, &mut stream, false)), (false, None));
+    assert_eq!((tlp.due, tlp.next(Time::ZERO, &mut stream, false)), (false, None));
     tlp.sent(Time(50_000), false, &stream, SRTT);
     assert_eq!((wait(&mut tlp, &stream, 2), stream.high()), (None, Psn::new(3)));
 }
@@ -108,7 +108,7 @@ fn there_is_none_during_recovery() {
     // After a timeout, not before everything sent before it is acknowledged.
     let (mut tlp, mut stream) = self::stream(1, 5);
     stream.timeout(false, 0);
-    tlp.gave_up(&stream);
+    tlp.on_timeout(&stream);
     assert_eq!(stream.tx_free(Time::ZERO, false), Some(Psn::new(0)));
     send(&mut tlp, &mut stream, 3_000);
     ack(&mut tlp, &mut stream, 4_000, 4, None);
@@ -142,7 +142,7 @@ fn what_it_repaired_alone_is_a_loss_unless_both_copies_arrive() {
     };
     let (mut tlp, mut stream) = probed();
     send(&mut tlp, &mut stream, 70_000);
-    assert_eq!((stream.losses(), tlp.deadline()), (0, Time::NEVER));
+    assert_eq!((stream.losses(), tlp.deadline), (0, Time::NEVER));
     ack(&mut tlp, &mut stream, 90_000, 4, None);
     assert_eq!((stream.losses(), tlp.probe), (1, None));
 

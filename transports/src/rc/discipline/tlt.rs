@@ -10,13 +10,14 @@ mod rate;
 
 pub(super) use rate::TltRate;
 
-use super::fetch::Fetch;
+use super::{Acknowledged, Chosen, Departure, Hooks, Turn};
 use crate::config::{TltClock, TltFirst};
 use crate::footprint::{bits, flag, footprint, left, maybe, sequence, times, why, width};
 use crate::packet::PacketClass;
 use crate::psn::Psn;
 use crate::qp::context::QpContext;
 use crate::qp::host::{Host, TxSlot};
+use crate::rc::fetch::Fetch;
 use crate::recovery::Sender;
 use crate::sideband::Colour;
 use crate::time::Time;
@@ -52,18 +53,9 @@ struct Flight {
     importance: Importance,
 }
 
-/// What the stream sends next.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// A packet, new or retransmitted.
-    Packet(Psn),
-    /// A clock without payload, for the first unacknowledged packet.
-    Probe,
-}
-
 /// TLT state of a stream; see the module.
 #[derive(Clone, Debug)]
-pub(super) struct Tlt {
+pub(in crate::rc) struct Tlt {
     clock: TltClock,
     first: TltFirst,
     next: Next,
@@ -84,11 +76,11 @@ pub(super) struct Tlt {
 
 impl Tlt {
     /// Returns `None` unless the transport has TLT on streams with a window.
-    pub(super) fn new(c: &QpContext) -> Option<Tlt> {
-        let config = &c.config;
-        (c.marks() && config.has_tlt_window()).then(|| Tlt {
-            clock: config.tlt.clock,
-            first: config.tlt.first,
+    pub(in crate::rc) fn new(c: &QpContext) -> Option<Tlt> {
+        let tlt = c.discipline().tlt().filter(|_| c.config.has_tlt_window())?;
+        Some(Tlt {
+            clock: tlt.clock,
+            first: tlt.first,
             next: Next::Initial,
             flight: None,
             number: 0,
@@ -102,7 +94,7 @@ impl Tlt {
     }
 
     /// Begins a stream.
-    pub(super) fn start(&mut self, first: Psn) {
+    fn begin(&mut self, first: Psn) {
         (self.next, self.flight) = (Next::Initial, None);
         (self.number, self.echoed) = (1, 0);
         self.sent.fill(Sent::default());
@@ -114,35 +106,30 @@ impl Tlt {
         psn.get() as usize & self.sent.len().wrapping_sub(1)
     }
 
-    /// Returns whether there is something to send besides the stream's own: a lost packet, or a clock.
-    pub(super) fn wants_tx(&self, stream: &Sender) -> bool {
-        self.lost > 0 && stream.has_room_for_lost(self.lost)
-            || self.next != Next::Unimportant && !self.off && stream.outstanding()
-    }
-
-    /// Selects what to send now. `more`: a new packet waits.
-    pub(super) fn next(&mut self, now: Time, fetch: &mut Fetch, stream: &mut Sender, more: bool) -> Option<Turn> {
+    /// Selects a lost packet, one of the stream, or an important one that keeps the ACK clock running; for a clock
+    /// without payload, [`Chosen::Built`].
+    fn select(&mut self, now: Time, fetch: &mut Fetch, stream: &mut Sender, more: bool) -> Chosen {
         if std::mem::take(&mut self.clocking) {
             // The last clock selected could not be built.
             self.next = Next::Unimportant;
-            return None;
+            return Chosen::Nothing;
         }
         if self.lost > 0
             && stream.has_room_for_lost(self.lost)
             && let Some(psn) = self.take_lost(stream)
         {
-            return Some(Turn::Packet(psn));
+            return Chosen::Packet(psn);
         }
         while fetch.wants_tx(stream, more) {
             let high = stream.high();
             if let Some(psn) = fetch.tx_free(now, stream, more)
                 && !(psn.before(high) && self.is_on_its_way(psn))
             {
-                return Some(Turn::Packet(psn));
+                return Chosen::Packet(psn);
             }
         }
         if self.next == Next::Unimportant || self.off || !stream.outstanding() {
-            return None;
+            return Chosen::Nothing;
         }
         // Important ACK-clocking, whatever the window (§5.1).
         self.clocking = true;
@@ -150,11 +137,11 @@ impl Tlt {
             TltClock::Probe => None,
             TltClock::Adaptive | TltClock::Mtu => self.take_lost(stream).or_else(|| stream.lost()),
         };
-        Some(match lost {
-            Some(psn) => Turn::Packet(psn),
-            None if self.clock == TltClock::Mtu => Turn::Packet(stream.acked()),
-            None => Turn::Probe,
-        })
+        match lost {
+            Some(psn) => Chosen::Packet(psn),
+            None if self.clock == TltClock::Mtu => Chosen::Packet(stream.acked()),
+            None => Chosen::Built,
+        }
     }
 
     /// Returns whether a packet was retransmitted after the latest important one whose echo has arrived: it is not
@@ -197,7 +184,7 @@ impl Tlt {
 
     /// Handles the departure of the packet last selected. `fresh`: it is new. `follows`: another one may go right after
     /// it. Returns its importance.
-    pub(super) fn sent(&mut self, psn: Psn, fresh: bool, stream: &Sender, follows: bool) -> Importance {
+    fn sent(&mut self, psn: Psn, fresh: bool, stream: &Sender, follows: bool) -> Importance {
         let clocking = std::mem::take(&mut self.clocking);
         if self.off || !self.make_room(psn, stream) {
             return Importance::None;
@@ -215,28 +202,8 @@ impl Tlt {
         importance
     }
 
-    /// Marks the packet at `psn`, which is built and leaves; everything before `high` had been sent. `follows`: another
-    /// one may go right after it.
-    pub(super) fn mark(
-        &mut self,
-        psn: Psn,
-        high: Psn,
-        stream: &Sender,
-        follows: bool,
-        host: &mut impl Host,
-        out: &mut TxSlot,
-    ) {
-        let importance = self.sent(psn, !psn.before(high), stream, follows);
-        out.headers.bth.importance = importance;
-        if importance == Importance::None && !self.off {
-            out.colour = Colour::Red;
-        } else {
-            count(host, out);
-        }
-    }
-
-    /// Builds a clock without payload, as selected by [`Self::next`], for the first unacknowledged packet.
-    pub(super) fn probe(&mut self, opcode: Opcode, psn: Psn, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) {
+    /// Builds a clock without payload, as selected by [`Self::select`], for the first unacknowledged packet.
+    fn probe(&mut self, opcode: Opcode, psn: Psn, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) {
         self.sent_probe(psn);
         out.gather.clear();
         out.class = PacketClass::Data;
@@ -246,7 +213,7 @@ impl Tlt {
         count(host, out);
     }
 
-    /// Handles the departure of a clock without payload, as selected by [`Self::next`].
+    /// Handles the departure of a clock without payload, as selected by [`Self::select`].
     fn sent_probe(&mut self, psn: Psn) {
         self.clocking = false;
         self.fly(psn, Importance::Clock);
@@ -282,27 +249,7 @@ impl Tlt {
         true
     }
 
-    /// Handles an acknowledgement that the stream has processed. `echo`: the importance it echoes, if any, and the
-    /// packet that it names; `news`: it acknowledges more cumulatively than before. Returns the number of packets it
-    /// shows to be lost.
-    pub(super) fn acknowledged(&mut self, stream: &mut Sender, echo: Option<(Importance, Psn)>, news: bool) -> u32 {
-        if self.lost > 0 {
-            self.forget_arrived(stream);
-        }
-        let mut found = 0;
-        let echo = echo.filter(|(importance, _)| *importance != Importance::None && !self.off);
-        if let Some((importance, psn)) = echo {
-            found = self.echo(stream, importance, psn);
-        } else if self.next == Next::Initial && news {
-            // The initial window is over, even if it was never full.
-            self.next = Next::Important;
-        }
-        if !stream.outstanding() {
-            self.rest();
-        }
-        found
-    }
-
+    /// Returns the number of packets that an echo shows to be lost.
     fn echo(&mut self, stream: &mut Sender, importance: Importance, psn: Psn) -> u32 {
         // Late echoes are of packets that are not awaited any more.
         let awaited = |flight: &Flight| flight.importance == importance && flight.psn == psn;
@@ -342,17 +289,77 @@ impl Tlt {
     fn rest(&mut self) {
         (self.next, self.flight, self.lost) = (Next::Initial, None, 0);
     }
+}
 
-    /// Handles a retransmission timeout: any important packet is lost.
-    pub(super) fn timed_out(&mut self, stream: &Sender) {
+impl Hooks for Tlt {
+    fn start(&mut self, first: Psn, _c: &QpContext) {
+        self.begin(first);
+    }
+
+    fn stop(&mut self, end: Psn) {
+        self.begin(end);
+    }
+
+    /// Besides the stream's own there may be a lost packet to send, or a clock.
+    fn wants_tx(&self, fetch: &Fetch, stream: &Sender, more: bool) -> bool {
+        fetch.wants_tx(stream, more)
+            || self.lost > 0 && stream.has_room_for_lost(self.lost)
+            || self.next != Next::Unimportant && !self.off && stream.outstanding()
+    }
+
+    fn choose(&mut self, turn: Turn<'_>, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> Chosen {
+        let Turn { now, fetch, stream, more, clock } = turn;
+        let chosen = self.select(now, fetch, stream, more);
+        if chosen == Chosen::Built {
+            self.probe(clock, stream.acked(), c, host, out);
+        }
+        chosen
+    }
+
+    fn mark(
+        &mut self,
+        sent: &Departure,
+        stream: &Sender,
+        _c: &QpContext,
+        host: &mut impl Host,
+        out: &mut TxSlot,
+    ) -> bool {
+        let importance = self.sent(sent.psn, sent.is_fresh(), stream, sent.follows);
+        out.headers.bth.importance = importance;
+        if importance == Importance::None && !self.off {
+            out.colour = Colour::Red;
+        } else {
+            count(host, out);
+        }
+        true
+    }
+
+    fn on_ack(&mut self, ack: &Acknowledged, stream: &mut Sender, host: &mut impl Host) {
+        if self.lost > 0 {
+            self.forget_arrived(stream);
+        }
+        let echo = ack.echo.filter(|(importance, _)| *importance != Importance::None && !self.off);
+        if let Some((importance, psn)) = echo {
+            host.counters().tlt_losses_found += u64::from(self.echo(stream, importance, psn));
+        } else if self.next == Next::Initial && ack.news {
+            // The initial window is over, even if it was never full.
+            self.next = Next::Important;
+        }
+        if !stream.outstanding() {
+            self.rest();
+        }
+    }
+
+    /// Any important packet is lost.
+    fn on_timeout(&mut self, stream: &Sender) {
         self.flight = None;
         self.echoed = self.number.wrapping_sub(1);
         self.next = if stream.outstanding() { Next::Important } else { Next::Initial };
     }
 
-    /// Handles a restart of the stream from the first unacknowledged packet.
-    pub(super) fn went_back(&mut self, stream: &Sender) {
-        self.timed_out(stream);
+    fn go_back(&mut self, stream: &mut Sender) {
+        stream.go_back();
+        self.on_timeout(stream);
         self.lost = 0;
         self.sent.iter_mut().for_each(|sent| sent.lost = false);
     }

@@ -1,6 +1,6 @@
-//! Packets at low priority (RC3): their selection, and the handling of their acknowledgements.
+//! Packets at low priority (RC3) in the halves of a connection: their selection, and their acknowledgements.
 
-use super::{Format, Requester};
+use super::{LowAcks, LowLoop};
 use crate::packet::PacketClass;
 use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure};
@@ -8,15 +8,35 @@ use crate::qp::host::{Host, TxSlot};
 use crate::qp::send_queue::Fence;
 use crate::qp::work::SendOp;
 use crate::rc::discipline::Discipline;
-use crate::rc::rc3::LowLoop;
+use crate::rc::requester::Requester;
+use crate::rc::responder::Responder;
+use crate::recovery::Sack;
 use crate::wire::{Headers, IrnEth, NakCode, Syndrome};
+
+impl Discipline {
+    fn low(&self) -> Option<&LowLoop> {
+        if let Discipline::Low(low) = self { Some(low) } else { None }
+    }
+
+    fn low_mut(&mut self) -> Option<&mut LowLoop> {
+        if let Discipline::Low(low) = self { Some(low) } else { None }
+    }
+
+    fn low_acks(&self) -> Option<&LowAcks> {
+        if let Discipline::LowAcks(acks) = self { Some(acks) } else { None }
+    }
+
+    fn low_acks_mut(&mut self) -> Option<&mut LowAcks> {
+        if let Discipline::LowAcks(acks) = self { Some(acks) } else { None }
+    }
+}
 
 impl Requester {
     /// Returns how many priorities below the queue pair's the next packet of [`Self::poll_low`] may go, if there may be
     /// one. `sending`: new WQEs may start (RTS, not SQD).
-    pub(crate) fn wants_low(&self, sending: bool) -> Option<u8> {
-        let Discipline::Low(low) = &self.discipline else { return None };
-        if self.rnr_until.is_some() || self.broken.is_some() || self.format != Format::Irn {
+    pub(in crate::rc) fn wants_low(&self, sending: bool) -> Option<u8> {
+        let low = self.discipline.low()?;
+        if self.rnr_until.is_some() || self.broken.is_some() || !self.speaks_irn() {
             return None;
         }
         let next = self.stream.next();
@@ -48,14 +68,14 @@ impl Requester {
 
     /// Begins a new pass over packets posted since. Returns false if there are none.
     fn begin_low(&mut self, sending: bool, c: &QpContext) -> bool {
-        let Discipline::Low(low) = &self.discipline else { return false };
+        let Some(low) = self.discipline.low() else { return false };
         let reach = self.reach(low);
         while sending && self.assigned.before(reach) && self.may_start_low() {
             self.start_next(c);
         }
         let (tail, next) = (self.assigned, self.stream.next());
         let top = if reach.before(tail) { reach } else { tail };
-        let Discipline::Low(low) = &mut self.discipline else { return false };
+        let Some(low) = self.discipline.low_mut() else { return false };
         let begins = low.may_begin(top, next);
         if begins {
             low.begin(top, tail);
@@ -65,7 +85,7 @@ impl Requester {
 
     /// Builds the next packet at low priority. Returns how many priorities below the queue pair's it goes; `None` if
     /// none may be sent now.
-    pub(crate) fn poll_low(
+    pub(in crate::rc) fn poll_low(
         &mut self,
         sending: bool,
         c: &QpContext,
@@ -75,7 +95,7 @@ impl Requester {
         loop {
             let Some(level) = self.wants_low(sending) else { return Ok(None) };
             let next = self.stream.next();
-            let Discipline::Low(low) = &mut self.discipline else { return Ok(None) };
+            let Some(low) = self.discipline.low_mut() else { return Ok(None) };
             if !low.has_more(next) {
                 if self.begin_low(sending, c) && self.wants_low(sending) == Some(level) {
                     continue;
@@ -99,20 +119,10 @@ impl Requester {
         }
     }
 
-    /// Handles the primary loop's first transmission of a packet. Returns whether low priority had sent it.
-    pub(super) fn is_low_again(&mut self, psn: Psn, host: &mut impl Host) -> bool {
-        let next = self.stream.next();
-        let Discipline::Low(low) = &mut self.discipline else { return false };
-        let (again, met) = low.primary_sent(psn, next);
-        host.counters().rc3_sent_twice += u64::from(again);
-        host.counters().rc3_crossings += u64::from(met);
-        again
-    }
-
     /// Handles an acknowledgement of a packet at low priority. It only shows which packets need not be sent any more:
     /// it neither restarts the timer nor reaches congestion control.
     #[cold]
-    pub(super) fn receive_low(
+    pub(in crate::rc) fn receive_low(
         &mut self,
         c: &QpContext,
         headers: &Headers,
@@ -138,5 +148,37 @@ impl Requester {
         host.counters().rc3_low_acked += u64::from(news);
         self.update_credits(&aeth);
         self.complete(c, host)
+    }
+}
+
+impl Responder {
+    /// Returns the highest priority of low-priority packets that are not acknowledged yet.
+    pub(in crate::rc) fn low_priority(&self) -> Option<u8> {
+        self.discipline.low_acks()?.priority()
+    }
+
+    /// Acknowledges the next low-priority packet. A packet ahead of the expected one is acknowledged by a NAK that
+    /// names the block around it, from the selective PSN to its own: this repeats the contents of lost
+    /// acknowledgements.
+    pub(in crate::rc) fn poll_low(
+        &mut self,
+        priority: u8,
+        c: &QpContext,
+        host: &mut impl Host,
+        out: &mut TxSlot,
+    ) -> bool {
+        let Some(psn) = self.discipline.low_acks_mut().and_then(|acks| acks.pop(priority)) else { return false };
+        let expected = self.rx.expected();
+        host.counters().sent_acks += 1;
+        if psn.before(expected) {
+            let (last, credits) = (expected.minus(1), self.credits(c));
+            self.acknowledgement(c, last, Sack { last, run: 0 }, Syndrome::Ack { credits }, out);
+        } else {
+            let (first, last) = self.rx.block(psn);
+            let nak = Syndrome::Nak(NakCode::PsnSequenceError);
+            self.acknowledgement(c, last, Sack { last: first, run: 0 }, nak, out);
+        }
+        out.headers.bth.low = true;
+        true
     }
 }

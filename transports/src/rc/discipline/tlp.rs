@@ -5,9 +5,13 @@
 //! receiver's answer shows what is missing before it, and so starts recovery. The deadline is lazy: packets and
 //! acknowledgements postpone the probe, not the deadline, which is checked only when it expires.
 
+use super::{Acknowledged, Chosen, Departure, Due, Hooks, Turn};
+use crate::config::Discipline;
 use crate::footprint::{flag, footprint, instant, left, maybe, sequence, why, width};
 use crate::psn::Psn;
 use crate::qp::context::QpContext;
+use crate::qp::host::{Host, TxSlot};
+use crate::rc::fetch::Fetch;
 use crate::recovery::{Sack, Sender};
 use crate::time::Time;
 
@@ -23,7 +27,7 @@ struct Probe {
 
 /// Probe state of a stream; see the module.
 #[derive(Clone, Debug)]
-pub(super) struct Tlp {
+pub(in crate::rc) struct Tlp {
     /// Minimum wait, ns.
     least: u64,
     /// Round trip until one is measured, ns, in place of that of TCP's handshake.
@@ -43,9 +47,9 @@ pub(super) struct Tlp {
 
 impl Tlp {
     /// Returns `None` unless the transport has such probes.
-    pub(super) fn new(c: &QpContext) -> Option<Tlp> {
-        let config = &c.config;
-        (config.tlp > 0 && !config.has_estimated_timer()).then(|| Tlp::with(config.tlp, config.base_rtt))
+    pub(in crate::rc) fn new(c: &QpContext) -> Option<Tlp> {
+        let Discipline::Tlp(least) = c.config.discipline else { return None };
+        Some(Tlp::with(least, c.config.base_rtt))
     }
 
     fn with(least: u64, first_rtt: u64) -> Tlp {
@@ -62,19 +66,14 @@ impl Tlp {
     }
 
     /// Begins a stream.
-    pub(super) fn start(&mut self, first: Psn) {
-        self.stop();
+    fn begin(&mut self, first: Psn) {
+        self.cancel();
         (self.measured, self.recovered) = (None, first);
     }
 
     /// Cancels probes, and the tracking of one that was sent.
-    pub(super) fn stop(&mut self) {
+    fn cancel(&mut self) {
         (self.deadline, self.due, self.probe) = (Time::NEVER, false, None);
-    }
-
-    #[inline]
-    pub(super) fn deadline(&self) -> Time {
-        self.deadline
     }
 
     /// Returns the time from the last packet received to the probe, ns (TLP_calc_PTO); `srtt`: smoothed round trip, 0
@@ -93,7 +92,7 @@ impl Tlp {
     }
 
     /// Handles the transmission of a packet. `fresh`: for the first time.
-    pub(super) fn sent(&mut self, now: Time, fresh: bool, stream: &Sender, srtt: u64) {
+    fn sent(&mut self, now: Time, fresh: bool, stream: &Sender, srtt: u64) {
         if fresh {
             self.due = false;
             self.schedule(now, stream, srtt);
@@ -102,7 +101,7 @@ impl Tlp {
 
     /// Handles an acknowledgement that the stream has processed. `news`: it acknowledges more cumulatively than before;
     /// `sack`: its selective acknowledgement.
-    pub(super) fn acknowledged(&mut self, now: Time, stream: &mut Sender, news: bool, sack: Option<Sack>, srtt: u64) {
+    fn acknowledged(&mut self, now: Time, stream: &mut Sender, news: bool, sack: Option<Sack>, srtt: u64) {
         if let Some(probe) = self.probe {
             self.answered(probe, stream, news, sack);
         }
@@ -137,7 +136,7 @@ impl Tlp {
 
     /// Checks whether a probe is due; `round_trips`: number measured so far. Returns whether the time has come, even if
     /// there is no probe: the retransmission timer is then restarted.
-    pub(super) fn on_deadline(&mut self, now: Time, stream: &Sender, srtt: u64, round_trips: u64) -> bool {
+    fn expire(&mut self, now: Time, stream: &Sender, srtt: u64, round_trips: u64) -> bool {
         if now < self.deadline {
             return false;
         }
@@ -147,12 +146,6 @@ impl Tlp {
         }
         self.fire(stream, round_trips);
         true
-    }
-
-    /// Handles a retransmission timeout before the probe was due: the probe goes now (§7.2). Returns whether there is
-    /// one.
-    pub(super) fn hurry(&mut self, stream: &Sender, round_trips: u64) -> bool {
-        self.deadline != Time::NEVER && self.fire(stream, round_trips)
     }
 
     /// Makes the next packet a probe, if a round trip was measured since the last (§7.3).
@@ -165,13 +158,8 @@ impl Tlp {
         self.due
     }
 
-    /// Returns whether a probe waits to be sent.
-    pub(super) fn wants_tx(&self) -> bool {
-        self.due
-    }
-
     /// Selects the packet to send as a probe, if one is due. `more`: a new packet waits.
-    pub(super) fn next(&mut self, now: Time, stream: &mut Sender, more: bool) -> Option<Psn> {
+    fn next(&mut self, now: Time, stream: &mut Sender, more: bool) -> Option<Psn> {
         if !std::mem::take(&mut self.due) || !stream.outstanding() {
             return None;
         }
@@ -182,11 +170,59 @@ impl Tlp {
         self.probe = Some(Probe { psn, end: stream.high(), again });
         Some(psn)
     }
+}
 
-    /// Handles a timeout, or a restart of the stream from the first unacknowledged packet.
-    pub(super) fn gave_up(&mut self, stream: &Sender) {
-        self.stop();
+impl Hooks for Tlp {
+    fn start(&mut self, first: Psn, _c: &QpContext) {
+        self.begin(first);
+    }
+
+    fn stop(&mut self, _end: Psn) {
+        self.cancel();
+    }
+
+    fn wants_tx(&self, fetch: &Fetch, stream: &Sender, more: bool) -> bool {
+        fetch.wants_tx(stream, more) || self.due
+    }
+
+    fn choose(&mut self, turn: Turn<'_>, _c: &QpContext, host: &mut impl Host, _out: &mut TxSlot) -> Chosen {
+        let Some(psn) = self.next(turn.now, turn.stream, turn.more) else { return Chosen::Stream };
+        host.counters().tlp_probes += 1;
+        Chosen::Packet(psn)
+    }
+
+    fn mark(&mut self, sent: &Departure, stream: &Sender, _c: &QpContext, _: &mut impl Host, _: &mut TxSlot) -> bool {
+        self.sent(sent.now, sent.is_fresh(), stream, sent.srtt);
+        true
+    }
+
+    fn on_ack(&mut self, ack: &Acknowledged, stream: &mut Sender, _host: &mut impl Host) {
+        self.acknowledged(ack.now, stream, ack.news, ack.sack, ack.srtt);
+    }
+
+    fn next_deadline(&self) -> Time {
+        self.deadline
+    }
+
+    /// The retransmission timeout restarts with the probe (RFC 8985 §7.3).
+    fn on_deadline(&mut self, now: Time, stream: &Sender, srtt: u64, round_trips: u64) -> Due {
+        let due = self.expire(now, stream, srtt, round_trips);
+        Due { restart: due && stream.outstanding(), ..Due::default() }
+    }
+
+    /// The probe goes first, if it was not due yet (§7.2).
+    fn puts_off_timeout(&mut self, stream: &Sender, round_trips: u64) -> bool {
+        self.deadline != Time::NEVER && self.fire(stream, round_trips)
+    }
+
+    fn on_timeout(&mut self, stream: &Sender) {
+        self.cancel();
         self.recovered = stream.high();
+    }
+
+    fn go_back(&mut self, stream: &mut Sender) {
+        stream.go_back();
+        self.on_timeout(stream);
     }
 }
 
