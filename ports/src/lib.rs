@@ -409,108 +409,49 @@ pub trait Port {
 /// it as `forward_rest!(self => self.port)` inside the `impl`.
 macro_rules! forward_rest {
     ($self:ident => $port:expr) => {
-        fn max_frame(&$self) -> usize {
-            ($port).max_frame()
-        }
-
-        fn wire_path(&$self, path: &irnic_transports::Path) -> irnic_transports::Path {
-            ($port).wire_path(path)
-        }
-
-        fn wait(&mut $self, timeout: std::time::Duration) -> std::io::Result<()> {
-            ($port).wait(timeout)
-        }
-
-        fn counters(&$self) -> $crate::PortCounters {
-            ($port).counters()
-        }
-
-        fn peer_process(&mut $self, path: &irnic_transports::Path, dest_qp: u32) -> irnic_transports::qp::PeerProcess {
-            ($port).peer_process(path, dest_qp)
-        }
-
-        fn resolve(&mut $self, now: irnic_transports::Time, dst: std::net::IpAddr) -> $crate::Resolution {
-            ($port).resolve(now, dst)
-        }
-
-        fn wait_fd(&$self) -> Option<std::os::fd::RawFd> {
-            ($port).wait_fd()
-        }
-
-        fn prepare_sleep(&mut $self) -> bool {
-            ($port).prepare_sleep()
-        }
-
-        fn cancel_sleep(&mut $self) {
-            ($port).cancel_sleep();
-        }
-
-        fn take_over(&mut $self) {
-            ($port).take_over();
-        }
-
-        fn timed(&mut $self) -> Option<&mut dyn $crate::Timed> {
-            ($port).timed()
-        }
-
-        fn join(&mut $self, group: std::net::IpAddr) -> std::io::Result<()> {
-            ($port).join(group)
-        }
-
-        fn leave(&mut $self, group: std::net::IpAddr) -> std::io::Result<()> {
-            ($port).leave(group)
-        }
+        irnic_units::delegate!(($port):
+            fn max_frame(&$self) -> usize;
+            fn wire_path(&$self, path: &irnic_transports::Path) -> irnic_transports::Path;
+            fn wait(&mut $self, timeout: std::time::Duration) -> std::io::Result<()>;
+            fn counters(&$self) -> $crate::PortCounters;
+            fn peer_process(
+                &mut $self,
+                path: &irnic_transports::Path,
+                dest_qp: u32,
+            ) -> irnic_transports::qp::PeerProcess;
+            fn resolve(&mut $self, now: irnic_transports::Time, dst: std::net::IpAddr) -> $crate::Resolution;
+            fn wait_fd(&$self) -> Option<std::os::fd::RawFd>;
+            fn prepare_sleep(&mut $self) -> bool;
+            fn cancel_sleep(&mut $self);
+            fn take_over(&mut $self);
+            fn timed(&mut $self) -> Option<&mut dyn $crate::Timed>;
+            fn join(&mut $self, group: std::net::IpAddr) -> std::io::Result<()>;
+            fn leave(&mut $self, group: std::net::IpAddr) -> std::io::Result<()>;
+        );
     };
 }
 pub(crate) use forward_rest;
 
 impl<P: Port + ?Sized> Port for Box<P> {
-    fn needs_icrc(&self, path: &Path, dest_qp: u32) -> bool {
-        (**self).needs_icrc(path, dest_qp)
-    }
-
-    fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
-        (**self).transmit(now, frame, fill)
-    }
-
-    fn transmit_in_place(
-        &mut self,
-        now: Time,
-        frame: &TxFrame<'_>,
-        at: usize,
-        payload: &Gather<'_>,
-        fill: &mut dyn FnMut(&mut [u8]),
-    ) -> Option<bool> {
-        (**self).transmit_in_place(now, frame, at, payload, fill)
-    }
-
-    fn flush(&mut self, now: Time) -> io::Result<()> {
-        (**self).flush(now)
-    }
-
-    fn flush_full(&mut self, now: Time) -> io::Result<bool> {
-        (**self).flush_full(now)
-    }
-
-    fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
-        (**self).receive(now, budget, each)
-    }
-
-    fn gives_notices(&self) -> bool {
-        (**self).gives_notices()
-    }
-
-    fn take_notices(&mut self, now: Time, each: &mut dyn FnMut(Time, &RateNotice)) {
-        (**self).take_notices(now, each);
-    }
-
-    fn next_deadline(&self) -> Time {
-        (**self).next_deadline()
-    }
-
-    fn impairments(&self) -> Option<[impair::Report; 2]> {
-        (**self).impairments()
-    }
+    irnic_units::delegate!((**self):
+        fn needs_icrc(&self, path: &Path, dest_qp: u32) -> bool;
+        fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool;
+        fn transmit_in_place(
+            &mut self,
+            now: Time,
+            frame: &TxFrame<'_>,
+            at: usize,
+            payload: &Gather<'_>,
+            fill: &mut dyn FnMut(&mut [u8]),
+        ) -> Option<bool>;
+        fn flush(&mut self, now: Time) -> io::Result<()>;
+        fn flush_full(&mut self, now: Time) -> io::Result<bool>;
+        fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize>;
+        fn gives_notices(&self) -> bool;
+        fn take_notices(&mut self, now: Time, each: &mut dyn FnMut(Time, &RateNotice));
+        fn next_deadline(&self) -> Time;
+        fn impairments(&self) -> Option<[impair::Report; 2]>;
+    );
 
     forward_rest!(self => **self);
 }

@@ -60,7 +60,7 @@ pub const PREMISES: &[Premise] = &[
     // the thread first.
     Premise {
         reason: "rping's thread for events outlives their channel (rdma-core 44, rping.c)",
-        tests: &["rdma_cm: rping *", "rping, the guest is *"],
+        tests: &["rdma_cm: rping *", "rping, the guest is *", "rdmacm: rping (*"],
         signs: &[&["\nping data: rdma-ping-9", "rdma_get_cm_event: Bad file descriptor\n"]],
     },
     // A test may see one of these: a test that makes two kernels panic has found a bug.
@@ -196,6 +196,7 @@ mod tests {
         for (test, failure, excused) in [
             (rping, pings("rdma-ping-9") + gone, true),
             ("rping, the guest is client, no loss", pings("rdma-ping-9") + gone, true),
+            ("rdmacm: rping (IPv6, udp, 1 % loss)", pings("rdma-ping-9") + gone, true),
             (rping, pings("rdma-ping-8") + gone, false),
             (rping, pings("rdma-ping-9"), false),
             (rping, refused.into(), false),

@@ -231,7 +231,7 @@ fn queue_pairs(page: &mut String, report: &Report<'_>) {
     let hosts = report.view.lab.hosts();
     let all = report.processes.iter().flat_map(|process| process.queue_pairs.iter().map(move |qp| (process, qp)));
     let mut all: Vec<_> = all.collect();
-    all.sort_by_key(|(_, qp)| std::cmp::Reverse(qp.figures.sent_once() + qp.figures.rcvd_bytes));
+    all.sort_by_key(|(_, qp)| std::cmp::Reverse(qp.figures.counts.sent_once() + qp.figures.counts.rcvd_bytes));
     let head = [&["process", "queue pair", "service", "peer"], &FIGURES[..]].concat();
     let row = |(process, qp): (&ProcessStats, &QueuePair)| {
         let peer = qp.peer.as_ref().map_or("-".into(), |peer| format!("{:#08x} at {}", peer.number, peer.place(hosts)));
@@ -250,12 +250,12 @@ const FIGURES: [&str; 8] =
 fn figures_of(figures: &Figures) -> [String; 8] {
     let us = |ns: u64| if figures.rtt_ns.samples > 0 { format!("{:.1}", ns as f64 / 1e3) } else { "-".into() };
     [
-        figures.sent_pkts.to_string(),
-        format!("{:.2}", figures.sent_once() as f64 / 1e6),
-        format!("{:.2}", figures.rcvd_bytes as f64 / 1e6),
-        figures.retransmitted.to_string(),
-        figures.timeouts.to_string(),
-        figures.rnr_naks.to_string(),
+        figures.counts.sent_pkts.to_string(),
+        format!("{:.2}", figures.counts.sent_once() as f64 / 1e6),
+        format!("{:.2}", figures.counts.rcvd_bytes as f64 / 1e6),
+        figures.counts.retransmitted.to_string(),
+        figures.counts.timeouts.to_string(),
+        figures.counts.rnr_naks.to_string(),
         us(figures.rtt_ns.mean),
         us(figures.rtt_ns.p99),
     ]

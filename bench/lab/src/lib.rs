@@ -34,10 +34,11 @@ mod switchd;
 pub mod top;
 mod view;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub use args::LabArgs;
@@ -116,6 +117,44 @@ fn plan(args: &LabArgs) -> Result<Plan, LabError> {
     Ok(Plan { pace, config, hosts, guests, addressing })
 }
 
+impl Plan {
+    /// Creates the network, which records flows and packets as the options ask.
+    fn network(&self, args: &LabArgs) -> Result<Lab, LabError> {
+        let (config, addressing) = (&self.config, self.addressing);
+        let mut lab = Lab::new(config.network(), config.ect)?;
+        if args.compare {
+            lab.keep_flows();
+        }
+        let ports = lab.network().ports();
+        let capture = PortCapture::open(&args.pcap, &config.topology, ports, move |host| addressing.address(host));
+        if let Some(capture) = capture.map_err(LabError::Usage)? {
+            lab.record(capture.ports.clone(), Box::new(capture));
+        }
+        Ok(lab)
+    }
+
+    /// Opens the lab's socket for processes, and attaches the guests.
+    fn server(&self, socket: &Path, lab: &Lab) -> Result<LabServer, LabError> {
+        let Plan { pace, guests, addressing, .. } = self;
+        let rates = (0..lab.hosts()).map(|host| lab.network().port_of(host).rate).collect();
+        let mut server = ServerConfig::new(rates);
+        (server.encapsulation, server.slower, server.addressing) = (Lab::ENCAPSULATION, pace.slower, *addressing);
+        server.waits = pace.clock == Clock::Virtual;
+        let mut server = LabServer::open(socket, &server).map_err(failed)?;
+        for (host, spec) in guests {
+            server.add_guest(*host, spec).map_err(|e| LabError::Failed(format!("guest {host}={spec}: {e}")))?;
+        }
+        Ok(server)
+    }
+
+    /// Puts the network between the processes of the server, with the lab's clock.
+    fn switchd(&self, args: &LabArgs, server: LabServer, lab: Lab) -> Switchd {
+        let patience = (self.pace.clock == Clock::Virtual).then(|| Duration::from_nanos(args.virtual_patience));
+        let stats = Stats::of_network(&self.config.topology, self.pace);
+        Switchd::new(server, lab, self.pace, stats).patient(patience)
+    }
+}
+
 /// Returns ns since 1970, which distinguishes this lab from others with the same process id.
 fn began_at() -> u128 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_nanos())
@@ -139,6 +178,53 @@ impl Drop for OwnDirectory {
     }
 }
 
+/// Where the sockets of a lab are: in its own directory, or under abstract names that begin with its name.
+struct Location {
+    name: String,
+    directory: Option<OwnDirectory>,
+}
+
+impl Location {
+    /// Chooses the lab's name, and starts its keeper, which creates the hosts' networks in the directory if they have
+    /// their own.
+    fn open(plan: &Plan) -> Result<(Keeper, Location), LabError> {
+        let name = format!("{}{}-{}", top::PREFIX, std::process::id(), began_at());
+        let directory = (plan.addressing == Addressing::Namespaces).then(|| std::env::temp_dir().join(&name));
+        if directory.is_some() {
+            namespaces::sweep(&std::env::temp_dir());
+        }
+        let keeper = Keeper::start(directory.as_deref().map(|directory| (directory, plan.config.topology.hosts)));
+        let keeper = keeper.map_err(|e| match directory {
+            Some(_) => LabError::Failed(format!("--netns: {e}")),
+            None => LabError::Failed(format!("no process to end the others: {e}")),
+        })?;
+        // The keeper removes it, unless it is killed.
+        let directory = directory.map(OwnDirectory::new).transpose().map_err(failed)?;
+        Ok((keeper, Location { name, directory }))
+    }
+
+    /// Returns the address of the socket with a suffix: a path, or `@` and an abstract name.
+    fn socket(&self, suffix: &str) -> PathBuf {
+        // Abstract names are local to a network namespace.
+        match &self.directory {
+            Some(OwnDirectory { path, .. }) => path.join(format!("{}lab{suffix}", top::PREFIX)),
+            None => PathBuf::from(format!("@{}{suffix}", self.name)),
+        }
+    }
+}
+
+/// Returns the addresses of the lab's server, after a check of who can reach them.
+fn addresses(args: &LabArgs) -> Result<Addresses, LabError> {
+    let addresses = Addresses {
+        live: args.live,
+        metrics: args.metrics,
+        public: args.live_public,
+        looks: args.metrics.is_some() || args.json.is_some() || args.html.is_some(),
+    };
+    addresses.check().map_err(LabError::Usage)?;
+    Ok(addresses)
+}
+
 /// Serves snapshots of the lab while it runs.
 fn serve(board: Arc<Board>, place: &str, addresses: &Addresses) -> Result<(), LabError> {
     let server = Server::bind(board, place, addresses).map_err(failed)?;
@@ -147,73 +233,100 @@ fn serve(board: Arc<Board>, place: &str, addresses: &Addresses) -> Result<(), La
     server.start().map_err(failed)
 }
 
+/// The thread that runs the network.
+struct NetworkThread {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Outcome>,
+}
+
+impl NetworkThread {
+    /// Starts the thread.
+    fn start(switchd: Switchd) -> Result<NetworkThread, LabError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let thread = {
+            let stop = stop.clone();
+            std::thread::Builder::new().name("switchd".into()).spawn(move || switchd.run(&stop)).map_err(failed)?
+        };
+        Ok(NetworkThread { stop, thread })
+    }
+
+    /// Stops the network, and returns its final state.
+    fn finish(self) -> Result<Outcome, LabError> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().map_err(|_| LabError::Failed("the emulated network failed".into()))
+    }
+}
+
+/// A lab whose commands and network have ended.
+struct Finished {
+    outcome: Outcome,
+    ended: Vec<Ended>,
+    /// Elapsed time of the host, ns.
+    took: u64,
+}
+
+impl Finished {
+    /// Writes the report to its files, and the summary to standard error.
+    fn report(&self, args: &LabArgs, plan: &Plan, files: Files) -> Result<(), LabError> {
+        let comparison = if args.compare { compare::compare(&plan.config, &self.outcome)? } else { None };
+        let report = Report {
+            view: self.outcome.view(),
+            topology: &plan.config.topology,
+            pace: plan.pace,
+            took: self.took,
+            ended: &self.ended,
+            processes: &self.outcome.processes,
+            comparison: comparison.as_ref(),
+        };
+        files.write(&report)?;
+        if !args.quiet {
+            eprint!("{}", report.text());
+        }
+        Ok(())
+    }
+
+    /// Checks the network's account and the lateness of frames, and returns the exit status.
+    fn status(&self, args: &LabArgs, interrupted: &AtomicBool) -> Result<u8, LabError> {
+        self.outcome.lab.network().check()?;
+        let (late, worst) = report::lag(&self.outcome.view());
+        if let Some(most) = args.max_lag.filter(|most| late > 0 && worst > *most) {
+            return Err(LabError::Failed(format!(
+                "a frame was {worst} ns late, which is more than --max-lag, {most} ns"
+            )));
+        }
+        if interrupted.load(Ordering::Relaxed) {
+            return Ok(130);
+        }
+        Ok(self.ended.iter().map(Ended::code).find(|code| *code != 0).unwrap_or(0))
+    }
+}
+
+/// Runs a lab to its end. Returns the exit status.
 fn run(args: &LabArgs) -> Result<u8, LabError> {
-    let Plan { config, pace, hosts, guests, addressing } = plan(args)?;
+    let plan = plan(args)?;
     let variables = Variables::from_environment().map_err(|e| LabError::Usage(e.to_string()))?;
     let library = library::find(&variables)?;
-    let addresses = Addresses {
-        live: args.live,
-        metrics: args.metrics,
-        public: args.live_public,
-        looks: args.metrics.is_some() || args.json.is_some() || args.html.is_some(),
-    };
-    addresses.check().map_err(LabError::Usage)?;
+    let addresses = addresses(args)?;
     let files = Files::open(args)?;
-    let mut lab = Lab::new(config.network(), config.ect)?;
-    if args.compare {
-        lab.keep_flows();
-    }
-    let ports = lab.network().ports();
-    let capture = PortCapture::open(&args.pcap, &config.topology, ports, move |host| addressing.address(host));
-    if let Some(capture) = capture.map_err(LabError::Usage)? {
-        lab.record(capture.ports.clone(), Box::new(capture));
-    }
-    let name = format!("{}{}-{}", top::PREFIX, std::process::id(), began_at());
-    let directory = (addressing == Addressing::Namespaces).then(|| std::env::temp_dir().join(&name));
-    if directory.is_some() {
-        namespaces::sweep(&std::env::temp_dir());
-    }
-    let keeper = Keeper::start(directory.as_deref().map(|directory| (directory, config.topology.hosts)));
-    let keeper = keeper.map_err(|e| match directory {
-        Some(_) => LabError::Failed(format!("--netns: {e}")),
-        None => LabError::Failed(format!("no process to end the others: {e}")),
-    })?;
-    // The keeper removes it, unless it is killed.
-    let directory = directory.map(OwnDirectory::new).transpose().map_err(failed)?;
-    // Abstract names are local to a network namespace.
-    let place = |what: &str| match &directory {
-        Some(OwnDirectory { path, .. }) => path.join(format!("{}lab{what}", top::PREFIX)),
-        None => PathBuf::from(format!("@{name}{what}")),
-    };
-    let (socket, asked) = (place(""), place(top::SUFFIX).display().to_string());
-    let rates = (0..lab.hosts()).map(|host| lab.network().port_of(host).rate).collect();
-    let mut server = ServerConfig::new(rates);
-    (server.encapsulation, server.slower, server.addressing) = (Lab::ENCAPSULATION, pace.slower, addressing);
-    server.waits = pace.clock == Clock::Virtual;
-    let mut server = LabServer::open(&socket, &server).map_err(failed)?;
-    for (host, spec) in &guests {
-        server.add_guest(*host, spec).map_err(|e| LabError::Failed(format!("guest {host}={spec}: {e}")))?;
-    }
-    let place = args.control.clone().unwrap_or_else(|| place("-control"));
-    let control = control::listen(&place, server.waker(), config.topology.clone(), pace);
+    let lab = plan.network(args)?;
+    let (keeper, location) = Location::open(&plan)?;
+    let (socket, asked) = (location.socket(""), location.socket(top::SUFFIX).display().to_string());
+    let server = plan.server(&socket, &lab)?;
+    let place = args.control.clone().unwrap_or_else(|| location.socket("-control"));
+    let control = control::listen(&place, server.waker(), plan.config.topology.clone(), plan.pace);
     let (control, control_socket) =
         control.map_err(|e| LabError::Failed(format!("--control {}: {e}", place.display())))?;
     let interrupted = irnic_report::interrupt::flag().map_err(failed)?;
 
-    let patience = (pace.clock == Clock::Virtual).then(|| Duration::from_nanos(args.virtual_patience));
-    let (stop, began) = (Arc::new(AtomicBool::new(false)), Instant::now());
-    let network = {
-        let stop = stop.clone();
-        let stats = Stats::of_network(&config.topology, pace);
-        let switchd = Switchd::new(server, lab, pace, stats).controlled(control).patient(patience);
-        serve(switchd.board(), &asked, &addresses)?;
-        let switchd = match args.sample.or(files.need_samples().then_some(samples::SAMPLE)) {
-            Some(every) => switchd.sample(every),
-            None => switchd,
-        };
-        std::thread::Builder::new().name("switchd".into()).spawn(move || switchd.run(&stop)).map_err(failed)?
+    let began = Instant::now();
+    let switchd = plan.switchd(args, server, lab).controlled(control);
+    serve(switchd.board(), &asked, &addresses)?;
+    let switchd = match args.sample.or(files.need_samples().then_some(samples::SAMPLE)) {
+        Some(every) => switchd.sample(every),
+        None => switchd,
     };
-    let setup = &config.setups[0];
+    let network = NetworkThread::start(switchd)?;
+    let setup = &plan.config.setups[0];
     let environment = [
         ("IRNIC_TRANSPORT", setup.transport.to_string()),
         ("IRNIC_MTU", setup.mtu.bytes().to_string()),
@@ -224,37 +337,16 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
         socket: &socket,
         library: &library,
         variables: &environment,
-        namespaces: directory.as_ref().map(|own| &*own.path),
+        namespaces: location.directory.as_ref().map(|own| &*own.path),
     };
-    let ended = processes::run(&surroundings, keeper, &hosts, &args.command, &interrupted);
-    stop.store(true, Ordering::Relaxed);
-    let outcome: Outcome = network.join().map_err(|_| LabError::Failed("the emulated network failed".into()))?;
-    let ended: Vec<Ended> = ended?;
+    let ended = processes::run(&surroundings, keeper, &plan.hosts, &args.command, &interrupted);
+    let outcome = network.finish()?;
+    let ended = ended?;
 
     let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let comparison = if args.compare { compare::compare(&config, &outcome)? } else { None };
-    let report = Report {
-        view: outcome.view(),
-        topology: &config.topology,
-        pace,
-        took,
-        ended: &ended,
-        processes: &outcome.processes,
-        comparison: comparison.as_ref(),
-    };
-    files.write(&report)?;
-    if !args.quiet {
-        eprint!("{}", report.text());
-    }
-    outcome.lab.network().check()?;
-    let (late, worst) = report::lag(&outcome.view());
-    if let Some(most) = args.max_lag.filter(|most| late > 0 && worst > *most) {
-        return Err(LabError::Failed(format!("a frame was {worst} ns late, which is more than --max-lag, {most} ns")));
-    }
-    if interrupted.load(Ordering::Relaxed) {
-        return Ok(130);
-    }
-    Ok(ended.iter().map(Ended::code).find(|code| *code != 0).unwrap_or(0))
+    let finished = Finished { outcome, ended, took };
+    finished.report(args, &plan, files)?;
+    finished.status(args, &interrupted)
 }
 
 /// Runs `irnic lab`.

@@ -116,11 +116,11 @@ const QUEUE_PAIRS: usize = 64;
 type OfQp = (&'static str, &'static str, &'static str, fn(&Figures) -> f64);
 
 const OF_QP: [OfQp; 7] = [
-    ("transmitted_bytes_total", "counter", "Payload sent, repetitions left out", |f| f.sent_once() as f64),
-    ("received_bytes_total", "counter", "Payload received and placed", |f| f.rcvd_bytes as f64),
-    ("transmitted_packets_total", "counter", "Packets sent", |f| f.sent_pkts as f64),
-    ("retransmitted_packets_total", "counter", "Packets sent again", |f| f.retransmitted as f64),
-    ("timeouts_total", "counter", "Retransmission timeouts", |f| f.timeouts as f64),
+    ("transmitted_bytes_total", "counter", "Payload sent, repetitions left out", |f| f.counts.sent_once() as f64),
+    ("received_bytes_total", "counter", "Payload received and placed", |f| f.counts.rcvd_bytes as f64),
+    ("transmitted_packets_total", "counter", "Packets sent", |f| f.counts.sent_pkts as f64),
+    ("retransmitted_packets_total", "counter", "Packets sent again", |f| f.counts.retransmitted as f64),
+    ("timeouts_total", "counter", "Retransmission timeouts", |f| f.counts.timeouts as f64),
     ("rtt_mean_seconds", "gauge", "Mean of the round trips of requests", |f| f.rtt_ns.mean as f64 / 1e9),
     ("rtt_p99_seconds", "gauge", "What 99 % of the round trips do not exceed", |f| f.rtt_ns.p99 as f64 / 1e9),
 ];
@@ -129,7 +129,7 @@ fn queue_pairs(out: &mut String, stats: &Stats) {
     let all = stats.processes.iter().flat_map(|process| process.queue_pairs.iter().map(move |qp| (process, qp)));
     let mut all: Vec<_> = all.filter(|(_, qp)| !qp.destroyed).collect();
     all.sort_by_key(|(process, qp)| {
-        (std::cmp::Reverse(qp.figures.sent_once() + qp.figures.rcvd_bytes), process.host, qp.number)
+        (std::cmp::Reverse(qp.figures.counts.sent_once() + qp.figures.counts.rcvd_bytes), process.host, qp.number)
     });
     all.truncate(QUEUE_PAIRS);
     for (name, kind, help, of) in OF_QP {

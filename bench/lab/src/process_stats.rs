@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use irnic_ports::host_now;
 use irnic_ports::lab::{Departed, LabServer, Member, Shown, host_of};
-use irnic_transports::qp::Counters;
+use irnic_transports::qp::{Counters, QpCounts};
 use irnic_verbs::stats::page::{Page, QpFigures, QpPage};
 use irnic_verbs::stats::{port_numbers, service_name, state_name};
 use serde::{Deserialize, Serialize};
@@ -94,16 +94,8 @@ pub struct Peer {
 /// Counters of queue pairs since their creation.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Figures {
-    pub sent_pkts: u64,
-    pub rcvd_pkts: u64,
-    pub rx_trimmed: u64,
-    pub retransmitted: u64,
-    pub timeouts: u64,
-    pub rnr_naks: u64,
-    /// Payload bytes: sent, including retransmissions; retransmitted; received and placed.
-    pub sent_bytes: u64,
-    pub retransmitted_bytes: u64,
-    pub rcvd_bytes: u64,
+    #[serde(flatten)]
+    pub counts: QpCounts,
     pub rtt_ns: Rtt,
 }
 
@@ -126,28 +118,10 @@ impl Peer {
     }
 }
 
-impl Figures {
-    /// Returns the payload sent, without retransmissions.
-    pub fn sent_once(&self) -> u64 {
-        self.sent_bytes.saturating_sub(self.retransmitted_bytes)
-    }
-}
-
 impl From<&QpFigures> for Figures {
     fn from(from: &QpFigures) -> Figures {
         let [min, mean, p50, p99, max] = from.rtt_ns;
-        Figures {
-            sent_pkts: from.sent_pkts,
-            rcvd_pkts: from.rcvd_pkts,
-            rx_trimmed: from.rx_trimmed,
-            retransmitted: from.retransmitted,
-            timeouts: from.timeouts,
-            rnr_naks: from.rnr_naks,
-            sent_bytes: from.sent_bytes,
-            retransmitted_bytes: from.retransmitted_bytes,
-            rcvd_bytes: from.rcvd_bytes,
-            rtt_ns: Rtt { samples: from.rtt_samples, min, mean, p50, p99, max },
-        }
+        Figures { counts: from.counts, rtt_ns: Rtt { samples: from.rtt_samples, min, mean, p50, p99, max } }
     }
 }
 

@@ -56,8 +56,23 @@ impl Report<'_> {
 
     /// The summary.
     pub fn text(&self) -> String {
-        let View { lab, pairs, lasted, lateness, unclaimed, unasked, guests, .. } = &self.view;
         let mut text = String::new();
+        self.add_times(&mut text);
+        self.add_strays(&mut text);
+        self.add_counters(&mut text);
+        self.add_pairs(&mut text);
+        if let Some(comparison) = self.comparison {
+            text += &comparison.text();
+        }
+        for ended in self.ended.iter().filter(|ended| ended.code() != 0) {
+            let _ = writeln!(text, "  {}: exit status {}", ended.name, ended.code());
+        }
+        text
+    }
+
+    /// Appends the elapsed times, the lateness of frames, and the jumps of virtual time.
+    fn add_times(&self, text: &mut String) {
+        let View { lab, lasted, unasked, .. } = &self.view;
         let slower = self.took as f64 / (*lasted).max(1) as f64;
         let ratio = match slower {
             slower if slower < 1.0 => format!("{:.2} times faster", 1.0 / slower),
@@ -84,6 +99,11 @@ impl Report<'_> {
             ),
             Some(_) => writeln!(text, "  virtual time: no jump without a poll"),
         };
+    }
+
+    /// Appends the numbers of frames that found their receiver late, had none, or failed at a guest.
+    fn add_strays(&self, text: &mut String) {
+        let View { lab, lateness, unclaimed, guests, .. } = &self.view;
         if lateness.overrun > 0 {
             let _ = writeln!(text, "  {} frames found a process that had not run for long", lateness.overrun);
         }
@@ -100,6 +120,11 @@ impl Report<'_> {
         if lab.refused() > 0 {
             let _ = writeln!(text, "  {} frames had no destination", lab.refused());
         }
+    }
+
+    /// Appends the counters of the network, of the processes and of the fault rules.
+    fn add_counters(&self, text: &mut String) {
+        let lab = self.view.lab;
         let _ = writeln!(
             text,
             "  frames: {} sent, {} dropped, {} lost, {} marked, {} trimmed; {} pauses, {:.3} ms in all",
@@ -117,16 +142,20 @@ impl Report<'_> {
                 text,
                 "  processes: {}; packets: {} sent, {} of them again; {} timeouts",
                 self.processes.len(),
-                total(|f| f.sent_pkts),
-                total(|f| f.retransmitted),
-                total(|f| f.timeouts),
+                total(|f| f.counts.sent_pkts),
+                total(|f| f.counts.retransmitted),
+                total(|f| f.counts.timeouts),
             );
         }
         for rule in lab.rules() {
             let _ =
                 writeln!(text, "  rule {}, {}: {} frames, {} applied", rule.id, rule.rule, rule.matches, rule.applied);
         }
-        let mut list: Vec<_> = pairs.iter().collect();
+    }
+
+    /// Appends the table of the pairs of hosts with the most traffic.
+    fn add_pairs(&self, text: &mut String) {
+        let mut list: Vec<_> = self.view.pairs.iter().collect();
         list.sort_by_key(|(src, dst, pair)| (std::cmp::Reverse(pair.bytes), *src, *dst));
         let more = list.len().saturating_sub(PAIRS);
         if !list.is_empty() {
@@ -146,13 +175,6 @@ impl Report<'_> {
         if more > 0 {
             let _ = writeln!(text, "  and {more} other pairs; --json has them");
         }
-        if let Some(comparison) = self.comparison {
-            text += &comparison.text();
-        }
-        for ended in self.ended.iter().filter(|ended| ended.code() != 0) {
-            let _ = writeln!(text, "  {}: exit status {}", ended.name, ended.code());
-        }
-        text
     }
 
     /// Returns the command that started a process, or is the process.

@@ -169,13 +169,13 @@ fn queue_pairs<'a>(before: &'a Stats, now: &'a Stats) -> Vec<QpCourse<'a>> {
             QpCourse {
                 process,
                 qp,
-                sends: by_second(|f| f.sent_once()) * 8.0,
-                receives: by_second(|f| f.rcvd_bytes) * 8.0,
-                retransmits: by_second(|f| f.retransmitted),
+                sends: by_second(|f| f.counts.sent_once()) * 8.0,
+                receives: by_second(|f| f.counts.rcvd_bytes) * 8.0,
+                retransmits: by_second(|f| f.counts.retransmitted),
             }
         })
         .collect();
-    let carried = |c: &QpCourse<'_>| c.qp.figures.sent_once() + c.qp.figures.rcvd_bytes;
+    let carried = |c: &QpCourse<'_>| c.qp.figures.counts.sent_once() + c.qp.figures.counts.rcvd_bytes;
     courses.sort_by(|a, b| (b.sends + b.receives).total_cmp(&(a.sends + a.receives)).then(carried(b).cmp(&carried(a))));
     courses
 }
@@ -215,8 +215,20 @@ fn list(text: &mut String, lines: Vec<String>, room: usize) {
 
 /// Renders the activity between two snapshots in at most `lines` lines.
 fn show(before: &Stats, now: &Stats, lines: usize) -> String {
-    let mut text = String::new();
+    let mut text = summary(before, now);
+    // Four lists, with their headings, share the rest.
+    let room = (lines.saturating_sub(4 + 4 * 2) / 4).max(3);
+    list_processes(&mut text, now, room);
+    list_queue_pairs(&mut text, before, now, room);
     let courses = courses(before, now);
+    list_hosts(&mut text, now, &courses, room);
+    list_ports(&mut text, now, &courses, room);
+    text
+}
+
+/// Renders the lab's network, its time, the lateness of frames, and the sums over all ports.
+fn summary(before: &Stats, now: &Stats) -> String {
+    let mut text = String::new();
     let [host, lab] = [now.host_ns, now.lab_ns].map(|ns| ns as f64 / 1e9);
     let passed = (now.host_ns.saturating_sub(before.host_ns) as f64, now.lab_ns.saturating_sub(before.lab_ns) as f64);
     let slower = match passed {
@@ -246,9 +258,11 @@ fn show(before: &Stats, now: &Stats, lines: usize) -> String {
         sum(|p| p.marked),
         sum(|p| p.pauses)
     );
+    text
+}
 
-    // Four lists, with their headings, share the rest.
-    let room = (lines.saturating_sub(4 + 4 * 2) / 4).max(3);
+/// Appends the list of processes.
+fn list_processes(text: &mut String, now: &Stats, room: usize) {
     let _ = writeln!(text, "\n{:>5} {:>8} {:>5}  PROCESSES", "HOST", "PID", "SLOT");
     let line = |p: &ProcessStats| {
         let state = match p.state {
@@ -260,8 +274,11 @@ fn show(before: &Stats, now: &Stats, lines: usize) -> String {
         format!("{:>5} {:>8} {:>5}  {}{state}", format!("h{}", p.host), p.pid, p.slot, printable(&p.name))
     };
     // Those that have left recently come last.
-    list(&mut text, now.processes.iter().chain(now.ended.iter().rev()).map(line).collect(), room);
+    list(text, now.processes.iter().chain(now.ended.iter().rev()).map(line).collect(), room);
+}
 
+/// Appends the list of queue pairs.
+fn list_queue_pairs(text: &mut String, before: &Stats, now: &Stats, room: usize) {
     let _ = writeln!(
         text,
         "\n{:>5} {:>8} {:>8} {:>4} {:>13} {:>13} {:>13} {:>8} {:>8} {:>9} {:>9}  QUEUE PAIRS",
@@ -281,13 +298,16 @@ fn show(before: &Stats, now: &Stats, lines: usize) -> String {
             rate(c.sends),
             rate(c.receives),
             c.retransmits,
-            figures.timeouts,
+            figures.counts.timeouts,
             time(rtt.mean, rtt.samples),
             time(rtt.p99, rtt.samples)
         )
     };
-    list(&mut text, queue_pairs(before, now).iter().map(line).collect(), room);
+    list(text, queue_pairs(before, now).iter().map(line).collect(), room);
+}
 
+/// Appends the list of hosts with traffic, by the load of their links.
+fn list_hosts(text: &mut String, now: &Stats, courses: &[Course<'_>], room: usize) {
     let _ = writeln!(text, "\n{:>5} {:>16} {:>16} {:>8}  LOAD OF HOSTS", "HOST", "SENDS", "RECEIVES", "PAUSED");
     let mut of_host: Vec<(f64, String)> = Vec::new();
     for host in 0..now.hosts {
@@ -308,8 +328,11 @@ fn show(before: &Stats, now: &Stats, lines: usize) -> String {
         }
     }
     of_host.sort_by(|a, b| b.0.total_cmp(&a.0));
-    list(&mut text, of_host.into_iter().map(|(_, line)| line).collect(), room);
+    list(text, of_host.into_iter().map(|(_, line)| line).collect(), room);
+}
 
+/// Appends the list of ports that queue, drop, mark or are paused, by the length of their queues.
+fn list_ports(text: &mut String, now: &Stats, courses: &[Course<'_>], room: usize) {
     let _ = writeln!(
         text,
         "\n{:>13} {:>12} {:>8} {:>8} {:>8}  QUEUES OF PORTS",
@@ -330,8 +353,7 @@ fn show(before: &Stats, now: &Stats, lines: usize) -> String {
             bar(c.port.queue_bytes as f64 / peak as f64)
         )
     };
-    list(&mut text, fullest.iter().map(line).collect(), room);
-    text
+    list(text, fullest.iter().map(line).collect(), room);
 }
 
 /// Removes control characters.
@@ -392,18 +414,20 @@ pub fn main(args: &TopArgs) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use irnic_transports::qp::QpCounts;
+
     use super::*;
     use crate::process_stats::{Peer, Rtt};
 
     fn queue_pair(number: u32, bytes: u64) -> QueuePair {
-        let figures = Figures {
+        let counts = QpCounts {
             sent_bytes: bytes + bytes / 4,
             retransmitted_bytes: bytes / 4,
             retransmitted: bytes / 1_000_000,
             timeouts: 6,
-            rtt_ns: Rtt { samples: 2, mean: 81_500, p99: 99_900, ..Rtt::default() },
-            ..Figures::default()
+            ..QpCounts::default()
         };
+        let figures = Figures { counts, rtt_ns: Rtt { samples: 2, mean: 81_500, p99: 99_900, ..Rtt::default() } };
         let peer = Some(Peer { number: 0x1_4002, address: "127.77.0.2".into() });
         QueuePair { number, service: "RC".into(), peer, figures, ..QueuePair::default() }
     }

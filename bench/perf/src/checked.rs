@@ -441,15 +441,15 @@ impl PerfArgs {
         Ok(Some(sweep))
     }
 
-    /// A run, without what may be a list.
-    fn plan(&self, test: Test, device: Option<&Chosen>, transport: TransportConfig) -> Result<Plan, PerfError> {
-        let mtu = match self.mtu {
-            None => None,
-            Some(m) => Some(
-                Mtu::from_bytes(m)
-                    .ok_or_else(|| PerfError::Usage(format!("--mtu {m}: expected 256, 512, 1024, 2048 or 4096")))?,
-            ),
-        };
+    /// The MTU, if an option or the device sets one.
+    fn mtu(&self, device: Option<&Chosen>) -> Result<Option<Mtu>, PerfError> {
+        let Some(bytes) = self.mtu else { return Ok(device.and_then(|device| device.info.config.mtu)) };
+        let wrong = || PerfError::Usage(format!("--mtu {bytes}: expected 256, 512, 1024, 2048 or 4096"));
+        Mtu::from_bytes(bytes).map(Some).ok_or_else(wrong)
+    }
+
+    /// `--inline_size`, or its default for the test, and the most that the test's verb allows.
+    fn inline(&self, test: Test) -> Result<(u32, u32), PerfError> {
         let inline = self.inline_size.unwrap_or(match test {
             Test::WriteLat => 220,
             Test::SendLat => 236,
@@ -459,7 +459,11 @@ impl PerfArgs {
         if inline > 0 && inline_max == 0 {
             return usage("READs and atomics cannot be inline: leave out --inline_size");
         }
-        let tx_depth = within("--tx-depth", self.tx_depth, 1, 15_000)?;
+        Ok((inline, inline_max))
+    }
+
+    /// Where the two ends are.
+    fn place(&self) -> Result<Place, PerfError> {
         let place = match &self.host {
             Some(host) => Place::Client(host.clone()),
             None if self.server => Place::Server,
@@ -468,23 +472,44 @@ impl PerfArgs {
         if self.source_ip.is_some() && place == Place::Here {
             return usage("--source_ip is an address of the TCP connection: use it with --server or a host");
         }
-        let rate = match &self.rate {
-            None => device.and_then(|device| device.info.config.rate),
-            Some(text) => Some(
-                units::rate(text)
-                    .ok_or_else(|| PerfError::Usage(format!("--rate {text}: expected {}", units::RATE)))?,
-            ),
-        };
-        let gap = match self.latency_gap {
-            None => 0,
-            Some(us) if us > 0.0 && us <= 1e6 => (us * 1e3) as u64,
-            Some(us) => return usage(format!("--latency_gap {us}: expected microseconds above 0, at most 1000000")),
-        };
-        let length = self.length(test)?;
+        Ok(place)
+    }
+
+    /// The rate of the link in bit/s, if an option or the device sets one.
+    fn rate(&self, device: Option<&Chosen>) -> Result<Option<u64>, PerfError> {
+        let Some(text) = &self.rate else { return Ok(device.and_then(|device| device.info.config.rate)) };
+        let wrong = || PerfError::Usage(format!("--rate {text}: expected {}", units::RATE));
+        units::rate(text).map(Some).ok_or_else(wrong)
+    }
+
+    /// `--latency_gap` in ns; 0 if there is none.
+    fn gap(&self) -> Result<u64, PerfError> {
+        match self.latency_gap {
+            None => Ok(0),
+            Some(us) if us > 0.0 && us <= 1e6 => Ok((us * 1e3) as u64),
+            Some(us) => usage(format!("--latency_gap {us}: expected microseconds above 0, at most 1000000")),
+        }
+    }
+
+    /// Whether every sample is kept, which limits the number of messages.
+    fn samples(&self, length: Length) -> Result<bool, PerfError> {
         let samples = self.report_histogram || self.report_unsorted;
         if samples && length.messages().is_some_and(|n| n > MAX_SAMPLES) {
             return usage(format!("--report-histogram, --report-unsorted: expected --iters of at most {MAX_SAMPLES}"));
         }
+        Ok(samples)
+    }
+
+    /// A run, without what may be a list.
+    fn plan(&self, test: Test, device: Option<&Chosen>, transport: TransportConfig) -> Result<Plan, PerfError> {
+        let mtu = self.mtu(device)?;
+        let (inline, inline_max) = self.inline(test)?;
+        let tx_depth = within("--tx-depth", self.tx_depth, 1, 15_000)?;
+        let place = self.place()?;
+        let rate = self.rate(device)?;
+        let gap = self.gap()?;
+        let length = self.length(test)?;
+        let samples = self.samples(length)?;
         Ok(Plan {
             test,
             place,
@@ -495,7 +520,7 @@ impl PerfArgs {
             ipv6: self.ipv6,
             size: 0,
             length,
-            mtu: mtu.or(device.and_then(|device| device.info.config.mtu)),
+            mtu,
             qps: within("--qp", self.qp, 1, 16384)?,
             tx_depth,
             rx_depth: within("--rx-depth", self.rx_depth, 1, 16384)?,

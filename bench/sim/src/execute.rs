@@ -9,7 +9,7 @@ use irnic_fabric::network::{CreditConfig, address};
 use irnic_fabric::schedule::{Detail, Schedule};
 use irnic_fabric::sim::{Ending, FlowRecord, Outcome, Parallel, Sample, SimConfig, Simulation};
 use irnic_fabric::summary::{Summary, size_edges};
-use irnic_fabric::switch::{Discipline, SwitchConfig, Thresholds};
+use irnic_fabric::switch::{Discipline, InputQueuedConfig, SharedBufferConfig, SwitchConfig, Thresholds};
 use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::Flow;
 use irnic_fabric::workload::incast::{Bytes, Incast, When};
@@ -339,86 +339,91 @@ fn one(batch: &Batch, case: usize, seed: u64, watch: &Watch<'_>) -> Result<Finis
 
 /// Returns the values of keys without a fixed default, for reports.
 fn resolved(config: &SimConfig) -> Vec<(Cow<'static, str>, String)> {
-    let mut all = vec![
-        (
-            "network",
-            format!(
-                "{} hosts, {} switches, {} links",
-                config.topology.hosts,
-                config.topology.switches,
-                config.topology.links.len()
-            ),
-        ),
-        ("transport", config.setups.iter().map(|s| s.transport.to_string()).collect::<Vec<_>>().join(" + ")),
-    ];
-    match &config.switch {
-        SwitchConfig::InputQueued(c) => {
-            all.push(("buffer", format!("{} bytes for each input", c.buffer)));
-            if let Some(n) = c.speedup {
-                all.push(("crossbar", format!("each input sends to {n} outputs at a time")));
-            }
-            if let Some(CreditConfig { each, .. }) = c.credits {
-                all.push(("credits", format!("{each} bytes for each priority of an input")));
-            }
-            if let Some(Thresholds { xoff, xon }) = c.pfc {
-                all.push(("pfc", format!("XOFF above {xoff} bytes, XON at {xon}")));
-            }
-        }
-        SwitchConfig::SharedBuffer(c) => {
-            all.push(("buffer", format!("{} bytes for each switch, alpha {}", c.buffer, c.alpha)));
-            if let Some(g) = &c.gfc {
-                all.push(("gfc", format!("slower from {} bytes on, {} at most, {} stages", g.first, g.most, g.levels)));
-            }
-            if let Some(p) = &c.pfc {
-                let thresholds = match p.fixed {
-                    Some(Thresholds { xoff, xon }) => format!("XOFF above {xoff} bytes, XON at {xon}"),
-                    None => {
-                        format!("alpha {}, reserve {} bytes, XON {} bytes below XOFF", p.alpha, p.reserve, p.resume)
-                    }
-                };
-                all.push(("pfc", thresholds));
-            }
-        }
+    let topology = &config.topology;
+    let network = format!("{} hosts, {} switches, {} links", topology.hosts, topology.switches, topology.links.len());
+    let transports: Vec<String> = config.setups.iter().map(|s| s.transport.to_string()).collect();
+    let mut all = vec![("network", network), ("transport", transports.join(" + "))];
+    all.extend(switches(&config.switch));
+    if !config.differing.is_empty() {
+        let text = |(node, switch): &(u32, SwitchConfig)| format!("{}: {}", topology.id(*node), exception(switch));
+        all.push(("switch-at", config.differing.iter().map(text).collect::<Vec<_>>().join("; ")));
+    }
+    all.into_iter().map(|(key, text)| (Cow::Borrowed(key), text)).collect()
+}
+
+/// Returns the values of the keys that describe the type of the switches.
+fn switches(switch: &SwitchConfig) -> Vec<(&'static str, String)> {
+    match switch {
+        SwitchConfig::InputQueued(c) => input_queued(c),
+        SwitchConfig::SharedBuffer(c) => shared_buffer(c),
         SwitchConfig::Trimming(c) => {
             let back = if c.returns { "" } else { "not " };
-            all.push((
-                "buffer",
-                format!(
-                    "{} bytes of packets with payload and {} of others for each output, those being sent included; headers \
-                     do {back}go back",
-                    c.data, c.headers
-                ),
-            ));
+            let buffer = format!(
+                "{} bytes of packets with payload and {} of others for each output, those being sent included; headers \
+                 do {back}go back",
+                c.data, c.headers
+            );
+            vec![("buffer", buffer)]
         }
         SwitchConfig::OutputQueued(c) => {
             let order = order_name(&c.discipline);
             let packets = c.packets.map_or_else(String::new, |n| format!(" and {n} packets"));
-            all.push(("buffer", format!("{} bytes{packets} for each output, {order}", c.buffer)));
+            vec![("buffer", format!("{} bytes{packets} for each output, {order}", c.buffer))]
         }
         SwitchConfig::Policy(policy) => {
             let parameters = policy.policy().parameters();
             let parameters: Vec<String> = parameters.iter().map(|p| format!("{}={}", p.name, p.value)).collect();
-            all.push(("policy", parameters.join(", ")));
+            vec![("policy", parameters.join(", "))]
         }
         // The command line has no names for others.
-        _ => {}
+        _ => Vec::new(),
     }
-    if !config.differing.is_empty() {
-        let each = config.differing.iter().map(|(node, switch)| {
-            let what = match switch {
-                SwitchConfig::OutputQueued(c) => order_name(&c.discipline).to_owned(),
-                SwitchConfig::Policy(policy) => {
-                    let parameters = policy.policy().parameters();
-                    let parameters = parameters.iter().map(|p| format!(" {}={}", p.name, p.value));
-                    format!("policy{}", parameters.collect::<String>())
-                }
-                _ => String::new(),
-            };
-            format!("{}: {what}", config.topology.id(*node))
-        });
-        all.push(("switch-at", each.collect::<Vec<_>>().join("; ")));
+}
+
+/// Returns the values of the keys of switches with a buffer for each input.
+fn input_queued(c: &InputQueuedConfig) -> Vec<(&'static str, String)> {
+    let mut all = vec![("buffer", format!("{} bytes for each input", c.buffer))];
+    if let Some(n) = c.speedup {
+        all.push(("crossbar", format!("each input sends to {n} outputs at a time")));
     }
-    all.into_iter().map(|(key, text)| (Cow::Borrowed(key), text)).collect()
+    if let Some(CreditConfig { each, .. }) = c.credits {
+        all.push(("credits", format!("{each} bytes for each priority of an input")));
+    }
+    if let Some(thresholds) = c.pfc {
+        all.push(("pfc", fixed(thresholds)));
+    }
+    all
+}
+
+/// Returns the values of the keys of switches with one buffer for all ports.
+fn shared_buffer(c: &SharedBufferConfig) -> Vec<(&'static str, String)> {
+    let mut all = vec![("buffer", format!("{} bytes for each switch, alpha {}", c.buffer, c.alpha))];
+    if let Some(g) = &c.gfc {
+        all.push(("gfc", format!("slower from {} bytes on, {} at most, {} stages", g.first, g.most, g.levels)));
+    }
+    if let Some(p) = &c.pfc {
+        let dynamic = || format!("alpha {}, reserve {} bytes, XON {} bytes below XOFF", p.alpha, p.reserve, p.resume);
+        all.push(("pfc", p.fixed.map_or_else(dynamic, fixed)));
+    }
+    all
+}
+
+/// Describes fixed thresholds of PFC.
+fn fixed(Thresholds { xoff, xon }: Thresholds) -> String {
+    format!("XOFF above {xoff} bytes, XON at {xon}")
+}
+
+/// Describes a switch of another type than the others.
+fn exception(switch: &SwitchConfig) -> String {
+    match switch {
+        SwitchConfig::OutputQueued(c) => order_name(&c.discipline).to_owned(),
+        SwitchConfig::Policy(policy) => {
+            let parameters = policy.policy().parameters();
+            let parameters = parameters.iter().map(|p| format!(" {}={}", p.name, p.value));
+            format!("policy{}", parameters.collect::<String>())
+        }
+        _ => String::new(),
+    }
 }
 
 /// The order's name, if it has one.

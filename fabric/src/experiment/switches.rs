@@ -206,7 +206,6 @@ impl Experiment {
     /// Returns the configuration of the switches. `longest` is the maximum length of packets on the wire, `full` that
     /// of the flows' full packets, bytes.
     pub(super) fn switch(&self, ecn: Ecn, longest: u32, full: u64) -> Result<SwitchConfig, ValueError> {
-        let scheduling = self.scheduling;
         self.counts()?;
         self.interrupts()?;
         if let Some(policy) = &self.policy {
@@ -216,83 +215,99 @@ impl Experiment {
             let why = "goes with a policy for --switch, such as input-queued.oq: there is none to change from";
             return Err(self.refuse("policy-event", why));
         }
-        Ok(match &self.buffers {
-            Buffers::InputQueued(_) if self.pfc && matches!(self.flow_control, LinkFlowControl::Gfc(_)) => {
-                return Err(self.refuse("flow-control", "gfc goes with --switch shared-buffer only"));
+        match &self.buffers {
+            &Buffers::InputQueued(input) => self.input_queued(input, ecn, longest),
+            Buffers::OutputQueued(discipline) => self.output_queued(discipline, ecn),
+            &Buffers::Trimming(trimming) => self.trimming(trimming, ecn, full),
+            &Buffers::Shared(shared) => self.shared_buffer(shared, ecn, longest),
+        }
+    }
+
+    /// Returns the configuration of switches with a buffer for each input.
+    fn input_queued(&self, input: InputBuffers, ecn: Ecn, longest: u32) -> Result<SwitchConfig, ValueError> {
+        if self.pfc && matches!(self.flow_control, LinkFlowControl::Gfc(_)) {
+            return Err(self.refuse("flow-control", "gfc goes with --switch shared-buffer only"));
+        }
+        let InputBuffers { speedup, xon, .. } = input;
+        let (buffer, scheduling) = (self.buffer.unwrap_or(INPUT_BUFFER), self.scheduling);
+        let credits = self.pfc && self.flow_control == LinkFlowControl::Credits;
+        // The priorities in use, which share the buffer, are counted once the flows are known.
+        let each = buffer.min(MAX_CREDIT) as u32;
+        let credits = credits.then_some(CreditConfig { each, longest });
+        for key in ["pfc-threshold", "xon", "pfc-headroom"] {
+            if credits.is_some() && self.is_given(key) {
+                let why = "credits have no threshold and no headroom: an input is granted all it has";
+                return Err(self.refuse(key, why));
             }
-            Buffers::Shared(_) if self.pfc && self.flow_control == LinkFlowControl::Credits => {
-                return Err(self.refuse("flow-control", "credits go with --switch input-queued only"));
+        }
+        let pfc = if self.pfc && credits.is_none() { Some(self.thresholds(xon, longest)?) } else { None };
+        Ok(SwitchConfig::InputQueued(InputQueuedConfig { buffer, pfc, credits, ecn, scheduling, speedup }))
+    }
+
+    /// Returns PFC's thresholds of an input, with this one for XON if it was given.
+    fn thresholds(&self, xon: Option<u64>, longest: u32) -> Result<Thresholds, ValueError> {
+        let xoff = self.xoff(longest)?;
+        let xon = xon.unwrap_or_else(|| xoff.saturating_sub(PFC_RESUME));
+        if xon > xoff {
+            return Err(self.wrong("xon", format_args!("at most the threshold, {xoff} bytes")));
+        }
+        Ok(Thresholds { xoff, xon })
+    }
+
+    /// Returns the configuration of switches with a buffer and a scheduling order for each output.
+    fn output_queued(&self, discipline: &Discipline, ecn: Ecn) -> Result<SwitchConfig, ValueError> {
+        if self.pfc {
+            return Err(self.refuse("pfc", "switches with queues of outputs alone pause nobody"));
+        }
+        let buffer = self.buffer.unwrap_or(OUTPUT_BUFFER);
+        let mut config = OutputQueuedConfig::new(buffer, discipline.clone());
+        (config.ecn, config.preempts, config.packets) = (ecn, self.preempt, self.queue_limit);
+        Ok(SwitchConfig::OutputQueued(config))
+    }
+
+    /// Returns the configuration of switches that trim; `full` is the length of the flows' full packets, bytes.
+    fn trimming(&self, trimming: TrimmingBuffers, ecn: Ecn, full: u64) -> Result<SwitchConfig, ValueError> {
+        let TrimmingBuffers { data, headers, ratio, cut, returns } = trimming;
+        self.trims_alone(ecn)?;
+        let data = match data.unwrap_or(QueueLength::Packets(DATA_PACKETS)) {
+            QueueLength::Packets(n) => n * full,
+            QueueLength::Bytes(bytes) => bytes,
+        };
+        let headers = headers.unwrap_or(data);
+        Ok(SwitchConfig::Trimming(TrimmingConfig { data, headers, ratio, cut, returns }))
+    }
+
+    /// Returns the configuration of switches with a buffer that all ports share.
+    fn shared_buffer(&self, shared: SharedBuffers, ecn: Ecn, longest: u32) -> Result<SwitchConfig, ValueError> {
+        if self.pfc && self.flow_control == LinkFlowControl::Credits {
+            return Err(self.refuse("flow-control", "credits go with --switch input-queued only"));
+        }
+        let SharedBuffers { alpha: of_outputs, pfc_alpha, reserve, resume, xoff, xon, colour } = shared;
+        let fixed = match xoff {
+            Some(xoff) if xon.is_some_and(|xon| xon > xoff) => {
+                return Err(self.wrong("xon", format_args!("at most the threshold, {xoff} bytes")));
             }
-            &Buffers::InputQueued(InputBuffers { speedup, xon, .. }) => {
-                let buffer = self.buffer.unwrap_or(INPUT_BUFFER);
-                let credits = self.pfc && self.flow_control == LinkFlowControl::Credits;
-                // The priorities in use, which share the buffer, are counted once the flows are known.
-                let each = buffer.min(MAX_CREDIT) as u32;
-                let credits = credits.then_some(CreditConfig { each, longest });
-                for key in ["pfc-threshold", "xon", "pfc-headroom"] {
-                    if credits.is_some() && self.is_given(key) {
-                        return Err(self
-                            .refuse(key, "credits have no threshold and no headroom: an input is granted all it has"));
-                    }
-                }
-                let pfc = if self.pfc && credits.is_none() {
-                    let xoff = self.xoff(longest)?;
-                    let xon = xon.unwrap_or_else(|| xoff.saturating_sub(PFC_RESUME));
-                    if xon > xoff {
-                        return Err(self.wrong("xon", format_args!("at most the threshold, {xoff} bytes")));
-                    }
-                    Some(Thresholds { xoff, xon })
-                } else {
-                    None
-                };
-                SwitchConfig::InputQueued(InputQueuedConfig { buffer, pfc, credits, ecn, scheduling, speedup })
-            }
-            Buffers::OutputQueued(discipline) => {
-                if self.pfc {
-                    return Err(self.refuse("pfc", "switches with queues of outputs alone pause nobody"));
-                }
-                let buffer = self.buffer.unwrap_or(OUTPUT_BUFFER);
-                let mut config = OutputQueuedConfig::new(buffer, discipline.clone());
-                (config.ecn, config.preempts, config.packets) = (ecn, self.preempt, self.queue_limit);
-                SwitchConfig::OutputQueued(config)
-            }
-            &Buffers::Trimming(TrimmingBuffers { data, headers, ratio, cut, returns }) => {
-                self.trims_alone(ecn)?;
-                let data = match data.unwrap_or(QueueLength::Packets(DATA_PACKETS)) {
-                    QueueLength::Packets(n) => n * full,
-                    QueueLength::Bytes(bytes) => bytes,
-                };
-                let headers = headers.unwrap_or(data);
-                SwitchConfig::Trimming(TrimmingConfig { data, headers, ratio, cut, returns })
-            }
-            &Buffers::Shared(SharedBuffers { alpha: of_outputs, pfc_alpha, reserve, resume, xoff, xon, colour }) => {
-                let fixed = match xoff {
-                    Some(xoff) if xon.is_some_and(|xon| xon > xoff) => {
-                        return Err(self.wrong("xon", format_args!("at most the threshold, {xoff} bytes")));
-                    }
-                    Some(xoff) => Some(Thresholds { xoff, xon: xon.unwrap_or_else(|| xoff.saturating_sub(resume)) }),
-                    None => None,
-                };
-                let gfc = match self.flow_control {
-                    LinkFlowControl::Gfc(given) if self.pfc => Some(self.gfc(given, xoff, longest)?),
-                    _ => None,
-                };
-                // The priorities in use are counted once the flows are known.
-                let (alpha, headroom, margin) = (pfc_alpha, self.headroom, self.margin(longest));
-                let pfc = SharedPfc { alpha, fixed, reserve, resume, headroom, margin, priorities: 1 };
-                SwitchConfig::SharedBuffer(SharedBufferConfig {
-                    buffer: self.buffer.unwrap_or(SHARED_BUFFER),
-                    alpha: of_outputs,
-                    pfc: self.pfc.then_some(pfc).filter(|_| gfc.is_none()),
-                    gfc,
-                    longest,
-                    colour,
-                    ecn,
-                    scheduling,
-                    scheduler: None,
-                })
-            }
-        })
+            Some(xoff) => Some(Thresholds { xoff, xon: xon.unwrap_or_else(|| xoff.saturating_sub(resume)) }),
+            None => None,
+        };
+        let gfc = match self.flow_control {
+            LinkFlowControl::Gfc(given) if self.pfc => Some(self.gfc(given, xoff, longest)?),
+            _ => None,
+        };
+        // The priorities in use are counted once the flows are known.
+        let (alpha, headroom, margin) = (pfc_alpha, self.headroom, self.margin(longest));
+        let pfc = SharedPfc { alpha, fixed, reserve, resume, headroom, margin, priorities: 1 };
+        Ok(SwitchConfig::SharedBuffer(SharedBufferConfig {
+            buffer: self.buffer.unwrap_or(SHARED_BUFFER),
+            alpha: of_outputs,
+            pfc: self.pfc.then_some(pfc).filter(|_| gfc.is_none()),
+            gfc,
+            longest,
+            colour,
+            ecn,
+            scheduling: self.scheduling,
+            scheduler: None,
+        }))
     }
 }
 

@@ -352,7 +352,7 @@ fn what_would_never_end_or_say_nothing_is_refused_with_what_was_meant() {
             &[("transport", "irn,tlt=on"), ("routing", "spray")],
             "--routing: tlt takes packets that are overtaken for lost",
         ),
-        (&[("transport", "ndp,tlt=on")], "--transport: ndp hears of each loss by its headers; leave out tlt"),
+        (&[("transport", "ndp,tlt=on")], "--transport: ndp and tlt exclude each other; leave out tlt"),
         (&[("ecn", "step:120")], "--ecn: 120 bytes are less than one packet of 1114: every queue is longer"),
         (&[("ecn", "red:5,200,0.01")], "--ecn: 200 bytes are less than one packet of 1114: every queue is longer"),
         (&[("ecn", "step:1MB")], "--ecn: a queue of 1000000 bytes never comes about in 960000 bytes of buffer"),

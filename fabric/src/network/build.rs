@@ -4,8 +4,8 @@ use rand_pcg::Pcg64Mcg;
 
 use super::links::routes;
 use super::{
-    Agenda, End, Endpoint, Event, EventQueue, Host, Network, NetworkConfig, NetworkError, Packets, Port, PortId,
-    SwitchNode, mix,
+    Agenda, CreditConfig, End, Endpoint, Event, EventQueue, Host, Network, NetworkConfig, NetworkError, Packets, Port,
+    PortId, SwitchNode, mix,
 };
 use crate::switch::{
     Any, Breaker, Escape, HolConfig, InputQueued, Ledger, RemoteSwitch, Rocc, SharedBuffer, Switch, SwitchConfig,
@@ -45,6 +45,84 @@ fn switch(config: &NetworkConfig, node: u32, ports: &[Port], wires: &Wires) -> B
     }
 }
 
+/// The ports of a network under construction, contiguous by node.
+struct PortTable {
+    wires: Wires,
+    ports: Vec<Port>,
+    /// By node, its first port; at the end, the number of ports.
+    first: Vec<PortId>,
+}
+
+impl PortTable {
+    /// Creates the ports at both ends of each link; those of a node are in the order of its links.
+    fn new(topology: &Topology) -> PortTable {
+        let wires = Wires::new(topology);
+        let mut ports: Vec<Port> = Vec::with_capacity(2 * topology.links.len());
+        let mut first = Vec::with_capacity(topology.nodes() as usize + 1);
+        let mut ends = vec![[u32::MAX; 2]; topology.links.len()];
+        for node in 0..topology.nodes() {
+            first.push(ports.len() as PortId);
+            for (local, &(link, _)) in wires.of(node).iter().enumerate() {
+                let spec = &topology.links[link as usize];
+                ends[link as usize][usize::from(spec.b == node)] = ports.len() as PortId;
+                ports.push(Port::new(node, local as u16, u32::MAX, link, spec.rate, spec.delay, spec.loss));
+            }
+        }
+        first.push(ports.len() as PortId);
+        for [a, b] in ends {
+            ports[a as usize].peer = b;
+            ports[b as usize].peer = a;
+        }
+        PortTable { wires, ports, first }
+    }
+
+    /// Has the ports of all switches, the nodes from `hosts` on, grant these credits to their neighbours.
+    fn grant_credits(&mut self, credits: CreditConfig, hosts: u32) {
+        for at in 0..self.ports.len() {
+            if self.ports[at].node >= hosts {
+                self.ports[at].grant_credit(credits);
+                let peer = self.ports[at].peer as usize;
+                self.ports[peer].set_credit(credits);
+            }
+        }
+    }
+
+    /// Marks the ports whose link leads from one part of the network to another.
+    fn mark_cuts(&mut self, events: &impl Agenda) {
+        for at in 0..self.ports.len() {
+            let peer = self.ports[self.ports[at].peer as usize].node;
+            let cut = events.owns(self.ports[at].node) != events.owns(peer);
+            self.ports[at].set_cut(cut);
+        }
+    }
+
+    /// Builds all switches, and prepares the ports of those that interrupt packets for it.
+    fn switches(&mut self, config: &NetworkConfig, events: &impl Agenda) -> Vec<SwitchNode> {
+        let nodes = config.topology.hosts..config.topology.nodes();
+        let switches: Vec<SwitchNode> = nodes.map(|node| self.switch_node(config, node, events.owns(node))).collect();
+        for node in switches.iter().filter(|node| node.switch.preempts()) {
+            let own = node.first as usize..(node.first + node.count) as usize;
+            self.ports[own].iter_mut().for_each(Port::preempt);
+        }
+        switches
+    }
+
+    /// Builds the switch of `node` with its random numbers, or a placeholder unless this part of the network owns it.
+    fn switch_node(&self, config: &NetworkConfig, node: u32, owned: bool) -> SwitchNode {
+        let range = self.first[node as usize] as usize..self.first[node as usize + 1] as usize;
+        let ports = &self.ports[range.clone()];
+        SwitchNode {
+            switch: if owned { switch(config, node, ports, &self.wires) } else { Box::new(RemoteSwitch) },
+            rng: Pcg64Mcg::new(u128::from(config.seed) << 64 | u128::from(node) << 1 | 1),
+            first: range.start as PortId,
+            count: range.len() as u32,
+            salt: mix(config.seed as u32 ^ mix(node)),
+            sprayed: 0,
+            wakes: u64::MAX,
+        }
+    }
+}
+
 impl<E: Endpoint> Network<E> {
     /// A network at time 0 with an endpoint for each host, in order, and their shared state.
     pub fn new(config: NetworkConfig, endpoints: Vec<E>, shared: E::Shared) -> Result<Network<E>, NetworkError> {
@@ -74,76 +152,27 @@ impl<E: Endpoint> Network<E> {
 impl<E: Endpoint, A: Agenda> Network<E, A> {
     /// The part of a network that `events` owns, with an endpoint for each of its hosts, in order.
     pub(crate) fn assemble(config: NetworkConfig, events: A, endpoints: Vec<E>, shared: E::Shared) -> Network<E, A> {
-        let topology = &config.topology;
-        let nodes = topology.hosts + topology.switches;
-        let wires = Wires::new(topology);
-        let mut ports: Vec<Port> = Vec::with_capacity(2 * topology.links.len());
-        let mut first = Vec::with_capacity(nodes as usize + 1);
-        // Ports of a node are contiguous, in the order of its links.
-        let mut ends = vec![[u32::MAX; 2]; topology.links.len()];
-        for node in 0..nodes {
-            first.push(ports.len() as PortId);
-            for (local, &(link, _)) in wires.of(node).iter().enumerate() {
-                let spec = &topology.links[link as usize];
-                ends[link as usize][usize::from(spec.b == node)] = ports.len() as PortId;
-                ports.push(Port::new(node, local as u16, u32::MAX, link, spec.rate, spec.delay, spec.loss));
-            }
-        }
-        first.push(ports.len() as PortId);
-        for [a, b] in ends {
-            ports[a as usize].peer = b;
-            ports[b as usize].peer = a;
-        }
+        let all_hosts = config.topology.hosts;
+        let mut table = PortTable::new(&config.topology);
         if let Some(credits) = config.switch.credits() {
-            for at in 0..ports.len() {
-                if ports[at].node >= topology.hosts {
-                    ports[at].grant_credit(credits);
-                    let peer = ports[at].peer as usize;
-                    ports[peer].set_credit(credits);
-                }
-            }
+            table.grant_credits(credits, all_hosts);
         }
         if A::PARTED {
-            for at in 0..ports.len() {
-                let peer = ports[ports[at].peer as usize].node;
-                let cut = events.owns(ports[at].node) != events.owns(peer);
-                ports[at].set_cut(cut);
-            }
+            table.mark_cuts(&events);
         }
-        let own: Vec<u32> = (0..topology.hosts).filter(|&host| events.owns(host)).collect();
-        let mut places = vec![u32::MAX; if A::PARTED { topology.hosts as usize } else { 0 }];
+        let own: Vec<u32> = (0..all_hosts).filter(|&host| events.owns(host)).collect();
+        let mut places = vec![u32::MAX; if A::PARTED { all_hosts as usize } else { 0 }];
         if A::PARTED {
             (0..).zip(&own).for_each(|(place, &host)| places[host as usize] = place);
         }
-        let hosts = endpoints.into_iter().zip(own.iter().map(|&host| first[host as usize]));
+        let hosts = endpoints.into_iter().zip(own.iter().map(|&host| table.first[host as usize]));
         let hosts = hosts.map(|(endpoint, port)| Host { endpoint, port, wakes: u64::MAX }).collect();
         let routes = routes(&config, &|_| false);
         let mut config = config;
         let all = std::iter::once(&mut config.switch).chain(config.differing.iter_mut().map(|(_, switch)| switch));
         with_tables(all, &config.topology, &routes);
-        let topology = &config.topology;
-        let switches: Vec<SwitchNode> = (topology.hosts..nodes)
-            .map(|node| {
-                let range = first[node as usize] as usize..first[node as usize + 1] as usize;
-                SwitchNode {
-                    switch: if events.owns(node) {
-                        switch(&config, node, &ports[range.clone()], &wires)
-                    } else {
-                        Box::new(RemoteSwitch)
-                    },
-                    rng: Pcg64Mcg::new(u128::from(config.seed) << 64 | u128::from(node) << 1 | 1),
-                    first: range.start as PortId,
-                    count: range.len() as u32,
-                    salt: mix(config.seed as u32 ^ mix(node)),
-                    sprayed: 0,
-                    wakes: u64::MAX,
-                }
-            })
-            .collect();
-        for node in switches.iter().filter(|node| node.switch.preempts()) {
-            let own = node.first as usize..(node.first + node.count) as usize;
-            ports[own].iter_mut().for_each(Port::preempt);
-        }
+        let switches = table.switches(&config, &events);
+        let ports = table.ports;
         Network {
             now: 0,
             events,
@@ -152,7 +181,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
             lossy: ports.iter().any(|port| port.loss > 0),
             ports,
             hosts,
-            all_hosts: topology.hosts,
+            all_hosts,
             places,
             switches,
             routes,

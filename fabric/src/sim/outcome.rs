@@ -33,9 +33,9 @@ pub struct FlowRecord {
 
 impl FlowRecord {
     pub(super) fn note(&mut self, nic: &Nic, qpn: u32) {
-        if let Some(stats) = nic.qp(qpn).map(|qp| qp.stats()) {
-            self.retransmitted = stats.retransmitted;
-            self.timeouts = stats.timeouts;
+        if let Some(counts) = nic.qp(qpn).map(|qp| qp.counts()) {
+            self.retransmitted = counts.retransmitted;
+            self.timeouts = counts.timeouts;
         }
     }
 

@@ -30,143 +30,112 @@
 macro_rules! forward_switch {
     ($inner:tt: $($method:ident),+ $(,)?) => { $($crate::forward_switch!(@ $inner $method);)+ };
     (@ $inner:tt enqueue) => {
-        fn enqueue(
+        $crate::forward_switch!(@method $inner fn enqueue(
             &mut self,
             ctx: &mut $crate::switch::SwitchCtx<'_>,
             id: $crate::network::PacketId,
             output: u16,
-        ) -> $crate::switch::Verdict {
-            #[allow(unused_imports)]
-            use $crate::switch::Switch as _;
-            self.$inner.enqueue(ctx, id, output)
-        }
+        ) -> $crate::switch::Verdict);
     };
     (@ $inner:tt dequeue) => {
-        fn dequeue(
+        $crate::forward_switch!(@method $inner fn dequeue(
             &mut self,
             ctx: &mut $crate::switch::SwitchCtx<'_>,
             output: u16,
             paused: $crate::Priorities,
-        ) -> $crate::switch::Dequeue {
-            #[allow(unused_imports)]
-            use $crate::switch::Switch as _;
-            self.$inner.dequeue(ctx, output, paused)
-        }
+        ) -> $crate::switch::Dequeue);
     };
     (@ $inner:tt backlog) => {
-        fn backlog(&self, output: u16) -> u64 {
-            #[allow(unused_imports)]
-            use $crate::switch::Switch as _;
-            self.$inner.backlog(output)
-        }
+        $crate::forward_switch!(@method $inner fn backlog(&self, output: u16) -> u64);
     };
     (@ $inner:tt on_control) => {
-        fn on_control(
+        $crate::forward_switch!(@method $inner fn on_control(
             &mut self,
             ctx: &mut $crate::switch::SwitchCtx<'_>,
             port: u16,
             control: $crate::network::Control,
-        ) {
-            #[allow(unused_imports)]
-            use $crate::switch::Switch as _;
-            self.$inner.on_control(ctx, port, control);
-        }
+        ));
     };
     (@ $inner:tt on_timer) => {
-        fn on_timer(&mut self, ctx: &mut $crate::switch::SwitchCtx<'_>) {
-            #[allow(unused_imports)]
-            use $crate::switch::Switch as _;
-            self.$inner.on_timer(ctx);
-        }
+        $crate::forward_switch!(@method $inner fn on_timer(&mut self, ctx: &mut $crate::switch::SwitchCtx<'_>));
     };
     (@ $inner:tt paused_upstreams) => {
-        fn paused_upstreams(&self) -> Vec<(u16, u8)> {
-            #[allow(unused_imports)]
-            use $crate::switch::Switch as _;
-            self.$inner.paused_upstreams()
-        }
+        $crate::forward_switch!(@method $inner fn paused_upstreams(&self) -> Vec<(u16, u8)>);
     };
     (@ $inner:tt blocks) => {
-        fn blocks(&self, packets: &$crate::network::Packets, input: u16, priority: u8, output: u16) -> bool {
-            #[allow(unused_imports)]
-            use $crate::switch::Switch as _;
-            self.$inner.blocks(packets, input, priority, output)
-        }
+        $crate::forward_switch!(@method $inner fn blocks(
+            &self,
+            packets: &$crate::network::Packets,
+            input: u16,
+            priority: u8,
+            output: u16,
+        ) -> bool);
     };
     (@ $inner:tt extract) => {
-        fn extract(
+        $crate::forward_switch!(@method $inner fn extract(
             &mut self,
             ctx: &mut $crate::switch::SwitchCtx<'_>,
             output: u16,
             wanted: &mut dyn FnMut(&$crate::network::Packets, $crate::network::PacketId) -> bool,
-        ) -> Option<$crate::network::PacketId> {
-            #[allow(unused_imports)]
-            use $crate::switch::Switch as _;
-            self.$inner.extract(ctx, output, wanted)
-        }
+        ) -> Option<$crate::network::PacketId>);
     };
     (@ $inner:tt preempts) => {
-        fn preempts(&self) -> bool {
-            #[allow(unused_imports)]
-            use $crate::switch::Switch as _;
-            self.$inner.preempts()
-        }
+        $crate::forward_switch!(@method $inner fn preempts(&self) -> bool);
     };
     (@ $inner:tt rank) => {
-        fn rank(
+        $crate::forward_switch!(@method $inner fn rank(
             &self,
             packets: &$crate::network::Packets,
             output: u16,
             paused: $crate::Priorities,
-        ) -> Option<i64> {
-            #[allow(unused_imports)]
-            use $crate::switch::Switch as _;
-            self.$inner.rank(packets, output, paused)
-        }
+        ) -> Option<i64>);
     };
     (@ $inner:tt delayed) => {
-        fn delayed(
+        $crate::forward_switch!(@method $inner fn delayed(
             &mut self,
             ctx: &mut $crate::switch::SwitchCtx<'_>,
             output: u16,
             id: $crate::network::PacketId,
             by: u64,
-        ) {
-            #[allow(unused_imports)]
-            use $crate::switch::Switch as _;
-            self.$inner.delayed(ctx, output, id, by);
-        }
+        ));
     };
     (@ $inner:tt prefetch) => {
-        fn prefetch(
+        $crate::forward_switch!(@method $inner fn prefetch(
             &self,
             packets: &$crate::network::Packets,
             id: $crate::network::PacketId,
             input: u16,
             output: u16,
-        ) {
-            #[allow(unused_imports)]
-            use $crate::switch::Switch as _;
-            self.$inner.prefetch(packets, id, input, output);
-        }
+        ));
     };
     (@ $inner:tt prefetch_output) => {
-        fn prefetch_output(&self, packets: &$crate::network::Packets, output: u16, step: usize) {
-            #[allow(unused_imports)]
-            use $crate::switch::Switch as _;
-            self.$inner.prefetch_output(packets, output, step);
-        }
+        $crate::forward_switch!(@method $inner fn prefetch_output(
+            &self,
+            packets: &$crate::network::Packets,
+            output: u16,
+            step: usize,
+        ));
     };
     (@ $inner:tt flush) => {
-        fn flush(
+        $crate::forward_switch!(@method $inner fn flush(
             &mut self,
             ctx: &mut $crate::switch::SwitchCtx<'_>,
             output: u16,
             lost: &mut Vec<$crate::network::PacketId>,
-        ) {
+        ));
+    };
+    (@method $inner:tt fn $name:ident(&$self:ident $(, $arg:ident: $type:ty)* $(,)?) $(-> $returned:ty)?) => {
+        fn $name(&$self $(, $arg: $type)*) $(-> $returned)? {
             #[allow(unused_imports)]
             use $crate::switch::Switch as _;
-            self.$inner.flush(ctx, output, lost);
+            $self.$inner.$name($($arg),*)
+        }
+    };
+    (@method $inner:tt fn $name:ident(&mut $self:ident $(, $arg:ident: $type:ty)* $(,)?) $(-> $returned:ty)?) => {
+        fn $name(&mut $self $(, $arg: $type)*) $(-> $returned)? {
+            #[allow(unused_imports)]
+            use $crate::switch::Switch as _;
+            $self.$inner.$name($($arg),*)
         }
     };
 }

@@ -78,7 +78,7 @@ fn what_was_trimmed_goes_when_it_is_pulled_without_a_timeout() {
         let regions = post(&mut net, ends, 200, read);
         run(&mut net);
         check(&mut net, ends, &regions);
-        let stats = [0, 1].map(|i| net.nics[i].qp(ends[i].qpn).unwrap().stats());
+        let stats = [0, 1].map(|i| net.nics[i].qp(ends[i].qpn).unwrap().counts());
         let (sender, receiver) = if read { (&stats[1], &stats[0]) } else { (&stats[0], &stats[1]) };
         assert!(receiver.rx_trimmed > 20 && sender.retransmitted > receiver.rx_trimmed, "{receiver:?} {sender:?}");
         assert_eq!(sender.timeouts, 0);
@@ -197,7 +197,7 @@ fn a_packet_that_comes_back_goes_again_another_way() {
     }
     run(&mut net);
     check(&mut net, ends, &regions);
-    assert_eq!(net.nics[0].qp(ends[0].qpn).unwrap().stats().retransmitted, 1);
+    assert_eq!(net.nics[0].qp(ends[0].qpn).unwrap().counts().retransmitted, 1);
 }
 
 #[test]
@@ -226,5 +226,5 @@ fn what_comes_back_from_elsewhere_changes_nothing() {
     // Everything has arrived.
     give(&mut net, 0, &returned(&data[2]));
     assert!(take(&mut net, 0, 8).is_empty());
-    assert_eq!(net.nics[0].qp(ends[0].qpn).unwrap().stats().retransmitted, 0);
+    assert_eq!(net.nics[0].qp(ends[0].qpn).unwrap().counts().retransmitted, 0);
 }

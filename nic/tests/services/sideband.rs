@@ -71,7 +71,7 @@ fn a_trimmed_packet_is_counted_and_sent_again_as_if_it_were_lost() {
             for end in ends {
                 assert_eq!(net.nics[end.nic].qp(end.qpn).unwrap().state(), QpState::Rts, "{preset} {cut:?}");
             }
-            let stats = |end: End| net.nics[end.nic].qp(end.qpn).unwrap().stats();
+            let stats = |end: End| net.nics[end.nic].qp(end.qpn).unwrap().counts();
             assert_eq!(stats(ends[1]).rx_trimmed, cut.len() as u64, "{preset} {cut:?}");
             assert!(stats(ends[0]).retransmitted >= cut.len() as u64, "{preset} {cut:?}");
         }
@@ -83,6 +83,6 @@ fn a_trimmed_packet_of_an_unreliable_connection_loses_its_message() {
     let (status, net, ends) = write("roce", Service::Uc, &[3]);
     assert_eq!(status, Some(WcStatus::Success));
     let qp = net.nics[1].qp(ends[1].qpn).unwrap();
-    assert_eq!((qp.state(), qp.stats().rx_trimmed), (QpState::Rts, 1));
+    assert_eq!((qp.state(), qp.counts().rx_trimmed), (QpState::Rts, 1));
     assert_eq!(net.nics[1].counters().rx_dropped_messages, 1);
 }

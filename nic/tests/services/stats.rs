@@ -19,10 +19,10 @@ fn round_trips_are_those_of_the_network() {
             d.run();
         }
         let s = stats(&d, 0);
-        assert_eq!((s.sent_pkts, s.retransmitted, s.timeouts, s.rnr_naks), (50, 0, 0, 0));
-        assert_eq!((s.rcvd_pkts, s.rtt.count()), (50, 50));
+        assert_eq!((s.counts.sent_pkts, s.counts.retransmitted, s.counts.timeouts, s.counts.rnr_naks), (50, 0, 0, 0));
+        assert_eq!((s.counts.rcvd_pkts, s.rtt.count()), (50, 50));
         assert_eq!((s.rtt.percentile(50.0), s.rtt.percentile(99.0)), (10_000, 10_000));
-        assert_eq!((stats(&d, 1).rcvd_pkts, stats(&d, 1).rtt.count()), (50, 0));
+        assert_eq!((stats(&d, 1).counts.rcvd_pkts, stats(&d, 1).rtt.count()), (50, 0));
     }
 }
 
@@ -34,13 +34,17 @@ fn trouble_is_counted_where_it_is_met() {
         d.post(1, SendOp::Write, 8);
         d.run();
         let s = stats(&d, 0);
-        assert_eq!((s.sent_pkts, s.retransmitted, s.timeouts, s.rtt.count()), (2, 1, 1, 0), "{transport}");
+        assert_eq!(
+            (s.counts.sent_pkts, s.counts.retransmitted, s.counts.timeouts, s.rtt.count()),
+            (2, 1, 1, 0),
+            "{transport}"
+        );
         // An RNR NAK, then the receive.
         d.post(2, SendOp::Send, 8);
         d.run_for(12_000);
         d.recv(1, 100);
         d.run();
-        assert_eq!(stats(&d, 0).rnr_naks, 1, "{transport}");
+        assert_eq!(stats(&d, 0).counts.rnr_naks, 1, "{transport}");
     }
     // The responder's own stream: a lost READ response.
     let mut d = Duo::new(&Case { transport: "irn", impairments: "delay 5us", seed: 1 });
@@ -52,7 +56,7 @@ fn trouble_is_counted_where_it_is_met() {
     d.post(1, SendOp::Read, 100);
     d.run();
     let s = stats(&d, 1);
-    assert_eq!((s.retransmitted, s.timeouts), (1, 1));
+    assert_eq!((s.counts.retransmitted, s.counts.timeouts), (1, 1));
 }
 
 #[test]
@@ -65,12 +69,20 @@ fn payload_is_counted_where_it_leaves_and_where_it_is_placed() {
         d.post(2, SendOp::Read, 1_500);
         d.run();
         let [a, b] = [0, 1].map(|end| stats(&d, end));
-        assert_eq!((a.sent_bytes - a.retransmitted_bytes, b.rcvd_bytes), (2_100, 2_100), "{transport}");
-        assert!(a.retransmitted_bytes > 0 && a.retransmitted_bytes <= 2_100, "{transport}: {a:?}");
-        assert_eq!((b.sent_bytes - b.retransmitted_bytes, a.rcvd_bytes), (1_500, 1_500), "{transport}");
+        assert_eq!(
+            (a.counts.sent_bytes - a.counts.retransmitted_bytes, b.counts.rcvd_bytes),
+            (2_100, 2_100),
+            "{transport}"
+        );
+        assert!(a.counts.retransmitted_bytes > 0 && a.counts.retransmitted_bytes <= 2_100, "{transport}: {a:?}");
+        assert_eq!(
+            (b.counts.sent_bytes - b.counts.retransmitted_bytes, a.counts.rcvd_bytes),
+            (1_500, 1_500),
+            "{transport}"
+        );
         for (end, s) in [a, b].into_iter().enumerate() {
             let c = *d.net.nics[d.ends[end].nic].counters();
-            assert_eq!((c.sent_bytes, c.rcvd_bytes), (s.sent_bytes, s.rcvd_bytes), "{transport} {end}");
+            assert_eq!((c.sent_bytes, c.rcvd_bytes), (s.counts.sent_bytes, s.counts.rcvd_bytes), "{transport} {end}");
         }
     }
 }
@@ -83,6 +95,6 @@ fn the_unreliable_services_count_packets() {
         let there = to(d.ends[0], d.ends[1]);
         post(&mut d, 1, SendOp::Send, 200, there);
         d.run();
-        assert_eq!((stats(&d, 0).sent_pkts, stats(&d, 1).rcvd_pkts, stats(&d, 0).rtt.count()), (1, 1, 0));
+        assert_eq!((stats(&d, 0).counts.sent_pkts, stats(&d, 1).counts.rcvd_pkts, stats(&d, 0).rtt.count()), (1, 1, 0));
     }
 }

@@ -95,7 +95,7 @@ impl Trace {
         while self.net.step() {}
         check(&mut self.net, self.ends, &regions);
         let sender = usize::from(read);
-        let stats = self.net.nics[sender].qp(self.ends[sender].qpn).unwrap().stats();
+        let stats = self.net.nics[sender].qp(self.ends[sender].qpn).unwrap().counts();
         (self.words.borrow().join(" "), stats.timeouts)
     }
 }
@@ -222,7 +222,7 @@ fn while_all_that_is_red_is_dropped_no_timer_runs_out() {
                 check(&mut net, ends, &regions);
             }
             let dropped = red.borrow().1;
-            let stats = [0, 1].map(|i| net.nics[i].qp(ends[i].qpn).unwrap().stats());
+            let stats = [0, 1].map(|i| net.nics[i].qp(ends[i].qpn).unwrap().counts());
             assert_eq!(stats[0].timeouts + stats[1].timeouts, 0, "{transport}, read {read}");
             assert!(dropped > 100, "{transport}, read {read}: {dropped}");
             let counters = net.nics[usize::from(read)].counters();
@@ -254,7 +254,7 @@ fn messages_in_a_row_wait_for_no_echo_of_the_one_before() {
                 post(&mut net, ends, 1 + posted % 9, false);
             }
         }
-        let stats = net.nics[0].qp(ends[0].qpn).unwrap().stats();
+        let stats = net.nics[0].qp(ends[0].qpn).unwrap().counts();
         assert_eq!((posted, stats.timeouts), (400, 0), "{transport}");
         assert!(net.nics[0].counters().tlt_losses_found > 0, "{:?}", net.nics[0].counters());
     }

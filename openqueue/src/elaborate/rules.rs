@@ -11,6 +11,7 @@ use crate::program::Program;
 use crate::source::Source;
 
 impl Elaborator<'_> {
+    /// Compiles the rule assigned to an attribute of these objects.
     pub(super) fn assign_rule(
         &mut self,
         kind: ObjectKind,
@@ -19,89 +20,102 @@ impl Elaborator<'_> {
         defined: &Defined,
     ) -> Result<()> {
         match (kind, name.text.as_str()) {
-            (ObjectKind::Queue, "procPrio" | "admPrio") => {
-                let order = self.order(order::of_packets(&defined.rule, &defined.constants)?);
-                for queue in objects {
-                    let spec = &mut self.queues[*queue as usize].spec;
-                    *if name.text == "procPrio" { &mut spec.processing } else { &mut spec.admission } = order;
-                }
-                Ok(())
-            }
-            (ObjectKind::Queue, "congestion" | "postAdmAct") => {
-                let mut compiled: Option<(String, u16)> = None;
-                for &queue in objects {
-                    let array = self.queues[queue as usize].array.clone();
-                    let id = match &compiled {
-                        Some((of, id)) if *of == array => *id,
-                        _ => {
-                            let indices = self.arrays[&array].indices.clone();
-                            let when = if name.text == "congestion" { Stage::Congestion } else { Stage::Admission };
-                            let condition = self.condition(defined, Subject::Queue, &indices, when)?;
-                            self.remember(condition)
-                        }
-                    };
-                    compiled = Some((array, id));
-                    let spec = &mut self.queues[queue as usize].spec;
-                    if name.text == "congestion" {
-                        spec.congestion = Some(id);
-                    } else {
-                        spec.after_admission = Some(id);
-                    }
-                    self.has_buffer(queue, id, defined.rule.at)?;
-                }
-                Ok(())
-            }
-            (ObjectKind::Buffer, "queuePrio" | "admPrio") => {
-                for &buffer in objects {
-                    let indices = self.indices_of(&self.buffers[buffer as usize].queues.clone());
-                    let order = order::of_queues(&defined.rule, &defined.constants, &indices)?;
-                    if order.0.iter().any(|key| matches!(key, QueueKey::Turn(_))) {
-                        return error(defined.rule.at, "turns are of ports: queuePrio compares numbers");
-                    }
-                    self.queues_only(&order, defined)?;
-                    self.buffers[buffer as usize].order = Some(order);
-                }
-                Ok(())
-            }
-            (ObjectKind::Buffer, "congestion" | "postAdmAct") => {
-                let when = if name.text == "congestion" { Stage::Congestion } else { Stage::Admission };
-                for &buffer in objects {
-                    let indices = self.indices_of(&self.buffers[buffer as usize].queues.clone());
-                    let condition = self.condition(defined, Subject::Buffer, &indices, when)?;
-                    let id = self.remember(condition);
-                    let spec = &mut self.buffers[buffer as usize];
-                    *if when == Stage::Congestion { &mut spec.congestion } else { &mut spec.after_admission } =
-                        Some(id);
-                }
-                Ok(())
-            }
-            (ObjectKind::Port, "schedPrio") => {
-                for &port in objects {
-                    let indices = self.indices_of(&self.port_specs[port as usize].0.queues.clone());
-                    let order = order::of_queues(&defined.rule, &defined.constants, &indices)?;
-                    let turns = order.0.iter().any(|key| matches!(key, QueueKey::Turn(_)));
-                    if turns && !order.0.iter().all(QueueKey::is_fixed) {
-                        let what = "turns go with numbers that never change, such as the indices of queues";
-                        return error(defined.rule.at, what);
-                    }
-                    self.queues_only(&order, defined)?;
-                    self.port_specs[port as usize].0.order = order;
-                }
-                Ok(())
-            }
-            (ObjectKind::Port, "postSchedAct") => {
-                for &port in objects {
-                    let queues = self.port_specs[port as usize].0.queues.clone();
-                    let indices = self.indices_of(&queues);
-                    let condition = self.condition(defined, Subject::Port, &indices, Stage::Scheduling)?;
-                    let id = self.remember(condition);
-                    self.port_specs[port as usize].0.after_scheduling = Some(id);
-                    queues.iter().try_for_each(|queue| self.has_buffer(*queue, id, defined.rule.at))?;
-                }
-                Ok(())
-            }
+            (ObjectKind::Queue, "procPrio" | "admPrio") => self.packet_order(objects, name, defined),
+            (ObjectKind::Queue, "congestion") => self.queue_condition(objects, defined, Stage::Congestion),
+            (ObjectKind::Queue, "postAdmAct") => self.queue_condition(objects, defined, Stage::Admission),
+            (ObjectKind::Buffer, "queuePrio" | "admPrio") => self.buffer_order(objects, defined),
+            (ObjectKind::Buffer, "congestion") => self.buffer_condition(objects, defined, Stage::Congestion),
+            (ObjectKind::Buffer, "postAdmAct") => self.buffer_condition(objects, defined, Stage::Admission),
+            (ObjectKind::Port, "schedPrio") => self.port_order(objects, defined),
+            (ObjectKind::Port, "postSchedAct") => self.port_condition(objects, defined),
             _ => self.no_attribute(kind, name),
         }
+    }
+
+    /// Sets the processing or the admission order of queues, whichever has this name.
+    fn packet_order(&mut self, queues: &[u32], name: &Name, defined: &Defined) -> Result<()> {
+        let order = self.order(order::of_packets(&defined.rule, &defined.constants)?);
+        for queue in queues {
+            let spec = &mut self.queues[*queue as usize].spec;
+            *if name.text == "procPrio" { &mut spec.processing } else { &mut spec.admission } = order;
+        }
+        Ok(())
+    }
+
+    /// Sets the condition of queues that is evaluated on congestion, or after admission; those of an array share it.
+    fn queue_condition(&mut self, queues: &[u32], defined: &Defined, when: Stage) -> Result<()> {
+        let mut compiled: Option<(String, u16)> = None;
+        for &queue in queues {
+            let array = self.queues[queue as usize].array.clone();
+            let id = match &compiled {
+                Some((of, id)) if *of == array => *id,
+                _ => {
+                    let indices = self.arrays[&array].indices.clone();
+                    let condition = self.condition(defined, Subject::Queue, &indices, when)?;
+                    self.remember(condition)
+                }
+            };
+            compiled = Some((array, id));
+            let spec = &mut self.queues[queue as usize].spec;
+            *if when == Stage::Congestion { &mut spec.congestion } else { &mut spec.after_admission } = Some(id);
+            self.has_buffer(queue, id, defined.rule.at)?;
+        }
+        Ok(())
+    }
+
+    /// Sets the order of the queues of buffers, of which the last gives up a packet.
+    fn buffer_order(&mut self, buffers: &[u32], defined: &Defined) -> Result<()> {
+        for &buffer in buffers {
+            let indices = self.indices_of(&self.buffers[buffer as usize].queues.clone());
+            let order = order::of_queues(&defined.rule, &defined.constants, &indices)?;
+            if order.0.iter().any(|key| matches!(key, QueueKey::Turn(_))) {
+                return error(defined.rule.at, "turns are of ports: queuePrio compares numbers");
+            }
+            self.queues_only(&order, defined)?;
+            self.buffers[buffer as usize].order = Some(order);
+        }
+        Ok(())
+    }
+
+    /// Sets the condition of buffers that is evaluated on congestion, or after admission.
+    fn buffer_condition(&mut self, buffers: &[u32], defined: &Defined, when: Stage) -> Result<()> {
+        for &buffer in buffers {
+            let indices = self.indices_of(&self.buffers[buffer as usize].queues.clone());
+            let condition = self.condition(defined, Subject::Buffer, &indices, when)?;
+            let id = self.remember(condition);
+            let spec = &mut self.buffers[buffer as usize];
+            *if when == Stage::Congestion { &mut spec.congestion } else { &mut spec.after_admission } = Some(id);
+        }
+        Ok(())
+    }
+
+    /// Sets the order of the queues of ports, of which the first is served.
+    fn port_order(&mut self, ports: &[u32], defined: &Defined) -> Result<()> {
+        for &port in ports {
+            let indices = self.indices_of(&self.port_specs[port as usize].0.queues.clone());
+            let order = order::of_queues(&defined.rule, &defined.constants, &indices)?;
+            let turns = order.0.iter().any(|key| matches!(key, QueueKey::Turn(_)));
+            if turns && !order.0.iter().all(QueueKey::is_fixed) {
+                let what = "turns go with numbers that never change, such as the indices of queues";
+                return error(defined.rule.at, what);
+            }
+            self.queues_only(&order, defined)?;
+            self.port_specs[port as usize].0.order = order;
+        }
+        Ok(())
+    }
+
+    /// Sets the condition of ports that is evaluated after scheduling.
+    fn port_condition(&mut self, ports: &[u32], defined: &Defined) -> Result<()> {
+        for &port in ports {
+            let queues = self.port_specs[port as usize].0.queues.clone();
+            let indices = self.indices_of(&queues);
+            let condition = self.condition(defined, Subject::Port, &indices, Stage::Scheduling)?;
+            let id = self.remember(condition);
+            self.port_specs[port as usize].0.after_scheduling = Some(id);
+            queues.iter().try_for_each(|queue| self.has_buffer(*queue, id, defined.rule.at))?;
+        }
+        Ok(())
     }
 
     fn order(&mut self, order: PacketOrder) -> u16 {

@@ -418,89 +418,134 @@ impl<'a> Section<'a> {
 
     /// Parses the options of a section. `receives` is whether it applies to received frames.
     fn spec(&mut self, receives: bool) -> Result<Spec, ParseError> {
-        let mut spec = Spec::default();
-        let (mut distribution, mut gap, mut ecn, mut reorder, mut red) = (None, None, None, None, None);
-        let (mut rocc, mut prio, mut policy) = (None, None, None);
-        let mut trim = TrimWords::default();
+        let mut words = Words::default();
         while let Some(word) = self.next() {
-            let first = match word.text {
-                "loss" | "drop" => spec.loss.replace(self.loss()?).is_none(),
-                "delay" | "latency" => spec.delay.replace(self.delay()?).is_none(),
-                "duplicate" => spec.duplicate.replace(self.chance()?).is_none(),
-                "corrupt" => spec.corrupt.replace(self.chance()?).is_none(),
-                "rate" => spec.rate.replace(self.rate()?).is_none(),
-                "reorder" => reorder.replace((word, self.chance()?)).is_none(),
-                "ecn" => ecn.replace((word, self.ecn()?)).is_none(),
-                "trim" | "headers" | "wrr" | "return" => trim.read(word, self)?,
-                "red" => red.replace((word, self.take(EXPECT_ROOM, Room::parse)?)).is_none(),
-                "rocc" => rocc.replace(RoccWords::read(word, self)?).is_none(),
-                "prio" => prio.replace((word, self.take_if_number(EXPECT_ROOM, Room::parse)?)).is_none(),
-                "policy" => policy.replace((word, LinePolicy::read(self)?)).is_none(),
-                "distribution" => {
-                    let named = |text: &str| Distribution::NAMES.iter().find(|(name, _)| *name == text);
-                    let (_, shape) = self.take(EXPECT_DISTRIBUTION, named)?;
-                    distribution.replace((word, *shape)).is_none()
-                }
-                "gap" => {
-                    let read = |text: &str| text.parse().ok().filter(|gap: &u32| *gap > 0);
-                    gap.replace((word, self.take(EXPECT_GAP, read)?)).is_none()
-                }
-                "limit" => {
-                    let read = |text: &str| text.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
-                    spec.limit.replace(self.take(EXPECT_LIMIT, read)?).is_none()
-                }
-                "seed" => spec.seed.replace(self.take(EXPECT_SEED, |text| text.parse().ok())?).is_none(),
-                _ => return Err(word.error(EXPECT_OPTION)),
-            };
-            if !first {
+            if !words.read(word, self)? {
                 return Err(word.error(EXPECT_ONCE));
             }
         }
-        if let Some((word, shape)) = distribution {
+        words.check(receives)
+    }
+}
+
+/// The options of a section: those that need no other are in `spec`, the others with their words until all are read.
+#[derive(Default)]
+struct Words<'a> {
+    spec: Spec,
+    distribution: Option<(Token<'a>, Distribution)>,
+    reorder: Option<(Token<'a>, Chance)>,
+    gap: Option<(Token<'a>, u32)>,
+    ecn: Option<(Token<'a>, Ecn)>,
+    red: Option<(Token<'a>, Room)>,
+    rocc: Option<RoccWords<'a>>,
+    prio: Option<(Token<'a>, Option<Room>)>,
+    policy: Option<(Token<'a>, LinePolicy)>,
+    trim: TrimWords<'a>,
+}
+
+impl<'a> Words<'a> {
+    /// Parses the values of the option that begins with `word`. Returns whether it is the first of its kind.
+    fn read(&mut self, word: Token<'a>, section: &mut Section<'a>) -> Result<bool, ParseError> {
+        let spec = &mut self.spec;
+        Ok(match word.text {
+            "loss" | "drop" => spec.loss.replace(section.loss()?).is_none(),
+            "delay" | "latency" => spec.delay.replace(section.delay()?).is_none(),
+            "duplicate" => spec.duplicate.replace(section.chance()?).is_none(),
+            "corrupt" => spec.corrupt.replace(section.chance()?).is_none(),
+            "rate" => spec.rate.replace(section.rate()?).is_none(),
+            "reorder" => self.reorder.replace((word, section.chance()?)).is_none(),
+            "ecn" => self.ecn.replace((word, section.ecn()?)).is_none(),
+            "trim" | "headers" | "wrr" | "return" => self.trim.read(word, section)?,
+            "red" => self.red.replace((word, section.take(EXPECT_ROOM, Room::parse)?)).is_none(),
+            "rocc" => self.rocc.replace(RoccWords::read(word, section)?).is_none(),
+            "prio" => self.prio.replace((word, section.take_if_number(EXPECT_ROOM, Room::parse)?)).is_none(),
+            "policy" => self.policy.replace((word, LinePolicy::read(section)?)).is_none(),
+            "distribution" => {
+                let named = |text: &str| Distribution::NAMES.iter().find(|(name, _)| *name == text);
+                let (_, shape) = section.take(EXPECT_DISTRIBUTION, named)?;
+                self.distribution.replace((word, *shape)).is_none()
+            }
+            "gap" => {
+                let read = |text: &str| text.parse().ok().filter(|gap: &u32| *gap > 0);
+                self.gap.replace((word, section.take(EXPECT_GAP, read)?)).is_none()
+            }
+            "limit" => {
+                let read = |text: &str| text.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
+                spec.limit.replace(section.take(EXPECT_LIMIT, read)?).is_none()
+            }
+            "seed" => spec.seed.replace(section.take(EXPECT_SEED, |text| text.parse().ok())?).is_none(),
+            _ => return Err(word.error(EXPECT_OPTION)),
+        })
+    }
+
+    /// Returns the impairments that the options describe. `receives` is whether they apply to received frames.
+    fn check(mut self, receives: bool) -> Result<Spec, ParseError> {
+        self.check_delay()?;
+        self.check_marks()?;
+        self.check_queues(receives)?;
+        self.spec.trim = self.trim.check(self.spec.rate.is_some())?;
+        Ok(self.spec)
+    }
+
+    /// Adds what needs a delay: the distribution of its jitter, and which frames skip it.
+    fn check_delay(&mut self) -> Result<(), ParseError> {
+        let spec = &mut self.spec;
+        if let Some((word, shape)) = self.distribution {
             let delay = spec.delay.as_mut().filter(|d| d.ns > 0 && d.jitter_ns > 0);
             delay.ok_or_else(|| word.error(NEED_JITTER))?.distribution = shape;
         }
-        if let Some((word, chance)) = reorder {
+        if let Some((word, chance)) = self.reorder {
             if spec.delay.is_none_or(|d| d.ns == 0) {
                 return Err(word.error(NEED_DELAY));
             }
             spec.reorder = Some(Reorder { chance, gap: 1 });
         }
-        if let Some((word, distance)) = gap {
+        if let Some((word, distance)) = self.gap {
             spec.reorder.as_mut().ok_or_else(|| word.error(NEED_REORDER))?.gap = distance;
         }
-        if let Some((word, which)) = ecn {
+        Ok(())
+    }
+
+    /// Adds which frames are marked, and the room for red ones.
+    fn check_marks(&mut self) -> Result<(), ParseError> {
+        let (spec, trims) = (&mut self.spec, self.trim.is_any());
+        if let Some((word, which)) = self.ecn {
             match which {
                 Ecn::Lost if spec.loss.is_none() => return Err(word.error(NEED_LOSS)),
                 Ecn::Queue(_) if spec.rate.is_none() => return Err(word.error(NEED_RATE)),
-                Ecn::Queue(_) if trim.is_any() => return Err(word.error(NO_ECN)),
+                Ecn::Queue(_) if trims => return Err(word.error(NO_ECN)),
                 Ecn::Lost | Ecn::Queue(_) => spec.ecn = Some(which),
             }
         }
-        if let Some((word, room)) = red {
-            if spec.rate.is_none() || trim.is_any() {
+        if let Some((word, room)) = self.red {
+            if spec.rate.is_none() || trims {
                 return Err(word.error(if spec.rate.is_none() { NEED_RATE_FOR_RED } else { NO_RED }));
             }
             spec.colour = Some(room);
         }
+        Ok(())
+    }
+
+    /// Adds the congestion point, and the queues of `prio` or `policy`.
+    fn check_queues(&mut self, receives: bool) -> Result<(), ParseError> {
+        let (spec, trims) = (&mut self.spec, self.trim.is_any());
         let rate = spec.rate.map(|rate| rate.bits);
-        spec.rocc = rocc.map(|rocc| rocc.check(rate, trim.is_any(), receives)).transpose()?;
-        let other = trim.is_any() || spec.rocc.is_some() || spec.colour.is_some() || spec.red().is_some();
-        if let Some((word, room)) = prio {
-            let other = other || policy.is_some();
+        spec.rocc = self.rocc.take().map(|rocc| rocc.check(rate, trims, receives)).transpose()?;
+        let other = trims || spec.rocc.is_some() || spec.colour.is_some() || spec.red().is_some();
+        if let Some((word, room)) = self.prio {
+            let other = other || self.policy.is_some();
             if spec.rate.is_none() || other {
                 return Err(word.error(if other { room::PRIO_ALONE } else { room::PRIO_NEEDS_RATE }));
             }
             spec.prio = Some(room.unwrap_or(Room::Packets(spec.limit.unwrap_or(DEFAULT_LIMIT))));
         }
-        if let Some((word, policy)) = policy {
+        if let Some((word, policy)) = self.policy.take() {
             if spec.rate.is_none() || other {
                 return Err(word.error(if other { policy::ALONE } else { policy::NEED_RATE }));
             }
             spec.policy = Some(policy);
         }
-        spec.trim = trim.check(spec.rate.is_some())?;
-        Ok(spec)
+        Ok(())
     }
 }
 

@@ -280,59 +280,41 @@ macro_rules! controllers {
             }
         }
 
-        impl Controller for Congestion {
-            #[inline]
-            fn on_send(&mut self, now: Time, bytes: u32) {
-                match self { $(Congestion::$name(c) => c.on_send(now, bytes)),+, Congestion::Custom(c) => c.on_send(now, bytes) }
-            }
-            #[inline]
-            fn on_ack(&mut self, now: Time, ack: &Ack) {
-                match self { $(Congestion::$name(c) => c.on_ack(now, ack)),+, Congestion::Custom(c) => c.on_ack(now, ack) }
-            }
-            fn on_telemetry(&mut self, now: Time, int: &Int) {
-                match self { $(Congestion::$name(c) => c.on_telemetry(now, int)),+, Congestion::Custom(c) => c.on_telemetry(now, int) }
-            }
-            fn on_cnp(&mut self, now: Time, cnp: &Cnp) {
-                match self { $(Congestion::$name(c) => c.on_cnp(now, cnp)),+, Congestion::Custom(c) => c.on_cnp(now, cnp) }
-            }
-            fn on_fair_rate(&mut self, now: Time, point: Point, rate: u64) {
-                match self { $(Congestion::$name(c) => c.on_fair_rate(now, point, rate)),+, Congestion::Custom(c) => c.on_fair_rate(now, point, rate) }
-            }
-            fn on_loss(&mut self, now: Time) {
-                match self { $(Congestion::$name(c) => c.on_loss(now)),+, Congestion::Custom(c) => c.on_loss(now) }
-            }
-            fn on_timeout(&mut self, now: Time) {
-                match self { $(Congestion::$name(c) => c.on_timeout(now)),+, Congestion::Custom(c) => c.on_timeout(now) }
-            }
-            fn on_timer(&mut self, now: Time) {
-                match self { $(Congestion::$name(c) => c.on_timer(now)),+, Congestion::Custom(c) => c.on_timer(now) }
-            }
-            #[inline]
-            fn next_deadline(&self) -> Time {
-                match self { $(Congestion::$name(c) => c.next_deadline()),+, Congestion::Custom(c) => c.next_deadline() }
-            }
-            fn segment(&self) -> Option<u32> {
-                match self { $(Congestion::$name(c) => c.segment()),+, Congestion::Custom(c) => c.segment() }
-            }
-            fn pacing(&self) -> u64 {
-                match self { $(Congestion::$name(c) => c.pacing()),+, Congestion::Custom(c) => c.pacing() }
-            }
-            #[inline]
-            fn rate(&self) -> u64 {
-                match self { $(Congestion::$name(c) => c.rate()),+, Congestion::Custom(c) => c.rate() }
-            }
-            #[inline]
-            fn window(&self) -> u32 {
-                match self { $(Congestion::$name(c) => c.window()),+, Congestion::Custom(c) => c.window() }
-            }
-            fn metrics(&self) -> ControllerMetrics {
-                match self { $(Congestion::$name(c) => c.metrics()),+, Congestion::Custom(c) => c.metrics() }
-            }
-            fn counts_pipe(&self) -> bool {
-                match self { $(Congestion::$name(c) => c.counts_pipe()),+, Congestion::Custom(c) => c.counts_pipe() }
-            }
+        /// Calls the same method of each variant.
+        macro_rules! each {
+            ($any:expr, $controller:ident => $call:expr) => {
+                match $any {
+                    $(Congestion::$name($controller) => $call),+,
+                    Congestion::Custom($controller) => $call,
+                }
+            };
         }
     };
 }
 
 controllers!(Aimd, Dcqcn, Dctcp, Fast, Hpcc, Rocc, Tcp, Timely);
+
+impl Controller for Congestion {
+    irnic_units::delegate!(each:
+        #[inline]
+        fn on_send(&mut self, now: Time, bytes: u32);
+        #[inline]
+        fn on_ack(&mut self, now: Time, ack: &Ack);
+        fn on_telemetry(&mut self, now: Time, int: &Int);
+        fn on_cnp(&mut self, now: Time, cnp: &Cnp);
+        fn on_fair_rate(&mut self, now: Time, point: Point, rate: u64);
+        fn on_loss(&mut self, now: Time);
+        fn on_timeout(&mut self, now: Time);
+        fn on_timer(&mut self, now: Time);
+        #[inline]
+        fn next_deadline(&self) -> Time;
+        fn segment(&self) -> Option<u32>;
+        fn pacing(&self) -> u64;
+        #[inline]
+        fn rate(&self) -> u64;
+        #[inline]
+        fn window(&self) -> u32;
+        fn metrics(&self) -> ControllerMetrics;
+        fn counts_pipe(&self) -> bool;
+    );
+}

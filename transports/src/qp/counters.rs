@@ -1,28 +1,28 @@
 //! Counters of a device. Names are those of the Linux rxe and mlx5 drivers where one exists; `irn_*` are irnic's own.
 
 macro_rules! counters {
-    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// Counters of a device; all start at 0 and wrap at 2⁶⁴.
+    ($(#[doc = $about:literal])+ $type:ident: $($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        $(#[doc = $about])+
         #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-        pub struct Counters {
+        pub struct $type {
             $($(#[doc = $doc])+ pub $name: u64,)+
         }
 
-        impl Counters {
+        impl $type {
             /// Returns names, values and meanings, in order.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64, &'static str)> + use<> {
                 [$((stringify!($name), self.$name, concat!($($doc),+).trim_ascii()),)+].into_iter()
             }
 
-            /// Returns the counters with these values, in the order of [`Counters::iter`]; `None` if there are too few.
-            pub fn from_values(values: impl IntoIterator<Item = u64>) -> Option<Counters> {
+            /// Returns the counters with these values, in the order of `iter`; `None` if there are too few.
+            pub fn from_values(values: impl IntoIterator<Item = u64>) -> Option<$type> {
                 let mut values = values.into_iter();
-                Some(Counters { $($name: values.next()?,)+ })
+                Some($type { $($name: values.next()?,)+ })
             }
 
-            /// Adds those of another device.
-            pub fn add(&mut self, other: &Counters) {
+            /// Adds those of another one.
+            pub fn add(&mut self, other: &$type) {
                 $(self.$name = self.$name.wrapping_add(other.$name);)+
             }
         }
@@ -30,6 +30,38 @@ macro_rules! counters {
 }
 
 counters! {
+    /// Counters of a queue pair since it was created; all start at 0 and wrap at 2⁶⁴.
+    QpCounts:
+    /// Packets sent.
+    sent_pkts,
+    /// Packets received in a state that accepts them.
+    rcvd_pkts,
+    /// Packets received without their payload, which a switch had cut off, and treated as lost.
+    rx_trimmed,
+    /// Retransmissions among the packets sent.
+    retransmitted,
+    /// Retransmission timeouts, in both roles.
+    timeouts,
+    /// RNR NAKs received.
+    rnr_naks,
+    /// Payload bytes sent, including retransmissions.
+    sent_bytes,
+    /// Payload bytes retransmitted, out of those sent.
+    retransmitted_bytes,
+    /// Payload bytes received and placed.
+    rcvd_bytes,
+}
+
+impl QpCounts {
+    /// Returns the payload bytes sent, without retransmissions.
+    pub fn sent_once(&self) -> u64 {
+        self.sent_bytes.saturating_sub(self.retransmitted_bytes)
+    }
+}
+
+counters! {
+    /// Counters of a device; all start at 0 and wrap at 2⁶⁴.
+    Counters:
     /// Packets sent, of all kinds (rxe).
     sent_pkts,
     /// Packets received that reached a QP (rxe).

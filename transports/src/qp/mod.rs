@@ -26,7 +26,7 @@ pub use access::Access;
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttr, QpState};
 pub use config::QpConfig;
 pub use connect::ConnectParams;
-pub use counters::Counters;
+pub use counters::{Counters, QpCounts};
 pub use host::{
     AtomicOp, Caller, CqId, Event, Frees, GatherList, Host, MemError, PdId, PeerProcess, RecvWqe, SrqId, TxSlot,
     XrcSrq, XrcdId,

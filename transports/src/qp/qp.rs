@@ -9,7 +9,7 @@ use super::access::Access;
 use super::attr::{ModifyError, QpAttr, QpState};
 use super::config::QpConfig;
 use super::context::{ClassPaths, QpContext, QpFailure};
-use super::counters::Counters;
+use super::counters::{Counters, QpCounts};
 use super::host::{CqId, Event, Host, PdId, PeerProcess, SrqId, TxSlot, XrcdId};
 use super::service::{AnyService, TransportService};
 use super::slack_state::SlackState;
@@ -224,26 +224,22 @@ impl Qp {
 
     /// Returns its statistics since it was created.
     pub fn stats(&self) -> QpStats {
-        let mut stats = self.counts();
-        if let Some(rtt) = self.rtt() {
-            stats.rtt.clone_from(rtt);
-        }
-        stats
+        QpStats { counts: self.counts(), rtt: self.rtt().cloned().unwrap_or_default() }
     }
 
-    /// Returns its statistics since it was created, without round trips and without allocating.
-    pub fn counts(&self) -> QpStats {
-        let mut stats = QpStats {
+    /// Returns its counters since it was created.
+    pub fn counts(&self) -> QpCounts {
+        let mut counts = QpCounts {
             sent_pkts: self.sent_pkts,
             rcvd_pkts: self.rcvd_pkts,
             rx_trimmed: self.rx_trimmed,
             sent_bytes: self.sent_bytes,
             retransmitted_bytes: self.retransmitted_bytes,
             rcvd_bytes: self.rcvd_bytes,
-            ..QpStats::default()
+            ..QpCounts::default()
         };
-        self.service.add_counts(&mut stats);
-        stats
+        self.service.add_counts(&mut counts);
+        counts
     }
 
     /// Returns the state that a hardware NIC would keep, if it is a connected reliable connection.

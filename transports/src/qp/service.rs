@@ -2,10 +2,11 @@
 
 use super::attr::QpState;
 use super::context::{QpContext, QpFailure};
+use super::counters::QpCounts;
 use super::host::{Host, PeerProcess, TxSlot};
 use super::recv_queue::RecvQueue;
 use super::send_queue::{PostError, SendQueue};
-use super::stats::{QpStats, RttHistogram};
+use super::stats::RttHistogram;
 use super::work::{SendWr, WcStatus};
 use crate::congestion::{ControllerMetrics, Point};
 use crate::footprint::{Ledger, Parts, Setup};
@@ -172,7 +173,7 @@ pub(crate) trait TransportService {
     fn silence(&mut self) {}
 
     /// Adds the counters of the service.
-    fn add_counts(&self, _stats: &mut QpStats) {}
+    fn add_counts(&self, _counts: &mut QpCounts) {}
 
     /// Returns the round trips of requests, if they are acknowledged.
     fn rtt(&self) -> Option<&RttHistogram> {
@@ -217,199 +218,88 @@ macro_rules! services {
 services!(Rc, Uc, Ud);
 
 impl TransportService for AnyService {
-    fn send_queue(&self) -> &SendQueue {
-        each!(self, s => s.send_queue())
-    }
-
-    #[inline]
-    fn in_flight(&self) -> u32 {
-        each!(self, s => s.in_flight())
-    }
-
-    #[inline]
-    fn send_queue_mut(&mut self) -> &mut SendQueue {
-        each!(self, s => s.send_queue_mut())
-    }
-
-    fn recv_queue(&self) -> &RecvQueue {
-        each!(self, s => s.recv_queue())
-    }
-
-    #[inline]
-    fn recv_queue_mut(&mut self) -> &mut RecvQueue {
-        each!(self, s => s.recv_queue_mut())
-    }
-
-    fn next_psns(&self) -> (Option<Psn>, Psn) {
-        each!(self, s => s.next_psns())
-    }
-
-    fn start_receiving(&mut self, c: &QpContext, psn: Psn) {
-        each!(self, s => s.start_receiving(c, psn))
-    }
-
-    fn start_sending(&mut self, c: &QpContext, psn: Psn) {
-        each!(self, s => s.start_sending(c, psn))
-    }
-
-    fn repeat_ack(&mut self) {
-        each!(self, s => s.repeat_ack())
-    }
-
-    fn reset(&mut self) {
-        each!(self, s => s.reset())
-    }
-
-    fn set_rd_atomic(&mut self, requester: Option<u8>, responder: Option<u8>) {
-        each!(self, s => s.set_rd_atomic(requester, responder))
-    }
-
-    #[inline]
-    fn check(&self, wr: &SendWr<'_>, c: &QpContext) -> Result<(), PostError> {
-        each!(self, s => s.check(wr, c))
-    }
-
-    #[inline]
-    fn recv_posted(&mut self) {
-        each!(self, s => s.recv_posted())
-    }
-
-    #[inline]
-    fn admits(&mut self, state: QpState, bth: &Bth) -> bool {
-        each!(self, s => s.admits(state, bth))
-    }
-
-    #[inline]
-    fn receive(
-        &mut self,
-        now: Time,
-        c: &mut QpContext,
-        packet: &RxPacket<'_>,
-        host: &mut impl Host,
-    ) -> Result<(), QpFailure> {
-        each!(self, s => s.receive(now, c, packet, host))
-    }
-
-    fn receive_trimmed(&mut self, now: Time, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host) {
-        each!(self, s => s.receive_trimmed(now, c, packet, host))
-    }
-
-    fn receive_returned(&mut self, now: Time, packet: &RxPacket<'_>) -> bool {
-        each!(self, s => s.receive_returned(now, packet))
-    }
-
-    fn grant_pull(&mut self) -> Option<PullTurn> {
-        each!(self, s => s.grant_pull())
-    }
-
-    fn wants_feedback(&self) -> bool {
-        each!(self, s => s.wants_feedback())
-    }
-
-    fn poll_feedback(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
-        each!(self, s => s.poll_feedback(c, host, out))
-    }
-
-    fn low_priority(&self, state: QpState, c: &QpContext) -> Option<u8> {
-        each!(self, s => s.low_priority(state, c))
-    }
-
-    fn poll_low(
-        &mut self,
-        state: QpState,
-        c: &QpContext,
-        host: &mut impl Host,
-        out: &mut TxSlot,
-    ) -> Result<Option<u8>, QpFailure> {
-        each!(self, s => s.poll_low(state, c, host, out))
-    }
-
-    fn on_cnp(&mut self, state: QpState, at: Time, cnp: &Cnp, host: &mut impl Host) -> bool {
-        each!(self, s => s.on_cnp(state, at, cnp, host))
-    }
-
-    fn on_fair_rate(&mut self, state: QpState, now: Time, point: Point, rate: u64, host: &mut impl Host) -> bool {
-        each!(self, s => s.on_fair_rate(state, now, point, rate, host))
-    }
-
-    #[inline]
-    fn copy_waiting(&mut self, c: &QpContext, host: &mut impl Host) {
-        each!(self, s => s.copy_waiting(c, host))
-    }
-
-    #[inline]
-    fn wants_tx(&self, state: QpState) -> bool {
-        each!(self, s => s.wants_tx(state))
-    }
-
-    #[inline]
-    fn poll_transmit(
-        &mut self,
-        now: Time,
-        state: QpState,
-        c: &QpContext,
-        host: &mut impl Host,
-        out: &mut TxSlot,
-    ) -> Result<bool, QpFailure> {
-        each!(self, s => s.poll_transmit(now, state, c, host, out))
-    }
-
     #[inline]
     fn tx_path<'a>(&'a self, c: &'a QpContext, class: PacketClass) -> Option<&'a Path> {
         each!(self, s => s.tx_path(c, class))
     }
 
-    #[inline]
-    fn next_deadline(&self, state: QpState) -> Time {
-        each!(self, s => s.next_deadline(state))
-    }
-
-    fn on_deadline(
-        &mut self,
-        now: Time,
-        state: QpState,
-        c: &QpContext,
-        host: &mut impl Host,
-        process: impl FnMut() -> PeerProcess,
-    ) -> Result<(), QpFailure> {
-        each!(self, s => s.on_deadline(now, state, c, host, process))
-    }
-
-    fn busy(&self) -> bool {
-        each!(self, s => s.busy())
-    }
-
-    fn flush_send(&mut self, c: &QpContext, status: WcStatus, host: &mut impl Host) {
-        each!(self, s => s.flush_send(c, status, host))
-    }
-
-    fn refuse_own(&mut self, c: &QpContext, host: &mut impl Host) -> Option<WcStatus> {
-        each!(self, s => s.refuse_own(c, host))
-    }
-
-    fn silence(&mut self) {
-        each!(self, s => s.silence())
-    }
-
-    fn add_counts(&self, stats: &mut QpStats) {
-        each!(self, s => s.add_counts(stats))
-    }
-
-    fn rtt(&self) -> Option<&RttHistogram> {
-        each!(self, s => s.rtt())
-    }
-
-    fn smoothed_rtt(&self) -> u64 {
-        each!(self, s => s.smoothed_rtt())
-    }
-
-    fn speaks_irn(&self) -> bool {
-        each!(self, s => s.speaks_irn())
-    }
-
-    fn controller_metrics(&self) -> Option<ControllerMetrics> {
-        each!(self, s => s.controller_metrics())
-    }
+    irnic_units::delegate!(each:
+        fn send_queue(&self) -> &SendQueue;
+        #[inline]
+        fn in_flight(&self) -> u32;
+        #[inline]
+        fn send_queue_mut(&mut self) -> &mut SendQueue;
+        fn recv_queue(&self) -> &RecvQueue;
+        #[inline]
+        fn recv_queue_mut(&mut self) -> &mut RecvQueue;
+        fn next_psns(&self) -> (Option<Psn>, Psn);
+        fn start_receiving(&mut self, c: &QpContext, psn: Psn);
+        fn start_sending(&mut self, c: &QpContext, psn: Psn);
+        fn repeat_ack(&mut self);
+        fn reset(&mut self);
+        fn set_rd_atomic(&mut self, requester: Option<u8>, responder: Option<u8>);
+        #[inline]
+        fn check(&self, wr: &SendWr<'_>, c: &QpContext) -> Result<(), PostError>;
+        #[inline]
+        fn recv_posted(&mut self);
+        #[inline]
+        fn admits(&mut self, state: QpState, bth: &Bth) -> bool;
+        #[inline]
+        fn receive(
+            &mut self,
+            now: Time,
+            c: &mut QpContext,
+            packet: &RxPacket<'_>,
+            host: &mut impl Host,
+        ) -> Result<(), QpFailure>;
+        fn receive_trimmed(&mut self, now: Time, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host);
+        fn receive_returned(&mut self, now: Time, packet: &RxPacket<'_>) -> bool;
+        fn grant_pull(&mut self) -> Option<PullTurn>;
+        fn wants_feedback(&self) -> bool;
+        fn poll_feedback(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool;
+        fn low_priority(&self, state: QpState, c: &QpContext) -> Option<u8>;
+        fn poll_low(
+            &mut self,
+            state: QpState,
+            c: &QpContext,
+            host: &mut impl Host,
+            out: &mut TxSlot,
+        ) -> Result<Option<u8>, QpFailure>;
+        fn on_cnp(&mut self, state: QpState, at: Time, cnp: &Cnp, host: &mut impl Host) -> bool;
+        fn on_fair_rate(&mut self, state: QpState, now: Time, point: Point, rate: u64, host: &mut impl Host) -> bool;
+        #[inline]
+        fn copy_waiting(&mut self, c: &QpContext, host: &mut impl Host);
+        #[inline]
+        fn wants_tx(&self, state: QpState) -> bool;
+        #[inline]
+        fn poll_transmit(
+            &mut self,
+            now: Time,
+            state: QpState,
+            c: &QpContext,
+            host: &mut impl Host,
+            out: &mut TxSlot,
+        ) -> Result<bool, QpFailure>;
+        #[inline]
+        fn next_deadline(&self, state: QpState) -> Time;
+        fn on_deadline(
+            &mut self,
+            now: Time,
+            state: QpState,
+            c: &QpContext,
+            host: &mut impl Host,
+            process: impl FnMut() -> PeerProcess,
+        ) -> Result<(), QpFailure>;
+        fn busy(&self) -> bool;
+        fn flush_send(&mut self, c: &QpContext, status: WcStatus, host: &mut impl Host);
+        fn refuse_own(&mut self, c: &QpContext, host: &mut impl Host) -> Option<WcStatus>;
+        fn silence(&mut self);
+        fn add_counts(&self, counts: &mut QpCounts);
+        fn rtt(&self) -> Option<&RttHistogram>;
+        fn smoothed_rtt(&self) -> u64;
+        fn speaks_irn(&self) -> bool;
+        fn controller_metrics(&self) -> Option<ControllerMetrics>;
+    );
 }
 
 impl Parts for AnyService {

@@ -2,29 +2,14 @@
 
 use std::fmt;
 
+use super::counters::QpCounts;
 use crate::room::boxed;
 
 /// Statistics of a queue pair since it was created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QpStats {
-    /// Packets sent.
-    pub sent_pkts: u64,
-    /// Packets received in a state that accepts them.
-    pub rcvd_pkts: u64,
-    /// Packets received without their payload, which a switch had cut off, and treated as lost.
-    pub rx_trimmed: u64,
-    /// Retransmissions among the packets sent.
-    pub retransmitted: u64,
-    /// Retransmission timeouts, in both roles.
-    pub timeouts: u64,
-    /// RNR NAKs received.
-    pub rnr_naks: u64,
-    /// Payload bytes sent, including retransmissions.
-    pub sent_bytes: u64,
-    /// Payload bytes retransmitted, out of those sent.
-    pub retransmitted_bytes: u64,
-    /// Payload bytes received and placed.
-    pub rcvd_bytes: u64,
+    /// Its counters.
+    pub counts: QpCounts,
     /// Round trips measured, ns: one packet at a time, sent once, until its acknowledgement (Karn).
     pub rtt: RttHistogram,
 }

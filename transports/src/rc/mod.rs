@@ -23,7 +23,7 @@ use crate::qp::recv_queue::{RecvQueue, Source};
 use crate::qp::send_queue::SendQueue;
 use crate::qp::service::TransportService;
 use crate::qp::{
-    Host, PeerProcess, PostError, QpConfig, QpState, QpStats, RttHistogram, SendWr, Service, TxSlot, WcStatus,
+    Host, PeerProcess, PostError, QpConfig, QpCounts, QpState, RttHistogram, SendWr, Service, TxSlot, WcStatus,
 };
 use crate::room::OutOfMemory;
 use crate::time::Time;
@@ -336,11 +336,11 @@ impl TransportService for Rc {
         self.responder.receive_after_error();
     }
 
-    fn add_counts(&self, stats: &mut QpStats) {
+    fn add_counts(&self, counts: &mut QpCounts) {
         let (requests, responses) = (&self.requester.tally, &self.responder.tally);
-        stats.retransmitted = requests.retransmitted + responses.retransmitted;
-        stats.timeouts = requests.timeouts + responses.timeouts;
-        stats.rnr_naks = requests.rnr_naks;
+        counts.retransmitted = requests.retransmitted + responses.retransmitted;
+        counts.timeouts = requests.timeouts + responses.timeouts;
+        counts.rnr_naks = requests.rnr_naks;
     }
 
     fn rtt(&self) -> Option<&RttHistogram> {

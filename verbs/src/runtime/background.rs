@@ -7,14 +7,15 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 
 use irnic_ports::{Port, host_now as now};
-use irnic_transports::room;
 use irnic_transports::time::SEC;
+use irnic_transports::{Time, room};
 use parking_lot::MutexGuard;
 
 use super::busy_poll::BusyPoll;
 use super::interface::Watch;
 use super::intervals::{IDLE_HOLD, IDLE_INTERVAL, POLL_INTERVAL, POLLING};
 use super::slices;
+use super::state::State;
 use super::unit::Unit;
 
 /// Bytes of the thread's stack.
@@ -78,87 +79,23 @@ impl Unit {
     /// Runs a turn of the background thread, `woken` by the port or not. Returns how long the thread may sleep, in ns,
     /// and whether it still has to report to the port that it was woken.
     pub(super) fn run_once(&self, woken: bool, busy_poll: &mut BusyPoll) -> (u64, bool) {
-        let mut called = woken;
         if woken {
             busy_poll.woken(now());
         }
-        // Acknowledgements wait for further packets.
-        let mut acks_wait = false;
+        let mut turn = Turn { unit: self, busy_poll, called: woken, acks_wait: false };
         loop {
             // The thread that holds the lock does the work, sooner than this one could have taken the lock.
-            let Some(mut state) = self.state.try_lock() else {
-                if acks_wait {
+            let Some(state) = self.state.try_lock() else {
+                if turn.acks_wait {
                     std::thread::yield_now();
                     continue;
                 }
                 let briefly = self.app_idle.load(Ordering::Relaxed);
-                return (if briefly { busy_poll.keep_aside(called) } else { POLL_INTERVAL }, called);
+                return (if briefly { turn.busy_poll.keep_aside(turn.called) } else { POLL_INTERVAL }, turn.called);
             };
-            let time = now();
-            let unseen = time.since(state.last_progress);
-            let polled = unseen < POLLING && !state.is_awaited();
-            let patience = state.patience(time);
-            if state.ack_deferred && time >= state.answers.due {
-                state.give_up_answer(time);
+            if let Some(timeout) = turn.round(state) {
+                return (timeout, false);
             }
-            state.send_if_overdue(time);
-            if std::mem::take(&mut called) {
-                state.nic_port.port.cancel_sleep();
-            } else if polled {
-                // It has to reply, or to poll again.
-                let interval = if state.ack_deferred { state.answers.due.since(time) } else { POLL_INTERVAL };
-                state.next_run = time + interval;
-                return (interval, false);
-            }
-            let moved;
-            (moved, acks_wait) = state.progress_in_background(time, polled);
-            // Work left by the application, twice in a row, since it may only have been preempted: it does not wait by
-            // polling.
-            if moved > 0 {
-                let limit = if time < state.idle_until { patience } else { POLLING };
-                let found = time.since(state.last_look()) >= limit;
-                if found && state.found_lying {
-                    state.idle_until = time + IDLE_HOLD;
-                    self.app_idle.store(true, Ordering::Relaxed);
-                }
-                state.found_lying = found;
-            }
-            if moved > 0 {
-                // Moving the packets has taken time.
-                busy_poll.moved(now());
-            }
-            // The application gets the core at once if acknowledgements are left to it.
-            let left = state.ack_deferred;
-            if !polled && !left && (moved > 0 || acks_wait || busy_poll.goes_on(time)) {
-                // Let an application thread in before the next round. Sleeping threads are notified after the last.
-                MutexGuard::unlock_fair(state);
-                if moved == 0 && !acks_wait {
-                    busy_poll.yield_core(now);
-                }
-                continue;
-            }
-            if time >= state.idle_until {
-                self.app_idle.store(false, Ordering::Relaxed);
-            }
-            if polled && time >= state.idle_until && !left {
-                state.next_run = time + POLL_INTERVAL;
-                self.unlock(state);
-                return (POLL_INTERVAL, false);
-            }
-            if !state.arm_wakeup() {
-                MutexGuard::unlock_fair(state);
-                continue;
-            }
-            let interval = match time.since(state.last_call) {
-                i if i < 10 * POLL_INTERVAL => POLL_INTERVAL,
-                i if i < WATCHFUL => IDLE_INTERVAL,
-                _ => u64::MAX,
-            };
-            let interval = if state.ack_deferred { state.answers.due.since(time) } else { interval };
-            let timeout = interval.min(state.next_deadline().since(time));
-            state.next_run = time + timeout;
-            self.unlock(state);
-            return (timeout, false);
         }
     }
 
@@ -184,6 +121,95 @@ impl Unit {
             self.follow_interface();
         }
         n > 0 && polls[1].revents != 0
+    }
+}
+
+/// A turn of the background thread: rounds in which it holds the unit's lock, until it may sleep.
+struct Turn<'a> {
+    unit: &'a Unit,
+    busy_poll: &'a mut BusyPoll,
+    /// The thread was woken by the port, which has yet to be told.
+    called: bool,
+    /// Acknowledgements wait for further packets.
+    acks_wait: bool,
+}
+
+impl Turn<'_> {
+    /// Runs the unit once, and unlocks it. Returns how long the thread may sleep, in ns; `None`: it does another round.
+    fn round(&mut self, mut state: MutexGuard<'_, State>) -> Option<u64> {
+        let time = now();
+        let unseen = time.since(state.last_progress);
+        let polled = unseen < POLLING && !state.is_awaited();
+        let patience = state.patience(time);
+        if state.ack_deferred && time >= state.answers.due {
+            state.give_up_answer(time);
+        }
+        state.send_if_overdue(time);
+        if std::mem::take(&mut self.called) {
+            state.nic_port.port.cancel_sleep();
+        } else if polled {
+            // It has to reply, or to poll again.
+            let interval = if state.ack_deferred { state.answers.due.since(time) } else { POLL_INTERVAL };
+            state.next_run = time + interval;
+            return Some(interval);
+        }
+        let moved;
+        (moved, self.acks_wait) = state.progress_in_background(time, polled);
+        if moved > 0 {
+            self.note_found(&mut state, time, patience);
+            // Moving the packets has taken time.
+            self.busy_poll.moved(now());
+        }
+        // The application gets the core at once if acknowledgements are left to it.
+        let left = state.ack_deferred;
+        if !polled && !left && (moved > 0 || self.acks_wait || self.busy_poll.goes_on(time)) {
+            // Let an application thread in before the next round. Sleeping threads are notified after the last.
+            MutexGuard::unlock_fair(state);
+            if moved == 0 && !self.acks_wait {
+                self.busy_poll.yield_core(now);
+            }
+            return None;
+        }
+        self.try_end(state, time, polled)
+    }
+
+    /// Notes whether the application had left the packets that moved. If so twice in a row, since it may only have been
+    /// preempted, it does not wait by polling.
+    fn note_found(&self, state: &mut State, time: Time, patience: u64) {
+        let limit = if time < state.idle_until { patience } else { POLLING };
+        let found = time.since(state.last_look()) >= limit;
+        if found && state.found_lying {
+            state.idle_until = time + IDLE_HOLD;
+            self.unit.app_idle.store(true, Ordering::Relaxed);
+        }
+        state.found_lying = found;
+    }
+
+    /// Schedules the next run, and asks peers to ring until then unless the application polls. Returns the time until
+    /// then, in ns; `None`: packets keep arriving.
+    fn try_end(&self, mut state: MutexGuard<'_, State>, time: Time, polled: bool) -> Option<u64> {
+        if time >= state.idle_until {
+            self.unit.app_idle.store(false, Ordering::Relaxed);
+        }
+        if polled && time >= state.idle_until && !state.ack_deferred {
+            state.next_run = time + POLL_INTERVAL;
+            self.unit.unlock(state);
+            return Some(POLL_INTERVAL);
+        }
+        if !state.arm_wakeup() {
+            MutexGuard::unlock_fair(state);
+            return None;
+        }
+        let interval = match time.since(state.last_call) {
+            i if i < 10 * POLL_INTERVAL => POLL_INTERVAL,
+            i if i < WATCHFUL => IDLE_INTERVAL,
+            _ => u64::MAX,
+        };
+        let interval = if state.ack_deferred { state.answers.due.since(time) } else { interval };
+        let timeout = interval.min(state.next_deadline().since(time));
+        state.next_run = time + timeout;
+        self.unit.unlock(state);
+        Some(timeout)
     }
 }
 

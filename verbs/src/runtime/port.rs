@@ -141,41 +141,19 @@ impl DevicePort for HostPort {
 macro_rules! wrapper {
     ($wrapper:ty, $finish:expr) => {
         impl<P: DevicePort> DevicePort for $wrapper {
-            fn host_counters(&self) -> HostCounters {
-                self.inner().host_counters()
-            }
-
-            fn claim_service(&self, service: u64) -> io::Result<Option<ServiceClaim>> {
-                self.inner().claim_service(service)
-            }
-
-            fn link_is_up(&self) -> bool {
-                self.inner().link_is_up()
-            }
-
-            fn add_address(&mut self, address: IpAddr) {
-                self.inner_mut().add_address(address);
-            }
-
-            fn take_lost(&mut self) -> bool {
-                self.inner_mut().take_lost()
-            }
-
-            fn is_gone(&self, address: IpAddr, comm_id: u32) -> bool {
-                self.inner().is_gone(address, comm_id)
-            }
-
-            fn frame_counters(&self) -> Option<FrameCounters> {
-                self.inner().frame_counters()
-            }
-
-            fn show(&self, sheet: &Sheet, name: &str) -> io::Result<()> {
-                self.inner().show(sheet, name)
-            }
-
-            fn seed(&self) -> Option<[u8; 32]> {
-                self.inner().seed()
-            }
+            irnic_units::delegate!((self.inner()):
+                fn host_counters(&self) -> HostCounters;
+                fn claim_service(&self, service: u64) -> io::Result<Option<ServiceClaim>>;
+                fn link_is_up(&self) -> bool;
+                fn is_gone(&self, address: IpAddr, comm_id: u32) -> bool;
+                fn frame_counters(&self) -> Option<FrameCounters>;
+                fn show(&self, sheet: &Sheet, name: &str) -> io::Result<()>;
+                fn seed(&self) -> Option<[u8; 32]>;
+            );
+            irnic_units::delegate!((self.inner_mut()):
+                fn add_address(&mut self, address: IpAddr);
+                fn take_lost(&mut self) -> bool;
+            );
 
             fn finish(&mut self) {
                 $finish(self);

@@ -76,20 +76,8 @@ impl Ledger {
 }
 
 fn add(to: &mut QpStats, more: &QpStats) {
-    add_counts(to, more);
+    to.counts.add(&more.counts);
     to.rtt.merge(&more.rtt);
-}
-
-fn add_counts(to: &mut QpStats, more: &QpStats) {
-    to.sent_pkts += more.sent_pkts;
-    to.rcvd_pkts += more.rcvd_pkts;
-    to.rx_trimmed += more.rx_trimmed;
-    to.retransmitted += more.retransmitted;
-    to.timeouts += more.timeouts;
-    to.rnr_naks += more.rnr_naks;
-    to.sent_bytes += more.sent_bytes;
-    to.retransmitted_bytes += more.retransmitted_bytes;
-    to.rcvd_bytes += more.rcvd_bytes;
 }
 
 /// Adds the fields of a structure to another's.

@@ -11,9 +11,9 @@ use irnic_ports::PortCounters;
 use irnic_ports::host_now;
 use irnic_ports::sheet::{Sheet, Writing};
 use irnic_transports::Time;
-use irnic_transports::qp::{Counters, Qp, QpState, QpStats, RttHistogram, Service};
+use irnic_transports::qp::{Counters, Qp, QpCounts, QpState, QpStats, RttHistogram, Service};
 
-use super::{Ledger, QpRecord, add, add_counts};
+use super::{Ledger, QpRecord, add};
 
 /// The version of the layout below, and of the order of [`Counters`].
 const VERSION: u64 = 1;
@@ -31,24 +31,8 @@ const STATES: [QpState; 7] =
 /// Statistics of queue pairs.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct QpFigures {
-    /// Packets sent.
-    pub sent_pkts: u64,
-    /// Packets received in a state that accepts them.
-    pub rcvd_pkts: u64,
-    /// Packets received without their payload.
-    pub rx_trimmed: u64,
-    /// Packets among those sent that were retransmissions.
-    pub retransmitted: u64,
-    /// Retransmission timeouts.
-    pub timeouts: u64,
-    /// RNR NAKs received.
-    pub rnr_naks: u64,
-    /// Payload bytes sent, including retransmissions.
-    pub sent_bytes: u64,
-    /// Payload bytes among those sent that were retransmissions.
-    pub retransmitted_bytes: u64,
-    /// Payload bytes received and placed.
-    pub rcvd_bytes: u64,
+    /// Counters.
+    pub counts: QpCounts,
     /// Round trips measured.
     pub rtt_samples: u64,
     /// Minimum, mean, median, 99th percentile and maximum, ns.
@@ -138,15 +122,7 @@ impl Page {
 
 fn figures(next: &mut impl FnMut() -> Option<u64>) -> Option<QpFigures> {
     Some(QpFigures {
-        sent_pkts: next()?,
-        rcvd_pkts: next()?,
-        rx_trimmed: next()?,
-        retransmitted: next()?,
-        timeouts: next()?,
-        rnr_naks: next()?,
-        sent_bytes: next()?,
-        retransmitted_bytes: next()?,
-        rcvd_bytes: next()?,
+        counts: QpCounts::from_values(std::iter::from_fn(&mut *next))?,
         rtt_samples: next()?,
         rtt_ns: [next()?, next()?, next()?, next()?, next()?],
     })
@@ -232,15 +208,14 @@ impl OwnPage {
         to.put_all(nic.counters().iter().map(|(_, value, _)| value));
         to.put_all(super::report::port(port).map(|(_, value)| value));
 
-        let mut total = QpStats::default();
-        add_counts(&mut total, gone);
+        let mut total = gone.counts;
         rtt.clear();
         rtt.merge(&gone.rtt);
         let qps = live.clone().filter_map(|number| nic.qp(number));
         let mut count = 0;
         for qp in qps.clone() {
             count += 1;
-            add_counts(&mut total, &qp.counts());
+            total.add(&qp.counts());
             qp.rtt().into_iter().for_each(|more| rtt.merge(more));
         }
         to.put_all([count, *destroyed]);
@@ -254,7 +229,7 @@ impl OwnPage {
         }
         for record in former.take(TABLE.saturating_sub(count as usize)) {
             put_head(&mut to, (record.number, record.service, record.state, true), record.peer, (0, 0));
-            put_figures(&mut to, &record.stats, &record.stats.rtt);
+            put_figures(&mut to, &record.stats.counts, &record.stats.rtt);
         }
     }
 
@@ -294,21 +269,9 @@ fn put_head(
     to.put_all([(bits >> 64) as u64, bits as u64, rate, window]);
 }
 
-fn put_figures(to: &mut Writing<'_>, stats: &QpStats, rtt: &RttHistogram) {
-    let QpStats {
-        sent_pkts,
-        rcvd_pkts,
-        rx_trimmed,
-        retransmitted,
-        timeouts,
-        rnr_naks,
-        sent_bytes,
-        retransmitted_bytes,
-        rcvd_bytes,
-        rtt: _,
-    } = *stats;
-    to.put_all([sent_pkts, rcvd_pkts, rx_trimmed, retransmitted, timeouts, rnr_naks]);
-    to.put_all([sent_bytes, retransmitted_bytes, rcvd_bytes, rtt.count()]);
+fn put_figures(to: &mut Writing<'_>, counts: &QpCounts, rtt: &RttHistogram) {
+    to.put_all(counts.iter().map(|(_, value, _)| value));
+    to.put(rtt.count());
     to.put_all([rtt.min(), rtt.mean(), rtt.percentile(50.0), rtt.percentile(99.0), rtt.max()]);
 }
 
@@ -330,7 +293,8 @@ mod tests {
     }
 
     fn record(number: u32, timeouts: u64) -> QpRecord {
-        let mut stats = QpStats { timeouts, sent_bytes: 9, ..QpStats::default() };
+        let counts = QpCounts { timeouts, sent_bytes: 9, ..QpCounts::default() };
+        let mut stats = QpStats { counts, ..QpStats::default() };
         stats.rtt.record(5_000);
         let peer = Some((7, "fd00::1".parse().unwrap()));
         QpRecord { number, service: Service::Rc, state: QpState::Err, destroyed: true, peer, stats }
@@ -355,7 +319,7 @@ mod tests {
         let listed: Vec<(u32, bool)> = read.queue_pairs.iter().map(|qp| (qp.number, qp.destroyed)).collect();
         assert_eq!(listed, [(live[0], false), (live[1], false), (42, true), (41, true)]);
         assert_eq!(read.queue_pairs[2].peer, Some((7, "fd00::1".parse().unwrap())));
-        assert_eq!((read.total.timeouts, read.total.sent_bytes, read.total.rtt_samples), (3, 18, 2));
+        assert_eq!((read.total.counts.timeouts, read.total.counts.sent_bytes, read.total.rtt_samples), (3, 18, 2));
         assert_eq!(read.queue_pairs[3].figures.rtt_ns[0], 5_000);
         assert_eq!(page.counters(), Some((*nic.counters(), port)));
         // Once last, the page stays last.

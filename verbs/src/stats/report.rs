@@ -5,7 +5,7 @@ use std::fmt::Write;
 use irnic_ports::PortCounters;
 use irnic_ports::frames::FrameCounters;
 use irnic_ports::host::HostCounters;
-use irnic_transports::qp::{QpState, QpStats, RttHistogram, Service};
+use irnic_transports::qp::{QpCounts, QpState, QpStats, RttHistogram, Service};
 use serde_json::{Map, Value, json};
 
 use super::{DeviceStats, QpRecord};
@@ -80,7 +80,8 @@ fn rtt_text(rtt: &RttHistogram) -> String {
 }
 
 fn qp_text(out: &mut String, name: &str, stats: &QpStats) {
-    let QpStats { sent_pkts, rcvd_pkts, rx_trimmed, retransmitted, timeouts, rnr_naks, rtt, .. } = stats;
+    let QpStats { counts, rtt } = stats;
+    let QpCounts { sent_pkts, rcvd_pkts, rx_trimmed, retransmitted, timeouts, rnr_naks, .. } = counts;
     let trimmed = if *rx_trimmed > 0 { format!(", {rx_trimmed} trimmed") } else { String::new() };
     let _ = writeln!(
         out,
@@ -156,32 +157,8 @@ fn object(numbers: impl IntoIterator<Item = (&'static str, u64)>) -> Value {
 }
 
 fn qp_numbers(stats: &QpStats) -> Map<String, Value> {
-    let QpStats {
-        sent_pkts,
-        rcvd_pkts,
-        rx_trimmed,
-        retransmitted,
-        timeouts,
-        rnr_naks,
-        sent_bytes,
-        retransmitted_bytes,
-        rcvd_bytes,
-        rtt,
-    } = stats;
-    let mut map = Map::new();
-    for (name, value) in [
-        ("sent_pkts", sent_pkts),
-        ("rcvd_pkts", rcvd_pkts),
-        ("rx_trimmed", rx_trimmed),
-        ("retransmitted", retransmitted),
-        ("timeouts", timeouts),
-        ("rnr_naks", rnr_naks),
-        ("sent_bytes", sent_bytes),
-        ("retransmitted_bytes", retransmitted_bytes),
-        ("rcvd_bytes", rcvd_bytes),
-    ] {
-        map.insert(name.into(), (*value).into());
-    }
+    let QpStats { counts, rtt } = stats;
+    let mut map: Map<String, Value> = counts.iter().map(|(name, value, _)| (name.to_owned(), value.into())).collect();
     let mut times = Map::from_iter([
         ("samples".to_owned(), rtt.count().into()),
         ("min".to_owned(), rtt.min().into()),

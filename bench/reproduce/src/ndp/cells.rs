@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::measure::Measured;
 use super::reference::{By, Reference};
-use super::scenario::{LINK_RATE, Phases, Scenario, System, Traffic};
+use super::scenario::{LINK_RATE, Phases, Scenario, System, Traffic, WINDOW};
 use crate::compared::{PerSeed, judged};
 use crate::evaluation::Entry;
 
@@ -72,6 +72,7 @@ pub enum Metric {
 }
 
 use Metric::*;
+use Traffic::*;
 
 impl Metric {
     const NAMES: [(&'static str, Metric); 33] = [
@@ -283,127 +284,218 @@ const SMALL: u32 = 8;
 const MIDDLE: u32 = 12;
 const LARGE: u32 = 32;
 
+/// Rates of the endless flows.
+const RATES: &[Metric] = &[Mean, Min, P10];
+
 /// All points. `quick`: without those that take minutes.
 fn points(quick: bool) -> Vec<Point> {
-    use Traffic::*;
-    const NDP: &[Metric] = &[Mean, Min, P10, Wire, Dropped, Timeouts];
-    const RATES: &[Metric] = &[Mean, Min, P10];
-    let permutation = |arity| Scenario::ndp(arity, Permutation);
-    let incast = |senders, packets| Incast { senders, packets, preferred: false };
-    let mut all = Vec::new();
-    let mut add = |name: String, scenario: Scenario, metrics| all.push(Point(name, scenario, metrics));
-    add("figure14/432/ndp".into(), permutation(MIDDLE), NDP);
-    add("figure14/432/dctcp".into(), permutation(MIDDLE).of(System::Dctcp), RATES);
-    add(
-        "figure14/128/ndp-iw-30".into(),
-        Scenario { window: 30, ..permutation(SMALL) },
-        &[Mean, Wire, Dropped, Timeouts],
-    );
-    if !quick {
-        let large = Scenario { window: 30, ..permutation(LARGE) };
-        add("figure14/8192/ndp-iw-30".into(), large, &[Mean, Wire, Dropped, Timeouts]);
+    let mut points = Points { all: Vec::new(), quick };
+    points.figure14();
+    points.uplink_trimming();
+    points.figure16();
+    points.figure20();
+    points.figure22();
+    points.figure17();
+    points.figure2();
+    points.figure11();
+    points.figure4();
+    points.figure23();
+    points.figure4_incasts();
+    points.interference();
+    points.section6_1_1();
+    points.short_flows();
+    points.all
+}
+
+/// NDP with a permutation in the tree of switches with this many ports.
+fn permutation(arity: u32) -> Scenario {
+    Scenario::ndp(arity, Permutation)
+}
+
+/// An incast in which no sender is preferred.
+fn incast(senders: u32, packets: u64) -> Traffic {
+    Incast { senders, packets, preferred: false }
+}
+
+/// NDP in the middle tree, with the time until each packet is acknowledged.
+fn with_latencies(traffic: Traffic) -> Scenario {
+    Scenario { latencies: true, ..Scenario::ndp(MIDDLE, traffic) }
+}
+
+/// The points so far, in the order of the results.
+struct Points {
+    all: Vec<Point>,
+    /// Whether points that take minutes are left out.
+    quick: bool,
+}
+
+impl Points {
+    /// Adds a scenario with its name and metrics.
+    fn add(&mut self, name: impl Into<String>, scenario: Scenario, metrics: &'static [Metric]) {
+        self.all.push(Point(name.into(), scenario, metrics));
     }
-    for (name, routing) in [("source", Routing::Source), ("random", Routing::Random)] {
-        let scenario = Scenario { routing, ..permutation(SMALL) };
-        add(format!("uplink-trimming/128/{name}"), scenario, &[TrimmedUpwards, Trimmed, Mean]);
-    }
-    for window in [10, 15, 20, 30] {
-        let scenario = Scenario { window, ..permutation(SMALL) };
-        add(format!("uplink-trimming/128-source/iw-{window}"), scenario, &[TrimmedUpwards, Mean]);
-    }
-    const INCAST: &[Metric] = &[Late, Last, Spread, Again, Dropped, Timeouts];
-    for senders in [1, 10, 50, 100, 200, 431] {
-        add(format!("figure16/ndp/{senders}"), Scenario::ndp(MIDDLE, incast(senders, 50)), INCAST);
-    }
-    for senders in [100, 431] {
-        let preferred = Incast { senders, packets: 50, preferred: true };
-        add(format!("figure16/ndp-preferred/{senders}"), Scenario::ndp(MIDDLE, preferred), &[Preferred, Late]);
-    }
-    for senders in [50, 100, 200, 431] {
-        let scenario = Scenario::ndp(MIDDLE, incast(senders, 50)).of(System::Dctcp);
-        add(format!("figure16/dctcp/{senders}"), scenario, &[Late, Spread]);
-    }
-    for window in [23, 10, 1] {
-        for senders in [1, 8, 10, 50, 100, 200, 500, 1000, 2000, 8000] {
-            if quick && (senders > 1000 || window != 23) {
-                continue;
-            }
-            let scenario = Scenario { window, ..Scenario::ndp(LARGE, incast(senders, 30)) };
-            const METRICS: &[Metric] = &[Late, Again, AgainReturned, Dropped, Timeouts];
-            add(format!("figure20/iw-{window}/{senders}"), scenario, METRICS);
+
+    /// Adds Figure 14: permutations, in trees of three sizes.
+    fn figure14(&mut self) {
+        const WIDE: &[Metric] = &[Mean, Wire, Dropped, Timeouts];
+        self.add("figure14/432/ndp", permutation(MIDDLE), &[Mean, Min, P10, Wire, Dropped, Timeouts]);
+        self.add("figure14/432/dctcp", permutation(MIDDLE).of(System::Dctcp), RATES);
+        self.add("figure14/128/ndp-iw-30", Scenario { window: 30, ..permutation(SMALL) }, WIDE);
+        if !self.quick {
+            self.add("figure14/8192/ndp-iw-30", Scenario { window: 30, ..permutation(LARGE) }, WIDE);
         }
     }
-    let slow = |window, penalty| Scenario { window, penalty, slow_link: true, ..permutation(SMALL) };
-    for (name, scenario) in [
-        ("penalty", slow(super::scenario::WINDOW, true)),
-        ("no-penalty", slow(super::scenario::WINDOW, false)),
-        ("no-penalty-no-timeouts", Scenario { timeouts: false, ..slow(super::scenario::WINDOW, false) }),
-        ("no-penalty-iw-15", Scenario { timeouts: false, ..slow(15, false) }),
-        ("dctcp", slow(super::scenario::WINDOW, true).of(System::Dctcp)),
-    ] {
-        add(format!("figure22/{name}"), scenario, RATES);
-    }
-    for queue in [6, 8, 10] {
-        for window in [5, 10, 15, 20, 25, 30] {
-            if quick && !([6, 8].contains(&queue) && [10, 20].contains(&window)) {
-                continue;
-            }
-            add(format!("figure17/q-{queue}/iw-{window}"), Scenario { window, queue, ..permutation(MIDDLE) }, &[Mean]);
+
+    /// Adds permutations whose packets are trimmed away from hosts, by the choice of paths and the initial window.
+    fn uplink_trimming(&mut self) {
+        for (name, routing) in [("source", Routing::Source), ("random", Routing::Random)] {
+            let scenario = Scenario { routing, ..permutation(SMALL) };
+            self.add(format!("uplink-trimming/128/{name}"), scenario, &[TrimmedUpwards, Trimmed, Mean]);
+        }
+        for window in [10, 15, 20, 30] {
+            let scenario = Scenario { window, ..permutation(SMALL) };
+            self.add(format!("uplink-trimming/128-source/iw-{window}"), scenario, &[TrimmedUpwards, Mean]);
         }
     }
-    let small = Scenario { window: 30, mtu: Mtu::B1024, ..permutation(SMALL) };
-    if !quick {
-        add("figure17/128-of-1024-bytes/iw-30".into(), small, &[Mean]);
+
+    /// Adds Figure 16: incasts of NDP, with a preferred sender too, and of DCTCP.
+    fn figure16(&mut self) {
+        const INCAST: &[Metric] = &[Late, Last, Spread, Again, Dropped, Timeouts];
+        for senders in [1, 10, 50, 100, 200, 431] {
+            self.add(format!("figure16/ndp/{senders}"), Scenario::ndp(MIDDLE, incast(senders, 50)), INCAST);
+        }
+        for senders in [100, 431] {
+            let preferred = Incast { senders, packets: 50, preferred: true };
+            self.add(format!("figure16/ndp-preferred/{senders}"), Scenario::ndp(MIDDLE, preferred), &[Preferred, Late]);
+        }
+        for senders in [50, 100, 200, 431] {
+            let scenario = Scenario::ndp(MIDDLE, incast(senders, 50)).of(System::Dctcp);
+            self.add(format!("figure16/dctcp/{senders}"), scenario, &[Late, Spread]);
+        }
     }
-    for (name, cut, phases) in [
-        ("cp", Cut::InPlace, Phases::Even),
-        ("cp-by-chance", Cut::InPlace, Phases::Chance),
-        ("ndp", Cut::Coin, Phases::Even),
-        ("ndp-by-chance", Cut::Coin, Phases::Chance),
-    ] {
-        for senders in [1, 2, 5, 10, 20, 50, 100, 150, 200] {
-            let scenario = Scenario::ndp(SMALL, Unresponsive { senders, cut, phases });
-            if !quick || senders <= 20 {
-                add(format!("figure2/{name}/{senders}"), scenario, &[FairShare, WorstTenth]);
+
+    /// Adds Figure 20: incasts in the large tree, by the initial window.
+    fn figure20(&mut self) {
+        const METRICS: &[Metric] = &[Late, Again, AgainReturned, Dropped, Timeouts];
+        for window in [23, 10, 1] {
+            for senders in [1, 8, 10, 50, 100, 200, 500, 1000, 2000, 8000] {
+                if self.quick && (senders > 1000 || window != 23) {
+                    continue;
+                }
+                let scenario = Scenario { window, ..Scenario::ndp(LARGE, incast(senders, 30)) };
+                self.add(format!("figure20/iw-{window}/{senders}"), scenario, METRICS);
             }
         }
     }
-    for window in [1, 5, 10, 15, 20, 25, 30] {
-        let scenario = Scenario { window, mtu: Mtu::B1024, ..Scenario::ndp(SMALL, BackToBack) };
-        add(format!("figure11/ndp/iw-{window}"), scenario, &[Wire]);
+
+    /// Adds Figure 22: permutations across a slow link.
+    fn figure22(&mut self) {
+        let slow = |window, penalty| Scenario { window, penalty, slow_link: true, ..permutation(SMALL) };
+        for (name, scenario) in [
+            ("penalty", slow(WINDOW, true)),
+            ("no-penalty", slow(WINDOW, false)),
+            ("no-penalty-no-timeouts", Scenario { timeouts: false, ..slow(WINDOW, false) }),
+            ("no-penalty-iw-15", Scenario { timeouts: false, ..slow(15, false) }),
+            ("dctcp", slow(WINDOW, true).of(System::Dctcp)),
+        ] {
+            self.add(format!("figure22/{name}"), scenario, RATES);
+        }
     }
-    const LATENCY: &[Metric] = &[LatencyP50, LatencyP99];
-    let noted = |traffic| Scenario { latencies: true, ..Scenario::ndp(MIDDLE, traffic) };
-    add("figure4/permutation".into(), noted(Permutation), LATENCY);
-    add("figure4/random".into(), noted(Anywhere), LATENCY);
-    for connections in [5, 10] {
-        let web = |system| Scenario { system, ..Scenario::ndp(SMALL, Web { connections }) };
+
+    /// Adds Figure 17: permutations, by the queues and the initial window, and with short packets.
+    fn figure17(&mut self) {
+        for queue in [6, 8, 10] {
+            for window in [5, 10, 15, 20, 25, 30] {
+                if self.quick && !([6, 8].contains(&queue) && [10, 20].contains(&window)) {
+                    continue;
+                }
+                let scenario = Scenario { window, queue, ..permutation(MIDDLE) };
+                self.add(format!("figure17/q-{queue}/iw-{window}"), scenario, &[Mean]);
+            }
+        }
+        if !self.quick {
+            let short = Scenario { window: 30, mtu: Mtu::B1024, ..permutation(SMALL) };
+            self.add("figure17/128-of-1024-bytes/iw-30", short, &[Mean]);
+        }
+    }
+
+    /// Adds Figure 2: unresponsive senders, by what the switch trims and when their packets arrive.
+    fn figure2(&mut self) {
+        for (name, cut, phases) in [
+            ("cp", Cut::InPlace, Phases::Even),
+            ("cp-by-chance", Cut::InPlace, Phases::Chance),
+            ("ndp", Cut::Coin, Phases::Even),
+            ("ndp-by-chance", Cut::Coin, Phases::Chance),
+        ] {
+            for senders in [1, 2, 5, 10, 20, 50, 100, 150, 200] {
+                let scenario = Scenario::ndp(SMALL, Unresponsive { senders, cut, phases });
+                if !self.quick || senders <= 20 {
+                    self.add(format!("figure2/{name}/{senders}"), scenario, &[FairShare, WorstTenth]);
+                }
+            }
+        }
+    }
+
+    /// Adds Figure 11: two hosts on a cable, by the initial window.
+    fn figure11(&mut self) {
+        for window in [1, 5, 10, 15, 20, 25, 30] {
+            let scenario = Scenario { window, mtu: Mtu::B1024, ..Scenario::ndp(SMALL, BackToBack) };
+            self.add(format!("figure11/ndp/iw-{window}"), scenario, &[Wire]);
+        }
+    }
+
+    /// Adds the endless flows of Figure 4, with the time until packets are acknowledged.
+    fn figure4(&mut self) {
+        const LATENCY: &[Metric] = &[LatencyP50, LatencyP99];
+        self.add("figure4/permutation", with_latencies(Permutation), LATENCY);
+        self.add("figure4/random", with_latencies(Anywhere), LATENCY);
+    }
+
+    /// Adds Figure 23: web server flows in an oversubscribed tree.
+    fn figure23(&mut self) {
         const TRIMS: &[Metric] = &[FctP50, FctP99, TrimmedFirst, TrimmedBeyond, Uplinks];
-        add(format!("figure23/{connections}/ndp"), web(System::Ndp), TRIMS);
-        let dctcp = web(System::Ndp).of(System::Dctcp);
-        add(format!("figure23/{connections}/dctcp"), dctcp, &[FctP50, FctP99, Uplinks]);
+        for connections in [5, 10] {
+            let web = Scenario::ndp(SMALL, Web { connections });
+            self.add(format!("figure23/{connections}/ndp"), web.clone(), TRIMS);
+            self.add(format!("figure23/{connections}/dctcp"), web.of(System::Dctcp), &[FctP50, FctP99, Uplinks]);
+        }
     }
-    const BURST: &[Metric] = &[Returned, Late, Again, LatencyP50, LatencyP99, Dropped, Timeouts];
-    add("figure4/incast-15-packets".into(), noted(incast(100, 15)), BURST);
-    add("figure4/incast-150-packets".into(), noted(incast(100, 150)), BURST);
-    const IN_AND_OUT: &[Metric] = &[Rate(0), Rate(1), Rate(2), Rate(3), Rate(4), SentByA, SentToE];
-    add("figure21/ndp".into(), Scenario::ndp(SMALL, InAndOut), IN_AND_OUT);
-    add("figure19/ndp".into(), Scenario::ndp(MIDDLE, Collateral), &[HeldUp, Dropped, Timeouts]);
-    for (name, system) in [("ndp", System::Ndp), ("dctcp", System::Dctcp), ("dcqcn-pfc", System::Dcqcn)] {
-        let scenario = match system {
-            System::Ndp => Scenario::ndp(MIDDLE, Everybody),
-            other => Scenario::ndp(MIDDLE, Everybody).of(other),
-        };
-        add(format!("section6.1.1/{name}"), scenario, &[Utilisation]);
+
+    /// Adds the incasts of Figure 4, with the time until packets are acknowledged.
+    fn figure4_incasts(&mut self) {
+        const BURST: &[Metric] = &[Returned, Late, Again, LatencyP50, LatencyP99, Dropped, Timeouts];
+        self.add("figure4/incast-15-packets", with_latencies(incast(100, 15)), BURST);
+        self.add("figure4/incast-150-packets", with_latencies(incast(100, 150)), BURST);
     }
-    const SHORT: &[Metric] = &[P50, P99, Worst, Utilisation];
-    add("figure15/ndp".into(), Scenario::ndp(MIDDLE, Idle), SHORT);
-    add("figure15/dctcp".into(), Scenario::ndp(MIDDLE, Idle).of(System::Dctcp), SHORT);
-    add("figure10/preferred".into(), Scenario::ndp(SMALL, Beside { preferred: true }), &[Extra]);
-    let in_turn = Scenario::ndp(SMALL, Beside { preferred: false });
-    add("figure10/in-turn-iw-10".into(), Scenario { window: 10, ..in_turn.clone() }, &[Extra]);
-    add("figure10/in-turn".into(), in_turn, &[Extra]);
-    all
+
+    /// Adds Figures 21 and 19: flows that share a host's link, or are disturbed by an incast next to their receiver.
+    fn interference(&mut self) {
+        const IN_AND_OUT: &[Metric] = &[Rate(0), Rate(1), Rate(2), Rate(3), Rate(4), SentByA, SentToE];
+        self.add("figure21/ndp", Scenario::ndp(SMALL, InAndOut), IN_AND_OUT);
+        self.add("figure19/ndp", Scenario::ndp(MIDDLE, Collateral), &[HeldUp, Dropped, Timeouts]);
+    }
+
+    /// Adds §6.1.1: a permutation together with an incast of all hosts.
+    fn section6_1_1(&mut self) {
+        for (name, system) in [("ndp", System::Ndp), ("dctcp", System::Dctcp), ("dcqcn-pfc", System::Dcqcn)] {
+            let scenario = match system {
+                System::Ndp => Scenario::ndp(MIDDLE, Everybody),
+                other => Scenario::ndp(MIDDLE, Everybody).of(other),
+            };
+            self.add(format!("section6.1.1/{name}"), scenario, &[Utilisation]);
+        }
+    }
+
+    /// Adds Figures 15 and 10: short flows beside long ones.
+    fn short_flows(&mut self) {
+        const SHORT: &[Metric] = &[P50, P99, Worst, Utilisation];
+        self.add("figure15/ndp", Scenario::ndp(MIDDLE, Idle), SHORT);
+        self.add("figure15/dctcp", Scenario::ndp(MIDDLE, Idle).of(System::Dctcp), SHORT);
+        self.add("figure10/preferred", Scenario::ndp(SMALL, Beside { preferred: true }), &[Extra]);
+        let in_turn = Scenario::ndp(SMALL, Beside { preferred: false });
+        self.add("figure10/in-turn-iw-10", Scenario { window: 10, ..in_turn.clone() }, &[Extra]);
+        self.add("figure10/in-turn", in_turn, &[Extra]);
+    }
 }
 
 /// All cells.

@@ -112,54 +112,82 @@ fn called(name: &str, tlt: bool, pfc: bool) -> String {
     format!("{name}{}{}", if tlt { "-tlt" } else { "" }, if pfc { "-pfc" } else { "" })
 }
 
-/// All points, with this many background flows.
-fn points(flows: u64) -> Vec<Point> {
-    const LOSSY: &[Metric] = &[FgTail, BgMean, Timeouts, TimedOut];
-    const LOSSLESS: &[Metric] = &[FgTail, BgMean, PfcFrames, Paused];
-    const TLT: &[Metric] = &[FgTail, BgMean, Timeouts, TimedOut, ImportantLoss, Important, Queue, RedQueue];
-    const TLT_PFC: &[Metric] = &[FgTail, BgMean, Timeouts, ImportantLoss, Important, PfcFrames, Paused];
-    const TLP: &[Metric] = &[FgTail, BgMean, Timeouts, TimedOut, Probes];
-    const TLP_PFC: &[Metric] = &[FgTail, BgMean, PfcFrames, Paused, Probes];
-    let metrics = |tlt, pfc| match (tlt, pfc) {
+/// The metrics of base transports without TLT, with it, and with tail loss probes; each without PFC and with it.
+const LOSSY: &[Metric] = &[FgTail, BgMean, Timeouts, TimedOut];
+const LOSSLESS: &[Metric] = &[FgTail, BgMean, PfcFrames, Paused];
+const TLT: &[Metric] = &[FgTail, BgMean, Timeouts, TimedOut, ImportantLoss, Important, Queue, RedQueue];
+const TLT_PFC: &[Metric] = &[FgTail, BgMean, Timeouts, ImportantLoss, Important, PfcFrames, Paused];
+const TLP: &[Metric] = &[FgTail, BgMean, Timeouts, TimedOut, Probes];
+const TLP_PFC: &[Metric] = &[FgTail, BgMean, PfcFrames, Paused, Probes];
+
+/// The metrics of a base transport with TLT if `tlt`, and with PFC if `pfc`.
+fn metrics(tlt: bool, pfc: bool) -> &'static [Metric] {
+    match (tlt, pfc) {
         (false, false) => LOSSY,
         (false, true) => LOSSLESS,
         (true, false) => TLT,
         (true, true) => TLT_PFC,
-    };
-    let both = |scenario: Scenario, tlt: bool| if tlt { scenario.with_tlt() } else { scenario };
+    }
+}
+
+/// The scenario, with TLT if `tlt`.
+fn maybe_tlt(scenario: Scenario, tlt: bool) -> Scenario {
+    if tlt { scenario.with_tlt() } else { scenario }
+}
+
+/// All points, with this many background flows.
+fn points(flows: u64) -> Vec<Point> {
+    let mut all = figure5(flows);
+    all.extend(figure6(flows));
+    all.extend(figure8(flows));
+    all.extend(figure9(flows));
+    all.extend(figure10(flows));
+    all.extend(figure11(flows));
+    all.extend(WORKLOADS.iter().flat_map(|workload| figure15(workload, flows)));
+    all.extend(figure17(flows));
+    all.extend(table1(flows));
+    all
+}
+
+/// The points of Figure 5: TLT on TCP and DCTCP, and what is compared with it, a shorter timeout and tail loss probes.
+fn figure5(flows: u64) -> Vec<Point> {
     let mut all = Vec::new();
     for base in [Base::Tcp, Base::Dctcp] {
         for pfc in [false, true] {
+            let plain = || Scenario::new(base, flows).with_pfc(pfc);
             for tlt in [false, true] {
-                let scenario = both(Scenario::new(base, flows).with_pfc(pfc), tlt);
-                all.push(points::Point(
-                    called(&format!("figure5/{}", base.name()), tlt, pfc),
-                    scenario,
-                    metrics(tlt, pfc),
-                ));
+                let name = called(&format!("figure5/{}", base.name()), tlt, pfc);
+                all.push(points::Point(name, maybe_tlt(plain(), tlt), metrics(tlt, pfc)));
             }
-            let scenario = Scenario { rto_min: "200us", ..Scenario::new(base, flows).with_pfc(pfc) };
             let name = called(&format!("figure5/{}-200us", base.name()), false, pfc);
-            all.push(points::Point(name, scenario, metrics(false, pfc)));
+            all.push(points::Point(name, Scenario { rto_min: "200us", ..plain() }, metrics(false, pfc)));
             let name = called(&format!("figure5/{}-tlp", base.name()), false, pfc);
-            let scenario = Scenario::new(base, flows).with_pfc(pfc).with_tlp();
-            all.push(points::Point(name, scenario, if pfc { TLP_PFC } else { TLP }));
+            all.push(points::Point(name, plain().with_tlp(), if pfc { TLP_PFC } else { TLP }));
         }
     }
+    all
+}
+
+/// The points of Figure 6: TLT on RoCE transports.
+fn figure6(flows: u64) -> Vec<Point> {
+    let mut all = Vec::new();
     for base in [Base::Hpcc, Base::Irn, Base::DcqcnSack, Base::Dcqcn] {
         for pfc in [false, true] {
             // IRN has no PFC in the paper.
             for tlt in [false, true].into_iter().filter(|_| base != Base::Irn || !pfc) {
-                let scenario = both(Scenario::new(base, flows).with_pfc(pfc), tlt);
-                all.push(points::Point(
-                    called(&format!("figure6/{}", base.name()), tlt, pfc),
-                    scenario,
-                    metrics(tlt, pfc),
-                ));
+                let scenario = maybe_tlt(Scenario::new(base, flows).with_pfc(pfc), tlt);
+                let name = called(&format!("figure6/{}", base.name()), tlt, pfc);
+                all.push(points::Point(name, scenario, metrics(tlt, pfc)));
             }
         }
     }
+    all
+}
+
+/// The points of Figure 8: the colour threshold.
+fn figure8(flows: u64) -> Vec<Point> {
     const SWEEP: &[Metric] = &[FgTail, BgMean, Timeouts, ImportantLoss];
+    let mut all = Vec::new();
     for pfc in [false, true] {
         for threshold in [400u64, 500, 600, 700, 800, 900, 1_000, 1_200] {
             let tlt = Scenario::new(Base::Dctcp, flows).with_pfc(pfc).with_tlt();
@@ -167,45 +195,42 @@ fn points(flows: u64) -> Vec<Point> {
             all.push(points::Point(called(&format!("figure8/{threshold}KB"), false, pfc), scenario, SWEEP));
         }
     }
+    all
+}
+
+/// The points of Figure 9: the load, with PFC.
+fn figure9(flows: u64) -> Vec<Point> {
+    let mut all: Vec<Point> = Vec::new();
     for base in [Base::Hpcc, Base::Dctcp] {
         for load in [10u32, 20, 30, 40, 50, 60] {
             for tlt in [false, true] {
                 let at = Scenario { load: f64::from(load) / 100.0, ..Scenario::new(base, flows).with_pfc(true) };
                 let name = called(&format!("figure9/{}/{load}%", base.name()), tlt, false);
-                all.push(points::Point(name, both(at, tlt), &[FgTail, BgMean, Paused]));
+                all.push(points::Point(name, maybe_tlt(at, tlt), &[FgTail, BgMean, Paused]));
             }
         }
     }
+    all
+}
+
+/// The points of Figure 10: the share of the foreground.
+fn figure10(flows: u64) -> Vec<Point> {
+    let mut all: Vec<Point> = Vec::new();
     for share in [0u32, 5, 10, 15, 20] {
         let tlt = Scenario::new(Base::Dctcp, flows).with_tlt();
         let scenario = Scenario { share: f64::from(share) / 100.0, ..tlt };
         all.push(points::Point(format!("figure10/{share}%"), scenario, &[Important]));
     }
-    all.push(points::Point("figure11/none".into(), Scenario::new(Base::Dctcp, flows), &[Queue]));
+    all
+}
+
+/// The points of Figure 11: queues without TLT, and with it by the colour threshold.
+fn figure11(flows: u64) -> Vec<Point> {
+    let without = Scenario::new(Base::Dctcp, flows);
+    let mut all = vec![points::Point("figure11/none".into(), without, &[Queue] as &[Metric])];
     for threshold in [400u64, 500, 600, 700, 800] {
         let scenario = Scenario { threshold: threshold * 1_000, ..Scenario::new(Base::Dctcp, flows).with_tlt() };
         all.push(points::Point(format!("figure11/{threshold}KB"), scenario, &[Important, Queue, RedQueue]));
-    }
-    all.extend(WORKLOADS.iter().flat_map(|workload| figure15(workload, flows)));
-    for clock in ["adaptive", "mtu", "probe"] {
-        for pfc in [false, true] {
-            let scenario = Scenario { tlt: Some(clock), ..Scenario::appendix(Base::Dctcp, flows).with_pfc(pfc) };
-            let metrics: &[Metric] = if pfc { &[PfcFrames] } else { &[FgTail, ClockBytes, Timeouts] };
-            all.push(points::Point(called(&format!("figure17/{clock}"), false, pfc), scenario, metrics));
-        }
-    }
-    for base in [Base::Dctcp, Base::Tcp] {
-        for share in [5u32, 10] {
-            for threshold in [400u64, 500, 600] {
-                let tlt = Scenario::appendix(base, flows).with_tlt();
-                let scenario = Scenario { threshold: threshold * 1_000, share: f64::from(share) / 100.0, ..tlt };
-                all.push(points::Point(
-                    format!("table1/{}/{share}%/{threshold}KB", base.name()),
-                    scenario,
-                    &[ImportantLoss],
-                ));
-            }
-        }
     }
     all
 }
@@ -230,6 +255,35 @@ fn figure15(workload: &Workload, flows: u64) -> Vec<Point> {
             if base == Base::Dctcp || base == Base::Tcp {
                 all.push(points::Point(format!("{name}-tlp"), at.clone().with_tlp(), &[FgTail]));
                 all.push(points::Point(format!("{name}-200us"), Scenario { rto_min: "200us", ..at }, &[FgTail]));
+            }
+        }
+    }
+    all
+}
+
+/// The points of Figure 17: the clocks.
+fn figure17(flows: u64) -> Vec<Point> {
+    let mut all = Vec::new();
+    for clock in ["adaptive", "mtu", "probe"] {
+        for pfc in [false, true] {
+            let scenario = Scenario { tlt: Some(clock), ..Scenario::appendix(Base::Dctcp, flows).with_pfc(pfc) };
+            let metrics: &[Metric] = if pfc { &[PfcFrames] } else { &[FgTail, ClockBytes, Timeouts] };
+            all.push(points::Point(called(&format!("figure17/{clock}"), false, pfc), scenario, metrics));
+        }
+    }
+    all
+}
+
+/// The points of Table 1: losses of important packets by the share of the foreground and the colour threshold.
+fn table1(flows: u64) -> Vec<Point> {
+    let mut all: Vec<Point> = Vec::new();
+    for base in [Base::Dctcp, Base::Tcp] {
+        for share in [5u32, 10] {
+            for threshold in [400u64, 500, 600] {
+                let tlt = Scenario::appendix(base, flows).with_tlt();
+                let scenario = Scenario { threshold: threshold * 1_000, share: f64::from(share) / 100.0, ..tlt };
+                let name = format!("table1/{}/{share}%/{threshold}KB", base.name());
+                all.push(points::Point(name, scenario, &[ImportantLoss]));
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::ops::Range;
 
 use irnic_fabric::experiment::{Case, KEYS};
 use irnic_fabric::sim::Sample;
@@ -19,6 +20,10 @@ use crate::series::rate;
 /// Maximum number of flow sizes with a point each; beyond that, sizes are grouped into this many ranges with about the
 /// same number of flows.
 const SIZES: usize = 20;
+/// Caption of the plot of slowdowns.
+const SLOWDOWN: &str = "FCT in units of that in an empty network; mean, and 99th percentile dashed. A point is all \
+     flows of a size, or of sizes that are together as many as others; it stands at their median.";
+
 /// Writes the report.
 pub fn write(out: &mut impl Write, report: &Report<'_>) -> io::Result<()> {
     let Report { batch, runs, columns, names, .. } = report;
@@ -198,53 +203,47 @@ fn settings(page: &mut String, batch: &Batch, runs: &[Run], names: &[String]) {
     page.push_str("</tbody></table></div>\n");
 }
 
+/// Returns all plots, those without points included.
 fn plots(batch: &Batch, runs: &[Run]) -> Vec<Plot> {
-    let cases = 0..batch.cases.len();
-    let lines = |of: &dyn Fn(usize) -> Vec<(f64, f64)>| -> Vec<Line> {
-        cases.clone().map(|case| Line { case, dashed: false, points: of(case), spread: Vec::new() }).collect()
-    };
-    let axis = |label, scale| Axis { label, scale };
-    let samples = |case| sampled(batch, runs, case).map_or((0, &[][..]), |(_, f)| (f.begins, &f.samples[..]));
-    let over_time = |of: fn(&Sample) -> f64| {
-        lines(&|case| {
-            let (begins, samples) = samples(case);
-            peaks(samples.iter().map(|s| ((s.at - begins) as f64 / 1e6, of(s))).collect())
-        })
-    };
-    let time = || axis("time since the first flow [ms]", Scale::Linear);
-    let sized = |dashed| {
-        cases.clone().map(move |case| (case, slowdowns(batch, runs, case))).map(move |(case, bins)| Line {
-            case,
-            dashed,
-            points: bins.into_iter().map(|(size, mean, p99)| (size, if dashed { p99 } else { mean })).collect(),
-            spread: Vec::new(),
-        })
-    };
-    let mut all = vec![
+    let lines = Lines { batch, runs };
+    let mut all = flow_plots(lines);
+    all.extend(network_plots(lines));
+    all
+}
+
+/// Returns the plots of flows' completion times.
+fn flow_plots(lines: Lines<'_>) -> Vec<Plot> {
+    vec![
         Plot {
             id: "fct-cdf".into(),
             title: "Flow completion time".into(),
             caption: "Share of flows that took at most so long.".into(),
             x: axis("FCT [ms]", Scale::Log),
             y: axis("share of flows", Scale::Linear),
-            lines: lines(&|case| cdf(batch, runs, case)),
+            lines: lines.each(|case| cdf(lines.batch, lines.runs, case)),
         },
         Plot {
             id: "slowdown".into(),
             title: "Slowdown by size".into(),
-            caption: "FCT in units of that in an empty network; mean, and 99th percentile dashed. A point is all flows of a size, or of \
-                      sizes that are together as many as others; it stands at their median.".into(),
+            caption: SLOWDOWN.into(),
             x: axis("flow size [bytes]", Scale::Log),
             y: axis("slowdown", Scale::Log),
-            lines: sized(false).chain(sized(true)).collect(),
+            lines: lines.by_size(),
         },
+    ]
+}
+
+/// Returns the plots of the network over time; that of paused ports only if there were any.
+fn network_plots(lines: Lines<'_>) -> Vec<Plot> {
+    let time = || axis("time since the first flow [ms]", Scale::Linear);
+    let mut all = vec![
         Plot {
             id: "delivered".into(),
             title: "Delivered".into(),
             caption: "Payload that reached NICs, repetitions included.".into(),
             x: time(),
             y: axis("Gbit/s", Scale::Linear),
-            lines: lines(&|case| rates(samples(case).0, samples(case).1)),
+            lines: lines.each(|case| rates(lines.samples(case).0, lines.samples(case).1)),
         },
         Plot {
             id: "longest".into(),
@@ -252,7 +251,7 @@ fn plots(batch: &Batch, runs: &[Run]) -> Vec<Plot> {
             caption: "Bytes that wait for the port for which most wait.".into(),
             x: time(),
             y: axis("KB", Scale::Linear),
-            lines: over_time(|s| s.longest as f64 / 1e3),
+            lines: lines.over_time(|s| s.longest as f64 / 1e3),
         },
         Plot {
             id: "buffered".into(),
@@ -260,7 +259,7 @@ fn plots(batch: &Batch, runs: &[Run]) -> Vec<Plot> {
             caption: "Bytes in all buffers together.".into(),
             x: time(),
             y: axis("KB", Scale::Linear),
-            lines: over_time(|s| s.buffered as f64 / 1e3),
+            lines: lines.over_time(|s| s.buffered as f64 / 1e3),
         },
         Plot {
             id: "active".into(),
@@ -268,20 +267,67 @@ fn plots(batch: &Batch, runs: &[Run]) -> Vec<Plot> {
             caption: "Begun, and not known to be complete.".into(),
             x: time(),
             y: axis("flows", Scale::Linear),
-            lines: over_time(|s| f64::from(s.active)),
+            lines: lines.over_time(|s| f64::from(s.active)),
         },
     ];
-    if cases.clone().any(|case| samples(case).1.iter().any(|s| s.stopped > 0)) {
+    if lines.cases().any(|case| lines.samples(case).1.iter().any(|s| s.stopped > 0)) {
         all.push(Plot {
             id: "paused".into(),
             title: "Paused ports".into(),
             caption: "Ports that PFC has stopped.".into(),
             x: time(),
             y: axis("ports", Scale::Linear),
-            lines: over_time(|s| f64::from(s.stopped)),
+            lines: lines.over_time(|s| f64::from(s.stopped)),
         });
     }
     all
+}
+
+/// Returns an axis.
+fn axis(label: &'static str, scale: Scale) -> Axis {
+    Axis { label, scale }
+}
+
+/// The runs whose results become lines of plots.
+#[derive(Copy, Clone)]
+struct Lines<'a> {
+    batch: &'a Batch,
+    runs: &'a [Run],
+}
+
+impl<'a> Lines<'a> {
+    /// Returns the numbers of the cases.
+    fn cases(self) -> Range<usize> {
+        0..self.batch.cases.len()
+    }
+
+    /// Returns a line of each case, with the points that `of` returns for it.
+    fn each(self, of: impl Fn(usize) -> Vec<(f64, f64)>) -> Vec<Line> {
+        self.cases().map(|case| Line { case, dashed: false, points: of(case), spread: Vec::new() }).collect()
+    }
+
+    /// Returns the samples of a case, and the start of its first flow, ns.
+    fn samples(self, case: usize) -> (u64, &'a [Sample]) {
+        sampled(self.batch, self.runs, case).map_or((0, &[][..]), |(_, f)| (f.begins, &f.samples[..]))
+    }
+
+    /// Returns a line of each case over ms since its first flow: the peaks of what `of` returns for its samples.
+    fn over_time(self, of: impl Fn(&Sample) -> f64) -> Vec<Line> {
+        self.each(|case| {
+            let (begins, samples) = self.samples(case);
+            peaks(samples.iter().map(|s| ((s.at - begins) as f64 / 1e6, of(s))).collect())
+        })
+    }
+
+    /// Returns lines of slowdowns over sizes: the mean of each case, then the 99th percentile of each, dashed.
+    fn by_size(self) -> Vec<Line> {
+        let line = |case: usize, dashed: bool| {
+            let bins = slowdowns(self.batch, self.runs, case).into_iter();
+            let points = bins.map(|(size, mean, p99)| (size, if dashed { p99 } else { mean })).collect();
+            Line { case, dashed, points, spread: Vec::new() }
+        };
+        self.cases().map(|case| line(case, false)).chain(self.cases().map(|case| line(case, true))).collect()
+    }
 }
 
 /// The distribution over the flows of all seeds, in ms.

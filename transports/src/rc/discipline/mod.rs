@@ -275,80 +275,38 @@ impl Discipline {
 }
 
 impl Hooks for Discipline {
-    fn start_receiving(&mut self, c: &QpContext) {
-        hook!(self, it => it.start_receiving(c))
-    }
-
-    fn start(&mut self, first: Psn, c: &QpContext) {
-        hook!(self, it => it.start(first, c))
-    }
-
-    fn stop(&mut self, end: Psn) {
-        hook!(self, it => it.stop(end))
-    }
-
-    #[cold]
-    fn wants_tx(&self, fetch: &Fetch, stream: &Sender, more: bool) -> bool {
-        hook!(self, it => it.wants_tx(fetch, stream, more))
-    }
-
-    #[cold]
-    fn choose(&mut self, turn: Turn<'_>, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> Chosen {
-        hook!(self, it => it.choose(turn, c, host, out))
-    }
-
-    #[cold]
-    fn mark(
-        &mut self,
-        sent: &Departure,
-        stream: &Sender,
-        c: &QpContext,
-        host: &mut impl Host,
-        out: &mut TxSlot,
-    ) -> bool {
-        hook!(self, it => it.mark(sent, stream, c, host, out))
-    }
-
-    #[inline]
-    fn on_cumulative(&mut self, now: Time, cumulative: Psn, asks: bool) -> Option<Psn> {
-        hook!(self, it => it.on_cumulative(now, cumulative, asks))
-    }
-
-    #[cold]
-    fn on_ack(&mut self, ack: &Acknowledged, stream: &mut Sender, host: &mut impl Host) {
-        hook!(self, it => it.on_ack(ack, stream, host))
-    }
-
-    #[inline]
-    fn expects(&self, headers: &Headers) -> bool {
-        hook!(self, it => it.expects(headers))
-    }
-
-    #[inline]
-    fn answer(&mut self, now: Time, packet: &RxPacket<'_>, what: What, expected: Psn, host: &mut impl Host) -> bool {
-        hook!(self, it => it.answer(now, packet, what, expected, host))
-    }
-
-    fn next_deadline(&self) -> Time {
-        hook!(self, it => it.next_deadline())
-    }
-
-    fn on_deadline(&mut self, now: Time, stream: &Sender, srtt: u64, round_trips: u64) -> Due {
-        hook!(self, it => it.on_deadline(now, stream, srtt, round_trips))
-    }
-
-    #[cold]
-    fn puts_off_timeout(&mut self, stream: &Sender, round_trips: u64) -> bool {
-        hook!(self, it => it.puts_off_timeout(stream, round_trips))
-    }
-
-    fn on_timeout(&mut self, stream: &Sender) {
-        hook!(self, it => it.on_timeout(stream))
-    }
-
-    fn go_back(&mut self, stream: &mut Sender) {
-        hook!(self, it => it.go_back(stream))
-    }
+    irnic_units::delegate!(hook:
+        fn start_receiving(&mut self, c: &QpContext);
+        fn start(&mut self, first: Psn, c: &QpContext);
+        fn stop(&mut self, end: Psn);
+        #[cold]
+        fn wants_tx(&self, fetch: &Fetch, stream: &Sender, more: bool) -> bool;
+        #[cold]
+        fn choose(&mut self, turn: Turn<'_>, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> Chosen;
+        #[cold]
+        fn mark(
+            &mut self,
+            sent: &Departure,
+            stream: &Sender,
+            c: &QpContext,
+            host: &mut impl Host,
+            out: &mut TxSlot,
+        ) -> bool;
+        #[inline]
+        fn on_cumulative(&mut self, now: Time, cumulative: Psn, asks: bool) -> Option<Psn>;
+        #[cold]
+        fn on_ack(&mut self, ack: &Acknowledged, stream: &mut Sender, host: &mut impl Host);
+        #[inline]
+        fn expects(&self, headers: &Headers) -> bool;
+        #[inline]
+        fn answer(&mut self, now: Time, packet: &RxPacket<'_>, what: What, expected: Psn, host: &mut impl Host) -> bool;
+        fn next_deadline(&self) -> Time;
+        fn on_deadline(&mut self, now: Time, stream: &Sender, srtt: u64, round_trips: u64) -> Due;
+        #[cold]
+        fn puts_off_timeout(&mut self, stream: &Sender, round_trips: u64) -> bool;
+        fn on_timeout(&mut self, stream: &Sender);
+        fn go_back(&mut self, stream: &mut Sender);
+    );
 }
 
 impl Parts for Discipline {

@@ -203,18 +203,8 @@ impl Requester {
             let high = self.stream.high();
             let chosen = if self.discipline.is_plain() { Chosen::Stream } else { self.choose(now, more, c, host, out) };
             let psn = match chosen {
-                Chosen::Packet(psn) => {
-                    if psn.before(high) {
-                        self.stream.repeated(now, psn);
-                    }
-                    psn
-                }
-                Chosen::Built => {
-                    if self.throttle.as_ref().is_some_and(|throttle| throttle.wants_telemetry()) {
-                        out.telemetry = Some(Int::EMPTY);
-                    }
-                    return Ok(true);
-                }
+                Chosen::Packet(psn) => psn,
+                Chosen::Built => return Ok(true),
                 Chosen::Nothing => return Ok(false),
                 Chosen::Stream => {
                     if !self.fetch.wants_tx(&self.stream, more) {
@@ -268,8 +258,17 @@ impl Requester {
     /// Selects what to send. `more`: a new packet waits.
     #[cold]
     fn choose(&mut self, now: Time, more: bool, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> Chosen {
+        let high = self.stream.high();
         let (fetch, stream) = (&mut self.fetch, &mut self.stream);
-        self.discipline.choose(Turn { now, fetch, stream, more, clock: Opcode::RcClock }, c, host, out)
+        let chosen = self.discipline.choose(Turn { now, fetch, stream, more, clock: Opcode::RcClock }, c, host, out);
+        match chosen {
+            Chosen::Packet(psn) if psn.before(high) => self.stream.repeated(now, psn),
+            Chosen::Built if self.throttle.as_ref().is_some_and(|throttle| throttle.wants_telemetry()) => {
+                out.telemetry = Some(Int::EMPTY);
+            }
+            _ => {}
+        }
+        chosen
     }
 
     /// Marks the packet at `psn` for the peer and for switches; everything before `high` had been sent. Returns whether
