@@ -1,7 +1,7 @@
 //! AIMD: TCP's congestion avoidance on a window of packets, to which IRN is compared (dissertation §4.3.4): one more
 //! packet per round trip, half after a loss.
 
-use super::config::{Parameter, Parameters, parameter, window, window_text};
+use super::parameters::{Parameter, Parameters, parameter, window, window_text};
 use super::{Ack, Controller, Line, MOST_WINDOW};
 use crate::footprint::{bits, footprint, width};
 use crate::time::Time;

@@ -12,7 +12,7 @@ use irnic_units::keys::{Value, ValueError};
 use irnic_units::math::power;
 use irnic_units::{MAX_BYTES, MAX_NS, MAX_RATE, TIME};
 
-use super::config::{Parameter, Parameters, Share, parameter, rate, share, share_text, size, switch, time};
+use super::parameters::{Parameter, Parameters, Share, parameter, rate, share, share_text, size, switch, time};
 use super::{Ack, Controller, Line};
 use crate::time::{Time, US};
 use crate::wire::Cnp;

@@ -5,7 +5,7 @@
 //! in TCP (RFC 8257 §3.5). With `ssthresh` the rest follows TCP as well (RFC 8257 §3.4): slow start up to that, and the
 //! window counts packets in the network (RFC 6675).
 
-use super::config::{Parameter, Parameters, Share, parameter, share, share_text, window, window_text};
+use super::parameters::{Parameter, Parameters, Share, parameter, share, share_text, window, window_text};
 use super::{Ack, Controller, ControllerMetrics, Line, MOST_WINDOW};
 use crate::footprint::{bits, flag, footprint, left, maybe, why, width};
 use crate::time::Time;

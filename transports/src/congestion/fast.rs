@@ -3,7 +3,7 @@
 //!
 //! The rate follows the excess of a round trip over the shortest: at equilibrium a flow has R · (1 − base/RTT) = α.
 
-use super::config::{
+use super::parameters::{
     Parameter, Parameters, Share, parameter, rate, round_trip, segment, share, share_of_line, share_text, size, time,
 };
 use super::{Ack, Controller, Line};

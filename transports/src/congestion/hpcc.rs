@@ -7,8 +7,8 @@
 //! and timeouts are no signal. Telemetry that is outdated or brings nothing new is ignored; that of another path begins
 //! a new record (§4.1, pathID).
 
-use super::config::{Parameter, Parameters, Share, parameter, share, share_text};
 use super::dcqcn::Step;
+use super::parameters::{Parameter, Parameters, Share, parameter, share, share_text};
 use super::{Ack, Controller, Line, MOST_WINDOW};
 use crate::footprint::{bits, footprint, left, why, width};
 use crate::telemetry::Int;

@@ -11,7 +11,7 @@ pub use point::{FairRate, FairRateConfig, FairRateHistory};
 use crate::footprint::{bits, footprint, instant, left, maybe, why, width};
 use irnic_units::{MAX_NS, MAX_RATE, RATE, TIME};
 
-use super::config::{Parameter, Parameters, parameter, rate, time};
+use super::parameters::{Parameter, Parameters, parameter, rate, time};
 use super::{Ack, Controller, Line, Point};
 use crate::time::{Time, US};
 

@@ -2,7 +2,7 @@
 //! window of packets in the network. With the transport preset `iwarp`, which has TCP's retransmission timer and its
 //! three duplicate acknowledgements, this is what IRN is compared to in the dissertation's §4.3.6.
 
-use super::config::{Parameter, Parameters, parameter, window, window_text};
+use super::parameters::{Parameter, Parameters, parameter, window, window_text};
 use super::{Ack, Controller, ControllerMetrics, Line, MOST_WINDOW};
 use crate::footprint::{bits, flag, footprint, width};
 use crate::time::Time;

@@ -10,7 +10,7 @@ use crate::footprint::{bits, footprint, left, maybe, why, width};
 use irnic_units::keys::{Value, ValueError};
 use irnic_units::{MAX_NS, MAX_RATE, RATE, TIME};
 
-use super::config::{
+use super::parameters::{
     Parameter, Parameters, parameter, rate, round_trip, segment, share, share_of_line, share_text, size, switch, time,
 };
 use super::{Ack, Controller, Line, Share};

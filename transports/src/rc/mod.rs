@@ -206,17 +206,18 @@ impl TransportService for Rc {
         let bth = &packet.headers.bth;
         let response = bth.opcode.is_response();
         let half = if response { &mut self.responder.discipline } else { &mut self.requester.discipline };
-        half.returned(now, bth.psn)
+        half.pulled_mut().map(|ends| ends.returned(now, bth.psn)).is_some()
     }
 
     fn grant_pull(&mut self) -> Option<PullTurn> {
-        let (requests, responses) = (&mut self.responder.discipline, &mut self.requester.discipline);
-        let turn = requests.grant_pull().or_else(|| responses.grant_pull())?;
-        Some(PullTurn { more: requests.owes_pulls() || responses.owes_pulls(), ..turn })
+        let mut halves = [self.responder.discipline.pulled_mut(), self.requester.discipline.pulled_mut()];
+        let turn = halves.iter_mut().flatten().find_map(|ends| ends.grant_pull())?;
+        Some(PullTurn { more: halves.iter().flatten().any(|ends| ends.owes_pulls()), ..turn })
     }
 
     fn wants_feedback(&self) -> bool {
-        self.responder.discipline.wants_feedback() || self.requester.discipline.wants_feedback()
+        let halves = [&self.responder.discipline, &self.requester.discipline];
+        halves.iter().filter_map(|discipline| discipline.pulled()).any(|ends| ends.wants_feedback())
     }
 
     fn poll_feedback(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {

@@ -1,11 +1,13 @@
 //! Mechanisms besides recovery that select and mark the packets of a stream: pulls (NDP), TLT's marks, tail loss probes
 //! and low priorities (RC3). Each has a file here; the halves of a connection call the [`Hooks`].
 
+mod hooks;
 mod pull;
 mod rc3;
 mod tlp;
 mod tlt;
 
+pub(super) use self::hooks::{Acknowledged, Chosen, Departure, Due, Hooks, Turn, What};
 pub use self::pull::PullTurn;
 
 use self::pull::Ends;
@@ -18,173 +20,10 @@ use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::qp::context::QpContext;
 use crate::qp::host::{Host, TxSlot};
-use crate::recovery::{Sack, Sender};
+use crate::recovery::Sender;
 use crate::room::OutOfMemory;
 use crate::time::Time;
-use crate::wire::{Headers, Importance, Opcode};
-
-/// A choice of what to send.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Chosen {
-    /// This packet.
-    Packet(Psn),
-    /// The packet selected by the stream.
-    Stream,
-    /// A packet that the discipline has built itself, and that asks for telemetry where the stream's packets do.
-    Built,
-    Nothing,
-}
-
-/// How a packet has arrived.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum What {
-    /// With its payload, for the first time.
-    Whole,
-    /// A duplicate.
-    Again,
-    /// Without its payload.
-    Trimmed,
-}
-
-/// A half's stream when a packet may be sent.
-#[derive(Debug)]
-pub(super) struct Turn<'a> {
-    pub(super) now: Time,
-    pub(super) fetch: &'a mut Fetch,
-    pub(super) stream: &'a mut Sender,
-    /// A new packet waits.
-    pub(super) more: bool,
-    /// The stream's packet without payload.
-    pub(super) clock: Opcode,
-}
-
-/// A packet that is built and leaves.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct Departure {
-    pub(super) now: Time,
-    pub(super) psn: Psn,
-    /// Everything before this had been sent.
-    pub(super) high: Psn,
-    /// A new packet waits.
-    pub(super) more: bool,
-    /// Another packet may go right after this one.
-    pub(super) follows: bool,
-    /// Smoothed round trip, ns, 0 before the first.
-    pub(super) srtt: u64,
-}
-
-impl Departure {
-    fn is_fresh(&self) -> bool {
-        !self.psn.before(self.high)
-    }
-}
-
-/// An acknowledgement that the stream has processed.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct Acknowledged {
-    pub(super) now: Time,
-    /// The importance that it echoes, and the packet that it names.
-    pub(super) echo: Option<(Importance, Psn)>,
-    pub(super) sack: Option<Sack>,
-    /// It acknowledges more cumulatively than before.
-    pub(super) news: bool,
-    /// Smoothed round trip, ns, 0 before the first.
-    pub(super) srtt: u64,
-}
-
-/// Effect of a discipline's deadlines.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Due {
-    /// Number of packets that timed out.
-    pub(super) late: u32,
-    /// The retransmission timer restarts.
-    pub(super) restart: bool,
-    /// The retransmission timer is held if it has expired: every packet is answered, and the receiver is to act.
-    pub(super) hold: bool,
-}
-
-/// What a discipline does beyond recovery. The defaults are those of recovery alone.
-pub(super) trait Hooks {
-    /// Begins to receive the peer's stream.
-    fn start_receiving(&mut self, _c: &QpContext) {}
-
-    /// Begins a stream with `first`.
-    fn start(&mut self, _first: Psn, _c: &QpContext) {}
-
-    /// Sends nothing more of its own (RESET, ERR); the stream ends with `end`.
-    fn stop(&mut self, _end: Psn) {}
-
-    /// Returns whether a packet may be sent; `more`: a new one waits.
-    fn wants_tx(&self, fetch: &Fetch, stream: &Sender, more: bool) -> bool {
-        fetch.wants_tx(stream, more)
-    }
-
-    /// Selects what to send.
-    fn choose(&mut self, _turn: Turn<'_>, _c: &QpContext, _host: &mut impl Host, _out: &mut TxSlot) -> Chosen {
-        Chosen::Stream
-    }
-
-    /// Marks a packet for the peer and for switches. Returns whether its acknowledgement will measure a round trip.
-    fn mark(
-        &mut self,
-        _sent: &Departure,
-        _stream: &Sender,
-        _c: &QpContext,
-        _host: &mut impl Host,
-        _out: &mut TxSlot,
-    ) -> bool {
-        true
-    }
-
-    /// Handles a cumulative acknowledgement, of everything before `cumulative`; `asks`: it inquires for what is left to
-    /// send. Returns the one that results, if it may differ.
-    fn on_cumulative(&mut self, _now: Time, _cumulative: Psn, _asks: bool) -> Option<Psn> {
-        None
-    }
-
-    /// Handles an acknowledgement.
-    fn on_ack(&mut self, _ack: &Acknowledged, _stream: &mut Sender, _host: &mut impl Host) {}
-
-    /// Returns whether a data packet with these headers may come.
-    fn expects(&self, headers: &Headers) -> bool {
-        headers.ndp.is_none() && !headers.bth.low
-    }
-
-    /// Acknowledges a data packet in a way of its own, if it has one for it. `expected` is the first one missing now.
-    fn answer(
-        &mut self,
-        _now: Time,
-        _packet: &RxPacket<'_>,
-        _what: What,
-        _expected: Psn,
-        _host: &mut impl Host,
-    ) -> bool {
-        false
-    }
-
-    /// Returns when [`Self::on_deadline`] is due.
-    fn next_deadline(&self) -> Time {
-        Time::NEVER
-    }
-
-    /// Runs timers that are due; `round_trips`: number measured so far.
-    fn on_deadline(&mut self, _now: Time, _stream: &Sender, _srtt: u64, _round_trips: u64) -> Due {
-        Due::default()
-    }
-
-    /// Handles a retransmission timeout before anything else does. Returns whether it is put off.
-    fn puts_off_timeout(&mut self, _stream: &Sender, _round_trips: u64) -> bool {
-        false
-    }
-
-    /// Handles a retransmission timeout.
-    fn on_timeout(&mut self, _stream: &Sender) {}
-
-    /// Sends the stream again from the first unacknowledged packet.
-    fn go_back(&mut self, stream: &mut Sender) {
-        stream.go_back();
-    }
-}
+use crate::wire::Headers;
 
 /// Recovery alone.
 #[derive(Copy, Clone, Debug)]
@@ -254,6 +93,36 @@ impl Discipline {
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
         matches!(self, Discipline::Plain(_))
+    }
+
+    /// NDP: returns both ends.
+    pub(super) fn pulled(&self) -> Option<&Ends> {
+        if let Discipline::Pulled(ends) = self { Some(ends) } else { None }
+    }
+
+    /// NDP: returns both ends.
+    pub(super) fn pulled_mut(&mut self) -> Option<&mut Ends> {
+        if let Discipline::Pulled(ends) = self { Some(ends) } else { None }
+    }
+
+    /// RC3: returns a requester's loop.
+    fn low(&self) -> Option<&LowLoop> {
+        if let Discipline::Low(low) = self { Some(low) } else { None }
+    }
+
+    /// RC3: returns a requester's loop.
+    fn low_mut(&mut self) -> Option<&mut LowLoop> {
+        if let Discipline::Low(low) = self { Some(low) } else { None }
+    }
+
+    /// RC3: returns a responder's acknowledgements.
+    fn low_acks(&self) -> Option<&LowAcks> {
+        if let Discipline::LowAcks(acks) = self { Some(acks) } else { None }
+    }
+
+    /// RC3: returns a responder's acknowledgements.
+    fn low_acks_mut(&mut self) -> Option<&mut LowAcks> {
+        if let Discipline::LowAcks(acks) = self { Some(acks) } else { None }
     }
 
     /// Returns whether it recovers losses itself, in place of the stream.

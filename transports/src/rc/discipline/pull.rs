@@ -8,7 +8,7 @@ pub(super) use halves::Ends;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use super::What;
+use super::hooks::What;
 use crate::config::{PullConfig, Timer};
 use crate::footprint::{bits, flag, footprint, instant, left, maybe, part, sequence, why, width};
 use crate::packet::{PacketClass, RxPacket};

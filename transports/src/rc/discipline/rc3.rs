@@ -3,7 +3,7 @@
 
 mod halves;
 
-use super::{Departure, Hooks, What};
+use super::hooks::{Departure, Hooks, What};
 use crate::config::Rc3Config;
 use crate::footprint::{bits, footprint, left, sequence, why, width};
 use crate::packet::RxPacket;

@@ -5,7 +5,7 @@
 //! receiver's answer shows what is missing before it, and so starts recovery. The deadline is lazy: packets and
 //! acknowledgements postpone the probe, not the deadline, which is checked only when it expires.
 
-use super::{Acknowledged, Chosen, Departure, Due, Hooks, Turn};
+use super::hooks::{Acknowledged, Chosen, Departure, Due, Hooks, Turn};
 use crate::config::Discipline;
 use crate::footprint::{flag, footprint, instant, left, maybe, sequence, why, width};
 use crate::psn::Psn;

@@ -10,7 +10,7 @@ mod rate;
 
 pub(super) use rate::TltRate;
 
-use super::{Acknowledged, Chosen, Departure, Hooks, Turn};
+use super::hooks::{Acknowledged, Chosen, Departure, Hooks, Turn};
 use crate::config::{TltClock, TltFirst};
 use crate::footprint::{bits, flag, footprint, left, maybe, sequence, times, why, width};
 use crate::packet::PacketClass;

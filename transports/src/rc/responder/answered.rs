@@ -4,7 +4,7 @@
 use std::sync::atomic::{Ordering, fence};
 
 use super::Responder;
-use super::refuse::{INVALID, Refusal, access_refused};
+use super::refusal::{INVALID, Refusal, access_refused};
 use crate::footprint::{bits, footprint, left, sequence, width};
 use crate::packet::RxPacket;
 use crate::psn::Psn;

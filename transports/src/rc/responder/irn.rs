@@ -1,6 +1,6 @@
 //! Requests with IRN: placed in order of arrival, completed in order (§4.4.3, §4.4.4).
 
-use super::refuse::{INVALID, Refusal};
+use super::refusal::{INVALID, Refusal};
 use super::{ReadOp, Responder};
 use crate::config::Nak;
 use crate::packet::{Payload, RxPacket};

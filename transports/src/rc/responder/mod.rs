@@ -7,6 +7,7 @@
 mod answered;
 mod irn;
 mod plain;
+mod refusal;
 mod refuse;
 mod respond;
 
@@ -36,7 +37,7 @@ use crate::wire::{Headers, Importance, NakCode, Opcode, Reth, Syndrome};
 
 use crate::footprint::{Item, bits, flag, footprint, instant, left, maybe, own, part, sequence, times, why, width};
 use answered::{ReadKind, ReadOp};
-use refuse::{INVALID, Refusal, access_refused};
+use refusal::{INVALID, Refusal, access_refused};
 
 /// Plain RoCE: pending response packets `next..end` of an operation.
 #[derive(Copy, Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Requests in plain RoCE: strictly in order (IBA 9.7.4, 9.7.5.1).
 
-use super::refuse::{INVALID, Refusal};
+use super::refusal::{INVALID, Refusal};
 use super::{Job, Message, ReadKind, ReadOp, Responder};
 use crate::config::Nak;
 use crate::packet::RxPacket;

@@ -6,7 +6,7 @@ use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::qp::context::QpContext;
 use crate::qp::host::{Host, TxSlot};
-use crate::rc::discipline::{Chosen, Departure, Discipline, Due, Hooks, Turn, What};
+use crate::rc::discipline::hooks::{Chosen, Departure, Due, Hooks, Turn, What};
 use crate::rc::fetch::Fetch;
 use crate::rc::requester::Requester;
 use crate::rc::responder::Responder;
@@ -96,33 +96,25 @@ impl Hooks for Ends {
     }
 }
 
-impl Discipline {
-    fn ends_mut(&mut self) -> Option<&mut Ends> {
-        if let Discipline::Pulled(ends) = self { Some(ends) } else { None }
-    }
-
-    fn receiver(&self) -> Option<&PullReceiver> {
-        if let Discipline::Pulled(ends) = self { Some(&ends.receive) } else { None }
-    }
-
-    /// Handles a returned packet. Returns false without pulls.
-    pub(in crate::rc) fn returned(&mut self, now: Time, psn: Psn) -> bool {
-        self.ends_mut().map(|ends| ends.send.returned(now, psn)).is_some()
+impl Ends {
+    /// Handles a returned packet.
+    pub(in crate::rc) fn returned(&mut self, now: Time, psn: Psn) {
+        self.send.returned(now, psn);
     }
 
     /// Grants a pull for the peer's stream.
     pub(in crate::rc) fn grant_pull(&mut self) -> Option<PullTurn> {
-        self.ends_mut()?.receive.grant()
+        self.receive.grant()
     }
 
     /// Returns whether more pulls for the peer's stream are due.
     pub(in crate::rc) fn owes_pulls(&self) -> bool {
-        self.receiver().is_some_and(|pull| pull.is_owed())
+        self.receive.is_owed()
     }
 
     /// Returns whether there is a packet with feedback on the peer's stream, or a pull.
     pub(in crate::rc) fn wants_feedback(&self) -> bool {
-        self.receiver().is_some_and(|pull| pull.wants_tx())
+        self.receive.wants_tx()
     }
 }
 
@@ -136,13 +128,13 @@ impl Requester {
             Arrival::OutOfWindow => return,
         };
         let known = self.speaks_irn() && (what == What::Again || self.find_response(psn).is_some());
-        let Some(ends) = self.discipline.ends_mut().filter(|_| known) else { return };
+        let Some(ends) = self.discipline.pulled_mut().filter(|_| known) else { return };
         ends.receive.arrived(now, packet, what, self.responses.expected(), host);
     }
 
     /// Handles feedback on requests.
     pub(in crate::rc) fn feedback(&mut self, now: Time, c: &QpContext, headers: &Headers, host: &mut impl Host) {
-        let (Some(ends), Some(aeth)) = (self.discipline.ends_mut(), headers.aeth) else {
+        let (Some(ends), Some(aeth)) = (self.discipline.pulled_mut(), headers.aeth) else {
             host.counters().rx_unexpected += 1;
             return;
         };
@@ -161,7 +153,7 @@ impl Requester {
 
     /// Builds the next packet with feedback on responses, or a pull; returns false if there is none.
     pub(in crate::rc) fn poll_feedback(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
-        let Some(ends) = self.discipline.ends_mut() else { return false };
+        let Some(ends) = self.discipline.pulled_mut() else { return false };
         let syndrome = Syndrome::Ack { credits: Credits::INVALID }.to_u8();
         let aeth = Aeth { syndrome, msn: self.responses.msn() };
         let built = ends.receive.poll(c, Opcode::RcReadFeedback, self.responses.expected(), aeth, out);
@@ -180,7 +172,7 @@ impl Responder {
         host: &mut impl Host,
     ) {
         let headers = packet.headers;
-        if self.discipline.ends_mut().is_none() || self.pending.is_some() {
+        if self.discipline.pulled_mut().is_none() || self.pending.is_some() {
             return;
         }
         if !self.irn {
@@ -200,7 +192,7 @@ impl Responder {
 
     /// Handles feedback on responses.
     pub(in crate::rc) fn read_feedback(&mut self, now: Time, c: &QpContext, headers: &Headers, host: &mut impl Host) {
-        let Some(Ok(acked)) = self.discipline.ends_mut().map(|ends| ends.send.feedback(now, headers)) else {
+        let Some(Ok(acked)) = self.discipline.pulled_mut().map(|ends| ends.send.feedback(now, headers)) else {
             host.counters().rx_unexpected += 1;
             return;
         };
@@ -217,7 +209,7 @@ impl Responder {
     /// Builds the next packet with feedback on requests, or a pull; returns false if there is none.
     pub(in crate::rc) fn poll_feedback(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
         let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.credits(c) }.to_u8(), msn: self.rx.msn() };
-        let Some(ends) = self.discipline.ends_mut() else { return false };
+        let Some(ends) = self.discipline.pulled_mut() else { return false };
         let built = ends.receive.poll(c, Opcode::RcFeedback, self.rx.expected(), aeth, out);
         host.counters().sent_acks += u64::from(built);
         built

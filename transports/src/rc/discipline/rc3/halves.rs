@@ -1,35 +1,16 @@
 //! Packets at low priority (RC3) in the halves of a connection: their selection, and their acknowledgements.
 
-use super::{LowAcks, LowLoop};
+use super::LowLoop;
 use crate::packet::PacketClass;
 use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure};
 use crate::qp::host::{Host, TxSlot};
 use crate::qp::send_queue::Fence;
 use crate::qp::work::SendOp;
-use crate::rc::discipline::Discipline;
 use crate::rc::requester::Requester;
 use crate::rc::responder::Responder;
 use crate::recovery::Sack;
 use crate::wire::{Headers, IrnEth, NakCode, Syndrome};
-
-impl Discipline {
-    fn low(&self) -> Option<&LowLoop> {
-        if let Discipline::Low(low) = self { Some(low) } else { None }
-    }
-
-    fn low_mut(&mut self) -> Option<&mut LowLoop> {
-        if let Discipline::Low(low) = self { Some(low) } else { None }
-    }
-
-    fn low_acks(&self) -> Option<&LowAcks> {
-        if let Discipline::LowAcks(acks) = self { Some(acks) } else { None }
-    }
-
-    fn low_acks_mut(&mut self) -> Option<&mut LowAcks> {
-        if let Discipline::LowAcks(acks) = self { Some(acks) } else { None }
-    }
-}
 
 impl Requester {
     /// Returns how many priorities below the queue pair's the next packet of [`Self::poll_low`] may go, if there may be

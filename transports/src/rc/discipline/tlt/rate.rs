@@ -4,7 +4,7 @@ use crate::footprint::{bits, footprint, left, maybe, why, width};
 use crate::psn::Psn;
 use crate::qp::context::QpContext;
 use crate::qp::host::{Host, TxSlot};
-use crate::rc::discipline::{Departure, Hooks};
+use crate::rc::discipline::hooks::{Departure, Hooks};
 use crate::recovery::Sender;
 use crate::sideband::Colour;
 
