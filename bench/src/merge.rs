@@ -75,9 +75,9 @@ fn run(args: &MergeArgs) -> Result<(), CommandError> {
     let dir = whole(&args.dir)?;
     let none = || CommandError::Usage(format!("{}: no sweep.json; expected a folder of --out", args.dir.display()));
     let manifest = irnic_sweep::merge::manifest(&dir)?.ok_or_else(none)?;
-    let mut words = vec!["irnic".into()];
+    let mut arguments = vec!["irnic".into()];
     // Result files are determined by the command line of the merge.
-    words.extend(manifest.what().into_iter().map(std::ffi::OsString::from));
+    arguments.extend(manifest.what().into_iter().map(std::ffi::OsString::from));
     let files = [
         ("--out", Some(&dir)),
         ("--json", args.json.as_ref()),
@@ -90,14 +90,14 @@ fn run(args: &MergeArgs) -> Result<(), CommandError> {
     for (option, path) in files.iter().filter_map(|(option, path)| Some((option, (*path)?))) {
         // A new file's directory cannot be resolved from the file itself; standard output has none either.
         let path = if path.as_os_str() == DASH { path.clone() } else { whole(path)? };
-        words.extend([(*option).into(), path.into_os_string()]);
+        arguments.extend([(*option).into(), path.into_os_string()]);
     }
     // On another machine the folder may not exist, and the files named may not be needed.
     let _ = std::env::set_current_dir(&manifest.directory);
     let merging =
         Merging { partial: args.partial, mixed: args.mixed_versions, experiment: manifest.experiment.clone() };
     let of = || format!("{}: of irnic {}", args.dir.display(), quoted(&manifest.arguments));
-    match Command::try_parse_from(words) {
+    match Command::try_parse_from(arguments) {
         Ok(Command::Sim(mut sim)) => {
             sim.sweep().merging = Some(merging);
             sim::run(&sim)

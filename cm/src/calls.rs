@@ -203,7 +203,7 @@ impl Cm {
 
     /// Marks a request as answered by the application; returns its listener.
     pub(crate) fn answered(&mut self, id: CmId) -> Option<CmId> {
-        let listener = self.ids.get_mut(&id)?.asked.take()?;
+        let listener = self.ids.get_mut(&id)?.counted_by.take()?;
         if let Some(counts) = self.ids.get_mut(&listener).and_then(|l| l.listener.as_mut()) {
             counts.unanswered -= 1;
         }
@@ -361,9 +361,9 @@ impl Cm {
         let (connection, listens) = (own.connection, own.listener.is_some());
         if listens {
             self.listeners.retain(|&other| other != id);
-            let asked: Vec<CmId> =
+            let requests: Vec<CmId> =
                 self.events.iter().filter(|event| event.listener == Some(id)).map(|event| event.id).collect();
-            for request in asked {
+            for request in requests {
                 self.destroy(now, request)?;
             }
         }

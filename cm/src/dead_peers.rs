@@ -8,18 +8,18 @@ use crate::{Cm, ConnData, EventKind, EventParam};
 
 impl Cm {
     /// Ends connections whose peers' processes are known to be dead, as if the peers' kernels had sent a DREQ for
-    /// established ones, a REJ for others. `gone` is called with the peer's address and communication id.
+    /// established ones, a REJ for others. `is_dead` is called with the peer's address and communication id.
     ///
     /// Nothing is known of peers on other hosts, which may lose power without a message: their loss is detected by the
     /// queue pairs.
-    pub fn peers_gone(&mut self, now: Time, mut gone: impl FnMut(std::net::IpAddr, u32) -> bool) {
+    pub fn end_dead_peers(&mut self, now: Time, mut is_dead: impl FnMut(std::net::IpAddr, u32) -> bool) {
         let ended: Vec<u32> = self
             .connections
             .iter()
             .filter(|c| match c.state {
                 // A peer that asked for more time has died meanwhile.
-                State::MraReqReceived => c.mra_id != 0 && gone(c.path.dst, c.mra_id),
-                _ => c.state.knows_peer() && c.remote_id != 0 && gone(c.path.dst, c.remote_id),
+                State::MraReqReceived => c.mra_id != 0 && is_dead(c.path.dst, c.mra_id),
+                _ => c.state.knows_peer() && c.remote_id != 0 && is_dead(c.path.dst, c.remote_id),
             })
             .map(|c| c.comm_id)
             .collect();

@@ -56,7 +56,7 @@ pub(crate) struct Id {
     /// Whether it has had a connection: it cannot have another.
     pub(crate) used: bool,
     /// The listener that counts it among the requests that wait for the application.
-    pub(crate) asked: Option<CmId>,
+    pub(crate) counted_by: Option<CmId>,
     /// Number of events not taken yet.
     pub(crate) pending: u32,
 }
@@ -78,7 +78,7 @@ impl Id {
             listener: None,
             connection: None,
             used: false,
-            asked: None,
+            counted_by: None,
             pending: 0,
         }
     }
@@ -111,8 +111,8 @@ impl Id {
             return true;
         }
         header.is_some_and(|h| match (addr.ip(), h.dst) {
-            (IpAddr::V4(own), IpAddr::V4(asked)) => own.is_unspecified() || own == asked,
-            (IpAddr::V6(own), IpAddr::V6(asked)) => own.is_unspecified() || own == asked,
+            (IpAddr::V4(own), IpAddr::V4(requested)) => own.is_unspecified() || own == requested,
+            (IpAddr::V6(own), IpAddr::V6(requested)) => own.is_unspecified() || own == requested,
             _ => false,
         })
     }

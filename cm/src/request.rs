@@ -28,7 +28,7 @@ enum Refusal {
     /// The peer is to repeat the request: no answer is sent.
     Later,
     /// No listener serves the service id.
-    Nobody,
+    NoListener,
     /// A listener serves the service id at another address, or with other queue pairs.
     NotThis,
 }
@@ -59,7 +59,7 @@ impl Cm {
         let listener = match self.find_listener(now, fields.service_id, header.as_ref(), kind, asker) {
             Ok(listener) => listener,
             Err(Refusal::Later) => return,
-            Err(Refusal::Nobody) => return self.refuse_req(back, tid, req, RejReason::INVALID_SERVICE_ID),
+            Err(Refusal::NoListener) => return self.refuse_req(back, tid, req, RejReason::INVALID_SERVICE_ID),
             Err(Refusal::NotThis) => return self.refuse_req(back, tid, req, RejReason::CONSUMER_DEFINED),
         };
         let path =
@@ -158,8 +158,8 @@ impl Cm {
             Ok(listener) => listener,
             Err(Refusal::Later) => return,
             Err(refusal) => {
-                let nobody = matches!(refusal, Refusal::Nobody);
-                self.send_message(back, tid, refuse(if nobody { SidrStatus::UNSUPPORTED } else { SidrStatus::REJECT }));
+                let absent = matches!(refusal, Refusal::NoListener);
+                self.send_message(back, tid, refuse(if absent { SidrStatus::UNSUPPORTED } else { SidrStatus::REJECT }));
                 return;
             }
         };
@@ -191,7 +191,7 @@ impl Cm {
         kind: QpKind,
         asker: Asker,
     ) -> Result<CmId, Refusal> {
-        let mut refusal = Refusal::Nobody;
+        let mut refusal = Refusal::NoListener;
         for &listener in &self.listeners {
             let Some(own) = self.ids.get(&listener).filter(|own| own.serves(service)) else { continue };
             refusal = Refusal::NotThis;
@@ -242,7 +242,7 @@ impl Cm {
         let space = self.ids.get(&listener)?.space;
         let id = self.add_id(space, kind)?;
         let own = self.ids.get_mut(&id)?;
-        (own.route, own.used, own.asked) = (Some(route), true, Some(listener));
+        (own.route, own.used, own.counted_by) = (Some(route), true, Some(listener));
         let counts = self.ids.get_mut(&listener)?.listener.as_mut()?;
         counts.unanswered += 1;
         Some(id)

@@ -25,10 +25,10 @@ fn a_connection_is_made_used_and_ended() {
 
     let request = net.expect(1, EventKind::ConnectRequest);
     assert_eq!((request.listener, request.status), (Some(listener), 0));
-    let asked = conn(&request.param);
-    assert_eq!((&asked.private_data[..5], asked.private_data.len()), (&b"hello"[..], PrivateData::REQ));
-    assert_eq!((asked.qpn, asked.retry_count, asked.rnr_retry_count), (0x11, 7, 7));
-    assert_eq!((asked.responder_resources, asked.initiator_depth), (1, 1));
+    let data = conn(&request.param);
+    assert_eq!((&data.private_data[..5], data.private_data.len()), (&b"hello"[..], PrivateData::REQ));
+    assert_eq!((data.qpn, data.retry_count, data.rnr_retry_count), (0x11, 7, 7));
+    assert_eq!((data.responder_resources, data.initiator_depth), (1, 1));
     let passive = request.id;
     let addresses = net.cms[1].addresses(passive).expect("known");
     assert_eq!((addresses.local, addresses.peer), (Some(socket(1, 7)), Some(socket(0, 40_000))));
@@ -180,7 +180,7 @@ fn destroying_an_id_tells_the_peer_in_every_state() {
             let Some(victim) = victim else { continue };
             net.cms[destroyer].destroy(net.now, victim).expect("destroyed");
             net.run_for(2 * SEC);
-            let told: Vec<_> = net.events(1 - destroyer).into_iter().map(|event| event.kind).collect();
+            let received: Vec<_> = net.events(1 - destroyer).into_iter().map(|event| event.kind).collect();
             let expected = match (state, destroyer) {
                 // The REQ is followed by the REJ.
                 ("request sent", _) => vec![EventKind::ConnectRequest, EventKind::Rejected],
@@ -189,7 +189,7 @@ fn destroying_an_id_tells_the_peer_in_every_state() {
                 ("accepted", 1) => vec![EventKind::ConnectResponse, EventKind::Rejected],
                 _ => vec![EventKind::Rejected],
             };
-            assert_eq!(told, expected, "{state}, {destroyer} destroys");
+            assert_eq!(received, expected, "{state}, {destroyer} destroys");
             assert!(net.events(destroyer).is_empty(), "{state}: no event after destroy");
             net.cms[1].destroy(net.now, listener).expect("destroyed");
             net.run_for(200 * SEC);

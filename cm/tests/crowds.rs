@@ -22,7 +22,7 @@ struct Flood {
     real: Mad,
     count: u32,
     /// Requests that the application has not answered.
-    asked: VecDeque<CmId>,
+    requests: VecDeque<CmId>,
     established: Option<Time>,
     qpn: u32,
 }
@@ -37,7 +37,7 @@ impl Flood {
         let listener = net.cms[1].create(PortSpace::Tcp, QpKind::Rc).expect("an id");
         net.cms[1].bind(listener, socket(1, 7), false).expect("bound");
         net.cms[1].listen(listener, backlog).expect("listening");
-        Flood { net, real, count: 0, asked: VecDeque::new(), established: None, qpn: 0x1000 }
+        Flood { net, real, count: 0, requests: VecDeque::new(), established: None, qpn: 0x1000 }
     }
 
     /// Sends forged requests, each of another adapter, queue pair, communication id and address.
@@ -60,7 +60,7 @@ impl Flood {
         self.net.run(now);
         for event in self.net.events(1) {
             match event.kind {
-                EventKind::ConnectRequest => self.asked.push_back(event.id),
+                EventKind::ConnectRequest => self.requests.push_back(event.id),
                 EventKind::Established => self.established = Some(now),
                 EventKind::Unreachable => self.net.cms[1].destroy(now, event.id).expect("destroyed"),
                 kind => panic!("{kind:?}"),
@@ -75,7 +75,7 @@ impl Flood {
     /// Accepts up to `n` requests.
     fn accept(&mut self, n: usize) {
         for _ in 0..n {
-            let Some(id) = self.asked.pop_front() else { return };
+            let Some(id) = self.requests.pop_front() else { return };
             self.qpn += 1;
             self.net.cms[1].accept(self.net.now, id, Some(&param(self.qpn, b""))).expect("accepted");
         }
@@ -91,18 +91,18 @@ impl Flood {
 fn a_flood_gets_three_quarters_of_the_room_and_who_comes_again_the_rest() {
     let mut flood = Flood::new(0);
     flood.forge(FORGED);
-    assert_eq!(flood.asked.len(), FIRST);
+    assert_eq!(flood.requests.len(), FIRST);
     flood.net.connect(0, 1, 7, &param(0x11, b""));
     flood.run_for(MS);
-    assert_eq!(flood.asked.len(), FIRST, "the first time it is not told from the forged");
+    assert_eq!(flood.requests.len(), FIRST, "the first time it is not told from the forged");
     flood.run_for(100 * MS);
-    assert_eq!(flood.asked.len(), FIRST + 1);
+    assert_eq!(flood.requests.len(), FIRST + 1);
     // Forged ones that are repeated fill the rest, and no more.
     for _ in 0..2 {
         flood.count = 0;
         flood.forge(FORGED);
     }
-    assert_eq!(flood.asked.len(), ROOM);
+    assert_eq!(flood.requests.len(), ROOM);
 }
 
 #[test]
@@ -154,10 +154,10 @@ fn a_peer_that_has_connected_before_need_not_come_again() {
     flood.run_for(MS);
     assert!(flood.established.is_some());
     flood.forge(FORGED);
-    assert_eq!(flood.asked.len(), FIRST);
+    assert_eq!(flood.requests.len(), FIRST);
     flood.net.connect(0, 1, 7, &param(0x12, b""));
     flood.run_for(MS);
-    assert_eq!(flood.asked.len(), FIRST + 1);
+    assert_eq!(flood.requests.len(), FIRST + 1);
 }
 
 #[test]
@@ -169,19 +169,19 @@ fn a_client_that_comes_after_a_flood_gets_in_at_once() {
     flood.run_for(300 * MS);
     flood.net.connect(0, 1, 7, &param(0x11, b""));
     flood.run_for(MS);
-    assert_eq!(flood.asked.len(), 1);
+    assert_eq!(flood.requests.len(), 1);
 }
 
 #[test]
 fn a_full_backlog_turns_away_for_a_short_while_only() {
     let mut flood = Flood::new(2);
     flood.forge(3);
-    assert_eq!(flood.asked.len(), 2);
+    assert_eq!(flood.requests.len(), 2);
     flood.accept(2);
     flood.run_for(190 * MS);
     flood.forge(1);
-    assert_eq!(flood.asked.len(), 0, "it comes for the first time");
+    assert_eq!(flood.requests.len(), 0, "it comes for the first time");
     flood.run_for(20 * MS);
     flood.forge(1);
-    assert_eq!(flood.asked.len(), 1);
+    assert_eq!(flood.requests.len(), 1);
 }

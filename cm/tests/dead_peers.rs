@@ -12,15 +12,15 @@ fn connections_that_stand_are_disconnected() {
     net.listen(1, 7);
     let (active, passive) = net.connected();
     let now = net.now;
-    net.cms[0].peers_gone(now, |_, _| false);
+    net.cms[0].end_dead_peers(now, |_, _| false);
     assert_eq!(net.events(0), []);
-    net.cms[0].peers_gone(now, |peer, comm_id| peer == address(1) && comm_id != 0);
+    net.cms[0].end_dead_peers(now, |peer, comm_id| peer == address(1) && comm_id != 0);
     assert_eq!(net.expect(0, EventKind::Disconnected).id, active);
     // A second call has no effect, and the other side is not notified.
-    net.cms[0].peers_gone(now, |_, _| true);
+    net.cms[0].end_dead_peers(now, |_, _| true);
     net.run_for(1_000_000);
     assert_eq!((net.events(0), net.events(1)), (vec![], vec![]));
-    net.cms[1].peers_gone(net.now, |peer, _| peer == address(0));
+    net.cms[1].end_dead_peers(net.now, |peer, _| peer == address(0));
     assert_eq!(net.expect(1, EventKind::Disconnected).id, passive);
 }
 
@@ -35,7 +35,7 @@ fn connections_that_are_being_made_are_rejected() {
         if answered {
             net.cms[1].accept(net.now, passive, Some(&param(0x22, b""))).expect("accepted");
         }
-        net.cms[1].peers_gone(net.now, |_, _| true);
+        net.cms[1].end_dead_peers(net.now, |_, _| true);
         let rejected = net.expect(1, EventKind::Rejected);
         assert_eq!((rejected.id, rejected.status), (passive, if answered { 28 } else { 4 }));
         net.cms[1].destroy(net.now, passive).expect("an id");
@@ -47,7 +47,7 @@ fn connections_that_are_being_made_are_rejected() {
     let passive = net.expect(1, EventKind::ConnectRequest).id;
     net.cms[1].accept(net.now, passive, Some(&param(0x22, b""))).expect("accepted");
     net.expect(0, EventKind::ConnectResponse);
-    net.cms[0].peers_gone(net.now, |_, _| true);
+    net.cms[0].end_dead_peers(net.now, |_, _| true);
     assert_eq!(net.expect(0, EventKind::Rejected).id, active);
 }
 
@@ -59,15 +59,15 @@ fn a_peer_that_asked_for_time_and_ended_is_not_waited_for() {
     net.expect(1, EventKind::ConnectRequest);
     // The request is repeated, and answered by an MRA, which asks for a minute.
     net.run_for(SEC);
-    let told = std::cell::Cell::new(0);
-    net.cms[0].peers_gone(net.now, |peer, comm_id| {
+    let mra_id = std::cell::Cell::new(0);
+    net.cms[0].end_dead_peers(net.now, |peer, comm_id| {
         assert_eq!(peer, address(1));
-        told.set(comm_id);
+        mra_id.set(comm_id);
         false
     });
-    assert_ne!(told.get(), 0, "the id of the MRA");
+    assert_ne!(mra_id.get(), 0, "the id of the MRA");
     assert_eq!(net.events(0), []);
-    net.cms[0].peers_gone(net.now, |_, comm_id| comm_id == told.get());
+    net.cms[0].end_dead_peers(net.now, |_, comm_id| comm_id == mra_id.get());
     assert_eq!(net.expect(0, EventKind::Rejected).id, active);
 }
 

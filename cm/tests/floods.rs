@@ -47,7 +47,7 @@ fn flood(within: u64) -> (u64, Net, Vec<CmId>) {
     net.listen(1, 7);
     let (start, count) = (net.now, 10_000);
     let mut good: Option<Good> = None;
-    let mut asked = Vec::new();
+    let mut requests = Vec::new();
     let mut most = 0;
     let mut qpn = 0x1000;
     for n in 0..count {
@@ -58,23 +58,23 @@ fn flood(within: u64) -> (u64, Net, Vec<CmId>) {
         if n == count / 2 {
             good = Some(Good { id: net.connect(0, 1, 7, &param(0x11, b"good")), done: None });
         }
-        step(&mut net, &mut good, &mut asked, &mut qpn);
+        step(&mut net, &mut good, &mut requests, &mut qpn);
         most = most.max(net.cms[1].connection_count());
     }
     let since = net.now;
     while good.as_ref().is_some_and(|good| good.done.is_none()) && net.now < since + 5 * SEC {
         net.run_for(MS);
-        step(&mut net, &mut good, &mut asked, &mut qpn);
+        step(&mut net, &mut good, &mut requests, &mut qpn);
     }
     let began = start + within / 2;
     let config = *net.cms[1].config();
     // Those that a listener counts, and those remembered for their answer.
     assert!(most <= config.max_ids.min(2 * config.max_backlog as usize + config.max_ended), "{most}");
-    (good.and_then(|good| good.done).map_or(u64::MAX, |done| done.since(began)), net, asked)
+    (good.and_then(|good| good.done).map_or(u64::MAX, |done| done.since(began)), net, requests)
 }
 
 /// Lets the application accept requests, and destroy failed ids; the genuine client confirms.
-fn step(net: &mut Net, good: &mut Option<Good>, asked: &mut Vec<CmId>, qpn: &mut u32) {
+fn step(net: &mut Net, good: &mut Option<Good>, requests: &mut Vec<CmId>, qpn: &mut u32) {
     net.run(net.now);
     let now = net.now;
     for event in net.events(1) {
@@ -82,7 +82,7 @@ fn step(net: &mut Net, good: &mut Option<Good>, asked: &mut Vec<CmId>, qpn: &mut
             EventKind::ConnectRequest => {
                 *qpn += 1;
                 net.cms[1].accept(now, event.id, Some(&param(*qpn, b""))).expect("accepted");
-                asked.push(event.id);
+                requests.push(event.id);
             }
             EventKind::Established => {
                 let good = good.as_mut().expect("only the good one confirms");
@@ -90,7 +90,7 @@ fn step(net: &mut Net, good: &mut Option<Good>, asked: &mut Vec<CmId>, qpn: &mut
             }
             EventKind::Unreachable => {
                 net.cms[1].destroy(now, event.id).expect("destroyed");
-                asked.retain(|&id| id != event.id);
+                requests.retain(|&id| id != event.id);
             }
             kind => panic!("{kind:?}"),
         }
@@ -106,11 +106,11 @@ fn step(net: &mut Net, good: &mut Option<Good>, asked: &mut Vec<CmId>, qpn: &mut
 #[test]
 fn a_good_client_connects_within_a_second_of_a_flood() {
     for within in [SEC / 2, SEC, 5 * SEC] {
-        let (took, mut net, asked) = flood(within);
+        let (took, mut net, requests) = flood(within);
         assert!(took < SEC, "{took} ns, the flood {within} ns");
         // Connections of the flood end by themselves, and those that the application ends are removed.
         let now = net.now;
-        for id in asked {
+        for id in requests {
             net.cms[1].destroy(now, id).expect("destroyed");
         }
         net.run_for(300 * SEC);
@@ -131,15 +131,15 @@ fn an_application_that_does_not_answer_is_asked_no_more_than_its_backlog() {
         net.cms[1].receive(now, &path, &mad);
     }
     assert_eq!((net.cms[1].id_count(), net.cms[1].connection_count()), (6, 5));
-    let asked = net.events(1);
-    assert_eq!(asked.len(), 5);
+    let requests = net.events(1);
+    assert_eq!(requests.len(), 5);
     // The others get no answer: they are repeated, and admitted when the application has answered.
     net.take();
     assert!(net.sent.is_empty());
     let good = net.connect(0, 1, 7, &param(0x11, b""));
     net.run_for(20 * MS);
     assert!(net.events(1).is_empty());
-    net.cms[1].destroy(net.now, asked[0].id).expect("destroyed");
+    net.cms[1].destroy(net.now, requests[0].id).expect("destroyed");
     let request = net.expect(1, EventKind::ConnectRequest);
     net.cms[1].accept(net.now, request.id, Some(&param(2, b""))).expect("accepted");
     assert_eq!(net.expect(0, EventKind::ConnectResponse).id, good);
@@ -157,8 +157,8 @@ fn requests_that_are_refused_are_remembered_up_to_a_limit() {
         let (path, mad) = forged(&real, n);
         let now = net.now;
         net.cms[1].receive(now, &path, &mad);
-        let asked = net.cms[1].poll_event().expect("a request");
-        net.cms[1].destroy(now, asked.id).expect("destroyed");
+        let request = net.cms[1].poll_event().expect("a request");
+        net.cms[1].destroy(now, request.id).expect("destroyed");
         assert!(net.cms[1].connection_count() <= 101);
     }
     net.take();

@@ -212,9 +212,9 @@ fn a_datagram_service_is_found_by_sidr() {
 
     let active = ask(&mut net);
     let request = net.expect(1, EventKind::ConnectRequest);
-    let EventParam::Ud(asked) = &request.param else { panic!("{request:?}") };
-    assert_eq!((&asked.private_data[..6], asked.private_data.len()), (&b"where?"[..], PrivateData::SIDR_REQ));
-    assert_eq!(asked.path.dst, address(0));
+    let EventParam::Ud(data) = &request.param else { panic!("{request:?}") };
+    assert_eq!((&data.private_data[..6], data.private_data.len()), (&b"where?"[..], PrivateData::SIDR_REQ));
+    assert_eq!(data.path.dst, address(0));
     // Repeated before the application has answered: silence.
     let req = first(&mut net, "SIDR_REQ").message;
     assert_eq!(deliver(&mut net, 0, 1, req), []);
@@ -319,8 +319,8 @@ fn services_are_reached_by_their_ids() {
     net.cms[0].resolve(id, route).expect("resolved");
     net.cms[0].connect(net.now, id, &param(1, &[9; PrivateData::REQ_IB])).expect("92 bytes");
     let request = net.expect(1, EventKind::ConnectRequest);
-    let EventParam::Conn(asked) = &request.param else { panic!("{request:?}") };
-    assert_eq!((request.listener, &asked.private_data[..]), (Some(listener), &[9; PrivateData::REQ_IB][..]));
+    let EventParam::Conn(data) = &request.param else { panic!("{request:?}") };
+    assert_eq!((request.listener, &data.private_data[..]), (Some(listener), &[9; PrivateData::REQ_IB][..]));
 }
 
 #[test]

@@ -27,7 +27,7 @@ struct Known {
     datagrams: bool,
     /// Whether the application called for the end, or took more than half a minute to answer.
     unwilling: bool,
-    asked: Time,
+    last_event: Time,
 }
 
 impl Known {
@@ -70,7 +70,7 @@ struct Run {
     random: Random,
     ids: [BTreeMap<CmId, Known>; 2],
     /// Ids that were destroyed, with their records.
-    gone: [Vec<Known>; 2],
+    destroyed: [Vec<Known>; 2],
     /// Calls that an application makes later.
     later: BTreeMap<(Time, u64), (usize, CmId, Call)>,
     number: u64,
@@ -111,7 +111,7 @@ impl Run {
             net,
             random,
             ids: Default::default(),
-            gone: Default::default(),
+            destroyed: Default::default(),
             later: BTreeMap::new(),
             number: 0,
             diligent: false,
@@ -148,7 +148,7 @@ impl Run {
     fn call(&mut self, end: usize, id: CmId, call: Call) {
         let now = self.net.now;
         let Some(known) = self.ids[end].get_mut(&id) else { return };
-        known.unwilling |= !matches!(call, Call::Accept) || now.since(known.asked) > 30 * SEC;
+        known.unwilling |= !matches!(call, Call::Accept) || now.since(known.last_event) > 30 * SEC;
         let cm = &mut self.net.cms[end];
         match call {
             Call::Accept => {
@@ -161,7 +161,7 @@ impl Run {
             Call::Destroy => {
                 cm.destroy(now, id).expect("destroyed");
                 let known = self.ids[end].remove(&id).expect("known");
-                self.gone[end].push(known);
+                self.destroyed[end].push(known);
             }
         }
     }
@@ -182,7 +182,7 @@ impl Run {
         let known = self.ids[end].get_mut(&id);
         let known = known.unwrap_or_else(|| panic!("seed {}: {event:?} of an id that is gone", self.seed));
         known.events.push(event.kind);
-        known.asked = self.net.now;
+        known.last_event = self.net.now;
         known.check(self.seed);
         let datagrams = known.datagrams;
         if matches!(event.kind, EventKind::ConnectRequest | EventKind::ConnectResponse) {
@@ -249,7 +249,7 @@ impl Run {
                 map
             });
         let mut requests: Vec<u64> = (0..2)
-            .flat_map(|end| self.ids[end].values().chain(&self.gone[end]))
+            .flat_map(|end| self.ids[end].values().chain(&self.destroyed[end]))
             .filter(|known| known.passive)
             .map(|known| known.tag)
             .collect();

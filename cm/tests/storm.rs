@@ -42,7 +42,7 @@ struct Host {
     to_start: u32,
     start: Time,
     /// The server: requests that wait for the application, and when it has finished the previous one.
-    asked: VecDeque<CmId>,
+    requests: VecDeque<CmId>,
     free: Time,
     next_qpn: u32,
     server: u32,
@@ -65,7 +65,7 @@ impl Host {
             outcomes: BTreeMap::new(),
             to_start: connects,
             start: Time(u64::from(number)),
-            asked: VecDeque::new(),
+            requests: VecDeque::new(),
             free: Time::ZERO,
             next_qpn: 0x100,
             server,
@@ -94,7 +94,7 @@ impl Host {
             let id = event.id;
             let outcome = match event.kind {
                 EventKind::ConnectRequest => {
-                    self.asked.push_back(id);
+                    self.requests.push_back(id);
                     Outcome::Open
                 }
                 EventKind::ConnectResponse => {
@@ -111,7 +111,7 @@ impl Host {
             self.outcomes.insert(id, outcome);
         }
         while self.free <= now
-            && let Some(id) = self.asked.pop_front()
+            && let Some(id) = self.requests.pop_front()
         {
             self.next_qpn += 1;
             // The client may have given up.
@@ -154,7 +154,7 @@ impl Endpoint for Host {
 
     fn next_deadline(&self) -> u64 {
         let start = if self.to_start > 0 { self.start } else { Time::NEVER };
-        let busy = if self.asked.is_empty() { Time::NEVER } else { self.free };
+        let busy = if self.requests.is_empty() { Time::NEVER } else { self.free };
         self.cm.next_deadline().min(start).min(busy).0
     }
 }

@@ -109,17 +109,17 @@ fn course(at: usize) -> (Vec<(EventKind, i32)>, bool) {
     let mut events = Vec::new();
     let active = net.connect(0, 1, 7, &param(0x11, b"hello"));
     after_step(&mut net);
-    let asked = loop {
-        let asked = net.expect(1, EventKind::ConnectRequest);
-        assert_eq!(asked.listener, Some(listener));
+    let request = loop {
+        let request = net.expect(1, EventKind::ConnectRequest);
+        assert_eq!(request.listener, Some(listener));
         // The attacker's requests are its own.
-        if net.cms[1].route(asked.id).expect("an id").expect("a route").path.dst == address(0) {
-            break asked;
+        if net.cms[1].route(request.id).expect("an id").expect("a route").path.dst == address(0) {
+            break request;
         }
-        net.cms[1].destroy(net.now, asked.id).expect("an id");
+        net.cms[1].destroy(net.now, request.id).expect("an id");
     };
-    events.push(seen(&asked));
-    let passive = asked.id;
+    events.push(seen(&request));
+    let passive = request.id;
     after_step(&mut net);
     net.cms[1].accept(net.now, passive, Some(&param(0x22, b"welcome"))).expect("accepted");
     after_step(&mut net);
@@ -182,9 +182,9 @@ fn a_peer_that_does_not_answer_its_dreq_is_not_waited_for_long() {
     net.listen(1, 7);
     let (active, _) = net.connected();
     net.faults.loss = 1000;
-    let asked = net.now;
+    let start = net.now;
     net.cms[0].disconnect(net.now, active).expect("ends");
     assert_eq!(net.expect(0, EventKind::Disconnected).status, -110);
-    let waited = net.now.since(asked);
+    let waited = net.now.since(start);
     assert!((4 * SEC..5 * SEC).contains(&waited), "{waited} ns");
 }

@@ -43,8 +43,8 @@ fn everything() -> Net {
     net.cms[1].reject(net.now, passive, 28, &data(b"no")).expect("refused");
     net.expect(0, EventKind::Rejected);
     net.cms[0].destroy(net.now, active).expect("destroyed");
-    let gone = net.connect(0, 1, 7, &param(1, b""));
-    net.cms[0].destroy(net.now, gone).expect("destroyed");
+    let abandoned = net.connect(0, 1, 7, &param(1, b""));
+    net.cms[0].destroy(net.now, abandoned).expect("destroyed");
     net.run_for(SEC);
     net.events(1);
     // LAP and APR; DREQ and DREP.

@@ -195,9 +195,9 @@ mod tests {
         }
         srq.set_low_mark(4);
         let mut take = |srq: &mut Srq| srq.take(&mut into).map(|(_, low)| low);
-        let told: Vec<_> = (0..6).map(|_| take(&mut srq)).collect();
+        let reports: Vec<_> = (0..6).map(|_| take(&mut srq)).collect();
         // 5, then 4 are left; 3 are fewer than 4.
-        assert_eq!(told, [Some(false), Some(false), Some(true), Some(false), Some(false), Some(false)]);
+        assert_eq!(reports, [Some(false), Some(false), Some(true), Some(false), Some(false), Some(false)]);
         post(&mut srq, 6, 1).unwrap();
         srq.set_low_mark(1);
         assert_eq!(take(&mut srq), Some(true));

@@ -50,7 +50,7 @@ fn holds_65_536_queue_pairs_and_no_more() {
     assert_eq!(net.nics[1].bytes(&to), net.nics[0].bytes(&from));
 
     // A freed number is the last to be reused.
-    let gone = qpns[100];
-    net.nics[0].destroy_qp(gone).unwrap();
-    assert_eq!(net.nics[0].create_qp(&config), Ok(gone));
+    let destroyed = qpns[100];
+    net.nics[0].destroy_qp(destroyed).unwrap();
+    assert_eq!(net.nics[0].create_qp(&config), Ok(destroyed));
 }

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use crate::order::{PacketOrder, QueueKey, QueueOrder, SortKey};
-use crate::plan::{Chance, Condition, Cut, Deed, Pace, Plan, QueueSpec, Target, When};
+use crate::plan::{Condition, Cut, Deed, Pace, Plan, Probability, QueueSpec, Target, When};
 use crate::run::build::{arrangements, shapes, victim};
 use crate::run::state::Victim;
 use crate::run::store::Shape;
@@ -48,17 +48,17 @@ fn queue_order(order: &QueueOrder) -> String {
     order.0.iter().map(one).collect::<Vec<_>>().join(", then ")
 }
 
-fn chance(chance: &Chance) -> String {
-    match chance {
-        Chance::Always => String::new(),
-        Chance::Of(program) => format!(" with probability {program}"),
+fn probability(probability: &Probability) -> String {
+    match probability {
+        Probability::Always => String::new(),
+        Probability::Of(program) => format!(" with probability {program}"),
     }
 }
 
 fn condition(condition: &Condition) -> String {
     let deed = |deed: &Deed| match deed {
-        Deed::Drop(share) => format!("drop{}", chance(share)),
-        Deed::Mark(share) => format!("mark{}", chance(share)),
+        Deed::Drop(share) => format!("drop{}", probability(share)),
+        Deed::Mark(share) => format!("mark{}", probability(share)),
         Deed::Return => "return".into(),
         Deed::Trim(Cut::Arriving) => "trim".into(),
         Deed::Trim(Cut::Coin) => "trim by the toss of a coin".into(),

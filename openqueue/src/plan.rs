@@ -10,7 +10,7 @@ use crate::source::{PacketField, QueueField, Source};
 
 /// The probability of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Chance {
+pub(crate) enum Probability {
     /// Always, without a random number.
     Always,
     /// The value of a program; below 0 is never, above 1 always. A random number is drawn in any case.
@@ -40,8 +40,8 @@ pub(crate) enum Cut {
 /// An action of a case of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
-    Drop(Chance),
-    Mark(Chance),
+    Drop(Probability),
+    Mark(Probability),
     /// Like [`Deed::Drop`], but returns the packet to its sender if possible.
     Return,
     Trim(Cut),
@@ -71,7 +71,7 @@ impl PlanCase {
     /// All programs of the case.
     fn programs(&self) -> impl Iterator<Item = &Program> {
         let of_deeds = self.deeds.iter().filter_map(|deed| match deed {
-            Deed::Drop(Chance::Of(p)) | Deed::Mark(Chance::Of(p)) | Deed::Modify(_, p) => Some(p),
+            Deed::Drop(Probability::Of(p)) | Deed::Mark(Probability::Of(p)) | Deed::Modify(_, p) => Some(p),
             _ => None,
         });
         std::iter::once(&self.when).chain(of_deeds)
@@ -252,7 +252,7 @@ impl Plan {
             return true;
         }
         self.orders.iter().any(|order| matches!(order, PacketOrder::Comparator(_)))
-            || self.looks_at_heads()
+            || self.reads_heads()
             || self.queues.iter().any(|queue| self.tosses_coin(queue))
             || self.ports.iter().filter_map(|port| port.after_scheduling).any(|id| {
                 let own = |field| matches!(field, PacketField::Size | PacketField::Input | PacketField::Priority);
@@ -263,7 +263,7 @@ impl Plan {
     }
 
     /// Whether head-of-line packets are read.
-    pub(crate) fn looks_at_heads(&self) -> bool {
+    pub(crate) fn reads_heads(&self) -> bool {
         let hol = |source| matches!(source, Source::Queue(QueueField::Hol(_)));
         self.programs().any(|program| program.sources().any(hol))
     }
@@ -276,7 +276,7 @@ impl Plan {
     }
 
     /// Whether the class or the flow of packets is read.
-    pub fn looks_at_dscp(&self) -> bool {
+    pub fn reads_dscp(&self) -> bool {
         let of_classes = self.classifier.fields.iter().flat_map(|(_, cases)| cases);
         let of_classes = of_classes.flat_map(|(when, program)| [when.program(), Some(program)]);
         let of_queues = self
@@ -299,13 +299,13 @@ impl Plan {
     }
 
     /// Whether the bytes of red packets in queues are read.
-    pub fn looks_at_red_sizes(&self) -> bool {
+    pub fn reads_red_sizes(&self) -> bool {
         self.programs()
             .any(|program| program.sources().any(|source| matches!(source, Source::Queue(QueueField::RedSize))))
     }
 
     /// Whether the packet in transmission by a port is read.
-    pub(crate) fn looks_at_sending(&self) -> bool {
+    pub(crate) fn reads_sending(&self) -> bool {
         self.programs()
             .any(|program| program.sources().any(|source| matches!(source, Source::Queue(QueueField::Sending))))
     }

@@ -14,7 +14,7 @@ pub(crate) struct Bell(AtomicU32);
 impl Bell {
     /// Requests a wake-up. The caller issues a fence, then checks once more whether there is work.
     #[inline]
-    pub(crate) fn ask(&self) {
+    pub(crate) fn request(&self) {
         self.0.store(1, Ordering::Relaxed);
     }
 

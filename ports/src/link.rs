@@ -255,7 +255,7 @@ impl Link {
 
     /// Requests a wake-up. Returns false if there is work already.
     fn prepare_sleep(&mut self) -> bool {
-        self.own().asleep.ask();
+        self.own().asleep.request();
         // Pairs with the fence in `ring_bell`.
         fence(Ordering::SeqCst);
         !self.must_wake()
@@ -288,7 +288,7 @@ impl Link {
     /// Returns what is known of the peer process. A peer that closed its side counts as gone.
     pub(super) fn peer_process(&mut self) -> PeerProcess {
         if self.check_peer().is_err() || self.other().closed.load(Ordering::Acquire) == 1 {
-            return PeerProcess::Gone;
+            return PeerProcess::Dead;
         }
         let (handed, taken) = self.tx.progress();
         PeerProcess::Alive { handed, taken }

@@ -232,7 +232,7 @@ pub(super) struct Consumer {
     stamp: u64,
     /// Times of the last read of the head and of the one before: at the earlier one the frames up to the head were not
     /// there yet.
-    looked: Time,
+    read_at: Time,
     unseen_at: Time,
 }
 
@@ -250,8 +250,8 @@ impl Consumer {
     /// Creates the only consumer of a ring that has not been read from yet.
     pub(super) fn new(region: Arc<Region>, place: Place) -> Consumer {
         place.check(&region);
-        let (looked, unseen_at) = (Time::NEVER, Time::NEVER);
-        Consumer { region, place, next: 0, head: 0, released: 0, emptied: 0, stamp: 0, looked, unseen_at }
+        let (read_at, unseen_at) = (Time::NEVER, Time::NEVER);
+        Consumer { region, place, next: 0, head: 0, released: 0, emptied: 0, stamp: 0, read_at, unseen_at }
     }
 
     fn positions(&self) -> &Positions {
@@ -284,7 +284,7 @@ impl Consumer {
         let capacity = self.place.capacity as u64;
         loop {
             if self.next == self.head {
-                self.unseen_at = std::mem::replace(&mut self.looked, now);
+                self.unseen_at = std::mem::replace(&mut self.read_at, now);
                 let head = self.positions().head.0.load(Ordering::Acquire);
                 if head == self.next {
                     // On a cache line of its own: only a producer that doubts its peer reads it, not one that gets

@@ -15,7 +15,7 @@ const MAGIC: u64 = u64::from_be_bytes(*b"IRNICSH\x01");
 /// Words before the numbers.
 const HEAD: usize = 8;
 /// Reads of a sheet that is being written before the reader gives up.
-const LOOKS: u32 = 1_000;
+const READ_ATTEMPTS: u32 = 1_000;
 
 #[derive(Default)]
 #[repr(C)]
@@ -163,7 +163,7 @@ impl SheetReader {
     /// Returns the numbers of the last update; `None` during one, which may last forever if the writer has ended.
     pub fn read(&self) -> Option<Vec<u64>> {
         let head = head(&self.region);
-        for look in 0..LOOKS {
+        for attempt in 0..READ_ATTEMPTS {
             let before = head.sequence.load(Ordering::Acquire);
             let len = usize::try_from(head.len.load(Ordering::Relaxed)).unwrap_or(usize::MAX).min(self.room);
             let numbers = (0..len).map(|at| word(&self.region, at).load(Ordering::Relaxed)).collect();
@@ -171,7 +171,7 @@ impl SheetReader {
             if before & 1 == 0 && head.sequence.load(Ordering::Relaxed) == before {
                 return Some(numbers);
             }
-            if look > LOOKS / 2 {
+            if attempt > READ_ATTEMPTS / 2 {
                 std::thread::yield_now();
             }
         }

@@ -128,22 +128,22 @@ mod tests {
     fn what_another_port_received_keeps_its_time() {
         let (writer, mut reader) = (clock(1_000 * SEC), clock(400 * SEC));
         let stamp = writer.passed_on(Time(5 * SEC));
-        let look = Time(605 * SEC + SLACK / 2);
-        assert_eq!(reader.arrival(look + 1, stamp, look), Time(605 * SEC));
+        let unseen = Time(605 * SEC + SLACK / 2);
+        assert_eq!(reader.arrival(unseen + 1, stamp, unseen), Time(605 * SEC));
     }
 
     #[test]
     fn a_stamp_counts_between_what_the_reader_knows() {
-        let (now, look) = (Time(900 * SEC), Time(899 * SEC));
+        let (now, unseen) = (Time(900 * SEC), Time(899 * SEC));
         let host = |now: Time| now.0 + 400 * SEC;
         let cases = [
-            (0, look, look),
-            (host(look) - 1, look, look),
-            (host(look) + 7, look, look + 7),
-            (host(now) + 1, look, now),
-            (u64::MAX, look, now),
-            (PASSED_ON, look, look - SLACK),
-            (host(look) | PASSED_ON, look, look),
+            (0, unseen, unseen),
+            (host(unseen) - 1, unseen, unseen),
+            (host(unseen) + 7, unseen, unseen + 7),
+            (host(now) + 1, unseen, now),
+            (u64::MAX, unseen, now),
+            (PASSED_ON, unseen, unseen - SLACK),
+            (host(unseen) | PASSED_ON, unseen, unseen),
             (0, Time::NEVER, now - SLACK),
             (PASSED_ON, Time::NEVER, now - 2 * SLACK),
             // A caller whose clock went back.

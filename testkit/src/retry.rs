@@ -75,24 +75,24 @@ pub const PREMISES: &[Premise] = &[
 pub const ATTEMPTS: u32 = 3;
 
 /// Output of a run by which it is decided whether a premise failed.
-pub trait Words {
+pub trait Output {
     /// Whether the output contains `text`. Always false if a process ended by a fault (SIGSEGV and the like).
     fn says(&self, text: &str) -> bool;
 }
 
-impl Words for str {
+impl Output for str {
     fn says(&self, text: &str) -> bool {
         self.contains(text) && !self.contains(crate::crash::FAULT)
     }
 }
 
-impl Words for String {
+impl Output for String {
     fn says(&self, text: &str) -> bool {
         self.as_str().says(text)
     }
 }
 
-impl<T: Words, const N: usize> Words for [T; N] {
+impl<T: Output, const N: usize> Output for [T; N] {
     fn says(&self, text: &str) -> bool {
         self.iter().any(|part| part.says(text))
     }
@@ -100,11 +100,11 @@ impl<T: Words, const N: usize> Words for [T; N] {
 
 /// Runs a test, up to three times as long as a premise on which it depends fails, and reports that. Returns the result
 /// of the last run.
-pub fn attempts<T: Words, E: Debug>(test: &str, run: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+pub fn attempts<T: Output, E: Debug>(test: &str, run: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     attempts_reporting(test, |premise, failure| say(test, premise, failure), run)
 }
 
-fn attempts_reporting<T: Words, E: Debug>(
+fn attempts_reporting<T: Output, E: Debug>(
     test: &str,
     report: impl Fn(&Premise, &str),
     mut run: impl FnMut() -> Result<T, E>,
@@ -123,9 +123,9 @@ fn attempts_reporting<T: Words, E: Debug>(
 }
 
 /// The failed premise of a test, by the output of a run.
-pub fn failed_premise(test: &str, words: &(impl Words + ?Sized)) -> Option<&'static Premise> {
+pub fn failed_premise(test: &str, output: &(impl Output + ?Sized)) -> Option<&'static Premise> {
     let rests = |premise: &&Premise| premise.tests.iter().any(|pattern| matches(pattern, test));
-    let shown = |premise: &&Premise| premise.signs.iter().any(|sign| sign.iter().all(|text| words.says(text)));
+    let shown = |premise: &&Premise| premise.signs.iter().any(|sign| sign.iter().all(|text| output.says(text)));
     PREMISES.iter().filter(rests).find(shown)
 }
 
@@ -190,18 +190,18 @@ mod tests {
     #[test]
     fn every_sign_has_to_be_there() {
         let pings = |last: &str| format!("ping data: rdma-ping-0: A\nping data: {last}: B\n");
-        let gone = "rdma_get_cm_event: Bad file descriptor\n";
+        let closed = "rdma_get_cm_event: Bad file descriptor\n";
         let refused = "Event: RDMA_CM_EVENT_REJECTED; error: 8.\n";
         let (rping, perftest) = ("rdma_cm: rping -c -C 10, irnic as client", "rdma_cm: ib_send_bw -R, irnic as server");
         for (test, failure, excused) in [
-            (rping, pings("rdma-ping-9") + gone, true),
-            ("rping, the guest is client, no loss", pings("rdma-ping-9") + gone, true),
-            ("rdmacm: rping (IPv6, udp, 1 % loss)", pings("rdma-ping-9") + gone, true),
-            (rping, pings("rdma-ping-8") + gone, false),
+            (rping, pings("rdma-ping-9") + closed, true),
+            ("rping, the guest is client, no loss", pings("rdma-ping-9") + closed, true),
+            ("rdmacm: rping (IPv6, udp, 1 % loss)", pings("rdma-ping-9") + closed, true),
+            (rping, pings("rdma-ping-8") + closed, false),
             (rping, pings("rdma-ping-9"), false),
             (rping, refused.into(), false),
             (perftest, refused.into(), false),
-            (perftest, pings("rdma-ping-9") + gone, false),
+            (perftest, pings("rdma-ping-9") + closed, false),
             ("integrity, irnic as server, loss 1%", "transport retry counter exceeded".into(), false),
             ("integrity, irnic as server, loss 1%", refused.into(), false),
             ("integrity, irnic as server, loss 1%", "Kernel panic - not syncing".into(), true),

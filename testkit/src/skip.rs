@@ -39,7 +39,7 @@ fn say(why: &str) {
 
 /// What the machine lacks, if `why` is one of the reasons of [`EXCUSED`].
 pub fn excuse(why: &str) -> Option<&'static str> {
-    EXCUSED.iter().find(|(words, _)| why.contains(words)).map(|(_, lacks)| *lacks)
+    EXCUSED.iter().find(|(reason, _)| why.contains(reason)).map(|(_, lacks)| *lacks)
 }
 
 #[cfg(test)]

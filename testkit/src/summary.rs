@@ -83,7 +83,7 @@ impl Summary {
     /// The summary as text: seconds by target, the slowest tests, and those skipped, retried, and failed.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        let mut line = |words: std::fmt::Arguments| writeln!(text, "{words}").expect("writing to a string");
+        let mut line = |arguments: std::fmt::Arguments| writeln!(text, "{arguments}").expect("writing to a string");
         let mut targets: BTreeMap<&str, (f64, usize)> = BTreeMap::new();
         for (name, time) in &self.times {
             let target = targets.entry(name.split(' ').next().unwrap_or_default()).or_default();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// Time after which anything counts as hung. Nothing should come close, even on a busy machine.
 pub const HANG: Duration = Duration::from_secs(900);
 /// Polling interval.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Waits until `is` holds.
 ///
@@ -28,7 +28,7 @@ pub fn while_alive(what: &str, mut may: impl FnMut() -> bool, mut is: impl FnMut
         if start.elapsed() > HANG {
             return Err(format!("not after {HANG:?}: {what}"));
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -78,8 +78,8 @@ pub fn socket(port: u16, does: Socket) -> bool {
     tables.into_iter().any(|table| {
         let text = fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default();
         text.lines().any(|line| {
-            let mut words = line.split_whitespace().skip(1);
-            words.next().is_some_and(|address| address.ends_with(&local)) && words.nth(1) == Some(state)
+            let mut fields = line.split_whitespace().skip(1);
+            fields.next().is_some_and(|address| address.ends_with(&local)) && fields.nth(1) == Some(state)
         })
     })
 }
@@ -92,8 +92,8 @@ pub fn shell_for_listener(port: u16) -> String {
 
 /// A shell command that waits until a command succeeds, and fails after [`HANG`].
 pub fn shell_until(command: &str) -> String {
-    let looks = HANG.as_millis() / 20;
-    format!("{{ n=0; until {command}; do n=$((n + 1)); [ $n -lt {looks} ] || exit 99; sleep 0.02; done; }}")
+    let polls = HANG.as_millis() / 20;
+    format!("{{ n=0; until {command}; do n=$((n + 1)); [ $n -lt {polls} ] || exit 99; sleep 0.02; done; }}")
 }
 
 #[cfg(test)]

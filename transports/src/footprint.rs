@@ -310,7 +310,7 @@ impl Ledger {
     }
 
     /// [`Self::enter`] beside the part that is being listed, under the same struct.
-    fn enter_beside(&mut self, at: &Setup<'_>, name: &str, entry: Entry<'_>) {
+    fn enter_sibling(&mut self, at: &Setup<'_>, name: &str, entry: Entry<'_>) {
         let own = self.path.split_off(self.path.rfind('.').unwrap_or(0));
         self.enter(at, name, entry);
         self.path += &own;
@@ -378,11 +378,11 @@ const FIXED: &str = "which transport it is: the NIC is built for it";
 
 impl Parts for Discipline {
     fn list(&self, at: &Setup<'_>, ledger: &mut Ledger) {
-        ledger.enter_beside(at, "pull", bits(16 + 16 + 10).when(self.pull().is_some(), why::OFF));
-        ledger.enter_beside(at, "tlt", bits(16).when(self.tlt().is_some(), why::OFF));
-        ledger.enter_beside(at, "tlp", instant().when(at.config.has_probes(), why::OFF));
+        ledger.enter_sibling(at, "pull", bits(16 + 16 + 10).when(self.pull().is_some(), why::OFF));
+        ledger.enter_sibling(at, "tlt", bits(16).when(self.tlt().is_some(), why::OFF));
+        ledger.enter_sibling(at, "tlp", instant().when(at.config.has_probes(), why::OFF));
         // Packets of the first priority, number of priorities, reach.
-        ledger.enter_beside(at, "rc3", bits(17 + 3 + 17).when(self.rc3().is_some(), why::OFF));
+        ledger.enter_sibling(at, "rc3", bits(17 + 3 + 17).when(self.rc3().is_some(), why::OFF));
     }
 }
 

@@ -128,7 +128,7 @@ impl Network {
         u64::from(PACKET) * 8 * GBIT / rate
     }
 
-    fn chance(&mut self, probability: f64) -> bool {
+    fn happens(&mut self, probability: f64) -> bool {
         // Knuth's MMIX.
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.random >> 11) as f64) < probability * (1_u64 << 53) as f64
@@ -141,13 +141,13 @@ impl Network {
             Marking::Red(_, all, _) if bytes > all => true,
             Marking::Red(none, all, most) => {
                 let part = bytes.saturating_sub(none) as f64 / (all - none) as f64;
-                self.chance(part * most)
+                self.happens(part * most)
             }
         }
     }
 
     /// Reads the controller after any event.
-    fn look(&mut self, n: usize) {
+    fn update(&mut self, n: usize) {
         let (now, flow) = (self.now, &mut self.flows[n]);
         let timer = flow.congestion.next_deadline();
         if timer < flow.timer {
@@ -169,7 +169,7 @@ impl Network {
                 // The deadline may be obsolete; the call then does nothing.
                 self.flows[n].timer = Time::NEVER;
                 self.flows[n].congestion.on_timer(Time(now));
-                self.look(n);
+                self.update(n);
             }
             Event::Send(n) => {
                 if self.queue.len() >= XOFF {
@@ -186,7 +186,7 @@ impl Network {
                 };
                 flow.paced = now + Network::packet_time(rate);
                 self.at(now + TO_QUEUE, Event::AtQueue(n));
-                self.look(n);
+                self.update(n);
             }
             Event::AtQueue(n) => {
                 let marked = self.marks();
@@ -224,11 +224,11 @@ impl Network {
                 flow.acked += 1;
                 let ack = Ack { packets: 1, rtt: None, marked, acked: flow.acked, sent: flow.sent, busy: true };
                 flow.congestion.on_ack(Time(now), &ack);
-                self.look(n);
+                self.update(n);
             }
             Event::Notified(n) => {
                 self.flows[n].congestion.on_cnp(Time(now), &Cnp::default());
-                self.look(n);
+                self.update(n);
             }
         }
     }

@@ -120,7 +120,7 @@ fn run<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
 /// Reports the reason of an error at the boundary to C, and sets `errno`.
 #[cold]
 fn fails(call: &str, e: Errno) {
-    explain::tell(call, e.0);
+    explain::print(call, e.0);
     set_errno(e.0);
 }
 
@@ -140,11 +140,11 @@ pub(crate) fn status(call: &'static str, body: impl FnOnce() -> Result<()>) -> c
 /// small part of an object.
 #[inline]
 pub(crate) fn pointer<T>(call: &'static str, body: impl FnOnce() -> Result<*mut T>) -> *mut T {
-    let asked = || {
+    let with_room = || {
         room::ensure(0)?;
         body()
     };
-    run(asked).unwrap_or_else(|e| {
+    run(with_room).unwrap_or_else(|e| {
         fails(call, e);
         null_mut()
     })

@@ -41,14 +41,14 @@ pub(crate) fn note(errno: c_int, why: &dyn fmt::Display) {
 
 /// Prints why `call` fails with `errno`, if a reason was noted.
 #[cold]
-pub(crate) fn tell(call: &str, errno: c_int) {
+pub(crate) fn print(call: &str, errno: c_int) {
     if !WANTED.load(Ordering::Relaxed) && !INSISTS.get() {
         return;
     }
     INSISTS.set(false);
     if let Some((noted, why)) = REASON.take()
         && noted == errno
-        && let Some(line) = TOLD.lock().line(&format!("{call} fails with {}: {why}", name(errno)))
+        && let Some(line) = PRINTED.lock().line(&format!("{call} fails with {}: {why}", name(errno)))
     {
         // One write, so that lines of processes that fail together do not mix.
         let _ = io::stderr().write_all(line.as_bytes());
@@ -56,7 +56,7 @@ pub(crate) fn tell(call: &str, errno: c_int) {
 }
 
 /// Lines already printed. An application may fail in the same way a million times.
-struct Told {
+struct Printed {
     /// Hashes of lines.
     lines: Vec<u64>,
 }
@@ -64,9 +64,9 @@ struct Told {
 /// Maximum number of different lines that are printed.
 const MOST: usize = 64;
 
-static TOLD: Mutex<Told> = Mutex::new(Told { lines: Vec::new() });
+static PRINTED: Mutex<Printed> = Mutex::new(Printed { lines: Vec::new() });
 
-impl Told {
+impl Printed {
     /// Returns the line to print; `None` if it was already printed, or too many were.
     fn line(&mut self, text: &str) -> Option<String> {
         let mut hash = DefaultHasher::new();
@@ -103,12 +103,12 @@ mod tests {
 
     #[test]
     fn a_line_is_told_once_and_so_many_at_most() {
-        let mut told = Told { lines: Vec::new() };
-        assert_eq!(told.line("a").as_deref(), Some("irnic: a\n"));
-        assert_eq!(told.line("a"), None);
-        let lines = (0..10 * MOST).filter_map(|n| told.line(&n.to_string())).collect::<Vec<_>>();
+        let mut printed = Printed { lines: Vec::new() };
+        assert_eq!(printed.line("a").as_deref(), Some("irnic: a\n"));
+        assert_eq!(printed.line("a"), None);
+        let lines = (0..10 * MOST).filter_map(|n| printed.line(&n.to_string())).collect::<Vec<_>>();
         assert_eq!(lines.len(), MOST);
         assert!(lines[MOST - 1].contains("the others are not explained"), "{lines:?}");
-        assert_eq!(told.line("more"), None);
+        assert_eq!(printed.line("more"), None);
     }
 }

@@ -155,10 +155,10 @@ unsafe fn add_address(to: &mut Interface, address: *const libc::sockaddr) {
 
 /// Returns an interface's MTU in bytes. Not from /sys, which may belong to another network namespace.
 fn mtu(name: &CStr) -> u32 {
-    ask_mtu(name).unwrap_or(1500)
+    query_mtu(name).unwrap_or(1500)
 }
 
-fn ask_mtu(name: &CStr) -> io::Result<u32> {
+fn query_mtu(name: &CStr) -> io::Result<u32> {
     // Any socket works.
     let socket = UnixDatagram::unbound()?;
     // SAFETY: all zeros are a valid ifreq.
@@ -183,8 +183,8 @@ mod tests {
     #[test]
     fn an_interface_has_the_mtu_that_the_kernel_says() {
         // Linux's value for loopback; no Ethernet interface has it.
-        assert_eq!(ask_mtu(c"lo").unwrap(), 65536);
-        assert!(ask_mtu(c"no-such-if").is_err());
+        assert_eq!(query_mtu(c"lo").unwrap(), 65536);
+        assert!(query_mtu(c"no-such-if").is_err());
         assert_eq!(mtu(c"no-such-if"), 1500);
     }
 

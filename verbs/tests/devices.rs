@@ -81,10 +81,10 @@ fn talking(run: impl FnOnce([(&kit::Cq, &kit::Mr, &kit::Qp); 2])) {
 
 #[test]
 fn an_acknowledgement_does_not_wait_for_an_answer_that_never_comes() {
-    talking(|[(here, mr, asks), (there, other_mr, answers)]| {
+    talking(|[(here, mr, requester), (there, other_mr, answers)]| {
         for round in 0..20 {
             assert_eq!(answers.recv(Recv::new(round).sge(other_mr.sge(0, 8))), 0);
-            assert_eq!(asks.post(Send::message(round).sge(mr.sge(8, 8))), 0);
+            assert_eq!(requester.post(Send::message(round).sge(mr.sge(8, 8))), 0);
             there.expect(round, IBV_WC_SUCCESS);
             // From here on this device is not called.
             here.expect(round, IBV_WC_SUCCESS);

@@ -491,7 +491,7 @@ fn the_process_survives_and_every_refusal_is_an_errno_value() {
     for _ in 0..STEPS {
         application.step();
     }
-    let told: Vec<(usize, u32)> = application.refusals.iter().copied().enumerate().filter(|(_, n)| *n > 0).collect();
-    println!("{} calls succeeded, refused: {told:?}", application.successes);
+    let refused: Vec<(usize, u32)> = application.refusals.iter().copied().enumerate().filter(|(_, n)| *n > 0).collect();
+    println!("{} calls succeeded, refused: {refused:?}", application.successes);
     assert!(application.successes > 1000 && application.refusals[libc::EINVAL as usize] > 1000);
 }

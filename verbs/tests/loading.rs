@@ -134,9 +134,9 @@ fn a_c_program_links_with_the_directory_and_runs() {
             let output = Command::new(&program).env("LD_LIBRARY_PATH", dir.path()).output().expect("it starts");
             assert!(output.status.success(), "{}: {}", output.status, text(&output));
             assert_eq!(text(&output), "success\n");
-            let asked = support::symbols(&program).unwrap_or_default();
+            let symbols = support::symbols(&program).unwrap_or_default();
             let versions: Vec<_> =
-                asked.iter().filter(|s| s.name.starts_with("ibv_")).map(|s| s.version.as_str()).collect();
+                symbols.iter().filter(|s| s.name.starts_with("ibv_")).map(|s| s.version.as_str()).collect();
             assert!(versions.iter().all(|&v| v == "IBVERBS_1.1"), "{versions:?}");
             Some(())
         }

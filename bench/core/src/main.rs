@@ -37,17 +37,17 @@ enum Command {
 }
 
 /// Executes `irnic`, if it is next to this program.
-fn become_irnic(words: &[OsString]) -> ExitCode {
+fn become_irnic(arguments: &[OsString]) -> ExitCode {
     let irnic = std::env::current_exe().map(|own| own.with_file_name("irnic"));
     let Some(irnic) = irnic.ok().filter(|path| path.is_file()) else {
-        let name = words.join(OsStr::new(" "));
+        let name = arguments.join(OsStr::new(" "));
         eprintln!(
             "irnic-core: {}: not a command of this program; irnic, which cargo build --release builds, has more",
             name.display()
         );
         return ExitCode::from(2);
     };
-    let error = std::process::Command::new(&irnic).args(words).exec();
+    let error = std::process::Command::new(&irnic).args(arguments).exec();
     eprintln!("irnic-core: {}: {error}", irnic.display());
     ExitCode::FAILURE
 }
@@ -76,6 +76,6 @@ fn main() -> ExitCode {
         Command::Perf(args) => perf::main(&args),
         Command::Rtt(args) => rtt::main(&args),
         Command::Run(args) => run::main(&args),
-        Command::Other(words) => return become_irnic(&words),
+        Command::Other(arguments) => return become_irnic(&arguments),
     })
 }

@@ -32,14 +32,14 @@ const LONGEST: u64 = 4_096;
 const WAITING: usize = 64;
 
 /// A command, and the channel for its answer.
-struct Asked {
+struct Request {
     text: String,
     answer: Sender<String>,
 }
 
 /// The network's end of a control socket.
 pub struct Control {
-    asked: Receiver<Asked>,
+    requests: Receiver<Request>,
     topology: Topology,
     pace: Pace,
     began: Instant,
@@ -92,7 +92,7 @@ pub fn listen(place: &Path, waker: Waker, topology: Topology, pace: Pace) -> io:
     let place = if is_abstract { place.to_owned() } else { std::path::absolute(place)? };
     let socket = Socket { place: place.display().to_string() };
     let listener = socket::listen(&socket.place)?;
-    let (sender, asked) = bounded(WAITING);
+    let (sender, requests) = bounded(WAITING);
     std::thread::Builder::new().name("control".into()).spawn(move || {
         for client in listener.incoming() {
             // Possibly too many open files: retry later rather than spin.
@@ -107,7 +107,7 @@ pub fn listen(place: &Path, waker: Waker, topology: Topology, pace: Pace) -> io:
             }
         }
     })?;
-    let control = Control { asked, topology, pace, began: Instant::now(), pending: Vec::new() };
+    let control = Control { requests, topology, pace, began: Instant::now(), pending: Vec::new() };
     Ok((control, socket))
 }
 
@@ -124,7 +124,7 @@ fn done(fields: &Value) -> String {
 }
 
 /// Forwards a client's commands one by one, until it disconnects or sends one that is too long.
-fn serve(client: &UnixStream, network: &Sender<Asked>, waker: &Waker) -> io::Result<()> {
+fn serve(client: &UnixStream, network: &Sender<Request>, waker: &Waker) -> io::Result<()> {
     let mut lines = BufReader::new(client);
     let mut line = Vec::new();
     loop {
@@ -137,7 +137,7 @@ fn serve(client: &UnixStream, network: &Sender<Asked>, waker: &Waker) -> io::Res
         let answer = if whole {
             let (answer, answers) = bounded(1);
             let text = String::from_utf8_lossy(&line).into_owned();
-            let sent = network.send(Asked { text, answer }).is_ok();
+            let sent = network.send(Request { text, answer }).is_ok();
             waker.wake();
             answers.recv().ok().filter(|_| sent).unwrap_or_else(|| refused("the lab has ended"))
         } else {
@@ -155,13 +155,13 @@ impl Control {
     /// Returns whether there are commands or deferred answers.
     #[inline]
     pub fn has_news(&self) -> bool {
-        !self.asked.is_empty() || !self.pending.is_empty()
+        !self.requests.is_empty() || !self.pending.is_empty()
     }
 
     /// Carries out the queued commands, and sends the deferred answers that are due.
     #[cold]
     pub fn attend(&mut self, emulation: &mut Emulation<'_>) {
-        while let Ok(Asked { text, answer }) = self.asked.try_recv() {
+        while let Ok(Request { text, answer }) = self.requests.try_recv() {
             match self.carry_out(&text, emulation) {
                 Ok((Some(at), said)) => self.pending.push((at, answer, said)),
                 Ok((None, said)) => drop(answer.send(said)),

@@ -91,7 +91,7 @@ pub fn main(args: HostArgs) -> ExitCode {
 }
 
 /// Splits a command line of ssh or rsh into the host and the command.
-fn words(arguments: &[OsString]) -> Option<(&OsStr, &[OsString])> {
+fn split_command_line(arguments: &[OsString]) -> Option<(&OsStr, &[OsString])> {
     let mut host: Option<&OsStr> = None;
     let mut rest = arguments;
     // Options come before the host, and directly after it.
@@ -118,7 +118,7 @@ fn words(arguments: &[OsString]) -> Option<(&OsStr, &[OsString])> {
 
 /// Acts as ssh or rsh: the words of the command are joined and interpreted by a shell.
 pub fn agent(arguments: &[OsString]) -> ExitCode {
-    let Some((name, command)) = words(arguments) else {
+    let Some((name, command)) = split_command_line(arguments) else {
         eprintln!("irnic: expected the name of a host, such as h1, and a command");
         return ExitCode::from(255);
     };
@@ -155,12 +155,12 @@ mod tests {
             ("h1", "h1", ""),
         ] {
             let arguments: Vec<OsString> = line.split(' ').map(Into::into).collect();
-            let (found, rest) = words(&arguments).unwrap();
+            let (found, rest) = split_command_line(&arguments).unwrap();
             assert_eq!((found, rest.join(OsStr::new(" "))), (OsStr::new(host), command.into()), "{line}");
         }
         for line in ["-x", "-p 22", "--"] {
             let arguments: Vec<OsString> = line.split(' ').map(Into::into).collect();
-            assert_eq!(words(&arguments), None, "{line}");
+            assert_eq!(split_command_line(&arguments), None, "{line}");
         }
     }
 

@@ -49,8 +49,8 @@ impl Request {
         };
         let head = String::from_utf8_lossy(&bytes[..end]);
         let mut lines = head.split("\r\n");
-        let mut words = lines.next().unwrap_or_default().split(' ');
-        let (Some(method), Some(path), Some(version), None) = (words.next(), words.next(), words.next(), words.next())
+        let mut parts = lines.next().unwrap_or_default().split(' ');
+        let (Some(method), Some(path), Some(version), None) = (parts.next(), parts.next(), parts.next(), parts.next())
         else {
             return Some(Err(Reply::error("400 Bad Request", "expected GET PATH HTTP/1.1")));
         };
@@ -96,10 +96,10 @@ impl Reply {
 }
 
 enum Stage {
-    /// Receiving: the request so far.
-    Asks(Vec<u8>),
-    /// Sending: the response, and how much of it has been sent.
-    Hears(Vec<u8>, usize),
+    /// The request so far.
+    Receiving(Vec<u8>),
+    /// The response, and how much of it has been sent.
+    Sending(Vec<u8>, usize),
 }
 
 struct Client {
@@ -112,9 +112,9 @@ struct Client {
 impl Client {
     /// Proceeds as far as possible without blocking. Returns whether there is more to do.
     fn proceed(&mut self, reply: impl FnOnce(&Request) -> Reply) -> io::Result<bool> {
-        if let Stage::Asks(bytes) = &mut self.stage {
+        if let Stage::Receiving(bytes) = &mut self.stage {
             let mut some = [0; 1 << 10];
-            let asked = loop {
+            let request = loop {
                 match self.stream.read(&mut some) {
                     Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                     Ok(n) => bytes.extend_from_slice(&some[..n]),
@@ -122,19 +122,19 @@ impl Client {
                     Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(true),
                     Err(e) => return Err(e),
                 }
-                if let Some(asked) = Request::parse(bytes) {
-                    break asked;
+                if let Some(request) = Request::parse(bytes) {
+                    break request;
                 }
             };
-            let answer = asked.map_or_else(|refused| refused, |request| reply(&request));
-            self.stage = Stage::Hears(answer.bytes(), 0);
+            let answer = request.map_or_else(|refused| refused, |request| reply(&request));
+            self.stage = Stage::Sending(answer.bytes(), 0);
             self.until = Instant::now() + PATIENCE;
         }
-        let Stage::Hears(answer, gone) = &mut self.stage else { return Ok(true) };
-        while *gone < answer.len() {
-            match self.stream.write(&answer[*gone..]) {
+        let Stage::Sending(answer, sent) = &mut self.stage else { return Ok(true) };
+        while *sent < answer.len() {
+            match self.stream.write(&answer[*sent..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(n) => *gone += n,
+                Ok(n) => *sent += n,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(true),
                 Err(e) => return Err(e),
@@ -155,14 +155,15 @@ impl Clients {
             self.evict();
         }
         if stream.never_wait().is_ok() {
-            let (stage, until) = (Stage::Asks(Vec::new()), Instant::now() + PATIENCE);
+            let (stage, until) = (Stage::Receiving(Vec::new()), Instant::now() + PATIENCE);
             self.0.push_back(Client { stream: Box::new(stream), stage, until });
         }
     }
 
     /// Evicts the oldest client that has sent nothing, otherwise the oldest.
     pub fn evict(&mut self) {
-        let silent = self.0.iter().position(|client| matches!(&client.stage, Stage::Asks(bytes) if bytes.is_empty()));
+        let silent =
+            self.0.iter().position(|client| matches!(&client.stage, Stage::Receiving(bytes) if bytes.is_empty()));
         self.0.remove(silent.unwrap_or(0));
     }
 
@@ -174,7 +175,7 @@ impl Clients {
     /// Returns the event that each waits for.
     pub fn polled(&self) -> impl Iterator<Item = libc::pollfd> {
         self.0.iter().map(|client| {
-            let events = if matches!(client.stage, Stage::Asks(_)) { libc::POLLIN } else { libc::POLLOUT };
+            let events = if matches!(client.stage, Stage::Receiving(_)) { libc::POLLIN } else { libc::POLLOUT };
             let fd: RawFd = client.stream.as_raw_fd();
             libc::pollfd { fd, events, revents: 0 }
         })

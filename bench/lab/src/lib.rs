@@ -219,7 +219,7 @@ fn addresses(args: &LabArgs) -> Result<Addresses, LabError> {
         live: args.live,
         metrics: args.metrics,
         public: args.live_public,
-        looks: args.metrics.is_some() || args.json.is_some() || args.html.is_some(),
+        polls: args.metrics.is_some() || args.json.is_some() || args.html.is_some(),
     };
     addresses.check().map_err(LabError::Usage)?;
     Ok(addresses)
@@ -310,7 +310,7 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let files = Files::open(args)?;
     let lab = plan.network(args)?;
     let (keeper, location) = Location::open(&plan)?;
-    let (socket, asked) = (location.socket(""), location.socket(top::SUFFIX).display().to_string());
+    let (socket, stats_socket) = (location.socket(""), location.socket(top::SUFFIX).display().to_string());
     let server = plan.server(&socket, &lab)?;
     let place = args.control.clone().unwrap_or_else(|| location.socket("-control"));
     let control = control::listen(&place, server.waker(), plan.config.topology.clone(), plan.pace);
@@ -320,7 +320,7 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
 
     let began = Instant::now();
     let switchd = plan.switchd(args, server, lab).controlled(control);
-    serve(switchd.board(), &asked, &addresses)?;
+    serve(switchd.board(), &stats_socket, &addresses)?;
     let switchd = match args.sample.or(files.need_samples().then_some(samples::SAMPLE)) {
         Some(every) => switchd.sample(every),
         None => switchd,
@@ -331,7 +331,7 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
         ("IRNIC_TRANSPORT", setup.transport.to_string()),
         ("IRNIC_MTU", setup.mtu.bytes().to_string()),
         (control::VARIABLE, control_socket.place()),
-        (top::VARIABLE, asked),
+        (top::VARIABLE, stats_socket),
     ];
     let surroundings = Surroundings {
         socket: &socket,

@@ -160,7 +160,7 @@ impl ProcessStats {
             if let Some(shown) = member.shown() {
                 let page = shown.sheet.read().and_then(Page::read);
                 page.iter().for_each(|page| process.take(page));
-                shown.ask();
+                shown.request_update();
             }
             process
         });
@@ -186,7 +186,7 @@ impl ProcessStats {
         self.queue_pairs = page.queue_pairs.iter().map(QueuePair::from).collect();
         (self.live_queue_pairs, self.destroyed_queue_pairs) = (page.live, page.destroyed);
         self.total = Figures::from(&page.total);
-        let old = host_now().0.saturating_sub(page.told) > SILENCE;
+        let old = host_now().0.saturating_sub(page.published) > SILENCE;
         self.state = if old { ProcessState::Silent } else { ProcessState::Runs };
     }
 }
@@ -195,7 +195,7 @@ impl ProcessStats {
 fn refresh(shown: &[Option<Arc<Shown>>]) {
     let mut waiting: Vec<(&Shown, u64)> =
         shown.iter().flatten().map(|shown| (&**shown, shown.sheet.version())).collect();
-    waiting.iter().for_each(|(shown, _)| shown.ask());
+    waiting.iter().for_each(|(shown, _)| shown.request_update());
     let until = Instant::now() + PATIENCE;
     while !waiting.is_empty() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(1));
@@ -203,20 +203,20 @@ fn refresh(shown: &[Option<Arc<Shown>>]) {
     }
 }
 
-/// State kept between looks.
+/// State kept between calls.
 #[derive(Default)]
 pub struct ProcessPages {
     /// Number of departed processes that have been recorded.
     noted: u64,
     /// Counters of the departed processes of each host.
-    gone: Vec<Counters>,
+    departed: Vec<Counters>,
     ended: VecDeque<ProcessStats>,
 }
 
 impl ProcessPages {
     /// Fills in the numbers of processes; `living` are their pages, in the same order. Returns the counters of each of
     /// `hosts` hosts, including departed processes, and the processes that have left recently.
-    pub fn look(
+    pub fn update(
         &mut self,
         processes: &mut [ProcessStats],
         living: &[Option<Arc<Shown>>],
@@ -224,11 +224,11 @@ impl ProcessPages {
         hosts: u32,
     ) -> (Vec<Counters>, Vec<ProcessStats>) {
         refresh(living);
-        self.gone.resize(hosts as usize, Counters::default());
+        self.departed.resize(hosts as usize, Counters::default());
         for departed in departed.iter().filter(|departed| departed.number >= self.noted) {
             let (process, page) = ProcessStats::departed(departed);
-            if let (Some(page), Some(gone)) = (page, self.gone.get_mut(departed.host as usize)) {
-                gone.add(&page.counters);
+            if let (Some(page), Some(counters)) = (page, self.departed.get_mut(departed.host as usize)) {
+                counters.add(&page.counters);
             }
             if self.ended.len() == ENDED {
                 self.ended.pop_front();
@@ -236,7 +236,7 @@ impl ProcessPages {
             self.ended.push_back(process);
         }
         self.noted = departed.last().map_or(self.noted, |departed| departed.number + 1);
-        let mut counted = self.gone.clone();
+        let mut counted = self.departed.clone();
         for (process, shown) in processes.iter_mut().zip(living) {
             let page = shown.as_ref().and_then(|shown| Page::read(shown.sheet.read()?));
             if let (Some(page), Some(counted)) = (page, counted.get_mut(process.host as usize)) {
@@ -262,11 +262,11 @@ mod tests {
         let nonsense = [None, Some(vec![]), Some(vec![1]), Some(vec![u64::MAX; 6_000])];
         let all: Vec<_> = (0..).zip(nonsense).map(|(n, numbers)| departed(n, numbers)).collect();
         let mut living = vec![ProcessStats { host: 9, ..ProcessStats::default() }];
-        let (counted, ended) = pages.look(&mut living, &[None], &all, 2);
+        let (counted, ended) = pages.update(&mut living, &[None], &all, 2);
         assert_eq!((counted, ended.len()), (vec![Counters::default(); 2], 4));
         assert!(ended.iter().all(|process| process.state == ProcessState::Gone && process.queue_pairs.is_empty()));
         // Each is recorded once.
-        assert_eq!(pages.look(&mut [], &[], &all, 2).1.len(), 4);
+        assert_eq!(pages.update(&mut [], &[], &all, 2).1.len(), 4);
         let text = serde_json::to_string(&ended).unwrap();
         let read = serde_json::from_str::<Vec<ProcessStats>>(&text).unwrap();
         let without_group = |p: &ProcessStats| ProcessStats { group: 0, ..p.clone() };

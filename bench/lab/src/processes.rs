@@ -17,7 +17,7 @@ use crate::namespaces::{Entrance, programs};
 use irnic_launch::run;
 
 /// Polling interval of commands.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The environment of all processes of a lab.
 pub struct Surroundings<'a> {
@@ -117,7 +117,7 @@ pub fn run(
         if !busy || interrupted.load(Ordering::Relaxed) {
             break;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     started.end_all();
     Ok(started.running.drain(..).map(|one| Ended { pid: one.child.id(), name: one.name, status: one.status }).collect())
@@ -158,7 +158,7 @@ impl Started {
             if ended.iter().all(|ended| *ended) {
                 break;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         for one in &mut self.running {
             signal(one.child.id(), libc::SIGKILL);

@@ -72,7 +72,7 @@ impl Samples {
 
     /// Samples the network.
     #[cold]
-    pub fn look(&mut self, lab: &Lab) {
+    pub fn sample(&mut self, lab: &Lab) {
         let network = lab.network();
         let mut moment = Moment { at: lab.now(), delivered: network.totals().payload_bytes, ..Moment::default() };
         for (id, port) in network.ports().iter().enumerate() {
@@ -120,7 +120,7 @@ impl Samples {
     /// Takes the last sample of the network.
     pub fn finish(&mut self, lab: &Lab) {
         if self.moments.last().is_none_or(|last| last.at < lab.now()) {
-            self.look(lab);
+            self.sample(lab);
         }
     }
 

@@ -37,7 +37,7 @@ pub struct Addresses {
     /// Whether addresses other than loopback are allowed.
     pub public: bool,
     /// Whether processes are polled periodically, even without requests.
-    pub looks: bool,
+    pub polls: bool,
 }
 
 impl Addresses {
@@ -94,7 +94,7 @@ pub struct Server {
     remembers: bool,
     /// Whether it polls periodically, even without requests: the last numbers of a process are then known at the lab's
     /// end, even if it is killed.
-    looks: bool,
+    polls: bool,
     live: Option<SocketAddr>,
     metrics: Option<SocketAddr>,
 }
@@ -129,7 +129,7 @@ impl Server {
             history: VecDeque::new(),
             pages: ProcessPages::default(),
             remembers: live.is_some(),
-            looks: at.looks,
+            polls: at.polls,
             live,
             metrics,
         })
@@ -153,8 +153,8 @@ impl Server {
     fn run(&mut self) {
         let mut tick = Instant::now();
         loop {
-            self.turn((self.looks || self.remembers).then_some(tick));
-            if (self.looks || self.remembers) && Instant::now() >= tick {
+            self.turn((self.polls || self.remembers).then_some(tick));
+            if (self.polls || self.remembers) && Instant::now() >= tick {
                 self.remember();
                 tick = Instant::now() + TICK;
             }
@@ -214,7 +214,7 @@ impl Server {
     }
 
     fn remember(&mut self) {
-        let Some(stats) = self.look() else { return };
+        let Some(stats) = self.snapshot() else { return };
         if !self.remembers {
             return;
         }
@@ -254,16 +254,17 @@ impl Server {
     }
 
     /// Returns a snapshot of the lab, with the numbers of its processes.
-    fn look(&mut self) -> Option<Stats> {
-        let look = self.board.ask(ANSWER)?;
-        let mut stats = look.stats.clone();
-        (stats.counted, stats.ended) = self.pages.look(&mut stats.processes, &look.shown, &look.departed, stats.hosts);
+    fn snapshot(&mut self) -> Option<Stats> {
+        let snapshot = self.board.ask(ANSWER)?;
+        let mut stats = snapshot.stats.clone();
+        (stats.counted, stats.ended) =
+            self.pages.update(&mut stats.processes, &snapshot.shown, &snapshot.departed, stats.hosts);
         Some(stats)
     }
 
     fn stats(&mut self) -> Option<Stats> {
         let history = self.history.iter().cloned().collect();
-        Some(Stats { history, ..self.look()? })
+        Some(Stats { history, ..self.snapshot()? })
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::*;
 use crate::http::REQUEST;
 use crate::process_stats::ProcessStats;
-use crate::stats::{Look, PortStats};
+use crate::stats::{PortStats, Snapshot};
 
 /// Answers for a lab while `f` queries its server, also by its socket.
 fn with_server(at: &Addresses, f: impl FnOnce(&mut Server, &str)) {
@@ -18,19 +18,19 @@ fn with_server(at: &Addresses, f: impl FnOnce(&mut Server, &str)) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                if board.is_asked() {
+                if board.is_requested() {
                     let port = PortStats { from: "h0".into(), to: "s0".into(), bytes: 99, ..PortStats::default() };
                     let process = ProcessStats { pid: std::process::id(), ..ProcessStats::default() };
                     let stats = Stats { hosts: 1, ports: vec![port], processes: vec![process], ..Stats::default() };
-                    board.answer(Look { stats, shown: vec![None], ..Look::default() });
+                    board.answer(Snapshot { stats, shown: vec![None], ..Snapshot::default() });
                 }
                 std::thread::yield_now();
             }
         });
         // A failure must not wait for the answering thread.
-        let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(&mut server, &place)));
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(&mut server, &place)));
         done.store(true, Ordering::Relaxed);
-        asked.unwrap_or_else(|why| std::panic::resume_unwind(why));
+        outcome.unwrap_or_else(|why| std::panic::resume_unwind(why));
     });
 }
 
@@ -110,7 +110,7 @@ fn what_is_no_request_of_the_machines_own_is_refused() {
 
 #[test]
 fn metrics_have_an_address_of_their_own_or_the_pages() {
-    let apart = Addresses { live: loopback(), metrics: loopback(), public: false, looks: false };
+    let apart = Addresses { live: loopback(), metrics: loopback(), public: false, polls: false };
     // Port 0 twice is the same address.
     with_server(&apart, |server, _| {
         assert_eq!((server.listeners.len(), server.live()), (2, server.metrics()));
@@ -173,9 +173,9 @@ fn silent_clients_keep_nobody_waiting() {
 fn foreign_addresses_have_to_be_meant() {
     let foreign: SocketAddr = "0.0.0.0:8080".parse().unwrap();
     for (live, metrics) in [(Some(foreign), None), (None, Some(foreign))] {
-        let why = Addresses { live, metrics, public: false, looks: false }.check().unwrap_err();
+        let why = Addresses { live, metrics, public: false, polls: false }.check().unwrap_err();
         assert!(why.contains("--live-public") && why.contains("0.0.0.0:8080"), "{why}");
-        assert_eq!(Addresses { live, metrics, public: true, looks: false }.check(), Ok(()));
+        assert_eq!(Addresses { live, metrics, public: true, polls: false }.check(), Ok(()));
     }
     let own = ["127.0.0.1:1", "[::1]:1", "127.77.0.1:1"].map(|text| Some(text.parse().unwrap()));
     assert!(own.iter().all(|live| Addresses { live: *live, ..Addresses::default() }.check().is_ok()));

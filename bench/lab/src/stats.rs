@@ -123,7 +123,7 @@ impl Stats {
     }
 
     /// Returns a snapshot of the lab; times and unclaimed frames have to be filled in.
-    pub fn look(&self, server: &LabServer, lab: &Lab) -> Stats {
+    pub fn snapshot(&self, server: &LabServer, lab: &Lab) -> Stats {
         let network = lab.network();
         let (late, lateness) = (lab.late(), server.lateness());
         let port = |(id, link): (usize, LinkRecord)| {
@@ -182,7 +182,7 @@ impl Stats {
 
 /// A snapshot by the thread that runs the network.
 #[derive(Default)]
-pub struct Look {
+pub struct Snapshot {
     pub stats: Stats,
     /// The pages of the processes of `stats`, in the same order.
     pub shown: Vec<Option<Arc<Shown>>>,
@@ -193,33 +193,33 @@ pub struct Look {
 /// Requests for snapshots, and their answers.
 #[derive(Default)]
 pub struct Board {
-    asked: AtomicBool,
+    requested: AtomicBool,
     /// The last answer, and the number of answers.
-    answer: Mutex<(u64, Option<Arc<Look>>)>,
+    answer: Mutex<(u64, Option<Arc<Snapshot>>)>,
     news: Condvar,
 }
 
 impl Board {
     /// Returns whether a client waits for an answer.
     #[inline]
-    pub fn is_asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
+    pub fn is_requested(&self) -> bool {
+        self.requested.load(Ordering::Relaxed)
     }
 
     /// Answers all waiting clients.
-    pub fn answer(&self, look: Look) {
+    pub fn answer(&self, snapshot: Snapshot) {
         let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         // A later request takes the lock after this one.
-        self.asked.store(false, Ordering::Relaxed);
-        *answer = (answer.0 + 1, Some(Arc::new(look)));
+        self.requested.store(false, Ordering::Relaxed);
+        *answer = (answer.0 + 1, Some(Arc::new(snapshot)));
         self.news.notify_all();
     }
 
     /// Requests a snapshot and waits up to `patience` for it; otherwise returns the last one, if any.
-    pub fn ask(&self, patience: Duration) -> Option<Arc<Look>> {
+    pub fn ask(&self, patience: Duration) -> Option<Arc<Snapshot>> {
         let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         let known = answer.0;
-        self.asked.store(true, Ordering::Relaxed);
+        self.requested.store(true, Ordering::Relaxed);
         let waited = self.news.wait_timeout_while(answer, patience, |answer| answer.0 == known);
         waited.unwrap_or_else(PoisonError::into_inner).0.1.clone()
     }
@@ -232,20 +232,20 @@ mod tests {
     #[test]
     fn who_asks_has_an_answer_from_after_the_question() {
         let board = Board::default();
-        assert!(!board.is_asked());
-        let look = |frames| Look { stats: Stats { frames, ..Stats::default() }, ..Look::default() };
-        board.answer(look(1));
+        assert!(!board.is_requested());
+        let snapshot = |frames| Snapshot { stats: Stats { frames, ..Stats::default() }, ..Snapshot::default() };
+        board.answer(snapshot(1));
         std::thread::scope(|scope| {
             let asker = scope.spawn(|| board.ask(Duration::from_secs(60)));
-            while !board.is_asked() {
+            while !board.is_requested() {
                 std::thread::yield_now();
             }
-            board.answer(look(2));
-            assert_eq!(asker.join().unwrap().map(|look| look.stats.frames), Some(2));
+            board.answer(snapshot(2));
+            assert_eq!(asker.join().unwrap().map(|snapshot| snapshot.stats.frames), Some(2));
         });
-        assert!(!board.is_asked());
+        assert!(!board.is_requested());
         // No thread answers any more.
-        assert_eq!(board.ask(Duration::ZERO).map(|look| look.stats.frames), Some(2));
+        assert_eq!(board.ask(Duration::ZERO).map(|snapshot| snapshot.stats.frames), Some(2));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::pace::{Clock, Pace};
 use crate::pairs::Pairs;
 use crate::process_stats::ProcessStats;
 use crate::samples::Samples;
-use crate::stats::{Board, Look, Stats};
+use crate::stats::{Board, Snapshot, Stats};
 use crate::view::Outcome;
 
 /// Rounds between checks for processes that join or leave.
@@ -115,7 +115,7 @@ impl Switchd {
             if self.control.as_ref().is_some_and(Control::has_news) {
                 self.heed();
             }
-            if self.board.is_asked() {
+            if self.board.is_requested() {
                 self.answer();
             }
             if let Some(patience) = self.patience {
@@ -169,13 +169,13 @@ impl Switchd {
     /// Publishes a snapshot of the lab.
     #[cold]
     fn answer(&self) {
-        let mut stats = self.stats.look(&self.server, &self.lab);
+        let mut stats = self.stats.snapshot(&self.server, &self.lab);
         stats.host_ns = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         stats.lab_ns = self.server.now() - self.began;
         stats.unclaimed_frames = self.unclaimed;
         stats.unasked_jumps = self.unasked().map(|unasked| unasked.jumps);
         let shown = self.server.members().map(|(_, member)| member.shown().cloned()).collect();
-        self.board.answer(Look { stats, shown, departed: self.server.departed().cloned().collect() });
+        self.board.answer(Snapshot { stats, shown, departed: self.server.departed().cloned().collect() });
     }
 
     /// Carries out commands of the control socket.
@@ -253,7 +253,7 @@ impl Switchd {
         while let Some(due) = self.samples.as_ref().map(Samples::due).filter(|due| *due <= until) {
             arrived |= self.advance_to(due);
             if let Some(samples) = &mut self.samples {
-                samples.look(&self.lab);
+                samples.sample(&self.lab);
             }
         }
         arrived | self.advance_to(until)

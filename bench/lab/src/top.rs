@@ -432,7 +432,7 @@ mod tests {
         QueuePair { number, service: "RC".into(), peer, figures, ..QueuePair::default() }
     }
 
-    fn look(at: u64, bytes: u64, queue_bytes: u64) -> Stats {
+    fn snapshot(at: u64, bytes: u64, queue_bytes: u64) -> Stats {
         let port = |from: &str, to: &str, bytes, queue_bytes| PortStats {
             from: from.into(),
             to: to.into(),
@@ -470,7 +470,7 @@ mod tests {
 
     #[test]
     fn the_screen_has_rates_of_the_labs_time_and_the_fullest_queue() {
-        let (before, now) = (look(1_000_000_000, 0, 0), look(1_500_000_000, 31_250_000, 20_000));
+        let (before, now) = (snapshot(1_000_000_000, 0, 0), snapshot(1_500_000_000, 31_250_000, 20_000));
         let text = show(&before, &now, 50);
         let line =
             |of: &str| text.lines().find(|l| l.contains(of)).unwrap_or_else(|| panic!("{of}: {text}")).to_owned();
@@ -499,16 +499,16 @@ mod tests {
 
     #[test]
     fn what_has_no_room_is_counted() {
-        let mut now = look(2, 1, 1);
+        let mut now = snapshot(2, 1, 1);
         now.processes = (0..30).map(|host| ProcessStats { host, ..ProcessStats::default() }).collect();
-        let text = show(&look(1, 0, 0), &now, 24);
+        let text = show(&snapshot(1, 0, 0), &now, 24);
         assert!(text.contains("and 28 more") && text.lines().count() <= 24, "{text}");
-        assert!(!show(&look(1, 0, 0), &now, usize::MAX).contains("more"));
+        assert!(!show(&snapshot(1, 0, 0), &now, usize::MAX).contains("more"));
     }
 
     #[test]
     fn a_lab_that_stands_still_has_no_rates() {
-        let text = show(&look(5, 7, 0), &look(5, 9, 0), 24);
+        let text = show(&snapshot(5, 7, 0), &snapshot(5, 9, 0), 24);
         assert!(text.contains("it stands still") && !text.contains("NaN") && !text.contains("inf"), "{text}");
     }
 }

@@ -18,7 +18,7 @@ pub struct ConfigArgs {
 pub fn main(args: &ConfigArgs) -> ExitCode {
     match Variables::from_environment().and_then(|variables| Config::load(&variables)) {
         Ok(config) => {
-            config.tell_ignored();
+            config.report_ignored();
             let text = if args.json { format!("{:#}\n", config.to_json()) } else { config.to_toml() };
             irnic_report::output::print(&text);
             ExitCode::SUCCESS

@@ -109,7 +109,7 @@ fn json(infos: &[DeviceInfo]) -> Value {
 pub fn main(args: &DevinfoArgs) -> ExitCode {
     let loaded = Variables::from_environment().and_then(|variables| Config::load(&variables));
     let infos = loaded.map_err(|e| e.to_string()).and_then(|config| {
-        config.tell_ignored();
+        config.report_ignored();
         device::infos(&config)
     });
     let chosen = infos.and_then(|mut infos| {

@@ -98,12 +98,12 @@ fn abbreviates(word: &str, name: &str) -> bool {
 }
 
 /// Removes the options from a command line; `None` if there is an unsupported one.
-fn options<'a>(words: &[&'a str]) -> Option<(Style, Vec<&'a str>)> {
+fn options<'a>(arguments: &[&'a str]) -> Option<(Style, Vec<&'a str>)> {
     let (mut style, mut rest) = (Style::default(), Vec::new());
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
+    let mut arguments = arguments.iter();
+    while let Some(word) = arguments.next() {
         if *word == "--" {
-            rest.extend(words);
+            rest.extend(arguments);
             break;
         }
         let flags: Vec<char> = match word.strip_prefix("--") {
@@ -131,14 +131,14 @@ fn options<'a>(words: &[&'a str]) -> Option<(Style, Vec<&'a str>)> {
     Some((style, rest))
 }
 
-/// Parses the words after the options.
-fn request<'a>(words: &[&'a str]) -> Request<'a> {
-    let Some((object, words)) = words.split_first() else { return Request::Help(HELP) };
+/// Parses the arguments after the options.
+fn request<'a>(arguments: &[&'a str]) -> Request<'a> {
+    let Some((object, arguments)) = arguments.split_first() else { return Request::Help(HELP) };
     let (link, dev) = (abbreviates(object, "link"), abbreviates(object, "dev"));
     if !link && !dev {
         return if abbreviates(object, "help") { Request::Help(HELP) } else { Request::Other };
     }
-    let name = match words {
+    let name = match arguments {
         [] => None,
         [verb, rest @ ..] if ["show", "list"].iter().any(|name| abbreviates(verb, name)) => match rest {
             [] => None,
@@ -275,10 +275,10 @@ fn pass_on(arguments: &[OsString]) -> ExitCode {
         let error = Command::new(next).args(arguments).exec();
         eprintln!("irnic: {}: {error}", next.display());
     } else {
-        let words = arguments.join(OsStr::new(" "));
+        let command_line = arguments.join(OsStr::new(" "));
         eprintln!(
             "irnic: rdma {}: only link and dev of irnic's devices are known here, and there is no other rdma in PATH",
-            words.display()
+            command_line.display()
         );
     }
     ExitCode::FAILURE
@@ -291,9 +291,9 @@ pub fn is_called(program: &OsStr) -> bool {
 
 /// Runs `rdma` with these arguments.
 pub fn main(arguments: &[OsString]) -> ExitCode {
-    let words: Option<Vec<&str>> = arguments.iter().map(|word| word.to_str()).collect();
-    let Some((style, words)) = words.as_deref().and_then(options) else { return pass_on(arguments) };
-    let request = request(&words);
+    let utf8: Option<Vec<&str>> = arguments.iter().map(|word| word.to_str()).collect();
+    let Some((style, rest)) = utf8.as_deref().and_then(options) else { return pass_on(arguments) };
+    let request = request(&rest);
     let infos = match infos() {
         Ok(infos) => infos,
         Err(e) => {
@@ -317,22 +317,22 @@ mod tests {
     #[test]
     fn options_stand_anywhere_and_together() {
         let style = |json, pretty, details| Style { json, pretty, details };
-        for (words, found, rest) in [
+        for (arguments, found, rest) in [
             (&["-j", "link"][..], style(true, false, false), &["link"][..]),
             (&["link", "show", "-jp"], style(true, true, false), &["link", "show"]),
             (&["--details", "dev", "--json", "--pretty"], style(true, true, true), &["dev"]),
             (&["-d", "--", "-j"], style(false, false, true), &["-j"]),
         ] {
-            assert_eq!(options(words), Some((found, rest.to_vec())), "{words:?}");
+            assert_eq!(options(arguments), Some((found, rest.to_vec())), "{arguments:?}");
         }
-        for words in [["-V"], ["--version"], ["-b"], ["-jx"], ["-r"]] {
-            assert_eq!(options(&words), None, "{words:?}");
+        for arguments in [["-V"], ["--version"], ["-b"], ["-jx"], ["-r"]] {
+            assert_eq!(options(&arguments), None, "{arguments:?}");
         }
     }
 
     #[test]
     fn objects_and_commands_may_be_abbreviated() {
-        for (words, wanted) in [
+        for (arguments, wanted) in [
             (&[][..], Request::Help(HELP)),
             (&["help"], Request::Help(HELP)),
             (&["link"], Request::Links(None)),
@@ -350,7 +350,7 @@ mod tests {
             (&["dev", "set", "irnic0", "name", "x"], Request::Other),
             (&["statistic"], Request::Other),
         ] {
-            assert_eq!(request(words), wanted, "{words:?}");
+            assert_eq!(request(arguments), wanted, "{arguments:?}");
         }
     }
 

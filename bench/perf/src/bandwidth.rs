@@ -493,7 +493,7 @@ impl End for Bandwidth {
         let mut moved = self.take_sent(now, nic)? + self.take_received(now, nic)?;
         if self.initiator && self.unfinished > 0 {
             let start = *self.start.get_or_insert(now);
-            self.window.look(now, start, self.completed);
+            self.window.update(now, start, self.completed);
             if !self.stop && self.duration.is_some_and(|d| now.since(start) >= d) {
                 self.stop = true;
                 // Idle queue pairs must now finish.
@@ -502,7 +502,7 @@ impl End for Bandwidth {
             if let Some((_, windows)) = &mut self.windows
                 && !self.stop
             {
-                windows.look(now, nic.counters().sent_bytes);
+                windows.update(now, nic.counters().sent_bytes);
             }
         }
         if self.ready.is_empty() {

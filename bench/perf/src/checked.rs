@@ -149,19 +149,19 @@ impl PerfArgs {
         self.out_json_file.clone().or_else(|| self.out_json.then(|| JSON_FILE.into()))
     }
 
-    /// Parses these words, as after `irnic perf`.
-    pub fn of(words: &[&str]) -> Result<PerfArgs, PerfError> {
-        Alone::try_parse_from([&["perf"], words].concat()).map(|alone| alone.args).map_err(PerfError::failed)
+    /// Parses these arguments, as after `irnic perf`.
+    pub fn of(arguments: &[&str]) -> Result<PerfArgs, PerfError> {
+        Alone::try_parse_from([&["perf"], arguments].concat()).map(|alone| alone.args).map_err(PerfError::failed)
     }
 
-    /// The runs of these words.
-    pub fn sweep_of(words: &[&str]) -> Result<Sweep, PerfError> {
-        PerfArgs::of(words)?.sweep()?.ok_or_else(|| PerfError::failed("no test"))
+    /// The runs of these arguments.
+    pub fn sweep_of(arguments: &[&str]) -> Result<Sweep, PerfError> {
+        PerfArgs::of(arguments)?.sweep()?.ok_or_else(|| PerfError::failed("no test"))
     }
 
-    /// The only run of these words.
-    pub fn plan_of(words: &[&str]) -> Result<Plan, PerfError> {
-        Ok(PerfArgs::sweep_of(words)?.plans.swap_remove(0))
+    /// The only run of these arguments.
+    pub fn plan_of(arguments: &[&str]) -> Result<Plan, PerfError> {
+        Ok(PerfArgs::sweep_of(arguments)?.plans.swap_remove(0))
     }
 
     /// Whether both ends are in this process.
@@ -587,21 +587,21 @@ mod tests {
 
     #[test]
     fn a_rate_limit_without_a_unit_is_perftests() {
-        let limit = |words: &[&str]| PerfArgs::plan_of(&[&["write-bw", "--rate_limit"], words].concat());
-        for (words, rate) in [
+        let limit = |arguments: &[&str]| PerfArgs::plan_of(&[&["write-bw", "--rate_limit"], arguments].concat());
+        for (arguments, rate) in [
             (&["1.5"][..], 1_500_000_000),
             (&["500M"], 500_000_000),
             (&["100", "--rate_units", "M"], 838_860_800),
             (&["2G", "--rate_units", "M"], 2_000_000_000),
         ] {
-            assert_eq!(limit(words).expect("a plan").rate_limit, Some(rate), "{words:?}");
+            assert_eq!(limit(arguments).expect("a plan").rate_limit, Some(rate), "{arguments:?}");
         }
         assert!(limit(&["0"]).is_err() && limit(&["-1"]).is_err() && limit(&["NaN"]).is_err());
     }
 
     #[test]
     fn margins_leave_something_to_measure() {
-        let plan = |words: &[&str]| PerfArgs::plan_of(&[&["write-bw", "-D", "2"], words].concat());
+        let plan = |arguments: &[&str]| PerfArgs::plan_of(&[&["write-bw", "-D", "2"], arguments].concat());
         assert_eq!(plan(&["-f", "0.5"]).expect("a plan").length.window(), (SEC / 2, SEC / 2 * 3));
         assert_eq!(plan(&[]).expect("a plan").length.window(), (0, 2 * SEC));
         assert!(plan(&["-f", "1"]).is_err() && plan(&["-f", "NaN"]).is_err());

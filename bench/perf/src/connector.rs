@@ -40,7 +40,7 @@ pub struct Connector {
     /// Connections by queue pair.
     ids: Vec<Option<CmId>>,
     /// Numbers of queue pairs with a connection requested, established, and ended.
-    asked: usize,
+    requested: usize,
     established: usize,
     ended: usize,
 }
@@ -70,7 +70,7 @@ impl Connector {
         };
         let ids = vec![None; end.psns.len()];
         let plan = plan.clone();
-        Ok(Connector { cm, plan, route, first_qpn: end.first_qpn, ids, asked: 0, established: 0, ended: 0 })
+        Ok(Connector { cm, plan, route, first_qpn: end.first_qpn, ids, requested: 0, established: 0, ended: 0 })
     }
 
     /// Whether all queue pairs are connected.
@@ -102,7 +102,7 @@ impl Connector {
             self.take(now, nic, &event)?;
             moved += 1;
         }
-        while self.route.is_some() && self.asked < self.ids.len() && self.asked - self.established < WINDOW {
+        while self.route.is_some() && self.requested < self.ids.len() && self.requested - self.established < WINDOW {
             self.ask(now)?;
             moved += 1;
         }
@@ -127,7 +127,7 @@ impl Connector {
     /// Requests the next queue pair's connection.
     fn ask(&mut self, now: Time) -> Result<(), PerfError> {
         let Some(route) = self.route else { return Ok(()) };
-        let qp = self.asked;
+        let qp = self.requested;
         let id = self.cm.create(PortSpace::Tcp, QpKind::Rc).map_err(failed)?;
         let Route { path, src, dst, .. } = route;
         let path = endpoint::path(&self.plan, self.first_qpn + qp as u32, path.src, path.dst);
@@ -135,7 +135,7 @@ impl Connector {
         self.prepare(id)?;
         self.cm.connect(now, id, &self.param(qp)).map_err(failed)?;
         self.ids[qp] = Some(id);
-        self.asked += 1;
+        self.requested += 1;
         Ok(())
     }
 

@@ -19,7 +19,7 @@ pub struct Chosen {
 pub fn choose(name: Option<&str>, index: Option<usize>, ipv6: bool) -> Result<Chosen, PerfError> {
     let config = Variables::from_environment().and_then(|variables| Config::load(&variables));
     let config = config.map_err(|e| PerfError::Usage(e.to_string()))?;
-    config.tell_ignored();
+    config.report_ignored();
     let infos = device::infos(&config).map_err(PerfError::Usage)?;
     let names: Vec<&str> = infos.iter().map(|info| info.name.as_str()).collect();
     let place = match name {
@@ -43,9 +43,9 @@ pub fn choose(name: Option<&str>, index: Option<usize>, ipv6: bool) -> Result<Ch
     match address {
         Some(&address) => Ok(Chosen { info: info.clone(), address }),
         None => {
-            let asked = index.map_or("--ipv6".to_owned(), |index| format!("--gid-index {index}"));
+            let option = index.map_or("--ipv6".to_owned(), |index| format!("--gid-index {index}"));
             let list: Vec<String> = addresses.iter().enumerate().map(|(i, a)| format!("{i} {a}")).collect();
-            Err(PerfError::Usage(format!("{asked}: {} has no such address; it has {}", info.name, list.join(", "))))
+            Err(PerfError::Usage(format!("{option}: {} has no such address; it has {}", info.name, list.join(", "))))
         }
     }
 }

@@ -158,7 +158,7 @@ fn connect_from(source: Option<IpAddr>, to: &SocketAddr) -> std::io::Result<TcpS
     Ok(socket.into())
 }
 
-fn gone() -> PerfError {
+fn peer_closed() -> PerfError {
     PerfError::failed("the peer went away")
 }
 
@@ -230,7 +230,7 @@ impl Control {
         stream.set_read_timeout(Some(TICK))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let mut control = Control { stream, received: Vec::new() };
-        control.stream.write_all(format!("{BANNER}\n").as_bytes()).map_err(|_| gone())?;
+        control.stream.write_all(format!("{BANNER}\n").as_bytes()).map_err(|_| peer_closed())?;
         let banner = control.line(interrupted)?;
         if banner != BANNER.as_bytes() {
             let banner: String = String::from_utf8_lossy(&banner).chars().take(40).collect();
@@ -250,7 +250,7 @@ impl Control {
     pub fn send(&mut self, message: &Message) -> Result<(), PerfError> {
         let mut text = serde_json::to_vec(message).map_err(PerfError::failed)?;
         text.push(b'\n');
-        self.stream.write_all(&text).map_err(|_| self.reason(gone()))
+        self.stream.write_all(&text).map_err(|_| self.reason(peer_closed()))
     }
 
     /// The cause of a failure: the peer's explanation, if it arrives within [`LAST_WORD`], since the failure `here` may
@@ -281,7 +281,7 @@ impl Control {
     fn read(&mut self) -> Result<bool, PerfError> {
         let mut bytes = [0; 16 << 10];
         match self.stream.read(&mut bytes) {
-            Ok(0) => Err(gone()),
+            Ok(0) => Err(peer_closed()),
             Ok(n) if self.received.len() + n <= MAX_LINE => {
                 self.received.extend_from_slice(&bytes[..n]);
                 Ok(true)
@@ -290,7 +290,7 @@ impl Control {
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {
                 Ok(false)
             }
-            Err(_) => Err(gone()),
+            Err(_) => Err(peer_closed()),
         }
     }
 

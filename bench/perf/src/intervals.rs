@@ -100,7 +100,7 @@ impl Intervals {
     }
 
     /// Prints the interval that has ended by `now`, if one has. Returns the time of the next call.
-    pub fn look(&mut self, now: Time, seen: &Seen) -> Time {
+    pub fn update(&mut self, now: Time, seen: &Seen) -> Time {
         let Some(start) = self.start else {
             (self.start, self.since, self.before) = (Some(now), now, Some(seen.clone()));
             println!("{}", head(seen.latency.is_some(), self.unit));
@@ -162,11 +162,11 @@ mod tests {
         const MS: u64 = 1_000_000;
         let seen = |done, retransmitted| Seen { done, total: None, retransmitted, timeouts: 0, latency: None };
         let mut intervals = Intervals::new(100 * MS, 1000, Unit::Gigabits);
-        let mut next = intervals.look(Time(5 * MS), &seen(0, 0));
+        let mut next = intervals.update(Time(5 * MS), &seen(0, 0));
         assert_eq!(next, Time(105 * MS));
         for (at, done, again) in [(106, 10, 1), (230, 40, 1), (306, 50, 4)] {
             assert!(Time(at * MS) >= next);
-            next = intervals.look(Time(at * MS), &seen(done, again));
+            next = intervals.update(Time(at * MS), &seen(done, again));
         }
         intervals.end(Time(350 * MS), &seen(55, 4));
         let all = intervals.into_all();

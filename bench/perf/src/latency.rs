@@ -184,7 +184,7 @@ impl LatencyEnd {
     }
 
     /// Polls memory for the next WRITE.
-    fn look(&mut self, now: Time, nic: &Nic) -> Result<bool, PerfError> {
+    fn poll_memory(&mut self, now: Time, nic: &Nic) -> Result<bool, PerfError> {
         let found = bytes(nic, self.end.remote(0), self.layout.remote(0, self.received), self.size)?;
         let Some((&last, rest)) = found.split_last() else { return Ok(false) };
         if last != Self::stamp(self.received) {
@@ -280,7 +280,7 @@ impl End for LatencyEnd {
     fn step(&mut self, now: Time, nic: &mut Nic) -> Result<usize, PerfError> {
         let (mut moved, mut arrived) = self.take(nic)?;
         let under_way = self.client() && self.posted > self.received;
-        if self.verb == Verb::Write && (under_way || !self.client()) && self.look(now, nic)? {
+        if self.verb == Verb::Write && (under_way || !self.client()) && self.poll_memory(now, nic)? {
             arrived += 1;
         }
         if arrived > 0 {
@@ -318,8 +318,8 @@ impl End for LatencyEnd {
     }
 
     fn finished(&self) -> bool {
-        let asked = !self.client() || (self.posting_ended() && self.received == self.posted);
-        asked && self.posted == self.completed && self.final_read == FinalRead::Done
+        let all_received = !self.client() || (self.posting_ended() && self.received == self.posted);
+        all_received && self.posted == self.completed && self.final_read == FinalRead::Done
     }
 
     fn sent(&self) -> u64 {

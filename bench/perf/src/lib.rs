@@ -62,8 +62,8 @@ use plan::Test;
 use results::Results;
 
 /// Returns the command line completed by the implied test, if options require a test and none is named.
-pub fn with_test(error: &clap::Error, words: &[OsString]) -> Option<Vec<OsString>> {
-    let [program, command, rest @ ..] = words else { return None };
+pub fn with_test(error: &clap::Error, arguments: &[OsString]) -> Option<Vec<OsString>> {
+    let [program, command, rest @ ..] = arguments else { return None };
     let lacks_test = error.kind() == ErrorKind::MissingRequiredArgument && error.to_string().contains("<TEST>");
     let before = [program, command].map(Clone::clone).into_iter().chain([Test::WriteBw.name().into()]);
     (command == "perf" && lacks_test).then(|| before.chain(rest.iter().cloned()).collect())

@@ -162,7 +162,7 @@ impl Runs<'_, '_> {
             && matches!(outcome, Ok(()) | Err(PerfError::Interrupted))
         {
             let [counters, peer_counters] = [0, 1].map(|side| counter_map(carrier.nic(side).counters()));
-            let asks = if plan.reversed { &server } else { &client };
+            let initiator = if plan.reversed { &server } else { &client };
             let events = client.events.zip(server.events).map(|(client, server)| client + server);
             let ran = Ran {
                 peer_counters,
@@ -170,7 +170,7 @@ impl Runs<'_, '_> {
                 intervals: progress.intervals(),
                 cpu: self.sweep.show.cpu.then(|| Ticks::now().busy_since(then)),
                 network: carrier.impairments().filter(|_| self.results.compares),
-                ..Ran::of(asks, counters).with_both(Line::of(&client), Line::of(&server), plan.bidirectional)
+                ..Ran::of(initiator, counters).with_both(Line::of(&client), Line::of(&server), plan.bidirectional)
             };
             self.results.add(turn, ran);
         }
@@ -306,11 +306,11 @@ mod tests {
     }
 
     fn run_flipping<E: End>(
-        words: &[&str],
+        arguments: &[&str],
         side: usize,
         make: impl Fn(&Plan, u32, Endpoint, &mut Nic) -> Result<E, PerfError>,
     ) -> Result<(), PerfError> {
-        let plan = PerfArgs::plan_of(words)?;
+        let plan = PerfArgs::plan_of(arguments)?;
         let size = plan.size;
         let (mtu, clock) = (Mtu::B1024, RunClock::new());
         let job = Job { plan: &plan, run: 0, size, mtu, addresses: ADDRESSES, clock };
@@ -325,8 +325,8 @@ mod tests {
     #[test]
     fn a_changed_byte_fails_every_bandwidth_test() {
         for (test, side) in [("send-bw", 1), ("write-bw", 1), ("read-bw", 0), ("atomic-bw", 0)] {
-            let words = [test, "-t", "1", "-n", "50"];
-            let outcome = run_flipping(&words, side, Bandwidth::new);
+            let arguments = [test, "-t", "1", "-n", "50"];
+            let outcome = run_flipping(&arguments, side, Bandwidth::new);
             let error = outcome.expect_err(test).to_string();
             assert!(error.contains("the first wrong byte is at offset 1 of"), "{test}: {error}");
         }
@@ -337,8 +337,8 @@ mod tests {
         for (test, side) in [("send-lat", 1), ("read-lat", 0), ("atomic-lat", 0)] {
             let size = ["-s", "64"];
             let size = if test == "atomic-lat" { &[][..] } else { &size };
-            let words = [&[test, "-n", "50"], size].concat();
-            let error = run_flipping(&words, side, LatencyEnd::new).expect_err(test).to_string();
+            let arguments = [&[test, "-n", "50"], size].concat();
+            let error = run_flipping(&arguments, side, LatencyEnd::new).expect_err(test).to_string();
             assert!(error.contains("the first wrong byte is at offset 1 of"), "{test}: {error}");
         }
     }

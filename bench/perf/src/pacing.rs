@@ -20,7 +20,7 @@ impl Windows {
     /// Reports that `sent` bytes have left until `now`. A window ends with the first call after ten milliseconds, and
     /// its rate is over its actual length.
     #[inline]
-    pub fn look(&mut self, now: Time, sent: u64) {
+    pub fn update(&mut self, now: Time, sent: u64) {
         match self.since {
             Some((then, _)) if now.since(then) < WINDOW => {}
             Some((then, before)) => {
@@ -66,11 +66,11 @@ mod tests {
         assert_eq!(windows.pacing(8e6), None);
         // A byte per microsecond, polled late and often.
         for ms in [0, 1, 9, 10, 25, 30, 35, 40, 45] {
-            windows.look(Time(ms * MS), ms * 1000);
+            windows.update(Time(ms * MS), ms * 1000);
         }
         let pacing = windows.pacing(8e6).unwrap();
         assert_eq!((pacing.windows, pacing.mean, pacing.worst), (4, 0.0, 0.0));
-        windows.look(Time(60 * MS), 60_000 - 1_500);
+        windows.update(Time(60 * MS), 60_000 - 1_500);
         let pacing = windows.pacing(8e6).unwrap();
         // 13,500 bytes in 15 ms, the fifth window.
         let near = |found: f64, exact: f64| (found - exact).abs() < 1e-9;

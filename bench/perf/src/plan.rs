@@ -243,8 +243,8 @@ impl Plan {
     /// Whether the end of this side (0 client, 1 server) is an initiator, and whether it is a target.
     pub fn roles(&self, side: usize) -> (bool, bool) {
         let both = self.bidirectional || self.test.is_latency();
-        let asks = (side == 0) != self.reversed;
-        (both || asks, both || !asks)
+        let initiates = (side == 0) != self.reversed;
+        (both || initiates, both || !initiates)
     }
 
     /// Whether frames pass through a link with a rate, an impairment or a capture, which requires real ICRCs.

@@ -55,7 +55,7 @@ impl Progress {
     fn draw(&mut self, now: Time, seen: impl FnOnce() -> Seen) {
         let start = *self.start.get_or_insert(now);
         if let Some(intervals) = &mut self.intervals {
-            self.next = intervals.look(now, &seen());
+            self.next = intervals.update(now, &seen());
             return;
         }
         if self.quiet {

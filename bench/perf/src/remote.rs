@@ -33,7 +33,7 @@ use crate::run::Idle;
 use crate::sweep::{Sweep, Turn};
 
 /// Interval of polling the TCP connection while packets flow, ns.
-const LOOK: u64 = MS;
+const POLL_INTERVAL: u64 = MS;
 
 /// Connects to the peer, and runs everything with it.
 pub fn main(sweep: &Sweep, interrupted: &AtomicBool, results: &mut Results<'_>) -> Result<(), PerfError> {
@@ -223,25 +223,25 @@ impl Session<'_, '_> {
         met: &Met,
     ) -> Result<[Connector; 1], PerfError> {
         let mut connector = [Connector::new(plan, end, mtu, met.own, met.peer)?];
-        let (mut told, mut heard, mut look_at) = (false, false, Time::ZERO);
+        let (mut sent_ready, mut peer_ready, mut next_poll) = (false, false, Time::ZERO);
         let (control, interrupted) = (&mut *self.control, self.interrupted);
         connector::drive(carrier, &mut connector, self.clock, |now, connector| {
-            if !told && connector[0].is_established() {
+            if !sent_ready && connector[0].is_established() {
                 control.send(&Message::Ready)?;
-                told = true;
+                sent_ready = true;
             }
-            if now >= look_at {
-                look_at = now + LOOK;
+            if now >= next_poll {
+                next_poll = now + POLL_INTERVAL;
                 if interrupted.load(Ordering::Relaxed) {
                     return Err(PerfError::Interrupted);
                 }
-                match if heard { None } else { control.poll()? } {
+                match if peer_ready { None } else { control.poll()? } {
                     None => {}
-                    Some(Message::Ready) => heard = true,
+                    Some(Message::Ready) => peer_ready = true,
                     Some(_) => return Err(unexpected()),
                 }
             }
-            Ok(told && heard)
+            Ok(sent_ready && peer_ready)
         })?;
         Ok(connector)
     }
@@ -257,8 +257,8 @@ impl Session<'_, '_> {
         self.control.send(&Message::Ready)?;
         let Message::Ready = self.control.receive(self.interrupted)? else { return Err(unexpected()) };
         // A passive end has nothing to count.
-        let asks = if plan.test.is_latency() { self.side == 0 } else { plan.roles(self.side).0 };
-        let mut progress = if asks { self.sweep.progress(turn) } else { Progress::quiet() };
+        let initiates = if plan.test.is_latency() { self.side == 0 } else { plan.roles(self.side).0 };
+        let mut progress = if initiates { self.sweep.progress(turn) } else { Progress::quiet() };
         let then = Ticks::now();
         let outcome = match self.drive(carrier, &mut end, &mut progress) {
             // The port may have failed because the peer closed its own.
@@ -301,8 +301,8 @@ impl Session<'_, '_> {
         progress: &mut Progress,
     ) -> Result<Report, PerfError> {
         let mut idle = Idle::new(self.plan.events);
-        let mut look_at = Time::ZERO;
-        let (mut told_finished, mut told_report) = (false, false);
+        let mut next_poll = Time::ZERO;
+        let (mut sent_finished, mut sent_report) = (false, false);
         let mut peer_sent = None;
         let mut report = None;
         let mut long = true;
@@ -313,13 +313,13 @@ impl Session<'_, '_> {
                 now = self.clock.now();
             }
             let mut moved = end.step(now, carrier.nic(0))?;
-            if !told_finished && end.finished() {
+            if !sent_finished && end.finished() {
                 self.control.send(&Message::Finished(end.sent()))?;
-                told_finished = true;
+                sent_finished = true;
             }
             if let Some(sent) = peer_sent
-                && told_finished
-                && !told_report
+                && sent_finished
+                && !sent_report
                 && end.received(sent)
             {
                 progress.end(now, || Seen::of(end, &carrier.nic));
@@ -327,10 +327,10 @@ impl Session<'_, '_> {
                 let (line, seconds) = (Line::of(&measured), measured.elapsed as f64 / 1e9);
                 let counters = counter_map(carrier.nic.counters());
                 self.control.send(&Message::Report(Report { line, seconds, counters }))?;
-                told_report = true;
+                sent_report = true;
             }
-            if now >= look_at {
-                look_at = now + if told_report { LOOK / 16 } else { LOOK };
+            if now >= next_poll {
+                next_poll = now + if sent_report { POLL_INTERVAL / 16 } else { POLL_INTERVAL };
                 match self.control.poll().inspect_err(|_| progress.end(now, || Seen::of(end, &carrier.nic)))? {
                     None => {}
                     Some(Message::Finished(sent)) => peer_sent = Some(sent),
@@ -342,16 +342,16 @@ impl Session<'_, '_> {
                     return Err(PerfError::Interrupted);
                 }
             }
-            if told_report && let Some(report) = report.take() {
+            if sent_report && let Some(report) = report.take() {
                 return Ok(report);
             }
-            if !told_report {
+            if !sent_report {
                 progress.update(now, || Seen::of(end, &carrier.nic));
             }
             match received.and_then(|n| Ok(n + carrier.transmit(now)?)) {
                 Ok(packets) => moved += packets,
                 // The peer is done and has closed its port: its last message is on its way over TCP.
-                Err(_) if told_report => match self.control.receive(self.interrupted)? {
+                Err(_) if sent_report => match self.control.receive(self.interrupted)? {
                     Message::Report(report) => return Ok(report),
                     _ => return Err(unexpected()),
                 },

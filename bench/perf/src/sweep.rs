@@ -191,8 +191,8 @@ mod tests {
     use super::*;
     use crate::args::PerfArgs;
 
-    fn sweep(words: &[&str]) -> Sweep {
-        PerfArgs::sweep_of(&[&["write-bw"], words].concat()).expect("a sweep")
+    fn sweep(arguments: &[&str]) -> Sweep {
+        PerfArgs::sweep_of(&[&["write-bw"], arguments].concat()).expect("a sweep")
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl Window {
 
     /// Reports that `completed` messages are complete at `now`.
     #[inline]
-    pub fn look(&mut self, now: Time, start: Time, completed: u64) {
+    pub fn update(&mut self, now: Time, start: Time, completed: u64) {
         if self.opened.is_none() {
             if now.since(start) >= self.from && completed >= self.warm_up {
                 self.opened = Some((now, completed));
@@ -58,8 +58,8 @@ mod tests {
     use super::*;
     use crate::args::PerfArgs;
 
-    fn window(words: &[&str]) -> Window {
-        Window::new(&PerfArgs::plan_of(&[&["read-bw"], words].concat()).expect("a plan"))
+    fn window(arguments: &[&str]) -> Window {
+        Window::new(&PerfArgs::plan_of(&[&["read-bw"], arguments].concat()).expect("a plan"))
     }
 
     #[test]
@@ -69,7 +69,7 @@ mod tests {
         let start = Time(7 * MS);
         // A message per millisecond; those in the margins must not count.
         for ms in 0..=1_000 {
-            window.look(start + ms * MS, start, ms);
+            window.update(start + ms * MS, start, ms);
         }
         assert_eq!(window.measured(start, start + 1_000 * MS, 1_000), (500, 500 * MS));
     }
@@ -78,7 +78,7 @@ mod tests {
     fn an_interrupted_run_is_measured_as_far_as_it_went() {
         let mut window = window(&["-D", "1", "-f", "0.25"]);
         assert_eq!(window.measured(Time(0), Time(9), 5), (0, 0));
-        window.look(Time(300_000_000), Time(0), 5);
+        window.update(Time(300_000_000), Time(0), 5);
         assert_eq!(window.measured(Time(0), Time(400_000_000), 8), (3, 100_000_000));
     }
 
@@ -86,7 +86,7 @@ mod tests {
     fn warming_up_is_not_measured() {
         let mut window = window(&["-n", "100", "-t", "10", "-q", "2", "--perform_warm_up"]);
         for done in 0..=220 {
-            window.look(Time(done * 10), Time(0), done);
+            window.update(Time(done * 10), Time(0), done);
         }
         assert_eq!(window.measured(Time(0), Time(2_200), 220), (200, 2_000));
     }

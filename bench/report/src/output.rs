@@ -279,7 +279,7 @@ fn to(path: &Path) -> io::Result<To> {
         Err(e) if e.kind() == ErrorKind::NotFound => None,
         Err(e) => return Err(e),
     };
-    match (new_beside(&target), file) {
+    match (new_sibling(&target), file) {
         (Ok(_), _) => Ok(To::Replaced(target)),
         (Err(_), Some(file)) => Ok(To::Open(file)),
         // The target of a dangling link; or the system's error.
@@ -293,7 +293,7 @@ pub fn check_folder(path: &Path) -> Result<(), String> {
 }
 
 /// Creates a file next to `path`, which is removed on drop.
-fn new_beside(path: &Path) -> io::Result<tempfile::NamedTempFile> {
+fn new_sibling(path: &Path) -> io::Result<tempfile::NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Subject to the umask, as any other new file.
     let permissions = Permissions::from_mode(0o666);
@@ -301,7 +301,7 @@ fn new_beside(path: &Path) -> io::Result<tempfile::NamedTempFile> {
 }
 
 fn replace(path: &Path, whole: impl FnOnce(Box<dyn Write + Send>) -> io::Result<()>) -> io::Result<()> {
-    let new = new_beside(path)?;
+    let new = new_sibling(path)?;
     if let Ok(old) = fs::metadata(path) {
         fs::set_permissions(new.path(), old.permissions())?;
     }

@@ -128,10 +128,10 @@ pub fn cells<S: Clone, M: Metric>(points: &[Point<S, M>], reference: &Reference)
         let named = |name: &str| points.iter().find(|p| p.0 == name).map(|p| p.1.clone());
         let (Some(over), Some(metric)) = (named(&claim.over), M::named(&claim.metric)) else { continue };
         let to = claim.under.as_deref().map(|to| to.split_once('/').map_or(to, |(_, of)| of));
-        let beside = to.map_or(String::new(), |to| format!("-over-{}", to.replace('/', "-")));
+        let suffix = to.map_or(String::new(), |to| format!("-over-{}", to.replace('/', "-")));
         let Ok(under) = claim.under.as_deref().map(|name| named(name).ok_or(())).transpose() else { continue };
         cells.push(Cell {
-            id: format!("{}{beside}/{}", claim.over, metric.name()),
+            id: format!("{}{suffix}/{}", claim.over, metric.name()),
             paper: Paper::Range(claim.range),
             scenarios: (over, under),
             metric,

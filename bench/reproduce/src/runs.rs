@@ -147,7 +147,7 @@ pub fn watched(
     watch: &Watch<'_>,
     config: SimConfig,
     slice: u64,
-    mut look: impl FnMut(&Simulation),
+    mut observe: impl FnMut(&Simulation),
 ) -> Result<Outcome, NoResult> {
     let failed = |e: irnic_fabric::sim::SimError| NoResult::Failed(e.to_string());
     let until = config.until;
@@ -158,7 +158,7 @@ pub fn watched(
             return Err(NoResult::Interrupted);
         }
         let over = simulation.run(slice).map_err(failed)?;
-        look(&simulation);
+        observe(&simulation);
         let (done, all) = simulation.progress();
         advance.to((done as f64 / all.max(1) as f64).max(simulation.now() as f64 / until as f64));
         if over {

@@ -239,16 +239,16 @@ impl Simulations<'_> {
 
 /// Returns the command line of `irnic sim` that repeats a run of a case.
 pub fn replay(case: &Case, seed: u64) -> String {
-    let mut words = vec!["irnic".to_owned(), "sim".to_owned()];
+    let mut arguments = vec!["irnic".to_owned(), "sim".to_owned()];
     for written in KEYS.iter().filter_map(|key| case.given(key.name())) {
         match (written.key, written.text.as_str()) {
-            ("verify", "on") => words.push("--verify".to_owned()),
+            ("verify", "on") => arguments.push("--verify".to_owned()),
             ("verify", _) => {}
-            (key, text) => words.extend([format!("--{key}"), text.to_owned()]),
+            (key, text) => arguments.extend([format!("--{key}"), text.to_owned()]),
         }
     }
-    words.extend(["--seed".to_owned(), seed.to_string()]);
-    sweep::quoted(&words)
+    arguments.extend(["--seed".to_owned(), seed.to_string()]);
+    sweep::quoted(&arguments)
 }
 
 /// Returns the estimated amount to be sent by hosts until the end of the run: rates times load times duration, bits.

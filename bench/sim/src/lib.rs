@@ -115,7 +115,7 @@ fn batch(args: &SimArgs, mut file: file::ExperimentFile) -> Result<Batch, Comman
 }
 
 /// Returns how many runs with this many threads fit the cores; 0 for one per core.
-fn jobs_beside(threads: usize) -> usize {
+fn concurrent_jobs(threads: usize) -> usize {
     if threads == 1 {
         return 0;
     }
@@ -184,7 +184,7 @@ pub fn run(args: &SimArgs) -> Result<(), CommandError> {
     let how = How {
         args: &args.sweep,
         who: args.sweep.who(WHO),
-        jobs: args.jobs.unwrap_or_else(|| jobs_beside(batch.threads)),
+        jobs: args.jobs.unwrap_or_else(|| concurrent_jobs(batch.threads)),
         threads: batch.threads,
     };
     let simulations = Simulations {

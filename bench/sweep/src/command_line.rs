@@ -39,10 +39,10 @@ pub struct Split {
 
 impl Split {
     /// Splits arguments that clap has accepted.
-    pub fn of(words: &[String]) -> Split {
+    pub fn of(arguments: &[String]) -> Split {
         let mut split = Split::default();
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
+        let mut arguments = arguments.iter();
+        while let Some(word) = arguments.next() {
             let (name, value) = match word.split_once('=') {
                 Some((name, value)) => (name, Some(value.to_owned())),
                 None => (word.as_str(), None),
@@ -50,7 +50,7 @@ impl Split {
             match name.strip_prefix("--") {
                 Some(flag) if FLAGS.contains(&flag) => split.how.push((flag.to_owned(), None)),
                 Some(option) if HOW.contains(&option) || RESULTS.contains(&option) => {
-                    split.how.push((option.to_owned(), value.or_else(|| words.next().cloned())));
+                    split.how.push((option.to_owned(), value.or_else(|| arguments.next().cloned())));
                 }
                 _ => split.what.push(word.clone()),
             }
@@ -69,12 +69,12 @@ impl Split {
 /// options with values, plus the given arguments.
 pub fn again(without: &[&str], with: impl Iterator<Item = String>) -> String {
     let mut all = vec!["irnic".to_owned()];
-    let mut words = Split::of(&given().unwrap_or_default()).what.into_iter();
-    while let Some(word) = words.next() {
+    let mut arguments = Split::of(&given().unwrap_or_default()).what.into_iter();
+    while let Some(word) = arguments.next() {
         match word.strip_prefix("--").map(|option| option.split_once('=').unwrap_or((option, ""))) {
             Some((option, value)) if without.contains(&option) => {
                 if value.is_empty() {
-                    words.next();
+                    arguments.next();
                 }
             }
             _ => all.push(word),
@@ -108,10 +108,10 @@ mod tests {
 
     #[test]
     fn what_is_run_is_told_from_how() {
-        let words =
+        let arguments =
             "sim --experiment g.toml --out=runs --load 0.5 --jobs 2 --resume --verify --json a.json --shard 1/2";
-        let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
-        let split = Split::of(&words);
+        let arguments: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
+        let split = Split::of(&arguments);
         assert_eq!(split.what.join(" "), "sim --experiment g.toml --load 0.5 --verify");
         assert_eq!(split.keep(&["jobs", "out", "threads", "resume"]), ["--out", "runs", "--jobs", "2", "--resume"]);
     }

@@ -29,12 +29,12 @@ pub fn perform<S: Sweep>(sweep: &S, how: &How<'_>, out: &Path) -> Result<Option<
     let mut tally = Tally { runs: mine.len(), ..Tally::default() };
     let jobs = left(sweep, how, &folder, mine.into_iter().map(|at| (at, all[at].clone())), &estimates, &mut tally);
     let interrupted = irnic_report::interrupt::flag().map_err(|e| CommandError::Failed(e.to_string()))?;
-    let mut words = split.what.clone();
-    words.extend(split.keep(&["out", "threads", "run-memory"]));
-    words.push("--worker".to_owned());
+    let mut arguments = split.what.clone();
+    arguments.extend(split.keep(&["out", "threads", "run-memory"]));
+    arguments.push("--worker".to_owned());
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let team = Team {
-        words,
+        arguments,
         workers: if how.jobs == 0 { cores() } else { how.jobs },
         timeout: args.run_timeout,
         memory: args.run_memory,

@@ -55,7 +55,7 @@ pub enum End {
 /// Parameters of the workers.
 pub struct Team<'a> {
     /// Command line arguments of a worker.
-    pub words: Vec<String>,
+    pub arguments: Vec<String>,
     /// Number of concurrent workers.
     pub workers: usize,
     /// Time limit of a run.
@@ -127,7 +127,7 @@ impl Work<'_> {
         let mut worker: Option<Worker> = None;
         while !self.is_over() {
             let Some(mut job) = locked(&self.jobs).pop_front() else { break };
-            let mut own = match worker.take().map_or_else(|| Worker::start(&self.team.words), Ok) {
+            let mut own = match worker.take().map_or_else(|| Worker::start(&self.team.arguments), Ok) {
                 Ok(own) => own,
                 Err(e) => {
                     self.stop(format!("a process for runs: {e}"));
@@ -145,7 +145,7 @@ impl Work<'_> {
                 worker = Some(own);
             }
             // A kill from outside is deliberate or due to lack of memory: both may be temporary.
-            if matches!(ran, Ran::Gone(status) if status.signal() == Some(SIGKILL)) && !job.again {
+            if matches!(ran, Ran::Exited(status) if status.signal() == Some(SIGKILL)) && !job.again {
                 job.again = true;
                 self.progress.say(&format!("{}: {}: killed from outside; once more", self.team.who, job.named.name));
                 locked(&self.jobs).push_front(job);
@@ -167,11 +167,11 @@ impl Work<'_> {
             }
             Ran::Said(Said::Interrupted | Said::Steps(_)) | Ran::Interrupted => return End::Interrupted,
             // A worker that cannot parse its command line has reported why.
-            Ran::Gone(status) if status.code() == Some(USAGE) => {
+            Ran::Exited(status) if status.code() == Some(USAGE) => {
                 self.stop(CHANGED.to_owned());
                 return End::Interrupted;
             }
-            Ran::Gone(status) => match status.signal() {
+            Ran::Exited(status) => match status.signal() {
                 Some(SIGKILL) => "its process was killed twice, as the kernel does when memory is short".to_owned(),
                 _ => format!("its process ended: {status}"),
             },
@@ -198,7 +198,7 @@ enum Ran {
     /// Killed because it exceeded a limit.
     Killed(String),
     /// The worker process ended.
-    Gone(ExitStatus),
+    Exited(ExitStatus),
     /// By Ctrl-C.
     Interrupted,
 }
@@ -218,10 +218,10 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(words: &[String]) -> std::io::Result<Worker> {
+    fn start(arguments: &[String]) -> std::io::Result<Worker> {
         // The program that this process was started from, even if its file has been replaced.
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("irnic").args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg0("irnic").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
         let orders = child.stdin.take();
         let (say, said) = channel();
@@ -250,7 +250,7 @@ impl Worker {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     let _ = self.child.kill();
-                    return self.child.wait().map_or(Ran::Interrupted, Ran::Gone);
+                    return self.child.wait().map_or(Ran::Interrupted, Ran::Exited);
                 }
             }
             if work.is_over() {

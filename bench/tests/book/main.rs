@@ -22,8 +22,8 @@ use run::{Reader, tell};
 use support::{Folder, irnic, text};
 
 fn main() -> ExitCode {
-    let mut words = std::env::args().skip(1);
-    if let (Some(listen::ARGUMENT), Some(seconds)) = (words.next().as_deref(), words.next()) {
+    let mut args = std::env::args().skip(1);
+    if let (Some(listen::ARGUMENT), Some(seconds)) = (args.next().as_deref(), args.next()) {
         listen::until_it_listens(&seconds);
         return ExitCode::SUCCESS;
     }

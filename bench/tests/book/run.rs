@@ -68,7 +68,7 @@ pub struct Reader<'a> {
     said: Option<String>,
     long: bool,
     /// A block could not be run, on which others may rest.
-    gone: bool,
+    incomplete: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
             std::os::unix::fs::symlink(repository.join(name), home.path().join(name)).expect("a link");
         }
         let place = home.path().to_owned();
-        Reader { page, repository, home, own, place, said: None, long, gone: false }
+        Reader { page, repository, home, own, place, said: None, long, incomplete: false }
     }
 
     /// Does what a block says.
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
         let failed = |why: String| format!("{at}: {why}\n{}", block.text);
         let class = block.class.as_ref().map_err(Clone::clone)?;
         match class {
-            Class::Output if self.gone => return Ok(()),
+            Class::Output if self.incomplete => return Ok(()),
             Class::Output => return self.compare(&block.text).map_err(failed),
             Class::File(name) => {
                 std::fs::write(self.place.join(name), &block.text).expect("a file");
@@ -103,11 +103,11 @@ impl<'a> Reader<'a> {
             Class::Parse(_) => return self.parse(&block.text).map_err(failed),
             Class::Run | Class::Long | Class::Stop => {}
         }
-        if let Some(missing) = lacks(&block.text).filter(|_| !self.gone) {
+        if let Some(missing) = lacks(&block.text).filter(|_| !self.incomplete) {
             skipped(&format!("{at} and what follows: {missing}"));
-            self.gone = true;
+            self.incomplete = true;
         }
-        if self.gone {
+        if self.incomplete {
             return Ok(());
         }
         if *class == Class::Run || *class == Class::Long && self.long {

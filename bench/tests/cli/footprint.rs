@@ -4,13 +4,13 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-fn irnic(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_irnic")).arg("footprint").args(words).output().expect("irnic starts")
+fn irnic(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_irnic")).arg("footprint").args(args).output().expect("irnic starts")
 }
 
-fn json(words: &[&str]) -> Value {
-    let output = irnic(&[words, &["--json"]].concat());
-    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+fn json(args: &[&str]) -> Value {
+    let output = irnic(&[args, &["--json"]].concat());
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
@@ -48,16 +48,16 @@ fn the_authors_figures_stand_beside_irnics() {
 
 #[test]
 fn bitmaps_follow_the_bandwidth_delay_product() {
-    for (words, cap, authors, irnic) in [
+    for (args, cap, authors, irnic) in [
         (&["--rate", "100gbps"][..], 276, 288, 512),
         (&["--rate", "100gbps", "--mtu", "4096"], 72, 96, 128),
         (&["--rate", "10G", "--rtt", "5us"], 5, 32, 64),
     ] {
-        let document = json(words);
-        assert_eq!((&document["cap"], &document["authors_bitmap_bits"]), (&cap.into(), &authors.into()), "{words:?}");
-        assert_eq!(row(&document, "a queue pair, in all").0, Some(160 + 5 * authors), "{words:?}");
+        let document = json(args);
+        assert_eq!((&document["cap"], &document["authors_bitmap_bits"]), (&cap.into(), &authors.into()), "{args:?}");
+        assert_eq!(row(&document, "a queue pair, in all").0, Some(160 + 5 * authors), "{args:?}");
         assert_eq!(row(&document, "bitmaps of requests received, responder"), (Some(2 * authors), 2 * irnic));
-        assert_eq!(document["transports"][1]["bitmap_bits"], irnic, "{words:?}");
+        assert_eq!(document["transports"][1]["bitmap_bits"], irnic, "{args:?}");
     }
     // A cap of one's own stays; without one the window of the transport holds.
     let document = json(&["--rate", "100gbps", "--transport", "irn,cap=110", "--transport", "irn-no-bdp"]);
@@ -87,16 +87,16 @@ fn every_field_has_bits_or_a_reason_and_sums_are_theirs() {
 
 #[test]
 fn more_reads_and_queue_pairs_take_more() {
-    let bits = |words: &[&str]| json(words)["transports"][1]["qp_bits"].as_u64().expect("bits");
+    let bits = |args: &[&str]| json(args)["transports"][1]["qp_bits"].as_u64().expect("bits");
     assert!(bits(&["--reads", "1"]) < bits(&["--reads", "16"]));
-    let chip = |words: &[&str]| json(words)["transports"][1]["chip_bytes"].as_f64().expect("bytes");
+    let chip = |args: &[&str]| json(args)["transports"][1]["chip_bytes"].as_f64().expect("bytes");
     let (one, two) = (chip(&["--qps", "1", "--wqes", "0"]), chip(&["--qps", "2", "--wqes", "0"]));
     assert!((two - one - bits(&[]) as f64 / 8.0).abs() < 1e-6, "{one} {two}");
 }
 
 #[test]
 fn bad_arguments_are_named() {
-    for (words, expected) in [
+    for (args, expected) in [
         (&["--rate", "fast"][..], "--rate fast: expected a rate such as"),
         (&["--rtt", "0"], "--rtt 0: expected a time such as"),
         (&["--mtu", "1000"], "--mtu 1000: expected 256, 512, 1024"),
@@ -104,9 +104,9 @@ fn bad_arguments_are_named() {
         (&["--transport", "irn,cap=0"], "--transport irn,cap=0: transport parameter cap=0"),
         (&["--rate", "100T", "--rtt", "1s"], "a bandwidth-delay product of"),
     ] {
-        let output = irnic(words);
+        let output = irnic(args);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains(expected) && said.lines().count() == 1, "{words:?}: {said}");
-        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(said.contains(expected) && said.lines().count() == 1, "{args:?}: {said}");
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
     }
 }

@@ -47,10 +47,10 @@ fn printing(folder: &Folder) -> Vec<Command> {
         &["footprint"],
         &["footprint", "--json"],
     ];
-    let command = |words: &&[&str]| {
+    let command = |args: &&[&str]| {
         let mut command = irnic(folder);
-        command.args(*words);
-        if words[0] == "conform" {
+        command.args(*args);
+        if args[0] == "conform" {
             let packed = File::open(fixture("irn-traces/loss-1pct-recv-input.txt.gz")).expect("a trace");
             let mut trace = tempfile::tempfile().expect("a file");
             io::copy(&mut GzDecoder::new(packed), &mut trace).expect("a trace");
@@ -101,7 +101,7 @@ fn every_command_ends_quietly_when_nobody_reads_it() {
 /// Starts what would run for hours by itself, does something, and waits for the end.
 fn ends(mut command: Command, meanwhile: impl FnOnce()) -> ExitStatus {
     let mut child = command.spawn().expect("irnic starts");
-    let words = format!("{command:?}");
+    let shown = format!("{command:?}");
     // With it goes this process's end of a pipe.
     drop(command);
     meanwhile();
@@ -113,7 +113,7 @@ fn ends(mut command: Command, meanwhile: impl FnOnce()) -> ExitStatus {
         if Instant::now() > patience {
             child.kill().expect("a child");
             child.wait().expect("a child");
-            panic!("{words} goes on");
+            panic!("{shown} goes on");
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -127,16 +127,16 @@ fn a_run_that_prints_at_its_end_does_not_go_on_when_its_reader_has_gone() {
         &["perf", "write-bw", "--server", "-p", "0"],
         &["sim", "--topology", "star:hosts=4", "--workload", "permutation:bytes=100GB"],
     ];
-    for words in long {
+    for args in long {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         let mut command = irnic(&folder);
-        command.args(words).stdout(writer);
+        command.args(args).stdout(writer);
         let leave = || {
             // By then the run is under way, most likely.
             std::thread::sleep(Duration::from_millis(300));
             drop(reader);
         };
-        assert_eq!(ends(command, leave).signal(), Some(SIGPIPE), "{words:?}");
+        assert_eq!(ends(command, leave).signal(), Some(SIGPIPE), "{args:?}");
     }
 }
 
@@ -164,36 +164,36 @@ fn writing() -> Vec<Vec<&'static str>> {
 #[test]
 fn a_file_on_a_full_device_fails_the_run_with_one_line_and_the_table_is_told() {
     let folder = Folder::new();
-    for words in writing() {
-        let ended = irnic(&folder).args(&words).arg("/dev/full").output().expect("irnic runs");
-        assert_eq!(ended.status.code(), Some(1), "{words:?}: {}", text(&ended.stderr));
+    for args in writing() {
+        let ended = irnic(&folder).args(&args).arg("/dev/full").output().expect("irnic runs");
+        assert_eq!(ended.status.code(), Some(1), "{args:?}: {}", text(&ended.stderr));
         let said = text(&ended.stderr);
-        assert!(said.ends_with("/dev/full: No space left on device (os error 28)\n"), "{words:?}: {said}");
-        assert_eq!(said.lines().count(), 1, "{words:?}: {said}");
-        assert!(text(&ended.stdout).lines().count() > 3, "{words:?}: {}", text(&ended.stdout));
+        assert!(said.ends_with("/dev/full: No space left on device (os error 28)\n"), "{args:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{args:?}: {said}");
+        assert!(text(&ended.stdout).lines().count() > 3, "{args:?}: {}", text(&ended.stdout));
     }
 }
 
 #[test]
 fn a_file_that_cannot_be_written_is_found_before_the_run() {
     let folder = Folder::new();
-    for words in writing().into_iter().chain([vec!["perf", "--out_json_file"]]) {
+    for args in writing().into_iter().chain([vec!["perf", "--out_json_file"]]) {
         // These would go on for hours.
-        let long: &[&str] = match words[0] {
-            "perf" if words.len() > 2 => &["perf", "write-bw", "-D", "10000"],
+        let long: &[&str] = match args[0] {
+            "perf" if args.len() > 2 => &["perf", "write-bw", "-D", "10000"],
             "sim" => &["sim", "--workload", "permutation:bytes=100GB"],
             "rtt" => &["rtt", "-n", "1000000", "--port", "shm"],
             "reproduce" => &["reproduce", "irn", "--seeds", "1000"],
-            _ => &words[..1],
+            _ => &args[..1],
         };
         let mut command = irnic(&folder);
-        command.args(long).arg(words[words.len() - 1]).arg("no/such/folder/file");
+        command.args(long).arg(args[args.len() - 1]).arg("no/such/folder/file");
         command.stderr(Stdio::null());
-        assert_eq!(ends(command, || ()).code(), Some(2), "{words:?}");
-        let ended = irnic(&folder).args(&words).arg("no/such/folder/file").output().expect("irnic runs");
+        assert_eq!(ends(command, || ()).code(), Some(2), "{args:?}");
+        let ended = irnic(&folder).args(&args).arg("no/such/folder/file").output().expect("irnic runs");
         let said = text(&ended.stderr);
-        assert!(said.ends_with("no/such/folder/file: No such file or directory (os error 2)\n"), "{words:?}: {said}");
-        assert_eq!((said.lines().count(), ended.stdout.len()), (1, 0), "{words:?}: {said}");
+        assert!(said.ends_with("no/such/folder/file: No such file or directory (os error 2)\n"), "{args:?}: {said}");
+        assert_eq!((said.lines().count(), ended.stdout.len()), (1, 0), "{args:?}: {said}");
     }
 }
 
@@ -211,16 +211,16 @@ fn a_run_that_fails_leaves_old_files_alone_and_makes_no_new_ones() {
     assert_eq!((read("old").as_deref(), read("new")), (Some("old"), None));
 }
 
-/// Runs irnic with `words`, which must succeed. Returns standard output and standard error.
-fn run(folder: &Folder, words: &[&str]) -> (Vec<u8>, String) {
-    let ended = irnic(folder).args(words).output().expect("irnic runs");
-    assert!(ended.status.success(), "{words:?}: {}", text(&ended.stderr));
+/// Runs irnic with `args`, which must succeed. Returns standard output and standard error.
+fn run(folder: &Folder, args: &[&str]) -> (Vec<u8>, String) {
+    let ended = irnic(folder).args(args).output().expect("irnic runs");
+    assert!(ended.status.success(), "{args:?}: {}", text(&ended.stderr));
     (ended.stdout, text(&ended.stderr))
 }
 
 /// Panics unless a file is as its option says.
 #[track_caller]
-fn check_kind(option: &str, bytes: &[u8], words: &[&str]) {
+fn check_kind(option: &str, bytes: &[u8], args: &[&str]) {
     let out = text(bytes);
     let is_right = match option {
         "--json" | "--out_json_file" => serde_json::from_slice::<serde_json::Value>(bytes).is_ok(),
@@ -231,13 +231,13 @@ fn check_kind(option: &str, bytes: &[u8], words: &[&str]) {
         // CSV.
         _ => out.lines().next().is_some_and(|columns| columns.matches(',').count() > 1) && out.ends_with('\n'),
     };
-    assert!(is_right, "{words:?}: {}", out.chars().take(2_000).collect::<String>());
+    assert!(is_right, "{args:?}: {}", out.chars().take(2_000).collect::<String>());
 }
 
 /// Every option of every command that names a file of results, last.
 fn results() -> Vec<Vec<&'static str>> {
-    let more = |words: &[&'static str], options: &[&'static str]| -> Vec<Vec<&'static str>> {
-        options.iter().map(|option| [words, &[*option]].concat()).collect()
+    let more = |args: &[&'static str], options: &[&'static str]| -> Vec<Vec<&'static str>> {
+        options.iter().map(|option| [args, &[*option]].concat()).collect()
     };
     let irn = ["reproduce", "irn", "--only", "table4.2/70%/no-cc/irn/avg_slowdown", "--arrivals", "100us"];
     let perf = ["perf", "write-bw", "-n", "5"];
@@ -272,18 +272,18 @@ fn names(folder: &Folder) -> Vec<String> {
 #[test]
 fn a_file_by_the_name_of_a_dash_is_standard_output_and_has_it_alone() {
     let (folder, before) = with_runs();
-    for words in results() {
-        let option = words[words.len() - 1];
-        let ended = irnic(&folder).args(&words).arg("-").output().expect("irnic runs");
+    for args in results() {
+        let option = args[args.len() - 1];
+        let ended = irnic(&folder).args(&args).arg("-").output().expect("irnic runs");
         // What irnic doctor finds wrong here is no matter.
-        assert!(ended.status.success() || words[0] == "doctor", "{words:?}: {}", text(&ended.stderr));
-        check_kind(option, &ended.stdout, &words);
-        assert_eq!(names(&folder), before, "{words:?}");
+        assert!(ended.status.success() || args[0] == "doctor", "{args:?}: {}", text(&ended.stderr));
+        check_kind(option, &ended.stdout, &args);
+        assert_eq!(names(&folder), before, "{args:?}");
         // Where the same run has the same results, they are those of a file.
-        if ["sim", "reproduce", "merge"].contains(&words[0]) && option != "--junit" {
-            run(&folder, &[&words[..], &["file"]].concat());
+        if ["sim", "reproduce", "merge"].contains(&args[0]) && option != "--junit" {
+            run(&folder, &[&args[..], &["file"]].concat());
             let file = std::fs::read(folder.path().join("file")).expect("a file");
-            assert!(file == ended.stdout, "{words:?}: another file than {} bytes", file.len());
+            assert!(file == ended.stdout, "{args:?}: another file than {} bytes", file.len());
             std::fs::remove_file(folder.path().join("file")).unwrap();
         }
     }
@@ -302,11 +302,11 @@ fn a_replayed_schedule_has_its_results_on_standard_output_as_well() {
 fn a_lab_that_has_standard_output_for_a_file_sends_what_commands_print_to_standard_error() {
     let folder = Folder::new();
     for option in ["--json", "--junit", "--series", "--port-series", "--html", "--pcap"] {
-        let words = ["lab", "--topology", "star:hosts=2", option, "-", "--", "sh", "-c", "sleep 0.1; echo said"];
-        let (out, err) = run(&folder, &words);
-        check_kind(option, &out, &words);
-        assert!(err.lines().any(|line| line == "said"), "{words:?}: {err}");
-        assert_eq!(names(&folder), [""; 0], "{words:?}");
+        let args = ["lab", "--topology", "star:hosts=2", option, "-", "--", "sh", "-c", "sleep 0.1; echo said"];
+        let (out, err) = run(&folder, &args);
+        check_kind(option, &out, &args);
+        assert!(err.lines().any(|line| line == "said"), "{args:?}: {err}");
+        assert_eq!(names(&folder), [""; 0], "{args:?}");
     }
 }
 
@@ -323,12 +323,12 @@ fn two_files_on_standard_output_are_refused_with_one_line_before_the_run() {
         &["lab", "--topology", "star:hosts=2", "--json", "-", "--junit", "-", "--", "sleep", "1000"],
         &["doctor", "--json", "--junit", "-"],
     ];
-    for words in pairs {
-        let ended = irnic(&folder).args(words).output().expect("irnic runs");
+    for args in pairs {
+        let ended = irnic(&folder).args(args).output().expect("irnic runs");
         let said = text(&ended.stderr);
-        assert_eq!((ended.status.code(), text(&ended.stdout).as_str()), (Some(2), ""), "{words:?}: {said}");
-        assert!(said.ends_with("-: standard output has the content of another file already\n"), "{words:?}: {said}");
-        assert_eq!((said.lines().count(), names(&folder)), (1, before.clone()), "{words:?}: {said}");
+        assert_eq!((ended.status.code(), text(&ended.stdout).as_str()), (Some(2), ""), "{args:?}: {said}");
+        assert!(said.ends_with("-: standard output has the content of another file already\n"), "{args:?}: {said}");
+        assert_eq!((said.lines().count(), names(&folder)), (1, before.clone()), "{args:?}: {said}");
     }
 }
 
@@ -339,12 +339,12 @@ fn a_folder_by_the_name_of_a_dash_is_refused() {
         &["reproduce", "timely", "--only", "figure15/64KB", "--svg", "-"],
         &["sim", "--topology", "star:hosts=4", "--out", "-"],
     ];
-    for words in lines {
-        let ended = irnic(&folder).args(words).output().expect("irnic runs");
+    for args in lines {
+        let ended = irnic(&folder).args(args).output().expect("irnic runs");
         let said = text(&ended.stderr);
-        assert!(said.ends_with("-: expected a folder, which standard output is not\n"), "{words:?}: {said}");
-        assert_eq!((ended.status.code(), said.lines().count()), (Some(2), 1), "{words:?}: {said}");
-        assert_eq!(names(&folder), [""; 0], "{words:?}");
+        assert!(said.ends_with("-: expected a folder, which standard output is not\n"), "{args:?}: {said}");
+        assert_eq!((ended.status.code(), said.lines().count()), (Some(2), 1), "{args:?}: {said}");
+        assert_eq!(names(&folder), [""; 0], "{args:?}");
     }
 }
 

@@ -13,8 +13,8 @@ use crate::support::{Folder, await_listener, free_port, irnic, needs, text};
 const CAPTURE: &[u8] =
     b"\x0a\x0d\x0d\x0a\x1c\0\0\0\x4d\x3c\x2b\x1a\x01\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\x1c\0\0\0";
 
-fn run(folder: &Folder, words: &[&str]) -> Output {
-    irnic(folder).args(words).output().expect("irnic starts")
+fn run(folder: &Folder, args: &[&str]) -> Output {
+    irnic(folder).args(args).output().expect("irnic starts")
 }
 
 fn pipe(folder: &Folder) -> PathBuf {
@@ -35,7 +35,7 @@ fn opened(pipe: &Path) -> fs::File {
 #[test]
 fn a_file_that_is_something_else_stays_and_is_told_of() {
     let folder = Folder::new();
-    for (words, start) in [
+    for (args, start) in [
         (&["run", "--pcap", "notes", "--", "echo", "started"][..], "irnic: --pcap: pcap \"notes\": "),
         (&["run", "--stats=notes", "--", "echo", "started"], "irnic: --stats: stats \"notes\": "),
         (&["run", "--pcap", "link", "--", "echo", "started"], "irnic: --pcap: pcap \"link\": it is a symbolic link"),
@@ -43,11 +43,11 @@ fn a_file_that_is_something_else_stays_and_is_told_of() {
     ] {
         folder.write("notes", "years of work");
         let _ = std::os::unix::fs::symlink("notes", folder.path().join("link"));
-        let output = run(&folder, words);
+        let output = run(&folder, args);
         let error = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {error}");
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
         assert!(error.starts_with(start) && error.contains("expected") && error.lines().count() == 1, "{error}");
-        assert!(output.stdout.is_empty(), "{words:?}");
+        assert!(output.stdout.is_empty(), "{args:?}");
         assert_eq!(fs::read_to_string(folder.path().join("notes")).unwrap(), "years of work");
     }
 }
@@ -109,8 +109,8 @@ fn a_pipe_with_a_reader_has_every_packet() {
         std::thread::sleep(Duration::from_millis(200));
         end.read_to_end(&mut read).map(|_| read)
     });
-    let words = ["perf", "write-bw", "-n", "100", "-s", "64K", "--port", "mem", "--pcap"];
-    let output = run(&folder, &[&words[..], &["pipe"]].concat());
+    let args = ["perf", "write-bw", "-n", "100", "-s", "64K", "--port", "mem", "--pcap"];
+    let output = run(&folder, &[&args[..], &["pipe"]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     let read = reader.join().expect("no panic").expect("all of it");
     fs::write(&file, &read).unwrap();

@@ -114,12 +114,12 @@ fn no_setting_and_no_field_of_json_goes_away() {
         std::fs::write(fixture(), serde_json::to_string_pretty(&promised).expect("JSON") + "\n")
             .expect("it can be written");
     }
-    let gone: Vec<_> = promised.settings.difference(&settings).collect();
-    assert!(gone.is_empty(), "settings that were promised: {gone:?}");
+    let missing: Vec<_> = promised.settings.difference(&settings).collect();
+    assert!(missing.is_empty(), "settings that were promised: {missing:?}");
     for (what, names) in &promised.json {
         let Some(written) = json.get(what) else { continue };
-        let gone: Vec<_> = names.difference(written).collect();
-        assert!(gone.is_empty(), "fields of {what} that were promised: {gone:?}");
+        let missing: Vec<_> = names.difference(written).collect();
+        assert!(missing.is_empty(), "fields of {what} that were promised: {missing:?}");
     }
     assert!(promised.settings.len() > 30 && promised.json.len() > 6, "{promised:?}");
 }

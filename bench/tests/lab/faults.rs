@@ -228,18 +228,18 @@ fn rust_kills_a_host_and_the_other_ends_with_an_error() {
 #[test]
 fn ctl_says_what_is_wrong() {
     let folder = Folder::new();
-    let told = |socket: &str, words: &[&str]| {
-        let output = irnic(&folder).env("IRNIC_LAB_CONTROL", socket).arg("ctl").args(words).output().unwrap();
+    let refused = |socket: &str, args: &[&str]| {
+        let output = irnic(&folder).env("IRNIC_LAB_CONTROL", socket).arg("ctl").args(args).output().unwrap();
         (output.status.code(), text(&output.stderr))
     };
-    let (code, error) = told("", &["time"]);
+    let (code, error) = refused("", &["time"]);
     assert!(code == Some(2) && error.starts_with("irnic: --socket: which lab? "), "{error}");
-    let (code, error) = told("/nonexistent/control", &["time"]);
+    let (code, error) = refused("/nonexistent/control", &["time"]);
     assert_eq!(
         (code, &*error),
         (Some(1), "irnic: the lab at /nonexistent/control: No such file or directory (os error 2)\n")
     );
-    assert_eq!(told("x", &[]).0, Some(2));
+    assert_eq!(refused("x", &[]).0, Some(2));
     // Tests run in no lab.
     assert_eq!(Lab::here().expect_err("there is none").kind(), std::io::ErrorKind::NotFound);
     // In a lab.

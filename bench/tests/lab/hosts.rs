@@ -215,7 +215,7 @@ fn left_in(folder: &Folder) -> Vec<String> {
 }
 
 #[track_caller]
-fn await_nobody(folder: &Folder) {
+fn await_all_ended(folder: &Folder) {
     wait::until("all processes have ended", || left_in(folder).is_empty());
 }
 
@@ -232,7 +232,7 @@ fn a_lab_goes_on_without_a_host_that_is_killed() {
     let output = lab.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("exit status 137"), "{}", text(&output.stderr));
-    await_nobody(&folder);
+    await_all_ended(&folder);
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn nothing_is_left_of_a_lab_that_is_killed() {
     let mut lab = endless(&folder);
     lab.kill().unwrap();
     lab.wait().unwrap();
-    await_nobody(&folder);
+    await_all_ended(&folder);
     let names = std::fs::read_to_string("/proc/net/unix").unwrap();
     assert!(!names.contains(&format!("@irnic-lab-{}-", lab.id())), "{names}");
 }

@@ -186,8 +186,8 @@ fn a_process_that_is_stopped_or_killed_leaves_what_it_told_last() {
     signal(libc::SIGCONT);
     await_state(&lab, "processes", &sender["pid"], "runs");
     signal(libc::SIGKILL);
-    let gone = await_state(&lab, "ended", &sender["pid"], "gone");
-    assert!(sent(&gone) >= sent(&silent) && !gone["queue_pairs"].as_array().expect("a list").is_empty(), "{gone}");
+    let last = await_state(&lab, "ended", &sender["pid"], "gone");
+    assert!(sent(&last) >= sent(&silent) && !last["queue_pairs"].as_array().expect("a list").is_empty(), "{last}");
 }
 
 #[test]
@@ -224,21 +224,21 @@ fn what_processes_told_is_what_they_say_themselves() {
     let processes = report["processes"].as_array().expect("processes");
     assert_eq!(processes.len(), 2, "{report}");
     for (name, host) in [("server.json", 0), ("client.json", 1)] {
-        let (own, told) = (json(name), processes.iter().find(|p| p["host"] == host).expect("a process"));
+        let (own, reported) = (json(name), processes.iter().find(|p| p["host"] == host).expect("a process"));
         let device = &own["devices"][0];
-        assert_eq!((&told["pid"], &told["state"]), (&own["process"], &"ended".into()), "{name}");
-        assert_eq!((&told["counters"], &told["port"]), (&device["counters"], &device["port"]), "{name}");
+        assert_eq!((&reported["pid"], &reported["state"]), (&own["process"], &"ended".into()), "{name}");
+        assert_eq!((&reported["counters"], &reported["port"]), (&device["counters"], &device["port"]), "{name}");
         let queue_pairs = device["queue_pairs"].as_array().expect("queue pairs");
-        assert_eq!(told["queue_pairs"].as_array().map(Vec::len), Some(queue_pairs.len()), "{name}");
+        assert_eq!(reported["queue_pairs"].as_array().map(Vec::len), Some(queue_pairs.len()), "{name}");
         let own_total = device["total"].as_object().expect("numbers");
         for (key, value) in own_total.iter().filter(|(key, _)| *key != "rtt_ns") {
-            assert_eq!(told["total"][key], *value, "{name}: {key}");
+            assert_eq!(reported["total"][key], *value, "{name}: {key}");
         }
         for key in ["samples", "min", "mean", "p50", "p99", "max"] {
-            assert_eq!(told["total"]["rtt_ns"][key], device["total"]["rtt_ns"][key], "{name}: {key}");
+            assert_eq!(reported["total"]["rtt_ns"][key], device["total"]["rtt_ns"][key], "{name}: {key}");
         }
-        let command = told["command"].as_str().expect("its command");
-        assert!(command.starts_with("sh") && told["status"].is_null(), "{told}");
+        let command = reported["command"].as_str().expect("its command");
+        assert!(command.starts_with("sh") && reported["status"].is_null(), "{reported}");
     }
     let client = &processes.iter().find(|p| p["host"] == 1).expect("a client")["total"];
     assert!(client["retransmitted"].as_u64() > Some(0) && client["retransmitted_bytes"].as_u64() > Some(0), "{client}");
@@ -270,9 +270,10 @@ fn a_process_of_a_lab_knows_where_it_answers() {
     assert!(lab.status.success(), "{}", text(&lab.stderr));
     let stats: Value = serde_json::from_slice(&lab.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(&lab.stdout)));
     assert_eq!((&stats["hosts"], stats["ports"].as_array().map(Vec::len)), (&3.into(), Some(6)));
-    let gone = irnic(&folder).args(["top", "--socket", "@irnic-lab-0-0-stats", "--once"]).output().expect("irnic runs");
-    assert_eq!(gone.status.code(), Some(1));
-    assert!(text(&gone.stderr).contains("@irnic-lab-0-0-stats: Connection refused"), "{}", text(&gone.stderr));
+    let refused =
+        irnic(&folder).args(["top", "--socket", "@irnic-lab-0-0-stats", "--once"]).output().expect("irnic runs");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("@irnic-lab-0-0-stats: Connection refused"), "{}", text(&refused.stderr));
 }
 
 #[test]

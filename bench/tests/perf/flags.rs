@@ -6,25 +6,25 @@ use crate::support::{Folder, free_port, irnic, needs, perf, run_perf as run, tex
 use serde_json::Value;
 
 /// What a run writes as JSON.
-fn json(folder: &Folder, words: &[&str]) -> Value {
-    run(folder, &[words, &["--out_json_file", "r.json"]].concat());
+fn json(folder: &Folder, args: &[&str]) -> Value {
+    run(folder, &[args, &["--out_json_file", "r.json"]].concat());
     let written = std::fs::read_to_string(folder.path().join("r.json")).expect("a file");
     serde_json::from_str(&written).expect("JSON")
 }
 
 /// The packets of a run, decoded.
-fn packets(folder: &Folder, words: &[&str]) -> String {
-    run(folder, &[words, &["--pcap", "r.pcapng"]].concat());
+fn packets(folder: &Folder, args: &[&str]) -> String {
+    run(folder, &[args, &["--pcap", "r.pcapng"]].concat());
     let output = irnic(folder).args(["decode", "r.pcapng"]).output().expect("irnic runs");
     assert!(output.status.success(), "{}", text(&output.stderr));
     text(&output.stdout)
 }
 
 /// Runs server and client with the same options; returns their outputs.
-fn two(folder: &Folder, words: &[&str], host: &str) -> [Output; 2] {
+fn two(folder: &Folder, args: &[&str], host: &str) -> [Output; 2] {
     let port = free_port();
     let start = |more: &[&str]| {
-        let mut command = perf(folder, &[words, more, &["-p", &port]].concat());
+        let mut command = perf(folder, &[args, more, &["-p", &port]].concat());
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("irnic starts")
     };
     let server = start(&["--server"]);
@@ -49,8 +49,8 @@ fn every_flag_of_perftest_is_known() {
     let mut count = 0;
     for (program, test) in PROGRAMS {
         let help = Command::new(program).arg("--help").output().expect("perftest runs");
-        let words = text(&help.stdout).replace(['=', ','], " ");
-        let flags = words.lines().filter(|line| line.trim_start().starts_with('-'));
+        let options = text(&help.stdout).replace(['=', ','], " ");
+        let flags = options.lines().filter(|line| line.trim_start().starts_with('-'));
         for flag in flags.flat_map(|line| line.split_whitespace().take(2)).filter(|word| word.starts_with('-')) {
             let output = perf(&folder, &[test, flag, "--loss", "nonsense"]).output().expect("irnic runs");
             if ["-h", "--help", "-V", "--version"].contains(&flag) {
@@ -70,7 +70,7 @@ fn every_flag_of_perftest_is_known() {
 #[test]
 fn flags_that_make_no_sense_here_are_refused_with_the_reason() {
     let folder = Folder::new();
-    for (words, part) in [
+    for (args, part) in [
         (&["-c", "UD"][..], "--connection UD: perf counts and verifies every byte"),
         (&["--odp"], "--odp: a NIC in software pins no memory"),
         (&["--sl", "3"], "--sl 3: a service level is a priority in a VLAN tag"),
@@ -93,13 +93,13 @@ fn flags_that_make_no_sense_here_are_refused_with_the_reason() {
         (&["-x", "0", "--port", "mem"], "mem has no addresses"),
         (&["--source_ip", "127.0.0.1"], "use it with --server or a host"),
     ] {
-        let output = perf(&folder, &[&["write-bw"], words].concat()).output().expect("irnic runs");
+        let output = perf(&folder, &[&["write-bw"], args].concat()).output().expect("irnic runs");
         let said = text(&output.stderr);
-        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{words:?}: {said}");
-        assert!(said.contains(part), "{words:?}: {said}");
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{args:?}: {said}");
+        assert!(said.contains(part), "{args:?}: {said}");
     }
-    for words in [["--connection", "RC"], ["--sl", "0"], ["--force-link", "ethernet"], ["--rate_limit_type", "HW"]] {
-        run(&folder, &[&["write-bw", "-n", "5", "-s", "64"], &words[..]].concat());
+    for args in [["--connection", "RC"], ["--sl", "0"], ["--force-link", "ethernet"], ["--rate_limit_type", "HW"]] {
+        run(&folder, &[&["write-bw", "-n", "5", "-s", "64"], &args[..]].concat());
     }
 }
 
@@ -110,15 +110,15 @@ fn traffic_class_and_hop_limit_are_in_every_packet() {
         return;
     }
     let folder = Folder::new();
-    for (words, expected) in
+    for (args, expected) in
         [(&["--tclass", "104", "-L", "7"][..], "0x68\t7"), (&["-R", "-T", "32"], "0x20\t64"), (&[], "0x02\t64")]
     {
-        let out = packets(&folder, &[&["write-bw", "-n", "20", "-s", "4K"], words].concat());
+        let out = packets(&folder, &[&["write-bw", "-n", "20", "-s", "4K"], args].concat());
         assert!(out.contains("RDMA Write"), "{out}");
         let mut tshark = Command::new("tshark");
         tshark.current_dir(folder.path()).args(["-r", "r.pcapng", "-T", "fields", "-e", "ip.dsfield", "-e", "ip.ttl"]);
         let seen = text(&tshark.output().expect("tshark runs").stdout);
-        assert!(seen.lines().count() > 20 && seen.lines().all(|line| line == expected), "{words:?}: {seen}");
+        assert!(seen.lines().count() > 20 && seen.lines().all(|line| line == expected), "{args:?}: {seen}");
     }
 }
 
@@ -142,14 +142,14 @@ fn rdma_cm_connects_each_queue_pair_and_parts_again() {
 fn rdma_cm_connects_two_processes_over_a_network_that_loses() {
     let folder = Folder::new();
     for (port, test) in [("udp", "send-bw"), ("shm", "read-lat")] {
-        let words = [test, "--port", port, "-R", "-n", "50", "-s", "4K", "--retry_count", "6", "--impair", "loss 5%"];
-        for output in two(&folder, &words, "127.0.0.1") {
-            assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+        let args = [test, "--port", port, "-R", "-n", "50", "-s", "4K", "--retry_count", "6", "--impair", "loss 5%"];
+        for output in two(&folder, &args, "127.0.0.1") {
+            assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
         }
     }
     // One end alone: the other says so, instead of waiting for it.
     let port = free_port();
-    let start = |words: &[&str]| perf(&folder, words).stderr(Stdio::piped()).stdout(Stdio::null()).spawn();
+    let start = |args: &[&str]| perf(&folder, args).stderr(Stdio::piped()).stdout(Stdio::null()).spawn();
     let server = start(&["write-bw", "--server", "-p", &port, "-R"]).expect("irnic starts");
     let client = start(&["write-bw", "127.0.0.1", "-p", &port]).expect("irnic starts");
     for process in [server, client] {
@@ -197,11 +197,11 @@ fn completions_raise_events_only_if_they_are_waited_for() {
     let folder = Folder::new();
     for test in ["send-lat", "read-bw", "send-bw", "atomic-lat"] {
         for port in ["mem", "udp"] {
-            let words = [test, "-n", "100", "--port", port];
-            let by_events = json(&folder, &[&words[..], &["-e"]].concat());
+            let args = [test, "-n", "100", "--port", port];
+            let by_events = json(&folder, &[&args[..], &["-e"]].concat());
             assert!(by_events["results"]["cq_events"].as_u64() >= Some(1), "{test}: {by_events}");
             assert_eq!(by_events["test_info"]["CQ_events"], "ON");
-            assert!(json(&folder, &words)["results"]["cq_events"].is_null());
+            assert!(json(&folder, &args)["results"]["cq_events"].is_null());
         }
     }
     // One message at a time raises one event each, at least at the end that waits for it.
@@ -212,12 +212,12 @@ fn completions_raise_events_only_if_they_are_waited_for() {
 #[test]
 fn receives_may_be_shared_and_regions_may_be_several() {
     let folder = Folder::new();
-    let words = ["send-bw", "-q", "4", "-n", "300", "-s", "2K", "-r", "16", "-b"];
-    let shared = json(&folder, &[&words[..], &["--use-srq"]].concat());
+    let args = ["send-bw", "-q", "4", "-n", "300", "-s", "2K", "-r", "16", "-b"];
+    let shared = json(&folder, &[&args[..], &["--use-srq"]].concat());
     assert_eq!((&shared["test_info"]["Using_SRQ"], &shared["results"]["n_iterations"]), (&"ON".into(), &1200.into()));
     run(&folder, &["send-lat", "-n", "50", "--use-srq"]);
-    run(&folder, &[&words[..], &["--recv_post_list", "5"]].concat());
-    run(&folder, &[&words[..], &["--recv_post_list", "5", "--use-srq"]].concat());
+    run(&folder, &[&args[..], &["--recv_post_list", "5"]].concat());
+    run(&folder, &[&args[..], &["--recv_post_list", "5", "--use-srq"]].concat());
     for test in ["write-bw", "read-bw", "atomic-bw", "send-bw"] {
         let out = packets(&folder, &[test, "-q", "3", "-n", "20", "--mr_per_qp"]);
         if test != "send-bw" {
@@ -226,10 +226,10 @@ fn receives_may_be_shared_and_regions_may_be_several() {
             assert_eq!(keys.len(), 3, "{test}: {keys:?}");
         }
     }
-    for words in [&["send-bw", "--use-srq", "-q", "3"][..], &["read-bw", "--mr_per_qp", "-q", "2", "-b"]] {
-        let words = [words, &["-n", "100", "-s", "4K", "--port", "shm"]].concat();
-        for output in two(&folder, &words, "127.0.0.1") {
-            assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+    for args in [&["send-bw", "--use-srq", "-q", "3"][..], &["read-bw", "--mr_per_qp", "-q", "2", "-b"]] {
+        let args = [args, &["-n", "100", "-s", "4K", "--port", "shm"]].concat();
+        for output in two(&folder, &args, "127.0.0.1") {
+            assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
         }
     }
 }
@@ -237,8 +237,8 @@ fn receives_may_be_shared_and_regions_may_be_several() {
 #[test]
 fn the_server_asks_in_a_reversed_test() {
     let folder = Folder::new();
-    let sources = |words: &[&str]| {
-        let out = packets(&folder, &[&["send-bw", "-n", "20", "-s", "64"], words].concat());
+    let sources = |args: &[&str]| {
+        let out = packets(&folder, &[&["send-bw", "-n", "20", "-s", "64"], args].concat());
         let sends = out.lines().filter(|line| line.contains("RC Send Only") || line.contains("IRN Send Only"));
         sends.map(|line| line.split_whitespace().nth(1).unwrap_or("").to_owned()).collect::<Vec<_>>()
     };

@@ -123,8 +123,8 @@ fn every_combination_is_a_line_and_all_files_agree_with_it() {
         };
         let result = results.iter().find(find).expect("its combination");
         let repetition = of("repetition")[at].parse::<usize>().unwrap() - 1;
-        let told = result["runs"][repetition]["BW_average_Gb_sec"].as_f64().unwrap();
-        assert!((told / average.parse::<f64>().unwrap() - 1.0).abs() < 1e-12, "{told} {average}");
+        let reported = result["runs"][repetition]["BW_average_Gb_sec"].as_f64().unwrap();
+        assert!((reported / average.parse::<f64>().unwrap() - 1.0).abs() < 1e-12, "{reported} {average}");
     }
 
     let svg = read(&folder, "r.svg");
@@ -146,16 +146,16 @@ fn every_combination_is_a_line_and_all_files_agree_with_it() {
         (&"payload delivered [MiB/sec]".into(), Some(2))
     );
     let drawn = line["points"][1][1].as_f64().expect("a number");
-    let told = results[7]["BW_average"].as_f64().expect("a number");
-    assert!((drawn / told - 1.0).abs() < 1e-3, "{drawn} is drawn, {told} told");
+    let reported = results[7]["BW_average"].as_f64().expect("a number");
+    assert!((drawn / reported - 1.0).abs() < 1e-3, "{drawn} is drawn, {reported} reported");
     assert_eq!(line["spread"].as_array().map(Vec::len), Some(2));
 }
 
 #[test]
 fn gigabits_are_gigabits_everywhere() {
     let folder = Folder::new();
-    let words = ["write-bw", "-D", "0.3", "-s", "4K", "-i", "0.1", "--report_gbits"];
-    let out = run(&folder, &[&words[..], &FILES].concat());
+    let args = ["write-bw", "-D", "0.3", "-s", "4K", "-i", "0.1", "--report_gbits"];
+    let out = run(&folder, &[&args[..], &FILES].concat());
     assert_eq!(out.matches("BW average[Gb/sec]").count(), 2, "intervals and the result: {out}");
     assert!(!out.contains("MiB/sec"), "{out}");
     assert!(read(&folder, "r.svg").contains("payload delivered [Gb/sec]"));
@@ -205,8 +205,8 @@ fn sizes_alone_stay_perftests_table() {
 #[test]
 fn latencies_are_compared_too() {
     let folder = Folder::new();
-    let words = ["send-lat", "-n", "30", "--transport", "roce,irn", "--loss", "0,1", "--repeat", "2"];
-    let out = run(&folder, &[&words[..], &FILES].concat());
+    let args = ["send-lat", "-n", "30", "--transport", "roce,irn", "--loss", "0,1", "--repeat", "2"];
+    let out = run(&folder, &[&args[..], &FILES].concat());
     assert_eq!(table(&out).len(), 4, "{out}");
     let json = json(&folder);
     for (row, result) in table(&out).iter().zip(json["results"].as_array().expect("a list")) {
@@ -221,8 +221,8 @@ fn latencies_are_compared_too() {
 #[test]
 fn parameters_tell_transports_apart_where_presets_do_not() {
     let folder = Folder::new();
-    let words = ["write-bw", "-n", "5", "-s", "64", "--transport", "irn,cap=9,irn,cap=20", "--csv", "r.csv"];
-    let out = run(&folder, &words);
+    let args = ["write-bw", "-n", "5", "-s", "64", "--transport", "irn,cap=9,irn,cap=20", "--csv", "r.csv"];
+    let out = run(&folder, &args);
     assert!(out.contains("\n irn,cap=9 ") && out.contains("\n irn,cap=20 "), "{out}");
     assert!(read(&folder, "r.csv").contains("\nwrite-bw,\"irn,cap=9\",,64,"), "a cell with a comma is quoted");
 }
@@ -232,9 +232,9 @@ fn two_processes_run_the_same_lists() {
     let folder = Folder::new();
     for port in ["udp", "shm"] {
         let (tcp, lists) = (free_port(), ["write-bw", "-n", "10", "-s", "4K,8K", "--loss", "0,3", "--repeat", "2"]);
-        let words = [&lists[..], &["--transport", "roce,irn", "--port", port, "-p", &tcp]].concat();
+        let args = [&lists[..], &["--transport", "roce,irn", "--port", port, "-p", &tcp]].concat();
         let start = |more: &[&str]| {
-            let mut command = perf(&folder, &[&words[..], more].concat());
+            let mut command = perf(&folder, &[&args[..], more].concat());
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("irnic starts")
         };
         let server = start(&["--server"]);
@@ -261,8 +261,8 @@ fn two_processes_run_the_same_lists() {
 #[test]
 fn a_run_that_fails_does_not_end_the_others() {
     let folder = Folder::new();
-    let words = ["write-bw", "-n", "5", "-u", "1", "--transport", "irn,rto-max=1ms", "--loss", "0,100"];
-    let output = perf(&folder, &[&words[..], &FILES].concat()).output().expect("irnic runs");
+    let args = ["write-bw", "-n", "5", "-u", "1", "--transport", "irn,rto-max=1ms", "--loss", "0,100"];
+    let output = perf(&folder, &[&args[..], &FILES].concat()).output().expect("irnic runs");
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
     assert!(said.starts_with("irnic perf: write-bw, 100% loss, 65536 B: ") && said.lines().count() == 1, "{said}");
@@ -307,8 +307,8 @@ fn what_was_measured_until_ctrl_c_is_told_and_written() {
         "--repeat",
         "50",
     ];
-    for (words, until) in [(&endless[..], "\n 0.2"), (&list, "\n write-bw, irn, 1% loss")] {
-        let mut command = perf(&folder, &[words, &FILES].concat());
+    for (args, until) in [(&endless[..], "\n 0.2"), (&list, "\n write-bw, irn, 1% loss")] {
+        let mut command = perf(&folder, &[args, &FILES].concat());
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("irnic starts");
         let mut out = BufReader::new(process.stdout.take().expect("its output"));
         read_until(&mut out, until);
@@ -320,11 +320,11 @@ fn what_was_measured_until_ctrl_c_is_told_and_written() {
         assert!(rest.lines().any(|line| line.contains(" 4096 ")), "{rest}");
         let json = json(&folder);
         assert_eq!(json["test_info"]["Interrupted"], true);
-        let first = if words == endless { &json["results"] } else { &json["results"][0] };
+        let first = if args == endless { &json["results"] } else { &json["results"][0] };
         assert!(first["n_iterations"].as_u64() > Some(0), "{json}");
         assert!(
             Csv::read(&folder).rows.len()
-                == if words == endless { 1 } else { 3 + usize::from(rest.contains("roce, 1%")) }
+                == if args == endless { 1 } else { 3 + usize::from(rest.contains("roce, 1%")) }
         );
         assert_well_formed(&read(&folder, "r.svg"));
         for name in ["r.json", "r.csv", "r.svg", "r.html"] {
@@ -337,9 +337,9 @@ fn what_was_measured_until_ctrl_c_is_told_and_written() {
 fn an_end_whose_peer_was_interrupted_tells_what_it_has() {
     let folder = Folder::new();
     let tcp = free_port();
-    let words = ["write-bw", "--run_infinitely", "-D", "0.2", "-s", "4K", "-p", &tcp];
+    let args = ["write-bw", "--run_infinitely", "-D", "0.2", "-s", "4K", "-p", &tcp];
     let start = |more: &str| {
-        let mut command = perf(&folder, &[&words[..], &[more]].concat());
+        let mut command = perf(&folder, &[&args[..], &[more]].concat());
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("irnic starts")
     };
     let server = start("--server");
@@ -359,9 +359,9 @@ fn an_end_whose_peer_was_interrupted_tells_what_it_has() {
 fn a_list_that_the_peer_interrupts_keeps_what_was_whole() {
     let folder = Folder::new();
     let tcp = free_port();
-    let words = ["write-bw", "-D", "0.2", "-s", "4K", "--loss", "0,1", "--repeat", "100", "-p", &tcp];
+    let args = ["write-bw", "-D", "0.2", "-s", "4K", "--loss", "0,1", "--repeat", "100", "-p", &tcp];
     let start = |more: &[&str]| {
-        let mut command = perf(&folder, &[&words[..], more].concat());
+        let mut command = perf(&folder, &[&args[..], more].concat());
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("irnic starts")
     };
     let server = start(&["--server", "--out_json_file", "r.json"]);
@@ -423,8 +423,8 @@ fn pictures_are_legible_in_a_browser() {
     }
     let folder = Folder::new();
     let transports = "roce,window=256,cap=256,roce,window=512,cap=512,irn";
-    let words = ["write-bw", "-n", "20", "-t", "8", "--loss", "0,0.1,1", "--transport", transports, "--repeat", "3"];
-    run(&folder, &[&words[..], &FILES].concat());
+    let args = ["write-bw", "-n", "20", "-t", "8", "--loss", "0,0.1,1", "--transport", transports, "--repeat", "3"];
+    run(&folder, &[&args[..], &FILES].concat());
     let quoted = serde_json::to_string(&read(&folder, "r.html")).expect("JSON").replace("</", "<\\/");
     let page = PROBE.replace("REPORT", &quoted).replace(">SVG<", &format!(">{}<", read(&folder, "r.svg")));
     let page = folder.write("probe.html", &page);

@@ -15,13 +15,13 @@ fn round_trips_are_told_by_three_clocks_idle_and_under_load() {
     let dir = tempfile::tempdir().expect("a directory");
     let [json, svg] = ["rtt.json", "rtt.svg"].map(|name| dir.path().join(name));
     let [json_name, svg_name] = [&json, &svg].map(|path| path.to_str().expect("UTF-8"));
-    for (port, asked, stamps) in [("udp", "kernel", "kernel"), ("udp", "poll", "poll"), ("shm", "poll", "sender")] {
-        let args = ["-n", "20", "-s", "9000", "--port", port, "--timestamps", asked, "--clock", "1GHz,drift=50"];
+    for (port, requested, stamps) in [("udp", "kernel", "kernel"), ("udp", "poll", "poll"), ("shm", "poll", "sender")] {
+        let args = ["-n", "20", "-s", "9000", "--port", port, "--timestamps", requested, "--clock", "1GHz,drift=50"];
         let output = run(&[&args[..], &["--load", "1", "--json", json_name, "--svg", svg_name]].concat());
         assert!(output.status.success(), "{port}: {}", text(&output.stderr));
-        let told = text(&output.stdout);
+        let printed = text(&output.stdout);
         for part in ["Round trips of 20 segments of 9000 bytes", "idle", "load of 1 thread", "p99.9", "fitted line: "] {
-            assert!(told.contains(part), "{part}: {told}");
+            assert!(printed.contains(part), "{part}: {printed}");
         }
         let json: Value = serde_json::from_str(&std::fs::read_to_string(&json).expect("a file")).expect("JSON");
         assert_eq!((&json["timestamps"], &json["clock"]), (&stamps.into(), &"1000MHz,drift=50".into()));
@@ -46,13 +46,13 @@ fn round_trips_are_told_by_three_clocks_idle_and_under_load() {
 /// itself.
 #[test]
 fn a_nic_that_looks_late_sees_the_round_trip_of_the_network() {
-    let look = 100_000_000;
+    let interval = 100_000_000;
     for args in [["--port", "shm", "--timestamps", "poll"], ["--port", "udp", "--timestamps", "kernel"]] {
         let output = run(&[&args[..], &["-n", "5", "--look-every", "100ms", "--json", "-"]].concat());
         let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let p = |clock: &str, name: &str| json["cases"][0][clock][name].as_u64().expect("a number");
         // Whoever waits for the completion waits for the look.
-        assert!(p("software_ns", "p50") >= look / 2 && p("nic_ns", "min") < look / 2, "{args:?}: {json:#}");
+        assert!(p("software_ns", "p50") >= interval / 2 && p("nic_ns", "min") < interval / 2, "{args:?}: {json:#}");
     }
 }
 

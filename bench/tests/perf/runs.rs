@@ -167,9 +167,9 @@ fn the_queue_of_an_impaired_network_is_told_and_so_is_how_a_rate_limit_held() {
         let more = ["--rate", "2G", "--rate_limit", "1500M", "--out_json_file", file.to_str().expect("UTF-8")];
         let output = run(&[&args[..], &more].concat());
         assert_success(&args, &output);
-        let told = text(&output.stdout);
-        assert!(told.contains(" Queue of frames sent     : mean "), "{told}");
-        assert!(told.contains("limit 1500 Mb/sec: error over 10 ms "), "{told}");
+        let printed = text(&output.stdout);
+        assert!(printed.contains(" Queue of frames sent     : mean "), "{printed}");
+        assert!(printed.contains("limit 1500 Mb/sec: error over 10 ms "), "{printed}");
         let json = json(&file);
         let [tx, rx] = ["tx", "rx"].map(|way| &json["impairments"][way]);
         let peak = tx["queue_peak_bytes"].as_u64().expect("a queue");

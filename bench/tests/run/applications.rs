@@ -57,8 +57,8 @@ fn variables_and_files_are_checked_like_options() {
 #[test]
 fn the_exit_status_is_the_commands_or_what_shells_have_for_those_that_do_not_start() {
     let folder = Folder::new();
-    let status = |words: &[&str]| {
-        let output = irnic(&folder).arg("run").args(words).output().unwrap();
+    let status = |args: &[&str]| {
+        let output = irnic(&folder).arg("run").args(args).output().unwrap();
         (output.status.code().unwrap(), text(&output.stderr))
     };
     assert_eq!(status(&["--", "sh", "-c", "exit 7"]), (7, String::new()));
@@ -86,14 +86,14 @@ fn the_application_gets_options_as_variables_and_keeps_its_library_path() {
         .output()
         .unwrap();
     let line = text(&output.stdout);
-    let words: Vec<&str> = line.trim().split('|').collect();
-    let (ours, kept) = words[0].split_once(':').expect("two directories");
+    let parts: Vec<&str> = line.trim().split('|').collect();
+    let (ours, kept) = parts[0].split_once(':').expect("two directories");
     assert!(std::path::Path::new(ours).join("libibverbs.so.1").exists() && kept == "/kept", "{line}");
-    assert_eq!(words[1..3], ["irn", ""]);
+    assert_eq!(parts[1..3], ["irn", ""]);
     let here = folder.path().canonicalize().unwrap();
-    assert_eq!(words[3], here.join("irnic.toml").to_str().unwrap());
-    assert_eq!(words[4], here.join("a-%p.pcapng").to_str().unwrap());
-    assert_eq!(words[5], "127.0.0.1,127.0.0.2");
+    assert_eq!(parts[3], here.join("irnic.toml").to_str().unwrap());
+    assert_eq!(parts[4], here.join("a-%p.pcapng").to_str().unwrap());
+    assert_eq!(parts[5], "127.0.0.1,127.0.0.2");
 }
 
 #[test]
@@ -322,11 +322,11 @@ fn two_users_of_one_address_are_told_that_they_do_not_reach_each_other() {
     let Some(()) = needs(&["ibv_rc_pingpong", "ibv_devinfo", "setpriv"]) else { return };
     let folder = Folder::new();
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
-    let as_other = |words: &[&str]| {
+    let as_other = |args: &[&str]| {
         let mut command = std::process::Command::new("setpriv");
         command
             .args(["--reuid", "65530", "--regid", "65530", "--clear-groups", env!("CARGO_BIN_EXE_irnic")])
-            .args(words);
+            .args(args);
         command.current_dir(folder.path()).output().expect("setpriv starts")
     };
     if !as_other(&["config"]).status.success() {
@@ -351,7 +351,7 @@ fn two_users_of_one_address_are_told_that_they_do_not_reach_each_other() {
 fn a_process_without_descriptors_is_told_so_and_not_that_its_address_is_wrong() {
     let Some(()) = needs(&["ibv_devinfo"]) else { return };
     let folder = Folder::new();
-    let mut told = 0;
+    let mut named = 0;
     for limit in 4..40 {
         let script = format!("ulimit -n {limit}; exec \"$0\" \"$@\"");
         let output = irnic(&folder)
@@ -360,7 +360,7 @@ fn a_process_without_descriptors_is_told_so_and_not_that_its_address_is_wrong() 
             .unwrap();
         let said = text(&output.stderr);
         assert!(!said.contains("address of this host"), "{limit}: {said}");
-        told += usize::from(said.contains("no UDP socket can be opened at 127.0.0.1") && said.contains("ulimit -n"));
+        named += usize::from(said.contains("no UDP socket can be opened at 127.0.0.1") && said.contains("ulimit -n"));
     }
-    assert!(told > 0, "no limit met the socket");
+    assert!(named > 0, "no limit met the socket");
 }

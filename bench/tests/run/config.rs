@@ -26,7 +26,7 @@ fn mode(path: &Path, mode: u32) {
 }
 
 /// Standard output and standard error of a command that succeeds.
-fn told(command: &mut Command) -> (String, String) {
+fn output_of(command: &mut Command) -> (String, String) {
     let output = command.output().expect("irnic starts");
     assert!(output.status.success(), "{}", text(&output.stderr));
     (text(&output.stdout), text(&output.stderr))
@@ -59,12 +59,12 @@ fn a_file_in_a_directory_of_somebody_else_is_told_of_and_ignored() {
     ] {
         chown(&theirs, Some(owner_of_directory), None).unwrap();
         chown(theirs.join("irnic.toml"), Some(owner_of_file), None).unwrap();
-        for words in [&["config"][..], &["devinfo"], &["run", "--", "sh", "-c", "echo $IRNIC_CONFIG"]] {
-            let (out, err) = told(irnic(&folder).current_dir(&theirs).args(words));
-            assert!(err.starts_with("irnic: irnic.toml is ignored: ") && err.contains(part), "{words:?}: {err}");
+        for args in [&["config"][..], &["devinfo"], &["run", "--", "sh", "-c", "echo $IRNIC_CONFIG"]] {
+            let (out, err) = output_of(irnic(&folder).current_dir(&theirs).args(args));
+            assert!(err.starts_with("irnic: irnic.toml is ignored: ") && err.contains(part), "{args:?}: {err}");
             assert_eq!(err.lines().count(), 1, "{err}");
             assert!(!out.contains("precious"), "{out}");
-            if words[0] == "run" {
+            if args[0] == "run" {
                 // Nor is it looked for again by whatever the application starts.
                 assert_eq!(out, "/dev/null\n");
             }
@@ -72,7 +72,7 @@ fn a_file_in_a_directory_of_somebody_else_is_told_of_and_ignored() {
         assert_eq!(fs::read_to_string(&precious).unwrap(), "years of work");
     }
     // What the caller names is the caller's decision.
-    let (out, err) = told(irnic(&folder).current_dir(&theirs).env("IRNIC_CONFIG", "irnic.toml").arg("config"));
+    let (out, err) = output_of(irnic(&folder).current_dir(&theirs).env("IRNIC_CONFIG", "irnic.toml").arg("config"));
     assert!(out.contains("precious") && err.is_empty(), "{out}{err}");
 }
 
@@ -89,7 +89,7 @@ fn a_file_that_others_may_write_is_ignored_and_the_next_one_counts() {
     let mtu = |of_file: u32, of_folder: u32| {
         mode(&file, of_file);
         mode(folder.path(), of_folder);
-        let (out, err) = told(irnic(&folder).arg("config"));
+        let (out, err) = output_of(irnic(&folder).arg("config"));
         let line = out.lines().find(|l| l.starts_with("mtu = ")).unwrap_or_else(|| panic!("{out}"));
         (line.split('"').nth(1).unwrap().to_owned(), err)
     };
@@ -120,7 +120,7 @@ fn a_program_with_more_rights_than_its_caller_takes_neither_variables_nor_files(
     let run = |uid: u32, variable: &str| {
         let mut command = Command::new(&program);
         command.env_clear().env("IRNIC_MTU", variable).env("IRNIC_CONFIG", "").current_dir(folder.path());
-        told(command.uid(uid).gid(uid).arg("config"))
+        output_of(command.uid(uid).gid(uid).arg("config"))
     };
     let (out, err) = run(0, "512");
     assert!(out.contains("mtu = \"512\"") && out.contains("# file: irnic.toml") && err.is_empty(), "{out}{err}");

@@ -37,9 +37,9 @@ fn datagrams(folder: &Folder) -> Option<()> {
 struct Sender(Child);
 
 impl Sender {
-    fn start(folder: &Folder, address: &str, words: &[&str]) -> Sender {
+    fn start(folder: &Folder, address: &str, args: &[&str]) -> Sender {
         let mut command = irnic(folder);
-        command.args(["run", "--sysfs", "--address", address, "--", "./datagrams"]).args(words);
+        command.args(["run", "--sysfs", "--address", address, "--", "./datagrams"]).args(args);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("irnic starts");
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -166,8 +166,8 @@ fn nonsense_is_not_answered_and_does_no_harm() {
     let there: Vec<_> = names.filter(|name| socket.send_to_addr(b"nonsense", name).is_ok()).collect();
     let [there] = &there[..] else { panic!("{} sockets", there.len()) };
     let long = [b'x'; 4096];
-    for words in [&b""[..], b"\xff\xfe", b"counters", b"counters/", b"hw_counters/../x", &long] {
-        socket.send_to_addr(words, there).unwrap();
+    for request in [&b""[..], b"\xff\xfe", b"counters", b"counters/", b"hw_counters/../x", &long] {
+        socket.send_to_addr(request, there).unwrap();
     }
     // Nobody hears an answer to this: the sender has no name.
     UnixDatagram::unbound().unwrap().send_to_addr(b"hw_counters/sent_pkts", there).unwrap();

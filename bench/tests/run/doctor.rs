@@ -58,9 +58,9 @@ fn in_namespace(commands: &str) -> Option<[String; 5]> {
     Some(["unshare", "-rn", "sh", "-c", &script].map(str::to_owned))
 }
 
-fn in_words(words: &[String; 5]) -> Vec<&str> {
+fn in_shell(command: &[String; 5]) -> Vec<&str> {
     // What the shell calls $0.
-    words.iter().map(String::as_str).chain(["sh"]).collect()
+    command.iter().map(String::as_str).chain(["sh"]).collect()
 }
 
 #[test]
@@ -93,8 +93,8 @@ fn interfaces_have_to_be_up_with_an_address_and_room_for_packets() {
         ),
         (format!("{dummy}; ip addr add 10.9.9.1/24 dev d0; ip link set d0 up mtu 700"), "MTU", "note", "mtu 1500"),
     ] {
-        let Some(words) = in_namespace(&commands) else { return };
-        finds(&behind(&folder, &in_words(&words), &[]), about, verdict, part);
+        let Some(command) = in_namespace(&commands) else { return };
+        finds(&behind(&folder, &in_shell(&command), &[]), about, verdict, part);
     }
 }
 
@@ -107,10 +107,10 @@ import socket, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('127.0.0.1', 4791))
 open('bound', 'w').close(); time.sleep(60)\" & while [ ! -e bound ]; do sleep 0.01; done; export IRNIC_INTERFACE=lo
 trap 'kill $!' EXIT; \"$@\"; exit";
-    let Some(words) = in_namespace(holder) else { return };
-    finds(&behind(&folder, &in_words(&words), &[]), "UDP port 4791", "wrong", "127.0.0.1: a socket of user 0 has it");
-    let Some(words) = in_namespace("export IRNIC_INTERFACE=lo") else { return };
-    finds(&behind(&folder, &in_words(&words), &[]), "UDP port 4791", "ok", "free");
+    let Some(command) = in_namespace(holder) else { return };
+    finds(&behind(&folder, &in_shell(&command), &[]), "UDP port 4791", "wrong", "127.0.0.1: a socket of user 0 has it");
+    let Some(command) = in_namespace("export IRNIC_INTERFACE=lo") else { return };
+    finds(&behind(&folder, &in_shell(&command), &[]), "UDP port 4791", "ok", "free");
 }
 
 #[test]
@@ -150,13 +150,13 @@ fn limits_of_the_process_are_told() {
 /// Mounts something over a file, for one command.
 fn with_mount(mount: &str) -> Option<[String; 5]> {
     let script = format!("{mount} || exit 99\nexec \"$@\"");
-    let words = ["unshare", "-rm", "sh", "-c", &script].map(str::to_owned);
-    let may = Command::new(&words[0]).args(&words[1..]).args(["sh", "true"]).stderr(Stdio::null()).status();
+    let command = ["unshare", "-rm", "sh", "-c", &script].map(str::to_owned);
+    let may = Command::new(&command[0]).args(&command[1..]).args(["sh", "true"]).stderr(Stdio::null()).status();
     if !may.is_ok_and(|status| status.success()) {
         skipped(&format!("the doctor behind {mount}: this user may not mount"));
         return None;
     }
-    Some(words)
+    Some(command)
 }
 
 #[test]
@@ -165,16 +165,16 @@ fn a_slow_clock_and_a_missing_library_are_told() {
     folder.write("clock", "acpi_pm\n");
     let place = folder.path().join("clock");
     let clock = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-    if let Some(words) = with_mount(&format!("mount --bind {} {clock}", place.display())) {
-        finds(&behind(&folder, &in_words(&words), &[]), "clock", "note", "acpi_pm: each look at the clock");
+    if let Some(command) = with_mount(&format!("mount --bind {} {clock}", place.display())) {
+        finds(&behind(&folder, &in_shell(&command), &[]), "clock", "note", "acpi_pm: each look at the clock");
     }
     let list = Command::new("ldconfig").arg("-p").output().map(|output| text(&output.stdout)).unwrap_or_default();
     let library = list.lines().find_map(|line| line.trim().strip_prefix("librdmacm.so.1 ")?.split(" => ").nth(1));
     let Some(library) = library else { return skipped("librdmacm is not installed") };
-    let Some(words) = with_mount(&format!("mount --bind /dev/null {library}")) else { return };
-    finds(&behind(&folder, &in_words(&words), &[]), "librdmacm", "note", "librdmacm1");
+    let Some(command) = with_mount(&format!("mount --bind /dev/null {library}")) else { return };
+    finds(&behind(&folder, &in_shell(&command), &[]), "librdmacm", "note", "librdmacm1");
     // A program that needs it does not start then.
-    let output = behind(&folder, &in_words(&words), &["--".as_ref(), "ib_write_bw".as_ref()]);
+    let output = behind(&folder, &in_shell(&command), &["--".as_ref(), "ib_write_bw".as_ref()]);
     let (lines, _) = said(&output, "program");
     assert!(!lines.is_empty(), "{}", text(&output.stdout));
 }

@@ -7,12 +7,12 @@ use crate::support::{Folder, await_listener, free_port, irnic, needs, text};
 
 /// Server and client of ibv_rc_pingpong fail, both with these options of `irnic run` and these words. What irnic says
 /// at the server, which is the first to connect its queue pair; the client sees the server go.
-fn pingpong(folder: &Folder, options: &[&str], words: &[&str]) -> Vec<String> {
+fn pingpong(folder: &Folder, options: &[&str], args: &[&str]) -> Vec<String> {
     let port = free_port();
     let start = |host: &[&str]| {
         let mut command = irnic(folder);
         command.args(["run", "--address", "127.0.0.1"]).args(options).args(["--", "ibv_rc_pingpong", "-p", &port]);
-        command.args(words).args(host).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("irnic starts")
+        command.args(args).args(host).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("irnic starts")
     };
     let server = start(&[]);
     await_listener(&port);
@@ -22,10 +22,10 @@ fn pingpong(folder: &Folder, options: &[&str], words: &[&str]) -> Vec<String> {
         assert!(!output.status.success());
         output
     });
-    told(&server)
+    messages(&server)
 }
 
-fn told(output: &Output) -> Vec<String> {
+fn messages(output: &Output) -> Vec<String> {
     text(&output.stderr).lines().filter(|l| l.starts_with("irnic: ")).map(str::to_owned).collect()
 }
 
@@ -34,21 +34,21 @@ fn whoever_forgets_the_gid_index_is_told_of_it_without_asking() {
     let Some(()) = needs(&["ibv_rc_pingpong"]) else { return };
     let folder = Folder::new();
     for options in [&[][..], &["--explain"]] {
-        let told = pingpong(&folder, options, &[]);
-        let [line] = &told[..] else { panic!("{told:?}") };
+        let messages = pingpong(&folder, options, &[]);
+        let [line] = &messages[..] else { panic!("{messages:?}") };
         assert!(line.starts_with("irnic: ibv_modify_qp fails with EINVAL: the address has no GRH"), "{line}");
         assert!(line.contains("-g 0 of ibv_*_pingpong") && line.ends_with("(127.0.0.1)"), "{line}");
     }
 
     // Any other reason is told to who asks.
-    let words = ["-g", "0", "-m", "4096"];
+    let args = ["-g", "0", "-m", "4096"];
     for (options, line) in [
         (&["--mtu", "1024"][..], None),
         (&["--mtu", "1024", "--explain"], Some("path MTU 4096 is above the active MTU 1024 of irnic0")),
     ] {
-        let told = pingpong(&folder, options, &words);
-        assert_eq!(told.len(), usize::from(line.is_some()), "{told:?}");
-        assert!(line.is_none_or(|line| told[0].contains(line)), "{told:?}");
+        let messages = pingpong(&folder, options, &args);
+        assert_eq!(messages.len(), usize::from(line.is_some()), "{messages:?}");
+        assert!(line.is_none_or(|line| messages[0].contains(line)), "{messages:?}");
     }
 }
 
@@ -149,13 +149,13 @@ fn every_refusal_has_its_reason_once() {
         assert!(output.status.success(), "{}", text(&output.stderr));
         output
     };
-    let told = told(&run(&["--explain"]));
-    for (told, (call, why)) in told.iter().zip(REASONS) {
-        assert!(told.starts_with(&format!("irnic: {call}")) && told.contains(why), "{told}\n{why}");
+    let messages = messages(&run(&["--explain"]));
+    for (message, (call, why)) in messages.iter().zip(REASONS) {
+        assert!(message.starts_with(&format!("irnic: {call}")) && message.contains(why), "{message}\n{why}");
     }
-    assert_eq!(told.len(), REASONS.len(), "{told:#?}");
+    assert_eq!(messages.len(), REASONS.len(), "{messages:#?}");
     assert_eq!(text(&run(&[]).stderr), "");
     // As any other setting.
     folder.write("irnic.toml", "explain = true\n");
-    assert_eq!(self::told(&run(&[])).len(), told.len());
+    assert_eq!(self::messages(&run(&[])).len(), messages.len());
 }

@@ -29,28 +29,28 @@ fn builds() -> Option<()> {
 }
 
 /// Runs gcc in the folder.
-fn gcc(folder: &Folder, words: &[&str]) {
-    let output = Command::new("gcc").current_dir(folder.path()).args(words).output().expect("gcc starts");
-    assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+fn gcc(folder: &Folder, args: &[&str]) {
+    let output = Command::new("gcc").current_dir(folder.path()).args(args).output().expect("gcc starts");
+    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
 }
 
 /// Runs a command on irnic, with options.
-fn run(folder: &Folder, options: &[&str], words: &[&str]) -> Output {
+fn run(folder: &Folder, options: &[&str], args: &[&str]) -> Output {
     irnic(folder)
         .args(["run", "--address", "127.0.0.1"])
         .args(options)
         .arg("--")
-        .args(words)
+        .args(args)
         .output()
         .expect("it starts")
 }
 
 /// Sees that a program opens irnic's device, with the files under /sys and without.
-fn assert_opens(folder: &Folder, words: &[&str]) {
+fn assert_opens(folder: &Folder, args: &[&str]) {
     for options in [&[][..], &["--sysfs"]] {
-        let output = run(folder, options, words);
+        let output = run(folder, options, args);
         let (out, err) = (text(&output.stdout), text(&output.stderr));
-        assert!(output.status.success() && out == "irnic0 opened\n" && err.is_empty(), "{words:?}: {out}{err}");
+        assert!(output.status.success() && out == "irnic0 opened\n" && err.is_empty(), "{args:?}: {out}{err}");
     }
 }
 
@@ -231,8 +231,8 @@ fn settings_matter_to_programs_that_open_a_device_only() {
     for setting in
         ["IRNIC_PORT=tcp", "IRNIC_CONFIG=/nosuch", "IRNIC_NOSUCH=1", "IRNIC_PCAP=/nosuch/x", "IRNIC_SYSFS=/nosuch"]
     {
-        for words in [&["true"][..], &["sh", "-c", "ls >/dev/null; :"]] {
-            let output = run(&folder, &["--sysfs"], &[&["env", setting], words].concat());
+        for args in [&["true"][..], &["sh", "-c", "ls >/dev/null; :"]] {
+            let output = run(&folder, &["--sysfs"], &[&["env", setting], args].concat());
             assert!(output.status.success() && output.stderr.is_empty(), "{setting}: {}", text(&output.stderr));
         }
     }
@@ -244,16 +244,16 @@ fn interpreters_and_launchers_work_as_ever() {
     let python = "import subprocess, threading, sys; t = threading.Thread(target=lambda: print('thread')); t.start(); t.join(); \
                   print(subprocess.check_output(['sh', '-c', 'echo child']).decode(), end='')";
     let shell = "echo thread; echo child | cat";
-    for words in [
+    for args in [
         &["bash", "-c", shell][..],
         &["python3", "-c", python],
         &["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "1", "sh", "-c", shell],
     ] {
-        let needed = words[0];
+        let needed = args[0];
         let Some(()) = needs(&[needed]) else { continue };
         let mut plain = Command::new(needed);
-        let plain = plain.args(&words[1..]).env("LC_ALL", "C").stdin(Stdio::null()).output().unwrap();
-        let output = run(&folder, &["--sysfs"], words);
+        let plain = plain.args(&args[1..]).env("LC_ALL", "C").stdin(Stdio::null()).output().unwrap();
+        let output = run(&folder, &["--sysfs"], args);
         assert_eq!(text(&output.stdout), "thread\nchild\n", "{needed}: {}", text(&output.stderr));
         assert_eq!(text(&output.stderr), text(&plain.stderr), "{needed}");
     }

@@ -25,10 +25,10 @@ fn every_case_of_rdma_cm_passes_with_the_files() {
     command.args(["run", "--sysfs", "--interface", "lo", "--", "timeout", "300", PYTHON, script, SUITE]).arg(&work);
     let output = command.arg("tests.test_rdmacm").stdin(Stdio::null()).output().expect("irnic starts");
     let out = text(&output.stdout);
-    let told = format!("{out}\n{}", text(&output.stderr));
+    let printed = format!("{out}\n{}", text(&output.stderr));
     let cases: Vec<_> = out.lines().filter_map(|line| line.strip_prefix("CASE\ttests.test_rdmacm.")).collect();
-    assert!(cases.len() >= 10, "{told}");
+    assert!(cases.len() >= 10, "{printed}");
     for case in cases {
-        assert_eq!(case.split('\t').nth(1), Some("pass"), "{case}\n{told}");
+        assert_eq!(case.split('\t').nth(1), Some("pass"), "{case}\n{printed}");
     }
 }

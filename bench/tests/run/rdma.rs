@@ -6,9 +6,9 @@ use std::process::Output;
 use crate::support::{Folder, irnic, needs, text};
 use serde_json::{Value, json};
 
-fn rdma(folder: &Folder, words: &[&str]) -> Output {
+fn rdma(folder: &Folder, args: &[&str]) -> Output {
     let mut command = irnic(folder);
-    command.args(["run", "--sysfs", "--address", "127.0.0.1", "--", "rdma"]).args(words);
+    command.args(["run", "--sysfs", "--address", "127.0.0.1", "--", "rdma"]).args(args);
     command.output().expect("irnic starts")
 }
 
@@ -25,7 +25,7 @@ fn links_and_devices_are_printed_as_iproute2_does() {
     let guid = "0200:7fff:fe00:0001";
     let version = env!("CARGO_PKG_VERSION");
     let device = format!("0: irnic0: node_type ca protocol roce fw {version} node_guid {guid} sys_image_guid {guid} ");
-    for (words, out) in [
+    for (args, out) in [
         (&["link"][..], format!("{port}\n")),
         (&["link", "show"], format!("{port}\n")),
         (&["link", "show", "irnic0/1"], format!("{port}\n")),
@@ -33,9 +33,9 @@ fn links_and_devices_are_printed_as_iproute2_does() {
         (&["dev"], format!("{device}\n")),
         (&["dev", "show", "irnic0"], format!("{device}\n")),
     ] {
-        let output = rdma(&folder, words);
-        assert!(output.status.success() && output.stderr.is_empty(), "{words:?}: {}", text(&output.stderr));
-        assert_eq!(text(&output.stdout), out, "{words:?}");
+        let output = rdma(&folder, args);
+        assert!(output.status.success() && output.stderr.is_empty(), "{args:?}: {}", text(&output.stderr));
+        assert_eq!(text(&output.stdout), out, "{args:?}");
     }
     let details = text(&rdma(&folder, &["-d", "dev"]).stdout);
     assert!(
@@ -51,9 +51,9 @@ fn json_has_the_keys_that_pyverbs_reads() {
         "ifindex": 0, "ifname": "irnic0", "port": 1, "state": "ACTIVE", "physical_state": "LINK_UP", "netdev": "lo",
         "netdev_index": lo(),
     }]);
-    for words in [&["link", "show", "-j"][..], &["-jp", "link"], &["-j", "link", "show", "irnic0"]] {
-        let out = text(&rdma(&folder, words).stdout);
-        assert_eq!(serde_json::from_str::<Value>(&out).unwrap_or_else(|e| panic!("{e}: {out}")), link, "{words:?}");
+    for args in [&["link", "show", "-j"][..], &["-jp", "link"], &["-j", "link", "show", "irnic0"]] {
+        let out = text(&rdma(&folder, args).stdout);
+        assert_eq!(serde_json::from_str::<Value>(&out).unwrap_or_else(|e| panic!("{e}: {out}")), link, "{args:?}");
     }
     let dev: Value = serde_json::from_slice(&rdma(&folder, &["-j", "-d", "dev"]).stdout).unwrap();
     assert_eq!((&dev[0]["ifname"], &dev[0]["protocol"]), (&json!("irnic0"), &json!("roce")));
@@ -67,16 +67,16 @@ fn what_is_not_known_goes_to_the_next_rdma_in_the_path() {
     std::fs::create_dir(folder.path().join("other")).unwrap();
     let other = folder.write("other/rdma", "#!/bin/sh\necho other \"$@\"\nexit 7\n");
     std::fs::set_permissions(&other, PermissionsExt::from_mode(0o755)).unwrap();
-    let start = |path: &str, words: &[&str]| {
+    let start = |path: &str, args: &[&str]| {
         let mut command = irnic(&folder);
-        command.env("PATH", path).args(["run", "--sysfs", "--address", "127.0.0.1", "--", "rdma"]).args(words);
+        command.env("PATH", path).args(["run", "--sysfs", "--address", "127.0.0.1", "--", "rdma"]).args(args);
         command.output().expect("irnic starts")
     };
     let with = format!("{}:{path}", folder.path().join("other").display());
-    for words in [&["statistic", "show"][..], &["-V"], &["link", "show", "mlx5_0/1"], &["link", "add", "rxe0"]] {
-        let output = start(&with, words);
-        let told = format!("other {}\n", words.join(" "));
-        assert_eq!((output.status.code(), text(&output.stdout)), (Some(7), told), "{}", text(&output.stderr));
+    for args in [&["statistic", "show"][..], &["-V"], &["link", "show", "mlx5_0/1"], &["link", "add", "rxe0"]] {
+        let output = start(&with, args);
+        let expected = format!("other {}\n", args.join(" "));
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(7), expected), "{}", text(&output.stderr));
     }
     assert!(start(&with, &["link"]).status.success());
     // Two launches, one in the other: the inner one's stands before the outer one's, and both before the other.

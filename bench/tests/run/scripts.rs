@@ -31,10 +31,10 @@ for net in /sys/class/net/lo; do
 done"#;
 
 /// Runs a command on a device with two addresses of the loopback interface.
-fn run(folder: &Folder, words: &[&str]) -> String {
+fn run(folder: &Folder, args: &[&str]) -> String {
     let mut command = irnic(folder);
-    let output = command.args(["run", "--sysfs", "--address", "127.0.0.1,::1", "--"]).args(words).output().unwrap();
-    assert!(output.status.success() && output.stderr.is_empty(), "{words:?}: {}", text(&output.stderr));
+    let output = command.args(["run", "--sysfs", "--address", "127.0.0.1,::1", "--"]).args(args).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{args:?}: {}", text(&output.stderr));
     text(&output.stdout)
 }
 

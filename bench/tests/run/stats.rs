@@ -87,9 +87,12 @@ fn statistics_as_text_go_to_standard_error() {
     let Some(()) = needs(&["ibv_rc_pingpong"]) else { return };
     let folder = Folder::new();
     let [client, server] = pingpong(&folder, &[], &["--stats"]);
-    let told = text(&client.stderr);
-    assert!(told.starts_with("irnic: irnic0 of process "), "{told}");
-    assert!(told.contains("819200 bytes received") && told.contains("RC QP 0x") && told.contains("RTT p50"), "{told}");
+    let summary = text(&client.stderr);
+    assert!(summary.starts_with("irnic: irnic0 of process "), "{summary}");
+    assert!(
+        summary.contains("819200 bytes received") && summary.contains("RC QP 0x") && summary.contains("RTT p50"),
+        "{summary}"
+    );
     assert_eq!(text(&server.stderr), "");
 }
 
@@ -135,16 +138,18 @@ fn the_report_begins_a_line_after_all_that_the_application_wrote() {
         }
         text(&command.stdin(Stdio::null()).output().expect("sh starts").stdout)
     };
-    for (line, told) in [("word", "its last word\nirnic: irnic0 of "), ("line\n", "its last line\nirnic: irnic0 of ")] {
+    for (line, expected) in
+        [("word", "its last word\nirnic: irnic0 of "), ("line\n", "its last line\nirnic: irnic0 of ")]
+    {
         let piped = shell(format!("{} 2>&1", start("kept", line)));
-        assert!(piped.starts_with(told), "{piped}");
+        assert!(piped.starts_with(expected), "{piped}");
         for how in ["kept", "written"] {
             let filed = shell(format!("{} >file 2>&1; cat file", start(how, line)));
-            assert!(filed.starts_with(told), "{filed}");
+            assert!(filed.starts_with(expected), "{filed}");
             // On a terminal of 80 columns: from wherever the line ended to the beginning of another.
             let shown = shell(format!("script -qc \"stty cols 80; {}\" /dev/null", start(how, line)));
             let spaces = format!("{}\rirnic: irnic0 of ", " ".repeat(80));
-            let end = told.split_once('\n').unwrap().0;
+            let end = expected.split_once('\n').unwrap().0;
             assert!(shown.starts_with(end) && shown.contains(&spaces), "{shown:?}");
         }
     }
@@ -175,8 +180,8 @@ fn two_processes_with_one_name_for_captures_write_two_that_wireshark_reads() {
 fn the_configuration_is_printed_with_origins_and_reads_back() {
     let folder = Folder::new();
     folder.write("irnic.toml", "rate = '40G'\n[[device]]\nname = 'a'\naddresses = '127.0.0.1'\n");
-    let print = |words: &[&str]| {
-        let output = irnic(&folder).env("IRNIC_MTU", "1024").args(words).output().unwrap();
+    let print = |args: &[&str]| {
+        let output = irnic(&folder).env("IRNIC_MTU", "1024").args(args).output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
         text(&output.stdout)
     };

@@ -5,10 +5,10 @@ use std::process::{Output, Stdio};
 use crate::support::{Folder, await_listener, free_port, irnic, needs, text};
 
 /// Runs a command with and without the files.
-fn with(folder: &Folder, sysfs: bool, words: &[&str]) -> Output {
+fn with(folder: &Folder, sysfs: bool, args: &[&str]) -> Output {
     let mut command = irnic(folder);
     command.arg("run").args(sysfs.then_some("--sysfs"));
-    command.args(["--address", "127.0.0.1,::1", "--rate", "40G", "--"]).args(words);
+    command.args(["--address", "127.0.0.1,::1", "--rate", "40G", "--"]).args(args);
     command.output().expect("irnic starts")
 }
 
@@ -147,9 +147,9 @@ fn many_launches_at_once_share_one_directory() {
 fn ucx_lists_the_device() {
     let Some(()) = needs(&["ucx_info"]) else { return };
     let folder = Folder::new();
-    let words = ["env", "UCX_TLS=rc_v,ud_v", "ucx_info", "-d"];
+    let args = ["env", "UCX_TLS=rc_v,ud_v", "ucx_info", "-d"];
     // UCX passes over the loopback interface's addresses: the host's first interface is taken.
-    let output = irnic(&folder).args(["run", "--sysfs", "--"]).args(words).output().unwrap();
+    let output = irnic(&folder).args(["run", "--sysfs", "--"]).args(args).output().unwrap();
     let out = text(&output.stdout);
     for line in ["Memory domain: irnic0", "Transport: rc_verbs", "Transport: ud_verbs", "Device: irnic0:1"] {
         assert!(out.contains(line), "{line} is not in\n{out}{}", text(&output.stderr));
@@ -173,8 +173,8 @@ fn ucx_talks_over_the_device() {
         let client = start(&["127.0.0.1", "-t", "tag_lat", "-n", "100", "-s", "4096"]);
         for end in [client, server] {
             let output = end.wait_with_output().unwrap();
-            let told = format!("{transport} over {address}: {}{}", text(&output.stdout), text(&output.stderr));
-            assert!(output.status.success() && !told.contains("ERROR"), "{told}");
+            let printed = format!("{transport} over {address}: {}{}", text(&output.stdout), text(&output.stderr));
+            assert!(output.status.success() && !printed.contains("ERROR"), "{printed}");
         }
     }
 }

@@ -58,16 +58,16 @@ pub fn irnic(folder: &Folder) -> Command {
 }
 
 /// `irnic perf` in `folder`.
-pub fn perf(folder: &Folder, words: &[&str]) -> Command {
+pub fn perf(folder: &Folder, args: &[&str]) -> Command {
     let mut command = irnic(folder);
-    command.arg("perf").args(words);
+    command.arg("perf").args(args);
     command
 }
 
 /// Runs `irnic perf`, which must succeed. Returns what it prints.
-pub fn run_perf(folder: &Folder, words: &[&str]) -> String {
-    let output = perf(folder, words).output().expect("irnic runs");
-    assert!(output.status.success(), "{words:?}: {}\n{}", text(&output.stderr), text(&output.stdout));
+pub fn run_perf(folder: &Folder, args: &[&str]) -> String {
+    let output = perf(folder, args).output().expect("irnic runs");
+    assert!(output.status.success(), "{args:?}: {}\n{}", text(&output.stderr), text(&output.stdout));
     text(&output.stdout)
 }
 

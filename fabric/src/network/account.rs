@@ -54,8 +54,8 @@ impl Account {
     pub(crate) fn check(&self) -> Result<(u128, u128), NetworkError> {
         let Account { totals: t, buffered, flying, packets } = self;
         let left = t.delivered_bytes + t.dropped_bytes + t.lost_bytes + t.trimmed_bytes + t.shrunk_bytes;
-        let came = t.injected_bytes + t.emitted_bytes + t.grown_bytes;
-        if left + buffered + flying != came {
+        let entered = t.injected_bytes + t.emitted_bytes + t.grown_bytes;
+        if left + buffered + flying != entered {
             return Err(NetworkError::Invariant(format!(
                 "{} bytes sent, {} made and {} added by switches, but {} delivered + {} dropped + {} lost + {} trimmed + {} taken \
                  off + {buffered} queued + {flying} on links = {}",

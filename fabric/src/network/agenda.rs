@@ -28,7 +28,7 @@ pub enum Event {
     /// The owner has requested a call.
     Call(u32),
     /// The owner has requested an observation.
-    Look(u32),
+    Observe(u32),
     /// Time to check whether anything moves.
     DeadlockCheck,
     /// A packet with this token reaches its host in another part of the network: no event of this one.
@@ -44,7 +44,7 @@ impl Event {
     /// Whether every part of a partitioned network has the event, at the same place in its order.
     #[inline]
     pub fn is_common(&self) -> bool {
-        matches!(self, Event::LinkChange | Event::Call(_) | Event::Look(_) | Event::DeadlockCheck)
+        matches!(self, Event::LinkChange | Event::Call(_) | Event::Observe(_) | Event::DeadlockCheck)
     }
 }
 
@@ -76,7 +76,7 @@ pub trait Agenda: Debug {
 
     /// In a part: notes the data by which the whole network is checked for a standstill: packets delivered to
     /// endpoints, packets in flight, pending timers of switches and observations.
-    fn watched(&mut self, delivered: u64, packets: usize, timers: usize, looks: usize);
+    fn watched(&mut self, delivered: u64, packets: usize, timers: usize, observations: usize);
 
     /// Number of events returned so far that all parts have.
     fn common(&self) -> u64;
@@ -145,7 +145,7 @@ impl Agenda for EventQueue<Event> {
         self.pushed() - EventQueue::len(self) as u64
     }
 
-    fn watched(&mut self, _delivered: u64, _packets: usize, _timers: usize, _looks: usize) {}
+    fn watched(&mut self, _delivered: u64, _packets: usize, _timers: usize, _observations: usize) {}
 
     fn common(&self) -> u64 {
         0

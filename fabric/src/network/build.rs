@@ -191,7 +191,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
             free_controls: Vec::new(),
             next_change: 0,
             late: u64::MAX,
-            looks: 0,
+            observations: 0,
             timers: 0,
             watched: Default::default(),
             journal: None,

@@ -143,7 +143,7 @@ mod tests {
         credits.grant(1, 10);
         assert_eq!([credits.next(), credits.next(), credits.next()], [Some((6, 520)), Some((1, 520)), None]);
         credits.repeat();
-        let told = std::iter::from_fn(|| credits.next());
-        assert_eq!(told.map(|(_, limit)| limit).collect::<Vec<_>>(), [500, 520, 500, 500, 500, 500, 520, 500]);
+        let granted = std::iter::from_fn(|| credits.next());
+        assert_eq!(granted.map(|(_, limit)| limit).collect::<Vec<_>>(), [500, 520, 500, 500, 500, 500, 520, 500]);
     }
 }

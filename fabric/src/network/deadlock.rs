@@ -51,7 +51,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
     pub(super) fn stands_still(&mut self) -> bool {
         if A::PARTED {
             let delivered = self.ledger.totals.delivered_packets;
-            self.events.watched(delivered, self.packets.len(), self.timers, self.looks);
+            self.events.watched(delivered, self.packets.len(), self.timers, self.observations);
             self.watch();
             return false;
         }
@@ -63,7 +63,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
             }
         }
         // Observations move nothing, nor do timers of switches without packets.
-        let idle = self.looks + if self.packets.is_empty() { self.timers } else { 0 };
+        let idle = self.observations + if self.packets.is_empty() { self.timers } else { 0 };
         if self.events.count() <= idle {
             return true;
         }

@@ -361,7 +361,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
                         switch.sprayed = switch.sprayed.wrapping_add(1);
                         switch.sprayed as usize % n
                     }
-                    Routing::Random => by_chance(&mut switch.rng, n),
+                    Routing::Random => at_random(&mut switch.rng, n),
                     Routing::Source => by_label(self.packets.get_mut(id), n),
                     Routing::Static => dst as usize % n,
                     // The routes have a single path each.
@@ -496,7 +496,7 @@ fn switch_ctx<'a>(
 
 // Kept out of the arrival path, which has no registers left.
 #[inline(never)]
-fn by_chance(rng: &mut Pcg64Mcg, n: usize) -> usize {
+fn at_random(rng: &mut Pcg64Mcg, n: usize) -> usize {
     rng.random_range(0..n)
 }
 

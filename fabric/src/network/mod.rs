@@ -61,7 +61,7 @@ pub enum Step {
     /// The endpoint of this host has received a packet or handled a deadline. It may have news for its owner, which
     /// then calls [`Network::settle`].
     Endpoint(u32),
-    /// The time of [`Network::call_at`] or [`Network::look_at`] with this token has come.
+    /// The time of [`Network::call_at`] or [`Network::observe_at`] with this token has come.
     Call(u32),
     /// In a part of a network: a packet with this token reaches its host in another part.
     Announced(u32),
@@ -131,7 +131,7 @@ pub struct Network<E: Endpoint, A: Agenda = EventQueue<Event>> {
     /// Time from which arriving PFC frames are counted separately, ns.
     late: u64,
     /// Pending events that move nothing by themselves: observations, and timers of switches.
-    looks: usize,
+    observations: usize,
     timers: usize,
     watched: deadlock::Watched,
     /// Record of packets, if enabled.
@@ -216,8 +216,8 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
             Event::Timer(place) => self.timer(place as usize),
             Event::LinkChange => self.change_links(),
             Event::Call(token) => return Step::Call(token),
-            Event::Look(token) => {
-                self.looks -= 1;
+            Event::Observe(token) => {
+                self.observations -= 1;
                 return Step::Call(token);
             }
             Event::Announced(token) => return Step::Announced(token),
@@ -249,9 +249,9 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
 
     /// Has [`Self::step`] return [`Step::Call`] with `token` at `at`, ns, for an observer: a network in which nothing
     /// else is due still counts as standing still.
-    pub fn look_at(&mut self, at: u64, token: u32) {
-        self.looks += 1;
-        self.events.push(at.max(self.now), Event::Look(token));
+    pub fn observe_at(&mut self, at: u64, token: u32) {
+        self.observations += 1;
+        self.events.push(at.max(self.now), Event::Observe(token));
     }
 
     /// Totals of the network so far.

@@ -160,7 +160,7 @@ pub(crate) struct Moment {
     /// Pending events that all parts have, the same number in each.
     pub common: i64,
     /// Those of `common` that only observe.
-    pub looks: i64,
+    pub observations: i64,
 }
 
 impl Moment {
@@ -170,7 +170,7 @@ impl Moment {
         self.packets += other.packets;
         self.events += other.events;
         self.timers += other.timers;
-        (self.common, self.looks) = (other.common, other.looks);
+        (self.common, self.observations) = (other.common, other.observations);
     }
 }
 
@@ -396,7 +396,7 @@ impl Agenda for Part {
         self.done
     }
 
-    fn watched(&mut self, delivered: u64, packets: usize, timers: usize, looks: usize) {
+    fn watched(&mut self, delivered: u64, packets: usize, timers: usize, observations: usize) {
         let Part { sent, taken, waiting_common, announced, .. } = *self;
         self.moments.push(Moment {
             delivered,
@@ -404,7 +404,7 @@ impl Agenda for Part {
             events: self.queue.len() as i64 - i64::from(waiting_common + announced) + sent.0 as i64 - taken.0 as i64,
             timers: timers as i64,
             common: i64::from(waiting_common),
-            looks: looks as i64,
+            observations: observations as i64,
         });
     }
 
@@ -511,7 +511,7 @@ impl<E: Endpoint> Network<E, Part> {
                     let (packet, content) = &outbox.packets[*packets];
                     *packets += 1;
                     self.events.taken.1 += 1;
-                    self.ledger.totals.came_over(self.now, at, packet.wire);
+                    self.ledger.totals.taken_over(self.now, at, packet.wire);
                     self.packets.fetch_free(AHEAD);
                     let id = self.packets.add(*packet, content.clone());
                     if packet.has_telemetry() {

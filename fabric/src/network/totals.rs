@@ -120,7 +120,7 @@ impl Totals {
 
     /// Takes over a packet of `wire` bytes from another part of the network at `now`. Its time counts here from its
     /// arrival at `at`, later than now.
-    pub(crate) fn came_over(&mut self, now: u64, at: u64, wire: u32) {
+    pub(crate) fn taken_over(&mut self, now: u64, at: u64, wire: u32) {
         self.integrate(now);
         self.level += u64::from(wire);
         self.byte_time = self.byte_time.wrapping_sub(u128::from(wire) * u128::from(at - now));

@@ -35,7 +35,7 @@ pub struct NicEndpoint {
     pub(super) nic: Nic,
     memory: Mr,
     /// In a part of a network: this host's state of flows that end in other parts.
-    pub(super) abroad: Option<Box<RemoteFlows>>,
+    pub(super) remote_flows: Option<Box<RemoteFlows>>,
 }
 
 /// State shared by all NICs of a run.
@@ -129,8 +129,8 @@ impl Endpoint for NicEndpoint {
         if let Some(notice) = ctx.packets.notice(id) {
             return self.receive_notice(Time(ctx.now), notice, ctx.shared.carry_bytes);
         }
-        if let Some(abroad) = &mut self.abroad {
-            abroad.resolve(ctx.packets.content(id).headers.bth.dest_qp, &mut self.nic);
+        if let Some(remote) = &mut self.remote_flows {
+            remote.resolve(ctx.packets.content(id).headers.bth.dest_qp, &mut self.nic);
         }
         let now = Time(ctx.now);
         let content = ctx.packets.content(id);
@@ -173,7 +173,7 @@ impl Endpoint for NicEndpoint {
     }
 
     fn awaits(&self, content: &Content) -> Option<(u32, u32)> {
-        self.abroad.as_ref()?.awaits(content.headers.bth.dest_qp)
+        self.remote_flows.as_ref()?.awaits(content.headers.bth.dest_qp)
     }
 
     #[inline]
@@ -223,7 +223,7 @@ impl NicEndpoint {
         let pd = nic.alloc_pd()?;
         let cq = nic.create_cq(completions)?;
         let memory = nic.reg_phantom_mr(pd, PHANTOM, MAX_FLOW, Access::ALL)?;
-        Ok(NicEndpoint { nic, pd, cq, polled: 0, memory, abroad: None })
+        Ok(NicEndpoint { nic, pd, cq, polled: 0, memory, remote_flows: None })
     }
 
     /// Creates a queue pair in RESET.

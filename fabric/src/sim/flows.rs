@@ -482,8 +482,8 @@ impl Flows {
             if net.owns(src) && self.records[flow as usize].acknowledged.is_none() {
                 let source = self.connections[self.of_flow[flow as usize] as usize].qps[0];
                 net.part_mut().await_at(src);
-                let abroad = &mut net.endpoint_mut(src).abroad;
-                abroad.iter_mut().for_each(|abroad| abroad.expect(source, flow, dst));
+                let remote = &mut net.endpoint_mut(src).remote_flows;
+                remote.iter_mut().for_each(|remote| remote.expect(source, flow, dst));
             }
         }
     }
@@ -500,8 +500,8 @@ impl Flows {
         others.doubted.push(flow);
         let sink = self.connections[place as usize].qps[1];
         let endpoint = net.endpoint_mut(self.flows[flow as usize].dst);
-        if let Some(abroad) = &mut endpoint.abroad {
-            abroad.doubt(sink, flow, n, &mut endpoint.nic);
+        if let Some(remote) = &mut endpoint.remote_flows {
+            remote.doubt(sink, flow, n, &mut endpoint.nic);
         }
     }
 
@@ -515,8 +515,8 @@ impl Flows {
             }
             let sink = self.connections[place as usize].qps[1];
             let endpoint = net.endpoint_mut(self.flows[flow as usize].dst);
-            if let Some(abroad) = &mut endpoint.abroad {
-                abroad.resolve_all(&mut endpoint.nic);
+            if let Some(remote) = &mut endpoint.remote_flows {
+                remote.resolve_all(&mut endpoint.nic);
             }
             if endpoint.nic.qp(sink).is_none() {
                 self.queue_pairs -= 1;
@@ -529,13 +529,13 @@ impl Flows {
     /// Answers announced packets that have arrived. Returns whether no flow was acknowledged except by one of those.
     pub(super) fn answer(&mut self, net: &mut Net<impl Agenda>) -> bool {
         while let Some((host, qpn)) = net.take_answered() {
-            let Some(abroad) = &mut net.endpoint_mut(host).abroad else { continue };
-            if let (Some(flow), Some(others)) = (abroad.flow_of(qpn), &mut self.others) {
+            let Some(remote) = &mut net.endpoint_mut(host).remote_flows else { continue };
+            if let (Some(flow), Some(others)) = (remote.flow_of(qpn), &mut self.others) {
                 let complete = others.acknowledged == Some(flow);
                 others.answers.say(flow, complete);
                 if complete {
                     others.acknowledged = None;
-                    abroad.forget(flow);
+                    remote.forget(flow);
                     net.stop_awaiting(host);
                 }
             }

@@ -74,7 +74,7 @@ impl<A: Agenda> Site<A> {
             net.call_at(quit.at, ABORT);
         }
         if let Some(every) = config.sample {
-            net.look_at(every, SAMPLE);
+            net.observe_at(every, SAMPLE);
         }
         net.watch();
         if config.outlive_deadlocks {

@@ -218,11 +218,11 @@ impl<A: Agenda> Site<A> {
     /// Samples the network, and schedules the next sample.
     pub(super) fn sample(&mut self) {
         let Some(every) = self.config.sample else { return };
-        self.samples.push(self.look());
-        self.net.look_at(self.net.now() + every, SAMPLE);
+        self.samples.push(self.take_sample());
+        self.net.observe_at(self.net.now() + every, SAMPLE);
     }
 
-    fn look(&self) -> Sample {
+    fn take_sample(&self) -> Sample {
         let (buffered, longest) = self.net.backlog();
         Sample {
             at: self.net.now(),
@@ -301,7 +301,7 @@ pub(super) fn of<A: Agenda>(mut sites: Vec<Site<A>>, ending: Ending) -> Result<O
     let (flows, records) = first.flows.take(observed.as_mut());
     let coloured = first.config.switches().any(|switch| match switch {
         SwitchConfig::SharedBuffer(SharedBufferConfig { colour, .. }) => colour.is_some(),
-        SwitchConfig::Policy(policy) => policy.looks_at_red(),
+        SwitchConfig::Policy(policy) => policy.counts_red(),
         _ => false,
     });
     let changing =

@@ -33,10 +33,10 @@ impl Answers {
     /// Counts an announced packet that has arrived and has completed the flow, or has not.
     pub(super) fn say(&self, flow: u32, complete: bool) {
         let answer = &self.flows[flow as usize];
-        let (came, before) = halves(answer.load(Ordering::Relaxed));
-        let came = came + 1;
-        let after = if complete && before == 0 { came } else { before };
-        answer.store(u32::from(after) << 16 | u32::from(came), Ordering::Release);
+        let (arrived, before) = halves(answer.load(Ordering::Relaxed));
+        let arrived = arrived + 1;
+        let after = if complete && before == 0 { arrived } else { before };
+        answer.store(u32::from(after) << 16 | u32::from(arrived), Ordering::Release);
     }
 
     /// Whether a flow was complete with the `n`-th announced packet or before. Waits until that one has arrived, unless
@@ -44,10 +44,10 @@ impl Answers {
     fn is_complete(&self, flow: u32, n: u16) -> bool {
         let mut spins = 0;
         loop {
-            let (came, after) = halves(self.flows[flow as usize].load(Ordering::Acquire));
+            let (arrived, after) = halves(self.flows[flow as usize].load(Ordering::Acquire));
             let complete = after != 0 && after <= n;
             // Packets of a complete flow are no longer counted.
-            if complete || came >= n || self.given_up.load(Ordering::Relaxed) {
+            if complete || arrived >= n || self.given_up.load(Ordering::Relaxed) {
                 return complete;
             }
             spins += 1;

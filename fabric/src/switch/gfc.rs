@@ -49,13 +49,13 @@ impl GfcConfig {
 #[derive(Clone, Debug)]
 pub(super) struct Gfc {
     config: GfcConfig,
-    told: Box<[u8]>,
+    sent: Box<[u8]>,
 }
 
 impl Gfc {
     /// State before any stage was sent.
     pub(super) fn new(config: GfcConfig, inputs: usize) -> Gfc {
-        Gfc { config, told: vec![0; inputs].into() }
+        Gfc { config, sent: vec![0; inputs].into() }
     }
 
     /// Whether an input that holds `bytes` may take `wire` more.
@@ -67,9 +67,9 @@ impl Gfc {
     #[inline]
     pub(super) fn update(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, bytes: u64) {
         let stage = self.config.stage(bytes);
-        let told = &mut self.told[usize::from(input)];
-        if *told != stage {
-            *told = stage;
+        let sent = &mut self.sent[usize::from(input)];
+        if *sent != stage {
+            *sent = stage;
             ctx.control(input, Control::Rate { halvings: stage });
         }
     }

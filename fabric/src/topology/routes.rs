@@ -10,7 +10,7 @@ const UNREACHABLE: u32 = u32::MAX;
 /// The empty set of ports.
 const NOWHERE: u32 = 0;
 /// No node.
-const NOBODY: u32 = u32::MAX;
+const NO_NODE: u32 = u32::MAX;
 
 /// For every node and destination host, the ports on shortest paths.
 ///
@@ -22,7 +22,7 @@ pub struct Routes {
     /// By host, its destination group.
     group: Vec<u32>,
     groups: usize,
-    /// By host, the last switch of all packets for it, or `NOBODY` if it is a group of its own.
+    /// By host, the last switch of all packets for it, or `NO_NODE` if it is a group of its own.
     gate: Vec<u32>,
     /// By host with a gate, the set of ports at the gate, and at the host.
     last: Vec<(u32, u32)>,
@@ -156,7 +156,7 @@ impl Routes {
         let wires = Wires::new(topology);
         let hosts = topology.hosts as usize;
         let mut sets = Interner::new();
-        let (mut group, mut gate, mut last) = (vec![0; hosts], vec![NOBODY; hosts], vec![(NOWHERE, NOWHERE); hosts]);
+        let (mut group, mut gate, mut last) = (vec![0; hosts], vec![NO_NODE; hosts], vec![(NOWHERE, NOWHERE); hosts]);
         // The target of every group's paths: a switch, or a host that does not have exactly one link to a switch.
         let mut targets = Vec::new();
         let mut group_of_switch = BTreeMap::new();
@@ -181,7 +181,7 @@ impl Routes {
         }
 
         let groups = targets.len();
-        let with_row = |node: &u32| gate.get(*node as usize).is_none_or(|gate| *gate == NOBODY);
+        let with_row = |node: &u32| gate.get(*node as usize).is_none_or(|gate| *gate == NO_NODE);
         let nodes: Vec<u32> = (0..topology.nodes()).filter(with_row).collect();
         let mut row = vec![0; topology.nodes() as usize];
         for (at, node) in nodes.iter().enumerate() {
@@ -269,7 +269,7 @@ impl Routes {
             return NOWHERE;
         }
         match self.gate.get(node as usize) {
-            Some(&gate) if gate != NOBODY => match self.set(gate, dst) {
+            Some(&gate) if gate != NO_NODE => match self.set(gate, dst) {
                 NOWHERE => NOWHERE,
                 _ => self.last[node as usize].1,
             },

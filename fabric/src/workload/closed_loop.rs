@@ -93,8 +93,8 @@ impl Loops {
         let each = |src: u32| {
             let named = to.iter().flatten().copied().filter(move |dst| *dst != src);
             let named = named.flat_map(|dst| std::iter::repeat_n(Some(dst), of.connections as usize));
-            let by_chance = std::iter::repeat_n(None, if to.is_none() { of.connections as usize } else { 0 });
-            (0..).zip(named.chain(by_chance)).map(move |(n, dst)| {
+            let at_random = std::iter::repeat_n(None, if to.is_none() { of.connections as usize } else { 0 });
+            (0..).zip(named.chain(at_random)).map(move |(n, dst)| {
                 let mut random = Random::new(setting.seed, Purpose::Loops, class, src * MAX_CONNECTIONS + n);
                 let dst = dst.unwrap_or_else(|| {
                     let other = random.below(u64::from(hosts) - 1) as u32;
@@ -230,9 +230,9 @@ mod tests {
         starts.dedup();
         assert_eq!(starts.len(), 15);
         // Connections draw independently.
-        let (mut alone, mut beside) = (few.clone(), few.clone());
-        (0..9).for_each(|at| assert!(beside.start(1, at).is_some()));
-        assert_eq!(alone.start(0, 5), beside.start(0, 5));
+        let (mut alone, mut other) = (few.clone(), few.clone());
+        (0..9).for_each(|at| assert!(other.start(1, at).is_some()));
+        assert_eq!(alone.start(0, 5), other.start(0, 5));
         assert_eq!(alone.start(0, 6).map(|f| (f.priority, f.class, f.start)), Some((3, 2, 6)));
     }
 }

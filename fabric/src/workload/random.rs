@@ -63,7 +63,7 @@ impl Random {
     }
 
     /// True with probability `numerator / denominator`, which is at most 1.
-    pub(crate) fn chance(&mut self, numerator: u64, denominator: u64) -> bool {
+    pub(crate) fn ratio(&mut self, numerator: u64, denominator: u64) -> bool {
         self.below(denominator) < numerator
     }
 }

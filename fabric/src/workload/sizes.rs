@@ -139,7 +139,7 @@ impl Piece {
                 let doublings = (self.max / self.min).ilog2() + 1;
                 let begin = self.min << random.below(doublings.into());
                 let bytes = begin + random.below(begin);
-                if bytes <= self.max && random.chance(begin, bytes) {
+                if bytes <= self.max && random.ratio(begin, bytes) {
                     break bytes;
                 }
             },

@@ -276,9 +276,9 @@ fn acknowledgements_with_a_priority_of_their_own_wait_for_no_data() {
     };
     for transport in ["roce", "irn,cap=none,rto-low=10ms,rto-high=10ms"] {
         let with = |burst| acknowledged(&format!("{transport},ack-priority=7"), burst);
-        let (alone, beside) = (with(false), with(true));
+        let (alone, shared) = (with(false), with(true));
         assert_eq!(alone, acknowledged(transport, false));
-        assert!((0..=250).contains(&(beside - alone)), "{transport}: {beside} after {alone}");
+        assert!((0..=250).contains(&(shared - alone)), "{transport}: {shared} after {alone}");
         let behind = acknowledged(transport, true);
         assert!(behind > alone + 10 * US, "{transport}: {behind} after {alone}");
     }

@@ -72,8 +72,8 @@ fn packets_and_credits_that_are_lost_cost_no_credit() {
         let changes = times.clone().map(|(at, what)| LinkChange { at, link, what }).collect();
         let c = config(star(&[40 * G; 2]), vec![flow(0, 1, 1_000)], credits(3, 1), "roce,rto=4us");
         let outcome = complete(with! { changes, until: 20_000_000, ..c });
-        let gone = outcome.lost.0 + outcome.dropped.0;
-        assert!(gone > 40, "{gone}");
+        let missing = outcome.lost.0 + outcome.dropped.0;
+        assert!(missing > 40, "{missing}");
     }
 }
 

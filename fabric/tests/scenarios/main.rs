@@ -2,9 +2,9 @@
 
 mod breaker;
 mod carried;
-mod chances;
 mod colours;
 mod congestion;
+mod conservation;
 mod credits;
 mod deadlock;
 mod ecn;

@@ -174,7 +174,7 @@ fn networks(hops: usize) -> impl Strategy<Value = (Vec<u64>, Vec<Job>, u64)> {
 }
 
 /// Leaves packets to chance: any that waits, or for a while none; none is interrupted.
-fn by_chance(jobs: &[Job], times: &[u64], mut state: u64) -> Vec<u64> {
+fn random_exits(jobs: &[Job], times: &[u64], mut state: u64) -> Vec<u64> {
     run(jobs, times, false, |now, waiting| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let drawn = (state >> 33) as usize;
@@ -188,14 +188,14 @@ proptest! {
     /// A.6.1, the theorem of the chapter, for schedules of any kind: also of schedulers that wait for nothing.
     #[test]
     fn lstf_replays_whatever_has_two_congestion_points((times, jobs, seed) in networks(2)) {
-        let exits = by_chance(&jobs, &times, seed);
+        let exits = random_exits(&jobs, &times, seed);
         prop_assert_eq!(late_by_lstf(&jobs, &times, &exits), Vec::<usize>::new());
     }
 
     /// A.5: one congestion point is replayed by the times at which packets leave it.
     #[test]
     fn priorities_replay_whatever_has_one((times, jobs, seed) in networks(1)) {
-        let exits = by_chance(&jobs, &times, seed);
+        let exits = random_exits(&jobs, &times, seed);
         let at_the_point: Vec<u64> = jobs.iter().zip(&exits).map(|(job, exit)| exit - job.path[0].1).collect();
         prop_assert_eq!(late_by_priority(&jobs, &times, &exits, &at_the_point), Vec::<usize>::new());
     }

@@ -140,7 +140,7 @@ pub(crate) struct Memory {
 pub type MemoryReader = fn(addr: u64, to: &mut [u8]) -> bool;
 
 const FREE: u32 = u32::MAX;
-const GONE: u32 = u32::MAX - 1;
+const TOMBSTONE: u32 = u32::MAX - 1;
 
 impl Deref for Memory {
     type Target = Regions;
@@ -427,7 +427,7 @@ impl Regions {
         loop {
             match self.by_key[slot] {
                 (_, FREE) => return None,
-                (key, index) if key == rkey && index != GONE => return Some(slot),
+                (key, index) if key == rkey && index != TOMBSTONE => return Some(slot),
                 _ => slot = (slot + 1) & mask,
             }
         }
@@ -442,7 +442,7 @@ impl Regions {
     fn insert_key(&mut self, rkey: u32, index: u32) {
         // At most half full, tombstones included.
         if 2 * (self.used + 1) > self.by_key.len() {
-            let live: Vec<_> = self.by_key.iter().copied().filter(|&(_, i)| i < GONE).collect();
+            let live: Vec<_> = self.by_key.iter().copied().filter(|&(_, i)| i < TOMBSTONE).collect();
             let slots = (4 * (live.len() + 1)).next_power_of_two().max(64);
             self.by_key = vec![(0, FREE); slots];
             self.used = 0;
@@ -461,7 +461,7 @@ impl Regions {
 
     fn remove_key(&mut self, rkey: u32) {
         if let Some(slot) = self.find_key(rkey) {
-            self.by_key[slot].1 = GONE;
+            self.by_key[slot].1 = TOMBSTONE;
         }
     }
 

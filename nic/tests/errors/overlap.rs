@@ -59,7 +59,7 @@ fn a_write_that_is_sent_again_overwrites_a_later_one_unless_that_is_fenced() {
 /// A READ's response is lost, and read again from memory.
 #[test]
 fn a_read_brings_what_was_there_before_a_later_write_if_that_is_fenced() {
-    for (transport, brings_the_old, fenced) in [("irn", false, 0), ("irn,overlap=fence", true, 1)] {
+    for (transport, returns_old, fenced) in [("irn", false, 0), ("irn,overlap=fence", true, 1)] {
         let mut d = duo(transport, &CASE);
         lose(&mut d, 1, |h| h.bth.opcode.is_read_response());
         let old = d.bytes(&d.mem[1])[..1000].to_vec();
@@ -73,7 +73,7 @@ fn a_read_brings_what_was_there_before_a_later_write_if_that_is_fenced() {
         write(&mut d, 2, 5000, 0, 1000);
         d.run();
         assert_eq!(d.done(0), [(1, Success), (2, Success)]);
-        assert_eq!(d.bytes(&d.mem[0])[20_000..21_000] == old[..], brings_the_old, "{transport}");
+        assert_eq!(d.bytes(&d.mem[0])[20_000..21_000] == old[..], returns_old, "{transport}");
         assert_eq!(d.bytes(&d.mem[1])[..1000], d.bytes(&d.mem[0])[5000..6000]);
         assert_eq!(fences(&d), fenced);
     }

@@ -175,8 +175,8 @@ fn unheard(case: &Case, patience: u64, process: PeerProcess) -> Duo {
 #[test]
 fn a_peer_of_which_nothing_is_known_is_given_time_to_get_a_core() {
     calm(|case| {
-        use PeerProcess::{Gone, Unknown};
-        for (process, patience, allowed) in [(Gone, SEC, 8), (Unknown, SEC, 999), (Unknown, 0, 8), (Unknown, 3 * MS, 8)]
+        use PeerProcess::{Dead, Unknown};
+        for (process, patience, allowed) in [(Dead, SEC, 8), (Unknown, SEC, 999), (Unknown, 0, 8), (Unknown, 3 * MS, 8)]
         {
             let mut d = unheard(case, patience, process);
             d.run_for(allowed * MS);
@@ -215,9 +215,9 @@ fn a_peer_that_runs_and_does_not_answer_is_given_up() {
         d.run_for(SEC);
         assert_eq!(d.done(0), []);
         // It reads one more packet before each check.
-        for look in 1..=3 {
-            assert_eq!(d.done(0), [], "at look {look}");
-            d.net.process = PeerProcess::Alive { handed: 200 + look, taken: 200 + look };
+        for check in 1..=3 {
+            assert_eq!(d.done(0), [], "at check {check}");
+            d.net.process = PeerProcess::Alive { handed: 200 + check, taken: 200 + check };
             d.run_for(2 * MS);
         }
         assert_eq!(d.done(0), [(1, RetryExcErr)]);

@@ -10,14 +10,14 @@ use crate::kit::{Case, Duo, byte, wr};
 const IMPAIRMENTS: &str = "delay 5us 3us reorder 20% loss 5% duplicate 5% limit 100000";
 
 /// A request of a program: where its bytes will be, and how many. They differ from the previous contents.
-struct Asked {
+struct Request {
     op: SendOp,
     at: usize,
     len: usize,
 }
 
 /// Posts a mix of READs or WRITEs and atomics.
-fn post(d: &mut Duo, rng: &mut StdRng, reads: bool) -> Vec<Asked> {
+fn post(d: &mut Duo, rng: &mut StdRng, reads: bool) -> Vec<Request> {
     let mut at = 0;
     (0..24)
         .map(|id| {
@@ -33,36 +33,36 @@ fn post(d: &mut Duo, rng: &mut StdRng, reads: bool) -> Vec<Asked> {
                 (_, 2) => rng.random_range(1..=1024),
                 _ => rng.random_range(1..=5000),
             };
-            let asked = Asked { op, at, len };
+            let request = Request { op, at, len };
             at = (at + len).next_multiple_of(8);
-            let sges = [d.sge(0, asked.at as u64, len as u32)];
+            let sges = [d.sge(0, request.at as u64, len as u32)];
             let mut wr = wr(id, op, &sges, &d.mem[1]);
-            wr.remote_addr += asked.at as u64;
+            wr.remote_addr += request.at as u64;
             d.net.nics[d.ends[0].nic].post_send(d.ends[0].qpn, &wr).expect("room");
-            asked
+            request
         })
         .collect()
 }
 
 /// Polls the memory that end `to` requested to be filled, as a program that spins on the last byte of each. Returns how
 /// often a last byte was there before others.
-fn too_early(d: &Duo, to: usize, asked: &[Asked]) -> usize {
+fn too_early(d: &Duo, to: usize, requests: &[Request]) -> usize {
     let memory = d.bytes(&d.mem[to]);
     let from = 1 - to;
-    let is_there = |a: &Asked, k: usize| memory[a.at + k] == byte(from, a.at + k) | 1;
+    let is_there = |a: &Request, k: usize| memory[a.at + k] == byte(from, a.at + k) | 1;
     let mut early = 0;
-    for (n, a) in asked.iter().enumerate() {
+    for (n, a) in requests.iter().enumerate() {
         let seen = match a.op {
             // The previous value, which differs from the contents of the destination.
             SendOp::FetchAdd { .. } => memory[a.at..a.at + 8] != [0; 8],
             _ => is_there(a, a.len - 1),
         };
         if seen {
-            let whole = |a: &Asked| match a.op {
+            let whole = |a: &Request| match a.op {
                 SendOp::FetchAdd { .. } => memory[a.at..a.at + 8] != [0; 8],
                 _ => (0..a.len).all(|k| is_there(a, k)),
             };
-            early += asked[..=n].iter().filter(|a| !whole(a)).count();
+            early += requests[..=n].iter().filter(|a| !whole(a)).count();
         }
     }
     early
@@ -84,12 +84,12 @@ fn watch(placement: &str, reads: bool) -> (usize, u64) {
                 *b = if end == to { 0 } else { byte(end, k) | 1 };
             }
         }
-        let asked = post(&mut d, &mut StdRng::seed_from_u64(seed), reads);
+        let requests = post(&mut d, &mut StdRng::seed_from_u64(seed), reads);
         while d.net.step() {
-            early += too_early(&d, to, &asked);
+            early += too_early(&d, to, &requests);
         }
         assert!(d.done(0).iter().all(|wc| wc.1 == WcStatus::Success));
-        assert_eq!(too_early(&d, to, &asked), 0, "in the end");
+        assert_eq!(too_early(&d, to, &requests), 0, "in the end");
         out_of_order += d.net.nics[to].counters().irn_ooo_placed;
     }
     (early, out_of_order)

@@ -7,29 +7,29 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 
 pub fn impairments(rng: &mut StdRng) -> String {
-    let mut words = Vec::new();
+    let mut options = Vec::new();
     match rng.random_range(0..6) {
         0 => {}
-        1 | 2 => words.push(format!("loss {}%", rng.random_range(1..=30))),
-        3 => words.push(format!("loss {}%", [0.1, 0.5, 1.0, 2.0][rng.random_range(0..4)])),
-        _ => words.push(format!("loss gemodel {}% {}% 80% 0.5%", rng.random_range(1..=5), rng.random_range(20..=60))),
+        1 | 2 => options.push(format!("loss {}%", rng.random_range(1..=30))),
+        3 => options.push(format!("loss {}%", [0.1, 0.5, 1.0, 2.0][rng.random_range(0..4)])),
+        _ => options.push(format!("loss gemodel {}% {}% 80% 0.5%", rng.random_range(1..=5), rng.random_range(20..=60))),
     }
     if rng.random_bool(0.8) {
         let delay = rng.random_range(1..=60);
         let jitter = if rng.random_bool(0.4) { rng.random_range(0..=delay) } else { 0 };
-        words.push(format!("delay {delay}us {jitter}us"));
+        options.push(format!("delay {delay}us {jitter}us"));
         if rng.random_bool(0.4) {
-            words.push(format!("reorder {}%", rng.random_range(1..=40)));
+            options.push(format!("reorder {}%", rng.random_range(1..=40)));
         }
     }
     if rng.random_bool(0.3) {
-        words.push(format!("duplicate {}%", rng.random_range(1..=20)));
+        options.push(format!("duplicate {}%", rng.random_range(1..=20)));
     }
     if rng.random_bool(0.3) {
-        words.push(format!("corrupt {}%", rng.random_range(1..=10)));
+        options.push(format!("corrupt {}%", rng.random_range(1..=10)));
     }
-    words.push("limit 100000".into());
-    words.join(" ")
+    options.push("limit 100000".into());
+    options.join(" ")
 }
 
 pub fn transport(rng: &mut StdRng) -> [TransportConfig; 2] {

@@ -15,9 +15,9 @@ const GBIT: u64 = 1_000_000_000;
 
 /// Sends at the rate, in Gbit/s, of the latest notification.
 #[derive(Clone, Debug)]
-struct Told(u64);
+struct NotifiedRate(u64);
 
-impl Controller for Told {
+impl Controller for NotifiedRate {
     fn on_ack(&mut self, _: Time, _: &Ack) {}
 
     fn on_cnp(&mut self, _: Time, cnp: &Cnp) {
@@ -35,11 +35,11 @@ struct Factory(u64, bool);
 
 impl ControllerFactory for Factory {
     fn name(&self) -> &'static str {
-        "told"
+        "notified"
     }
 
     fn build(&self, _: &Line) -> Box<dyn CustomController> {
-        Box::new(Told(self.0 * GBIT))
+        Box::new(NotifiedRate(self.0 * GBIT))
     }
 
     fn uses_ecn(&self) -> bool {
@@ -61,12 +61,12 @@ fn qp(net: &Network, end: End) -> &Qp {
     net.nics[end.nic].qp(end.qpn).unwrap()
 }
 
-/// Returns the time of a WRITE of [`LEN`] bytes, ns. A rate notification of `told` Gbit/s precedes it.
-fn time(factory: &'static Factory, told: Option<u8>) -> u64 {
+/// Returns the time of a WRITE of [`LEN`] bytes, ns. A rate notification of `notified` Gbit/s precedes it.
+fn time(factory: &'static Factory, notified: Option<u8>) -> u64 {
     let c = Connection { transport: [transport(factory); 2], ..Connection::default() };
     let (mut net, ends) = pair("delay 1us", 1, &c);
     let (a, b) = (region(&mut net, ends[0], LEN, |_| 1), region(&mut net, ends[1], LEN, |_| 2));
-    if let Some(gbit) = told {
+    if let Some(gbit) = notified {
         let mut headers = Headers::new(Bth::new(Opcode::Cnp, ends[0].qpn, Psn::new(0)));
         headers.cnp = Some(Cnp([gbit; Cnp::LEN]));
         let path = path(1, 0);
@@ -91,9 +91,9 @@ fn time(factory: &'static Factory, told: Option<u8>) -> u64 {
 #[test]
 fn a_controller_from_outside_sets_the_rate_and_hears_what_notifications_say() {
     // 8 Mbit at this many Gbit/s.
-    for (factory, told, expected) in [(&FOUR, None, 2_000_000), (&TEN, None, 800_000), (&FOUR, Some(2), 4_000_000)] {
-        let took = time(factory, told);
-        assert!(took.abs_diff(expected) < expected / 20, "{factory:?} {told:?}: {took} ns");
+    for (factory, gbit, expected) in [(&FOUR, None, 2_000_000), (&TEN, None, 800_000), (&FOUR, Some(2), 4_000_000)] {
+        let took = time(factory, gbit);
+        assert!(took.abs_diff(expected) < expected / 20, "{factory:?} {gbit:?}: {took} ns");
     }
 }
 
@@ -102,7 +102,7 @@ fn a_configuration_with_a_controller_from_outside_is_a_value() {
     let [four, ten] = [transport(&FOUR), transport(&TEN)];
     assert_eq!(four, four.clone());
     assert_ne!(four, ten);
-    assert_eq!(four.congestion.to_string(), "told");
+    assert_eq!(four.congestion.to_string(), "notified");
     assert_eq!((four.congestion.uses_ecn(), ten.congestion.uses_ecn()), (false, true));
     assert!(four.congestion.get("initial").is_none());
     let c = Connection { transport: [four, transport(&TEN)], ..Connection::default() };

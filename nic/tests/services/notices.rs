@@ -25,7 +25,7 @@ fn notice(opcode: Opcode, dest_qp: u32, gigabits: u32) -> RateNotice {
 }
 
 /// Passes a notice to a NIC, and lets it react. Returns the rate of a queue pair, and packets received and dropped.
-fn told(nic: &mut Nic, qpn: u32, now: u64, notice: &RateNotice) -> (u64, u64, u64) {
+fn notify(nic: &mut Nic, qpn: u32, now: u64, notice: &RateNotice) -> (u64, u64, u64) {
     nic.receive_notice(Time(now), Time(now), notice);
     nic.on_deadline(Time(now + 16_000));
     let rate = nic.qp(qpn).and_then(|qp| qp.controller_metrics()).map_or(0, |m| m.rate / GBIT);
@@ -37,25 +37,25 @@ fn a_notice_finds_the_sender_by_the_queue_pair_that_it_sent_to() {
     let (mut net, [from, to]) = rocc();
     let nic = &mut net.nics[0];
     let write = Opcode::RcWriteMiddle;
-    assert_eq!(told(nic, from.qpn, 0, &notice(write, to.qpn, 4)), (4, 1, 0));
+    assert_eq!(notify(nic, from.qpn, 0, &notice(write, to.qpn, 4)), (4, 1, 0));
     assert_eq!(nic.counters().rp_cnp_handled, 1);
     // Another queue pair, a response, another host's.
-    assert_eq!(told(nic, from.qpn, 20_000, &notice(write, to.qpn + 1, 3)), (4, 1, 1));
-    assert_eq!(told(nic, from.qpn, 20_000, &notice(Opcode::RcReadResponseMiddle, to.qpn, 3)), (4, 1, 2));
+    assert_eq!(notify(nic, from.qpn, 20_000, &notice(write, to.qpn + 1, 3)), (4, 1, 1));
+    assert_eq!(notify(nic, from.qpn, 20_000, &notice(Opcode::RcReadResponseMiddle, to.qpn, 3)), (4, 1, 2));
     let mut foreign = notice(write, to.qpn, 3);
     foreign.src = "10.0.0.7".parse().unwrap();
-    assert_eq!(told(nic, from.qpn, 20_000, &foreign), (4, 1, 3));
+    assert_eq!(notify(nic, from.qpn, 20_000, &foreign), (4, 1, 3));
     // From another port only a lower rate counts.
     let other = |gigabits| {
         let mut other = notice(write, to.qpn, gigabits);
         other.port = 2;
         other
     };
-    assert_eq!(told(nic, from.qpn, 20_000, &other(5)), (4, 2, 3));
-    assert_eq!(told(nic, from.qpn, 20_000, &other(3)), (3, 3, 3));
+    assert_eq!(notify(nic, from.qpn, 20_000, &other(5)), (4, 2, 3));
+    assert_eq!(notify(nic, from.qpn, 20_000, &other(3)), (3, 3, 3));
     // The serialized form is equivalent.
     let bytes = notice(write, to.qpn, 2).emit();
-    assert_eq!(told(nic, from.qpn, 20_000, &RateNotice::parse(&bytes).unwrap()), (2, 4, 3));
+    assert_eq!(notify(nic, from.qpn, 20_000, &RateNotice::parse(&bytes).unwrap()), (2, 4, 3));
 }
 
 #[test]
@@ -64,18 +64,18 @@ fn a_notice_that_comes_too_late_is_dropped() {
     let nic = &mut net.nics[0];
     nic.modify_qp(from.qpn, &QpAttr { state: Some(QpState::Err), ..QpAttr::default() }).unwrap();
     let late = notice(Opcode::RcWriteMiddle, to.qpn, 4);
-    assert_eq!(told(nic, from.qpn, 0, &late), (40, 0, 1));
+    assert_eq!(notify(nic, from.qpn, 0, &late), (40, 0, 1));
     nic.modify_qp(from.qpn, &QpAttr { state: Some(QpState::Reset), ..QpAttr::default() }).unwrap();
-    assert_eq!(told(nic, from.qpn, 0, &late), (40, 0, 2));
+    assert_eq!(notify(nic, from.qpn, 0, &late), (40, 0, 2));
     nic.destroy_qp(from.qpn).unwrap();
-    assert_eq!(told(nic, from.qpn, 0, &late), (0, 0, 3));
+    assert_eq!(notify(nic, from.qpn, 0, &late), (0, 0, 3));
 }
 
 #[test]
 fn a_queue_pair_with_another_controller_hears_nothing() {
     let transport: TransportConfig = "irn,cc=dctcp".parse().unwrap();
     let (mut net, [from, to]) = pair("", 7, &Connection { transport: [transport; 2], ..Connection::default() });
-    assert_eq!(told(&mut net.nics[0], from.qpn, 0, &notice(Opcode::RcWriteMiddle, to.qpn, 4)), (0, 0, 1));
+    assert_eq!(notify(&mut net.nics[0], from.qpn, 0, &notice(Opcode::RcWriteMiddle, to.qpn, 4)), (0, 0, 1));
 }
 
 /// Returns when 200,000 bytes have left, ns, if a switch advertises this many Gbit/s every 40 µs.
@@ -83,7 +83,7 @@ fn takes(gigabits: u32) -> u64 {
     let (mut net, [from, to]) = rocc();
     let (a, b) = (region(&mut net, from, 200_000, |_| 1), region(&mut net, to, 200_000, |_| 2));
     let message = notice(Opcode::RcWriteMiddle, to.qpn, gigabits);
-    told(&mut net.nics[0], from.qpn, 0, &message);
+    notify(&mut net.nics[0], from.qpn, 0, &message);
     let sges = [Sge { addr: a.addr, len: 200_000, lkey: a.lkey }];
     let wr = SendWr {
         wr_id: 0,

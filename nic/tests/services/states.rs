@@ -125,8 +125,8 @@ fn a_receiver_in_rtr_receives_and_uc_says_so_once() {
         send(&mut d, 2);
         d.run();
         assert_eq!(d.done(1), [(0, Success), (1, Success)]);
-        let told = Event::CommunicationEstablished(d.ends[1].qpn);
-        assert_eq!(d.events(1), if service == Service::Uc { vec![told] } else { vec![] });
+        let established = Event::CommunicationEstablished(d.ends[1].qpn);
+        assert_eq!(d.events(1), if service == Service::Uc { vec![established] } else { vec![] });
     }
 }
 

@@ -254,7 +254,7 @@ fn second(d: &mut Duo) -> [End; 2] {
 
 #[test]
 fn a_type_2_window_serves_the_queue_pair_that_bound_it_and_a_type_1_window_all_of_the_domain() {
-    for (kind, elsewhere) in [(MwKind::Type1, Success), (MwKind::Type2, RemAccessErr)] {
+    for (kind, expected) in [(MwKind::Type1, Success), (MwKind::Type2, RemAccessErr)] {
         let mut s = scene(Service::Rc, kind);
         let other = second(&mut s.d);
         let bind = s.binding();
@@ -267,7 +267,7 @@ fn a_type_2_window_serves_the_queue_pair_that_bound_it_and_a_type_1_window_all_o
         s.d.net.nics[0].post_send(other[0].qpn, &wr).unwrap();
         s.d.run();
         let wcs = completions(&mut s.d.net, other[0]);
-        assert_eq!((wcs[0].wr_id, wcs[0].status), (3, elsewhere), "{kind:?}");
+        assert_eq!((wcs[0].wr_id, wcs[0].status), (3, expected), "{kind:?}");
     }
 }
 

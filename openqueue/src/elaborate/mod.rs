@@ -653,7 +653,7 @@ fn coins(plan: &Plan) -> std::result::Result<(), (usize, &'static str)> {
     if plan.has_levels() {
         return Err((queue, "goes with policies whose ports all have links"));
     }
-    if plan.looks_at_heads() {
+    if plan.reads_heads() {
         return Err((queue, "goes with policies that do not look at getHOL()"));
     }
     match plan.queues.iter().position(lossless) {

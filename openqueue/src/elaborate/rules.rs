@@ -6,7 +6,7 @@ use crate::compile::{About, Compiler, Constants, Subject};
 use crate::error::{PolicyError, Result, alternatives};
 use crate::number::Dimension;
 use crate::order::{self, PacketOrder, QueueKey};
-use crate::plan::{Chance, Condition, Cut, Deed, PlanCase, State};
+use crate::plan::{Condition, Cut, Deed, PlanCase, Probability, State};
 use crate::program::Program;
 use crate::source::Source;
 
@@ -191,21 +191,21 @@ enum Stage {
     Scheduling,
 }
 
-fn chance(argument: Option<&Expr>, constants: &Constants, about: About<'_>) -> Result<Chance> {
-    let Some(expr) = argument else { return Ok(Chance::Always) };
+fn probability(argument: Option<&Expr>, constants: &Constants, about: About<'_>) -> Result<Probability> {
+    let Some(expr) = argument else { return Ok(Probability::Always) };
     let (program, counts) = Compiler::new(constants, about).number(expr)?;
     if counts != Dimension::Plain {
         return error(expr.at, format_args!("a probability is a plain number, not {counts}"));
     }
     if let Some(value) = program.as_constant() {
         if value == program.denominator {
-            return Ok(Chance::Always);
+            return Ok(Probability::Always);
         }
         if !(0..program.denominator).contains(&value) {
             return error(expr.at, "a probability is from 0 to 1");
         }
     }
-    Ok(Chance::Of(program))
+    Ok(Probability::Of(program))
 }
 
 fn deed(action: &Action, constants: &Constants, about: About<'_>, subject: Subject, stage: Stage) -> Result<Deed> {
@@ -215,7 +215,7 @@ fn deed(action: &Action, constants: &Constants, about: About<'_>, subject: Subje
     match &action.kind {
         ActionKind::Drop(argument) => {
             only(stage == Stage::Congestion, "drop", "congestion")?;
-            chance(argument.as_ref(), constants, about).map(Deed::Drop)
+            probability(argument.as_ref(), constants, about).map(Deed::Drop)
         }
         ActionKind::Return => {
             only(stage == Stage::Congestion, "return", "congestion")?;
@@ -235,7 +235,7 @@ fn deed(action: &Action, constants: &Constants, about: About<'_>, subject: Subje
         }
         ActionKind::Mark(argument) => {
             only(stage != Stage::Congestion, "mark", "postAdmAct and postSchedAct")?;
-            chance(argument.as_ref(), constants, about).map(Deed::Mark)
+            probability(argument.as_ref(), constants, about).map(Deed::Mark)
         }
         ActionKind::Notify(what, value) => {
             only(stage != Stage::Congestion, "notify", "postAdmAct and postSchedAct")?;

@@ -109,7 +109,7 @@ struct Naive<'l> {
     queues: Vec<Vec<Waiting>>,
     of_level: Vec<usize>,
     ports: Vec<Port>,
-    asked: Vec<usize>,
+    pending: Vec<usize>,
     /// Blocked queues, and the queue that has no room for their packets.
     blocked: Vec<(usize, usize)>,
     arrived: u64,
@@ -130,7 +130,7 @@ impl<'l> Naive<'l> {
             }
         }
         let queues = vec![Vec::new(); of_level.len()];
-        Naive { levels, queues, of_level, ports, asked: Vec::new(), blocked: Vec::new(), arrived: 0 }
+        Naive { levels, queues, of_level, ports, pending: Vec::new(), blocked: Vec::new(), arrived: 0 }
     }
 
     fn queue(&self, level: usize, packet: &Packet) -> usize {
@@ -139,8 +139,8 @@ impl<'l> Naive<'l> {
     }
 
     fn ask(&mut self, port: usize) {
-        if self.ports[port].level + 1 < self.levels.len() && !self.asked.contains(&port) {
-            self.asked.push(port);
+        if self.ports[port].level + 1 < self.levels.len() && !self.pending.contains(&port) {
+            self.pending.push(port);
         }
     }
 
@@ -252,8 +252,8 @@ impl<'l> Naive<'l> {
                 if !self.enter(host, queue, id, &packet) {
                     host.push_out(id);
                 }
-            } else if !self.asked.is_empty() {
-                let port = self.asked.remove(0);
+            } else if !self.pending.is_empty() {
+                let port = self.pending.remove(0);
                 self.send_on(port, now);
             } else {
                 return next.map(|port| self.ports[port].ends.div_ceil(1000));

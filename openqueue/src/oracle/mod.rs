@@ -137,9 +137,9 @@ fn compare(seed: u64, packets: usize) {
         assert_eq!(engine.backlog(0), naive.queues().map(|(bytes, _)| bytes).sum::<u64>());
     }
     let counters = engine.counters();
-    let gone = [counters.refused, counters.pushed_out, counters.returned, counters.sent, (0, counters.trimmed.1)];
+    let departed = [counters.refused, counters.pushed_out, counters.returned, counters.sent, (0, counters.trimmed.1)];
     let left: (u64, u64) = (naive.queues().map(|q| u64::from(q.1)).sum(), engine.backlog(0));
-    let (packets, bytes) = gone.iter().fold(left, |sum, next| (sum.0 + next.0, sum.1 + next.1));
+    let (packets, bytes) = departed.iter().fold(left, |sum, next| (sum.0 + next.0, sum.1 + next.1));
     assert_eq!((packets, bytes), counters.arrived, "seed {seed}: what came went or waits\n{text}");
 }
 

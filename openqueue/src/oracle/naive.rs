@@ -233,12 +233,12 @@ impl Naive {
     fn draw(
         &self,
         host: &mut impl Host,
-        chance: Option<&Expr>,
+        probability: Option<&Expr>,
         of_buffer: bool,
         queue: usize,
         packet: &Packet,
     ) -> bool {
-        let Some(expr) = chance else { return true };
+        let Some(expr) = probability else { return true };
         if is_known(expr) && self.evaluate(expr, of_buffer, queue, packet) == (1, 1) {
             return true;
         }
@@ -309,15 +309,15 @@ impl Naive {
                                 return Offered::Cut;
                             }
                             ActionKind::Return => (drops, returns) = (true, true),
-                            ActionKind::Drop(chance) => {
-                                let always = chance.as_ref().is_none_or(|chance| {
-                                    is_known(chance) && self.evaluate(chance, of_buffer, queue, packet) == (1, 1)
+                            ActionKind::Drop(probability) => {
+                                let always = probability.as_ref().is_none_or(|expr| {
+                                    is_known(expr) && self.evaluate(expr, of_buffer, queue, packet) == (1, 1)
                                 });
                                 if always {
                                     drops = true;
                                 } else if !decided.contains(&case) {
                                     decided.push(case);
-                                    drops |= self.draw(host, chance.as_ref(), of_buffer, queue, packet);
+                                    drops |= self.draw(host, probability.as_ref(), of_buffer, queue, packet);
                                 }
                             }
                             other => panic!("{other:?}"),
@@ -387,8 +387,8 @@ impl Naive {
         let Some(case) = self.holds(cases, false, queue, packet) else { return };
         for action in &cases[case].actions {
             match &action.kind {
-                ActionKind::Mark(chance) => {
-                    if self.draw(host, chance.as_ref(), false, queue, packet) {
+                ActionKind::Mark(probability) => {
+                    if self.draw(host, probability.as_ref(), false, queue, packet) {
                         host.mark(id);
                     }
                 }

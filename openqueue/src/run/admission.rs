@@ -6,7 +6,7 @@ use super::host::{Host, Verdict};
 use super::items::{NONE, Packet, Seen};
 use super::state::{NO_CONDITION, Scene, Victim, account};
 use crate::order::PacketOrder;
-use crate::plan::{Chance, ConditionId, Cut, Deed};
+use crate::plan::{ConditionId, Cut, Deed, Probability};
 use crate::program::Program;
 use crate::source::Source;
 
@@ -335,14 +335,14 @@ impl Engine {
     /// the arriving packet is among them.
     #[inline]
     fn is_congested(&self, condition: ConditionId, queue: usize, packet: &Packet) -> bool {
-        condition != NO_CONDITION && (self.world.looks_at_heads || self.case(condition, queue, packet).is_some())
+        condition != NO_CONDITION && (self.world.reads_heads || self.case(condition, queue, packet).is_some())
     }
 
     /// Decides an action by its probability.
-    fn draw(&self, host: &mut impl Host, chance: &Chance, queue: usize, packet: &Packet) -> bool {
-        match chance {
-            Chance::Always => true,
-            Chance::Of(program) => happens(host.random(), self.run(program, queue, packet), program.denominator),
+    fn draw(&self, host: &mut impl Host, probability: &Probability, queue: usize, packet: &Packet) -> bool {
+        match probability {
+            Probability::Always => true,
+            Probability::Of(program) => happens(host.random(), self.run(program, queue, packet), program.denominator),
         }
     }
 
@@ -358,7 +358,7 @@ impl Engine {
         placed: &mut bool,
     ) -> Relief {
         // Conditions on head-of-line packets include the arriving one.
-        if self.world.looks_at_heads && !*placed {
+        if self.world.reads_heads && !*placed {
             self.place(host, queue, id, packet);
             *placed = true;
         }
@@ -383,11 +383,11 @@ impl Engine {
                             }
                             return Relief::Trim;
                         }
-                        Deed::Trim(_) | Deed::Drop(Chance::Always) => drops = true,
+                        Deed::Trim(_) | Deed::Drop(Probability::Always) => drops = true,
                         Deed::Return => (drops, returns) = (true, true),
-                        Deed::Drop(chance) if decided >> (case % 64) & 1 == 0 => {
+                        Deed::Drop(probability) if decided >> (case % 64) & 1 == 0 => {
                             decided |= 1 << (case % 64);
-                            drops |= self.draw(host, chance, queue, packet);
+                            drops |= self.draw(host, probability, queue, packet);
                         }
                         _ => {}
                     }
@@ -510,7 +510,7 @@ impl Engine {
         self.unbook(queue, seen);
         self.changed(queue);
         if self.world.levels.is_some() {
-            self.gone(self.world.fields[id as usize].output, seen.size);
+            self.release_backlog(self.world.fields[id as usize].output, seen.size);
         }
         if returns && host.turn_back(id) {
             count(&mut self.counters.returned, seen.size.into());
@@ -562,8 +562,8 @@ impl Engine {
                     }
                 }
                 _ if !is_there => {}
-                Deed::Mark(chance) => {
-                    if self.draw(host, chance, queue, packet) {
+                Deed::Mark(probability) => {
+                    if self.draw(host, probability, queue, packet) {
                         host.mark(id);
                     }
                 }

@@ -22,10 +22,10 @@ pub(crate) fn victim(plan: &Plan, queue: &QueueSpec) -> Victim {
     let admission = &plan.orders[usize::from(queue.admission)];
     let list = matches!(processing, PacketOrder::Arrival | PacketOrder::Reverse);
     // Whether more than the arriving packet is considered: a buffer may drop one of another queue, a coin a queued one.
-    let asked =
+    let considers_queued =
         queue.buffer.is_some_and(|buffer| plan.buffers[buffer as usize].order.is_some()) || plan.tosses_coin(queue);
     match admission {
-        PacketOrder::Arrival if list || !asked => Victim::Newest,
+        PacketOrder::Arrival if list || !considers_queued => Victim::Newest,
         PacketOrder::Reverse if list => Victim::Oldest,
         _ if admission == processing && !matches!(admission, PacketOrder::Comparator(_)) => Victim::LastProcessed,
         _ => Victim::OfSecond,
@@ -105,9 +105,9 @@ impl Engine {
         let (ports, of_ports, lines) = builder.ports();
         let buffers = builder.buffers();
         let Builder { shared, keeps_fields, linked, states, indices, seconds, places, .. } = builder;
-        let (reds, red_ports) = if plan.looks_at_red_sizes() { (queues.len(), ports.len()) } else { (0, 0) };
+        let (reds, red_ports) = if plan.reads_red_sizes() { (queues.len(), ports.len()) } else { (0, 0) };
         let alone = if ports.iter().any(|port| port.keeps_packet) { ports.len() } else { 0 };
-        let senders = if plan.looks_at_sending() { ports.len() } else { 0 };
+        let senders = if plan.reads_sending() { ports.len() } else { 0 };
         let queue_count = queues.len();
         let world = World {
             queues: queues.into(),
@@ -121,7 +121,7 @@ impl Engine {
             items: Vec::new(),
             fields: Vec::new(),
             keeps_fields,
-            looks_at_heads: plan.looks_at_heads(),
+            reads_heads: plan.reads_heads(),
             later: Vec::new(),
             listed: Vec::new(),
             levels: (!lines.is_empty()).then(|| Box::new(Levels::new(plan.copies * linked, lines, queue_count))),
@@ -241,7 +241,7 @@ impl<'a> Builder<'a> {
         let plan = self.plan;
         let own = rules(plan, spec);
         let known = self.shared.rules.iter().position(|known| *known == own).unwrap_or(0);
-        let asked_by_buffer = spec.buffer.is_some_and(|buffer| plan.buffers[buffer as usize].order.is_some());
+        let ordered_by_buffer = spec.buffer.is_some_and(|buffer| plan.buffers[buffer as usize].order.is_some());
         let first_in = plan.orders[usize::from(spec.processing)] == PacketOrder::Arrival;
         let Position { at_port, slot, small, in_buffer } = self.positions[place];
         QueueState {
@@ -256,7 +256,7 @@ impl<'a> Builder<'a> {
             rules: known as u16,
             congestion: spec.congestion.unwrap_or(NO_CONDITION),
             after_admission: spec.after_admission.unwrap_or(NO_CONDITION),
-            plain: first_in && victim(plan, spec) == Victim::Newest && !asked_by_buffer && !self.keeps_fields,
+            plain: first_in && victim(plan, spec) == Victim::Newest && !ordered_by_buffer && !self.keeps_fields,
             small,
             watched: in_buffer != u32::MAX || self.leads_inside,
             ranked: in_buffer != u32::MAX,

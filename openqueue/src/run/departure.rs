@@ -30,7 +30,7 @@ impl Engine {
             seen = self.take_out(host, queue, id);
         }
         self.served(output.into(), queue);
-        self.gone(output, seen.size);
+        self.release_backlog(output, seen.size);
         self.unbook(queue, seen);
         self.note_sent(queue, seen.size);
         if !alone || self.world.queues[queue].watched {

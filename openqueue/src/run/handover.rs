@@ -27,7 +27,7 @@ impl Engine {
 
     /// Books a packet that is queued in another engine: its bytes count in `currSize` of the queue that the policy
     /// would send it to, of that queue's port and buffer, and of its ingress. It is not in the queue.
-    pub fn book_elsewhere(&mut self, host: &mut impl Host, packet: &Packet) -> Booked {
+    pub fn book_foreign(&mut self, host: &mut impl Host, packet: &Packet) -> Booked {
         let mut packet = *packet;
         let queue = self.classify(host, &mut packet);
         self.add_bytes(queue, packet.seen());
@@ -40,14 +40,14 @@ impl Engine {
     }
 
     /// Notes that an output has begun to send a packet of another engine, which this one has not booked.
-    pub fn sends_elsewhere(&mut self, host: &mut impl Host, packet: &Packet) {
+    pub fn note_foreign_sent(&mut self, host: &mut impl Host, packet: &Packet) {
         let mut packet = *packet;
         let queue = self.classify(host, &mut packet);
         self.note_sent(queue, packet.size);
     }
 
     /// Handles the departure of a packet of another engine: its output sends it. Neighbours may be resumed.
-    pub fn gone_elsewhere(&mut self, host: &mut impl Host, id: u32, booked: Booked) {
+    pub fn depart_foreign(&mut self, host: &mut impl Host, id: u32, booked: Booked) {
         self.forget(booked);
         self.note_sent(booked.queue as usize, booked.seen.size);
         let queue = booked.queue as usize;

@@ -26,7 +26,7 @@ pub(crate) struct Levels {
     /// By queue, the queues whose first packet waits for room there.
     waiting: Box<[VecDeque<u32>]>,
     /// Lines to be served, each once.
-    asked: VecDeque<u32>,
+    pending: VecDeque<u32>,
     /// Arrival times of packets at their queues, ps, and the lines.
     due: BinaryHeap<Reverse<(u64, u32)>>,
     /// By output, bytes for it that are queued or in transit.
@@ -42,7 +42,7 @@ pub(crate) struct Line {
     pub rate: u64,
     /// End of the last packet, ps.
     ends: u64,
-    asked: bool,
+    pending: bool,
     carried: Option<Carried>,
 }
 
@@ -56,7 +56,7 @@ struct Carried {
 
 impl Line {
     pub fn new(target: u32, rate: u64) -> Line {
-        Line { target, rate, ends: 0, asked: false, carried: None }
+        Line { target, rate, ends: 0, pending: false, carried: None }
     }
 }
 
@@ -68,15 +68,15 @@ impl Levels {
             lines: lines.into(),
             coming: vec![0; queues].into(),
             waiting: vec![VecDeque::new(); queues].into(),
-            asked: VecDeque::with_capacity(n),
+            pending: VecDeque::with_capacity(n),
             due: BinaryHeap::with_capacity(n),
             backlog: vec![0; linked].into(),
         }
     }
 
     fn ask(&mut self, line: usize) {
-        if !std::mem::replace(&mut self.lines[line].asked, true) {
-            self.asked.push_back(line as u32);
+        if !std::mem::replace(&mut self.lines[line].pending, true) {
+            self.pending.push_back(line as u32);
         }
     }
 
@@ -120,8 +120,8 @@ impl Engine {
             {
                 levels.due.pop();
                 self.land(host, line as usize, now);
-            } else if let Some(line) = levels.asked.pop_front() {
-                levels.lines[line as usize].asked = false;
+            } else if let Some(line) = levels.pending.pop_front() {
+                levels.lines[line as usize].pending = false;
                 self.send_on(host, line as usize, now);
             } else {
                 return levels.due.peek().map(|Reverse((ends, _))| ends.div_ceil(1000));
@@ -255,7 +255,7 @@ impl Engine {
             }
             let seen = self.take_out(host, queue as usize, id);
             self.unbook(queue as usize, seen);
-            self.gone(output, seen.size);
+            self.release_backlog(output, seen.size);
             self.changed(queue as usize);
             lost.push(id);
         }
@@ -271,12 +271,12 @@ impl Engine {
                 }
             }
         }
-        self.gone(output, bytes);
+        self.release_backlog(output, bytes);
     }
 
     /// Subtracts bytes for an output that have left.
     #[inline]
-    pub(super) fn gone(&mut self, output: u16, bytes: u32) {
+    pub(super) fn release_backlog(&mut self, output: u16, bytes: u32) {
         if let Some(levels) = &mut self.world.levels {
             levels.backlog[usize::from(output)] -= u64::from(bytes);
         }

@@ -150,7 +150,7 @@ pub(crate) struct World {
     pub fields: Vec<Packet>,
     pub keeps_fields: bool,
     /// Whether head-of-line packets are read.
-    pub looks_at_heads: bool,
+    pub reads_heads: bool,
     /// By packet number, its entry in a second store that is only built once a packet has to be dropped.
     pub later: Vec<Entry>,
     /// Scratch space for the packet numbers of a queue.

@@ -151,13 +151,13 @@ fn what_the_port_refused_is_not_recorded() {
 fn around_impairments_it_records_what_the_nic_sent_and_within_them_what_crossed_the_wire() {
     let lossy = "tx loss 100%; rx duplicate 100%".parse().unwrap();
     let path = path("10.0.0.1", "10.0.0.2");
-    let bring = |port: &mut Loop| port.frames.push((path, vec![7; 20]));
+    let deliver = |port: &mut Loop| port.frames.push((path, vec![7; 20]));
     let flags = |file: &[u8]| packets(file).iter().map(|(_, flags, _)| *flags).collect::<Vec<_>>();
 
     let mut file = Vec::new();
     let mut port = Captured::new(Impaired::new(Loop::default(), &lossy, 1, 0), &mut file, "", EPOCH);
     assert!(send(&mut port, Time(0), &path, &[1; 20]));
-    bring(port.inner_mut().inner_mut());
+    deliver(port.inner_mut().inner_mut());
     assert_eq!(receive(&mut port, Time(1)).len(), 2);
     drop(port);
     assert_eq!(flags(&file), [2, 1, 1]);
@@ -165,7 +165,7 @@ fn around_impairments_it_records_what_the_nic_sent_and_within_them_what_crossed_
     let mut file = Vec::new();
     let mut port = Impaired::new(Captured::new(Loop::default(), &mut file, "", EPOCH), &lossy, 1, 0);
     assert!(send(&mut port, Time(0), &path, &[1; 20]));
-    bring(port.inner_mut().inner_mut());
+    deliver(port.inner_mut().inner_mut());
     assert_eq!(receive(&mut port, Time(1)).len(), 2);
     drop(port);
     assert_eq!(flags(&file), [1]);

@@ -43,10 +43,10 @@ pub(crate) fn frames_bear_the_time_of_their_sending(mut pair: Pair) {
         pair.a.flush(now).unwrap();
         let after = host_now();
         std::thread::sleep(Duration::from_millis(20));
-        let looked = host_now();
+        let polled = host_now();
         let mut arrived = None;
-        pair.b.receive(looked - other, 8, &mut |f| arrived = Some(f.arrived)).unwrap();
-        let unsure = host_now().since(looked);
+        pair.b.receive(polled - other, 8, &mut |f| arrived = Some(f.arrived)).unwrap();
+        let unsure = host_now().since(polled);
         check_arrival(arrived.unwrap() + other, before, after, unsure);
     }
 }

@@ -237,9 +237,9 @@ impl Link {
         let Link { mac, addresses, vlan, counters, neighbours, .. } = self;
         let own = Own { mac: *mac, addresses, vlan: *vlan };
         neighbours.poll(now, &mut |action| match action {
-            Action::Ask(address, to) => {
+            Action::Request(address, to) => {
                 counters.neighbour_requests += 1;
-                own.ask(address, to, send);
+                own.request(address, to, send);
             }
             Action::GiveUp(address) => {
                 counters.neighbour_failures += 1;
@@ -388,18 +388,18 @@ impl Link {
 
     /// Answers a solicitation (RFC 4861 7.2.4). One without a sender is a duplicate address probe, answered to all
     /// nodes.
-    fn advertise(&mut self, asked: &Nd, reply: &mut dyn FnMut(&[u8])) {
-        let probe = asked.src.is_unspecified();
-        let to = match asked.mac {
+    fn advertise(&mut self, solicitation: &Nd, reply: &mut dyn FnMut(&[u8])) {
+        let probe = solicitation.src.is_unspecified();
+        let to = match solicitation.mac {
             Some(mac) => mac,
             None if probe => Mac::of_group(nd::ALL_NODES.into()),
             // Without the sender's link-layer address, the answer would have to wait for resolution.
             None => return,
         };
         let answer = Nd {
-            src: asked.target,
-            dst: if probe { nd::ALL_NODES } else { asked.src },
-            target: asked.target,
+            src: solicitation.target,
+            dst: if probe { nd::ALL_NODES } else { solicitation.src },
+            target: solicitation.target,
             mac: Some(self.mac),
             kind: Kind::Advertisement { solicited: !probe, replaces: true },
         };
@@ -423,7 +423,7 @@ struct Own<'a> {
 
 impl Own<'_> {
     /// Asks for the owner of an address: all stations, or the one that had it.
-    fn ask(&self, address: IpAddr, to: Option<Mac>, send: &mut dyn FnMut(&[u8])) {
+    fn request(&self, address: IpAddr, to: Option<Mac>, send: &mut dyn FnMut(&[u8])) {
         match address {
             IpAddr::V4(target) => {
                 let own = self.addresses.iter().find_map(|a| if let IpAddr::V4(v4) = a { Some(*v4) } else { None });
@@ -436,9 +436,9 @@ impl Own<'_> {
                 let group = nd::solicited_node(target);
                 let dst = if to.is_some() { target } else { group };
                 let src = self.source_v6(target);
-                let asked = Nd { src, dst, target, mac: Some(self.mac), kind: Kind::Solicitation };
+                let solicitation = Nd { src, dst, target, mac: Some(self.mac), kind: Kind::Solicitation };
                 let mut packet = [0; nd::MAX_LEN];
-                let len = asked.emit(&mut packet);
+                let len = solicitation.emit(&mut packet);
                 self.send(to.unwrap_or(Mac::of_group(group.into())), ETHERTYPE_IPV6, &packet[..len], send);
             }
         }

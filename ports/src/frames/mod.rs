@@ -239,7 +239,7 @@ impl FramePort {
     /// Sends due requests for addresses and drops what waits for addresses that are not resolved.
     #[inline]
     fn run_timers(&mut self, now: Time) {
-        self.wire.look(now);
+        self.wire.check_peer(now);
         let FramePort { link, tx, waiting, .. } = self;
         let mut lost = 0;
         link.poll(now, &mut |packet| push(tx, packet, false), &mut |address| lost += waiting.take(address, |_| ()));
@@ -507,9 +507,9 @@ impl Port for FramePort {
             }
             let most = if self.busy { RxBuffers::BATCH } else { 1 };
             match self.wire.fill(&mut self.rx, most, &mut self.counters) {
-                Ok(came) => {
-                    more = came == most && self.busy;
-                    self.busy = if self.busy { came > 1 } else { came == 1 };
+                Ok(received) => {
+                    more = received == most && self.busy;
+                    self.busy = if self.busy { received > 1 } else { received == 1 };
                 }
                 Err(error) => break Err(error),
             }

@@ -41,7 +41,7 @@ pub(super) enum Lookup {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Ask for this address: all stations, or the one that had it.
-    Ask(IpAddr, Option<Mac>),
+    Request(IpAddr, Option<Mac>),
     /// The address is not resolved: drop what waits for it.
     GiveUp(IpAddr),
 }
@@ -97,7 +97,7 @@ impl Neighbours {
             _ => self.find(address),
         };
         match found {
-            Ok(at) => (self.look_at(now, at), None),
+            Ok(at) => (self.lookup_at(now, at), None),
             Err(_) => (Lookup::Pending, self.begin(now, address)),
         }
     }
@@ -107,7 +107,7 @@ impl Neighbours {
     }
 
     #[inline]
-    fn look_at(&mut self, now: Time, at: usize) -> Lookup {
+    fn lookup_at(&mut self, now: Time, at: usize) -> Lookup {
         self.last = at;
         let entry = &mut self.entries[at];
         entry.used = Some(now);
@@ -213,7 +213,7 @@ impl Neighbours {
                     (State::Silent, _) => return false,
                     (_, Some(claimant)) => {
                         if entry.requests < CLAIM_REQUESTS {
-                            act(Action::Ask(entry.address, Some(entry.mac)));
+                            act(Action::Request(entry.address, Some(entry.mac)));
                             entry.requests += 1;
                             entry.due = now + CLAIM_INTERVAL;
                         } else {
@@ -224,7 +224,7 @@ impl Neighbours {
                     }
                     _ if entry.requests < REQUESTS => {
                         let to = (entry.state == State::Probed).then_some(entry.mac);
-                        act(Action::Ask(entry.address, to));
+                        act(Action::Request(entry.address, to));
                         entry.requests += 1;
                         entry.due = now + INTERVAL;
                     }
@@ -272,7 +272,7 @@ mod tests {
             for request in 0..3 {
                 let due = start + request * SEC;
                 assert_eq!(neighbours.next_deadline(), due);
-                assert_eq!(actions(&mut neighbours, due), [Action::Ask(ip(2), None)]);
+                assert_eq!(actions(&mut neighbours, due), [Action::Request(ip(2), None)]);
                 assert_eq!(actions(&mut neighbours, due + SEC / 2), []);
                 assert_eq!(neighbours.lookup(due + SEC / 2, ip(2)).0, Lookup::Pending);
             }
@@ -292,7 +292,7 @@ mod tests {
             actions(&mut neighbours, Time(second * SEC));
         }
         assert_eq!(neighbours.lookup(Time(4 * SEC), ip(2)).0, Lookup::Pending);
-        assert_eq!(actions(&mut neighbours, Time(4 * SEC)), [Action::Ask(ip(2), None)]);
+        assert_eq!(actions(&mut neighbours, Time(4 * SEC)), [Action::Request(ip(2), None)]);
     }
 
     #[test]
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(neighbours.next_deadline(), Time::NEVER);
         let later = Time(31 * SEC);
         assert_eq!(neighbours.lookup(later, ip(2)).0, Lookup::Known(mac(2)));
-        assert_eq!(actions(&mut neighbours, later), [Action::Ask(ip(2), Some(mac(2)))]);
+        assert_eq!(actions(&mut neighbours, later), [Action::Request(ip(2), Some(mac(2)))]);
         assert_eq!(neighbours.lookup(later, ip(2)).0, Lookup::Known(mac(2)), "used meanwhile");
         assert!(!neighbours.learn(later, ip(2), mac(2), false, true), "nobody waited");
     }
@@ -327,7 +327,7 @@ mod tests {
             neighbours.learn(now, ip(2), mac(3), false, true);
             for request in 0..CLAIM_REQUESTS {
                 assert_eq!(neighbours.next_deadline(), now);
-                assert_eq!(actions(&mut neighbours, now), [Action::Ask(ip(2), Some(mac(2)))]);
+                assert_eq!(actions(&mut neighbours, now), [Action::Request(ip(2), Some(mac(2)))]);
                 assert_eq!(neighbours.lookup(now, ip(2)).0, Lookup::Known(mac(2)));
                 // Repeating the claim changes nothing.
                 neighbours.learn(now, ip(2), mac(3), false, true);
@@ -355,7 +355,7 @@ mod tests {
         neighbours.learn(Time::ZERO, ip(2), mac(2), false, true);
         neighbours.lookup(Time(40 * SEC), ip(2));
         for second in 40..43 {
-            assert_eq!(actions(&mut neighbours, Time(second * SEC)), [Action::Ask(ip(2), Some(mac(2)))]);
+            assert_eq!(actions(&mut neighbours, Time(second * SEC)), [Action::Request(ip(2), Some(mac(2)))]);
         }
         assert_eq!(actions(&mut neighbours, Time(43 * SEC)), [Action::GiveUp(ip(2))]);
         assert_eq!(neighbours.lookup(Time(43 * SEC), ip(2)).0, Lookup::Unreachable);

@@ -85,10 +85,10 @@ fn in_a_namespace(name: &'static str, commands: &'static [&'static str], test: i
         if unsafe { libc::unshare(libc::CLONE_NEWNET) } < 0 {
             return Err(format!("a network namespace: {}", io::Error::last_os_error()));
         }
-        for words in commands {
-            let output = Command::new("ip").args(words.split(' ')).output().map_err(|e| format!("ip: {e}"))?;
+        for command in commands {
+            let output = Command::new("ip").args(command.split(' ')).output().map_err(|e| format!("ip: {e}"))?;
             if !output.status.success() {
-                return Err(format!("ip {words}: {}", String::from_utf8_lossy(&output.stderr).trim()));
+                return Err(format!("ip {command}: {}", String::from_utf8_lossy(&output.stderr).trim()));
             }
         }
         test();
@@ -601,8 +601,8 @@ fn a_dscp_is_that_of_frames_without_one() {
     let FrameConfig { spec, addresses, .. } = config(carriers[1].clone(), &[V4[1]]);
     let mut b = FramePort::open(&FrameConfig::new(spec.with_vlan(Some(9)), addresses)).unwrap();
     introduce(&mut a, &mut b, V4);
-    for (asked, sent) in [(0, 46 << 2), (2, 46 << 2 | 2), (8 << 2 | 1, 8 << 2 | 1)] {
-        let there = Path { traffic_class: asked, ..path(V4[0], V4[1]) };
+    for (class, sent) in [(0, 46 << 2), (2, 46 << 2 | 2), (8 << 2 | 1, 8 << 2 | 1)] {
+        let there = Path { traffic_class: class, ..path(V4[0], V4[1]) };
         assert_eq!(a.wire_path(&there).traffic_class, sent);
         assert!(a.transmit(Time::ZERO, &frame(&there, 64), &mut |b| write_frame(1, b)));
         // The tag's priority: the upper three bits of the class.

@@ -40,7 +40,7 @@ impl Bell {
 
     /// Requests wake-ups from senders. The caller must issue a fence and then check for frames that came before it.
     pub(super) fn prepare_sleep(&self) {
-        self.asleep().ask();
+        self.asleep().request();
     }
 
     /// Cancels the request for wake-ups.

@@ -58,7 +58,7 @@ impl Taken {
     ///
     /// # Errors
     /// If `domain` is invalid, or port 4791 cannot be probed.
-    pub fn look(domain: &str, addresses: &[IpAddr]) -> io::Result<Taken> {
+    pub fn probe(domain: &str, addresses: &[IpAddr]) -> io::Result<Taken> {
         let domain = Domain::new(domain)?;
         let mut taken = Taken::default();
         for &address in addresses {
@@ -121,13 +121,13 @@ impl Holder {
         };
         let port = format!("{:04X}", address.port());
         let holder = |line: &str| {
-            let mut words = line.split_ascii_whitespace();
-            let (local_ip, local_port) = words.nth(1)?.split_once(':')?;
+            let mut fields = line.split_ascii_whitespace();
+            let (local_ip, local_port) = fields.nth(1)?.split_once(':')?;
             if local_port != port || local_ip != ip && local_ip.bytes().any(|b| b != b'0') {
                 return None;
             }
-            let user = words.nth(5)?.parse().ok()?;
-            Some(if words.nth(1)? == "0" { Holder::Kernel } else { Holder::Socket { user } })
+            let user = fields.nth(5)?.parse().ok()?;
+            Some(if fields.nth(1)? == "0" { Holder::Kernel } else { Holder::Socket { user } })
         };
         table.lines().find_map(holder).unwrap_or(Holder::Unknown)
     }

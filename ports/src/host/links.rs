@@ -67,14 +67,14 @@ enum Peer {
 
 /// Processes that have ended.
 #[derive(Default)]
-struct Gone {
+struct Ended {
     /// Slots to which links have ended.
     slots: Vec<Slot>,
     /// Processes from which links have ended.
     processes: Vec<u32>,
 }
 
-impl Gone {
+impl Ended {
     fn add_process(&mut self, process: Option<u32>) {
         // If `take_lost` is never called, the oldest are of no interest.
         if self.processes.len() == MAX_INBOUND {
@@ -121,9 +121,9 @@ pub(super) struct Links {
     /// A link has ended since the last [`Links::take_lost`], or a management datagram found no process.
     lost: bool,
     /// Processes that have ended since then.
-    ended: Gone,
+    ended: Ended,
     /// Processes that had ended at the last [`Links::take_lost`].
-    gone: Gone,
+    reported: Ended,
     pub(super) counters: PortCounters,
     pub(super) host: HostCounters,
 }
@@ -158,8 +158,8 @@ impl Links {
             listed_at: None,
             services: Services::default(),
             lost: false,
-            ended: Gone::default(),
-            gone: Gone::default(),
+            ended: Ended::default(),
+            reported: Ended::default(),
             counters: PortCounters::default(),
             host: HostCounters::default(),
         })
@@ -178,7 +178,7 @@ impl Links {
     pub(super) fn mad_receiver(&mut self, frame: &[u8]) -> Receiver {
         let Links { services: known, domain, .. } = self;
         match services::receiver(frame, |service| known.find(domain, service)) {
-            Receiver::Nobody => Receiver::One(self.slot),
+            Receiver::None => Receiver::One(self.slot),
             found => found,
         }
     }
@@ -201,24 +201,24 @@ impl Links {
         if !std::mem::take(&mut self.lost) {
             return false;
         }
-        self.gone = std::mem::take(&mut self.ended);
+        self.reported = std::mem::take(&mut self.ended);
         true
     }
 
     /// Returns whether the process that had a slot when [`Self::take_lost`] was last called has ended. Makes a system
     /// call if there is no link.
-    pub(super) fn is_gone(&self, slot: Slot) -> bool {
+    pub(super) fn process_ended(&self, slot: Slot) -> bool {
         if slot == self.slot {
             return false;
         }
-        self.gone.slots.contains(&slot) || !self.has_link(slot) && self.has_nobody(slot)
+        self.reported.slots.contains(&slot) || !self.has_link(slot) && self.has_no_process(slot)
     }
 
     /// Returns whether a slot has no process, or one that is about to end: an ending process closes its links and its
     /// slot in any order.
-    fn has_nobody(&self, slot: Slot) -> bool {
+    fn has_no_process(&self, slot: Slot) -> bool {
         match sys::connect(&self.domain.slot_name(slot)) {
-            Ok(has) => sys::peer_process(has.as_fd()).is_some_and(|process| self.gone.processes.contains(&process)),
+            Ok(has) => sys::peer_process(has.as_fd()).is_some_and(|process| self.reported.processes.contains(&process)),
             Err(e) => e.kind() == io::ErrorKind::ConnectionRefused,
         }
     }
@@ -299,7 +299,7 @@ impl Links {
             && let Some(stall) = link.report_stall()
         {
             // A process that has ended does not take frames either, but that is not a stall.
-            if self.process(to) == PeerProcess::Gone {
+            if self.process(to) == PeerProcess::Dead {
                 return;
             }
             self.error = Some(io::Error::new(io::ErrorKind::TimedOut, stall));
@@ -339,9 +339,9 @@ impl Links {
     fn try_waiting(&mut self, now: Time) {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.retry(|to, stamp, meta, len, fill| {
-            let gone = self.push_stamped(now, stamp, to, meta, len, fill);
-            self.host.forwarded += u64::from(gone);
-            gone
+            let forwarded = self.push_stamped(now, stamp, to, meta, len, fill);
+            self.host.forwarded += u64::from(forwarded);
+            forwarded
         });
         self.waiting = waiting;
         self.flush();
@@ -401,10 +401,10 @@ impl Links {
     /// it has ended.
     pub(super) fn process(&mut self, to: Slot) -> PeerProcess {
         self.hear(to);
-        let Peer::Link(link) = &self.peers[usize::from(to.number())] else { return PeerProcess::Gone };
+        let Peer::Link(link) = &self.peers[usize::from(to.number())] else { return PeerProcess::Dead };
         if link.connection().is_some_and(|connection| !sys::peer_lives(connection)) {
             self.close_outbound(to);
-            return PeerProcess::Gone;
+            return PeerProcess::Dead;
         }
         link.process()
     }

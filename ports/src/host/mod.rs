@@ -301,9 +301,9 @@ impl HostPort {
 
     /// Returns whether the process that a communication id of `address` belongs to had ended when
     /// [`HostPort::take_lost`] was last called. False if that is not known: on another host.
-    pub fn is_gone(&self, address: IpAddr, comm_id: u32) -> bool {
+    pub fn peer_ended(&self, address: IpAddr, comm_id: u32) -> bool {
         let slot = Slot::of_comm_id(comm_id);
-        self.addresses.contains(&address) && slot.is_some_and(|slot| self.links.is_gone(slot))
+        self.addresses.contains(&address) && slot.is_some_and(|slot| self.links.process_ended(slot))
     }
 
     /// Claims a service id for this process: no other process of the device gets it until the claim is dropped.
@@ -327,8 +327,8 @@ impl HostPort {
     }
 
     /// Sets how many times [`Port::wait`] polls the rings before it sleeps (default [`HostPort::SPIN`]).
-    pub fn set_spin(&mut self, looks: u32) {
-        self.spin = looks;
+    pub fn set_spin(&mut self, polls: u32) {
+        self.spin = polls;
     }
 
     /// Returns the descriptor of an epoll set, for `epoll_wait`, `poll` or another set. It becomes readable when there
@@ -426,7 +426,7 @@ impl HostPort {
         let path = self.wire_path(frame.path);
         let local = self.is_local(frame.path);
         let bytes = &self.scratch[..frame.len];
-        let to = if local { self.links.mad_receiver(bytes) } else { Receiver::Nobody };
+        let to = if local { self.links.mad_receiver(bytes) } else { Receiver::None };
         let copy = &mut |out: &mut [u8]| out.copy_from_slice(bytes);
         let mut by_udp = !local;
         if let Receiver::One(to) = to {

@@ -158,7 +158,7 @@ fn who_takes_a_wake_up_from_a_sleeper_has_others_ring_again() {
         let [mut guest, mut owner] = linked("threads");
         assert!(guest.prepare_sleep());
         let guest = Arc::new(Mutex::new(guest));
-        let looking = {
+        let polling = {
             let guest = guest.clone();
             thread::spawn(move || {
                 let mut guest = guest.lock().unwrap();
@@ -170,7 +170,7 @@ fn who_takes_a_wake_up_from_a_sleeper_has_others_ring_again() {
             pass_on(&mut owner);
             owner
         });
-        let (taken, sleeps) = looking.join().unwrap();
+        let (taken, sleeps) = polling.join().unwrap();
         let owner = passing.join().unwrap();
         let mut guest = guest.lock().unwrap();
         assert!(taken == 1 || !sleeps || wakes(&guest), "a frame was passed on, and nobody rang");

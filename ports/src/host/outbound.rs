@@ -72,7 +72,7 @@ pub(super) struct Outbound {
     full_since: Option<Time>,
     stalled: bool,
     /// The stall was reported.
-    told: bool,
+    stall_reported: bool,
     /// Something was pushed since the last flush.
     pub(super) dirty: bool,
 }
@@ -106,7 +106,7 @@ impl Outbound {
             bell: None,
             full_since: None,
             stalled: false,
-            told: false,
+            stall_reported: false,
             dirty: false,
         }
     }
@@ -203,7 +203,7 @@ impl Outbound {
 
     /// Returns the reason for dropping frames, for the first of them only, since it takes a system call.
     pub(super) fn report_stall(&mut self) -> Option<Stall> {
-        if std::mem::replace(&mut self.told, true) {
+        if std::mem::replace(&mut self.stall_reported, true) {
             return None;
         }
         let process = self.connection().and_then(sys::peer_process);

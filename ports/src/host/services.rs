@@ -91,7 +91,7 @@ pub(crate) enum Receiver {
     /// The process with a slot.
     One(Slot),
     /// None was found.
-    Nobody,
+    None,
     /// All: a management datagram from a sender that gave up before it had an answer names no process. The process that
     /// has its request recognizes it.
     All,
@@ -107,7 +107,7 @@ pub(crate) fn receiver(frame: &[u8], find: impl FnOnce(u64) -> Option<Slot>) -> 
         Some(Destination::Service(service)) => find(service),
         None => None,
     };
-    slot.map_or(Receiver::Nobody, Receiver::One)
+    slot.map_or(Receiver::None, Receiver::One)
 }
 
 /// Finds the processes that listen on services.

@@ -39,8 +39,8 @@ fn user() -> u32 {
 pub(crate) fn is_own_user(other: u32) -> bool {
     let stand_in = std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
     let stand_in = stand_in.and_then(|text| text.trim().parse().ok()).unwrap_or(65_534);
-    let names_everybody = || std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| maps_every_user(&map));
-    other == user() && (other != stand_in || names_everybody())
+    let all_users_mapped = || std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| maps_every_user(&map));
+    other == user() && (other != stand_in || all_users_mapped())
 }
 
 /// Returns whether a user namespace with this map maps every user. Lines: first id inside, first outside, count.

@@ -261,16 +261,16 @@ fn a_full_ring_that_does_not_move_stalls_nobody_else() {
     assert_eq!(a.next_deadline(), Time(start.0 + 100_000_000));
     assert!(!tries(&mut a, Time(start.0 + 99_999_999)));
     assert_eq!(a.counters().tx_dropped, 0);
-    let mut told = Vec::new();
+    let mut stalls = Vec::new();
     for i in 0..100 {
         assert!(tries(&mut a, Time(start.0 + 100_000_000 + i)));
         assert!(send(&mut a, Time::ZERO, qp_of(3), i as u32, 64));
-        told.extend(a.flush(Time::ZERO).err().map(|e| *e.get_ref().unwrap().downcast_ref::<Stall>().unwrap()));
+        stalls.extend(a.flush(Time::ZERO).err().map(|e| *e.get_ref().unwrap().downcast_ref::<Stall>().unwrap()));
     }
     assert_eq!(a.host_counters().tx_stalled, 100);
     assert_eq!(a.next_deadline(), Time::NEVER);
     assert_eq!(take(&mut c).len(), 100);
-    assert_eq!(told, [Stall { process: std::process::id() }]);
+    assert_eq!(stalls, [Stall { process: std::process::id() }]);
     // It moves again.
     a.flush(Time::ZERO).unwrap();
     assert!(take(&mut b).len() > 10);
@@ -461,7 +461,7 @@ fn two_versions_refuse_each_other_and_say_why() {
     let domain = fresh_domain();
     let (mut a, mut b) = (open(&domain, 1), open(&domain, 2));
     let other = *b"IRNICHL\xff";
-    let told = |port: &mut HostPort| {
+    let report = |port: &mut HostPort| {
         port.receive(Time::ZERO, 1, &mut |_| ()).unwrap();
         port.flush(Time::ZERO).map_err(|e| e.downcast::<OtherVersion>().unwrap())
     };
@@ -474,7 +474,7 @@ fn two_versions_refuse_each_other_and_say_why() {
         let memory = sys::memory(c"test", PAGE + (128 << 10)).unwrap();
         sys::send(connection.as_fd(), &other, &[memory.as_fd()]).unwrap();
         a.cancel_sleep();
-        assert_eq!(told(&mut a), expected);
+        assert_eq!(report(&mut a), expected);
         let mut answer = [0; 9];
         assert_eq!((sys::receive(connection.as_fd(), &mut answer).unwrap().len, &answer[..8]), (8, &HELLO[..]));
     }
@@ -491,7 +491,7 @@ fn two_versions_refuse_each_other_and_say_why() {
     assert!(send(&mut b, Time::ZERO, qp_of(3), 2, 64));
     let error = b.flush(Time::ZERO).unwrap_err();
     assert_eq!(error.downcast::<OtherVersion>().unwrap(), OtherVersion { process: here, theirs: 0xff });
-    assert_eq!((b.host_counters().links_lost, told(&mut b)), (1, Ok(())));
+    assert_eq!((b.host_counters().links_lost, report(&mut b)), (1, Ok(())));
 }
 
 /// A peer that answers with something other than a bell is dropped.
@@ -584,10 +584,10 @@ fn a_sender_that_never_stops_ringing_is_heard_a_little_at_a_time() {
 fn what_is_known_of_a_peers_process_is_what_it_has_taken() {
     let domain = fresh_domain();
     let (mut a, mut b) = (open(&domain, 1), open(&domain, 2));
-    let elsewhere = Path { dst: "10.1.2.3".parse().unwrap(), ..PATH };
-    assert_eq!(a.peer_process(&elsewhere, qp_of(2)), PeerProcess::Unknown);
+    let other_host = Path { dst: "10.1.2.3".parse().unwrap(), ..PATH };
+    assert_eq!(a.peer_process(&other_host, qp_of(2)), PeerProcess::Unknown);
     send_now(&mut a, 3, 1);
-    assert_eq!(a.peer_process(&PATH, qp_of(3)), PeerProcess::Gone);
+    assert_eq!(a.peer_process(&PATH, qp_of(3)), PeerProcess::Dead);
     let left = |port: &mut HostPort, to| match port.peer_process(&PATH, qp_of(to)) {
         PeerProcess::Alive { handed, taken } => handed - taken,
         other => panic!("{other:?}"),
@@ -607,5 +607,5 @@ fn what_is_known_of_a_peers_process_is_what_it_has_taken() {
     assert_eq!(left(&mut a, 1), 0);
     send_now(&mut a, 2, 1);
     drop(b);
-    assert_eq!(a.peer_process(&PATH, qp_of(2)), PeerProcess::Gone);
+    assert_eq!(a.peer_process(&PATH, qp_of(2)), PeerProcess::Dead);
 }

@@ -178,14 +178,14 @@ impl End {
 
 /// Returns the processes of the device that receive a frame from outside.
 fn receiver(now: Time, frame: &RxFrame<'_>, links: &mut Links) -> Receiver {
-    let Some(qpn) = receiver_qp(&frame.path, frame.bytes) else { return Receiver::Nobody };
+    let Some(qpn) = receiver_qp(&frame.path, frame.bytes) else { return Receiver::None };
     match Slot::of(qpn) {
         Some(slot) => Receiver::One(slot),
         None if qpn == GSI_QPN => {
             let to = links.mad_receiver(frame.bytes);
             links.or_own(now, to)
         }
-        None => Receiver::Nobody,
+        None => Receiver::None,
     }
 }
 
@@ -461,7 +461,7 @@ impl Wire {
                     links.multicast(now, (&frame.path, frame.icrc), frame.bytes);
                 }
                 // Frames for no process are counted by this process's NIC.
-                Receiver::One(_) | Receiver::Nobody => each(frame),
+                Receiver::One(_) | Receiver::None => each(frame),
             };
             let count = socket.receive(now, budget.saturating_sub(frames), &mut deliver);
             let count = count.and_then(|n| socket.arm_when_idle(now, n, &links.epoll).map(|()| n));
@@ -525,9 +525,9 @@ impl Wire {
     /// Leaves a multicast group.
     pub(super) fn leave(&mut self, address: IpAddr, group: IpAddr, epoll: &Epoll) {
         let Some(at) = self.groups.iter().position(|g| (g.address, g.group) == (address, group)) else { return };
-        let gone = self.groups.swap_remove(at);
-        epoll.remove(gone.socket.port.as_fd());
-        add(&mut self.closed, &gone.socket.port.counters());
+        let removed = self.groups.swap_remove(at);
+        epoll.remove(removed.socket.port.as_fd());
+        add(&mut self.closed, &removed.socket.port.counters());
         if let Some(moved) = self.groups.get_mut(at) {
             moved.socket.token = Source::Udp.token(GROUPS + at as u32);
             // Reported to the set when it is armed.

@@ -5,7 +5,7 @@ use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use super::distribution::quantile;
-use super::grammar::{Chance, DEFAULT_LIMIT, DELAYED_LIMIT, Delay, Distribution, Ecn, Loss, Reorder, Spec};
+use super::grammar::{DEFAULT_LIMIT, DELAYED_LIMIT, Delay, Distribution, Ecn, Loss, Probability, Reorder, Spec};
 use super::line::{Line, Queue};
 use super::percent::Percent;
 
@@ -118,7 +118,7 @@ pub struct Impairment {
     since_reorder: u32,
     line: Option<Line>,
     /// Frames not held back by `delay` wait for a line outside the engine.
-    elsewhere: bool,
+    external_line: bool,
     limit: usize,
     counters: Counters,
 }
@@ -130,8 +130,8 @@ impl Impairment {
         let seed = Impairment::seed(spec, seed, stream);
         let delay = spec.delay.unwrap_or_default();
         // A line with queues has its own room: only delayed frames count.
-        let elsewhere = spec.has_queues();
-        let at_once = elsewhere && spec.delay.is_none();
+        let external_line = spec.has_queues();
+        let at_once = external_line && spec.delay.is_none();
         let usual = if spec.prio.is_some() { DELAYED_LIMIT } else { DEFAULT_LIMIT };
         let limit = if at_once { usize::MAX } else { spec.limit.unwrap_or(usual) as usize };
         Impairment {
@@ -142,10 +142,10 @@ impl Impairment {
             corrupt: Trial::new(spec.corrupt.unwrap_or_default()),
             delay,
             jitter: Correlated::new(delay.correlation),
-            reorder: spec.reorder.map(|Reorder { chance, gap }| (Trial::new(chance), gap)),
+            reorder: spec.reorder.map(|Reorder { probability, gap }| (Trial::new(probability), gap)),
             since_reorder: 0,
-            line: spec.rate.filter(|_| !elsewhere).map(|rate| Line::new(rate, spec.red(), spec.colour)),
-            elsewhere,
+            line: spec.rate.filter(|_| !external_line).map(|rate| Line::new(rate, spec.red(), spec.colour)),
+            external_line,
             limit,
             counters: Counters::default(),
         }
@@ -214,7 +214,7 @@ impl Impairment {
         };
         let mark_ce = spared || queued && frame.ect;
         self.counters.marked += u64::from(mark_ce);
-        self.counters.delayed += u64::from(at > now && !self.elsewhere);
+        self.counters.delayed += u64::from(at > now && !self.external_line);
         Some(Delivery { at, joined, flip_bit, mark_ce })
     }
 
@@ -299,8 +299,8 @@ struct Trial {
 }
 
 impl Trial {
-    fn new(chance: Chance) -> Trial {
-        Trial { threshold: chance.probability.threshold(), draws: Correlated::new(chance.correlation) }
+    fn new(probability: Probability) -> Trial {
+        Trial { threshold: probability.percent.threshold(), draws: Correlated::new(probability.correlation) }
     }
 
     fn hits(&mut self, random: &mut Pcg64) -> bool {
@@ -320,10 +320,10 @@ enum LossModel {
 
 impl LossModel {
     fn new(loss: Option<Loss>) -> LossModel {
-        let plain = |probability| Trial::new(Chance { probability, correlation: Percent::ZERO });
+        let plain = |percent| Trial::new(Probability { percent, correlation: Percent::ZERO });
         match loss {
-            None => LossModel::Random(Trial::new(Chance::default())),
-            Some(Loss::Random(chance)) => LossModel::Random(Trial::new(chance)),
+            None => LossModel::Random(Trial::new(Probability::default())),
+            Some(Loss::Random(probability)) => LossModel::Random(Trial::new(probability)),
             Some(Loss::GilbertElliott { p, r, bad, good }) => LossModel::GilbertElliott {
                 to_bad: plain(p),
                 to_good: plain(r),

@@ -39,8 +39,8 @@ mod rocc;
 mod room;
 pub use policy::LinePolicy;
 pub use rocc::CongestionPoint;
-use rocc::RoccWords;
-use room::{EXPECT_ROOM, TrimWords};
+use rocc::RoccOption;
+use room::{EXPECT_ROOM, TrimOptions};
 pub use room::{MAX_PACKETS, Room, Trim};
 
 /// Default of `limit`: maximum number of frames that wait in one direction (netem's default).
@@ -69,10 +69,10 @@ impl Impairments {
     }
 
     /// Returns these impairments with random loss in both directions; `None` if either has loss already.
-    pub fn with_loss(mut self, probability: Percent) -> Option<Impairments> {
+    pub fn with_loss(mut self, percent: Percent) -> Option<Impairments> {
         for spec in [&mut self.tx, &mut self.rx] {
-            let chance = Chance { probability, correlation: Percent::ZERO };
-            if spec.loss.replace(Loss::Random(chance)).is_some() {
+            let probability = Probability { percent, correlation: Percent::ZERO };
+            if spec.loss.replace(Loss::Random(probability)).is_some() {
                 return None;
             }
         }
@@ -92,9 +92,9 @@ pub struct Spec {
     /// Which frames skip the delay.
     pub reorder: Option<Reorder>,
     /// Which frames arrive twice.
-    pub duplicate: Option<Chance>,
+    pub duplicate: Option<Probability>,
     /// Which frames arrive with one flipped bit.
-    pub corrupt: Option<Chance>,
+    pub corrupt: Option<Probability>,
     /// Link rate that limits frames.
     pub rate: Option<Rate>,
     /// The queues before the link of `rate`, if it trims payloads instead of dropping frames.
@@ -149,9 +149,9 @@ impl Spec {
 
 /// A probability per frame, with the correlation of successive frames.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
-pub struct Chance {
+pub struct Probability {
     /// Probability of the event for each frame.
-    pub probability: Percent,
+    pub percent: Percent,
     /// Correlation of successive frames: probability that a frame repeats the random number of the previous one.
     pub correlation: Percent,
 }
@@ -160,7 +160,7 @@ pub struct Chance {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// Each frame independently, or with the given correlation.
-    Random(Chance),
+    Random(Probability),
     /// Losses in bursts: the Gilbert-Elliott model with a good and a bad state.
     GilbertElliott {
         /// Probability of a transition from good to bad, per frame.
@@ -235,7 +235,7 @@ impl Distribution {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Reorder {
     /// Probability that a frame skips the delay if allowed to.
-    pub chance: Chance,
+    pub probability: Probability,
     /// A frame may skip the delay only after `gap` - 1 frames since the last one that did were delayed. 1 or more.
     pub gap: u32,
 }
@@ -367,16 +367,16 @@ impl<'a> Section<'a> {
         Ok(self.take_if_number(EXPECT_PERCENT, Percent::parse)?.unwrap_or(default))
     }
 
-    fn chance(&mut self) -> Result<Chance, ParseError> {
-        let probability = self.take(EXPECT_PERCENT, Percent::parse)?;
-        Ok(Chance { probability, correlation: self.percent_or(Percent::ZERO)? })
+    fn probability(&mut self) -> Result<Probability, ParseError> {
+        let percent = self.take(EXPECT_PERCENT, Percent::parse)?;
+        Ok(Probability { percent, correlation: self.percent_or(Percent::ZERO)? })
     }
 
     fn loss(&mut self) -> Result<Loss, ParseError> {
         match self.rest.first().map(|t| t.text) {
             Some("random") => {
                 self.next();
-                Ok(Loss::Random(self.chance()?))
+                Ok(Loss::Random(self.probability()?))
             }
             Some("gemodel") => {
                 self.next();
@@ -386,7 +386,7 @@ impl<'a> Section<'a> {
                 Ok(Loss::GilbertElliott { p, r, bad, good: self.percent_or(Percent::ZERO)? })
             }
             Some(text) if text.starts_with(|c: char| c.is_ascii_digit() || c == '.') => {
-                Ok(Loss::Random(self.chance()?))
+                Ok(Loss::Random(self.probability()?))
             }
             _ => self.take(EXPECT_LOSS, |_| None),
         }
@@ -418,46 +418,46 @@ impl<'a> Section<'a> {
 
     /// Parses the options of a section. `receives` is whether it applies to received frames.
     fn spec(&mut self, receives: bool) -> Result<Spec, ParseError> {
-        let mut words = Words::default();
+        let mut options = Options::default();
         while let Some(word) = self.next() {
-            if !words.read(word, self)? {
+            if !options.read(word, self)? {
                 return Err(word.error(EXPECT_ONCE));
             }
         }
-        words.check(receives)
+        options.check(receives)
     }
 }
 
 /// The options of a section: those that need no other are in `spec`, the others with their words until all are read.
 #[derive(Default)]
-struct Words<'a> {
+struct Options<'a> {
     spec: Spec,
     distribution: Option<(Token<'a>, Distribution)>,
-    reorder: Option<(Token<'a>, Chance)>,
+    reorder: Option<(Token<'a>, Probability)>,
     gap: Option<(Token<'a>, u32)>,
     ecn: Option<(Token<'a>, Ecn)>,
     red: Option<(Token<'a>, Room)>,
-    rocc: Option<RoccWords<'a>>,
+    rocc: Option<RoccOption<'a>>,
     prio: Option<(Token<'a>, Option<Room>)>,
     policy: Option<(Token<'a>, LinePolicy)>,
-    trim: TrimWords<'a>,
+    trim: TrimOptions<'a>,
 }
 
-impl<'a> Words<'a> {
+impl<'a> Options<'a> {
     /// Parses the values of the option that begins with `word`. Returns whether it is the first of its kind.
     fn read(&mut self, word: Token<'a>, section: &mut Section<'a>) -> Result<bool, ParseError> {
         let spec = &mut self.spec;
         Ok(match word.text {
             "loss" | "drop" => spec.loss.replace(section.loss()?).is_none(),
             "delay" | "latency" => spec.delay.replace(section.delay()?).is_none(),
-            "duplicate" => spec.duplicate.replace(section.chance()?).is_none(),
-            "corrupt" => spec.corrupt.replace(section.chance()?).is_none(),
+            "duplicate" => spec.duplicate.replace(section.probability()?).is_none(),
+            "corrupt" => spec.corrupt.replace(section.probability()?).is_none(),
             "rate" => spec.rate.replace(section.rate()?).is_none(),
-            "reorder" => self.reorder.replace((word, section.chance()?)).is_none(),
+            "reorder" => self.reorder.replace((word, section.probability()?)).is_none(),
             "ecn" => self.ecn.replace((word, section.ecn()?)).is_none(),
             "trim" | "headers" | "wrr" | "return" => self.trim.read(word, section)?,
             "red" => self.red.replace((word, section.take(EXPECT_ROOM, Room::parse)?)).is_none(),
-            "rocc" => self.rocc.replace(RoccWords::read(word, section)?).is_none(),
+            "rocc" => self.rocc.replace(RoccOption::read(word, section)?).is_none(),
             "prio" => self.prio.replace((word, section.take_if_number(EXPECT_ROOM, Room::parse)?)).is_none(),
             "policy" => self.policy.replace((word, LinePolicy::read(section)?)).is_none(),
             "distribution" => {
@@ -494,11 +494,11 @@ impl<'a> Words<'a> {
             let delay = spec.delay.as_mut().filter(|d| d.ns > 0 && d.jitter_ns > 0);
             delay.ok_or_else(|| word.error(NEED_JITTER))?.distribution = shape;
         }
-        if let Some((word, chance)) = self.reorder {
+        if let Some((word, probability)) = self.reorder {
             if spec.delay.is_none_or(|d| d.ns == 0) {
                 return Err(word.error(NEED_DELAY));
             }
-            spec.reorder = Some(Reorder { chance, gap: 1 });
+            spec.reorder = Some(Reorder { probability, gap: 1 });
         }
         if let Some((word, distance)) = self.gap {
             spec.reorder.as_mut().ok_or_else(|| word.error(NEED_REORDER))?.gap = distance;
@@ -598,63 +598,63 @@ impl fmt::Display for Impairments {
     }
 }
 
-impl fmt::Display for Chance {
+impl fmt::Display for Probability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.probability)?;
+        write!(f, "{}", self.percent)?;
         if self.correlation == Percent::ZERO { Ok(()) } else { write!(f, " {}", self.correlation) }
     }
 }
 
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut words: Vec<String> = Vec::new();
+        let mut parts: Vec<String> = Vec::new();
         match self.loss {
-            Some(Loss::Random(chance)) => words.push(format!("loss {chance}")),
-            Some(Loss::GilbertElliott { p, r, bad, good }) => words.push(format!("loss gemodel {p} {r} {bad} {good}")),
+            Some(Loss::Random(probability)) => parts.push(format!("loss {probability}")),
+            Some(Loss::GilbertElliott { p, r, bad, good }) => parts.push(format!("loss gemodel {p} {r} {bad} {good}")),
             None => {}
         }
         match self.ecn {
-            Some(Ecn::Lost) => words.push("ecn".to_owned()),
+            Some(Ecn::Lost) => parts.push("ecn".to_owned()),
             Some(Ecn::Queue(Red { min, max, probability })) if min == max && probability == Percent::HUNDRED => {
-                words.push(format!("ecn {min}"));
+                parts.push(format!("ecn {min}"));
             }
-            Some(Ecn::Queue(Red { min, max, probability })) => words.push(format!("ecn {min} {max} {probability}")),
+            Some(Ecn::Queue(Red { min, max, probability })) => parts.push(format!("ecn {min} {max} {probability}")),
             None => {}
         }
         if let Some(Delay { ns, jitter_ns, correlation, distribution }) = self.delay {
-            words.push(format!("delay {}", Nanoseconds(ns)));
+            parts.push(format!("delay {}", Nanoseconds(ns)));
             if jitter_ns != 0 || correlation != Percent::ZERO {
-                words.push(Nanoseconds(jitter_ns).to_string());
+                parts.push(Nanoseconds(jitter_ns).to_string());
             }
             if correlation != Percent::ZERO {
-                words.push(correlation.to_string());
+                parts.push(correlation.to_string());
             }
             if let Some((name, _)) = Distribution::NAMES[1..].iter().find(|(_, shape)| *shape == distribution) {
-                words.push(format!("distribution {name}"));
+                parts.push(format!("distribution {name}"));
             }
         }
-        if let Some(Reorder { chance, gap }) = self.reorder {
-            words.push(format!("reorder {chance}"));
+        if let Some(Reorder { probability, gap }) = self.reorder {
+            parts.push(format!("reorder {probability}"));
             if gap != 1 {
-                words.push(format!("gap {gap}"));
+                parts.push(format!("gap {gap}"));
             }
         }
-        words.extend(self.duplicate.map(|chance| format!("duplicate {chance}")));
-        words.extend(self.corrupt.map(|chance| format!("corrupt {chance}")));
+        parts.extend(self.duplicate.map(|probability| format!("duplicate {probability}")));
+        parts.extend(self.corrupt.map(|probability| format!("corrupt {probability}")));
         if let Some(Rate { bits, overhead }) = self.rate {
-            words.push(format!("rate {}", BitRate(bits)));
+            parts.push(format!("rate {}", BitRate(bits)));
             if overhead != 0 {
-                words.push(overhead.to_string());
+                parts.push(overhead.to_string());
             }
         }
-        words.extend(self.trim.map(|trim| trim.to_string()));
-        words.extend(self.colour.map(|room| format!("red {room}")));
-        words.extend(self.rocc.map(|rocc| rocc.to_string()));
-        words.extend(self.prio.map(|room| format!("prio {room}")));
-        words.extend(self.policy.as_ref().map(|policy| policy.to_string()));
-        words.extend(self.limit.map(|limit| format!("limit {limit}")));
-        words.extend(self.seed.map(|seed| format!("seed {seed}")));
-        f.write_str(&words.join(" "))
+        parts.extend(self.trim.map(|trim| trim.to_string()));
+        parts.extend(self.colour.map(|room| format!("red {room}")));
+        parts.extend(self.rocc.map(|rocc| rocc.to_string()));
+        parts.extend(self.prio.map(|room| format!("prio {room}")));
+        parts.extend(self.policy.as_ref().map(|policy| policy.to_string()));
+        parts.extend(self.limit.map(|limit| format!("limit {limit}")));
+        parts.extend(self.seed.map(|seed| format!("seed {seed}")));
+        f.write_str(&parts.join(" "))
     }
 }
 

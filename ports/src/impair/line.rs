@@ -174,7 +174,7 @@ struct RedFrames {
     /// For each one that has not left, in order: time when it leaves, and bytes of all red frames up to it.
     ends: VecDeque<(Time, u64)>,
     /// Bytes of the red frames that have left.
-    gone: u64,
+    sent: u64,
     /// Bytes of all red frames.
     all: u64,
     /// Bytes of red frames in the queue as seen by the red frames that joined it.
@@ -183,12 +183,12 @@ struct RedFrames {
 
 impl RedFrames {
     fn new(room: Room) -> RedFrames {
-        RedFrames { room, ends: VecDeque::new(), gone: 0, all: 0, met: Lengths::default() }
+        RedFrames { room, ends: VecDeque::new(), sent: 0, all: 0, met: Lengths::default() }
     }
 
     fn has_room(&mut self, now: Time, ready: Time, wire_bytes: u32) -> bool {
         while let Some((_, up_to)) = self.ends.front().filter(|(end, _)| *end <= now) {
-            self.gone = *up_to;
+            self.sent = *up_to;
             self.ends.pop_front();
         }
         let (frames, bytes) = self.waiting(ready);
@@ -201,8 +201,8 @@ impl RedFrames {
     /// Returns the red frames that have not left at `ready`, and their bytes.
     fn waiting(&self, ready: Time) -> (usize, u64) {
         let left = self.ends.partition_point(|(end, _)| *end <= ready);
-        let gone = left.checked_sub(1).map_or(self.gone, |last| self.ends[last].1);
-        (self.ends.len() - left, self.all - gone)
+        let sent = left.checked_sub(1).map_or(self.sent, |last| self.ends[last].1);
+        (self.ends.len() - left, self.all - sent)
     }
 
     fn push(&mut self, ready: Time, end: Time, wire_bytes: u32) {

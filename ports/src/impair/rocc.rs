@@ -96,8 +96,8 @@ impl Rocc {
     /// Ends a period. Returns whether the end of the next one has work to do.
     fn end_period(&mut self, at: Time, each: &mut dyn FnMut(Time, &RateNotice)) -> bool {
         while self.waiting.front().is_some_and(|frame| frame.leaves <= at) {
-            let gone = self.waiting.pop_front().and_then(|frame| frame.flow);
-            if let Some(flow) = gone.and_then(|peer| self.flows.get_mut(&peer)) {
+            let peer = self.waiting.pop_front().and_then(|frame| frame.flow);
+            if let Some(flow) = peer.and_then(|peer| self.flows.get_mut(&peer)) {
                 flow.frames -= 1;
             }
         }

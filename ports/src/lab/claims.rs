@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use super::hello::{Ask, Wish, greet, hello, next_message};
+use super::hello::{Request, Wish, greet, hello, next_message};
 use crate::host::services::{Claim, ServiceClaim};
 use crate::host::slot::Slot;
 use crate::host::sys;
@@ -51,8 +51,8 @@ fn answer(connection: &OwnedFd) -> io::Result<()> {
 
 /// Claims a service for the process of a host that has `slot`. Fails with `AddrInUse` if another has it.
 pub(super) fn claim(server: &Path, host: u32, slot: Slot, service: u64) -> io::Result<ServiceClaim> {
-    let ask = Ask::Service { slot: slot.number(), service };
-    let connection = greet(server, &hello(ask, Wish::Host(host)))?;
+    let request = Request::Service { slot: slot.number(), service };
+    let connection = greet(server, &hello(request, Wish::Host(host)))?;
     answer(&connection)?;
     Ok(ServiceClaim::new(Claimed { connection, listens: false }))
 }
@@ -108,8 +108,8 @@ impl Claims {
     pub(super) fn forget(&mut self, host: u32, slot: Slot) -> Vec<OwnedFd> {
         let Claims { services, connections } = self;
         services.retain(|(of, _), (other, _)| (*of, *other) != (host, slot));
-        let is_gone = |(_, service): &(OwnedFd, (u32, u64))| !services.contains_key(service);
-        let tokens: Vec<_> = connections.iter().filter(|(_, claim)| is_gone(claim)).map(|(token, _)| *token).collect();
+        let released = |(_, service): &(OwnedFd, (u32, u64))| !services.contains_key(service);
+        let tokens: Vec<_> = connections.iter().filter(|(_, claim)| released(claim)).map(|(token, _)| *token).collect();
         tokens.iter().filter_map(|token| connections.remove(token)).map(|(connection, _)| connection).collect()
     }
 

@@ -165,7 +165,7 @@ pub(super) struct Page {
 }
 
 /// Attempts to read a changing line before the writer counts as stopped.
-const LOOKS: u32 = if cfg!(loom) { 2 } else { 10_000 };
+const READ_ATTEMPTS: u32 = if cfg!(loom) { 2 } else { 10_000 };
 
 /// Returns the bytes of the page of a lab with this number of hosts.
 fn page_len(hosts: u32) -> usize {
@@ -226,7 +226,7 @@ impl Page {
     #[inline]
     pub(super) fn line(&self) -> Line {
         let words = self.words();
-        for _ in 0..LOOKS {
+        for _ in 0..READ_ATTEMPTS {
             let before = words.sequence.load(Ordering::Acquire);
             let line = Line {
                 lab: words.lab.load(Ordering::Relaxed),

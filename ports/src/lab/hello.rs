@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Request of a process to the server.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ask {
+pub(super) enum Request {
     /// Its host number.
     Assignment,
     /// Entry into the lab.
@@ -25,20 +25,20 @@ pub(super) enum Ask {
 const GREETING: usize = 32;
 
 /// Returns the first message of a process: [`HELLO`], its request, and the host that it wishes to be, if any.
-pub(super) fn hello(ask: Ask, wish: Wish) -> [u8; GREETING] {
+pub(super) fn hello(request: Request, wish: Wish) -> [u8; GREETING] {
     let mut message = [0; GREETING];
     let (kind, number) = match wish {
         Wish::Any => (0, 0),
         Wish::Host(host) => (1, host),
         Wish::Rank(rank) => (2, rank),
     };
-    let (asks, slot, service) = match ask {
-        Ask::Assignment => (0, 0, 0),
-        Ask::Entry => (1, 0, 0),
-        Ask::Service { slot, service } => (2, slot, service),
+    let (code, slot, service) = match request {
+        Request::Assignment => (0, 0, 0),
+        Request::Entry => (1, 0, 0),
+        Request::Service { slot, service } => (2, slot, service),
     };
     message[..8].copy_from_slice(&HELLO);
-    (message[8], message[9]) = (asks, kind);
+    (message[8], message[9]) = (code, kind);
     message[10..12].copy_from_slice(&slot.to_le_bytes());
     message[12..16].copy_from_slice(&number.to_le_bytes());
     message[16..24].copy_from_slice(&service.to_le_bytes());
@@ -46,7 +46,7 @@ pub(super) fn hello(ask: Ask, wish: Wish) -> [u8; GREETING] {
 }
 
 /// Parses the first message of a process; `None` if it is not of this version.
-pub(super) fn read_hello(message: &[u8]) -> Option<(Ask, Wish)> {
+pub(super) fn read_hello(message: &[u8]) -> Option<(Request, Wish)> {
     let message: &[u8; GREETING] = message.try_into().ok()?;
     let number = u32::from_le_bytes(std::array::from_fn(|i| message[12 + i]));
     let wish = match message[9] {
@@ -56,13 +56,13 @@ pub(super) fn read_hello(message: &[u8]) -> Option<(Ask, Wish)> {
         _ => return None,
     };
     let service = u64::from_le_bytes(std::array::from_fn(|i| message[16 + i]));
-    let ask = match message[8] {
-        0 => Ask::Assignment,
-        1 => Ask::Entry,
-        2 => Ask::Service { slot: u16::from_le_bytes([message[10], message[11]]), service },
+    let request = match message[8] {
+        0 => Request::Assignment,
+        1 => Request::Entry,
+        2 => Request::Service { slot: u16::from_le_bytes([message[10], message[11]]), service },
         _ => return None,
     };
-    (message[..8] == HELLO).then_some((ask, wish))
+    (message[..8] == HELLO).then_some((request, wish))
 }
 
 /// Which host a process wishes to be.
@@ -165,9 +165,9 @@ pub(super) fn greet(server: &std::path::Path, hello: &[u8]) -> io::Result<OwnedF
 }
 
 /// Connects to the server and sends a request.
-pub(super) fn call(spec: &LabSpec, ask: Ask) -> io::Result<(OwnedFd, Answer)> {
+pub(super) fn call(spec: &LabSpec, request: Request) -> io::Result<(OwnedFd, Answer)> {
     let name = |e: io::Error| name(&spec.socket, &e);
-    let socket = greet(&spec.socket, &hello(ask, wish(spec)?))?;
+    let socket = greet(&spec.socket, &hello(request, wish(spec)?))?;
     let mut bytes = [0; 256];
     let message = next_message(&socket, &mut bytes).map_err(name)?;
     if let Some(answer) = Answer::read(&bytes[..message.len]) {
@@ -181,6 +181,6 @@ pub(super) fn call(spec: &LabSpec, ask: Ask) -> io::Result<(OwnedFd, Answer)> {
 }
 
 /// Asks for the host number of this process.
-pub(super) fn ask(spec: &LabSpec) -> io::Result<Assignment> {
-    call(spec, Ask::Assignment).map(|(_, answer)| answer.assignment)
+pub(super) fn request_assignment(spec: &LabSpec) -> io::Result<Assignment> {
+    call(spec, Request::Assignment).map(|(_, answer)| answer.assignment)
 }

@@ -78,7 +78,7 @@ impl Words {
 
     /// Returns what the port published last: its earliest time, and the records it has finished with.
     #[inline]
-    pub(super) fn told(&self) -> (u64, u64) {
+    pub(super) fn published(&self) -> (u64, u64) {
         (self.need.load(Ordering::Acquire), self.taken.load(Ordering::Acquire))
     }
 }

@@ -127,7 +127,7 @@ fn nobody_sends_earlier_than_the_server_lets_the_network_go() {
         for _ in 0..3 {
             let now = server.page.now();
             fence(Ordering::SeqCst);
-            let (need, _) = server.words().told();
+            let (need, _) = server.words().published();
             while let Some(record) = rx.pop(Time::ZERO).unwrap() {
                 assert!(record.stamp >= known, "sent at {}, and the network knows of {known}", record.stamp);
             }
@@ -160,7 +160,7 @@ fn a_server_that_sleeps_when_something_is_sent_is_woken() {
         server.brake.release();
         server.page.set_asleep(true);
         fence(Ordering::SeqCst);
-        let sleeps = !rx.has_frames() && server.words().told().0 == u64::MAX;
+        let sleeps = !rx.has_frames() && server.words().published().0 == u64::MAX;
         let rung = process.join().unwrap();
         assert!(rung || !sleeps, "the server sleeps for ever");
         assert!(!rung || server.brake.at() == 10);
@@ -174,14 +174,14 @@ fn a_process_that_sleeps_when_its_time_comes_is_woken() {
         let port = view();
         port.words().need.store(20, Ordering::Relaxed);
         let process = thread::spawn(move || {
-            port.words().asleep.0.ask();
+            port.words().asleep.0.request();
             fence(Ordering::SeqCst);
             port.port_time() < 20
         });
         server.page.set_limit(20);
         // Like `LabServer::wake`, for the time that the limit allows.
         fence(Ordering::SeqCst);
-        let rung = server.words().told().0 <= server.page.now() && server.words().asleep.0.ring();
+        let rung = server.words().published().0 <= server.page.now() && server.words().asleep.0.ring();
         let sleeps = process.join().unwrap();
         assert!(rung || !sleeps, "the process sleeps for ever");
     });

@@ -13,7 +13,7 @@ use irnic_transports::{Path, Time};
 
 use super::claims::claim;
 use super::clock::{BrakePage, Page};
-use super::hello::{Ask, call, next_message};
+use super::hello::{Request, call, next_message};
 use super::member::{
     ACTS, HELD, Kind, LONGEST, POLLS, PREFIX, REGION, SLEEPS, TURN, Tag, Words, place, telemetry, words,
 };
@@ -29,7 +29,7 @@ use crate::sync::{Ordering, fence};
 use crate::{Application, MAX_FRAME, Port, PortCounters, RxFrame, RxIcrc, Timed, Turn, TxFrame};
 
 /// Reads of a held word between two checks whether the server, which has to release it, is alive.
-const PEER_LOOKS: u32 = 1_000;
+const READS_PER_CHECK: u32 = 1_000;
 
 /// A process's port in a lab.
 ///
@@ -77,7 +77,7 @@ impl LabPort {
     /// # Errors
     /// If there is no server, or it refuses the process.
     pub fn open(spec: &LabSpec) -> io::Result<LabPort> {
-        let (socket, answer) = call(spec, Ask::Entry)?;
+        let (socket, answer) = call(spec, Request::Entry)?;
         let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("the lab's server sent {what}"));
         let file = || {
             let message = next_message(&socket, &mut [0; 8])?;
@@ -263,7 +263,7 @@ impl LabPort {
                 HELD if self.dead => break,
                 HELD => {
                     std::thread::yield_now();
-                    self.dead |= tries % PEER_LOOKS == 0 && !sys::peer_lives(self.socket.as_fd());
+                    self.dead |= tries % READS_PER_CHECK == 0 && !sys::peer_lives(self.socket.as_fd());
                 }
                 _ if was == to => return was,
                 _ if doing.compare_exchange(was, to, Ordering::SeqCst, Ordering::Relaxed).is_ok() => {
@@ -507,7 +507,7 @@ impl Port for LabPort {
         if self.dead {
             return true;
         }
-        self.words().asleep.0.ask();
+        self.words().asleep.0.request();
         fence(Ordering::SeqCst);
         if self.is_due() {
             self.words().asleep.0.withdraw();

@@ -23,7 +23,7 @@ impl Shown {
     }
 
     /// Asks the process to update its sheet, without waiting until it has.
-    pub fn ask(&self) {
+    pub fn request_update(&self) {
         // A process that does not respond, because it is stopped, is not asked again.
         let _ = UnixDatagram::unbound().and_then(|socket| {
             socket.set_nonblocking(true)?;

@@ -19,7 +19,7 @@ use irnic_transports::{Path, Time};
 use super::claims::Claims;
 use super::clock::{BrakePage, Line, Page};
 use super::guest::{Guest, GuestCounters};
-use super::hello::{Answer, Ask, Wish, read_hello};
+use super::hello::{Answer, Request, Wish, read_hello};
 use super::jumps::{Jumps, Presence};
 use super::member::{Kind, PREFIX, REGION, Tag, notice, place, telemetry, words};
 use super::process_page::{Departed, NAME, Shown, group_of};
@@ -148,7 +148,7 @@ pub struct Member {
     overrun: u64,
     corrupt: bool,
     /// It has ended, but what it sent is not collected yet.
-    gone: bool,
+    ended: bool,
     pub(super) presence: Presence,
 }
 
@@ -184,7 +184,7 @@ impl Member {
     /// Returns the time from which on the process may send, unless something reaches it before, ns.
     #[inline]
     pub(super) fn need(&mut self) -> u64 {
-        let (need, taken) = words(&self.region).told();
+        let (need, taken) = words(&self.region).published();
         // The value is untrusted.
         let done = taken.wrapping_sub(self.taken).min(self.arrivals.len() as u64);
         self.arrivals.drain(..done as usize);
@@ -260,7 +260,7 @@ pub struct LabServer {
     assigned: HashMap<u32, u32>,
     roll_call: Instant,
     /// A process has ended, and is not removed yet.
-    any_gone: bool,
+    any_ended: bool,
     left: Lateness,
     departed: VecDeque<Departed>,
 }
@@ -310,7 +310,7 @@ impl LabServer {
             last_slot: vec![0; hosts],
             assigned: HashMap::new(),
             roll_call: Instant::now(),
-            any_gone: false,
+            any_ended: false,
             left: Lateness::default(),
             departed: VecDeque::new(),
         })
@@ -371,7 +371,7 @@ impl LabServer {
 
     /// Iterates over the processes that have not ended.
     pub(super) fn alive(&mut self) -> impl Iterator<Item = &mut Member> {
-        self.members.iter_mut().flatten().filter(|member| !member.gone)
+        self.members.iter_mut().flatten().filter(|member| !member.ended)
     }
 
     /// Passes what processes have sent to `each`, in the order of their hosts. Returns the earliest time at which one
@@ -381,7 +381,7 @@ impl LabServer {
         let mut earliest = u64::MAX;
         for &id in &self.order {
             let Some(member) = &mut self.members[id] else { continue };
-            if !member.gone {
+            if !member.ended {
                 // Read before what it has sent: what it sends later is no earlier.
                 earliest = earliest.min(member.need());
             }
@@ -418,8 +418,8 @@ impl LabServer {
         if !self.guests.is_empty() {
             self.collect_from_guests(&mut each);
         }
-        if self.any_gone {
-            self.forget_gone();
+        if self.any_ended {
+            self.remove_ended();
         }
         earliest
     }
@@ -442,7 +442,7 @@ impl LabServer {
         let receiver = match qpn {
             MULTICAST_QPN => Receiver::All,
             GSI_QPN => receiver(frame, |service| self.claims.listener(host, service)),
-            qpn => Slot::of(qpn).map_or(Receiver::Nobody, Receiver::One),
+            qpn => Slot::of(qpn).map_or(Receiver::None, Receiver::One),
         };
         let mut found = false;
         for &id in &self.of_host[host as usize] {

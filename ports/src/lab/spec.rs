@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::Addressing;
-use super::hello::ask;
+use super::hello::request_assignment;
 
 /// A lab, by the socket of its server, and the place in it: `PATH`, or `PATH,host=N`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl LabSpec {
     /// # Errors
     /// If there is no server, no such host, or a server of another version.
     pub fn assign(&self) -> io::Result<Assignment> {
-        ask(self)
+        request_assignment(self)
     }
 }
 

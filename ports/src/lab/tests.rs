@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use irnic_transports::telemetry::{Hop, Int};
 use irnic_transports::{Path, Time};
 
-use super::hello::{Ask, Wish, hello, read_hello};
+use super::hello::{Request, Wish, hello, read_hello};
 use super::member::{Kind, Tag, place};
 use super::*;
 use crate::host::{Slot, sys};
@@ -130,10 +130,12 @@ fn labs_are_named_by_socket_and_host() {
 
 #[test]
 fn greetings_are_of_this_version_or_none() {
-    for (ask, wish) in [(Ask::Entry, Wish::Host(7)), (Ask::Assignment, Wish::Any), (Ask::Entry, Wish::Rank(3))] {
-        assert_eq!(read_hello(&hello(ask, wish)), Some((ask, wish)));
+    for (request, wish) in
+        [(Request::Entry, Wish::Host(7)), (Request::Assignment, Wish::Any), (Request::Entry, Wish::Rank(3))]
+    {
+        assert_eq!(read_hello(&hello(request, wish)), Some((request, wish)));
     }
-    let good = hello(Ask::Entry, Wish::Any);
+    let good = hello(Request::Entry, Wish::Any);
     assert_eq!(read_hello(&good[..15]), None);
     for (at, byte) in [(0, b'J'), (7, 99), (9, 3)] {
         let mut bad = good;
@@ -148,7 +150,7 @@ fn what_a_process_shows_is_read_and_outlives_it() {
     let (one, two) = (bench.enter(0), bench.enter(0));
     let name = format!("irnic-test-{}-shown", std::process::id());
     let address = <SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(&name).unwrap();
-    let asked = UnixDatagram::bind_addr(&address).unwrap();
+    let page_socket = UnixDatagram::bind_addr(&address).unwrap();
     let mut sheet = Sheet::create(4).unwrap();
     sheet.write([1, 2, 3]);
     one.show(&sheet, &name).unwrap();
@@ -162,13 +164,13 @@ fn what_a_process_shows_is_read_and_outlives_it() {
     assert_eq!(shown.iter().flatten().count(), 1);
     let shown = shown[0].clone().unwrap();
     assert_eq!(shown.sheet.read(), Some(vec![1, 2, 3]));
-    shown.ask();
-    assert_eq!(asked.recv(&mut [0; 8]).unwrap(), 0);
+    shown.request_update();
+    assert_eq!(page_socket.recv(&mut [0; 8]).unwrap(), 0);
     sheet.write([4]);
     let slot = one.slot().number();
-    drop((one, sheet, asked));
+    drop((one, sheet, page_socket));
     // The process no longer responds.
-    shown.ask();
+    shown.request_update();
     bench.until(|server| server.departed().len() == 1);
     bench.server.close();
     let left: Vec<_> = bench.server.departed().map(|d| (d.number, d.slot == slot, d.numbers.as_deref())).collect();

@@ -164,9 +164,9 @@ fn child_process() {
         Ok("tell the time") => {
             let start = host_now();
             for _ in 0..2 {
-                let told = host_now().0.to_le_bytes();
+                let sent_at = host_now().0.to_le_bytes();
                 let now = Time(host_now().since(start));
-                assert!(port.transmit(now, &frame(&reply, told.len()), &mut |b| b.copy_from_slice(&told)));
+                assert!(port.transmit(now, &frame(&reply, sent_at.len()), &mut |b| b.copy_from_slice(&sent_at)));
                 port.flush(now).unwrap();
             }
             return;
@@ -222,14 +222,14 @@ fn frames_of_another_process_bear_the_time_of_their_sending() {
     let mut child = child(&path, "tell the time");
     assert!(child.wait().unwrap().success());
     std::thread::sleep(Duration::from_millis(20));
-    let looked = host_now();
+    let polled = host_now();
     let read = Time(host_now().since(start));
     let mut frames = Vec::new();
     let each = &mut |f: RxFrame<'_>| {
         frames.push((f.arrived, Time(u64::from_le_bytes(f.bytes.try_into().unwrap()))));
     };
     assert_eq!(port.receive(read, 8, each).unwrap(), 2);
-    let unsure = host_now().since(looked);
+    let unsure = host_now().since(polled);
     let [(arrived, before), (_, after)] = frames[..] else { panic!("{frames:?}") };
     conformance::check_arrival(start + arrived.0, before, after, unsure);
 }

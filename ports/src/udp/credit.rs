@@ -38,7 +38,7 @@ const STALL: u64 = 100 * MS;
 /// Time after which a destination without such a socket is tried again, ns.
 const ABSENCE: u64 = 100 * MS;
 /// Intervals at which a sender without credit checks for more, and for the receiver's end, ns.
-const LOOK: u64 = 50 * US;
+const CHECK_INTERVAL: u64 = 50 * US;
 const LIVENESS: u64 = MS;
 /// Interval at which a receiver checks for connections of senders that it took for another kind of program, ns.
 const ACCEPT: u64 = MS;
@@ -175,20 +175,20 @@ pub(super) struct Credits {
     /// Index of the last lookup.
     last: usize,
     /// Time of the next check for credit; never if none is missing.
-    look_at: Time,
+    next_check: Time,
     /// Maximum number of bytes that a datagram should have.
     longest: usize,
 }
 
 impl Credits {
     /// Interval of checks for credit.
-    pub(super) const LOOK: Duration = Duration::from_nanos(LOOK);
+    pub(super) const CHECK_INTERVAL: Duration = Duration::from_nanos(CHECK_INTERVAL);
 
     /// Creates the half for the socket bound to `local`, whose buffer has `buffer` bytes as accounted for by the
     /// kernel.
     pub(super) fn new(local: SocketAddr, remote_port: u16, buffer: usize) -> Credits {
         let (first_limit, destinations) = (capacity(buffer) / FIRST_SHARE, Vec::new());
-        Credits { local, remote_port, first_limit, destinations, last: 0, look_at: Time::NEVER, longest: usize::MAX }
+        Credits { local, remote_port, first_limit, destinations, last: 0, next_check: Time::NEVER, longest: usize::MAX }
     }
 
     pub(super) fn set_remote_port(&mut self, port: u16) {
@@ -219,7 +219,7 @@ impl Credits {
 
     /// Returns when a datagram without credit should be retried; [`Time::NEVER`] if none waits.
     pub(super) fn next_deadline(&self) -> Time {
-        self.look_at
+        self.next_check
     }
 
     /// Returns whether a datagram of `len` bytes may be sent now, in which case it counts as sent.
@@ -280,7 +280,7 @@ impl Credits {
 
     /// Records whether datagrams wait for credit now.
     pub(super) fn note(&mut self, now: Time, waits: bool) {
-        self.look_at = if waits { now + LOOK } else { Time::NEVER };
+        self.next_check = if waits { now + CHECK_INTERVAL } else { Time::NEVER };
         let known = self.destinations.iter().filter_map(|d| if let Link::Known(k) = &d.link { Some(k) } else { None });
         self.longest = known.map(|k| k.limit() as usize / 2).min().unwrap_or(usize::MAX);
     }

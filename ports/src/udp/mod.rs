@@ -351,7 +351,7 @@ impl UdpPort {
     fn enqueue(
         &mut self,
         frame: &TxFrame<'_>,
-        elsewhere: Option<(usize, &Gather<'_>)>,
+        gathered: Option<(usize, &Gather<'_>)>,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> bool {
         let (path, len) = (frame.path, frame.len);
@@ -369,7 +369,7 @@ impl UdpPort {
         };
         self.freed = false;
         fill(bytes);
-        if let Some((at, payload)) = elsewhere {
+        if let Some((at, payload)) = gathered {
             self.queue.leave_out(len, at, payload);
         }
         true
@@ -527,7 +527,7 @@ impl Port for UdpPort {
             return Ok(());
         }
         let events = libc::POLLIN | if self.blocked { libc::POLLOUT } else { 0 };
-        let timeout = if self.starved { timeout.min(Credits::LOOK) } else { timeout };
+        let timeout = if self.starved { timeout.min(Credits::CHECK_INTERVAL) } else { timeout };
         sys::poll(self.socket.as_fd(), events, timeout)
     }
 

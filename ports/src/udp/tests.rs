@@ -297,8 +297,8 @@ fn the_other_address_family_is_an_error_that_names_both() {
 #[test]
 fn a_closed_peer_port_is_counted_not_reported() {
     let mut a = UdpPort::open(&config(V4_A)).unwrap();
-    let gone = UdpPort::open(&config(V4_B)).unwrap().local_addr().port();
-    a.set_remote_port(gone);
+    let closed = UdpPort::open(&config(V4_B)).unwrap().local_addr().port();
+    a.set_remote_port(closed);
     // Only then does the kernel report to an unconnected socket.
     sys::set_option(a.as_fd(), libc::IPPROTO_IP, libc::IP_RECVERR, 1 as libc::c_int).unwrap();
     for i in 0..10 {

@@ -127,7 +127,7 @@ impl Drop for Peer {
     }
 }
 
-fn tell(line: &str) {
+fn announce(line: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n@{line}").and_then(|()| out.flush()).expect("the other process listens");
 }
@@ -136,8 +136,8 @@ fn tell(line: &str) {
 #[test]
 fn child() {
     let Ok(task) = std::env::var(TASK) else { return };
-    let words: Vec<&str> = task.split(' ').collect();
-    let [mode, domain, address, slot, generation, udp, processes] = words[..] else { panic!("task {task:?}") };
+    let arguments: Vec<&str> = task.split(' ').collect();
+    let [mode, domain, address, slot, generation, udp, processes] = arguments[..] else { panic!("task {task:?}") };
     let number = |text: &str| text.parse::<u32>().expect("a number");
     let address: IpAddr = address.parse().expect("an address");
     let udp = if udp == "true" { HostUdp::On } else { HostUdp::Off };
@@ -149,7 +149,7 @@ fn child() {
             let _ = input.send(line);
         }
     });
-    tell("ready");
+    announce("ready");
     match mode {
         "echo" => echo(&mut port, number(generation), &lines),
         "exchange" => exchange(&mut port, own, number(processes) as u16, &lines),
@@ -196,7 +196,7 @@ fn exchange(port: &mut HostPort, own: u16, processes: u16, lines: &mpsc::Receive
     let mut got = vec![0; usize::from(processes) + 1];
     let way = path(LOCALHOST, LOCALHOST);
     let start = Instant::now();
-    let mut told = false;
+    let mut announced = false;
     while !ended(lines) {
         let mut moved = 0;
         for (next, distance) in sent.iter_mut().zip(&neighbours) {
@@ -218,15 +218,15 @@ fn exchange(port: &mut HostPort, own: u16, processes: u16, lines: &mpsc::Receive
             got[from] += 1;
         });
         let all = neighbours.len() as u32 * EACH;
-        if !told && got.iter().sum::<u32>() == all && sent.iter().sum::<u32>() == all {
-            tell("done");
-            told = true;
+        if !announced && got.iter().sum::<u32>() == all && sent.iter().sum::<u32>() == all {
+            announce("done");
+            announced = true;
         }
         if frames.expect("receive") + moved == 0 {
             // A frame wakes it, or room in a full ring.
-            port.wait(if told { Duration::from_millis(50) } else { HANG }).expect("wait");
+            port.wait(if announced { Duration::from_millis(50) } else { HANG }).expect("wait");
         }
-        assert!(told || start.elapsed() < HANG, "{own}: sent {sent:?}, got {got:?}");
+        assert!(announced || start.elapsed() < HANG, "{own}: sent {sent:?}, got {got:?}");
     }
     assert_eq!(port.counters().tx_dropped, 0);
 }
@@ -236,7 +236,7 @@ fn foreign(port: &mut HostPort, lines: &mpsc::Receiver<String>) {
     let note = Note { number: 1, to: qp_of(1), reply_to: qp_of(3), generation: 0 };
     assert!(send(port, Time::ZERO, &path(LOCALHOST, LOCALHOST), &note, 64));
     port.flush(Time::ZERO).expect("flush");
-    tell(&format!("counters {} {}", port.host_counters().tx_absent, port.host_counters().links_refused));
+    announce(&format!("counters {} {}", port.host_counters().tx_absent, port.host_counters().links_refused));
     while !ended(lines) {
         port.receive(Time::ZERO, 64, &mut |_| panic!("a frame of another user")).expect("receive");
         std::thread::sleep(Duration::from_millis(1));

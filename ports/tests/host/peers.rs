@@ -147,9 +147,9 @@ fn a_stopped_process_stalls_nobody_else() {
         assert!(start.elapsed() < HANG, "the ring of a stopped process is waited for");
     }
     assert!(refused.is_some(), "a full ring is waited for at first");
-    let told = own.flush(since(start)).expect_err("the next flush tells of it");
+    let error = own.flush(since(start)).expect_err("the next flush tells of it");
     let stall = Stall { process: stopped.process.id() };
-    assert_eq!(told.get_ref().and_then(|e| e.downcast_ref()), Some(&stall));
+    assert_eq!(error.get_ref().and_then(|e| e.downcast_ref()), Some(&stall));
     for number in 0..200 {
         assert!(send(&mut own, since(start), &way(), &note(2, 2, 0), 4000), "frame {number}");
         ask(&mut own, start, &note(number, 3, 0), 500);

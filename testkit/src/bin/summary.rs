@@ -9,7 +9,7 @@ use irnic_testkit::summary::Summary;
 
 fn main() -> ExitCode {
     let (files, folders): (Vec<String>, Vec<String>) =
-        std::env::args().skip(1).partition(|word| word.ends_with(".xml"));
+        std::env::args().skip(1).partition(|argument| argument.ends_with(".xml"));
     let mut summary = Summary::default();
     for file in &files {
         let read = std::fs::read_to_string(file).map_err(|e| e.to_string());

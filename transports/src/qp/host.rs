@@ -282,7 +282,7 @@ pub enum PeerProcess {
     /// None: the process is on another host, or the port does not provide any.
     Unknown,
     /// The process is dead.
-    Gone,
+    Dead,
     /// The process is alive.
     Alive {
         /// Bytes passed to it since its connection was established, on the scale of `taken`.

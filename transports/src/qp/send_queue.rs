@@ -115,7 +115,7 @@ impl Fence {
 const _: () = assert!(size_of::<SendWqe>() == 80);
 
 /// Maximum number of outstanding requests that a new one is compared with.
-const LOOK: u32 = 64;
+const MAX_COMPARED: u32 = 64;
 
 /// Replaces the length of a gather list: the data is inline.
 const INLINE: u8 = u8::MAX;
@@ -332,8 +332,8 @@ impl SendQueue {
         }
     }
 
-    /// Returns the latest incomplete request that a new one could overwrite. If there are more than [`LOOK`], one of
-    /// the others is assumed to be overlapped.
+    /// Returns the latest incomplete request that a new one could overwrite. If there are more than [`MAX_COMPARED`],
+    /// one of the others is assumed to be overlapped.
     #[cold]
     fn overlapped(&self, wr: &SendWr<'_>, len: u32) -> Option<u32> {
         let (own, kind) = (wr.op.remote_len(len), wr.op);
@@ -349,8 +349,8 @@ impl SendQueue {
             let overlap = apart < u64::from(theirs) || (apart.wrapping_neg() < u64::from(own) && theirs > 0);
             overlap && kind.must_follow(&earlier.op)
         };
-        let latest = (1..=outstanding.min(LOOK)).map(before).find(meets);
-        latest.or_else(|| (outstanding > LOOK).then(|| before(LOOK + 1)))
+        let latest = (1..=outstanding.min(MAX_COMPARED)).map(before).find(meets);
+        latest.or_else(|| (outstanding > MAX_COMPARED).then(|| before(MAX_COMPARED + 1)))
     }
 
     /// Returns whether a WQE with [`Fence::OVERLAP`] still waits.

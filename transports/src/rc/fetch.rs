@@ -33,12 +33,12 @@ impl Fetch {
     #[inline]
     pub(super) fn observe(&mut self, now: Time, stream: &Sender) {
         if self.delay != 0 {
-            self.look(now, stream);
+            self.update(now, stream);
         }
     }
 
     #[cold]
-    fn look(&mut self, now: Time, stream: &Sender) {
+    fn update(&mut self, now: Time, stream: &Sender) {
         let (lost, next) = (stream.lost(), stream.next());
         let found = if lost.is_some() { lost != self.lost } else { next.before(self.next) };
         if found && !self.pending() {
@@ -88,7 +88,7 @@ impl Fetch {
         if psn.is_some() && psn == self.lost {
             self.lost = None;
         }
-        self.look(now, stream);
+        self.update(now, stream);
         psn
     }
 }

@@ -10,7 +10,7 @@ use crate::time::{MS, Time};
 
 /// Number of times a peer's process must have been found to have read retransmissions before its silence counts. It may
 /// be descheduled between reading and answering; but before it reads more, it answers what it has read.
-const LOOKS: u8 = 3;
+const MAX_READS: u8 = 3;
 
 /// Result of the expiry of a [`RetransmitTimer`]'s deadline.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ const STUCK: u64 = 100 * MS;
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Reading {
     /// Not checked yet.
-    Unasked,
+    Unchecked,
     /// It has not yet read [`RetransmitTimer::unread`] bytes in total.
     Behind,
     /// It has read them since: its answer may be in flight.
@@ -106,7 +106,7 @@ impl RetransmitTimer {
             absent: 0,
             doubt: 0,
             looks: 0,
-            reading: Reading::Unasked,
+            reading: Reading::Unchecked,
             unread: 0,
             srtt: 0,
             rttvar: 0,
@@ -226,7 +226,7 @@ impl RetransmitTimer {
     #[inline]
     fn mark_progress(&mut self, now: Time) {
         (self.last_progress, self.since, self.absent, self.looks) = (now, now, 0, 0);
-        self.reading = Reading::Unasked;
+        self.reading = Reading::Unchecked;
     }
 
     /// Handles a retransmission of the oldest outstanding packet, or the arrival of others: not silence, though no
@@ -243,7 +243,7 @@ impl RetransmitTimer {
     #[inline]
     pub(super) fn news(&mut self, now: Time, c: &QpContext) {
         self.alive(now);
-        self.reading = Reading::Unasked;
+        self.reading = Reading::Unchecked;
         if self.estimated && (self.probed || self.back_off > 0) && self.deadline != Time::NEVER {
             (self.probed, self.back_off) = (false, 0);
             self.arm(now, c);
@@ -401,13 +401,13 @@ impl RetransmitTimer {
             PeerProcess::Alive { handed, taken } => (handed, taken),
             PeerProcess::Buffered { handed, taken } if silence < STUCK => (handed, taken),
             _ => {
-                self.reading = Reading::Unasked;
+                self.reading = Reading::Unchecked;
                 return false;
             }
         };
         let mut next = wait;
         self.reading = match self.reading {
-            Reading::Unasked if taken < handed => {
+            Reading::Unchecked if taken < handed => {
                 self.unread = handed;
                 Reading::Behind
             }
@@ -416,8 +416,8 @@ impl RetransmitTimer {
                 Reading::Behind
             }
             Reading::Behind => Reading::Done,
-            Reading::Unasked | Reading::Done => {
-                self.reading = Reading::Unasked;
+            Reading::Unchecked | Reading::Done => {
+                self.reading = Reading::Unchecked;
                 return false;
             }
         };
@@ -458,7 +458,7 @@ impl RetransmitTimer {
             return false;
         }
         match process() {
-            PeerProcess::Gone => false,
+            PeerProcess::Dead => false,
             PeerProcess::Unknown | PeerProcess::Buffered { .. } => silence < c.config.patience,
             PeerProcess::Alive { handed, taken } => {
                 if self.looks == 0 {
@@ -468,7 +468,7 @@ impl RetransmitTimer {
                 if taken > self.doubt {
                     (self.doubt, self.looks) = (handed, self.looks + 1);
                 }
-                self.looks <= LOOKS
+                self.looks <= MAX_READS
             }
         }
     }

@@ -44,24 +44,24 @@ pub(super) struct Before {
 impl Scoreboard {
     /// Returns whether low priority has delivered a packet, by its offset from the first unacknowledged one.
     #[inline]
-    pub(super) fn is_brought(&self, offset: u32) -> bool {
-        self.brought.as_ref().is_some_and(|brought| brought.map.any(offset))
+    pub(super) fn is_delivered_low(&self, offset: u32) -> bool {
+        self.brought.as_ref().is_some_and(|low_acks| low_acks.map.any(offset))
     }
 
     /// Returns the number of packets of the record in a range of such offsets.
-    pub(super) fn brought_between(&self, from: u32, to: u32) -> u32 {
+    pub(super) fn delivered_low_between(&self, from: u32, to: u32) -> u32 {
         let ones = |map: &Bitmap<1>| map.ones(to) - map.ones(from.min(to));
-        self.brought.as_ref().map_or(0, |brought| ones(&brought.map))
+        self.brought.as_ref().map_or(0, |low_acks| ones(&low_acks.map))
     }
 
     /// Returns the first packet, from an offset on, that is not known to have arrived.
     #[inline]
     pub(super) fn first_missing(&self, from: u32) -> u32 {
-        let Some(brought) = &self.brought else { return self.sacks.first_clear(from) };
+        let Some(low_acks) = &self.brought else { return self.sacks.first_clear(from) };
         let mut at = from;
         loop {
             let clear = self.sacks.first_clear(at);
-            at = brought.map.first_clear(clear);
+            at = low_acks.map.first_clear(clear);
             if at == clear {
                 return at;
             }
@@ -71,15 +71,15 @@ impl Scoreboard {
     /// Records that low priority delivered the packets from `first` to `last`. Those that the primary loop has sent
     /// belong to that. Returns the number newly recorded; `None` if it names packets that were never sent.
     pub(super) fn record_low(&mut self, stream: &mut Stream, first: Psn, last: Psn) -> Option<u32> {
-        let brought = self.brought.as_deref_mut()?;
-        if !last.before(brought.end.later(stream.high)) {
+        let low_acks = self.brought.as_deref_mut()?;
+        if !last.before(low_acks.end.later(stream.high)) {
             return None;
         }
         let from = if first.before(stream.high) { stream.high } else { first };
         if last.before(from) {
             return Some(0);
         }
-        let news = brought.map.fill(from.distance(stream.acked) as u32, last.distance(from) as u32 + 1);
+        let news = low_acks.map.fill(from.distance(stream.acked) as u32, last.distance(from) as u32 + 1);
         self.leave_out_some(stream);
         Some(news)
     }
@@ -94,8 +94,8 @@ impl Scoreboard {
     }
 
     fn leave_out_some(&mut self, stream: &mut Stream) {
-        let Some(brought) = self.brought.as_deref_mut() else { return };
-        let map = &mut brought.map;
+        let Some(low_acks) = self.brought.as_deref_mut() else { return };
+        let map = &mut low_acks.map;
         stream.high = stream.acked.plus(map.first_clear(stream.high.distance(stream.acked) as u32));
         let span = stream.span();
         let next = map.first_clear(span);
@@ -106,7 +106,7 @@ impl Scoreboard {
             map.advance(run, |_| ());
             self.sacks.advance(run, |_| ());
             stream.skipped -= run;
-            brought.passed = brought.passed.wrapping_add(run);
+            low_acks.passed = low_acks.passed.wrapping_add(run);
             stream.pass(run);
         }
     }
@@ -116,13 +116,13 @@ impl Scoreboard {
     pub(super) fn before_ack(&mut self, stream: &mut Stream, cumulative: Psn, nack: Option<Psn>) -> Before {
         let sent = stream.high.distance(stream.acked) as u32;
         let mut before = Before { span: stream.span(), sent, bump: 0 };
-        if let Some(brought) = &mut self.brought
+        if let Some(low_acks) = &mut self.brought
             && stream.high.before(cumulative)
-            && !brought.end.before(cumulative)
+            && !low_acks.end.before(cumulative)
             && nack.is_none()
         {
             before.bump = cumulative.distance(stream.high) as u32;
-            brought.bumps = brought.bumps.wrapping_add(1);
+            low_acks.bumps = low_acks.bumps.wrapping_add(1);
             (stream.next, stream.high) = (cumulative, cumulative);
         }
         before
@@ -130,14 +130,14 @@ impl Scoreboard {
 
     /// Updates the record after a cumulative acknowledgement that moved the stream by `news`.
     pub(super) fn after_ack(&mut self, stream: &mut Stream, before: &Before, news: u32) {
-        let Some(brought) = self.brought.as_deref_mut().filter(|_| news > 0) else { return };
-        let skipped = brought.map.ones(news.min(before.span));
-        let passed = brought.map.ones(news.min(before.sent)) + before.bump;
-        brought.passed = brought.passed.wrapping_add(passed);
+        let Some(low_acks) = self.brought.as_deref_mut().filter(|_| news > 0) else { return };
+        let skipped = low_acks.map.ones(news.min(before.span));
+        let passed = low_acks.map.ones(news.min(before.sent)) + before.bump;
+        low_acks.passed = low_acks.passed.wrapping_add(passed);
         stream.skipped = if stream.acked.before(stream.next) { stream.skipped - skipped } else { 0 };
-        brought.map.advance(news, |_| ());
+        low_acks.map.advance(news, |_| ());
         // Keeps its distance below half of the number space.
-        brought.end = brought.end.later(stream.acked);
+        low_acks.end = low_acks.end.later(stream.acked);
     }
 }
 

@@ -175,8 +175,8 @@ impl Rack {
     /// Returns the packets that count against the window.
     #[inline]
     pub(super) fn in_window(&self, stream: &Stream) -> u32 {
-        let gone = if self.board.pipe { self.sacked + self.lost } else { 0 };
-        stream.in_flight().saturating_sub(gone)
+        let departed = if self.board.pipe { self.sacked + self.lost } else { 0 };
+        stream.in_flight().saturating_sub(departed)
     }
 
     /// Returns the first packet that waits for retransmission, if it may be sent.
@@ -375,7 +375,7 @@ impl Rack {
             first -= 1;
         }
         for offset in first..=last {
-            if self.board.is_brought(offset) || !self.board.sacks.reserve(offset) {
+            if self.board.is_delivered_low(offset) || !self.board.sacks.reserve(offset) {
                 continue;
             }
             self.board.sacks.set(offset, [true]);
@@ -542,7 +542,7 @@ impl Rack {
         while stream.acked.before(psn) {
             psn = psn.minus(1);
             let offset = psn.distance(stream.acked) as u32;
-            if !self.board.sacks.any(offset) && !self.board.is_brought(offset) {
+            if !self.board.sacks.any(offset) && !self.board.is_delivered_low(offset) {
                 self.lose(psn);
                 break;
             }

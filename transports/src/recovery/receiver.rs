@@ -47,7 +47,7 @@ pub enum Arrival {
 
 /// What was reported to the peer about the packet expected now.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Told {
+enum Reported {
     Nothing,
     /// It is missing.
     Missing,
@@ -60,7 +60,7 @@ enum Told {
 pub struct Receiver {
     expected: Psn,
     msn: Psn,
-    told: Told,
+    told: Reported,
     /// Plane 0: arrived, and either ends no message or completes a receive WQE. Plane 1: arrived and ends a message.
     arrived: Bitmap<2>,
 }
@@ -68,7 +68,7 @@ pub struct Receiver {
 impl Receiver {
     /// Creates a stream whose next packet is `expected`, with room for `window` packets out of order.
     pub fn new(expected: Psn, msn: Psn, window: u32) -> Receiver {
-        Receiver { expected, msn, told: Told::Nothing, arrived: Bitmap::new(window) }
+        Receiver { expected, msn, told: Reported::Nothing, arrived: Bitmap::new(window) }
     }
 
     /// Returns the next sequence number in order: everything before it has arrived.
@@ -130,7 +130,7 @@ impl Receiver {
                 cqes += (data & end).count_ones();
             });
         }
-        self.told = Told::Nothing;
+        self.told = Reported::Nothing;
         self.expected = self.expected.plus(run);
         self.msn = self.msn.plus(messages);
         (false, cqes)
@@ -141,12 +141,12 @@ impl Receiver {
     #[inline]
     pub fn nacks(&mut self, each: bool) -> bool {
         match self.told {
-            Told::Nothing => {
-                self.told = Told::Missing;
+            Reported::Nothing => {
+                self.told = Reported::Missing;
                 true
             }
-            Told::Missing => each,
-            Told::NotReady => false,
+            Reported::Missing => each,
+            Reported::NotReady => false,
         }
     }
 
@@ -154,7 +154,7 @@ impl Receiver {
     /// thereby out of order.
     #[inline]
     pub fn not_ready(&mut self) {
-        self.told = Told::NotReady;
+        self.told = Reported::NotReady;
     }
 
     /// Extends a selective acknowledgement by all packets right before it that have arrived at any time, to repeat the
@@ -178,7 +178,7 @@ impl Receiver {
     #[inline]
     pub fn skip(&mut self, packets: u32, messages: u32) {
         debug_assert!(!self.has_gap());
-        self.told = Told::Nothing;
+        self.told = Reported::Nothing;
         self.expected = self.expected.plus(packets);
         self.msn = self.msn.plus(messages);
     }

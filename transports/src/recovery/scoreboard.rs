@@ -69,7 +69,7 @@ impl Scoreboard {
             let next = self.retransmit.distance(stream.acked) + i32::from(!self.do_retransmit);
             again = end.min(next.max(0) as u32);
         }
-        let lost_or_arrived = end - again - self.brought_between(again, end);
+        let lost_or_arrived = end - again - self.delivered_low_between(again, end);
         stream.in_flight() - lost_or_arrived - self.sacks.ones(again)
     }
 
@@ -141,7 +141,7 @@ impl Scoreboard {
             let from = stream.span();
             let next = self.first_missing(from);
             stream.next = stream.acked.plus(next);
-            stream.skipped += self.brought_between(from, next);
+            stream.skipped += self.delivered_low_between(from, next);
         }
         let full = stream.is_full(self.in_window(stream));
         (!full && (more || stream.next != stream.high)).then(|| stream.take_next())
@@ -170,7 +170,7 @@ impl Scoreboard {
     #[inline]
     pub(super) fn record(&mut self, stream: &Stream, selective: Psn) {
         let offset = selective.distance(stream.acked);
-        if offset <= 0 || !self.keeps || self.is_brought(offset as u32) {
+        if offset <= 0 || !self.keeps || self.is_delivered_low(offset as u32) {
             return;
         }
         let offset = offset as u32;

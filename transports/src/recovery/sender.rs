@@ -434,7 +434,7 @@ impl Sender {
     pub fn receive_ack(&mut self, now: Time, cumulative: Psn, nack: Option<Psn>) -> bool {
         let stream = &mut self.stream;
         if stream.has_reach() {
-            return self.receive_ack_beside_low(now, cumulative, nack);
+            return self.receive_ack_with_low(now, cumulative, nack);
         }
         let next = stream.next;
         let Some(news) = stream.acknowledge(cumulative, nack) else { return false };
@@ -448,7 +448,7 @@ impl Sender {
 
     /// [`Self::receive_ack`] for a sender with low priority.
     #[cold]
-    fn receive_ack_beside_low(&mut self, now: Time, cumulative: Psn, nack: Option<Psn>) -> bool {
+    fn receive_ack_with_low(&mut self, now: Time, cumulative: Psn, nack: Option<Psn>) -> bool {
         let stream = &mut self.stream;
         let board = match &mut self.scheme {
             Scheme::GoBackN(_) => return false,
@@ -460,7 +460,7 @@ impl Sender {
         board.after_ack(stream, &before, news);
         // Acknowledgements of low-priority packets carry no information about the primary loop's.
         let offset = |psn: Psn| psn.distance(stream.acked).max(0) as u32;
-        let nack = nack.filter(|psn| !board.is_brought(offset(*psn)));
+        let nack = nack.filter(|psn| !board.is_delivered_low(offset(*psn)));
         // More may be known to have arrived than it acknowledges.
         let cumulative = if cumulative.before(stream.acked) { stream.acked } else { cumulative };
         match &mut self.scheme {
@@ -486,30 +486,30 @@ impl Sender {
 
     /// Records a packet sent at low priority.
     pub fn sent_low(&mut self, psn: Psn) {
-        if let Some(brought) = self.board_mut().and_then(|board| board.brought.as_mut())
-            && !psn.before(brought.end)
+        if let Some(low_acks) = self.board_mut().and_then(|board| board.brought.as_mut())
+            && !psn.before(low_acks.end)
         {
-            brought.end = psn.plus(1);
+            low_acks.end = psn.plus(1);
         }
     }
 
     /// Returns the number of acknowledged packets that only low priority had sent. Wraps.
     #[inline]
-    pub fn brought(&self) -> u32 {
-        self.board().and_then(|board| board.brought.as_ref()).map_or(0, |brought| brought.passed)
+    pub fn delivered_low(&self) -> u32 {
+        self.board().and_then(|board| board.brought.as_ref()).map_or(0, |low_acks| low_acks.passed)
     }
 
     /// Returns the number of cumulative acknowledgements that newly acknowledged packets sent only at low priority.
     /// Wraps.
     pub fn bumps(&self) -> u32 {
-        self.board().and_then(|board| board.brought.as_ref()).map_or(0, |brought| brought.bumps)
+        self.board().and_then(|board| board.brought.as_ref()).map_or(0, |low_acks| low_acks.bumps)
     }
 
     /// Returns the number of packets sent, not at low priority, that are not acknowledged cumulatively.
     #[inline]
     pub fn unacknowledged(&self) -> u32 {
         let sent = self.stream.high.distance(self.stream.acked).max(0) as u32;
-        sent - self.board().and_then(|board| board.brought.as_ref()).map_or(0, |brought| brought.map.ones(sent))
+        sent - self.board().and_then(|board| board.brought.as_ref()).map_or(0, |low_acks| low_acks.map.ones(sent))
     }
 
     /// Handles an acknowledgement that may stand for a run of NACKs, which are processed in order of arrival. Returns

@@ -164,7 +164,7 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
                     _ => "the first 40 bytes of the buffer are the header of neither RoCEv2 nor RoCEv1",
                 };
                 explain::note(error, &why);
-                explain::tell("ibv_init_ah_from_wc", error);
+                explain::print("ibv_init_ah_from_wc", error);
                 set_errno(error);
                 -1
             }

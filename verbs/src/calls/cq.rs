@@ -10,13 +10,13 @@ use crate::errno::{Errno, Result, invalid, pointer, status};
 use crate::objects::{Channel, Context, Cq, acknowledge};
 use crate::runtime::CompletionQueue;
 
-/// Returns the capacity of a queue for `asked` requested entries. ConnectX and others round up to a power of two above,
-/// and applications rely on it: perftest requests one entry, but with a late acknowledgement two wait in it.
-fn entries(asked: u32) -> Result<u32> {
-    if asked == 0 || asked > Nic::MAX_CQE {
-        return Err(invalid!("cqe = {asked}: expected 1 to {}", Nic::MAX_CQE));
+/// Returns the capacity of a queue for `requested` entries. ConnectX and others round up to a power of two above, and
+/// applications rely on it: perftest requests one entry, but with a late acknowledgement two wait in it.
+fn entries(requested: u32) -> Result<u32> {
+    if requested == 0 || requested > Nic::MAX_CQE {
+        return Err(invalid!("cqe = {requested}: expected 1 to {}", Nic::MAX_CQE));
     }
-    Ok((asked + 1).next_power_of_two().min(Nic::MAX_CQE))
+    Ok((requested + 1).next_power_of_two().min(Nic::MAX_CQE))
 }
 
 /// Creates a completion queue.

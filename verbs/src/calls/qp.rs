@@ -264,7 +264,7 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, 
         let has = |flag: u32| mask & flag != 0;
         let ends = has(IBV_QP_STATE) && matches!(attr.qp_state, IBV_QPS_ERR | IBV_QPS_RESET);
         let mut locked = if ends { this.unit.lock_to_end() } else { this.unit.lock() };
-        let current = locked.nic().qp(this.number()).ok_or_else(Qp::gone)?.state();
+        let current = locked.nic().qp(this.number()).ok_or_else(Qp::destroyed)?.state();
         if has(IBV_QP_CUR_STATE) && state(attr.cur_qp_state)? != current {
             return Err(invalid!("cur_qp_state {:?}: the queue pair is in {current:?}", state(attr.cur_qp_state)?));
         }
@@ -332,9 +332,9 @@ fn path_mtu(code: u32, info: &DeviceInfo) -> Result<Mtu> {
     let mtu = mtu.ok_or_else(|| invalid!("path_mtu {code}: expected 1 (256 bytes) to 5 (4096 bytes)"))?;
     let limit = info.mtu.bytes();
     if mtu.bytes() > limit {
-        let asked = mtu.bytes();
+        let requested = mtu.bytes();
         return Err(invalid!(
-            "path MTU {asked} is above the active MTU {limit} of {}: lower the program's, or raise the interface's",
+            "path MTU {requested} is above the active MTU {limit} of {}: lower the program's, or raise the interface's",
             info.name
         ));
     }
@@ -379,7 +379,7 @@ pub unsafe extern "C" fn ibv_query_qp(
     status("ibv_query_qp", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Qp::from_c(qp) }?;
-        let is = this.unit.lock().nic().qp(this.number()).ok_or_else(Qp::gone)?.attributes();
+        let is = this.unit.lock().nic().qp(this.number()).ok_or_else(Qp::destroyed)?.attributes();
         let user_attr = this.user_attr.lock().clone();
         // SAFETY: numbers only.
         let mut a: ibv_qp_attr = unsafe { std::mem::zeroed() };

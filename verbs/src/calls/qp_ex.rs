@@ -130,7 +130,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
             return Err(e);
         }
         let mut state = this.unit.lock_to_post();
-        let room = state.nic().qp(this.number()).ok_or_else(Qp::gone)?.send_room();
+        let room = state.nic().qp(this.number()).ok_or_else(Qp::destroyed)?.send_room();
         if batch.requests.len() > room as usize {
             return Err(Errno(libc::ENOMEM));
         }

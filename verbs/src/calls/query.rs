@@ -250,12 +250,12 @@ pub(super) unsafe extern "C" fn query_rt_values(context: *mut ibv_context, value
     status("ibv_query_rt_values_ex", || {
         // SAFETY: the caller's promise.
         let (context, values) = unsafe { (Context::from_c(context), &mut *values) };
-        let asked = values.comp_mask;
+        let requested = values.comp_mask;
         values.comp_mask = 0;
-        if asked & !IBV_VALUES_MASK_RAW_CLOCK != 0 {
+        if requested & !IBV_VALUES_MASK_RAW_CLOCK != 0 {
             return Err(unsupported!("expected nothing but the raw clock"));
         }
-        if asked & IBV_VALUES_MASK_RAW_CLOCK != 0 {
+        if requested & IBV_VALUES_MASK_RAW_CLOCK != 0 {
             values.raw_clock.tv_sec = 0;
             values.raw_clock.tv_nsec = context.device().ticks() as libc::c_long;
             values.comp_mask = IBV_VALUES_MASK_RAW_CLOCK;

@@ -110,14 +110,14 @@ fn setting(
         let why = format!("{name} is not a device's: write it above the first [[device]]");
         return Err(ConfigError::Syntax { origin, why });
     }
-    match words(value.get_ref()) {
+    match text_of(value.get_ref()) {
         Some(value) => Ok(Setting { key, value, origin }),
         None => Err(ConfigError::Syntax { origin, why: format!("{name} is a string, a number, or on or off") }),
     }
 }
 
 /// Returns a value as the variable would contain it.
-fn words(value: &DeValue<'_>) -> Option<String> {
+fn text_of(value: &DeValue<'_>) -> Option<String> {
     let DeValue::Array(items) = value else { return lines::word(value) };
     let text = |item: &toml::Spanned<DeValue<'_>>| match item.get_ref() {
         DeValue::String(text) => Some(text.to_string()),

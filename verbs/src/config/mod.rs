@@ -143,7 +143,7 @@ pub struct Config {
 
 impl Config {
     /// Reports ignored sources on standard error, one line each.
-    pub fn tell_ignored(&self) {
+    pub fn report_ignored(&self) {
         self.ignored.iter().for_each(|ignored| eprintln!("irnic: {ignored}"));
     }
 

@@ -138,7 +138,7 @@ static DEVICES: OnceLock<Vec<Device>> = OnceLock::new();
 pub(crate) fn devices() -> &'static [Device] {
     DEVICES.get_or_init(|| {
         let made = Config::from_environment().map_err(|e| e.to_string()).and_then(|config| {
-            config.tell_ignored();
+            config.report_ignored();
             let infos = device::infos(&config)?;
             stats::set_wanted(config.stats);
             explain::set_wanted(config.explain);
@@ -190,7 +190,7 @@ fn at_exit() {
             // A thread may be inside, and may never leave.
             let running = made().iter().filter_map(|device| device.runtime.try_lock_for(PATIENCE)?.clone());
             let done: Vec<_> = running.filter_map(|runtime| runtime.finish(PATIENCE)).collect();
-            stats::tell(&done);
+            stats::report_all(&done);
         });
     }
     unsafe extern "C" {

@@ -123,7 +123,7 @@ impl Qp {
     }
 
     /// Returns the error of a call on a queue pair that no longer exists in the NIC.
-    pub(crate) fn gone() -> Errno {
+    pub(crate) fn destroyed() -> Errno {
         invalid!("the queue pair is gone")
     }
 

@@ -66,11 +66,11 @@ impl Unit {
         loop {
             // A panic ends this round, not the thread: the application's queue pairs stay alive. In a debug build it
             // ends the process, so that no test passes if the library panics.
-            let looked = catch_unwind(AssertUnwindSafe(|| self.run_once(woken, &mut busy_poll)));
-            if cfg!(debug_assertions) && looked.is_err() {
+            let outcome = catch_unwind(AssertUnwindSafe(|| self.run_once(woken, &mut busy_poll)));
+            if cfg!(debug_assertions) && outcome.is_err() {
                 std::process::abort();
             }
-            let (timeout, unheard) = looked.unwrap_or((IDLE_INTERVAL, false));
+            let (timeout, unheard) = outcome.unwrap_or((IDLE_INTERVAL, false));
             // A pending report of the port would end the sleep at once.
             woken = self.sleep(timeout, !unheard) || unheard;
         }
@@ -177,7 +177,7 @@ impl Turn<'_> {
     /// preempted, it does not wait by polling.
     fn note_found(&self, state: &mut State, time: Time, patience: u64) {
         let limit = if time < state.idle_until { patience } else { POLLING };
-        let found = time.since(state.last_look()) >= limit;
+        let found = time.since(state.last_poll()) >= limit;
         if found && state.found_lying {
             state.idle_until = time + IDLE_HOLD;
             self.unit.app_idle.store(true, Ordering::Relaxed);

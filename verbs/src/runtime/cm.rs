@@ -22,7 +22,7 @@ use crate::device::{DeviceInfo, PortListener};
 const FAREWELLS: usize = 3;
 
 /// An application that polls for events does so at intervals below this, ns.
-const ASKING: u64 = 50 * US;
+const EVENT_POLLING: u64 = 50 * US;
 
 /// Receives the events of a unit's communication manager.
 ///
@@ -42,7 +42,7 @@ pub(super) struct Manager {
     listener: Option<Arc<dyn CmListener>>,
     neighbours: Neighbours,
     /// When the application last polled for events.
-    pub(super) asked: Time,
+    pub(super) last_poll: Time,
     /// When [`State::run_cm`] next has work on its own. Read with every poll, so it is cached.
     next_deadline: Time,
 }
@@ -56,7 +56,7 @@ impl Manager {
             cm: Cm::new(config.with_mtu(info.mtu)),
             listener: None,
             neighbours: Neighbours::new(),
-            asked: Time::ZERO,
+            last_poll: Time::ZERO,
             next_deadline: Time::NEVER,
         }
     }
@@ -92,8 +92,8 @@ impl State {
         let port = &*self.nic_port.port;
         // A query takes a system call, and many connections may be to few processes.
         let mut known = BTreeMap::new();
-        self.manager.cm.peers_gone(now, |address, comm_id| {
-            *known.entry((address, Slot::of_comm_id(comm_id))).or_insert_with(|| port.is_gone(address, comm_id))
+        self.manager.cm.end_dead_peers(now, |address, comm_id| {
+            *known.entry((address, Slot::of_comm_id(comm_id))).or_insert_with(|| port.peer_ended(address, comm_id))
         });
         self.run_cm(now);
     }
@@ -124,7 +124,7 @@ impl State {
         let Manager { cm, listener, neighbours, next_deadline, .. } = &mut self.manager;
         if !neighbours.is_empty() {
             neighbours.retain(|id| cm.kind(id).is_ok());
-            neighbours.look(now, &mut |dst| port.resolve(now, dst), &mut |id, status| {
+            neighbours.poll(now, &mut |dst| port.resolve(now, dst), &mut |id, status| {
                 if let Some(listener) = listener {
                     *heard = true;
                     listener.way(id, status);
@@ -193,17 +193,17 @@ impl Unit {
     /// Runs the unit once for an application that polls for an event of the communication manager without waiting here.
     /// Peers ring from then on, unless it polls repeatedly: it may wait for its descriptor to become readable, if there
     /// is `nothing` for it.
-    pub(crate) fn look(&self, nothing: impl FnOnce() -> bool) {
+    pub(crate) fn poll_cm(&self, nothing: impl FnOnce() -> bool) {
         let mut state = self.state.lock();
         let now = now();
-        let asks_again = now.since(state.manager.asked) < ASKING;
-        (state.last_progress, state.manager.asked) = (now, now);
+        let polls_again = now.since(state.manager.last_poll) < EVENT_POLLING;
+        (state.last_progress, state.manager.last_poll) = (now, now);
         let moved = state.progress(now) > 0;
         let mut wakes = !moved && state.polled_empty(now);
         if moved {
             state.called(now);
         }
-        if !wakes && !asks_again {
+        if !wakes && !polls_again {
             state.arm_wakeup();
         }
         wakes |= state.oversleeps(now);

@@ -40,7 +40,7 @@ static SOCKETS: [AtomicI32; DEVICES] = [const { AtomicI32::new(-1) }; DEVICES];
 /// served.
 pub(super) fn serve(unit: &Arc<Unit>) {
     let in_lab = matches!(unit.info().config.port, PortKind::Lab(_));
-    if !in_lab && std::env::var_os(WANTED).is_none() || unit.tells.swap(true, Ordering::Relaxed) {
+    if !in_lab && std::env::var_os(WANTED).is_none() || unit.serves_counters.swap(true, Ordering::Relaxed) {
         return;
     }
     let _ = try_serve(unit);
@@ -56,7 +56,7 @@ fn try_serve(unit: &Arc<Unit>) -> io::Result<()> {
     let mut state = unit.state.lock();
     state.nic_port.port.show(page.sheet(), &name)?;
     state.page = Some(page);
-    state.tell(false);
+    state.publish(false);
     drop(state);
     room::ensure(STACK)?;
     forget_in_children();
@@ -79,7 +79,7 @@ fn answer(socket: &UnixDatagram, unit: &Unit) {
     loop {
         let mut file = [0u8; LONGEST];
         let (len, from) = match socket.recv_from(&mut file) {
-            Ok(asked) => asked,
+            Ok(query) => query,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(_) => return,
         };
@@ -96,7 +96,7 @@ fn answer(socket: &UnixDatagram, unit: &Unit) {
 /// long.
 fn counted(unit: &Unit) -> Option<Counted> {
     let mut state = unit.state.try_lock_for(PATIENCE)?;
-    state.tell(false);
+    state.publish(false);
     let (nic, port) = state.page.as_ref()?.counters()?;
     Some(Counted { nic, port })
 }

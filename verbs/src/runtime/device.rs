@@ -170,7 +170,7 @@ impl DeviceRuntime {
             state.say_goodbye_to_all();
             state.send_rest();
             let stats = state.stats(self.info());
-            state.tell(true);
+            state.publish(true);
             state.port().finish();
             match &mut total {
                 Some(total) => total.add_unit(stats),

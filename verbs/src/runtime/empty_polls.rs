@@ -110,7 +110,7 @@ impl EmptyPolls {
     }
 
     /// Records a sample of processor time. Returns whether to yield the core.
-    fn looked(&mut self, usage: Usage) -> bool {
+    fn record_usage(&mut self, usage: Usage) -> bool {
         let last = self.usage.replace(usage);
         let busy = last.is_some_and(|last| usage.finds_others_busy_since(&last));
         if !busy {
@@ -195,7 +195,7 @@ impl Unit {
         if now < state.empty_polls.oversubscribed_until {
             return self.wait_for_completions(state);
         }
-        let wanted = state.empty_polls.looked(self.sleepers.usage());
+        let wanted = state.empty_polls.record_usage(self.sleepers.usage());
         self.unlock(state);
         if wanted {
             self.yield_core();
@@ -258,14 +258,14 @@ mod tests {
     fn a_core_is_yielded_where_other_threads_of_the_process_use_half_a_core() {
         for (others, wanted) in [(0, false), (499_999, false), (500_000, true), (2_000_000, true)] {
             let mut polls = persistent(Time::ZERO);
-            assert!(!polls.looked(usage(0, 7)), "there is nothing to compare the first look with");
-            assert_eq!(polls.looked(usage(1_000_000, 7 + others)), wanted, "{others}");
+            assert!(!polls.record_usage(usage(0, 7)), "there is nothing to compare the first look with");
+            assert_eq!(polls.record_usage(usage(1_000_000, 7 + others)), wanted, "{others}");
             assert_eq!(polls.are_due(Time(1_000_000)), wanted, "{others}");
         }
         let mut polls = EmptyPolls::default();
         let other = std::thread::spawn(|| usage(0, 0)).join().unwrap();
-        assert!(!polls.looked(other));
-        assert!(!polls.looked(usage(1_000_000, 1_000_000)), "another thread looked: what it used is not comparable");
+        assert!(!polls.record_usage(other));
+        assert!(!polls.record_usage(usage(1_000_000, 1_000_000)), "of another thread: what it used is not comparable");
     }
 
     #[test]

@@ -45,16 +45,16 @@ mod tests {
         let mut queued = false;
         while !queued {
             std::thread::sleep(Duration::from_millis(1));
-            let mut look = |_| {
+            let mut filter = |_| {
                 queued = true;
                 FilterOp::Stop
             };
             // SAFETY: none of the closures panics or parks, and no thread is unparked.
-            unsafe { unpark_filter(key, &mut look, |_| DEFAULT_UNPARK_TOKEN) };
+            unsafe { unpark_filter(key, &mut filter, |_| DEFAULT_UNPARK_TOKEN) };
         }
         let (entered, enters) = channel();
         let (leave, leaves) = channel::<()>();
-        let looks = std::thread::spawn(move || {
+        let parker = std::thread::spawn(move || {
             let validate = || {
                 entered.send(()).expect("somebody listens");
                 leaves.recv().expect("somebody says so");
@@ -77,7 +77,7 @@ mod tests {
             status
         };
         leave.send(()).expect("the thread listens");
-        looks.join().expect("it ends");
+        parker.join().expect("it ends");
         assert_eq!(status, 0);
         // SAFETY: this thread holds the lock.
         unsafe { unlock(&lock, false) };

@@ -31,7 +31,7 @@ impl Neighbours {
         self.waiting.is_empty()
     }
 
-    /// Returns when [`Neighbours::look`] next has a result if no neighbour answers.
+    /// Returns when [`Neighbours::poll`] next has a result if no neighbour answers.
     #[inline]
     pub(super) fn next_deadline(&self) -> Time {
         self.deadline
@@ -48,14 +48,14 @@ impl Neighbours {
         self.waiting.retain(|waiting| exists(waiting.id));
     }
 
-    /// Queries `resolve`, the port's, for each destination, and calls `told` with each id whose wait is over: status 0,
-    /// −EHOSTUNREACH if the neighbour does not answer, or −ETIMEDOUT if the application's timeout is over. The latter
-    /// is the kernel's status (drivers/infiniband/core/addr.c), which never gives up before the application.
-    pub(super) fn look(
+    /// Queries `resolve`, the port's, for each destination, and calls `report` with each id whose wait is over: status
+    /// 0, −EHOSTUNREACH if the neighbour does not answer, or −ETIMEDOUT if the application's timeout is over. The
+    /// latter is the kernel's status (drivers/infiniband/core/addr.c), which never gives up before the application.
+    pub(super) fn poll(
         &mut self,
         now: Time,
         resolve: &mut dyn FnMut(IpAddr) -> Resolution,
-        told: &mut dyn FnMut(CmId, i32),
+        report: &mut dyn FnMut(CmId, i32),
     ) {
         self.deadline = Time::NEVER;
         let deadline = &mut self.deadline;
@@ -69,7 +69,7 @@ impl Neighbours {
                     return true;
                 }
             };
-            told(waiting.id, status);
+            report(waiting.id, status);
             false
         });
     }
@@ -91,15 +91,15 @@ mod tests {
     }
 
     /// Returns the results at a time, with one neighbour that has answered, one that has not, and one being asked.
-    fn told(neighbours: &mut Neighbours, now: u64) -> Vec<(CmId, i32)> {
-        let mut told = Vec::new();
+    fn results(neighbours: &mut Neighbours, now: u64) -> Vec<(CmId, i32)> {
+        let mut results = Vec::new();
         let mut resolve = |dst: IpAddr| match dst {
             dst if dst == IpAddr::from(HERE) => Resolution::Ready,
             dst if dst == IpAddr::from(AWAY) => Resolution::Unreachable,
             _ => Resolution::Pending,
         };
-        neighbours.look(Time(now), &mut resolve, &mut |id, status| told.push((id, status)));
-        told
+        neighbours.poll(Time(now), &mut resolve, &mut |id, status| results.push((id, status)));
+        results
     }
 
     #[test]
@@ -109,21 +109,21 @@ mod tests {
         for (id, dst) in [(here, HERE), (away, AWAY), (slow, SLOW)] {
             neighbours.wait(id, dst.into(), Time(100));
         }
-        assert_eq!(told(&mut neighbours, 1), [(here, 0), (away, -libc::EHOSTUNREACH)]);
-        assert_eq!((told(&mut neighbours, 99), neighbours.next_deadline()), (Vec::new(), Time(100)));
-        assert_eq!(told(&mut neighbours, 100), [(slow, -libc::ETIMEDOUT)]);
+        assert_eq!(results(&mut neighbours, 1), [(here, 0), (away, -libc::EHOSTUNREACH)]);
+        assert_eq!((results(&mut neighbours, 99), neighbours.next_deadline()), (Vec::new(), Time(100)));
+        assert_eq!(results(&mut neighbours, 100), [(slow, -libc::ETIMEDOUT)]);
         assert!(neighbours.is_empty());
         assert_eq!(neighbours.next_deadline(), Time::NEVER);
     }
 
     #[test]
     fn ids_that_are_gone_are_told_nothing() {
-        let [kept, gone, _] = ids();
+        let [kept, removed, _] = ids();
         let mut neighbours = Neighbours::new();
-        for id in [kept, gone] {
+        for id in [kept, removed] {
             neighbours.wait(id, SLOW.into(), Time(100));
         }
-        neighbours.retain(|id| id != gone);
-        assert_eq!(told(&mut neighbours, 100), [(kept, -libc::ETIMEDOUT)]);
+        neighbours.retain(|id| id != removed);
+        assert_eq!(results(&mut neighbours, 100), [(kept, -libc::ETIMEDOUT)]);
     }
 }

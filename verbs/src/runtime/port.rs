@@ -42,7 +42,7 @@ pub(crate) trait DevicePort: Port + Send {
     }
 
     /// Returns whether the process that a communication id of `address` belongs to has ended, as far as known.
-    fn is_gone(&self, _address: IpAddr, _comm_id: u32) -> bool {
+    fn peer_ended(&self, _address: IpAddr, _comm_id: u32) -> bool {
         false
     }
 
@@ -128,8 +128,8 @@ impl DevicePort for HostPort {
         HostPort::take_lost(self)
     }
 
-    fn is_gone(&self, address: IpAddr, comm_id: u32) -> bool {
-        HostPort::is_gone(self, address, comm_id)
+    fn peer_ended(&self, address: IpAddr, comm_id: u32) -> bool {
+        HostPort::peer_ended(self, address, comm_id)
     }
 
     fn finish(&mut self) {
@@ -145,7 +145,7 @@ macro_rules! wrapper {
                 fn host_counters(&self) -> HostCounters;
                 fn claim_service(&self, service: u64) -> io::Result<Option<ServiceClaim>>;
                 fn link_is_up(&self) -> bool;
-                fn is_gone(&self, address: IpAddr, comm_id: u32) -> bool;
+                fn peer_ended(&self, address: IpAddr, comm_id: u32) -> bool;
                 fn frame_counters(&self) -> Option<FrameCounters>;
                 fn show(&self, sheet: &Sheet, name: &str) -> io::Result<()>;
                 fn seed(&self) -> Option<[u8; 32]>;
@@ -193,8 +193,8 @@ impl<P: DevicePort + ?Sized> DevicePort for Box<P> {
         (**self).take_lost()
     }
 
-    fn is_gone(&self, address: IpAddr, comm_id: u32) -> bool {
-        (**self).is_gone(address, comm_id)
+    fn peer_ended(&self, address: IpAddr, comm_id: u32) -> bool {
+        (**self).peer_ended(address, comm_id)
     }
 
     fn frame_counters(&self) -> Option<FrameCounters> {

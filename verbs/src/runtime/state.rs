@@ -36,7 +36,7 @@ pub(super) const OFTEN: u32 = 20;
 pub(super) const A_WHILE: u64 = 200 * US;
 /// How long a process that ends waits for room in its port, and its polling interval.
 const LINGER: Duration = Duration::from_millis(250);
-const LOOK: Duration = Duration::from_micros(100);
+const LINGER_INTERVAL: Duration = Duration::from_micros(100);
 /// How often the last acknowledgement is repeated when a queue pair is destroyed: with a loss of one packet in ten, one
 /// peer in a thousand does not receive it.
 const FAREWELLS: usize = 2;
@@ -69,12 +69,12 @@ pub(crate) struct State {
     /// Time of the application's last poll of the port.
     pub(super) last_progress: Time,
     /// Number of such polls, and their number at the beginning of an interval of [`A_WHILE`].
-    pub(super) looks: u32,
+    pub(super) polls: u32,
     while_before: (Time, u32),
     /// It polled often in the last whole interval.
-    looks_often: bool,
+    polls_often: bool,
     /// Time of the last post whose end counts as a poll of the port.
-    pub(super) looked_posting: Time,
+    pub(super) last_post_poll: Time,
     /// Empty polls since the last other call, and threads that sleep after them.
     pub(super) empty_polls: EmptyPolls,
     /// The application's activity, for a clock that waits for it.
@@ -130,10 +130,10 @@ impl State {
             waiting_cqs: 0,
             last_call: now(),
             last_progress: Time::ZERO,
-            looks: 0,
+            polls: 0,
             while_before: (Time::ZERO, 0),
-            looks_often: false,
-            looked_posting: Time::ZERO,
+            polls_often: false,
+            last_post_poll: Time::ZERO,
             empty_polls: EmptyPolls::default(),
             presence: Presence::default(),
             taken: 0,
@@ -340,7 +340,7 @@ impl State {
     }
 
     /// Writes the unit's statistics so far to the page for other processes, if there is one; `last`: for the last time.
-    pub(super) fn tell(&mut self, last: bool) {
+    pub(super) fn publish(&mut self, last: bool) {
         if self.forked {
             return;
         }
@@ -392,19 +392,19 @@ impl State {
 
     /// Returns when the application last polled the port, or was busy sending.
     #[inline]
-    pub(super) fn last_look(&self) -> Time {
-        self.last_progress.max(self.looked_posting)
+    pub(super) fn last_poll(&self) -> Time {
+        self.last_progress.max(self.last_post_poll)
     }
 
     /// Returns how long ago, in ns, the application's last poll must be to show that it does not wait by polling. An
     /// application that polls continuously looks late to a thread that has just taken its core.
     pub(super) fn patience(&mut self, now: Time) -> u64 {
-        let (before, looks) = self.while_before;
+        let (before, polls) = self.while_before;
         if now.since(before) >= A_WHILE {
-            self.looks_often = self.looks.wrapping_sub(looks) >= OFTEN;
-            self.while_before = (now, self.looks);
+            self.polls_often = self.polls.wrapping_sub(polls) >= OFTEN;
+            self.while_before = (now, self.polls);
         }
-        if self.looks_often { POLLING } else { SPINNING }
+        if self.polls_often { POLLING } else { SPINNING }
     }
 
     /// Takes what has arrived, and runs timers. Returns the number of packets received.
@@ -504,7 +504,7 @@ impl State {
             self.sleeps_if(None, || true);
             self.transmit(now());
             if self.nic_port.busy() {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(LINGER_INTERVAL);
             }
         }
     }

@@ -229,14 +229,14 @@ fn an_application_that_polls_all_the_time_is_waited_for_though_it_lost_its_core(
     let [_, b] = conversation();
     let mut time = now() + SEC;
     assert_eq!(b.unit.state.lock().patience(time), SPINNING);
-    for looks in [OFTEN, OFTEN - 1, 0, OFTEN] {
-        for _ in 0..looks {
+    for polls in [OFTEN, OFTEN - 1, 0, OFTEN] {
+        for _ in 0..polls {
             b.poll();
         }
         time += A_WHILE;
-        let patience = if looks == OFTEN { POLLING } else { SPINNING };
+        let patience = if polls == OFTEN { POLLING } else { SPINNING };
         let mut state = b.unit.state.lock();
-        assert_eq!([state.patience(time), state.patience(time + (A_WHILE - 1))], [patience; 2], "{looks} looks");
+        assert_eq!([state.patience(time), state.patience(time + (A_WHILE - 1))], [patience; 2], "{polls} polls");
     }
 }
 
@@ -304,7 +304,7 @@ fn threads_that_sleep_hear_of_completions_once() {
 fn while_a_thread_sleeps_after_empty_polls_peers_ring_as_if_on_a_channel() {
     let [a, b] = conversation();
     assert!(b.poll() > 0);
-    let looks_again = |sleeping| {
+    let polls_again = |sleeping| {
         let mut state = b.unit.state.lock();
         state.empty_polls.sleeping = sleeping;
         // The application counts as having polled the port, whatever keeps this thread from its core.
@@ -315,6 +315,6 @@ fn while_a_thread_sleeps_after_empty_polls_peers_ring_as_if_on_a_channel() {
         b.unit.run_once(false, &mut BusyPoll::new(Some(0)));
         b.sent() > sent
     };
-    assert!(!looks_again(0), "whoever polls finds it himself");
-    assert!(looks_again(1), "nobody else looks");
+    assert!(!polls_again(0), "whoever polls finds it himself");
+    assert!(polls_again(1), "nobody else looks");
 }

@@ -49,7 +49,7 @@ pub(crate) struct Unit {
     pub(super) port_fd: Option<RawFd>,
     pub(super) running: AtomicBool,
     /// A thread serves the counters, or could not be started.
-    pub(super) tells: AtomicBool,
+    pub(super) serves_counters: AtomicBool,
     /// The application waits in other ways than by polling, or did recently.
     pub(super) app_idle: AtomicBool,
 }
@@ -78,7 +78,7 @@ impl Unit {
             wake_fd: unsafe { OwnedFd::from_raw_fd(wake) },
             port_fd,
             running: AtomicBool::new(false),
-            tells: AtomicBool::new(false),
+            serves_counters: AtomicBool::new(false),
             app_idle: AtomicBool::new(false),
         }))
     }
@@ -139,8 +139,8 @@ impl Unit {
     pub(crate) fn posted(&self, mut state: MutexGuard<'_, State>, number: u32, datagrams: bool) {
         let now = now();
         state.answers.posted(now);
-        let looks = now.since(state.last_look()) >= UNSEEN;
-        if looks {
+        let polls = now.since(state.last_poll()) >= UNSEEN;
+        if polls {
             state.receive(now);
         }
         let sent = state.transmit_posted(number, now);
@@ -148,9 +148,9 @@ impl Unit {
         if datagrams {
             state.nic().copy_waiting_sends(number);
         }
-        if looks || sent >= BULK {
+        if polls || sent >= BULK {
             // The time spent in this call was not the application's.
-            state.looked_posting = irnic_ports::host_now();
+            state.last_post_poll = irnic_ports::host_now();
         }
         self.end(state, now);
     }
@@ -196,7 +196,7 @@ impl Unit {
         let mut n = state.take(cq, max, &mut each)?;
         state.taken += n as u32;
         // Checking this needs no reading of the clock.
-        let seen = state.last_call.since(state.last_look()) < UNSEEN;
+        let seen = state.last_call.since(state.last_poll()) < UNSEEN;
         if n > 0 && seen && state.taken < TAKEN_WITHOUT_PROGRESS {
             state.empty_polls.end();
             state.acts();
@@ -205,7 +205,7 @@ impl Unit {
         let now = now();
         state.taken = 0;
         state.last_progress = now;
-        state.looks = state.looks.wrapping_add(1);
+        state.polls = state.polls.wrapping_add(1);
         if now < state.idle_until && state.empty_polls.are_repeated() {
             state.nic_port.port.take_over();
         }

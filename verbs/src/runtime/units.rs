@@ -335,8 +335,8 @@ mod tests {
     #[test]
     fn those_that_there_are_do_where_no_other_can_be_made() {
         let first: Parts = (Nic::new(NicConfig::default()), Box::new(pair().0), Icrc::Off);
-        let asked = Arc::new(AtomicU32::new(0));
-        let count = asked.clone();
+        let attempts = Arc::new(AtomicU32::new(0));
+        let count = attempts.clone();
         let open = move || {
             count.fetch_add(1, Ordering::Relaxed);
             Err(io::Error::from_raw_os_error(libc::EMFILE))
@@ -344,7 +344,7 @@ mod tests {
         let units =
             Units { limit: 4, ..Units::new(&Arc::new(Live::new(info())), first, Some(Box::new(open))).unwrap() };
         let _places: Vec<Place> = (0..20).map(|thread| units.assign(Thread(thread))).collect();
-        assert_eq!((units.all().count(), asked.load(Ordering::Relaxed)), (1, 1), "asked once in a while");
+        assert_eq!((units.all().count(), attempts.load(Ordering::Relaxed)), (1, 1), "asked once in a while");
     }
 
     #[test]

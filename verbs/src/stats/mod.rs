@@ -172,11 +172,11 @@ fn wanted() -> &'static Stats {
 }
 
 /// Reports the statistics of devices, if they are wanted.
-pub(crate) fn tell(devices: &[DeviceStats]) {
+pub(crate) fn report_all(devices: &[DeviceStats]) {
     if devices.is_empty() {
         return;
     }
-    let told = match wanted() {
+    let outcome = match wanted() {
         Stats::Off => Ok(()),
         // One write, so that lines of processes that end together do not mix.
         Stats::Text => io::stderr().write_all((place::new_line() + &report::text(devices)).as_bytes()),
@@ -188,7 +188,7 @@ pub(crate) fn tell(devices: &[DeviceStats]) {
             written.map_err(|e| io::Error::other(format!("{}: {e}", path.display())))
         }
     };
-    if let Err(e) = told {
+    if let Err(e) = outcome {
         let _ = writeln!(io::stderr(), "irnic: statistics: {e}");
     }
 }

@@ -64,7 +64,7 @@ pub struct QpPage {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
     /// The host's time when it was published, ns ([`host_now`]).
-    pub told: u64,
+    pub published: u64,
     /// The time of its NIC then, ns: in a lab, the lab's.
     pub at: u64,
     /// The process was about to exit: it is the final page.
@@ -93,7 +93,7 @@ impl Page {
         if next()? != VERSION {
             return None;
         }
-        let (told, at, last) = (next()?, next()?, next()? == 1);
+        let (published, at, last) = (next()?, next()?, next()? == 1);
         let program = [next()?, next()?].map(u64::to_le_bytes).concat();
         let end = program.iter().position(|byte| *byte == 0).unwrap_or(program.len());
         let program = String::from_utf8_lossy(&program[..end]).into_owned();
@@ -116,7 +116,7 @@ impl Page {
         let total = figures(&mut next)?;
         let listed = next()?.min(TABLE as u64);
         let queue_pairs = (0..listed).map(|_| queue_pair(&mut next)).collect::<Option<_>>()?;
-        Some(Page { told, at, last, program, counters, port, live, destroyed, total, queue_pairs })
+        Some(Page { published, at, last, program, counters, port, live, destroyed, total, queue_pairs })
     }
 }
 
@@ -153,7 +153,7 @@ pub(crate) struct OwnPage {
     sheet: Sheet,
     program: [u64; 2],
     /// Number and sum of destroyed queue pairs.
-    gone: (u64, QpStats),
+    destroyed: (u64, QpStats),
     /// Memory for the round trips of all queue pairs.
     rtt: RttHistogram,
     last: bool,
@@ -174,7 +174,7 @@ impl OwnPage {
         Ok(OwnPage {
             sheet: Sheet::create(COUNTERS + TABLE * QP)?,
             program: [half(0), half(8)],
-            gone: Default::default(),
+            destroyed: Default::default(),
             rtt,
             last: false,
         })
@@ -187,8 +187,8 @@ impl OwnPage {
 
     /// Records a destroyed queue pair.
     pub(crate) fn remember(&mut self, stats: &QpStats) {
-        self.gone.0 += 1;
-        add(&mut self.gone.1, stats);
+        self.destroyed.0 += 1;
+        add(&mut self.destroyed.1, stats);
     }
 
     /// Writes a unit's statistics at its NIC's time `at`. `live` are the live queue pairs, `ledger` has the destroyed
@@ -201,16 +201,16 @@ impl OwnPage {
         last: bool,
     ) {
         self.last |= last;
-        let OwnPage { sheet, program, gone: (destroyed, gone), rtt, last } = self;
+        let OwnPage { sheet, program, destroyed: (destroyed, sum), rtt, last } = self;
         let mut to = sheet.begin();
         to.put_all([VERSION, host_now().0, at.0, (*last).into(), program[0], program[1]]);
         to.put(nic.counters().iter().count() as u64);
         to.put_all(nic.counters().iter().map(|(_, value, _)| value));
         to.put_all(super::report::port(port).map(|(_, value)| value));
 
-        let mut total = gone.counts;
+        let mut total = sum.counts;
         rtt.clear();
-        rtt.merge(&gone.rtt);
+        rtt.merge(&sum.rtt);
         let qps = live.clone().filter_map(|number| nic.qp(number));
         let mut count = 0;
         for qp in qps.clone() {
@@ -305,7 +305,7 @@ mod tests {
         let (nic, live) = nic_with(2);
         let (mut page, mut ledger) = (OwnPage::create().unwrap(), Ledger::default());
         let reader = SheetReader::open(page.sheet().file()).unwrap();
-        assert_eq!(Page::read(reader.read().unwrap()), None, "nothing was told yet");
+        assert_eq!(Page::read(reader.read().unwrap()), None, "nothing was published yet");
         for timeouts in [1, 2] {
             let record = record(40 + timeouts as u32, timeouts);
             page.remember(&record.stats);
@@ -315,7 +315,7 @@ mod tests {
         page.write((&nic, &port), (live.iter().copied(), &ledger), Time(77), false);
         let read = Page::read(reader.read().unwrap()).unwrap();
         assert_eq!((read.at, read.last, read.live, read.destroyed, read.port), (77, false, 2, 2, port));
-        assert!(!read.program.is_empty() && read.told > 0);
+        assert!(!read.program.is_empty() && read.published > 0);
         let listed: Vec<(u32, bool)> = read.queue_pairs.iter().map(|qp| (qp.number, qp.destroyed)).collect();
         assert_eq!(listed, [(live[0], false), (live[1], false), (42, true), (41, true)]);
         assert_eq!(read.queue_pairs[2].peer, Some((7, "fd00::1".parse().unwrap())));

@@ -91,11 +91,11 @@ pub(super) fn new_line() -> String {
 /// the next line.
 fn terminal() -> String {
     // SAFETY: all-zero is a valid size, and the call fills it in, or fails if it is not a terminal.
-    let (asked, size) = unsafe {
+    let (result, size) = unsafe {
         let mut size: libc::winsize = std::mem::zeroed();
         (libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &mut size), size)
     };
-    if asked != 0 || size.ws_col == 0 {
+    if result != 0 || size.ws_col == 0 {
         return String::new();
     }
     " ".repeat(size.ws_col.into()) + "\r"

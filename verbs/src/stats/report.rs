@@ -94,10 +94,10 @@ fn qp_text(out: &mut String, name: &str, stats: &QpStats) {
 }
 
 fn counts(out: &mut String, name: &str, numbers: impl IntoIterator<Item = (&'static str, u64)>) {
-    let told: Vec<String> =
+    let nonzero: Vec<String> =
         numbers.into_iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name} {n}")).collect();
-    if !told.is_empty() {
-        let _ = writeln!(out, "  {name}: {}", told.join(", "));
+    if !nonzero.is_empty() {
+        let _ = writeln!(out, "  {name}: {}", nonzero.join(", "));
     }
 }
 

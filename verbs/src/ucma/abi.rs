@@ -121,7 +121,7 @@ plain! {
 
     /// DESTROY_ID, LEAVE_MCAST, MIGRATE_ID (`value` is the id's old file), INIT_QP_ATTR (the state) and QUERY (the
     /// option).
-    struct Asking {
+    struct IdRequest {
         response: u64,
         id: u32,
         value: u32,

@@ -52,7 +52,7 @@ impl Forged {
         Forged { body: bytes, address: None, room: 0 }
     }
 
-    fn asking<T: Plain>(body: &T, address: usize, room: usize) -> Forged {
+    fn with_response<T: Plain>(body: &T, address: usize, room: usize) -> Forged {
         Forged { address: Some(address), room, ..Forged::new(body) }
     }
 }
@@ -184,22 +184,22 @@ impl Forger {
             command::CREATE_ID => {
                 let ps = choices.of(&[0x0106, 0x0106, 0x0111, 0x013f, 0x0002, 0x1234]).unwrap_or(0);
                 let body = CreateId { uid: 1, response, ps, qp_type: choices.byte() % 12, reserved: [0; 5] };
-                Forged::asking(&body, offset_of!(CreateId, response), 4)
+                Forged::with_response(&body, offset_of!(CreateId, response), 4)
             }
-            command::DESTROY_ID | command::LEAVE_MCAST => self.asking(choices, 0, 4),
+            command::DESTROY_ID | command::LEAVE_MCAST => self.id_request(choices, 0, 4),
             command::MIGRATE_ID => {
                 let from = choices.of(&self.files).unwrap_or(0);
-                self.asking(choices, from as u32, 4)
+                self.id_request(choices, from as u32, 4)
             }
             command::QUERY => {
                 let option = u32::from(choices.byte() % 4);
-                self.asking(choices, option, size_of::<QueryAddrResp>())
+                self.id_request(choices, option, size_of::<QueryAddrResp>())
             }
             command::INIT_QP_ATTR => {
                 let state = u32::from(choices.byte() % 5);
-                self.asking(choices, state, size_of::<QpAttr>())
+                self.id_request(choices, state, size_of::<QpAttr>())
             }
-            command::GET_EVENT => Forged::asking(&0_u64, 0, size_of::<EventResp>()),
+            command::GET_EVENT => Forged::with_response(&0_u64, 0, size_of::<EventResp>()),
             command::BIND => {
                 let (addr_size, addr) = address(choices);
                 Forged::new(&Bind { id: self.id(choices), addr_size, reserved: 0, addr })
@@ -223,21 +223,21 @@ impl Forger {
                 let (level, optname) = (u32::from(choices.byte() % 3), u32::from(choices.byte() % 5));
                 let optlen = choices.of(&[1, 4, 1, 4, 0, 80, 1000]).unwrap_or(0);
                 let body = SetOption { optval: 0, id: self.id(choices), level, optname, optlen };
-                Forged::asking(&body, offset_of!(SetOption, optval), optlen as usize)
+                Forged::with_response(&body, offset_of!(SetOption, optval), optlen as usize)
             }
             command::JOIN_MCAST => {
                 let (addr_size, addr) = address(choices);
                 let id = self.id(choices);
                 let body = JoinMcast { response, uid: 3, id, addr_size, join_flags: 0, addr };
-                Forged::asking(&body, offset_of!(JoinMcast, response), 4)
+                Forged::with_response(&body, offset_of!(JoinMcast, response), 4)
             }
             _ => Forged::new(&OfId { id: self.id(choices), value: u32::from(choices.byte()) }),
         }
     }
 
-    fn asking(&self, choices: &mut Choices<'_>, value: u32, room: usize) -> Forged {
-        let body = Asking { response: 0, id: self.id(choices), value };
-        Forged::asking(&body, offset_of!(Asking, response), room)
+    fn id_request(&self, choices: &mut Choices<'_>, value: u32, room: usize) -> Forged {
+        let body = IdRequest { response: 0, id: self.id(choices), value };
+        Forged::with_response(&body, offset_of!(IdRequest, response), room)
     }
 }
 

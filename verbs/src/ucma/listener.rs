@@ -35,7 +35,7 @@ impl CmListener for DeviceListener {
     fn way(&self, id: CmId, status: i32) {
         let mut state = state();
         if let Some(id) = state.handle_of((self.device, id)) {
-            state.tell_way(id, status);
+            state.queue_resolution(id, status);
         }
     }
 }
@@ -47,7 +47,7 @@ impl PortListener for DeviceListener {
             PortEvent::Removed => event::DEVICE_REMOVAL,
             PortEvent::Down | PortEvent::Up | PortEvent::Gids => return,
         };
-        state().tell_all(self.device, event);
+        state().queue_device_event(self.device, event);
     }
 }
 
@@ -65,13 +65,13 @@ impl DeviceListener {
         // here.
         let claims = if of.kind == QpKind::Ud { Vec::new() } else { of.claims.clone() };
         let Ok(new) = state.add_id(new) else { return false };
-        let told = state.push(Queued { id: listener, new: Some(new), group: None, resp: resp(event, info) });
-        if told {
+        let queued = state.push(Queued { id: listener, new: Some(new), group: None, resp: resp(event, info) });
+        if queued {
             state.share_claims(new, claims);
         } else {
             state.remove(new);
         }
-        told
+        queued
     }
 }
 

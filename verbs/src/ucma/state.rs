@@ -170,8 +170,8 @@ impl State {
 
     /// Opens a file and returns the application's descriptor.
     pub(super) fn open(&mut self, flags: i32) -> io::Result<(RawFd, Vec<Removed>)> {
-        let gone: Vec<RawFd> = self.files.iter().filter(|(_, file)| file.is_gone()).map(|(fd, _)| *fd).collect();
-        let mut removed: Vec<Removed> = gone.into_iter().flat_map(|fd| self.close(fd)).collect();
+        let closed: Vec<RawFd> = self.files.iter().filter(|(_, file)| file.is_closed()).map(|(fd, _)| *fd).collect();
+        let mut removed: Vec<Removed> = closed.into_iter().flat_map(|fd| self.close(fd)).collect();
         let mut ends = [0; 2];
         // SAFETY: space for two descriptors.
         if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } < 0 {
@@ -397,28 +397,28 @@ impl State {
     // Events.
 
     /// Queues an event of an id, without parameters.
-    pub(super) fn tell(&mut self, handle: u32, event: u32, status: i32) {
+    pub(super) fn queue_event(&mut self, handle: u32, event: u32, status: i32) {
         let resp = EventResp { event, status: status as u32, ..zeroed() };
         self.push(Queued { id: handle, new: None, group: None, resp });
     }
 
     /// Queues an event of all ids that are bound to a device, without parameters.
-    pub(super) fn tell_all(&mut self, device: usize, event: u32) {
+    pub(super) fn queue_device_event(&mut self, device: usize, event: u32) {
         let bound = |entry: &Option<Entry>| matches!(entry, Some(Entry::Id(id)) if id.device == Some(device));
         let ids: Vec<u32> = (0..).zip(&self.entries).filter_map(|(id, entry)| bound(entry).then_some(id)).collect();
-        ids.into_iter().for_each(|id| self.tell(id, event, 0));
+        ids.into_iter().for_each(|id| self.queue_event(id, event, 0));
     }
 
     /// Queues the result of resolving the destination of an id. A failed resolution may be retried.
-    pub(super) fn tell_way(&mut self, handle: u32, status: i32) {
+    pub(super) fn queue_resolution(&mut self, handle: u32, status: i32) {
         if status == 0 {
-            self.tell(handle, event::ADDR_RESOLVED, 0);
+            self.queue_event(handle, event::ADDR_RESOLVED, 0);
             return;
         }
         if let Ok(id) = self.id(handle) {
             id.dst = None;
         }
-        self.tell(handle, event::ADDR_ERROR, status);
+        self.queue_event(handle, event::ADDR_ERROR, status);
     }
 
     /// Queues an event in the file of its id. An id without an identifier gets none. Returns whether it was queued.
@@ -460,7 +460,7 @@ impl State {
 
 impl File {
     /// Returns whether the application has closed its end.
-    fn is_gone(&self) -> bool {
+    fn is_closed(&self) -> bool {
         let mut poll = libc::pollfd { fd: self.write_end.as_raw_fd(), events: 0, revents: 0 };
         // SAFETY: one valid pollfd; returns at once.
         unsafe { libc::poll(&raw mut poll, 1, 0) > 0 && poll.revents & libc::POLLERR != 0 }
@@ -469,7 +469,7 @@ impl File {
     /// Queues an event. Returns false if the pipe is full or closed: 65,536 events wait.
     fn push(&mut self, event: Queued) -> bool {
         // The application may have closed the other end without ignoring signals: avoid SIGPIPE.
-        if self.is_gone() {
+        if self.is_closed() {
             return false;
         }
         // SAFETY: one byte is read.
@@ -483,14 +483,14 @@ impl File {
     /// Removes events, and their bytes from the pipe. If a reader was faster, or the kernel does not read from a pipe
     /// without waiting, a byte stays, and its reader finds no event.
     fn purge(&mut self, unwanted: impl Fn(&Queued) -> bool) -> Vec<Queued> {
-        let (gone, kept) = self.queue.drain(..).partition::<Vec<_>, _>(|event| unwanted(event));
+        let (removed, kept) = self.queue.drain(..).partition::<Vec<_>, _>(|event| unwanted(event));
         self.queue = kept.into();
-        for _ in &gone {
+        for _ in &removed {
             let mut byte = 0u8;
             let to = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
             // SAFETY: one byte is written.
             unsafe { libc::preadv2(self.read_end, &to, 1, -1, libc::RWF_NOWAIT) };
         }
-        gone
+        removed
     }
 }

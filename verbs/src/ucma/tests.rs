@@ -63,13 +63,13 @@ impl File {
         }
     }
 
-    fn tell<T: Plain>(&self, cmd: u32, body: &T) -> Result<(), Errno> {
+    fn send<T: Plain>(&self, cmd: u32, body: &T) -> Result<(), Errno> {
         self.execute(&bytes(cmd, body, 0))
     }
 
-    fn ask<A: Plain>(&self, cmd: u32, id: u32, value: u32) -> Result<A, Errno> {
+    fn call<A: Plain>(&self, cmd: u32, id: u32, value: u32) -> Result<A, Errno> {
         let mut answer: A = zeroed();
-        let body = Asking { response: (&raw mut answer) as u64, id, value };
+        let body = IdRequest { response: (&raw mut answer) as u64, id, value };
         self.execute(&bytes(cmd, &body, size_of::<A>()))?;
         Ok(answer)
     }
@@ -84,21 +84,21 @@ impl File {
     fn bind(&self, id: u32, address: &str) -> Result<(), Errno> {
         let mut addr = [0; 128];
         let addr_size = Address::Ip(address.parse().expect("an address")).emit(&mut addr);
-        self.tell(command::BIND, &Bind { id, addr_size, reserved: 0, addr })
+        self.send(command::BIND, &Bind { id, addr_size, reserved: 0, addr })
     }
 
     fn listen(&self, id: u32, backlog: u32) -> Result<(), Errno> {
-        self.tell(command::LISTEN, &OfId { id, value: backlog })
+        self.send(command::LISTEN, &OfId { id, value: backlog })
     }
 
     fn resolve(&self, id: u32, to: SocketAddr) -> Result<(), Errno> {
         let mut body = ResolveAddr { id, ..zeroed() };
         body.dst_size = Address::Ip(to).emit(&mut body.dst_addr);
-        self.tell(command::RESOLVE_ADDR, &body)
+        self.send(command::RESOLVE_ADDR, &body)
     }
 
     fn address(&self, id: u32) -> QueryAddrResp {
-        self.ask(command::QUERY, id, query::ADDR).expect("an address")
+        self.call(command::QUERY, id, query::ADDR).expect("an address")
     }
 
     fn port(&self, id: u32) -> u16 {
@@ -110,7 +110,7 @@ impl File {
     }
 
     /// Takes an event if there is one; for a non-blocking file.
-    fn look(&self) -> Result<EventResp, Errno> {
+    fn try_event(&self) -> Result<EventResp, Errno> {
         let mut resp: EventResp = zeroed();
         self.execute(&bytes(command::GET_EVENT, &((&raw mut resp) as u64), size_of::<EventResp>()))?;
         Ok(resp)
@@ -120,7 +120,7 @@ impl File {
     fn event(&self, wanted: u32, uid: u64) -> EventResp {
         let start = Instant::now();
         loop {
-            match self.look() {
+            match self.try_event() {
                 Ok(resp) => {
                     assert_eq!((resp.event, resp.uid), (wanted, uid), "status {}", resp.status as i32);
                     return resp;
@@ -160,51 +160,51 @@ fn conn_param(qp_num: u32, text: &[u8]) -> ConnParam {
 
 /// Returns a listener, and an id that has sent it a connection request for the queue pair `qpn`. Tests run
 /// concurrently, and a peer has one connection of a queue pair: each number is used by one test.
-fn asked(file: &File, space: u16, qpn: u32, text: &[u8]) -> (u32, u32) {
+fn connecting(file: &File, space: u16, qpn: u32, text: &[u8]) -> (u32, u32) {
     let listener = file.create(1, space);
     file.bind(listener, "0.0.0.0:0").unwrap();
     file.listen(listener, 10).unwrap();
     let active = file.create(2, space);
     file.resolve(active, here(file.port(listener))).unwrap();
     file.event(event::ADDR_RESOLVED, 2);
-    file.tell(command::RESOLVE_ROUTE, &OfId { id: active, value: 2000 }).unwrap();
+    file.send(command::RESOLVE_ROUTE, &OfId { id: active, value: 2000 }).unwrap();
     file.event(event::ROUTE_RESOLVED, 2);
     let body = Connect { conn_param: conn_param(qpn, text), id: active, ..zeroed() };
-    file.tell(command::CONNECT, &body).unwrap();
+    file.send(command::CONNECT, &body).unwrap();
     (listener, active)
 }
 
 #[test]
 fn ids_connect_and_disconnect_within_a_process() {
     let file = quiet();
-    let (listener, active) = asked(&file, TCP, 0x4321, b"how do you do");
+    let (listener, active) = connecting(&file, TCP, 0x4321, b"how do you do");
     let request = file.event(event::CONNECT_REQUEST, 1);
     let param: ConnParam = read(&request.param);
     assert_eq!(&param.private_data[..13], b"how do you do");
     assert_eq!((param.qp_num, param.responder_resources, param.initiator_depth), (0x4321, 3, 4));
     let passive = request.id;
-    let attr: QpAttr = file.ask(command::INIT_QP_ATTR, passive, crate::abi::consts::IBV_QPS_RTR).unwrap();
+    let attr: QpAttr = file.call(command::INIT_QP_ATTR, passive, crate::abi::consts::IBV_QPS_RTR).unwrap();
     assert_eq!((attr.dest_qp_num, attr.ah_attr.is_global), (0x4321, 1));
     let body = Accept { uid: 3, conn_param: conn_param(0x1234, b"well"), id: passive, ..zeroed() };
-    file.tell(command::ACCEPT, &body).unwrap();
+    file.send(command::ACCEPT, &body).unwrap();
     let response: ConnParam = read(&file.event(event::CONNECT_RESPONSE, 2).param);
     assert_eq!((response.qp_num, &response.private_data[..4]), (0x1234, &b"well"[..]));
-    file.tell(command::ACCEPT, &Accept { id: active, ..zeroed() }).unwrap();
+    file.send(command::ACCEPT, &Accept { id: active, ..zeroed() }).unwrap();
     file.event(event::ESTABLISHED, 3);
-    file.tell(command::DISCONNECT, &active).unwrap();
-    let mut ended = [file.look_or_wait(), file.look_or_wait()].map(|resp| (resp.event, resp.uid));
+    file.send(command::DISCONNECT, &active).unwrap();
+    let mut ended = [file.next_event(), file.next_event()].map(|resp| (resp.event, resp.uid));
     ended.sort_unstable();
     assert_eq!(ended, [(event::DISCONNECTED, 2), (event::DISCONNECTED, 3)]);
     // The events reported are those taken: address, route, response, end; request; established, end.
-    let reported = [active, listener, passive].map(|id| file.ask::<u32>(command::DESTROY_ID, id, 0).unwrap());
+    let reported = [active, listener, passive].map(|id| file.call::<u32>(command::DESTROY_ID, id, 0).unwrap());
     assert_eq!(reported, [4, 1, 2]);
 }
 
 impl File {
-    fn look_or_wait(&self) -> EventResp {
+    fn next_event(&self) -> EventResp {
         let start = Instant::now();
         loop {
-            if let Ok(resp) = self.look() {
+            if let Ok(resp) = self.try_event() {
                 return resp;
             }
             assert!(start.elapsed() < PATIENCE, "no event comes");
@@ -215,11 +215,11 @@ impl File {
 #[test]
 fn a_rejection_brings_its_reason_and_private_data() {
     let file = quiet();
-    let (_, _) = asked(&file, TCP, 0x4322, b"");
+    let (_, _) = connecting(&file, TCP, 0x4322, b"");
     let passive = file.event(event::CONNECT_REQUEST, 1).id;
     let mut body = Reject { id: passive, private_data_len: 2, ..zeroed() };
     body.private_data[..2].copy_from_slice(b"no");
-    file.tell(command::REJECT, &body).unwrap();
+    file.send(command::REJECT, &body).unwrap();
     let rejected = file.event(event::REJECTED, 2);
     let param: ConnParam = read(&rejected.param);
     assert_eq!((rejected.status, &param.private_data[..2]), (28, &b"no"[..]));
@@ -232,17 +232,17 @@ fn nobody_listens() {
     file.resolve(active, here(1)).unwrap();
     file.event(event::ADDR_RESOLVED, 2);
     let body = Connect { conn_param: conn_param(5, b""), id: active, ..zeroed() };
-    file.tell(command::CONNECT, &body).unwrap();
+    file.send(command::CONNECT, &body).unwrap();
     assert_eq!(file.event(event::REJECTED, 2).status, 8, "invalid service id");
 }
 
 #[test]
 fn datagram_services_are_asked_for_and_told() {
     let file = quiet();
-    asked(&file, UDP, 0x4323, b"where");
+    connecting(&file, UDP, 0x4323, b"where");
     let request = file.event(event::CONNECT_REQUEST, 1);
     let body = Accept { uid: 3, conn_param: conn_param(0x777, b"here"), id: request.id, ..zeroed() };
-    file.tell(command::ACCEPT, &body).unwrap();
+    file.send(command::ACCEPT, &body).unwrap();
     let param: UdParam = read(&file.event(event::ESTABLISHED, 2).param);
     assert_eq!((param.qp_num, param.qkey, &param.private_data[..4]), (0x777, UDP_QKEY, &b"here"[..]));
 }
@@ -256,7 +256,7 @@ fn a_port_has_one_owner() {
     assert_eq!(other.bind(second, &taken), Err(Errno(libc::EADDRINUSE)));
     let everywhere = taken.replace("127.0.0.1", "0.0.0.0");
     assert_eq!(other.bind(second, &everywhere), Err(Errno(libc::EADDRNOTAVAIL)), "as in the kernel");
-    file.ask::<u32>(command::DESTROY_ID, first, 0).unwrap();
+    file.call::<u32>(command::DESTROY_ID, first, 0).unwrap();
     assert_eq!(other.bind(second, &taken), Ok(()));
     assert_eq!(other.bind(second, &taken), Err(Errno(libc::EINVAL)), "bound already");
     // Another port space has its own ports.
@@ -276,14 +276,14 @@ fn a_service_of_af_ib_has_one_owner_from_listening_on() {
     let id = file.create(2, TCP);
     let mut bind = Bind { id, addr_size: 0, reserved: 0, addr: [0; 128] };
     bind.addr_size = address.emit(&mut bind.addr);
-    file.tell(command::BIND, &bind).unwrap();
+    file.send(command::BIND, &bind).unwrap();
     // Held without an id, as if by another process.
     let held = unit.claim_service(service).expect("a service that nobody has");
     assert_eq!(file.listen(id, 10), Err(Errno(libc::EADDRINUSE)));
     drop(held);
     assert_eq!(file.listen(id, 10), Ok(()));
     assert_eq!(unit.claim_service(service).err().map(|e| e.kind()), Some(std::io::ErrorKind::AddrInUse));
-    file.ask::<u32>(command::DESTROY_ID, id, 0).unwrap();
+    file.call::<u32>(command::DESTROY_ID, id, 0).unwrap();
     assert!(unit.claim_service(service).is_ok());
 }
 
@@ -291,12 +291,12 @@ fn a_service_of_af_ib_has_one_owner_from_listening_on() {
 #[test]
 fn a_service_stays_claimed_until_the_connections_of_a_listener_that_is_gone_stand() {
     let (file, other) = (quiet(), quiet());
-    let (listener, active) = asked(&file, TCP, 0x4326, b"");
+    let (listener, active) = connecting(&file, TCP, 0x4326, b"");
     let address = format!("127.0.0.1:{}", file.port(listener));
     let passive = file.event(event::CONNECT_REQUEST, 1).id;
     let body = Accept { uid: 3, conn_param: conn_param(0x1235, b""), id: passive, ..zeroed() };
-    file.tell(command::ACCEPT, &body).unwrap();
-    file.ask::<u32>(command::DESTROY_ID, listener, 0).unwrap();
+    file.send(command::ACCEPT, &body).unwrap();
+    file.call::<u32>(command::DESTROY_ID, listener, 0).unwrap();
     let unit = devices()[0].running().expect("an open device").first_unit().clone();
     let port = u64::from(file.port(passive));
     let is_claimed = || {
@@ -305,7 +305,7 @@ fn a_service_stays_claimed_until_the_connections_of_a_listener_that_is_gone_stan
     };
     assert!(is_claimed(), "{address}");
     file.event(event::CONNECT_RESPONSE, 2);
-    file.tell(command::ACCEPT, &Accept { id: active, ..zeroed() }).unwrap();
+    file.send(command::ACCEPT, &Accept { id: active, ..zeroed() }).unwrap();
     file.event(event::ESTABLISHED, 3);
     assert!(!is_claimed());
     let id = other.create(4, TCP);
@@ -323,10 +323,10 @@ fn an_id_that_has_asked_keeps_the_port_that_it_is_bound_to() {
     file.resolve(active, here(file.port(listener))).unwrap();
     file.event(event::ADDR_RESOLVED, 2);
     let body = Connect { conn_param: conn_param(0x4327, b""), id: active, ..zeroed() };
-    file.tell(command::CONNECT, &body).unwrap();
+    file.send(command::CONNECT, &body).unwrap();
     let request = file.event(event::CONNECT_REQUEST, 1);
     let body = Accept { uid: 3, conn_param: conn_param(0x778, b""), id: request.id, ..zeroed() };
-    file.tell(command::ACCEPT, &body).unwrap();
+    file.send(command::ACCEPT, &body).unwrap();
     file.event(event::ESTABLISHED, 2);
     let unit = devices()[0].running().expect("an open device").first_unit().clone();
     let claimed = unit.claim_service(0x0111_0000 | u64::from(file.port(active)));
@@ -338,7 +338,7 @@ fn addresses_that_are_no_devices_are_refused() {
     let file = quiet();
     let id = file.create(1, TCP);
     assert_eq!(file.bind(id, "192.0.2.77:5000"), Err(Errno(libc::EADDRNOTAVAIL)));
-    assert_eq!(file.tell(command::BIND, &Bind { id, addr_size: 16, reserved: 0, addr: [9; 128] }), Err(Errno(22)));
+    assert_eq!(file.send(command::BIND, &Bind { id, addr_size: 16, reserved: 0, addr: [9; 128] }), Err(Errno(22)));
     assert_eq!(file.bind(id + 1000, "127.0.0.1:0"), Err(Errno(libc::ENOENT)));
     let other = quiet();
     assert_eq!(other.bind(id, "127.0.0.1:0"), Err(Errno(libc::EINVAL)), "another file's");
@@ -353,7 +353,7 @@ fn a_wildcard_names_no_device_and_loopback_does() {
     assert_eq!((file.address(any).node_guid, file.address(any).port_num), (0, 0));
     assert!(file.address(one).node_guid != 0);
     assert_eq!(file.address(one).port_num, 1);
-    let gid: QueryAddrResp = file.ask(command::QUERY, one, query::GID).unwrap();
+    let gid: QueryAddrResp = file.call(command::QUERY, one, query::GID).unwrap();
     assert_eq!(gid.src_addr[8..24], Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets());
 }
 
@@ -362,28 +362,28 @@ fn commands_that_are_wrong_or_unknown_are_refused() {
     let file = quiet();
     let id = file.create(1, TCP);
     for cmd in [2, 3, 5, 13, 16, 23, 24, 99, u32::MAX] {
-        assert_eq!(file.tell(cmd, &OfId { id, value: 0 }), Err(Errno(libc::EOPNOTSUPP)), "{cmd}");
+        assert_eq!(file.send(cmd, &OfId { id, value: 0 }), Err(Errno(libc::EOPNOTSUPP)), "{cmd}");
     }
     assert_eq!(file.execute(&[]), Err(Errno(libc::EINVAL)));
     let mut long = bytes(command::LISTEN, &OfId { id, value: 0 }, 0);
     long[4] = 200;
     assert_eq!(file.execute(&long), Err(Errno(libc::EINVAL)), "a body that is not there");
-    let body = Asking { response: 8, id, value: query::ADDR };
+    let body = IdRequest { response: 8, id, value: query::ADDR };
     assert_eq!(file.execute(&bytes(command::QUERY, &body, 16)), Err(Errno(libc::ENOSPC)));
-    let body = Asking { response: 0, id, value: query::ADDR };
+    let body = IdRequest { response: 0, id, value: query::ADDR };
     assert_eq!(file.execute(&bytes(command::QUERY, &body, 280)), Err(Errno(libc::EFAULT)));
-    assert_eq!(file.tell(command::DISCONNECT, &id), Err(Errno(libc::EINVAL)), "not connected");
-    assert_eq!(file.tell(command::RESOLVE_ROUTE, &OfId { id, value: 1 }), Err(Errno(libc::EINVAL)));
+    assert_eq!(file.send(command::DISCONNECT, &id), Err(Errno(libc::EINVAL)), "not connected");
+    assert_eq!(file.send(command::RESOLVE_ROUTE, &OfId { id, value: 1 }), Err(Errno(libc::EINVAL)));
     let mut option = SetOption { optval: (&raw const id) as u64, id, level: 0, optname: 99, optlen: 4 };
-    assert_eq!(file.tell(command::SET_OPTION, &option), Err(Errno(libc::ENOSYS)));
+    assert_eq!(file.send(command::SET_OPTION, &option), Err(Errno(libc::ENOSYS)));
     option.optname = option::ID_TOS;
-    assert_eq!(file.tell(command::SET_OPTION, &option), Err(Errno(libc::EINVAL)), "a type of service of four bytes");
+    assert_eq!(file.send(command::SET_OPTION, &option), Err(Errno(libc::EINVAL)), "a type of service of four bytes");
 }
 
 #[test]
 fn an_empty_file_is_not_readable_and_says_so() {
     let file = quiet();
-    assert_eq!(file.look().err(), Some(Errno(libc::EAGAIN)));
+    assert_eq!(file.try_event().err(), Some(Errno(libc::EAGAIN)));
     assert!(!file.is_readable());
     let id = file.create(1, TCP);
     file.resolve(id, here(9)).unwrap();
@@ -397,7 +397,7 @@ fn a_file_that_blocks_waits_for_an_event() {
     let file = File::open(libc::O_RDWR);
     let id = file.create(1, TCP);
     std::thread::scope(|scope| {
-        let waits = scope.spawn(|| file.look().map(|resp| resp.event));
+        let waits = scope.spawn(|| file.try_event().map(|resp| resp.event));
         std::thread::sleep(Duration::from_millis(20));
         file.resolve(id, here(9)).unwrap();
         assert_eq!(waits.join().unwrap(), Ok(event::ADDR_RESOLVED));
@@ -407,26 +407,26 @@ fn a_file_that_blocks_waits_for_an_event() {
 #[test]
 fn events_go_with_an_id_to_another_file_or_away() {
     let (from, to) = (quiet(), quiet());
-    let (moved, gone) = (from.create(1, TCP), from.create(2, TCP));
+    let (moved, destroyed) = (from.create(1, TCP), from.create(2, TCP));
     from.resolve(moved, here(9)).unwrap();
-    from.resolve(gone, here(9)).unwrap();
-    assert_eq!(to.ask::<u32>(command::MIGRATE_ID, moved, from.0 as u32), Ok(0));
+    from.resolve(destroyed, here(9)).unwrap();
+    assert_eq!(to.call::<u32>(command::MIGRATE_ID, moved, from.0 as u32), Ok(0));
     to.event(event::ADDR_RESOLVED, 1);
-    assert_eq!(from.ask::<u32>(command::DESTROY_ID, gone, 0), Ok(0));
-    assert_eq!(from.look().err(), Some(Errno(libc::EAGAIN)));
-    assert_eq!(to.ask::<u32>(command::DESTROY_ID, moved, 0), Ok(1));
+    assert_eq!(from.call::<u32>(command::DESTROY_ID, destroyed, 0), Ok(0));
+    assert_eq!(from.try_event().err(), Some(Errno(libc::EAGAIN)));
+    assert_eq!(to.call::<u32>(command::DESTROY_ID, moved, 0), Ok(1));
     let missing = to.create(3, TCP);
-    assert_eq!(to.ask::<u32>(command::MIGRATE_ID, missing, 9999), Err(Errno(libc::EINVAL)));
+    assert_eq!(to.call::<u32>(command::MIGRATE_ID, missing, 9999), Err(Errno(libc::EINVAL)));
 }
 
 #[test]
 fn a_listener_that_goes_takes_its_requests_along() {
     let file = quiet();
-    let (listener, _) = asked(&file, TCP, 0x4324, b"");
+    let (listener, _) = connecting(&file, TCP, 0x4324, b"");
     while !file.is_readable() {
         std::thread::yield_now();
     }
-    assert_eq!(file.ask::<u32>(command::DESTROY_ID, listener, 0), Ok(0));
+    assert_eq!(file.call::<u32>(command::DESTROY_ID, listener, 0), Ok(0));
     assert!(file.event(event::REJECTED, 2).status > 0);
 }
 
@@ -454,9 +454,9 @@ fn groups_are_joined_and_left() {
     let param: UdParam = read(&file.event(event::MULTICAST_JOIN, 7).param);
     assert_eq!((param.qp_num, param.qkey), (0xff_ffff, UDP_QKEY));
     assert_eq!(param.ah_attr.grh.dgid, Ipv4Addr::new(239, 1, 2, 3).to_ipv6_mapped().octets());
-    assert_eq!(file.ask::<u32>(command::LEAVE_MCAST, handle, 0), Ok(1));
-    assert_eq!(file.ask::<u32>(command::LEAVE_MCAST, handle, 0), Err(Errno(libc::ENOENT)));
-    assert_eq!(file.ask::<u32>(command::DESTROY_ID, id, 0), Ok(1));
+    assert_eq!(file.call::<u32>(command::LEAVE_MCAST, handle, 0), Ok(1));
+    assert_eq!(file.call::<u32>(command::LEAVE_MCAST, handle, 0), Err(Errno(libc::ENOENT)));
+    assert_eq!(file.call::<u32>(command::DESTROY_ID, id, 0), Ok(1));
 }
 
 /// Random commands: whatever their contents, nothing panics, hangs or is left behind. Reply addresses are valid, which
@@ -513,8 +513,8 @@ fn addresses_that_are_mapped_nowhere_are_refused() {
     let file = File::open(libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK);
     let id = file.create(1, TCP);
     for at in [0_u64, 8, 1 << 46, u64::MAX - 7] {
-        let asks = Asking { response: at, id, value: query::ADDR };
-        assert_eq!(file.execute(&bytes(command::QUERY, &asks, 512)), Err(Errno(libc::EFAULT)), "{at:#x}");
+        let request = IdRequest { response: at, id, value: query::ADDR };
+        assert_eq!(file.execute(&bytes(command::QUERY, &request, 512)), Err(Errno(libc::EFAULT)), "{at:#x}");
         let mut sets: SetOption = zeroed();
         (sets.id, sets.level, sets.optname) = (id, option::LEVEL_ID, option::ID_TOS);
         (sets.optval, sets.optlen) = (at, 1);
@@ -570,7 +570,7 @@ impl Party {
 
     /// Takes an event; answers a request in one way or another.
     fn hear(&mut self, random: &mut impl FnMut() -> u64) {
-        let Ok(resp) = self.file.look() else { return };
+        let Ok(resp) = self.file.try_event() else { return };
         if resp.event == event::CONNECT_REQUEST {
             self.ids.push(resp.id);
         }
@@ -584,15 +584,15 @@ impl Party {
         let param = if passive { param } else { ConnParam { valid: 0, ..param } };
         let _ = match (what, random() % 8) {
             (event::CONNECT_REQUEST | event::CONNECT_RESPONSE, 0) => {
-                self.file.tell(command::REJECT, &Reject { id, ..zeroed() })
+                self.file.send(command::REJECT, &Reject { id, ..zeroed() })
             }
             (event::CONNECT_REQUEST | event::CONNECT_RESPONSE, 1..) => {
-                self.file.tell(command::ACCEPT, &Accept { uid: 3, conn_param: param, id, ..zeroed() })
+                self.file.send(command::ACCEPT, &Accept { uid: 3, conn_param: param, id, ..zeroed() })
             }
-            (event::ADDR_RESOLVED, _) => self.file.tell(command::RESOLVE_ROUTE, &OfId { id, value: 1000 }),
+            (event::ADDR_RESOLVED, _) => self.file.send(command::RESOLVE_ROUTE, &OfId { id, value: 1000 }),
             (event::ROUTE_RESOLVED, _) => {
                 let conn_param = conn_param(random() as u32 & 0xff_ffff, b"asked");
-                self.file.tell(command::CONNECT, &Connect { conn_param, id, ..zeroed() })
+                self.file.send(command::CONNECT, &Connect { conn_param, id, ..zeroed() })
             }
             _ => Ok(()),
         };
@@ -623,12 +623,12 @@ impl Party {
             3 => file.bind(id, &format!("127.0.0.1:{port}")),
             4 | 5 => file.listen(id, (random() % 4) as u32),
             6..=8 => file.resolve(id, here(port)),
-            9 => file.tell(command::DISCONNECT, &id),
-            10 => file.tell(command::NOTIFY, &OfId { id, value: 4 }),
-            11 => file.ask::<QpAttr>(command::INIT_QP_ATTR, id, (random() % 5) as u32).map(drop),
-            12 => file.ask::<QueryPathResp>(command::QUERY, id, (random() % 4) as u32).map(drop),
+            9 => file.send(command::DISCONNECT, &id),
+            10 => file.send(command::NOTIFY, &OfId { id, value: 4 }),
+            11 => file.call::<QpAttr>(command::INIT_QP_ATTR, id, (random() % 5) as u32).map(drop),
+            12 => file.call::<QueryPathResp>(command::QUERY, id, (random() % 4) as u32).map(drop),
             13 => {
-                let moved = file.ask::<u32>(command::MIGRATE_ID, theirs, other as u32);
+                let moved = file.call::<u32>(command::MIGRATE_ID, theirs, other as u32);
                 self.ids.extend(moved.is_ok().then_some(theirs));
                 Ok(())
             }
@@ -637,7 +637,7 @@ impl Party {
                 Ok(())
             }
             15 => match self.groups.pop() {
-                Some(group) => file.ask::<u32>(command::LEAVE_MCAST, group, 0).map(drop),
+                Some(group) => file.call::<u32>(command::LEAVE_MCAST, group, 0).map(drop),
                 None => Ok(()),
             },
             16 => {
@@ -646,7 +646,7 @@ impl Party {
             }
             _ => {
                 self.ids.retain(|other| *other != id);
-                file.ask::<u32>(command::DESTROY_ID, id, 0).map(drop)
+                file.call::<u32>(command::DESTROY_ID, id, 0).map(drop)
             }
         };
     }
@@ -692,7 +692,7 @@ fn random_connections_leave_nothing() {
         for space in [TCP, UDP] {
             let id = file.create(1, space);
             assert_eq!(file.bind(id, &format!("0.0.0.0:{port}")), Ok(()), "port {port} is still claimed");
-            assert_eq!(file.ask::<u32>(command::DESTROY_ID, id, 0), Ok(0));
+            assert_eq!(file.call::<u32>(command::DESTROY_ID, id, 0), Ok(0));
         }
     }
 }

@@ -66,8 +66,8 @@ impl<'a> Counter<'a> {
         let socket = Socket::new()?;
         let mut file = [0u8; 64];
         let len = join(&mut file, &[self.folder, b"/", self.name])?;
-        let asked = SLOTS.filter(|slot| socket.ask(prefix, *slot, &file[..len])).count();
-        Some(socket.answers(prefix, asked))
+        let queried = SLOTS.filter(|slot| socket.query(prefix, *slot, &file[..len])).count();
+        Some(socket.answers(prefix, queried))
     }
 }
 
@@ -124,7 +124,7 @@ impl Socket {
     }
 
     /// Asks the process in a slot. Returns whether there is one.
-    fn ask(&self, prefix: &[u8], slot: u32, file: &[u8]) -> bool {
+    fn query(&self, prefix: &[u8], slot: u32, file: &[u8]) -> bool {
         let mut address = sockaddr_un { sun_family: libc::AF_UNIX as sa_family_t, sun_path: [0; 108] };
         let (mut name, mut digits) = ([0u8; 107], [0u8; DIGITS]);
         let Some(len) = join(&mut name, &[prefix, decimal(slot.into(), &mut digits)]) else { return false };
@@ -138,10 +138,10 @@ impl Socket {
     }
 
     /// Adds up as many answers as come in time.
-    fn answers(&self, prefix: &[u8], asked: usize) -> u64 {
+    fn answers(&self, prefix: &[u8], queried: usize) -> u64 {
         let (mut sum, mut got) = (0u64, 0);
         let end = now_ms() + PATIENCE;
-        while got < asked {
+        while got < queried {
             let mut wait = libc::pollfd { fd: self.0, events: libc::POLLIN, revents: 0 };
             let left = (end - now_ms()).clamp(0, PATIENCE) as c_int;
             // SAFETY: one valid pollfd.

@@ -73,7 +73,7 @@ impl Redirected {
             Redirected { original: path, other: None, buffer: [0; LONGEST], len: 0, file: -1, refused: false };
         if !path.is_null() {
             // SAFETY: the caller's promise.
-            redirected.look(unsafe { CStr::from_ptr(path) }.to_bytes(), how);
+            redirected.redirect(unsafe { CStr::from_ptr(path) }.to_bytes(), how);
         }
         redirected
     }
@@ -94,7 +94,7 @@ impl Redirected {
         (file >= 0 && unsafe { libc::lseek(file, 0, libc::SEEK_SET) } == 0).then_some(file)
     }
 
-    fn look(&mut self, path: &[u8], how: How) {
+    fn redirect(&mut self, path: &[u8], how: How) {
         // What is far from both directories costs nothing.
         if path.first() == Some(&b'/') && ![&b"/sys"[..], b"/dev"].iter().any(|top| path.starts_with(top)) {
             let Some(root) = root() else { return };

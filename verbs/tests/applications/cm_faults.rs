@@ -16,8 +16,8 @@ use irnic_transports::wire::{Bth, Deth, Headers, Mtu, Opcode, icrc_append};
 use irnic_transports::{Path as WirePath, Time};
 use libtest_mimic::{Failed, Trial};
 
-use crate::habitat::{Device, Habitat, all, free_port, trial, wait_for_service};
 use crate::process::{Ended, Process};
+use crate::sandbox::{Device, Sandbox, all, free_port, trial, wait_for_service};
 
 const NEEDS: [&str; 3] = ["/usr/bin/cc", "/usr/include/rdma/rdma_cma.h", "/usr/lib/x86_64-linux-gnu/librdmacm.so"];
 /// Points at which one side is killed, with each carrier; in the short form.
@@ -48,35 +48,35 @@ pub fn trials() -> Vec<Trial> {
     for device in devices {
         let points = if all() { POINTS } else { FEW_POINTS };
         let name = format!("cm_faults: one side killed at {points} points ({})", device.port);
-        trials.push(trial(name, &NEEDS, move |habitat| {
-            let program = build(habitat)?;
+        trials.push(trial(name, &NEEDS, move |sandbox| {
+            let program = build(sandbox)?;
             let port = free_port();
-            (0..points).try_for_each(|seed| kill(habitat, &program, device, port, seed))
+            (0..points).try_for_each(|seed| kill(sandbox, &program, device, port, seed))
         }));
         let name = format!("cm_faults: {CROWD} connections at once ({})", device.port);
-        trials.push(trial(name, &NEEDS, move |habitat| crowd(habitat, device, 1)));
+        trials.push(trial(name, &NEEDS, move |sandbox| crowd(sandbox, device, 1)));
         if all() || device.port == "shm" {
             let name = format!("cm_faults: {CROWD} connections of {CLIENTS} processes at once ({})", device.port);
-            trials.push(trial(name, &NEEDS, move |habitat| crowd(habitat, device, CLIENTS)));
+            trials.push(trial(name, &NEEDS, move |sandbox| crowd(sandbox, device, CLIENTS)));
             let count = if all() { CHURN } else { SHORT_CHURN };
             let name = format!("cm_faults: {count} connections in succession leave nothing ({})", device.port);
-            trials.push(trial(name, &NEEDS, move |habitat| churn(habitat, device, count)));
+            trials.push(trial(name, &NEEDS, move |sandbox| churn(sandbox, device, count)));
         }
     }
     for (how, pause) in [("slow", PAUSE), ("fast", Duration::ZERO)] {
         let name = format!("cm_faults: a client connects in the midst of {FORGED} forged requests ({how})");
-        trials.push(trial(name, &NEEDS, move |habitat| flood(habitat, pause)));
+        trials.push(trial(name, &NEEDS, move |sandbox| flood(sandbox, pause)));
     }
     trials
 }
 
 /// The program, compiled and linked against the library and librdmacm.
-fn build(habitat: &Habitat) -> Result<PathBuf, Failed> {
-    let program = habitat.dir.path().join("conn");
+fn build(sandbox: &Sandbox) -> Result<PathBuf, Failed> {
+    let program = sandbox.dir.path().join("conn");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/applications/conn.c");
     let mut cc = Command::new("/usr/bin/cc");
     cc.args(["-Wall", "-Wextra", "-Werror", "-O2", source, "-o"]).arg(&program);
-    Process::start(cc.arg("-L").arg(habitat.libraries()).args(["-lrdmacm", "-libverbs"]))?.succeed()?;
+    Process::start(cc.arg("-L").arg(sandbox.libraries()).args(["-lrdmacm", "-libverbs"]))?.succeed()?;
     Ok(program)
 }
 
@@ -88,12 +88,12 @@ fn random(seed: u64, which: u64, limit: u64) -> u64 {
     (x ^ (x >> 31)) % limit
 }
 
-fn start(habitat: &Habitat, program: &Path, device: Device, line: &str) -> Result<Process, Failed> {
-    Process::start(habitat.command(program, device).args(line.split_whitespace()))
+fn start(sandbox: &Sandbox, program: &Path, device: Device, line: &str) -> Result<Process, Failed> {
+    Process::start(sandbox.command(program, device).args(line.split_whitespace()))
 }
 
-fn serve(habitat: &Habitat, program: &Path, device: Device, port: u16, options: &str) -> Result<Process, Failed> {
-    let mut server = start(habitat, program, device, &format!("serve {port} {options}"))?;
+fn serve(sandbox: &Sandbox, program: &Path, device: Device, port: u16, options: &str) -> Result<Process, Failed> {
+    let mut server = start(sandbox, program, device, &format!("serve {port} {options}"))?;
     server.wait_for("serving")?;
     Ok(server)
 }
@@ -111,7 +111,7 @@ fn end_server(server: Process) -> Result<Ended, Failed> {
 }
 
 /// Ends one of two programs at a point that a seed chooses: the other has to hear of it, and can go on.
-fn kill(habitat: &Habitat, program: &Path, device: Device, port: u16, seed: u64) -> Result<(), Failed> {
+fn kill(sandbox: &Sandbox, program: &Path, device: Device, port: u16, seed: u64) -> Result<(), Failed> {
     let slow = if random(seed, 0, 4) == 0 { 150_000 } else { 0 };
     let exits = random(seed, 1, 8) == 0;
     let after = match random(seed, 2, 4) {
@@ -129,8 +129,8 @@ fn kill(habitat: &Habitat, program: &Path, device: Device, port: u16, seed: u64)
     let what = format!("seed {seed}: serve {server_options}, rounds {client_options}");
     let at = |e: Failed| -> Failed { format!("{what}: {}", e.message().unwrap_or_default()).into() };
 
-    let mut server = serve(habitat, program, device, port, &server_options).map_err(at)?;
-    let client = start(habitat, program, device, &format!("rounds {port} 1000000 {client_options}"))?;
+    let mut server = serve(sandbox, program, device, port, &server_options).map_err(at)?;
+    let client = start(sandbox, program, device, &format!("rounds {port} 1000000 {client_options}"))?;
     if server_dies {
         server.end().map_err(at)?;
         let client = client.succeed().map_err(at)?;
@@ -140,7 +140,7 @@ fn kill(habitat: &Habitat, program: &Path, device: Device, port: u16, seed: u64)
     } else {
         client.end().map_err(at)?;
         wait_until_idle(&mut server).map_err(at)?;
-        let good = start(habitat, program, device, &format!("rounds {port} 2"))?.succeed().map_err(at)?;
+        let good = start(sandbox, program, device, &format!("rounds {port} 2"))?.succeed().map_err(at)?;
         if good.stdout.contains("gone") {
             return Err(at(good.failed("another client is not served")));
         }
@@ -154,11 +154,11 @@ fn kill(habitat: &Habitat, program: &Path, device: Device, port: u16, seed: u64)
 }
 
 /// Many connections at once, of one process or of several.
-fn crowd(habitat: &Habitat, device: Device, processes: u32) -> Result<(), Failed> {
-    let (program, port) = (build(habitat)?, free_port());
-    let mut server = serve(habitat, &program, device, port, "")?;
+fn crowd(sandbox: &Sandbox, device: Device, processes: u32) -> Result<(), Failed> {
+    let (program, port) = (build(sandbox)?, free_port());
+    let mut server = serve(sandbox, &program, device, port, "")?;
     let line = format!("many {port} {} messages=2", CROWD / processes);
-    let clients: Result<Vec<_>, _> = (0..processes).map(|_| start(habitat, &program, device, &line)).collect();
+    let clients: Result<Vec<_>, _> = (0..processes).map(|_| start(sandbox, &program, device, &line)).collect();
     for client in clients? {
         client.succeed()?;
     }
@@ -169,8 +169,8 @@ fn crowd(habitat: &Habitat, device: Device, processes: u32) -> Result<(), Failed
 /// The numbers of a line `what KiB … descriptors …`, the last of its kind.
 fn size(text: &str, what: &str) -> Result<[u64; 2], Failed> {
     let line = text.lines().rfind(|line| line.starts_with(what));
-    let words: Vec<&str> = line.unwrap_or_default().split(' ').collect();
-    match words[..] {
+    let fields: Vec<&str> = line.unwrap_or_default().split(' ').collect();
+    match fields[..] {
         [_, "KiB", memory, "descriptors", files] => Ok([memory.parse()?, files.parse()?]),
         _ => Err(format!("no {what:?} in {text}").into()),
     }
@@ -184,11 +184,11 @@ fn must_not_grow(what: &str, [early, late]: [[u64; 2]; 2]) -> Result<(), Failed>
 }
 
 /// Many connections, one after the other.
-fn churn(habitat: &Habitat, device: Device, count: u32) -> Result<(), Failed> {
-    let (program, port) = (build(habitat)?, free_port());
-    let mut server = serve(habitat, &program, device, port, "")?;
+fn churn(sandbox: &Sandbox, device: Device, count: u32) -> Result<(), Failed> {
+    let (program, port) = (build(sandbox)?, free_port());
+    let mut server = serve(sandbox, &program, device, port, "")?;
     let rounds = |count: u32| -> Result<Ended, Failed> {
-        start(habitat, &program, device, &format!("rounds {port} {count} messages=1"))?.succeed()
+        start(sandbox, &program, device, &format!("rounds {port} {count} messages=1"))?.succeed()
     };
     rounds(count / 20)?;
     wait_until_idle(&mut server)?;
@@ -255,12 +255,12 @@ fn send(path: &WirePath, frame: &[u8]) -> std::io::Result<()> {
 
 /// Forged requests at a server that accepts whoever asks. A client that has connected goes on to do so, and others come
 /// meanwhile.
-fn flood(habitat: &Habitat, pause: Duration) -> Result<(), Failed> {
-    let (program, port, to) = (build(habitat)?, free_port(), Ipv4Addr::LOCALHOST);
+fn flood(sandbox: &Sandbox, pause: Duration) -> Result<(), Failed> {
+    let (program, port, to) = (build(sandbox)?, free_port(), Ipv4Addr::LOCALHOST);
     let device = Device { port: "udp", ..Device::default() };
-    let mut server = serve(habitat, &program, device, port, "")?;
+    let mut server = serve(sandbox, &program, device, port, "")?;
     wait_for_service(&mut server)?;
-    let client = |count| start(habitat, &program, device, &format!("rounds {port} {count} messages=1"));
+    let client = |count| start(sandbox, &program, device, &format!("rounds {port} {count} messages=1"));
     let ends_well = |client: Process| {
         let client = client.succeed()?;
         if client.stdout.contains("gone") { Err(client.failed("a good client")) } else { Ok(()) }

@@ -8,10 +8,10 @@ use std::sync::OnceLock;
 
 use libtest_mimic::{Failed, Trial};
 
-use crate::habitat::{
-    Device, Habitat, RELIABLE, all, free_port, isolated, missing, skipped, wait_for_listener, wait_for_service,
-};
 use crate::process::Process;
+use crate::sandbox::{
+    Device, RELIABLE, Sandbox, all, free_port, isolated, missing, skipped, wait_for_listener, wait_for_service,
+};
 
 /// What the crate's build needs: it builds an rdma-core of its own, then takes the installed headers and library.
 const NEEDS: [&str; 7] = [
@@ -55,12 +55,12 @@ pub fn trials() -> Vec<Trial> {
         return trials;
     }
     for (network, device) in RELIABLE {
-        trials.push(example(&IBVERBS, "echo", network, move |habitat, program| echo(habitat, program, device)));
-        trials.push(example(&IBVERBS, "loopback", network, move |habitat, program| {
-            let end = Process::start(&mut habitat.command(program, device))?.succeed()?;
+        trials.push(example(&IBVERBS, "echo", network, move |sandbox, program| echo(sandbox, program, device)));
+        trials.push(example(&IBVERBS, "loopback", network, move |sandbox, program| {
+            let end = Process::start(&mut sandbox.command(program, device))?.succeed()?;
             if end.stdout.contains("arrived as they were sent") { Ok(()) } else { Err(end.failed("it says otherwise")) }
         }));
-        trials.push(example(&RDMA_CM, "cm-echo", network, move |habitat, program| cm_echo(habitat, program, device)));
+        trials.push(example(&RDMA_CM, "cm-echo", network, move |sandbox, program| cm_echo(sandbox, program, device)));
     }
     trials
 }
@@ -70,7 +70,7 @@ fn example(
     of: &'static Example,
     program: &'static str,
     network: &str,
-    test: impl FnOnce(&Habitat, &Path) -> Result<(), Failed> + Send + 'static,
+    test: impl FnOnce(&Sandbox, &Path) -> Result<(), Failed> + Send + 'static,
 ) -> Trial {
     let name = format!("crates: {program} over {} ({network})", of.over);
     if let Some(why) = missing(of.needs) {
@@ -80,7 +80,7 @@ fn example(
         return skipped(name, "there is no libclang");
     }
     Trial::test(name.clone(), move || match build(of) {
-        Built::Programs(folder) => isolated(name, move |habitat| test(habitat, &folder.join(program))),
+        Built::Programs(folder) => isolated(name, move |sandbox| test(sandbox, &folder.join(program))),
         Built::Unavailable(why) => {
             irnic_testkit::skipped(&format!("{name}: {why}"));
             Ok(())
@@ -106,9 +106,9 @@ fn build(example: &'static Example) -> &'static Built {
         let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/examples");
         let manifest = examples.join(example.folder).join("Cargo.toml");
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(example.folder);
-        let cargo = |words: &[&str]| {
+        let cargo = |args: &[&str]| {
             let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-            command.args(words).args(["--locked", "--manifest-path"]).arg(&manifest).env("CARGO_TARGET_DIR", &target);
+            command.args(args).args(["--locked", "--manifest-path"]).arg(&manifest).env("CARGO_TARGET_DIR", &target);
             match command.stdin(Stdio::null()).output() {
                 Ok(output) if output.status.success() => Ok(()),
                 Ok(output) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
@@ -123,12 +123,12 @@ fn build(example: &'static Example) -> &'static Built {
     })
 }
 
-fn echo(habitat: &Habitat, program: &Path, device: Device) -> Result<(), Failed> {
+fn echo(sandbox: &Sandbox, program: &Path, device: Device) -> Result<(), Failed> {
     let port = free_port();
     let address = format!("127.0.0.1:{port}");
-    let mut server = Process::start(habitat.command(program, device).args(["server", &address]))?;
+    let mut server = Process::start(sandbox.command(program, device).args(["server", &address]))?;
     wait_for_listener(&mut server, port)?;
-    let client = Process::start(habitat.command(program, device).args(["client", &address]))?.end()?;
+    let client = Process::start(sandbox.command(program, device).args(["client", &address]))?.end()?;
     let server = server.end()?;
     if client.status.success() && server.status.success() && client.stdout.lines().count() == 6 {
         return Ok(());
@@ -136,11 +136,11 @@ fn echo(habitat: &Habitat, program: &Path, device: Device) -> Result<(), Failed>
     Err(format!("{:?}\n{:?}", client.failed("client"), server.failed("server")).into())
 }
 
-fn cm_echo(habitat: &Habitat, program: &Path, device: Device) -> Result<(), Failed> {
+fn cm_echo(sandbox: &Sandbox, program: &Path, device: Device) -> Result<(), Failed> {
     let port = free_port().to_string();
-    let mut server = Process::start(habitat.command(program, device).args(["server", "127.0.0.1", &port]))?;
+    let mut server = Process::start(sandbox.command(program, device).args(["server", "127.0.0.1", &port]))?;
     wait_for_service(&mut server)?;
-    let client = Process::start(habitat.command(program, device).args(["client", "127.0.0.1", &port]))?.end()?;
+    let client = Process::start(sandbox.command(program, device).args(["client", "127.0.0.1", &port]))?.end()?;
     let server = server.end()?;
     // It compares what comes back, in six sizes.
     if client.status.success() && server.status.success() && client.stdout.lines().count() == 6 {

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
 
-use crate::habitat::{
-    Device, Habitat, all, free_port, free_ports, installed, trial, wait_for_connection, wait_for_listener,
-};
 use crate::peer::{self, Pair};
 use crate::process::Process;
+use crate::sandbox::{
+    Device, Sandbox, all, free_port, free_ports, installed, trial, wait_for_connection, wait_for_listener,
+};
 
 /// Pairs of peers of which one is killed, in each of the tests.
 const KILLED_PEERS: u64 = 20;
@@ -57,49 +57,49 @@ pub fn trials() -> Vec<Trial> {
                 "death: {KILLED_PEERS} peers killed, each told by its own completion, seeds {first}… ({})",
                 device.transport
             );
-            trials.push(trial(name, &peer::NEEDS, move |habitat| {
-                let program = peer::build(habitat)?;
+            trials.push(trial(name, &peer::NEEDS, move |sandbox| {
+                let program = peer::build(sandbox)?;
                 let before = files();
                 for seed in first..first + KILLED_PEERS {
-                    kill_peer(habitat, &program, device, seed)?;
+                    kill_peer(sandbox, &program, device, seed)?;
                 }
-                nothing_left(habitat, &before, &["lib", "peer"])?;
-                peer::verify(habitat, &program, device, first)
+                nothing_left(sandbox, &before, &["lib", "peer"])?;
+                peer::verify(sandbox, &program, device, first)
             }));
         }
         for tool in ["ib_write_bw", "ib_read_bw"] {
             let name = format!("death: {KILLED_PERFTESTS} of {tool} killed ({})", device.transport);
             let path = format!("/usr/bin/{tool}");
-            trials.push(trial(name, &[&path], move |habitat| {
+            trials.push(trial(name, &[&path], move |sandbox| {
                 let before = files();
                 for seed in 0..KILLED_PERFTESTS {
-                    kill_perftest(habitat, tool, device, seed)?;
+                    kill_perftest(sandbox, tool, device, seed)?;
                 }
-                nothing_left(habitat, &before, &["lib"])
+                nothing_left(sandbox, &before, &["lib"])
             }));
         }
     }
     for device in devices {
         let name =
             format!("stopped: a peer that stands still for {:?} ms is waited for ({})", stops(), device.transport);
-        trials.push(trial(name, &peer::NEEDS, move |habitat| {
-            let program = peer::build(habitat)?;
-            stop_peers(habitat, &program, device)
+        trials.push(trial(name, &peer::NEEDS, move |sandbox| {
+            let program = peer::build(sandbox)?;
+            stop_peers(sandbox, &program, device)
         }));
     }
     let needs = ["/usr/bin/ibv_rc_pingpong", "/usr/bin/ibv_devinfo"];
-    trials.push(trial(format!("crowd: {CROWD} pairs of ibv_rc_pingpong on one device"), &needs, |habitat| {
-        crowd(habitat, 0)
+    trials.push(trial(format!("crowd: {CROWD} pairs of ibv_rc_pingpong on one device"), &needs, |sandbox| {
+        crowd(sandbox, 0)
     }));
     let name = format!("crowd: {CROWD} pairs of ibv_rc_pingpong on one device, {SPINNERS} processes that spin");
-    trials.push(trial(name, &needs, |habitat| crowd(habitat, SPINNERS)));
+    trials.push(trial(name, &needs, |sandbox| crowd(sandbox, SPINNERS)));
     trials
 }
 
 /// Kills one of two peers; the other's next completion has to fail with 12, IBV_WC_RETRY_EXC_ERR.
-fn kill_peer(habitat: &Habitat, program: &Path, device: Device, seed: u64) -> Result<(), Failed> {
-    let gid = habitat.gid_index()?;
-    let mut pair = Pair::start(habitat, program, device, "until-error", seed, &gid)?;
+fn kill_peer(sandbox: &Sandbox, program: &Path, device: Device, seed: u64) -> Result<(), Failed> {
+    let gid = sandbox.gid_index()?;
+    let mut pair = Pair::start(sandbox, program, device, "until-error", seed, &gid)?;
     // Address, ready, posted.
     pair.wait_for_lines(3)?;
     thread::sleep(Duration::from_micros(random(seed) % 5000));
@@ -113,9 +113,9 @@ fn kill_peer(habitat: &Habitat, program: &Path, device: Device, seed: u64) -> Re
 }
 
 /// Stops one of two peers and has it go on, for longer each time; nothing may fail until one is killed.
-fn stop_peers(habitat: &Habitat, program: &Path, device: Device) -> Result<(), Failed> {
-    let gid = habitat.gid_index()?;
-    let mut pair = Pair::start(habitat, program, device, "until-error", 7, &gid)?;
+fn stop_peers(sandbox: &Sandbox, program: &Path, device: Device) -> Result<(), Failed> {
+    let gid = sandbox.gid_index()?;
+    let mut pair = Pair::start(sandbox, program, device, "until-error", 7, &gid)?;
     pair.wait_for_lines(3)?;
     for (round, ms) in stops().iter().copied().enumerate() {
         let stopped = round % 2;
@@ -139,10 +139,10 @@ fn stop_peers(habitat: &Habitat, program: &Path, device: Device) -> Result<(), F
 }
 
 /// Kills one end of a perftest; the other has to notice by its completions or its TCP connection.
-fn kill_perftest(habitat: &Habitat, tool: &str, device: Device, seed: u64) -> Result<(), Failed> {
+fn kill_perftest(sandbox: &Sandbox, tool: &str, device: Device, seed: u64) -> Result<(), Failed> {
     let program = installed(tool)?;
     let port = free_port();
-    let mut command = habitat.command(&program, device);
+    let mut command = sandbox.command(&program, device);
     let mut server = Process::start(command.args(["-F", "-n", "1000000", "-u", "12", "-p", &port.to_string()]))?;
     wait_for_listener(&mut server, port)?;
     let client = Process::start(command.arg("127.0.0.1"))?;
@@ -159,22 +159,22 @@ fn kill_perftest(habitat: &Habitat, tool: &str, device: Device, seed: u64) -> Re
 }
 
 /// No file was left behind, where files usually are or in the directory of the test.
-fn nothing_left(habitat: &Habitat, before: &BTreeSet<String>, own: &[&str]) -> Result<(), Failed> {
+fn nothing_left(sandbox: &Sandbox, before: &BTreeSet<String>, own: &[&str]) -> Result<(), Failed> {
     let mut left: Vec<String> = files().difference(before).cloned().collect();
-    let names = fs::read_dir(habitat.dir.path())?.flatten().map(|e| e.file_name().to_string_lossy().into_owned());
+    let names = fs::read_dir(sandbox.dir.path())?.flatten().map(|e| e.file_name().to_string_lossy().into_owned());
     left.extend(names.filter(|name| !own.contains(&name.as_str())));
     if left.is_empty() { Ok(()) } else { Err(format!("left behind: {left:?}").into()) }
 }
 
 /// Many pairs at once, beside `spinners` processes that only take the cores from them.
-fn crowd(habitat: &Habitat, spinners: usize) -> Result<(), Failed> {
+fn crowd(sandbox: &Sandbox, spinners: usize) -> Result<(), Failed> {
     let spin = || Process::start(Command::new("/bin/sh").args(["-c", "while :; do :; done"]));
     let _spinning = (0..spinners).map(|_| spin()).collect::<Result<Vec<_>, _>>()?;
-    let gid = habitat.gid_index()?;
+    let gid = sandbox.gid_index()?;
     let program = installed("ibv_rc_pingpong")?;
     let ports = free_ports(CROWD);
     let start = |port: u16, peer: Option<&str>| {
-        let mut command = habitat.command(&program, Device::default());
+        let mut command = sandbox.command(&program, Device::default());
         command.args(["-c", "-e", "-n", "50", "-g", &gid, "-p", &port.to_string()]).args(peer);
         Process::start(&mut command)
     };

@@ -3,8 +3,8 @@
 use irnic_testkit::retry;
 use libtest_mimic::{Failed, Trial};
 
-use crate::habitat::{Device, Habitat, free_port, installed, reliable, trial, wait_for_listener};
 use crate::process::{Ended, Process};
+use crate::sandbox::{Device, Sandbox, free_port, installed, reliable, trial, wait_for_listener};
 
 /// Ping-pong programs, their options, and whether what they do is reliable. All check what they receive.
 const PINGPONG: [(&str, &[&str], bool); 4] = [
@@ -23,8 +23,8 @@ pub fn trials() -> Vec<Trial> {
         for (row, args) in options.iter().enumerate() {
             for &(network, device) in if over_rc { reliable(row) } else { &clean } {
                 let name = format!("examples: {tool} -c {args} ({network})");
-                trials.push(trial(name, &[&program, "/usr/bin/ibv_devinfo"], move |habitat| {
-                    pingpong(habitat, tool, args, device, over_rc)
+                trials.push(trial(name, &[&program, "/usr/bin/ibv_devinfo"], move |sandbox| {
+                    pingpong(sandbox, tool, args, device, over_rc)
                 }));
             }
         }
@@ -32,25 +32,25 @@ pub fn trials() -> Vec<Trial> {
     for (row, args) in ["-n 300", "-n 300 -e", "-n 50 -s 100000"].into_iter().enumerate() {
         for &(network, device) in reliable(row) {
             let needs = ["/usr/bin/ibv_xsrq_pingpong", "/usr/bin/ibv_devinfo"];
-            trials.push(trial(format!("examples: ibv_xsrq_pingpong {args} ({network})"), &needs, move |habitat| {
-                xsrq_pingpong(habitat, args, device)
+            trials.push(trial(format!("examples: ibv_xsrq_pingpong {args} ({network})"), &needs, move |sandbox| {
+                xsrq_pingpong(sandbox, args, device)
             }));
         }
     }
-    trials.push(trial("examples: ibv_devices".into(), &["/usr/bin/ibv_devices"], |habitat| {
-        let output = Process::start(&mut habitat.command(installed("ibv_devices")?, Device::default()))?.succeed()?;
+    trials.push(trial("examples: ibv_devices".into(), &["/usr/bin/ibv_devices"], |sandbox| {
+        let output = Process::start(&mut sandbox.command(installed("ibv_devices")?, Device::default()))?.succeed()?;
         if output.stdout.contains("irnic0") { Ok(()) } else { Err(output.failed("no irnic0")) }
     }));
-    trials.push(trial("examples: ibv_devinfo -v".into(), &["/usr/bin/ibv_devinfo"], |habitat| {
+    trials.push(trial("examples: ibv_devinfo -v".into(), &["/usr/bin/ibv_devinfo"], |sandbox| {
         let output =
-            Process::start(habitat.command(installed("ibv_devinfo")?, Device::default()).arg("-v"))?.succeed()?;
+            Process::start(sandbox.command(installed("ibv_devinfo")?, Device::default()).arg("-v"))?.succeed()?;
         let missing = ["irnic0", "PORT_ACTIVE", "Ethernet", "RoCE v2"].iter().find(|w| !output.stdout.contains(**w));
         missing.map_or(Ok(()), |word| Err(output.failed(&format!("no {word}"))))
     }));
     for (signal, name) in [(libc::SIGTERM, "SIGTERM"), (libc::SIGINT, "SIGINT")] {
         let name = format!("examples: ibv_asyncwatch until {name}");
-        trials.push(trial(name, &["/usr/bin/ibv_asyncwatch"], move |habitat| {
-            let mut command = habitat.command(installed("ibv_asyncwatch")?, Device::default());
+        trials.push(trial(name, &["/usr/bin/ibv_asyncwatch"], move |sandbox| {
+            let mut command = sandbox.command(installed("ibv_asyncwatch")?, Device::default());
             let mut watch = Process::start(&mut command)?;
             // It says so when it is ready, into a buffer; so wait for its state instead: asleep, reading.
             let syscall = format!("/proc/{}/syscall", watch.child.id());
@@ -68,12 +68,12 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// Ping-pong over extended reliable connections. Both ends wait for each other before they leave.
-fn xsrq_pingpong(habitat: &Habitat, args: &str, device: Device) -> Result<(), Failed> {
+fn xsrq_pingpong(sandbox: &Sandbox, args: &str, device: Device) -> Result<(), Failed> {
     let program = installed("ibv_xsrq_pingpong")?;
-    let gid = habitat.gid_index()?;
+    let gid = sandbox.gid_index()?;
     let port = free_port();
     let command = |peer: Option<&str>| {
-        let mut command = habitat.command(&program, device);
+        let mut command = sandbox.command(&program, device);
         command.args(["-g", &gid, "-p", &port.to_string()]).args(args.split_whitespace()).args(peer);
         command
     };
@@ -88,13 +88,13 @@ fn xsrq_pingpong(habitat: &Habitat, args: &str, device: Device) -> Result<(), Fa
     }
 }
 
-fn pingpong(habitat: &Habitat, tool: &str, args: &str, device: Device, reliable: bool) -> Result<(), Failed> {
+fn pingpong(sandbox: &Sandbox, tool: &str, args: &str, device: Device, reliable: bool) -> Result<(), Failed> {
     let program = installed(tool)?;
-    let gid = habitat.gid_index()?;
-    let [client, server] = retry::attempts(&habitat.test, || {
+    let gid = sandbox.gid_index()?;
+    let [client, server] = retry::attempts(&sandbox.test, || {
         let port = free_port();
         let command = |peer: Option<&str>| {
-            let mut command = habitat.command(&program, device);
+            let mut command = sandbox.command(&program, device);
             command.args(["-c", "-g", &gid, "-p", &port.to_string(), "-n", "300"]);
             command.args(args.split_whitespace()).args(peer);
             command

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
 
-use crate::habitat::{Device, Habitat, RELIABLE, all, free_port, installed, trial, wait_for_service};
 use crate::process::Process;
+use crate::sandbox::{Device, RELIABLE, Sandbox, all, free_port, installed, trial, wait_for_service};
 
 /// The engine is a module of fio in some distributions; Debian's has it built in.
 const FIO: &str = "/usr/bin/fio";
@@ -58,23 +58,23 @@ pub fn trials() -> Vec<Trial> {
                 Check::Mismatch => ", verified against what was not sent",
             };
             let name = format!("fio: {} of {} bytes{what} ({network})", run.verb, run.size);
-            trials.push(trial(name, &[FIO], move |habitat| transfer(habitat, *run, device)));
+            trials.push(trial(name, &[FIO], move |sandbox| transfer(sandbox, *run, device)));
         }
     }
     trials
 }
 
-fn fio(habitat: &Habitat, run: Run, device: Device, port: u16) -> Result<Command, Failed> {
-    let mut command = habitat.command(installed("fio")?, device);
+fn fio(sandbox: &Sandbox, run: Run, device: Device, port: u16) -> Result<Command, Failed> {
+    let mut command = sandbox.command(installed("fio")?, device);
     // Its job is a thread, not a process, which would outlive it.
     command.args(["--ioengine=rdma", "--output-format=terse", "--terse-version=3", "--thread"]);
     command.args([format!("--port={port}"), format!("--bs={}", run.size), format!("--size={}", run.size * BLOCKS)]);
     Ok(command)
 }
 
-fn transfer(habitat: &Habitat, run: Run, device: Device) -> Result<(), Failed> {
+fn transfer(sandbox: &Sandbox, run: Run, device: Device) -> Result<(), Failed> {
     let port = free_port();
-    let mut server = fio(habitat, run, device, port)?;
+    let mut server = fio(sandbox, run, device, port)?;
     server.args(["--name=server", "--rw=read", &format!("--iodepth={BLOCKS}")]);
     match run.check {
         Check::Count => {}
@@ -83,7 +83,7 @@ fn transfer(habitat: &Habitat, run: Run, device: Device) -> Result<(), Failed> {
     }
     let mut server = Process::start(&mut server)?;
     wait_for_service(&mut server)?;
-    let mut client = fio(habitat, run, device, port)?;
+    let mut client = fio(sandbox, run, device, port)?;
     client.args(["--name=client", "--hostname=127.0.0.1", "--rw=write", "--iodepth=8"]);
     client.arg(format!("--verb={}", run.verb));
     if run.check != Check::Count {
@@ -101,8 +101,8 @@ fn transfer(habitat: &Habitat, run: Run, device: Device) -> Result<(), Failed> {
     let client = if alone(&client) { None } else { Some(client.end()?.succeed()?) };
     let server = server.end()?;
     if run.check == Check::Mismatch {
-        let told = server.stderr.contains("verify failed") && !server.status.success();
-        return if told { Ok(()) } else { Err(server.failed("it verifies nothing")) };
+        let reported = server.stderr.contains("verify failed") && !server.status.success();
+        return if reported { Ok(()) } else { Err(server.failed("it verifies nothing")) };
     }
     let server = server.succeed()?;
     let total = u64::from(run.size * BLOCKS / 1024);

@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use irnic_testkit::shim;
 use libtest_mimic::{Failed, Trial};
 
-use crate::habitat::{Device, Habitat, free_port, installed, trial, wait_for_listener};
 use crate::process::Process;
+use crate::sandbox::{Device, Sandbox, free_port, installed, trial, wait_for_listener};
 
 /// Program and arguments of both ends, the GID index among them: 0 is IPv4, 1 IPv6.
 const PROGRAMS: [&str; 6] = [
@@ -34,30 +34,30 @@ pub fn trials() -> Vec<Trial> {
     for parameters in PARAMETERS {
         for program in PROGRAMS {
             let name = format!("{program}, frames{parameters}");
-            trials.push(trial(name, &[], move |habitat| check(habitat, program, parameters)));
+            trials.push(trial(name, &[], move |sandbox| check(sandbox, program, parameters)));
         }
     }
     trials.push(trial("a frame port is one process's".into(), &[], second_process));
     let needs = ["/usr/bin/ucmatose"];
-    trials.push(trial("rdma_cm over frames: a neighbour that answers".into(), &needs, |habitat| {
-        connect(habitat, "10.77.0.1", true)
+    trials.push(trial("rdma_cm over frames: a neighbour that answers".into(), &needs, |sandbox| {
+        connect(sandbox, "10.77.0.1", true)
     }));
-    trials.push(trial("rdma_cm over frames: a neighbour that does not".into(), &needs, |habitat| {
-        connect(habitat, "10.77.0.99", false)
+    trials.push(trial("rdma_cm over frames: a neighbour that does not".into(), &needs, |sandbox| {
+        connect(sandbox, "10.77.0.99", false)
     }));
     trials
 }
 
-fn check(habitat: &Habitat, program: &str, parameters: &str) -> Result<(), Failed> {
-    let at = |name: &str| habitat.dir.path().join(name);
+fn check(sandbox: &Sandbox, program: &str, parameters: &str) -> Result<(), Failed> {
+    let at = |name: &str| sandbox.dir.path().join(name);
     let wire = Relay::start([at("a"), at("b")], [at("to-a"), at("to-b")], &at("wire.pcap"))?;
     let port = free_port();
     let end = |own: &str, wire: &str, addresses: &str, server: Option<&str>| {
-        let mut words = program.split(' ');
+        let mut arguments = program.split(' ');
         // What IRN adds Wireshark does not know.
         let device = Device { transport: "roce", ..Device::default() };
-        let mut command = habitat.command(installed(words.next().unwrap_or_default())?, device);
-        command.args(words).args(["-p", &port.to_string()]).args(server);
+        let mut command = sandbox.command(installed(arguments.next().unwrap_or_default())?, device);
+        command.args(arguments).args(["-p", &port.to_string()]).args(server);
         let (own, wire) = (at(own), at(wire));
         command
             .env("IRNIC_PORT", format!("frames:dgram:local={},remote={}{parameters}", own.display(), wire.display()));
@@ -109,15 +109,15 @@ fn read_capture(capture: &Path, tagged: bool) -> Result<(), Failed> {
             return Err(format!("tshark: {line}").into());
         };
         let roce = protocols.contains(":infiniband") || protocols.contains(":rroce");
-        let asks = protocols.contains(":arp") || protocols.contains(":icmpv6");
+        let resolves = protocols.contains(":arp") || protocols.contains(":icmpv6");
         // 1: right. A field of another protocol is empty.
         let fine = malformed.is_empty() && ["", "1"].contains(&ip) && ["", "1"].contains(&icmpv6);
         let marked = if tagged { vlan == "5" && (!roce || ["", "46"].contains(&dscp)) } else { vlan.is_empty() };
-        if !fine || !marked || roce == asks {
+        if !fine || !marked || roce == resolves {
             return Err(format!("Wireshark reads {line:?}").into());
         }
         frames += u64::from(roce);
-        questions += u64::from(asks);
+        questions += u64::from(resolves);
     }
     if frames < 100 || questions < 2 {
         return Err(format!("{frames} frames and {questions} messages between neighbours on the wire").into());
@@ -127,10 +127,10 @@ fn read_capture(capture: &Path, tagged: bool) -> Result<(), Failed> {
 
 /// The kernel, which has no route to any of these addresses here, is not asked. That the peer is silent comes as an
 /// event.
-fn connect(habitat: &Habitat, to: &str, answers: bool) -> Result<(), Failed> {
-    let at = |name: &str| habitat.dir.path().join(name);
+fn connect(sandbox: &Sandbox, to: &str, answers: bool) -> Result<(), Failed> {
+    let at = |name: &str| sandbox.dir.path().join(name);
     let end = |own: &str, peer: &str, address: &str, to: &[&str]| {
-        let mut command = habitat.command(installed("ucmatose")?, Device::default());
+        let mut command = sandbox.command(installed("ucmatose")?, Device::default());
         let port = format!("frames:dgram:local={},remote={}", at(own).display(), at(peer).display());
         command.args(["-c", "2", "-C", "3"]).args(to).env("IRNIC_PORT", port).env("IRNIC_ADDRESSES", address);
         if to.is_empty() {
@@ -150,18 +150,18 @@ fn connect(habitat: &Habitat, to: &str, answers: bool) -> Result<(), Failed> {
     let client = client.end()?;
     server.child.kill()?;
     // ucmatose waits for two seconds, and the kernel says the same.
-    let told = "event: RDMA_CM_EVENT_ADDR_ERROR, error: -110";
-    if client.status.success() || !(client.stdout.clone() + &client.stderr).contains(told) {
+    let expected = "event: RDMA_CM_EVENT_ADDR_ERROR, error: -110";
+    if client.status.success() || !(client.stdout.clone() + &client.stderr).contains(expected) {
         return Err(client.failed("the silent neighbour is not told"));
     }
     Ok(())
 }
 
 /// The second of two processes that want one frame port is told whose it is.
-fn second_process(habitat: &Habitat) -> Result<(), Failed> {
+fn second_process(sandbox: &Sandbox) -> Result<(), Failed> {
     let start = |port: &str| {
-        let mut command = habitat.command(installed("ibv_rc_pingpong")?, Device::default());
-        let at = |name: &str| habitat.dir.path().join(name).display().to_string();
+        let mut command = sandbox.command(installed("ibv_rc_pingpong")?, Device::default());
+        let at = |name: &str| sandbox.dir.path().join(name).display().to_string();
         command.env("IRNIC_PORT", format!("frames:dgram:local={},remote={}", at("a"), at("b")));
         command.env("IRNIC_ADDRESSES", "10.77.0.1").args(["-g", "0", "-p", port]);
         Process::start(&mut command)
@@ -170,8 +170,8 @@ fn second_process(habitat: &Habitat) -> Result<(), Failed> {
     let mut first = start(&port.to_string())?;
     wait_for_listener(&mut first, port)?;
     let second = start(&free_port().to_string())?.end()?;
-    let told = format!("is taken by process {} of user", first.child.id());
-    if second.status.success() || !second.stderr.contains(&told) {
+    let expected = format!("is taken by process {} of user", first.child.id());
+    if second.status.success() || !second.stderr.contains(&expected) {
         return Err(second.failed("the second process is not refused"));
     }
     Ok(())

@@ -7,8 +7,8 @@ use std::process::Command;
 use irnic_testkit::retry;
 use libtest_mimic::{Failed, Trial};
 
-use crate::habitat::{Device, Habitat, all, free_port, installed, trial, wait_for_service};
 use crate::process::{Ended, Process};
+use crate::sandbox::{Device, Sandbox, all, free_port, installed, trial, wait_for_service};
 use crate::table::Row;
 
 const TGTD: &str = "/usr/sbin/tgtd";
@@ -35,7 +35,7 @@ pub fn trials() -> Vec<Trial> {
         let device = Device { transport: "irn", impair: if lossy { "loss 1%" } else { "" }, port };
         if all() || (port, lossy) == ("shm", false) {
             let name = format!("iser: tgt's disk and back ({port}, {})", if lossy { "1 % loss" } else { "no loss" });
-            trials.push(trial(name, &NEEDS, move |habitat| write_and_read(habitat, device, 8 << 20)));
+            trials.push(trial(name, &NEEDS, move |sandbox| write_and_read(sandbox, device, 8 << 20)));
         }
     }
     trials
@@ -49,33 +49,33 @@ struct Target {
 }
 
 impl Target {
-    fn start(habitat: &Habitat, device: Device, bytes: usize) -> Result<Target, Failed> {
+    fn start(sandbox: &Sandbox, device: Device, bytes: usize) -> Result<Target, Failed> {
         // tgt keeps it in a short, and listens on none above 32767.
         let port = free_port() / 2;
-        let disk = habitat.dir.path().join("disk");
+        let disk = sandbox.dir.path().join("disk");
         fs::write(&disk, vec![0; bytes])?;
-        let mut daemon = habitat.command(TGTD, device);
+        let mut daemon = sandbox.command(TGTD, device);
         // Without a pool of its own size it takes a gigabyte.
         daemon.args(["--foreground", "--control-port", "77", "--iser", &format!("port={port},pool_sz_mb=32")]);
-        let control = habitat.dir.path().join("tgt");
+        let control = sandbox.dir.path().join("tgt");
         let daemon = Process::start(daemon.env("TGT_IPC_SOCKET", &control))?;
         let mut target = Target { daemon, port, disk };
         // The socket's name has the control port in it.
         target.daemon.await_condition("it takes commands", |_| control.with_extension("77").exists())?;
-        target.administer(habitat, &format!("target --op new --tid 1 --targetname {TARGET}"))?;
+        target.administer(sandbox, &format!("target --op new --tid 1 --targetname {TARGET}"))?;
         let disk = target.disk.display().to_string();
-        target.administer(habitat, &format!("logicalunit --op new --tid 1 --lun 1 --backing-store {disk}"))?;
-        target.administer(habitat, "target --op bind --tid 1 --initiator-address ALL")?;
-        target.administer(habitat, &format!("target --op bind --tid 1 --initiator-name {INITIATOR}"))?;
+        target.administer(sandbox, &format!("logicalunit --op new --tid 1 --lun 1 --backing-store {disk}"))?;
+        target.administer(sandbox, "target --op bind --tid 1 --initiator-address ALL")?;
+        target.administer(sandbox, &format!("target --op bind --tid 1 --initiator-name {INITIATOR}"))?;
         // It listens from the first target on.
         wait_for_service(&mut target.daemon)?;
         Ok(target)
     }
 
-    fn administer(&mut self, habitat: &Habitat, words: &str) -> Result<(), Failed> {
+    fn administer(&mut self, sandbox: &Sandbox, arguments: &str) -> Result<(), Failed> {
         let mut command = Command::new(TGTADM);
-        command.env("TGT_IPC_SOCKET", habitat.dir.path().join("tgt"));
-        command.args(["--control-port", "77", "--lld", "iser", "--mode"]).args(words.split(' '));
+        command.env("TGT_IPC_SOCKET", sandbox.dir.path().join("tgt"));
+        command.args(["--control-port", "77", "--lld", "iser", "--mode"]).args(arguments.split(' '));
         let ended = Process::start(&mut command)?.end()?;
         if ended.status.success() {
             return Ok(());
@@ -107,8 +107,8 @@ impl Target {
 }
 
 /// The initiator, compiled.
-fn initiator(habitat: &Habitat) -> Result<PathBuf, Failed> {
-    let program = habitat.dir.path().join("iser");
+fn initiator(sandbox: &Sandbox) -> Result<PathBuf, Failed> {
+    let program = sandbox.dir.path().join("iser");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/applications/iser.c");
     let mut cc = Command::new("/usr/bin/cc");
     cc.args(["-Wall", "-Wextra", "-Werror", "-O2", source, "-o"]).arg(&program);
@@ -116,23 +116,23 @@ fn initiator(habitat: &Habitat) -> Result<PathBuf, Failed> {
     Ok(program)
 }
 
-fn write_and_read(habitat: &Habitat, device: Device, bytes: usize) -> Result<(), Failed> {
-    let program = initiator(habitat)?;
-    let target = Target::start(habitat, device, bytes)?;
+fn write_and_read(sandbox: &Sandbox, device: Device, bytes: usize) -> Result<(), Failed> {
+    let program = initiator(sandbox)?;
+    let target = Target::start(sandbox, device, bytes)?;
     let image: Vec<u8> = (0..bytes as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    let [from, to] = ["image", "copy"].map(|name| habitat.dir.path().join(name));
+    let [from, to] = ["image", "copy"].map(|name| sandbox.dir.path().join(name));
     fs::write(&from, &image)?;
     // A program of libiscsi's own first.
-    let inquiry = target.initiate(&habitat.test, || {
-        let mut inquiry = habitat.command(installed("iscsi-inq")?, device);
+    let inquiry = target.initiate(&sandbox.test, || {
+        let mut inquiry = sandbox.command(installed("iscsi-inq")?, device);
         inquiry.args(["--initiator-name", INITIATOR, &target.url()]);
         Ok(inquiry)
     })?;
     if !inquiry.stdout.contains("DIRECT_ACCESS") {
         return Err(inquiry.failed("no disk"));
     }
-    target.initiate(&habitat.test, || {
-        let mut client = habitat.command(&program, device);
+    target.initiate(&sandbox.test, || {
+        let mut client = sandbox.command(&program, device);
         client.args([&target.url(), INITIATOR]).args([&from, &to]);
         Ok(client)
     })?;

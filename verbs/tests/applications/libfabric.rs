@@ -7,8 +7,8 @@ use std::process::Command;
 use irnic_testkit::retry;
 use libtest_mimic::{Failed, Trial};
 
-use crate::habitat::{Device, Habitat, all, free_port, installed, namespaces, skipped, trial, wait_for_listener};
 use crate::process::{Ended, Process};
+use crate::sandbox::{Device, Sandbox, all, free_port, installed, namespaces, skipped, trial, wait_for_listener};
 use crate::table::Row;
 
 /// The address of the interface; from the block for documentation (RFC 5737).
@@ -113,7 +113,7 @@ pub fn trials() -> Vec<Trial> {
                 continue;
             }
             let device = Device { transport: "irn", impair, port };
-            trials.push(trial(name, &[PROGRAM, IP], move |habitat| pingpong(habitat, run, device)));
+            trials.push(trial(name, &[PROGRAM, IP], move |sandbox| pingpong(sandbox, run, device)));
         }
     }
     trials
@@ -132,10 +132,10 @@ fn make_interface() -> Result<(), Failed> {
     Ok(())
 }
 
-fn pingpong(habitat: &Habitat, run: &Run, device: Device) -> Result<(), Failed> {
+fn pingpong(sandbox: &Sandbox, run: &Run, device: Device) -> Result<(), Failed> {
     make_interface()?;
     let program = installed("fi_pingpong")?;
-    let Ends { ends: [client, server], .. } = retry::attempts(&habitat.test, || both(habitat, &program, run, device))?;
+    let Ends { ends: [client, server], .. } = retry::attempts(&sandbox.test, || both(sandbox, &program, run, device))?;
     // Who ends first takes the last acknowledgement with it. If that is lost, the other's last message has nobody to
     // answer it, after the report, on any NIC.
     let left_alone = |end: &Ended| {
@@ -161,7 +161,7 @@ struct Ends {
     only_the_last: bool,
 }
 
-impl retry::Words for Ends {
+impl retry::Output for Ends {
     fn says(&self, text: &str) -> bool {
         self.only_the_last && self.ends.says(text)
     }
@@ -171,10 +171,10 @@ impl retry::Words for Ends {
 /// disconnects, `ofi_rxm` closes the endpoint, and 1.17's `vrb_ep_close` destroys the queue pair before it polls
 /// (prov/verbs/src/verbs_ep.c). A NIC removes the completions of a queue pair that is destroyed (rdma-core: `mlx4`,
 /// `mlx5`).
-fn both(habitat: &Habitat, program: &Path, run: &Run, device: Device) -> Result<Ends, Failed> {
+fn both(sandbox: &Sandbox, program: &Path, run: &Run, device: Device) -> Result<Ends, Failed> {
     let port = free_port();
     let command = |end: &[&str]| {
-        let mut command = habitat.command(program, device);
+        let mut command = sandbox.command(program, device);
         command
             .env("IRNIC_ADDRESSES", ADDRESS)
             .args(["-p", run.provider, "-e", run.endpoint, "-c"])

@@ -11,7 +11,6 @@ mod death;
 mod examples;
 mod fio;
 mod frames;
-mod habitat;
 mod iser;
 mod libfabric;
 mod mooncake;
@@ -25,6 +24,7 @@ mod pyverbs;
 mod qemu;
 mod qperf;
 mod rdmacm;
+mod sandbox;
 mod table;
 
 use std::collections::BTreeSet;
@@ -33,7 +33,7 @@ use libtest_mimic::{Arguments, Trial};
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    habitat::prepare();
+    sandbox::prepare();
     arguments.test_threads.get_or_insert(2);
     let trials = match std::env::var("IRNIC_APPLICATIONS").as_deref() {
         Ok("all") => trials(true),
@@ -48,7 +48,7 @@ fn main() {
 
 /// All tests, of the long form or the short one.
 fn trials(all: bool) -> Vec<Trial> {
-    habitat::want_all(all);
+    sandbox::want_all(all);
     let mut trials = perftest::trials();
     trials.extend(examples::trials());
     trials.extend(pyverbs::trials());

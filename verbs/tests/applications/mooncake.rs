@@ -12,8 +12,8 @@ use std::sync::OnceLock;
 
 use libtest_mimic::{Failed, Trial};
 
-use crate::habitat::{Device, Habitat, isolated, missing, skipped};
 use crate::process::{Ended, Process};
+use crate::sandbox::{Device, Sandbox, isolated, missing, skipped};
 
 const WHEEL: &str = "mooncake-transfer-engine-non-cuda==0.3.13.post1";
 const NEEDS: [&str; 2] = ["/usr/bin/python3", "/usr/bin/ldd"];
@@ -40,7 +40,7 @@ fn trial(name: String, device: Device) -> Trial {
         return skipped(name, &why);
     }
     Trial::test(name.clone(), move || match program() {
-        Ok(program) => isolated(name, move |habitat| transfers(habitat, program, device)),
+        Ok(program) => isolated(name, move |sandbox| transfers(sandbox, program, device)),
         Err(why) => {
             irnic_testkit::skipped(&format!("{name}: {why}"));
             Ok(())
@@ -93,9 +93,9 @@ fn said(command: &mut Command) -> Result<String, String> {
     }
 }
 
-fn transfers(habitat: &Habitat, program: &Path, device: Device) -> Result<(), Failed> {
+fn transfers(sandbox: &Sandbox, program: &Path, device: Device) -> Result<(), Failed> {
     let command = |mode: &str| {
-        let mut command = habitat.command(program, device);
+        let mut command = sandbox.command(program, device);
         command.arg(format!("-mode={mode}")).args(["-metadata_server=P2PHANDSHAKE", "-protocol=rdma", "-threads=1"]);
         command.args(["-device_name=irnic0", "-local_server_name=127.0.0.1", "-buffer_size=16777216"]);
         command.args([format!("-batch_size={}", BATCH.0), format!("-block_size={}", BATCH.1)]);
@@ -104,7 +104,7 @@ fn transfers(habitat: &Habitat, program: &Path, device: Device) -> Result<(), Fa
     let mut target = Process::start(&mut command("target"))?;
     let segment = segment(&mut target)?;
     for operation in OPERATIONS {
-        let stats = habitat.dir.path().join(operation);
+        let stats = sandbox.dir.path().join(operation);
         let mut command = command("initiator");
         command.args([format!("-segment_id={segment}"), format!("-operation={operation}"), "-duration=1".into()]);
         let end = Process::start(command.env("IRNIC_STATS", &stats))?.succeed()?;

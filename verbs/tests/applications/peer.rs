@@ -11,19 +11,19 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
 
-use crate::habitat::{Device, Habitat, reliable, trial};
 use crate::process::{Ended, Process};
+use crate::sandbox::{Device, Sandbox, reliable, trial};
 
 /// What the program needs to be built.
 pub const NEEDS: [&str; 3] = ["/usr/bin/cc", "/usr/include/infiniband/verbs.h", "/usr/bin/ibv_devinfo"];
 
 /// The program, compiled and linked against the library.
-pub fn build(habitat: &Habitat) -> Result<PathBuf, Failed> {
-    let program = habitat.dir.path().join("peer");
+pub fn build(sandbox: &Sandbox) -> Result<PathBuf, Failed> {
+    let program = sandbox.dir.path().join("peer");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/applications/peer.c");
     let mut cc = Command::new("/usr/bin/cc");
     cc.args(["-Wall", "-Wextra", "-Werror", "-O2", source, "-o"]).arg(&program);
-    Process::start(cc.arg("-L").arg(habitat.libraries()).arg("-libverbs"))?.succeed()?;
+    Process::start(cc.arg("-L").arg(sandbox.libraries()).arg("-libverbs"))?.succeed()?;
     Ok(program)
 }
 
@@ -37,7 +37,7 @@ pub struct Pair {
 impl Pair {
     /// Starts two peers and introduces them.
     pub fn start(
-        habitat: &Habitat,
+        sandbox: &Sandbox,
         program: &Path,
         device: Device,
         what: &str,
@@ -47,7 +47,7 @@ impl Pair {
         let lines = Arc::new([const { AtomicUsize::new(0) }; 2]);
         let mut peers = Vec::new();
         for _ in 0..2 {
-            let mut command = habitat.command(program, device);
+            let mut command = sandbox.command(program, device);
             peers.push(Process::start_piped(command.args([what, &seed.to_string(), gid]))?);
         }
         let mut stdins: Vec<ChildStdin> =
@@ -105,9 +105,9 @@ impl Pair {
 }
 
 /// Every operation of RC between two processes; both compare every byte.
-pub fn verify(habitat: &Habitat, program: &Path, device: Device, seed: u64) -> Result<(), Failed> {
-    let gid = habitat.gid_index()?;
-    for (end, said) in Pair::start(habitat, program, device, "verify", seed, &gid)?.end()? {
+pub fn verify(sandbox: &Sandbox, program: &Path, device: Device, seed: u64) -> Result<(), Failed> {
+    let gid = sandbox.gid_index()?;
+    for (end, said) in Pair::start(sandbox, program, device, "verify", seed, &gid)?.end()? {
         if !end.status.success() || !said.ends_with("verified\n") {
             return Err(end.failed(&format!("seed {seed}: it said {said}")));
         }
@@ -121,7 +121,7 @@ pub fn trials() -> Vec<Trial> {
     for seed in 1..=4 {
         for &(network, device) in reliable(seed as usize) {
             let name = format!("peers: every byte of SEND, WRITE, READ and FETCH_AND_ADD, seed {seed} ({network})");
-            trials.push(trial(name, &NEEDS, move |habitat| verify(habitat, &build(habitat)?, device, seed)));
+            trials.push(trial(name, &NEEDS, move |sandbox| verify(sandbox, &build(sandbox)?, device, seed)));
         }
     }
     trials

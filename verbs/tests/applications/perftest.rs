@@ -5,8 +5,8 @@ use std::path::Path;
 use irnic_testkit::retry;
 use libtest_mimic::{Failed, Trial};
 
-use crate::habitat::{Device, Habitat, all, free_port, installed, reliable, trial, wait_for_listener};
 use crate::process::{Ended, Process};
+use crate::sandbox::{Device, Sandbox, all, free_port, installed, reliable, trial, wait_for_listener};
 
 /// One run of a tool.
 #[derive(Copy, Clone)]
@@ -184,23 +184,23 @@ pub fn trials() -> Vec<Trial> {
             }
             for &(network, device) in if service == "RC" { reliable(number) } else { &clean } {
                 let name = format!("perftest: {tool} -c {service} {args} ({network})");
-                trials.push(trial(name, &[&program], move |habitat| both_ends(habitat, run, device)));
+                trials.push(trial(name, &[&program], move |sandbox| both_ends(sandbox, run, device)));
             }
         }
     }
     trials
 }
 
-fn both_ends(habitat: &Habitat, run: Run, device: Device) -> Result<(), Failed> {
+fn both_ends(sandbox: &Sandbox, run: Run, device: Device) -> Result<(), Failed> {
     let program = installed(run.tool)?;
-    let [client, server] = retry::attempts(&habitat.test, || start(habitat, &program, run, device))?;
+    let [client, server] = retry::attempts(&sandbox.test, || start(sandbox, &program, run, device))?;
     judge(&client, &server, run)
 }
 
-fn start(habitat: &Habitat, program: &Path, run: Run, device: Device) -> Result<[Ended; 2], Failed> {
+fn start(sandbox: &Sandbox, program: &Path, run: Run, device: Device) -> Result<[Ended; 2], Failed> {
     let port = free_port();
     let command = |peer: Option<&str>| {
-        let mut command = habitat.command(program, device);
+        let mut command = sandbox.command(program, device);
         command.args(["-F", "-c", run.service, "-p", &port.to_string()]).args(run.args.split(' ')).args(peer);
         command
     };

@@ -6,10 +6,10 @@ use std::path::Path;
 use irnic_testkit::{retry, shim};
 use libtest_mimic::{Failed, Trial};
 
-use crate::habitat::{Device, Habitat, all, free_port, installed, trial};
 use crate::perftest::Rows::{One, Sizes};
 use crate::perftest::{Run, judge};
 use crate::process::{Ended, Process};
+use crate::sandbox::{Device, Sandbox, all, free_port, installed, trial};
 use crate::table::Row;
 
 const fn run(tool: &'static str, service: &'static str, args: &'static str, rows: crate::perftest::Rows) -> Run {
@@ -74,29 +74,29 @@ pub fn trials() -> Vec<Trial> {
             let (run, loss) = (*run, if lossy { "1 % loss" } else { "no loss" });
             let name = format!("perftest: {} -R -c {} {} ({port}, {loss})", run.tool, run.service, run.args);
             let program = format!("/usr/bin/{}", run.tool);
-            trials.push(trial(name, &[&program], move |habitat| both_ends(habitat, run, device)));
+            trials.push(trial(name, &[&program], move |sandbox| both_ends(sandbox, run, device)));
         }
     }
     trials
 }
 
-fn both_ends(habitat: &Habitat, run: Run, device: Device) -> Result<(), Failed> {
+fn both_ends(sandbox: &Sandbox, run: Run, device: Device) -> Result<(), Failed> {
     let program = installed(run.tool)?;
-    let [client, server] = retry::attempts(&habitat.test, || start(habitat, &program, run, device))?;
+    let [client, server] = retry::attempts(&sandbox.test, || start(sandbox, &program, run, device))?;
     judge(&client, &server, run)
 }
 
 /// Runs both ends. perftest connects twice, and its client does not wait the second time until the server listens
 /// again: here it does.
-fn start(habitat: &Habitat, program: &Path, run: Run, device: Device) -> Result<[Ended; 2], Failed> {
+fn start(sandbox: &Sandbox, program: &Path, run: Run, device: Device) -> Result<[Ended; 2], Failed> {
     let port = free_port().to_string();
-    let [listens, granted] = ["listens", "granted"].map(|name| habitat.dir.path().join(name));
+    let [listens, granted] = ["listens", "granted"].map(|name| sandbox.dir.path().join(name));
     for file in [&listens, &granted] {
         // There is none before the first attempt.
         let _ = fs::remove_file(file);
     }
     let command = |peer: Option<&str>| {
-        let mut command = habitat.command(program, device);
+        let mut command = sandbox.command(program, device);
         command.args(["-R", "-F", "-c", run.service, "-p", &port]).args(run.args.split(' ')).args(peer);
         command
     };

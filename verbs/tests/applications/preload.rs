@@ -12,8 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 
-use crate::habitat::{Device, Habitat, all, free_port, installed, trial, wait_for_listener, wait_for_service};
 use crate::process::Process;
+use crate::sandbox::{Device, Sandbox, all, free_port, installed, trial, wait_for_listener, wait_for_service};
 use crate::table::Row;
 
 const PRELOAD: &str = "/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so";
@@ -50,28 +50,28 @@ pub fn trials() -> Vec<Trial> {
             if all() || short && plain {
                 let name = format!("librspreload: curl gets {bytes} bytes from busybox's httpd ({place})");
                 let needs = [PRELOAD, "/usr/bin/curl", "/usr/bin/busybox"];
-                trials.push(trial(name, &needs, move |habitat| download(habitat, device, bytes)));
+                trials.push(trial(name, &needs, move |sandbox| download(sandbox, device, bytes)));
             }
         }
         if all() || plain {
             let name = format!("librspreload: NPtcp -i ({place})");
-            trials.push(trial(name, &[PRELOAD, "/usr/bin/NPtcp"], move |habitat| exchange(habitat, device)));
+            trials.push(trial(name, &[PRELOAD, "/usr/bin/NPtcp"], move |sandbox| exchange(sandbox, device)));
         }
     }
     trials
 }
 
 /// A program whose sockets are rsockets, and whose NIC leaves its counters in a file called `statistics`.
-fn preloaded(habitat: &Habitat, device: Device, program: &str, statistics: &str) -> Result<Command, Failed> {
-    let mut command = habitat.command(installed(program)?, device);
-    command.env("LD_PRELOAD", PRELOAD).env("IRNIC_STATS", habitat.dir.path().join(statistics));
+fn preloaded(sandbox: &Sandbox, device: Device, program: &str, statistics: &str) -> Result<Command, Failed> {
+    let mut command = sandbox.command(installed(program)?, device);
+    command.env("LD_PRELOAD", PRELOAD).env("IRNIC_STATS", sandbox.dir.path().join(statistics));
     Ok(command)
 }
 
 /// A failure unless the NIC of a process that has ended received so many bytes, by RDMA WRITEs: rsockets send nothing
 /// otherwise, and a connection that rdma_cm does not make becomes one of TCP without a word.
-fn received(habitat: &Habitat, statistics: &str, bytes: u64) -> Result<(), Failed> {
-    let text = fs::read_to_string(habitat.dir.path().join(statistics))?;
+fn received(sandbox: &Sandbox, statistics: &str, bytes: u64) -> Result<(), Failed> {
+    let text = fs::read_to_string(sandbox.dir.path().join(statistics))?;
     let statistics: Value = serde_json::from_str(&text)?;
     let count = |name: &str| {
         let devices = statistics["devices"].as_array().map_or(&[][..], Vec::as_slice);
@@ -110,55 +110,55 @@ impl Drop for Semaphore {
 
 /// Gets a file by HTTP. A server that forks has its connections made by TCP first and then, with RDMAV_FORK_SAFE, by
 /// its child and the client anew, by rdma_cm.
-fn download(habitat: &Habitat, device: Device, bytes: u32) -> Result<(), Failed> {
-    let dir = habitat.dir.path().join("www");
+fn download(sandbox: &Sandbox, device: Device, bytes: u32) -> Result<(), Failed> {
+    let dir = sandbox.dir.path().join("www");
     fs::create_dir(&dir)?;
     let content: Vec<u8> = (0..bytes).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     fs::write(dir.join("file"), &content)?;
     let _semaphore = Semaphore::take();
     let port = free_port();
-    let mut server = preloaded(habitat, device, "busybox", "server")?;
+    let mut server = preloaded(sandbox, device, "busybox", "server")?;
     server.args(["httpd", "-f", "-v", "-p", &format!("127.0.0.1:{port}")]).current_dir(&dir);
     let mut server = Process::start(server.env("RDMAV_FORK_SAFE", "1"))?;
     wait_for_listener(&mut server, port)?;
-    let copy = habitat.dir.path().join("copy");
-    let mut client = preloaded(habitat, device, "curl", "client")?;
+    let copy = sandbox.dir.path().join("copy");
+    let mut client = preloaded(sandbox, device, "curl", "client")?;
     client.args(["--silent", "--show-error", "--fail", "--noproxy", "*", "--output"]).arg(&copy);
     client.arg(format!("http://127.0.0.1:{port}/file")).env("RDMAV_FORK_SAFE", "1");
     Process::start(&mut client)?.succeed()?;
     if fs::read(&copy)? != content {
         return Err("what arrived is not what was served".into());
     }
-    received(habitat, "client", u64::from(bytes))
+    received(sandbox, "client", u64::from(bytes))
 }
 
 /// The longest message of [`exchange`].
 const LONGEST: u64 = 262_144;
 
 /// Messages there and back, which NetPIPE compares.
-fn exchange(habitat: &Habitat, device: Device) -> Result<(), Failed> {
+fn exchange(sandbox: &Sandbox, device: Device) -> Result<(), Failed> {
     let port = free_port().to_string();
     let longest = LONGEST.to_string();
-    let mut server = preloaded(habitat, device, "NPtcp", "server")?;
+    let mut server = preloaded(sandbox, device, "NPtcp", "server")?;
     let mut server = Process::start(server.args(["-i", "-u", &longest, "-P", &port]))?;
     wait_for_service(&mut server)?;
     if listens_by_tcp() {
         return Err("the server's socket is TCP's".into());
     }
-    let mut client = preloaded(habitat, device, "NPtcp", "client")?;
+    let mut client = preloaded(sandbox, device, "NPtcp", "client")?;
     let client = Process::start(client.args(["-i", "-u", &longest, "-P", &port, "-h", "127.0.0.1"]))?.end()?;
     let [client, server] = [client.succeed()?, server.succeed()?];
     let passed = client.stderr.matches("Integrity check passed").count();
     if passed < 30 || client.stderr.contains("failed") || server.stderr.contains("failed") {
         return Err(client.failed(&format!("{passed} lengths passed")));
     }
-    ["client", "server"].into_iter().try_for_each(|end| received(habitat, end, LONGEST))
+    ["client", "server"].into_iter().try_for_each(|end| received(sandbox, end, LONGEST))
 }
 
 /// Whether anything in this namespace has a TCP socket.
 fn listens_by_tcp() -> bool {
     let tables = ["tcp", "tcp6"].map(|table| Path::new("/proc/thread-self/net").join(table));
     // The first line has the names of the columns.
-    crate::habitat::namespaces()
+    crate::sandbox::namespaces()
         && tables.iter().any(|table| fs::read_to_string(table).unwrap_or_default().lines().count() > 1)
 }

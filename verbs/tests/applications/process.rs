@@ -176,7 +176,7 @@ impl Ended {
     }
 }
 
-impl retry::Words for Ended {
+impl retry::Output for Ended {
     fn says(&self, text: &str) -> bool {
         crash::fault(self.status).is_none() && (self.stdout.contains(text) || self.stderr.contains(text))
     }

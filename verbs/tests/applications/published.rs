@@ -11,10 +11,10 @@ use std::sync::OnceLock;
 use libtest_mimic::{Failed, Trial};
 
 use crate::crates::{CM_NEEDS, libclang};
-use crate::habitat::{
-    Device, Habitat, all, free_port, isolated, missing, namespaces, skipped, wait_for_listener, wait_for_service,
-};
 use crate::process::{Ended, Process};
+use crate::sandbox::{
+    Device, Sandbox, all, free_port, isolated, missing, namespaces, skipped, wait_for_listener, wait_for_service,
+};
 use crate::table::Row;
 
 /// A crate whose examples are installed.
@@ -55,15 +55,15 @@ pub fn trials() -> Vec<Trial> {
     for port in ["shm", "udp"] {
         for (loss, impair) in [("no loss", ""), ("1 % loss", "loss 1%")] {
             let device = Device { transport: "", impair, port };
-            let mut add = |of: &'static Published, program: &str, test: fn(&Habitat, &Path, Device) -> _| {
+            let mut add = |of: &'static Published, program: &str, test: fn(&Sandbox, &Path, Device) -> _| {
                 trials.push(trial(of, format!("{program} of {} ({port}, {loss})", of.name), device, test));
             };
             add(&SIDEWAY, "cmtime", cmtime);
-            add(&SIDEWAY, "rc_pingpong", |habitat, programs, device| {
-                pingpong(habitat, &programs.join("rc_pingpong"), device)
+            add(&SIDEWAY, "rc_pingpong", |sandbox, programs, device| {
+                pingpong(sandbox, &programs.join("rc_pingpong"), device)
             });
-            add(&SIDEWAY, "rc_pingpong_split", |habitat, programs, device| {
-                pingpong(habitat, &programs.join("rc_pingpong_split"), device)
+            add(&SIDEWAY, "rc_pingpong_split", |sandbox, programs, device| {
+                pingpong(sandbox, &programs.join("rc_pingpong_split"), device)
             });
             add(&ASYNC_RDMA, "cm_client", cm_client);
             add(&ASYNC_RDMA, "rpc", rpc);
@@ -76,7 +76,7 @@ fn trial(
     of: &'static Published,
     what: String,
     device: Device,
-    test: fn(&Habitat, &Path, Device) -> Result<(), Failed>,
+    test: fn(&Sandbox, &Path, Device) -> Result<(), Failed>,
 ) -> Trial {
     let name = format!("published: {what}");
     if let Some(why) = missing(&[&CM_NEEDS[..], &["/usr/bin/make"]].concat()) {
@@ -90,7 +90,7 @@ fn trial(
         return skipped(name, "there are no network namespaces");
     }
     Trial::test(name.clone(), move || match of.installed.get_or_init(|| install(of)) {
-        Ok(programs) => isolated(name, move |habitat| test(habitat, programs, device)),
+        Ok(programs) => isolated(name, move |sandbox| test(sandbox, programs, device)),
         Err(why) => {
             irnic_testkit::skipped(&format!("{name}: {why}"));
             Ok(())
@@ -129,10 +129,10 @@ fn both(server: Process, client: Process) -> Result<[Ended; 2], Failed> {
     Err(format!("{:?}\n{:?}", client.failed("client"), server.failed("server")).into())
 }
 
-fn cmtime(habitat: &Habitat, programs: &Path, device: Device) -> Result<(), Failed> {
+fn cmtime(sandbox: &Sandbox, programs: &Path, device: Device) -> Result<(), Failed> {
     let port = free_port().to_string();
     let start = |more: &[&str]| {
-        Process::start(habitat.command(programs.join("cmtime"), device).args(["-c", "20", "-p", &port]).args(more))
+        Process::start(sandbox.command(programs.join("cmtime"), device).args(["-c", "20", "-p", &port]).args(more))
     };
     let mut server = start(&[])?;
     wait_for_service(&mut server)?;
@@ -145,10 +145,10 @@ fn cmtime(habitat: &Habitat, programs: &Path, device: Device) -> Result<(), Fail
     Err(client.failed("a step is missing"))
 }
 
-fn pingpong(habitat: &Habitat, program: &Path, device: Device) -> Result<(), Failed> {
+fn pingpong(sandbox: &Sandbox, program: &Path, device: Device) -> Result<(), Failed> {
     let port = free_port();
     let start = |more: &[&str]| {
-        let mut command = habitat.command(program, device);
+        let mut command = sandbox.command(program, device);
         command.args(["-n", "200", "-s", "20000", "-p", &port.to_string()]).args(more);
         Process::start(&mut command)
     };
@@ -163,10 +163,10 @@ fn pingpong(habitat: &Habitat, program: &Path, device: Device) -> Result<(), Fai
     Ok(())
 }
 
-fn cm_client(habitat: &Habitat, programs: &Path, device: Device) -> Result<(), Failed> {
-    let mut server = Process::start(&mut habitat.command(programs.join("cm_server"), device))?;
+fn cm_client(sandbox: &Sandbox, programs: &Path, device: Device) -> Result<(), Failed> {
+    let mut server = Process::start(&mut sandbox.command(programs.join("cm_server"), device))?;
     wait_for_service(&mut server)?;
-    let mut client = habitat.command(programs.join("cm_client"), device);
+    let mut client = sandbox.command(programs.join("cm_client"), device);
     let bytes = "[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]";
     let [server, client] = both(server, Process::start(client.args(["127.0.0.1", "7471"]))?)?;
     if !server.stdout.contains(&format!("recv : {bytes}")) || server.stdout.contains("error") {
@@ -178,8 +178,8 @@ fn cm_client(habitat: &Habitat, programs: &Path, device: Device) -> Result<(), F
     Ok(())
 }
 
-fn rpc(habitat: &Habitat, programs: &Path, device: Device) -> Result<(), Failed> {
-    let end = Process::start(&mut habitat.command(programs.join("rpc"), device))?.succeed()?;
+fn rpc(sandbox: &Sandbox, programs: &Path, device: Device) -> Result<(), Failed> {
+    let end = Process::start(&mut sandbox.command(programs.join("rpc"), device))?.succeed()?;
     let answers = ["request: hello", "response: hello", "request: world", "response: world"];
     if answers.iter().all(|answer| end.stdout.contains(answer)) {
         Ok(())

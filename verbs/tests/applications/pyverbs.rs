@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use irnic_testkit::once;
 use libtest_mimic::{Failed, Trial};
 
-use crate::habitat::{Device, Habitat, RELIABLE, all, trial};
 use crate::process::Process;
+use crate::sandbox::{Device, RELIABLE, Sandbox, all, trial};
 
 const PYTHON: &str = "/usr/bin/python3";
 const SUITE: &str = "/usr/share/doc/rdma-core/tests";
@@ -71,11 +71,11 @@ fn lacks_huge_pages(what: &str, (outcome, reason): &(String, String)) -> bool {
 }
 
 /// Runs `cases`, or all there are, and returns what the script printed of them.
-fn print(habitat: &Habitat, device: Device, cases: &[String]) -> Result<String, Failed> {
-    let work = habitat.dir.path().join("suite");
+fn print(sandbox: &Sandbox, device: Device, cases: &[String]) -> Result<String, Failed> {
+    let work = sandbox.dir.path().join("suite");
     fs::create_dir(&work)?;
     // Cases of rdma_cm ask for the network interface before they connect.
-    let mut command = habitat.command_with_sysfs(PYTHON, device);
+    let mut command = sandbox.command_with_sysfs(PYTHON, device);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/applications/run_suite.py");
     command.args([script, SUITE]).arg(&work).args(cases.iter().map(|case| format!("tests.{case}")));
     Ok(Process::start(&mut command)?.succeed()?.stdout)
@@ -84,22 +84,22 @@ fn print(habitat: &Habitat, device: Device, cases: &[String]) -> Result<String, 
 /// What cases did, by what the script printed.
 fn outcomes(printed: &str) -> Outcomes {
     let outcome = |line: &str| {
-        let mut words = line.strip_prefix("CASE\ttests.")?.split('\t').map(str::to_owned);
-        Some((words.next()?, (words.next()?, words.next().unwrap_or_default())))
+        let mut fields = line.strip_prefix("CASE\ttests.")?.split('\t').map(str::to_owned);
+        Some((fields.next()?, (fields.next()?, fields.next().unwrap_or_default())))
     };
     printed.lines().filter_map(outcome).collect()
 }
 
 /// Runs `cases`, or all there are.
-fn run(habitat: &Habitat, device: Device, cases: &[String]) -> Result<Outcomes, Failed> {
-    Ok(outcomes(&print(habitat, device, cases)?))
+fn run(sandbox: &Sandbox, device: Device, cases: &[String]) -> Result<Outcomes, Failed> {
+    Ok(outcomes(&print(sandbox, device, cases)?))
 }
 
 /// The run that all cases share: the suite takes two seconds, of which importing it takes most.
-fn shared(habitat: &Habitat) -> Result<Outcomes, Failed> {
+fn shared(sandbox: &Sandbox) -> Result<Outcomes, Failed> {
     let folder = once::folder("pyverbs", |folder| {
         let _pages = HugePages::reserve();
-        let printed = print(habitat, Device::default(), &[]).map_err(|e| format!("{e:?}"))?;
+        let printed = print(sandbox, Device::default(), &[]).map_err(|e| format!("{e:?}"))?;
         fs::write(folder.join("printed"), printed).map_err(|e| e.to_string())
     })?;
     Ok(outcomes(&fs::read_to_string(folder.join("printed"))?))
@@ -114,7 +114,7 @@ pub fn trials() -> Vec<Trial> {
         let name = format!("pyverbs: {case}");
         if what.starts_with("pass") {
             let (case, what) = (case.clone(), what.clone());
-            trials.push(trial(name, &needs, move |habitat| match shared(habitat)?.get(&case) {
+            trials.push(trial(name, &needs, move |sandbox| match shared(sandbox)?.get(&case) {
                 Some((outcome, _)) if outcome == "pass" => Ok(()),
                 Some(found) if lacks_huge_pages(&what, found) => {
                     irnic_testkit::skipped(&format!("pyverbs: {case}: no huge pages, and no right to reserve any"));
@@ -127,10 +127,10 @@ pub fn trials() -> Vec<Trial> {
             trials.push(Trial::test(name, || Ok(())).with_ignored_flag(true));
         }
     }
-    trials.push(trial("pyverbs: nothing but what is listed, and no failure".into(), &needs, |habitat| {
+    trials.push(trial("pyverbs: nothing but what is listed, and no failure".into(), &needs, |sandbox| {
         let listed = self::expected();
         let vendors = ["test_mlx5", "test_efa", "test_cuda"];
-        let found = shared(habitat)?;
+        let found = shared(sandbox)?;
         let odd: Vec<_> = found
             .iter()
             .filter(|(case, found)| {
@@ -148,11 +148,11 @@ pub fn trials() -> Vec<Trial> {
     }));
     // The cases above are run on irn without loss.
     for (network, device) in RELIABLE.into_iter().filter(|(network, _)| all() || *network == "roce, 1 % loss") {
-        trials.push(trial(format!("pyverbs: reliable cases ({network})"), &needs, move |habitat| {
+        trials.push(trial(format!("pyverbs: reliable cases ({network})"), &needs, move |sandbox| {
             let reliable = |case: &str| !["_ud", "_uc", "multicast"].iter().any(|part| case.contains(part));
             let cases = self::expected().into_iter().filter(|(case, what)| what == "pass" && reliable(case));
             let cases: Vec<String> = cases.map(|(case, _)| case).collect();
-            let found = run(habitat, device, &cases)?;
+            let found = run(sandbox, device, &cases)?;
             let bad: Vec<_> = cases.iter().filter(|&c| found.get(c).is_none_or(|(o, _)| o != "pass")).collect();
             if bad.is_empty() { Ok(()) } else { Err(format!("{bad:?} of {found:#?}").into()) }
         }));
@@ -160,8 +160,8 @@ pub fn trials() -> Vec<Trial> {
     trials.push(Trial::test("pyverbs: docs/conformance.md says what the lists of cases say", move || {
         let file = repository("docs/conformance.md");
         let text = fs::read_to_string(&file)?;
-        let (words, _) = text.split_once(MARK).ok_or("the page has lost its mark")?;
-        let wanted = format!("{words}{MARK}{}", tables(&expected)?);
+        let (head, _) = text.split_once(MARK).ok_or("the page has lost its mark")?;
+        let wanted = format!("{head}{MARK}{}", tables(&expected)?);
         if std::env::var_os("UPDATE").is_some() {
             fs::write(&file, &wanted)?;
         } else if text != wanted {

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
-use crate::habitat::{Device, Habitat, RELIABLE, all, free_port, isolated, missing, skipped, wait_for_service};
 use crate::process::Process;
+use crate::sandbox::{Device, RELIABLE, Sandbox, all, free_port, isolated, missing, skipped, wait_for_service};
 
 /// What the guest does: it counts, as long as 4 MiB of random bytes in its memory stay as they were. The kernel's
 /// command line has no quotation marks within others.
@@ -35,7 +35,7 @@ pub fn trials() -> Vec<Trial> {
             trials.push(match missing(&["/usr/bin/apt-get", "/usr/bin/cc"]) {
                 Some(why) => skipped(name, &why),
                 None => Trial::test(name.clone(), move || match image() {
-                    Ok(image) => isolated(name, move |habitat| migrate(habitat, image, device, pinned)),
+                    Ok(image) => isolated(name, move |sandbox| migrate(sandbox, image, device, pinned)),
                     Err(why) => {
                         irnic_testkit::skipped(&format!("{name}: {}", why.lines().next().unwrap_or_default()));
                         Ok(())
@@ -70,7 +70,7 @@ struct Machine {
 
 impl Machine {
     fn start(
-        habitat: &Habitat,
+        sandbox: &Sandbox,
         image: &Path,
         device: Device,
         name: &str,
@@ -79,14 +79,14 @@ impl Machine {
         let prefix = image.join("prefix");
         let unpacked = prefix.join("usr/bin/qemu-system-x86_64");
         let program = if unpacked.exists() { unpacked } else { "/usr/bin/qemu-system-x86_64".into() };
-        let mut command = habitat.command(program, device);
-        let mut libraries = OsString::from(habitat.libraries());
+        let mut command = sandbox.command(program, device);
+        let mut libraries = OsString::from(sandbox.libraries());
         for dir in ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"] {
             libraries.push(":");
             libraries.push(prefix.join(dir));
         }
         command.env("LD_LIBRARY_PATH", libraries);
-        let [socket, console] = ["monitor", "console"].map(|what| habitat.dir.path().join(format!("{name}-{what}")));
+        let [socket, console] = ["monitor", "console"].map(|what| sandbox.dir.path().join(format!("{name}-{what}")));
         for firmware in ["usr/share/qemu", "usr/share/seabios"] {
             command.arg("-L").arg(prefix.join(firmware));
         }
@@ -166,10 +166,10 @@ fn connect(qemu: &mut Process, socket: &Path) -> Result<BufReader<UnixStream>, F
     Err(format!("QEMU has no monitor: {}", qemu.text()).into())
 }
 
-fn migrate(habitat: &Habitat, image: &Path, device: Device, pinned: bool) -> Result<(), Failed> {
+fn migrate(sandbox: &Sandbox, image: &Path, device: Device, pinned: bool) -> Result<(), Failed> {
     let address = format!("rdma:127.0.0.1:{}", free_port());
-    let mut from = Machine::start(habitat, image, device, "from", None)?;
-    let mut to = Machine::start(habitat, image, device, "to", Some("defer"))?;
+    let mut from = Machine::start(sandbox, image, device, "from", None)?;
+    let mut to = Machine::start(sandbox, image, device, "to", Some("defer"))?;
     for machine in [&mut from, &mut to] {
         let capabilities = json!([{ "capability": "rdma-pin-all", "state": pinned }]);
         machine.execute("migrate-set-capabilities", json!({ "capabilities": capabilities }))?;
@@ -179,20 +179,20 @@ fn migrate(habitat: &Habitat, image: &Path, device: Device, pinned: bool) -> Res
     from.wait_for_count(3)?;
     from.execute("migrate", json!({ "uri": address }))?;
     let start = Instant::now();
-    let told = loop {
-        let told = from.execute("query-migrate", json!({}))?;
-        match told["status"].as_str() {
-            Some("completed") => break told,
+    let migration = loop {
+        let migration = from.execute("query-migrate", json!({}))?;
+        match migration["status"].as_str() {
+            Some("completed") => break migration,
             Some("failed" | "cancelled") => {
-                return Err(format!("{told}\n{}\n{}", from.qemu.text(), to.qemu.text()).into());
+                return Err(format!("{migration}\n{}\n{}", from.qemu.text(), to.qemu.text()).into());
             }
-            _ if start.elapsed() > irnic_testkit::wait::HANG => return Err(format!("no end: {told}").into()),
+            _ if start.elapsed() > irnic_testkit::wait::HANG => return Err(format!("no end: {migration}").into()),
             _ => thread::sleep(Duration::from_millis(50)),
         }
     };
     // The random bytes alone are 1024 pages that cannot be told by their only byte.
-    if told["ram"]["normal"].as_u64().is_none_or(|pages| pages < 1024) {
-        return Err(format!("fewer pages than the guest has filled: {told}").into());
+    if migration["ram"]["normal"].as_u64().is_none_or(|pages| pages < 1024) {
+        return Err(format!("fewer pages than the guest has filled: {migration}").into());
     }
     let left_at = from.counted()?.ok_or("the guest did not count")?;
     // The guest goes on where it was, and only there.

@@ -6,8 +6,8 @@ use std::path::Path;
 use irnic_testkit::shim;
 use libtest_mimic::{Failed, Trial};
 
-use crate::habitat::{Device, Habitat, all, free_port, installed, trial, wait_for_listener};
 use crate::process::{Ended, Process};
+use crate::sandbox::{Device, Sandbox, all, free_port, installed, trial, wait_for_listener};
 use crate::table::Row;
 
 /// Tests, the unit of what they measure, and whether they are part of the short form.
@@ -43,16 +43,16 @@ pub fn trials() -> Vec<Trial> {
         for &(test, unit, short) in RUNS {
             if all() || short && (port, lossy) == ("shm", false) {
                 let name = format!("qperf: {test} -cm1 ({port}, {})", if lossy { "1 % loss" } else { "no loss" });
-                trials.push(trial(name, &["/usr/bin/qperf"], move |habitat| measures(habitat, test, unit, device)));
+                trials.push(trial(name, &["/usr/bin/qperf"], move |sandbox| measures(sandbox, test, unit, device)));
             }
         }
     }
     trials
 }
 
-fn measures(habitat: &Habitat, test: &str, unit: &str, device: Device) -> Result<(), Failed> {
+fn measures(sandbox: &Sandbox, test: &str, unit: &str, device: Device) -> Result<(), Failed> {
     let program = installed("qperf")?;
-    let client = run(habitat, &program, test, device)?.succeed()?;
+    let client = run(sandbox, &program, test, device)?.succeed()?;
     // "    bw  =  605 MB/sec"
     let value =
         client.stdout.lines().find_map(|line| line.trim_start().strip_prefix(unit)?.trim_start().strip_prefix('='));
@@ -64,15 +64,15 @@ fn measures(habitat: &Habitat, test: &str, unit: &str, device: Device) -> Result
 }
 
 /// Returns how a client ended. It waits until the server listens by rdma_cm, which would not be so by itself.
-fn run(habitat: &Habitat, program: &Path, test: &str, device: Device) -> Result<Ended, Failed> {
+fn run(sandbox: &Sandbox, program: &Path, test: &str, device: Device) -> Result<Ended, Failed> {
     let port = free_port();
     let number = port.to_string();
-    let listens = habitat.dir.path().join("listens");
-    let mut server = habitat.command(program, device);
+    let listens = sandbox.dir.path().join("listens");
+    let mut server = sandbox.command(program, device);
     server.args(["-lp", &number]).env("LD_PRELOAD", shim::build("listens")?).env("LISTENS", &listens);
     let mut server = Process::start(&mut server)?;
     wait_for_listener(&mut server, port)?;
-    let mut client = habitat.command(program, device);
+    let mut client = sandbox.command(program, device);
     client.env("LD_PRELOAD", shim::build("patience")?).env("PATIENT_FROM", "0").env("GRANTED", &listens);
     let client = Process::start(client.args(["127.0.0.1", "-lp", &number, "-t", "1", "-cm1", test]))?.end()?;
     if !server.runs() {

@@ -6,8 +6,8 @@ use std::fs;
 use irnic_testkit::retry;
 use libtest_mimic::{Failed, Trial};
 
-use crate::habitat::{Device, Habitat, all, free_port, installed, trial, wait_for_datagram_socket, wait_for_service};
 use crate::process::{Ended, Process};
+use crate::sandbox::{Device, Sandbox, all, free_port, installed, trial, wait_for_datagram_socket, wait_for_service};
 use crate::table::Row;
 
 /// One run of a pair of programs. In arguments `{port}` is a port, `{any}` the wildcard address and `{to}` the
@@ -234,40 +234,40 @@ pub fn trials() -> Vec<Trial> {
             }
             let program = format!("/usr/bin/{}", run.client.split(' ').next().expect("a program"));
             let name = format!("rdmacm: {} ({})", run.name, place.name());
-            trials.push(trial(name, &[&program], move |habitat| pair(habitat, *run, place)));
+            trials.push(trial(name, &[&program], move |sandbox| pair(sandbox, *run, place)));
         }
         // rcopy takes the first colon of its argument for the end of the server's name.
         if !v6 && (all() || plain) {
-            trials.push(trial(format!("rdmacm: rcopy ({})", place.name()), &["/usr/bin/rcopy"], move |habitat| {
-                rcopy(habitat, place)
+            trials.push(trial(format!("rdmacm: rcopy ({})", place.name()), &["/usr/bin/rcopy"], move |sandbox| {
+                rcopy(sandbox, place)
             }));
         }
         if !lossy && (all() || plain || port == "udp") {
-            trials.push(trial(format!("rdmacm: mckey ({})", place.name()), &["/usr/bin/mckey"], move |habitat| {
-                mckey(habitat, place)
+            trials.push(trial(format!("rdmacm: mckey ({})", place.name()), &["/usr/bin/mckey"], move |sandbox| {
+                mckey(sandbox, place)
             }));
         }
     }
     trials
 }
 
-fn start(habitat: &Habitat, device: Device, place: Place, line: &str, port: u16) -> Result<Process, Failed> {
+fn start(sandbox: &Sandbox, device: Device, place: Place, line: &str, port: u16) -> Result<Process, Failed> {
     let line = place.fill(line, port);
-    let mut words = line.split(' ');
-    let program = installed(words.next().expect("a program"))?;
-    Process::start(habitat.command(program, device).args(words))
+    let mut arguments = line.split(' ');
+    let program = installed(arguments.next().expect("a program"))?;
+    Process::start(sandbox.command(program, device).args(arguments))
 }
 
-fn pair(habitat: &Habitat, run: Run, place: Place) -> Result<(), Failed> {
-    let [server, client] = retry::attempts(&habitat.test, || {
+fn pair(sandbox: &Sandbox, run: Run, place: Place) -> Result<(), Failed> {
+    let [server, client] = retry::attempts(&sandbox.test, || {
         let port = free_port();
-        let mut server = start(habitat, place.device(run.overlaps), place, run.server, port)?;
+        let mut server = start(sandbox, place.device(run.overlaps), place, run.server, port)?;
         if run.datagrams {
             wait_for_datagram_socket(&mut server, port)?;
         } else {
             wait_for_service(&mut server)?;
         }
-        let client = start(habitat, place.device(run.overlaps), place, run.client, port)?;
+        let client = start(sandbox, place.device(run.overlaps), place, run.client, port)?;
         if run.stays {
             let client = client.end()?;
             server.signal(libc::SIGTERM);
@@ -295,15 +295,15 @@ fn succeeded(ends: [&Ended; 2]) -> Result<(), Failed> {
 }
 
 /// Copies a file by rsockets' RDMA writes.
-fn rcopy(habitat: &Habitat, place: Place) -> Result<(), Failed> {
-    let dir = habitat.dir.path();
+fn rcopy(sandbox: &Sandbox, place: Place) -> Result<(), Failed> {
+    let dir = sandbox.dir.path();
     let (from, to) = (dir.join("from"), dir.join("to"));
     let bytes: Vec<u8> = (0..3_000_001u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     fs::write(&from, &bytes)?;
     let port = free_port();
-    let mut server = start(habitat, place.device(false), place, "rcopy -p {port}", port)?;
+    let mut server = start(sandbox, place.device(false), place, "rcopy -p {port}", port)?;
     wait_for_service(&mut server)?;
-    let mut client = habitat.command(installed("rcopy")?, place.device(false));
+    let mut client = sandbox.command(installed("rcopy")?, place.device(false));
     client.arg(&from).arg(format!("127.0.0.1:{}", to.display())).args(["-p", &port.to_string()]);
     let client = Process::start(&mut client)?.end()?;
     server.child.kill()?;
@@ -318,14 +318,14 @@ fn rcopy(habitat: &Habitat, place: Place) -> Result<(), Failed> {
 }
 
 /// Sends to a multicast group that the receiver has joined.
-fn mckey(habitat: &Habitat, place: Place) -> Result<(), Failed> {
+fn mckey(sandbox: &Sandbox, place: Place) -> Result<(), Failed> {
     let group = if place.v6 { "ff0e::1234" } else { "239.1.2.3" };
-    let [receiver, sender] = retry::attempts(&habitat.test, || {
+    let [receiver, sender] = retry::attempts(&sandbox.test, || {
         // What goes to a file is buffered otherwise.
         let line = format!("stdbuf -oL mckey -m {group} -b {{to}} -C 20");
-        let mut receiver = start(habitat, place.device(false), place, &line, 0)?;
+        let mut receiver = start(sandbox, place.device(false), place, &line, 0)?;
         receiver.wait_for("joined")?;
-        let sender = start(habitat, place.device(false), place, &format!("{line} -s"), 0)?;
+        let sender = start(sandbox, place.device(false), place, &format!("{line} -s"), 0)?;
         Process::end_both([receiver, sender], false)
     })?;
     succeeded([&receiver, &sender])

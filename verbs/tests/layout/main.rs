@@ -87,7 +87,7 @@ struct Probe {
 }
 
 /// The headers' answers, or `None` after saying why there are none. Expressions that do not compile are left out.
-fn ask(probes: &[Probe]) -> Option<BTreeMap<String, i128>> {
+fn header_values(probes: &[Probe]) -> Option<BTreeMap<String, i128>> {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let source = dir.path().join("layout.c");
     let program = dir.path().join("layout");
@@ -146,7 +146,7 @@ fn ask(probes: &[Probe]) -> Option<BTreeMap<String, i128>> {
 
 /// Compares, and fails with all differences at once.
 fn compare(probes: &[Probe]) {
-    let Some(answers) = ask(probes) else { return };
+    let Some(answers) = header_values(probes) else { return };
     let mut wrong = String::new();
     for probe in probes {
         match answers.get(&probe.name) {

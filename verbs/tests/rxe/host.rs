@@ -16,7 +16,7 @@ use crate::support::library;
 
 /// How long a program may run.
 pub const PATIENCE: Duration = Duration::from_secs(240);
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The host, and what tools/rxe/image.sh made.
 pub struct Host {
@@ -122,11 +122,11 @@ impl Host {
         command
     }
 
-    /// Runs `ip` with these words.
-    pub fn ip(&self, words: &str) -> Result<(), String> {
-        let output = self.command("ip").args(words.split(' ')).output().map_err(|e| format!("ip: {e}"))?;
+    /// Runs `ip` with these arguments.
+    pub fn ip(&self, arguments: &str) -> Result<(), String> {
+        let output = self.command("ip").args(arguments.split(' ')).output().map_err(|e| format!("ip: {e}"))?;
         let said = String::from_utf8_lossy(&output.stderr);
-        if output.status.success() { Ok(()) } else { Err(format!("ip {words}: {}", said.trim())) }
+        if output.status.success() { Ok(()) } else { Err(format!("ip {arguments}: {}", said.trim())) }
     }
 
     pub fn device(&self, case: &Case) -> Device {
@@ -217,7 +217,7 @@ impl Running {
             if self.child.try_wait().ok().flatten().is_some() {
                 break;
             }
-            sleep(LOOK);
+            sleep(POLL_INTERVAL);
         }
         self.kill();
         Err(format!("the server is not ready\n{}", self.output()))
@@ -228,8 +228,8 @@ impl Running {
         // Local address and state (0A: LISTEN) in /proc/net/tcp.
         let address = format!(":{port:04X}");
         let listens = |line: &str| {
-            let mut words = line.split_whitespace().skip(1);
-            words.next().is_some_and(|w| w.ends_with(&address)) && words.nth(1) == Some("0A")
+            let mut fields = line.split_whitespace().skip(1);
+            fields.next().is_some_and(|w| w.ends_with(&address)) && fields.nth(1) == Some("0A")
         };
         while Instant::now() < self.deadline {
             if ["/proc/net/tcp", "/proc/net/tcp6"]
@@ -241,7 +241,7 @@ impl Running {
             if self.child.try_wait().ok().flatten().is_some() {
                 break;
             }
-            sleep(LOOK);
+            sleep(POLL_INTERVAL);
         }
         self.kill();
         Err(format!("nobody listens to TCP port {port}\n{}", self.output()))
@@ -264,7 +264,7 @@ impl Running {
             match self.child.try_wait() {
                 Ok(Some(status)) if status.success() => break Ok(()),
                 Ok(Some(status)) => break Err(status.to_string()),
-                Ok(None) if Instant::now() < self.deadline => sleep(LOOK),
+                Ok(None) if Instant::now() < self.deadline => sleep(POLL_INTERVAL),
                 Ok(None) => {
                     self.kill();
                     let _ = self.child.wait();

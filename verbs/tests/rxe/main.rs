@@ -105,17 +105,17 @@ impl Bench {
 
 impl Ready {
     /// Runs a case, again while a premise excuses how it fails, and on a fresh guest if the kernel of the one that is
-    /// there panics or no longer answers. One panic is excused, and besides it one that was `asked` for.
-    fn run_on_a_guest(&mut self, case: &Case, port: u16, mut asked: bool) -> Result<(), String> {
+    /// there panics or no longer answers. One panic is excused, and besides it one that is expected.
+    fn run_on_a_guest(&mut self, case: &Case, port: u16, mut panic_expected: bool) -> Result<(), String> {
         let mut attempt = 1;
         let mut panicked = false;
         while let Err(mut why) = self.run(case, port) {
             let mut premise = retry::failed_premise(&case.name(), &why);
-            if self.is_gone(&why) {
+            if self.is_down(&why) {
                 let (console, said) = self.replace()?;
                 why = format!("{why}\nthe guest is gone: {}\n{said}", console.display());
                 premise = retry::failed_premise(&case.name(), &said).filter(|_| !panicked);
-                if premise.is_some() && std::mem::take(&mut asked) {
+                if premise.is_some() && std::mem::take(&mut panic_expected) {
                     continue;
                 }
                 panicked = true;
@@ -128,7 +128,7 @@ impl Ready {
     }
 
     /// Whether the guest's kernel has panicked or, as a case says, no longer answers.
-    fn is_gone(&mut self, why: &str) -> bool {
+    fn is_down(&mut self, why: &str) -> bool {
         self.guest.has_panicked(Duration::from_secs(2)) || why.contains(guest::SILENT)
     }
 

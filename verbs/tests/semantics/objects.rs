@@ -307,11 +307,11 @@ fn a_completion_queue_holds_more_than_was_asked_for() {
     // SAFETY: open.
     assert_eq!(unsafe { ibv_query_device(ctx.0, &mut attr) }, 0);
     let max = attr.max_cqe;
-    for (asked, holds) in [(1, 2), (2, 4), (3, 4), (100, 128), (128, 256), (max, max)] {
-        let cq = ctx.cq(asked as u32);
-        assert_eq!(cq.entries(), holds, "{asked}");
+    for (requested, holds) in [(1, 2), (2, 4), (3, 4), (100, 128), (128, 256), (max, max)] {
+        let cq = ctx.cq(requested as u32);
+        assert_eq!(cq.entries(), holds, "{requested}");
         assert_eq!((cq.resize(7), cq.entries()), (0, 8));
-        assert_eq!((cq.resize(asked), cq.entries()), (0, holds), "{asked}");
+        assert_eq!((cq.resize(requested), cq.entries()), (0, holds), "{requested}");
     }
 }
 

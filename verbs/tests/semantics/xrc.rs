@@ -355,8 +355,8 @@ fn handles_share_a_target_and_the_last_one_ends_it() {
 fn a_queue_destroyed_amid_traffic_breaks_what_names_it_and_nothing_else() {
     let ctx = open();
     let (pd, cq, recv_cq, domain) = (ctx.pd(), ctx.cq(16), ctx.cq(16), xrcd(&ctx));
-    let (gone, stays) = (srq(&ctx, &pd, &domain, &recv_cq), srq(&ctx, &pd, &domain, &recv_cq));
-    let numbers = [number(&ctx, &gone).unwrap(), number(&ctx, &stays).unwrap()];
+    let (destroyed, stays) = (srq(&ctx, &pd, &domain, &recv_cq), srq(&ctx, &pd, &domain, &recv_cq));
+    let numbers = [number(&ctx, &destroyed).unwrap(), number(&ctx, &stays).unwrap()];
     let mr = pd.mr(64);
     let pairs = [0, 1].map(|_| {
         let (sender, receiver) = (initiator(&pd, &cq), target(&ctx, &domain));
@@ -365,8 +365,8 @@ fn a_queue_destroyed_amid_traffic_breaks_what_names_it_and_nothing_else() {
     });
     assert_eq!(stays.post(Recv::new(9).sge(mr.sge(0, 64))), 0);
     // SAFETY: exists, and targets do not hold it.
-    assert_eq!(unsafe { ibv_destroy_srq(gone.0) }, 0);
-    std::mem::forget(gone);
+    assert_eq!(unsafe { ibv_destroy_srq(destroyed.0) }, 0);
+    std::mem::forget(destroyed);
     assert_eq!(pairs[0].0.post(to(Send::message(1).sge(mr.sge(0, 8)), numbers[0])), 0);
     cq.expect(1, IBV_WC_REM_ACCESS_ERR);
     assert_eq!(pairs[1].0.post(to(Send::message(2).sge(mr.sge(0, 8)), numbers[1])), 0);

@@ -40,8 +40,8 @@ pub fn symbols(file: &std::path::Path) -> Option<Vec<Symbol>> {
     let text = String::from_utf8(output.stdout).expect("text");
     let symbols = text.lines().filter_map(|line| {
         // Num: Value Size Type Bind Vis Ndx Name [(index of a needed version)]
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let &[number, _, _, _, _, _, section, symbol, ..] = &words[..] else { return None };
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let &[number, _, _, _, _, _, section, symbol, ..] = &fields[..] else { return None };
         number.strip_suffix(':')?.parse::<u32>().ok()?;
         let (name, version) = symbol.split_once('@').unwrap_or((symbol, ""));
         // Each version node has an absolute symbol of its own name.

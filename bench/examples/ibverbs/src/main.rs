@@ -28,8 +28,8 @@ const SLOT: usize = 1 << 20;
 const ROCE_V2: u32 = 2;
 
 fn main() -> Result<()> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["server", address] => run(TcpListener::bind(address)?.accept()?.0, true),
         ["client", address] => run(TcpStream::connect(address)?, false),
         _ => Err("usage: echo server|client ADDRESS:PORT".into()),

@@ -181,9 +181,9 @@ fn client(host: &str, port: &str) -> Result<()> {
 }
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let outcome = match words[..] {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match arguments[..] {
         ["server", host, port] => server(host, port),
         ["client", host, port] => client(host, port),
         _ => Err("expected: cm-echo server|client HOST PORT".into()),

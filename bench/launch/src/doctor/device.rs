@@ -83,7 +83,7 @@ fn one(info: &DeviceInfo) -> Vec<Finding> {
 }
 
 fn taken(info: &DeviceInfo, addresses: &[IpAddr]) -> Vec<Finding> {
-    let taken = match Taken::look(&info.domain(), addresses) {
+    let taken = match Taken::probe(&info.domain(), addresses) {
         Ok(taken) => taken,
         Err(error) => return vec![Finding::wrong("UDP port 4791", error.to_string(), "")],
     };

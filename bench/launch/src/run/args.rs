@@ -127,7 +127,7 @@ impl RunArgs {
     /// Checks all settings, as the library does when the application starts.
     pub fn check(&self, variables: &Variables) -> Result<(Config, Vec<DeviceInfo>), RunError> {
         let config = Config::load(variables).map_err(|e| usage(&e))?;
-        config.tell_ignored();
+        config.report_ignored();
         let infos = device::infos(&config).map_err(RunError::Usage)?;
         Ok((config, infos))
     }

@@ -122,8 +122,8 @@ struct Hardware {
     server: NicPort<BoxedPort>,
     end: Endpoint,
     /// Polling interval of the client for packets while a segment is in flight, ns, and the time of the next poll.
-    look_every: u64,
-    next_look: Time,
+    poll_interval: u64,
+    next_poll: Time,
     wcs: [Wc; BATCH],
 }
 
@@ -144,15 +144,15 @@ impl Hardware {
             client: NicPort::new(nic_a, port, icrc),
             server: NicPort::new(nic_b, b, icrc),
             end: client,
-            look_every: plan.look_every,
-            next_look: Time::ZERO,
+            poll_interval: plan.poll_interval,
+            next_poll: Time::ZERO,
             wcs: [Wc::EMPTY; BATCH],
         })
     }
 
     /// Posts a segment.
     fn post(&mut self, size: u32, now: Time) -> Result<(), PerfError> {
-        self.next_look = now + self.look_every;
+        self.next_poll = now + self.poll_interval;
         let Hardware { client, end, .. } = self;
         let sges = [Sge { addr: end.local(0).addr, len: size, lkey: end.local(0).lkey }];
         let wr = SendWr {
@@ -182,8 +182,8 @@ impl Hardware {
         self.server.receive(since(start))?;
         self.server.transmit(since(start))?;
         let now = since(start);
-        if now >= self.next_look {
-            self.next_look = now + self.look_every;
+        if now >= self.next_poll {
+            self.next_poll = now + self.poll_interval;
             self.client.receive(now)?;
         }
         self.client.transmit(now)?;
@@ -297,14 +297,14 @@ pub fn run(plan: &RttPlan, load: usize, interrupted: &AtomicBool) -> Result<Case
         stop: AtomicBool::new(false),
     };
     let (done, completions) = channel();
-    let (tell, told) = channel();
+    let (report, reported) = channel();
     thread::scope(|scope| {
         let hardware = scope.spawn(|| {
-            let _ = tell.send(real_time());
+            let _ = report.send(real_time());
             shared.run(&done);
         });
         computing(scope, load, &shared.stop);
-        let real_time = told.recv().unwrap_or(false);
+        let real_time = reported.recv().unwrap_or(false);
         let result = application(plan, &shared, hardware.thread(), &completions, interrupted);
         shared.stop.store(true, Ordering::Relaxed);
         hardware.thread().unpark();

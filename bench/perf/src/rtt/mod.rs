@@ -94,7 +94,7 @@ struct RttPlan {
     size: u32,
     iters: u64,
     /// Polling interval of the client's NIC for packets, ns.
-    look_every: u64,
+    poll_interval: u64,
     /// Number of computing threads in the second measurement.
     load: Option<usize>,
     clock: Clock,
@@ -105,13 +105,13 @@ impl RttArgs {
         let size = units::size(&self.size).and_then(|s| u32::try_from(s).ok()).filter(|s| *s <= MAX_SIZE);
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         let udp = self.port == PortKind::Udp;
-        let look_every = units::time(&self.look_every);
+        let poll_interval = units::time(&self.look_every);
         Ok(RttPlan {
             udp,
             kernel_stamps: udp && self.timestamps == Timestamps::Kernel,
             size: size.ok_or_else(|| PerfError::Usage(format!("--size {}: expected 1 byte to 1 MiB", self.size)))?,
             iters: self.iters,
-            look_every: look_every
+            poll_interval: poll_interval
                 .ok_or_else(|| PerfError::Usage(format!("--look-every {}: expected {TIME}", self.look_every)))?,
             load: self.load.map(|n| if n == 0 { processors() } else { n.into() }),
             clock: self.clock.parse().map_err(|e| PerfError::Usage(format!("--clock {}: {e}", self.clock)))?,
@@ -124,7 +124,7 @@ impl RttPlan {
     /// A plan of ten segments of 16 KiB over UDP.
     fn of_udp() -> RttPlan {
         let clock = "156.25MHz".parse().expect("a clock");
-        RttPlan { udp: true, kernel_stamps: true, size: 16 << 10, iters: 10, look_every: 0, load: None, clock }
+        RttPlan { udp: true, kernel_stamps: true, size: 16 << 10, iters: 10, poll_interval: 0, load: None, clock }
     }
 }
 

@@ -80,7 +80,7 @@ pub fn json(plan: &RttPlan, cases: &[Case]) -> Value {
             (true, false) => "poll",
             (false, _) => "sender",
         },
-        "look_every_ns": plan.look_every,
+        "look_every_ns": plan.poll_interval,
         "size": plan.size,
         "clock": plan.clock.to_string(),
         "cases": cases.iter().map(one).collect::<Vec<_>>(),

@@ -63,8 +63,8 @@ pub fn fat_tree(failed: bool) -> Wired {
     // Of the other aggregation switches and their core.
     let (t4, t5, core) = (27, 29, 34);
     if failed {
-        let gone = [(s6, s1), (s3, s2)];
-        topology.links.retain(|link| !gone.contains(&(link.a, link.b)));
+        let removed = [(s6, s1), (s3, s2)];
+        topology.links.retain(|link| !removed.contains(&(link.a, link.b)));
     }
     let (out, back) = if failed {
         (vec![s3, s1, s5, s2, s6], vec![s6, s2, s4, s1, s3])

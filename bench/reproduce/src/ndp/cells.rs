@@ -423,9 +423,9 @@ impl Points {
     fn figure2(&mut self) {
         for (name, cut, phases) in [
             ("cp", Cut::InPlace, Phases::Even),
-            ("cp-by-chance", Cut::InPlace, Phases::Chance),
+            ("cp-by-chance", Cut::InPlace, Phases::Random),
             ("ndp", Cut::Coin, Phases::Even),
-            ("ndp-by-chance", Cut::Coin, Phases::Chance),
+            ("ndp-by-chance", Cut::Coin, Phases::Random),
         ] {
             for senders in [1, 2, 5, 10, 20, 50, 100, 150, 200] {
                 let scenario = Scenario::ndp(SMALL, Unresponsive { senders, cut, phases });
@@ -491,8 +491,8 @@ impl Points {
         const SHORT: &[Metric] = &[P50, P99, Worst, Utilisation];
         self.add("figure15/ndp", Scenario::ndp(MIDDLE, Idle), SHORT);
         self.add("figure15/dctcp", Scenario::ndp(MIDDLE, Idle).of(System::Dctcp), SHORT);
-        self.add("figure10/preferred", Scenario::ndp(SMALL, Beside { preferred: true }), &[Extra]);
-        let in_turn = Scenario::ndp(SMALL, Beside { preferred: false });
+        self.add("figure10/preferred", Scenario::ndp(SMALL, Concurrent { preferred: true }), &[Extra]);
+        let in_turn = Scenario::ndp(SMALL, Concurrent { preferred: false });
         self.add("figure10/in-turn-iw-10", Scenario { window: 10, ..in_turn.clone() }, &[Extra]);
         self.add("figure10/in-turn", in_turn, &[Extra]);
     }

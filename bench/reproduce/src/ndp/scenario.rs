@@ -37,7 +37,7 @@ const BUSY: u32 = 4;
 /// The incast of Figure 19 (64 flows of 900 kB), and its start, ns; the paper's begins at 80 ms.
 const COLLATERAL: (u32, u64, u64) = (64, 100, 10_000_000);
 /// Figure 10: long flows to the host, size of the concurrent short flow, packets (200 kB), and its start, ns.
-const BESIDE: (u32, u64, u64) = (6, 23, 3_000_000);
+const CONCURRENT: (u32, u64, u64) = (6, 23, 3_000_000);
 
 /// One-way delay between the hosts of Figure 11, ns. Not given by the paper. With 6 µs, a packet of 1,024 bytes and its
 /// pull take as long as 14.6 packets, so that 15 fill the link, as in the paper's simulator.
@@ -100,7 +100,7 @@ pub enum Traffic {
     /// Short transfers between two otherwise idle hosts; all others send to any but these (Figure 15).
     Idle,
     /// A short flow to a host that receives six long ones (Figure 10).
-    Beside {
+    Concurrent {
         /// Whether the host pulls it first.
         preferred: bool,
     },
@@ -112,7 +112,7 @@ pub enum Phases {
     /// Evenly spaced, in the same order in each packet time.
     Even,
     /// Random within the first packet time, and constant from then on.
-    Chance,
+    Random,
 }
 
 /// A scenario.
@@ -212,7 +212,7 @@ impl Scenario {
             Traffic::Unresponsive { .. } => Time { from: 10_000_000, until: 310_000_000 },
             // The incast takes 51 ms.
             Traffic::Collateral => Time { from: COLLATERAL.2 / 2, until: COLLATERAL.2 + 12_000_000 },
-            Traffic::Beside { .. } => Time { from: 0, until: BESIDE.2 + 3_000_000 },
+            Traffic::Concurrent { .. } => Time { from: 0, until: CONCURRENT.2 + 3_000_000 },
             // The scoreboard learns for 20 ms and more, as in the authors' simulator, which measures from 190 to 200
             // ms.
             _ if self.slow_link => Time { from: time.until * 19 / 2, until: time.until * 10 },
@@ -347,8 +347,8 @@ impl Scenario {
                 });
                 std::iter::once(Flow::new(hosts - 1, 0, ENDLESS, 0)).chain(others).collect()
             }
-            Traffic::Beside { .. } => {
-                let (long, packets, start) = BESIDE;
+            Traffic::Concurrent { .. } => {
+                let (long, packets, start) = CONCURRENT;
                 let long = (0..long).map(|n| Flow::new((n + 1) * pod, 0, ENDLESS, 0));
                 long.chain([Flow { class: 1, ..Flow::new(pod + 1, 0, packets * payload, start) }]).collect()
             }
@@ -378,7 +378,7 @@ impl Scenario {
     fn prefer(&self, config: &mut SimConfig) {
         let preferred = match self.traffic {
             Traffic::Incast { preferred: true, .. } => 0,
-            Traffic::Beside { preferred: true } => config.flows.len() - 1,
+            Traffic::Concurrent { preferred: true } => config.flows.len() - 1,
             _ => return,
         };
         let first = config.setups[0];

@@ -30,7 +30,7 @@ pub fn run(
         let mut stream = Stream::new(senders, full as u32, packets, Gap::Constant(0));
         stream.start = match phases {
             Phases::Even => sending(full) * u64::from(host) / u64::from(senders),
-            Phases::Chance => random::below(seed, host, sending(full)),
+            Phases::Random => random::below(seed, host, sending(full)),
         };
         Generator::new(vec![stream], seed)
     };
@@ -78,12 +78,12 @@ mod tests {
         let (full, header) = (8_274.0, 70.0);
         for n in [1, 20, 80] {
             let expected = 100.0 * (full - header * f64::from(n)) / (full - header);
-            let [mean, worst] = of(n, Cut::InPlace, Phases::Chance);
+            let [mean, worst] = of(n, Cut::InPlace, Phases::Random);
             assert!((mean - expected).abs() < 1.5 && worst <= mean, "{n}: {mean} {worst}, not {expected}");
         }
-        assert_eq!(of(150, Cut::InPlace, Phases::Chance), [0.0, 0.0]);
+        assert_eq!(of(150, Cut::InPlace, Phases::Random), [0.0, 0.0]);
         // Ten headers per packet.
-        for phases in [Phases::Even, Phases::Chance] {
+        for phases in [Phases::Even, Phases::Random] {
             let [mean, worst] = of(40, Cut::Coin, phases);
             assert!((91.0..93.0).contains(&mean) && worst > 20.0, "{phases:?}: {mean} {worst}");
         }

@@ -106,8 +106,8 @@ impl Busy {
         for n in 0..ROUND {
             self.arrive();
             if !congested || n % 2 == 0 {
-                let gone = self.engine.depart(&mut self.host, 0, 0);
-                self.host.free.extend(black_box(gone));
+                let departed = self.engine.depart(&mut self.host, 0, 0);
+                self.host.free.extend(black_box(departed));
             }
         }
         begun.elapsed().as_nanos() as f64 / f64::from(ROUND)

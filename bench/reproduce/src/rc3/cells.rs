@@ -90,7 +90,7 @@ impl points::Metric for Metric {
 }
 
 const MEANS: &[Metric] = &[Flows, Bytes, Incomplete];
-const BESIDE: &[Metric] = &[Flows, Bytes, Low, Dropped, Timeouts, Incomplete];
+const WITH_DROPS: &[Metric] = &[Flows, Bytes, Low, Dropped, Timeouts, Incomplete];
 const ALL_OF_IT: &[Metric] = &[Flows, Bytes, FlowsConnected, BytesConnected, P99, Low, Dropped, Timeouts, Incomplete];
 const BY_SIZE: &[Metric] =
     &[Size(0), Size(1), Size(2), Size(3), Size(4), Size(5), Size(6), Size(7), Size(8), Size(9), Size(10)];
@@ -119,7 +119,7 @@ fn points() -> Vec<Point> {
     for loss in [20, 100] {
         for (name, sender) in both {
             let scenario = Scenario { loss, ..usual(sender) };
-            add(format!("figure2.9/loss{}/{name}", f64::from(loss) / 1e3), scenario, BESIDE);
+            add(format!("figure2.9/loss{}/{name}", f64::from(loss) / 1e3), scenario, WITH_DROPS);
         }
     }
     for (name, sender) in [
@@ -128,7 +128,7 @@ fn points() -> Vec<Point> {
         ("40-400-4000", Sender::RC3),
         ("10-100-1000-10000", Sender::Rc3(10, 4)),
     ] {
-        add(format!("figure2.10/{name}"), slow(sender, 1), BESIDE);
+        add(format!("figure2.10/{name}"), slow(sender, 1), WITH_DROPS);
     }
     for initial in [10, 50] {
         let metrics = &[Flows, Bytes, Size(0), Size(2), Dropped, Incomplete];
@@ -145,7 +145,7 @@ fn points() -> Vec<Point> {
         add(format!("figure2.13b/{name}"), scenario, &[Chosen, Others, Incomplete]);
     }
     for (name, sender) in both {
-        add(format!("datacenter/fat-tree/{name}"), Scenario { network: Network::FatTree, ..usual(sender) }, BESIDE);
+        add(format!("datacenter/fat-tree/{name}"), Scenario { network: Network::FatTree, ..usual(sender) }, WITH_DROPS);
     }
     for gbps in [10, 40, 100] {
         for (load, traffic) in [(30, "load30"), (70, "load70"), (0, "incast")] {

@@ -198,7 +198,7 @@ impl Metric {
 /// All points.
 fn points() -> Vec<Point> {
     const ALONE: &[Metric] = &[Queue, Share, Least, Most, Settle, Peak, Notices];
-    const BESIDE: &[Metric] = &[Queue, Share, Least, Most, Peak, PfcFrames];
+    const COMPARED: &[Metric] = &[Queue, Share, Least, Most, Peak, PfcFrames];
     const WHOLE: &[Metric] = &[Queue, Share];
     const STEPPED: &[Metric] = &STEPPED_METRICS;
     let mut all = Vec::new();
@@ -221,7 +221,7 @@ fn points() -> Vec<Point> {
         Control::HpccTheirs,
     ] {
         let scenario = Scenario(Network::Star(10, 40), control);
-        all.push(points::Point(format!("figure3.8/{}", control.name()), scenario, BESIDE));
+        all.push(points::Point(format!("figure3.8/{}", control.name()), scenario, COMPARED));
     }
     for (figure, network, metrics) in
         [("figure3.9a", Network::Bottlenecks, &[D0, D5, D1_4][..]), ("figure3.9b", Network::Asymmetric, &[D0_4, D5_6])]

@@ -29,7 +29,7 @@ const UNLIMITED: u64 = 100_000_000_000;
 /// Bytes of an input at which its neighbour is resumed: from the authors' settings.
 const XON: u64 = 10_000;
 /// Number of samples of rates and queues during the measurement.
-const LOOKS: u64 = 200;
+const SAMPLES: u64 = 200;
 /// Events between checks whether a sample is due.
 const SLICE: u64 = 5_000;
 
@@ -151,16 +151,16 @@ impl Traffic {
         let time = self.time(time);
         let until = time.warm_up + time.measured;
         let config = self.config(control, seed, until).map_err(NoResult::Failed)?;
-        let mut looks = Looks::default();
-        let every = (time.measured / LOOKS).max(1);
+        let mut samples = Samples::default();
+        let every = (time.measured / SAMPLES).max(1);
         let mut next = time.warm_up;
         let outcome = watched(watch, config, SLICE, |simulation| {
             if simulation.now() >= next {
-                looks.look(simulation.network());
+                samples.sample(simulation.network());
                 next += every;
             }
         })?;
-        Ok(looks.conclude(self.sizes, time, &outcome))
+        Ok(samples.conclude(self.sizes, time, &outcome))
     }
 }
 
@@ -228,10 +228,10 @@ impl Moments {
 
 /// Samples taken during the run.
 #[derive(Debug, Default)]
-struct Looks {
+struct Samples {
     /// Rates of pairs with something to send, Mbit/s.
     rates: Moments,
-    looks: f64,
+    count: f64,
     /// Queues by tier, bytes.
     queues: [Moments; 3],
     /// Bytes in all switches.
@@ -241,10 +241,10 @@ struct Looks {
     began: Option<(u64, u64, [u64; 3], u64)>,
 }
 
-impl Looks {
-    fn look(&mut self, network: &Network<NicEndpoint>) {
+impl Samples {
+    fn sample(&mut self, network: &Network<NicEndpoint>) {
         const LINE: f64 = 40_000.0;
-        self.looks += 1.0;
+        self.count += 1.0;
         if self.began.is_none() {
             let links: Vec<_> = network.links().map(|link| (link.from, link.to, link.counters)).collect();
             let (bytes, pauses) = sent(links.iter().map(|(from, to, c)| (*from, *to, c.bytes, c.pauses)));
@@ -285,7 +285,7 @@ impl Looks {
         Datacenter {
             rate,
             deviation,
-            active: self.rates.0[2] / self.looks.max(1.0),
+            active: self.rates.0[2] / self.count.max(1.0),
             used: (bytes - before) as f64 * 8.0 / (ns * 1e-9) / core * 100.0,
             queues: self.queues.map(|queue| queue.mean_and_deviation().0 / 1e3),
             buffered: self.buffered.mean_and_deviation().0 / 1e3,

@@ -123,9 +123,9 @@ fn calls(more: &str) -> Vec<points::Point<Clos, Metric>> {
     }
     // "Low (0.167 of the maximum offered load in Figure 19), medium (0.3) and high (0.5)".
     for (level, percent) in [("low", 17), ("medium", 30), ("high", 50)] {
-        for (beside, incast) in [("alone", false), ("incast", true)] {
+        for (traffic, incast) in [("alone", false), ("incast", true)] {
             for (name, scenario) in both(percent, incast) {
-                let id = format!("figure22/{name}-{beside}/{level}");
+                let id = format!("figure22/{name}-{traffic}/{level}");
                 all.push(points::Point(
                     id,
                     scenario,

@@ -102,7 +102,7 @@ pub fn all(cells: &[Cell], runs: &Runs<'_>) -> Vec<(String, String)> {
 }
 
 /// A part of a cell's name, as shown in the legend.
-fn words(name: &str) -> String {
+fn legend(name: &str) -> String {
     let named = match name {
         "timely" => "TIMELY",
         "pfc" => "PFC alone",
@@ -128,7 +128,7 @@ fn words(name: &str) -> String {
 
 /// A line with its name in cells.
 fn series(name: &str, colour: usize, points: Vec<(f64, f64)>) -> Series {
-    Series { name: words(name), colour, dashed: false, points, spread: Vec::new() }
+    Series { name: legend(name), colour, dashed: false, points, spread: Vec::new() }
 }
 
 /// Values of intervals of this length, ns, over ms.
@@ -173,7 +173,7 @@ fn queue(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
         let trips = run.quantiles.iter().map(|rtt| (rtt - run.base).max(0.0)).zip(shares).collect();
         lines.push(series(name, colour, trips));
         let of_queue = run.queue.into_iter().flatten().zip(PERCENTILES.map(|p| p / 100.0)).collect();
-        lines.push(Series { dashed: true, ..series(&format!("{}, queue", words(name)), colour, of_queue) });
+        lines.push(Series { dashed: true, ..series(&format!("{}, queue", legend(name)), colour, of_queue) });
     }
     Plot { x: linear("[µs]"), y: linear("share"), series: lines }
 }
@@ -232,7 +232,7 @@ mod tests {
     fn parameters_have_places_and_lines_names() {
         assert_eq!(["0us", "400us", "700M", "line"].map(place), [Some(0.0), Some(400.0), Some(0.7), Some(10.0)]);
         assert_eq!(
-            ["target-50us", "16KB", "hai-t-low-0us", "7"].map(words),
+            ["target-50us", "16KB", "hai-t-low-0us", "7"].map(legend),
             ["T_target 50 µs", "16 KB", "hyperactive, T_low 0 µs", "7 connections"]
         );
     }

@@ -73,7 +73,7 @@ fn lines(rows: &[Row<'_>], metric: Metric, runs: &Runs<'_>) -> Vec<Series> {
 fn tradeoff(rows: &[Row<'_>], runs: &Runs<'_>) -> Plot {
     let point = |(name, scenario): &Row<'_>| {
         let [x, y] = [Metric::BgMean, Metric::FgTail].map(|metric| value(metric, scenario, runs));
-        Some((words(name), vec![x.zip(y)?]))
+        Some((legend(name), vec![x.zip(y)?]))
     };
     Plot { x: MEAN, y: TAIL, series: rows.iter().filter_map(point).enumerate().map(series).collect() }
 }
@@ -89,13 +89,13 @@ fn place(name: &str) -> Option<(String, f64)> {
     let number = at.split_once(['%', 'K']).map_or(at, |(number, _)| number);
     let of = at.trim_start_matches(number).trim_start_matches(['%', 'K', 'B']);
     let others = name.split('/').filter(|part| *part != at);
-    let named = others.map(words).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
-    let both = [named, words(of)].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
+    let named = others.map(legend).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
+    let both = [named, legend(of)].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
     Some((if both.is_empty() { "without PFC".to_owned() } else { both }, number.parse().ok()?))
 }
 
 /// A part of a row's name, as shown in the legend.
-fn words(name: &str) -> String {
+fn legend(name: &str) -> String {
     let word = |part: &str| match part {
         "200us" => "200 µs".to_owned(),
         "tlt" | "tlp" | "pfc" | "tcp" | "dctcp" | "hpcc" | "irn" | "dcqcn" => part.to_uppercase(),
@@ -121,7 +121,7 @@ mod tests {
             ["400KB", "1200KB-pfc", "hpcc/10%-tlt", "dctcp/60%", "web-search/20%/dctcp-200us"].map(named),
             ["without PFC 400", "PFC 1200", "HPCC, TLT 10", "DCTCP 60", "search, DCTCP, 200 µs 20"]
         );
-        assert_eq!(words("dcqcn-sack-tlt-pfc"), "DCQCN+SACK, TLT, PFC");
+        assert_eq!(legend("dcqcn-sack-tlt-pfc"), "DCQCN+SACK, TLT, PFC");
     }
 
     /// All points of a figure, and a line for each of the paper's.

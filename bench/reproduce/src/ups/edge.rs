@@ -2,7 +2,7 @@
 //! 5.8 and 5.9, Table 5.3), and DCTCP in the datacenter with marks of either (Table 5.4).
 
 use super::network::Network;
-use super::objectives::{Beside, Done, Goal, Row, mean};
+use super::objectives::{Done, Goal, PacketStats, Row, mean};
 use super::scheme::Scheme;
 use super::values::Values;
 
@@ -77,14 +77,14 @@ impl Edge {
 
 /// Values of each scheme: mean flow completion time, over bytes or, with [`Edge::Marks`], over flows, s; mean round
 /// trip over packets, ms; packets dropped by switches and by receiving NICs, % of all. And ratios of these.
-pub fn values(edge: Edge, done: &[Done], beside: &[Beside]) -> Values {
+pub fn values(edge: Edge, done: &[Done], stats: &[PacketStats]) -> Values {
     let mut values = Values::new();
     for (at, (name, _)) in edge.schemes().into_iter().enumerate() {
         let weight = |packets| if edge == Edge::Marks { 1.0 } else { packets as f64 };
         values.insert(format!("{name}_s"), mean(done, at, weight));
-        values.insert(format!("{name}_rtt_ms"), beside[at].rtt);
-        values.insert(format!("{name}_dropped"), beside[at].dropped);
-        values.insert(format!("{name}_discarded"), beside[at].discarded);
+        values.insert(format!("{name}_rtt_ms"), stats[at].rtt);
+        values.insert(format!("{name}_dropped"), stats[at].dropped);
+        values.insert(format!("{name}_discarded"), stats[at].discarded);
     }
     for (name, over, under) in edge.ratios() {
         values.insert((*name).to_owned(), values[*over] / values[*under]);

@@ -13,7 +13,7 @@ pub const PAPERS: u32 = 1_460;
 /// Payload of a packet here, bytes.
 pub const PAYLOAD: u32 = 1_024;
 /// Factor by which a host hands packets to its queue faster than its link.
-const BESIDE: u64 = 100;
+const HOST_SPEEDUP: u64 = 100;
 /// One Gbit/s.
 pub const G: u64 = 1_000_000_000;
 /// Packets of a flow, and the cumulative share of flows: `CDF_aditya.txt` of github.com/NetSys/simulator.
@@ -59,8 +59,8 @@ impl Network {
     }
 
     /// The topology with a separate queue for each host: a switch with the host's link, to which the host has a link
-    /// [`BESIDE`] times as fast. Packets of a NIC wait there, as in a host that is a single queue, rather than in the
-    /// NIC. Also returns the nodes of these switches.
+    /// [`HOST_SPEEDUP`] times as fast. Packets of a NIC wait there, as in a host that is a single queue, rather than in
+    /// the NIC. Also returns the nodes of these switches.
     pub fn with_host_queues(self, wire: Wire) -> (Topology, std::ops::Range<u32>) {
         let mut topology = self.topology(wire);
         let first = topology.hosts + topology.switches;
@@ -68,7 +68,7 @@ impl Network {
             let link = topology.links[at];
             let Some(host) = [link.a, link.b].into_iter().find(|node| *node < topology.hosts) else { continue };
             let (queue, other) = (first + host, if link.a == host { link.b } else { link.a });
-            topology.links[at] = LinkSpec { a: host, b: queue, rate: link.rate * BESIDE, delay: 1, loss: 0.0 };
+            topology.links[at] = LinkSpec { a: host, b: queue, rate: link.rate * HOST_SPEEDUP, delay: 1, loss: 0.0 };
             topology.links.push(LinkSpec { a: queue, b: other, ..link });
         }
         topology.switches += topology.hosts;

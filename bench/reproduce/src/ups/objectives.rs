@@ -64,7 +64,7 @@ pub type Done = (u64, Vec<f64>);
 
 /// Results of a scheme other than completion times of flows.
 #[derive(Copy, Clone, Debug, Default)]
-pub struct Beside {
+pub struct PacketStats {
     /// Packets dropped by switches, and by receiving NICs, % of all.
     pub dropped: f64,
     pub discarded: f64,
@@ -185,9 +185,9 @@ impl Row {
             })?;
             return Ok((delays_of(&delays), drawn(&schemes, |scheme| tail(&delays[scheme]))));
         }
-        let (times, beside): (Vec<_>, Vec<Beside>) = each(&schemes, |scheme| {
+        let (times, stats): (Vec<_>, Vec<PacketStats>) = each(&schemes, |scheme| {
             let outcome = simulated(scheme)?;
-            Ok((completions(&outcome, from, to), Beside::of(&outcome)))
+            Ok((completions(&outcome, from, to), PacketStats::of(&outcome)))
         })?
         .into_iter()
         .unzip();
@@ -196,10 +196,10 @@ impl Row {
         let mut values = match self.goal {
             Goal::Completion => completion_of(&done),
             Goal::Fairness | Goal::Delay => fairness_of(&done),
-            Goal::Edge(edge) => edge::values(edge, &done, &beside),
+            Goal::Edge(edge) => edge::values(edge, &done, &stats),
         };
         values.insert("left_out".to_owned(), (all - done.len()) as f64 / all.max(1) as f64 * 100.0);
-        for (name, of) in [("fifo_dropped", beside.first()), ("lstf_dropped", beside.last())] {
+        for (name, of) in [("fifo_dropped", stats.first()), ("lstf_dropped", stats.last())] {
             values.extend(of.map(|of| (name.to_owned(), of.dropped)));
         }
         let lines = match self.goal {
@@ -219,12 +219,12 @@ fn each<T: Send>(
     schemes.par_iter().with_max_len(1).map(run).collect()
 }
 
-impl Beside {
-    fn of(outcome: &Outcome) -> Beside {
+impl PacketStats {
+    fn of(outcome: &Outcome) -> PacketStats {
         let percent = |packets: u64| packets as f64 / outcome.injected.0.max(1) as f64 * 100.0;
         let trips = outcome.observed.as_ref().map_or(&[][..], |observed| &observed.round_trips);
         let rtt = trips.iter().map(|ns| *ns as f64 / 1e6).sum::<f64>() / trips.len().max(1) as f64;
-        Beside { dropped: percent(outcome.dropped.0), discarded: percent(outcome.nics.rx_dropped), rtt }
+        PacketStats { dropped: percent(outcome.dropped.0), discarded: percent(outcome.nics.rx_dropped), rtt }
     }
 }
 

@@ -26,8 +26,8 @@ pub fn stopped_shard(folder: &Folder) -> (u32, String) {
     let before = processes(folder, "--shard");
     let new = || processes(folder, "--shard").into_iter().find(|shard| !before.contains(shard));
     let shard = wait_for("another shard", || new().filter(|shard| kill(*shard, "-STOP")));
-    let words = fs::read_to_string(format!("/proc/{shard}/cmdline")).expect("a command line");
-    let number = words.split('\0').skip_while(|word| *word != "--shard").nth(1).and_then(|word| word.split_once('/'));
+    let cmdline = fs::read_to_string(format!("/proc/{shard}/cmdline")).expect("a command line");
+    let number = cmdline.split('\0').skip_while(|word| *word != "--shard").nth(1).and_then(|word| word.split_once('/'));
     (shard, number.expect("I/N").0.to_owned())
 }
 
@@ -73,9 +73,9 @@ fn kubernetes_gets_an_indexed_job() {
             .env("JOB_COMPLETION_INDEX", index.to_string())
             .output()
             .expect("sh runs");
-        let words = text(&output.stdout);
-        let words: Vec<&str> = words.lines().collect();
-        assert_eq!(words[..4], ["sim", "--experiment", "it's a grid.toml", "--out"]);
-        assert_eq!(words[words.len() - 2..], ["--shard", shard], "{words:?}");
+        let args = text(&output.stdout);
+        let args: Vec<&str> = args.lines().collect();
+        assert_eq!(args[..4], ["sim", "--experiment", "it's a grid.toml", "--out"]);
+        assert_eq!(args[args.len() - 2..], ["--shard", shard], "{args:?}");
     }
 }

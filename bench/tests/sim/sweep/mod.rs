@@ -117,10 +117,10 @@ fn processes(folder: &Folder, option: &str) -> Vec<u32> {
     let here = fs::canonicalize(folder.path()).expect("a folder");
     let is_one = |process: &u32| {
         let place = PathBuf::from(format!("/proc/{process}"));
-        let words = fs::read(place.join("cmdline")).unwrap_or_default();
-        let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
-        words.first().is_some_and(|word| word.ends_with(b"irnic"))
-            && words.contains(&option.as_bytes())
+        let args = fs::read(place.join("cmdline")).unwrap_or_default();
+        let args: Vec<&[u8]> = args.split(|byte| *byte == 0).collect();
+        args.first().is_some_and(|word| word.ends_with(b"irnic"))
+            && args.contains(&option.as_bytes())
             && fs::read_link(place.join("cwd")).is_ok_and(|cwd| cwd == here)
     };
     let all = fs::read_dir("/proc").expect("/proc").flatten();
@@ -340,9 +340,9 @@ fn damaged_results_are_told_and_made_again() {
     assert_eq!(said.matches(": damaged: ").count(), 3, "{said}");
     assert!(said.contains("3 of 16 runs are missing: "), "{said}");
     let output = run(&folder, &small);
-    let told = text(&output.stderr);
-    assert!(output.status.success() && told.matches(" is made again\n").count() == 3, "{told}");
-    assert!(told.contains("16 runs: 3 made, 13 there before; "), "{told}");
+    let printed = text(&output.stderr);
+    assert!(output.status.success() && printed.matches(" is made again\n").count() == 3, "{printed}");
+    assert!(printed.contains("16 runs: 3 made, 13 there before; "), "{printed}");
     assert_eq!(text(&output.stdout), whole);
     assert_eq!(done(&folder, &["merge", "runs"]), whole);
 }

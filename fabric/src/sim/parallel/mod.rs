@@ -87,7 +87,7 @@ impl Watch {
     /// Whether the network may stand still: true at least whenever [`Network::watch`] would find it so.
     fn stands_still(&mut self, whole: &Moment) -> bool {
         let before = std::mem::replace(&mut self.delivered, whole.delivered);
-        let idle = whole.looks + if whole.packets == 0 { whole.timers } else { 0 };
+        let idle = whole.observations + if whole.packets == 0 { whole.timers } else { 0 };
         before == whole.delivered && whole.packets > 0 || whole.events + whole.common <= idle
     }
 }
@@ -125,7 +125,7 @@ impl Parallel {
         let build = &|number: usize| -> Result<(Net<Part>, Flows), SimError> {
             let flows = Flows::new(&config);
             let (mut nics, shared) = nics(&config, &flows, cut.hosts[number].iter().copied())?;
-            nics.iter_mut().for_each(|nic| nic.abroad = Some(Box::new(RemoteFlows::new(answers.clone()))));
+            nics.iter_mut().for_each(|nic| nic.remote_flows = Some(Box::new(RemoteFlows::new(answers.clone()))));
             let part = Part::new(number as u32, cut.part_of.clone(), cut.hosts.len());
             Ok((Network::assemble(config.network(), part, nics, shared), flows))
         };

@@ -30,7 +30,7 @@ struct Way {
     priority: u8,
     output: u16,
     input: u16,
-    look: u32,
+    probe: u32,
 }
 
 /// A switch wrapper that can take frames out of the inner switch's queues ([`Switch::extract`]).
@@ -44,7 +44,7 @@ pub(crate) struct Breaker {
     /// Paths of tokens past paused outputs.
     ways: Vec<Way>,
     /// Number of the last probe.
-    look: u32,
+    probe: u32,
 }
 
 impl Breaker {
@@ -64,7 +64,7 @@ impl Breaker {
             inputs: ports.iter().zip(edges).map(input).collect(),
             outputs: ports.iter().map(|_| Output::default()).collect(),
             ways: Vec::new(),
-            look: 0,
+            probe: 0,
         }
     }
 
@@ -112,8 +112,8 @@ impl Breaker {
                 continue;
             }
             for priority in due.iter() {
-                self.look = self.look.wrapping_add(1);
-                let token = Token::Probe { origin: self.origin(port), priority, look: self.look };
+                self.probe = self.probe.wrapping_add(1);
+                let token = Token::Probe { origin: self.origin(port), priority, number: self.probe };
                 ctx.control(port, token.into());
                 ctx.ledger.totals.breaker.tokens += 1;
             }
@@ -130,7 +130,7 @@ impl Breaker {
 
     /// Handles a token that arrived by `input`: its port waits for this one to accept frames, which waits for those of
     /// its outputs by which they leave.
-    fn probed(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, origin: Origin, priority: u8, look: u32) {
+    fn probed(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, origin: Origin, priority: u8, probe: u32) {
         if !self.inputs[usize::from(input)].requested.contains(priority) {
             return;
         }
@@ -144,9 +144,9 @@ impl Breaker {
             if own == origin {
                 self.found(ctx, input, output, priority);
             } else if (own > origin || !self.can_resolve(ctx.now, input, output, priority))
-                && self.remember(Way { origin, priority, output, input, look })
+                && self.remember(Way { origin, priority, output, input, probe })
             {
-                ctx.control(output, Token::Probe { origin, priority, look }.into());
+                ctx.control(output, Token::Probe { origin, priority, number: probe }.into());
                 ctx.ledger.totals.breaker.forwarded += 1;
             }
         }
@@ -157,7 +157,7 @@ impl Breaker {
         let same =
             |known: &&mut Way| (known.origin, known.priority, known.output) == (way.origin, way.priority, way.output);
         match self.ways.iter_mut().find(same) {
-            Some(known) if known.look == way.look => false,
+            Some(known) if known.probe == way.probe => false,
             Some(known) => {
                 *known = way;
                 true
@@ -182,7 +182,7 @@ impl Breaker {
                 }
                 ctx.ledger.totals.breaker.loops += 1;
                 let origin = self.origin(output);
-                self.remember(Way { origin, priority, output, input, look: self.look });
+                self.remember(Way { origin, priority, output, input, probe: self.probe });
                 if self.inputs[usize::from(input)].is_free(ctx.now, priority) {
                     self.rotate(ctx, input, output, origin, priority);
                 }
@@ -261,7 +261,7 @@ impl Switch for Breaker {
     #[inline]
     fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
         let packet = ctx.packets.get(id);
-        self.inputs[usize::from(packet.input)].came(ctx.now, packet.priority, packet.wire);
+        self.inputs[usize::from(packet.input)].arrived(ctx.now, packet.priority, packet.wire);
         let verdict = self.inner.enqueue(ctx, id, output);
         self.keep_registry(ctx);
         verdict
@@ -299,7 +299,7 @@ impl Switch for Breaker {
 
     fn on_control(&mut self, ctx: &mut SwitchCtx<'_>, port: u16, control: Control) {
         match Token::read(control) {
-            Some(Token::Probe { origin, priority, look }) => self.probed(ctx, port, origin, priority, look),
+            Some(Token::Probe { origin, priority, number }) => self.probed(ctx, port, origin, priority, number),
             Some(Token::Grant { origin, priority, bytes }) => self.granted(ctx, port, origin, priority, bytes),
             None => {
                 if let Control::Pfc(stopped) = control {

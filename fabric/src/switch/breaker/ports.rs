@@ -48,7 +48,7 @@ impl Input {
 
     /// Accounts for a packet that arrived.
     #[inline]
-    pub(super) fn came(&mut self, now: u64, priority: u8, wire: u32) {
+    pub(super) fn arrived(&mut self, now: u64, priority: u8, wire: u32) {
         let at = usize::from(priority);
         if self.requested.contains(priority) && now >= self.settled[at] {
             self.excess[at] += i64::from(wire);
@@ -170,11 +170,11 @@ mod tests {
         assert_eq!(input.grant(1_000_000, 3, 1_000), None, "nobody waits");
         input.note(0, 3, true, 1_000);
         assert_eq!(input.grant(10_000, 3, 1_000), None, "what was sent before the pause may still come");
-        input.came(10_000, 3, 700);
+        input.arrived(10_000, 3, 700);
         assert!(input.is_free(500_000, 3) && !input.is_free(10_000, 3));
         assert_eq!(input.grant(500_000, 3, 1_000), Some(1_000));
         assert_eq!(input.grant(500_001, 3, 1_000), None, "one is under way");
-        input.came(510_000, 3, 700);
+        input.arrived(510_000, 3, 700);
         assert_eq!((input.is_free(510_000, 3), input.grant(510_000, 3, 1_000)), (false, Some(300)));
         input.left(3, 900);
         input.left(4, 900);

@@ -18,7 +18,7 @@ pub(super) struct Origin {
 pub(super) enum Token {
     /// Travels with the frames: the port waits for the receiver. The number of the probe keeps it from being forwarded
     /// twice.
-    Probe { origin: Origin, priority: u8, look: u32 },
+    Probe { origin: Origin, priority: u8, number: u32 },
     /// Travels against the frames: there is room for one of the loop, of at most `bytes`.
     Grant { origin: Origin, priority: u8, bytes: u32 },
 }
@@ -26,7 +26,7 @@ pub(super) enum Token {
 impl From<Token> for Control {
     fn from(token: Token) -> Control {
         let (opcode, origin, priority, number) = match token {
-            Token::Probe { origin, priority, look } => (PROBE, origin, priority, look),
+            Token::Probe { origin, priority, number } => (PROBE, origin, priority, number),
             Token::Grant { origin, priority, bytes } => (GRANT, origin, priority, bytes),
         };
         let Origin { node, port } = origin;
@@ -40,7 +40,7 @@ impl Token {
         let Control::Mac { opcode, parameters: [node, place, number, _] } = control else { return None };
         let (origin, priority) = (Origin { node, port: (place >> 8) as u16 }, place as u8);
         match opcode {
-            PROBE => Some(Token::Probe { origin, priority, look: number }),
+            PROBE => Some(Token::Probe { origin, priority, number }),
             GRANT => Some(Token::Grant { origin, priority, bytes: number }),
             _ => None,
         }
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let origin = Origin { node: 70_000, port: 0xfffe };
-        let probe = Token::Probe { origin, priority: 7, look: 9 };
+        let probe = Token::Probe { origin, priority: 7, number: 9 };
         for token in [probe, Token::Grant { origin, priority: 0, bytes: 4_224 }] {
             assert_eq!(Token::read(token.into()), Some(token));
         }

@@ -257,14 +257,14 @@ mod tests {
     fn a_flow_whose_tokens_find_nothing_rests_until_a_frame_comes() {
         let mut table = FlowTable::new(2);
         table.note(flow(1), 1);
-        let looks = |table: &mut FlowTable| (0..100).position(|_| table.in_turn(0).is_some());
+        let polls = |table: &mut FlowTable| (0..100).position(|_| table.in_turn(0).is_some());
         for rests in [1, 3, 7, 15, 31, 63, 63] {
             table.failed(flow(1));
-            assert_eq!(looks(&mut table), Some(rests));
+            assert_eq!(polls(&mut table), Some(rests));
         }
         table.failed(flow(1));
         table.note(flow(1), 1);
-        assert_eq!(looks(&mut table), Some(0));
+        assert_eq!(polls(&mut table), Some(0));
         table.failed(flow(9));
     }
 

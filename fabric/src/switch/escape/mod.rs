@@ -154,8 +154,8 @@ impl<S: Switch> Escape<S> {
             self.tag(ctx, id, hops);
             return self.push(ctx, id, output);
         }
-        let came_by = self.inputs.iter().position(|input| input.flows.output_of(flow) == Some(output));
-        match came_by {
+        let arrived_by = self.inputs.iter().position(|input| input.flows.output_of(flow) == Some(output));
+        match arrived_by {
             Some(at)
                 if !self.inputs[at].edge && self.inputs[at].requested.contains(flow.priority) && hops < u16::MAX =>
             {

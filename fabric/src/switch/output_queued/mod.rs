@@ -92,7 +92,7 @@ impl Discipline {
     }
 
     /// Whether flows are distinguished.
-    fn looks_at_flows(&self) -> bool {
+    fn by_flow(&self) -> bool {
         matches!(self, Discipline::Fair | Discipline::FairCodel | Discipline::ShortestFlow)
     }
 
@@ -166,7 +166,7 @@ pub struct OutputQueued {
     marker: Marker,
     /// Whether the discipline uses the flows of packets ([`Packets::flow`]), which are stored apart from the rest of a
     /// packet.
-    looks_at_flows: bool,
+    by_flow: bool,
     /// Whether packets may expire ([`Scheduler::expire`]).
     expires: bool,
     preempts: bool,
@@ -184,7 +184,7 @@ impl OutputQueued {
             buffer: config.buffer,
             limit: config.packets.unwrap_or(u32::MAX),
             marker,
-            looks_at_flows: config.discipline.looks_at_flows(),
+            by_flow: config.discipline.by_flow(),
             expires,
             preempts,
         }
@@ -251,7 +251,7 @@ impl Switch for OutputQueued {
 
     fn prefetch(&self, packets: &Packets, id: PacketId, _input: u16, output: u16) {
         fetch(&self.outputs[usize::from(output)]);
-        if self.looks_at_flows {
+        if self.by_flow {
             fetch(&packets.content(id).path.src);
         }
     }

@@ -289,7 +289,7 @@ fn shortest_flows_are_those_of_a_list() {
 fn what_waits_for_too_long_is_dropped_flow_by_flow() {
     let mut alone = Alone::new(1_000_000, Discipline::FairCodel);
     let bulk: Vec<PacketId> = (0..300).map(|_| alone.offer(1, 0, 0, 1_000).0).collect();
-    let (mut gone, mut sparse) = (Vec::new(), 0);
+    let (mut sent, mut sparse) = (Vec::new(), 0);
     // One packet leaves per millisecond; once in 40 ms one of another flow arrives, and is next.
     for ms in 0..250 {
         alone.now = ms * 1_000_000;
@@ -297,13 +297,13 @@ fn what_waits_for_too_long_is_dropped_flow_by_flow() {
         let (id, _) = alone.next(Priorities::NONE).unwrap();
         match other {
             Some(other) => sparse += u64::from(id == other),
-            None => gone.push(id),
+            None => sent.push(id),
         }
     }
     assert_eq!(sparse, 6);
     // Above the target from 5 ms on, so the first drop is at 105 ms, then at 205 ms.
-    assert_eq!((alone.dropped(), alone.switch.backlog(0)), (2, 1_000 * (300 - 2 - gone.len() as u64)));
-    let missing: Vec<usize> = (0..gone.len() + 2).filter(|at| !gone.contains(&bulk[*at])).collect();
+    assert_eq!((alone.dropped(), alone.switch.backlog(0)), (2, 1_000 * (300 - 2 - sent.len() as u64)));
+    let missing: Vec<usize> = (0..sent.len() + 2).filter(|at| !sent.contains(&bulk[*at])).collect();
     assert_eq!(missing, [102, 201]);
     // Without CoDel all are sent.
     let mut plain = Alone::new(1_000_000, Discipline::Fair);

@@ -226,9 +226,9 @@ impl PolicySwitch {
     }
 
     /// Whether the policy counts red packets, which are then reported by colour.
-    pub(crate) fn looks_at_red(&self) -> bool {
+    pub(crate) fn counts_red(&self) -> bool {
         let plan = self.plan(self.policy.fixed_ports().unwrap_or(3));
-        plan.is_ok_and(|plan| plan.looks_at_red_sizes()) || self.next.iter().any(|(_, next)| next.looks_at_red())
+        plan.is_ok_and(|plan| plan.reads_red_sizes()) || self.next.iter().any(|(_, next)| next.counts_red())
     }
 
     /// Number of priorities in use.

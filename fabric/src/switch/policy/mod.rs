@@ -21,9 +21,9 @@ use crate::priorities::Priorities;
 #[derive(Debug)]
 pub struct Planned {
     engine: Engine,
-    looks_at_dscp: bool,
+    reads_dscp: bool,
     /// Whether the policy counts red packets.
-    looks_at_red: bool,
+    counts_red: bool,
     /// The wake-up last requested for packets that move between inner queues, ns.
     wakes: u64,
 }
@@ -45,8 +45,8 @@ impl Planned {
     fn around(plan: &Plan, surroundings: &Surroundings) -> Planned {
         Planned {
             engine: Engine::new(plan, surroundings),
-            looks_at_dscp: plan.looks_at_dscp(),
-            looks_at_red: plan.looks_at_red_sizes(),
+            reads_dscp: plan.reads_dscp(),
+            counts_red: plan.reads_red_sizes(),
             wakes: u64::MAX,
         }
     }
@@ -161,7 +161,7 @@ impl Planned {
             input: packet.input,
             output,
             priority: packet.priority,
-            dscp: if self.looks_at_dscp { ctx.packets.content(id).path.traffic_class >> 2 } else { 0 },
+            dscp: if self.reads_dscp { ctx.packets.content(id).path.traffic_class >> 2 } else { 0 },
             control: packet.is_control(),
             red: packet.colour() == Colour::Red,
         }
@@ -199,7 +199,7 @@ impl Planned {
     /// Counts the result of an arrival, and reports it to the network.
     #[inline]
     fn admitted(&self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16, admission: Admission) -> Verdict {
-        if self.looks_at_red {
+        if self.counts_red {
             self.count_colours(ctx, id, output, admission);
         }
         let verdict = match admission {

@@ -54,10 +54,10 @@ struct Tickets {
 
 impl Tickets {
     fn enter(&mut self, id: PacketId, policy: u32, output: u16) {
-        const NOBODY: Ticket = Ticket { policy: None, output: 0, arrived: 0, booked: None };
+        const VACANT: Ticket = Ticket { policy: None, output: 0, arrived: 0, booked: None };
         let place = id as usize;
         if self.of.len() <= place {
-            self.of.resize(place + 1, NOBODY);
+            self.of.resize(place + 1, VACANT);
         }
         self.arrived += 1;
         self.of[place] = Ticket { policy: Some(policy), output, arrived: self.arrived, booked: None };
@@ -199,7 +199,7 @@ impl Successive {
             }
             let output = ticket.output;
             let packet = next.seen(ctx, id, output);
-            let of_next = next.engine.book_elsewhere(&mut Doing { ctx, output }, &packet);
+            let of_next = next.engine.book_foreign(&mut Doing { ctx, output }, &packet);
             ticket.booked = Some(of_next);
             booked.push((id, of_next));
         }
@@ -207,7 +207,7 @@ impl Successive {
             if ctx.ports[usize::from(output)].is_busy(ctx.now)
                 && let Some(packet) = packet
             {
-                next.engine.sends_elsewhere(&mut Doing { ctx, output }, packet);
+                next.engine.note_foreign_sent(&mut Doing { ctx, output }, packet);
             }
         }
         if let Some(present) = self.policies.back_mut() {
@@ -236,7 +236,7 @@ impl Successive {
         self.on_lines[usize::from(output)] = Some(self.present().seen(ctx, id, output));
         let booked = self.packets.leave(id).and_then(|ticket| ticket.booked);
         if let (Some(booked), Some(present)) = (booked, self.policies.back_mut()) {
-            present.engine.gone_elsewhere(&mut Doing { ctx, output }, id, booked);
+            present.engine.depart_foreign(&mut Doing { ctx, output }, id, booked);
         }
         self.forget_empty();
         Some(id)

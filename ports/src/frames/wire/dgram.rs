@@ -18,8 +18,8 @@ use super::{Sent, TxQueue};
 use crate::PortCounters;
 
 /// Interval of checks of the peer's path while there is a peer, and while there is none, in ns.
-const LOOK: u64 = SEC;
-const SEARCH: u64 = 20 * MS;
+const CHECK_INTERVAL: u64 = SEC;
+const SEARCH_INTERVAL: u64 = 20 * MS;
 
 /// A datagram socket at a path.
 pub(in super::super) struct Dgram {
@@ -29,7 +29,7 @@ pub(in super::super) struct Dgram {
     file: Option<(u64, u64)>,
     remote: PathBuf,
     connected: bool,
-    next_look: Time,
+    next_check: Time,
 }
 
 impl Dgram {
@@ -44,8 +44,14 @@ impl Dgram {
             result => result?,
         }
         let file = identity(local);
-        let mut dgram =
-            Dgram { socket, local: local.into(), file, remote: remote.into(), connected: false, next_look: Time::ZERO };
+        let mut dgram = Dgram {
+            socket,
+            local: local.into(),
+            file,
+            remote: remote.into(),
+            connected: false,
+            next_check: Time::ZERO,
+        };
         dgram.connect();
         Ok(dgram)
     }
@@ -58,13 +64,13 @@ impl Dgram {
     }
 
     pub(super) fn next_deadline(&self) -> Time {
-        self.next_look
+        self.next_check
     }
 
-    pub(super) fn look(&mut self, now: Time) {
-        if now >= self.next_look {
+    pub(super) fn check_peer(&mut self, now: Time) {
+        if now >= self.next_check {
             let connected = self.connect();
-            self.next_look = now + if connected { LOOK } else { SEARCH };
+            self.next_check = now + if connected { CHECK_INTERVAL } else { SEARCH_INTERVAL };
         }
     }
 

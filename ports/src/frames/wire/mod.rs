@@ -74,7 +74,7 @@ impl Wire {
         }
     }
 
-    /// Returns the time of the next work of [`Wire::look`].
+    /// Returns the time of the next work of [`Wire::check_peer`].
     pub(super) fn next_deadline(&self) -> Time {
         match self {
             Wire::Dgram(dgram) => dgram.next_deadline(),
@@ -83,9 +83,9 @@ impl Wire {
     }
 
     /// Checks whether the peer has changed.
-    pub(super) fn look(&mut self, now: Time) {
+    pub(super) fn check_peer(&mut self, now: Time) {
         if let Wire::Dgram(dgram) = self {
-            dgram.look(now);
+            dgram.check_peer(now);
         }
     }
 

@@ -51,7 +51,7 @@ impl Interface {
         let fd = socket.as_fd();
         let mtu = sys::interface_mtu(fd, name)?;
         set_filter(fd, mac)?;
-        sys::ask_for_tags(fd)?;
+        sys::enable_tag_reports(fd)?;
         set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1 as libc::c_int)?;
         sys::set_buffers(fd, socket_buffer)?;
         // SAFETY: all zeros are a valid sockaddr_ll.

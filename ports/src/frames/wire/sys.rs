@@ -160,7 +160,7 @@ fn vlan_control(message: &ControlMessage<'_>) -> Option<u16> {
 }
 
 /// Enables the report of stripped tags on a packet socket.
-pub(super) fn ask_for_tags(socket: BorrowedFd<'_>) -> io::Result<()> {
+pub(super) fn enable_tag_reports(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SOL_PACKET, PACKET_AUXDATA, 1 as libc::c_int)
 }
 

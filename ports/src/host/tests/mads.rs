@@ -144,12 +144,12 @@ fn the_end_of_a_process_is_noticed() {
         let ids = [1, 2].map(|number: u32| number << 22 | 7);
         send_frame(&mut a, &frame(REP, ids[1], 0));
         take(&mut b);
-        assert!(!a.take_lost() && !a.is_gone(PATH.dst, ids[1]) && !a.is_gone(PATH.dst, ids[0]));
+        assert!(!a.take_lost() && !a.peer_ended(PATH.dst, ids[1]) && !a.peer_ended(PATH.dst, ids[0]));
         drop(b);
         take(&mut a);
-        assert!(a.take_lost() && a.is_gone(PATH.dst, ids[1]), "{udp:?}");
+        assert!(a.take_lost() && a.peer_ended(PATH.dst, ids[1]), "{udp:?}");
         assert!(!a.take_lost(), "told once");
-        assert!(!a.is_gone(Ipv4Addr::new(192, 0, 2, 1).into(), ids[1]), "nothing is known of other hosts");
+        assert!(!a.peer_ended(Ipv4Addr::new(192, 0, 2, 1).into(), ids[1]), "nothing is known of other hosts");
     }
 }
 
@@ -164,6 +164,6 @@ fn a_process_that_ended_before_it_got_an_answer_is_noticed() {
         take(&mut a);
         assert!(!a.take_lost(), "no link has ended");
         send_frame(&mut a, &frame(REP, id, 0));
-        assert!(a.take_lost() && a.is_gone(PATH.dst, id), "{udp:?}");
+        assert!(a.take_lost() && a.peer_ended(PATH.dst, id), "{udp:?}");
     }
 }

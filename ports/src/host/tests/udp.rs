@@ -128,14 +128,14 @@ fn what_is_passed_on_bears_the_time_at_which_the_kernel_took_it() {
         // The guest polls continuously, the owner late.
         std::thread::sleep(Duration::from_millis(20));
         assert_eq!(guest.receive(guest_now(), 8, &mut |_| ()).unwrap(), 0);
-        let looked = guest_now();
+        let polled = guest_now();
         let mut arrived = None;
         while arrived.is_none() {
             owner.receive(host_now(), 8, &mut |_| panic!("a frame for another process")).unwrap();
             guest.receive(guest_now(), 8, &mut |frame| arrived = Some(frame.arrived)).unwrap();
             assert!(host_now().since(start) < 20_000_000_000, "frame {i} did not come");
         }
-        arrived < Some(looked)
+        arrived < Some(polled)
     });
     assert!(stamped);
 }

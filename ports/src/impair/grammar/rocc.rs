@@ -61,15 +61,15 @@ impl fmt::Display for CongestionPoint {
 }
 
 /// The option in a section: the word and its values.
-pub(super) struct RoccWords<'a> {
+pub(super) struct RoccOption<'a> {
     word: Token<'a>,
     queues: [u64; 3],
     period: Option<u64>,
 }
 
-impl<'a> RoccWords<'a> {
+impl<'a> RoccOption<'a> {
     /// Parses the values after `word`: none, one or three queue lengths, then optionally a time.
-    pub(super) fn read(word: Token<'a>, section: &mut Section<'a>) -> Result<RoccWords<'a>, ParseError> {
+    pub(super) fn read(word: Token<'a>, section: &mut Section<'a>) -> Result<RoccOption<'a>, ParseError> {
         let mut queues = CongestionPoint::QUEUES;
         let size = |text: &str| tc_size(text).filter(|bytes| *bytes > 0);
         if section.next_is(|text| size(text).is_some()) {
@@ -85,7 +85,7 @@ impl<'a> RoccWords<'a> {
             }
         }
         let time = |text: &str| tc_time(text).filter(|ns| (US..=SEC).contains(ns));
-        Ok(RoccWords { word, queues, period: section.take_if_number(EXPECT_PERIOD, time)? })
+        Ok(RoccOption { word, queues, period: section.take_if_number(EXPECT_PERIOD, time)? })
     }
 
     /// Returns the congestion point before a link of `rate` bit/s.

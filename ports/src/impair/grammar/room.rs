@@ -95,14 +95,14 @@ impl fmt::Display for Trim {
 
 /// The options of a trimming link in a section.
 #[derive(Default)]
-pub(super) struct TrimWords<'a> {
+pub(super) struct TrimOptions<'a> {
     trim: Option<(Token<'a>, Room)>,
     headers: Option<(Token<'a>, u64)>,
     ratio: Option<(Token<'a>, u32)>,
     returns: Option<Token<'a>>,
 }
 
-impl<'a> TrimWords<'a> {
+impl<'a> TrimOptions<'a> {
     /// Parses the values of the option that begins with `word`. Returns whether it is the first of its kind.
     pub(super) fn read(&mut self, word: Token<'a>, section: &mut Section<'a>) -> Result<bool, ParseError> {
         Ok(match word.text {

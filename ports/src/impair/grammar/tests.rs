@@ -163,13 +163,13 @@ fn percent() -> impl Strategy<Value = Percent> {
     prop_oneof![Just(Percent::ZERO), Just(Percent::HUNDRED), (0.0..1.0).prop_map(Percent::from_share)]
 }
 
-fn chance() -> impl Strategy<Value = Chance> {
-    (percent(), percent()).prop_map(|(probability, correlation)| Chance { probability, correlation })
+fn probability() -> impl Strategy<Value = Probability> {
+    (percent(), percent()).prop_map(|(percent, correlation)| Probability { percent, correlation })
 }
 
 fn loss() -> impl Strategy<Value = Loss> {
     prop_oneof![
-        chance().prop_map(Loss::Random),
+        probability().prop_map(Loss::Random),
         (percent(), percent(), percent(), percent()).prop_map(|(p, r, bad, good)| Loss::GilbertElliott {
             p,
             r,
@@ -218,13 +218,13 @@ fn point() -> impl Strategy<Value = CongestionPoint> {
 }
 
 fn spec() -> impl Strategy<Value = Spec> {
-    let reorder = (chance(), 1..10u32).prop_map(|(chance, gap)| Reorder { chance, gap });
+    let reorder = (probability(), 1..10u32).prop_map(|(probability, gap)| Reorder { probability, gap });
     let rate = (1..=MAX_RATE, -MAX_OVERHEAD..=MAX_OVERHEAD).prop_map(|(bits, overhead)| Rate { bits, overhead });
     (
         (prop::option::of(loss()), prop::option::of(ecn())),
         (prop::option::of(delay()), prop::option::of(reorder)),
-        prop::option::of(chance()),
-        prop::option::of(chance()),
+        prop::option::of(probability()),
+        prop::option::of(probability()),
         (prop::option::of(rate), prop::option::of(trim()), prop::option::of(room()), prop::option::of(point())),
         prop::option::of(room()),
         prop::option::of(1..=MAX_LIMIT),

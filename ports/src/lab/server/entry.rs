@@ -29,14 +29,14 @@ impl LabServer {
             Err(_) => return,
         };
         self.epoll.remove(socket.as_fd());
-        let Some((ask, wish)) = read_hello(&bytes[..message.len]) else { return };
-        let said = match (self.host_for(&socket, wish), ask) {
+        let Some((request, wish)) = read_hello(&bytes[..message.len]) else { return };
+        let said = match (self.host_for(&socket, wish), request) {
             (Err(why), _) => Err(why),
-            (Ok(host), Ask::Assignment) => {
+            (Ok(host), Request::Assignment) => {
                 sys::send(socket.as_fd(), &self.answer(host, 0).write(), &[]).map_err(|e| e.to_string())
             }
-            (Ok(host), Ask::Service { slot, service }) => return self.claim(token, socket, (host, service), slot),
-            (Ok(host), Ask::Entry) => match self.let_in(&socket, host) {
+            (Ok(host), Request::Service { slot, service }) => return self.claim(token, socket, (host, service), slot),
+            (Ok(host), Request::Entry) => match self.let_in(&socket, host) {
                 Err(why) => Err(why),
                 Ok(()) => {
                     let id = self.members.len() - 1;
@@ -129,7 +129,7 @@ impl LabServer {
             taken: 0,
             overrun: 0,
             corrupt: false,
-            gone: false,
+            ended: false,
             presence: Presence::default(),
         };
         let answer = self.answer(host, slot.number());

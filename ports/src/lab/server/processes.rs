@@ -27,7 +27,7 @@ impl LabServer {
 
     /// Returns the live processes.
     pub fn members(&self) -> impl Iterator<Item = (MemberId, &Member)> {
-        let alive = |member: &&Member| !member.gone;
+        let alive = |member: &&Member| !member.ended;
         self.members.iter().enumerate().filter_map(move |(id, member)| Some((id, member.as_ref().filter(alive)?)))
     }
 
@@ -60,8 +60,8 @@ impl LabServer {
             } else if self.strangers.contains_key(&token) {
                 self.hear_stranger(token);
             } else if self.claims.has(token) {
-                let gone = self.claims.hear(token);
-                gone.into_iter().for_each(|connection| self.epoll.remove(connection.as_fd()));
+                let released = self.claims.hear(token);
+                released.into_iter().for_each(|connection| self.epoll.remove(connection.as_fd()));
             } else {
                 self.hear(token as MemberId);
             }
@@ -70,9 +70,9 @@ impl LabServer {
             self.roll_call = Instant::now();
             // Those that were not accepted for lack of descriptors.
             self.accept();
-            let gone = |member: &Member| !sys::peer_lives(member.socket.as_fd());
-            let gone: Vec<_> = self.members().filter(|(_, m)| gone(m)).map(|(id, _)| id).collect();
-            gone.into_iter().for_each(|id| self.expel(id));
+            let ended = |member: &Member| !sys::peer_lives(member.socket.as_fd());
+            let ended: Vec<_> = self.members().filter(|(_, m)| ended(m)).map(|(id, _)| id).collect();
+            ended.into_iter().for_each(|id| self.expel(id));
         }
     }
 
@@ -97,7 +97,7 @@ impl LabServer {
 
     /// Makes a process that has ended leave. What it has sent is still collected.
     pub(super) fn expel(&mut self, id: MemberId) {
-        let Some(member) = self.members.get_mut(id).and_then(Option::as_mut).filter(|member| !member.gone) else {
+        let Some(member) = self.members.get_mut(id).and_then(Option::as_mut).filter(|member| !member.ended) else {
             return;
         };
         member.hear();
@@ -117,20 +117,20 @@ impl LabServer {
         self.of_host[member.host as usize].retain(|other| *other != id);
         let claims = self.claims.forget(member.host, member.slot);
         claims.iter().for_each(|connection| self.epoll.remove(connection.as_fd()));
-        (member.gone, self.any_gone) = (true, true);
+        (member.ended, self.any_ended) = (true, true);
         if !member.rx.has_frames() {
-            self.forget_gone();
+            self.remove_ended();
         }
     }
 
     /// Removes ended processes from which everything has been collected.
     #[cold]
-    pub(super) fn forget_gone(&mut self) {
-        let gone = |member: &&mut Option<Member>| member.as_ref().is_some_and(|m| m.gone && !m.rx.has_frames());
-        for member in self.members.iter_mut().filter(gone).filter_map(Option::take) {
+    pub(super) fn remove_ended(&mut self) {
+        let ended = |member: &&mut Option<Member>| member.as_ref().is_some_and(|m| m.ended && !m.rx.has_frames());
+        for member in self.members.iter_mut().filter(ended).filter_map(Option::take) {
             self.left = self.left.and(lateness_of(&member));
         }
         self.order.retain(|id| self.members[*id].is_some());
-        self.any_gone = self.members.iter().flatten().any(|member| member.gone);
+        self.any_ended = self.members.iter().flatten().any(|member| member.ended);
     }
 }

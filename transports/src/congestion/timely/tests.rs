@@ -445,14 +445,14 @@ fn bottleneck(config: TimelyConfig, rates: &[u64], paced: Paced, time: u64) -> S
     let mut rtts = Vec::new();
     while now < time {
         let (at, n) = next.iter().copied().zip(0..).min().unwrap();
-        if let Some((n, left, came)) = way.front().copied().filter(|(_, _, came)| *came <= at.max(now)) {
+        if let Some((n, left, arrived)) = way.front().copied().filter(|(_, _, arrived)| *arrived <= at.max(now)) {
             way.pop_front();
-            now = came.max(now);
+            now = arrived.max(now);
             acked[n] += 1;
             used[n] += u64::from(now >= time / 2);
             if acked[n].is_multiple_of(units) {
-                let rtt = came - left - wire;
-                flows[n].on_ack(Time(came), &Ack { rtt: Some(rtt), busy: true, ..Ack::default() });
+                let rtt = arrived - left - wire;
+                flows[n].on_ack(Time(arrived), &Ack { rtt: Some(rtt), busy: true, ..Ack::default() });
                 // Lazily: units that have not left yet leave at the new rate (§5).
                 next[n] = due(&flows[n], last[n]);
                 if now >= time / 2 {

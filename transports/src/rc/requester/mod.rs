@@ -246,7 +246,7 @@ impl Requester {
             return self.receive_low(c, packet.headers, host);
         }
         let (acked, losses) = (self.stream.acked(), self.stream.losses());
-        let (brought, spurious) = (self.stream.brought(), self.stream.spurious());
+        let (delivered_low, spurious) = (self.stream.delivered_low(), self.stream.spurious());
         if irn {
             self.receive_irn(now, c, packet, host)?
         } else {
@@ -255,7 +255,7 @@ impl Requester {
         host.counters().irn_spurious_timeouts += u64::from(self.stream.spurious().wrapping_sub(spurious));
         if self.throttle.is_some() {
             // Packets delivered at low priority are not counted.
-            let acked = acked.plus(self.stream.brought().wrapping_sub(brought));
+            let acked = acked.plus(self.stream.delivered_low().wrapping_sub(delivered_low));
             self.feed_congestion(c, packet, acked, losses, host);
         }
         if self.format == Format::Negotiating && self.stream.acked() != acked {
@@ -506,8 +506,8 @@ impl Requester {
 
     /// Handles an RNR NAK: goes back after a delay (IBA 9.7.5.2.8).
     fn on_rnr(&mut self, now: Time, c: &QpContext, psn: Psn, wait: u64, host: &mut impl Host) -> Result<(), QpFailure> {
-        let asked = psn.distance(self.stream.acked()) >= 0 && psn.before(self.stream.high());
-        if !asked || self.rnr_until.is_some() {
+        let outstanding = psn.distance(self.stream.acked()) >= 0 && psn.before(self.stream.high());
+        if !outstanding || self.rnr_until.is_some() {
             return Ok(());
         }
         host.counters().rnr_nak_retry_err += 1;

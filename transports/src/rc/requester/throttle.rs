@@ -150,13 +150,13 @@ impl Throttle {
     #[inline]
     pub(super) fn allows(&mut self, now: Time) -> bool {
         if self.blocked <= now {
-            self.look(now);
+            self.update_blocked(now);
         }
         self.is_open()
     }
 
     #[inline]
-    fn look(&mut self, now: Time) {
+    fn update_blocked(&mut self, now: Time) {
         let earliest = if self.open.is_some() {
             self.paced
         } else {
@@ -179,7 +179,7 @@ impl Throttle {
                 self.due = now + u64::try_from(unpaid / u128::from(self.used_rate())).unwrap_or(u64::MAX);
             }
             if self.segment.is_none() || self.is_open() {
-                self.look(now);
+                self.update_blocked(now);
             } else {
                 // The rest of the time is not left unused by the application.
                 self.due = self.due.max(self.blocked);
@@ -196,7 +196,7 @@ impl Throttle {
     pub(super) fn cancel_debt(&mut self, now: Time) {
         self.pacer.cancel_debt(now);
         self.due = self.due.min(now);
-        self.look(now);
+        self.update_blocked(now);
     }
 
     /// Returns when the next packet may leave, if the rate does not allow it now.
@@ -230,7 +230,7 @@ impl Throttle {
         self.pacer.spend(now, bytes);
         self.pace(now, payload);
         let measured = self.measure(now, psn, fresh, payload, ends);
-        self.look(now);
+        self.update_blocked(now);
         let between = self.open.is_none() && !self.is_open();
         let late = between && self.blocked.since(now).saturating_mul(ACK_EVERY.into()) > self.line.base_rtt;
         measured || late || self.controller.window() != u32::MAX
@@ -287,17 +287,17 @@ impl Throttle {
             sent: self.acked + u64::from(outstanding),
             busy: self.busy,
         };
-        let mut told = false;
+        let mut reported = false;
         while let Some(answered) = self.answered(acked, sack) {
             // Of several that end together the latest best reflects the present network.
             if let Some(segment) = answered {
                 ack.rtt = Some(self.round_trip(now, &segment));
                 self.controller.on_ack(now, &ack);
-                told = true;
+                reported = true;
                 ack.packets = 0;
             }
         }
-        if !told {
+        if !reported {
             self.controller.on_ack(now, &ack);
         }
         self.set_rate(now);

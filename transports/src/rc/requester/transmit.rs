@@ -301,8 +301,8 @@ impl Requester {
             _ => payload,
         };
         let ends = psn.plus(1) == w.first.plus(w.packets) || w.op.is_read_or_atomic();
-        let asks = throttle.on_send(now, psn, fresh, payload, bytes, ends);
-        out.headers.bth.ack_req |= asks;
+        let needs_ack = throttle.on_send(now, psn, fresh, payload, bytes, ends);
+        out.headers.bth.ack_req |= needs_ack;
         if throttle.wants_telemetry() {
             out.telemetry = Some(Int::EMPTY);
         }

@@ -80,8 +80,8 @@ impl Responder {
 
     /// Repeats the reason, in the error state, for a peer that retries.
     pub(crate) fn receive_after_error(&mut self) {
-        if let Some(words) = self.terminal_nak {
-            self.nak = Some(words);
+        if let Some(nak) = self.terminal_nak {
+            self.nak = Some(nak);
         }
     }
 }

@@ -259,18 +259,18 @@ impl Responder {
             // The region was deregistered between request and response. The PSN is that of the request packet that last
             // requested it: in plain RoCE, where a requester repeats only the rest of a response, it may be any of the
             // response's.
-            let words = (if self.irn { op.psn } else { psn }, Syndrome::Nak(NakCode::RemoteAccessError));
+            let nak = (if self.irn { op.psn } else { psn }, Syndrome::Nak(NakCode::RemoteAccessError));
             gather.clear();
             if again {
                 // A requester that has the response may have released the region: this notifies one that has not, and
                 // is ignored by one that has.
                 self.jobs.clear();
-                self.nak = Some(words);
+                self.nak = Some(nak);
                 return Ok(false);
             }
             host.counters().resp_remote_access_errors += 1;
             host.counters().resp_remote_errors += 1;
-            self.terminal_nak = Some(words);
+            self.terminal_nak = Some(nak);
             return Err(QpFailure::Access);
         }
         host.counters().sent_bytes += u64::from(len);
@@ -335,7 +335,7 @@ impl Responder {
             host.counters().irn_read_timeouts += 1;
             self.tally.timeouts += 1;
         }
-        if !self.timer.timed_out(now, false, c, || PeerProcess::Gone) {
+        if !self.timer.timed_out(now, false, c, || PeerProcess::Dead) {
             self.timer.stop();
             self.peer_silent = true;
         }

@@ -228,7 +228,7 @@ fn after_an_error_everything_that_has_not_arrived_goes_again() {
 /// A network that trims, returns, loses, repeats and reorders at random, and a receiver that owes a pull for each first
 /// arrival.
 struct Net {
-    chance: u32,
+    random: u32,
     forward: Vec<(u32, bool)>,
     back: VecDeque<Feedback>,
     returned: Vec<Psn>,
@@ -241,8 +241,8 @@ struct Net {
 
 impl Net {
     fn below(&mut self, limit: usize) -> usize {
-        self.chance = self.chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        ((u64::from(self.chance >> 8) * limit as u64) >> 24) as usize
+        self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        ((u64::from(self.random >> 8) * limit as u64) >> 24) as usize
     }
 
     fn answer(&mut self, n: u32, whole: bool, last: Option<u32>) {
@@ -301,7 +301,7 @@ fn go(packets: u32, window: u32, seed: u32, trim: usize, back: usize, lose: usiz
     let receiver = Receiver::new(psn(0), Psn::new(0), 1024);
     let (got, returned) = (BTreeSet::new(), Vec::new());
     let mut net = Net {
-        chance: seed,
+        random: seed,
         forward: Vec::new(),
         back: VecDeque::new(),
         returned,

@@ -95,7 +95,7 @@ fn many_packets_at_once_are_acknowledged_by_the_background_thread() {
 fn who_was_found_not_to_poll_is_waited_for_once_he_has_answered() {
     let [a, b] = quiet();
     b.unit.state.lock().idle_until = Time::NEVER;
-    let asked = |answers| {
+    let request = |answers| {
         a.send();
         let before = b.sent();
         assert!(b.poll() > 0);
@@ -104,9 +104,9 @@ fn who_was_found_not_to_poll_is_waited_for_once_he_has_answered() {
         write(&b);
         while a.poll() > 0 {}
     };
-    asked(0);
-    asked(1);
-    asked(2);
+    request(0);
+    request(1);
+    request(2);
 }
 
 #[test]

@@ -61,14 +61,14 @@ fn what_waits_for_the_port_leaves_before_the_process_ends() {
         a.first_unit().done(state);
     }
     // Its communication manager processes arrivals.
-    let came = || {
+    let arrived = || {
         let mut state = b.first_unit().lock();
         state.progress(now());
         state.nic_port.received_bytes() > 0
     };
-    assert!(!came(), "the port had no room");
+    assert!(!arrived(), "the port had no room");
     assert!(a.finish(Duration::from_secs(1)).is_some());
-    assert!(came());
+    assert!(arrived());
 }
 
 /// A port that never has room does not keep the process.

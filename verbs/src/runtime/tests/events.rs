@@ -11,7 +11,7 @@ use super::*;
 /// A port that counts how often peers were asked to ring.
 struct Counting {
     port: MemPort,
-    asked: Arc<AtomicU32>,
+    requests: Arc<AtomicU32>,
 }
 
 impl Port for Counting {
@@ -36,7 +36,7 @@ impl Port for Counting {
     }
 
     fn prepare_sleep(&mut self) -> bool {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.requests.fetch_add(1, Ordering::Relaxed);
         true
     }
 }
@@ -53,20 +53,20 @@ impl DevicePort for Counting {
 
 #[test]
 fn peers_ring_for_who_asks_for_an_event_and_not_for_who_asks_again_and_again() {
-    let asked = Arc::new(AtomicU32::new(0));
+    let requests = Arc::new(AtomicU32::new(0));
     let (port, _peer) = pair();
-    let device = device(Counting { port, asked: asked.clone() });
+    let device = device(Counting { port, requests: requests.clone() });
     let unit = device.first_unit();
     // The background thread runs soon: that alone is no reason to make peers ring.
-    let look = |last: Time| {
+    let arms = |last: Time| {
         let mut state = unit.state.lock();
-        (state.next_run, state.manager.asked) = (now(), last);
+        (state.next_run, state.manager.last_poll) = (now(), last);
         drop(state);
-        let before = asked.load(Ordering::Relaxed);
-        unit.look(|| true);
-        asked.load(Ordering::Relaxed) > before
+        let before = requests.load(Ordering::Relaxed);
+        unit.poll_cm(|| true);
+        requests.load(Ordering::Relaxed) > before
     };
-    assert!(look(Time::ZERO), "it may wait for the descriptor");
-    assert!(!look(Time(now().0 + SEC)), "it has just asked");
-    assert!(look(Time(now().0 - SEC)));
+    assert!(arms(Time::ZERO), "it may wait for the descriptor");
+    assert!(!arms(Time(now().0 + SEC)), "it has just asked");
+    assert!(arms(Time(now().0 - SEC)));
 }

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Notification of an agent's listener.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Word {
+enum Notification {
     Completion,
     Event(Event),
 }
@@ -26,14 +26,14 @@ enum Word {
 /// Pending notifications, and the condition to wait for them.
 #[derive(Default)]
 struct Inbox {
-    words: Mutex<Vec<Word>>,
-    came: Condvar,
+    notifications: Mutex<Vec<Notification>>,
+    arrived: Condvar,
 }
 
 impl Inbox {
-    fn put(&self, word: Word) {
-        self.words.lock().push(word);
-        self.came.notify_one();
+    fn put(&self, notification: Notification) {
+        self.notifications.lock().push(notification);
+        self.arrived.notify_one();
     }
 }
 
@@ -42,11 +42,11 @@ struct Ear(Arc<Inbox>);
 
 impl Listener for Ear {
     fn completion(&self) {
-        self.0.put(Word::Completion);
+        self.0.put(Notification::Completion);
     }
 
     fn event(&self, event: Event) {
-        self.0.put(Word::Event(event));
+        self.0.put(Notification::Event(event));
     }
 }
 
@@ -106,13 +106,13 @@ impl Agent {
     }
 
     /// Sleeps until a listener is notified, and returns all notifications.
-    fn sleep(&self, device: &DeviceRuntime) -> Vec<Word> {
+    fn sleep(&self, device: &DeviceRuntime) -> Vec<Notification> {
         device.prepare_to_block(None, || true);
-        let mut words = self.inbox.words.lock();
-        while words.is_empty() {
-            assert!(!self.inbox.came.wait_for(&mut words, PATIENCE).timed_out(), "nobody heard anything");
+        let mut notifications = self.inbox.notifications.lock();
+        while notifications.is_empty() {
+            assert!(!self.inbox.arrived.wait_for(&mut notifications, PATIENCE).timed_out(), "nobody heard anything");
         }
-        std::mem::take(&mut *words)
+        std::mem::take(&mut *notifications)
     }
 
     fn arm(&self) {
@@ -140,12 +140,12 @@ fn a_front_in_rust_moves_a_message_and_hears_of_completions_and_events() {
     let mad = std::array::from_fn(|i| i as u8);
     a.send(b.qpn, &mad);
 
-    let mut words = b.sleep(&devices[1]);
-    while words.len() < 2 {
-        words.extend(b.sleep(&devices[1]));
+    let mut notifications = b.sleep(&devices[1]);
+    while notifications.len() < 2 {
+        notifications.extend(b.sleep(&devices[1]));
     }
-    words.sort_by_key(|word| *word == Word::Completion);
-    assert_eq!(words, [Word::Event(Event::SrqLimitReached(b.srq)), Word::Completion]);
+    notifications.sort_by_key(|notification| *notification == Notification::Completion);
+    assert_eq!(notifications, [Notification::Event(Event::SrqLimitReached(b.srq)), Notification::Completion]);
     let wc = b.poll().unwrap();
     assert_eq!((wc.wr_id, wc.status, wc.opcode), (7, WcStatus::Success, WcOpcode::Recv));
     assert_eq!((wc.byte_len as usize, wc.src_qp), (GRH + MAD, a.qpn));
@@ -156,31 +156,31 @@ fn a_front_in_rust_moves_a_message_and_hears_of_completions_and_events() {
     let drain = QpAttr { state: Some(QpState::Sqd), sqd_event: true, ..QpAttr::default() };
     state.nic().modify_qp(a.qpn, &drain).unwrap();
     a.unit.done(state);
-    assert_eq!(a.sleep(&devices[0]), [Word::Event(Event::SqDrained(a.qpn))]);
+    assert_eq!(a.sleep(&devices[0]), [Notification::Event(Event::SqDrained(a.qpn))]);
 }
 
 #[test]
 fn what_one_front_leaves_stops_without_touching_another() {
     let (port, _peer) = pair();
     let device = device(port);
-    let [gone, stays] = [Agent::new(&device), Agent::new(&device)];
-    gone.arm();
+    let [leaves, stays] = [Agent::new(&device), Agent::new(&device)];
+    leaves.arm();
     stays.arm();
-    assert!(device.abandon(gone.owner));
-    assert!(!device.abandon(gone.owner), "it has nothing any more");
+    assert!(device.abandon(leaves.owner));
+    assert!(!device.abandon(leaves.owner), "it has nothing any more");
     let mut state = stays.unit.lock();
-    let [reset, ready] = [&gone, &stays].map(|agent| state.nic().qp(agent.qpn).unwrap().state());
+    let [reset, ready] = [&leaves, &stays].map(|agent| state.nic().qp(agent.qpn).unwrap().state());
     assert_eq!((reset, ready), (QpState::Reset, QpState::Rts));
     // Completions of both: a queue pair in ERR flushes what is posted to it.
-    for agent in [&gone, &stays] {
+    for agent in [&leaves, &stays] {
         let to = QpAttr { state: Some(QpState::Err), ..QpAttr::default() };
         state.nic().modify_qp(agent.qpn, &to).unwrap();
     }
     drop(state);
-    gone.send(stays.qpn, &[0; MAD]);
-    stays.send(gone.qpn, &[0; MAD]);
-    assert_eq!(*gone.inbox.words.lock(), []);
-    assert!(stays.inbox.words.lock().contains(&Word::Completion));
+    leaves.send(stays.qpn, &[0; MAD]);
+    stays.send(leaves.qpn, &[0; MAD]);
+    assert_eq!(*leaves.inbox.notifications.lock(), []);
+    assert!(stays.inbox.notifications.lock().contains(&Notification::Completion));
     assert_eq!(stays.unit.state.lock().waiting_cqs, 0, "both have stopped waiting");
 }
 

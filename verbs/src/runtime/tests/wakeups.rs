@@ -75,7 +75,7 @@ const CALLS: [(&str, Call); 5] = [
     }),
     ("another call", |end| end.unit.done(end.unit.lock())),
     ("a wait on a completion channel", |end| end.unit.prepare_to_block(None, || true)),
-    ("a wait for an event of the connection manager", |end| end.unit.look(|| true)),
+    ("a wait for an event of the connection manager", |end| end.unit.poll_cm(|| true)),
 ];
 
 /// Makes each call while the background thread sleeps for `sleep` ns. Returns whether it was woken, and whether it is

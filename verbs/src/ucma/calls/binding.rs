@@ -128,9 +128,9 @@ fn devices_of(device: Option<usize>) -> Result<Vec<usize>> {
 }
 
 /// Returns the ports to try: the requested one, or some at random.
-pub(super) fn ports(asked: u16) -> Vec<u16> {
-    if asked != 0 {
-        return vec![asked];
+pub(super) fn ports(requested: u16) -> Vec<u16> {
+    if requested != 0 {
+        return vec![requested];
     }
     let mut random = [0u16; TRIES];
     // SAFETY: as many bytes as the array has. Without entropy the first port is tried repeatedly.
@@ -160,9 +160,9 @@ fn claim(handle: u32, device: usize, service: u64) -> Result<()> {
     let mut state = state();
     match state.id(handle) {
         Ok(id) => id.claims.push(at),
-        Err(gone) => {
+        Err(e) => {
             state.release(at);
-            return Err(gone);
+            return Err(e);
         }
     }
     Ok(())
@@ -180,9 +180,9 @@ pub(super) fn attach(handle: u32, device: usize, what: NewId) -> Result<DeviceCm
     })?;
     let cm_id = (device, made);
     let added = state().add_cm_id(handle, cm_id);
-    if let Err(gone) = added {
+    if let Err(e) = added {
         let _ = with(cm_id, |cm, now, id| cm.destroy(now, id));
-        return Err(gone);
+        return Err(e);
     }
     Ok(cm_id)
 }

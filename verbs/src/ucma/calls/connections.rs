@@ -86,7 +86,7 @@ pub(in crate::ucma) fn notify(fd: RawFd, cmd: &OfId) -> Result<()> {
 
 /// # Safety
 /// As for all [commands with a reply](super).
-pub(in crate::ucma) unsafe fn init_qp_attr(fd: RawFd, cmd: &Asking, answer: Answer) -> Result<()> {
+pub(in crate::ucma) unsafe fn init_qp_attr(fd: RawFd, cmd: &IdRequest, answer: Answer) -> Result<()> {
     answer.needs(size_of::<QpAttr>())?;
     let to = match cmd.value {
         IBV_QPS_INIT => QpState::Init,

@@ -42,7 +42,7 @@ pub(in crate::ucma) unsafe fn take_event(fd: RawFd, response: u64, answer: Answe
 fn run_devices(nothing: &dyn Fn() -> bool) {
     for device in devices() {
         if let Some(runtime) = device.running() {
-            runtime.first_unit().look(nothing);
+            runtime.first_unit().poll_cm(nothing);
         }
     }
 }

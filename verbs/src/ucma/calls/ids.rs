@@ -37,7 +37,7 @@ pub(in crate::ucma) unsafe fn create_id(fd: RawFd, cmd: &CreateId, answer: Answe
 
 /// # Safety
 /// As for all [commands with a reply](super).
-pub(in crate::ucma) unsafe fn destroy_id(fd: RawFd, cmd: &Asking, answer: Answer) -> Result<()> {
+pub(in crate::ucma) unsafe fn destroy_id(fd: RawFd, cmd: &IdRequest, answer: Answer) -> Result<()> {
     answer.needs(size_of::<u32>())?;
     let removed = {
         let mut state = state();
@@ -60,7 +60,7 @@ pub(in crate::ucma) fn destroy_removed(removed: Removed) {
 
 /// # Safety
 /// As for all [commands with a reply](super).
-pub(in crate::ucma) unsafe fn migrate_id(fd: RawFd, cmd: &Asking, answer: Answer) -> Result<()> {
+pub(in crate::ucma) unsafe fn migrate_id(fd: RawFd, cmd: &IdRequest, answer: Answer) -> Result<()> {
     answer.needs(size_of::<u32>())?;
     let reported = {
         let mut state = state();

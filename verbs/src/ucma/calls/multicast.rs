@@ -47,7 +47,7 @@ pub(in crate::ucma) unsafe fn join_mcast(fd: RawFd, cmd: &JoinMcast, answer: Ans
 
 /// # Safety
 /// As for all [commands with a reply](super).
-pub(in crate::ucma) unsafe fn leave_mcast(fd: RawFd, cmd: &Asking, answer: Answer) -> Result<()> {
+pub(in crate::ucma) unsafe fn leave_mcast(fd: RawFd, cmd: &IdRequest, answer: Answer) -> Result<()> {
     answer.needs(size_of::<u32>())?;
     let reported = state().remove_group(fd, cmd.id)?;
     // SAFETY: the caller's promise.

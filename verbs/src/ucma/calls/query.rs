@@ -14,7 +14,7 @@ use crate::ucma::state::state;
 
 /// # Safety
 /// As for all [commands with a reply](super).
-pub(in crate::ucma) unsafe fn query(fd: RawFd, cmd: &Asking, answer: Answer) -> Result<()> {
+pub(in crate::ucma) unsafe fn query(fd: RawFd, cmd: &IdRequest, answer: Answer) -> Result<()> {
     let (mut src, mut dst, device, cm_id, resolved) = {
         let mut state = state();
         let id = state.id_of(fd, cmd.id)?;

@@ -30,7 +30,7 @@ pub(in crate::ucma) fn resolve_addr(fd: RawFd, cmd: &ResolveAddr) -> Result<()> 
         }
         // Errors of the network are reported by an event, errors of the call at once.
         Err(Errno(errno @ (libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENODEV | libc::EACCES))) => {
-            state().tell_way(cmd.id, -errno);
+            state().queue_resolution(cmd.id, -errno);
             Ok(())
         }
         Err(e) => Err(e),
@@ -100,6 +100,6 @@ pub(in crate::ucma) fn resolve_route(fd: RawFd, cmd: &OfId) -> Result<()> {
         return Err(invalid!("id {} has no address resolved", cmd.id));
     }
     id.route_resolved = true;
-    state.tell(cmd.id, event::ROUTE_RESOLVED, 0);
+    state.queue_event(cmd.id, event::ROUTE_RESOLVED, 0);
     Ok(())
 }

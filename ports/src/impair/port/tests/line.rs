@@ -47,14 +47,14 @@ fn class(colour: u8) -> u8 {
     5 << 5 | colour << 2 | 0b10
 }
 
-fn come(port: &mut Impaired<Wire>, at: u64, path: Path, bytes: Vec<u8>) {
+fn arrive(port: &mut Impaired<Wire>, at: u64, path: Path, bytes: Vec<u8>) {
     port.inner_mut().incoming.push_back((Time(at), path, bytes));
 }
 
 /// Makes the frames with these PSNs arrive at once.
 fn burst(port: &mut Impaired<Wire>, psns: impl IntoIterator<Item = u32>) {
     for psn in psns {
-        come(port, 0, Path { traffic_class: class(0), ..path() }, data(psn));
+        arrive(port, 0, Path { traffic_class: class(0), ..path() }, data(psn));
     }
 }
 
@@ -127,11 +127,11 @@ fn headers_wait_in_a_queue_of_their_own_and_others_are_dropped_at_the_tail() {
         // No payload: nothing to trim.
         bytes_of(&send_headers(5, true), 0),
     ] {
-        come(&mut port, 0, path(), bytes);
+        arrive(&mut port, 0, path(), bytes);
     }
     // Red frames may not be trimmed, and nothing can be trimmed twice.
-    come(&mut port, 0, Path { traffic_class: class(1), ..path() }, data(22));
-    come(&mut port, 0, Path { traffic_class: class(3), ..path() }, data(6)[..CUT].to_vec());
+    arrive(&mut port, 0, Path { traffic_class: class(1), ..path() }, data(22));
+    arrive(&mut port, 0, Path { traffic_class: class(3), ..path() }, data(6)[..CUT].to_vec());
     let got: Vec<u32> = take(&mut port, 100_000).iter().map(Got::psn).collect();
     assert_eq!(got, [0, 2, 3, 1, 4, 5, 6]);
     let Counters { over_limit, trimmed, .. } = *port.rx_counters();
@@ -144,8 +144,8 @@ fn headers_that_find_no_room_go_back_once_by_the_same_port() {
     let mut port = impaired(&format!("rx rate 8gbit trim 1 headers {headers} return"));
     burst(&mut port, 0..5);
     // One that was returned before, and one trimmed by another switch.
-    come(&mut port, 0, Path { traffic_class: class(5), ..path() }, data(5)[..CUT].to_vec());
-    come(&mut port, 0, Path { traffic_class: class(3), ..path() }, data(6)[..CUT].to_vec());
+    arrive(&mut port, 0, Path { traffic_class: class(5), ..path() }, data(5)[..CUT].to_vec());
+    arrive(&mut port, 0, Path { traffic_class: class(3), ..path() }, data(6)[..CUT].to_vec());
     let flushes = port.inner().flushes;
     let got: Vec<u32> = take(&mut port, 100_000).iter().map(Got::psn).collect();
     assert_eq!(got, [0, 1, 2]);
@@ -228,7 +228,7 @@ fn a_damaged_frame_is_dropped_rather_than_trimmed_since_its_new_icrc_would_hide_
     burst(&mut port, [0]);
     let mut damaged = data(1);
     damaged[30] ^= 1;
-    come(&mut port, 0, path(), damaged);
+    arrive(&mut port, 0, path(), damaged);
     assert_eq!(take(&mut port, 10_000).iter().map(Got::psn).collect::<Vec<_>>(), [0]);
     assert_eq!((port.rx_counters().trimmed, port.rx_counters().over_limit), (0, 1));
     // So is one that the line itself has damaged.
@@ -258,7 +258,7 @@ fn frames_meet_in_the_order_of_their_arrival_however_late_they_are_fetched() {
         let mut port = impaired("rx rate 8gbit trim 1");
         port.inner_mut().portion = portion;
         for (psn, at) in (0..).zip(arrivals) {
-            come(&mut port, at, path(), data(psn));
+            arrive(&mut port, at, path(), data(psn));
         }
         let got: Vec<u32> = take(&mut port, 100_000).iter().map(Got::psn).collect();
         assert_eq!(got, [0, 3, 1, 4, 2]);
@@ -272,7 +272,7 @@ fn red_frames_find_their_share_of_the_queue_and_others_all_of_it() {
         let mut port = impaired(&format!("rx rate 8gbit {text}"));
         for psn in 0..10 {
             // Every other frame is red.
-            come(&mut port, 0, Path { traffic_class: class((psn % 2) as u8), ..path() }, data(psn));
+            arrive(&mut port, 0, Path { traffic_class: class((psn % 2) as u8), ..path() }, data(psn));
         }
         assert_eq!(WHOLE_WIRE, 1070);
         let got = take(&mut port, 100_000);
@@ -319,7 +319,7 @@ fn exchange(text: &str, seed: u64, room: Option<usize>, arrivals: &[(u64, u8, u8
         let at = Path { traffic_class: class([0, 0, 1][usize::from(*colour)]), ..path() };
         let frame = TxFrame { path: &at, dest_qp: 0x456, len: bytes.len(), icrc: true, irn: true };
         sent += u64::from(port.transmit(Time(now), &frame, &mut |to| to.copy_from_slice(&bytes)));
-        come(&mut port, now, at, bytes);
+        arrive(&mut port, now, at, bytes);
         got.extend(take(&mut port, now));
     }
     port.inner_mut().room = None;
@@ -415,7 +415,7 @@ proptest! {
             for ((pause, kind), psn) in arrivals.iter().zip(0..) {
                 now += *pause;
                 let bytes = if *kind == 0 { bytes_of(&acknowledgement(Opcode::RcAcknowledge, psn), 0) } else { data(psn) };
-                come(&mut port, now, path(), bytes);
+                arrive(&mut port, now, path(), bytes);
                 if wait == 0 {
                     wait = *next.next().unwrap();
                     got.extend(take(&mut port, now));

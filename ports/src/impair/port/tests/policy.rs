@@ -57,9 +57,9 @@ fn priorities_go_first_and_what_is_worth_least_is_pushed_out() {
     assert_eq!(order(&mut port, &frames), [(1, 0), (2, 3), (3, 5), (4, 4), (5, 1)]);
     let [report, _] = port.impairments().unwrap();
     assert_eq!((report.counters.over_limit, report.counters.seen), (2, 7));
-    let told: Vec<(&str, u64)> =
+    let counters: Vec<(&str, u64)> =
         report.numbers().filter(|(name, _)| ["pushed_out", "trimmed"].contains(name)).collect();
-    assert_eq!(told, [("trimmed", 0), ("pushed_out", 1)]);
+    assert_eq!(counters, [("trimmed", 0), ("pushed_out", 1)]);
 }
 
 #[test]

@@ -364,6 +364,6 @@ fn acknowledgements_are_asked_for_when_packets_are_far_apart() {
     let mut t = throttle("dcqcn");
     assert!(!send(&mut t, 0, 0));
     t.on_cnp(Time(0), &Cnp::default());
-    let asked: Vec<bool> = (1..9).map(|n| send(&mut t, 0, n)).collect();
-    assert_eq!(asked, [false, false, false, false, false, false, false, true]);
+    let requested: Vec<bool> = (1..9).map(|n| send(&mut t, 0, n)).collect();
+    assert_eq!(requested, [false, false, false, false, false, false, false, true]);
 }

@@ -8,8 +8,8 @@ use crate::kit::*;
 /// packet.
 fn check(outcome: &Outcome) {
     assert_eq!(outcome.byte_time, outcome.stay);
-    let (sent, gone) = (outcome.injected, [outcome.delivered, outcome.dropped, outcome.lost]);
-    assert!(gone.iter().map(|g| g.1).sum::<u64>() <= sent.1 && gone.iter().map(|g| g.0).sum::<u64>() <= sent.0);
+    let (sent, ended) = (outcome.injected, [outcome.delivered, outcome.dropped, outcome.lost]);
+    assert!(ended.iter().map(|g| g.1).sum::<u64>() <= sent.1 && ended.iter().map(|g| g.0).sum::<u64>() <= sent.0);
 }
 
 #[test]

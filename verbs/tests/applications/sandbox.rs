@@ -35,7 +35,7 @@ pub const RELIABLE: [(&str, Device); 4] = [
 ];
 
 /// A test's surroundings.
-pub struct Habitat {
+pub struct Sandbox {
     /// The test's name.
     pub test: String,
     /// For files of the test.
@@ -83,8 +83,8 @@ fn isolate() -> std::io::Result<()> {
     }
 }
 
-impl Habitat {
-    fn new(test: String) -> Habitat {
+impl Sandbox {
+    fn new(test: String) -> Sandbox {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let libraries = dir.path().join("lib");
         fs::create_dir(&libraries).expect("room for a directory");
@@ -92,7 +92,7 @@ impl Habitat {
         for name in ["libibverbs.so", "libibverbs.so.1"] {
             symlink(&library, libraries.join(name)).expect("a symbolic link");
         }
-        Habitat { test, dir, libraries }
+        Sandbox { test, dir, libraries }
     }
 
     /// A program that finds the library where it looks for libibverbs.
@@ -112,7 +112,7 @@ impl Habitat {
         command
     }
 
-    /// A program like [`Habitat::command`], which moreover finds the network interface of the first device where a
+    /// A program like [`Sandbox::command`], which moreover finds the network interface of the first device where a
     /// kernel driver has it, /sys/class/infiniband/irnic0/device/net.
     pub fn command_with_sysfs(&self, program: impl AsRef<Path>, device: Device) -> Command {
         let tree = self.dir.path().join("sysfs");
@@ -227,11 +227,11 @@ pub fn skipped(name: String, why: &str) -> Trial {
     })
 }
 
-/// A test in a habitat of its own; not run, and said so, if one of `needs` is not there.
+/// A test in a sandbox of its own; not run, and said so, if one of `needs` is not there.
 pub fn trial(
     name: String,
     needs: &[&str],
-    test: impl FnOnce(&Habitat) -> Result<(), Failed> + Send + 'static,
+    test: impl FnOnce(&Sandbox) -> Result<(), Failed> + Send + 'static,
 ) -> Trial {
     match missing(needs) {
         Some(why) => skipped(name, &why),
@@ -239,17 +239,17 @@ pub fn trial(
     }
 }
 
-/// Runs a test of this name in a habitat of its own.
+/// Runs a test of this name in a sandbox of its own.
 pub fn isolated(
     name: String,
-    test: impl FnOnce(&Habitat) -> Result<(), Failed> + Send + 'static,
+    test: impl FnOnce(&Sandbox) -> Result<(), Failed> + Send + 'static,
 ) -> Result<(), Failed> {
     // A namespace belongs to a thread; children inherit that of the thread which starts them.
     let thread = thread::spawn(|| {
         if namespaces() {
             isolate()?;
         }
-        test(&Habitat::new(name))
+        test(&Sandbox::new(name))
     });
     thread.join().unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
