@@ -124,28 +124,29 @@ pub struct TxFrame<'a> {
     pub irn: bool,
 }
 
-/// Counters of a port since it was opened.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct PortCounters {
-    /// Frames passed to the carrier.
-    pub tx_frames: u64,
-    /// Units in which the carrier took them: datagrams before segmentation (UDP), non-empty flushes (rings).
-    pub tx_batches: u64,
-    /// System calls that sent.
-    pub tx_syscalls: u64,
-    /// Frames that can never be sent: too large, unreachable, wrong address family.
-    pub tx_dropped: u64,
-    /// Frames passed to the receiver.
-    pub rx_frames: u64,
-    /// Units in which they arrived: datagrams after coalescing (UDP), `receive` calls that found frames (rings).
-    pub rx_batches: u64,
-    /// System calls that received, including those that found nothing.
-    pub rx_syscalls: u64,
-    /// Frames lost on this host because the socket's buffer was full, or truncated. The kernel counts datagrams, each
-    /// of which is assumed to have had as many frames as the one received after it.
-    pub rx_dropped: u64,
-    /// ICMP "port unreachable" messages: the peer's port is not open (yet).
-    pub refused: u64,
+irnic_units::counters! {
+    /// Counters of a port since it was opened.
+    pub struct PortCounters {
+        /// Frames passed to the carrier.
+        tx_frames,
+        /// Units in which the carrier took them: datagrams before segmentation (UDP), non-empty flushes (rings).
+        tx_batches,
+        /// System calls that sent.
+        tx_syscalls,
+        /// Frames that can never be sent: too large, unreachable, wrong address family.
+        tx_dropped,
+        /// Frames passed to the receiver.
+        rx_frames,
+        /// Units in which they arrived: datagrams after coalescing (UDP), `receive` calls that found frames (rings).
+        rx_batches,
+        /// System calls that received, including those that found nothing.
+        rx_syscalls,
+        /// Frames lost on this host because the socket's buffer was full, or truncated. The kernel counts datagrams,
+        /// each of which is assumed to have had as many frames as the one received after it.
+        rx_dropped,
+        /// ICMP "port unreachable" messages: the peer's port is not open (yet).
+        refused,
+    }
 }
 
 /// State of the way to a destination.

@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod counters;
 mod delegate;
 pub mod keys;
 pub mod math;

@@ -182,7 +182,7 @@ impl ProcessStats {
         self.name.clone_from(&page.program);
         self.at_ns = page.at;
         self.counters = page.counters.iter().map(|(name, value, _)| named((name, value))).collect();
-        self.port = port_numbers(&page.port).into_iter().map(named).collect();
+        self.port = port_numbers(&page.port).map(named).collect();
         self.queue_pairs = page.queue_pairs.iter().map(QueuePair::from).collect();
         (self.live_queue_pairs, self.destroyed_queue_pairs) = (page.live, page.destroyed);
         self.total = Figures::from(&page.total);

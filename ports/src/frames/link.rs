@@ -26,34 +26,35 @@ const _: () = assert!(MAX_CONTROL >= MIN_PACKET && nd::MAX_LEN >= arp::LEN);
 /// The upper six bits of a traffic class.
 const DSCP: u8 = 0xfc;
 
-/// Received packets that were not for the station's NIC, and control packets sent. On a carrier that shows packets to
-/// other stations, these are counted as well.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct FrameCounters {
-    /// Packets to another station, or sent by this one.
-    pub rx_other_mac: u64,
-    /// Packets of another VLAN.
-    pub rx_other_vlan: u64,
-    /// Packets to this station for an IP address or a group that is not its own.
-    pub rx_other_address: u64,
-    /// Packets of other protocols, including UDP to ports other than 4791.
-    pub rx_foreign: u64,
-    /// RoCEv2 packets over IPv4 with options.
-    pub rx_options: u64,
-    /// IP fragments. RoCEv2 is never fragmented.
-    pub rx_fragments: u64,
-    /// Packets with a wrong checksum, of the IPv4 header or of neighbour discovery.
-    pub rx_checksum: u64,
-    /// Packets that are truncated, whose lengths disagree, or whose source cannot be a station's.
-    pub rx_malformed: u64,
-    /// Requests for a neighbour's link-layer address sent, ARP and neighbour discovery.
-    pub neighbour_requests: u64,
-    /// Replies sent to such requests of others.
-    pub neighbour_replies: u64,
-    /// Neighbours that did not answer.
-    pub neighbour_failures: u64,
-    /// Frames dropped because their neighbour's link-layer address was not known.
-    pub tx_unresolved: u64,
+irnic_units::counters! {
+    /// Received packets that were not for the station's NIC, and control packets sent. On a carrier that shows packets
+    /// to other stations, these are counted as well.
+    pub struct FrameCounters {
+        /// Packets to another station, or sent by this one.
+        rx_other_mac,
+        /// Packets of another VLAN.
+        rx_other_vlan,
+        /// Packets to this station for an IP address or a group that is not its own.
+        rx_other_address,
+        /// Packets of other protocols, including UDP to ports other than 4791.
+        rx_foreign,
+        /// RoCEv2 packets over IPv4 with options.
+        rx_options,
+        /// IP fragments. RoCEv2 is never fragmented.
+        rx_fragments,
+        /// Packets with a wrong checksum, of the IPv4 header or of neighbour discovery.
+        rx_checksum,
+        /// Packets that are truncated, whose lengths disagree, or whose source cannot be a station's.
+        rx_malformed,
+        /// Requests for a neighbour's link-layer address sent, ARP and neighbour discovery.
+        neighbour_requests,
+        /// Replies sent to such requests of others.
+        neighbour_replies,
+        /// Neighbours that did not answer.
+        neighbour_failures,
+        /// Frames dropped because their neighbour's link-layer address was not known.
+        tx_unresolved,
+    }
 }
 
 /// Classification of a received packet.

@@ -19,11 +19,14 @@
 
 mod arp;
 mod config;
+mod error;
 mod ethernet;
 pub mod link;
 mod nd;
 mod neighbours;
 mod queue;
+mod retry;
+mod sent;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod wire;
@@ -38,12 +41,14 @@ use irnic_transports::wire::ip::{IPV4_LEN, IPV6_LEN, UDP_LEN};
 use irnic_transports::{Path, Time};
 
 pub use config::{Carrier, FrameConfig, FrameSpec, ParseFrameSpecError};
+pub use error::FrameError;
 pub use ethernet::{Mac, ParseMacError};
 pub use link::FrameCounters;
 
 use self::ethernet::MIN_PACKET;
 use self::link::{Arrival, Link, Way};
 use self::queue::{Looped, TxQueue, Waiting};
+use self::retry::patiently;
 use self::wire::{RxBuffers, Wire};
 use crate::host::sys::{self as host, Epoll};
 use crate::host::{Holder, Slot};
@@ -52,76 +57,6 @@ use crate::{MAX_FRAME, Port, PortCounters, Resolution, RxFrame, RxIcrc, TxFrame}
 
 /// Time to wait at the end for a peer that has no room.
 const LINGER: Duration = Duration::from_millis(250);
-
-/// Why a frame port cannot be opened, or which frame it could not send. The port returns it inside an [`io::Error`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FrameError {
-    /// The station has no address.
-    #[error("a frame port needs addresses of its own, such as 10.77.0.2: the kernel gives it none")]
-    NoAddress,
-    /// The interface, whose kernel answers for its own addresses, has one of the station's.
-    #[error(
-        "{0} is the kernel's own address: it would answer ARP and refuse RoCE packets itself; choose another of the same \
-         network"
-    )]
-    KernelAddress(IpAddr),
-    /// Another process has the port.
-    #[error(
-        "frames:{carrier} is taken by {holder}: a frame port is one process's; several share an address with port = auto or \
-         udp"
-    )]
-    Taken {
-        /// The carrier.
-        carrier: Carrier,
-        /// The process that has it.
-        holder: Holder,
-    },
-    /// The carrier cannot be opened.
-    #[error("cannot open frames:{carrier}: {error}")]
-    Open {
-        /// The carrier.
-        carrier: Carrier,
-        /// System error message.
-        error: String,
-    },
-    /// A frame does not fit into one packet.
-    #[error(
-        "a frame of {frame} bytes to {dst} does not fit the MTU of {mtu} bytes with its IP and UDP headers: \
-         choose a smaller path MTU or raise the interface's"
-    )]
-    Mtu {
-        /// Length of the frame from BTH to ICRC, in bytes.
-        frame: usize,
-        /// Destination address.
-        dst: IpAddr,
-        /// MTU in bytes.
-        mtu: usize,
-    },
-    /// The station has no address of the destination's family, or the address cannot be a station's.
-    #[error("{0} cannot be reached: it is no station's address, or this station has none of its family")]
-    Address(IpAddr),
-    /// The carrier refused a packet.
-    #[error("cannot send a packet of {len} bytes: {error}")]
-    Send {
-        /// Length of the packet from its Ethernet header, in bytes.
-        len: usize,
-        /// System error message.
-        error: String,
-    },
-}
-
-impl From<FrameError> for io::Error {
-    fn from(e: FrameError) -> io::Error {
-        let kind = match e {
-            FrameError::Taken { .. } => io::ErrorKind::AddrInUse,
-            FrameError::Open { .. } => io::ErrorKind::NotConnected,
-            FrameError::KernelAddress(_) => io::ErrorKind::AddrNotAvailable,
-            FrameError::NoAddress | FrameError::Mtu { .. } | FrameError::Address(_) => io::ErrorKind::InvalidInput,
-            FrameError::Send { .. } => io::ErrorKind::Other,
-        };
-        io::Error::new(kind, e)
-    }
-}
 
 /// A port that sends and receives whole Ethernet packets.
 pub struct FramePort {
@@ -381,25 +316,6 @@ fn write(link: &Link, wire: &Path, to: Mac, frame_len: usize, packet: &mut [u8],
 fn push(tx: &mut TxQueue, packet: &[u8], frame: bool) {
     if let Some(out) = tx.push(packet.len(), frame) {
         out.copy_from_slice(packet);
-    }
-}
-
-/// Time limit and interval of retries for a resource that this process may still hold itself. A child that another
-/// thread has just forked keeps what this process closed until it executes its program, for which it needs a core.
-const PATIENCE: Duration = Duration::from_secs(1);
-const RETRY: Duration = Duration::from_millis(2);
-
-/// Retries an operation that fails with a transient error.
-fn patiently<T>(
-    mut attempt: impl FnMut() -> io::Result<T>,
-    mut may_pass: impl FnMut(&io::Error) -> bool,
-) -> io::Result<T> {
-    let start = Instant::now();
-    loop {
-        match attempt() {
-            Err(e) if may_pass(&e) && start.elapsed() < PATIENCE => std::thread::sleep(RETRY),
-            other => return other,
-        }
     }
 }
 

@@ -61,7 +61,7 @@ pub(super) struct PeerBell(Region);
 impl PeerBell {
     /// Maps the bell that a peer passed; `None` if the file is not one.
     pub(super) fn new(memory: OwnedFd) -> Option<PeerBell> {
-        if super::sealed_len(memory.as_fd())? != PAGE {
+        if sys::sealed_len(memory.as_fd())? != PAGE {
             return None;
         }
         Region::map(memory.as_fd(), PAGE).ok().map(PeerBell)

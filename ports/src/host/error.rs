@@ -3,7 +3,10 @@
 use std::io;
 use std::net::IpAddr;
 
-use super::{HELLO, Holder, Slot, SocketFault};
+use super::fault::SocketFault;
+use super::hello::HELLO;
+use super::holder::Holder;
+use super::slot::Slot;
 
 /// Error of joining a device. [`HostPort::open`](super::HostPort::open) returns it inside an [`io::Error`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

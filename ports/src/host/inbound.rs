@@ -6,8 +6,9 @@ use std::sync::Arc;
 use irnic_nic::copy_bytes;
 use irnic_transports::Time;
 
+use super::hello::{HELLO, RECORD, other_version};
 use super::outbound::place;
-use super::{HELLO, RECORD, other_version, sys};
+use super::sys;
 use crate::RxFrame;
 use crate::link::RING_BYTES;
 use crate::prefix::Untagger;
@@ -79,7 +80,7 @@ pub(super) fn greet(connection: OwnedFd, id: u32) -> Greeting {
 
 /// Maps the ring in a file that a peer passed; `None` if the file cannot hold one.
 fn ring(memory: &OwnedFd) -> Option<Consumer> {
-    let len = super::sealed_len(memory.as_fd())?;
+    let len = sys::sealed_len(memory.as_fd())?;
     let capacity = len.checked_sub(CONTROL)?;
     if !RING_BYTES.contains(&capacity) || !capacity.is_power_of_two() {
         return None;

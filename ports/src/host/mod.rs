@@ -8,8 +8,11 @@
 //! (SO_PEERCRED).
 
 mod bell;
+mod config;
+mod domain;
 mod error;
 mod fault;
+mod hello;
 mod holder;
 mod inbound;
 mod links;
@@ -19,6 +22,7 @@ mod outbound;
 pub(crate) mod services;
 pub(crate) mod slot;
 pub(crate) mod sys;
+mod taken;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod waiting;
@@ -33,163 +37,29 @@ use irnic_transports::qp::{MULTICAST_QPN, PeerProcess};
 use irnic_transports::wire::mad::GSI_QPN;
 use irnic_transports::{Gather, Path, Time};
 
+pub use self::config::{HostConfig, HostCounters, HostUdp};
+use self::domain::Domain;
+pub use self::domain::domain;
 pub use self::error::{HostError, HostWarning, OtherVersion};
 pub use self::fault::SocketFault;
-pub use self::holder::{Holder, Taken};
+pub use self::holder::Holder;
 use self::links::{Links, Source};
 pub use self::outbound::Stall;
 pub use self::services::ServiceClaim;
 use self::services::{Names, Receiver};
-pub use self::slot::{Slot, domain};
+pub use self::slot::Slot;
+pub(crate) use self::sys::sealed_len;
+pub use self::taken::Taken;
 use super::link::RING_BYTES;
-use super::prefix::{PREFIX, sent_icrc};
-use super::region::{self, PAGE, SEALS};
-use super::udp::{Segmentation, UdpPort};
+use super::prefix::sent_icrc;
+use super::udp::UdpPort;
 use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame};
-use slot::Domain;
 use wire::Wire;
-
-/// The first message on a connection, sent with the ring or the bell: a magic, and the version of the layout of the
-/// memory passed.
-const HELLO: [u8; 8] = *b"IRNICHL\x03";
-
-/// Returns the version of the layout in a first message, if it is not this one.
-fn other_version(message: &[u8]) -> Option<u8> {
-    let (version, program) = message.split_last()?;
-    (program == &HELLO[..7] && message != HELLO).then_some(*version)
-}
-
-/// Longest record in a ring, in bytes.
-const RECORD: usize = PREFIX + MAX_FRAME;
 
 /// The kernel is polled for events once every `SERVICE_POLLS` calls of [`Port::receive`], and at the latest after
 /// `SERVICE_NS` ns.
 const SERVICE_POLLS: u32 = 256;
 const SERVICE_NS: u64 = 1_000_000;
-
-/// Configuration of a process's port of a device. [`HostConfig::new`] makes one.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct HostConfig {
-    /// Identifies the device: all its processes, and no others, use the same text. 1 to 40 letters, digits, `-`, `_` or
-    /// `.`; [`domain`] makes one.
-    pub domain: String,
-    /// Addresses of the device. Frames to them stay on this host.
-    pub addresses: Vec<IpAddr>,
-    /// Slot to claim. Default: `None`, any free one.
-    pub slot: Option<Slot>,
-    /// Size of each ring that this process writes in bytes, clamped to 128 KiB to 64 MiB and rounded up to a power of
-    /// two. Default: 512 KiB, which stays in the caches.
-    pub ring_bytes: usize,
-    /// Use of UDP. Default: [`HostUdp::On`].
-    pub udp: HostUdp,
-    /// Which frames share a send over UDP. Default: [`Segmentation::Auto`].
-    pub segmentation: Segmentation,
-    /// Socket buffer to request, in bytes per direction. Default: 8 MiB.
-    pub socket_buffer: usize,
-    /// Whether frames received by UDP carry the kernel's time stamp (see `kernel_stamps` of
-    /// [`UdpConfig`](super::udp::UdpConfig)). Frames forwarded by another process keep the time when it received them.
-    /// Default: false.
-    pub kernel_stamps: bool,
-}
-
-/// Use of UDP port 4791 by a [`HostPort`].
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum HostUdp {
-    /// None: only processes of this host are reached.
-    Off,
-    /// Frames from and to addresses other than the device's.
-    On,
-    /// All frames except those of the process to itself, for experiments.
-    Only,
-}
-
-impl HostConfig {
-    /// Returns the default configuration of a device: any slot, rings of 512 KiB, UDP on.
-    pub fn new(domain: impl Into<String>, addresses: Vec<IpAddr>) -> HostConfig {
-        HostConfig {
-            domain: domain.into(),
-            addresses,
-            slot: None,
-            ring_bytes: 512 << 10,
-            udp: HostUdp::On,
-            segmentation: Segmentation::Auto,
-            socket_buffer: 8 << 20,
-            kernel_stamps: false,
-        }
-    }
-
-    /// Returns the configuration with a slot to claim; `None` takes any free one.
-    #[must_use]
-    pub fn with_slot(self, slot: Option<Slot>) -> HostConfig {
-        HostConfig { slot, ..self }
-    }
-
-    /// Returns the configuration with another size of each ring in bytes (clamped to 128 KiB to 64 MiB and rounded up
-    /// to a power of two).
-    #[must_use]
-    pub fn with_ring_bytes(self, ring_bytes: usize) -> HostConfig {
-        HostConfig { ring_bytes, ..self }
-    }
-
-    /// Returns the configuration with another use of UDP.
-    #[must_use]
-    pub fn with_udp(self, udp: HostUdp) -> HostConfig {
-        HostConfig { udp, ..self }
-    }
-
-    /// Returns the configuration with another choice of the frames that share a send over UDP.
-    #[must_use]
-    pub fn with_segmentation(self, segmentation: Segmentation) -> HostConfig {
-        HostConfig { segmentation, ..self }
-    }
-
-    /// Returns the configuration with another size of the socket buffers to request, in bytes per direction.
-    #[must_use]
-    pub fn with_socket_buffer(self, socket_buffer: usize) -> HostConfig {
-        HostConfig { socket_buffer, ..self }
-    }
-
-    /// Returns the configuration with the kernel's time stamps of frames received by UDP switched on or off.
-    #[must_use]
-    pub fn with_kernel_stamps(self, kernel_stamps: bool) -> HostConfig {
-        HostConfig { kernel_stamps, ..self }
-    }
-}
-
-/// Counters of links, and of frames without one. [`PortCounters`] counts those frames among its drops.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct HostCounters {
-    /// Frames dropped because no process has the slot.
-    pub tx_absent: u64,
-    /// Frames dropped because the receiver's ring had been full for 100 ms without progress.
-    pub tx_stalled: u64,
-    /// Frames dropped because no process can have the queue pair number, or the address cannot be reached.
-    pub tx_unroutable: u64,
-    /// Frames from other hosts that were forwarded to other processes.
-    pub forwarded: u64,
-    /// Links opened to other processes.
-    pub links_opened: u64,
-    /// Links to other processes that ended.
-    pub links_lost: u64,
-    /// Connections in either direction that failed: another user, another version, no memory, no descriptors.
-    pub links_refused: u64,
-    /// Links in either direction closed because the peer wrote an impossible value into the ring.
-    pub links_corrupt: u64,
-    /// Sleeping processes woken, and wake-ups read: each one sent is taken by another process.
-    pub wakeups_sent: u64,
-    /// See [`HostCounters::wakeups_sent`].
-    pub wakeups_taken: u64,
-}
-
-/// Returns the size of a file that a peer passed, if this user owns it and its size is sealed.
-pub(crate) fn sealed_len(file: BorrowedFd<'_>) -> Option<usize> {
-    let seals = region::seals(file);
-    let (owner, len) = sys::owner_and_size(file).ok()?;
-    let len = usize::try_from(len).ok()?;
-    (sys::is_own_user(owner) && seals >= 0 && seals & SEALS == SEALS && len >= PAGE && len.is_multiple_of(PAGE))
-        .then_some(len)
-}
 
 /// A process's port of a device that it shares with other processes of its user.
 ///

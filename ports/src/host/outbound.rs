@@ -9,8 +9,10 @@ use irnic_transports::room;
 use irnic_transports::{Path, Time};
 
 use super::bell::PeerBell;
-use super::slot::{Domain, Slot};
-use super::{HELLO, RECORD, other_version, sys};
+use super::domain::Domain;
+use super::hello::{HELLO, RECORD, other_version};
+use super::slot::Slot;
+use super::sys;
 use crate::RxIcrc;
 use crate::prefix::{Tagger, write_prefix};
 use crate::region::Region;

@@ -12,7 +12,8 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use irnic_transports::wire::mad::{Destination, MAD_LEN, destination};
 
-use super::slot::{Domain, Slot};
+use super::domain::Domain;
+use super::slot::Slot;
 
 /// Bytes of a frame before its management datagram: BTH and an eight-byte DETH.
 const HEADERS: usize = irnic_transports::wire::Bth::LEN + 8;

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use crate::control::control_messages;
-use crate::region::SEALS;
+use crate::region::{self, PAGE, SEALS};
 use crate::sync;
 
 /// Maximum number of connections that wait to be accepted. The kernel may allow fewer (net.core.somaxconn).
@@ -428,6 +428,15 @@ impl AsFd for Epoll {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// Returns the size of a file that a peer passed, if this user owns it and its size is sealed.
+pub(crate) fn sealed_len(file: BorrowedFd<'_>) -> Option<usize> {
+    let seals = region::seals(file);
+    let (owner, len) = owner_and_size(file).ok()?;
+    let len = usize::try_from(len).ok()?;
+    (is_own_user(owner) && seals >= 0 && seals & SEALS == SEALS && len >= PAGE && len.is_multiple_of(PAGE))
+        .then_some(len)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -8,7 +8,9 @@ use rand_pcg::Pcg64Mcg;
 
 use super::super::conformance::{self, Pair, check_frame, collect, write_frame};
 use super::super::{RxIcrc, host_now};
+use super::hello::HELLO;
 use super::*;
+use crate::region::PAGE;
 
 mod mads;
 mod udp;

@@ -16,11 +16,15 @@ use irnic_transports::wire::ROCE_PORT;
 use irnic_transports::wire::mad::GSI_QPN;
 use irnic_transports::{Path, Time};
 
+use super::config::HostConfig;
+use super::domain::Domain;
+use super::error::HostWarning;
+use super::fault::SocketFault;
+use super::holder::Holder;
 use super::links::{Links, Source};
 use super::services::Receiver;
-use super::slot::{Domain, Slot};
+use super::slot::Slot;
 use super::sys::{self, Epoll};
-use super::{Holder, HostConfig, HostWarning, SocketFault};
 use crate::impair::frame_trim::receiver_qp;
 use crate::udp::{UdpConfig, UdpPort};
 use crate::{Port, PortCounters, RxFrame};

@@ -25,7 +25,6 @@
 //!              | "seed" NUMBER
 //! ```
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -37,11 +36,14 @@ use super::percent::Percent;
 mod policy;
 mod rocc;
 mod room;
+mod tokens;
 pub use policy::LinePolicy;
 pub use rocc::CongestionPoint;
 use rocc::RoccOption;
 use room::{EXPECT_ROOM, TrimOptions};
 pub use room::{MAX_PACKETS, Room, Trim};
+pub use tokens::ParseError;
+use tokens::{Section, Token, tokens};
 
 /// Default of `limit`: maximum number of frames that wait in one direction (netem's default).
 pub const DEFAULT_LIMIT: u32 = 1_000;
@@ -249,30 +251,6 @@ pub struct Rate {
     pub overhead: i32,
 }
 
-/// A description of impairments that cannot be parsed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct ParseError {
-    /// The offending token, empty if the text ended too early.
-    pub token: String,
-    /// Column of the token in characters, from 1.
-    pub column: usize,
-    /// What was expected instead.
-    pub expected: Cow<'static, str>,
-}
-
-impl fmt::Display for ParseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Long tokens are cut, and control characters escaped: the message is one line.
-        let shown: String = self.token.chars().take(40).collect();
-        let cut = if shown.len() < self.token.len() { "…" } else { "" };
-        if shown.is_empty() {
-            write!(f, "impairment ends at column {}: expected {}", self.column, self.expected)
-        } else {
-            write!(f, "impairment {shown:?}{cut} at column {}: expected {}", self.column, self.expected)
-        }
-    }
-}
-
 const EXPECT_OPTION: &str = "loss, delay, distribution, reorder, gap, duplicate, corrupt, rate, trim, headers, wrr, return, \
      red, rocc, prio, policy, limit, ecn or seed (tx or rx begin a section)";
 const EXPECT_ONCE: &str = "each option once in a direction";
@@ -297,72 +275,7 @@ const NEED_RATE_FOR_RED: &str = "rate beside red: without it there is no queue";
 const NO_ECN: &str = "trim or ecn with a queue length, not both: a queue that trims does not mark";
 const NO_RED: &str = "trim or red, not both";
 
-#[derive(Copy, Clone)]
-struct Token<'a> {
-    text: &'a str,
-    column: usize,
-}
-
-impl Token<'_> {
-    fn error(self, expected: impl Into<Cow<'static, str>>) -> ParseError {
-        ParseError { token: self.text.to_owned(), column: self.column, expected: expected.into() }
-    }
-}
-
-/// Splits a text into words, with `;` as a word of its own.
-fn tokens(text: &str) -> Vec<Token<'_>> {
-    let mut found = Vec::new();
-    let mut begin = None;
-    for (column, (at, c)) in text.char_indices().enumerate() {
-        if c.is_whitespace() || c == ';' {
-            if let Some((from, column)) = begin.take() {
-                found.push(Token { text: &text[from..at], column });
-            }
-            if c == ';' {
-                found.push(Token { text: &text[at..=at], column: column + 1 });
-            }
-        } else if begin.is_none() {
-            begin = Some((at, column + 1));
-        }
-    }
-    if let Some((from, column)) = begin {
-        found.push(Token { text: &text[from..], column });
-    }
-    found
-}
-
-/// The tokens of one section, and the column where it ends.
-struct Section<'a> {
-    rest: &'a [Token<'a>],
-    end: usize,
-}
-
 impl<'a> Section<'a> {
-    fn next(&mut self) -> Option<Token<'a>> {
-        let (first, rest) = self.rest.split_first()?;
-        self.rest = rest;
-        Some(*first)
-    }
-
-    fn next_is(&self, is: impl Fn(&str) -> bool) -> bool {
-        self.rest.first().is_some_and(|token| is(token.text))
-    }
-
-    fn take<T>(&mut self, expected: &'static str, read: impl Fn(&str) -> Option<T>) -> Result<T, ParseError> {
-        let token = self.next().unwrap_or(Token { text: "", column: self.end });
-        read(token.text).ok_or_else(|| token.error(expected))
-    }
-
-    /// Takes a value if the next token looks like a number.
-    fn take_if_number<T>(
-        &mut self,
-        expected: &'static str,
-        read: impl Fn(&str) -> Option<T>,
-    ) -> Result<Option<T>, ParseError> {
-        let number = |t: &Token<'_>| t.text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+'));
-        if self.rest.first().is_some_and(number) { self.take(expected, read).map(Some) } else { Ok(None) }
-    }
-
     fn percent_or(&mut self, default: Percent) -> Result<Percent, ParseError> {
         Ok(self.take_if_number(EXPECT_PERCENT, Percent::parse)?.unwrap_or(default))
     }

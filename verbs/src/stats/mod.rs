@@ -80,28 +80,6 @@ fn add(to: &mut QpStats, more: &QpStats) {
     to.rtt.merge(&more.rtt);
 }
 
-/// Adds the fields of a structure to another's.
-macro_rules! sum {
-    ($to:ident, $more:ident: $type:ident { $($field:ident),+ $(,)? }) => {{
-        // Without "..": a new field has to be added here.
-        let $type { $($field),+ } = *$more;
-        $($to.$field += $field;)+
-    }};
-}
-
-fn add_port(to: &mut PortCounters, more: &PortCounters) {
-    sum!(to, more: PortCounters {
-        tx_frames, tx_batches, tx_syscalls, tx_dropped, rx_frames, rx_batches, rx_syscalls, rx_dropped, refused,
-    });
-}
-
-fn add_host(to: &mut HostCounters, more: &HostCounters) {
-    sum!(to, more: HostCounters {
-        tx_absent, tx_stalled, tx_unroutable, forwarded, links_opened, links_lost, links_refused, links_corrupt,
-        wakeups_sent, wakeups_taken,
-    });
-}
-
 /// Statistics of a device.
 #[derive(Debug)]
 pub(crate) struct DeviceStats {
@@ -129,8 +107,8 @@ impl DeviceStats {
     /// Adds the statistics of another unit of the device.
     pub(crate) fn add_unit(&mut self, unit: DeviceStats) {
         self.counters.add(&unit.counters);
-        add_port(&mut self.port, &unit.port);
-        add_host(&mut self.host, &unit.host);
+        self.port.add(&unit.port);
+        self.host.add(&unit.host);
         // Only devices of one unit have frames or impairments.
         self.queue_pairs.extend(unit.queue_pairs);
         self.queue_pairs.sort_by_key(|qp| (!qp.destroyed, qp.number));

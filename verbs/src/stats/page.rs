@@ -101,17 +101,7 @@ impl Page {
             return None;
         }
         let counters = Counters::from_values(std::iter::from_fn(&mut next))?;
-        let port = PortCounters {
-            tx_frames: next()?,
-            tx_batches: next()?,
-            tx_syscalls: next()?,
-            tx_dropped: next()?,
-            rx_frames: next()?,
-            rx_batches: next()?,
-            rx_syscalls: next()?,
-            rx_dropped: next()?,
-            refused: next()?,
-        };
+        let port = PortCounters::from_values(std::iter::from_fn(&mut next))?;
         let (live, destroyed) = (next()?, next()?);
         let total = figures(&mut next)?;
         let listed = next()?.min(TABLE as u64);

@@ -10,34 +10,17 @@ use serde_json::{Map, Value, json};
 
 use super::{DeviceStats, QpRecord};
 
-/// Returns names and values of a structure's fields.
-macro_rules! numbers {
-    ($of:ident: $type:ident { $($field:ident),+ $(,)? }) => {{
-        // Without "..": a new field has to be added here.
-        let $type { $($field),+ } = *$of;
-        [$((stringify!($field), $field)),+]
-    }};
-}
-
 /// Returns names and values of a port's counters.
-pub fn port(c: &PortCounters) -> [(&'static str, u64); 9] {
-    numbers!(c: PortCounters {
-        tx_frames, tx_batches, tx_syscalls, tx_dropped, rx_frames, rx_batches, rx_syscalls, rx_dropped, refused,
-    })
+pub fn port(c: &PortCounters) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+    c.iter().map(|(name, value, _)| (name, value))
 }
 
-fn host(c: &HostCounters) -> [(&'static str, u64); 10] {
-    numbers!(c: HostCounters {
-        tx_absent, tx_stalled, tx_unroutable, forwarded, links_opened, links_lost, links_refused, links_corrupt,
-        wakeups_sent, wakeups_taken,
-    })
+fn host(c: &HostCounters) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+    c.iter().map(|(name, value, _)| (name, value))
 }
 
-fn frames(c: &FrameCounters) -> [(&'static str, u64); 12] {
-    numbers!(c: FrameCounters {
-        rx_other_mac, rx_other_vlan, rx_other_address, rx_foreign, rx_options, rx_fragments, rx_checksum, rx_malformed,
-        neighbour_requests, neighbour_replies, neighbour_failures, tx_unresolved,
-    })
+fn frames(c: &FrameCounters) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+    c.iter().map(|(name, value, _)| (name, value))
 }
 
 /// Returns the name of a transport service.

@@ -14,8 +14,9 @@ use irnic_transports::Time;
 use irnic_transports::time::{MS, SEC};
 
 use super::sys;
-use super::{Sent, TxQueue};
 use crate::PortCounters;
+use crate::frames::queue::TxQueue;
+use crate::frames::sent::Sent;
 
 /// Interval of checks of the peer's path while there is a peer, and while there is none, in ns.
 const CHECK_INTERVAL: u64 = SEC;

@@ -14,10 +14,11 @@ use irnic_transports::Time;
 use self::dgram::Dgram;
 use self::packet::Interface;
 use self::tap::Tap;
-use super::FrameError;
 use super::config::Carrier;
+use super::error::FrameError;
 use super::ethernet::Mac;
 use super::queue::TxQueue;
+use super::sent::Sent;
 use crate::PortCounters;
 
 pub(super) use sys::{RxBuffers, kernel_addresses};
@@ -27,15 +28,6 @@ pub(super) enum Wire {
     Packet(Interface),
     Tap(Tap),
     Dgram(Dgram),
-}
-
-/// Result of sending packets.
-#[derive(Debug, Default)]
-pub(super) struct Sent {
-    /// The carrier has no room now.
-    pub(super) full: bool,
-    /// Bytes and error number of the first packet that can never be sent.
-    pub(super) failed: Option<(usize, i32)>,
 }
 
 impl Wire {

@@ -7,9 +7,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use irnic_transports::wire::ROCE_PORT;
 
 use super::sys;
-use super::{Sent, TxQueue};
 use crate::PortCounters;
 use crate::frames::ethernet::Mac;
+use crate::frames::queue::TxQueue;
+use crate::frames::sent::Sent;
 use crate::udp::sys::set_option;
 
 /// From <linux/if_packet.h>.

@@ -6,9 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use super::sys::{self, RxBuffers};
-use super::{Sent, TxQueue};
 use crate::PortCounters;
-use crate::frames::patiently;
+use crate::frames::queue::TxQueue;
+use crate::frames::retry::patiently;
+use crate::frames::sent::Sent;
 
 /// From <linux/if_tun.h>: packets without a prefix of four bytes.
 const IFF_TAP: libc::c_short = 0x0002;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use irnic_openqueue::NamedPolicy;
 
-use super::{ParseError, Section, Token};
+use super::tokens::{ParseError, Section, Token};
 
 pub(super) const EXPECT_NAME: &str = "a policy: the name of one that comes with irnic, or FILE.oq";
 pub(super) const NEED_RATE: &str = "rate beside policy: without it there is no queue";

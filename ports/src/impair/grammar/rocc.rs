@@ -6,7 +6,7 @@ use irnic_transports::congestion::FairRateConfig;
 use irnic_transports::time::{SEC, US};
 use irnic_units::{Nanoseconds, tc_size, tc_time};
 
-use super::{ParseError, Section, Token};
+use super::tokens::{ParseError, Section, Token};
 
 pub(super) const EXPECT_QUEUES: &str =
     "Q_ref, or Q_ref, Q_mid and Q_max: rising queue lengths of 1 byte to a terabyte, such as rocc 75k 150k 210k";

@@ -4,7 +4,7 @@ use std::fmt;
 
 use irnic_units::tc_size;
 
-use super::{ParseError, Section, Token};
+use super::tokens::{ParseError, Section, Token};
 
 /// Maximum number of frames that a queue may hold.
 pub const MAX_PACKETS: u32 = 1_000_000;
