@@ -247,6 +247,11 @@ impl Running {
         Err(format!("nobody listens to TCP port {port}\n{}", self.output()))
     }
 
+    /// The process's id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn kill(&mut self) {
         // It may have ended by itself.
         let _ = self.child.kill();

@@ -13,17 +13,17 @@ mod namespace;
 mod support;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use case::{Case, Condition, Role, wanted};
 use guest::Guest;
-use host::Host;
+use host::{Host, Outcome};
 use irnic_testkit::{retry, sharing};
 use libtest_mimic::{Arguments, Failed};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
@@ -222,31 +222,97 @@ fn run_alone(host: &Host, guest: &Guest, case: &Case, port: u16) -> Result<(), S
 fn run_ends(host: &Host, guest: &Guest, case: &Case, port: u16) -> Result<(), String> {
     let port = case.connecting.and_then(|program| program.port).unwrap_or(port);
     let [on_host, on_guest] = commands(host, guest, case, port)?;
-    let (ours, theirs) = match case.role {
-        Role::Client => {
-            let server = guest.start(&on_guest)?;
-            let listening = guest.wait_for_server(case, port);
-            let ours = listening.and_then(|()| host.start(case, &on_host)).map(host::Running::finish);
-            if !ours.as_ref().is_ok_and(host::Outcome::is_success) {
-                guest.kill(case.program());
-            }
-            (ours?, server.finish()?)
-        }
-        Role::Server => {
-            let mut server = host.start(case, &on_host)?;
-            server.wait_until_ready(host, case, port)?;
-            let theirs = guest.start(&on_guest)?.finish()?;
-            if !theirs.is_success() {
-                server.kill();
-            }
-            (server.finish(), theirs)
-        }
-    };
+    let watch = Watch::default();
+    let ends = std::thread::scope(|scope| {
+        scope.spawn(|| watch.diagnose(guest, case));
+        let ends = both_ends(host, guest, case, port, [&on_host, &on_guest], &watch);
+        watch.end();
+        ends
+    });
+    let (ours, theirs) = ends?;
     if ours.is_success() && theirs.is_success() {
         let Some(program) = case.connecting else { return Ok(()) };
         // Groups are joined without a word to anybody.
         let connects = program.ready == connecting::Ready::Listens;
         return connecting::read_capture(&host.capture(), host::address(case), connects);
     }
-    Err(format!("irnic: {on_host}\n{}\nrxe: {on_guest}\n{}", ours.describe(), theirs.describe()))
+    let found = watch.found();
+    Err(format!("irnic: {on_host}\n{}\nrxe: {on_guest}\n{}{found}", ours.describe(), theirs.describe()))
+}
+
+/// Runs both ends to their end, and tells `watch` of irnic's process.
+fn both_ends(
+    host: &Host,
+    guest: &Guest,
+    case: &Case,
+    port: u16,
+    [on_host, on_guest]: [&str; 2],
+    watch: &Watch,
+) -> Result<(Outcome, Outcome), String> {
+    Ok(match case.role {
+        Role::Client => {
+            let server = guest.start(on_guest)?;
+            let listening = guest.wait_for_server(case, port);
+            let ours = listening.and_then(|()| host.start(case, on_host)).map(|ours| watch.running(ours).finish());
+            if !ours.as_ref().is_ok_and(host::Outcome::is_success) {
+                guest.kill(case.program());
+            }
+            (ours?, server.finish()?)
+        }
+        Role::Server => {
+            let mut server = watch.running(host.start(case, on_host)?);
+            server.wait_until_ready(host, case, port)?;
+            let theirs = guest.start(on_guest)?.finish()?;
+            if !theirs.is_success() {
+                server.kill();
+            }
+            (server.finish(), theirs)
+        }
+    })
+}
+
+/// A look at both ends of a case that takes far longer than any should, for its error.
+#[derive(Default)]
+struct Watch {
+    process: AtomicU32,
+    ended: Mutex<bool>,
+    changed: Condvar,
+    found: Mutex<String>,
+}
+
+impl Watch {
+    /// Takes note of irnic's process.
+    fn running(&self, ours: host::Running) -> host::Running {
+        self.process.store(ours.id(), Ordering::Relaxed);
+        ours
+    }
+
+    fn end(&self) {
+        *self.ended.lock() = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits for the end; after half the patience writes down what both ends do.
+    fn diagnose(&self, guest: &Guest, case: &Case) {
+        let mut ended = self.ended.lock();
+        self.changed.wait_while_for(&mut ended, |ended| !*ended, host::PATIENCE / 2);
+        if *ended {
+            return;
+        }
+        drop(ended);
+        let process = self.process.load(Ordering::Relaxed).to_string();
+        let stacks =
+            Command::new("gdb").args(["-p", &process, "-batch", "-ex", "thread apply all backtrace 12"]).output();
+        let stacks = stacks.map_or_else(|e| e.to_string(), |out| String::from_utf8_lossy(&out.stdout).into_owned());
+        // Counters twice, which shows whether packets still come.
+        let script = "for i in 1 2; do grep . /sys/class/infiniband/rxe0/ports/1/hw_counters/*; sleep 1; done; ip -6 neigh; \
+            cat /proc/net/tcp; for p in $(pidof PROGRAM); do cat /proc/$p/wchan /proc/$p/stat; done";
+        let script = script.replace("PROGRAM", case.program());
+        let theirs = guest.run(&script).map_or_else(|e| e, |outcome| outcome.describe());
+        *self.found.lock() = format!("\nafter {:?}, irnic:\n{stacks}\nthe guest:\n{theirs}", host::PATIENCE / 2);
+    }
+
+    fn found(&self) -> String {
+        std::mem::take(&mut *self.found.lock())
+    }
 }
