@@ -99,8 +99,8 @@ pub struct PullConfig {
     pub penalty: bool,
     /// Whether returned packets are handled (§3.2.4).
     pub returns: bool,
-    /// Rate of this end's pulls, in thousandths of the rate that fills [`TransportConfig::line_rate`] with full
-    /// packets.
+    /// Rate of this end's pulls, in thousandths of the rate that fills
+    /// [`line_rate`](super::TransportConfig::line_rate) with full packets.
     pub rate: u32,
     /// Class of this end's pulls, 0 to 7: those of lower classes go first.
     pub class: u8,
