@@ -94,7 +94,7 @@ fn a_flood_gets_three_quarters_of_the_room_and_who_comes_again_the_rest() {
     assert_eq!(flood.requests.len(), FIRST);
     flood.net.connect(0, 1, 7, &param(0x11, b""));
     flood.run_for(MS);
-    assert_eq!(flood.requests.len(), FIRST, "the first time it is not told from the forged");
+    assert_eq!(flood.requests.len(), FIRST, "the first request looks like the forged ones");
     flood.run_for(100 * MS);
     assert_eq!(flood.requests.len(), FIRST + 1);
     // Forged ones that are repeated fill the rest, and no more.

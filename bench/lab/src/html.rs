@@ -244,7 +244,7 @@ fn queue_pairs(page: &mut String, report: &Report<'_>) {
 
 /// Heads of the columns of [`figures_of`].
 const FIGURES: [&str; 8] =
-    ["packets sent", "MB sent", "MB received", "sent again", "timeouts", "RNR NAKs", "RTT mean [us]", "p99 [us]"];
+    ["packets sent", "MB sent", "MB received", "retransmitted", "timeouts", "RNR NAKs", "RTT mean [us]", "p99 [us]"];
 
 /// Packets sent, payload, errors, and round trips. The payload is without retransmissions.
 fn figures_of(figures: &Figures) -> [String; 8] {

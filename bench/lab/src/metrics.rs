@@ -102,7 +102,7 @@ fn hardware(out: &mut String, stats: &Stats) {
         metric(out, &format!("node_infiniband_{name}"), "counter", help, samples);
     }
     for (at, (name, _, help)) in Counters::default().iter().enumerate() {
-        let value = |c: &Counters| c.iter().nth(at).map_or(0, |(_, value, _)| value);
+        let value = |c: &Counters| c.values().nth(at).unwrap_or(0);
         let samples = hosts().map(|(host, c)| (format!("device=\"h{host}\""), value(c)));
         metric(out, &format!("irnic_lab_nic_{name}_total"), "counter", help, samples);
     }
@@ -116,10 +116,10 @@ const QUEUE_PAIRS: usize = 64;
 type OfQp = (&'static str, &'static str, &'static str, fn(&Figures) -> f64);
 
 const OF_QP: [OfQp; 7] = [
-    ("transmitted_bytes_total", "counter", "Payload sent, repetitions left out", |f| f.counts.sent_once() as f64),
+    ("transmitted_bytes_total", "counter", "Payload sent, without retransmissions", |f| f.counts.sent_once() as f64),
     ("received_bytes_total", "counter", "Payload received and placed", |f| f.counts.rcvd_bytes as f64),
     ("transmitted_packets_total", "counter", "Packets sent", |f| f.counts.sent_pkts as f64),
-    ("retransmitted_packets_total", "counter", "Packets sent again", |f| f.counts.retransmitted as f64),
+    ("retransmitted_packets_total", "counter", "Packets retransmitted", |f| f.counts.retransmitted as f64),
     ("timeouts_total", "counter", "Retransmission timeouts", |f| f.counts.timeouts as f64),
     ("rtt_mean_seconds", "gauge", "Mean of the round trips of requests", |f| f.rtt_ns.mean as f64 / 1e9),
     ("rtt_p99_seconds", "gauge", "What 99 % of the round trips do not exceed", |f| f.rtt_ns.p99 as f64 / 1e9),

@@ -8,7 +8,7 @@ use irnic_ports::host_now;
 use irnic_ports::lab::{Departed, LabServer, Member, Shown, host_of};
 use irnic_transports::qp::{Counters, QpCounts};
 use irnic_verbs::stats::page::{Page, QpFigures, QpPage};
-use irnic_verbs::stats::{port_numbers, service_name, state_name};
+use irnic_verbs::stats::{service_name, state_name};
 use serde::{Deserialize, Serialize};
 
 /// Time for processes to refresh their pages.
@@ -181,8 +181,8 @@ impl ProcessStats {
         let named = |(name, value): (&str, u64)| (name.to_owned(), value);
         self.name.clone_from(&page.program);
         self.at_ns = page.at;
-        self.counters = page.counters.iter().map(|(name, value, _)| named((name, value))).collect();
-        self.port = port_numbers(&page.port).map(named).collect();
+        self.counters = page.counters.named().map(named).collect();
+        self.port = page.port.named().map(named).collect();
         self.queue_pairs = page.queue_pairs.iter().map(QueuePair::from).collect();
         (self.live_queue_pairs, self.destroyed_queue_pairs) = (page.live, page.destroyed);
         self.total = Figures::from(&page.total);

@@ -21,7 +21,7 @@ pub type CounterMap = BTreeMap<String, u64>;
 
 /// Counters by name, for JSON and for the other process.
 pub fn counter_map(counters: &Counters) -> CounterMap {
-    counters.iter().map(|(name, value, _)| (name.to_owned(), value)).collect()
+    counters.named().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// The lines printed before the results, and their JSON: what was run. `mtu`: the path MTU.

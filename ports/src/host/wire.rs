@@ -174,7 +174,7 @@ impl End {
             // What the kernel does not accept at once is lost, as on any network.
             let _ = old.port.flush(Time::ZERO);
             epoll.remove(old.port.as_fd());
-            add(closed, &old.port.counters());
+            closed.add(&old.port.counters());
         }
         true
     }
@@ -191,18 +191,6 @@ fn receiver(now: Time, frame: &RxFrame<'_>, links: &mut Links) -> Receiver {
         }
         None => Receiver::None,
     }
-}
-
-fn add(total: &mut PortCounters, more: &PortCounters) {
-    total.tx_frames += more.tx_frames;
-    total.tx_batches += more.tx_batches;
-    total.tx_syscalls += more.tx_syscalls;
-    total.tx_dropped += more.tx_dropped;
-    total.rx_frames += more.rx_frames;
-    total.rx_batches += more.rx_batches;
-    total.rx_syscalls += more.rx_syscalls;
-    total.rx_dropped += more.rx_dropped;
-    total.refused += more.refused;
 }
 
 /// A multicast group that this process has joined on one address.
@@ -531,7 +519,7 @@ impl Wire {
         let Some(at) = self.groups.iter().position(|g| (g.address, g.group) == (address, group)) else { return };
         let removed = self.groups.swap_remove(at);
         epoll.remove(removed.socket.port.as_fd());
-        add(&mut self.closed, &removed.socket.port.counters());
+        self.closed.add(&removed.socket.port.counters());
         if let Some(moved) = self.groups.get_mut(at) {
             moved.socket.token = Source::Udp.token(GROUPS + at as u32);
             // Reported to the set when it is armed.
@@ -541,10 +529,10 @@ impl Wire {
 
     /// Adds the counters of all sockets to `total`.
     pub(super) fn count(&self, total: &mut PortCounters) {
-        add(total, &self.closed);
+        total.add(&self.closed);
         let ends = self.ends.iter().filter_map(|end| end.socket.as_ref());
         for socket in ends.chain(self.groups.iter().map(|group| &group.socket)) {
-            add(total, &socket.port.counters());
+            total.add(&socket.port.counters());
         }
     }
 

@@ -64,19 +64,12 @@ impl Discipline {
         if let Discipline::Rc3(rc3) = self { Some(rc3) } else { None }
     }
 
-    /// Selects `other`, with its defaults unless it is selected already.
+    /// Checks that none but that of this name is selected.
     ///
     /// # Errors
-    /// [`ConfigError::Exclusive`] if another one is selected.
-    pub(super) fn select(&mut self, other: Discipline) -> Result<&mut Discipline, ConfigError> {
-        match (self.name(), other.name()) {
-            (None, _) => *self = other,
-            (one, two) if one == two => {}
-            (one, two) => {
-                return Err(ConfigError::Exclusive(one.unwrap_or_default(), two.unwrap_or_default()));
-            }
-        }
-        Ok(self)
+    /// [`ConfigError::Exclusive`] if another one is.
+    pub(super) fn check_free(&self, name: &'static str) -> Result<(), ConfigError> {
+        self.name().filter(|one| *one != name).map_or(Ok(()), |one| Err(ConfigError::Exclusive(one, name)))
     }
 
     /// Switches the discipline of this name off, if it is selected.

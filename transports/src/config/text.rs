@@ -109,8 +109,9 @@ fn tlt(config: &mut TransportConfig, value: &Value<'_>) -> Result<(), ConfigErro
         config.discipline.switch_off("tlt");
         return Ok(());
     };
-    config.discipline.select(Discipline::Tlt(TltConfig::DEFAULT))?;
-    tlt_of(config, value)?.mode = mode;
+    config.discipline.check_free("tlt")?;
+    let before = config.discipline.tlt().copied().unwrap_or(TltConfig::DEFAULT);
+    config.discipline = Discipline::Tlt(TltConfig { mode, ..before });
     Ok(())
 }
 
@@ -123,8 +124,9 @@ fn rc3(config: &mut TransportConfig, value: &Value<'_>) -> Result<(), ConfigErro
         "on" => Rc3Config::DEFAULT.slots,
         _ => value.number(1..=65_536, "off, on, or 1 to 65536 packets of the first low priority")?,
     };
-    config.discipline.select(Discipline::Rc3(Rc3Config::DEFAULT))?;
-    rc3_of(config, value)?.slots = slots;
+    config.discipline.check_free("rc3")?;
+    let before = config.discipline.rc3().copied().unwrap_or(Rc3Config::DEFAULT);
+    config.discipline = Discipline::Rc3(Rc3Config { slots, ..before });
     Ok(())
 }
 
@@ -138,7 +140,10 @@ fn tlp(config: &mut TransportConfig, value: &Value<'_>) -> Result<(), ConfigErro
     match &mut config.timer {
         Timer::Estimated { probe, .. } if !pulled => *probe = least,
         _ if least == 0 => config.discipline.switch_off("tlp"),
-        _ => *config.discipline.select(Discipline::Tlp(least))? = Discipline::Tlp(least),
+        _ => {
+            config.discipline.check_free("tlp")?;
+            config.discipline = Discipline::Tlp(least);
+        }
     }
     Ok(())
 }
@@ -301,25 +306,23 @@ impl TransportConfig {
     /// Checks that the discipline is compatible with the other choices.
     fn check_discipline(&self) -> Result<(), ConfigError> {
         let selective = self.wire == WireFormat::Irn && self.recovery == Recovery::Selective;
-        let name = match self.discipline {
+        match self.discipline {
             Discipline::None => return Ok(()),
             Discipline::Pull(_) if self.wire != WireFormat::Irn => return Err(ConfigError::PulledWire),
             Discipline::Pull(_) if self.congestion != CongestionConfig::None => {
                 return Err(ConfigError::PulledCongestion);
             }
-            Discipline::Pull(_) => "ndp",
             Discipline::Tlt(_) if self.wire == WireFormat::Auto => return Err(ConfigError::TltAuto),
             // The rules for rates retransmit nothing.
             Discipline::Tlt(_) if !self.has_tlt_window() => return Ok(()),
             Discipline::Tlt(_) if !selective => return Err(ConfigError::Selective("tlt=window")),
-            Discipline::Tlt(_) => "tlt",
             Discipline::Tlp(_) if self.has_estimated_timer() => return Err(ConfigError::Exclusive("rto-min", "tlp")),
             Discipline::Tlp(_) if !selective => return Err(ConfigError::Selective("tlp")),
-            Discipline::Tlp(_) => "tlp",
             Discipline::Rc3(_) if !selective => return Err(ConfigError::Selective("rc3")),
-            Discipline::Rc3(_) => "rc3",
-        };
-        if self.retransmit_delay != 0 { Err(ConfigError::Delay(name)) } else { Ok(()) }
+            _ => {}
+        }
+        let delayed = self.discipline.name().filter(|_| self.retransmit_delay != 0);
+        delayed.map_or(Ok(()), |name| Err(ConfigError::Delay(name)))
     }
 
     /// Parses a preset's name, then parameters: `irn,cap=110,rto-high=320us`. `real_time` selects the preset's

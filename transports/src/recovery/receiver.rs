@@ -60,7 +60,8 @@ enum Reported {
 pub struct Receiver {
     expected: Psn,
     msn: Psn,
-    told: Reported,
+    /// What the peer knows of the packet expected now.
+    reported: Reported,
     /// Plane 0: arrived, and either ends no message or completes a receive WQE. Plane 1: arrived and ends a message.
     arrived: Bitmap<2>,
 }
@@ -68,7 +69,7 @@ pub struct Receiver {
 impl Receiver {
     /// Creates a stream whose next packet is `expected`, with room for `window` packets out of order.
     pub fn new(expected: Psn, msn: Psn, window: u32) -> Receiver {
-        Receiver { expected, msn, told: Reported::Nothing, arrived: Bitmap::new(window) }
+        Receiver { expected, msn, reported: Reported::Nothing, arrived: Bitmap::new(window) }
     }
 
     /// Returns the next sequence number in order: everything before it has arrived.
@@ -130,7 +131,7 @@ impl Receiver {
                 cqes += (data & end).count_ones();
             });
         }
-        self.told = Reported::Nothing;
+        self.reported = Reported::Nothing;
         self.expected = self.expected.plus(run);
         self.msn = self.msn.plus(messages);
         (false, cqes)
@@ -140,9 +141,9 @@ impl Receiver {
     /// gap (IBA 9.7.5.2.3), or `each` time; but not if the peer knows that it is missing.
     #[inline]
     pub fn nacks(&mut self, each: bool) -> bool {
-        match self.told {
+        match self.reported {
             Reported::Nothing => {
-                self.told = Reported::Missing;
+                self.reported = Reported::Missing;
                 true
             }
             Reported::Missing => each,
@@ -154,7 +155,7 @@ impl Receiver {
     /// thereby out of order.
     #[inline]
     pub fn not_ready(&mut self) {
-        self.told = Reported::NotReady;
+        self.reported = Reported::NotReady;
     }
 
     /// Extends a selective acknowledgement by all packets right before it that have arrived at any time, to repeat the
@@ -178,7 +179,7 @@ impl Receiver {
     #[inline]
     pub fn skip(&mut self, packets: u32, messages: u32) {
         debug_assert!(!self.has_gap());
-        self.told = Reported::Nothing;
+        self.reported = Reported::Nothing;
         self.expected = self.expected.plus(packets);
         self.msn = self.msn.plus(messages);
     }
@@ -187,7 +188,7 @@ impl Receiver {
 footprint!(Receiver, |at| {
     expected => sequence(),
     msn => sequence(),
-    told => bits(2),
+    reported => bits(2),
     arrived => part(arrived).is(Item::Received).when(at.irn, why::ORDER),
 });
 

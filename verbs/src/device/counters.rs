@@ -88,7 +88,7 @@ pub(crate) fn counter_value(file: &str, counted: &Counted) -> Option<u64> {
     match folder {
         "counters" => listed(&PORT),
         "hw_counters" => {
-            listed(&HARDWARE).or_else(|| counted.nic.iter().find(|(n, ..)| *n == name).map(|(_, value, _)| value))
+            listed(&HARDWARE).or_else(|| counted.nic.named().find(|(n, _)| *n == name).map(|(_, value)| value))
         }
         _ => None,
     }

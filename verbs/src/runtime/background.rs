@@ -128,7 +128,7 @@ impl Unit {
 struct Turn<'a> {
     unit: &'a Unit,
     busy_poll: &'a mut BusyPoll,
-    /// The thread was woken by the port, which has yet to be told.
+    /// The port woke the thread, and has not been notified yet.
     called: bool,
     /// Acknowledgements wait for further packets.
     acks_wait: bool,

@@ -315,6 +315,6 @@ fn while_a_thread_sleeps_after_empty_polls_peers_ring_as_if_on_a_channel() {
         b.unit.run_once(false, &mut BusyPoll::new(Some(0)));
         b.sent() > sent
     };
-    assert!(!polls_again(0), "whoever polls finds it himself");
+    assert!(!polls_again(0), "the polling thread finds it itself");
     assert!(polls_again(1), "nobody else looks");
 }

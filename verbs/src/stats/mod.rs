@@ -6,7 +6,7 @@ mod place;
 mod report;
 
 pub use file::STATISTICS;
-pub use report::{port as port_numbers, service as service_name, state as state_name};
+pub use report::{service as service_name, state as state_name};
 
 use std::io::{self, Write};
 use std::net::IpAddr;

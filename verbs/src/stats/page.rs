@@ -195,8 +195,8 @@ impl OwnPage {
         let mut to = sheet.begin();
         to.put_all([VERSION, host_now().0, at.0, (*last).into(), program[0], program[1]]);
         to.put(nic.counters().iter().count() as u64);
-        to.put_all(nic.counters().iter().map(|(_, value, _)| value));
-        to.put_all(super::report::port(port).map(|(_, value)| value));
+        to.put_all(nic.counters().values());
+        to.put_all(port.values());
 
         let mut total = sum.counts;
         rtt.clear();
@@ -260,7 +260,7 @@ fn put_head(
 }
 
 fn put_figures(to: &mut Writing<'_>, counts: &QpCounts, rtt: &RttHistogram) {
-    to.put_all(counts.iter().map(|(_, value, _)| value));
+    to.put_all(counts.values());
     to.put(rtt.count());
     to.put_all([rtt.min(), rtt.mean(), rtt.percentile(50.0), rtt.percentile(99.0), rtt.max()]);
 }

@@ -2,26 +2,10 @@
 
 use std::fmt::Write;
 
-use irnic_ports::PortCounters;
-use irnic_ports::frames::FrameCounters;
-use irnic_ports::host::HostCounters;
 use irnic_transports::qp::{QpCounts, QpState, QpStats, RttHistogram, Service};
 use serde_json::{Map, Value, json};
 
 use super::{DeviceStats, QpRecord};
-
-/// Returns names and values of a port's counters.
-pub fn port(c: &PortCounters) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-    c.iter().map(|(name, value, _)| (name, value))
-}
-
-fn host(c: &HostCounters) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-    c.iter().map(|(name, value, _)| (name, value))
-}
-
-fn frames(c: &FrameCounters) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-    c.iter().map(|(name, value, _)| (name, value))
-}
 
 /// Returns the name of a transport service.
 pub fn service(of: Service) -> &'static str {
@@ -116,8 +100,8 @@ pub(super) fn text(devices: &[DeviceStats]) -> String {
         if all > 1 {
             qp_text(&mut out, &format!("all {all} queue pairs"), &device.total());
         }
-        counts(&mut out, "counters", c.iter().map(|(name, value, _)| (name, value)));
-        counts(&mut out, "port", port(&device.port));
+        counts(&mut out, "counters", c.named());
+        counts(&mut out, "port", device.port.named());
         if device.port.rx_dropped > 0 {
             let _ = writeln!(
                 out,
@@ -126,8 +110,8 @@ pub(super) fn text(devices: &[DeviceStats]) -> String {
                 device.port.rx_dropped
             );
         }
-        counts(&mut out, "host", host(&device.host));
-        counts(&mut out, "frames", device.frames.iter().flat_map(frames));
+        counts(&mut out, "host", device.host.named());
+        counts(&mut out, "frames", device.frames.iter().flat_map(|c| c.named()));
         for (way, c) in ["sent", "received"].into_iter().zip(device.impairments.iter().flatten()) {
             counts(&mut out, &format!("impairments of frames {way}"), c.numbers());
         }
@@ -141,7 +125,7 @@ fn object(numbers: impl IntoIterator<Item = (&'static str, u64)>) -> Value {
 
 fn qp_numbers(stats: &QpStats) -> Map<String, Value> {
     let QpStats { counts, rtt } = stats;
-    let mut map: Map<String, Value> = counts.iter().map(|(name, value, _)| (name.to_owned(), value.into())).collect();
+    let mut map: Map<String, Value> = counts.named().map(|(name, value)| (name.to_owned(), value.into())).collect();
     let mut times = Map::from_iter([
         ("samples".to_owned(), rtt.count().into()),
         ("min".to_owned(), rtt.min().into()),
@@ -171,10 +155,10 @@ pub(super) fn json(devices: &[DeviceStats]) -> Value {
         json!({
             "name": device.name,
             "transport": device.transport,
-            "counters": object(device.counters.iter().map(|(name, value, _)| (name, value))),
-            "port": object(port(&device.port)),
-            "host": object(host(&device.host)),
-            "frames": device.frames.as_ref().map(|c| object(frames(c))),
+            "counters": object(device.counters.named()),
+            "port": object(device.port.named()),
+            "host": object(device.host.named()),
+            "frames": device.frames.as_ref().map(|c| object(c.named())),
             "impairments": device.impairments.as_ref().map(|[tx, rx]| {
                 json!({ "tx": object(tx.numbers()), "rx": object(rx.numbers()) })
             }),

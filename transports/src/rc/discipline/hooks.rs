@@ -23,7 +23,7 @@ pub(in crate::rc) enum Chosen {
 
 /// How a packet has arrived.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(in crate::rc) enum What {
+pub(in crate::rc) enum Delivery {
     /// With its payload, for the first time.
     Whole,
     /// A duplicate.
@@ -141,7 +141,7 @@ pub(in crate::rc) trait Hooks {
         &mut self,
         _now: Time,
         _packet: &RxPacket<'_>,
-        _what: What,
+        _delivery: Delivery,
         _expected: Psn,
         _host: &mut impl Host,
     ) -> bool {

@@ -7,7 +7,7 @@ mod rc3;
 mod tlp;
 mod tlt;
 
-pub(super) use self::hooks::{Acknowledged, Chosen, Departure, Due, Hooks, Turn, What};
+pub(super) use self::hooks::{Acknowledged, Chosen, Delivery, Departure, Due, Hooks, Turn};
 pub use self::pull::PullTurn;
 
 use self::pull::Ends;
@@ -168,7 +168,7 @@ impl Hooks for Discipline {
         #[inline]
         fn expects(&self, headers: &Headers) -> bool;
         #[inline]
-        fn answer(&mut self, now: Time, packet: &RxPacket<'_>, what: What, expected: Psn, host: &mut impl Host) -> bool;
+        fn answer(&mut self, now: Time, packet: &RxPacket<'_>, delivery: Delivery, expected: Psn, host: &mut impl Host) -> bool;
         fn next_deadline(&self) -> Time;
         fn on_deadline(&mut self, now: Time, stream: &Sender, srtt: u64, round_trips: u64) -> Due;
         #[cold]

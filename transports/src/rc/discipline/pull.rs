@@ -8,7 +8,7 @@ pub(super) use halves::Ends;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use super::hooks::What;
+use super::hooks::Delivery;
 use crate::config::{PullConfig, Timer};
 use crate::footprint::{bits, flag, footprint, instant, left, maybe, part, sequence, why, width};
 use crate::packet::{PacketClass, RxPacket};
@@ -305,17 +305,17 @@ impl PullReceiver {
         &mut self,
         now: Time,
         packet: &RxPacket<'_>,
-        what: What,
+        delivery: Delivery,
         expected: Psn,
         host: &mut impl Host,
     ) {
         let headers = packet.headers;
         let path = packet.path.udp_src as u8;
         let psn = headers.bth.psn;
-        let kind = match what {
-            What::Whole => FeedbackKind::ARRIVED,
-            What::Again => FeedbackKind::ARRIVED.and(FeedbackKind::AGAIN),
-            What::Trimmed => FeedbackKind::TRIMMED,
+        let kind = match delivery {
+            Delivery::Whole => FeedbackKind::ARRIVED,
+            Delivery::Again => FeedbackKind::ARRIVED.and(FeedbackKind::AGAIN),
+            Delivery::Trimmed => FeedbackKind::TRIMMED,
         };
         if self.answers.len() < MAX_NACKS_WAITING {
             self.answers.push_back(Arrived { psn, kind, path });
@@ -325,7 +325,7 @@ impl PullReceiver {
             self.seen = Some(end);
             self.last = headers.ndp.is_some_and(NdpWord::is_last);
         }
-        self.owed += u32::from(what != What::Again);
+        self.owed += u32::from(delivery != Delivery::Again);
         self.over = self.last && self.seen == Some(expected);
         if self.owed > 0 && !self.over {
             host.owes_pulls();

@@ -3,7 +3,7 @@
 
 mod halves;
 
-use super::hooks::{Departure, Hooks, What};
+use super::hooks::{Delivery, Departure, Hooks};
 use crate::config::Rc3Config;
 use crate::footprint::{bits, footprint, left, sequence, why, width};
 use crate::packet::RxPacket;
@@ -176,7 +176,7 @@ impl Hooks for LowAcks {
         &mut self,
         _now: Time,
         packet: &RxPacket<'_>,
-        _what: What,
+        _delivery: Delivery,
         _expected: Psn,
         _host: &mut impl Host,
     ) -> bool {

@@ -8,7 +8,7 @@ use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure, ends, position};
 use crate::qp::host::Host;
 use crate::rc::acks::{DUPLICATE, Echo};
-use crate::rc::discipline::{Acknowledged, Hooks, What};
+use crate::rc::discipline::{Acknowledged, Delivery, Hooks};
 use crate::recovery::{Arrival, Class, Recovery, Sack};
 use crate::time::Time;
 use crate::wire::opcode::Operation;
@@ -110,10 +110,12 @@ impl Requester {
     }
 
     /// Acknowledges a response: in the discipline's way, or as in IRN.
-    fn answer_response(&mut self, now: Time, packet: &RxPacket<'_>, what: What, host: &mut impl Host) {
+    fn answer_response(&mut self, now: Time, packet: &RxPacket<'_>, delivery: Delivery, host: &mut impl Host) {
         let bth = &packet.headers.bth;
-        if self.discipline.answer(now, packet, what, self.responses.expected(), host) {
-        } else if bth.importance != Importance::None {
+        if self.discipline.answer(now, packet, delivery, self.responses.expected(), host) {
+            return;
+        }
+        if bth.importance != Importance::None {
             self.read_acks.push_echo(Echo { importance: bth.importance, psn: bth.psn, arrived: true });
         } else {
             self.acknowledge_response(bth.psn);
@@ -137,7 +139,7 @@ impl Requester {
             Arrival::InOrder => 0,
             Arrival::OutOfOrder(ahead) => ahead,
             Arrival::Duplicate => {
-                self.answer_response(now, packet, What::Again, host);
+                self.answer_response(now, packet, Delivery::Again, host);
                 if c.evidence && headers.ndp.is_none() {
                     self.read_acks.push_duplicate(psn);
                 }
@@ -171,7 +173,7 @@ impl Requester {
             self.place_held(c, host);
         }
         host.counters().irn_ooo_placed += u64::from(ahead > 0);
-        self.answer_response(now, packet, What::Whole, host);
+        self.answer_response(now, packet, Delivery::Whole, host);
         self.acknowledge(now, c, request_end);
         self.progressed(now, c);
         if !self.discipline.is_plain() {

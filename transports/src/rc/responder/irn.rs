@@ -9,7 +9,7 @@ use crate::qp::context::QpContext;
 use crate::qp::host::Host;
 use crate::qp::send_queue::MAX_MESSAGE;
 use crate::rc::acks::{DUPLICATE, Echo};
-use crate::rc::discipline::{Acknowledged, Hooks, What};
+use crate::rc::discipline::{Acknowledged, Delivery, Hooks};
 use crate::rc::watched;
 use crate::recovery::{Arrival, Class, Recovery, Sack};
 use crate::room::boxed;
@@ -56,7 +56,7 @@ impl Responder {
             }
             Arrival::Duplicate => {
                 host.counters().duplicate_request += 1;
-                self.answer(now, packet, What::Again, host);
+                self.answer(now, packet, Delivery::Again, host);
                 if c.evidence && !low && packet.headers.ndp.is_none() {
                     self.acks.push_duplicate(psn);
                 }
@@ -71,17 +71,19 @@ impl Responder {
         if self.held.as_ref().is_some_and(|held| !held.is_empty()) {
             self.place_held(host);
         }
-        self.answer(now, packet, What::Whole, host);
+        self.answer(now, packet, Delivery::Whole, host);
         self.deliver(c, cqes, host)?;
         self.run_reads(c, host)
     }
 
     /// Acknowledges a request: in the discipline's way, or as in IRN.
     #[inline]
-    pub(in crate::rc) fn answer(&mut self, now: Time, packet: &RxPacket<'_>, what: What, host: &mut impl Host) {
+    pub(in crate::rc) fn answer(&mut self, now: Time, packet: &RxPacket<'_>, delivery: Delivery, host: &mut impl Host) {
         let bth = &packet.headers.bth;
-        if self.discipline.answer(now, packet, what, self.rx.expected(), host) {
-        } else if bth.importance != Importance::None {
+        if self.discipline.answer(now, packet, delivery, self.rx.expected(), host) {
+            return;
+        }
+        if bth.importance != Importance::None {
             self.acks.push_echo(Echo { importance: bth.importance, psn: bth.psn, arrived: true });
         } else {
             self.acknowledge(bth.psn);

@@ -6,7 +6,7 @@ use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::qp::context::QpContext;
 use crate::qp::host::{Host, TxSlot};
-use crate::rc::discipline::hooks::{Chosen, Departure, Due, Hooks, Turn, What};
+use crate::rc::discipline::hooks::{Chosen, Delivery, Departure, Due, Hooks, Turn};
 use crate::rc::fetch::Fetch;
 use crate::rc::requester::Requester;
 use crate::rc::responder::Responder;
@@ -74,10 +74,17 @@ impl Hooks for Ends {
         !headers.bth.low
     }
 
-    fn answer(&mut self, now: Time, packet: &RxPacket<'_>, what: What, expected: Psn, host: &mut impl Host) -> bool {
+    fn answer(
+        &mut self,
+        now: Time,
+        packet: &RxPacket<'_>,
+        delivery: Delivery,
+        expected: Psn,
+        host: &mut impl Host,
+    ) -> bool {
         let pulled = packet.headers.ndp.is_some();
         if pulled {
-            self.receive.arrived(now, packet, what, expected, host);
+            self.receive.arrived(now, packet, delivery, expected, host);
         }
         pulled
     }
@@ -122,14 +129,14 @@ impl Requester {
     /// Receives a response without its payload.
     pub(in crate::rc) fn receive_trimmed(&mut self, now: Time, packet: &RxPacket<'_>, host: &mut impl Host) {
         let psn = packet.headers.bth.psn;
-        let what = match self.responses.locate(psn) {
-            Arrival::InOrder | Arrival::OutOfOrder(_) => What::Trimmed,
-            Arrival::Duplicate => What::Again,
+        let delivery = match self.responses.locate(psn) {
+            Arrival::InOrder | Arrival::OutOfOrder(_) => Delivery::Trimmed,
+            Arrival::Duplicate => Delivery::Again,
             Arrival::OutOfWindow => return,
         };
-        let known = self.speaks_irn() && (what == What::Again || self.find_response(psn).is_some());
+        let known = self.speaks_irn() && (delivery == Delivery::Again || self.find_response(psn).is_some());
         let Some(ends) = self.discipline.pulled_mut().filter(|_| known) else { return };
-        ends.receive.arrived(now, packet, what, self.responses.expected(), host);
+        ends.receive.arrived(now, packet, delivery, self.responses.expected(), host);
     }
 
     /// Handles feedback on requests.
@@ -181,13 +188,13 @@ impl Responder {
             }
             self.enter_irn(c);
         }
-        let what = match self.rx.locate(headers.bth.psn) {
-            Arrival::InOrder | Arrival::OutOfOrder(_) => What::Trimmed,
-            Arrival::Duplicate => What::Again,
+        let delivery = match self.rx.locate(headers.bth.psn) {
+            Arrival::InOrder | Arrival::OutOfOrder(_) => Delivery::Trimmed,
+            Arrival::Duplicate => Delivery::Again,
             Arrival::OutOfWindow => return,
         };
         self.heard(now, c);
-        self.answer(now, packet, what, host);
+        self.answer(now, packet, delivery, host);
     }
 
     /// Handles feedback on responses.
