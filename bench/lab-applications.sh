@@ -153,11 +153,12 @@ END
 }
 
 alltoall() {
-    # Open MPI refuses to be run by root unless told twice. UCX gives up on a peer that is silent for 30 s of this machine's
+    # Open MPI refuses to be run by root unless told twice. A session that ends removes the folder in which another one begins,
+    # unless each has its own. UCX gives up on a peer that is silent for 30 s of this machine's
     # time. It takes a connection request of its peer for the answer to its own, and uses the memory of that again, which the NIC
     # may not have read: not if requests are inline.
     cat <<END
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tmpdir_base=\$PWD
 export UCX_UD_VERBS_TIMEOUT=300s UCX_KEEPALIVE_INTERVAL=inf UCX_UD_VERBS_TX_MIN_INLINE=128
 exec mpirun.openmpi --oversubscribe -n 4 --mca pml ucx -x UCX_TLS=rc_v,self \
     "$IRNIC" run --sysfs -- "$dir/alltoall" 262144 $((bytes / 786432))

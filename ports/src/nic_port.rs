@@ -220,7 +220,12 @@ impl<P: Port> NicPort<P> {
     /// Performs due work by the port's clock, each item at its time.
     fn turn(&mut self) -> io::Result<Moved> {
         let mut moved = Moved::default();
-        let Some(turn) = self.port.timed().map(|port| port.begin()) else { return Ok(moved) };
+        let next = self.next(self.busy());
+        let Some(port) = self.port.timed() else { return Ok(moved) };
+        if port.is_idle(next) {
+            return Ok(moved);
+        }
+        let turn = port.begin();
         let (mut at, now) = (turn.done, turn.now);
         // Effects of calls since the last turn take place from here on, unless something has arrived before.
         let mut from = turn.from;
@@ -266,12 +271,18 @@ impl<P: Port> NicPort<P> {
                 }
             }
         };
-        let deadline = self.nic.next_deadline();
-        let busy = self.busy() && !idle;
-        let port = self.port.timed().expect("it is one");
-        let next = if busy { deadline.min(port.free_at()) } else { deadline };
-        port.end(at, next.min(self.alarm));
+        let next = self.next(self.busy() && !idle);
+        self.port.timed().expect("it is one").end(at, next);
         done.map(|()| moved)
+    }
+
+    /// Returns the earliest time at which the NIC, or its alarm, will do something on its own, by the port's clock.
+    fn next(&mut self, busy: bool) -> Time {
+        let deadline = self.nic.next_deadline().min(self.alarm);
+        match self.port.timed() {
+            Some(port) if busy => deadline.min(port.free_at()),
+            _ => deadline,
+        }
     }
 
     /// Passes what the NIC has ready to the port.

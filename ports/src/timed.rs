@@ -34,6 +34,10 @@ pub enum Application {
 /// each. [`Timed::end`] reports when it will next do something on its own. [`crate::NicPort`] does all this; the `now`
 /// of its callers is then ignored.
 pub trait Timed: Port {
+    /// Returns whether a turn would find nothing to do and change nothing: nothing has arrived or is due, and `next`,
+    /// the earliest time at which the NIC will do something on its own, is that of the last turn.
+    fn is_idle(&mut self, next: Time) -> bool;
+
     /// Begins a turn.
     fn begin(&mut self) -> Turn;
 

@@ -57,7 +57,7 @@ impl Switchd {
                 server.wake(now);
                 awaited && server.standing(now, patience) == Standing::Ready
             },
-            |_| (),
+            |_, _| (),
         );
         self.server.attend();
     }

@@ -294,17 +294,19 @@ impl Switchd {
         self.server.sleep(
             timeout,
             |server| {
+                if server.has_frames() || !waiting && server.wake(before) < next {
+                    return true;
+                }
+                // Nothing happens earlier unless a process begins a turn, which stops time.
                 if pulls {
                     server.set_limit(next);
                 }
-                server.has_frames() || !waiting && server.wake(before) <= before
+                false
             },
-            |server| {
+            |server, now| {
                 if pulls {
-                    // No process may get ahead of the network, whatever time others have seen.
-                    let now = server.now().min(server.earliest()).max(before);
-                    server.restart_at(now);
-                    server.set_limit(now.max(reached));
+                    server.restart_at(now.max(before));
+                    server.set_limit(now.max(before).max(reached));
                 }
             },
         );

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::wheels::{wheel, wheel_for_python};
-use crate::support::{Folder, irnic, needs, text};
+use crate::support::{Folder, irnic, needs, text, with_sessions};
 use table::Row;
 
 /// 1 MiB around a ring, four times, every page checked, and a sum over all.
@@ -58,6 +58,7 @@ fn open_mpi_runs_over_ucx() {
     assert!(built.status.success(), "{}", text(&built.stderr));
     let of_irnic = irnic(&folder);
     let mut command = Command::new("mpirun");
+    with_sessions(&mut command, &folder);
     command.args(["--oversubscribe", "-n", "2", "--mca", "pml", "ucx", "-x", "UCX_TLS=rc_v,self"]);
     command.arg(of_irnic.get_program()).args(["run", "--sysfs", "--stats=stats-%p.json", "--", "./ring"]);
     // It refuses to be run by root, as in containers, unless told twice.

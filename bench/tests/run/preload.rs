@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::support::wheels::wheel;
-use crate::support::{Folder, irnic, needs, skipped, text};
+use crate::support::{Folder, irnic, needs, skipped, text, with_sessions};
 
 /// The header that the programs in C include.
 const HEADER: &str = "/usr/include/infiniband/verbs.h";
@@ -252,7 +252,12 @@ fn interpreters_and_launchers_work_as_ever() {
         let needed = args[0];
         let Some(()) = needs(&[needed]) else { continue };
         let mut plain = Command::new(needed);
-        let plain = plain.args(&args[1..]).env("LC_ALL", "C").stdin(Stdio::null()).output().unwrap();
+        let plain = with_sessions(&mut plain, &folder)
+            .args(&args[1..])
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
         let output = run(&folder, &["--sysfs"], args);
         assert_eq!(text(&output.stdout), "thread\nchild\n", "{needed}: {}", text(&output.stderr));
         assert_eq!(text(&output.stderr), text(&plain.stderr), "{needed}");

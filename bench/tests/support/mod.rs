@@ -42,9 +42,16 @@ impl Drop for Folder {
     }
 }
 
+/// Gives a command that may start Open MPI a folder for its sessions. By default all of a host's are in one, which
+/// fails if one ends as another begins ("mkdir: File exists", orte/util/session_dir.c, 4.1.4).
+pub fn with_sessions<'a>(command: &'a mut Command, folder: &Folder) -> &'a mut Command {
+    command.env("OMPI_MCA_orte_tmpdir_base", folder.path())
+}
+
 /// The program in `folder`, with nothing of irnic's in its environment.
 pub fn irnic(folder: &Folder) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_irnic"));
+    with_sessions(&mut command, folder);
     command.current_dir(folder.path()).stdin(Stdio::null()).env("XDG_CONFIG_HOME", folder.path()).env("LC_ALL", "C");
     for name in ["LD_LIBRARY_PATH", "LD_PRELOAD"] {
         command.env_remove(name);

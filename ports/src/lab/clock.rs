@@ -95,9 +95,10 @@ struct LinkWords {
 // SAFETY: two atomics.
 unsafe impl Shared for LinkWords {}
 
-/// A word that all processes of a lab write: while the server sleeps, the time at which the first of them woke it. Time
-/// stops there for all processes until the server is awake and knows how far time may go. A process that writes garbage
-/// can stop time, as any process of the lab can by being busy.
+/// A word that all processes of a lab write. While the server sleeps, the first process that begins a turn stops time
+/// here for all of them, until the server is awake and knows how far time may go: a turn that is begun while nobody
+/// advances the network has the same time as all others. A process that writes garbage can stop time, as any process of
+/// the lab can by being busy.
 #[derive(Default)]
 #[repr(C, align(128))]
 struct Brake {
@@ -133,22 +134,47 @@ impl BrakePage {
         &self.0.object::<Brake>(0).at
     }
 
-    /// Stops time at `at`, ns, or where it is stopped if that is earlier.
-    pub(super) fn pull(&self, at: u64) {
-        self.word().fetch_min(at, Ordering::SeqCst);
+    /// Stops time at `now`, unless it is stopped already. Returns the time at which it is stopped, ns: no earlier than
+    /// any that [`BrakePage::limit`] returned before, and no later than any that it returns after.
+    ///
+    /// `now` is read only after the word says [`STOPPING`], so that any time read before is earlier. All who find the
+    /// word so decide the time: none waits for a process that has no core.
+    pub(super) fn stop(&self, now: impl Fn() -> u64) -> u64 {
+        let word = self.word();
+        loop {
+            let found = word.load(Ordering::Acquire);
+            let to = match found {
+                RELEASED => STOPPING,
+                STOPPING => now(),
+                at => return at,
+            };
+            let _ = word.compare_exchange(found, to, Ordering::SeqCst, Ordering::Relaxed);
+            // Pairs with that in `limit`.
+            fence(Ordering::SeqCst);
+        }
     }
 
     /// Lets time continue.
     pub(super) fn release(&self) {
-        self.word().store(u64::MAX, Ordering::SeqCst);
+        self.word().store(RELEASED, Ordering::SeqCst);
     }
 
-    /// Returns the time at which time is stopped, ns; [`u64::MAX`] if it is not.
+    /// Returns `read`, a time that was read before this call, ns, or that at which time is stopped if that is earlier.
     #[inline]
-    pub(super) fn at(&self) -> u64 {
-        self.word().load(Ordering::Acquire)
+    pub(super) fn limit(&self, read: u64, now: impl Fn() -> u64) -> u64 {
+        // Pairs with that in `stop`: if time is not stopped yet, it will not be stopped at an earlier time than `read`.
+        fence(Ordering::SeqCst);
+        match self.word().load(Ordering::Acquire) {
+            RELEASED => read,
+            _ => read.min(self.stop(now)),
+        }
     }
 }
+
+/// The brake is released.
+const RELEASED: u64 = u64::MAX;
+/// A process is about to stop time.
+const STOPPING: u64 = u64::MAX - 1;
 
 /// Checks that a file of the server has this length and cannot change it.
 fn check_file(file: BorrowedFd<'_>, len: usize) -> io::Result<()> {
@@ -283,15 +309,30 @@ impl Page {
     /// sleeps.
     #[inline]
     pub(super) fn braked_now(&self, brake: &BrakePage) -> u64 {
+        self.read(|now| brake.limit(now, || self.now())).0
+    }
+
+    /// Returns the lab's time for a turn, ns, and whether the server sleeps: then time is stopped, and the server must
+    /// be woken.
+    #[inline]
+    pub(super) fn stopped_now(&self, brake: &BrakePage) -> (u64, bool) {
+        self.read(|_| brake.stop(|| self.now()))
+    }
+
+    /// Reads the time, and whether the server sleeps: then `braked` replaces it. Reads again if the server woke
+    /// meanwhile.
+    #[inline]
+    fn read(&self, braked: impl Fn(u64) -> u64) -> (u64, bool) {
         let wakes = &self.words().wakes;
         loop {
             let before = wakes.load(Ordering::Acquire);
-            let asleep = self.words().asleep.load(Ordering::Acquire) != 0;
+            // The time first: only a server that sleeps lets time advance beyond the network's.
             let now = self.now();
-            let now = if asleep { now.min(brake.at()) } else { now };
+            let asleep = self.is_asleep();
+            let now = if asleep { braked(now) } else { now };
             fence(Ordering::Acquire);
             if wakes.load(Ordering::Relaxed) == before {
-                return now;
+                return (now, asleep);
             }
         }
     }
@@ -299,7 +340,6 @@ impl Page {
     /// Returns whether the server must be woken. The caller has issued a fence after publishing its news.
     #[inline]
     pub(super) fn is_asleep(&self) -> bool {
-        // What it did before is done: it does not release a brake that is pulled now.
         self.words().asleep.load(Ordering::Acquire) != 0
     }
 

@@ -60,7 +60,7 @@ unsafe impl Shared for Words {}
 impl Words {
     /// Reads the clock for a turn of the port: from here on the server does not advance without it.
     #[inline]
-    pub(super) fn begin(&self, clock: impl FnOnce() -> u64) -> u64 {
+    pub(super) fn begin<T>(&self, clock: impl FnOnce() -> T) -> T {
         self.need.store(0, Ordering::Relaxed);
         // Pairs with the fence in `LabServer::now`: either the server sees that the port is about to read the clock, or
         // the port reads a time no earlier than the server did.

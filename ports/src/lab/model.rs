@@ -63,6 +63,30 @@ impl View {
     fn port_time(&self) -> u64 {
         self.page.braked_now(&self.brake)
     }
+
+    /// As `LabPort::begin`.
+    fn begin(&self) -> (u64, bool) {
+        let (now, stopped) = self.words().begin(|| self.page.stopped_now(&self.brake));
+        self.words().need.store(now, Ordering::Release);
+        (now, stopped)
+    }
+
+    /// As the first half of `LabServer::sleep`.
+    fn fall_asleep(&self) {
+        self.brake.release();
+        self.page.set_asleep(true);
+        fence(Ordering::SeqCst);
+    }
+
+    /// As the second half. Returns the time from which the lab continues.
+    fn wake_up(&self) -> u64 {
+        let now = self.brake.stop(|| self.page.now());
+        self.page.set_limit(now);
+        self.page.note_wake();
+        self.page.set_asleep(false);
+        self.brake.release();
+        now
+    }
 }
 
 fn send(tx: &mut Producer, start: u64) {
@@ -118,8 +142,7 @@ fn nobody_sends_earlier_than_the_server_lets_the_network_go() {
         let port = view();
         let (mut tx, mut rx) = (server.producer(), server.consumer());
         let process = thread::spawn(move || {
-            let now = port.words().begin(|| port.port_time());
-            port.words().need.store(now, Ordering::Release);
+            let (now, _) = port.begin();
             send(&mut tx, now);
             port.words().end(u64::MAX, 0);
         });
@@ -148,22 +171,16 @@ fn a_server_that_sleeps_when_something_is_sent_is_woken() {
         let port = view();
         let (mut tx, rx) = (server.producer(), server.consumer());
         let process = thread::spawn(move || {
+            port.begin();
             send(&mut tx, 10);
             port.words().end(20, 0);
             fence(Ordering::SeqCst);
-            let rings = port.page.is_asleep();
-            if rings {
-                port.brake.pull(10);
-            }
-            rings
+            port.page.is_asleep()
         });
-        server.brake.release();
-        server.page.set_asleep(true);
-        fence(Ordering::SeqCst);
+        server.fall_asleep();
         let sleeps = !rx.has_frames() && server.words().published().0 == u64::MAX;
         let rung = process.join().unwrap();
         assert!(rung || !sleeps, "the server sleeps for ever");
-        assert!(!rung || server.brake.at() == 10);
     });
 }
 
@@ -187,58 +204,43 @@ fn a_process_that_sleeps_when_its_time_comes_is_woken() {
     });
 }
 
-/// While the server sleeps, the limit is 100 ns; then it is 20. A process that has sent something at 10 ns, and has
-/// found the server asleep, sees no later time than these.
+/// While the server sleeps, time goes on from 10 to 50 and 100 ns. All turns that begin before it is awake have the
+/// same time, and it continues from there.
 #[test]
-fn who_has_pulled_the_brake_sees_no_time_that_the_server_takes_back() {
-    check(3, || {
+fn all_turns_while_the_server_sleeps_have_the_same_time() {
+    check(2, || {
         let (server, view) = View::new();
-        let port = view();
-        let process = thread::spawn(move || {
-            fence(Ordering::SeqCst);
-            if port.page.is_asleep() {
-                port.brake.pull(10);
-                let now = port.port_time();
-                assert!(now <= 20, "{now}");
-            }
-        });
-        server.brake.release();
-        server.page.set_asleep(true);
-        fence(Ordering::SeqCst);
-        server.page.set_limit(100);
-        server.brake.pull(server.page.now());
-        server.page.set_limit(20);
-        server.page.note_wake();
-        server.page.set_asleep(false);
-        server.brake.release();
-        process.join().unwrap();
+        let other = View { member: Arc::new(Region::heap(REGION)), ..view() };
+        other.words().need.store(u64::MAX, Ordering::Relaxed);
+        let needs = [server.member.clone(), other.member.clone()];
+        let turns = [view(), other].map(|port| thread::spawn(move || port.begin().0));
+        server.fall_asleep();
+        if needs.iter().all(|member| words(member).published().0 == u64::MAX) {
+            server.page.set_limit(50);
+            server.page.set_limit(100);
+        }
+        let now = server.wake_up();
+        for turn in turns {
+            assert_eq!(turn.join().unwrap(), now);
+        }
     });
 }
 
-/// A process that knows that the server is awake sees the time that the server has set.
+/// Nor does a process that takes no turn see a later time than that.
 #[test]
-fn who_hears_that_the_server_is_awake_sees_its_time() {
-    check(3, || {
+fn nobody_sees_a_time_that_the_server_takes_back() {
+    check(2, || {
         let (server, view) = View::new();
-        let port = view();
-        server.brake.release();
-        server.page.set_asleep(true);
-        server.page.set_limit(100);
-        let process = thread::spawn(move || {
-            let first = port.port_time();
-            if !port.page.is_asleep() {
-                assert!(port.port_time() <= 20);
-            }
-            let last = port.port_time();
-            assert!(first <= 100 && last <= 100);
-            // Time goes back once: at the wake-up.
-            assert!(first > 20 || last <= 20, "{first}, {last}");
-        });
-        server.brake.pull(server.page.now());
-        server.page.set_limit(20);
-        server.page.note_wake();
-        server.page.set_asleep(false);
-        server.brake.release();
-        process.join().unwrap();
+        let (port, reader) = (view(), view());
+        let turn = thread::spawn(move || port.begin().0);
+        let reads = thread::spawn(move || reader.port_time());
+        server.fall_asleep();
+        if server.words().published().0 == u64::MAX {
+            server.page.set_limit(100);
+        }
+        let now = server.wake_up();
+        let read = reads.join().unwrap();
+        assert!(read <= now, "{read}, {now}");
+        turn.join().unwrap();
     });
 }

@@ -59,7 +59,7 @@ pub struct LabPort {
     ends: u64,
     paused: u8,
     link_is_up: bool,
-    /// Something was put into the ring since the server was last notified.
+    /// Something was put into the ring, or time was stopped, since the server was last notified.
     untold: bool,
     brake: BrakePage,
     /// Whether time waits for applications, and the application's activity before the current turn.
@@ -187,6 +187,11 @@ impl LabPort {
         self.page.braked_now(&self.brake)
     }
 
+    /// Returns the lab's time for a turn, ns, and whether that stopped time.
+    fn time_of_turn(&self) -> (u64, bool) {
+        if self.dead || self.waits { (self.time(), false) } else { self.page.stopped_now(&self.brake) }
+    }
+
     /// Takes the next record out of the ring, if none is held yet.
     fn fill(&mut self) {
         while self.head.is_none() && !self.dead {
@@ -222,9 +227,6 @@ impl LabPort {
         fence(Ordering::SeqCst);
         if self.page.is_asleep() && !self.dead {
             self.counters.tx_syscalls += 1;
-            if !self.waits {
-                self.brake.pull(self.done.0);
-            }
             // A full socket also wakes it.
             let _ = sys::send(self.socket.as_fd(), &[1], &[]);
         }
@@ -293,7 +295,8 @@ impl Timed for LabPort {
         if self.waits {
             self.change(TURN);
         }
-        let now = self.words().begin(|| self.time());
+        let (now, stopped) = self.words().begin(|| self.time_of_turn());
+        self.untold |= stopped;
         let from = Time(now.min(self.need)).max(self.done);
         self.words().need.store(from.0, Ordering::Release);
         Turn { done: self.done, from, now: Time(now).max(self.done) }
@@ -336,6 +339,11 @@ impl Timed for LabPort {
         if news && !self.waits {
             self.ring();
         }
+    }
+
+    #[inline]
+    fn is_idle(&mut self, next: Time) -> bool {
+        next.0 == self.need && !self.untold && !self.waits && !self.is_due()
     }
 
     fn clock(&self) -> Time {

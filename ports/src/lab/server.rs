@@ -517,13 +517,13 @@ impl LabServer {
     }
 
     /// Sleeps until a process has news, or `timeout` has passed. `busy` checks once more for work, after processes know
-    /// that they have to wake the server; it may let time advance beyond the network's. `woken` is called before they
-    /// know that they need not: until then time is stopped where the first of them had news.
+    /// that they have to wake the server; it may let time advance beyond the network's. `woken` is called, with the
+    /// time at which the first of them began a turn and stopped time for all, before they know that they need not.
     pub fn sleep(
         &mut self,
         timeout: Duration,
         busy: impl FnOnce(&mut LabServer) -> bool,
-        woken: impl FnOnce(&mut LabServer),
+        woken: impl FnOnce(&mut LabServer, u64),
     ) {
         self.brake.release();
         self.page.set_asleep(true);
@@ -531,9 +531,9 @@ impl LabServer {
         if !busy(self) && self.guests.iter_mut().all(Guest::may_sleep) {
             let _ = self.epoll.sleep(timeout.min(ROLL_CALL).min(self.until_links_are_free()));
         }
-        // If no process did it: from here on no process sees a later time than `woken` does.
-        self.brake.pull(self.page.now());
-        woken(self);
+        // If no process did it: from here on none sees a later time.
+        let now = self.brake.stop(|| self.page.now());
+        woken(self, now);
         self.page.note_wake();
         self.page.set_asleep(false);
         self.brake.release();

@@ -326,7 +326,7 @@ fn a_server_that_sleeps_is_woken_by_news_and_time_stands_still_meanwhile() {
     port.begin();
     port.end(Time(5_000), Time::NEVER);
     bench.server.set_limit(u64::MAX);
-    let mut turns = Vec::new();
+    let (mut turns, mut woken) = (Vec::new(), (false, Time::ZERO));
     let begun = Instant::now();
     bench.server.sleep(
         Duration::from_secs(60),
@@ -343,11 +343,60 @@ fn a_server_that_sleeps_is_woken_by_news_and_time_stands_still_meanwhile() {
             port.end(turn.now, Time(turn.now.0 + 900));
             false
         },
-        |server| assert!(server.has_frames()),
+        |server, now| woken = (server.has_frames(), Time(now)),
     );
+    assert_eq!(woken, (true, turns[0]));
     assert!(begun.elapsed() < Duration::from_secs(30));
     assert_eq!(turns[0], turns[1], "until the server is awake");
     assert!(port.begin().now > turns[1]);
+}
+
+/// A process that begins a turn while the server sleeps, and then has no core, finds nobody ahead of it.
+#[test]
+fn the_first_turn_stops_time_for_all_while_the_server_sleeps() {
+    let mut bench = bench(&[1_000_000_000; 2]);
+    let (mut first, mut second) = (bench.enter(0), bench.enter(1));
+    bench.server.set_limit(u64::MAX);
+    let (mut turns, mut woken) = ([Time::ZERO; 3], 0);
+    bench.server.sleep(
+        Duration::from_secs(60),
+        |_| {
+            let turn = first.begin();
+            std::thread::sleep(Duration::from_millis(2));
+            turns = [turn.now, second.begin().now, second.clock()];
+            second.end(turn.now, Time::NEVER);
+            // It has nothing to send, and wakes the server nevertheless.
+            first.end(turn.now, Time::NEVER);
+            false
+        },
+        |_, now| woken = now,
+    );
+    assert_eq!(turns, [Time(woken); 3]);
+}
+
+/// A look at the clock does not stop it, so that a process that polls in vain does not.
+#[test]
+fn a_process_with_nothing_to_do_takes_no_turn() {
+    let mut bench = bench(&[1_000_000_000; 2]);
+    let mut port = bench.enter(0);
+    bench.server.set_limit(u64::MAX);
+    port.begin();
+    port.end(Time(5_000), Time(u64::MAX - 7));
+    assert!(port.is_idle(Time(u64::MAX - 7)));
+    assert!(!port.is_idle(Time::NEVER), "the server would not hear of it");
+    bench.server.sleep(
+        Duration::from_millis(1),
+        |_| {
+            let before = port.clock();
+            assert!(port.is_idle(Time(u64::MAX - 7)));
+            while port.clock() == before {}
+            false
+        },
+        |_, _| (),
+    );
+    bench.server.deliver(0, bench.server.now(), &arriving(0, &frame_to(port.slot().first_qpn(), 54)));
+    bench.server.publish();
+    assert!(!port.is_idle(Time(u64::MAX - 7)), "something has arrived");
 }
 
 #[test]
@@ -359,8 +408,7 @@ fn when_no_process_has_woken_a_server_none_sees_a_later_time_than_it_does() {
     bench.server.sleep(
         Duration::from_secs(60),
         |_| false,
-        |server| {
-            let now = server.now();
+        |_, now| {
             std::thread::sleep(Duration::from_millis(2));
             let turn = port.begin();
             assert!(turn.now.0 <= now, "{turn:?} {now}");
@@ -486,7 +534,7 @@ fn a_server_is_woken_by_another_thread() {
     assert!(!bench.server.is_woken());
     std::thread::spawn(move || waker.wake()).join().unwrap();
     assert!(bench.server.is_woken());
-    bench.server.sleep(Duration::from_secs(60), |_| false, |_| ());
+    bench.server.sleep(Duration::from_secs(60), |_| false, |_, _| ());
     bench.server.attend();
     assert!(!bench.server.is_woken(), "it was woken once");
 }
