@@ -327,6 +327,12 @@ pub trait Port {
     /// delivered.
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize>;
 
+    /// Returns whether [`Port::receive`] may find something. False only if a look at memory shows that it would not, for
+    /// callers that poll continuously and need only now and then do more than that. Default: true.
+    fn may_receive(&mut self) -> bool {
+        true
+    }
+
     /// Returns whether [`Port::take_notices`] ever returns any. Called once, when a NIC is put on the port. Default:
     /// false.
     fn gives_notices(&self) -> bool {
@@ -448,6 +454,7 @@ impl<P: Port + ?Sized> Port for Box<P> {
         fn flush(&mut self, now: Time) -> io::Result<()>;
         fn flush_full(&mut self, now: Time) -> io::Result<bool>;
         fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize>;
+        fn may_receive(&mut self) -> bool;
         fn gives_notices(&self) -> bool;
         fn take_notices(&mut self, now: Time, each: &mut dyn FnMut(Time, &RateNotice));
         fn next_deadline(&self) -> Time;

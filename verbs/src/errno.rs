@@ -55,6 +55,12 @@ pub(crate) fn guard<T>(default: T, body: impl FnOnce() -> T) -> T {
     }
 }
 
+/// Runs `body`, a look at memory without a cancellation point. False if it panics.
+#[inline]
+pub(crate) fn guard_look(body: impl FnOnce() -> bool) -> bool {
+    panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or(false)
+}
+
 /// An errno value as an error.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) c_int);

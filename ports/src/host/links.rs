@@ -526,6 +526,12 @@ impl Links {
         frames
     }
 
+    /// Returns whether there are frames to take, or frames that wait for room.
+    #[inline]
+    pub(super) fn may_receive(&self) -> bool {
+        !self.blocked.is_empty() || !self.waiting.is_empty() || self.inbound.iter().any(Inbound::has_frames)
+    }
+
     fn close_inbound(&mut self, at: usize) {
         self.inbound.swap_remove(at).end(&self.epoll);
     }

@@ -459,6 +459,15 @@ impl Port for HostPort {
         Ok(frames)
     }
 
+    fn may_receive(&mut self) -> bool {
+        // The kernel is polled as often as by `receive`.
+        self.polls += 1;
+        self.woken
+            || self.polls >= SERVICE_POLLS
+            || self.links.may_receive()
+            || self.wire.as_ref().is_some_and(Wire::is_polled)
+    }
+
     fn next_deadline(&self) -> Time {
         self.links.next_deadline().min(self.wire.as_ref().map_or(Time::NEVER, Wire::next_deadline))
     }

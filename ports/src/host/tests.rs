@@ -294,6 +294,28 @@ fn a_process_that_ended_stalls_nobody() {
 }
 
 #[test]
+fn a_look_at_memory_shows_frames_and_now_and_then_asks_for_more() {
+    let domain = fresh_domain();
+    let (mut a, mut b) = (open(&domain, 1), open(&domain, 2));
+    // The link is there.
+    send_now(&mut a, 2, 0);
+    assert_eq!(take(&mut b).len(), 1);
+    assert!(!b.may_receive());
+    send_now(&mut a, 2, 1);
+    assert!(b.may_receive());
+    assert_eq!(take(&mut b).len(), 1);
+    let looks = std::iter::repeat_with(|| b.may_receive()).take_while(|may| !may).count() as u32;
+    assert!((1..SERVICE_POLLS).contains(&looks), "{looks}");
+    // What found no room waits for it.
+    let mut i = 0;
+    while send(&mut b, Time::ZERO, qp_of(1), i, 1_000) {
+        i += 1;
+    }
+    b.receive(Time::ZERO, 1, &mut |_| ()).unwrap();
+    assert!(b.may_receive(), "a frame waits for room");
+}
+
+#[test]
 fn who_polls_costs_its_senders_no_system_call() {
     let domain = fresh_domain();
     let (mut a, mut b) = (open(&domain, 1), open(&domain, 2));

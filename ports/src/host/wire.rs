@@ -203,6 +203,8 @@ struct Group {
 pub(super) struct Wire {
     ends: Vec<End>,
     groups: Vec<Group>,
+    /// Frames may wait in sockets' queues.
+    unflushed: bool,
     template: UdpConfig,
     /// The earliest `next_try`.
     next_try: Time,
@@ -223,6 +225,7 @@ impl Wire {
         let mut wire = Wire {
             ends: (0..OWNERS).zip(&config.addresses).map(|(index, address)| End::new(index, *address)).collect(),
             groups: Vec::new(),
+            unflushed: false,
             template,
             next_try: Time::ZERO,
             closed: PortCounters::default(),
@@ -390,6 +393,7 @@ impl Wire {
     /// Returns the socket by which a frame leaves; `None` if no address of the device can reach its destination.
     pub(super) fn port_for_mut(&mut self, path: &Path) -> Option<&mut UdpPort> {
         let at = self.end_for(path)?;
+        self.unflushed = true;
         self.ends[at].socket.as_mut().map(|socket| &mut socket.port)
     }
 
@@ -405,12 +409,17 @@ impl Wire {
     }
 
     /// Sends what is queued. Returns the first of several errors.
+    #[inline]
     pub(super) fn flush(&mut self, now: Time) -> io::Result<()> {
+        if self.unflushed { self.flush_all(now) } else { Ok(()) }
+    }
+
+    fn flush_all(&mut self, now: Time) -> io::Result<()> {
         let mut result = Ok(());
-        for end in &mut self.ends {
-            if let Some(socket) = &mut end.socket {
-                result = result.and(socket.port.flush(now));
-            }
+        self.unflushed = false;
+        for socket in self.ends.iter_mut().filter_map(|end| end.socket.as_mut()) {
+            result = result.and(socket.port.flush(now));
+            self.unflushed |= !socket.port.is_flushed();
         }
         result
     }
@@ -427,6 +436,13 @@ impl Wire {
         result
     }
 
+    /// Returns whether a socket has to be polled: the kernel does not report its frames.
+    #[inline]
+    pub(super) fn is_polled(&self) -> bool {
+        let polled = |end: &End| end.socket.as_ref().is_some_and(|socket| socket.armed.is_none());
+        !self.groups.is_empty() || self.ends.iter().any(polled)
+    }
+
     /// Takes about `budget` frames at most, none while too many wait for rings. Passes those for this process to
     /// `each`, and writes those for others into their rings.
     pub(super) fn receive(
@@ -436,7 +452,7 @@ impl Wire {
         links: &mut Links,
         each: &mut dyn FnMut(RxFrame<'_>),
     ) -> io::Result<usize> {
-        if links.is_full() {
+        if !self.is_polled() || links.is_full() {
             return Ok(0);
         }
         let own = links.slot();

@@ -309,6 +309,11 @@ impl UdpPort {
         first.is_none_or(|batch| self.credits.admits(batch.target.dst, batch.len, batch.segment))
     }
 
+    /// Returns whether nothing is queued, and no error is to be reported.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.queue.is_empty() && self.failure.is_none()
+    }
+
     /// Returns whether the port wakes when there is room in the socket's buffer.
     pub(super) fn wants_room(&self) -> bool {
         self.blocked

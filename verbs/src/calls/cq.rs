@@ -6,7 +6,7 @@ use irnic_nic::{Arm, Nic};
 
 use super::completion::to_c;
 use crate::abi::structs::*;
-use crate::errno::{Errno, Result, invalid, pointer, status};
+use crate::errno::{Errno, Result, guard_look, invalid, pointer, status};
 use crate::objects::{Channel, Context, Cq, acknowledge};
 use crate::runtime::CompletionQueue;
 
@@ -128,6 +128,10 @@ pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 /// ibv_poll_cq(3).
 pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, num_entries: c_int, wc: *mut ibv_wc) -> c_int {
     let Ok(max) = usize::try_from(num_entries) else { return -libc::EINVAL };
+    // SAFETY: the caller's promise.
+    if guard_look(|| !cq.is_null() && unsafe { Cq::from_c(cq) }.is_ok_and(|cq| cq.queue.finds_nothing())) {
+        return 0;
+    }
     let mut n = 0;
     let outcome = status("ibv_poll_cq", || {
         // SAFETY: the caller's promise.

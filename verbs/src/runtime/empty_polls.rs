@@ -23,6 +23,10 @@ use super::unit::Unit;
 
 /// Consecutive empty polls after which a system call to stop peers from ringing pays off.
 const PERSISTENT: u32 = 64;
+/// Number of empty polls that only look at memory between two that also run timers and read the clock, and how close
+/// together, ns, two of the latter must be: the next poll is then about to come.
+const LOOKS: u32 = 15;
+const CLOSE: u64 = 4 * US;
 /// How long polls must be empty, ns, before the thread checks whether others want its core, and the interval of checks.
 const PATIENCE: u64 = 200 * US;
 /// A `sched_yield` that took longer than this, ns, has let another thread run.
@@ -35,8 +39,12 @@ const SLEEP: u64 = 100 * US;
 /// State of empty polls, and the number of threads that sleep after them.
 #[derive(Debug, Default)]
 pub(super) struct EmptyPolls {
-    /// Number of consecutive empty polls.
+    /// Number of consecutive empty polls, except those that only look at memory.
     count: u32,
+    /// Number of empty polls that may only look at memory from here on.
+    looks: u32,
+    /// The last poll that counted.
+    noted: Time,
     /// When the next empty poll has to check.
     next: Time,
     /// Until when the other threads of the process are assumed to have work for every core.
@@ -90,13 +98,26 @@ impl EmptyPolls {
     /// Records a call other than an empty poll.
     #[inline]
     pub(super) fn end(&mut self) {
-        self.count = 0;
+        (self.count, self.looks) = (0, 0);
+    }
+
+    /// Returns whether an empty poll need only look at memory. If so, [`EmptyPolls::looked`] records it.
+    #[inline]
+    pub(super) fn need_only_look(&self) -> bool {
+        self.looks > 0
+    }
+
+    #[inline]
+    pub(super) fn looked(&mut self) {
+        self.looks -= 1;
     }
 
     /// Records an empty poll. Returns whether polling counts as persistent from this one on.
     #[inline]
     pub(super) fn note(&mut self, now: Time) -> bool {
         self.count = self.count.saturating_add(1);
+        self.looks = if now.since(self.noted) < CLOSE { LOOKS } else { 0 };
+        self.noted = now;
         if self.count == 1 {
             self.next = if now < self.oversubscribed_until { now } else { now + PATIENCE };
         }
@@ -266,6 +287,24 @@ mod tests {
         let other = std::thread::spawn(|| usage(0, 0)).join().unwrap();
         assert!(!polls.record_usage(other));
         assert!(!polls.record_usage(usage(1_000_000, 1_000_000)), "of another thread: what it used is not comparable");
+    }
+
+    #[test]
+    fn only_polls_that_follow_each_other_closely_only_look() {
+        let mut polls = EmptyPolls::default();
+        polls.note(Time(SEC));
+        assert!(!polls.need_only_look(), "nothing is known yet");
+        polls.note(Time(SEC + CLOSE - 1));
+        for _ in 0..LOOKS {
+            assert!(polls.need_only_look());
+            polls.looked();
+        }
+        assert!(!polls.need_only_look());
+        polls.note(Time(SEC + 2 * CLOSE - 1));
+        assert!(!polls.need_only_look(), "the application does something else in between");
+        polls.note(Time(SEC + 2 * CLOSE));
+        polls.end();
+        assert!(!polls.need_only_look(), "it made another call");
     }
 
     #[test]

@@ -586,6 +586,13 @@ impl State {
         Ok(done)
     }
 
+    /// Returns whether there is no completion in `cq`, nothing to send, and nothing in the port.
+    #[inline]
+    pub(super) fn has_nothing_for(&mut self, cq: CqId) -> bool {
+        let nothing_left = !self.ack_deferred && self.waits.is_none() && !self.nic_port.busy();
+        nothing_left && self.nic_port.nic.cq_len(cq) == Ok(0) && !self.nic_port.port.may_receive()
+    }
+
     // Schedule of polls.
 
     /// Records a call other than an empty poll.

@@ -172,6 +172,18 @@ impl Unit {
         }
     }
 
+    /// Returns whether a poll of `cq` finds nothing, as far as a look at memory shows. False if there has to be more to
+    /// it than that, as every now and then.
+    #[inline]
+    pub(crate) fn finds_nothing(&self, cq: CqId) -> bool {
+        let mut state = self.state.lock();
+        let finds_nothing = state.empty_polls.need_only_look() && state.has_nothing_for(cq);
+        if finds_nothing {
+            state.empty_polls.looked();
+        }
+        finds_nothing
+    }
+
     /// Takes up to `max` completions of `cq`; `each` gets them in order. Returns their number.
     #[inline]
     pub(crate) fn poll(&self, cq: CqId, max: usize, mut each: impl FnMut(&Wc)) -> Result<usize, NicError> {

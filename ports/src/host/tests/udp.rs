@@ -61,6 +61,17 @@ fn numbers(ports: &mut [&mut HostPort], count: usize) -> Vec<(u32, Path)> {
     got
 }
 
+#[test]
+fn a_look_at_memory_suffices_once_the_kernel_reports_the_socket() {
+    let [a, b] = fresh_addresses();
+    let (mut x, mut y) = (at(a, 1), at(b, 1));
+    send_to(&mut x, Time::ZERO, &path(a, b), qp_of(1), 7);
+    assert_eq!(numbers(&mut [&mut y], 1).len(), 1);
+    assert!(y.may_receive(), "the socket is polled");
+    y.receive(Time(100 * SEC), 64, &mut |_| ()).unwrap();
+    assert!(!y.may_receive());
+}
+
 /// Inserts the BTH's destination queue pair, and removes it again, for a suite whose frames have none.
 struct Addressed(HostPort);
 
