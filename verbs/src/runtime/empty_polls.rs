@@ -27,6 +27,8 @@ const PERSISTENT: u32 = 64;
 /// together, ns, two of the latter must be: the next poll is then about to come.
 const LOOKS: u32 = 15;
 const CLOSE: u64 = 4 * US;
+/// Number of empty polls before it is checked again whether a look at memory would do, once it did not.
+const RECHECK: u32 = 64;
 /// How long polls must be empty, ns, before the thread checks whether others want its core, and the interval of checks.
 const PATIENCE: u64 = 200 * US;
 /// A `sched_yield` that took longer than this, ns, has let another thread run.
@@ -41,8 +43,9 @@ const SLEEP: u64 = 100 * US;
 pub(super) struct EmptyPolls {
     /// Number of consecutive empty polls, except those that only look at memory.
     count: u32,
-    /// Number of empty polls that may only look at memory from here on.
+    /// Number of empty polls that may only look at memory from here on, and of polls before there are any.
     looks: u32,
+    recheck: u32,
     /// The last poll that counted.
     noted: Time,
     /// When the next empty poll has to check.
@@ -112,11 +115,17 @@ impl EmptyPolls {
         self.looks -= 1;
     }
 
+    /// Records that a look at memory shows nothing: the port has to be polled.
+    pub(super) fn cannot_look(&mut self) {
+        (self.looks, self.recheck) = (0, RECHECK);
+    }
+
     /// Records an empty poll. Returns whether polling counts as persistent from this one on.
     #[inline]
     pub(super) fn note(&mut self, now: Time) -> bool {
         self.count = self.count.saturating_add(1);
-        self.looks = if now.since(self.noted) < CLOSE { LOOKS } else { 0 };
+        self.recheck = self.recheck.saturating_sub(1);
+        self.looks = if self.recheck == 0 && now.since(self.noted) < CLOSE { LOOKS } else { 0 };
         self.noted = now;
         if self.count == 1 {
             self.next = if now < self.oversubscribed_until { now } else { now + PATIENCE };
@@ -305,6 +314,13 @@ mod tests {
         polls.note(Time(SEC + 2 * CLOSE));
         polls.end();
         assert!(!polls.need_only_look(), "it made another call");
+        polls.note(Time(SEC + 2 * CLOSE));
+        polls.cannot_look();
+        for _ in 0..RECHECK {
+            assert!(!polls.need_only_look());
+            polls.note(Time(SEC + 2 * CLOSE));
+        }
+        assert!(polls.need_only_look());
     }
 
     #[test]

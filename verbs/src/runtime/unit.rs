@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use irnic_nic::frame::Icrc;
@@ -52,6 +52,8 @@ pub(crate) struct Unit {
     pub(super) serves_counters: AtomicBool,
     /// The application waits in other ways than by polling, or did recently.
     pub(super) app_idle: AtomicBool,
+    /// A look at memory may suffice for the next poll: without it the lock is not taken twice.
+    may_look: AtomicBool,
 }
 
 impl Unit {
@@ -80,6 +82,7 @@ impl Unit {
             running: AtomicBool::new(false),
             serves_counters: AtomicBool::new(false),
             app_idle: AtomicBool::new(false),
+            may_look: AtomicBool::new(false),
         }))
     }
 
@@ -176,10 +179,15 @@ impl Unit {
     /// it than that, as every now and then.
     #[inline]
     pub(crate) fn finds_nothing(&self, cq: CqId) -> bool {
+        if !self.may_look.load(Ordering::Relaxed) {
+            return false;
+        }
         let mut state = self.state.lock();
         let finds_nothing = state.empty_polls.need_only_look() && state.has_nothing_for(cq);
         if finds_nothing {
             state.empty_polls.looked();
+        } else {
+            self.may_look.store(false, Ordering::Relaxed);
         }
         finds_nothing
     }
@@ -238,7 +246,14 @@ impl Unit {
             self.end(state, now);
             return Ok(Some(n));
         }
-        if state.polled_empty(now) {
+        let wakes = state.polled_empty(now);
+        if state.empty_polls.need_only_look() {
+            match state.nic_port.port.may_receive() {
+                true => state.empty_polls.cannot_look(),
+                false => self.may_look.store(true, Ordering::Relaxed),
+            }
+        }
+        if wakes {
             self.unlock(state);
             self.wake();
         } else if state.nic_port.is_timed() {
