@@ -36,7 +36,8 @@ packages=(tshark:tshark ib_write_bw:perftest ibv_devinfo:ibverbs-utils ucx_info:
     ibstat:infiniband-diags qperf:qperf rping:rdmacm-utils mpicc.mpich:libmpich-dev mpirun.mpich:mpich fio:fio
     mpirun:openmpi-bin mpicc:libopenmpi-dev ip:iproute2 cmake:cmake pkg-config:pkg-config python3:python3 chromium:chromium
     iscsi-inq:libiscsi-bin curl:curl busybox:busybox NPtcp:netpipe-tcp groff:groff-base mmdebstrap:mmdebstrap podman:podman
-    parallel:parallel sbatch:slurm-wlm munged:munge musl-gcc:musl-tools gdb:gdb file:file)
+    parallel:parallel sbatch:slurm-wlm munged:munge musl-gcc:musl-tools gdb:gdb file:file
+    valgrind:valgrind)
 files=(/usr/include/infiniband/verbs.h:libibverbs-dev /usr/include/rdma/rdma_cma.h:librdmacm-dev
     /usr/include/ucp/api/ucp.h:libucx-dev /usr/lib/python3/dist-packages/pyverbs:python3-pyverbs
     /usr/sbin/tgtd:tgt /usr/include/iscsi/iscsi.h:libiscsi-dev

@@ -327,8 +327,8 @@ pub trait Port {
     /// delivered.
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize>;
 
-    /// Returns whether [`Port::receive`] may find something. False only if a look at memory shows that it would not, for
-    /// callers that poll continuously and need only now and then do more than that. Default: true.
+    /// Returns whether [`Port::receive`] may find something. False only if a look at memory shows that it would not,
+    /// for callers that poll continuously and need only now and then do more than that. Default: true.
     fn may_receive(&mut self) -> bool {
         true
     }

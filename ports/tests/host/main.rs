@@ -4,6 +4,7 @@
 mod child;
 #[path = "../../../nic/tests/common/mod.rs"]
 mod common;
+mod instructions;
 mod nics;
 mod peers;
 mod wire;
