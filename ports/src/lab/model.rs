@@ -204,7 +204,7 @@ fn a_process_that_sleeps_when_its_time_comes_is_woken() {
     });
 }
 
-/// While the server sleeps, time goes on from 10 to 50 and 100 ns. All turns that begin before it is awake have the
+/// While the server sleeps, time goes on from 10 to 100 ns. All turns that begin before it is awake have the
 /// same time, and it continues from there.
 #[test]
 fn all_turns_while_the_server_sleeps_have_the_same_time() {
@@ -216,7 +216,6 @@ fn all_turns_while_the_server_sleeps_have_the_same_time() {
         let turns = [view(), other].map(|port| thread::spawn(move || port.begin().0));
         server.fall_asleep();
         if needs.iter().all(|member| words(member).published().0 == u64::MAX) {
-            server.page.set_limit(50);
             server.page.set_limit(100);
         }
         let now = server.wake_up();
