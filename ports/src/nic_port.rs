@@ -217,7 +217,8 @@ impl<P: Port> NicPort<P> {
         Ok((sent, waits))
     }
 
-    /// Performs due work by the port's clock, each item at its time.
+    /// Performs due work by the port's clock, each item at its time. Not inlined: other ports never come here.
+    #[inline(never)]
     fn turn(&mut self) -> io::Result<Moved> {
         let mut moved = Moved::default();
         let next = self.next(self.busy());
