@@ -154,9 +154,9 @@ END
 
 alltoall() {
     # Open MPI refuses to be run by root unless told twice. A session that ends removes the folder in which another one begins,
-    # unless each has its own. UCX gives up on a peer that is silent for 30 s of this machine's
-    # time. It takes a connection request of its peer for the answer to its own, and uses the memory of that again, which the NIC
-    # may not have read: not if requests are inline.
+    # unless each has its own. UCX gives up on a peer that is silent for 30 s of this machine's time. It takes a connection request
+    # of its peer for the answer to its own, and uses the memory of that again, which the NIC may not have read: not if requests
+    # are inline.
     cat <<END
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tmpdir_base=\$PWD
 export UCX_UD_VERBS_TIMEOUT=300s UCX_KEEPALIVE_INTERVAL=inf UCX_UD_VERBS_TX_MIN_INLINE=128

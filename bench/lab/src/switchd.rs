@@ -305,8 +305,9 @@ impl Switchd {
             },
             |server, now| {
                 if pulls {
-                    server.restart_at(now.max(before));
-                    server.set_limit(now.max(before).max(reached));
+                    let now = now.max(before);
+                    server.restart_at(now);
+                    server.set_limit(now.max(reached));
                 }
             },
         );

@@ -12,6 +12,9 @@
 //! these times by at most the time that a frame takes to the first switch, no frame comes too late, whichever process
 //! waits for a core: lab time stops instead. Without a limit lab time continues, and late frames are counted.
 //!
+//! A server with nothing to do before the next known event sets the limit to that and sleeps. The first port that
+//! begins a turn then stops time for all, until the server is awake and continues from there.
+//!
 //! Alternatively time waits for applications ([`ServerConfig::waits`]): it stops while one of them acts. A port
 //! publishes the activity of its application ([`crate::Application`]). Once all poll in vain or sleep, and no NIC has
 //! work, the server holds all ports ([`LabServer::try_hold`]), so that none begins a turn, advances time to the next

@@ -204,8 +204,8 @@ fn a_process_that_sleeps_when_its_time_comes_is_woken() {
     });
 }
 
-/// While the server sleeps, time goes on from 10 to 100 ns. All turns that begin before it is awake have the
-/// same time, and it continues from there.
+/// While the server sleeps, time goes on from 10 to 100 ns. All turns that begin before it is awake have the same time,
+/// and it continues from there.
 #[test]
 fn all_turns_while_the_server_sleeps_have_the_same_time() {
     check(2, || {

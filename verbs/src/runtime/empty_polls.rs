@@ -43,10 +43,11 @@ const SLEEP: u64 = 100 * US;
 pub(super) struct EmptyPolls {
     /// Number of consecutive empty polls, except those that only look at memory.
     count: u32,
-    /// Number of empty polls that may only look at memory from here on, and of polls before there are any.
+    /// Number of empty polls that need only look at memory from here on.
     looks: u32,
+    /// Number of other empty polls before that is possible again.
     recheck: u32,
-    /// The last poll that counted.
+    /// Time of the last empty poll that did more than look at memory.
     noted: Time,
     /// When the next empty poll has to check.
     next: Time,
@@ -104,18 +105,19 @@ impl EmptyPolls {
         (self.count, self.looks) = (0, 0);
     }
 
-    /// Returns whether an empty poll need only look at memory. If so, [`EmptyPolls::looked`] records it.
+    /// Returns whether an empty poll need only look at memory. One that does is recorded by [`EmptyPolls::looked`].
     #[inline]
     pub(super) fn need_only_look(&self) -> bool {
         self.looks > 0
     }
 
+    /// Records an empty poll that only looked at memory.
     #[inline]
     pub(super) fn looked(&mut self) {
         self.looks -= 1;
     }
 
-    /// Records that a look at memory shows nothing: the port has to be polled.
+    /// Records that a look at memory does not suffice: the port has to be polled.
     pub(super) fn cannot_look(&mut self) {
         (self.looks, self.recheck) = (0, RECHECK);
     }
@@ -125,7 +127,9 @@ impl EmptyPolls {
     pub(super) fn note(&mut self, now: Time) -> bool {
         self.count = self.count.saturating_add(1);
         self.recheck = self.recheck.saturating_sub(1);
-        self.looks = if self.recheck == 0 && now.since(self.noted) < CLOSE { LOOKS } else { 0 };
+        // A thread that is about to sleep does so after a fixed number of polls.
+        let continues = now.since(self.noted) < CLOSE && now >= self.oversubscribed_until;
+        self.looks = if self.recheck == 0 && continues { LOOKS } else { 0 };
         self.noted = now;
         if self.count == 1 {
             self.next = if now < self.oversubscribed_until { now } else { now + PATIENCE };
@@ -321,6 +325,9 @@ mod tests {
             polls.note(Time(SEC + 2 * CLOSE));
         }
         assert!(polls.need_only_look());
+        polls.oversubscribed_until = Time(3 * SEC);
+        polls.note(Time(SEC + 2 * CLOSE));
+        assert!(!polls.need_only_look(), "it is about to sleep");
     }
 
     #[test]

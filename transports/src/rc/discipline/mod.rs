@@ -168,7 +168,14 @@ impl Hooks for Discipline {
         #[inline]
         fn expects(&self, headers: &Headers) -> bool;
         #[inline]
-        fn answer(&mut self, now: Time, packet: &RxPacket<'_>, delivery: Delivery, expected: Psn, host: &mut impl Host) -> bool;
+        fn answer(
+            &mut self,
+            now: Time,
+            packet: &RxPacket<'_>,
+            delivery: Delivery,
+            expected: Psn,
+            host: &mut impl Host,
+        ) -> bool;
         fn next_deadline(&self) -> Time;
         fn on_deadline(&mut self, now: Time, stream: &Sender, srtt: u64, round_trips: u64) -> Due;
         #[cold]
