@@ -66,6 +66,7 @@ mod region;
 mod ring;
 pub mod sheet;
 pub mod shm;
+pub mod slices;
 mod stamp;
 mod sync;
 mod timed;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use irnic_fabric::lab::{Lab, Sent, What};
 use irnic_ports::host_now;
 use irnic_ports::lab::{Arriving, LabServer, Leaving, Unasked};
+use irnic_ports::slices::{Contention, Short};
 use irnic_transports::time::US;
 
 use crate::control::{Control, Emulation};
@@ -26,10 +27,8 @@ const ATTENTION: Duration = Duration::from_millis(20);
 const PATIENT: u32 = 100;
 /// Time ahead for which it spins instead of sleeping, ns of the host's time.
 const SOON: u64 = 60 * US;
-/// Duration of a yield from which other threads are assumed to be computing, and how long they are assumed to need the
-/// core.
-const TAKEN: Duration = Duration::from_micros(500);
-const CROWDED: Duration = Duration::from_secs(1);
+/// Time ahead for which it does not even yield if other threads are computing: shorter than a sleep.
+const BRIEF: u64 = 10 * US;
 /// Maximum sleep.
 pub(super) const SLEEP: Duration = Duration::from_millis(100);
 
@@ -40,8 +39,7 @@ pub struct Switchd {
     waits: bool,
     /// Time to wait for an application that makes no calls, if time waits for applications.
     pub(super) patience: Option<Duration>,
-    /// When another thread last took the core for long.
-    gave_way: Option<Instant>,
+    contention: Contention,
     pairs: Pairs,
     /// Pending changes of when a host's link becomes free, ns.
     busy: Vec<(u32, u64)>,
@@ -65,7 +63,7 @@ impl Switchd {
             lab,
             waits: pace.clock == Clock::Elastic,
             patience: None,
-            gave_way: None,
+            contention: Contention::default(),
             busy: Vec::new(),
             began,
             unclaimed: 0,
@@ -120,7 +118,7 @@ impl Switchd {
             }
             if let Some(patience) = self.patience {
                 idle = if self.jump(patience) { 0 } else { idle + 1 };
-                if idle > 0 && (idle >= PATIENT || self.gave_way.is_some_and(|at| at.elapsed() < CROWDED)) {
+                if idle >= PATIENT || idle > 0 && self.contention.is_high(host_now()) {
                     self.sleep_between_jumps(patience);
                     idle = 0;
                 } else if idle > 0 {
@@ -130,19 +128,23 @@ impl Switchd {
             }
             let (moved, next) = self.round();
             idle = if moved { 0 } else { idle + 1 };
-            if idle < PATIENT {
-                if idle > 0 {
-                    yield_now();
-                }
+            if idle == 0 {
                 continue;
             }
-            let due = self.server.line().host_time(next).0.saturating_sub(host_now().0);
-            if next > self.server.now() && due < SOON {
-                yield_now();
-                continue;
+            let (ahead, now) = (next > self.server.now(), host_now());
+            let due = self.server.line().host_time(next).since(now);
+            let crowded = self.contention.is_high(now);
+            if crowded && ahead && due < BRIEF {
+                std::hint::spin_loop();
+            } else if crowded || idle >= PATIENT && !(ahead && due < SOON) {
+                // Threads that compute give way to it when it wakes.
+                let short = crowded.then(Short::begin);
+                self.sleep(next);
+                drop(short);
+                idle = 0;
+            } else {
+                self.give_way();
             }
-            self.sleep(next);
-            idle = 0;
         }
         let lasted = self.server.now() - self.began;
         self.collect();
@@ -159,11 +161,9 @@ impl Switchd {
 
     /// Yields the core, and notes whether other threads compute.
     fn give_way(&mut self) {
-        let before = Instant::now();
+        let before = host_now();
         yield_now();
-        if before.elapsed() >= TAKEN {
-            self.gave_way = Some(Instant::now());
-        }
+        self.contention.yielded(before, host_now());
     }
 
     /// Publishes a snapshot of the lab.
@@ -294,7 +294,8 @@ impl Switchd {
         self.server.sleep(
             timeout,
             |server| {
-                if server.has_frames() || !waiting && server.wake(before) < next {
+                let needed = server.wake(before);
+                if server.has_frames() || if waiting { needed > before } else { needed < next } {
                     return true;
                 }
                 // Nothing happens earlier unless a process begins a turn, which stops time.

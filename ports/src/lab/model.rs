@@ -184,6 +184,28 @@ fn a_server_that_sleeps_when_something_is_sent_is_woken() {
     });
 }
 
+/// A server that waits for the end of a turn is woken by it, even if the turn changes nothing.
+#[test]
+fn a_server_that_waits_for_a_turn_is_woken() {
+    check(3, || {
+        let (server, view) = View::new();
+        let port = view();
+        port.words().need.store(20, Ordering::Relaxed);
+        let process = thread::spawn(move || {
+            port.begin();
+            port.words().end(20, 0);
+            fence(Ordering::SeqCst);
+            port.page.is_asleep()
+        });
+        if server.words().published().0 <= 10 {
+            server.fall_asleep();
+            let sleeps = server.words().published().0 <= 10;
+            let rung = process.join().unwrap();
+            assert!(rung || !sleeps, "the server sleeps for ever");
+        }
+    });
+}
+
 #[test]
 fn a_process_that_sleeps_when_its_time_comes_is_woken() {
     check(3, || {

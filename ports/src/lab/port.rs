@@ -59,7 +59,7 @@ pub struct LabPort {
     ends: u64,
     paused: u8,
     link_is_up: bool,
-    /// Something was put into the ring, or time was stopped, since the server was last notified.
+    /// Something was put into the ring, or time was stopped, since the last turn ended.
     untold: bool,
     brake: BrakePage,
     /// Whether time waits for applications, and the application's activity before the current turn.
@@ -331,12 +331,13 @@ impl Timed for LabPort {
     #[inline]
     fn end(&mut self, done: Time, next: Time) {
         self.done = done;
-        let news = std::mem::take(&mut self.untold) || next.0 != self.need;
+        self.untold = false;
         self.tx.publish();
         self.need = next.0;
         self.words().end(next.0, self.taken);
-        // Only then is a turn that needs to be settled news.
-        if news && !self.waits {
+        // The server may wait for the end of a turn, whatever comes of it. Where time waits for applications, it waits
+        // until the turn is settled.
+        if !self.waits {
             self.ring();
         }
     }

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 
-use irnic_ports::{Port, host_now as now};
+use irnic_ports::{Port, host_now as now, slices};
 use irnic_transports::time::SEC;
 use irnic_transports::{Time, room};
 use parking_lot::MutexGuard;
@@ -14,7 +14,6 @@ use parking_lot::MutexGuard;
 use super::busy_poll::BusyPoll;
 use super::interface::Watch;
 use super::intervals::{IDLE_HOLD, IDLE_INTERVAL, POLL_INTERVAL, POLLING};
-use super::slices;
 use super::state::State;
 use super::unit::Unit;
 

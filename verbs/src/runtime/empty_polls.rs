@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use irnic_ports::host_now as now;
+use irnic_ports::slices::Short;
 use irnic_transports::Time;
 use irnic_transports::time::{SEC, US};
 use parking_lot::{Condvar, MutexGuard};
 
-use super::slices::Short;
 use super::state::State;
 use super::unit::Unit;
 

@@ -33,7 +33,6 @@ mod open;
 mod port;
 mod presence;
 mod queue;
-mod slices;
 mod state;
 #[cfg(test)]
 mod tests;

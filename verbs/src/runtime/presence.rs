@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use irnic_ports::slices::Contention;
 use irnic_ports::{Application, Port, Timed, host_now as now};
 use irnic_transports::Time;
 use irnic_transports::qp::CqId;
@@ -33,6 +34,8 @@ pub(super) struct Presence {
     round: Option<Round>,
     /// The queue that the application waits for, if it waits for no other, and the number of events that it has had.
     queue: Option<(Arc<AtomicU64>, u64)>,
+    /// Contention for cores, where time does not wait for the application.
+    contention: Contention,
 }
 
 /// Consecutive polls of some queues.
@@ -127,8 +130,7 @@ impl Unit {
     pub(super) fn let_time_go_on(&self, mut state: MutexGuard<'_, State>, cq: CqId, until: &mut Time) -> bool {
         if !state.timed().is_some_and(|port| port.awaits_applications()) {
             // Time advances once other threads have had a core.
-            self.unlock(state);
-            std::thread::yield_now();
+            self.give_way(state);
             return false;
         }
         let waits = state.polls_in_vain(cq);
@@ -154,6 +156,18 @@ impl Unit {
             before = after;
         }
         false
+    }
+
+    /// Lets other threads have the core: sleeps if some of them compute, and yields it otherwise.
+    fn give_way(&self, state: MutexGuard<'_, State>) {
+        let before = now();
+        if state.presence.contention.is_high(before) {
+            return self.wait_for_completions(state);
+        }
+        self.unlock(state);
+        std::thread::yield_now();
+        let after = now();
+        self.state.lock().presence.contention.yielded(before, after);
     }
 }
 

@@ -1,13 +1,21 @@
-//! Time slices of threads.
+//! Time slices of threads, and contention for cores.
 //!
 //! A thread with a shorter slice than the running one preempts it when it wakes (Linux 6.12, EEVDF), instead of waiting
 //! for the end of its slice: a spinning thread would delay what it waits for by milliseconds. Other kernels ignore or
 //! reject the request.
 
-use irnic_transports::time::US;
+use irnic_transports::Time;
+use irnic_transports::time::{MS, SEC, US};
 
-/// The shortest possible slice, ns.
+/// The shortest slice that Linux grants, ns.
 const SHORT: u64 = 100 * US;
+
+/// A `sched_yield` that took this long, ns, has let a thread run that computes.
+const TAKEN: u64 = 500 * US;
+/// Longest interval, ns, between such yields that count as consecutive.
+const CLOSE: u64 = MS;
+/// How long contention is assumed to last, ns. Finding out again costs slices of other threads.
+const HOLD: u64 = SEC;
 
 /// struct sched_attr of sched_setattr(2), in its first version.
 #[repr(C)]
@@ -51,9 +59,9 @@ impl Attr {
     }
 }
 
-/// Requests short slices for the calling thread, one of irnic's own, which uses the default policy whatever the
-/// application's threads use.
-pub(super) fn prefer_short() {
+/// Requests short slices for the calling thread, with the default policy (SCHED_OTHER): for threads of irnic's own,
+/// which would otherwise inherit that of the application's.
+pub fn prefer_short() {
     // SAFETY: no memory is passed; 0 is this thread.
     let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
     Attr { policy: libc::SCHED_OTHER as u32, nice, runtime: SHORT, ..Attr::EMPTY }.set();
@@ -62,10 +70,11 @@ pub(super) fn prefer_short() {
 /// Short slices of the calling thread while this lives. A thread for which the application has set another policy,
 /// real-time or background, is left as it is.
 #[derive(Debug)]
-pub(super) struct Short(Option<Attr>);
+pub struct Short(Option<Attr>);
 
 impl Short {
-    pub(super) fn begin() -> Short {
+    /// Requests short slices.
+    pub fn begin() -> Short {
         let before = Attr::get().filter(|attr| attr.policy == libc::SCHED_OTHER as u32 && attr.runtime > SHORT);
         if let Some(attr) = &before {
             Attr { runtime: SHORT, ..*attr }.set();
@@ -82,9 +91,63 @@ impl Drop for Short {
     }
 }
 
-#[cfg(test)]
+/// Detects that other threads compute on the cores of a thread that yields, by how long that takes. Each further yield
+/// would take as long, so that a sleep is better: a thread that has slept preempts others when it wakes.
+#[derive(Clone, Debug, Default)]
+pub struct Contention {
+    /// Number of consecutive long yields, and the end of the last one.
+    long: u32,
+    last: Time,
+    until: Time,
+}
+
+impl Contention {
+    /// Number of consecutive long yields that are evidence: a single one may be a thread that soon sleeps again.
+    pub const EVIDENCE: u32 = 16;
+
+    /// Records a yield from `before` to `after`, on the same clock.
+    pub fn yielded(&mut self, before: Time, after: Time) {
+        if after.since(before) < TAKEN {
+            self.long = 0;
+            return;
+        }
+        self.long = if before.since(self.last) < CLOSE { self.long + 1 } else { 1 };
+        self.last = after;
+        if self.long >= Contention::EVIDENCE {
+            self.until = after + HOLD;
+        }
+    }
+
+    /// Returns whether a yield now is expected to take long.
+    pub fn is_high(&self, now: Time) -> bool {
+        now < self.until
+    }
+}
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn consecutive_long_yields_are_evidence_of_contention() {
+        let mut contention = Contention::default();
+        let mut now = Time(SEC);
+        for n in 1..=Contention::EVIDENCE {
+            assert!(!contention.is_high(now), "{n}");
+            contention.yielded(now, now + TAKEN);
+            now += TAKEN;
+        }
+        assert!(contention.is_high(now) && contention.is_high(now + (HOLD - 1)) && !contention.is_high(now + HOLD));
+        // Interrupted by a short one, or by a pause.
+        for (between, pause) in [(US, 0), (TAKEN, CLOSE)] {
+            let (mut contention, mut now) = (Contention::default(), Time(SEC));
+            for took in [TAKEN, TAKEN, TAKEN, between, TAKEN] {
+                contention.yielded(now + pause, now + pause + took);
+                now += pause + took;
+                assert!(!contention.is_high(now));
+            }
+        }
+    }
 
     #[test]
     fn short_slices_end_and_leave_everything_else_as_it_was() {
