@@ -11,17 +11,13 @@ use irnic_transports::time::SEC;
 use irnic_transports::{Time, room};
 use parking_lot::MutexGuard;
 
-use super::busy_poll::BusyPoll;
-use super::interface::Watch;
-use super::intervals::{IDLE_HOLD, IDLE_INTERVAL, POLL_INTERVAL, POLLING};
+use super::app_model::{BusyPoll, IDLE_INTERVAL, POLL_INTERVAL};
+use super::netlink::Watch;
 use super::state::State;
 use super::unit::Unit;
 
 /// Bytes of the thread's stack.
 const STACK: usize = 256 << 10;
-/// How long after the application's last call the thread still wakes periodically, ns. Then it sleeps until it is
-/// woken.
-const WATCHFUL: u64 = SEC;
 
 impl Unit {
     /// Starts the background thread, once.
@@ -137,10 +133,9 @@ impl Turn<'_> {
     /// Runs the unit once, and unlocks it. Returns how long the thread may sleep, in ns; `None`: it does another round.
     fn round(&mut self, mut state: MutexGuard<'_, State>) -> Option<u64> {
         let time = now();
-        let unseen = time.since(state.last_progress);
-        let polled = unseen < POLLING && !state.is_awaited();
-        let patience = state.patience(time);
-        if state.ack_deferred && time >= state.answers.due {
+        let polled = state.model.is_polling(time);
+        let patience = state.model.patience(time);
+        if state.ack_deferred && time >= state.model.answers.due {
             state.give_up_answer(time);
         }
         state.send_if_overdue(time);
@@ -148,14 +143,16 @@ impl Turn<'_> {
             state.nic_port.port.cancel_sleep();
         } else if polled {
             // It has to reply, or to poll again.
-            let interval = if state.ack_deferred { state.answers.due.since(time) } else { POLL_INTERVAL };
-            state.next_run = time + interval;
+            let interval = if state.ack_deferred { state.model.answers.due.since(time) } else { POLL_INTERVAL };
+            state.model.next_run = time + interval;
             return Some(interval);
         }
         let moved;
         (moved, self.acks_wait) = state.progress_in_background(time, polled);
         if moved > 0 {
-            self.note_found(&mut state, time, patience);
+            if state.model.found(time, patience) {
+                self.unit.app_idle.store(true, Ordering::Relaxed);
+            }
             // Moving the packets has taken time.
             self.busy_poll.moved(now());
         }
@@ -164,34 +161,25 @@ impl Turn<'_> {
         if !polled && !left && (moved > 0 || self.acks_wait || self.busy_poll.goes_on(time)) {
             // Let an application thread in before the next round. Sleeping threads are notified after the last.
             MutexGuard::unlock_fair(state);
-            if moved == 0 && !self.acks_wait {
-                self.busy_poll.yield_core(now);
+            if moved == 0 && !self.acks_wait && self.busy_poll.yields() {
+                let before = now();
+                std::thread::yield_now();
+                self.busy_poll.yielded(before, now());
             }
             return None;
         }
         self.try_end(state, time, polled)
     }
 
-    /// Notes whether the application had left the packets that moved. If so twice in a row, since it may only have been
-    /// preempted, it does not wait by polling.
-    fn note_found(&self, state: &mut State, time: Time, patience: u64) {
-        let limit = if time < state.idle_until { patience } else { POLLING };
-        let found = time.since(state.last_poll()) >= limit;
-        if found && state.found_lying {
-            state.idle_until = time + IDLE_HOLD;
-            self.unit.app_idle.store(true, Ordering::Relaxed);
-        }
-        state.found_lying = found;
-    }
-
     /// Schedules the next run, and asks peers to ring until then unless the application polls. Returns the time until
     /// then, in ns; `None`: packets keep arriving.
     fn try_end(&self, mut state: MutexGuard<'_, State>, time: Time, polled: bool) -> Option<u64> {
-        if time >= state.idle_until {
+        let idle = state.model.is_idle(time);
+        if !idle {
             self.unit.app_idle.store(false, Ordering::Relaxed);
         }
-        if polled && time >= state.idle_until && !state.ack_deferred {
-            state.next_run = time + POLL_INTERVAL;
+        if polled && !idle && !state.ack_deferred {
+            state.model.next_run = time + POLL_INTERVAL;
             self.unit.unlock(state);
             return Some(POLL_INTERVAL);
         }
@@ -199,14 +187,10 @@ impl Turn<'_> {
             MutexGuard::unlock_fair(state);
             return None;
         }
-        let interval = match time.since(state.last_call) {
-            i if i < 10 * POLL_INTERVAL => POLL_INTERVAL,
-            i if i < WATCHFUL => IDLE_INTERVAL,
-            _ => u64::MAX,
-        };
-        let interval = if state.ack_deferred { state.answers.due.since(time) } else { interval };
+        let interval = state.model.interval(time);
+        let interval = if state.ack_deferred { state.model.answers.due.since(time) } else { interval };
         let timeout = interval.min(state.next_deadline().since(time));
-        state.next_run = time + timeout;
+        state.model.next_run = time + timeout;
         self.unit.unlock(state);
         Some(timeout)
     }

@@ -15,36 +15,38 @@
 //! completion queue's, that of the choice of a unit (all in [`units`] and [`completion_queue`]), those of units by
 //! their index, then those taken by a listener. Never in the opposite order.
 
-mod ack_batch;
-mod answers;
+mod acks;
+mod app_model;
 mod background;
-mod busy_poll;
 mod cm;
 mod completion_queue;
 mod counters;
 mod device;
-mod empty_polls;
 pub(crate) mod forked;
 mod interface;
-mod intervals;
+mod lab_time;
 mod listener;
+mod manager;
 mod neighbours;
+mod netlink;
 mod open;
 mod port;
 mod presence;
 mod queue;
+mod sleepers;
 mod state;
 #[cfg(test)]
 mod tests;
 mod unit;
 mod units;
+mod waiting;
 mod xrc;
 
-pub(crate) use cm::CmListener;
 pub(crate) use completion_queue::CompletionQueue;
 pub(crate) use device::DeviceRuntime;
 pub(crate) use irnic_ports::host_now as now;
 pub(crate) use listener::{Listener, Owner};
+pub(crate) use manager::CmListener;
 pub(crate) use queue::{EventQueue, wait};
 pub(crate) use state::State;
 pub(crate) use unit::Unit;

@@ -11,14 +11,11 @@ use irnic_ports::NicPort;
 use irnic_ports::{Port, host_now as now};
 use irnic_transports::Time;
 use irnic_transports::qp::{CqId, Event, PdId, QpAttr, QpState, SrqId, Wc, WcStatus, XrcdId};
-use irnic_transports::time::{MS, US};
+use irnic_transports::time::MS;
 
-use super::ack_batch::AckBatch;
-use super::answers::Answers;
-use super::cm::Manager;
-use super::empty_polls::EmptyPolls;
-use super::intervals::{IDLE_HOLD, POLL_INTERVAL, POLLING, SPINNING};
+use super::app_model::{AppModel, POLL_INTERVAL};
 use super::listener::{Listener, Owner, Registry};
+use super::manager::Manager;
 use super::port::{DevicePort, seed_at};
 use super::presence::Presence;
 use crate::device::{DeviceInfo, Live};
@@ -27,13 +24,6 @@ use crate::stats::{self, DeviceStats, Ledger, QpRecord};
 
 /// Packets in flight that keep the peer busy for some time: four trains of full packets.
 const BUSY: u32 = 64;
-/// Maximum number of packets that a NIC takes before its acknowledgements are sent.
-pub(super) const RX_BATCH: usize = Nic::RX_BATCH;
-/// How long packets wait to leave with others, ns.
-const LONGEST_WAIT: u64 = 200 * US;
-/// An application that polls the port `OFTEN` times in `A_WHILE` ns polls continuously.
-pub(super) const OFTEN: u32 = 20;
-pub(super) const A_WHILE: u64 = 200 * US;
 /// How long a process that ends waits for room in its port, and its polling interval.
 const LINGER: Duration = Duration::from_millis(250);
 const LINGER_INTERVAL: Duration = Duration::from_micros(100);
@@ -58,43 +48,17 @@ pub(crate) struct State {
     ledger: Ledger,
     /// The page for other processes, if they may read it.
     pub(super) page: Option<Box<OwnPage>>,
-    /// When the background thread runs next in any case.
-    pub(super) next_run: Time,
     /// Peers do not ring although requested: packets kept arriving.
     unarmed: bool,
-    /// Completion queues that are armed.
-    pub(super) waiting_cqs: u32,
-    /// Time of the application's last call.
-    pub(super) last_call: Time,
-    /// Time of the application's last poll of the port.
-    pub(super) last_progress: Time,
-    /// Number of such polls, and their number at the beginning of an interval of [`A_WHILE`].
-    pub(super) polls: u32,
-    while_before: (Time, u32),
-    /// It polled often in the last whole interval.
-    polls_often: bool,
-    /// Time of the last post whose end counts as a poll of the port.
-    pub(super) last_post_poll: Time,
-    /// Empty polls since the last other call, and threads that sleep after them.
-    pub(super) empty_polls: EmptyPolls,
+    pub(super) model: AppModel,
     /// The application's activity, for a clock that waits for it.
     pub(super) presence: Presence,
-    /// Completions taken since the last poll of the port.
-    pub(super) taken: u32,
-    /// Until when peers ring after each call except empty polls: the application was found not to wait by polling.
-    pub(super) idle_until: Time,
-    /// The background thread last found work that the application had left.
-    pub(super) found_lying: bool,
     /// Packets received since the NIC's acknowledgements were last sent.
     pub(super) unanswered: usize,
-    ack_batch: AckBatch,
     /// Acknowledgements wait to leave with the application's reply.
     pub(super) ack_deferred: bool,
-    pub(super) answers: Answers,
     /// Packets wait in the port to leave with others: their queue pair, and until when.
     pub(super) waits: Option<(u32, Time)>,
-    /// Until when no acknowledgement waits: the application was found not to reply.
-    pub(super) defer_from: Time,
     /// The NIC's clock against the host's real-time clock, and when they are next compared.
     wall: Calibration,
     compare_at: Time,
@@ -125,26 +89,12 @@ impl State {
             scratch: Box::new([Wc::EMPTY; SCRATCH]),
             ledger: Ledger::default(),
             page: None,
-            next_run: Time::ZERO,
             unarmed: false,
-            waiting_cqs: 0,
-            last_call: now(),
-            last_progress: Time::ZERO,
-            polls: 0,
-            while_before: (Time::ZERO, 0),
-            polls_often: false,
-            last_post_poll: Time::ZERO,
-            empty_polls: EmptyPolls::default(),
+            model: AppModel::new(now()),
             presence: Presence::default(),
-            taken: 0,
-            idle_until: Time::ZERO,
-            found_lying: false,
             unanswered: 0,
-            ack_batch: AckBatch::new(),
             ack_deferred: false,
-            answers: Answers::default(),
             waits: None,
-            defer_from: Time::ZERO,
             forked: false,
             last_error: None,
         }
@@ -206,7 +156,7 @@ impl State {
 
     fn unregister_cq(&mut self, cq: CqId) {
         if self.cqs.remove(cq.0).is_some_and(|cq| cq.armed) {
-            self.waiting_cqs -= 1;
+            self.model.waiting_cqs -= 1;
         }
     }
 
@@ -216,7 +166,7 @@ impl State {
         if let Some(registered) = self.cqs.get_mut(cq.0)
             && !std::mem::replace(&mut registered.armed, true)
         {
-            self.waiting_cqs += 1;
+            self.model.waiting_cqs += 1;
             self.arm_wakeup();
         }
         Ok(())
@@ -371,49 +321,13 @@ impl State {
         self.transmit(if received > 0 { now() } else { at })
     }
 
-    /// Receives and sends like [`State::progress`], but leaves acknowledgements to an application that is about to
-    /// reply, and unless it polls lets them wait for further packets in a stream. Returns the number of packets moved,
-    /// and whether acknowledgements wait for packets.
-    #[inline]
-    pub(super) fn progress_in_background(&mut self, now: Time, polled: bool) -> (usize, bool) {
-        let before = self.nic_port.received_bytes();
-        let received = self.receive(now);
-        if self.may_leave_acks(received, now) {
-            self.defer_acks(now);
-            return (received, false);
-        }
-        let bytes = (self.nic_port.received_bytes() - before) as usize;
-        if !polled && self.ack_batch.waits(received, bytes, self.unanswered, now) {
-            self.dispatch();
-            return (received, true);
-        }
-        (received + self.answer(received, now), false)
-    }
-
-    /// Returns when the application last polled the port, or was busy sending.
-    #[inline]
-    pub(super) fn last_poll(&self) -> Time {
-        self.last_progress.max(self.last_post_poll)
-    }
-
-    /// Returns how long ago, in ns, the application's last poll must be to show that it does not wait by polling. An
-    /// application that polls continuously looks late to a thread that has just taken its core.
-    pub(super) fn patience(&mut self, now: Time) -> u64 {
-        let (before, polls) = self.while_before;
-        if now.since(before) >= A_WHILE {
-            self.polls_often = self.polls.wrapping_sub(polls) >= OFTEN;
-            self.while_before = (now, self.polls);
-        }
-        if self.polls_often { POLLING } else { SPINNING }
-    }
-
     /// Takes what has arrived, and runs timers. Returns the number of packets received.
     #[inline]
     pub(super) fn receive(&mut self, now: Time) -> usize {
         if self.forked {
             return 0;
         }
-        let budget = RX_BATCH.saturating_sub(self.unanswered);
+        let budget = Nic::RX_BATCH.saturating_sub(self.unanswered);
         let received = match self.nic_port.receive_some(now, budget) {
             Ok(n) => n,
             Err(e) => self.report(&e),
@@ -440,13 +354,10 @@ impl State {
         if self.nic_port.is_timed() { port } else { port.min(self.manager.next_deadline()) }
     }
 
-    /// Sends packets that have waited long enough to leave with others. As the application did not poll meanwhile, it
-    /// does not wait by polling, and packets do not wait for some time.
+    /// Sends packets that have waited long enough to leave with others.
     pub(super) fn send_if_overdue(&mut self, now: Time) {
         if self.waits.is_some_and(|(_, until)| now >= until) {
-            if now.since(self.last_call) >= LONGEST_WAIT {
-                self.defer_from = now + IDLE_HOLD;
-            }
+            self.model.packets_waited(now);
             self.transmit(now);
         }
     }
@@ -462,14 +373,14 @@ impl State {
     /// packets passed to the port.
     #[inline]
     pub(super) fn transmit_posted(&mut self, number: u32, now: Time) -> usize {
-        let polls = now.since(self.last_call) < LONGEST_WAIT && now >= self.defer_from.max(self.idle_until);
-        if !polls || self.forked || self.waits.is_some_and(|(_, until)| now >= until) || !self.keeps_line_busy(number) {
+        let overdue = self.forked || self.waits.is_some_and(|(_, until)| now >= until);
+        let Some(until) = self.model.packets_may_wait(now).filter(|_| !overdue && self.keeps_line_busy(number)) else {
             return self.transmit(now);
-        }
+        };
         self.unanswered = 0;
         let sent = match self.nic_port.transmit_full(now) {
             Ok((sent, waits)) => {
-                let until = self.waits.map_or(now + LONGEST_WAIT, |(_, until)| until);
+                let until = self.waits.map_or(until, |(_, until)| until);
                 self.waits = waits.then_some((number, until));
                 self.ack_deferred &= waits;
                 sent
@@ -540,7 +451,7 @@ impl State {
         // A queue of a former owner has no listener.
         if let Some(registered) = self.cqs.get_mut(cq.0) {
             if std::mem::take(&mut registered.armed) {
-                self.waiting_cqs -= 1;
+                self.model.waiting_cqs -= 1;
             }
             self.presence.heard = true;
             registered.listener.completion();
@@ -598,10 +509,9 @@ impl State {
     /// Records a call other than an empty poll.
     #[inline]
     pub(super) fn called(&mut self, now: Time) {
-        self.last_call = now;
-        self.empty_polls.end();
+        let rings = self.model.called(now);
         self.acts();
-        if now < self.idle_until || self.needs_wakeup(now) {
+        if rings {
             self.arm_wakeup();
         }
     }
@@ -609,39 +519,25 @@ impl State {
     /// Records an empty poll. Returns whether the background thread should be woken.
     #[inline]
     pub(super) fn polled_empty(&mut self, now: Time) -> bool {
-        self.last_call = now;
-        let persistent = self.empty_polls.note(now);
-        if !self.needs_wakeup(now) {
+        let persistent = self.model.polled_empty(now);
+        if !self.model.needs_wakeup(now) {
             return false;
         }
         self.arm_wakeup();
-        persistent && self.waiting_cqs == 0 || self.oversleeps(now)
-    }
-
-    /// Returns whether threads wait for completions in other ways than by polling.
-    #[inline]
-    pub(super) fn is_awaited(&self) -> bool {
-        self.waiting_cqs > 0 || self.empty_polls.any_sleeps()
-    }
-
-    /// Returns whether no thread will poll soon on its own if the application makes no further call: peers then have to
-    /// ring.
-    #[inline]
-    pub(super) fn needs_wakeup(&self, now: Time) -> bool {
-        self.is_awaited() || self.next_run > now + POLL_INTERVAL
+        persistent || self.oversleeps(now)
     }
 
     /// Returns whether the background thread has to be woken in case the application makes no further call: it sleeps
     /// past a deadline by more than a [`POLL_INTERVAL`], or peers do not ring for the next packet. The caller wakes it.
     #[inline]
     pub(super) fn oversleeps(&mut self, now: Time) -> bool {
-        if self.next_run <= now + POLL_INTERVAL {
+        if !self.model.sleeps_long(now) {
             return false;
         }
-        let oversleeps = self.unarmed || self.next_run > self.next_deadline() + POLL_INTERVAL;
+        let oversleeps = self.unarmed || self.model.next_run > self.next_deadline() + POLL_INTERVAL;
         if oversleeps {
             // Once is enough.
-            self.next_run = now;
+            self.model.next_run = now;
         }
         oversleeps
     }

@@ -4,6 +4,7 @@ mod answers;
 mod endings;
 mod events;
 mod front;
+mod memory_watch;
 mod panics;
 mod trains;
 mod wakeups;
@@ -22,14 +23,11 @@ use irnic_transports::time::SEC;
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Time};
 
-use super::answers::CONVERSATION;
-use super::busy_poll::BusyPoll;
+use super::app_model::{BusyPoll, CONVERSATION};
 use super::device::DeviceRuntime;
-use super::intervals::{POLLING, SPINNING};
 use super::listener::{Listener, Owner};
 use super::now;
 use super::port::DevicePort;
-use super::state::{A_WHILE, OFTEN};
 use super::unit::Unit;
 use crate::config::DeviceConfig;
 use crate::device::DeviceInfo;
@@ -102,13 +100,17 @@ impl End {
 
     /// Returns an end whose send queue has room for `requests`.
     fn with_room(port: impl DevicePort + 'static, requests: u32) -> End {
+        End::of(port, requests, Service::Rc)
+    }
+
+    fn of(port: impl DevicePort + 'static, requests: u32, service: Service) -> End {
         let (device, owner) = (device(port), Owner::new());
         let unit = device.first_unit().clone();
         let mut state = unit.lock();
         let transport = unit.info().config.transport;
         let pd = state.nic().alloc_pd().unwrap();
         let cq = state.create_cq(2 * requests + 32, owner, |_| Box::new(Deaf)).unwrap();
-        let config = QpConfig { sq_sig_all: true, max_send_wr: requests, ..QpConfig::new(pd, cq, transport) };
+        let config = QpConfig { service, sq_sig_all: true, max_send_wr: requests, ..QpConfig::new(pd, cq, transport) };
         let qpn = state.create_qp(&config, owner, |_| Box::new(Deaf)).unwrap();
         drop(state);
         End { device, unit, owner, cq, qpn }
@@ -215,29 +217,13 @@ fn an_application_that_does_not_answer_is_answered_for_and_not_waited_for_again(
     assert!(b.poll() > 0);
     {
         let mut state = b.unit.state.lock();
-        (state.answers.due, state.answers.hold) = (now(), 1000 * SEC);
+        (state.model.answers.due, state.model.answers.hold) = (now(), 1000 * SEC);
     }
     b.unit.run_once(false, &mut BusyPoll::new(Some(0)));
     assert_eq!(a.poll(), 1);
     a.send();
     assert!(b.poll() > 0);
     assert_eq!(a.poll(), 1, "now it leaves at once");
-}
-
-#[test]
-fn an_application_that_polls_all_the_time_is_waited_for_though_it_lost_its_core() {
-    let [_, b] = conversation();
-    let mut time = now() + SEC;
-    assert_eq!(b.unit.state.lock().patience(time), SPINNING);
-    for polls in [OFTEN, OFTEN - 1, 0, OFTEN] {
-        for _ in 0..polls {
-            b.poll();
-        }
-        time += A_WHILE;
-        let patience = if polls == OFTEN { POLLING } else { SPINNING };
-        let mut state = b.unit.state.lock();
-        assert_eq!([state.patience(time), state.patience(time + (A_WHILE - 1))], [patience; 2], "{polls} polls");
-    }
 }
 
 #[test]
@@ -261,7 +247,7 @@ fn who_sleeps_on_a_channel_is_not_waited_for() {
 
 /// Makes empty polls sleep from the first that may.
 fn oversubscribe(end: &End) {
-    end.unit.state.lock().empty_polls.oversubscribed_until = Time::NEVER;
+    end.unit.state.lock().model.empty_polls.oversubscribed_until = Time::NEVER;
 }
 
 #[test]
@@ -271,7 +257,7 @@ fn a_thread_that_sleeps_finds_what_came_meanwhile() {
     oversubscribe(&b);
     std::thread::scope(|scope| {
         let polled = scope.spawn(|| std::iter::repeat_with(|| b.poll()).find(|n| *n > 0));
-        while !b.unit.state.lock().empty_polls.any_sleeps() {
+        while !b.unit.state.lock().model.empty_polls.any_sleeps() {
             std::thread::yield_now();
         }
         a.send();
@@ -279,21 +265,21 @@ fn a_thread_that_sleeps_finds_what_came_meanwhile() {
         b.unit.run_once(true, &mut BusyPoll::new(Some(0)));
         assert_eq!(polled.join().unwrap(), Some(1));
     });
-    assert!(!b.unit.state.lock().empty_polls.any_sleeps());
+    assert!(!b.unit.state.lock().model.empty_polls.any_sleeps());
 }
 
 #[test]
 fn threads_that_sleep_hear_of_completions_once() {
     let [a, b] = conversation();
     assert!(b.poll() > 0);
-    b.unit.state.lock().empty_polls.sleeping = 1;
+    b.unit.state.lock().model.empty_polls.sleeping = 1;
     b.unit.run_once(true, &mut BusyPoll::new(Some(0)));
     assert!(!b.unit.state.lock().ends_sleep(), "nothing has come");
     a.send();
     let mut state = b.unit.state.lock();
     state.progress(now());
     assert!(state.ends_sleep() && !state.ends_sleep());
-    state.empty_polls.sleeping = 0;
+    state.model.empty_polls.sleeping = 0;
     drop(state);
     a.send();
     assert!(b.poll() > 0);
@@ -306,9 +292,9 @@ fn while_a_thread_sleeps_after_empty_polls_peers_ring_as_if_on_a_channel() {
     assert!(b.poll() > 0);
     let polls_again = |sleeping| {
         let mut state = b.unit.state.lock();
-        state.empty_polls.sleeping = sleeping;
+        state.model.empty_polls.sleeping = sleeping;
         // The application counts as having polled the port, whatever keeps this thread from its core.
-        state.last_progress = Time(now().0 + SEC);
+        state.model.last_progress = Time(now().0 + SEC);
         drop(state);
         a.send();
         let sent = b.sent();

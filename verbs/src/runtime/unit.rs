@@ -11,25 +11,14 @@ use irnic_nic::{Nic, NicError};
 use irnic_ports::{Port, host_now as now};
 use irnic_transports::Time;
 use irnic_transports::qp::{CqId, Wc};
-use irnic_transports::time::US;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::answers::CONVERSATION;
-use super::empty_polls::Sleepers;
 use super::forked;
-use super::interface::Watch;
+use super::netlink::Watch;
 use super::port::DevicePort;
+use super::sleepers::Sleepers;
 use super::state::State;
 use crate::device::{DeviceInfo, Live};
-
-/// Number of completions that may be taken without polling the port.
-const TAKEN_WITHOUT_PROGRESS: u32 = 32;
-
-/// How long an application may post and take completions without polling the port, ns: before the background thread
-/// takes it for one that does not poll.
-const UNSEEN: u64 = 50 * US;
-/// Number of packets of one call whose sending time matters.
-const BULK: usize = 8;
 
 /// A processing unit: a NIC on a port behind one lock.
 ///
@@ -141,25 +130,23 @@ impl Unit {
     #[inline]
     pub(crate) fn posted(&self, mut state: MutexGuard<'_, State>, number: u32, datagrams: bool) {
         let now = now();
-        state.answers.posted(now);
-        let polls = now.since(state.last_poll()) >= UNSEEN;
+        let polls = state.model.posted(now);
         if polls {
             state.receive(now);
         }
         let sent = state.transmit_posted(number, now);
-        state.answers.long = sent > CONVERSATION + 1;
+        let long = state.model.sent(sent);
         if datagrams {
             state.nic().copy_waiting_sends(number);
         }
-        if polls || sent >= BULK {
-            // The time spent in this call was not the application's.
-            state.last_post_poll = irnic_ports::host_now();
+        if polls || long {
+            state.model.post_ended(irnic_ports::host_now());
         }
         self.end(state, now);
     }
 
     #[inline]
-    fn end(&self, mut state: MutexGuard<'_, State>, now: Time) {
+    pub(super) fn end(&self, mut state: MutexGuard<'_, State>, now: Time) {
         state.called(now);
         self.leave(state, now);
     }
@@ -183,9 +170,9 @@ impl Unit {
             return false;
         }
         let mut state = self.state.lock();
-        let finds_nothing = state.empty_polls.need_only_look() && state.has_nothing_for(cq);
+        let finds_nothing = state.model.empty_polls.need_only_look() && state.has_nothing_for(cq);
         if finds_nothing {
-            state.empty_polls.looked();
+            state.model.empty_polls.looked();
         } else {
             self.may_look.store(false, Ordering::Relaxed);
         }
@@ -214,42 +201,41 @@ impl Unit {
     ) -> Result<Option<usize>, NicError> {
         let mut state = self.state.lock();
         let mut n = state.take(cq, max, &mut each)?;
-        state.taken += n as u32;
-        // Checking this needs no reading of the clock.
-        let seen = state.last_call.since(state.last_poll()) < UNSEEN;
-        if n > 0 && seen && state.taken < TAKEN_WITHOUT_PROGRESS {
-            state.empty_polls.end();
+        if state.model.took(n) {
             state.acts();
+            if state.model.memory_watch.is_shown() {
+                self.wait_for_memory(state);
+            }
             return Ok(Some(n));
         }
         let now = now();
-        state.taken = 0;
-        state.last_progress = now;
-        state.polls = state.polls.wrapping_add(1);
-        if now < state.idle_until && state.empty_polls.are_repeated() {
+        if state.model.polls(now) {
             state.nic_port.port.take_over();
         }
         let received = state.receive(now);
         if n == 0 {
             n = state.take(cq, max, &mut each)?;
         }
-        if n > 0 && state.may_defer_acks(received, now) {
-            state.defer_acks(now);
-        } else {
-            state.await_answer(received, now);
-            state.answer(received, now);
-            if n == 0 {
-                n = state.take(cq, max, &mut each)?;
-            }
+        state.answer_or_wait(received, n, now);
+        if n == 0 {
+            n = state.take(cq, max, &mut each)?;
         }
         if n > 0 {
-            self.end(state, now);
+            // What the application looks for has arrived as well, if anything has.
+            if received == 0 {
+                state.model.memory_watch.took(now);
+            }
+            if received == 0 && state.model.memory_watch.is_shown() {
+                self.wait_for_memory(state);
+            } else {
+                self.end(state, now);
+            }
             return Ok(Some(n));
         }
         let wakes = state.polled_empty(now);
-        if state.empty_polls.need_only_look() {
+        if state.model.empty_polls.need_only_look() {
             match state.nic_port.port.may_receive() {
-                true => state.empty_polls.cannot_look(),
+                true => state.model.empty_polls.cannot_look(),
                 false => self.may_look.store(true, Ordering::Relaxed),
             }
         }
@@ -258,7 +244,7 @@ impl Unit {
             self.wake();
         } else if state.nic_port.is_timed() {
             return Ok(if self.let_time_go_on(state, cq, until) { None } else { Some(0) });
-        } else if state.empty_polls.are_due(now) {
+        } else if state.model.empty_polls.are_due(now) {
             self.yield_or_sleep(state, now);
         } else {
             self.unlock(state);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use irnic_cm::{CmId, PortSpace, QpKind};
+use irnic_cm::{Cm, CmError, CmId, PortSpace, QpKind};
 use irnic_ports::host::ServiceClaim;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -80,6 +80,15 @@ pub(super) struct Options {
     pub(super) ack_timeout: Option<u8>,
     pub(super) reuse: bool,
     pub(super) afonly: Option<bool>,
+}
+
+impl Options {
+    /// Applies the options to an id of a communication manager.
+    pub(super) fn apply(self, cm: &mut Cm, id: CmId) -> std::result::Result<(), CmError> {
+        self.tos.map_or(Ok(()), |tos| cm.set_tos(id, tos))?;
+        self.ack_timeout.map_or(Ok(()), |code| cm.set_ack_timeout(id, code))?;
+        self.afonly.map_or(Ok(()), |afonly| cm.set_afonly(id, afonly))
+    }
 }
 
 impl Id {

@@ -11,7 +11,7 @@ fn write(end: &End) {
 
 /// Runs a turn of the background thread, as when the port rings. The application's last call was at `called`.
 fn background(end: &End, called: Time) {
-    end.unit.state.lock().last_call = called;
+    end.unit.state.lock().model.last_call = called;
     end.unit.run_once(true, &mut BusyPoll::new(Some(0)));
 }
 
@@ -22,7 +22,7 @@ fn lately() -> Time {
 
 /// Gives an application unlimited time to reply.
 fn wait_long(end: &End) {
-    let answers = &mut end.unit.state.lock().answers;
+    let answers = &mut end.unit.state.lock().model.answers;
     if answers.due > Time::ZERO {
         answers.due = Time::NEVER;
     }
@@ -38,7 +38,7 @@ fn quiet() -> [End; 2] {
         b.poll();
     }
     let mut state = b.unit.state.lock();
-    (state.answers.due, state.answers.in_time) = (Time::ZERO, 0);
+    (state.model.answers.due, state.model.answers.in_time) = (Time::ZERO, 0);
     drop(state);
     [a, b]
 }
@@ -55,7 +55,7 @@ fn what_was_written_to_memory_is_acknowledged_with_the_answer() {
     assert_eq!(b.sent(), before, "it still may");
     write(&b);
     assert_eq!((b.sent(), a.poll()), (before + 2, 1));
-    assert_eq!(b.unit.state.lock().answers.in_time, 1);
+    assert_eq!(b.unit.state.lock().model.answers.in_time, 1);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn an_application_that_looks_at_memory_and_does_not_answer_is_answered_for() {
     let before = b.sent();
     background(&b, lately());
     wait_long(&b);
-    b.unit.state.lock().answers.due = now();
+    b.unit.state.lock().model.answers.due = now();
     b.unit.run_once(false, &mut BusyPoll::new(Some(0)));
     assert_eq!((b.sent(), a.poll()), (before + 1, 1));
     write(&a);
@@ -94,13 +94,13 @@ fn many_packets_at_once_are_acknowledged_by_the_background_thread() {
 #[test]
 fn who_was_found_not_to_poll_is_waited_for_once_he_has_answered() {
     let [a, b] = quiet();
-    b.unit.state.lock().idle_until = Time::NEVER;
+    b.unit.state.lock().model.idle_until = Time::NEVER;
     let request = |answers| {
         a.send();
         let before = b.sent();
         assert!(b.poll() > 0);
         wait_long(&b);
-        assert_eq!((b.sent() == before, b.unit.state.lock().answers.in_time), (answers > 0, answers));
+        assert_eq!((b.sent() == before, b.unit.state.lock().model.answers.in_time), (answers > 0, answers));
         write(&b);
         while a.poll() > 0 {}
     };
@@ -117,7 +117,7 @@ fn who_is_only_acknowledged_has_nothing_to_answer() {
     a.unit.run_once(true, &mut BusyPoll::new(Some(0)));
     assert_eq!(b.poll(), 1);
     let state = b.unit.state.lock();
-    assert!(!state.ack_deferred && state.answers.due == Time::ZERO);
+    assert!(!state.ack_deferred && state.model.answers.due == Time::ZERO);
 }
 
 #[test]

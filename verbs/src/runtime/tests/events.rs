@@ -60,7 +60,7 @@ fn peers_ring_for_who_asks_for_an_event_and_not_for_who_asks_again_and_again() {
     // The background thread runs soon: that alone is no reason to make peers ring.
     let arms = |last: Time| {
         let mut state = unit.state.lock();
-        (state.next_run, state.manager.last_poll) = (now(), last);
+        (state.model.next_run, state.manager.last_poll) = (now(), last);
         drop(state);
         let before = requests.load(Ordering::Relaxed);
         unit.poll_cm(|| true);

@@ -181,7 +181,7 @@ fn what_one_front_leaves_stops_without_touching_another() {
     stays.send(leaves.qpn, &[0; MAD]);
     assert_eq!(*leaves.inbox.notifications.lock(), []);
     assert!(stays.inbox.notifications.lock().contains(&Notification::Completion));
-    assert_eq!(stays.unit.state.lock().waiting_cqs, 0, "both have stopped waiting");
+    assert_eq!(stays.unit.state.lock().model.waiting_cqs, 0, "both have stopped waiting");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn an_object_that_is_destroyed_is_heard_of_no_more() {
     state.destroy_qp(agent.qpn).unwrap();
     state.destroy_srq(agent.srq).unwrap();
     state.destroy_cq(agent.cq).unwrap();
-    assert_eq!(state.waiting_cqs, 0);
+    assert_eq!(state.model.waiting_cqs, 0);
     drop(state);
     let mut memory = device.lock_memory();
     memory.nic().dereg_mr(&agent.room).unwrap();

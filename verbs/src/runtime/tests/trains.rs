@@ -57,7 +57,7 @@ fn post(end: &End) {
     let mut state = end.unit.lock_to_post();
     // Whatever keeps this thread from its core.
     let called = now();
-    (state.last_call, state.last_progress) = (called + SEC, called + SEC);
+    (state.model.last_call, state.model.last_progress) = (called + SEC, called + SEC);
     // Without data, WRITEs need neither keys nor the peer's permission.
     state.nic().post_send(end.qpn, &SendWr::write(0, SendData::Sges(&[]), 0, 0)).unwrap();
     end.unit.posted(state, end.qpn, false);

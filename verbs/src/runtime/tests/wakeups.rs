@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use irnic_ports::{Port, RxFrame, TxFrame};
 use irnic_transports::time::{MS, US};
 
-use super::super::intervals::POLL_INTERVAL;
+use super::super::app_model::POLL_INTERVAL;
 use super::*;
 
 /// A port with a deadline, to which packets keep arriving, or not.
@@ -85,7 +85,7 @@ fn calls(keep_coming: bool, deadline: Option<u64>, sleep: u64) -> Vec<(&'static 
     let (port, _peer) = pair();
     let end = End::with_room(Steady { port, keep_coming: keep_coming.clone(), deadline }, 16);
     let outcome = |(what, call): (&'static str, Call)| {
-        end.unit.state.lock().next_run = now() + sleep;
+        end.unit.state.lock().model.next_run = now() + sleep;
         was_woken(&end.unit);
         let woken = || {
             call(&end);
@@ -135,7 +135,7 @@ fn whoever_takes_a_completion_leaves_no_deadline_behind() {
     a.send();
     assert_eq!(b.poll(), 1);
     b.send();
-    a.unit.state.lock().next_run = now() + 10 * MS;
+    a.unit.state.lock().model.next_run = now() + 10 * MS;
     was_woken(&a.unit);
     assert_eq!(a.poll(), 2);
     assert!(was_woken(&a.unit));

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use irnic_cm::{CmError, PortSpace, QpKind, service_id};
 
-use super::ids::set_options;
 use super::with;
 use crate::errno::{Errno, Result, invalid};
 use crate::objects::devices;
@@ -172,7 +171,7 @@ fn claim(handle: u32, device: usize, service: u64) -> Result<()> {
 pub(super) fn attach(handle: u32, device: usize, what: NewId) -> Result<DeviceCmId> {
     let made = open(device)?.first_unit().with_cm(|cm, now| {
         let id = cm.create(what.space, what.kind)?;
-        if let Err(e) = set_options(cm, id, what.options) {
+        if let Err(e) = what.options.apply(cm, id) {
             let _ = cm.destroy(now, id);
             return Err(e);
         }

@@ -2,14 +2,14 @@
 
 use std::os::fd::RawFd;
 
-use irnic_cm::{Cm, CmError, CmId, PortSpace, QpKind};
+use irnic_cm::{PortSpace, QpKind};
 
 use super::resolve::resolve_route;
 use super::with;
 use crate::abi::consts::*;
 use crate::errno::{Errno, Result, invalid};
 use crate::ucma::abi::*;
-use crate::ucma::state::{Id, Options, Removed, state};
+use crate::ucma::state::{Id, Removed, state};
 
 /// # Safety
 /// As for all [commands with a reply](super).
@@ -109,12 +109,5 @@ pub(in crate::ucma) unsafe fn set_option(fd: RawFd, cmd: &SetOption) -> Result<(
         id.options = options;
         id.cm_ids.clone()
     };
-    cm_ids.into_iter().try_for_each(|one| with(one, |cm, _, id| set_options(cm, id, options)))
-}
-
-/// Applies options to an id of a communication manager.
-pub(super) fn set_options(cm: &mut Cm, id: CmId, options: Options) -> std::result::Result<(), CmError> {
-    options.tos.map_or(Ok(()), |tos| cm.set_tos(id, tos))?;
-    options.ack_timeout.map_or(Ok(()), |code| cm.set_ack_timeout(id, code))?;
-    options.afonly.map_or(Ok(()), |afonly| cm.set_afonly(id, afonly))
+    cm_ids.into_iter().try_for_each(|one| with(one, |cm, _, id| options.apply(cm, id)))
 }

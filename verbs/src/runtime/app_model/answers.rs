@@ -4,17 +4,12 @@
 use irnic_transports::Time;
 use irnic_transports::time::{MS, US};
 
-use super::now;
-use super::state::{RX_BATCH, State};
-
 /// Maximum number of packets received together for which a reply is waited for: a message, and the acknowledgement of
 /// the one before.
-pub(super) const CONVERSATION: usize = 2;
+pub(in crate::runtime) const CONVERSATION: usize = 2;
 /// How long an acknowledgement waits for the reply, ns: a task switch to an application that polls memory, and its
 /// processing.
 const PATIENCE: u64 = 100 * US;
-/// An application that made a call within this time, ns, may be polling memory for arrivals.
-const LATELY: u64 = 200 * US;
 /// How long replies are not waited for after the first that was missed, and at most, ns.
 const FIRST_HOLD: u64 = 5 * MS;
 const LONGEST_HOLD: u64 = 640 * MS;
@@ -23,17 +18,17 @@ const RELIABLE: u8 = 8;
 
 /// What is known of the application's replies.
 #[derive(Clone, Debug)]
-pub(super) struct Answers {
+pub(in crate::runtime) struct Answers {
     /// When the reply to the last arrival is late; 0 if none is due. Deferred acknowledgements leave when the
     /// background thread runs after that.
-    pub(super) due: Time,
+    pub(in crate::runtime) due: Time,
     /// Consecutive replies in time; halved by each one for which an acknowledgement waited in vain.
-    pub(super) in_time: u8,
+    pub(in crate::runtime) in_time: u8,
     /// How long replies are not waited for after the next one missed, ns.
-    pub(super) hold: u64,
+    pub(in crate::runtime) hold: u64,
     /// The last post sent many packets. An acknowledgement goes with the first of such a reply, too late for the peer
     /// to wake up while the others leave, and too early to keep it polling for them.
-    pub(super) long: bool,
+    pub(in crate::runtime) long: bool,
 }
 
 impl Default for Answers {
@@ -55,6 +50,19 @@ impl Answers {
         }
     }
 
+    /// Expects a reply to what has just arrived.
+    #[inline]
+    pub(in crate::runtime) fn expect(&mut self, now: Time) {
+        self.due = now + PATIENCE;
+    }
+
+    /// Records that acknowledgements leave without the reply. Returns how long replies are not waited for, ns, if one
+    /// was due.
+    pub(super) fn give_up(&mut self) -> Option<u64> {
+        let due = std::mem::replace(&mut self.due, Time::ZERO);
+        (due > Time::ZERO).then(|| self.missed())
+    }
+
     /// Records that a reply did not come in time. Returns how long replies are not waited for, ns: longer each time if
     /// none comes in between.
     fn missed(&mut self) -> u64 {
@@ -65,66 +73,6 @@ impl Answers {
         let hold = self.hold;
         self.hold = (2 * hold).min(LONGEST_HOLD);
         hold
-    }
-}
-
-impl State {
-    /// Returns whether the acknowledgements of `received` packets may wait for the reply of the application, which is
-    /// about to get their completions: without a reply the background thread runs soon.
-    #[inline]
-    pub(super) fn may_defer_acks(&self, received: usize, now: Time) -> bool {
-        let polls = now >= self.idle_until || (self.answers.in_time > 0 && !self.answers.long);
-        self.are_worth_an_answer(received, now) && polls && !self.needs_wakeup(now)
-    }
-
-    /// Returns whether the acknowledgements of `received` packets, which the background thread took, may wait for the
-    /// reply of an application that made a call recently: it may be polling the memory that they were written to.
-    #[inline]
-    pub(super) fn may_leave_acks(&self, received: usize, now: Time) -> bool {
-        let lately = now.since(self.last_call) < LATELY;
-        self.are_worth_an_answer(received, now) && lately && !self.answers.long && !self.is_awaited()
-    }
-
-    #[inline]
-    fn are_worth_an_answer(&self, received: usize, now: Time) -> bool {
-        (1..=CONVERSATION).contains(&received)
-            && self.unanswered < RX_BATCH / 2
-            && now >= self.defer_from
-            && self.nic_port.busy()
-    }
-
-    /// Makes acknowledgements wait for the application's reply.
-    #[inline]
-    pub(super) fn defer_acks(&mut self, now: Time) {
-        self.ack_deferred = true;
-        self.answers.due = now + PATIENCE;
-        self.dispatch();
-    }
-
-    /// Records that the acknowledgements of `received` packets leave before the reply, to learn whether one comes in
-    /// time.
-    #[inline]
-    pub(super) fn await_answer(&mut self, received: usize, now: Time) {
-        if received > 0 && self.nic_port.busy() {
-            self.answers.due = now + PATIENCE;
-        }
-    }
-
-    /// Sends deferred acknowledgements, and packets that wait to leave with others.
-    #[inline]
-    pub(super) fn send_deferred(&mut self) {
-        if self.ack_deferred || self.waits.is_some() {
-            self.transmit(now());
-        }
-    }
-
-    /// Sends acknowledgements for which no reply came in time.
-    pub(super) fn give_up_answer(&mut self, now: Time) {
-        // Packets that wait for a full send were posted in time.
-        if std::mem::replace(&mut self.answers.due, Time::ZERO) > Time::ZERO {
-            self.defer_from = now + self.answers.missed();
-        }
-        self.send_deferred();
     }
 }
 

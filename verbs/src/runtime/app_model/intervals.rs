@@ -3,14 +3,14 @@
 use irnic_transports::time::{MS, US};
 
 /// Interval at which the background thread runs while an application polls.
-pub(super) const POLL_INTERVAL: u64 = MS;
+pub(in crate::runtime) const POLL_INTERVAL: u64 = MS;
 /// Interval at which the background thread runs when the application's last call is longer ago than ten
 /// [`POLL_INTERVAL`]s.
-pub(super) const IDLE_INTERVAL: u64 = 10 * MS;
+pub(in crate::runtime) const IDLE_INTERVAL: u64 = 10 * MS;
 /// An application that polls continuously does so at intervals below this, including task switches of the thread that
 /// finds out.
-pub(super) const SPINNING: u64 = 20 * US;
+pub(in crate::runtime) const SPINNING: u64 = 20 * US;
 /// An application that polled the port within this time will do so again.
-pub(super) const POLLING: u64 = 200 * US;
+pub(in crate::runtime) const POLLING: u64 = 200 * US;
 /// How long an application counts as one that does not wait by polling, once that was detected.
-pub(super) const IDLE_HOLD: u64 = 100 * MS;
+pub(in crate::runtime) const IDLE_HOLD: u64 = 100 * MS;

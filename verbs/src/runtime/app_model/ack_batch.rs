@@ -19,7 +19,7 @@ const LONGEST_STREAM: u32 = 4096;
 
 /// The learnt state of the algorithm.
 #[derive(Clone, Debug)]
-pub(super) struct AckBatch {
+pub(in crate::runtime) struct AckBatch {
     /// Receptions since the last pause.
     run: u32,
     /// Number of receptions that make a stream.
@@ -28,14 +28,14 @@ pub(super) struct AckBatch {
 }
 
 impl AckBatch {
-    pub(super) fn new() -> AckBatch {
+    pub(in crate::runtime) fn new() -> AckBatch {
         AckBatch { run: 0, needed: STREAM, last: Time::ZERO }
     }
 
     /// Returns whether the acknowledgements of `unanswered` packets may wait, after `received` packets of `bytes` have
     /// just arrived, or none.
     #[inline]
-    pub(super) fn waits(&mut self, received: usize, bytes: usize, unanswered: usize, now: Time) -> bool {
+    pub(in crate::runtime) fn waits(&mut self, received: usize, bytes: usize, unanswered: usize, now: Time) -> bool {
         let pause = now.since(self.last) >= PAUSE;
         if received == 0 {
             if unanswered > 0 && pause {

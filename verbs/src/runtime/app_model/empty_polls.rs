@@ -9,17 +9,8 @@
 //!
 //! A process with one busy thread never yields, however busy the host: its core would go to strangers.
 
-use std::sync::atomic::{AtomicI32, Ordering};
-use std::time::Duration;
-
-use irnic_ports::host_now as now;
-use irnic_ports::slices::Short;
 use irnic_transports::Time;
 use irnic_transports::time::{SEC, US};
-use parking_lot::{Condvar, MutexGuard};
-
-use super::state::State;
-use super::unit::Unit;
 
 /// Consecutive empty polls after which a system call to stop peers from ringing pays off.
 const PERSISTENT: u32 = 64;
@@ -36,11 +27,11 @@ const YIELDED: u64 = 20 * US;
 /// How long a process counts as oversubscribed, ns. Finding out again costs a time slice of another thread.
 const OVERSUBSCRIBED_HOLD: u64 = SEC;
 /// Longest sleep, ns. The application may also wait for something that is not visible here.
-const SLEEP: u64 = 100 * US;
+pub(in crate::runtime) const SLEEP: u64 = 100 * US;
 
 /// State of empty polls, and the number of threads that sleep after them.
 #[derive(Debug, Default)]
-pub(super) struct EmptyPolls {
+pub(in crate::runtime) struct EmptyPolls {
     /// Number of consecutive empty polls, except those that only look at memory.
     count: u32,
     /// Number of empty polls that need only look at memory from here on.
@@ -52,31 +43,23 @@ pub(super) struct EmptyPolls {
     /// When the next empty poll has to check.
     next: Time,
     /// Until when the other threads of the process are assumed to have work for every core.
-    pub(super) oversubscribed_until: Time,
+    pub(in crate::runtime) oversubscribed_until: Time,
     /// The last sample of processor time.
     usage: Option<Usage>,
     /// Number of sleeping threads.
-    pub(super) sleeping: u32,
+    pub(in crate::runtime) sleeping: u32,
     /// The number of completions when the first of them began, or when they were last woken.
     seen: u64,
 }
 
-/// Wakes threads that sleep after empty polls, and identifies the background thread.
-#[derive(Debug, Default)]
-pub(super) struct Sleepers {
-    woken: Condvar,
-    /// Processor time clock of the background thread; 0 until there is one.
-    background: AtomicI32,
-}
-
 /// A sample of processor time.
 #[derive(Copy, Clone, Debug)]
-struct Usage {
-    at: Time,
+pub(in crate::runtime) struct Usage {
+    pub(in crate::runtime) at: Time,
     /// The thread that took it.
-    thread: libc::pthread_t,
+    pub(in crate::runtime) thread: libc::pthread_t,
     /// Processor time of the process, except of that thread and of the background thread, in ns.
-    others: u64,
+    pub(in crate::runtime) others: u64,
 }
 
 impl Usage {
@@ -89,42 +72,62 @@ impl Usage {
 impl EmptyPolls {
     /// Returns whether threads sleep.
     #[inline]
-    pub(super) fn any_sleeps(&self) -> bool {
+    pub(in crate::runtime) fn any_sleeps(&self) -> bool {
         self.sleeping > 0
+    }
+
+    /// Records that a thread is about to sleep, at this number of completions.
+    pub(in crate::runtime) fn sleep(&mut self, completions: u64) {
+        if !self.any_sleeps() {
+            self.seen = completions;
+        }
+        self.sleeping += 1;
+    }
+
+    /// Records that a thread has slept. The next polls decide anew whether they are empty.
+    pub(in crate::runtime) fn slept(&mut self) {
+        self.sleeping -= 1;
+        self.end();
+    }
+
+    /// Returns whether there are completions that sleeping threads were not notified of; true only once for them.
+    #[inline]
+    pub(in crate::runtime) fn end_sleep(&mut self, completions: u64) -> bool {
+        std::mem::replace(&mut self.seen, completions) != completions
     }
 
     /// Returns whether the last call was an empty poll.
     #[inline]
-    pub(super) fn are_repeated(&self) -> bool {
+    pub(in crate::runtime) fn are_repeated(&self) -> bool {
         self.count > 0
     }
 
     /// Records a call other than an empty poll.
     #[inline]
-    pub(super) fn end(&mut self) {
+    pub(in crate::runtime) fn end(&mut self) {
         (self.count, self.looks) = (0, 0);
     }
 
     /// Returns whether an empty poll need only look at memory. One that does is recorded by [`EmptyPolls::looked`].
     #[inline]
-    pub(super) fn need_only_look(&self) -> bool {
+    pub(in crate::runtime) fn need_only_look(&self) -> bool {
         self.looks > 0
     }
 
     /// Records an empty poll that only looked at memory.
     #[inline]
-    pub(super) fn looked(&mut self) {
+    pub(in crate::runtime) fn looked(&mut self) {
         self.looks -= 1;
     }
 
     /// Records that a look at memory does not suffice: the port has to be polled.
-    pub(super) fn cannot_look(&mut self) {
+    pub(in crate::runtime) fn cannot_look(&mut self) {
         (self.looks, self.recheck) = (0, RECHECK);
     }
 
     /// Records an empty poll. Returns whether polling counts as persistent from this one on.
     #[inline]
-    pub(super) fn note(&mut self, now: Time) -> bool {
+    pub(in crate::runtime) fn note(&mut self, now: Time) -> bool {
         self.count = self.count.saturating_add(1);
         self.recheck = self.recheck.saturating_sub(1);
         // A thread that is about to sleep does so after a fixed number of polls.
@@ -139,12 +142,12 @@ impl EmptyPolls {
 
     /// Returns whether a thread whose polls stay empty should check now.
     #[inline]
-    pub(super) fn are_due(&self, now: Time) -> bool {
+    pub(in crate::runtime) fn are_due(&self, now: Time) -> bool {
         self.count >= PERSISTENT && now >= self.next
     }
 
     /// Records a sample of processor time. Returns whether to yield the core.
-    fn record_usage(&mut self, usage: Usage) -> bool {
+    pub(in crate::runtime) fn record_usage(&mut self, usage: Usage) -> bool {
         let last = self.usage.replace(usage);
         let busy = last.is_some_and(|last| usage.finds_others_busy_since(&last));
         if !busy {
@@ -154,7 +157,7 @@ impl EmptyPolls {
     }
 
     /// Records that a core yielded at `before` was regained at `after`.
-    fn yielded(&mut self, before: Time, after: Time) {
+    pub(in crate::runtime) fn yielded(&mut self, before: Time, after: Time) {
         if after.since(before) < YIELDED {
             self.next = after + PATIENCE;
         } else {
@@ -164,113 +167,12 @@ impl EmptyPolls {
     }
 }
 
-impl Sleepers {
-    /// Records that the calling thread is the background thread.
-    pub(super) fn note_background(&self) {
-        let mut clock = 0;
-        // SAFETY: the thread is the calling one; a clock's number is written.
-        if unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) } == 0 {
-            self.background.store(clock, Ordering::Relaxed);
-        }
-    }
-
-    fn usage(&self) -> Usage {
-        let background = match self.background.load(Ordering::Relaxed) {
-            0 => 0,
-            clock => cpu_time(clock),
-        };
-        let own = cpu_time(libc::CLOCK_THREAD_CPUTIME_ID);
-        let all = cpu_time(libc::CLOCK_PROCESS_CPUTIME_ID);
-        Usage { at: now(), thread: this_thread(), others: all.saturating_sub(own + background) }
-    }
-}
-
-/// Returns the calling thread's id. The standard library would allocate one for threads that it did not start.
-fn this_thread() -> libc::pthread_t {
-    // SAFETY: no memory is passed, and it cannot fail.
-    unsafe { libc::pthread_self() }
-}
-
-/// Returns the time of a processor time clock, in ns.
-fn cpu_time(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a timespec is written.
-    unsafe { libc::clock_gettime(clock, &raw mut time) };
-    time.tv_sec as u64 * SEC + time.tv_nsec as u64
-}
-
-impl State {
-    /// Returns whether there are completions that sleeping threads were not notified of; true only once for them.
-    #[inline]
-    pub(super) fn ends_sleep(&mut self) -> bool {
-        if !self.empty_polls.any_sleeps() {
-            return false;
-        }
-        let completions = self.nic_port.nic.completions();
-        std::mem::replace(&mut self.empty_polls.seen, completions) != completions
-    }
-}
-
-impl Unit {
-    /// Unlocks the unit, and wakes sleeping threads if there is a completion for them. They are woken without the lock:
-    /// a thread that was handed it and got no core would keep all others waiting.
-    #[inline]
-    pub(super) fn unlock(&self, mut state: MutexGuard<'_, State>) {
-        let ends_sleep = state.ends_sleep();
-        drop(state);
-        if ends_sleep {
-            self.sleepers.woken.notify_all();
-        }
-    }
-
-    /// Makes a thread whose polls have been empty for some time yield its core to others, or sleep, if they want it.
-    #[cold]
-    pub(super) fn yield_or_sleep(&self, mut state: MutexGuard<'_, State>, now: Time) {
-        if now < state.empty_polls.oversubscribed_until {
-            return self.wait_for_completions(state);
-        }
-        let wanted = state.empty_polls.record_usage(self.sleepers.usage());
-        self.unlock(state);
-        if wanted {
-            self.yield_core();
-        }
-    }
-
-    /// Yields the calling thread's core to others.
-    fn yield_core(&self) {
-        let before = now();
-        std::thread::yield_now();
-        let after = now();
-        self.state.lock().empty_polls.yielded(before, after);
-    }
-
-    /// Sleeps until there are completions, for at most [`SLEEP`].
-    pub(super) fn wait_for_completions(&self, mut state: MutexGuard<'_, State>) {
-        let before = state.nic_port.nic.completions();
-        if !state.empty_polls.any_sleeps() {
-            state.empty_polls.seen = before;
-        }
-        state.empty_polls.sleeping += 1;
-        // Spinning threads give way to it when it wakes. Reset without the lock.
-        let mut short = None;
-        if state.arm_wakeup() && state.nic_port.nic.completions() == before {
-            short = Some(Short::begin());
-            self.sleepers.woken.wait_for(&mut state, Duration::from_nanos(SLEEP));
-        }
-        state.empty_polls.sleeping -= 1;
-        // The next polls decide anew whether they are empty.
-        state.empty_polls.end();
-        self.unlock(state);
-        drop(short);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn usage(at: u64, others: u64) -> Usage {
-        Usage { at: Time(at), thread: this_thread(), others }
+        Usage { at: Time(at), thread: 1, others }
     }
 
     /// Returns the state after as many empty polls as count as persistent.
@@ -297,8 +199,7 @@ mod tests {
             assert_eq!(polls.are_due(Time(1_000_000)), wanted, "{others}");
         }
         let mut polls = EmptyPolls::default();
-        let other = std::thread::spawn(|| usage(0, 0)).join().unwrap();
-        assert!(!polls.record_usage(other));
+        assert!(!polls.record_usage(Usage { thread: 2, ..usage(0, 0) }));
         assert!(!polls.record_usage(usage(1_000_000, 1_000_000)), "of another thread: what it used is not comparable");
     }
 

@@ -25,7 +25,7 @@ const ASIDE: u64 = 50 * US;
 
 /// When to continue polling, and when to sleep.
 #[derive(Clone, Debug)]
-pub(super) struct BusyPoll {
+pub(in crate::runtime) struct BusyPoll {
     /// Polling time, ns, if configured; nothing is learnt then.
     fixed: Option<u64>,
     /// Polling time after the last packet, ns.
@@ -40,12 +40,12 @@ pub(super) struct BusyPoll {
 
 impl BusyPoll {
     /// Returns the rules for a thread that polls for `fixed` ns; `None`: adaptive.
-    pub(super) fn new(fixed: Option<u64>) -> BusyPoll {
+    pub(in crate::runtime) fn new(fixed: Option<u64>) -> BusyPoll {
         BusyPoll { fixed, window: 0, last_moved: Time::ZERO, rest_until: Time::ZERO, rest: REST, aside: ASIDE }
     }
 
     /// Records that the port ended a sleep.
-    pub(super) fn woken(&mut self, now: Time) {
+    pub(in crate::runtime) fn woken(&mut self, now: Time) {
         self.window = match now.since(self.last_moved) {
             // Polling ended too early for it, or had been given up.
             idle if idle <= LONGEST => (2 * self.window).clamp(FIRST, LONGEST),
@@ -55,7 +55,7 @@ impl BusyPoll {
 
     /// Records that packets moved.
     #[inline]
-    pub(super) fn moved(&mut self, now: Time) {
+    pub(in crate::runtime) fn moved(&mut self, now: Time) {
         self.last_moved = now;
         self.aside = ASIDE;
     }
@@ -63,7 +63,7 @@ impl BusyPoll {
     /// Returns how long to leave the unit to an application that may stop polling at any time, ns: longer each time in
     /// a row, since it continues to poll and a check costs it the core. Not longer if the thread was woken: there is
     /// work if the application stops.
-    pub(super) fn keep_aside(&mut self, woken: bool) -> u64 {
+    pub(in crate::runtime) fn keep_aside(&mut self, woken: bool) -> u64 {
         let aside = if woken { ASIDE } else { self.aside };
         self.aside = (2 * aside).min(POLL_INTERVAL);
         aside
@@ -71,23 +71,18 @@ impl BusyPoll {
 
     /// Returns whether to poll again rather than sleep.
     #[inline]
-    pub(super) fn goes_on(&self, now: Time) -> bool {
+    pub(in crate::runtime) fn goes_on(&self, now: Time) -> bool {
         let window = self.fixed.unwrap_or(if now < self.rest_until { 0 } else { self.window });
         now.since(self.last_moved) < window
     }
 
-    /// Yields the core to other threads, unless the polling time is configured.
-    pub(super) fn yield_core(&mut self, clock: impl Fn() -> Time) {
-        if self.fixed.is_some() {
-            return;
-        }
-        let before = clock();
-        std::thread::yield_now();
-        self.yielded(before, clock());
+    /// Returns whether polling yields the core to other threads: not if its time is configured.
+    pub(in crate::runtime) fn yields(&self) -> bool {
+        self.fixed.is_none()
     }
 
     /// Records that a core yielded at `before` was regained at `after`.
-    fn yielded(&mut self, before: Time, after: Time) {
+    pub(in crate::runtime) fn yielded(&mut self, before: Time, after: Time) {
         if after.since(before) >= TAKEN {
             self.rest_until = after + self.rest;
             self.rest = (2 * self.rest).min(LONGEST_REST);
@@ -161,7 +156,7 @@ mod tests {
             let mut poll = BusyPoll::new(Some(fixed));
             poll.moved(Time(SEC));
             poll.woken(Time(SEC));
-            poll.yielded(Time(SEC), Time(SEC + TAKEN));
+            assert!(!poll.yields());
             assert_eq!(poll.goes_on(Time(2 * SEC - 1)), goes_on);
         }
     }
