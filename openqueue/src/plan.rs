@@ -1,11 +1,11 @@
 //! A policy compiled for a switch with a given number of ports: its queues, buffers and ports, and their rules.
 
+use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
 use crate::number::Ratio;
 use crate::order::{PacketOrder, QueueOrder};
 use crate::program::Program;
-use crate::run::state::Shared;
 use crate::source::{PacketField, QueueField, Source};
 
 /// The probability of an action.
@@ -193,15 +193,23 @@ pub struct Plan {
     pub(crate) orders: Vec<PacketOrder>,
     pub(crate) conditions: Vec<Condition>,
     pub(crate) classifier: Classifier,
-    pub(crate) shared: Kept,
+    pub(crate) derived: Derived,
 }
 
-/// State shared by the engines of a plan, computed on first use. It is derived from the rest.
+/// What engines derive from a plan and share, computed on first use.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Kept(pub OnceLock<Arc<Shared>>);
+pub(crate) struct Derived(OnceLock<Arc<dyn Any + Send + Sync>>);
 
-impl PartialEq for Kept {
-    fn eq(&self, _other: &Kept) -> bool {
+impl Derived {
+    /// Returns what `make` returned at the first call. All callers want the same type.
+    pub fn get_or_init<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
+        let derived = self.0.get_or_init(|| Arc::new(make())).clone();
+        derived.downcast().expect("the type of the first call")
+    }
+}
+
+impl PartialEq for Derived {
+    fn eq(&self, _other: &Derived) -> bool {
         true
     }
 }

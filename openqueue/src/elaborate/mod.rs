@@ -486,7 +486,7 @@ impl Elaborator<'_> {
             orders: self.orders,
             conditions: self.conditions,
             classifier,
-            shared: crate::plan::Kept::default(),
+            derived: crate::plan::Derived::default(),
         };
         if let Err((port, why)) = crate::run::build::arrangements(&plan) {
             return error(places[port], format_args!("{}: {why}", plan.ports[port].name));

@@ -328,7 +328,7 @@ impl Engine {
     #[inline]
     fn case(&self, condition: ConditionId, queue: usize, packet: &Packet) -> Option<usize> {
         let condition = self.world.shared.conditions.get(usize::from(condition))?;
-        condition.cases.iter().position(|case| case.when.holds(&self.world, queue, packet))
+        condition.cases.iter().position(|case| self.world.holds(&case.when, queue, packet))
     }
 
     /// Whether a condition, if there is one, may apply. Conditions on head-of-line packets are evaluated later, when
@@ -433,7 +433,7 @@ impl Engine {
         self.unbook(queue, waiting.seen());
         let state = &self.world.queues[queue];
         let cases = &self.world.shared.conditions[usize::from(condition)].cases;
-        if state.bytes > state.size || cases[case].when.holds(&self.world, queue, packet) {
+        if state.bytes > state.size || self.world.holds(&cases[case].when, queue, packet) {
             self.book(queue, &waiting);
             return false;
         }
@@ -548,7 +548,7 @@ impl Engine {
             matter = if is_stopped { prepared.while_stopped } else { prepared.while_going };
         }
         let mut cases = prepared.cases[..matter].iter();
-        let Some(case) = cases.position(|case| case.when.holds(&self.world, queue, packet)) else { return };
+        let Some(case) = cases.position(|case| self.world.holds(&case.when, queue, packet)) else { return };
         for deed in 0..prepared.cases[case].deeds.len() {
             match &self.world.shared.conditions[usize::from(condition)].cases[case].deeds[deed] {
                 Deed::Stop | Deed::Resume if self.world.stopped.is_empty() => {}

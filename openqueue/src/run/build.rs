@@ -82,7 +82,7 @@ impl Plan {
             let sizes = self.queues.iter().map(|queue| queue.size).chain(self.buffers.iter().map(|buffer| buffer.size));
             let largest = sizes.max().unwrap_or(0);
             let limit = |buffer: &BufferSpec| Some(buffer.accounts.as_ref()?.limit.clone());
-            Arc::new(Shared {
+            Shared {
                 orders: self.orders.clone().into(),
                 rules: all_rules.into(),
                 conditions: self.conditions.iter().map(|condition| Prepared::of(condition, largest)).collect(),
@@ -91,9 +91,9 @@ impl Plan {
                 buffer_keys: self.buffers.iter().map(keys).collect(),
                 classifier: self.classifier.clone(),
                 targets: self.ports.iter().filter_map(|port| Some(port.way.as_ref()?.target.clone())).collect(),
-            })
+            }
         };
-        self.shared.0.get_or_init(make).clone()
+        self.derived.get_or_init(make)
     }
 }
 

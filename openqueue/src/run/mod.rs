@@ -5,6 +5,7 @@ mod admission;
 pub(crate) mod build;
 mod departure;
 mod engine;
+mod evaluate;
 mod handover;
 mod heap;
 mod host;
@@ -14,6 +15,7 @@ mod orders;
 pub(crate) mod schedule;
 pub(crate) mod state;
 pub(crate) mod store;
+mod transit;
 pub(crate) mod view;
 mod weigh;
 

@@ -1,8 +1,6 @@
-//! Conditions in executable form. Most compare weighted sums of sizes with a bound, and are evaluated as such, without
-//! interpreting their programs.
+//! Conditions in executable form. Most compare weighted sums of sizes with a bound, and are evaluated as such
+//! ([`World::holds`](super::state::World::holds)), without interpreting their programs.
 
-use super::items::Packet;
-use super::state::{Scene, World, account};
 use crate::plan::{Condition, Deed, PlanCase};
 use crate::program::{Operand, Operator, Program};
 use crate::source::{BufferField, IngressField, PacketField, PortField, QueueField, Source};
@@ -14,23 +12,23 @@ const HEAVIEST: i64 = 1 << 19;
 const LARGEST: u64 = 1 << 40;
 
 /// The terms of a sum, by their index among the weights.
-const PACKET: usize = 0;
-const QUEUE: usize = 1;
-const QUEUE_SIZE: usize = 2;
-const PORT: usize = 3;
-const BUFFER: usize = 4;
-const BUFFER_SIZE: usize = 5;
-const FREE: usize = 6;
-const INGRESS: usize = 7;
-const HEADROOM: usize = 8;
-const SENDING: usize = 9;
+pub(super) const PACKET: usize = 0;
+pub(super) const QUEUE: usize = 1;
+pub(super) const QUEUE_SIZE: usize = 2;
+pub(super) const PORT: usize = 3;
+pub(super) const BUFFER: usize = 4;
+pub(super) const BUFFER_SIZE: usize = 5;
+pub(super) const FREE: usize = 6;
+pub(super) const INGRESS: usize = 7;
+pub(super) const HEADROOM: usize = 8;
+pub(super) const SENDING: usize = 9;
 const TERMS: usize = 10;
 
 /// A weighted sum of sizes, plus a constant.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
-    weights: [i64; TERMS],
-    constant: i64,
+    pub(super) weights: [i64; TERMS],
+    pub(super) constant: i64,
 }
 
 /// The test of a case.
@@ -107,37 +105,6 @@ impl Sum {
         let light = self.weights.iter().all(|weight| (-HEAVIEST..=HEAVIEST).contains(weight))
             && self.constant.unsigned_abs() <= LARGEST * HEAVIEST as u64;
         light.then_some(self)
-    }
-
-    #[inline]
-    fn is_above(&self, world: &World, queue: usize, packet: &Packet) -> bool {
-        let weights = &self.weights;
-        let state = &world.queues[queue];
-        let mut sum = self.constant
-            + weights[PACKET] * i64::from(packet.size)
-            + weights[QUEUE] * state.bytes as i64
-            + weights[QUEUE_SIZE] * state.size as i64;
-        if weights[PORT] != 0 {
-            sum += weights[PORT] * world.ports[state.port as usize].bytes as i64;
-        }
-        if weights[BUFFER] | weights[BUFFER_SIZE] | weights[FREE] | weights[HEADROOM] != 0
-            && let Some(buffer) = world.buffers.get(state.buffer as usize)
-        {
-            sum += weights[BUFFER] * buffer.bytes as i64 + weights[BUFFER_SIZE] * buffer.size as i64;
-            match &buffer.ledger {
-                Some(ledger) if weights[FREE] | weights[HEADROOM] != 0 => {
-                    let headroom = ledger.in_headroom(account(packet.input, packet.priority));
-                    sum += weights[FREE] * ledger.free() as i64 + weights[HEADROOM] * headroom as i64;
-                }
-                Some(_) => {}
-                None => sum += weights[FREE] * (buffer.size as i64 - buffer.bytes as i64),
-            }
-        }
-        if weights[INGRESS] | weights[SENDING] != 0 {
-            let bytes = world.ingress.get(account(packet.input, packet.priority)).copied().unwrap_or(0);
-            sum += weights[INGRESS] * bytes as i64 + weights[SENDING] * i64::from(world.sending(queue));
-        }
-        sum > 0
     }
 }
 
@@ -217,20 +184,6 @@ impl Test {
             left.push(next);
         }
         Left::truth(program.result, &left)
-    }
-
-    #[inline]
-    pub fn holds(&self, world: &World, queue: usize, packet: &Packet) -> bool {
-        match self {
-            Test::Above(sum) => sum.is_above(world, queue, packet),
-            Test::AnyAbove(sums) => sums.iter().any(|sum| sum.is_above(world, queue, packet)),
-            Test::Always => true,
-            Test::Never => false,
-            Test::Holds(program) => {
-                let scene = Scene { queue, packet };
-                program.run(|source| world.load(scene, source)) != 0
-            }
-        }
     }
 }
 
