@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod crash;
+pub mod golden;
 pub mod once;
 pub mod retry;
 pub mod sharing;

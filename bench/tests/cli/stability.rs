@@ -106,7 +106,7 @@ fn no_setting_and_no_field_of_json_goes_away() {
     let mut promised: Promised =
         if text.is_empty() { Promised::default() } else { serde_json::from_str(&text).expect("the file") };
     let (settings, json) = (settings(), written());
-    if std::env::var("GOLDEN").as_deref() == Ok("write") {
+    if irnic_testkit::golden::is_written() {
         promised.settings.extend(settings.iter().cloned());
         for (what, names) in &json {
             promised.json.entry(what.clone()).or_default().extend(names.iter().cloned());

@@ -77,7 +77,7 @@ fn commands_write_what_they_wrote_before() {
     let table: toml::Table = file.parse().expect("TOML");
     let all: Vec<(String, Golden)> =
         table.into_iter().map(|(name, golden)| (name, golden.try_into().expect("args and hashes"))).collect();
-    let anew = std::env::var_os("GOLDEN").is_some_and(|what| what == "write");
+    let anew = irnic_testkit::golden::is_written();
     let text = Mutex::new(file);
     let wrong = Mutex::new(Vec::new());
     in_parallel(&all, |(name, golden)| {

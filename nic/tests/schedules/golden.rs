@@ -27,7 +27,7 @@ fn schedules_send_what_they_sent_before() {
         }
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/golden/schedules.txt");
-    if std::env::var_os("GOLDEN").is_some_and(|what| what == "write") {
+    if irnic_testkit::golden::is_written() {
         std::fs::write(&path, &now).expect("schedules.txt");
     }
     let before = std::fs::read_to_string(&path).expect("schedules.txt");

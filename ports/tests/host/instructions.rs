@@ -219,7 +219,7 @@ fn no_change_adds_any_unseen() {
     if !cfg!(debug_assertions) {
         return;
     }
-    if std::env::var("GOLDEN").is_ok_and(|mode| mode == "write") {
+    if irnic_testkit::golden::is_written() {
         return std::fs::write(table(), built + &found).expect("the table");
     }
     let known = std::fs::read_to_string(table()).expect("the table");

@@ -28,7 +28,7 @@ pub fn compare(section: &str, rows: &[Row]) -> Result<(), String> {
     let (begin, end) = (format!("<!-- made by {section} -->\n"), format!("<!-- end of {section} -->\n"));
     let parts = text.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?)));
     let (before, (found, after)) = parts.ok_or_else(|| format!("{} has no section {section}", file.display()))?;
-    if std::env::var_os("GOLDEN").is_some_and(|what| what == "write") {
+    if irnic_testkit::golden::is_written() {
         let table = table(rows, |_, package| version(package));
         return fs::write(&file, format!("{before}{begin}{table}{end}{after}")).map_err(|e| e.to_string());
     }
