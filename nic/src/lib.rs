@@ -98,6 +98,7 @@ mod nic;
 mod pulls;
 mod scheduler;
 mod srq;
+mod table;
 pub mod wheel;
 
 pub use cq::Arm;

@@ -3,10 +3,14 @@
 mod footprint;
 mod limits;
 mod low;
+mod noticed;
 mod notices;
 mod objects;
 mod prefetch;
 mod pulled;
+#[allow(unsafe_code, reason = "what makes sharing sound is the promise of its caller")]
+mod sharing;
+mod slot;
 mod transmit;
 mod xrc;
 
@@ -27,7 +31,7 @@ use irnic_transports::{Gather, Path, RxPacket, Time};
 
 use crate::clock::Clock;
 use crate::cq::Cq;
-use crate::device::{Device, Table};
+use crate::device::Device;
 use crate::error::{NicError, Object, Quantity, limit};
 use crate::gsi::{Gsi, ManagementDatagram};
 use crate::memory::Memory;
@@ -35,11 +39,11 @@ use crate::multicast::Groups;
 use crate::pacer::Pacer;
 use crate::pulls::Pulls;
 use crate::scheduler::Scheduler;
+use crate::table::Table;
 use crate::wheel::Wheel;
 pub use limits::Limits;
-use low::LowSlot;
-use notices::Noticed;
-use pulled::PulledSlot;
+use noticed::Noticed;
+use slot::{LowSlot, PulledSlot, Slot};
 
 /// Limits and settings of a NIC.
 #[derive(Clone, Debug)]
@@ -78,21 +82,6 @@ impl Default for NicConfig {
             timer_tick: 1_000,
         }
     }
-}
-
-/// A queue pair and its place in the scheduler.
-#[derive(Debug)]
-struct Slot {
-    qp: Qp,
-    /// Whether it is in the ready ring.
-    ready: bool,
-    /// Time at which the wheel will examine it.
-    timer: Time,
-    pacer: Option<Box<Pacer>>,
-    /// State of pulled streams, if it uses them.
-    pulled: Option<PulledSlot>,
-    /// State of low-priority packets, if it sends them.
-    low: Option<LowSlot>,
 }
 
 /// An RDMA NIC, as a state machine without I/O.
@@ -348,11 +337,11 @@ impl Nic {
         room::ensure(0)?;
         let (index, slot, device) = self.find(qpn)?;
         let cqs = slot.qp.cqs();
-        let before = notices::peer(&slot.qp);
+        let before = noticed::peer(&slot.qp);
         let resets = attr.state == Some(QpState::Reset);
         let held: Vec<_> = if resets { slot.qp.held_receives().collect() } else { Vec::new() };
         slot.qp.modify(attr, device)?;
-        let peer = notices::peer(&slot.qp);
+        let peer = noticed::peer(&slot.qp);
         if resets {
             device.forget_completions(qpn, cqs, held);
         }
@@ -380,7 +369,7 @@ impl Nic {
         let (index, slot, device) = self.find(qpn)?;
         let (pd, cqs, srq, xrcd) = (slot.qp.pd(), slot.qp.cqs(), slot.qp.srq(), slot.qp.xrcd());
         device.forget_completions(qpn, cqs, slot.qp.held_receives());
-        let (pulled, low, peer) = (slot.pulled, slot.low, notices::peer(&slot.qp));
+        let (pulled, low, peer) = (slot.pulled, slot.low, noticed::peer(&slot.qp));
         if slot.ready || pulled.is_some_and(|pulled| pulled.urgent) || low.is_some_and(|low| low.rings != 0) {
             self.scheduler.remove(index);
         }

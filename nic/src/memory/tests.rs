@@ -1,12 +1,15 @@
 use std::collections::BTreeMap;
 
-use irnic_transports::qp::{MwBind, TxSlot};
+use irnic_transports::qp::{AtomicOp, MwBind, PdId, Sge, TxSlot};
 use irnic_transports::wire::{Bth, Headers, Opcode, pad_for};
-use irnic_transports::{Gather, Path, Psn, Segment, TxPacket};
+use irnic_transports::{Path, Payload, Psn, Segment, TxPacket};
 use proptest::prelude::*;
-use rand::Rng;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
+use super::regions::FREE;
 use super::*;
+use crate::error::{NicError, Object, RegisterError};
 use crate::frame::{emit_around, emit_frame, payload_in_place};
 
 const PD: PdId = PdId(1);

@@ -11,7 +11,7 @@ use irnic_transports::qp::{Access, Caller, MemError, MwBind, PdId};
 use irnic_transports::room::growth;
 use rand::RngExt;
 
-use super::Regions;
+use super::regions::Regions;
 
 /// The types of memory windows (IBA 10.6.7.2).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]

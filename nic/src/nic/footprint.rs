@@ -3,7 +3,8 @@
 use irnic_transports::footprint::{Field, Footprint, Per, width};
 use irnic_transports::qp::Qp;
 
-use super::{LowSlot, Nic, PulledSlot, Slot};
+use super::Nic;
+use super::slot::{LowSlot, PulledSlot, Slot};
 use crate::pulls::Pulls;
 use crate::scheduler::Scheduler;
 use crate::wheel::Wheel;

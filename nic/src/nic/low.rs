@@ -3,15 +3,9 @@
 
 use irnic_transports::{Payload, Time, TxPacket};
 
-use super::{Nic, Slot};
+use super::Nic;
+use super::slot::Slot;
 use crate::scheduler::Scheduler;
-
-/// Scheduling state of a queue pair with low-priority packets.
-#[derive(Copy, Clone, Debug, Default)]
-pub(super) struct LowSlot {
-    /// The scheduler's rings that it is in, one bit per priority. Some may be stale, as the packets have been sent.
-    pub(super) rings: u8,
-}
 
 impl Slot {
     /// Adds a queue pair to the ring of its next low-priority packet, if any. Returns when its rate allows that if not

@@ -1,8 +1,7 @@
 //! Rate notices from switches (RoCC). Each quotes the headers of a packet sent by one of the queue pairs, which name
 //! the destination queue pair.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use irnic_transports::Time;
 use irnic_transports::congestion::Point;
@@ -10,39 +9,6 @@ use irnic_transports::qp::{Host, Qp};
 use irnic_transports::wire::RateNotice;
 
 use super::Nic;
-
-/// A remote queue pair: its address and number.
-type Peer = (Ipv4Addr, u32);
-
-/// The queue pairs that follow notices, by their peers.
-#[derive(Debug, Default)]
-pub(super) struct Noticed(BTreeMap<Peer, u32>);
-
-/// Returns the peer of a connected queue pair that follows notices.
-pub(super) fn peer(qp: &Qp) -> Option<Peer> {
-    if !qp.heeds_notices() {
-        return None;
-    }
-    match qp.path()?.dst {
-        IpAddr::V4(address) => Some((address, qp.dest_qp())),
-        IpAddr::V6(_) => None,
-    }
-}
-
-impl Noticed {
-    /// Updates the entry of a queue pair whose peer changes from `before` to `now`.
-    pub(super) fn moved(&mut self, qpn: u32, before: Option<Peer>, now: Option<Peer>) {
-        if before == now {
-            return;
-        }
-        if let Some(peer) = before.filter(|peer| self.0.get(peer) == Some(&qpn)) {
-            self.0.remove(&peer);
-        }
-        if let Some(peer) = now {
-            self.0.insert(peer, qpn);
-        }
-    }
-}
 
 impl Nic {
     /// Receives a notice. One that concerns no request of a queue pair that follows notices is counted and dropped. Of

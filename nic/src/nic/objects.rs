@@ -10,9 +10,10 @@ use irnic_transports::room;
 
 use super::{Nic, limit};
 use crate::cq::{Arm, Cq};
-use crate::device::{NicEvent, Pd};
+use crate::device::NicEvent;
 use crate::error::{NicError, Object, Quantity};
 use crate::srq::Srq;
+use crate::table::Pd;
 
 impl Nic {
     /// Returns the queue pairs that exist, by their numbers.

@@ -4,19 +4,9 @@
 use irnic_transports::qp::TxSlot;
 use irnic_transports::{Colour, Path, Payload, RxPacket, Time, TxPacket};
 
-use super::{Nic, Slot};
+use super::Nic;
+use super::slot::Slot;
 use crate::scheduler::Scheduler;
-
-/// Scheduling state of a queue pair whose streams are pulled.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct PulledSlot {
-    /// Class of its pulls.
-    pub(super) class: u8,
-    /// Whether it is in the queue of pulls.
-    pub(super) asks: bool,
-    /// Whether it is in the ring of those whose responses go first.
-    pub(super) urgent: bool,
-}
 
 impl Slot {
     /// Adds a queue pair whose streams are pulled to the ring of those whose responses go first, if it has any.

@@ -2,8 +2,9 @@
 
 use irnic_transports::{Payload, Time, TxPacket};
 
+use super::Nic;
 use super::pulled::own_path;
-use super::{Nic, Slot};
+use super::slot::Slot;
 
 impl Nic {
     /// Returns whether [`Self::poll_transmit`] may have a packet.

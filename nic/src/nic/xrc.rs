@@ -4,9 +4,9 @@ use irnic_transports::qp::{CqId, PdId, SrqId, XrcdId};
 use irnic_transports::room;
 
 use super::Nic;
-use crate::device::Xrcd;
 use crate::error::{NicError, Object};
 use crate::srq::XrcPart;
+use crate::table::Xrcd;
 
 impl Nic {
     /// Allocates an XRC domain: targets in it deliver to the shared receive queues in it.
