@@ -1,29 +1,7 @@
 //! Calls of endpoints: polling for packets, delivery, and deadlines.
 
-use super::{Agenda, Content, Endpoint, EndpointCtx, Event, Host, Network, Packet, PacketId, Port, Step};
+use super::{Agenda, Content, Endpoint, EndpointCtx, Event, Host, Mishap, Network, Packet, PacketId, Port, Put, Step};
 use crate::priorities::Priorities;
-
-/// A packet that was put on a host's link.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Put {
-    /// Number of the packet.
-    pub id: PacketId,
-    /// Time at which its first bit leaves the host, ns.
-    pub began: u64,
-    /// Time at which its last bit has left the host, ns.
-    pub left: u64,
-    /// Delay by which it missed its arrival time at the other end, ns; 0 if it was in time.
-    pub late: u64,
-}
-
-/// A fault applied to a packet on a host's link.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mishap {
-    /// Whether it is lost.
-    pub lost: bool,
-    /// Additional delay to the other end, which does not delay packets behind it, ns.
-    pub later: u64,
-}
 
 impl<E: Endpoint, A: Agenda> Network<E, A> {
     /// The endpoint of a host.

@@ -17,15 +17,18 @@ mod endpoint;
 mod endpoint_events;
 mod events;
 mod forward;
+mod hash;
 mod links;
 mod order;
-mod packet;
+pub(crate) mod packet;
 mod part;
 mod partition;
-mod port;
+pub(crate) mod port;
 mod preempt;
+mod preempt_events;
 mod prefetch_events;
 mod tap;
+mod tap_events;
 mod totals;
 
 #[doc(hidden)]
@@ -37,9 +40,9 @@ pub use config::{Change, Detour, LinkChange, NetworkConfig, NetworkError, Routin
 pub use credits::CreditConfig;
 pub use deadlock::Standstill;
 use endpoint::Host;
-pub use endpoint::{Endpoint, EndpointCtx, address, host_of};
-pub use endpoint_events::{Mishap, Put};
+pub use endpoint::{Endpoint, EndpointCtx, Mishap, Put, address, host_of};
 pub use events::{EventQueue, Waiting};
+pub(crate) use hash::mix;
 pub(crate) use order::{Record, Records};
 pub use packet::{Content, Fifo, NONE, Packet, PacketId, Packets};
 pub(crate) use part::{Moment, Next, Part, Published};
@@ -137,16 +140,6 @@ pub struct Network<E: Endpoint, A: Agenda = EventQueue<Event>> {
     /// Record of packets, if enabled.
     journal: Option<Box<Journal>>,
     shared: E::Shared,
-}
-
-/// 32 pseudorandom bits (the finalizer of MurmurHash3).
-#[inline]
-pub(crate) fn mix(mut x: u32) -> u32 {
-    x ^= x >> 16;
-    x = x.wrapping_mul(0x85eb_ca6b);
-    x ^= x >> 13;
-    x = x.wrapping_mul(0xc2b2_ae35);
-    x ^ (x >> 16)
 }
 
 /// One direction of a link.

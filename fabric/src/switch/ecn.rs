@@ -8,7 +8,7 @@ use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 
 use super::SwitchCtx;
-use crate::network::PacketId;
+use crate::network::packet::PacketId;
 use pi::Pi;
 
 /// A marking rule, applied to the queue length that a packet meets when it joins.

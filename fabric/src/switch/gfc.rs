@@ -2,7 +2,7 @@
 //! buffer thresholds: a switch controls at which rate its neighbour sends instead of pausing it.
 
 use super::SwitchCtx;
-use crate::network::Control;
+use crate::network::port::Control;
 
 /// Parameters of GFC by thresholds of the buffer. As recalled from the paper: stage k begins at half of what was left
 /// at stage k − 1, and halves the rate again.

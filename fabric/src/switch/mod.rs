@@ -46,7 +46,8 @@ pub use rocc::{Compute, FlowTable, RoccConfig};
 pub use scheduler::{CustomScheduler, Scheduler, SchedulerFactory, Scheduling};
 pub use trimming::{Cut, Trimming, TrimmingConfig};
 
-use crate::network::{Control, PacketId, Packets};
+use crate::network::packet::{PacketId, Packets};
+use crate::network::port::Control;
 use crate::priorities::Priorities;
 
 /// Result of a packet's arrival.
