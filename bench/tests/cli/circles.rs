@@ -1,4 +1,4 @@
-//! Files of the commands' crates do not import each other in circles of more than two.
+//! Files of a crate do not import each other in circles of more than two.
 //!
 //! A folder's `mod.rs` declares and runs; what its files share is in a file of its own.
 
@@ -35,7 +35,8 @@ fn modules(root: &Path) -> BTreeMap<Module, String> {
 
 /// The code without comments and tests.
 fn production(source: &str) -> String {
-    let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+    let tests = ["#[cfg(test)]", "#[cfg(all(test"].into_iter().filter_map(|mark| source.find(mark)).min();
+    let code = &source[..tests.unwrap_or(source.len())];
     code.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
 }
 
@@ -80,6 +81,10 @@ fn imports(code: &str) -> (Vec<Module>, Vec<Module>) {
     }
     for rest in code.split("crate::").skip(1) {
         let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':').unwrap_or(rest.len());
+        if rest[end..].starts_with('{') {
+            // A `use`, above.
+            continue;
+        }
         let path = std::iter::once("crate").chain(rest[..end].split("::")).filter(|part| !part.is_empty());
         taken.push(path.map(str::to_owned).collect());
     }
@@ -164,23 +169,31 @@ impl Crate {
     }
 }
 
+/// Crates of which some files still do.
+const NOT_YET: [&str; 1] = ["transports"];
+
 #[test]
-fn files_of_the_commands_form_no_circle_of_more_than_two() {
+fn files_form_no_circle_of_more_than_two() {
     let bench = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let crates = fs::read_dir(&bench).expect("crates").map(|entry| entry.expect("an entry").path().join("src"));
+    let root = bench.parent().expect("the workspace");
+    let folders = [root, &bench].into_iter().flat_map(|folder| fs::read_dir(folder).expect("crates"));
+    let crates = folders.map(|entry| entry.expect("an entry").path());
+    let crates = crates.filter(|path| !NOT_YET.iter().any(|name| path.ends_with(name))).map(|path| path.join("src"));
     let mut circles = BTreeSet::new();
     let mut files = 0;
-    for root in crates.chain([bench.join("src")]).filter(|root| root.is_dir() && !root.ends_with("src/src")) {
+    for root in crates.filter(|root| root.is_dir() && !root.ends_with("src/src")) {
         let sources = Crate::read(&root);
         let reach = sources.reach();
         files += reach.len();
         for (module, reached) in &reach {
             let circle: Vec<&Module> = reached.iter().filter(|file| reach[file].contains(*module)).collect();
-            if circle.len() > 2 {
+            // C structures, which point to each other as those of verbs.h do.
+            let of_the_abi = circle.iter().all(|file| file.join("/").starts_with("abi/structs/"));
+            if circle.len() > 2 && !of_the_abi {
                 circles.insert(format!("{}: {circle:?}", root.display()));
             }
         }
     }
-    assert!(files > 200, "{files} files were found");
+    assert!(files > 300, "{files} files were found");
     assert!(circles.is_empty(), "{circles:#?}");
 }
