@@ -1,5 +1,5 @@
-//! Polls that do not return at once: they yield the core to other threads, sleep, or wait for what the application looks
-//! for in memory.
+//! Polls that do not return at once: they yield the core to other threads, sleep, or wait for what the application
+//! looks for in memory.
 
 use std::time::Duration;
 

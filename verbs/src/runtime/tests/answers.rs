@@ -51,6 +51,7 @@ fn what_was_written_to_memory_is_acknowledged_with_the_answer() {
     background(&b, lately());
     wait_long(&b);
     assert_eq!((b.sent(), a.poll()), (before, 0), "the application has not answered yet");
+    b.unit.state.lock().model.last_progress = lately();
     b.unit.run_once(false, &mut BusyPoll::new(Some(0)));
     assert_eq!(b.sent(), before, "it still may");
     write(&b);
