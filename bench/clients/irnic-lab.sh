@@ -7,17 +7,14 @@
 #     ./the-test
 #     [ "$(lab_applied "$rule")" -eq 1 ]
 
-# Tells the lab something and prints its answer, a line of JSON. Fails if it is not done.
+# Sends the lab a command and prints its answer, a line of JSON. Fails, with the reason on standard error, if it is refused.
 lab() {
     "${IRNIC:-irnic}" ctl "$@"
 }
 
 # Places a rule about frames and prints its number.
 lab_rule() {
-    lab_answer=$(lab "$@") || {
-        printf '%s\n' "$lab_answer" >&2
-        return 1
-    }
+    lab_answer=$(lab "$@") || return
     printf '%s\n' "$lab_answer" | sed 's/.*"rule":\([0-9]*\).*/\1/'
 }
 

@@ -21,10 +21,12 @@ use crate::process_stats::ProcessStats;
 use crate::report::Report;
 use crate::rules::rules;
 use crate::socket;
-use crate::view::View;
+use crate::view::{Busy, View};
 
 /// The environment variable with the address of the control socket.
 pub const VARIABLE: &str = "IRNIC_LAB_CONTROL";
+/// Suffix of the default names of control sockets.
+pub const SUFFIX: &str = "-control";
 
 /// Maximum length of a command, bytes.
 const LONGEST: u64 = 4_096;
@@ -57,6 +59,8 @@ pub struct Emulation<'a> {
     pub pairs: &'a Pairs,
     /// The lab's first time, ns.
     pub began: u64,
+    /// The time during which frames were under way.
+    pub busy: Busy,
     /// Frames that reached hosts, but no process.
     pub unclaimed: u64,
     /// Number of times that time advanced although an application had not waited, if it waits for that.
@@ -211,11 +215,11 @@ impl Control {
 
     /// The counters so far, as in `--json` at the end.
     fn stats(&self, emulation: &Emulation<'_>) -> Value {
-        let &Emulation { ref server, ref lab, pairs, began, unclaimed, unasked } = emulation;
+        let &Emulation { ref server, ref lab, pairs, began, busy, unclaimed, unasked } = emulation;
         let took = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let (lasted, lateness) = (server.now().saturating_sub(began), server.lateness());
         let guests: Vec<_> = server.guests().collect();
-        let view = View { lab, pairs, lasted, lateness, unclaimed, unasked, guests: &guests, samples: None };
+        let view = View { lab, pairs, lasted, busy, lateness, unclaimed, unasked, guests: &guests, samples: None };
         let processes = &ProcessStats::all(server);
         Report { view, topology: &self.topology, pace: self.pace, took, ended: &[], processes, comparison: None }.json()
     }

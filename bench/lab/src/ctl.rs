@@ -4,9 +4,10 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::process::ExitCode;
 
 use clap::Args;
+use serde_json::Value;
 
-use crate::control::VARIABLE;
-use crate::socket::connect;
+use crate::control::{SUFFIX, VARIABLE};
+use crate::socket::{connect, only_lab};
 
 const AFTER_HELP: &str = "\
 Commands:
@@ -17,7 +18,7 @@ Commands:
   kill HOST
   rules      clear [RULE]      stats      time
 
-The answer is one line of JSON: {\"ok\":true,...} or {\"ok\":false,\"error\":\"...\"}. Times are in lab time.
+The answer is one line of JSON: {\"ok\":true,...}. Times are in lab time.
 Exit status: 0 done, 1 refused or no lab found, 2 bad arguments.
 
 Examples, in a script run by irnic lab:
@@ -29,7 +30,8 @@ Examples, in a script run by irnic lab:
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP, disable_version_flag = true)]
 pub struct CtlArgs {
-    /// Control socket of the lab, as given to its --control [default: IRNIC_LAB_CONTROL]
+    /// Control socket of the lab, as given to its --control [default: IRNIC_LAB_CONTROL, which is set for a lab's
+    /// processes; else the only lab of this user]
     #[arg(long, value_name = "PATH")]
     socket: Option<String>,
     /// Command to send to the lab
@@ -52,9 +54,13 @@ fn ask(socket: &str, command: &str) -> io::Result<String> {
 /// Runs `irnic ctl`.
 pub fn main(args: &CtlArgs) -> ExitCode {
     let variable = || std::env::var(VARIABLE).ok().filter(|value| !value.is_empty());
-    let Some(socket) = args.socket.clone().or_else(variable) else {
-        eprintln!("irnic: --socket: which lab? expected the path that irnic lab --control was given, or {}", VARIABLE);
-        return ExitCode::from(2);
+    let socket = args.socket.clone().or_else(variable).map_or_else(|| only_lab(SUFFIX), Ok);
+    let socket = match socket {
+        Ok(socket) => socket,
+        Err(why) => {
+            eprintln!("irnic: {why}");
+            return ExitCode::from(1);
+        }
     };
     let command = args.command.join(" ");
     if command.contains(['\n', '\r']) {
@@ -62,10 +68,17 @@ pub fn main(args: &CtlArgs) -> ExitCode {
         return ExitCode::from(2);
     }
     match ask(&socket, &command) {
-        Ok(answer) => {
-            println!("{answer}");
-            if answer.starts_with("{\"ok\":true") { ExitCode::SUCCESS } else { ExitCode::from(1) }
-        }
+        Ok(answer) => match serde_json::from_str::<Value>(&answer) {
+            Ok(parsed) if parsed["ok"] == true => {
+                println!("{answer}");
+                ExitCode::SUCCESS
+            }
+            parsed => {
+                let error = parsed.ok().and_then(|parsed| parsed["error"].as_str().map(str::to_owned));
+                eprintln!("irnic: {}", error.unwrap_or(answer));
+                ExitCode::from(1)
+            }
+        },
         Err(error) => {
             eprintln!("irnic: the lab at {socket}: {error}");
             ExitCode::from(1)

@@ -188,7 +188,7 @@ impl Location {
     /// Chooses the lab's name, and starts its keeper, which creates the hosts' networks in the directory if they have
     /// their own.
     fn open(plan: &Plan) -> Result<(Keeper, Location), LabError> {
-        let name = format!("{}{}-{}", top::PREFIX, std::process::id(), began_at());
+        let name = format!("{}{}-{}", socket::PREFIX, std::process::id(), began_at());
         let directory = (plan.addressing == Addressing::Namespaces).then(|| std::env::temp_dir().join(&name));
         if directory.is_some() {
             namespaces::sweep(&std::env::temp_dir());
@@ -207,7 +207,7 @@ impl Location {
     fn socket(&self, suffix: &str) -> PathBuf {
         // Abstract names are local to a network namespace.
         match &self.directory {
-            Some(OwnDirectory { path, .. }) => path.join(format!("{}lab{suffix}", top::PREFIX)),
+            Some(OwnDirectory { path, .. }) => path.join(format!("{}lab{suffix}", socket::PREFIX)),
             None => PathBuf::from(format!("@{}{suffix}", self.name)),
         }
     }
@@ -312,7 +312,7 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let (keeper, location) = Location::open(&plan)?;
     let (socket, stats_socket) = (location.socket(""), location.socket(top::SUFFIX).display().to_string());
     let server = plan.server(&socket, &lab)?;
-    let place = args.control.clone().unwrap_or_else(|| location.socket("-control"));
+    let place = args.control.clone().unwrap_or_else(|| location.socket(control::SUFFIX));
     let control = control::listen(&place, server.waker(), plan.config.topology.clone(), plan.pace);
     let (control, control_socket) =
         control.map_err(|e| LabError::Failed(format!("--control {}: {e}", place.display())))?;

@@ -23,7 +23,7 @@ use std::time::Duration;
 use irnic_ports::frames::Mac;
 use irnic_ports::lab::Addressing;
 
-use crate::top::PREFIX;
+use crate::socket::PREFIX;
 
 /// Maximum number of hosts: a bridge has 1,024 ports.
 pub const MOST: u32 = 1_000;

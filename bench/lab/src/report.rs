@@ -19,6 +19,8 @@ use crate::view::View;
 
 /// Maximum number of pairs of hosts in the summary.
 const PAIRS: usize = 16;
+/// How many times slower than real time a lab is from which rates that programs print mislead.
+const NOTABLE: f64 = 1.1;
 
 /// The data of a report.
 pub struct Report<'a> {
@@ -72,7 +74,7 @@ impl Report<'_> {
 
     /// Appends the elapsed times, the lateness of frames, and the jumps of virtual time.
     fn add_times(&self, text: &mut String) {
-        let View { lab, lasted, unasked, .. } = &self.view;
+        let View { lab, lasted, busy, unasked, .. } = &self.view;
         let slower = self.took as f64 / (*lasted).max(1) as f64;
         let ratio = match slower {
             slower if slower < 1.0 => format!("{:.2} times faster", 1.0 / slower),
@@ -90,6 +92,13 @@ impl Report<'_> {
             0 => writeln!(text, "  fidelity: no frame was late"),
             late => writeln!(text, "  fidelity: {late} frames were late, the worst by {:.1} us", worst as f64 / 1e3),
         };
+        if let Some(slower) = busy.slower().filter(|slower| *slower >= NOTABLE && unasked.is_none()) {
+            let _ = writeln!(
+                text,
+                "  while frames were under way it was {slower:.1} times slower: rates that programs print, which measure this \
+                 machine's time, are lower by that factor",
+            );
+        }
         let _ = match unasked {
             None => Ok(()),
             Some(Unasked { jumps, first: Some(first) }) => writeln!(
@@ -218,7 +227,7 @@ impl Report<'_> {
 
     /// Everything, as JSON.
     pub fn json(&self) -> Value {
-        let View { lab, pairs, lasted, lateness, unclaimed, .. } = &self.view;
+        let View { lab, pairs, lasted, busy, lateness, unclaimed, .. } = &self.view;
         let (late, worst) = lag(&self.view);
         let links: Vec<Value> = lab.network().links().map(|link| self.port(&link)).collect();
         let pairs = pairs.iter().map(|(src, dst, pair)| {
@@ -232,6 +241,7 @@ impl Report<'_> {
             "hosts": lab.hosts(),
             "clock": { "kind": self.pace.clock, "slower": self.pace.slower },
             "lab_ns": lasted, "host_ns": self.took,
+            "busy": { "lab_ns": busy.lab, "host_ns": busy.host },
             "late_frames": late, "worst_lag_ns": worst, "overrun_frames": lateness.overrun,
             "unclaimed_frames": unclaimed, "refused_frames": lab.refused(),
             "frames": lab.network().totals().injected_packets,

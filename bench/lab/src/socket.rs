@@ -9,6 +9,9 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
 use irnic_ports::lab::is_own_peer;
 
+/// Prefix of the names of labs' sockets.
+pub const PREFIX: &str = "irnic-lab-";
+
 /// Listens at an unused address. Other users' processes can connect to abstract names: see [`is_own`].
 pub fn listen(place: &str) -> io::Result<UnixListener> {
     if let Some(name) = place.strip_prefix('@') {
@@ -50,6 +53,23 @@ pub fn names(prefix: &str, suffix: &str) -> io::Result<Vec<String>> {
     // Accepted connections have the name of the listener as well.
     names.dedup();
     Ok(names)
+}
+
+/// Returns the socket whose name ends with `suffix` of the only lab that this user runs.
+///
+/// # Errors
+/// A text that says how to choose one of several, or to start one.
+pub fn only_lab(suffix: &str) -> Result<String, String> {
+    let mut labs = names(PREFIX, suffix).map_err(|e| format!("/proc/net/unix: {e}"))?;
+    labs.retain(|lab| connect(lab).is_ok());
+    match &labs[..] {
+        [lab] => Ok(lab.clone()),
+        [] => Err("no lab runs; start one by irnic lab".into()),
+        several => {
+            let options: Vec<_> = several.iter().map(|lab| format!("  --socket {lab}")).collect();
+            Err(format!("{} labs run; choose one by\n{}", several.len(), options.join("\n")))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::pairs::Pairs;
 use crate::process_stats::ProcessStats;
 use crate::samples::Samples;
 use crate::stats::{Board, Snapshot, Stats};
-use crate::view::Outcome;
+use crate::view::{Busy, Outcome};
 
 /// Rounds between checks for processes that join or leave.
 const ATTEND: u32 = 1_000;
@@ -42,8 +42,12 @@ pub struct Switchd {
     contention: Contention,
     pairs: Pairs,
     /// Pending changes of when a host's link becomes free, ns.
-    busy: Vec<(u32, u64)>,
+    busy_links: Vec<(u32, u64)>,
     began: u64,
+    busy: Busy,
+    /// Frames have moved since both clocks were last read, at these times, ns.
+    moved: bool,
+    clocks: (u64, u64),
     unclaimed: u64,
     control: Option<Control>,
     samples: Option<Samples>,
@@ -64,8 +68,11 @@ impl Switchd {
             waits: pace.clock == Clock::Elastic,
             patience: None,
             contention: Contention::default(),
-            busy: Vec::new(),
+            busy_links: Vec::new(),
             began,
+            busy: Busy::default(),
+            moved: false,
+            clocks: (began, host_now().0),
             unclaimed: 0,
             control: None,
             samples: None,
@@ -109,6 +116,7 @@ impl Switchd {
                 (attended, seen) = (0, Instant::now());
                 self.server.attend();
                 self.tell_rates();
+                self.read_clocks();
             }
             if self.control.as_ref().is_some_and(Control::has_news) {
                 self.heed();
@@ -146,17 +154,18 @@ impl Switchd {
                 self.give_way();
             }
         }
+        self.read_clocks();
         let lasted = self.server.now() - self.began;
         self.collect();
         let (lateness, guests) = (self.server.lateness(), self.server.guests().collect());
         let unasked = self.unasked();
         self.server.close();
         let processes = ProcessStats::all(&self.server);
-        let Switchd { lab, pairs, unclaimed, mut samples, .. } = self;
+        let Switchd { lab, pairs, busy, unclaimed, mut samples, .. } = self;
         if let Some(samples) = &mut samples {
             samples.finish(&lab);
         }
-        Outcome { lab, pairs, lasted, lateness, unclaimed, unasked, guests, samples, processes }
+        Outcome { lab, pairs, lasted, busy, lateness, unclaimed, unasked, guests, samples, processes }
     }
 
     /// Yields the core, and notes whether other threads compute.
@@ -182,8 +191,9 @@ impl Switchd {
     #[cold]
     fn heed(&mut self) {
         let unasked = self.unasked();
-        let Switchd { server, lab, pairs, began, unclaimed, control: Some(control), .. } = self else { return };
-        control.attend(&mut Emulation { server, lab, pairs, began: *began, unclaimed: *unclaimed, unasked });
+        let Switchd { server, lab, pairs, began, busy, unclaimed, control: Some(control), .. } = self else { return };
+        let (began, busy, unclaimed) = (*began, *busy, *unclaimed);
+        control.attend(&mut Emulation { server, lab, pairs, began, busy, unclaimed, unasked });
     }
 
     fn unasked(&self) -> Option<Unasked> {
@@ -196,6 +206,16 @@ impl Switchd {
             let rate = self.lab.network().port_of(host).rate;
             self.server.set_rate(host, rate);
         }
+    }
+
+    /// Adds the time since the last call to that during which frames were under way, if any was.
+    fn read_clocks(&mut self) {
+        let (lab, host) = (self.server.now(), host_now().0);
+        if std::mem::take(&mut self.moved) || !self.lab.is_idle() {
+            self.busy.lab += lab.saturating_sub(self.clocks.0);
+            self.busy.host += host.saturating_sub(self.clocks.1);
+        }
+        self.clocks = (lab, host);
     }
 
     /// Collects what processes have sent, and advances as far as possible. Returns whether anything moved, and the time
@@ -228,7 +248,7 @@ impl Switchd {
     /// Puts what processes have sent on their hosts' links. Returns whether there was anything, and the earliest time
     /// at which a process may send something else, ns.
     pub(super) fn collect(&mut self) -> (bool, u64) {
-        let Switchd { server, lab, pairs, busy, .. } = self;
+        let Switchd { server, lab, pairs, busy_links, .. } = self;
         let (mut sent, hosts) = (false, lab.hosts());
         let need = server.collect(|leaving| {
             sent = true;
@@ -236,14 +256,15 @@ impl Switchd {
             let mut to = |dst| {
                 pairs.sent(host, dst, start);
                 let left = lab.send(host, &Sent { start, dst, udp_src, traffic_class, frame, telemetry });
-                busy.push((host, left));
+                busy_links.push((host, left));
             };
             match dst {
                 Some(dst) => to(dst),
                 None => (0..hosts).filter(|dst| *dst != host).for_each(to),
             }
         });
-        busy.drain(..).for_each(|(host, free)| server.set_free(host, free));
+        busy_links.drain(..).for_each(|(host, free)| server.set_free(host, free));
+        self.moved |= sent;
         (sent, need)
     }
 
@@ -280,12 +301,14 @@ impl Switchd {
         if arrived {
             server.publish();
         }
+        self.moved |= arrived;
         arrived
     }
 
     /// Sleeps until a process has news, or until `next`, ns. The lab's time advances until then, without the time until
     /// the process's news was noticed.
     fn sleep(&mut self, next: u64) {
+        self.read_clocks();
         let before = self.server.now();
         let waiting = next <= before;
         let due = self.server.line().host_time(next).0.saturating_sub(host_now().0);
@@ -313,5 +336,6 @@ impl Switchd {
             },
         );
         self.server.attend();
+        self.read_clocks();
     }
 }

@@ -11,13 +11,12 @@ use clap::Args;
 use irnic_report::output::Stdout;
 
 use crate::process_stats::{Figures, ProcessState, ProcessStats, QueuePair};
-use crate::socket::{connect, names};
+use crate::socket::{connect, only_lab};
 use crate::stats::{PortStats, Stats};
 
 /// The environment variable with the socket of a process's lab.
 pub const VARIABLE: &str = "IRNIC_LAB";
-/// Prefix of the names of labs' sockets, and suffix of the one for this command.
-pub const PREFIX: &str = "irnic-lab-";
+/// Suffix of the names of its sockets.
 pub(crate) const SUFFIX: &str = "-stats";
 /// Refresh interval.
 const REFRESH: Duration = Duration::from_millis(500);
@@ -72,24 +71,10 @@ fn stats(socket: &str) -> io::Result<Stats> {
     serde_json::from_slice(&get(socket)?).map_err(io::Error::other)
 }
 
-/// The only lab that this user runs.
-fn only_lab() -> Result<String, String> {
-    let mut labs = names(PREFIX, SUFFIX).map_err(|e| format!("/proc/net/unix: {e}"))?;
-    labs.retain(|lab| connect(lab).is_ok());
-    match &labs[..] {
-        [lab] => Ok(lab.clone()),
-        [] => Err("no lab runs; start one by irnic lab".into()),
-        several => {
-            let options: Vec<_> = several.iter().map(|lab| format!("  --socket {lab}")).collect();
-            Err(format!("{} labs run; choose one by\n{}", several.len(), options.join("\n")))
-        }
-    }
-}
-
 /// Finds the lab with the given socket, that of this process, or the only one of this user.
 pub fn find(socket: Option<String>) -> Result<String, String> {
     let given = socket.or_else(|| std::env::var(VARIABLE).ok().filter(|value| !value.is_empty()));
-    given.map_or_else(only_lab, Ok)
+    given.map_or_else(|| only_lab(SUFFIX), Ok)
 }
 
 /// Returns lines and columns of the terminal.

@@ -7,6 +7,22 @@ use crate::pairs::Pairs;
 use crate::process_stats::ProcessStats;
 use crate::samples::Samples;
 
+/// The time during which frames were under way, by both clocks.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Busy {
+    /// Lab time, ns.
+    pub lab: u64,
+    /// The host's time, ns.
+    pub host: u64,
+}
+
+impl Busy {
+    /// Returns how many times slower than the host's time the lab's was.
+    pub fn slower(&self) -> Option<f64> {
+        (self.lab > 0).then(|| self.host as f64 / self.lab as f64)
+    }
+}
+
 /// A view of a lab at one moment.
 #[derive(Copy, Clone)]
 pub struct View<'a> {
@@ -16,6 +32,8 @@ pub struct View<'a> {
     pub pairs: &'a Pairs,
     /// Elapsed lab time, ns.
     pub lasted: u64,
+    /// The part of it during which frames were under way.
+    pub busy: Busy,
     /// Lateness at processes.
     pub lateness: Lateness,
     /// Frames that reached hosts, but no process.
@@ -36,6 +54,8 @@ pub struct Outcome {
     pub pairs: Pairs,
     /// Elapsed lab time, ns.
     pub lasted: u64,
+    /// The part of it during which frames were under way.
+    pub busy: Busy,
     /// Lateness at processes.
     pub lateness: Lateness,
     /// Frames that reached hosts, but no process.
@@ -53,12 +73,13 @@ pub struct Outcome {
 impl Outcome {
     /// Returns a view of it.
     pub fn view(&self) -> View<'_> {
-        let Outcome { lab, pairs, lasted, lateness, unclaimed, unasked, guests, samples, .. } = self;
+        let Outcome { lab, pairs, lasted, busy, lateness, unclaimed, unasked, guests, samples, .. } = self;
         let samples = samples.as_ref();
         View {
             lab,
             pairs,
             lasted: *lasted,
+            busy: *busy,
             lateness: *lateness,
             unclaimed: *unclaimed,
             unasked: *unasked,

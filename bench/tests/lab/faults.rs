@@ -79,8 +79,8 @@ fn a_shell_drops_the_third_acknowledgement_and_it_is_sent_again() {
     let lines: Vec<&str> = out.lines().collect();
     let matches: u64 = lines[0].split(' ').nth(3).and_then(|n| n.parse().ok()).unwrap_or(0);
     assert!(matches >= 40 && lines[0].starts_with("rule 1 ") && lines[0].ends_with(" applied 1"), "{out}");
-    let refused = r#"{"ok":false,"error":"there is no rule 1; `rules` has those there are"}"#;
-    assert_eq!(lines[1..], [r#"{"ok":true,"cleared":1}"#, r#"{"ok":true,"rules":[]}"#, refused]);
+    assert_eq!(lines[1..], [r#"{"ok":true,"cleared":1}"#, r#"{"ok":true,"rules":[]}"#]);
+    assert!(err.contains("irnic: there is no rule 1; `rules` has those there are\n"), "{err}");
     assert_eq!((&report["lost"], &report["dropped"]), (&1.into(), &0.into()));
     assert!(counter(&folder, "client.json", "retransmitted_pkts") > 0, "{report}");
 }
@@ -232,8 +232,10 @@ fn ctl_says_what_is_wrong() {
         let output = irnic(&folder).env("IRNIC_LAB_CONTROL", socket).arg("ctl").args(args).output().unwrap();
         (output.status.code(), text(&output.stderr))
     };
+    // Other tests' labs may be running.
     let (code, error) = refused("", &["time"]);
-    assert!(code == Some(2) && error.starts_with("irnic: --socket: which lab? "), "{error}");
+    let none_or_several = error.contains("no lab runs") || error.contains("labs run; choose one by\n  --socket @");
+    assert!(code == Some(0) || code == Some(1) && none_or_several, "{error}");
     let (code, error) = refused("/nonexistent/control", &["time"]);
     assert_eq!(
         (code, &*error),
@@ -243,15 +245,13 @@ fn ctl_says_what_is_wrong() {
     // Tests run in no lab.
     assert_eq!(Lab::here().expect_err("there is none").kind(), std::io::ErrorKind::NotFound);
     // In a lab.
-    let script = "irnic ctl time; echo $?; irnic ctl drop acks; echo $?; irnic ctl --socket @nobody time; echo $?";
+    let script = "irnic ctl time; echo $?; irnic ctl drop acks 2>&1 >/dev/null; echo $?
+        irnic ctl --socket @nobody time; echo $?";
     let (output, _) = run(&folder, &[], &["sh", "-c", script]);
     let out = text(&output.stdout);
     let lines: Vec<&str> = out.lines().collect();
     assert!(lines[0].starts_with("{\"ok\":true,\"ns\":") && lines[1] == "0", "{out}");
-    assert!(
-        lines[2].starts_with("{\"ok\":false,\"error\":\"\\\"acks\\\": expected from, ") && lines[3] == "1",
-        "{out}"
-    );
+    assert!(lines[2].starts_with("irnic: \"acks\": expected from, ") && lines[3] == "1", "{out}");
     assert_eq!(lines[4..], ["1"]);
     // A socket that is there is somebody's.
     folder.write("taken", "");

@@ -74,6 +74,9 @@ fn frames_cross_three_switches_and_none_is_late() {
     assert_eq!(through, 4, "host, leaf, spine, leaf: {json}");
     let summary = text(&output.stderr);
     assert!(summary.contains("fidelity: no frame was late"), "{summary}");
+    let [busy, took] = ["lab_ns", "host_ns"].map(|clock| number(&json["busy"], clock));
+    assert!(busy > 0 && busy <= number(&json, "lab_ns") && took <= number(&json, "host_ns"), "{json}");
+    assert_eq!(summary.contains("rates that programs print"), took as f64 >= 1.1 * busy as f64, "{summary}");
     let client = std::fs::read_to_string(folder.path().join("client.txt")).unwrap();
     assert!(client.contains("127:77:00:02"), "the client is host 1: {client}");
 }
