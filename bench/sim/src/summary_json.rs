@@ -46,6 +46,8 @@ fn case(batch: &Batch, at: usize, runs: &[Run]) -> Value {
         .map(|(name, of)| {
             let values: Vec<f64> = batch.of_case(at, runs).map(|(_, f)| of(&f.summary)).collect();
             let (mean, confidence) = mean_and_confidence(&values);
+            // One value has none.
+            let confidence = (values.len() > 1).then_some(confidence);
             ((*name).to_owned(), json!({ "mean": mean, "confidence95": confidence }))
         })
         .collect();

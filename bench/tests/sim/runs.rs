@@ -74,6 +74,17 @@ fn the_table_tells_how_long_flows_took_and_what_the_network_did() {
 }
 
 #[test]
+fn one_seed_has_no_confidence_interval() {
+    let folder = Folder::new();
+    for (seeds, is_known) in [("1", false), ("2", true)] {
+        run(&folder, &[&SMALL[..], &["--seeds", seeds, "--json", "all.json"]].concat());
+        let of_time = &json(&folder, "all.json")["cases"][0]["over_seeds"]["avg_fct_ns"];
+        assert!(of_time["mean"].is_f64() && of_time["confidence95"].is_f64() == is_known, "{seeds}: {of_time}");
+        assert!(is_known || of_time["confidence95"].is_null(), "{of_time}");
+    }
+}
+
+#[test]
 fn packets_are_recorded_where_it_was_asked() {
     let folder = Folder::new();
     let network = ["--topology", "star:hosts=3,rate=10G,delay=1us", "--workload", "incast:senders=2,each=10KB,to=0"];
