@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::control::{SUFFIX, VARIABLE};
-use crate::socket::{connect, only_lab};
+use crate::socket::{connect, find};
 
 const AFTER_HELP: &str = "\
 Commands:
@@ -53,9 +53,7 @@ fn ask(socket: &str, command: &str) -> io::Result<String> {
 
 /// Runs `irnic ctl`.
 pub fn main(args: &CtlArgs) -> ExitCode {
-    let variable = || std::env::var(VARIABLE).ok().filter(|value| !value.is_empty());
-    let socket = args.socket.clone().or_else(variable).map_or_else(|| only_lab(SUFFIX), Ok);
-    let socket = match socket {
+    let socket = match find(args.socket.clone(), VARIABLE, SUFFIX) {
         Ok(socket) => socket,
         Err(why) => {
             eprintln!("irnic: {why}");

@@ -11,7 +11,7 @@ use clap::Args;
 use irnic_launch::run::RunError;
 
 use crate::namespaces::Entrance;
-use crate::top;
+use crate::{socket, top};
 
 /// The variable with the number of a process's host.
 const VARIABLE: &str = "IRNIC_LAB_HOST";
@@ -61,7 +61,7 @@ fn directory(socket: &str) -> Result<PathBuf, String> {
 
 /// Executes a command on a host. Returns only on failure.
 fn run(socket: Option<String>, host: u32, mut command: Command) -> RunError {
-    let entered = top::find(socket).and_then(|socket| {
+    let entered = socket::find(socket, top::VARIABLE, top::SUFFIX).and_then(|socket| {
         let enter = |directory: PathBuf| Entrance::open(&directory, Some(host))?.enter();
         enter(directory(&socket)?).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => format!("the lab at {socket} has no host {host}, or has ended"),

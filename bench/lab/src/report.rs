@@ -95,8 +95,7 @@ impl Report<'_> {
         if let Some(slower) = busy.slower().filter(|slower| *slower >= NOTABLE && unasked.is_none()) {
             let _ = writeln!(
                 text,
-                "  while frames were under way it was {slower:.1} times slower: rates that programs print, which measure this \
-                 machine's time, are lower by that factor",
+                "  rates that programs print are {slower:.1} times lower than the network's: they measure this machine's time",
             );
         }
         let _ = match unasked {

@@ -55,11 +55,17 @@ pub fn names(prefix: &str, suffix: &str) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Returns the socket whose name ends with `suffix` of the only lab that this user runs.
+/// Returns a lab's socket: the one given, else that in an environment variable, else that of the only lab of this user,
+/// whose name ends with `suffix`.
 ///
 /// # Errors
-/// A text that says how to choose one of several, or to start one.
-pub fn only_lab(suffix: &str) -> Result<String, String> {
+/// A text that says how to choose one of several labs, or to start one.
+pub fn find(given: Option<String>, variable: &str, suffix: &str) -> Result<String, String> {
+    let set = || std::env::var(variable).ok().filter(|value| !value.is_empty());
+    given.or_else(set).map_or_else(|| only_lab(suffix), Ok)
+}
+
+fn only_lab(suffix: &str) -> Result<String, String> {
     let mut labs = names(PREFIX, suffix).map_err(|e| format!("/proc/net/unix: {e}"))?;
     labs.retain(|lab| connect(lab).is_ok());
     match &labs[..] {
@@ -77,6 +83,22 @@ mod tests {
     use std::io::{Read, Write};
 
     use super::*;
+
+    #[test]
+    fn the_only_lab_is_found_and_several_are_listed() {
+        // No other test's labs have it.
+        let suffix = format!("-{}-found", std::process::id());
+        let find = || find(None, "IRNIC_NO_SUCH_VARIABLE", &suffix);
+        assert!(find().unwrap_err().contains("no lab runs"));
+        let [first, second] = ["first", "second"].map(|name| format!("@{PREFIX}{name}{suffix}"));
+        let _first = listen(&first).unwrap();
+        assert_eq!(find().as_ref(), Ok(&first));
+        let _second = listen(&second).unwrap();
+        let several = format!("2 labs run; choose one by\n  --socket {first}\n  --socket {second}");
+        assert_eq!(find(), Err(several));
+        assert_eq!(super::find(Some("given".into()), "PATH", &suffix), Ok("given".into()));
+        assert_eq!(super::find(None, "PATH", &suffix), Ok(std::env::var("PATH").unwrap()));
+    }
 
     #[test]
     fn a_place_is_a_path_or_a_name_that_can_be_found() {

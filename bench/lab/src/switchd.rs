@@ -27,8 +27,6 @@ const ATTENTION: Duration = Duration::from_millis(20);
 const PATIENT: u32 = 100;
 /// Time ahead for which it spins instead of sleeping, ns of the host's time.
 const SOON: u64 = 60 * US;
-/// Time ahead for which it does not even yield if other threads are computing: shorter than a sleep.
-const BRIEF: u64 = 10 * US;
 /// Maximum sleep.
 pub(super) const SLEEP: Duration = Duration::from_millis(100);
 
@@ -139,12 +137,10 @@ impl Switchd {
             if idle == 0 {
                 continue;
             }
-            let (ahead, now) = (next > self.server.now(), host_now());
-            let due = self.server.line().host_time(next).since(now);
+            let now = host_now();
+            let soon = next > self.server.now() && self.server.line().host_time(next).since(now) < SOON;
             let crowded = self.contention.is_high(now);
-            if crowded && ahead && due < BRIEF {
-                std::hint::spin_loop();
-            } else if crowded || idle >= PATIENT && !(ahead && due < SOON) {
+            if crowded || idle >= PATIENT && !soon {
                 // Threads that compute give way to it when it wakes.
                 let short = crowded.then(Short::begin);
                 self.sleep(next);

@@ -11,7 +11,7 @@ use clap::Args;
 use irnic_report::output::Stdout;
 
 use crate::process_stats::{Figures, ProcessState, ProcessStats, QueuePair};
-use crate::socket::{connect, only_lab};
+use crate::socket::{connect, find};
 use crate::stats::{PortStats, Stats};
 
 /// The environment variable with the socket of a process's lab.
@@ -69,12 +69,6 @@ fn get(socket: &str) -> io::Result<Vec<u8>> {
 
 fn stats(socket: &str) -> io::Result<Stats> {
     serde_json::from_slice(&get(socket)?).map_err(io::Error::other)
-}
-
-/// Finds the lab with the given socket, that of this process, or the only one of this user.
-pub fn find(socket: Option<String>) -> Result<String, String> {
-    let given = socket.or_else(|| std::env::var(VARIABLE).ok().filter(|value| !value.is_empty()));
-    given.map_or_else(|| only_lab(SUFFIX), Ok)
 }
 
 /// Returns lines and columns of the terminal.
@@ -352,7 +346,7 @@ fn cut(text: &str, columns: usize) -> String {
 }
 
 fn run(args: &TopArgs) -> Result<(), String> {
-    let socket = find(args.socket.clone())?;
+    let socket = find(args.socket.clone(), VARIABLE, SUFFIX)?;
     let failed = |e: io::Error| format!("{socket}: {e}");
     if args.json {
         let mut text = get(&socket).map_err(failed)?;

@@ -50,7 +50,7 @@ impl State {
     /// Records that the acknowledgements of `received` packets leave before the reply, to learn whether one comes in
     /// time.
     #[inline]
-    pub(super) fn await_answer(&mut self, received: usize, now: Time) {
+    fn await_answer(&mut self, received: usize, now: Time) {
         if received > 0 && self.nic_port.busy() {
             self.model.answers.expect(now);
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use irnic_ports::{Application, Port, Timed, host_now as now};
 use irnic_transports::Time;
 use irnic_transports::qp::CqId;
-use irnic_transports::time::{MS, SEC, US};
+use irnic_transports::time::MS;
 use parking_lot::MutexGuard;
 
 use super::state::State;
@@ -15,10 +15,6 @@ use super::unit::Unit;
 
 /// Longest wait of a poll, ns of the host's time: the application may also wait for something that is not visible here.
 const LONGEST_POLL: u64 = MS;
-/// A `sched_yield` that took this long, ns, has let a thread run that computes, as it would each time. Polls then sleep
-/// for [`HOLD`] ns.
-const TAKEN: u64 = 500 * US;
-const HOLD: u64 = SEC;
 
 impl State {
     fn timed(&mut self) -> Option<&mut dyn Timed> {
@@ -106,13 +102,11 @@ impl Unit {
             std::thread::yield_now();
             let after = now();
             let mut state = self.state.lock();
-            if after.since(before) >= TAKEN {
-                state.model.empty_polls.oversubscribed_until = after + HOLD;
-            }
+            state.presence.contention.yielded(before, after);
             if !state.timed().is_some_and(|port| port.stands_still()) {
                 return true;
             }
-            if after < state.model.empty_polls.oversubscribed_until {
+            if state.presence.contention.is_high(after) {
                 self.wait_for_completions(state);
                 return true;
             }

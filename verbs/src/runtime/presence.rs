@@ -21,7 +21,7 @@ pub(super) struct Presence {
     pub(super) round: Option<Round>,
     /// The queue that the application waits for, if it waits for no other, and the number of events that it has had.
     pub(super) queue: Option<(Arc<AtomicU64>, u64)>,
-    /// Contention for cores, where time does not wait for the application.
+    /// Contention for cores.
     pub(super) contention: Contention,
 }
 

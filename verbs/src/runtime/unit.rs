@@ -221,11 +221,13 @@ impl Unit {
             n = state.take(cq, max, &mut each)?;
         }
         if n > 0 {
-            // What the application looks for has arrived as well, if anything has.
-            if received == 0 {
-                state.model.memory_watch.took(now);
+            if received > 0 {
+                // What the application looks for as well, if it does.
+                self.end(state, now);
+                return Ok(Some(n));
             }
-            if received == 0 && state.model.memory_watch.is_shown() {
+            state.model.memory_watch.took(now);
+            if state.model.memory_watch.is_shown() {
                 self.wait_for_memory(state);
             } else {
                 self.end(state, now);

@@ -81,15 +81,14 @@ impl Unit {
         if begun >= until || state.model.is_awaited() || state.nic_port.is_timed() {
             return self.end(state, begun);
         }
-        if begun < state.model.idle_until {
+        if state.model.is_idle(begun) {
             state.nic_port.port.take_over();
         }
         loop {
             let time = now();
             state.model.last_progress = time;
             let received = state.receive(time);
-            state.await_answer(received, time);
-            state.answer(received, time);
+            state.answer_or_wait(received, 0, time);
             if received > 0 || time >= until {
                 state.model.memory_watch.waited(time, received > 0);
                 return self.end(state, time);

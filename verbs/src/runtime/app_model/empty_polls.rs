@@ -114,7 +114,7 @@ impl EmptyPolls {
         self.looks > 0
     }
 
-    /// Records an empty poll that only looked at memory.
+    /// Records an empty poll that only read memory.
     #[inline]
     pub(in crate::runtime) fn looked(&mut self) {
         self.looks -= 1;
