@@ -274,7 +274,7 @@ impl Nic {
             self.free.pop_front();
         }
         self.wheel.reserve(index + 1);
-        let pulled = qp.pull_class().map(|class| PulledSlot { class, asks: false, urgent: false });
+        let pulled = qp.pull_class().map(|class| PulledSlot { class, queued: false, urgent: false });
         if let Some(PulledSlot { class, .. }) = pulled {
             self.pulls.reserve(class, self.qps.len());
             self.scheduler.urgent.reserve(self.qps.len().saturating_sub(self.scheduler.urgent.len()));
@@ -309,7 +309,7 @@ impl Nic {
     /// destroying it has no effect on others. A queue pair that does not exist is quiet.
     pub fn is_quiet(&self, qpn: u32) -> bool {
         let Some(index) = self.index(qpn) else { return true };
-        let pulled = |slot: &Slot| slot.pulled.is_some_and(|pulled| pulled.asks || pulled.urgent);
+        let pulled = |slot: &Slot| slot.pulled.is_some_and(|pulled| pulled.queued || pulled.urgent);
         let busy = self.qps[index]
             .as_ref()
             .is_some_and(|slot| slot.ready || pulled(slot) || slot.low.is_some_and(|low| low.rings != 0));
@@ -373,7 +373,7 @@ impl Nic {
         if slot.ready || pulled.is_some_and(|pulled| pulled.urgent) || low.is_some_and(|low| low.rings != 0) {
             self.scheduler.remove(index);
         }
-        if pulled.is_some_and(|pulled| pulled.asks) {
+        if pulled.is_some_and(|pulled| pulled.queued) {
             self.pulls.remove(index);
         }
         self.wheel.cancel(index);

@@ -70,6 +70,7 @@ pub mod slices;
 mod stamp;
 mod sync;
 mod timed;
+mod timed_nic_port;
 pub mod udp;
 
 use std::io;
@@ -88,6 +89,7 @@ pub use nic_port::NicPort;
 pub use ring::Corrupt;
 pub use stamp::host_now;
 pub use timed::{Application, Timed, Turn};
+pub use timed_nic_port::{Moved, TimedNicPort};
 
 /// The largest frame that ports carry, in bytes: 4096 of payload, the rest for BTH, extended headers, padding and ICRC.
 pub const MAX_FRAME: usize = 4096 + 128;
@@ -389,6 +391,10 @@ pub trait Port {
         Resolution::Ready
     }
 
+    /// Records that everything received so far is answered, and the answers flushed. A port whose frames go to processes
+    /// of the same host shows it to their senders, who ask by [`Self::peer_process`]. The default does nothing.
+    fn mark_answered(&mut self) {}
+
     /// Returns what is known of the destination process of frames to this queue pair at `path.dst`. May make a system
     /// call.
     fn peer_process(&mut self, _path: &Path, _dest_qp: u32) -> PeerProcess {
@@ -422,6 +428,7 @@ macro_rules! forward_rest {
             fn wire_path(&$self, path: &irnic_transports::Path) -> irnic_transports::Path;
             fn wait(&mut $self, timeout: std::time::Duration) -> std::io::Result<()>;
             fn counters(&$self) -> $crate::PortCounters;
+            fn mark_answered(&mut $self);
             fn peer_process(
                 &mut $self,
                 path: &irnic_transports::Path,

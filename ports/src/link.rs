@@ -236,6 +236,11 @@ impl Link {
         Ok(frames)
     }
 
+    /// Records that all received frames are answered, and the answers flushed.
+    pub(super) fn mark_answered(&mut self) {
+        self.rx.mark_answered();
+    }
+
     fn must_wake(&mut self) -> bool {
         if self.rx.has_frames() || self.failure.is_some() || self.other().closed.load(Ordering::Acquire) == 1 {
             return true;
@@ -290,8 +295,8 @@ impl Link {
         if self.check_peer().is_err() || self.other().closed.load(Ordering::Acquire) == 1 {
             return PeerProcess::Dead;
         }
-        let (handed, taken) = self.tx.progress();
-        PeerProcess::Alive { handed, taken }
+        let (handed, answered) = self.tx.progress();
+        PeerProcess::Alive { handed, answered }
     }
 
     /// Fails if the peer process has ended.

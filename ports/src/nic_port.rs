@@ -3,13 +3,14 @@
 use std::io;
 
 use irnic_nic::Nic;
-use irnic_nic::frame::{Icrc, emit_around, emit_frame, payload_in_place, receive_frame, receive_frame_with};
+use irnic_nic::frame::{Icrc, emit_around, emit_frame, payload_in_place, receive_frame};
 use irnic_transports::telemetry::Int;
-use irnic_transports::{Path, Sideband, Time};
+use irnic_transports::{Path, Time};
 
 use crate::{Port, TxFrame};
 
-/// A NIC with the port that it sends and receives through.
+/// A NIC with the port that it sends and receives through, driven by the caller's time.
+/// [`TimedNicPort`](crate::TimedNicPort) drives one whose port has a clock of its own.
 ///
 /// Two NICs in one process, and an RDMA WRITE from one to the other:
 ///
@@ -58,16 +59,11 @@ pub struct NicPort<P> {
     pub nic: Nic,
     /// The port.
     pub port: P,
-    icrc: Icrc,
+    pub(crate) icrc: Icrc,
     held: Option<Held>,
-    received_bytes: u64,
-    /// Time of the driver's next work that the NIC does not know of, on the clock of a port that has one: that clock
-    /// does not pass it before a turn.
-    pub alarm: Time,
+    pub(crate) received_bytes: u64,
     /// Number of consecutive calls after which more frames may have arrived than were read.
     behind: u8,
-    /// The port has a clock of its own.
-    timed: bool,
     /// The port may deliver notices of fair rates.
     notices: bool,
 }
@@ -78,13 +74,6 @@ const IN_PLACE: usize = 1024;
 
 /// Maximum number of consecutive calls for which timers wait until all arrived frames are read.
 const MOST_BEHIND: u8 = 16;
-
-/// Frames moved in a turn.
-#[derive(Copy, Clone, Debug, Default)]
-struct Moved {
-    received: usize,
-    sent: usize,
-}
 
 /// A frame that the port had no room for.
 #[derive(Debug)]
@@ -115,22 +104,9 @@ impl<P: Port> NicPort<P> {
     pub const RX_BATCH: usize = Nic::RX_BATCH;
 
     /// Connects `nic` to `port`. `icrc` selects which frames carry an ICRC and which are checked.
-    pub fn new(nic: Nic, mut port: P, icrc: Icrc) -> NicPort<P> {
-        let timed = port.timed().is_some();
+    pub fn new(nic: Nic, port: P, icrc: Icrc) -> NicPort<P> {
         let notices = port.gives_notices();
-        NicPort { nic, port, icrc, held: None, received_bytes: 0, alarm: Time::NEVER, behind: 0, timed, notices }
-    }
-
-    /// Returns whether the port has its own clock, by which the NIC performs its work ([`crate::Timed`]).
-    #[inline]
-    pub fn is_timed(&self) -> bool {
-        self.timed
-    }
-
-    /// Returns the NIC's time at the caller's `now`: that of the port's clock, if it has one.
-    #[inline]
-    pub fn time(&mut self, now: Time) -> Time {
-        if self.timed { self.port.timed().map_or(now, |port| port.clock()) } else { now }
+        NicPort { nic, port, icrc, held: None, received_bytes: 0, behind: 0, notices }
     }
 
     /// Receives, runs timers and transmits: [`Self::receive`], then [`Self::transmit`]. Returns the number of frames
@@ -161,9 +137,6 @@ impl<P: Port> NicPort<P> {
     /// The port's error.
     #[inline]
     pub fn receive_some(&mut self, now: Time, budget: usize) -> io::Result<usize> {
-        if self.timed {
-            return self.turn().map(|moved| moved.received);
-        }
         let NicPort { nic, port, icrc, received_bytes, notices, behind, .. } = self;
         if *notices {
             port.take_notices(now, &mut |at, notice| nic.receive_notice(now, at, notice));
@@ -177,6 +150,10 @@ impl<P: Port> NicPort<P> {
         if *behind == 0 || *behind > MOST_BEHIND {
             *behind = 0;
             nic.on_deadline_knowing(now, |path, qpn| port.peer_process(path, qpn));
+        }
+        // Otherwise after the answers.
+        if !self.busy() {
+            self.port.mark_answered();
         }
         Ok(received)
     }
@@ -194,12 +171,19 @@ impl<P: Port> NicPort<P> {
     /// The port's error.
     #[inline]
     pub fn transmit(&mut self, now: Time) -> io::Result<usize> {
-        if self.timed {
-            return self.turn().map(|moved| moved.sent);
-        }
         let sent = self.queue(now)?;
         self.port.flush(now)?;
+        self.answered_by(sent);
         Ok(sent)
+    }
+
+    /// Reports to the port, after packets were sent, that what was received is answered, unless the answers found no
+    /// room. With more queue pairs than send in one call this is early for some, whose round trips are long.
+    #[inline]
+    fn answered_by(&mut self, sent: usize) {
+        if sent > 0 && self.held.is_none() {
+            self.port.mark_answered();
+        }
     }
 
     /// Like [`Self::transmit`], but leaves in the port what gains by waiting for future packets ([`Port::flush_full`]).
@@ -209,81 +193,12 @@ impl<P: Port> NicPort<P> {
     /// The port's error.
     #[inline]
     pub fn transmit_full(&mut self, now: Time) -> io::Result<(usize, bool)> {
-        if self.timed {
-            return self.turn().map(|moved| (moved.sent, false));
-        }
         let sent = self.queue(now)?;
         let waits = self.port.flush_full(now)?;
+        if !waits {
+            self.answered_by(sent);
+        }
         Ok((sent, waits))
-    }
-
-    /// Performs due work by the port's clock, each item at its time. Not inlined: other ports never come here.
-    #[inline(never)]
-    fn turn(&mut self) -> io::Result<Moved> {
-        let mut moved = Moved::default();
-        let next = self.next(self.busy());
-        let Some(port) = self.port.timed() else { return Ok(moved) };
-        if port.is_idle(next) {
-            return Ok(moved);
-        }
-        let turn = port.begin();
-        let (mut at, now) = (turn.done, turn.now);
-        // Effects of calls since the last turn take place from here on, unless something has arrived before.
-        let mut from = turn.from;
-        // The NIC has nothing to send until something else happens, although it seems to.
-        let mut idle = false;
-        let done = loop {
-            let (busy, deadline) = (self.busy() && !idle, self.nic.next_deadline());
-            let port = self.port.timed().expect("it is one");
-            let arrival = port.next_arrival();
-            let free = if busy { port.free_at().max(from) } else { Time::NEVER };
-            let deadline = deadline.max(from);
-            let next = arrival.min(free).min(deadline);
-            if next > now {
-                break self.port.flush(now);
-            }
-            at = at.max(next);
-            if arrival <= at {
-                let telemetry = port.telemetry();
-                let NicPort { nic, port, icrc, received_bytes, .. } = self;
-                let received = port.receive(at, 1, &mut |frame| {
-                    *received_bytes += frame.bytes.len() as u64;
-                    let sideband = Sideband { telemetry: telemetry.as_ref(), ..Sideband::NONE };
-                    receive_frame_with(nic, at, &frame, *icrc, sideband);
-                });
-                match received {
-                    Ok(received) => moved.received += received,
-                    Err(e) => break Err(e),
-                }
-                let paused = self.port.timed().map_or(0, |port| port.paused());
-                self.nic.set_stopped(paused);
-                (idle, from) = (false, at);
-            } else if deadline <= at {
-                let NicPort { nic, port, .. } = self;
-                nic.on_deadline_knowing(at, |path, qpn| port.peer_process(path, qpn));
-                (idle, from) = (false, at);
-            } else {
-                match self.queue_some(at, 1) {
-                    Ok(sent) => {
-                        moved.sent += sent;
-                        idle = sent == 0;
-                    }
-                    Err(e) => break Err(e),
-                }
-            }
-        };
-        let next = self.next(self.busy() && !idle);
-        self.port.timed().expect("it is one").end(at, next);
-        done.map(|()| moved)
-    }
-
-    /// Returns the earliest time at which the NIC, or its alarm, will do something on its own, by the port's clock.
-    fn next(&mut self, busy: bool) -> Time {
-        let deadline = self.nic.next_deadline().min(self.alarm);
-        match self.port.timed() {
-            Some(port) if busy => deadline.min(port.free_at()),
-            _ => deadline,
-        }
     }
 
     /// Passes what the NIC has ready to the port.
@@ -294,7 +209,7 @@ impl<P: Port> NicPort<P> {
 
     /// Passes at most `most` packets to the port.
     #[inline]
-    fn queue_some(&mut self, now: Time, most: usize) -> io::Result<usize> {
+    pub(crate) fn queue_some(&mut self, now: Time, most: usize) -> io::Result<usize> {
         let NicPort { nic, port, icrc, held, .. } = self;
         if let Some(Held { path, dest_qp, icrc, irn, telemetry, bytes }) = held {
             attach(port, telemetry.as_deref());
@@ -344,10 +259,6 @@ impl<P: Port> NicPort<P> {
     /// port.
     #[inline]
     pub fn next_deadline(&self) -> Time {
-        if self.timed {
-            // The port knows the NIC's deadlines.
-            return self.port.next_deadline();
-        }
         self.nic.next_deadline().min(self.port.next_deadline())
     }
 

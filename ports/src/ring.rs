@@ -60,8 +60,8 @@ struct Positions {
     tail: CacheAligned,
     /// 1 while the producer waits for room and wants a wake-up.
     wanted: CacheAligned,
-    /// Written by the consumer when it finds the ring empty: every byte before this position was taken.
-    emptied: CacheAligned,
+    /// Written by the consumer once it has sent its answers: every byte before this position was taken and answered.
+    answered: CacheAligned,
 }
 
 // SAFETY: four atomics and padding, aligned to 128.
@@ -136,14 +136,12 @@ impl Producer {
         self.room_for(2 * record(HEADER, self.place.max_frame))
     }
 
-    /// Returns how many bytes were published and how many of them the consumer has taken: all, if it has found the ring
-    /// empty since.
+    /// Returns how many bytes were published and how many of them the consumer has answered. What it published before
+    /// it said so is visible to the caller.
     pub(super) fn progress(&self) -> (u64, u64) {
-        let Positions { tail, emptied, .. } = self.positions();
-        let taken = |at: &CacheAligned| self.published.wrapping_sub(at.0.load(Ordering::Acquire));
-        // Computed as distances: the consumer's values are untrusted.
-        let left = taken(tail).min(taken(emptied)).min(self.place.capacity as u64);
-        (self.published, self.published.saturating_sub(left))
+        // Computed as a distance: the consumer's value is untrusted.
+        let left = self.published.wrapping_sub(self.positions().answered.0.load(Ordering::Acquire));
+        (self.published, self.published.saturating_sub(left.min(self.place.capacity as u64)))
     }
 
     /// Requests a wake-up from the consumer when it has made room. The caller must issue a fence and then check
@@ -225,9 +223,9 @@ pub(super) struct Consumer {
     next: u64,
     /// The producer's head when last read.
     head: u64,
-    /// Tail last published to the producer, for room and for an empty ring.
+    /// Positions last published to the producer: for room, and of what was answered.
     released: u64,
-    emptied: u64,
+    answered: u64,
     /// Stamp of the last record.
     stamp: u64,
     /// Times of the last read of the head and of the one before: at the earlier one the frames up to the head were not
@@ -251,7 +249,7 @@ impl Consumer {
     pub(super) fn new(region: Arc<Region>, place: Place) -> Consumer {
         place.check(&region);
         let (read_at, unseen_at) = (Time::NEVER, Time::NEVER);
-        Consumer { region, place, next: 0, head: 0, released: 0, emptied: 0, stamp: 0, read_at, unseen_at }
+        Consumer { region, place, next: 0, head: 0, released: 0, answered: 0, stamp: 0, read_at, unseen_at }
     }
 
     fn positions(&self) -> &Positions {
@@ -287,12 +285,6 @@ impl Consumer {
                 self.unseen_at = std::mem::replace(&mut self.read_at, now);
                 let head = self.positions().head.0.load(Ordering::Acquire);
                 if head == self.next {
-                    // On a cache line of its own: only a producer that doubts its peer reads it, not one that gets
-                    // answers.
-                    if self.emptied != head {
-                        self.emptied = head;
-                        self.positions().emptied.0.store(head, Ordering::Release);
-                    }
                     return Ok(None);
                 }
                 if head.wrapping_sub(self.released) > capacity || head.wrapping_sub(self.next) > capacity {
@@ -344,6 +336,16 @@ impl Consumer {
         self.positions().tail.0.store(self.next, Ordering::Release);
         self.released = self.next;
         true
+    }
+
+    /// Records that all popped frames are answered, and the answers published.
+    #[inline]
+    pub(super) fn mark_answered(&mut self) {
+        // On a cache line of its own: only a producer that doubts its peer reads it, not one that gets answers.
+        if self.answered != self.next {
+            self.answered = self.next;
+            self.positions().answered.0.store(self.next, Ordering::Release);
+        }
     }
 
     /// Returns whether the producer asked for a wake-up, and clears the request. Call it after a `release` that

@@ -290,6 +290,10 @@ impl Port for ShmPort {
         })?)
     }
 
+    fn mark_answered(&mut self) {
+        self.link.mark_answered();
+    }
+
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         Ok(self.link.wait(timeout)?)
     }

@@ -7,10 +7,6 @@
 //!
 //! Sizes are those that the values need, not those of Rust's types: [`width`] has them.
 
-use crate::config::{Discipline, FlowControl, Timer, TransportConfig, WireFormat};
-use crate::edge::Edge;
-use crate::slack::Slack;
-
 /// Sizes of values, in bits.
 pub mod width {
     /// Sequence numbers of packets, messages and work requests (IBA 9.7.2).
@@ -119,9 +115,8 @@ impl Footprint {
     }
 }
 
-/// Parameters that fields depend on.
-pub(crate) struct Setup<'a> {
-    pub(crate) config: &'a TransportConfig,
+/// What fields depend on: the transport, and attributes of the queue pair.
+pub(crate) struct Setup {
     /// Both the IRN extension and plain RoCE may be in use.
     pub(crate) irn: bool,
     pub(crate) plain: bool,
@@ -130,35 +125,30 @@ pub(crate) struct Setup<'a> {
     /// READs and atomics that may be outstanding as a requester, and as a responder.
     pub(crate) reads: u64,
     pub(crate) answers: u64,
-}
-
-impl<'a> Setup<'a> {
-    pub(crate) fn new(config: &'a TransportConfig, mtu: u32, reads: u8, answers: u8) -> Setup<'a> {
-        Setup {
-            config,
-            irn: config.wire != WireFormat::Roce,
-            plain: config.wire != WireFormat::Irn,
-            mtu: mtu.into(),
-            reads: reads.into(),
-            answers: answers.into(),
-        }
-    }
-
-    /// Returns the number of priorities below the stream's.
-    pub(crate) fn low_levels(&self) -> u64 {
-        self.config.discipline.rc3().map_or(0, |rc3| rc3.levels.into())
-    }
-
-    /// Returns whether anything depends on measured round trips.
-    pub(crate) fn measures(&self) -> bool {
-        matches!(self.config.timer, Timer::Estimated { .. } | Timer::Tcp { .. })
-            || matches!(self.config.discipline, Discipline::Tlp(_))
-    }
+    /// Packets in flight.
+    pub(crate) cap: u32,
+    /// Number of priorities below the stream's.
+    pub(crate) low_levels: u64,
+    /// Whether anything depends on measured round trips.
+    pub(crate) measures: bool,
+    /// Whether there are tail loss probes, send times as evidence of losses, a window of TLT, fences between requests
+    /// to overlapping memory, and a priority of acknowledgements.
+    pub(crate) probes: bool,
+    pub(crate) evidence: bool,
+    pub(crate) tlt_window: bool,
+    pub(crate) fences: bool,
+    pub(crate) ack_priority: bool,
+    /// Whether there is congestion control, and whether it takes congestion notifications or telemetry.
+    pub(crate) controlled: bool,
+    pub(crate) cnps: bool,
+    pub(crate) telemetry: bool,
+    /// The sender of IRN's responses.
+    pub(crate) responses: Box<dyn Parts>,
 }
 
 /// A type with a table of fields.
 pub(crate) trait Parts {
-    fn list(&self, at: &Setup<'_>, ledger: &mut Ledger);
+    fn list(&self, at: &Setup, ledger: &mut Ledger);
 }
 
 /// A table's entry for a field.
@@ -172,7 +162,6 @@ enum What<'a> {
     Bits(u64),
     Left(&'static str),
     Part(&'a dyn Parts),
-    Own(Box<dyn Parts>),
     Each(Per, Box<dyn Parts>, usize),
     Times(u64, Box<dyn Parts>),
 }
@@ -233,11 +222,6 @@ pub(crate) fn part(part: &dyn Parts) -> Entry<'_> {
     Entry::new(What::Part(part))
 }
 
-/// As [`part`], for a temporary: a struct that this queue pair does not have yet.
-pub(crate) fn own<'a>(part: impl Parts + 'static) -> Entry<'a> {
-    Entry::new(What::Own(Box::new(part)))
-}
-
 /// An entry for a work request with a table of its own, which takes `bytes` in software.
 pub(crate) fn each<'a>(per: Per, part: impl Parts + 'static, bytes: usize) -> Entry<'a> {
     Entry::new(What::Each(per, Box::new(part), bytes))
@@ -276,7 +260,7 @@ impl Ledger {
         Ledger { path: String::new(), per: Per::QueuePair, item: None, footprint: Footprint::default() }
     }
 
-    pub(crate) fn enter(&mut self, at: &Setup<'_>, name: &str, entry: Entry<'_>) {
+    pub(crate) fn enter(&mut self, at: &Setup, name: &str, entry: Entry<'_>) {
         let (len, item) = (self.path.len(), self.item);
         if len > 0 {
             self.path.push('.');
@@ -293,7 +277,6 @@ impl Ledger {
                 self.add(count * one.footprint.fields.iter().map(|field| field.bits).sum::<u64>(), None);
             }
             What::Part(part) => part.list(at, self),
-            What::Own(part) => part.list(at, self),
             What::Each(per, part, bytes) => {
                 let outer = std::mem::replace(&mut self.per, per);
                 match per {
@@ -310,7 +293,7 @@ impl Ledger {
     }
 
     /// [`Self::enter`] beside the part that is being listed, under the same struct.
-    fn enter_sibling(&mut self, at: &Setup<'_>, name: &str, entry: Entry<'_>) {
+    pub(crate) fn enter_sibling(&mut self, at: &Setup, name: &str, entry: Entry<'_>) {
         let own = self.path.split_off(self.path.rfind('.').unwrap_or(0));
         self.enter(at, name, entry);
         self.path += &own;
@@ -323,13 +306,13 @@ impl Ledger {
     }
 }
 
-/// Lists the fields of `parts`, whose own size is `bytes`, and the transport's fields shared by all queue pairs.
-pub(crate) fn of(parts: &dyn Parts, bytes: usize, at: &Setup<'_>) -> Footprint {
+/// Lists the fields of `parts`, whose own size is `bytes`, and those of `transport`, which all queue pairs share.
+pub(crate) fn of(parts: &dyn Parts, bytes: usize, transport: &dyn Parts, at: &Setup) -> Footprint {
     let mut ledger = Ledger::new();
     ledger.footprint.memory.queue_pair = bytes;
     parts.list(at, &mut ledger);
     ledger.per = Per::Nic;
-    ledger.enter(at, "transport", part(at.config));
+    ledger.enter(at, "transport", part(transport));
     ledger.footprint
 }
 
@@ -337,7 +320,7 @@ pub(crate) fn of(parts: &dyn Parts, bytes: usize, at: &Setup<'_>) -> Footprint {
 macro_rules! footprint {
     ($type:path, |$at:ident| { $($field:ident => $entry:expr),+ $(,)? }) => {
         impl $crate::footprint::Parts for $type {
-            fn list(&self, $at: &$crate::footprint::Setup<'_>, ledger: &mut $crate::footprint::Ledger) {
+            fn list(&self, $at: &$crate::footprint::Setup, ledger: &mut $crate::footprint::Ledger) {
                 #[allow(unused_variables)]
                 let Self { $($field),+ } = self;
                 $(ledger.enter($at, stringify!($field), $entry);)+
@@ -347,73 +330,3 @@ macro_rules! footprint {
 }
 
 pub(crate) use footprint;
-
-footprint!(TransportConfig, |at| {
-    wire => left(FIXED),
-    recovery => left(FIXED),
-    nak => left(FIXED),
-    flow => part(flow),
-    timer => part(timer),
-    window => left("the length of the bitmaps"),
-    nack_threshold => bits(8).when(*nack_threshold > 1, why::OFF),
-    retransmit_delay => left(why::MODEL),
-    evidence => left(FIXED),
-    placement => left(FIXED),
-    patience => left("of real time: how long software waits for a process"),
-    credits => left(FIXED),
-    ack_priority => bits(3).when(ack_priority.is_some(), why::OFF),
-    overlap => left(FIXED),
-    discipline => part(discipline),
-    // The rule, and its time or rate.
-    slack => bits(3 + 32).when(*slack != Slack::None, why::OFF),
-    // The rule, and three times.
-    edge => bits(2 + 3 * 32).when(*edge != Edge::Off, why::OFF),
-    congestion => left("parameters of congestion control: see its page"),
-    line_rate => left("the port's"),
-    base_rtt => left("what congestion control starts from"),
-});
-
-/// Reason for fields of [`TransportConfig`] that select the transport.
-const FIXED: &str = "which transport it is: the NIC is built for it";
-
-impl Parts for Discipline {
-    fn list(&self, at: &Setup<'_>, ledger: &mut Ledger) {
-        ledger.enter_sibling(at, "pull", bits(16 + 16 + 10).when(self.pull().is_some(), why::OFF));
-        ledger.enter_sibling(at, "tlt", bits(16).when(self.tlt().is_some(), why::OFF));
-        ledger.enter_sibling(at, "tlp", instant().when(at.config.has_probes(), why::OFF));
-        // Packets of the first priority, number of priorities, reach.
-        ledger.enter_sibling(at, "rc3", bits(17 + 3 + 17).when(self.rc3().is_some(), why::OFF));
-    }
-}
-
-impl Parts for FlowControl {
-    fn list(&self, at: &Setup<'_>, ledger: &mut Ledger) {
-        match self {
-            FlowControl::None => ledger.enter(at, "cap", left(why::OFF)),
-            FlowControl::BdpCap(_) => ledger.enter(at, "cap", sequence().is(Item::Shared)),
-        }
-    }
-}
-
-impl Parts for Timer {
-    fn list(&self, at: &Setup<'_>, ledger: &mut Ledger) {
-        match self {
-            Timer::Fixed(_) => {
-                ledger.enter(at, "timeout", instant().when(at.config.timer != Timer::Fixed(None), PER_QP))
-            }
-            Timer::Irn { .. } => {
-                ledger.enter(at, "low", instant().is(Item::Shared));
-                ledger.enter(at, "high", instant());
-                ledger.enter(at, "n", sequence().is(Item::Shared));
-            }
-            Timer::Estimated { .. } => {
-                ["min", "max"].into_iter().for_each(|name| ledger.enter(at, name, instant()));
-                ledger.enter(at, "n", sequence());
-            }
-            Timer::Tcp { .. } => ["min", "max"].into_iter().for_each(|name| ledger.enter(at, name, instant())),
-        }
-    }
-}
-
-/// Reason for the timeout.
-const PER_QP: &str = "an attribute of the queue pair";

@@ -36,9 +36,9 @@ impl Nic {
         add("scheduler.parked", Per::QueuePair, 0, Some("takes the place of `scheduler.ready`"));
         add("scheduler.interrupted", Per::Nic, 1 + QP + 8, None);
         add("scheduler.paused", Per::Nic, 8, None);
-        if let Some(PulledSlot { class: _, asks: _, urgent: _ }) = pulled {
+        if let Some(PulledSlot { class: _, queued: _, urgent: _ }) = pulled {
             add("pulled.class", Per::Nic, 3, None);
-            add("pulled.asks", Per::QueuePair, 1, None);
+            add("pulled.queued", Per::QueuePair, 1, None);
             add("pulled.urgent", Per::QueuePair, 1, None);
             add("scheduler.urgent", Per::QueuePair, QP, None);
             let Pulls { rings: _, waiting: _, open: _, ps: _, deadline: _ } = &self.pulls;

@@ -28,7 +28,7 @@ impl Nic {
     pub(super) fn queue_pulls(&mut self, now: Time, index: u32) {
         self.device.pulls_owed = false;
         let Some(slot) = self.qps[index as usize].as_mut() else { return };
-        let Some(pulled) = slot.pulled.as_mut().filter(|pulled| !pulled.asks) else { return };
+        let Some(pulled) = slot.pulled.as_mut().filter(|pulled| !pulled.queued) else { return };
         let mut more = true;
         if self.pulls.is_idle(now)
             && let Some(turn) = slot.qp.grant_pull()
@@ -37,7 +37,7 @@ impl Nic {
             more = turn.more;
         }
         if more {
-            pulled.asks = true;
+            pulled.queued = true;
             self.pulls.push(index, pulled.class);
         }
     }
@@ -48,12 +48,12 @@ impl Nic {
         while let Some(index) = self.pulls.pop_due(now) {
             let Some(slot) = self.qps[index as usize].as_mut() else { continue };
             let Some(pulled) = slot.pulled.as_mut() else { continue };
-            pulled.asks = false;
+            pulled.queued = false;
             // None if everything has arrived meanwhile.
             let Some(turn) = slot.qp.grant_pull() else { continue };
             self.pulls.spend(now, turn.interval, true);
             if turn.more {
-                pulled.asks = true;
+                pulled.queued = true;
                 self.pulls.push(index, pulled.class);
             }
             self.touch(index);

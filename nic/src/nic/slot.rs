@@ -26,7 +26,7 @@ pub(super) struct PulledSlot {
     /// Class of its pulls.
     pub(super) class: u8,
     /// Whether it is in the queue of pulls.
-    pub(super) asks: bool,
+    pub(super) queued: bool,
     /// Whether it is in the ring of those whose responses go first.
     pub(super) urgent: bool,
 }

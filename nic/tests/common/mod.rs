@@ -231,8 +231,8 @@ impl Network {
         let (read, knows, process) = (&self.read, self.knows_reading, self.process);
         for (nic, _) in nics.iter_mut().zip(absent).filter(|(_, absent)| **absent <= *now) {
             nic.on_deadline_knowing(*now, |path, _| {
-                let (handed, taken) = (0..read.len()).find(|n| address(*n) == path.dst).map_or((0, 0), |n| read[n]);
-                if knows { PeerProcess::Alive { handed, taken } } else { process }
+                let (handed, answered) = (0..read.len()).find(|n| address(*n) == path.dst).map_or((0, 0), |n| read[n]);
+                if knows { PeerProcess::Alive { handed, answered } } else { process }
             });
         }
     }

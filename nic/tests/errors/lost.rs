@@ -125,6 +125,56 @@ fn a_lost_packet_costs_three_round_trips_at_most() {
     }
 }
 
+/// Returns the time that a WRITE takes of which the first transmission is lost, in hundredths of a round trip of 5 us.
+/// `knows`: it is known what the peer has answered.
+fn lone_write(knows: bool) -> u64 {
+    const ROUND_TRIP: u64 = 5 * US;
+    let mut d = Duo::with(&Case { transport: "irn", impairments: "delay 2us", seed: 1 }, |c| {
+        c.transport = [TransportConfig::parse("irn", true).unwrap(); 2];
+        c.timeout = 14;
+    });
+    d.net.knows_reading = knows;
+    for id in 0..20 {
+        d.post(id, SendOp::Write, 100);
+        d.run();
+    }
+    d.done(0);
+    let mut once = true;
+    d.net.tamper = Some(Box::new(move |_, _| !std::mem::take(&mut once)));
+    let start = d.net.now;
+    d.post(100, SendOp::Write, 100);
+    while d.done(0).is_empty() {
+        assert!(d.net.step(), "the network is silent");
+    }
+    d.net.now.since(start) * 100 / ROUND_TRIP
+}
+
+/// A peer of which nothing but packets is known may hold an acknowledgement back.
+#[test]
+fn a_probe_is_sent_sooner_if_it_is_known_that_no_answer_is_due() {
+    let (known, unknown) = (lone_write(true), lone_write(false));
+    assert!(known <= 450, "{known} hundredths of a round trip");
+    assert!((1000..1300).contains(&unknown), "{unknown} hundredths of a round trip");
+}
+
+/// Each packet of such a path is probed before it can be acknowledged, so that none measures it (Karn), unless probes
+/// wait longer each time.
+#[test]
+fn a_round_trip_longer_than_the_first_wait_is_measured_all_the_same() {
+    for transport in ["irn", "roce"] {
+        let mut d = Duo::with(&Case { transport, impairments: "delay 1100us", seed: 1 }, |c| {
+            c.transport = [TransportConfig::parse(transport, true).unwrap(); 2];
+            c.timeout = 14;
+        });
+        for id in 0..20 {
+            d.post(id, SendOp::Write, 100);
+            d.run();
+        }
+        let counters = d.net.nics[0].counters();
+        assert!(counters.tlp_probes <= 2 && counters.local_ack_timeout_err == 0, "{transport}: {counters:?}");
+    }
+}
+
 /// Of two lost packets the second may be the probe, or its answer: then timeouts, for a READ at both ends, find the
 /// first soon after.
 fn assert_soon(calm: &Transfer, t: &Transfer, which: String) {

@@ -191,7 +191,7 @@ fn a_peer_of_which_nothing_is_known_is_given_time_to_get_a_core() {
 #[test]
 fn a_peer_that_lives_and_does_not_run_is_waited_for() {
     calm(|case| {
-        let behind = PeerProcess::Alive { handed: 100, taken: 99 };
+        let behind = PeerProcess::Alive { handed: 100, answered: 99 };
         let mut d = unheard(case, SEC, behind);
         d.run_for(60 * SEC);
         assert_eq!((d.done(0), d.state(0)), (vec![], QpState::Rts));
@@ -209,15 +209,15 @@ fn a_peer_that_lives_and_does_not_run_is_waited_for() {
 #[test]
 fn a_peer_that_runs_and_does_not_answer_is_given_up() {
     calm(|case| {
-        let mut d = unheard(case, SEC, PeerProcess::Alive { handed: 100, taken: 50 });
+        let mut d = unheard(case, SEC, PeerProcess::Alive { handed: 100, answered: 50 });
         d.run_for(SEC);
-        d.net.process = PeerProcess::Alive { handed: 200, taken: 99 };
+        d.net.process = PeerProcess::Alive { handed: 200, answered: 99 };
         d.run_for(SEC);
         assert_eq!(d.done(0), []);
         // It reads one more packet before each check.
         for check in 1..=3 {
             assert_eq!(d.done(0), [], "at check {check}");
-            d.net.process = PeerProcess::Alive { handed: 200 + check, taken: 200 + check };
+            d.net.process = PeerProcess::Alive { handed: 200 + check, answered: 200 + check };
             d.run_for(2 * MS);
         }
         assert_eq!(d.done(0), [(1, RetryExcErr)]);
@@ -230,12 +230,12 @@ fn a_peer_that_stops_between_taking_and_answering_is_waited_for() {
     calm(|case| {
         let timeout = if case.irn() { 320_000 } else { 1_048_576 };
         for first in [50, 100] {
-            let mut d = unheard(case, SEC, PeerProcess::Alive { handed: 100, taken: first });
+            let mut d = unheard(case, SEC, PeerProcess::Alive { handed: 100, answered: first });
             d.run_for(9 * MS);
             // For one check only.
-            d.net.process = PeerProcess::Alive { handed: 200, taken: 200 };
+            d.net.process = PeerProcess::Alive { handed: 200, answered: 200 };
             d.run_for(timeout);
-            d.net.process = PeerProcess::Alive { handed: 300, taken: 200 };
+            d.net.process = PeerProcess::Alive { handed: 300, answered: 200 };
             d.run_for(60 * SEC);
             assert_eq!((d.done(0), d.state(0)), (vec![], QpState::Rts), "{case:?}, {first} taken at first");
         }
@@ -246,13 +246,13 @@ fn a_peer_that_stops_between_taking_and_answering_is_waited_for() {
 #[test]
 fn an_answer_ends_the_doubt() {
     calm(|case| {
-        let mut d = unheard(case, SEC, PeerProcess::Alive { handed: 100, taken: 50 });
+        let mut d = unheard(case, SEC, PeerProcess::Alive { handed: 100, answered: 50 });
         d.run_for(SEC);
         d.net.tamper = None;
         d.run();
         assert_eq!(d.done(0), [(1, Success)]);
         d.net.tamper = Some(Box::new(|_, _| false));
-        d.net.process = PeerProcess::Alive { handed: 900, taken: 899 };
+        d.net.process = PeerProcess::Alive { handed: 900, answered: 899 };
         d.post(2, SendOp::Write, 5000);
         d.run_for(SEC);
         assert_eq!(d.done(0), []);

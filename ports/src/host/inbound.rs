@@ -137,6 +137,12 @@ impl Inbound {
         self.ring.has_frames()
     }
 
+    /// Records that all frames taken so far are answered.
+    #[inline]
+    pub(super) fn mark_answered(&mut self) {
+        self.ring.mark_answered();
+    }
+
     /// Passes up to `budget` frames to `each`. Every frame is copied first, so that the sender can no longer change it.
     #[inline]
     pub(super) fn receive(

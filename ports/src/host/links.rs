@@ -109,6 +109,8 @@ pub(super) struct Links {
     waiting: Waiting,
     /// Index of the next link to poll.
     turn: usize,
+    /// Frames were received since the last [`Links::mark_answered`].
+    unanswered: bool,
     /// New connections without a message yet, with their ids.
     pending: Vec<(u32, OwnedFd)>,
     next_id: u32,
@@ -152,6 +154,7 @@ impl Links {
             inbound: Vec::new(),
             waiting: Waiting::default(),
             turn: 0,
+            unanswered: false,
             pending: Vec::new(),
             next_id: 0,
             clock: RingClock::host(),
@@ -414,11 +417,11 @@ impl Links {
     }
 
     /// Returns the number of bytes sent to a process, including those that wait for room in its ring, and the number it
-    /// has taken; `None` without a link to it.
+    /// has answered; `None` without a link to it.
     pub(super) fn progress(&self, to: Slot) -> Option<(u64, u64)> {
         let Peer::Link(link) = &self.peers[usize::from(to.number())] else { return None };
-        let (handed, taken) = link.progress();
-        Some((handed + self.waiting.bytes_for(to), taken))
+        let (handed, answered) = link.progress();
+        Some((handed + self.waiting.bytes_for(to), answered))
     }
 
     /// Reads a receiver's messages, and closes its link if they end it.
@@ -522,8 +525,17 @@ impl Links {
         if frames > 0 {
             self.counters.rx_frames += frames as u64;
             self.counters.rx_batches += 1;
+            self.unanswered = true;
         }
         frames
+    }
+
+    /// Records that everything received so far is answered.
+    #[inline]
+    pub(super) fn mark_answered(&mut self) {
+        if std::mem::take(&mut self.unanswered) {
+            self.inbound.iter_mut().for_each(Inbound::mark_answered);
+        }
     }
 
     /// Returns whether there are frames to take, or frames that wait for room.

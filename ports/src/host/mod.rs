@@ -100,7 +100,7 @@ impl HostPort {
     pub fn open(config: &HostConfig) -> io::Result<HostPort> {
         let ring_bytes = config.ring_bytes.clamp(*RING_BYTES.start(), *RING_BYTES.end()).next_power_of_two();
         let links = Links::new(Domain::new(&config.domain)?, config.slot, ring_bytes)?;
-        let wire = (config.udp != HostUdp::Off).then(|| Wire::open(config, links.domain(), &links.epoll));
+        let wire = (config.udp != HostUdp::Off).then(|| Wire::open(config, links.domain(), links.slot(), &links.epoll));
         Ok(HostPort {
             links,
             wire,
@@ -377,9 +377,11 @@ impl Port for HostPort {
         // The owner of the UDP port forwards what it reads for another process of its address.
         let forwarded = Slot::of(dest_qp).filter(|_| self.is_local(path)).and_then(|to| self.links.progress(to));
         match self.port_by_udp(path).and_then(|port| port.progress(path.dst)) {
-            Some((handed, taken)) => {
-                let (more, more_taken) = forwarded.unwrap_or_default();
-                PeerProcess::Buffered { handed: handed + more, taken: taken + more_taken }
+            Some(progress) => {
+                let direct = forwarded.is_some() || progress.is_direct(dest_qp);
+                let (more, more_answered) = forwarded.unwrap_or_default();
+                let (handed, answered) = (progress.handed + more, progress.answered + more_answered);
+                PeerProcess::Buffered { handed, answered, direct }
             }
             None => PeerProcess::Unknown,
         }
@@ -488,6 +490,13 @@ impl Port for HostPort {
             slept?;
         }
         Ok(())
+    }
+
+    fn mark_answered(&mut self) {
+        self.links.mark_answered();
+        if let Some(wire) = &mut self.wire {
+            wire.mark_answered();
+        }
     }
 
     fn counters(&self) -> PortCounters {

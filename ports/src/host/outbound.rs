@@ -214,11 +214,11 @@ impl Outbound {
 
     /// Returns what is known of the receiver's process, which is alive.
     pub(super) fn process(&self) -> PeerProcess {
-        let (handed, taken) = self.progress();
-        PeerProcess::Alive { handed, taken }
+        let (handed, answered) = self.progress();
+        PeerProcess::Alive { handed, answered }
     }
 
-    /// Returns the number of bytes passed to the receiver, and how many of them it has taken.
+    /// Returns the number of bytes passed to the receiver, and how many of them it has answered.
     pub(super) fn progress(&self) -> (u64, u64) {
         self.ring.progress()
     }

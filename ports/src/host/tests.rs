@@ -605,7 +605,7 @@ fn a_sender_that_never_stops_ringing_is_heard_a_little_at_a_time() {
 }
 
 #[test]
-fn what_is_known_of_a_peers_process_is_what_it_has_taken() {
+fn what_is_known_of_a_peers_process_is_what_it_has_answered() {
     let domain = fresh_domain();
     let (mut a, mut b) = (open(&domain, 1), open(&domain, 2));
     let other_host = Path { dst: "10.1.2.3".parse().unwrap(), ..PATH };
@@ -613,7 +613,7 @@ fn what_is_known_of_a_peers_process_is_what_it_has_taken() {
     send_now(&mut a, 3, 1);
     assert_eq!(a.peer_process(&PATH, qp_of(3)), PeerProcess::Dead);
     let left = |port: &mut HostPort, to| match port.peer_process(&PATH, qp_of(to)) {
-        PeerProcess::Alive { handed, taken } => handed - taken,
+        PeerProcess::Alive { handed, answered } => handed - answered,
         other => panic!("{other:?}"),
     };
     for round in 1..100 {
@@ -622,12 +622,15 @@ fn what_is_known_of_a_peers_process_is_what_it_has_taken() {
         }
         assert!(left(&mut a, 2) > 0);
         assert_eq!(take(&mut b).len(), round as usize);
+        assert!(left(&mut a, 2) > 0, "it has answered nothing after {round}");
+        b.mark_answered();
         assert_eq!(left(&mut a, 2), 0, "after {round}");
     }
     // The same is known of itself.
     send_now(&mut a, 1, 1);
     assert!(left(&mut a, 1) > 0);
     take(&mut a);
+    a.mark_answered();
     assert_eq!(left(&mut a, 1), 0);
     send_now(&mut a, 2, 1);
     drop(b);

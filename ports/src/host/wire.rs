@@ -167,9 +167,10 @@ impl End {
     }
 
     /// Replaces the socket. Returns false, and keeps the old one, if the new one cannot be opened.
-    fn replace(&mut self, config: &UdpConfig, epoll: &Epoll, closed: &mut PortCounters) -> bool {
+    fn replace(&mut self, config: &UdpConfig, slot: Slot, epoll: &Epoll, closed: &mut PortCounters) -> bool {
         let token = Source::Udp.token(self.index);
-        let Ok(new) = UdpPort::open(config).and_then(|port| Watched::new(port, epoll, token)) else { return false };
+        let Ok(mut new) = UdpPort::open(config).and_then(|port| Watched::new(port, epoll, token)) else { return false };
+        new.port.set_reader(slot.number());
         if let Some(mut old) = self.socket.replace(new) {
             // What the kernel does not accept at once is lost, as on any network.
             let _ = old.port.flush(Time::ZERO);
@@ -206,6 +207,8 @@ pub(super) struct Wire {
     /// Frames may wait in sockets' queues.
     unflushed: bool,
     template: UdpConfig,
+    /// The slot of this process.
+    slot: Slot,
     /// The earliest `next_try`.
     next_try: Time,
     /// Counters of closed sockets.
@@ -215,7 +218,7 @@ pub(super) struct Wire {
 
 impl Wire {
     /// Opens the sockets of all addresses.
-    pub(super) fn open(config: &HostConfig, domain: &Domain, epoll: &Epoll) -> Wire {
+    pub(super) fn open(config: &HostConfig, domain: &Domain, slot: Slot, epoll: &Epoll) -> Wire {
         let template = UdpConfig {
             segmentation: config.segmentation,
             socket_buffer: config.socket_buffer,
@@ -227,6 +230,7 @@ impl Wire {
             groups: Vec::new(),
             unflushed: false,
             template,
+            slot,
             next_try: Time::ZERO,
             closed: PortCounters::default(),
             warnings: Vec::new(),
@@ -302,12 +306,12 @@ impl Wire {
         }
         if end.name.is_some() && !end.bound {
             let config = UdpConfig { local: end.address, ..self.template };
-            end.bound = end.replace(&config, epoll, &mut self.closed);
+            end.bound = end.replace(&config, self.slot, epoll, &mut self.closed);
         }
         if end.socket.is_none() {
             let mut any = end.address;
             any.set_port(0);
-            end.replace(&UdpConfig { local: any, ..self.template }, epoll, &mut self.closed);
+            end.replace(&UdpConfig { local: any, ..self.template }, self.slot, epoll, &mut self.closed);
         }
         if (end.bound || end.owner.is_some()) && end.socket.is_some() {
             end.failures = 0;
@@ -434,6 +438,14 @@ impl Wire {
             }
         }
         result
+    }
+
+    /// Records that everything received so far is answered.
+    #[inline]
+    pub(super) fn mark_answered(&mut self) {
+        for socket in self.ends.iter_mut().filter_map(|end| end.socket.as_mut()) {
+            socket.port.mark_answered();
+        }
     }
 
     /// Returns whether a socket has to be polled: the kernel does not report its frames.

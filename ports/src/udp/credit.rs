@@ -19,13 +19,13 @@ use std::time::Duration;
 use irnic_transports::Time;
 use irnic_transports::time::{MS, US};
 
-use crate::host::{sealed_len, sys};
+use crate::host::{Slot, sealed_len, sys};
 use crate::mapped_octets;
 use crate::region::{PAGE, Region, Shared};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Start of a sender's first message, before its source address and port: a magic, and the version of the page.
-const HELLO: [u8; 8] = *b"IRNICCR\x01";
+const HELLO: [u8; 8] = *b"IRNICCR\x02";
 const GREETING: usize = HELLO.len() + 16 + 2;
 
 /// Divisor of the buffer share that a sender has until its receiver sets a limit, of a buffer as large as the sender's
@@ -42,6 +42,8 @@ const CHECK_INTERVAL: u64 = 50 * US;
 const LIVENESS: u64 = MS;
 /// Interval at which a receiver checks for connections of senders that it took for another kind of program, ns.
 const ACCEPT: u64 = MS;
+/// Interval at which a receiver of datagrams checks for senders that have connected again, ns.
+const RENEWAL: u64 = 10 * MS;
 
 /// Maximum number of destinations, and of senders, that are kept.
 const MOST: usize = 1024;
@@ -68,10 +70,33 @@ struct Page {
     taken: AtomicU64,
     /// Written by the receiver: maximum charge that may be sent but not taken; 0 until it knows the sender.
     limit: AtomicU64,
+    /// Written by the receiver once it has sent its answers: the part of `taken` that is answered.
+    answered: AtomicU64,
+    /// Written by the receiver: the only slot whose process reads these datagrams itself; 0 if there is no other.
+    reader: AtomicU64,
 }
 
-// SAFETY: two atomics.
+// SAFETY: atomics.
 unsafe impl Shared for Page {}
+
+/// What is known of the datagrams sent to a receiver that gives credit, in bytes of its socket's buffer.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Bytes sent.
+    pub(crate) handed: u64,
+    /// Bytes that were read, and whose answers were sent.
+    pub(crate) answered: u64,
+    /// Number of the only slot whose process reads them itself: it forwards those for others. `None` if there are no
+    /// others.
+    pub(crate) reader: Option<u16>,
+}
+
+impl Progress {
+    /// Returns whether it is that of the process which has a queue pair.
+    pub(crate) fn is_direct(&self, qpn: u32) -> bool {
+        self.reader.is_none_or(|slot| Slot::of(qpn) == Slot::new(slot))
+    }
+}
 
 /// The name on which the owner of a UDP address listens.
 fn name(address: SocketAddr) -> String {
@@ -172,8 +197,9 @@ pub(super) struct Credits {
     remote_port: u16,
     first_limit: u64,
     destinations: Vec<Destination>,
-    /// Index of the last lookup.
+    /// Index of the last lookup, and of this port itself.
     last: usize,
+    own: Option<usize>,
     /// Time of the next check for credit; never if none is missing.
     next_check: Time,
     /// Maximum number of bytes that a datagram should have.
@@ -188,13 +214,36 @@ impl Credits {
     /// kernel.
     pub(super) fn new(local: SocketAddr, remote_port: u16, buffer: usize) -> Credits {
         let (first_limit, destinations) = (capacity(buffer) / FIRST_SHARE, Vec::new());
-        Credits { local, remote_port, first_limit, destinations, last: 0, next_check: Time::NEVER, longest: usize::MAX }
+        Credits {
+            local,
+            remote_port,
+            first_limit,
+            destinations,
+            last: 0,
+            own: None,
+            next_check: Time::NEVER,
+            longest: usize::MAX,
+        }
     }
 
     pub(super) fn set_remote_port(&mut self, port: u16) {
         if port != self.remote_port {
             self.remote_port = port;
-            self.destinations.clear();
+            self.forget();
+        }
+    }
+
+    fn forget(&mut self) {
+        self.destinations.clear();
+        self.own = None;
+    }
+
+    /// Returns whether datagrams that were sent to this port itself wait in its socket: to be forwarded.
+    #[inline]
+    pub(super) fn are_in_own_socket(&self) -> bool {
+        match self.own.map(|own| &self.destinations[own].link) {
+            Some(Link::Known(known)) => known.sent != known.page().taken.load(Ordering::Relaxed),
+            _ => false,
         }
     }
 
@@ -226,9 +275,12 @@ impl Credits {
     pub(super) fn take(&mut self, now: Time, ip: IpAddr, len: usize, segment: usize) -> bool {
         if self.find(ip).is_none() {
             if self.destinations.len() == MOST {
-                self.destinations.clear();
+                self.forget();
             }
             self.last = self.destinations.len();
+            if ip == self.local.ip() && self.remote_port == self.local.port() {
+                self.own = Some(self.last);
+            }
             self.destinations.push(Destination { ip, link: Link::Absent(now), starved: None, alive: now });
         }
         let (local, to, first) = (self.local, SocketAddr::new(ip, self.remote_port), self.first_limit);
@@ -271,11 +323,12 @@ impl Credits {
         }
     }
 
-    /// Returns how much a receiver that gives credit was sent, and how much of that it has read, in bytes of its
-    /// socket's buffer.
-    pub(super) fn progress(&mut self, ip: IpAddr) -> Option<(u64, u64)> {
+    /// Returns how far a receiver that gives credit is. What it sent before it said so can be received.
+    pub(super) fn progress(&mut self, ip: IpAddr) -> Option<Progress> {
         let Link::Known(known) = &self.find(ip)?.link else { return None };
-        Some((known.sent, known.page().taken.load(Ordering::Relaxed)))
+        let Page { answered, reader, .. } = known.page();
+        let reader = u16::try_from(reader.load(Ordering::Relaxed)).ok().filter(|slot| *slot != 0);
+        Some(Progress { handed: known.sent, answered: answered.load(Ordering::Acquire), reader })
     }
 
     /// Records whether datagrams wait for credit now.
@@ -292,6 +345,7 @@ struct Sender {
     connection: OwnedFd,
     page: Region,
     taken: u64,
+    answered: u64,
 }
 
 impl Sender {
@@ -311,7 +365,7 @@ impl Sender {
         let port = u16::from_be_bytes([bytes[24], bytes[25]]);
         let page = Region::map(memory.as_fd(), PAGE).ok()?;
         let source = SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), port);
-        Some(Sender { source, connection, page, taken: 0 })
+        Some(Sender { source, connection, page, taken: 0, answered: 0 })
     }
 
     fn page(&self) -> &Page {
@@ -330,6 +384,10 @@ pub(super) struct Grants {
     listener: Option<OwnedFd>,
     /// Kernel memory that datagrams may take.
     capacity: u64,
+    /// The slot of this process, if it forwards what is for others, otherwise 0.
+    reader: u64,
+    /// Datagrams were taken since the last [`Grants::mark_answered`].
+    unanswered: bool,
     senders: Vec<Sender>,
     /// Index of the sender of the last datagram.
     last: usize,
@@ -351,6 +409,8 @@ impl Grants {
         Grants {
             listener: None,
             capacity: capacity(buffer),
+            reader: 0,
+            unanswered: false,
             senders: Vec::new(),
             last: 0,
             others: [None; OTHERS],
@@ -363,12 +423,36 @@ impl Grants {
     #[inline]
     pub(super) fn taken(&mut self, now: Time, source: SocketAddr, len: usize, segment: usize) {
         if self.listener.is_some() {
+            if now.since(self.accepted) >= RENEWAL {
+                self.accept(now);
+            }
             if self.senders.get(self.last).is_none_or(|sender| !sender.is(source)) && !self.find(now, source) {
                 return;
             }
             let sender = &mut self.senders[self.last];
             sender.taken = sender.taken.wrapping_add(charge(len, segment));
             sender.page().taken.store(sender.taken, Ordering::Relaxed);
+            self.unanswered = true;
+        }
+    }
+
+    /// Records that everything taken so far is answered, and the answers sent.
+    #[inline]
+    pub(super) fn mark_answered(&mut self) {
+        if !std::mem::take(&mut self.unanswered) {
+            return;
+        }
+        for sender in self.senders.iter_mut().filter(|sender| sender.answered != sender.taken) {
+            sender.answered = sender.taken;
+            sender.page().answered.store(sender.taken, Ordering::Release);
+        }
+    }
+
+    /// Sets the slot of this process, which forwards what is for others.
+    pub(super) fn set_reader(&mut self, slot: u16) {
+        self.reader = slot.into();
+        for sender in &self.senders {
+            sender.page().reader.store(self.reader, Ordering::Relaxed);
         }
     }
 
@@ -409,6 +493,7 @@ impl Grants {
         self.last = 0;
         let share = (self.capacity / (self.senders.len() as u64 + 1)).max(1);
         for sender in &self.senders {
+            sender.page().reader.store(self.reader, Ordering::Relaxed);
             sender.page().limit.store(share, Ordering::Relaxed);
         }
     }

@@ -31,7 +31,7 @@ use irnic_transports::{Gather, Path, Time};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use self::batch::{Pieces, Target, TxQueue};
-use self::credit::{Credits, Grants};
+use self::credit::{Credits, Grants, Progress};
 use self::rx::Receiver;
 use self::tx::{Common, Stop};
 use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame, packet_len};
@@ -319,13 +319,17 @@ impl UdpPort {
         self.blocked
     }
 
-    /// Returns how much was sent to `dst`, and how much of that was read, in bytes of a socket's buffer; `None` unless
-    /// the receiver gives credit.
-    pub(super) fn progress(&mut self, dst: IpAddr) -> Option<(u64, u64)> {
-        let (sent, taken) = self.credits.progress(dst)?;
+    /// Sets the slot of this process, which forwards what is for others.
+    pub(super) fn set_reader(&mut self, slot: u16) {
+        self.grants.set_reader(slot);
+    }
+
+    /// Returns how far `dst` is with what was sent to it; `None` unless it gives credit.
+    pub(super) fn progress(&mut self, dst: IpAddr) -> Option<Progress> {
+        let progress = self.credits.progress(dst)?;
         let queued = self.queue.pending().iter().filter(|batch| batch.target.dst == dst);
         let queued: u64 = queued.map(|batch| credit::charge(batch.len, batch.segment)).sum();
-        Some((sent + queued, taken))
+        Some(Progress { handed: progress.handed + queued, ..progress })
     }
 
     /// Returns the source address of frames to `dst`: the bound address, or the one that the routing table gives.
@@ -536,8 +540,17 @@ impl Port for UdpPort {
         sys::poll(self.socket.as_fd(), events, timeout)
     }
 
-    fn peer_process(&mut self, path: &Path, _dest_qp: u32) -> PeerProcess {
-        self.progress(path.dst).map_or(PeerProcess::Unknown, |(handed, taken)| PeerProcess::Buffered { handed, taken })
+    fn mark_answered(&mut self) {
+        // Answers to processes that this one forwards to go by its own socket.
+        if !self.credits.are_in_own_socket() {
+            self.grants.mark_answered();
+        }
+    }
+
+    fn peer_process(&mut self, path: &Path, dest_qp: u32) -> PeerProcess {
+        let Some(progress) = self.progress(path.dst) else { return PeerProcess::Unknown };
+        let Progress { handed, answered, .. } = progress;
+        PeerProcess::Buffered { handed, answered, direct: progress.is_direct(dest_qp) }
     }
 
     fn counters(&self) -> PortCounters {

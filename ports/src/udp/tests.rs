@@ -5,7 +5,7 @@ use irnic_transports::time::{MS, SEC};
 
 use super::super::conformance::{self, Pair, V4_A, V4_B, check_frame, collect, frame, write_frame};
 use super::*;
-use crate::host::sys as host_sys;
+use crate::host::{Slot, sys as host_sys};
 
 fn config(ip: &str) -> UdpConfig {
     let ip = ip.parse().unwrap();
@@ -410,25 +410,58 @@ fn nothing_is_lost_between_ports_of_one_host() {
 
 /// The query of a timer before it treats silence as loss.
 #[test]
-fn a_sender_knows_what_its_receiver_has_not_read() {
+fn a_sender_knows_what_its_receiver_has_not_answered() {
     let (mut a, mut b) = ports(V4_A, V4_B, Segmentation::Auto).unwrap();
     let path = path(V4_A, V4_B);
     assert_eq!(a.peer_process(&path, 7), PeerProcess::Unknown, "nothing was sent");
-    let unread = |a: &mut UdpPort| match a.peer_process(&path, 7) {
-        PeerProcess::Buffered { handed, taken } => handed - taken,
+    let unanswered = |a: &mut UdpPort| match a.peer_process(&path, 7) {
+        PeerProcess::Buffered { handed, answered, direct: true } => handed - answered,
         other => panic!("{other:?}"),
     };
     let send = |a: &mut UdpPort| assert!(a.transmit(Time::ZERO, &frame(&path, 1000), &mut |b| write_frame(0, b)));
     send(&mut a);
     a.flush(Time::ZERO).unwrap();
-    let first = unread(&mut a);
+    let first = unanswered(&mut a);
     assert!(first >= 1000);
     // What the port itself still holds counts as well.
     send(&mut a);
-    assert_eq!(unread(&mut a), 2 * first);
+    assert_eq!(unanswered(&mut a), 2 * first);
     a.flush(Time::ZERO).unwrap();
     collect(&mut b, 2);
-    assert_eq!(unread(&mut a), 0);
+    assert_eq!(unanswered(&mut a), 2 * first);
+    b.mark_answered();
+    assert_eq!(unanswered(&mut a), 0);
+    // A receiver that forwards answers only for its own queue pairs.
+    b.set_reader(3);
+    let direct = |a: &mut UdpPort, qpn| match a.peer_process(&path, qpn) {
+        PeerProcess::Buffered { direct, .. } => direct,
+        other => panic!("{other:?}"),
+    };
+    assert!(direct(&mut a, Slot::new(3).unwrap().first_qpn()));
+    assert!(!direct(&mut a, Slot::new(4).unwrap().first_qpn()));
+}
+
+/// As a sender does that has reached its maximum number of destinations.
+#[test]
+fn a_sender_that_connects_again_gets_credit_for_what_it_sends_then() {
+    let (mut a, mut b) = ports(V4_A, V4_B, Segmentation::Auto).unwrap();
+    let path = path(V4_A, V4_B);
+    let to = a.remote_port();
+    for round in 0..3 {
+        let now = Time(round * 20 * MS);
+        // It forgets all of them.
+        a.set_remote_port(to + 1);
+        a.set_remote_port(to);
+        assert!(a.transmit(now, &frame(&path, 1000), &mut |bytes| write_frame(0, bytes)));
+        a.flush(now).unwrap();
+        let mut frames = 0;
+        while frames == 0 {
+            frames = b.receive(now, 8, &mut |_| ()).unwrap();
+        }
+        b.mark_answered();
+        let PeerProcess::Buffered { handed, answered, .. } = a.peer_process(&path, 7) else { panic!("it is known") };
+        assert_eq!(handed, answered, "round {round}");
+    }
 }
 
 /// Sends to `receiver`, which reads nothing, until there is no credit. Then calls `meanwhile`, and returns the time by

@@ -5,6 +5,7 @@
 //! them.
 
 mod discipline;
+mod footprint;
 mod text;
 
 pub use discipline::{Discipline, PullConfig, Rc3Config, TltClock, TltConfig, TltFirst, TltMode};
@@ -12,7 +13,8 @@ pub use text::{ConfigError, GivenKeys, ParsedTransport};
 
 use crate::congestion::{CongestionConfig, TcpConfig};
 use crate::edge::Edge;
-use crate::recovery::Recovery;
+use crate::psn::Psn;
+use crate::recovery::{Recovery, Sender};
 use crate::slack::Slack;
 use crate::time::{MS, SEC, US};
 
@@ -353,6 +355,13 @@ impl TransportConfig {
             FlowControl::None => self.window,
             FlowControl::BdpCap(cap) => cap.min(self.window),
         }
+    }
+
+    /// Returns the sender of IRN's responses to READs and atomics, the first with `first`. Where receivers pull, pulls
+    /// recover what is lost.
+    pub(crate) fn response_stream(&self, first: Psn) -> Sender {
+        let recovery = if self.discipline.pull().is_some() { Recovery::GoBackN } else { self.recovery };
+        Sender::new(recovery, first, self.cap(), self.nack_threshold).with_evidence(self.evidence)
     }
 }
 

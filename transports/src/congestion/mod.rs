@@ -274,7 +274,7 @@ macro_rules! controllers {
         }
 
         impl Parts for Congestion {
-            fn list(&self, at: &Setup<'_>, ledger: &mut Ledger) {
+            fn list(&self, at: &Setup, ledger: &mut Ledger) {
                 match self {
                     $(Congestion::$name(controller) => controller.list(at, ledger)),+,
                     Congestion::Custom(_) => ledger.enter(at, "custom", left("unknown: a controller from outside")),

@@ -196,7 +196,7 @@ footprint!(QpContext, |at| {
 
 footprint!(ClassPaths, |at| {
     // Two addresses, UDP source port, traffic class, hop limit; and the traffic class of packets that may overtake.
-    paths => bits(2 * 128 + 16 + 8 + 8 + at.config.ack_priority.map_or(0, |_| 8)),
+    paths => bits(2 * 128 + 16 + 8 + 8 + if at.ack_priority { 8 } else { 0 }),
     index => left(why::SHARED),
 });
 

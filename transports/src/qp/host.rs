@@ -274,6 +274,15 @@ pub enum Event {
     SrqLimitReached(SrqId),
 }
 
+/// A pull that was granted.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct PullTurn {
+    /// Whether the queue pair has more.
+    pub more: bool,
+    /// Time until the next one of any queue pair, ps: that of a full packet on the receiver's link.
+    pub interval: u64,
+}
+
 /// Information about the process that owns the peer queue pair, in addition to its packets. On one host a port knows
 /// whether it is alive; a process that is alive but does not run, because it is not scheduled or stopped by a debugger,
 /// may be silent for any time.
@@ -285,17 +294,20 @@ pub enum PeerProcess {
     Dead,
     /// The process is alive.
     Alive {
-        /// Bytes passed to it since its connection was established, on the scale of `taken`.
+        /// Bytes passed to it since its connection was established, on the scale of `answered`.
         handed: u64,
-        /// Bytes that it has read.
-        taken: u64,
+        /// Bytes that it has read, and whose answers have left it.
+        answered: u64,
     },
-    /// The process has unread data in its host's buffers, which may lose it. Whether it is alive is unknown.
+    /// The progress of a process that reads from its host's buffers, which may lose data. Whether it is alive is
+    /// unknown.
     Buffered {
-        /// Bytes passed to them, on the scale of `taken`.
+        /// Bytes passed to them, on the scale of `answered`.
         handed: u64,
-        /// Bytes that were read.
-        taken: u64,
+        /// Bytes that were read, and whose answers have left.
+        answered: u64,
+        /// Whether the process itself reads them, not another one that forwards.
+        direct: bool,
     },
 }
 

@@ -5,6 +5,7 @@
 //! device.
 
 pub(crate) mod access;
+mod any_service;
 mod attr;
 mod config;
 mod connect;
@@ -20,7 +21,6 @@ mod slack_state;
 pub(crate) mod stats;
 pub(crate) mod work;
 
-pub use crate::rc::PullTurn;
 pub use crate::wire::opcode::Service;
 pub use access::Access;
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttr, QpState};
@@ -28,8 +28,8 @@ pub use config::QpConfig;
 pub use connect::ConnectParams;
 pub use counters::{Counters, QpCounts};
 pub use host::{
-    AtomicOp, Caller, CqId, Event, Frees, GatherList, Host, MemError, PdId, PeerProcess, RecvWqe, SrqId, TxSlot,
-    XrcSrq, XrcdId,
+    AtomicOp, Caller, CqId, Event, Frees, GatherList, Host, MemError, PdId, PeerProcess, PullTurn, RecvWqe, SrqId,
+    TxSlot, XrcSrq, XrcdId,
 };
 pub use qp::Qp;
 pub use send_queue::{MAX_MESSAGE, PostError};

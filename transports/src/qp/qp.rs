@@ -2,16 +2,17 @@
 
 mod queues;
 
-use crate::footprint::{Footprint, Setup, bits, flag, footprint, left, part, why};
+use crate::footprint::{Footprint, bits, flag, footprint, left, part, why};
 use std::sync::Arc;
 
 use super::access::Access;
+use super::any_service::AnyService;
 use super::attr::{ModifyError, QpAttr, QpState};
 use super::config::QpConfig;
 use super::context::{ClassPaths, QpContext, QpFailure};
 use super::counters::{Counters, QpCounts};
-use super::host::{CqId, Event, Host, PdId, PeerProcess, SrqId, TxSlot, XrcdId};
-use super::service::{AnyService, TransportService};
+use super::host::{CqId, Event, Host, PdId, PeerProcess, PullTurn, SrqId, TxSlot, XrcdId};
+use super::service::TransportService;
 use super::slack_state::SlackState;
 use super::stats::{QpStats, RttHistogram};
 use super::work::WcStatus;
@@ -20,7 +21,7 @@ use crate::congestion::{ControllerMetrics, Point};
 use crate::edge::Verdict;
 use crate::packet::{Mark, PacketClass, Path, RxPacket};
 use crate::psn::Psn;
-use crate::rc::{PullTurn, Rc};
+use crate::rc::Rc;
 use crate::room::OutOfMemory;
 use crate::slack::Slack;
 use crate::time::Time;
@@ -246,8 +247,8 @@ impl Qp {
     pub fn footprint(&self) -> Option<Footprint> {
         let c = &self.context;
         let connected = c.service == Service::Rc && c.paths.is_some();
-        let at = Setup::new(&c.config, c.mtu, c.max_rd_atomic, c.max_dest_rd_atomic);
-        connected.then(|| crate::footprint::of(self, size_of::<Qp>(), &at))
+        let at = c.config.setup(c.mtu, c.max_rd_atomic, c.max_dest_rd_atomic);
+        connected.then(|| crate::footprint::of(self, size_of::<Qp>(), &*c.config, &at))
     }
 
     /// Returns the measured round trips, if its service has acknowledgements.

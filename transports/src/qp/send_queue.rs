@@ -4,7 +4,6 @@ use super::Service;
 use super::context::QpContext;
 use super::host::{Frees, Host};
 use super::work::{Address, MwBind, SendData, SendOp, SendWr, Sge, Wc, WcStatus};
-use crate::config::Overlap;
 use crate::footprint::{Item, Per, bits, each, flag, footprint, left, sequence, why, width};
 use crate::psn::Psn;
 use crate::room::{OutOfMemory, boxed};
@@ -498,7 +497,7 @@ footprint!(SendWqe, |at| {
     sge_count => bits(8),
     signaled => flag(),
     solicited => flag(),
-    fence => bits(if at.config.overlap == Overlap::Fence { 2 } else { 1 }),
+    fence => bits(if at.fences { 2 } else { 1 }),
     first => sequence(),
     packets => left("follows from length and MTU"),
     resp_first => sequence().when(at.irn, "of plain RoCE it is `first`"),

@@ -203,9 +203,9 @@ footprint!(AckQueue, |at| {
     first => left(why::PORT),
     count => left(why::PORT),
     sent => maybe(width::PSN + 8).when(at.irn, why::IRN),
-    duplicate => maybe(width::PSN).when(at.irn && at.config.evidence, why::OFF),
-    echo => maybe(2 + width::PSN + 1).when(at.config.has_tlt_window(), why::OFF),
-    before_echo => bits(6).when(at.config.has_tlt_window(), why::OFF),
+    duplicate => maybe(width::PSN).when(at.irn && at.evidence, why::OFF),
+    echo => maybe(2 + width::PSN + 1).when(at.tlt_window, why::OFF),
+    before_echo => bits(6).when(at.tlt_window, why::OFF),
 });
 
 #[cfg(test)]

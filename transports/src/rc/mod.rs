@@ -6,13 +6,14 @@
 mod acks;
 mod discipline;
 mod fetch;
+mod pull;
+mod rc3;
 mod requester;
 mod responder;
 mod timer;
 mod watched;
 
 pub use acks::MAX_NACKS_WAITING;
-pub use discipline::PullTurn;
 
 use crate::congestion::{ControllerMetrics, Point};
 use crate::footprint::{flag, footprint, part};
@@ -23,7 +24,8 @@ use crate::qp::recv_queue::{RecvQueue, Source};
 use crate::qp::send_queue::SendQueue;
 use crate::qp::service::TransportService;
 use crate::qp::{
-    Host, PeerProcess, PostError, QpConfig, QpCounts, QpState, RttHistogram, SendWr, Service, TxSlot, WcStatus,
+    Host, PeerProcess, PostError, PullTurn, QpConfig, QpCounts, QpState, RttHistogram, SendWr, Service, TxSlot,
+    WcStatus,
 };
 use crate::room::OutOfMemory;
 use crate::time::Time;

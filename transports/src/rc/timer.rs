@@ -26,15 +26,26 @@ pub(super) enum Expiry {
 /// Time for which data in a host's buffers is not considered lost, and the longest interval between checks of it, ns.
 const STUCK: u64 = 100 * MS;
 
-/// During a silence, whether the peer has read the data that was unread when the silence was noticed.
+/// During a silence, whether the peer has answered what it had not when the silence was noticed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Reading {
     /// Not checked yet.
     Unchecked,
-    /// It has not yet read [`RetransmitTimer::unread`] bytes in total.
+    /// It has not yet answered [`RetransmitTimer::unanswered`] bytes in total.
     Behind,
-    /// It has read them since: its answer may be in flight.
+    /// It has answered everything: the last answer may be in flight.
     Done,
+}
+
+/// What is known of a silent peer's answers.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Answers {
+    /// Nothing.
+    Unknown,
+    /// One is due, or in flight.
+    Due,
+    /// None will come: the peer has answered all that has reached it.
+    None,
 }
 
 /// The timer of one stream: deadlines, round-trip samples, consecutive timeouts.
@@ -53,10 +64,16 @@ pub(crate) struct RetransmitTimer {
     /// Timeouts since progress, and the time of that.
     timeouts: u8,
     last_progress: Time,
+    /// Probes since the last sample: each doubles the time to the next, or a round trip that is longer than that, of
+    /// which each packet is probed, would never be measured (Karn).
+    unsampled: u8,
     /// Estimated: whether there are tail loss probes.
     probes: bool,
     /// Whether the deadline is a probe's.
     probing: bool,
+    /// Whether that deadline allows for acknowledgements that the peer holds back (RFC 8985's max_ack_delay): nothing
+    /// but its packets is known of it.
+    ack_delay: bool,
     /// Whether a probe was sent, or a timeout occurred, and nothing was received since.
     probed: bool,
     /// Time of the last transmission.
@@ -71,14 +88,16 @@ pub(crate) struct RetransmitTimer {
     /// Time since progress in which the timer was overdue but not run, ns.
     absent: u64,
     /// Once retries are used up and the peer's process is alive: bytes passed to it at the last check that counts, and
-    /// the number of checks that count, including the first: those at which it had read more than had been passed to it
-    /// at the previous one. 0: no check yet.
+    /// the number of checks that count, including the first: those at which it had answered more than had been passed to
+    /// it at the previous one. 0: no check yet.
     doubt: u64,
-    looks: u8,
-    /// Estimated: whether the peer has read the data passed to it when the silence was first noticed.
+    checks: u8,
+    /// Estimated: whether it was known at the last check what the peer itself had answered.
+    direct: bool,
+    /// Estimated: whether the peer has answered the data passed to it when the silence was first noticed.
     reading: Reading,
     /// The total bytes passed to it at that time.
-    unread: u64,
+    unanswered: u64,
     srtt: u64,
     rttvar: u64,
     /// A packet sent once, and when: its acknowledgement gives the next sample (Karn's rule).
@@ -91,8 +110,10 @@ impl RetransmitTimer {
         RetransmitTimer {
             deadline: Time::NEVER,
             estimated,
+            unsampled: 0,
             probes: config.timer_probe() > 0,
             probing: false,
+            ack_delay: false,
             probed: false,
             last_sent: Time::ZERO,
             late: false,
@@ -105,9 +126,10 @@ impl RetransmitTimer {
             since: Time::ZERO,
             absent: 0,
             doubt: 0,
-            looks: 0,
+            checks: 0,
+            direct: false,
             reading: Reading::Unchecked,
-            unread: 0,
+            unanswered: 0,
             srtt: 0,
             rttvar: 0,
             timed: None,
@@ -186,8 +208,9 @@ impl RetransmitTimer {
                     return Some((t.min(max), t.min(max), n));
                 }
                 // The variance has a minimum, as in Linux (tcp_rtt_estimator): round trips that were steady may not
-                // stay so.
-                let rto = |least: u64| (self.srtt + (4 * self.rttvar).max(least)) << self.back_off.min(10);
+                // stay so. Where it is known what the peer has answered, they need not.
+                let min = if self.direct { min.min(self.srtt) } else { min };
+                let rto = |least: u64| (self.srtt + (4 * self.rttvar).max(least)) << self.back_off.min(15);
                 Some((rto(min).min(max), rto(2 * min).min(max), n))
             }
         }
@@ -195,8 +218,15 @@ impl RetransmitTimer {
 
     /// Returns the time from the last packet received to a probe, ns (TLP_calc_PTO): at most the timeout.
     fn probe_timeout(&self, timeout: u64, c: &QpContext) -> u64 {
+        let least = if c.config.patience == 0 || self.ack_delay { c.config.timer_probe() } else { 0 };
         // Before the first sample the timeout is sixteen times the minimum.
-        if self.srtt == 0 { timeout / 4 } else { (2 * self.srtt).max(c.config.timer_probe()).min(timeout) }
+        let wait = if self.srtt == 0 { timeout / 4 } else { (2 * self.srtt).max(least) };
+        (wait << self.unsampled.min(10)).min(timeout)
+    }
+
+    /// Returns when a probe is due that is sent after a silence of `wait` ns.
+    fn probe_due(&self, wait: u64, timeout: u64) -> Time {
+        (self.since.max(self.last_sent) + wait).min(self.since + timeout)
     }
 
     fn arm(&mut self, now: Time, c: &QpContext) {
@@ -204,7 +234,7 @@ impl RetransmitTimer {
             Some((low, high, _)) => {
                 self.quick = low < high;
                 self.extended = false;
-                self.probing = self.probes && !self.probed;
+                (self.probing, self.ack_delay) = (self.probes && !self.probed, false);
                 self.deadline = now + if self.probing { self.probe_timeout(low, c) } else { low };
             }
             None => self.deadline = Time::NEVER,
@@ -225,7 +255,7 @@ impl RetransmitTimer {
 
     #[inline]
     fn mark_progress(&mut self, now: Time) {
-        (self.last_progress, self.since, self.absent, self.looks) = (now, now, 0, 0);
+        (self.last_progress, self.since, self.absent, self.checks) = (now, now, 0, 0);
         self.reading = Reading::Unchecked;
     }
 
@@ -322,7 +352,7 @@ impl RetransmitTimer {
     }
 
     fn sample(&mut self, rtt: u64) -> u64 {
-        self.back_off = 0;
+        (self.back_off, self.unsampled) = (0, 0);
         // RFC 6298: gains 1/8 and 1/4.
         if self.srtt == 0 {
             (self.srtt, self.rttvar) = (rtt, rtt / 2);
@@ -344,18 +374,36 @@ impl RetransmitTimer {
         let mut due = if estimated { self.since } else { self.last_progress } + wait;
         if self.probing {
             wait = self.probe_timeout(low, c);
-            due = (self.since.max(self.last_sent) + wait).min(self.since + low);
+            due = self.probe_due(wait, low);
         }
         if (estimated || self.timeouts == 0) && now < due {
             (self.deadline, self.late) = (due, false);
+            if self.reading == Reading::Done {
+                // Something was sent since.
+                self.reading = Reading::Unchecked;
+            }
             return Expiry::Nothing;
         }
-        if estimated && (self.excuses(now, due, wait) || self.awaits_reading(now, wait, c, process)) {
+        if estimated && self.excuses(now, due, wait) {
             return Expiry::Nothing;
+        }
+        match if estimated { self.check_answers(now, wait, c, process) } else { Answers::None } {
+            Answers::Due => return Expiry::Nothing,
+            Answers::Unknown if self.probing && !self.ack_delay => {
+                self.ack_delay = true;
+                let due = self.probe_due(self.probe_timeout(low, c), low);
+                if now < due {
+                    self.deadline = due;
+                    return Expiry::Nothing;
+                }
+            }
+            Answers::Unknown | Answers::None => {}
         }
         if std::mem::take(&mut self.probing) {
             // The timeout counts from the probe (§7.3).
             (self.probed, self.since) = (true, now);
+            self.unsampled = self.unsampled.saturating_add(1);
+            let (low, high, _) = self.times(c.config.timer, c.local_ack_timeout()).unwrap_or((low, high, n));
             (self.quick, self.deadline) = (low < high, now + low);
             return Expiry::Probe;
         }
@@ -390,40 +438,46 @@ impl RetransmitTimer {
         self.arm(until.max(now), c);
     }
 
-    /// Returns whether the peer has not yet read the data passed to it when a silence of `wait` was first noticed, or
-    /// has only just read it. Then there is no evidence of a loss, and the timer continues.
-    fn awaits_reading(&mut self, now: Time, wait: u64, c: &QpContext, process: impl FnOnce() -> PeerProcess) -> bool {
+    /// Checks, after a silence of `wait`, whether the peer owes an answer to data passed to it when the silence was first
+    /// noticed, or has only just answered. Then there is no evidence of a loss, and the timer continues.
+    fn check_answers(&mut self, now: Time, wait: u64, c: &QpContext, process: impl FnOnce() -> PeerProcess) -> Answers {
         if c.config.patience == 0 {
-            return false;
+            return Answers::Unknown;
         }
         let silence = now.since(self.last_progress);
-        let (handed, taken) = match process() {
-            PeerProcess::Alive { handed, taken } => (handed, taken),
-            PeerProcess::Buffered { handed, taken } if silence < STUCK => (handed, taken),
+        let (handed, answered, direct) = match process() {
+            PeerProcess::Alive { handed, answered } => (handed, answered, true),
+            PeerProcess::Buffered { handed, answered, direct } if silence < STUCK => (handed, answered, direct),
             _ => {
-                self.reading = Reading::Unchecked;
-                return false;
+                (self.reading, self.direct) = (Reading::Unchecked, false);
+                return Answers::Unknown;
             }
         };
+        self.direct = direct;
         let mut next = wait;
         self.reading = match self.reading {
-            Reading::Unchecked if taken < handed => {
-                self.unread = handed;
+            Reading::Unchecked if answered < handed => {
+                self.unanswered = handed;
                 Reading::Behind
             }
-            Reading::Behind if taken < self.unread => {
+            // Its last answer has not come, or has arrived since arrivals were last read.
+            Reading::Unchecked if direct => {
+                next = self.srtt.clamp(1, wait);
+                Reading::Done
+            }
+            Reading::Behind if answered < self.unanswered => {
                 next = wait.max((silence / 2).min(STUCK));
                 Reading::Behind
             }
             Reading::Behind => Reading::Done,
             Reading::Unchecked | Reading::Done => {
                 self.reading = Reading::Unchecked;
-                return false;
+                return if direct { Answers::None } else { Answers::Unknown };
             }
         };
         self.deadline = now + next;
-        self.since = now + (next - wait);
-        true
+        self.since = now + next - wait;
+        Answers::Due
     }
 
     /// Handles a timeout. Returns false when both retries and patience are used up: the peer is dead. Patience is the
@@ -460,15 +514,15 @@ impl RetransmitTimer {
         match process() {
             PeerProcess::Dead => false,
             PeerProcess::Unknown | PeerProcess::Buffered { .. } => silence < c.config.patience,
-            PeerProcess::Alive { handed, taken } => {
-                if self.looks == 0 {
-                    (self.doubt, self.looks) = (handed, 1);
+            PeerProcess::Alive { handed, answered } => {
+                if self.checks == 0 {
+                    (self.doubt, self.checks) = (handed, 1);
                 }
                 // More than before: something that was retransmitted since.
-                if taken > self.doubt {
-                    (self.doubt, self.looks) = (handed, self.looks + 1);
+                if answered > self.doubt {
+                    (self.doubt, self.checks) = (handed, self.checks + 1);
                 }
-                self.looks <= MAX_READS
+                self.checks <= MAX_READS
             }
         }
     }
@@ -479,25 +533,28 @@ footprint!(RetransmitTimer, |at| {
     estimated => left(why::SHARED),
     quick => flag().when(at.irn, why::IRN).is(Item::Flags),
     extended => flag().when(at.irn, why::IRN).is(Item::Flags),
-    back_off => bits(4).when(at.measures(), why::OFF),
+    back_off => bits(4).when(at.measures, why::OFF),
     // Retries, of which there are up to seven.
     timeouts => bits(3),
     last_progress => instant(),
+    unsampled => left("of real time: probes"),
     probes => left(why::SHARED),
     probing => flag().when(*probes, why::OFF),
+    ack_delay => left("of real time: processes of hosts"),
     probed => flag().when(*probes, why::OFF),
     last_sent => instant().when(*probes, why::OFF),
     late => left("software that nobody has run"),
     fed => left(why::SHARED),
-    since => instant().when(at.measures(), why::OFF),
+    since => instant().when(at.measures, why::OFF),
     absent => left("software that nobody has run"),
     doubt => left("of real time: processes of hosts"),
-    looks => left("of real time: processes of hosts"),
+    checks => left("of real time: processes of hosts"),
+    direct => left("of real time: processes of hosts"),
     reading => left("of real time: processes of hosts"),
-    unread => left("of real time: processes of hosts"),
-    srtt => instant().when(at.measures(), why::STATISTICS),
-    rttvar => instant().when(at.measures(), why::STATISTICS),
-    timed => maybe(width::PSN + width::TIME).when(at.measures(), why::STATISTICS),
+    unanswered => left("of real time: processes of hosts"),
+    srtt => instant().when(at.measures, why::STATISTICS),
+    rttvar => instant().when(at.measures, why::STATISTICS),
+    timed => maybe(width::PSN + width::TIME).when(at.measures, why::STATISTICS),
 });
 
 #[cfg(test)]

@@ -222,7 +222,7 @@ impl<const PLANES: usize> Bitmap<PLANES> {
 }
 
 impl<const PLANES: usize> Parts for Bitmap<PLANES> {
-    fn list(&self, at: &Setup<'_>, ledger: &mut Ledger) {
+    fn list(&self, at: &Setup, ledger: &mut Ledger) {
         let Bitmap { words: _, bits: len, start: _, end: _ } = self;
         let planes = PLANES as u64;
         let heap = (*len as usize).div_ceil(64) * size_of::<[u64; PLANES]>();

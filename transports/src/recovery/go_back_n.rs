@@ -10,7 +10,7 @@ pub(super) struct GoBackN {
     /// After a timeout the cap begins at one packet, and grows by the packets acknowledged, up to this; 0: it stays.
     slow_start: u32,
     /// Whether a timeout needs evidence: see [`Sender::with_evidence`](super::Sender::with_evidence).
-    asks: bool,
+    evidence: bool,
     /// Whether a timer has retransmitted packets, and nothing was acknowledged since.
     doubts: bool,
 }
@@ -24,7 +24,7 @@ impl GoBackN {
 
     /// See [`Sender::with_evidence`](super::Sender::with_evidence).
     pub(super) fn ask(&mut self, stream: &Stream) {
-        (self.asks, self.slow_start) = (true, stream.cap);
+        (self.evidence, self.slow_start) = (true, stream.cap);
     }
 
     /// `next`: the next packet to send before the acknowledgement.
@@ -61,13 +61,13 @@ impl GoBackN {
         if self.slow_start > 0 {
             stream.cap = 1;
         }
-        self.doubts = self.asks;
+        self.doubts = self.evidence;
     }
 
     /// Resends the last packet, which is then acknowledged, or shows what is missing before it; or the `first`, and no
     /// more before it is answered.
     pub(super) fn probe(&mut self, stream: &mut Stream, first: bool) -> bool {
-        let probes = self.asks && stream.next != stream.acked;
+        let probes = self.evidence && stream.next != stream.acked;
         if probes && first {
             self.timeout(stream);
         } else if probes {
@@ -83,7 +83,7 @@ impl GoBackN {
 }
 
 footprint!(GoBackN, |at| {
-    slow_start => bits(width::COUNT).when(at.irn && at.plain || *asks, why::OFF),
-    asks => left(why::SHARED),
-    doubts => flag().when(*asks, why::OFF),
+    slow_start => bits(width::COUNT).when(at.irn && at.plain || *evidence, why::OFF),
+    evidence => left(why::SHARED),
+    doubts => flag().when(*evidence, why::OFF),
 });

@@ -45,19 +45,19 @@ impl Scoreboard {
     /// Returns whether low priority has delivered a packet, by its offset from the first unacknowledged one.
     #[inline]
     pub(super) fn is_delivered_low(&self, offset: u32) -> bool {
-        self.brought.as_ref().is_some_and(|low_acks| low_acks.map.any(offset))
+        self.low_acks.as_ref().is_some_and(|low_acks| low_acks.map.any(offset))
     }
 
     /// Returns the number of packets of the record in a range of such offsets.
     pub(super) fn delivered_low_between(&self, from: u32, to: u32) -> u32 {
         let ones = |map: &Bitmap<1>| map.ones(to) - map.ones(from.min(to));
-        self.brought.as_ref().map_or(0, |low_acks| ones(&low_acks.map))
+        self.low_acks.as_ref().map_or(0, |low_acks| ones(&low_acks.map))
     }
 
     /// Returns the first packet, from an offset on, that is not known to have arrived.
     #[inline]
     pub(super) fn first_missing(&self, from: u32) -> u32 {
-        let Some(low_acks) = &self.brought else { return self.sacks.first_clear(from) };
+        let Some(low_acks) = &self.low_acks else { return self.sacks.first_clear(from) };
         let mut at = from;
         loop {
             let clear = self.sacks.first_clear(at);
@@ -71,7 +71,7 @@ impl Scoreboard {
     /// Records that low priority delivered the packets from `first` to `last`. Those that the primary loop has sent
     /// belong to that. Returns the number newly recorded; `None` if it names packets that were never sent.
     pub(super) fn record_low(&mut self, stream: &mut Stream, first: Psn, last: Psn) -> Option<u32> {
-        let low_acks = self.brought.as_deref_mut()?;
+        let low_acks = self.low_acks.as_deref_mut()?;
         if !last.before(low_acks.end.later(stream.high)) {
             return None;
         }
@@ -88,13 +88,13 @@ impl Scoreboard {
     /// unacknowledged one.
     #[inline]
     pub(super) fn leave_out(&mut self, stream: &mut Stream) {
-        if self.brought.is_some() {
+        if self.low_acks.is_some() {
             self.leave_out_some(stream);
         }
     }
 
     fn leave_out_some(&mut self, stream: &mut Stream) {
-        let Some(low_acks) = self.brought.as_deref_mut() else { return };
+        let Some(low_acks) = self.low_acks.as_deref_mut() else { return };
         let map = &mut low_acks.map;
         stream.high = stream.acked.plus(map.first_clear(stream.high.distance(stream.acked) as u32));
         let span = stream.span();
@@ -116,7 +116,7 @@ impl Scoreboard {
     pub(super) fn before_ack(&mut self, stream: &mut Stream, cumulative: Psn, nack: Option<Psn>) -> Before {
         let sent = stream.high.distance(stream.acked) as u32;
         let mut before = Before { span: stream.span(), sent, bump: 0 };
-        if let Some(low_acks) = &mut self.brought
+        if let Some(low_acks) = &mut self.low_acks
             && stream.high.before(cumulative)
             && !low_acks.end.before(cumulative)
             && nack.is_none()
@@ -130,7 +130,7 @@ impl Scoreboard {
 
     /// Updates the record after a cumulative acknowledgement that moved the stream by `news`.
     pub(super) fn after_ack(&mut self, stream: &mut Stream, before: &Before, news: u32) {
-        let Some(low_acks) = self.brought.as_deref_mut().filter(|_| news > 0) else { return };
+        let Some(low_acks) = self.low_acks.as_deref_mut().filter(|_| news > 0) else { return };
         let skipped = low_acks.map.ones(news.min(before.span));
         let passed = low_acks.map.ones(news.min(before.sent)) + before.bump;
         low_acks.passed = low_acks.passed.wrapping_add(passed);

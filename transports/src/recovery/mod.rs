@@ -6,7 +6,7 @@
 //!
 //! A sender is a `stream` and one of three schemes over it: `go_back_n`, `irn`, which has the rules of IRN's reference
 //! modules, and `rack`, which goes by transmission times. The latter two share a `scoreboard`, and the record of
-//! packets `brought` by low priority (RC3).
+//! acknowledgements at low priority, `low_acks` (RC3).
 //!
 //! [`Pulled`] is another kind of sender, whose receiver requests each packet (NDP). [`Paths`] are the paths that it
 //! chooses from.

@@ -576,8 +576,8 @@ impl Rack {
 footprint!(Rack, |at| {
     board => part(board),
     last_sent => instant(),
-    sent => bits(u64::from(at.config.cap().next_power_of_two()) * (width::TIME + 3))
-        .heap(at.config.cap().next_power_of_two() as usize * size_of::<Sent>()),
+    sent => bits(u64::from(at.cap.next_power_of_two()) * (width::TIME + 3))
+        .heap(at.cap.next_power_of_two() as usize * size_of::<Sent>()),
     latest => bits(width::TIME + width::PSN),
     rtt => instant(),
     min_rtt => bits(3 * width::TIME),
@@ -593,8 +593,8 @@ footprint!(Rack, |at| {
     lost => bits(width::COUNT),
     scan => left(why::SPEED),
     judged => sequence(),
-    again => bits(u64::from(at.config.cap()) * width::PSN)
-        .heap(at.config.cap().next_power_of_two() as usize * size_of::<Transmission>()),
+    again => bits(u64::from(at.cap) * width::PSN)
+        .heap(at.cap.next_power_of_two() as usize * size_of::<Transmission>()),
     deadline => instant(),
     probe_end => maybe(width::PSN),
     probed => maybe(width::PSN),

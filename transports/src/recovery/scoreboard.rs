@@ -20,7 +20,7 @@ pub(super) struct Scoreboard {
     /// Selective acknowledgements from the first cumulatively unacknowledged packet on.
     pub sacks: Bitmap<1>,
     /// Packets delivered at low priority, if enabled.
-    pub brought: Option<Box<LowAcks>>,
+    pub low_acks: Option<Box<LowAcks>>,
     /// Whether selective acknowledgements are kept.
     keeps: bool,
     /// Whether the window counts packets in the network; see [`Sender::with_pipe`](super::Sender::with_pipe).
@@ -41,7 +41,7 @@ impl Scoreboard {
             in_recovery: false,
             find_new_hole: false,
             sacks: Bitmap::new(if keeps { cap } else { 0 }),
-            brought: None,
+            low_acks: None,
             keeps,
             pipe: false,
             nack_threshold: nack_threshold.max(1),
@@ -248,7 +248,7 @@ footprint!(Scoreboard, |at| {
     in_recovery => flag().is(Item::Flags),
     find_new_hole => flag().is(Item::Flags),
     sacks => part(sacks).is(Item::Sacked).when(*keeps, why::OFF),
-    brought => brought.as_deref().map_or(left(why::OFF), |brought| part(brought).heap(size_of::<LowAcks>())),
+    low_acks => low_acks.as_deref().map_or(left(why::OFF), |low_acks| part(low_acks).heap(size_of::<LowAcks>())),
     keeps => left(why::SHARED),
     pipe => left(why::SHARED),
     nack_threshold => left(why::SHARED),

@@ -61,7 +61,7 @@ pub struct Sender {
     stream: Stream,
     scheme: Scheme,
     /// Whether selective recovery is to use RACK, which is set up at the first packet: most streams never send one.
-    asks: bool,
+    evidence: bool,
 }
 
 /// The recovery scheme and its state.
@@ -85,7 +85,7 @@ impl Sender {
             Recovery::Selective => board(true),
             Recovery::SelectiveWithoutSack => board(false),
         };
-        Sender { stream, scheme, asks: false }
+        Sender { stream, scheme, evidence: false }
     }
 
     /// Has the sender require evidence that a packet is lost before it resends it, for hosts whose timers expire too
@@ -94,10 +94,10 @@ impl Sender {
     /// answer shows that it is missing (F-RTO, RFC 5682). Recovery without a record of selective acknowledgements is
     /// unchanged.
     #[must_use]
-    pub fn with_evidence(mut self, asks: bool) -> Sender {
+    pub fn with_evidence(mut self, evidence: bool) -> Sender {
         match &mut self.scheme {
-            Scheme::GoBackN(scheme) if asks => scheme.ask(&self.stream),
-            Scheme::Irn(board) => self.asks = asks && board.keeps(),
+            Scheme::GoBackN(scheme) if evidence => scheme.ask(&self.stream),
+            Scheme::Irn(board) => self.evidence = evidence && board.keeps(),
             _ => {}
         }
         self
@@ -106,7 +106,7 @@ impl Sender {
     /// Sets up recovery before the first packet.
     #[cold]
     fn begin(&mut self) {
-        if std::mem::take(&mut self.asks)
+        if std::mem::take(&mut self.evidence)
             && let Scheme::Irn(board) = &self.scheme
             && ensure(size_of::<Rack>()).is_ok()
         {
@@ -136,7 +136,7 @@ impl Sender {
         let acked = self.stream.acked;
         if let Some(board) = self.board_mut().filter(|board| board.keeps()) {
             board.sacks = Bitmap::new(reach);
-            board.brought = Some(Box::new(LowAcks::new(acked, reach)));
+            board.low_acks = Some(Box::new(LowAcks::new(acked, reach)));
             self.stream.set_reach(reach);
         }
         self
@@ -342,7 +342,7 @@ impl Sender {
     /// Returns whether the sender measures round trips itself ([`Self::take_sample`]).
     #[inline]
     pub fn measures(&self) -> bool {
-        self.asks || matches!(self.scheme, Scheme::Rack(_))
+        self.evidence || matches!(self.scheme, Scheme::Rack(_))
     }
 
     /// Takes the round trip in ns measured by the latest acknowledgement, if it is a sample: one per round trip, of a
@@ -390,7 +390,7 @@ impl Sender {
 
     #[inline]
     fn take_next(&mut self, now: Time) -> Psn {
-        if self.asks {
+        if self.evidence {
             self.begin();
         }
         let stream = &mut self.stream;
@@ -400,7 +400,7 @@ impl Sender {
     /// Selects the sequence number to send now, if any, when the link is free. `more` says that a new packet waits.
     #[inline]
     pub fn tx_free(&mut self, now: Time, more: bool) -> Option<Psn> {
-        if self.asks {
+        if self.evidence {
             self.begin();
         }
         let stream = &mut self.stream;
@@ -486,7 +486,7 @@ impl Sender {
 
     /// Records a packet sent at low priority.
     pub fn sent_low(&mut self, psn: Psn) {
-        if let Some(low_acks) = self.board_mut().and_then(|board| board.brought.as_mut())
+        if let Some(low_acks) = self.board_mut().and_then(|board| board.low_acks.as_mut())
             && !psn.before(low_acks.end)
         {
             low_acks.end = psn.plus(1);
@@ -496,20 +496,20 @@ impl Sender {
     /// Returns the number of acknowledged packets that only low priority had sent. Wraps.
     #[inline]
     pub fn delivered_low(&self) -> u32 {
-        self.board().and_then(|board| board.brought.as_ref()).map_or(0, |low_acks| low_acks.passed)
+        self.board().and_then(|board| board.low_acks.as_ref()).map_or(0, |low_acks| low_acks.passed)
     }
 
     /// Returns the number of cumulative acknowledgements that newly acknowledged packets sent only at low priority.
     /// Wraps.
     pub fn bumps(&self) -> u32 {
-        self.board().and_then(|board| board.brought.as_ref()).map_or(0, |low_acks| low_acks.bumps)
+        self.board().and_then(|board| board.low_acks.as_ref()).map_or(0, |low_acks| low_acks.bumps)
     }
 
     /// Returns the number of packets sent, not at low priority, that are not acknowledged cumulatively.
     #[inline]
     pub fn unacknowledged(&self) -> u32 {
         let sent = self.stream.high.distance(self.stream.acked).max(0) as u32;
-        sent - self.board().and_then(|board| board.brought.as_ref()).map_or(0, |low_acks| low_acks.map.ones(sent))
+        sent - self.board().and_then(|board| board.low_acks.as_ref()).map_or(0, |low_acks| low_acks.map.ones(sent))
     }
 
     /// Handles an acknowledgement that may stand for a run of NACKs, which are processed in order of arrival. Returns
@@ -570,11 +570,11 @@ impl Sender {
 footprint!(Sender, |at| {
     stream => part(stream),
     scheme => part(scheme),
-    asks => left(why::SHARED),
+    evidence => left(why::SHARED),
 });
 
 impl Parts for Scheme {
-    fn list(&self, at: &Setup<'_>, ledger: &mut Ledger) {
+    fn list(&self, at: &Setup, ledger: &mut Ledger) {
         match self {
             Scheme::GoBackN(scheme) => scheme.list(at, ledger),
             Scheme::Irn(board) => board.list(at, ledger),

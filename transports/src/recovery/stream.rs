@@ -1,7 +1,6 @@
 //! Stream state common to all senders, however they recover losses.
 
 use super::Bitmap;
-use crate::congestion::CongestionConfig;
 use crate::footprint::{bits, flag, footprint, left, sequence, why, width};
 use crate::psn::Psn;
 
@@ -151,11 +150,11 @@ footprint!(Stream, |at| {
     next => sequence(),
     high => sequence(),
     acked => sequence(),
-    skipped => bits(width::COUNT).when(at.low_levels() > 0, why::OFF),
+    skipped => bits(width::COUNT).when(at.low_levels > 0, why::OFF),
     cap => left(why::SHARED),
     reach => left(why::SHARED),
     window => left("congestion control's"),
-    losses => flag().when(at.config.congestion != CongestionConfig::None, why::OFF),
-    lost_until => sequence().when(at.config.congestion != CongestionConfig::None, why::OFF),
+    losses => flag().when(at.controlled, why::OFF),
+    lost_until => sequence().when(at.controlled, why::OFF),
     spurious => left(why::STATISTICS),
 });

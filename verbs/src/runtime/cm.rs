@@ -86,7 +86,6 @@ impl State {
             nic.post_mad(path, &mad);
         }
         *next_deadline = cm.next_deadline().min(neighbours.next_deadline());
-        self.nic_port.alarm = *next_deadline;
     }
 }
 

@@ -17,15 +17,15 @@ use super::unit::Unit;
 const LONGEST_POLL: u64 = MS;
 
 impl State {
-    fn timed(&mut self) -> Option<&mut dyn Timed> {
+    fn timed_port(&mut self) -> Option<&mut dyn Timed> {
         // The port of the child of a fork is its parent's.
-        if self.nic_port.is_timed() && !self.forked { self.nic_port.port.timed() } else { None }
+        if self.timed && !self.forked { self.nic_port.port.timed() } else { None }
     }
 
     /// Records that the application has made a call other than a poll in vain.
     #[inline]
     pub(super) fn acts(&mut self) {
-        if let Some(port) = self.timed() {
+        if let Some(port) = self.timed_port() {
             port.note(Application::Acts);
             (self.presence.round, self.presence.queue) = (None, None);
         }
@@ -34,7 +34,7 @@ impl State {
     /// Records that the application sleeps until it is notified, or until a `queue` gets an event, if there is
     /// `nothing` for it so far.
     pub(super) fn sleeps_if(&mut self, queue: Option<&Arc<AtomicU64>>, nothing: impl FnOnce() -> bool) {
-        if let Some(port) = self.timed().filter(|port| port.awaits_applications())
+        if let Some(port) = self.timed_port().filter(|port| port.awaits_applications())
             && nothing()
         {
             port.note(Application::Sleeps);
@@ -53,7 +53,7 @@ impl State {
         if heard || completed {
             self.presence.round = None;
         }
-        if let Some(port) = self.timed() {
+        if let Some(port) = self.timed_port() {
             port.settle(heard, completed);
         }
     }
@@ -68,14 +68,14 @@ impl State {
             self.sleeps_if(None, || empty);
             return false;
         }
-        let Some(port) = self.timed() else { return false };
+        let Some(port) = self.timed_port() else { return false };
         if port.stands_still() {
             return true;
         }
         let at = port.clock();
         if self.presence.closes_round(cq, at) {
             self.presence.queue = None;
-            let Some(port) = self.timed() else { return false };
+            let Some(port) = self.timed_port() else { return false };
             port.note(Application::Polls);
             return port.stands_still();
         }
@@ -87,7 +87,7 @@ impl Unit {
     /// Ends a poll in vain on a port with its own clock: lets other threads have the core, and if that clock waits for
     /// the application, waits for the next event, but not beyond `until`. Returns whether to poll again.
     pub(super) fn let_time_go_on(&self, mut state: MutexGuard<'_, State>, cq: CqId, until: &mut Time) -> bool {
-        if !state.timed().is_some_and(|port| port.awaits_applications()) {
+        if !state.timed_port().is_some_and(|port| port.awaits_applications()) {
             // Time advances once other threads have had a core.
             self.give_way(state);
             return false;
@@ -103,7 +103,7 @@ impl Unit {
             let after = now();
             let mut state = self.state.lock();
             state.presence.contention.yielded(before, after);
-            if !state.timed().is_some_and(|port| port.stands_still()) {
+            if !state.timed_port().is_some_and(|port| port.stands_still()) {
                 return true;
             }
             if state.presence.contention.is_high(after) {

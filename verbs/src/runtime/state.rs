@@ -7,8 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use irnic_nic::calibration::Calibration;
 use irnic_nic::frame::Icrc;
 use irnic_nic::{Arm, Nic, NicError, NicEvent, QpConfig};
-use irnic_ports::NicPort;
-use irnic_ports::{Port, host_now as now};
+use irnic_ports::{Moved, NicPort, Port, TimedNicPort, host_now as now};
 use irnic_transports::Time;
 use irnic_transports::qp::{CqId, Event, PdId, QpAttr, QpState, SrqId, Wc, WcStatus, XrcdId};
 use irnic_transports::time::MS;
@@ -39,6 +38,8 @@ const COMPARE_INTERVAL: u64 = 10 * MS;
 /// The state protected by the lock of a [`Unit`](super::Unit).
 pub(crate) struct State {
     pub(super) nic_port: NicPort<Box<dyn DevicePort>>,
+    /// The port has a clock of its own.
+    pub(super) timed: bool,
     pub(super) manager: Manager,
     pub(super) cqs: Registry,
     srqs: Registry,
@@ -76,7 +77,7 @@ fn since_1970() -> u64 {
 }
 
 impl State {
-    pub(super) fn new(live: &Arc<Live>, nic: Nic, port: Box<dyn DevicePort>, icrc: Icrc) -> State {
+    pub(super) fn new(live: &Arc<Live>, nic: Nic, mut port: Box<dyn DevicePort>, icrc: Icrc) -> State {
         State {
             wall: Calibration::new(nic.clock().nominal_hz()),
             compare_at: Time::ZERO,
@@ -85,6 +86,7 @@ impl State {
             qps: Registry::new(nic.qp_numbers().start),
             manager: Manager::new(live.get(), &nic, seed_at(&*port)),
             live: live.clone(),
+            timed: port.timed().is_some(),
             nic_port: NicPort::new(nic, port, icrc),
             scratch: Box::new([Wc::EMPTY; SCRATCH]),
             ledger: Ledger::default(),
@@ -106,9 +108,20 @@ impl State {
         &mut self.nic_port.nic
     }
 
+    /// Performs what is due on a port with its own clock.
+    fn turn(&mut self) -> io::Result<Moved> {
+        TimedNicPort::new(&mut self.nic_port).turn(self.manager.next_deadline())
+    }
+
+    /// Returns the NIC's time at the host's `now`.
+    #[inline]
+    fn time(&mut self, now: Time) -> Time {
+        if self.timed { self.nic_port.port.timed().map_or(now, |port| port.clock()) } else { now }
+    }
+
     /// Returns the NIC's time: the host's, or that of an emulated network.
     pub(crate) fn nic_time(&mut self) -> Time {
-        self.nic_port.time(now())
+        self.time(now())
     }
 
     /// Returns the port.
@@ -190,7 +203,7 @@ impl State {
     /// receive it: without the last acknowledgement they would retransmit in vain.
     pub(crate) fn say_goodbye(&mut self, numbers: &[u32]) {
         // In virtual time it would depend on the machine which peers still receive it.
-        if self.forked || self.nic_port.is_timed() {
+        if self.forked || self.timed {
             return;
         }
         for _ in 0..FAREWELLS {
@@ -328,12 +341,16 @@ impl State {
             return 0;
         }
         let budget = Nic::RX_BATCH.saturating_sub(self.unanswered);
-        let received = match self.nic_port.receive_some(now, budget) {
+        let received = match self.timed {
+            true => self.turn().map(|moved| moved.received),
+            false => self.nic_port.receive_some(now, budget),
+        };
+        let received = match received {
             Ok(n) => n,
             Err(e) => self.report(&e),
         };
         self.unanswered += received;
-        let cm_time = self.nic_port.time(now);
+        let cm_time = self.time(now);
         if self.nic_port.nic.has_mads()
             || self.manager.waits_for_neighbours()
             || cm_time >= self.manager.next_deadline()
@@ -349,9 +366,11 @@ impl State {
     /// Returns when the unit next has work if nothing arrives.
     #[inline]
     pub(super) fn next_deadline(&self) -> Time {
-        let port = self.nic_port.next_deadline();
-        // A port with its own clock knows both.
-        if self.nic_port.is_timed() { port } else { port.min(self.manager.next_deadline()) }
+        // A port with its own clock knows the others.
+        match self.timed {
+            true => self.nic_port.port.next_deadline(),
+            false => self.nic_port.next_deadline().min(self.manager.next_deadline()),
+        }
     }
 
     /// Sends packets that have waited long enough to leave with others.
@@ -378,7 +397,11 @@ impl State {
             return self.transmit(now);
         };
         self.unanswered = 0;
-        let sent = match self.nic_port.transmit_full(now) {
+        let sent = match self.timed {
+            true => self.turn().map(|moved| (moved.sent, false)),
+            false => self.nic_port.transmit_full(now),
+        };
+        let sent = match sent {
             Ok((sent, waits)) => {
                 let until = self.waits.map_or(until, |(_, until)| until);
                 self.waits = waits.then_some((number, until));
@@ -398,7 +421,11 @@ impl State {
             return 0;
         }
         (self.ack_deferred, self.waits, self.unanswered) = (false, None, 0);
-        let sent = match self.nic_port.transmit(now) {
+        let sent = match self.timed {
+            true => self.turn().map(|moved| moved.sent),
+            false => self.nic_port.transmit(now),
+        };
+        let sent = match sent {
             Ok(n) => n,
             Err(e) => self.report(&e),
         };
@@ -441,7 +468,7 @@ impl State {
                 NicEvent::Async(event) => self.async_event(event),
             }
         }
-        if self.nic_port.is_timed() {
+        if self.timed {
             self.follow_link();
             self.settle();
         }

@@ -55,7 +55,7 @@ impl Unit {
         }
         let port_fd = port.wait_fd();
         let mut state = State::new(&live, nic, port, icrc);
-        if state.nic_port.is_timed() {
+        if state.timed {
             // The list of devices may be older.
             state.follow_link();
         }
@@ -244,7 +244,7 @@ impl Unit {
         if wakes {
             self.unlock(state);
             self.wake();
-        } else if state.nic_port.is_timed() {
+        } else if state.timed {
             return Ok(if self.let_time_go_on(state, cq, until) { None } else { Some(0) });
         } else if state.model.empty_polls.are_due(now) {
             self.yield_or_sleep(state, now);

@@ -78,7 +78,7 @@ impl Unit {
         let begun = now();
         let until = state.model.memory_watch.waits_until(begun);
         state.model.memory_watch.took(begun);
-        if begun >= until || state.model.is_awaited() || state.nic_port.is_timed() {
+        if begun >= until || state.model.is_awaited() || state.timed {
             return self.end(state, begun);
         }
         if state.model.is_idle(begun) {

@@ -1,5 +1,6 @@
 //! Mechanisms besides recovery that select and mark the packets of a stream: pulls (NDP), TLT's marks, tail loss probes
-//! and low priorities (RC3). Each has a file here; the halves of a connection call the [`Hooks`].
+//! and low priorities (RC3). Each has a file here; the halves of a connection call the [`Hooks`]. What
+//! pulls and low priorities (`rc::pull`, `rc::rc3`) do beyond these is beside the halves.
 
 mod hooks;
 mod pull;
@@ -8,10 +9,10 @@ mod tlp;
 mod tlt;
 
 pub(super) use self::hooks::{Acknowledged, Chosen, Delivery, Departure, Due, Hooks, Turn};
-pub use self::pull::PullTurn;
+pub(super) use self::rc3::LowLoop;
 
 use self::pull::Ends;
-use self::rc3::{LowAcks, LowLoop};
+use self::rc3::LowAcks;
 use self::tlp::Tlp;
 use self::tlt::{Tlt, TltRate};
 use super::fetch::Fetch;
@@ -106,22 +107,22 @@ impl Discipline {
     }
 
     /// RC3: returns a requester's loop.
-    fn low(&self) -> Option<&LowLoop> {
+    pub(super) fn low(&self) -> Option<&LowLoop> {
         if let Discipline::Low(low) = self { Some(low) } else { None }
     }
 
     /// RC3: returns a requester's loop.
-    fn low_mut(&mut self) -> Option<&mut LowLoop> {
+    pub(super) fn low_mut(&mut self) -> Option<&mut LowLoop> {
         if let Discipline::Low(low) = self { Some(low) } else { None }
     }
 
     /// RC3: returns a responder's acknowledgements.
-    fn low_acks(&self) -> Option<&LowAcks> {
+    pub(super) fn low_acks(&self) -> Option<&LowAcks> {
         if let Discipline::LowAcks(acks) = self { Some(acks) } else { None }
     }
 
     /// RC3: returns a responder's acknowledgements.
-    fn low_acks_mut(&mut self) -> Option<&mut LowAcks> {
+    pub(super) fn low_acks_mut(&mut self) -> Option<&mut LowAcks> {
         if let Discipline::LowAcks(acks) = self { Some(acks) } else { None }
     }
 
@@ -186,7 +187,7 @@ impl Hooks for Discipline {
 }
 
 impl Parts for Discipline {
-    fn list(&self, at: &Setup<'_>, ledger: &mut Ledger) {
+    fn list(&self, at: &Setup, ledger: &mut Ledger) {
         match self {
             Discipline::Plain(_) => {}
             Discipline::Pulled(ends) => ledger.enter(at, "pulled", part(&**ends).heap(size_of_val(&**ends))),

@@ -1,9 +1,9 @@
 //! Both ends of a pulled stream (NDP), as used by a queue pair: the sender selects packets and their paths, the
 //! receiver answers each arrival and requests one packet for each that has arrived.
 
-mod halves;
+mod ends;
 
-pub(super) use halves::Ends;
+pub(super) use ends::Ends;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use crate::footprint::{bits, flag, footprint, instant, left, maybe, part, sequen
 use crate::packet::{PacketClass, RxPacket};
 use crate::psn::Psn;
 use crate::qp::context::QpContext;
-use crate::qp::host::{Host, TxSlot};
+use crate::qp::host::{Host, PullTurn, TxSlot};
 use crate::rc::acks::MAX_NACKS_WAITING;
 use crate::recovery::{Answer, Feedback, Paths, Pulled, Turn, Unexpected};
 use crate::room::OutOfMemory;
@@ -68,7 +68,7 @@ fn order(c: &QpContext, of: u8) -> u32 {
 
 /// The sending end.
 #[derive(Clone, Debug)]
-pub(super) struct PullSender {
+pub(in crate::rc) struct PullSender {
     stream: Pulled,
     paths: Paths,
     returns: bool,
@@ -130,7 +130,7 @@ impl PullSender {
     }
 
     /// Processes feedback. Returns the resulting cumulative acknowledgement.
-    pub(super) fn feedback(&mut self, now: Time, headers: &Headers) -> Result<Psn, Unexpected> {
+    pub(in crate::rc) fn feedback(&mut self, now: Time, headers: &Headers) -> Result<Psn, Unexpected> {
         let Some(IrnEth::Feedback { kind, subject, pull, .. }) = headers.irn else { return Err(Unexpected) };
         let answer = if kind.has(FeedbackKind::ARRIVED) {
             Some((subject, Answer::Arrived { again: kind.has(FeedbackKind::AGAIN) }))
@@ -221,18 +221,9 @@ struct Arrived {
     path: u8,
 }
 
-/// A pull that was granted.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct PullTurn {
-    /// Whether the queue pair has more.
-    pub more: bool,
-    /// Time until the next one of any queue pair, ps: that of a full packet on the receiver's link.
-    pub interval: u64,
-}
-
 /// The receiving end.
 #[derive(Clone, Debug)]
-pub(super) struct PullReceiver {
+pub(in crate::rc) struct PullReceiver {
     answers: VecDeque<Arrived>,
     /// Pulls that the NIC has not granted yet, and those that wait for the link.
     owed: u32,
@@ -301,7 +292,7 @@ impl PullReceiver {
 
     /// Handles a packet that has arrived, with its payload or `trimmed`, or, `known`, again. `expected` is the first
     /// missing one now.
-    pub(super) fn arrived(
+    pub(in crate::rc) fn arrived(
         &mut self,
         now: Time,
         packet: &RxPacket<'_>,
@@ -361,7 +352,14 @@ impl PullReceiver {
     }
 
     /// Builds the next feedback packet; returns false if there is none.
-    pub(super) fn poll(&mut self, c: &QpContext, opcode: Opcode, expected: Psn, aeth: Aeth, out: &mut TxSlot) -> bool {
+    pub(in crate::rc) fn poll(
+        &mut self,
+        c: &QpContext,
+        opcode: Opcode,
+        expected: Psn,
+        aeth: Aeth,
+        out: &mut TxSlot,
+    ) -> bool {
         if !self.wants_tx() {
             return false;
         }

@@ -1,8 +1,6 @@
 //! RC3's second loop (dissertation §2.1.1), which sends from the last packet backwards, each once, at low priorities;
 //! and the acknowledgements of such packets.
 
-mod halves;
-
 use super::hooks::{Delivery, Departure, Hooks};
 use crate::config::Rc3Config;
 use crate::footprint::{bits, footprint, left, sequence, why, width};
@@ -43,38 +41,38 @@ impl LowLoop {
         self.crossed = true;
     }
 
-    fn reach(&self) -> u32 {
+    pub(in crate::rc) fn reach(&self) -> u32 {
         self.config.reach
     }
 
     /// Returns whether it has a packet left, given that the primary loop sends `next` next.
     #[inline]
-    fn has_more(&self, next: Psn) -> bool {
+    pub(in crate::rc) fn has_more(&self, next: Psn) -> bool {
         self.floor.later(next).before(self.low)
     }
 
     /// Returns whether a new pass may begin at `top`.
     #[inline]
-    fn may_begin(&self, top: Psn, next: Psn) -> bool {
+    pub(in crate::rc) fn may_begin(&self, top: Psn, next: Psn) -> bool {
         self.top.later(next).before(top)
     }
 
     /// Begins a pass over packets posted since, up to `tail`, or as far as is in reach: up to `top`. Packets sent
     /// before are not sent again.
-    fn begin(&mut self, top: Psn, tail: Psn) {
+    pub(in crate::rc) fn begin(&mut self, top: Psn, tail: Psn) {
         (self.floor, self.top, self.low, self.tail) = (self.top, top, top, tail);
         self.crossed = false;
     }
 
     /// Returns the number of priorities below the stream's for the packet selected by [`Self::take`].
     #[inline]
-    fn level(&self) -> u8 {
+    pub(in crate::rc) fn level(&self) -> u8 {
         self.config.level(self.tail.distance(self.low) as u32 + 1)
     }
 
     /// Returns the next packet, going backwards.
     #[inline]
-    fn take(&mut self) -> Psn {
+    pub(in crate::rc) fn take(&mut self) -> Psn {
         self.low = self.low.minus(1);
         self.low
     }
@@ -144,12 +142,12 @@ impl LowAcks {
 
     /// Returns the highest priority with a pending acknowledgement.
     #[inline]
-    fn priority(&self) -> Option<u8> {
+    pub(in crate::rc) fn priority(&self) -> Option<u8> {
         self.waiting.checked_ilog2().map(|priority| priority as u8)
     }
 
     /// Returns the packet to acknowledge next at a priority.
-    fn pop(&mut self, priority: u8) -> Option<Psn> {
+    pub(in crate::rc) fn pop(&mut self, priority: u8) -> Option<Psn> {
         let queue = &mut self.queues[usize::from(priority & 7)];
         let sack = queue.pop(false).and_then(|ack| ack.sack());
         if queue.is_empty() {
@@ -200,9 +198,9 @@ footprint!(LowLoop, |at| {
 
 footprint!(LowAcks, |at| {
     // For each priority, the packet to acknowledge: the rest follows from the block around it.
-    queues => bits(at.low_levels() * width::PSN)
-        .heap(at.low_levels() as usize * MAX_NACKS_WAITING * size_of::<Sack>()),
-    waiting => bits(at.low_levels()),
+    queues => bits(at.low_levels * width::PSN)
+        .heap(at.low_levels as usize * MAX_NACKS_WAITING * size_of::<Sack>()),
+    waiting => bits(at.low_levels),
 });
 
 #[cfg(test)]

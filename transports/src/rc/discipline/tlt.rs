@@ -387,8 +387,8 @@ footprint!(Tlt, |at| {
     flight => maybe(NUMBER + width::PSN + 2),
     number => bits(NUMBER),
     echoed => bits(NUMBER),
-    sent => times(at.config.cap().next_power_of_two().into(), Sent::default())
-        .heap(at.config.cap().next_power_of_two() as usize * size_of::<Sent>()),
+    sent => times(at.cap.next_power_of_two().into(), Sent::default())
+        .heap(at.cap.next_power_of_two() as usize * size_of::<Sent>()),
     lost => bits(width::COUNT),
     scan => sequence(),
     clocking => flag(),

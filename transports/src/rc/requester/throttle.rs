@@ -378,7 +378,7 @@ footprint!(Throttle, |at| {
     segments => times(segment.map_or(0, |bytes| measured(at, bytes)), Segment::NONE)
     .heap(segment.map_or(0, |_| SEGMENTS * size_of::<Segment>())),
     acked => bits(32),
-    next_notice => instant().when(at.config.congestion.cnp_interval().is_some(), why::OFF),
+    next_notice => instant().when(at.cnps, why::OFF),
     due => instant(),
     since => instant(),
     unused => instant(),
@@ -386,9 +386,9 @@ footprint!(Throttle, |at| {
 });
 
 /// Returns the number of segments of this many bytes in the window.
-fn measured(at: &Setup<'_>, bytes: u32) -> u64 {
+fn measured(at: &Setup, bytes: u32) -> u64 {
     let packets = u64::from(bytes).div_ceil(at.mtu).max(1);
-    u64::from(at.config.cap()).div_ceil(packets).min(SEGMENTS as u64)
+    u64::from(at.cap).div_ceil(packets).min(SEGMENTS as u64)
 }
 
 footprint!(Segment, |at| {

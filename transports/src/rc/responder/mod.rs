@@ -18,7 +18,7 @@ use super::discipline::{Discipline, Hooks};
 use super::fetch::Fetch;
 use super::timer::RetransmitTimer;
 use super::watched::Held;
-use crate::config::{TransportConfig, WireFormat};
+use crate::config::WireFormat;
 use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
 use crate::qp::access::Access;
@@ -35,7 +35,7 @@ use crate::time::Time;
 use crate::wire::opcode::Operation;
 use crate::wire::{Headers, Importance, NakCode, Opcode, Reth, Syndrome};
 
-use crate::footprint::{Item, bits, flag, footprint, instant, left, maybe, own, part, sequence, times, why, width};
+use crate::footprint::{Item, bits, flag, footprint, instant, left, maybe, part, sequence, times, why, width};
 use answered::{ReadKind, ReadOp};
 use refusal::{INVALID, Refusal, access_refused};
 
@@ -367,12 +367,6 @@ impl Responder {
         begins && headers.bth.opcode.is_request()
     }
 
-    /// Creates the stream of IRN's responses, which starts with `first`.
-    fn response_stream(disciplined: bool, config: &TransportConfig, first: Psn) -> Sender {
-        let scheme = if disciplined { Recovery::GoBackN } else { config.recovery };
-        Sender::new(scheme, first, config.cap(), config.nack_threshold).with_evidence(config.evidence)
-    }
-
     /// Handles the first packet with the extension: the peer has received everything sent before, so both sequence
     /// spaces begin at what is expected now.
     pub(super) fn enter_irn(&mut self, c: &QpContext) {
@@ -381,7 +375,7 @@ impl Responder {
         self.message = None;
         self.jobs.clear();
         let first = self.rx.expected();
-        self.tx = Self::response_stream(self.discipline.recovers(), &c.config, first);
+        self.tx = c.config.response_stream(first);
         self.timer.follow(&self.tx);
         self.discipline.start(first, c);
         self.tx_assigned = first;
@@ -569,7 +563,7 @@ footprint!(Responder, |at| {
     depth => left("an attribute, listed there"),
     next_read_sn => sequence().is(Item::ReadProgress).when(at.irn, why::IRN),
     oldest_read_sn => sequence().when(at.irn, why::IRN),
-    tx => own(Responder::response_stream(discipline.recovers(), at.config, Psn::new(0))).when(at.irn, why::IRN),
+    tx => part(&*at.responses).when(at.irn, why::IRN),
     tx_assigned => sequence().when(at.irn, why::IRN),
     discipline => part(discipline),
     fetch => part(fetch),
@@ -577,11 +571,11 @@ footprint!(Responder, |at| {
     tally => left(why::STATISTICS),
     peer_silent => flag().when(at.irn, why::IRN),
     marked => flag(),
-    cnp => flag().when(at.config.congestion.cnp_interval().is_some(), why::OFF),
-    next_cnp => instant().when(at.config.congestion.cnp_interval().is_some(), why::OFF),
-    telemetry => bits(8 * u64::from(Int::LEN)).when(at.config.congestion.uses_telemetry(), why::OFF)
-        .heap(if at.config.congestion.uses_telemetry() { size_of::<Int>() } else { 0 }),
-    unanswered => flag().when(at.config.congestion.uses_telemetry(), why::OFF),
+    cnp => flag().when(at.cnps, why::OFF),
+    next_cnp => instant().when(at.cnps, why::OFF),
+    telemetry => bits(8 * u64::from(Int::LEN)).when(at.telemetry, why::OFF)
+        .heap(if at.telemetry { size_of::<Int>() } else { 0 }),
+    unanswered => flag().when(at.telemetry, why::OFF),
     zero_credits_sent => flag(),
 });
 

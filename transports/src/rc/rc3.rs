@@ -1,14 +1,14 @@
 //! Packets at low priority (RC3) in the halves of a connection: their selection, and their acknowledgements.
 
-use super::LowLoop;
+use super::discipline::LowLoop;
+use super::requester::Requester;
+use super::responder::Responder;
 use crate::packet::PacketClass;
 use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure};
 use crate::qp::host::{Host, TxSlot};
 use crate::qp::send_queue::Fence;
 use crate::qp::work::SendOp;
-use crate::rc::requester::Requester;
-use crate::rc::responder::Responder;
 use crate::recovery::Sack;
 use crate::wire::{Headers, IrnEth, NakCode, Syndrome};
 
