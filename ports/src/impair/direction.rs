@@ -21,6 +21,8 @@ pub(super) struct Direction {
     pub(super) engine: Impairment,
     /// Nothing is configured: the engine is not consulted.
     pub(super) idle: bool,
+    /// Bits of frames may be flipped, or payloads cut off.
+    pub(super) changes_frames: bool,
     pub(super) held: DelayQueue,
     /// The line, if it trims or has a policy. Any other is in the engine.
     line: Option<Box<Line>>,
@@ -96,6 +98,7 @@ impl Direction {
         Direction {
             engine: Impairment::new(spec, seed, stream),
             idle: spec.is_empty(),
+            changes_frames: spec.corrupt.is_some() || spec.trim.is_some(),
             held: DelayQueue::new(buffer),
             line,
             has_priorities: spec.prio.is_some(),

@@ -189,10 +189,9 @@ impl<P: Port> Impaired<P> {
 }
 
 impl<P: Port> Port for Impaired<P> {
-    /// Returns true for a port whose outgoing frames are impaired: one bit of a frame may be flipped, which only an
-    /// ICRC detects.
+    /// Returns true for a port that flips bits of outgoing frames, which only an ICRC detects, or trims them.
     fn needs_icrc(&self, path: &Path, dest_qp: u32) -> bool {
-        !self.tx.idle || self.port.needs_icrc(path, dest_qp)
+        self.tx.changes_frames || self.port.needs_icrc(path, dest_qp)
     }
 
     fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
