@@ -5,11 +5,11 @@ mod trimming;
 
 use controller::HalvingFactory;
 use irnic_fabric::sim::{SimConfig, SimError, Simulation};
+use irnic_fabric::switch::SwitchConfig;
 use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::Flow;
 use irnic_transports::config::TransportConfig;
 use irnic_transports::congestion::CongestionConfig;
-use trimming::Trimming;
 
 const SENDERS: u32 = 8;
 const BYTES: u64 = 1_000_000;
@@ -20,7 +20,8 @@ fn main() -> Result<(), SimError> {
     irn.congestion = CongestionConfig::Custom(&HALVING);
     let flows = (0..SENDERS).map(|src| Flow::new(src, SENDERS, BYTES, 0)).collect();
     let star = Topology::star(SENDERS + 1, 40_000_000_000, 1_000);
-    let outcome = Simulation::new(SimConfig::new(star, flows, Trimming::everywhere(), irn))?.finish()?;
+    let outcome =
+        Simulation::new(SimConfig::new(star, flows, SwitchConfig::Custom(trimming::factory()), irn))?.finish()?;
 
     println!("{:>6} {:>10} {:>10} {:>14}", "flow", "FCT [us]", "slowdown", "retransmitted");
     for (n, (flow, record)) in outcome.flows.iter().zip(&outcome.records).enumerate() {

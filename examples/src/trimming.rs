@@ -2,8 +2,8 @@
 //! headers before everything else, so that the receiver soon knows what is missing (NDP §3.1).
 
 use irnic_fabric::Priorities;
-use irnic_fabric::network::{Fifo, PacketId, Packets};
-use irnic_fabric::switch::{Dequeue, Switch, SwitchConfig, SwitchCtx, Verdict};
+use irnic_fabric::network::{Fifo, PacketId, Packets, Port};
+use irnic_fabric::switch::{CustomSwitch, Dequeue, Switch, SwitchCtx, Verdict};
 
 /// Data packets that wait for an output at most (NDP §3.1).
 const DATA: u32 = 8;
@@ -46,11 +46,11 @@ struct Output {
 #[derive(Debug)]
 pub struct Trimming(Vec<Output>);
 
-impl Trimming {
-    /// Trimming switches throughout a network.
-    pub fn everywhere() -> SwitchConfig {
-        SwitchConfig::custom(|_node, ports| Box::new(Trimming(vec![Output::default(); ports.len()])))
-    }
+/// Makes the switches of a network.
+pub fn factory() -> CustomSwitch {
+    CustomSwitch::new(|_node: u32, ports: &[Port]| -> Box<dyn Switch> {
+        Box::new(Trimming(vec![Output::default(); ports.len()]))
+    })
 }
 
 impl Switch for Trimming {

@@ -32,12 +32,39 @@ fn all_flows_complete_and_every_byte_is_accounted_for() {
     assert_eq!(sent, delivered + trimmed + dropped, "{text}");
 }
 
+/// A grid with the package's own parts beside irnic's, in the words of `irnic sim`.
+#[test]
+fn the_command_line_knows_parts_of_ones_own() {
+    let arguments = ["--topology", "star:hosts=9", "--workload", "incast:senders=8,bytes=2MB", "--json", "-"];
+    let grid = ["--switch", "own-trimming", "--switch", "trimming", "--cc", "halving", "--cc", "none"];
+    let run = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_own-sim"));
+        command.args(arguments).args(more).output().expect("the example starts")
+    };
+    let output = run(&grid);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let cases = json["cases"].as_array().expect("cases");
+    assert_eq!(cases.len(), 4, "{json}");
+    for case in cases {
+        let run = &case["runs"][0];
+        // Neither switch drops anything: what was trimmed was sent again.
+        let again = run["retransmitted_packets"].as_u64().expect("a number");
+        assert!(run["ending"] == "complete" && run["dropped_packets"] == 0 && again > 0, "{case}");
+    }
+    let text = json.to_string();
+    assert!(text.contains("own-trimming") && text.contains("halving"), "{text}");
+    let output = run(&["--cc", "doubling"]);
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 #[test]
 fn what_is_outside_is_short() {
     for (file, most) in [
         (include_str!("../src/trimming.rs"), 120),
         (include_str!("../src/controller.rs"), 60),
         (include_str!("../src/main.rs"), 60),
+        (include_str!("../src/sim.rs"), 30),
     ] {
         assert!(file.lines().count() <= most, "{} lines, {most} at most", file.lines().count());
     }

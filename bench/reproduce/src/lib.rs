@@ -54,36 +54,33 @@ enum Paper {
     OpenQueue(openqueue::OpenQueueArgs),
 }
 
+/// Evaluates an expression with the arguments of whichever paper it is.
+macro_rules! each {
+    ($paper:expr, $args:ident => $value:expr) => {
+        match $paper {
+            Paper::Irn($args) => $value,
+            Paper::Timely($args) => $value,
+            Paper::Ndp($args) => $value,
+            Paper::Tlt($args) => $value,
+            Paper::Rc3($args) => $value,
+            Paper::Rocc($args) => $value,
+            Paper::Escape($args) => $value,
+            Paper::Ups($args) => $value,
+            Paper::OpenQueue($args) => $value,
+        }
+    };
+}
+
 impl ReproduceArgs {
     /// Returns the sweep options.
     pub fn sweep(&mut self) -> &mut SweepArgs {
-        match &mut self.paper {
-            Paper::Irn(args) => &mut args.common.sweep,
-            Paper::Timely(args) => &mut args.common.sweep,
-            Paper::Ndp(args) => &mut args.common.sweep,
-            Paper::Tlt(args) => &mut args.common.sweep,
-            Paper::Rc3(args) => &mut args.common.sweep,
-            Paper::Rocc(args) => &mut args.common.sweep,
-            Paper::Escape(args) => &mut args.common.sweep,
-            Paper::Ups(args) => &mut args.common.sweep,
-            Paper::OpenQueue(args) => &mut args.common.sweep,
-        }
+        each!(&mut self.paper, args => &mut args.common.sweep)
     }
 }
 
 /// Runs what the arguments ask for.
 pub fn run(args: &ReproduceArgs) -> Result<(), CommandError> {
-    match &args.paper {
-        Paper::Irn(args) => irn::run(args),
-        Paper::Timely(args) => timely::run(args),
-        Paper::Ndp(args) => ndp::run(args),
-        Paper::Tlt(args) => tlt::run(args),
-        Paper::Rc3(args) => rc3::run(args),
-        Paper::Rocc(args) => rocc::run(args),
-        Paper::Escape(args) => escape::run(args),
-        Paper::Ups(args) => ups::run(args),
-        Paper::OpenQueue(args) => openqueue::run(args),
-    }
+    each!(&args.paper, args => args.run())
 }
 
 /// Entry point of the subcommand.

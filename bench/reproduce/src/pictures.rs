@@ -72,15 +72,28 @@ pub fn files<F: Display>(pictures: Vec<Picture<F>>) -> Vec<(String, String)> {
     drawn.map(file).collect()
 }
 
-/// Creates the folder of `--svg`, before anything runs.
+/// Checks before anything runs that the folder of `--svg` exists or can be created.
 pub fn prepare(folder: Option<&Path>) -> Result<(), CommandError> {
     let Some(folder) = folder else { return Ok(()) };
     check_folder(folder).map_err(|e| CommandError::Usage(format!("--svg {e}")))?;
-    std::fs::create_dir_all(folder).map_err(|e| CommandError::Usage(format!("--svg {}: {e}", folder.display())))
+    let is_new = !folder.exists();
+    create(folder).map_err(CommandError::Usage)?;
+    if is_new {
+        // There may be nothing to draw.
+        let _ = std::fs::remove_dir(folder);
+    }
+    Ok(())
+}
+
+fn create(folder: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(folder).map_err(|e| format!("--svg {}: {e}", folder.display()))
 }
 
 /// Writes files into the folder.
 pub fn write(folder: &Path, files: Vec<(String, String)>) -> Result<(), CommandError> {
+    if !files.is_empty() {
+        create(folder).map_err(CommandError::Failed)?;
+    }
     for (name, svg) in files {
         let path = folder.join(name);
         let written = OutFile::open(&path).and_then(|file| file.write(|to| to.write_all(svg.as_bytes())));

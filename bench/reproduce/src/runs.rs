@@ -2,14 +2,15 @@
 
 use std::fmt::Debug;
 
-use irnic_fabric::sim::{Outcome, SimConfig, Simulation};
-use irnic_fabric::summary::Summary;
+use irnic_fabric::experiment::Experiment;
+use irnic_fabric::sim::{Ending, Outcome, SimConfig, Simulation};
+use irnic_fabric::summary::{Summary, size_edges};
 use irnic_report::CommandError;
 use irnic_sweep::{self as sweep, How, NoResult, Sweep, Watch};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use irnic_sim::{self as sim, Batch, SLICE};
+use irnic_sim::SLICE;
 
 /// Removes duplicates.
 pub fn once<S: Clone + PartialEq>(scenarios: impl Iterator<Item = S>) -> Vec<S> {
@@ -167,28 +168,20 @@ pub fn watched(
     }
 }
 
-/// Returns the summaries of a case, by seed; `None` for runs in which not all flows completed.
-pub fn summaries(runs: &[sim::Run], case: Option<usize>) -> Vec<Option<&Summary>> {
-    let of_case = runs.iter().filter(|r| Some(r.case) == case);
-    of_case.map(|r| r.result.as_ref().ok().filter(|f| f.complete()).map(|f| &f.summary)).collect()
+/// Rejects an experiment that cannot be run. Errors that depend on the flows are detected with those of `seed`.
+pub fn check(experiment: &Experiment, seed: u64) -> Result<(), CommandError> {
+    experiment.config(seed).map(drop).map_err(|e| CommandError::Usage(e.to_string()))
 }
 
-/// Ends a command whose results have been written: reports runs without such a summary, with the reasons.
-pub fn conclude_batch(batch: &Batch, runs: &[sim::Run]) -> Result<(), CommandError> {
-    let failure = |run: &sim::Run| match &run.result {
-        Err(NoResult::Missing) => None,
-        Err(e) => Some(format!("{}: {e}", batch.name(run))),
-        Ok(f) if !f.complete() => {
-            Some(format!("{}: not all flows were completed ({:?})", batch.name(run), f.summary.ending))
-        }
-        Ok(_) => None,
-    };
-    let failures: Vec<String> = runs.iter().filter_map(failure).collect();
-    let interrupted = |run: &sim::Run| match &run.result {
-        Err(e) => e.is_interrupted(),
-        Ok(finished) => finished.interrupted,
-    };
-    conclude(runs.iter().any(interrupted), &failures)
+/// Runs an experiment, as `irnic sim` does, and returns its summary. All of its flows have to complete.
+pub fn summarized(experiment: &Experiment, seed: u64, watch: &Watch<'_>) -> Result<Summary, NoResult> {
+    let config = experiment.config(seed).map_err(|e| NoResult::Failed(e.to_string()))?;
+    let edges = size_edges(config.setups[0].mtu.bytes() as u64);
+    let summary = Summary::of(&simulate(watch, config)?, &edges);
+    match summary.ending {
+        Ending::Complete => Ok(summary),
+        ending => Err(NoResult::Failed(format!("not all flows were completed ({ending:?})"))),
+    }
 }
 
 fn conclude(interrupted: bool, failures: &[String]) -> Result<(), CommandError> {

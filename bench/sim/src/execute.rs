@@ -252,7 +252,7 @@ pub fn replay(case: &Case, seed: u64) -> String {
 }
 
 /// Returns the estimated amount to be sent by hosts until the end of the run: rates times load times duration, bits.
-fn estimate(experiment: &Experiment) -> f64 {
+pub fn estimate(experiment: &Experiment) -> f64 {
     let topology = &experiment.topology;
     let hosts = f64::from(topology.hosts);
     let rate: f64 = topology.host_rates().iter().map(|rate| *rate as f64).sum();

@@ -1,4 +1,5 @@
-//! `irnic sim`: a datacenter network of software NICs in virtual time.
+//! `irnic sim`: a datacenter network of software NICs in virtual time. [`main_with`] runs it with congestion control
+//! and switches of one's own.
 //!
 //! `args` and [`file`](mod@file) parse user input into a [`Grid`](irnic_fabric::experiment::Grid), whose combinations
 //! are the cases; `irnic-fabric` turns them into runs, which `execute` performs as a [sweep](irnic_sweep). `results`
@@ -30,11 +31,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub use args::SimArgs;
-pub use execute::{Batch, Finished, Run, SLICE, Simulations};
+pub use execute::{SLICE, estimate};
 
 use error::usage;
-use execute::Reached;
-use irnic_fabric::experiment::{Case, Experiment, TextError, Written};
+use execute::{Batch, Reached, Run, Simulations};
+use irnic_fabric::experiment::{Case, Experiment, Extensions, TextError, Written};
 use irnic_fabric::schedule::Detail;
 use irnic_report::CommandError;
 use irnic_report::output::OutFile;
@@ -65,7 +66,7 @@ fn experiment(args: &SimArgs) -> Result<(file::ExperimentFile, Option<String>), 
 }
 
 /// Returns the cases, the seeds, and what to keep of each run.
-fn batch(args: &SimArgs, mut file: file::ExperimentFile) -> Result<Batch, CommandError> {
+fn batch(args: &SimArgs, mut file: file::ExperimentFile, extensions: &Extensions) -> Result<Batch, CommandError> {
     file.grid.override_with(args.values());
     let flags: Vec<Written> = args.seed.iter().map(|text| Written::flag("seed", text)).collect();
     let given = if flags.is_empty() { file.seed } else { flags };
@@ -85,7 +86,7 @@ fn batch(args: &SimArgs, mut file: file::ExperimentFile) -> Result<Batch, Comman
     let keeps_all = args.sweep.out.is_some() && !args.summaries_only;
     let sample = (args.series.is_some() || args.html.is_some() || keeps_all).then_some(SAMPLE);
     let experiment = |case: &Case| -> Result<Experiment, TextError> {
-        let mut experiment = case.experiment()?;
+        let mut experiment = case.experiment_with(extensions)?;
         experiment.sample = experiment.sample.or(sample);
         Ok(experiment)
     };
@@ -163,6 +164,11 @@ fn check_sweep(args: &SimArgs) -> Result<(), CommandError> {
 
 /// Runs what the arguments ask for.
 pub fn run(args: &SimArgs) -> Result<(), CommandError> {
+    run_with(args, &Extensions::default())
+}
+
+/// Runs what the arguments ask for, which may name extensions.
+fn run_with(args: &SimArgs, extensions: &Extensions) -> Result<(), CommandError> {
     if let Some(jobs) = args.jobs.filter(|jobs| !(1..=MAX_JOBS).contains(jobs)) {
         return Err(CommandError::Usage(format!("--jobs {jobs}: expected 1 to {MAX_JOBS} runs at a time")));
     }
@@ -172,7 +178,7 @@ pub fn run(args: &SimArgs) -> Result<(), CommandError> {
     check_sweep(args)?;
     replay::check(&args.schedule, &unscheduled(args))?;
     let (file, text) = experiment(args)?;
-    let mut batch = batch(args, file)?;
+    let mut batch = batch(args, file, extensions)?;
     if args.schedule.replay.is_some() {
         let ([experiment], [seed]) = (&batch.experiments[..], &batch.seeds[..]) else {
             return Err(CommandError::Usage("--replay replays one run: expected one case and one seed".into()));
@@ -312,8 +318,15 @@ impl Files {
 
 /// Entry point of the subcommand.
 pub fn main(args: &SimArgs) -> ExitCode {
+    main_with(args, &Extensions::default())
+}
+
+/// Entry point of a program with congestion control or switches of its own: all of `irnic sim`, whose `--cc` and
+/// `--switch` also accept the names of `extensions`. Results are printed and written as the arguments say. Returns the
+/// exit status: 0 done, 1 failed, 2 bad arguments, 130 interrupted.
+pub fn main_with(args: &SimArgs, extensions: &Extensions) -> ExitCode {
     heap::prefer_large_pages();
-    match run(args) {
+    match run_with(args, extensions) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => error.report(WHO),
     }

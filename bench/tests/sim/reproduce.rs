@@ -275,6 +275,7 @@ fn what_ndp_does_not_have_is_refused() {
         (&["--until", "6ms"], "irnic reproduce: --until: expected at least 2 ms after --warm-up"),
         (&["--quick", "--until", "9ms"], "irnic: the argument '--quick' cannot be used with '--until <TIME>'"),
         (&["--svg", "/dev/null/pictures", "--only", "figure21"], "irnic reproduce: --svg /dev/null/pictures: "),
+        (&["--svg", "a.svg"], "irnic reproduce: --svg a.svg: expected a folder for the figures"),
     ] {
         let output = irnic(&folder).args(["reproduce", "ndp"]).args(args).output().expect("irnic runs");
         assert_eq!(output.status.code(), Some(2), "{args:?}");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use irnic_units::keys::{Value, ValueError};
 
 use super::keys::{KEYS, Key, find, in_reading_order};
-use super::{Experiment, Origin, TextError, Written};
+use super::{Experiment, Extensions, Origin, TextError, Written};
 
 /// Values by key; a key with several values spans a grid.
 pub type Values = BTreeMap<&'static str, Vec<Written>>;
@@ -47,17 +47,25 @@ impl Case {
 
     /// Returns the experiment that the values describe.
     pub fn experiment(&self) -> Result<Experiment, TextError> {
-        self.read_before(None)
+        self.experiment_with(&Extensions::default())
+    }
+
+    /// Returns the experiment that the values describe, which may name extensions.
+    pub fn experiment_with(&self, extensions: &Extensions) -> Result<Experiment, TextError> {
+        self.read_before(None, extensions)
     }
 
     /// Reads the values of the keys before `end`, or of all.
-    fn read_before(&self, end: Option<&str>) -> Result<Experiment, TextError> {
+    fn read_before(&self, end: Option<&str>, extensions: &Extensions) -> Result<Experiment, TextError> {
         let texts = self.values.iter().map(|(key, written)| (*key, written.text.clone()));
-        let mut experiment = Experiment { written: Some(texts.collect()), ..Experiment::default() };
+        let (written, extensions) = (Some(texts.collect()), extensions.clone());
+        let mut experiment = Experiment { written, extensions, ..Experiment::default() };
+        let known = experiment.extensions.clone();
         for key in in_reading_order().take_while(|key| Some(key.name()) != end) {
             let Some(written) = self.given(key.name()) else { continue };
             let fits = |part: &Value<'_>| {
-                self.read_before(Some(key.name())).is_ok_and(|mut experiment| key.set(&mut experiment, part).is_ok())
+                let before = self.read_before(Some(key.name()), &known);
+                before.is_ok_and(|mut experiment| key.set(&mut experiment, part).is_ok())
             };
             key.set(&mut experiment, &written.value()).map_err(|error| {
                 if error.key == key.name() { written.error(error.why, fits) } else { self.error(error) }

@@ -2,6 +2,7 @@
 
 use irnic_openqueue::NameError;
 use irnic_transports::config::{Timer, WireFormat};
+use irnic_transports::congestion::CongestionConfig;
 use irnic_transports::qp::Service;
 use irnic_transports::wire::Mtu;
 use irnic_units::keys::{Key as Setter, Value, ValueError, pairs};
@@ -74,6 +75,10 @@ pub static KEYS: [Key; 54] = [
             ("trimming", || Buffers::Trimming(TrimmingBuffers::default())),
             ("output-queued", || Buffers::OutputQueued(Discipline::Fifo)),
         ];
+        if let Some(own) = e.extensions.switch(v.text) {
+            e.buffers = Buffers::Custom(own.clone());
+            return Ok(());
+        }
         if kinds.iter().all(|(kind, _)| *kind != v.text) {
             return match v.text.parse() {
                 Ok(policy) => {
@@ -234,7 +239,11 @@ fn only_transport<'e>(experiment: &'e mut Experiment, value: &Value<'_>) -> Resu
 }
 
 fn congestion(experiment: &mut Experiment, value: &Value<'_>) -> Result<(), ValueError> {
-    only_transport(experiment, value)?.config.congestion = parse(value)?;
+    let own = experiment.extensions.controller(value.text);
+    only_transport(experiment, value)?.config.congestion = match own {
+        Some(factory) => CongestionConfig::Custom(factory),
+        None => parse(value)?,
+    };
     Ok(())
 }
 
@@ -330,7 +339,7 @@ fn thresholds<'e>(
         Buffers::InputQueued(InputBuffers { xoff, xon, .. }) | Buffers::Shared(SharedBuffers { xoff, xon, .. }) => {
             Ok((xoff, xon))
         }
-        Buffers::Trimming(_) | Buffers::OutputQueued(_) => {
+        Buffers::Trimming(_) | Buffers::OutputQueued(_) | Buffers::Custom(_) => {
             Err(value.refuse("goes with --switch input-queued or shared-buffer only"))
         }
     }

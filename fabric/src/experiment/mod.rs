@@ -31,6 +31,7 @@
 mod build;
 mod checks;
 mod differing;
+mod extensions;
 mod grid;
 mod hol;
 mod keys;
@@ -42,6 +43,7 @@ mod transport;
 mod written;
 
 pub use differing::Differing;
+pub use extensions::{Extensions, NamedSwitch};
 pub use grid::{Case, Grid, Run, Values};
 pub use hol::{GfcGiven, LinkFlowControl};
 pub use keys::{KEYS, Key, find, link_named};
@@ -141,6 +143,8 @@ pub struct Experiment {
     /// Loss recovery, flow control, timers and congestion control of the queue pairs: of all flows, or of each part of
     /// the workload. [Flows](Experiment::flows) name their own.
     pub transports: Vec<Transport>,
+    /// Congestion control and switches made outside of irnic.
+    pub extensions: Extensions,
     /// Values of keys as written, for messages; `None` for an experiment built by a program.
     written: Option<BTreeMap<&'static str, String>>,
 }
@@ -186,6 +190,7 @@ impl Default for Experiment {
             sample: None,
             verify: false,
             transports: vec![Transport::preset("irn").expect("a preset")],
+            extensions: Extensions::default(),
             written: None,
         }
     }

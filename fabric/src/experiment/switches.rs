@@ -4,7 +4,7 @@ use irnic_transports::congestion::{CongestionConfig, FairRateConfig};
 use irnic_units::keys::ValueError;
 use irnic_units::{BitRate, Nanoseconds};
 
-use super::{Experiment, GfcGiven, LinkFlowControl};
+use super::{Experiment, GfcGiven, LinkFlowControl, NamedSwitch};
 use crate::network::CreditConfig;
 use crate::sim::{QpSetup, SimConfig};
 use crate::switch::{
@@ -48,6 +48,8 @@ pub enum Buffers {
     Trimming(TrimmingBuffers),
     /// Each output has its own, and a scheduling order.
     OutputQueued(Discipline),
+    /// Whatever a switch from outside does.
+    Custom(NamedSwitch),
 }
 
 /// The length of a queue.
@@ -220,6 +222,7 @@ impl Experiment {
             Buffers::OutputQueued(discipline) => self.output_queued(discipline, ecn),
             &Buffers::Trimming(trimming) => self.trimming(trimming, ecn, full),
             &Buffers::Shared(shared) => self.shared_buffer(shared, ecn, longest),
+            Buffers::Custom(own) => Ok(SwitchConfig::Custom(own.switch.clone())),
         }
     }
 

@@ -43,20 +43,22 @@ struct Settings {
     quick: bool,
 }
 
-/// Runs what the arguments ask for.
-pub fn run(args: &EscapeArgs) -> Result<(), CommandError> {
-    let quick = args.quick;
-    let evaluation = Evaluation {
-        paper: "escape",
-        cells: cells::escape(&cells::reference()),
-        only: &args.only,
-        svg: None,
-        common: &args.common,
-        settings: Settings { quick },
-        estimate: &|scenario| scenario.times(quick)[1] as f64,
-        check: &|_| Ok(()),
-        make: &|scenario, seed, watch| measure::one(scenario, quick, seed, watch),
-    };
-    let units = "Rates in Gbit/s with headers, utilization in %, completion times in us.";
-    evaluation.run(|results, seeds| table::all(results, seeds, quick, units), |_, _| Vec::new())
+impl EscapeArgs {
+    /// Runs what the arguments ask for.
+    pub fn run(&self) -> Result<(), CommandError> {
+        let quick = self.quick;
+        let evaluation = Evaluation {
+            paper: "escape",
+            cells: cells::escape(&cells::reference()),
+            only: &self.only,
+            svg: None,
+            common: &self.common,
+            settings: Settings { quick },
+            estimate: &|scenario| scenario.times(quick)[1] as f64,
+            check: &|_| Ok(()),
+            make: &|scenario, seed, watch| measure::one(scenario, quick, seed, watch),
+        };
+        let units = "Rates in Gbit/s with headers, utilization in %, completion times in us.";
+        evaluation.run(|results, seeds| table::all(results, seeds, quick, units), |_, _| Vec::new())
+    }
 }

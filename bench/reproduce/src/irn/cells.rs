@@ -1,27 +1,17 @@
 //! Cells of the IRN chapter: how each is computed, and the value of the paper.
 
+use std::borrow::Cow;
+
+use irnic_fabric::experiment::Experiment;
 use irnic_fabric::summary::Summary;
 
 use super::reference::Reference;
 use super::scenario::{Cc, Scenario, System};
-use crate::compared::{Compared, Paper, PerSeed};
+use crate::compared::Paper;
+use crate::points;
 
 /// A cell of the results.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Cell {
-    /// Id: `table4.2/70%/no-cc/irn/avg_slowdown`.
-    pub id: String,
-    /// The value of the paper.
-    pub paper: Paper,
-    /// Conditions under which systems are compared.
-    pub scenario: Scenario,
-    /// The system, and the one to divide by.
-    pub systems: (System, Option<System>),
-    /// The metric.
-    pub metric: Metric,
-    /// Quotation from the paper, for a claim.
-    pub text: Option<String>,
-}
+pub type Cell = points::Cell<Experiment, OfClass>;
 
 /// A metric.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -64,16 +54,31 @@ impl Metric {
     fn named(name: &str) -> Option<Metric> {
         Self::ALL.iter().find(|(n, _)| *n == name).map(|(_, m)| *m)
     }
+}
 
-    /// The value of a run in which all flows are complete. `class`: of this class of flows only.
-    fn of(self, summary: &Summary, class: Option<usize>) -> Option<f64> {
-        let group = match class {
+/// A metric of a class of flows, for workloads with several parts, or of all.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct OfClass(Metric, Option<usize>);
+
+impl points::Metric for OfClass {
+    type Run = Summary;
+
+    fn name(self) -> Cow<'static, str> {
+        self.0.name().into()
+    }
+
+    fn named(name: &str) -> Option<OfClass> {
+        Metric::named(name).map(|metric| OfClass(metric, None))
+    }
+
+    fn of(self, summary: &Summary) -> Option<f64> {
+        let group = match self.1 {
             None => &summary.all,
             Some(class) => summary.by_class.get(class)?,
         };
         let single = || summary.by_size.first().map(|bucket| &bucket.group.fct).filter(|fct| fct.count > 0);
         let ns = 1e-9;
-        Some(match self {
+        Some(match self.0 {
             Metric::AvgSlowdown => group.slowdown.mean,
             Metric::AvgFct => group.fct.mean * ns,
             Metric::P99Fct => group.fct.p99 * ns,
@@ -85,29 +90,19 @@ impl Metric {
     }
 }
 
-impl Cell {
-    /// The class of flows that the metric refers to, for workloads with several parts.
-    fn class(&self) -> Option<usize> {
-        let parts = self.scenario.workload.parts.len() > 1;
-        parts.then(|| usize::from(self.metric == Metric::Completion))
-    }
-
-    /// Computes the value from the runs of a scenario and a system, one for each seed.
-    pub fn result<'a>(&self, runs: impl Fn(&Scenario, System) -> Vec<Option<&'a Summary>>) -> Compared {
-        let of = |system| -> PerSeed {
-            let each = runs(&self.scenario, system).into_iter();
-            each.map(|summary| self.metric.of(summary?, self.class())).collect()
-        };
-        // Both have the same flows: each pair gives a ratio.
-        let (over, under) = self.systems;
-        Compared::new(&self.id, self.paper, self.text.as_deref(), of(over), under.map(of))
-    }
-
-    /// Returns the systems that it needs.
-    pub fn needed(&self) -> impl Iterator<Item = System> + use<> {
-        let (over, under) = self.systems;
-        std::iter::once(over).chain(under)
-    }
+/// Returns a cell: the value of a system in a scenario, or its ratio to that of another with the same flows.
+fn cell(
+    id: String,
+    paper: Paper,
+    scenario: &Scenario,
+    (over, under): (System, Option<System>),
+    metric: Metric,
+    text: Option<String>,
+) -> Cell {
+    let parts = scenario.workload.parts.len() > 1;
+    let class = parts.then(|| usize::from(metric == Metric::Completion));
+    let scenarios = (scenario.experiment(over), under.map(|system| scenario.experiment(system)));
+    Cell { id, paper, scenarios, metric: OfClass(metric, class), text }
 }
 
 /// All cells of the IRN chapter; rows and figures are variations of the default case.
@@ -125,14 +120,8 @@ pub fn irn(reference: &Reference, default: &Scenario) -> Vec<Cell> {
             ("irn-over-irn-pfc", row.over_irn_pfc, Some(System::IrnPfc)),
         ] {
             for (metric, value) in Metric::TABLE.into_iter().zip(values) {
-                cells.push(Cell {
-                    id: format!("{table}/{}/{}/{name}/{}", row.label, row.cc, metric.name()),
-                    paper: Paper::Number(value),
-                    scenario: scenario.clone(),
-                    systems: (System::Irn, under),
-                    metric,
-                    text: None,
-                });
+                let id = format!("{table}/{}/{}/{name}/{}", row.label, row.cc, metric.name());
+                cells.push(cell(id, Paper::Number(value), &scenario, (System::Irn, under), metric, None));
             }
         }
     }
@@ -146,18 +135,13 @@ pub fn irn(reference: &Reference, default: &Scenario) -> Vec<Cell> {
         };
         let scenario = Scenario { cc, ..scenario };
         for metric in claim.metrics.iter().filter_map(|m| Metric::named(m)) {
-            cells.push(Cell {
-                id: format!("{}/{}", claim.id, metric.name()),
-                paper: match claim.range {
-                    None => Paper::Silent,
-                    Some([least, most]) if least == most => Paper::Number(least),
-                    Some(range) => Paper::Range(range),
-                },
-                scenario: scenario.clone(),
-                systems: (over, under),
-                metric,
-                text: Some(claim.text.clone()),
-            });
+            let paper = match claim.range {
+                None => Paper::Silent,
+                Some([least, most]) if least == most => Paper::Number(least),
+                Some(range) => Paper::Range(range),
+            };
+            let id = format!("{}/{}", claim.id, metric.name());
+            cells.push(cell(id, paper, &scenario, (over, under), metric, Some(claim.text.clone())));
         }
     }
     cells

@@ -9,17 +9,15 @@ mod scenario;
 mod table;
 
 use clap::Args;
-use irnic_fabric::experiment::{Case, Experiment};
 use irnic_fabric::workload::Workload;
 use irnic_fabric::workload::spec::Part;
 use irnic_report::CommandError;
-use irnic_sim::{Batch, Simulations};
 use serde::Serialize;
 
-use crate::runs::{conclude_batch, summaries};
-use crate::shared::{Common, choose, list, time};
-use cells::Cell;
-use scenario::{Scenario, System};
+use crate::evaluation::Evaluation;
+use crate::runs::{check, summarized};
+use crate::shared::{Common, time};
+use scenario::Scenario;
 
 /// Period in which flows start at 40 Gbit/s, ns. Not given by the paper; FCTs grow with it until the network is in
 /// equilibrium.
@@ -73,84 +71,46 @@ struct Settings<'a> {
     arrivals: u64,
 }
 
-/// Runs what the arguments ask for.
-pub fn run(args: &IrnArgs) -> Result<(), CommandError> {
-    let arrivals = args.arrivals.unwrap_or(if args.quick { QUICK } else { ARRIVALS });
-    let mut cells = cells::irn(&reference::irn(), &Scenario::default_case(&args.workload, arrivals));
-    choose(&mut cells, &args.only, |c| c.id.as_str())?;
-    if args.common.list {
-        list(cells.iter().map(|cell| cell.id.as_str()));
-        return Ok(());
-    }
-    let files = args.common.open(false)?;
-    let batch = batch(args, &cells);
-    let replay = |case: usize, seed| {
-        let of = |cell: &&Cell| cell.needed().any(|system| cell.scenario.experiment(system) == batch.experiments[case]);
-        crate::shared::replay(cells.iter().find(of).map(|cell| cell.id.as_str()), seed)
-    };
-    let simulations = Simulations { batch: &batch, command: "reproduce irn", replay: &replay, experiment: None };
-    let Some((runs, _)) = simulations.perform(&args.common.how())? else { return Ok(()) };
-    let of = |scenario: &Scenario, system: System| {
-        let experiment = scenario.experiment(system);
-        summaries(&runs, batch.experiments.iter().position(|e| *e == experiment))
-    };
-    let results: Vec<_> = cells.iter().map(|cell| cell.result(of)).collect();
-    table::print(&results, arrivals, &batch.seeds);
-    if runs.iter().any(|run| run.result.is_ok()) {
-        let settings = Settings { workload: &args.workload.name, arrivals };
-        files.write("irn", &settings, &batch.seeds, &results)?;
-    }
-    conclude_batch(&batch, &runs)
-}
-
-/// Returns the distinct runs needed by some cells: a scenario may not affect a system, as RTO_high does not affect
-/// those with PFC.
-fn batch(args: &IrnArgs, cells: &[Cell]) -> Batch {
-    let (mut cases, mut experiments): (Vec<Case>, Vec<Experiment>) = Default::default();
-    for cell in cells {
-        for system in cell.needed() {
-            let experiment = cell.scenario.experiment(system);
-            if !experiments.contains(&experiment) {
-                experiments.push(experiment);
-                cases.push(Case::named(cell.scenario.label(system)));
-            }
-        }
-    }
-    Batch {
-        cases,
-        experiments,
-        seeds: args.common.seeds(),
-        irnic: env!("CARGO_PKG_VERSION").to_owned(),
-        threads: 1,
-        keep_flows: false,
-        schedule: None,
-        pcap: Default::default(),
+impl IrnArgs {
+    /// Runs what the arguments ask for.
+    pub fn run(&self) -> Result<(), CommandError> {
+        let arrivals = self.arrivals.unwrap_or(if self.quick { QUICK } else { ARRIVALS });
+        let evaluation = Evaluation {
+            paper: "irn",
+            cells: cells::irn(&reference::irn(), &Scenario::default_case(&self.workload, arrivals)),
+            only: &self.only,
+            svg: None,
+            common: &self.common,
+            settings: Settings { workload: &self.workload.name, arrivals },
+            estimate: &irnic_sim::estimate,
+            check: &|experiment| check(experiment, self.common.seed),
+            make: &summarized,
+        };
+        evaluation.run(|results, seeds| table::print(results, arrivals, seeds), |_, _| Vec::new())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use irnic_fabric::experiment::Experiment;
+
+    use super::scenario::System;
     use super::*;
+    use crate::evaluation::Entry;
+    use crate::runs::once;
 
     #[test]
     fn every_cell_can_be_run() {
-        let common =
-            Common { list: false, seeds: 2, seed: 7, jobs: None, json: None, junit: None, sweep: Default::default() };
-        let workload: Workload = scenario::WORKLOAD.parse().unwrap();
-        let default = Scenario::default_case(&workload, QUICK / 100);
-        let args = IrnArgs { only: Vec::new(), quick: true, arrivals: None, workload, common };
+        let default = Scenario::default_case(&scenario::WORKLOAD.parse().unwrap(), QUICK / 100);
         let cells = cells::irn(&reference::irn(), &default);
-        let batch = batch(&args, &cells);
+        let needed: Vec<Experiment> = once(cells.iter().flat_map(Entry::needed).cloned());
         // The default case is in many tables and is run once; so are runs that do not depend on RTO_high.
-        let times = |scenario: &Scenario, system| {
-            batch.experiments.iter().filter(|e| **e == scenario.experiment(system)).count()
-        };
+        let times = |scenario: &Scenario, system| needed.iter().filter(|e| **e == scenario.experiment(system)).count();
         let late = Scenario::named("table4.7", "640us", &default).unwrap();
         assert_eq!([times(&default, System::Irn), times(&late, System::Irn), times(&late, System::RocePfc)], [1; 3]);
         assert_eq!(late.experiment(System::RocePfc), default.experiment(System::RocePfc));
-        assert_eq!((batch.seeds.as_slice(), batch.cases.len()), (&[7, 8][..], batch.experiments.len()));
-        for (case, experiment) in batch.cases.iter().zip(&batch.experiments) {
-            experiment.config(7).unwrap_or_else(|e| panic!("{}: {e}", case.label));
+        for experiment in needed {
+            experiment.config(7).unwrap_or_else(|e| panic!("{experiment:?}: {e}"));
         }
     }
 }

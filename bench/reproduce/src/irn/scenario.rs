@@ -157,11 +157,6 @@ impl System {
         Self::ALL.iter().find(|(n, _)| *n == name).map(|(_, s)| *s)
     }
 
-    /// Returns the name in cells.
-    fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, s)| *s == self).map_or("", |(name, _)| name)
-    }
-
     /// Whether switches lose no packets.
     fn is_lossless(self) -> bool {
         self.has_credits() || matches!(self, System::IrnPfc | System::RocePfc)
@@ -322,18 +317,6 @@ impl Scenario {
             config.flow = FlowControl::BdpCap((self.bdp() / packet) as u32);
         }
         transport
-    }
-
-    /// Returns the name of a system's run in messages.
-    pub fn label(&self, system: System) -> String {
-        let Scenario { load, gbps, arity, workload, n, cc, .. } = self;
-        let (cc, buffer, rto) =
-            (Cc::ALL.iter().find(|(_, c)| c == cc).map_or("", |(name, _)| name), self.buffer(), self.rto_high());
-        format!(
-            "{}: load={load} rate={gbps}G k={arity} workload={} buffer={buffer} rto-high={rto}ns n={n} {cc}",
-            system.name(),
-            workload.name
-        )
     }
 }
 

@@ -65,25 +65,27 @@ struct Settings {
     until: u64,
 }
 
-/// Runs what the arguments ask for.
-pub fn run(args: &NdpArgs) -> Result<(), CommandError> {
-    let time = if args.quick { QUICK } else { Time { from: args.warm_up, until: args.until } };
-    if time.until < time.from + 2_000_000 {
-        return Err(CommandError::Usage("--until: expected at least 2 ms after --warm-up".to_owned()));
+impl NdpArgs {
+    /// Runs what the arguments ask for.
+    pub fn run(&self) -> Result<(), CommandError> {
+        let time = if self.quick { QUICK } else { Time { from: self.warm_up, until: self.until } };
+        if time.until < time.from + 2_000_000 {
+            return Err(CommandError::Usage("--until: expected at least 2 ms after --warm-up".to_owned()));
+        }
+        let evaluation = Evaluation {
+            paper: "ndp",
+            cells: cells::ndp(&reference::ndp(), self.quick),
+            only: &self.only,
+            svg: self.svg.as_deref(),
+            common: &self.common,
+            settings: Settings { from: time.from, until: time.until },
+            estimate: &|scenario| scenario.estimate(time),
+            check: &|_| Ok(()),
+            make: &|scenario, seed, watch| measure::one(scenario, time, seed, watch),
+        };
+        evaluation.run(
+            |results, seeds| table::print(results, time, seeds),
+            |cells, runs| picture::all(cells, &|scenario| runs.done(scenario)),
+        )
     }
-    let evaluation = Evaluation {
-        paper: "ndp",
-        cells: cells::ndp(&reference::ndp(), args.quick),
-        only: &args.only,
-        svg: args.svg.as_deref(),
-        common: &args.common,
-        settings: Settings { from: time.from, until: time.until },
-        estimate: &|scenario| scenario.estimate(time),
-        check: &|_| Ok(()),
-        make: &|scenario, seed, watch| measure::one(scenario, time, seed, watch),
-    };
-    evaluation.run(
-        |results, seeds| table::print(results, time, seeds),
-        |cells, runs| picture::all(cells, &|scenario| runs.done(scenario)),
-    )
 }

@@ -55,31 +55,35 @@ struct Settings {
     time: u64,
 }
 
-/// Runs what the arguments ask for.
-pub fn run(args: &OpenQueueArgs) -> Result<(), CommandError> {
-    let time = match args.quick {
-        true => Time { warm_up: 2_000_000, measured: 4_000_000 },
-        false => Time { warm_up: args.warm_up, measured: args.time },
-    };
-    let evaluation = Evaluation {
-        paper: "openqueue",
-        cells: cells::openqueue(&cells::reference()),
-        only: &args.only,
-        svg: None,
-        common: &args.common,
-        settings: Settings { warm_up: time.warm_up, time: time.measured },
-        estimate: &|_| 1.0,
-        check: &|_| Ok(()),
-        make: &|scenario, seed, _| measure::one(scenario, time, seed),
-    };
-    let print = |results: &[Compared], seeds: &[u64]| {
-        let (warm_up, measured) = (Nanoseconds(time.warm_up), Nanoseconds(time.measured));
-        println!("{measured} after {warm_up}; seeds {seeds:?}. Rates in Gbit/s, weighted ones in values of 1500 bytes");
-        println!("a µs, delays in µs, shares of what was offered.");
-        table::cells_and_claims(results, seeds);
-        if !args.quick && args.only.is_empty() {
-            cost::print();
-        }
-    };
-    evaluation.run(print, |_, _| Vec::new())
+impl OpenQueueArgs {
+    /// Runs what the arguments ask for.
+    pub fn run(&self) -> Result<(), CommandError> {
+        let time = match self.quick {
+            true => Time { warm_up: 2_000_000, measured: 4_000_000 },
+            false => Time { warm_up: self.warm_up, measured: self.time },
+        };
+        let evaluation = Evaluation {
+            paper: "openqueue",
+            cells: cells::openqueue(&cells::reference()),
+            only: &self.only,
+            svg: None,
+            common: &self.common,
+            settings: Settings { warm_up: time.warm_up, time: time.measured },
+            estimate: &|_| 1.0,
+            check: &|_| Ok(()),
+            make: &|scenario, seed, _| measure::one(scenario, time, seed),
+        };
+        let print = |results: &[Compared], seeds: &[u64]| {
+            let (warm_up, measured) = (Nanoseconds(time.warm_up), Nanoseconds(time.measured));
+            println!(
+                "{measured} after {warm_up}; seeds {seeds:?}. Rates in Gbit/s, weighted ones in values of 1500 bytes"
+            );
+            println!("a µs, delays in µs, shares of what was offered.");
+            table::cells_and_claims(results, seeds);
+            if !self.quick && self.only.is_empty() {
+                cost::print();
+            }
+        };
+        evaluation.run(print, |_, _| Vec::new())
+    }
 }

@@ -48,26 +48,28 @@ struct Settings {
     quick: bool,
 }
 
-/// Runs what the arguments ask for.
-pub fn run(args: &Rc3Args) -> Result<(), CommandError> {
-    if args.theory {
-        print_theory();
-        return Ok(());
+impl Rc3Args {
+    /// Runs what the arguments ask for.
+    pub fn run(&self) -> Result<(), CommandError> {
+        if self.theory {
+            print_theory();
+            return Ok(());
+        }
+        let quick = self.quick;
+        let evaluation = Evaluation {
+            paper: "rc3",
+            cells: cells::rc3(&cells::reference()),
+            only: &self.only,
+            svg: None,
+            common: &self.common,
+            settings: Settings { quick },
+            estimate: &|scenario| scenario.weight(quick),
+            check: &|_| Ok(()),
+            make: &|scenario, seed, watch| measure::one(scenario, quick, seed, watch),
+        };
+        let units = "Completion times in s, other numbers in %.";
+        evaluation.run(|results, seeds| table::all(results, seeds, quick, units), |_, _| Vec::new())
     }
-    let quick = args.quick;
-    let evaluation = Evaluation {
-        paper: "rc3",
-        cells: cells::rc3(&cells::reference()),
-        only: &args.only,
-        svg: None,
-        common: &args.common,
-        settings: Settings { quick },
-        estimate: &|scenario| scenario.weight(quick),
-        check: &|_| Ok(()),
-        make: &|scenario, seed, watch| measure::one(scenario, quick, seed, watch),
-    };
-    let units = "Completion times in s, other numbers in %.";
-    evaluation.run(|results, seeds| table::all(results, seeds, quick, units), |_, _| Vec::new())
 }
 
 /// Prints the model next to the authors' line.

@@ -61,25 +61,27 @@ struct Settings {
     time: u64,
 }
 
-/// Runs what the arguments ask for.
-pub fn run(args: &RoccArgs) -> Result<(), CommandError> {
-    let time = match args.quick {
-        true => Time { warm_up: 20_000_000, measured: 10_000_000 },
-        false => Time { warm_up: args.warm_up, measured: args.time },
-    };
-    let evaluation = Evaluation {
-        paper: "rocc",
-        cells: cells::rocc(&cells::reference()),
-        only: &args.only,
-        svg: args.svg.as_deref(),
-        common: &args.common,
-        settings: Settings { warm_up: time.warm_up, time: time.measured },
-        estimate: &|scenario| scenario.rate() as f64,
-        check: &|_| Ok(()),
-        make: &|scenario, seed, watch| measure::one(scenario, time, seed, watch),
-    };
-    evaluation.run(
-        |results, seeds| table::print(results, time, seeds),
-        |cells, runs| picture::all(cells, &|scenario| runs.done(scenario)),
-    )
+impl RoccArgs {
+    /// Runs what the arguments ask for.
+    pub fn run(&self) -> Result<(), CommandError> {
+        let time = match self.quick {
+            true => Time { warm_up: 20_000_000, measured: 10_000_000 },
+            false => Time { warm_up: self.warm_up, measured: self.time },
+        };
+        let evaluation = Evaluation {
+            paper: "rocc",
+            cells: cells::rocc(&cells::reference()),
+            only: &self.only,
+            svg: self.svg.as_deref(),
+            common: &self.common,
+            settings: Settings { warm_up: time.warm_up, time: time.measured },
+            estimate: &|scenario| scenario.rate() as f64,
+            check: &|_| Ok(()),
+            make: &|scenario, seed, watch| measure::one(scenario, time, seed, watch),
+        };
+        evaluation.run(
+            |results, seeds| table::print(results, time, seeds),
+            |cells, runs| picture::all(cells, &|scenario| runs.done(scenario)),
+        )
+    }
 }

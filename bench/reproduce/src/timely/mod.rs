@@ -66,26 +66,28 @@ struct Settings<'a> {
     timely: &'a str,
 }
 
-/// Runs what the arguments ask for.
-pub fn run(args: &TimelyArgs) -> Result<(), CommandError> {
-    let time = Time { warm_up: args.warm_up, measured: args.time };
-    let evaluation = Evaluation {
-        paper: "timely",
-        cells: cells::timely(&cells::reference(), &args.timely),
-        only: &args.only,
-        svg: args.svg.as_deref(),
-        common: &args.common,
-        settings: Settings { warm_up: args.warm_up, time: args.time, timely: &args.timely },
-        // All fill the same links for the same time, except for the larger network.
-        estimate: &|scenario| if matches!(scenario, Scenario::Clos(_)) { 4.0 } else { 1.0 },
-        check: &|scenario| {
-            let config = scenario.config(time, args.common.seed);
-            config.map(drop).map_err(|e| CommandError::Usage(format!("--timely: {e}")))
-        },
-        make: &|scenario, seed, watch| measure::one(scenario, time, seed, watch),
-    };
-    evaluation.run(
-        |results, seeds| table::print(results, time, seeds),
-        |cells, runs| picture::all(cells, &|scenario| runs.done(scenario)),
-    )
+impl TimelyArgs {
+    /// Runs what the arguments ask for.
+    pub fn run(&self) -> Result<(), CommandError> {
+        let time = Time { warm_up: self.warm_up, measured: self.time };
+        let evaluation = Evaluation {
+            paper: "timely",
+            cells: cells::timely(&cells::reference(), &self.timely),
+            only: &self.only,
+            svg: self.svg.as_deref(),
+            common: &self.common,
+            settings: Settings { warm_up: self.warm_up, time: self.time, timely: &self.timely },
+            // All fill the same links for the same time, except for the larger network.
+            estimate: &|scenario| if matches!(scenario, Scenario::Clos(_)) { 4.0 } else { 1.0 },
+            check: &|scenario| {
+                let config = scenario.config(time, self.common.seed);
+                config.map(drop).map_err(|e| CommandError::Usage(format!("--timely: {e}")))
+            },
+            make: &|scenario, seed, watch| measure::one(scenario, time, seed, watch),
+        };
+        evaluation.run(
+            |results, seeds| table::print(results, time, seeds),
+            |cells, runs| picture::all(cells, &|scenario| runs.done(scenario)),
+        )
+    }
 }

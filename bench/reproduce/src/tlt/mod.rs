@@ -10,17 +10,12 @@ mod table;
 use std::path::PathBuf;
 
 use clap::Args;
-use irnic_fabric::experiment::Case;
 use irnic_report::CommandError;
-use irnic_sim::{Batch, Simulations};
 use serde::Serialize;
 
-use crate::compared::Compared;
-use crate::evaluation::Entry as _;
-use crate::pictures;
-use crate::runs::{conclude_batch, once, summaries};
-use crate::shared::{Common, choose, list};
-use scenario::Scenario;
+use crate::evaluation::Evaluation;
+use crate::runs::{check, summarized};
+use crate::shared::Common;
 
 /// Background flows of the paper, and of a quick run.
 const FLOWS: u64 = 10_000;
@@ -60,41 +55,24 @@ struct Settings {
     flows: u64,
 }
 
-/// Runs what the arguments ask for.
-pub fn run(args: &TltArgs) -> Result<(), CommandError> {
-    let flows = args.flows.unwrap_or(if args.quick { QUICK } else { FLOWS });
-    let mut cells = cells::tlt(&cells::reference(), flows);
-    choose(&mut cells, &args.only, |c| c.id.as_str())?;
-    if args.common.list {
-        list(cells.iter().map(|cell| cell.id.as_str()));
-        return Ok(());
+impl TltArgs {
+    /// Runs what the arguments ask for.
+    pub fn run(&self) -> Result<(), CommandError> {
+        let flows = self.flows.unwrap_or(if self.quick { QUICK } else { FLOWS });
+        let evaluation = Evaluation {
+            paper: "tlt",
+            cells: cells::tlt(&cells::reference(), flows),
+            only: &self.only,
+            svg: self.svg.as_deref(),
+            common: &self.common,
+            settings: Settings { flows },
+            estimate: &|scenario| irnic_sim::estimate(&scenario.experiment()),
+            check: &|scenario| check(&scenario.experiment(), self.common.seed),
+            make: &|scenario, seed, watch| summarized(&scenario.experiment(), seed, watch),
+        };
+        evaluation.run(
+            |results, seeds| table::print(results, flows, seeds),
+            |cells, runs| picture::all(cells, &|scenario| runs.done(scenario)),
+        )
     }
-    let files = args.common.open(args.svg.is_some())?;
-    pictures::prepare(args.svg.as_deref())?;
-    let needed: Vec<&Scenario> = once(cells.iter().flat_map(|cell| cell.needed()));
-    let name = |scenario: &Scenario| cells.iter().find(|c| c.needed().any(|s| s == scenario)).map(|c| c.id.clone());
-    let batch = Batch {
-        threads: 1,
-        cases: needed.iter().map(|scenario| Case::named(name(scenario).unwrap_or_default())).collect(),
-        experiments: needed.iter().map(|scenario| scenario.experiment()).collect(),
-        seeds: args.common.seeds(),
-        irnic: env!("CARGO_PKG_VERSION").to_owned(),
-        keep_flows: false,
-        schedule: None,
-        pcap: Default::default(),
-    };
-    let replay = |case: usize, seed| crate::shared::replay(name(needed[case]).as_deref(), seed);
-    let simulations = Simulations { batch: &batch, command: "reproduce tlt", replay: &replay, experiment: None };
-    let Some((runs, _)) = simulations.perform(&args.common.how())? else { return Ok(()) };
-    let of = |scenario: &Scenario| summaries(&runs, needed.iter().position(|s| *s == scenario));
-    let results: Vec<Compared> = cells.iter().map(|cell| cell.result(of)).collect();
-    table::print(&results, flows, &batch.seeds);
-    if runs.iter().any(|run| run.result.is_ok()) {
-        files.write("tlt", &Settings { flows }, &batch.seeds, &results)?;
-    }
-    if let Some(folder) = &args.svg {
-        let files = picture::all(&cells, &|scenario| of(scenario).into_iter().flatten().collect());
-        pictures::write(folder, files)?;
-    }
-    conclude_batch(&batch, &runs)
 }

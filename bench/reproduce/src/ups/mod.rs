@@ -80,40 +80,42 @@ struct Settings {
     handshake: bool,
 }
 
-/// Runs what the arguments ask for.
-pub fn run(args: &UpsArgs) -> Result<(), CommandError> {
-    let quick = args.quick;
-    let arrivals = args.arrivals.unwrap_or(if quick { QUICK } else { FULL });
-    let reference = cells::reference();
-    let replays = parts::replays(&reference);
-    let evaluation = Evaluation {
-        paper: "ups",
-        cells: parts::all(&replays, &reference, args.handshake),
-        only: &args.only,
-        svg: args.svg.as_deref(),
-        common: &args.common,
-        settings: Settings { arrivals_ns: arrivals, quick, handshake: args.handshake },
-        estimate: &|work| work.weight(arrivals, quick),
-        check: &|_| Ok(()),
-        make: &|work, seed, watch| work.run(arrivals, quick, seed, watch),
-    };
-    let print = |results: &[_], seeds: &[u64]| {
-        let ms = arrivals as f64 / 1e6;
-        let quickly = if quick { " Runs are shortened." } else { "" };
-        println!("Seeds {seeds:?}, arrivals of what is replayed for {ms} ms.{quickly}");
-        println!("Shares of packets; of congestion points, drops and flows left out in %; the worst in us.");
-        table::cells_and_claims(results, seeds);
-    };
-    let draw = |cells: &[Cell], runs: &RunsOf<'_, Cell>| {
-        let of =
-            |scenario: &Scenario| runs.done(&Work::Replay(*scenario)).into_iter().filter_map(Ran::replay).collect();
-        let own = cells.iter().filter(|cell| cell.scenarios.1.is_none() && cell.text.is_none());
-        let rows = Rows::new(own.map(|cell| (cell.id.as_str(), &cell.scenarios.0)));
-        let lines = picture::FIGURES.map(|(figure, rows_of)| lines(&rows.below(rows_of), figure, runs));
-        let shown = replays.iter().filter(|replay| cells.iter().any(|cell| cell.id == replay.id)).cloned();
-        picture::all(&shown.collect::<Vec<_>>(), &of, lines)
-    };
-    evaluation.run(print, draw)
+impl UpsArgs {
+    /// Runs what the arguments ask for.
+    pub fn run(&self) -> Result<(), CommandError> {
+        let quick = self.quick;
+        let arrivals = self.arrivals.unwrap_or(if quick { QUICK } else { FULL });
+        let reference = cells::reference();
+        let replays = parts::replays(&reference);
+        let evaluation = Evaluation {
+            paper: "ups",
+            cells: parts::all(&replays, &reference, self.handshake),
+            only: &self.only,
+            svg: self.svg.as_deref(),
+            common: &self.common,
+            settings: Settings { arrivals_ns: arrivals, quick, handshake: self.handshake },
+            estimate: &|work| work.weight(arrivals, quick),
+            check: &|_| Ok(()),
+            make: &|work, seed, watch| work.run(arrivals, quick, seed, watch),
+        };
+        let print = |results: &[_], seeds: &[u64]| {
+            let ms = arrivals as f64 / 1e6;
+            let quickly = if quick { " Runs are shortened." } else { "" };
+            println!("Seeds {seeds:?}, arrivals of what is replayed for {ms} ms.{quickly}");
+            println!("Shares of packets; of congestion points, drops and flows left out in %; the worst in us.");
+            table::cells_and_claims(results, seeds);
+        };
+        let draw = |cells: &[Cell], runs: &RunsOf<'_, Cell>| {
+            let of =
+                |scenario: &Scenario| runs.done(&Work::Replay(*scenario)).into_iter().filter_map(Ran::replay).collect();
+            let own = cells.iter().filter(|cell| cell.scenarios.1.is_none() && cell.text.is_none());
+            let rows = Rows::new(own.map(|cell| (cell.id.as_str(), &cell.scenarios.0)));
+            let lines = picture::FIGURES.map(|(figure, rows_of)| lines(&rows.below(rows_of), figure, runs));
+            let shown = replays.iter().filter(|replay| cells.iter().any(|cell| cell.id == replay.id)).cloned();
+            picture::all(&shown.collect::<Vec<_>>(), &of, lines)
+        };
+        evaluation.run(print, draw)
+    }
 }
 
 /// The lines of a figure: either each of its rows has one over time, or the row of the default network, or the first
