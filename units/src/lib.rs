@@ -21,6 +21,6 @@ mod quantity;
 pub mod toml;
 
 pub use quantity::{
-    BitRate, MAX_BYTES, MAX_NS, MAX_RATE, Nanoseconds, RATE, SIZE, TIME, Unit, decimal, quotient, rate, size, tc_rate,
-    tc_rate_or_letter, tc_size, tc_time, time, with_unit,
+    BitRate, MAX_BYTES, MAX_NS, MAX_RATE, MIN_LINK_RATE, Nanoseconds, RATE, SIZE, TIME, Unit, decimal, quotient, rate,
+    size, tc_link_rate, tc_rate, tc_rate_or_letter, tc_size, tc_time, time, too_slow, with_unit,
 };

@@ -21,6 +21,8 @@ pub const SIZE: &str = "a size such as 1000, 150MB (decimal), 64K or 64KiB (of 1
 pub const MAX_NS: u64 = 3_600 * 1_000_000_000;
 /// Highest rate accepted, 1 Pbit/s.
 pub const MAX_RATE: u64 = 1_000_000_000_000_000;
+/// Lowest rate of a link, bit/s, 1 Mbit/s: lower ones are numbers with a forgotten unit.
+pub const MIN_LINK_RATE: u64 = 1_000_000;
 /// Largest size accepted, bytes.
 pub const MAX_BYTES: u64 = 1_000_000_000_000;
 
@@ -113,6 +115,25 @@ pub fn rate(text: &str) -> Option<u64> {
         return None;
     }
     bit_rate(text, [&RATES[..], &LETTERS, &BIT_RATES])
+}
+
+/// The expected value in place of a link's rate below [`MIN_LINK_RATE`], which was written as `text`.
+pub fn too_slow(text: &str, rate: u64) -> Option<String> {
+    if rate >= MIN_LINK_RATE {
+        return None;
+    }
+    let meant = if is_bare(text) { format!("; did you mean {text}G?") } else { String::new() };
+    Some(format!("a rate of 1M or more, {text} being {rate} bit/s{meant}"))
+}
+
+/// Returns whether a quantity has no unit.
+fn is_bare(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+}
+
+/// Parses a rate as `tc` does, in bit/s, but not one below [`MIN_LINK_RATE`] whose unit was forgotten.
+pub fn tc_link_rate(text: &str) -> Option<u64> {
+    tc_rate(text).filter(|rate| *rate >= MIN_LINK_RATE || !is_bare(text))
 }
 
 /// Parses a rate as `tc` does, in bit/s, 1 to [`MAX_RATE`].
@@ -336,6 +357,8 @@ mod tests {
         ] {
             assert_eq!(tc_rate(text), rate, "{text}");
             assert!(rate.is_none() || tc_rate_or_letter(text) == rate, "{text}");
+            let forgotten = text.parse::<f64>().is_ok() && rate.is_some_and(|rate| rate < MIN_LINK_RATE);
+            assert_eq!(tc_link_rate(text), rate.filter(|_| !forgotten), "{text}");
         }
     }
 

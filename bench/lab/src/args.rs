@@ -5,11 +5,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::TypedValueParser;
 use irnic_ports::frames::{FrameSpec, ParseFrameSpecError};
+use irnic_report::words::words;
 use irnic_sim::network_args::NetworkArgs;
 use irnic_sim::port_capture::PcapArgs;
 
-use crate::pace::{Pace, pace};
+use crate::pace::{CLOCKS, Pace, pace};
 
 const AFTER_HELP: &str = "\
 Each process that opens a device is a host of the network. Its number is IRNIC_LAB_HOST=N in its
@@ -44,7 +46,8 @@ pub struct LabArgs {
 
     /// Clock mode: elastic; realtime; dilated=K, K times slower; elastic=K, both; or virtual, which jumps from event to
     /// event while all programs poll in vain or sleep (experimental)
-    #[arg(long, value_name = "HOW", default_value = "elastic", value_parser = pace, help_heading = "Run")]
+    #[arg(long, value_name = "HOW", default_value = "elastic", help_heading = "Run")]
+    #[arg(value_parser = words(CLOCKS).try_map(|text| pace(&text)), hide_possible_values = true)]
     pub clock: Pace,
     /// With --clock virtual: advance time without a program that has neither posted nor polled for this long, since it
     /// may be waiting for something else

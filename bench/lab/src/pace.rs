@@ -35,6 +35,9 @@ impl fmt::Display for Clock {
     }
 }
 
+/// What [`pace`] accepts, for completion.
+pub const CLOCKS: [&str; 5] = ["elastic", "realtime", "virtual", "dilated=", "elastic="];
+
 /// Parses elastic, realtime, virtual, or one of them slowed down by a factor.
 pub fn pace(text: &str) -> Result<Pace, String> {
     let (name, factor) = text.split_once('=').unwrap_or((text, ""));

@@ -61,7 +61,9 @@ struct Running {
     name: String,
     child: Child,
     service: bool,
+    began: Instant,
     status: Option<ExitStatus>,
+    took: Option<Duration>,
 }
 
 /// The end of a command.
@@ -72,6 +74,8 @@ pub struct Ended {
     pub pid: u32,
     /// Its exit status; `None` for a service that the lab terminated.
     pub status: Option<ExitStatus>,
+    /// How long it ran.
+    pub took: Duration,
 }
 
 impl Ended {
@@ -111,6 +115,7 @@ pub fn run(
         let running = &mut started.running;
         for one in running.iter_mut().filter(|one| one.status.is_none()) {
             one.status = one.child.try_wait().ok().flatten();
+            one.took = one.status.map(|_| one.began.elapsed());
         }
         let busy =
             waiting.iter().any(|host| !host.service) || running.iter().any(|one| !one.service && one.status.is_none());
@@ -120,7 +125,13 @@ pub fn run(
         std::thread::sleep(POLL_INTERVAL);
     }
     started.end_all();
-    Ok(started.running.drain(..).map(|one| Ended { pid: one.child.id(), name: one.name, status: one.status }).collect())
+    let ended = |one: Running| Ended {
+        pid: one.child.id(),
+        name: one.name,
+        status: one.status,
+        took: one.took.unwrap_or_else(|| one.began.elapsed()),
+    };
+    Ok(started.running.drain(..).map(ended).collect())
 }
 
 /// The started commands, which are terminated on drop.
@@ -142,7 +153,7 @@ impl Started {
         let child = command.spawn().map_err(|error| run::RunError::Exec { command: program.to_owned(), error })?;
         let group = child.id();
         self.keeper.add(group);
-        self.running.push(Running { name, child, service, status: None });
+        self.running.push(Running { name, child, service, began: Instant::now(), status: None, took: None });
         Ok(group)
     }
 

@@ -205,6 +205,7 @@ impl Report<'_> {
                 code => junit::Verdict::Failed(format!("exit status {code}")),
             },
             output: String::new(),
+            took: Some(ended.took),
         })
     }
 

@@ -5,6 +5,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum};
+use irnic_report::output;
+use irnic_report::words::words;
+use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::MAX_RD_ATOMIC;
 
 use crate::plan::{Atomic, Test};
@@ -84,6 +87,7 @@ pub struct PerfArgs {
     pub(super) source_ip: Option<IpAddr>,
     /// Packet carrier: mem, udp or shm [default: mem in one process, udp in two]
     #[arg(long, value_name = "KIND", requires = "test")]
+    #[arg(value_parser = words(["mem", "udp", "shm"]), hide_possible_values = true)]
     pub(super) port: Option<String>,
     /// Local address of the UDP socket [default: the TCP connection's; 127.0.0.1 in one process]
     #[arg(long, value_name = "ADDR", requires = "test")]
@@ -218,6 +222,7 @@ pub struct PerfArgs {
     /// List of transports: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto, iwarp or ndp, each with parameters:
     /// roce,irn,cap=110,rto-min=1ms are two [default: irn]
     #[arg(long, value_name = "PRESET[,KEY=VALUE…][,…]", requires = "test")]
+    #[arg(value_parser = words(TransportConfig::PRESETS), hide_possible_values = true)]
     pub(super) transport: Vec<String>,
     /// Percentages of packets to lose at random in each direction, such as 0,0.1,1. With two processes, give both the
     /// same list; the client drops the packets
@@ -306,7 +311,7 @@ pub struct PerfArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) csv: Option<PathBuf>,
     /// Plot the results over loss, size or time; - writes to standard output instead of the table
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", value_parser = output::svg)]
     pub(super) svg: Option<PathBuf>,
     /// Write a self-contained HTML report with plots; - writes to standard output instead of the table
     #[arg(long, value_name = "FILE.html")]

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
@@ -25,18 +26,24 @@ pub struct Case {
     pub verdict: Verdict,
     /// Details.
     pub output: String,
+    /// How long it took, if that is known of it alone.
+    pub took: Option<Duration>,
 }
 
 /// The file of a report, opened before the checks.
-pub struct File(OutFile);
+pub struct File {
+    file: OutFile,
+    opened: Instant,
+}
 
 impl File {
     /// Checks that `path` can be written, where `-` is standard output, in place of printed text. Errors name it.
     pub fn open(path: &Path) -> Result<File, String> {
-        OutFile::open(path).map(File)
+        Ok(File { file: OutFile::open(path)?, opened: Instant::now() })
     }
 
-    /// Writes a report with one suite. `suite` names what was run, such as `irnic doctor`. Errors name the path.
+    /// Writes a report with one suite, which took the time since [`File::open`]. `suite` names what was run, such as
+    /// `irnic doctor`. Errors name the path.
     pub fn write(self, suite: &str, cases: impl IntoIterator<Item = Case>) -> Result<(), String> {
         let mut tests = TestSuite::new(suite);
         tests.add_test_cases(cases.into_iter().map(|case| {
@@ -55,13 +62,18 @@ impl File {
             };
             let mut test = TestCase::new(case.name, status);
             test.set_classname(suite);
+            if let Some(took) = case.took {
+                test.set_time(took);
+            }
             if !case.output.is_empty() {
                 test.set_system_out(case.output);
             }
             test
         }));
+        let took = self.opened.elapsed();
+        tests.set_time(took);
         let mut report = Report::new("irnic");
-        report.add_test_suite(tests);
-        self.0.write(|to| report.serialize(to).map_err(io::Error::other))
+        report.set_time(took).add_test_suite(tests);
+        self.file.write(|to| report.serialize(to).map_err(io::Error::other))
     }
 }

@@ -14,5 +14,6 @@ pub mod picture;
 pub mod table;
 pub mod usage;
 pub mod version;
+pub mod words;
 
 pub use error::CommandError;

@@ -287,9 +287,26 @@ fn to(path: &Path) -> io::Result<To> {
     }
 }
 
-/// Rejects `-` as a folder. Errors name it.
+/// Rejects `-` and the name of a picture as a folder. Errors name it.
 pub fn check_folder(path: &Path) -> Result<(), String> {
-    if is_dash(path) { Err(format!("{DASH}: expected a folder, which standard output is not")) } else { Ok(()) }
+    match path.extension() {
+        _ if is_dash(path) => Err(format!("{DASH}: expected a folder, which standard output is not")),
+        Some(extension) if extension == "svg" => {
+            Err(format!("{}: expected a folder for the figures, which are named after their numbers", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Parses the name of a picture: `-`, or one that does not end as another format's does.
+pub fn svg(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match path.extension() {
+        Some(extension) if extension != "svg" => {
+            Err("the picture is an SVG: expected a name that ends in .svg".to_owned())
+        }
+        _ => Ok(path),
+    }
 }
 
 /// Creates a file next to `path`, which is removed on drop.

@@ -84,7 +84,7 @@ pub fn judged(id: &str, ours: Option<f64>, confidence: f64, paper: &str, holds: 
         Some(false) => junit::Verdict::Failed(said.clone()),
         None => junit::Verdict::Skipped(said.clone()),
     };
-    junit::Case { name: id.to_owned(), verdict, output: said }
+    junit::Case { name: id.to_owned(), verdict, output: said, took: None }
 }
 
 /// A value for each seed; `None` where a run has none.

@@ -2,6 +2,11 @@
 
 use clap::Args;
 use irnic_fabric::experiment::{Values, Written, find};
+use irnic_fabric::switch::Discipline;
+use irnic_fabric::topology;
+use irnic_report::words::{on_or_off, words};
+use irnic_transports::config::TransportConfig;
+use irnic_transports::congestion::CongestionConfig;
 
 /// Returns the values of the given keys of experiments.
 pub fn given(options: &[(&str, &[String])]) -> Values {
@@ -12,14 +17,21 @@ pub fn given(options: &[(&str, &[String])]) -> Values {
     given.collect()
 }
 
+/// Returns the names of schedulers: of priorities, and of output-queued switches.
+fn schedulers() -> impl Iterator<Item = &'static str> {
+    ["strict", "round-robin"].into_iter().chain(Discipline::NAMES.iter().map(|(name, _)| *name))
+}
+
 /// The network of `irnic sim` and `irnic lab`. Where several values make a grid, options may be repeated.
 #[derive(Args, Clone, Debug)]
 pub struct NetworkArgs {
     /// Topology: a description or a file [default: fat-tree:k=6,rate=40G,delay=2us]
     #[arg(long, value_name = "SPEC|FILE", help_heading = "Network")]
+    #[arg(value_parser = words(topology::NAMES), hide_possible_values = true)]
     topology: Vec<String>,
     /// Choice among equal-cost paths: ecmp, spray, random, source, static or lowest [default: ecmp]
     #[arg(long, value_name = "HOW", help_heading = "Network")]
+    #[arg(value_parser = words(["ecmp", "spray", "random", "source", "static", "lowest"]), hide_possible_values = true)]
     routing: Vec<String>,
     /// Override the route to DST at NODE: via the neighbour VIA, even if other paths are shorter, as in s0:h2=s1. May
     /// be repeated
@@ -32,6 +44,7 @@ pub struct NetworkArgs {
     /// Switch model: input-queued, shared-buffer, trimming, output-queued, or a policy: FILE.oq or a name from irnic oq
     /// list, with parameters as in shared-lqd,buffer=480KB [default: input-queued]
     #[arg(long, value_name = "KIND|POLICY", help_heading = "Switches")]
+    #[arg(value_parser = words(["input-queued", "shared-buffer", "trimming", "output-queued"]), hide_possible_values = true)]
     switch: Vec<String>,
     /// Buffer size, per input (input-queued), shared by all ports (shared-buffer) or per output (output-queued)
     /// [default: 240KB, 9MB or 5MB, respectively]
@@ -39,13 +52,16 @@ pub struct NetworkArgs {
     buffer: Vec<String>,
     /// Priority flow control: on or off [default: off]
     #[arg(long, value_name = "on|off", help_heading = "Switches")]
+    #[arg(value_parser = on_or_off(), hide_possible_values = true)]
     pfc: Vec<String>,
     /// ECN marking: off, step:SIZE, red:KMIN,KMAX,PMAX or pi:QREF,GAIN,TIME [default: off, unless --cc needs it]
     #[arg(long, value_name = "RULE", help_heading = "Switches")]
+    #[arg(value_parser = words(["off", "step:", "red:", "pi:"]), hide_possible_values = true)]
     ecn: Vec<String>,
     /// Scheduling among priorities: strict or round-robin [default: strict]; with output-queued: fifo, lifo, random,
     /// priority, fq, fq-codel, rank, srpt, lstf or edf [default: fifo]
     #[arg(long, value_name = "HOW", help_heading = "Switches")]
+    #[arg(value_parser = words(schedulers()), hide_possible_values = true)]
     scheduling: Vec<String>,
     /// Configure some switches differently: a policy as for --switch or, with output-queued, a scheduler as for
     /// --scheduling, as in s0-s3=tail-drop or s2=fq. May be repeated
@@ -61,6 +77,7 @@ pub struct NetworkArgs {
     /// output-queued with priority, rank, lstf or edf: let a packet that is ahead in the order interrupt the one being
     /// sent, whose rest is sent later: on or off [default: off]
     #[arg(long, value_name = "on|off", help_heading = "Switches")]
+    #[arg(value_parser = on_or_off(), hide_possible_values = true)]
     preempt: Vec<String>,
     /// input-queued: maximum number of outputs that an input sends to at a time, or none for no limit [default: none]
     #[arg(long, value_name = "N", help_heading = "Switches")]
@@ -69,6 +86,7 @@ pub struct NetworkArgs {
     /// (input-queued); or gfc, which slows neighbours down instead of stopping them, with parameters as in
     /// gfc,b1=281KB,bm=300KB (shared-buffer) [default: pfc]
     #[arg(long, value_name = "HOW", help_heading = "Switches")]
+    #[arg(value_parser = words(["pfc", "credits"]), hide_possible_values = true)]
     flow_control: Vec<String>,
     /// Send XOFF when an input holds more bytes than this [default: input-queued: buffer minus headroom; shared-buffer:
     /// by --pfc-alpha]
@@ -116,18 +134,22 @@ pub struct NetworkArgs {
     trim: Vec<String>,
     /// trimming: return headers that do not fit to their sender: on or off [default: on]
     #[arg(long, value_name = "on|off", help_heading = "Switches")]
+    #[arg(value_parser = on_or_off(), hide_possible_values = true)]
     return_headers: Vec<String>,
     /// Transport (loss recovery, flow control and timers): roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto,
     /// iwarp or ndp, with parameters as in irn,cap=110; several joined by +, one per part of the workload [default:
     /// irn]
     #[arg(long, value_name = "NAME", help_heading = "Transport")]
+    #[arg(value_parser = words(TransportConfig::PRESETS), hide_possible_values = true)]
     transport: Vec<String>,
     /// Congestion control: none, aimd, timely, timely-patched, fast, dcqcn, dcqcn-vendor, dctcp, hpcc or tcp, with
     /// parameters as in timely,t-low=50us [default: none; tcp for iwarp]
     #[arg(long, value_name = "NAME", help_heading = "Transport")]
+    #[arg(value_parser = words(CongestionConfig::PRESETS.iter().map(|(name, _)| *name)), hide_possible_values = true)]
     cc: Vec<String>,
     /// Payload bytes of a full packet: 256, 512, 1024, 2048, 4096 or 8192 [default: 1024]
     #[arg(long, value_name = "BYTES", help_heading = "Transport")]
+    #[arg(value_parser = words(["256", "512", "1024", "2048", "4096", "8192"]), hide_possible_values = true)]
     mtu: Vec<String>,
     /// Maximum packets in flight per queue pair, or none [default: the transport's; 110 for irn]
     #[arg(long, value_name = "PACKETS", help_heading = "Transport")]
@@ -157,6 +179,7 @@ pub struct NetworkArgs {
     setup_rtts: Vec<String>,
     /// Start each flow with a one-round-trip handshake through the network: on or off [default: off]
     #[arg(long, value_name = "on|off", help_heading = "Transport")]
+    #[arg(value_parser = on_or_off(), hide_possible_values = true)]
     handshake: Vec<String>,
 }
 

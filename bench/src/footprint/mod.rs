@@ -102,9 +102,13 @@ fn setting(args: &FootprintArgs) -> Result<Setting, String> {
     let read = |option: &str, text: &str, value: Option<u64>, expected: &str| {
         value.filter(|v| *v > 0).ok_or_else(|| format!("{option} {text}: expected {expected}"))
     };
+    let rate = read("--rate", &args.rate, units::rate(&args.rate), RATE)?;
+    if let Some(expected) = units::too_slow(&args.rate, rate) {
+        return Err(format!("--rate {}: expected {expected}", args.rate));
+    }
     let mtu = args.mtu.parse().ok().and_then(Mtu::from_bytes);
     let setting = Setting {
-        rate: read("--rate", &args.rate, units::rate(&args.rate), RATE)?,
+        rate,
         rtt: read("--rtt", &args.rtt, units::time(&args.rtt), TIME)?,
         mtu: mtu.ok_or_else(|| format!("--mtu {}: expected 256, 512, 1024, 2048, 4096 or 8192", args.mtu))?,
         reads: args.reads,

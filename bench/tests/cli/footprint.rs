@@ -98,6 +98,7 @@ fn more_reads_and_queue_pairs_take_more() {
 fn bad_arguments_are_named() {
     for (args, expected) in [
         (&["--rate", "fast"][..], "--rate fast: expected a rate such as"),
+        (&["--rate", "40"], "--rate 40: expected a rate of 1M or more, 40 being 40 bit/s; did you mean 40G?"),
         (&["--rtt", "0"], "--rtt 0: expected a time such as"),
         (&["--mtu", "1000"], "--mtu 1000: expected 256, 512, 1024"),
         (&["--transport", "tcp"], "--transport tcp: transport \"tcp\" does not exist"),

@@ -25,6 +25,18 @@ fn bash_completes_commands_and_options() {
     assert_eq!(completed(&["irnic", "dec"]), "decode");
     assert_eq!(completed(&["irnic", "lab", "--topo"]), "--topology");
     assert_eq!(completed(&["irnic", "reproduce", "ti"]), "timely");
+    for (words, expected) in [
+        (["irnic", "lab", "--transport", "irn-g"], "irn-go-back-n"),
+        (["irnic", "sim", "--cc", "dcq"], "dcqcn dcqcn-vendor"),
+        (["irnic", "sim", "--switch", "trim"], "trimming"),
+        (["irnic", "sim", "--topology", "leaf"], "leaf-spine"),
+        (["irnic", "lab", "--clock", "v"], "virtual"),
+        (["irnic", "run", "--port", "sh"], "shm"),
+        (["irnic", "perf", "--transport", "ro"], "roce"),
+        (["irnic", "sim", "--pfc", "o"], "on off"),
+    ] {
+        assert_eq!(completed(&words), expected, "{words:?}");
+    }
     for shell in ["zsh", "fish"] {
         let script = irnic(&folder).args(["completions", shell]).output().expect("irnic runs");
         assert!(script.status.success() && text(&script.stdout).contains("topology"), "{shell}");

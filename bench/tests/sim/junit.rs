@@ -8,6 +8,7 @@ fn read(folder: &Folder, name: &str, suite: &str) -> Vec<(String, Option<String>
     let text = std::fs::read_to_string(folder.path().join(name)).expect("a file");
     let report = Report::deserialize_from_str(&text).expect("JUnit");
     assert!(report.test_suites.len() == 1 && report.test_suites[0].name.as_str() == suite, "{text}");
+    assert!(report.time.is_some() && report.test_suites[0].time.is_some(), "{text}");
     let cases = report.test_suites[0].test_cases.iter().map(|case| {
         let failed = match &case.status {
             TestCaseStatus::NonSuccess { message, .. } => Some(message.as_ref().expect("a reason").to_string()),
@@ -41,6 +42,8 @@ fn a_lab_has_a_case_for_each_command() {
     let cases = read(&folder, "a.xml", "irnic lab");
     let failed: Vec<_> = cases.iter().map(|(_, failed)| failed.as_deref()).collect();
     assert_eq!(failed, [None, Some("exit status 3")], "{cases:?}");
+    let text = std::fs::read_to_string(folder.path().join("a.xml")).expect("a file");
+    assert_eq!(text.matches(" time=").count(), 4, "the report, its suite, and two commands: {text}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ pub mod spec;
 pub use build::{Internet2, MAX_ARITY, MAX_HOSTS};
 pub use routes::Routes;
 pub(crate) use routes::Wires;
+pub use spec::NAMES;
 
 /// A network: nodes `0..hosts` are hosts, `hosts..hosts + switches` are switches.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,19 +43,7 @@ pub struct LinkSpec {
     pub loss: f64,
 }
 
-/// Minimum rate of a link in descriptions, 1 Mbit/s: a full packet takes 9 ms then, longer than most runs. Values below
-/// are numbers with a forgotten unit.
-pub const MIN_RATE: u64 = 1_000_000;
-
-/// The expected value in place of a rate below [`MIN_RATE`], which was written as `text`.
-pub fn too_slow(text: &str, rate: u64) -> Option<String> {
-    if rate >= MIN_RATE {
-        return None;
-    }
-    let bare = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let meant = if bare { format!("; did you mean {text}G?") } else { String::new() };
-    Some(format!("a rate of 1M or more, {text} being {rate} bit/s{meant}"))
-}
+pub use irnic_units::{MIN_LINK_RATE as MIN_RATE, too_slow};
 
 impl LinkSpec {
     /// The end that is not `node`.

@@ -31,6 +31,9 @@ const LEAF_SPINE: (u64, u64) = (100_000_000_000, 1_000);
 /// Maximum number of ports of one switch, and of hosts of one description.
 const MAX_PORTS: u32 = 65_535;
 
+/// Names of the topologies that are built from a description.
+pub const NAMES: [&str; 6] = ["star", "dumbbell", "leaf-spine", "ring", "fat-tree", "internet2"];
+
 impl FromStr for Topology {
     type Err = Error;
 
@@ -49,7 +52,7 @@ impl FromStr for Topology {
             _ => Err(Error::Name {
                 what: "topology",
                 name: kind.to_owned(),
-                known: "star, dumbbell, leaf-spine, ring, fat-tree, internet2, file:PATH".to_owned(),
+                known: format!("{}, file:PATH", NAMES.join(", ")),
             }),
         }
     }

@@ -29,7 +29,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use irnic_transports::congestion::FairRateConfig;
-use irnic_units::{BitRate, Nanoseconds, tc_rate, tc_size, tc_time};
+use irnic_units::{BitRate, Nanoseconds, tc_link_rate, tc_size, tc_time};
 
 use super::percent::Percent;
 
@@ -257,7 +257,7 @@ const EXPECT_ONCE: &str = "each option once in a direction";
 const EXPECT_PERCENT: &str = "a percentage of 0% to 100% with at most 6 decimals, such as 0.1%";
 const EXPECT_LOSS: &str = "a percentage such as 0.1%, or random, or gemodel";
 const EXPECT_TIME: &str = "a time of whole nanoseconds up to an hour, such as 10us, 1.5ms or 800ns (no unit: us)";
-const EXPECT_RATE: &str = "a rate of 1 bit/s to 1000tbit, such as 10gbit or 800mbit (bps: bytes per second)";
+const EXPECT_RATE: &str = "a rate up to 1000tbit with its unit, such as 10gbit or 800mbit (bps: bytes per second)";
 const EXPECT_OVERHEAD: &str = "an overhead of -65535 to 65535 bytes";
 const EXPECT_DISTRIBUTION: &str = "uniform, normal, pareto or paretonormal";
 const EXPECT_GAP: &str = "a distance of 1 or more packets";
@@ -323,7 +323,7 @@ impl<'a> Section<'a> {
     }
 
     fn rate(&mut self) -> Result<Rate, ParseError> {
-        let bits = self.take(EXPECT_RATE, tc_rate)?;
+        let bits = self.take(EXPECT_RATE, tc_link_rate)?;
         let in_range = |o: &i32| (-MAX_OVERHEAD..=MAX_OVERHEAD).contains(o);
         let overhead = self.take_if_number(EXPECT_OVERHEAD, |text| text.parse().ok().filter(in_range))?;
         Ok(Rate { bits, overhead: overhead.unwrap_or(0) })

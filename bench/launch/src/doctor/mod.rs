@@ -61,7 +61,7 @@ fn cases(findings: &[Finding]) -> impl Iterator<Item = junit::Case> {
             Verdict::Wrong => junit::Verdict::Failed(line.clone()),
             Verdict::Ok | Verdict::Note => junit::Verdict::Passed,
         };
-        junit::Case { name, verdict, output: line }
+        junit::Case { name, verdict, output: line, took: None }
     })
 }
 

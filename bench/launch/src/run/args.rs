@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use irnic_ports::output::{CAPTURE, Output, OutputError};
+use irnic_report::words::words;
+use irnic_transports::config::TransportConfig;
 use irnic_verbs::config::{Config, ConfigError, Given, Origin, Stats, Variables};
 use irnic_verbs::device::{self, DeviceInfo};
 use irnic_verbs::stats::STATISTICS;
@@ -32,12 +34,14 @@ Examples:
 pub struct RunArgs {
     /// Transport: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto, iwarp or ndp, with parameters: irn,cap=110
     #[arg(long, value_name = "PRESET[,KEY=VALUE…]")]
+    #[arg(value_parser = words(TransportConfig::PRESETS), hide_possible_values = true)]
     transport: Option<String>,
     /// Impair the network, in tc netem syntax: 'loss 1% delay 50us'
     #[arg(long, value_name = "TEXT")]
     impair: Option<String>,
     /// Packet carrier: auto, shm, udp, or frames: with a carrier, such as frames:tap:tap0 (docs/frames.md)
     #[arg(long, value_name = "KIND")]
+    #[arg(value_parser = words(["auto", "shm", "udp", "frames:"]), hide_possible_values = true)]
     port: Option<String>,
     /// Record packets for Wireshark; %p in the name is the process id
     #[arg(long, value_name = "FILE")]

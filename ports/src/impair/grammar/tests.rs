@@ -95,6 +95,7 @@ fn errors_name_the_token_its_place_and_what_was_expected() {
         ("rate 1gbit ecn 100k 50k 1%", "50k", 21, EXPECT_MAX),
         ("rate 1gbit ecn 5k 200k", "", 23, EXPECT_PERCENT),
         ("rate fast", "fast", 6, EXPECT_RATE),
+        ("rate 10", "10", 6, EXPECT_RATE),
         ("rate 1gbit 99999", "99999", 12, EXPECT_OVERHEAD),
         ("limit 0", "0", 7, EXPECT_LIMIT),
         ("rate 1gbit trim", "", 16, EXPECT_ROOM),
