@@ -11,7 +11,8 @@ unset IRNIC_REQUIRE
 
 target=${CARGO_TARGET_DIR:-target}
 logs="$target/test"
-junit="$target/nextest/default/junit.xml"
+# Where nextest writes it, whatever CARGO_TARGET_DIR says.
+junit=target/nextest/default/junit.xml
 mkdir -p "$logs" || exit 1
 failed_steps=()
 
@@ -91,7 +92,8 @@ install_packages
 install_nextest
 # A crash leaves a core, of which the summary prints the backtrace: in the folder of the test's crate.
 ulimit -c unlimited 2>/dev/null
-folders=$(sed -n 's/^members = \[\(.*\)\]/\1/p' Cargo.toml | tr -d '",')
+folders=$(sed -n '/^members = \[/,/\]/s/^ *"\(.*\)",*$/\1/p' Cargo.toml)
+[ -n "$folders" ] || { echo 'no members in Cargo.toml'; exit 1; }
 for folder in $folders; do
     rm -f "$folder"/core "$folder"/core.[0-9]*
 done

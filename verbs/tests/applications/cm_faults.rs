@@ -258,9 +258,14 @@ fn send(path: &WirePath, frame: &[u8]) -> std::io::Result<()> {
 fn flood(sandbox: &Sandbox, pause: Duration) -> Result<(), Failed> {
     let (program, port, to) = (build(sandbox)?, free_port(), Ipv4Addr::LOCALHOST);
     let device = Device { port: "udp", ..Device::default() };
-    let mut server = serve(sandbox, &program, device, port, "")?;
+    let start = |line: &str| {
+        let mut command = sandbox.command(&program, device);
+        Process::start(command.args(line.split_whitespace()).env("IRNIC_STATS", "on"))
+    };
+    let mut server = start(&format!("serve {port}"))?;
+    server.wait_for("serving")?;
     wait_for_service(&mut server)?;
-    let client = |count| start(sandbox, &program, device, &format!("rounds {port} {count} messages=1"));
+    let client = |count: u32| start(&format!("rounds {port} {count} messages=1"));
     let ends_well = |client: Process| {
         let client = client.succeed()?;
         if client.stdout.contains("gone") { Err(client.failed("a good client")) } else { Ok(()) }
@@ -283,8 +288,11 @@ fn flood(sandbox: &Sandbox, pause: Duration) -> Result<(), Failed> {
         }
         flood.join().expect("it does not panic").map_err(Failed::from).and(good)
     });
-    let flooded = flooded.and_then(|()| ends_well(steady));
-    flooded.map_err(|e| format!("{} {}", e.message().unwrap_or_default(), server.text()))?;
+    if let Err(e) = flooded.and_then(|()| ends_well(steady)) {
+        // With the counters of both ends.
+        let server = end_server(server)?;
+        return Err(format!("{}\nserver: {} {}", e.message().unwrap_or_default(), server.stdout, server.stderr).into());
+    }
     let status = fs::read_to_string(format!("/proc/{}/status", server.child.id()))?;
     let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
     let memory: u64 = memory.ok_or("no VmRSS")?;

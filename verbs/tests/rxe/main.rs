@@ -306,13 +306,29 @@ impl Watch {
         let stacks = stacks.map_or_else(|e| e.to_string(), |out| String::from_utf8_lossy(&out.stdout).into_owned());
         // Counters twice, which shows whether packets still come.
         let script = "for i in 1 2; do grep . /sys/class/infiniband/rxe0/ports/1/hw_counters/*; sleep 1; done; ip -6 neigh; \
+            grep -v :0000:0000:0000$ /sys/class/infiniband/rxe0/ports/1/gids/*; \
             cat /proc/net/tcp; for p in $(pidof PROGRAM); do cat /proc/$p/wchan /proc/$p/stat; done";
         let script = script.replace("PROGRAM", case.program());
+        let before = sockets_of(&process);
         let theirs = guest.run(&script).map_or_else(|e| e, |outcome| outcome.describe());
-        *self.found.lock() = format!("\nafter {:?}, irnic:\n{stacks}\nthe guest:\n{theirs}", host::PATIENCE / 2);
+        let after = sockets_of(&process);
+        *self.found.lock() = format!(
+            "\nafter {:?}, irnic:\n{stacks}\n{before}\nthe guest:\n{theirs}\nirnic again:\n{after}",
+            host::PATIENCE / 2
+        );
     }
 
     fn found(&self) -> String {
         std::mem::take(&mut *self.found.lock())
     }
+}
+
+/// Returns what the kernel knows of a process: the system calls in which its threads sleep, with arguments (`ppoll`
+/// without limit has 0 as its third), what its epoll sets watch, the queues of its UDP sockets, and its neighbours.
+fn sockets_of(process: &str) -> String {
+    let script = "cd /proc/PROCESS && grep -H . task/*/syscall; grep -H ^tfd: fdinfo/*; \
+        ls -l fd | grep -e socket: -e eventpoll | tr -s ' ' | cut -d ' ' -f 9-; \
+        cat net/udp net/udp6; grep -i -e ^udp -e neigh net/snmp net/snmp6; ip -6 neigh";
+    let output = Command::new("sh").args(["-c", &script.replace("PROCESS", process)]).output();
+    output.map_or_else(|e| e.to_string(), |output| String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -25,10 +25,14 @@ pub fn stopped_shard(folder: &Folder) -> (u32, String) {
     wait_for("results", || (results(folder) > 5).then_some(()));
     let before = processes(folder, "--shard");
     let new = || processes(folder, "--shard").into_iter().find(|shard| !before.contains(shard));
-    let shard = wait_for("another shard", || new().filter(|shard| kill(*shard, "-STOP")));
-    let cmdline = fs::read_to_string(format!("/proc/{shard}/cmdline")).expect("a command line");
-    let number = cmdline.split('\0').skip_while(|word| *word != "--shard").nth(1).and_then(|word| word.split_once('/'));
-    (shard, number.expect("I/N").0.to_owned())
+    // One that has just ended takes a signal too, as long as nobody has waited for it; then it has no command line.
+    let stopped = |shard: u32| {
+        let cmdline = fs::read_to_string(format!("/proc/{shard}/cmdline")).ok().filter(|_| kill(shard, "-STOP"))?;
+        let alive = !fs::read(format!("/proc/{shard}/cmdline")).ok()?.is_empty();
+        let number = cmdline.split('\0').skip_while(|word| *word != "--shard").nth(1)?.split_once('/')?.0;
+        alive.then(|| (shard, number.to_owned()))
+    };
+    wait_for("another shard", || stopped(new()?))
 }
 
 #[test]
