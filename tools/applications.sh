@@ -12,10 +12,10 @@ status=0
 runs=0
 
 tests() { # ARGUMENTS...: cargo nextest run with ARGUMENTS
-    rm -f "$target/nextest/default/junit.xml"
+    rm -f target/nextest/default/junit.xml
     cargo nextest run "$@" || status=1
     runs=$((runs + 1))
-    mv "$target/nextest/default/junit.xml" "$logs/applications-$runs.xml" || status=1
+    mv target/nextest/default/junit.xml "$logs/applications-$runs.xml" || status=1
 }
 
 ulimit -c unlimited 2>/dev/null

@@ -1,5 +1,6 @@
 //! Unmodified applications run through the library: perftest, libibverbs' examples, pyverbs, libfabric, fio, tgt and
-//! libiscsi, TCP programs under librspreload, QEMU, crates of crates.io, and small programs of our own.
+//! libiscsi, TCP programs under librspreload, QEMU, crates of crates.io, newer programs where there are some, and small
+//! programs of our own.
 //!
 //! Each row of each table is a test. `IRNIC_APPLICATIONS=long` runs the rows that the short form leaves out, `all`
 //! both. Two run at a time, since most programs spin on a completion queue. `make applications` runs all with the
@@ -14,6 +15,7 @@ mod frames;
 mod iser;
 mod libfabric;
 mod mooncake;
+mod newest;
 mod peer;
 mod perftest;
 mod perftest_cm;
@@ -61,10 +63,19 @@ fn trials(all: bool) -> Vec<Trial> {
     trials.extend(perftest_cm::trials());
     trials.extend(qperf::trials());
     trials.extend(mooncake::trials());
+    trials.extend(newest::trials());
     trials.push(Trial::test("applications: docs/applications.md has what is tested", || {
-        let rows =
-            [rdmacm::ROWS, perftest_cm::ROWS, qperf::ROWS, libfabric::ROWS, iser::ROWS, preload::ROWS, published::ROWS]
-                .concat();
+        let rows = [
+            rdmacm::ROWS,
+            perftest_cm::ROWS,
+            newest::ROWS,
+            qperf::ROWS,
+            libfabric::ROWS,
+            iser::ROWS,
+            preload::ROWS,
+            published::ROWS,
+        ]
+        .concat();
         table::compare("verbs/tests/applications", &rows).map_err(Into::into)
     }));
     trials.extend(fio::trials());
