@@ -20,9 +20,10 @@ const NETWORK: &str = "delay 50us rate 4gbit limit 4096";
 const MTU: Mtu = Mtu::B1024;
 const SIZE: u32 = 64 << 10;
 /// Number of outstanding messages: enough to fill the window.
-const TX_DEPTH: u32 = 8;
-/// All transports may have this many packets in flight, and use the same timer, based on the measured round trip.
-const WINDOW: u32 = 256;
+const TX_DEPTH: u32 = 32;
+/// All transports may have this many packets in flight, counted from the first that is not acknowledged: enough to go
+/// on while it is sent again. They use the same timer, based on the measured round trip.
+const WINDOW: u32 = 1024;
 const TRANSPORTS: [&str; 3] = ["roce", "irn-go-back-n", "irn"];
 const LOSSES: &str = "0,0.1,1";
 /// Maximum step of the clock per round, ns: disturbances of the machine do not count as network delay.
@@ -135,7 +136,7 @@ mod tests {
         for (name, value) in [("test", json!("comparison")), ("BW_unit", json!("Gb/sec")), ("Seed", json!(5))] {
             assert_eq!(json["test_info"][name], value);
         }
-        assert_eq!((&json["test_info"]["Mtu"], &json["test_info"]["TX_depth"]), (&json!(1024), &json!(8)));
+        assert_eq!((&json["test_info"]["Mtu"], &json["test_info"]["TX_depth"]), (&json!(1024), &json!(32)));
         let list = json["results"].as_array().expect("a list");
         let of = |transport: &str, loss: &str| {
             list.iter().find(|r| r["transport"] == transport && r["loss"] == loss).expect("a result")
