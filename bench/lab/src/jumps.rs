@@ -20,7 +20,8 @@ impl Switchd {
             false => Standing::Working,
             true => self.server.standing(now, patience),
         };
-        let goes_on = matches!(wait, Standing::Ready | Standing::Acting(Duration::ZERO)) && self.server.try_hold(now);
+        let timed_out = wait == Standing::Acting(Duration::ZERO);
+        let goes_on = (timed_out || wait == Standing::Ready) && self.server.try_hold(now, timed_out);
         if !goes_on {
             self.server.wake(now);
             return false;

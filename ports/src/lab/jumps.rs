@@ -107,13 +107,16 @@ impl LabServer {
     }
 
     /// Keeps all processes from acting at the lab's time `now`, ns, until [`LabServer::release`]. Returns false if one
-    /// is active. Applications that act count as away from now on.
-    pub fn try_hold(&mut self, now: u64) -> bool {
+    /// is active. If the wait for those that act has `timed_out`, the ones that have made no call since
+    /// [`LabServer::standing`] count as away from now on.
+    pub fn try_hold(&mut self, now: u64, timed_out: bool) -> bool {
         let mut unasked = false;
         let mut held = true;
         for member in self.alive() {
+            let calls = words(member.region()).calls.load(Ordering::Acquire);
             let presence = &member.presence;
-            if member.doing() == ACTS && !presence.away {
+            let silent = timed_out && calls == presence.calls && !presence.away;
+            if silent && member.doing() == ACTS {
                 unasked = true;
                 member.presence.away = true;
                 member.presence.times_away += 1;

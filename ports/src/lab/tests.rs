@@ -500,7 +500,7 @@ fn time_waits_for_who_acts_and_for_turns() {
     assert_eq!(standing(&mut bench), Standing::Ready);
     turn(&mut b, u64::MAX);
     assert_eq!(standing(&mut bench), Standing::Working, "what the turn came to is not known");
-    assert!(!bench.server.try_hold(5_000));
+    assert!(!bench.server.try_hold(5_000, false));
     b.settle(false, true);
     assert_eq!(standing(&mut bench), Standing::Ready, "it sleeps on: it did not hear of it");
     turn(&mut b, u64::MAX);
@@ -537,7 +537,7 @@ fn nobody_begins_a_turn_while_time_goes_on() {
     let (mut a, mut b) = (bench.enter(0), bench.enter(1));
     a.note(Application::Polls);
     b.note(Application::Sleeps);
-    assert!(bench.server.try_hold(5_000));
+    assert!(bench.server.try_hold(5_000, false));
     let begun = std::thread::scope(|scope| {
         let turn = scope.spawn(|| a.begin());
         while !turn.is_finished() && bench.server.now() < 7_000 {
@@ -567,13 +567,29 @@ fn who_calls_nothing_is_waited_for_less_each_time() {
         let left = acting(&mut bench, LONG);
         assert!(left <= longest && left > longest / 2, "{times}: {left:?}");
         longest /= 2;
-        assert!(bench.server.try_hold(5_000));
+        assert!(bench.server.try_hold(5_000, true));
         bench.server.release();
         assert_eq!(bench.server.standing(5_000, LONG), Standing::Ready, "it is away");
         assert_eq!(bench.server.unasked(), Unasked { jumps: times + 1, first: Some(5_000) });
         port.note(Application::Acts);
     }
     assert!(acting(&mut bench, Duration::ZERO) <= Duration::from_micros(100));
+}
+
+#[test]
+fn time_stands_still_for_who_acts_after_it_was_looked_at() {
+    let mut bench = patient(&[10, 10]);
+    let (mut a, mut b) = (bench.enter(0), bench.enter(1));
+    a.note(Application::Polls);
+    b.note(Application::Sleeps);
+    for timed_out in [false, true] {
+        assert_eq!(bench.server.standing(5_000, LONG), Standing::Ready);
+        a.note(Application::Acts);
+        assert!(!bench.server.try_hold(5_000, timed_out), "it acts");
+        assert!(matches!(bench.server.standing(5_000, LONG), Standing::Acting(_)), "it is not away");
+        a.note(Application::Polls);
+    }
+    assert_eq!(bench.server.unasked(), Unasked::default());
 }
 
 #[test]
