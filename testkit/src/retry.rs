@@ -60,7 +60,7 @@ pub const PREMISES: &[Premise] = &[
     // the thread first.
     Premise {
         reason: "rping's thread for events outlives their channel (rdma-core 44, rping.c)",
-        tests: &["rdma_cm: rping *", "rping, the guest is *", "rdmacm: rping (*"],
+        tests: &["rdma_cm: rping *", "rping, the guest is *", "rdmacm: rping (*", "docs/rdma_cm.md"],
         signs: &[&["\nping data: rdma-ping-9", "rdma_get_cm_event: Bad file descriptor\n"]],
     },
     // A test may see one of these: a test that makes two kernels panic has found a bug.

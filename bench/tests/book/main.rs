@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use irnic_testkit::retry::attempts;
 use libtest_mimic::{Arguments, Failed, Trial};
 use pages::{Class, Page};
 use run::{Reader, tell};
@@ -76,9 +77,12 @@ fn form() -> Option<String> {
 }
 
 fn commands_run(page: &Page, book: &[Page], repository: &Path) -> Result<(), String> {
-    let mut reader =
-        Reader::new(page, book, repository, form().is_some_and(|form| ["all", "long"].contains(&form.as_str())));
-    page.blocks.iter().try_for_each(|block| reader.read(block))
+    let long = form().is_some_and(|form| ["all", "long"].contains(&form.as_str()));
+    attempts(&page.name, || {
+        let mut reader = Reader::new(page, book, repository, long);
+        page.blocks.iter().try_for_each(|block| reader.read(block)).map(|()| String::new())
+    })
+    .map(drop)
 }
 
 /// Blocks that the test does not know what to do with, and files that two blocks write.
