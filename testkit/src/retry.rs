@@ -197,6 +197,8 @@ mod tests {
             (rping, pings("rdma-ping-9") + closed, true),
             ("rping, the guest is client, no loss", pings("rdma-ping-9") + closed, true),
             ("rdmacm: rping (IPv6, udp, 1 % loss)", pings("rdma-ping-9") + closed, true),
+            ("docs/rdma_cm.md", pings("rdma-ping-9") + closed, true),
+            ("docs/lab.md", pings("rdma-ping-9") + closed, false),
             (rping, pings("rdma-ping-8") + closed, false),
             (rping, pings("rdma-ping-9"), false),
             (rping, refused.into(), false),

@@ -62,8 +62,8 @@ struct Running {
     child: Child,
     service: bool,
     began: Instant,
-    status: Option<ExitStatus>,
-    took: Option<Duration>,
+    /// Its exit status, and how long it ran.
+    ended: Option<(ExitStatus, Duration)>,
 }
 
 /// The end of a command.
@@ -113,12 +113,11 @@ pub fn run(
             started.start(shell, OsStr::new("sh"), name, host.service)?;
         }
         let running = &mut started.running;
-        for one in running.iter_mut().filter(|one| one.status.is_none()) {
-            one.status = one.child.try_wait().ok().flatten();
-            one.took = one.status.map(|_| one.began.elapsed());
+        for one in running.iter_mut().filter(|one| one.ended.is_none()) {
+            one.ended = one.child.try_wait().ok().flatten().map(|status| (status, one.began.elapsed()));
         }
         let busy =
-            waiting.iter().any(|host| !host.service) || running.iter().any(|one| !one.service && one.status.is_none());
+            waiting.iter().any(|host| !host.service) || running.iter().any(|one| !one.service && one.ended.is_none());
         if !busy || interrupted.load(Ordering::Relaxed) {
             break;
         }
@@ -128,8 +127,8 @@ pub fn run(
     let ended = |one: Running| Ended {
         pid: one.child.id(),
         name: one.name,
-        status: one.status,
-        took: one.took.unwrap_or_else(|| one.began.elapsed()),
+        status: one.ended.map(|(status, _)| status),
+        took: one.ended.map_or_else(|| one.began.elapsed(), |(_, took)| took),
     };
     Ok(started.running.drain(..).map(ended).collect())
 }
@@ -153,7 +152,7 @@ impl Started {
         let child = command.spawn().map_err(|error| run::RunError::Exec { command: program.to_owned(), error })?;
         let group = child.id();
         self.keeper.add(group);
-        self.running.push(Running { name, child, service, began: Instant::now(), status: None, took: None });
+        self.running.push(Running { name, child, service, began: Instant::now(), ended: None });
         Ok(group)
     }
 
@@ -164,7 +163,7 @@ impl Started {
         self.running.iter().for_each(|one| _ = signal(one.child.id(), libc::SIGTERM));
         let until = Instant::now() + GRACE;
         while Instant::now() < until {
-            let left = self.running.iter_mut().filter(|one| one.status.is_none());
+            let left = self.running.iter_mut().filter(|one| one.ended.is_none());
             let ended = left.map(|one| !matches!(one.child.try_wait(), Ok(None))).collect::<Vec<_>>();
             if ended.iter().all(|ended| *ended) {
                 break;

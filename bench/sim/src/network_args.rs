@@ -86,7 +86,7 @@ pub struct NetworkArgs {
     /// (input-queued); or gfc, which slows neighbours down instead of stopping them, with parameters as in
     /// gfc,b1=281KB,bm=300KB (shared-buffer) [default: pfc]
     #[arg(long, value_name = "HOW", help_heading = "Switches")]
-    #[arg(value_parser = words(["pfc", "credits"]), hide_possible_values = true)]
+    #[arg(value_parser = words(["pfc", "credits", "gfc"]), hide_possible_values = true)]
     flow_control: Vec<String>,
     /// Send XOFF when an input holds more bytes than this [default: input-queued: buffer minus headroom; shared-buffer:
     /// by --pfc-alpha]

@@ -15,7 +15,7 @@ use crate::switch::{
     Ecn, InputQueuedConfig, OutputQueuedConfig, PiConfig, SharedBufferConfig, SharedPfc, SwitchConfig, TrimmingConfig,
     headroom,
 };
-use crate::topology::{MIN_RATE, Routes, Topology, too_slow};
+use crate::topology::{Routes, Topology};
 use crate::workload::Loops;
 
 /// Values accepted by [`load`], for messages.
@@ -28,7 +28,7 @@ pub(super) fn load(text: &str) -> Option<f64> {
 
 /// Parses a link's rate.
 pub(super) fn rate(text: &str) -> Option<u64> {
-    units::rate(text).filter(|rate| too_slow(text, *rate).is_none())
+    units::rate(text).filter(|rate| units::too_slow(text, *rate).is_none())
 }
 
 /// Returns the length of the flows' longest packet on the wire, bytes.
@@ -53,13 +53,13 @@ pub(super) fn network(experiment: &Experiment, config: &SimConfig) -> Result<(),
         if !setup.is_open_loop() {
             timeouts(experiment, transport, setup, config)?;
         }
-        if setup.transport.line_rate < MIN_RATE {
+        if setup.transport.line_rate < units::MIN_LINK_RATE {
             let rate = BitRate(setup.transport.line_rate);
             let why = format!("line-rate is {rate}; expected a rate of 1M or more");
             return Err(experiment.refuse("transport", why));
         }
     }
-    let fastest = config.topology.links.iter().map(|l| l.rate).max().unwrap_or(MIN_RATE);
+    let fastest = config.topology.links.iter().map(|l| l.rate).max().unwrap_or(units::MIN_LINK_RATE);
     let packet = full_packet(&config.setups, config.headers) * 8_000_000_000 / fastest;
     match config.sample.filter(|_| experiment.is_given("sample")) {
         Some(ns) if ns < packet => {

@@ -43,8 +43,6 @@ pub struct LinkSpec {
     pub loss: f64,
 }
 
-pub use irnic_units::{MIN_LINK_RATE as MIN_RATE, too_slow};
-
 impl LinkSpec {
     /// The end that is not `node`.
     pub fn peer(&self, node: u32) -> u32 {

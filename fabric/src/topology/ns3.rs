@@ -8,7 +8,7 @@ use std::path::Path;
 
 use irnic_units::{self as units, MAX_NS, Unit, with_unit};
 
-use super::{LinkSpec, Topology, too_slow};
+use super::{LinkSpec, Topology};
 use crate::input::{Error, Line, Lines};
 
 /// Maximum number of nodes; the largest fat-tree that irnic builds has 70,656.
@@ -97,7 +97,7 @@ fn link(line: &Line<'_>, node_of: &[u32]) -> Result<LinkSpec, Error> {
     let time = |text: &str| with_unit(text, &TIMES).filter(|ns| *ns <= MAX_NS);
     let share = |text: &str| text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
     let rate = line.column(2, units::rate, units::RATE)?;
-    if let Some(expected) = too_slow(line.columns[2], rate) {
+    if let Some(expected) = units::too_slow(line.columns[2], rate) {
         return Err(line.wrong(expected, line.columns[2]));
     }
     Ok(LinkSpec {

@@ -18,8 +18,10 @@
 use std::path::Path;
 use std::str::FromStr;
 
+use irnic_units as units;
+
 use super::build::most_times;
-use super::{Internet2, MAX_ARITY, Topology, ns3, too_slow};
+use super::{Internet2, MAX_ARITY, Topology, ns3};
 use crate::input::{Error, Keys};
 
 /// 40 Gbit/s, IRN §4.3.1.
@@ -61,7 +63,7 @@ impl FromStr for Topology {
 /// The rate of links, bit/s.
 fn rate(keys: &Keys<'_>, key: &str, default: u64) -> Result<u64, Error> {
     let rate = keys.rate(key, default)?;
-    let slow = keys.text(key).and_then(|text| too_slow(text, rate));
+    let slow = keys.text(key).and_then(|text| units::too_slow(text, rate));
     slow.map_or(Ok(rate), |expected| Err(keys.wrong(key, expected)))
 }
 

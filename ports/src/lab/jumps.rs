@@ -16,6 +16,8 @@ const LEAST_PATIENCE: Duration = Duration::from_micros(100);
 pub(super) struct Presence {
     /// Its call count as last read.
     calls: u64,
+    /// It acted at that time, and was waited for.
+    acted: bool,
     /// Waiting for it timed out, and it has not made a call since.
     away: bool,
     /// Number of such timeouts.
@@ -85,7 +87,9 @@ impl LabServer {
             if calls != member.presence.calls {
                 (member.presence.calls, member.presence.away, news) = (calls, false, true);
             }
-            match member.doing() {
+            let doing = member.doing();
+            member.presence.acted = doing == ACTS && !member.presence.away;
+            match doing {
                 _ if member.need() <= now => working = true,
                 POLLS | SLEEPS => {}
                 ACTS if member.presence.away => {}
@@ -107,16 +111,15 @@ impl LabServer {
     }
 
     /// Keeps all processes from acting at the lab's time `now`, ns, until [`LabServer::release`]. Returns false if one
-    /// is active. If the wait for those that act has `timed_out`, the ones that have made no call since
-    /// [`LabServer::standing`] count as away from now on.
+    /// is active. If the wait for those that acted at [`LabServer::standing`] has `timed_out`, the ones that have made no
+    /// call since count as away from now on.
     pub fn try_hold(&mut self, now: u64, timed_out: bool) -> bool {
         let mut unasked = false;
         let mut held = true;
         for member in self.alive() {
             let calls = words(member.region()).calls.load(Ordering::Acquire);
             let presence = &member.presence;
-            let silent = timed_out && calls == presence.calls && !presence.away;
-            if silent && member.doing() == ACTS {
+            if timed_out && presence.acted && calls == presence.calls && member.doing() == ACTS {
                 unasked = true;
                 member.presence.away = true;
                 member.presence.times_away += 1;

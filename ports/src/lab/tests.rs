@@ -589,7 +589,14 @@ fn time_stands_still_for_who_acts_after_it_was_looked_at() {
         assert!(matches!(bench.server.standing(5_000, LONG), Standing::Acting(_)), "it is not away");
         a.note(Application::Polls);
     }
-    assert_eq!(bench.server.unasked(), Unasked::default());
+    // The wait for the other has timed out, and a turn has completions for it.
+    b.note(Application::Acts);
+    assert!(matches!(bench.server.standing(5_000, LONG), Standing::Acting(_)));
+    turn(&mut a, u64::MAX);
+    a.settle(false, true);
+    assert!(!bench.server.try_hold(5_000, true), "it acts");
+    b.note(Application::Sleeps);
+    assert!(matches!(bench.server.standing(5_000, LONG), Standing::Acting(_)), "it is not away");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Mechanisms besides recovery that select and mark the packets of a stream: pulls (NDP), TLT's marks, tail loss probes
-//! and low priorities (RC3). Each has a file here; the halves of a connection call the [`Hooks`]. What
-//! pulls and low priorities (`rc::pull`, `rc::rc3`) do beyond these is beside the halves.
+//! and low priorities (RC3). Each has a file here; the halves of a connection call the [`Hooks`]. What pulls
+//! and low priorities do beyond these is beside the halves (`rc::pull`, `rc::rc3`).
 
 mod hooks;
 mod pull;
