@@ -5,6 +5,8 @@ use serde::Serialize;
 
 use irnic_report::junit;
 
+use crate::claims::{Answer, Claimed, Judged};
+
 /// The value of the paper for a cell.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
@@ -31,36 +33,76 @@ pub struct Compared {
     /// Our value over the paper's, if that is a number other than 0.
     pub ratio: Option<f64>,
     /// Whether our value agrees, if the paper has a claim or 0.
-    pub holds: Option<bool>,
-    /// Quotation of the claim.
+    pub answer: Option<Answer>,
+    /// The claim.
+    #[serde(flatten)]
+    pub claimed: Option<Claimed>,
+    /// What a parameter was fitted to, if this value shows that.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
+    pub fitted: Option<String>,
+}
+
+/// What a paper says of a cell.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Said {
+    /// The value.
+    pub paper: Paper,
+    /// The claim.
+    pub claimed: Option<Claimed>,
+    /// What a parameter was fitted to, if the value shows that.
+    pub fitted: Option<String>,
+}
+
+impl From<Paper> for Said {
+    fn from(paper: Paper) -> Said {
+        Said { paper, claimed: None, fitted: None }
+    }
 }
 
 impl Compared {
     /// Compares the values, one for each seed; with `under`, their ratios for the same seeds.
-    pub fn new(id: &str, paper: Paper, text: Option<&str>, over: PerSeed, under: Option<PerSeed>) -> Compared {
+    pub fn new(id: &str, said: &Said, over: PerSeed, under: Option<PerSeed>) -> Compared {
         let values: Option<Vec<f64>> = match under {
             None => over.into_iter().collect(),
             Some(under) => over.into_iter().zip(under).map(|(a, b)| Some(a? / b?)).collect(),
         };
         let (ours, confidence) = values.filter(|v| !v.is_empty()).map(|v| mean_and_confidence(&v)).unzip();
+        let confidence = confidence.unwrap_or(0.0);
         Compared {
             id: id.to_owned(),
-            paper,
+            paper: said.paper,
             ours,
-            confidence: confidence.unwrap_or(0.0),
-            ratio: match paper {
+            confidence,
+            ratio: match said.paper {
                 Paper::Number(paper) if paper != 0.0 => ours.map(|o| o / paper),
                 _ => None,
             },
-            holds: match paper {
-                Paper::Range([least, most]) => ours.map(|o| (least..=most).contains(&o)),
-                Paper::Number(0.0) => ours.map(|o| o == 0.0),
+            answer: match said.paper {
+                Paper::Range(range) => ours.map(|o| Answer::of(o, confidence, range)),
+                Paper::Number(0.0) => ours.map(|o| Answer::of(o, confidence, [0.0, 0.0])),
                 _ => None,
             },
-            text: text.map(str::to_owned),
+            claimed: said.claimed.clone(),
+            fitted: said.fitted.clone(),
         }
+    }
+}
+
+impl Judged for Compared {
+    fn claimed(&self) -> Option<&Claimed> {
+        self.claimed.as_ref()
+    }
+
+    fn fitted(&self) -> Option<&str> {
+        self.fitted.as_deref()
+    }
+
+    fn answer(&self) -> Option<Answer> {
+        self.answer
+    }
+
+    fn ratio(&self) -> Option<f64> {
+        self.ratio
     }
 }
 
@@ -71,18 +113,19 @@ impl From<&Compared> for junit::Case {
             Paper::Range([least, most]) => format!("the paper has {least} to {most}"),
             Paper::Silent => "the paper says nothing".to_owned(),
         };
-        judged(&cell.id, cell.ours, cell.confidence, &paper, cell.holds)
+        judged(&cell.id, cell.ours, cell.confidence, &paper, cell.answer)
     }
 }
 
-/// Returns a cell as a test case, which is skipped if there are no bounds or a run has no result.
-pub fn judged(id: &str, ours: Option<f64>, confidence: f64, paper: &str, holds: Option<bool>) -> junit::Case {
+/// Returns a cell as a test case, which is skipped if there are no bounds, a run has no result, or the seeds do not
+/// decide.
+pub fn judged(id: &str, ours: Option<f64>, confidence: f64, paper: &str, answer: Option<Answer>) -> junit::Case {
     let ours = ours.map_or_else(|| "no result".to_owned(), |ours| format!("ours is {ours} (95 %: ± {confidence})"));
     let said = format!("{ours}, {paper}");
-    let verdict = match holds {
-        Some(true) => junit::Verdict::Passed,
-        Some(false) => junit::Verdict::Failed(said.clone()),
-        None => junit::Verdict::Skipped(said.clone()),
+    let verdict = match answer {
+        Some(Answer::Holds) => junit::Verdict::Passed,
+        Some(Answer::Fails) => junit::Verdict::Failed(said.clone()),
+        Some(Answer::Undecided) | None => junit::Verdict::Skipped(said.clone()),
     };
     junit::Case { name: id.to_owned(), verdict, output: said, took: None }
 }
@@ -95,25 +138,25 @@ mod tests {
     use super::*;
 
     fn result(paper: Paper, over: &[Option<f64>], under: Option<&[Option<f64>]>) -> Compared {
-        Compared::new("a", paper, None, over.to_vec(), under.map(<[_]>::to_vec))
+        Compared::new("a", &paper.into(), over.to_vec(), under.map(<[_]>::to_vec))
     }
 
     #[test]
     fn means_are_compared_with_the_papers_number_and_range() {
         let number = result(Paper::Number(4.0), &[Some(1.0), Some(3.0)], None);
-        assert_eq!((number.ours, number.ratio, number.holds), (Some(2.0), Some(0.5), None));
+        assert_eq!((number.ours, number.ratio, number.answer), (Some(2.0), Some(0.5), None));
         assert!(number.confidence > 0.0 && result(Paper::Silent, &[Some(1.0)], None).confidence == 0.0);
         // Ratios are formed for each seed: 1/2 and 3/1, not 4/3.
         let ratio = result(Paper::Range([1.0, 1.75]), &[Some(1.0), Some(3.0)], Some(&[Some(2.0), Some(1.0)]));
-        assert_eq!((ratio.ours, ratio.ratio, ratio.holds), (Some(1.75), None, Some(true)));
+        assert_eq!((ratio.ours, ratio.ratio, ratio.answer), (Some(1.75), None, Some(Answer::Undecided)));
         let none = [0.0, 1.0].map(|v| result(Paper::Number(0.0), &[Some(v)], None));
-        assert_eq!(none.map(|r| (r.ratio, r.holds)), [(None, Some(true)), (None, Some(false))]);
+        assert_eq!(none.map(|r| (r.ratio, r.answer)), [(None, Some(Answer::Holds)), (None, Some(Answer::Fails))]);
     }
 
     #[test]
     fn a_run_without_a_result_leaves_the_cell_without() {
         let cell = result(Paper::Range([0.0, 9.0]), &[Some(1.0), None], None);
-        assert_eq!((cell.ours, cell.confidence, cell.holds), (None, 0.0, None));
+        assert_eq!((cell.ours, cell.confidence, cell.answer), (None, 0.0, None));
         assert_eq!(result(Paper::Silent, &[], None).ours, None);
     }
 }

@@ -1,12 +1,14 @@
 //! `irnic reproduce`: repeats the scenarios of papers, and compares their numbers with ours, cell by cell.
 //!
 //! Each paper has a folder: its reference values, scenarios, and cells. `points` combines scenarios with the paper's
-//! numbers and claims, `runs` performs the runs, `compared` computes the deviations, `table` prints, `pictures` draws.
+//! numbers and claims, `runs` performs the runs, `compared` computes the deviations, `claims` counts what holds, by
+//! ranges that `words` makes of the text's, `table` prints, `pictures` draws.
 //! `evaluation` is a command that does all of this, given the folder's parts.
 
 #[macro_use]
 extern crate irnic_report;
 
+mod claims;
 mod compared;
 mod escape;
 mod evaluation;
@@ -24,6 +26,7 @@ mod table;
 mod timely;
 mod tlt;
 mod ups;
+mod words;
 
 use std::process::ExitCode;
 

@@ -6,8 +6,10 @@ use std::fmt::Debug;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::compared::{Compared, Paper, PerSeed};
+use crate::claims::{Claimed, Source};
+use crate::compared::{Compared, Paper, PerSeed, Said};
 use crate::evaluation::Entry;
+use crate::words::Range;
 
 /// A number that a paper prints.
 #[derive(Clone, Debug, Deserialize)]
@@ -17,6 +19,8 @@ pub struct Number {
     pub id: String,
     /// Value, in the units of the metric.
     pub value: f64,
+    /// What a parameter was fitted to, if this number shows that.
+    pub fitted: Option<String>,
 }
 
 /// A claim of the text about one or two points, and the range accepted as agreement.
@@ -29,10 +33,26 @@ pub struct Claim {
     pub under: Option<String>,
     /// The metric.
     pub metric: String,
-    /// Smallest and largest value accepted.
-    pub range: [f64; 2],
+    /// What is accepted: words of the paper, or numbers of ours.
+    pub range: Range,
+    /// Whose range that is.
+    #[serde(default)]
+    pub source: Source,
     /// Quotation from the paper.
     pub text: String,
+    /// Where that stands.
+    pub place: Option<String>,
+    /// What a parameter was fitted to, if the claim shows that.
+    pub fitted: Option<String>,
+}
+
+impl Claim {
+    /// Returns what it says of a cell.
+    pub fn said(&self) -> Said {
+        let Claim { text, place, source, .. } = self;
+        let claimed = Claimed { text: text.clone(), place: place.clone(), source: *source };
+        Said { paper: Paper::Range(self.range.bounds), claimed: Some(claimed), fitted: self.fitted.clone() }
+    }
 }
 
 /// The reference values of a paper, from a file of `fixtures/reference/`.
@@ -75,14 +95,12 @@ pub struct Point<S, M: 'static>(pub String, pub S, pub &'static [M]);
 pub struct Cell<S, M> {
     /// Id: `table1/timely/avg_rtt`.
     pub id: String,
-    /// The value of the paper.
-    pub paper: Paper,
+    /// What the paper says.
+    pub said: Said,
     /// The scenario, and the one to divide by.
     pub scenarios: (S, Option<S>),
     /// The metric.
     pub metric: M,
-    /// Quotation from the paper, for a claim.
-    pub text: Option<String>,
 }
 
 impl<S, M> Entry for Cell<S, M>
@@ -109,7 +127,7 @@ where
     {
         let of = |scenario| -> PerSeed { runs(scenario).into_iter().map(|run| self.metric.of(run?)).collect() };
         let (over, under) = &self.scenarios;
-        Compared::new(&self.id, self.paper, self.text.as_deref(), of(over), under.as_ref().map(of))
+        Compared::new(&self.id, &self.said, of(over), under.as_ref().map(of))
     }
 }
 
@@ -121,7 +139,8 @@ pub fn cells<S: Clone, M: Metric>(points: &[Point<S, M>], reference: &Reference)
             let id = format!("{name}/{}", metric.name());
             let number = reference.number.iter().find(|n| n.id == id);
             let paper = number.map_or(Paper::Silent, |n| Paper::Number(n.value));
-            cells.push(Cell { id, paper, scenarios: (scenario.clone(), None), metric, text: None });
+            let said = Said { fitted: number.and_then(|n| n.fitted.clone()), ..paper.into() };
+            cells.push(Cell { id, said, scenarios: (scenario.clone(), None), metric });
         }
     }
     for claim in &reference.claim {
@@ -132,10 +151,9 @@ pub fn cells<S: Clone, M: Metric>(points: &[Point<S, M>], reference: &Reference)
         let Ok(under) = claim.under.as_deref().map(|name| named(name).ok_or(())).transpose() else { continue };
         cells.push(Cell {
             id: format!("{}{suffix}/{}", claim.over, metric.name()),
-            paper: Paper::Range(claim.range),
+            said: claim.said(),
             scenarios: (over, under),
             metric,
-            text: Some(claim.text.clone()),
         });
     }
     cells
@@ -146,14 +164,15 @@ pub fn cells<S: Clone, M: Metric>(points: &[Point<S, M>], reference: &Reference)
 pub fn check<S, M>(cells: &[Cell<S, M>], reference: &Reference) {
     for number in &reference.number {
         let cell = cells.iter().find(|c| c.id == number.id).unwrap_or_else(|| panic!("no {}", number.id));
-        assert_eq!(cell.paper, Paper::Number(number.value));
+        assert_eq!(cell.said.paper, Paper::Number(number.value));
     }
-    let claims: Vec<&Cell<S, M>> = cells.iter().filter(|c| c.text.is_some()).collect();
+    let claims: Vec<&Cell<S, M>> = cells.iter().filter(|c| c.said.claimed.is_some()).collect();
     assert_eq!(claims.len(), reference.claim.len());
     for (claim, cell) in reference.claim.iter().zip(claims) {
-        assert!(claim.range[0] <= claim.range[1] && claim.under.is_some() == cell.scenarios.1.is_some(), "{claim:?}");
+        assert_eq!(claim.under.is_some(), cell.scenarios.1.is_some(), "{claim:?}");
+        cell.said.claimed.iter().for_each(|claimed| claimed.check(&claim.range));
     }
-    let mut ids: Vec<&str> = cells.iter().filter(|c| c.text.is_none()).map(|c| c.id.as_str()).collect();
+    let mut ids: Vec<&str> = cells.iter().filter(|c| c.said.claimed.is_none()).map(|c| c.id.as_str()).collect();
     ids.sort_unstable();
     assert!(ids.windows(2).all(|w| w[0] != w[1]), "{ids:?}");
 }
@@ -188,10 +207,13 @@ mod tests {
             over: over.to_owned(),
             under: under.map(str::to_owned),
             metric: "twice".to_owned(),
-            range: [0.0, 5.0],
+            range: Range { bounds: [0.0, 5.0], words: None },
+            source: Source::Ours,
             text: String::new(),
+            place: None,
+            fitted: None,
         };
-        let number = vec![Number { id: "a/x/twice".to_owned(), value: 4.0 }];
+        let number = vec![Number { id: "a/x/twice".to_owned(), value: 4.0, fitted: None }];
         let known = vec![claim("a/x", Some("b/y/z")), claim("b/y/z", None)];
         let reference = Reference { number, claim: known };
         let all = cells(&points, &reference);

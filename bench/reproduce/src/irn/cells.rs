@@ -7,7 +7,7 @@ use irnic_fabric::summary::Summary;
 
 use super::reference::Reference;
 use super::scenario::{Cc, Scenario, System};
-use crate::compared::Paper;
+use crate::compared::{Paper, Said};
 use crate::points;
 
 /// A cell of the results.
@@ -91,18 +91,11 @@ impl points::Metric for OfClass {
 }
 
 /// Returns a cell: the value of a system in a scenario, or its ratio to that of another with the same flows.
-fn cell(
-    id: String,
-    paper: Paper,
-    scenario: &Scenario,
-    (over, under): (System, Option<System>),
-    metric: Metric,
-    text: Option<String>,
-) -> Cell {
+fn cell(id: String, said: Said, scenario: &Scenario, (over, under): (System, Option<System>), metric: Metric) -> Cell {
     let parts = scenario.workload.parts.len() > 1;
     let class = parts.then(|| usize::from(metric == Metric::Completion));
     let scenarios = (scenario.experiment(over), under.map(|system| scenario.experiment(system)));
-    Cell { id, paper, scenarios, metric: OfClass(metric, class), text }
+    Cell { id, said, scenarios, metric: OfClass(metric, class) }
 }
 
 /// All cells of the IRN chapter; rows and figures are variations of the default case.
@@ -121,7 +114,8 @@ pub fn irn(reference: &Reference, default: &Scenario) -> Vec<Cell> {
         ] {
             for (metric, value) in Metric::TABLE.into_iter().zip(values) {
                 let id = format!("{table}/{}/{}/{name}/{}", row.label, row.cc, metric.name());
-                cells.push(cell(id, Paper::Number(value), &scenario, (System::Irn, under), metric, None));
+                let said = Said { fitted: row.fitted.clone(), ..Paper::Number(value).into() };
+                cells.push(cell(id, said, &scenario, (System::Irn, under), metric));
             }
         }
     }
@@ -135,13 +129,8 @@ pub fn irn(reference: &Reference, default: &Scenario) -> Vec<Cell> {
         };
         let scenario = Scenario { cc, ..scenario };
         for metric in claim.metrics.iter().filter_map(|m| Metric::named(m)) {
-            let paper = match claim.range {
-                None => Paper::Silent,
-                Some([least, most]) if least == most => Paper::Number(least),
-                Some(range) => Paper::Range(range),
-            };
             let id = format!("{}/{}", claim.id, metric.name());
-            cells.push(cell(id, paper, &scenario, (over, under), metric, Some(claim.text.clone())));
+            cells.push(cell(id, claim.said(), &scenario, (over, under), metric));
         }
     }
     cells
@@ -157,6 +146,8 @@ mod tests {
         let cells = irn(&reference, &Scenario::default_case(&super::super::scenario::WORKLOAD.parse().unwrap(), 1));
         let claims: usize = reference.claim.iter().map(|c| c.metrics.len()).sum();
         assert_eq!(cells.len(), 3 * 22 * 9 + claims);
-        assert!(cells.iter().any(|c| c.id == "table4.2/70%/no-cc/irn/avg_slowdown" && c.paper == Paper::Number(8.24)));
+        assert!(
+            cells.iter().any(|c| c.id == "table4.2/70%/no-cc/irn/avg_slowdown" && c.said.paper == Paper::Number(8.24))
+        );
     }
 }

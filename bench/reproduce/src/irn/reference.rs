@@ -2,6 +2,10 @@
 
 use serde::Deserialize;
 
+use crate::claims::{Claimed, Source};
+use crate::compared::{Paper, Said};
+use crate::words::Range;
+
 /// Three numbers: average slowdown, average FCT, 99th percentile of the FCT.
 pub type Triple = [f64; 3];
 
@@ -21,6 +25,8 @@ pub struct Row {
     pub over_roce_pfc: Triple,
     /// IRN over IRN with PFC.
     pub over_irn_pfc: Triple,
+    /// What a parameter was fitted to, if the row shows that.
+    pub fitted: Option<String>,
 }
 
 /// A claim in the text of a paper.
@@ -31,10 +37,25 @@ pub struct Claim {
     pub id: String,
     /// Metrics it applies to.
     pub metrics: Vec<String>,
-    /// Smallest and largest ratio allowed by the claim; equal if it names a single one. `None`: not shown by the paper.
-    pub range: Option<[f64; 2]>,
+    /// What is accepted: words of the paper, or numbers of ours. `None`: not shown by the paper.
+    pub range: Option<Range>,
+    /// Whose range that is.
+    #[serde(default)]
+    pub source: Source,
     /// Quotation from the paper.
     pub text: String,
+    /// Where that stands.
+    pub place: Option<String>,
+}
+
+impl Claim {
+    /// Returns what it says of a cell.
+    pub fn said(&self) -> Said {
+        let Claim { text, place, source, .. } = self;
+        let paper = self.range.as_ref().map_or(Paper::Silent, |range| Paper::Range(range.bounds));
+        let claimed = Claimed { text: text.clone(), place: place.clone(), source: *source };
+        Said { paper, claimed: Some(claimed), fitted: None }
+    }
 }
 
 /// A paper.
@@ -66,6 +87,10 @@ mod tests {
         // Six rows are the default case, with equal values.
         let defaults = reference.row.iter().filter(|r| r.cc == "no-cc" && r.irn == [8.24, 0.0009, 0.0153]);
         assert_eq!(defaults.filter(|r| r.over_roce_pfc == [0.269, 0.350, 0.301]).count(), 7);
-        assert!(reference.claim.iter().all(|c| c.range.is_none_or(|r| r[0] <= r[1]) && c.id.split('/').count() == 4));
+        for claim in &reference.claim {
+            assert_eq!(claim.id.split('/').count(), 4);
+            let claimed = claim.said().claimed.expect("a claim");
+            claim.range.iter().for_each(|range| claimed.check(range));
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Cells on the terminal.
 
 use super::scenario::Cc;
+use crate::claims::Tally;
 use crate::compared::{Compared, Paper};
 use crate::table::{number, paper};
 
@@ -25,9 +26,9 @@ pub fn print(results: &[Compared], arrivals: u64, seeds: &[u64]) {
         let name = if this_row == row { "" } else { this_row.split_once('/').map_or(this_row, |(_, rest)| rest) };
         row = this_row;
         let ours = result.ours.map_or("-".to_owned(), number);
-        let verdict = match (result.ratio, result.holds) {
+        let verdict = match (result.ratio, result.answer) {
             (Some(ratio), _) => format!("{ratio:.2}"),
-            (_, Some(holds)) => if holds { "holds" } else { "no" }.to_owned(),
+            (_, Some(answer)) => answer.word().to_owned(),
             _ => "-".to_owned(),
         };
         let confidence = if seeds.len() > 1 { number(result.confidence) } else { "-".to_owned() };
@@ -61,9 +62,5 @@ fn summarize(results: &[Compared]) {
             100.0 * distances[distances.len() / 2],
         );
     }
-    let claims = results.iter().filter_map(|r| r.holds);
-    let (holding, all) = claims.fold((0, 0), |(h, n), holds| (h + u32::from(holds), n + 1));
-    if all > 0 {
-        println!("what the text says of the figures: {holding} of {all} hold");
-    }
+    println!("what the text says of the figures: {}", Tally::of(results).sentence());
 }

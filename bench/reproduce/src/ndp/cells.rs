@@ -8,8 +8,9 @@ use irnic_transports::wire::Mtu;
 use serde::Serialize;
 
 use super::measure::Measured;
-use super::reference::{By, Reference};
+use super::reference::{By, Number, Reference, Said};
 use super::scenario::{LINK_RATE, Phases, Scenario, System, Traffic, WINDOW};
+use crate::claims::{Answer, Claimed, Judged, Source};
 use crate::compared::{PerSeed, judged};
 use crate::evaluation::Entry;
 
@@ -179,20 +180,6 @@ impl Metric {
     }
 }
 
-/// Reference values and bounds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Said {
-    /// Value of the paper.
-    pub paper: Option<f64>,
-    /// Value of the authors' committed results.
-    pub authors: Option<f64>,
-    /// Smallest and largest value accepted as reproduction.
-    pub accept: Option<[f64; 2]>,
-    /// Quotation or explanation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
-}
-
 /// A cell of the results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
@@ -218,8 +205,10 @@ pub struct Result {
     pub ours: Option<f64>,
     /// Half-width of the 95 % confidence interval of the mean; 0 with one seed.
     pub confidence: f64,
+    /// Our value over the paper's or else the authors', if that is a number other than 0.
+    pub ratio: Option<f64>,
     /// Whether it is within the bounds, if there are any.
-    pub holds: Option<bool>,
+    pub answer: Option<Answer>,
 }
 
 impl Entry for Cell {
@@ -244,14 +233,34 @@ impl Entry for Cell {
             Some((by, under)) => of(over).into_iter().zip(of(under)).map(|(a, b)| Some(by.compare(a?, b?))).collect(),
         };
         let (ours, confidence) = values.filter(|v| !v.is_empty()).map(|v| mean_and_confidence(&v)).unzip();
-        let within = |[least, most]: [f64; 2]| ours.map(|ours| (least..=most).contains(&ours));
+        let confidence = confidence.unwrap_or(0.0);
+        let printed = self.said.paper.or(self.said.authors).filter(|printed| *printed != 0.0);
         Result {
             id: self.id.clone(),
             said: self.said.clone(),
             ours,
-            confidence: confidence.unwrap_or(0.0),
-            holds: self.said.accept.and_then(within),
+            confidence,
+            ratio: printed.and_then(|printed| Some(ours? / printed)),
+            answer: self.said.accept.and_then(|range| Some(Answer::of(ours?, confidence, range))),
         }
+    }
+}
+
+impl Judged for Result {
+    fn claimed(&self) -> Option<&Claimed> {
+        self.said.claimed.as_ref()
+    }
+
+    fn fitted(&self) -> Option<&str> {
+        self.said.fitted.as_deref()
+    }
+
+    fn answer(&self) -> Option<Answer> {
+        self.answer
+    }
+
+    fn ratio(&self) -> Option<f64> {
+        self.ratio
     }
 }
 
@@ -263,7 +272,7 @@ impl From<&Result> for junit::Case {
             .map_or_else(|| "the paper says nothing".to_owned(), |paper| format!("the paper has {paper}"));
         let accepted =
             cell.said.accept.map_or_else(String::new, |[least, most]| format!(", {least} to {most} is accepted"));
-        judged(&cell.id, cell.ours, cell.confidence, &format!("{paper}{accepted}"), cell.holds)
+        judged(&cell.id, cell.ours, cell.confidence, &format!("{paper}{accepted}"), cell.answer)
     }
 }
 
@@ -506,15 +515,10 @@ pub fn ndp(reference: &Reference, quick: bool) -> Vec<Cell> {
         for &metric in *metrics {
             let id = format!("{name}/{}", metric.name());
             let number = reference.cell.iter().find(|n| n.id == id);
-            let said = number.map_or_else(Said::default, |n| Said {
-                paper: n.paper,
-                authors: n.authors,
-                accept: n.accept,
-                text: n.text.clone(),
-            });
+            let said = number.map_or_else(Said::default, Number::said);
             // With any traffic, nothing is dropped in a Clos network, and no timer expires.
             let none = [Dropped, Timeouts].contains(&metric) && said.accept.is_none();
-            let said = if none { Said { accept: Some([0.0, 0.0]), ..said } } else { said };
+            let said = if none { nothing(said) } else { said };
             cells.push(Cell { id, said, scenarios: (scenario.clone(), None), metric });
         }
     }
@@ -529,12 +533,19 @@ pub fn ndp(reference: &Reference, quick: bool) -> Vec<Cell> {
         let other = c.under.split('/').skip(rest).collect::<Vec<_>>().join("-");
         cells.push(Cell {
             id: format!("{}-{word}-{other}/{}", c.over, metric.name()),
-            said: Said { paper: c.paper, authors: c.authors, accept: c.accept, text: c.text.clone() },
+            said: c.said(),
             scenarios: (over, Some((c.by, under))),
             metric,
         });
     }
     cells
+}
+
+/// Accepts 0 only.
+fn nothing(said: Said) -> Said {
+    let text = "nothing is dropped, and no timer expires".to_owned();
+    let claimed = Some(Claimed { text, place: None, source: Source::Ours });
+    Said { accept: Some([0.0, 0.0]), claimed, ..said }
 }
 
 #[cfg(test)]
@@ -550,6 +561,10 @@ mod tests {
         for number in &reference.cell {
             let cell = cells.iter().find(|c| c.id == number.id).unwrap_or_else(|| panic!("no {}", number.id));
             assert_eq!((cell.said.paper, cell.said.authors), (number.paper, number.authors));
+            cell.said.claimed.iter().zip(&number.accept).for_each(|(claimed, range)| claimed.check(range));
+        }
+        for comparison in &reference.compare {
+            comparison.said().claimed.iter().zip(&comparison.accept).for_each(|(claimed, range)| claimed.check(range));
         }
         assert_eq!(cells.iter().filter(|c| c.scenarios.1.is_some()).count(), reference.compare.len());
         let bounds = cells.iter().filter_map(|c| c.said.accept);
@@ -590,11 +605,11 @@ mod tests {
         let run = Measured { rates: vec![9.0, 9.4], hosts: 2, overhead: 1.01, ..Measured::default() };
         let mut cell = ndp(&reference::ndp(), true).into_iter().find(|c| c.id == "figure14/432/ndp/mean").unwrap();
         cell.said.accept = Some([9.0, 9.2]);
-        assert_eq!(cell.result(|_| vec![Some(&run)]).holds, Some(true));
+        assert_eq!(cell.result(|_| vec![Some(&run)]).answer, Some(Answer::Holds));
         cell.said.accept = Some([9.3, f64::INFINITY]);
         let result = cell.result(|_| vec![Some(&run), Some(&run)]);
-        assert_eq!((result.ours, result.confidence, result.holds), (Some(9.2), 0.0, Some(false)));
+        assert_eq!((result.ours, result.confidence, result.answer), (Some(9.2), 0.0, Some(Answer::Fails)));
         let result = cell.result(|_| vec![Some(&run), None]);
-        assert_eq!((result.ours, result.holds), (None, None));
+        assert_eq!((result.ours, result.answer), (None, None));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::cells::Result;
 use super::scenario::Time;
+use crate::claims::{Answer, Tally};
 use crate::table::number;
 
 /// Prints all cells, and which of them are within their bounds.
@@ -26,7 +27,7 @@ pub fn print(results: &[Result], time: Time, seeds: &[u64]) {
         }
         let name = if this_row == row { "" } else { this_row.split_once('/').map_or(this_row, |(_, rest)| rest) };
         row = this_row;
-        let verdict = result.holds.map_or("", |holds| if holds { "holds" } else { "no" });
+        let verdict = result.answer.map_or("", Answer::word);
         let confidence = if seeds.len() > 1 { number(result.confidence) } else { "-".to_owned() };
         println!(
             "  {name:30} {metric:18} {:>8} {:>8} {:>14} {:>9} {confidence:>8} {verdict:>6}",
@@ -36,10 +37,8 @@ pub fn print(results: &[Result], time: Time, seeds: &[u64]) {
             or_dash(result.ours),
         );
     }
-    let judged = results.iter().filter(|r| r.said.accept.is_some());
-    let (held, all) = judged.fold((0, 0), |(held, all), r| (held + usize::from(r.holds == Some(true)), all + 1));
-    println!("\n{held} of {all} cells with bounds are within them");
-    for result in results.iter().filter(|r| r.holds == Some(false)) {
+    println!("\nwhat the paper says: {}", Tally::of(results).sentence());
+    for result in results.iter().filter(|r| r.answer == Some(Answer::Fails)) {
         let accept = result.said.accept.map_or_else(String::new, bounds);
         println!("  {}: {} instead of {accept}", result.id, or_dash(result.ours));
     }

@@ -198,7 +198,7 @@ mod tests {
         for (at, authors) in AUTHORS.into_iter().enumerate() {
             let name = Size(at).name();
             let claim = reference.claim.iter().find(|c| c.over == "figure2.7/rc3" && c.metric == name);
-            let [least, most] = claim.unwrap_or_else(|| panic!("{name}")).range;
+            let [least, most] = claim.unwrap_or_else(|| panic!("{name}")).range.bounds;
             if authors == 0.0 {
                 assert_eq!(most, 1.01);
             } else {

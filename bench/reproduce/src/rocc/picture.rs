@@ -20,7 +20,7 @@ const fn axis(label: &'static str, scale: Scale) -> Axis {
 
 /// Names and contents of the files, of those figures for which there are cells.
 pub fn all(cells: &[Cell], runs: &Runs<'_>) -> Vec<(String, String)> {
-    let own = cells.iter().filter(|c| c.text.is_none());
+    let own = cells.iter().filter(|c| c.said.claimed.is_none());
     let rows = Rows::new(own.map(|c| (c.id.as_str(), &c.scenarios.0)));
     let by_size = |figure, metrics| loads(&rows.of(figure), metrics, runs);
     let pictures = vec![

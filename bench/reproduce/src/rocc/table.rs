@@ -15,7 +15,7 @@ pub fn print(results: &[Compared], time: Time, seeds: &[u64]) {
     println!("queues and buffers in KB, settle in ms, completion times in µs, used in %, pauses in XOFF frames a ms;");
     println!("least and most over the mean share.");
     let mut figure = "";
-    for result in results.iter().filter(|r| r.text.is_none()) {
+    for result in results.iter().filter(|r| r.claimed.is_none()) {
         let (this, name) = result.id.split_once('/').unwrap_or((&result.id, ""));
         if this != figure {
             println!("\n{this}");

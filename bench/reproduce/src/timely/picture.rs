@@ -65,7 +65,7 @@ fn of_calls(run: &Measured, value: fn(&Calls) -> f64) -> f64 {
 
 /// Names and contents of the files, of those figures for which there are cells.
 pub fn all(cells: &[Cell], runs: &Runs<'_>) -> Vec<(String, String)> {
-    let own = cells.iter().filter(|c| c.text.is_none());
+    let own = cells.iter().filter(|c| c.said.claimed.is_none());
     let rows = Rows::new(own.map(|c| (c.id.as_str(), &c.scenarios.0)));
     let of = |figure| rows.of(figure);
     let mut pictures = vec![

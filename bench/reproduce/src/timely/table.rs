@@ -13,7 +13,7 @@ pub fn print(results: &[Compared], time: Time, seeds: &[u64]) {
         ms(time.warm_up)
     );
     let (mut table, mut row) = ("", "");
-    for result in results.iter().filter(|r| r.text.is_none()) {
+    for result in results.iter().filter(|r| r.claimed.is_none()) {
         let (this_row, metric) = result.id.rsplit_once('/').unwrap_or((&result.id, ""));
         let this_table = this_row.split('/').next().unwrap_or_default();
         if this_table != table {
@@ -23,9 +23,9 @@ pub fn print(results: &[Compared], time: Time, seeds: &[u64]) {
         }
         let name = if this_row == row { "" } else { this_row.split_once('/').map_or(this_row, |(_, rest)| rest) };
         row = this_row;
-        let verdict = match (result.ratio, result.holds) {
+        let verdict = match (result.ratio, result.answer) {
             (Some(ratio), _) => format!("{ratio:.2}"),
-            (_, Some(holds)) => word(holds).to_owned(),
+            (_, Some(answer)) => answer.word().to_owned(),
             _ => String::new(),
         };
         let theirs = paper(result.paper);
@@ -36,8 +36,4 @@ pub fn print(results: &[Compared], time: Time, seeds: &[u64]) {
         );
     }
     print_claims(results, seeds);
-}
-
-fn word(holds: bool) -> &'static str {
-    if holds { "holds" } else { "no" }
 }

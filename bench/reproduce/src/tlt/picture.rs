@@ -23,7 +23,7 @@ const LOAD: Axis = axis("load [%]", Scale::Linear);
 
 /// Names and contents of the files, of those figures for which there are cells.
 pub fn all(cells: &[Cell], runs: &Runs<'_>) -> Vec<(String, String)> {
-    let own = cells.iter().filter(|c| c.text.is_none());
+    let own = cells.iter().filter(|c| c.said.claimed.is_none());
     let rows = Rows::new(own.map(|c| (c.id.as_str(), &c.scenarios.0)));
     let over = |figure, x: Axis| {
         let rows = rows.of(figure);

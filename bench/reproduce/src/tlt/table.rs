@@ -7,7 +7,7 @@ use crate::table::{confidence, ours, paper, print_claims};
 pub fn print(results: &[Compared], flows: u64, seeds: &[u64]) {
     println!("{flows} background flows; seeds {seeds:?}. Times in ms, queues in KB, timed_out and important in %.");
     let mut table = "";
-    for result in results.iter().filter(|r| r.text.is_none()) {
+    for result in results.iter().filter(|r| r.claimed.is_none()) {
         let (row, metric) = result.id.rsplit_once('/').unwrap_or((&result.id, ""));
         let (this_table, name) = row.split_once('/').unwrap_or((row, ""));
         if this_table != table {

@@ -108,7 +108,7 @@ impl UpsArgs {
         let draw = |cells: &[Cell], runs: &RunsOf<'_, Cell>| {
             let of =
                 |scenario: &Scenario| runs.done(&Work::Replay(*scenario)).into_iter().filter_map(Ran::replay).collect();
-            let own = cells.iter().filter(|cell| cell.scenarios.1.is_none() && cell.text.is_none());
+            let own = cells.iter().filter(|cell| cell.scenarios.1.is_none() && cell.said.claimed.is_none());
             let rows = Rows::new(own.map(|cell| (cell.id.as_str(), &cell.scenarios.0)));
             let lines = picture::FIGURES.map(|(figure, rows_of)| lines(&rows.below(rows_of), figure, runs));
             let shown = replays.iter().filter(|replay| cells.iter().any(|cell| cell.id == replay.id)).cloned();

@@ -271,10 +271,9 @@ pub fn all(replays: &[Replay], reference: &Reference, handshake: bool) -> Vec<Ce
         let (over, under) = cell.scenarios;
         Cell {
             id: cell.id.clone(),
-            paper: cell.paper,
+            said: cell.said.clone(),
             scenarios: (Work::Replay(over), under.map(Work::Replay)),
             metric: Metric::Replay(cell.metric),
-            text: cell.text.clone(),
         }
     };
     replays.iter().map(of).chain(points::cells(&points(handshake), reference)).collect()

@@ -23,7 +23,7 @@ const RATIO: &str = "queueing in the replay over that in the original";
 
 /// Names and contents of the files, of those figures for which there are cells.
 pub fn all(cells: &[Cell], runs: &Runs<'_>, lines: Lines) -> Vec<(String, String)> {
-    let own = cells.iter().filter(|cell| cell.scenarios.1.is_none() && cell.text.is_none());
+    let own = cells.iter().filter(|cell| cell.scenarios.1.is_none() && cell.said.claimed.is_none());
     let rows = Rows::new(own.map(|cell| (cell.id.as_str(), &cell.scenarios.0)));
     let replay = |(name, scenario): (&str, &Scenario)| -> Option<Line> {
         let ratios = &runs(scenario).first()?.ratios;
