@@ -12,18 +12,22 @@ pub const QUALIFIERS: [&str; 8] =
     ["about", "almost", "up to", "at least", "more than", "at most", "less than", "a few"];
 
 /// Words without a number, as ratios. What is open at 1 begins next to it.
-pub const PHRASES: [(&str, [f64; 2]); 14] = [
+pub const PHRASES: [(&str, [f64; 2]); 18] = [
     ("more", [MORE, f64::INFINITY]),
     ("less", [0.0, LESS]),
     ("much more", [1.5, f64::INFINITY]),
     ("much less", [0.0, 1.0 / 1.5]),
     ("slightly more", [MORE, 1.2]),
     ("slightly less", [0.8, LESS]),
+    ("only slightly more", [0.0, 1.2]),
+    ("comparable or less", [0.0, 1.1]),
     ("the same", [0.95, 1.05]),
     ("comparable", [0.9, 1.1]),
     ("not more", [0.0, 1.0]),
     ("not less", [1.0, f64::INFINITY]),
     ("most", [0.5 + f64::EPSILON, 1.0]),
+    ("none", [0.0, 0.0]),
+    ("some", [f64::MIN_POSITIVE, f64::INFINITY]),
     ("a weak correlation", [-0.5, 0.5]),
     ("an order of magnitude more", [3.162, 31.62]),
     ("an order of magnitude less", [0.03162, 0.3162]),
@@ -236,7 +240,7 @@ mod tests {
             assert_eq!(bounds(words), Err(Unknown(words.to_owned())));
         }
         let written = |text: &str| toml::from_str::<std::collections::BTreeMap<String, Range>>(text);
-        assert!(written("range = [2, 1]").is_err() && written("range = 'some'").is_err());
+        assert!(written("range = [2, 1]").is_err() && written("range = 'often'").is_err());
         assert_eq!(written("range = [1, inf]").unwrap()["range"].words, None);
         assert_eq!(written("range = 'less'").unwrap()["range"].words.as_deref(), Some("less"));
     }
