@@ -114,7 +114,8 @@ pub fn irn(reference: &Reference, default: &Scenario) -> Vec<Cell> {
         ] {
             for (metric, value) in Metric::TABLE.into_iter().zip(values) {
                 let id = format!("{table}/{}/{}/{name}/{}", row.label, row.cc, metric.name());
-                let said = Said { fitted: row.fitted.clone(), ..Paper::Number(value).into() };
+                let fitted = row.fitted.clone().filter(|_| under == Some(System::RocePfc));
+                let said = Said { fitted, ..Paper::Number(value).into() };
                 cells.push(cell(id, said, &scenario, (System::Irn, under), metric));
             }
         }

@@ -25,7 +25,7 @@ pub struct Row {
     pub over_roce_pfc: Triple,
     /// IRN over IRN with PFC.
     pub over_irn_pfc: Triple,
-    /// What a parameter was fitted to, if the row shows that.
+    /// What a parameter was fitted to, if the ratios over RoCE with PFC show that.
     pub fitted: Option<String>,
 }
 
