@@ -110,7 +110,11 @@ fn points(more: &str) -> Vec<Point> {
 
 /// The calls of §6.2.
 fn calls(more: &str) -> Vec<points::Point<Clos, Metric>> {
-    let both = |percent, incast| [("timely", Clos::timely(percent, incast, more)), ("pfc", Clos::pfc(percent, incast))];
+    let both = |percent, incast| {
+        let settled = [("timely", Clos::timely(percent, incast, more)), ("pfc", Clos::pfc(percent, incast))];
+        let early = settled.clone().map(|(name, of)| (format!("{name}-early"), Clos { early: true, ..of }));
+        settled.map(|(name, of)| (name.to_owned(), of)).into_iter().chain(early)
+    };
     let figures: [(u32, &[Metric]); 3] =
         [(19, &[Accepted, Paused]), (20, &[Ping(0), Ping(1)]), (21, &[Call(0), Call(1)])];
     let mut all = Vec::new();

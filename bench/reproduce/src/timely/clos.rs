@@ -43,6 +43,8 @@ pub struct Clos {
     pub percent: u32,
     /// Whether forty hosts continuously send to one.
     pub incast: bool,
+    /// Whether it is measured when connections have hardly begun. The text does not say.
+    pub early: bool,
 }
 
 /// Results of a run.
@@ -60,28 +62,33 @@ pub struct Calls {
     pub receiver: f64,
 }
 
-/// Returns the measured time of a run, ns: connections begin at line rate, and have settled after 50 ms.
-pub fn time(Time { warm_up, measured }: Time) -> Time {
-    Time { warm_up: warm_up / 20, measured: measured / 50 }
-}
-
 impl Clos {
+    /// Returns the measured time of a run, ns: connections begin at line rate, and have settled after 50 ms, but not
+    /// after 10.
+    pub fn time(&self, Time { warm_up, measured }: Time) -> Time {
+        Time { warm_up: warm_up / if self.early { 100 } else { 20 }, measured: measured / 50 }
+    }
+
     /// TIMELY with the parameters of §6 and additional ones. Connections begin at line rate: at a hundredth of it, as
     /// those of the incasts, a call would take 5 ms.
     pub fn timely(percent: u32, incast: bool, more: &str) -> Clos {
         let more = if more.is_empty() { String::new() } else { format!(",{more}") };
-        Clos { cc: format!("timely,segment={SEGMENT}K,gain=1/32{more}"), percent, incast }
+        Clos { cc: format!("timely,segment={SEGMENT}K,gain=1/32{more}"), percent, incast, early: false }
     }
 
     /// PFC alone.
     pub fn pfc(percent: u32, incast: bool) -> Clos {
-        Clos { cc: "none".into(), percent, incast }
+        Clos { cc: "none".into(), percent, incast, early: false }
     }
 
-    /// Congestion control of the incast, which is in steady state: its connections begin at their share of the
-    /// receiver's link.
+    /// Congestion control of the incast. Its connections begin at their share of the receiver's link, as in steady state;
+    /// early, at line rate, as all others.
     fn incast_cc(&self) -> String {
-        if self.cc == "none" { self.cc.clone() } else { format!("{},initial={}", self.cc, 1.0 / f64::from(INCAST)) }
+        if self.cc == "none" || self.early {
+            self.cc.clone()
+        } else {
+            format!("{},initial={}", self.cc, 1.0 / f64::from(INCAST))
+        }
     }
 
     /// Returns the run with a seed.

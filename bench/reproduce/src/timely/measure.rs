@@ -5,7 +5,7 @@ use irnic_fabric::summary::percentile;
 use irnic_sweep::{NoResult, Watch};
 use serde::{Deserialize, Serialize};
 
-use super::clos::{self, Calls, Clos};
+use super::clos::{Calls, Clos};
 use super::incast::{INTERVAL, Incast, LINK_RATE, Time};
 use crate::runs::simulate;
 
@@ -40,7 +40,7 @@ impl Scenario {
     pub fn config(&self, time: Time, seed: u64) -> Result<SimConfig, String> {
         match self {
             Scenario::Incast(incast) => incast.config(time, seed),
-            Scenario::Clos(clos) => clos.config(clos::time(time), seed),
+            Scenario::Clos(clos) => clos.config(clos.time(time), seed),
         }
     }
 }
@@ -85,9 +85,9 @@ pub struct Measured {
 pub fn one(scenario: &Scenario, time: Time, seed: u64, watch: &Watch<'_>) -> Result<Measured, NoResult> {
     match scenario {
         Scenario::Incast(incast) => of_incast(incast, time, seed, watch),
-        Scenario::Clos(_) => {
+        Scenario::Clos(clos) => {
             let outcome = simulate(watch, scenario.config(time, seed).map_err(NoResult::Failed)?)?;
-            Ok(Measured { calls: Some(Calls::of(&outcome, clos::time(time))), ..Measured::default() })
+            Ok(Measured { calls: Some(Calls::of(&outcome, clos.time(time))), ..Measured::default() })
         }
     }
 }

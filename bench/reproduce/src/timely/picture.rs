@@ -106,6 +106,8 @@ fn legend(name: &str) -> String {
     let named = match name {
         "timely" => "TIMELY",
         "pfc" => "PFC alone",
+        "timely-early" => "TIMELY, early",
+        "pfc-early" => "PFC alone, early",
         "dctcp" => "DCTCP",
         "hai" => "hyperactive",
         "alone" => "no congestion on the way back",
@@ -266,9 +268,9 @@ mod tests {
             (15, 6),
             (16, 4),
             (17, 6),
-            (19, 2),
-            (20, 4),
-            (21, 4),
+            (19, 4),
+            (20, 8),
+            (21, 8),
         ];
         assert_eq!(lines, expected.map(|(figure, lines)| (format!("figure{figure}.svg"), lines)));
         assert!(all(&cells, &|_| Vec::new()).is_empty(), "nothing is drawn of runs without results");
