@@ -20,8 +20,8 @@ const MS: u64 = 1_000_000;
 const DELAY: u64 = 10 * US;
 /// Length of a flow that never ends, bytes.
 const LONG: u64 = 1_000_000_000;
-/// Start times of the flows of Figure 5.4, in 100 µs: those of each core, to the others in order. The text has "0 to 5
-/// ms"; these are from `workload-fq-5ms.txt` of github.com/NetSys/ups, whose topology (no edge switches, hosts 1 µs
+/// Start times of the flows of Figure 5.4, in 100 µs: those of each core, to the others in order. The text has "a random
+/// jitter in the start times ranging from 0-5ms", which is [`Starts::Random`]; these are from `workload-fq-5ms.txt` of github.com/NetSys/ups, whose topology (no edge switches, hosts 1 µs
 /// away) they require.
 const STARTS: [[u64; 9]; 10] = [
     [10, 15, 47, 19, 32, 22, 48, 11, 7],
@@ -43,11 +43,20 @@ const SPIKE: f64 = 60.0;
 /// Jain's index from which shares count as equal.
 const FAIRLY: f64 = 0.99;
 
+/// When the flows of Figure 5.4 start.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Starts {
+    /// As in the authors' file.
+    Authors,
+    /// At random, by the seed, as in the text.
+    Random,
+}
+
 /// A scenario.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// Figure 5.4: a flow from each core to each other one.
-    Internet2(Scheme),
+    Internet2(Scheme, Starts),
     /// Figure 5.5: twenty flows, and one that starts later.
     Newcomer(Scheme),
     /// Figure 5.6: three flows with these rates, Mbit/s, two of which share each of two links.
@@ -58,7 +67,7 @@ impl Sharing {
     /// End of the run, ns.
     fn end(self) -> u64 {
         match self {
-            Sharing::Internet2(_) | Sharing::Newcomer(_) => 20 * MS,
+            Sharing::Internet2(..) | Sharing::Newcomer(_) => 20 * MS,
             Sharing::Weighted(_) => 30 * MS,
         }
     }
@@ -66,7 +75,7 @@ impl Sharing {
     fn topology(self) -> Topology {
         let spec = |a, b, gbps: u64| LinkSpec { a, b, rate: OTHERS.scaled(gbps * G), delay: DELAY, loss: 0.0 };
         match self {
-            Sharing::Internet2(_) => {
+            Sharing::Internet2(..) => {
                 let [rate, fast] = [G, 10 * G].map(|rate| OTHERS.scaled(rate));
                 let net = Internet2 { rate, access: fast, host: fast, core_delay: DELAY, delay: US, edge: false };
                 Topology::internet2(&net)
@@ -85,13 +94,17 @@ impl Sharing {
 
     fn flows(self, seed: u64) -> Vec<Flow> {
         let mut flows: Vec<Flow> = match self {
-            Sharing::Internet2(_) => {
+            Sharing::Internet2(_, when) => {
                 // Each host sends to one other core; ten pairs of cores have the same start.
                 let host = |core: u32, other: u32| core * 10 + other;
                 let of = |(src, starts): (u32, &[u64; 9])| {
                     let others = (0..10).filter(move |dst| *dst != src);
                     let flow = move |(dst, start): (u32, u64)| {
-                        Flow::new(host(src, dst), host(dst, src), LONG, start * MS / 10)
+                        let start = match when {
+                            Starts::Authors => start * MS / 10,
+                            Starts::Random => random::below(seed, host(src, dst), 5 * MS),
+                        };
+                        Flow::new(host(src, dst), host(dst, src), LONG, start)
                     };
                     others.zip(*starts).map(flow)
                 };
@@ -125,7 +138,7 @@ impl Sharing {
         experiment.quantum = 65_536;
         experiment.until = Some(self.end());
         let scheme = match self {
-            Sharing::Internet2(scheme) | Sharing::Newcomer(scheme) => {
+            Sharing::Internet2(scheme, _) | Sharing::Newcomer(scheme) => {
                 experiment.transports = vec![scheme.transport(&format!("{TCP},window=65536"))?];
                 scheme
             }
@@ -167,7 +180,7 @@ impl Sharing {
             ms.map(|at| bytes(flow, at)).sum::<f64>() * of_the_text() * 8.0 / 1e3 / long
         };
         match self {
-            Sharing::Internet2(_) => {
+            Sharing::Internet2(..) => {
                 let index: Vec<f64> = (0..count).map(|at| jain((0..flows.len()).map(|flow| bytes(flow, at)))).collect();
                 for at in [5, 7, 10, 15] {
                     of(&format!("jain_{at}ms"), index[at - 1]);
@@ -219,7 +232,7 @@ mod tests {
 
     #[test]
     fn no_two_flows_of_the_backbone_share_a_host() {
-        let config = Sharing::Internet2(Scheme::Fq).config(1).expect("a configuration");
+        let config = Sharing::Internet2(Scheme::Fq, Starts::Authors).config(1).expect("a configuration");
         assert_eq!(config.flows.len(), 90);
         for of in [|flow: &Flow| flow.src, |flow: &Flow| flow.dst] {
             let mut hosts: Vec<u32> = config.flows.iter().map(of).collect();
@@ -229,6 +242,17 @@ mod tests {
         }
         assert!(config.flows.iter().all(|flow| flow.src / 10 != flow.dst / 10 && flow.start <= 5 * MS));
         assert!(config.flows.iter().any(|flow| flow.start == 5 * MS));
+    }
+
+    #[test]
+    fn random_starts_are_within_the_texts_five_milliseconds_and_depend_on_the_seed() {
+        let starts = |when, seed| -> Vec<u64> {
+            let config = Sharing::Internet2(Scheme::Fq, when).config(seed).expect("a configuration");
+            config.flows.iter().map(|flow| flow.start).collect()
+        };
+        let (one, two) = (starts(Starts::Random, 1), starts(Starts::Random, 2));
+        assert!(one != two && one.iter().all(|start| *start < 5 * MS) && one[89] > 4 * MS);
+        assert_eq!(starts(Starts::Authors, 1), starts(Starts::Authors, 2));
     }
 
     #[test]

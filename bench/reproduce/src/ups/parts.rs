@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cells::{self, Cell as Replay};
 use super::edge::{self, Edge};
-use super::fairness::Sharing;
+use super::fairness::{Sharing, Starts};
 use super::measure::{self, Measured};
 use super::network::Network;
 use super::objectives::{Goal, RATES, Row};
@@ -237,7 +237,10 @@ fn points(handshake: bool) -> Vec<Point<Work, Metric>> {
         std::iter::once(("fq".to_owned(), Scheme::Fq)).chain(each).collect()
     };
     for (name, scheme) in lstf(&[1_000, 500, 100, 50, 10]) {
-        all.push(Point(format!("figure5.4/{name}"), Work::Sharing(Sharing::Internet2(scheme)), OVER_TIME));
+        for (suffix, starts) in [("", Starts::Authors), ("-random", Starts::Random)] {
+            let sharing = Sharing::Internet2(scheme, starts);
+            all.push(Point(format!("figure5.4/{name}{suffix}"), Work::Sharing(sharing), OVER_TIME));
+        }
     }
     for (name, scheme) in lstf(&[50, 25, 10, 5]) {
         all.push(Point(format!("figure5.5/{name}"), Work::Sharing(Sharing::Newcomer(scheme)), NEWCOMER));
