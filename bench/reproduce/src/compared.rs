@@ -60,12 +60,9 @@ impl From<Paper> for Said {
 }
 
 impl Compared {
-    /// Compares the values, one for each seed; with `under`, their ratios for the same seeds.
-    pub fn new(id: &str, said: &Said, over: PerSeed, under: Option<PerSeed>) -> Compared {
-        let values: Option<Vec<f64>> = match under {
-            None => over.into_iter().collect(),
-            Some(under) => over.into_iter().zip(under).map(|(a, b)| Some(a? / b?)).collect(),
-        };
+    /// Compares the values, one for each seed.
+    pub fn new(id: &str, said: &Said, values: PerSeed) -> Compared {
+        let values: Option<Vec<f64>> = values.into_iter().collect();
         let (ours, confidence) = values.filter(|v| !v.is_empty()).map(|v| mean_and_confidence(&v)).unzip();
         let confidence = confidence.unwrap_or(0.0);
         Compared {
@@ -137,26 +134,25 @@ pub type PerSeed = Vec<Option<f64>>;
 mod tests {
     use super::*;
 
-    fn result(paper: Paper, over: &[Option<f64>], under: Option<&[Option<f64>]>) -> Compared {
-        Compared::new("a", &paper.into(), over.to_vec(), under.map(<[_]>::to_vec))
+    fn result(paper: Paper, values: &[Option<f64>]) -> Compared {
+        Compared::new("a", &paper.into(), values.to_vec())
     }
 
     #[test]
     fn means_are_compared_with_the_papers_number_and_range() {
-        let number = result(Paper::Number(4.0), &[Some(1.0), Some(3.0)], None);
+        let number = result(Paper::Number(4.0), &[Some(1.0), Some(3.0)]);
         assert_eq!((number.ours, number.ratio, number.answer), (Some(2.0), Some(0.5), None));
-        assert!(number.confidence > 0.0 && result(Paper::Silent, &[Some(1.0)], None).confidence == 0.0);
-        // Ratios are formed for each seed: 1/2 and 3/1, not 4/3.
-        let ratio = result(Paper::Range([1.0, 1.75]), &[Some(1.0), Some(3.0)], Some(&[Some(2.0), Some(1.0)]));
-        assert_eq!((ratio.ours, ratio.ratio, ratio.answer), (Some(1.75), None, Some(Answer::Undecided)));
-        let none = [0.0, 1.0].map(|v| result(Paper::Number(0.0), &[Some(v)], None));
+        assert!(number.confidence > 0.0 && result(Paper::Silent, &[Some(1.0)]).confidence == 0.0);
+        let range = result(Paper::Range([1.0, 1.75]), &[Some(0.5), Some(3.0)]);
+        assert_eq!((range.ours, range.ratio, range.answer), (Some(1.75), None, Some(Answer::Undecided)));
+        let none = [0.0, 1.0].map(|v| result(Paper::Number(0.0), &[Some(v)]));
         assert_eq!(none.map(|r| (r.ratio, r.answer)), [(None, Some(Answer::Holds)), (None, Some(Answer::Fails))]);
     }
 
     #[test]
     fn a_run_without_a_result_leaves_the_cell_without() {
-        let cell = result(Paper::Range([0.0, 9.0]), &[Some(1.0), None], None);
+        let cell = result(Paper::Range([0.0, 9.0]), &[Some(1.0), None]);
         assert_eq!((cell.ours, cell.confidence, cell.answer), (None, 0.0, None));
-        assert_eq!(result(Paper::Silent, &[], None).ours, None);
+        assert_eq!(result(Paper::Silent, &[]).ours, None);
     }
 }

@@ -85,6 +85,11 @@ pub trait Metric: Copy + 'static {
 
     /// Returns its value; `None` if the run does not have it.
     fn of(self, run: &Self::Run) -> Option<f64>;
+
+    /// Returns its values in two runs with the same seed that are compared.
+    fn of_both(self, over: &Self::Run, under: &Self::Run) -> Option<[f64; 2]> {
+        Some([self.of(over)?, self.of(under)?])
+    }
 }
 
 /// A scenario with its name, and its metrics that have cells.
@@ -125,9 +130,18 @@ where
     where
         M::Run: 'a,
     {
-        let of = |scenario| -> PerSeed { runs(scenario).into_iter().map(|run| self.metric.of(run?)).collect() };
         let (over, under) = &self.scenarios;
-        Compared::new(&self.id, &self.said, of(over), under.as_ref().map(of))
+        let values: PerSeed = match under {
+            None => runs(over).into_iter().map(|run| self.metric.of(run?)).collect(),
+            Some(under) => {
+                let ratio = |(over, under): (Option<_>, Option<_>)| {
+                    let [over, under] = self.metric.of_both(over?, under?)?;
+                    Some(over / under)
+                };
+                runs(over).into_iter().zip(runs(under)).map(ratio).collect()
+            }
+        };
+        Compared::new(&self.id, &self.said, values)
     }
 }
 
@@ -223,6 +237,10 @@ mod tests {
         let runs = |scenario: &i32| vec![Some(if *scenario == 1 { &6.0 } else { &4.0 })];
         let ours: Vec<Option<f64>> = all.iter().map(|c| c.result(runs).ours).collect();
         assert_eq!(ours, [Some(12.0), Some(1.5), Some(8.0)]);
+        // Ratios are formed for each seed: 1/2 and 3/1, not 4/3.
+        let seeds =
+            |scenario: &i32| if *scenario == 1 { vec![Some(&1.0), Some(&3.0)] } else { vec![Some(&2.0), Some(&1.0)] };
+        assert_eq!(all[1].result(seeds).ours, Some(1.75));
         let unknown = Reference { number: Vec::new(), claim: vec![claim("c", None), claim("a/x", Some("c"))] };
         assert_eq!(cells(&points, &unknown).len(), 1, "the point's own");
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::measure::Measured;
+use super::measure::{Means, Measured};
 use super::scenario::{Critical, Network, Scenario, Sender, Senders};
 use super::theory::SIZES;
 use crate::points::{self, Reference};
@@ -73,18 +73,35 @@ impl points::Metric for Metric {
 
     fn of(self, run: &Measured) -> Option<f64> {
         match self {
-            Flows => run.fct,
-            Bytes => run.by_bytes,
-            FlowsConnected => run.connected,
-            BytesConnected => run.connected_by_bytes,
-            P99 => run.p99,
-            Size(at) => run.by_size[at],
-            Others => run.by_class[0],
-            Chosen => run.by_class[1],
             Low => Some(run.low),
             Dropped => Some(run.dropped),
             Timeouts => Some(run.timeouts),
             Incomplete => Some(run.incomplete),
+            time => time.of_flows(&run.means),
+        }
+    }
+
+    /// Completion times are compared by the flows that both runs complete.
+    fn of_both(self, over: &Measured, under: &Measured) -> Option<[f64; 2]> {
+        match self {
+            Low | Dropped | Timeouts | Incomplete => Some([self.of(over)?, self.of(under)?]),
+            time => Some([time.of_flows(&over.also_in(under))?, time.of_flows(&under.also_in(over))?]),
+        }
+    }
+}
+
+impl Metric {
+    fn of_flows(self, means: &Means) -> Option<f64> {
+        match self {
+            Flows => means.fct,
+            Bytes => means.by_bytes,
+            FlowsConnected => means.connected,
+            BytesConnected => means.connected_by_bytes,
+            P99 => means.p99,
+            Size(at) => means.by_size[at],
+            Others => means.by_class[0],
+            Chosen => means.by_class[1],
+            Low | Dropped | Timeouts | Incomplete => None,
         }
     }
 }
