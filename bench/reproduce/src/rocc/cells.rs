@@ -29,6 +29,8 @@ pub enum Metric {
     Peak,
     /// Time at which the queue settles, ms.
     Settle,
+    /// Time at which the rate of senders, which is the fair rate, settles, ms.
+    SettleRate,
     /// Rate of notices, Mbit/s.
     Notices,
     /// PFC frames.
@@ -103,8 +105,8 @@ const STEP_SETTLES: [&str; STEPS.len()] = [
 /// All metrics.
 fn all() -> impl Iterator<Item = Metric> {
     let single = [
-        D0, D1_4, D5, D0_4, D5_6, Share, Least, Most, Queue, Peak, Settle, Notices, PfcFrames, Slowest, Rate333,
-        Deviation, Active, Used, Buffered, Dropped,
+        D0, D1_4, D5, D0_4, D5_6, Share, Least, Most, Queue, Peak, Settle, SettleRate, Notices, PfcFrames, Slowest,
+        Rate333, Deviation, Active, Used, Buffered, Dropped,
     ];
     let tiers = [Tier::Ingress, Tier::Core, Tier::Egress];
     let bins = (0..4).flat_map(|bin| [Mean(bin), P99(bin)]);
@@ -125,6 +127,7 @@ impl points::Metric for Metric {
             Queue => "queue",
             Peak => "peak",
             Settle => "settle",
+            SettleRate => "settle_rate",
             Notices => "notices",
             PfcFrames => "pfc_frames",
             StepRate(step) => STEP_RATES[step],
@@ -168,6 +171,7 @@ impl points::Metric for Metric {
             Queue => run.queue,
             Peak => run.peak,
             Settle => run.settle,
+            SettleRate => run.settle_rate,
             Notices => run.notices,
             PfcFrames => run.pfc_frames,
             _ => return None,
@@ -197,18 +201,18 @@ impl Metric {
 
 /// All points.
 fn points() -> Vec<Point> {
-    const ALONE: &[Metric] = &[Queue, Share, Least, Most, Settle, Peak, Notices];
+    const ALONE: &[Metric] = &[Queue, Share, Least, Most, Settle, SettleRate, Peak, Notices];
     const COMPARED: &[Metric] = &[Queue, Share, Least, Most, Peak, PfcFrames];
     const WHOLE: &[Metric] = &[Queue, Share];
     const STEPPED: &[Metric] = &STEPPED_METRICS;
     let mut all = Vec::new();
     for rate in [40, 100] {
         for n in [2, 10, 100] {
-            let scenario = Scenario(Network::Star(n, rate), Control::Rocc);
+            let scenario = Scenario(Network::Star(n, rate, 90), Control::Rocc);
             all.push(points::Point(format!("figure3.5/{rate}G/{n}"), scenario, ALONE));
         }
     }
-    let whole = Scenario(Network::Star(100, 40), Control::RoccWhole);
+    let whole = Scenario(Network::Star(100, 40, 90), Control::RoccWhole);
     all.push(points::Point("figure3.5/40G/100-whole".to_owned(), whole, WHOLE));
     all.push(points::Point("figure3.6".to_owned(), Scenario(Network::Steps, Control::Rocc), STEPPED));
     for control in [
@@ -220,7 +224,7 @@ fn points() -> Vec<Point> {
         Control::Hpcc,
         Control::HpccTheirs,
     ] {
-        let scenario = Scenario(Network::Star(10, 40), control);
+        let scenario = Scenario(Network::Star(10, 40, 100), control);
         all.push(points::Point(format!("figure3.8/{}", control.name()), scenario, COMPARED));
     }
     for (figure, network, metrics) in

@@ -6,14 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use super::datacenter::Datacenter;
 use super::scenario::{Network, STEP, STEPS, Scenario, Time};
-use crate::runs::simulate;
+use crate::runs::{simulate, watched};
 
 /// Sampling interval of queues, ns.
 const SAMPLE: u64 = 20_000;
 /// Samples over which a queue is averaged to detect that it has settled.
 const SMOOTH: usize = 25;
-/// Maximum deviation of a settled queue, as a share of Q_ref.
+/// Maximum deviation of a settled queue, as a share of Q_ref, and of a settled rate.
 const SETTLED: f64 = 0.1;
+/// Time over which rates are averaged to detect that they have settled, ns.
+const RATE: u64 = 500_000;
+/// Events between two observations of senders.
+const SLICE: u64 = 2_000;
 
 /// Results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -24,6 +28,8 @@ pub struct Measured {
     pub peak: f64,
     /// Time from which the queue stays near Q_ref, ms; the whole run if it never does.
     pub settle: f64,
+    /// Time from which senders together stay near their rate at rest, ms: that of the fair rate, which they obey.
+    pub settle_rate: f64,
     /// Rates of the flows on their senders' links during the measurement, including headers, Gbit/s.
     pub rates: Vec<f64>,
     /// Rate of all notices during the measurement, on the links of one hop, Mbit/s.
@@ -52,7 +58,35 @@ pub fn one(scenario: &Scenario, time: Time, seed: u64, watch: &Watch<'_>) -> Res
         }
         _ => {}
     }
-    Ok(Measured::of(scenario, time, &to(time.warm_up, 2)?, &to(time.warm_up + time.measured, 2)?))
+    let before = to(time.warm_up, 2)?;
+    let config = scenario.config(seed, time.warm_up + time.measured, SAMPLE).map_err(NoResult::Failed)?;
+    let hosts = config.topology.hosts;
+    let mut sent = Vec::new();
+    let after = watched(&watch.part(2), config, SLICE, |simulation| {
+        let links = simulation.network().links().filter(|link| link.from < hosts);
+        sent.push((simulation.now(), links.map(|link| link.counters.bytes).sum()));
+    })?;
+    let settle_rate = rates_settled(&sent, time.warm_up) as f64 / 1e6;
+    Ok(Measured { settle_rate, ..Measured::of(scenario, time, &before, &after) })
+}
+
+/// Time from which senders stay near the rate that they have from a time on, ns. `sent`: times and bytes sent until then.
+fn rates_settled(sent: &[(u64, u64)], rest: u64) -> u64 {
+    let rate = |a: (u64, u64), b: (u64, u64)| (b.1 - a.1) as f64 / (b.0 - a.0).max(1) as f64;
+    let (Some(first), Some(last)) = (sent.iter().find(|(at, _)| *at >= rest), sent.last()) else { return 0 };
+    let at_rest = rate(*first, *last);
+    let mut end = 0;
+    let mut settled = 0;
+    for from in sent {
+        while end < sent.len() && sent[end].0 < from.0 + RATE {
+            end += 1;
+        }
+        let Some(to) = sent.get(end) else { break };
+        if (rate(*from, *to) / at_rest - 1.0).abs() > SETTLED {
+            settled = to.0;
+        }
+    }
+    settled
 }
 
 impl Measured {
@@ -107,6 +141,17 @@ fn settled(samples: &[Sample], rest: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_have_settled_after_they_were_away_last() {
+        // 10 bytes a µs, 2 until 3 ms.
+        let sent = |until: u64| -> Vec<(u64, u64)> {
+            (0..1_000).map(|n| (n * 10_000, n.min(until) * 20 + n.saturating_sub(until) * 100)).collect()
+        };
+        assert_eq!(rates_settled(&sent(0), 5_000_000), 0);
+        // 45 of 50 intervals at rest, and 5 at a fifth, are 0.92 of it.
+        assert_eq!(rates_settled(&sent(300), 5_000_000), 3_430_000);
+    }
 
     #[test]
     fn a_queue_has_settled_after_it_was_away_last() {

@@ -88,11 +88,11 @@ impl Control {
 /// A network, with senders and receivers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// This many senders to one receiver on links of this rate, Gbit/s.
-    Star(u32, u64),
+    /// This many senders to one receiver on links of this rate, Gbit/s, of which they offer this share, %.
+    Star(u32, u64, u64),
     /// Figure 3.9a: D1 to D4 meet D0 on a link of 40 Gbit/s, D5 meets it on one of 10.
     Bottlenecks,
-    /// Figure 3.9b: five senders of 40 Gbit/s and two of 100 to one of 100.
+    /// Figure 3.9b: five senders of 40 Gbit/s and two of 100 to one of 100, which offer 90 % of that.
     Asymmetric,
     /// Figure 3.10: three senders to one of 10 Gbit/s, at line rate, or offering 10, 3 and 1 Gbit/s.
     Dpdk {
@@ -147,7 +147,7 @@ impl Network {
             Parts { hosts: n + 1, switches: 1, links, flows: (0..n).map(|src| (src, n)).collect() }
         };
         match self {
-            Network::Star(n, rate) => star(&vec![rate; n as usize], rate),
+            Network::Star(n, rate, percent) => star(&vec![rate * percent / 100; n as usize], rate),
             Network::Dpdk { mix: false } => star(&[10; 3], 10),
             Network::Dpdk { mix: true } => star(&[10, 3, 1], 10),
             Network::Tofino { mix: false } => star(&[40; 3], 40),
@@ -161,7 +161,8 @@ impl Network {
             Network::Steps => star(&[40; STEPS[5] as usize], 40),
             Network::Datacenter(_) => Parts { hosts: 0, switches: 0, links: Vec::new(), flows: Vec::new() },
             Network::Asymmetric => {
-                let senders = (0..7).map(|host| if host < 5 { (host, 8, 40) } else { (host, 9, 100) });
+                // "We run the experiment at 90% load".
+                let senders = (0..7).map(|host| if host < 5 { (host, 8, 36) } else { (host, 9, 90) });
                 let rest = [(7, 10, 100), (8, 10, 100), (9, 10, 100)];
                 let flows = (0..7).map(|src| (src, 7)).collect();
                 Parts { hosts: 8, switches: 3, links: senders.chain(rest).collect(), flows }
@@ -192,7 +193,7 @@ impl Scenario {
     /// Rate of the shared link, Gbit/s; for Figure 3.9a that of D0 and D5.
     pub fn rate(&self) -> u64 {
         match self.0 {
-            Network::Star(_, rate) => rate,
+            Network::Star(_, rate, _) => rate,
             Network::Bottlenecks | Network::Dpdk { .. } => 10,
             Network::Asymmetric | Network::Datacenter(_) => 100,
             Network::Tofino { .. } | Network::Steps => 40,
