@@ -133,10 +133,12 @@ impl points::Metric for Metric {
     }
 }
 
-/// Traffic of Figures 4.15 and 4.17: with the text's ten generators per source, and as separate flows.
-const TRAFFIC: [(&str, Traffic); 4] = [
+/// Traffic of Figures 4.15 and 4.17: with the text's ten generators per source, and as separate flows. Hadoop's sizes are
+/// those of HPCC's simulator, which the text refers to by its paper, and those in the author's repository for RoCC.
+const TRAFFIC: [(&str, Traffic); 5] = [
     ("web-search", Traffic::Generators("WebSearch", 10)),
     ("hadoop", Traffic::Generators("FbHdp2015", 10)),
+    ("hadoop-author", Traffic::Generators("RoccHadoop", 10)),
     ("web-search-fresh", Traffic::Arrivals("WebSearch")),
     ("hadoop-fresh", Traffic::Arrivals("FbHdp2015")),
 ];
