@@ -1,5 +1,7 @@
 //! Claims of a paper: sentences, where they stand, whose range they are held against, and what is counted of them.
 
+use std::fmt::{self, Display, Formatter};
+
 use serde::{Deserialize, Serialize};
 
 #[cfg(test)]
@@ -79,12 +81,14 @@ impl Answer {
 pub trait Judged {
     /// Returns the claim.
     fn claimed(&self) -> Option<&Claimed>;
+    /// Returns whether a range is known for it.
+    fn has_range(&self) -> bool;
     /// Returns what a parameter of the runs was fitted to, if this cell shows that.
     fn fitted(&self) -> Option<&str>;
     /// Returns the answer, if there is a range and a result.
     fn answer(&self) -> Option<Answer>;
-    /// Returns our value over a printed number.
-    fn ratio(&self) -> Option<f64>;
+    /// Returns a printed number other than 0, and ours.
+    fn number(&self) -> Option<[f64; 2]>;
 }
 
 /// Numbers of answers.
@@ -96,20 +100,36 @@ pub struct Answers {
     pub fail: usize,
     /// That are not decided.
     pub undecided: usize,
+    /// Without a result.
+    pub missing: usize,
 }
 
 impl Answers {
-    fn add(&mut self, answer: Answer) {
+    fn add(&mut self, answer: Option<Answer>) {
         match answer {
-            Answer::Holds => self.hold += 1,
-            Answer::Fails => self.fail += 1,
-            Answer::Undecided => self.undecided += 1,
+            Some(Answer::Holds) => self.hold += 1,
+            Some(Answer::Fails) => self.fail += 1,
+            Some(Answer::Undecided) => self.undecided += 1,
+            None => self.missing += 1,
         }
     }
 
-    /// Returns the number of answers.
+    /// Returns the number of sentences.
     pub fn all(self) -> usize {
-        self.hold + self.fail + self.undecided
+        self.hold + self.fail + self.undecided + self.missing
+    }
+}
+
+impl Display for Answers {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} hold, {} fail", self.hold, self.fail)?;
+        if self.undecided > 0 {
+            write!(f, ", {} not decided at this many seeds", self.undecided)?;
+        }
+        if self.missing > 0 {
+            write!(f, ", {} without a result", self.missing)?;
+        }
+        Ok(())
     }
 }
 
@@ -125,6 +145,20 @@ pub struct Distances {
 }
 
 impl Distances {
+    /// Counts numbers, each once: those that are printed alike, and are alike here, are one.
+    pub fn of(numbers: impl Iterator<Item = [f64; 2]>) -> Distances {
+        let mut seen: Vec<[u64; 2]> = Vec::new();
+        let mut distances = Distances::default();
+        for [printed, ours] in numbers {
+            let number = [printed.to_bits(), ours.to_bits()];
+            if !seen.contains(&number) {
+                seen.push(number);
+                distances.add(ours / printed);
+            }
+        }
+        distances
+    }
+
     fn add(&mut self, ratio: f64) {
         let off = (ratio - 1.0).abs();
         self.near += usize::from(off <= 0.05);
@@ -149,12 +183,11 @@ pub struct Tally {
 impl Tally {
     /// Counts cells.
     pub fn of<J: Judged>(cells: &[J]) -> Tally {
-        let mut tally = Tally::default();
-        for cell in cells.iter().filter(|cell| cell.claimed().is_none()) {
-            if let Some(ratio) = cell.ratio() {
-                tally.numbers[usize::from(cell.fitted().is_some())].add(ratio);
-            }
-        }
+        let numbers = |fitted: bool| {
+            let some = cells.iter().filter(|cell| cell.claimed().is_none() && cell.fitted().is_some() == fitted);
+            Distances::of(some.filter_map(Judged::number))
+        };
+        let mut tally = Tally { numbers: [numbers(false), numbers(true)], ..Tally::default() };
         for (claimed, fitted, answer) in sentences(cells) {
             match (fitted, claimed.source) {
                 (true, _) => tally.fitted.add(answer),
@@ -167,17 +200,10 @@ impl Tally {
 
     /// Returns the sentence for people: `12 of 20 sentences hold, 5 fail, 3 are not decided`.
     pub fn sentence(&self) -> String {
-        let of = |answers: Answers, what: &str| {
-            let Answers { hold, fail, undecided } = answers;
-            let mut said = format!("{hold} of {} {what} hold, {fail} fail", answers.all());
-            if undecided > 0 {
-                said += &format!(", {undecided} not decided at this many seeds");
-            }
-            said
-        };
+        let of = |answers: Answers, what: &str| format!("of {} {what} {answers}", answers.all());
         let mut all = vec![of(self.sentences, "sentences")];
         if self.ours.all() > 0 {
-            all.push(of(self.ours, "ranges of our own"));
+            all.push(of(self.ours, "with ranges of our own"));
         }
         if self.fitted.all() > 0 {
             all.push(of(self.fitted, "fitted"));
@@ -186,25 +212,27 @@ impl Tally {
     }
 }
 
-/// Returns the sentences of cells, each once, whether what they say was fitted, and the answer of all of their cells.
-pub fn sentences<J: Judged>(cells: &[J]) -> Vec<(&Claimed, bool, Answer)> {
-    let mut all: Vec<(&Claimed, bool, Answer)> = Vec::new();
-    for cell in cells {
-        let (Some(claimed), Some(answer)) = (cell.claimed(), cell.answer()) else { continue };
+/// Returns the sentences of cells, each once, whether what they say was fitted, and the answer of all of their cells:
+/// none if one has no result, unless another fails. Cells that a text says nothing of have no answer, and no sentence.
+pub fn sentences<J: Judged>(cells: &[J]) -> Vec<(&Claimed, bool, Option<Answer>)> {
+    let mut all: Vec<(&Claimed, bool, Option<Answer>)> = Vec::new();
+    for cell in cells.iter().filter(|cell| cell.has_range()) {
+        let Some(claimed) = cell.claimed() else { continue };
         let fitted = cell.fitted().is_some();
         match all.iter_mut().find(|(said, was, _)| *said == claimed && *was == fitted) {
-            None => all.push((claimed, fitted, answer)),
-            Some((_, _, before)) => *before = both(*before, answer),
+            None => all.push((claimed, fitted, cell.answer())),
+            Some((_, _, before)) => *before = both(*before, cell.answer()),
         }
     }
     all
 }
 
-fn both(a: Answer, b: Answer) -> Answer {
+fn both(a: Option<Answer>, b: Option<Answer>) -> Option<Answer> {
     match (a, b) {
-        (Answer::Fails, _) | (_, Answer::Fails) => Answer::Fails,
-        (Answer::Undecided, _) | (_, Answer::Undecided) => Answer::Undecided,
-        _ => Answer::Holds,
+        (Some(Answer::Fails), _) | (_, Some(Answer::Fails)) => Some(Answer::Fails),
+        (None, _) | (_, None) => None,
+        (Some(Answer::Undecided), _) | (_, Some(Answer::Undecided)) => Some(Answer::Undecided),
+        _ => Some(Answer::Holds),
     }
 }
 
@@ -217,7 +245,7 @@ mod tests {
         claimed: Option<Claimed>,
         fitted: bool,
         answer: Option<Answer>,
-        ratio: Option<f64>,
+        number: Option<[f64; 2]>,
     }
 
     impl Judged for Cell {
@@ -230,8 +258,11 @@ mod tests {
         fn answer(&self) -> Option<Answer> {
             self.answer
         }
-        fn ratio(&self) -> Option<f64> {
-            self.ratio
+        fn has_range(&self) -> bool {
+            self.claimed.is_some()
+        }
+        fn number(&self) -> Option<[f64; 2]> {
+            self.number
         }
     }
 
@@ -249,7 +280,7 @@ mod tests {
     #[test]
     fn a_sentence_counts_once_and_what_is_ours_or_fitted_apart() {
         let said = |text: &str, source| Some(Claimed { text: text.into(), place: None, source });
-        let cell = |claimed, fitted, answer| Cell { claimed, fitted, answer: Some(answer), ratio: Some(1.0) };
+        let cell = |claimed, fitted, answer| Cell { claimed, fitted, answer: Some(answer), number: Some([1.0, 1.0]) };
         let cells = [
             cell(said("a", Source::Text), false, Answer::Holds),
             cell(said("a", Source::Text), false, Answer::Undecided),
@@ -258,19 +289,20 @@ mod tests {
             cell(said("c", Source::Text), false, Answer::Undecided),
             cell(said("c", Source::Text), false, Answer::Fails),
             cell(said("a", Source::Ours), false, Answer::Holds),
-            Cell { ratio: Some(1.04), ..Cell::default() },
-            Cell { ratio: Some(0.8), ..Cell::default() },
-            Cell { ratio: Some(2.0), fitted: true, ..Cell::default() },
+            Cell { number: Some([1.0, 1.04]), ..Cell::default() },
+            Cell { number: Some([1.0, 1.04]), ..Cell::default() },
+            Cell { number: Some([5.0, 4.0]), ..Cell::default() },
+            Cell { number: Some([2.0, 4.0]), fitted: true, ..Cell::default() },
             Cell { claimed: said("without a result", Source::Text), ..Cell::default() },
         ];
         let tally = Tally::of(&cells);
-        assert_eq!(tally.sentences, Answers { hold: 1, fail: 1, undecided: 1 });
+        assert_eq!(tally.sentences, Answers { hold: 1, fail: 1, undecided: 1, missing: 1 });
         assert_eq!((tally.ours.all(), tally.ours.hold, tally.fitted.hold), (1, 1, 1));
         assert_eq!(tally.numbers, [Distances { near: 1, within: 2, all: 2 }, Distances { near: 0, within: 0, all: 1 }]);
         assert_eq!(
             tally.sentence(),
-            "1 of 3 sentences hold, 1 fail, 1 not decided at this many seeds; 1 of 1 ranges of our own hold, 0 fail; \
-             1 of 1 fitted hold, 0 fail"
+            "of 4 sentences 1 hold, 1 fail, 1 not decided at this many seeds, 1 without a result; of 1 with ranges of our \
+             own 1 hold, 0 fail; of 1 fitted 1 hold, 0 fail"
         );
     }
 }

@@ -64,7 +64,11 @@ impl Compared {
     pub fn new(id: &str, said: &Said, values: PerSeed) -> Compared {
         let values: Option<Vec<f64>> = values.into_iter().collect();
         let (ours, confidence) = values.filter(|v| !v.is_empty()).map(|v| mean_and_confidence(&v)).unzip();
-        let confidence = confidence.unwrap_or(0.0);
+        Compared::of(id, said, ours, confidence.unwrap_or(0.0))
+    }
+
+    /// Compares a mean over seeds, ± half of its confidence interval.
+    pub fn of(id: &str, said: &Said, ours: Option<f64>, confidence: f64) -> Compared {
         Compared {
             id: id.to_owned(),
             paper: said.paper,
@@ -98,8 +102,15 @@ impl Judged for Compared {
         self.answer
     }
 
-    fn ratio(&self) -> Option<f64> {
-        self.ratio
+    fn has_range(&self) -> bool {
+        matches!(self.paper, Paper::Range(_))
+    }
+
+    fn number(&self) -> Option<[f64; 2]> {
+        match self.paper {
+            Paper::Number(printed) if printed != 0.0 => Some([printed, self.ours?]),
+            _ => None,
+        }
     }
 }
 

@@ -19,6 +19,8 @@ mod pictures;
 mod points;
 mod random;
 mod rc3;
+#[cfg(test)]
+mod results;
 mod rocc;
 mod runs;
 mod shared;

@@ -173,6 +173,12 @@ pub fn cells<S: Clone, M: Metric>(points: &[Point<S, M>], reference: &Reference)
     cells
 }
 
+/// Returns what a paper says of cells, by their ids.
+#[cfg(test)]
+pub fn said<S, M>(cells: Vec<Cell<S, M>>) -> Vec<(String, Said)> {
+    cells.into_iter().map(|cell| (cell.id, cell.said)).collect()
+}
+
 /// Panics if a number or a claim of the reference has no cell, or if two cells of the points have the same id.
 #[cfg(test)]
 pub fn check<S, M>(cells: &[Cell<S, M>], reference: &Reference) {

@@ -62,3 +62,9 @@ impl EscapeArgs {
         evaluation.run(|results, seeds| table::all(results, seeds, quick, units), |_, _| Vec::new())
     }
 }
+
+/// What the paper says of all cells, by their ids.
+#[cfg(test)]
+pub fn said() -> Vec<(String, crate::compared::Said)> {
+    crate::points::said(cells::escape(&cells::reference()))
+}

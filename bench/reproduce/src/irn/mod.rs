@@ -90,6 +90,13 @@ impl IrnArgs {
     }
 }
 
+/// What the paper says of all cells, by their ids.
+#[cfg(test)]
+pub fn said() -> Vec<(String, crate::compared::Said)> {
+    let default = Scenario::default_case(&scenario::WORKLOAD.parse().expect("the default"), ARRIVALS);
+    crate::points::said(cells::irn(&reference::irn(), &default))
+}
+
 #[cfg(test)]
 mod tests {
     use irnic_fabric::experiment::Experiment;

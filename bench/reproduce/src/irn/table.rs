@@ -1,7 +1,7 @@
 //! Cells on the terminal.
 
 use super::scenario::Cc;
-use crate::claims::Tally;
+use crate::claims::{Distances, Judged as _, Tally};
 use crate::compared::{Compared, Paper};
 use crate::table::{number, paper};
 
@@ -56,10 +56,19 @@ fn summarize(results: &[Compared]) {
         let mut distances: Vec<f64> = ours.iter().filter_map(|r| Some((r.ratio? - 1.0).abs())).collect();
         distances.sort_by(f64::total_cmp);
         let far = distances.iter().filter(|d| **d > 0.5).count();
+        let count = |fitted: Option<bool>| {
+            let some = ours.iter().filter(|r| fitted.is_none_or(|fitted| r.fitted.is_some() == fitted));
+            Distances::of(some.filter_map(|r| r.number()))
+        };
+        let [all, others] = [None, Some(false)].map(count);
         println!(
             "{what} ({cc}): {below} of {} cells below {limit}; median distance from the paper's {:.0} %, {far} beyond 50 %",
             ours.len(),
             100.0 * distances[distances.len() / 2],
+        );
+        println!(
+            "  {} distinct ratios, {} within 25 %; without what was fitted {} of {}",
+            all.all, all.within, others.within, others.all
         );
     }
     println!("what the text says of the figures: {}", Tally::of(results).sentence());

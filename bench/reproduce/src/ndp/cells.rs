@@ -259,8 +259,13 @@ impl Judged for Result {
         self.answer
     }
 
-    fn ratio(&self) -> Option<f64> {
-        self.ratio
+    fn has_range(&self) -> bool {
+        self.said.accept.is_some()
+    }
+
+    fn number(&self) -> Option<[f64; 2]> {
+        let printed = self.said.paper.or(self.said.authors).filter(|printed| *printed != 0.0)?;
+        Some([printed, self.ours?])
     }
 }
 

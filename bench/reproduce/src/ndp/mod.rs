@@ -89,3 +89,9 @@ impl NdpArgs {
         )
     }
 }
+
+/// What the paper says of all cells, by their ids.
+#[cfg(test)]
+pub fn said() -> Vec<(String, crate::compared::Said)> {
+    cells::ndp(&reference::ndp(), false).into_iter().map(|cell| (cell.id, cell.said.into())).collect()
+}

@@ -85,6 +85,16 @@ pub struct Said {
     pub fitted: Option<String>,
 }
 
+#[cfg(test)]
+impl From<Said> for crate::compared::Said {
+    fn from(said: Said) -> crate::compared::Said {
+        use crate::compared::Paper;
+        let printed = said.paper.or(said.authors).map_or(Paper::Silent, Paper::Number);
+        let paper = said.accept.map_or(printed, Paper::Range);
+        crate::compared::Said { paper, claimed: said.claimed, fitted: said.fitted }
+    }
+}
+
 /// Returns what is said of a cell.
 macro_rules! said {
     ($of:expr) => {{

@@ -87,3 +87,9 @@ impl OpenQueueArgs {
         evaluation.run(print, |_, _| Vec::new())
     }
 }
+
+/// What the paper says of all cells, by their ids.
+#[cfg(test)]
+pub fn said() -> Vec<(String, crate::compared::Said)> {
+    crate::points::said(cells::openqueue(&cells::reference()))
+}

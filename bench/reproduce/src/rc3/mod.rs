@@ -87,3 +87,9 @@ fn print_theory() {
         println!("  {name:>7} {:>9.1} {:>9.1} {less:>7.2}", tcp[at] * 1e3, rc3[at] * 1e3);
     }
 }
+
+/// What the paper says of all cells, by their ids.
+#[cfg(test)]
+pub fn said() -> Vec<(String, crate::compared::Said)> {
+    crate::points::said(cells::rc3(&cells::reference()))
+}

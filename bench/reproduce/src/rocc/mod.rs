@@ -85,3 +85,9 @@ impl RoccArgs {
         )
     }
 }
+
+/// What the paper says of all cells, by their ids.
+#[cfg(test)]
+pub fn said() -> Vec<(String, crate::compared::Said)> {
+    crate::points::said(cells::rocc(&cells::reference()))
+}

@@ -91,3 +91,9 @@ impl TimelyArgs {
         )
     }
 }
+
+/// What the paper says of all cells, by their ids.
+#[cfg(test)]
+pub fn said() -> Vec<(String, crate::compared::Said)> {
+    crate::points::said(cells::timely(&cells::reference(), ""))
+}

@@ -76,3 +76,9 @@ impl TltArgs {
         )
     }
 }
+
+/// What the paper says of all cells, by their ids.
+#[cfg(test)]
+pub fn said() -> Vec<(String, crate::compared::Said)> {
+    crate::points::said(cells::tlt(&cells::reference(), 10_000))
+}

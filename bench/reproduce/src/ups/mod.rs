@@ -129,3 +129,10 @@ fn lines(rows: &[(&str, &Work)], figure: &str, runs: &RunsOf<'_, Cell>) -> Vec<L
     let default = rows.iter().filter(|(name, _)| *name == "default");
     default.chain(rows).map(|(_, work)| drawn(work)).find(|lines| !lines.is_empty()).unwrap_or_default()
 }
+
+/// What the paper says of all cells, by their ids.
+#[cfg(test)]
+pub fn said() -> Vec<(String, crate::compared::Said)> {
+    let reference = cells::reference();
+    crate::points::said(parts::all(&parts::replays(&reference), &reference, false))
+}
