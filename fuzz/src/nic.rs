@@ -137,6 +137,7 @@ impl Host {
             max_qps: 16,
             seed: [key; 32],
             quantum: u32::from(shape & 3) * 5 + 1,
+            fast_path: shape & 4 == 0,
             ..NicConfig::default()
         });
         let pds = [nic.alloc_pd().expect("a PD"), nic.alloc_pd().expect("a PD")];

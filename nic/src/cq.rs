@@ -12,13 +12,15 @@ pub enum Arm {
     Solicited,
 }
 
-/// Completions, and the resources that polling each frees.
-type Ring = Box<[Option<(Wc, Frees)>]>;
+/// A completion, and the resources that polling it frees.
+type Entry = (Wc, Frees);
+/// Contents of unused entries.
+const NOTHING: Entry = (Wc::EMPTY, Frees::Receive);
 
 /// A completion queue.
 #[derive(Debug)]
 pub(crate) struct Cq {
-    ring: Ring,
+    ring: Box<[Entry]>,
     head: u32,
     tail: u32,
     limit: u32,
@@ -44,8 +46,8 @@ impl Cq {
         Ok(Cq { ring, head: 0, tail: 0, limit, armed: None, overflowed: false, users: 0 })
     }
 
-    fn ring(limit: u32) -> Result<Ring, OutOfMemory> {
-        boxed(None, limit.max(1).next_power_of_two() as usize)
+    fn ring(limit: u32) -> Result<Box<[Entry]>, OutOfMemory> {
+        boxed(NOTHING, limit.max(1).next_power_of_two() as usize)
     }
 
     #[inline]
@@ -63,7 +65,7 @@ impl Cq {
             return if std::mem::replace(&mut self.overflowed, true) { Pushed::Quiet } else { Pushed::Overflow };
         }
         let slot = self.tail as usize & (self.ring.len() - 1);
-        self.ring[slot] = Some((wc, frees));
+        self.ring[slot] = (wc, frees);
         self.tail = self.tail.wrapping_add(1);
         let event = match self.armed {
             None => false,
@@ -78,13 +80,13 @@ impl Cq {
     }
 
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<(Wc, Frees)> {
+    pub(crate) fn pop(&mut self) -> Option<&Entry> {
         if self.head == self.tail {
             return None;
         }
         let slot = self.head as usize & (self.ring.len() - 1);
         self.head = self.head.wrapping_add(1);
-        self.ring[slot].take()
+        Some(&self.ring[slot])
     }
 
     /// Arms the queue for the next completion, not for those already in it (IBA 11.4.2.2). A queue armed for every
@@ -98,7 +100,7 @@ impl Cq {
         let mut ring = Self::ring(limit)?;
         let waiting = self.len();
         for slot in &mut ring[..waiting as usize] {
-            *slot = self.pop();
+            *slot = *self.pop().unwrap_or(&NOTHING);
         }
         (self.ring, self.head, self.tail, self.limit) = (ring, 0, waiting, limit);
         Ok(())
@@ -110,7 +112,8 @@ impl Cq {
         for i in 0..self.len() {
             let slot = |n: u32| n as usize & (self.ring.len() - 1);
             let from = slot(self.head.wrapping_add(i));
-            if let Some((_, frees)) = self.ring[from].filter(|(wc, _)| wc.qp_num == qpn) {
+            let (wc, frees) = self.ring[from];
+            if wc.qp_num == qpn {
                 freed(frees);
             } else {
                 let to = slot(kept);
@@ -126,14 +129,12 @@ impl Cq {
 mod tests {
     use super::*;
 
-    const NOTHING: Frees = Frees::Receive;
-
     fn wc(wr_id: u64, qp_num: u32) -> Wc {
         Wc { wr_id, qp_num, ..Wc::EMPTY }
     }
 
     fn drain(cq: &mut Cq) -> Vec<u64> {
-        std::iter::from_fn(|| cq.pop()).map(|(wc, _)| wc.wr_id).collect()
+        std::iter::from_fn(|| cq.pop().map(|(wc, _)| wc.wr_id)).collect()
     }
 
     #[test]
@@ -142,7 +143,7 @@ mod tests {
         let (mut pushed, mut popped) = (0, 0);
         for round in 0..300u32 {
             for _ in 0..(round * 7 % 6).min(5 - cq.len()) {
-                assert_eq!(cq.push(wc(pushed, 1), NOTHING), Pushed::Quiet);
+                assert_eq!(cq.push(wc(pushed, 1), Frees::Receive), Pushed::Quiet);
                 pushed += 1;
             }
             for _ in 0..round % 4 {
@@ -159,24 +160,24 @@ mod tests {
         // Three, although the ring has room for four.
         let mut cq = Cq::new(3).unwrap();
         for wr_id in 0..3 {
-            assert_eq!(cq.push(wc(wr_id, 1), NOTHING), Pushed::Quiet);
+            assert_eq!(cq.push(wc(wr_id, 1), Frees::Receive), Pushed::Quiet);
         }
         assert!(!cq.overflowed());
-        assert_eq!(cq.push(wc(3, 1), NOTHING), Pushed::Overflow);
-        assert_eq!(cq.push(wc(4, 1), NOTHING), Pushed::Quiet);
+        assert_eq!(cq.push(wc(3, 1), Frees::Receive), Pushed::Overflow);
+        assert_eq!(cq.push(wc(4, 1), Frees::Receive), Pushed::Quiet);
         assert!(cq.overflowed());
         assert_eq!(drain(&mut cq), [0, 1, 2]);
         assert!(cq.overflowed(), "room does not bring the lost one back");
-        assert_eq!(Cq::new(0).unwrap().push(wc(0, 1), NOTHING), Pushed::Overflow);
+        assert_eq!(Cq::new(0).unwrap().push(wc(0, 1), Frees::Receive), Pushed::Overflow);
     }
 
     #[test]
     fn an_armed_queue_tells_of_the_next_completion_once() {
         let mut cq = Cq::new(8).unwrap();
-        cq.push(wc(0, 1), NOTHING);
+        cq.push(wc(0, 1), Frees::Receive);
         cq.arm(Arm::Next);
-        assert_eq!(cq.push(wc(1, 1), NOTHING), Pushed::Event);
-        assert_eq!(cq.push(wc(2, 1), NOTHING), Pushed::Quiet);
+        assert_eq!(cq.push(wc(1, 1), Frees::Receive), Pushed::Event);
+        assert_eq!(cq.push(wc(2, 1), Frees::Receive), Pushed::Quiet);
     }
 
     #[test]
@@ -186,9 +187,9 @@ mod tests {
         for wakes in [solicited, failed] {
             let mut cq = Cq::new(8).unwrap();
             cq.arm(Arm::Solicited);
-            assert_eq!(cq.push(wc(0, 1), NOTHING), Pushed::Quiet);
-            assert_eq!(cq.push(wakes, NOTHING), Pushed::Event);
-            assert_eq!(cq.push(wakes, NOTHING), Pushed::Quiet);
+            assert_eq!(cq.push(wc(0, 1), Frees::Receive), Pushed::Quiet);
+            assert_eq!(cq.push(wakes, Frees::Receive), Pushed::Event);
+            assert_eq!(cq.push(wakes, Frees::Receive), Pushed::Quiet);
         }
     }
 
@@ -201,7 +202,7 @@ mod tests {
         ] {
             let mut cq = Cq::new(8).unwrap();
             arms.into_iter().for_each(|arm| cq.arm(arm));
-            assert_eq!(cq.push(wc(0, 1), NOTHING), expected, "{arms:?}");
+            assert_eq!(cq.push(wc(0, 1), Frees::Receive), expected, "{arms:?}");
         }
     }
 
@@ -212,19 +213,19 @@ mod tests {
                 for pattern in 0..1u32 << limit {
                     let mut cq = Cq::new(limit).unwrap();
                     for wr_id in 0..start {
-                        cq.push(wc(wr_id, 9), NOTHING);
+                        cq.push(wc(wr_id, 9), Frees::Receive);
                         cq.pop();
                     }
                     let owner = |n: u32| 1 + (pattern >> n & 1);
                     for n in 0..limit {
-                        assert_eq!(cq.push(wc(n.into(), owner(n)), NOTHING), Pushed::Quiet);
+                        assert_eq!(cq.push(wc(n.into(), owner(n)), Frees::Receive), Pushed::Quiet);
                     }
                     cq.purge(1, |_| ());
                     let kept: Vec<u64> = (0..limit).filter(|&n| owner(n) == 2).map(u64::from).collect();
                     assert_eq!(cq.len() as usize, kept.len());
                     // Freed entries can be used again.
                     for n in cq.len()..limit {
-                        assert_eq!(cq.push(wc(100 + u64::from(n), 1), NOTHING), Pushed::Quiet);
+                        assert_eq!(cq.push(wc(100 + u64::from(n), 1), Frees::Receive), Pushed::Quiet);
                     }
                     assert_eq!(drain(&mut cq)[..kept.len()], kept, "{pattern:#b} from {start}");
                 }
@@ -237,9 +238,9 @@ mod tests {
         let mut cq = Cq::new(4).unwrap();
         (cq.head, cq.tail) = (u32::MAX - 1, u32::MAX - 1);
         for n in 0..4 {
-            assert_eq!(cq.push(wc(n, 1 + n as u32 % 2), NOTHING), Pushed::Quiet);
+            assert_eq!(cq.push(wc(n, 1 + n as u32 % 2), Frees::Receive), Pushed::Quiet);
         }
-        assert_eq!((cq.len(), cq.push(wc(4, 1), NOTHING)), (4, Pushed::Overflow));
+        assert_eq!((cq.len(), cq.push(wc(4, 1), Frees::Receive)), (4, Pushed::Overflow));
         cq.purge(1, |_| ());
         assert_eq!(drain(&mut cq), [1, 3]);
     }

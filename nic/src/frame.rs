@@ -1,13 +1,13 @@
 //! Packets as frames, the bytes from BTH to ICRC: shared by all drivers that carry bytes.
 
 use irnic_transports::wire::{
-    ICRC_LEN, icrc_append, icrc_check, icrc_check_fragmentable, icrc_identification, icrc_of_parts, is_pulled, parse,
-    parse_trimmed,
+    FastFrame, ICRC_LEN, icrc_append, icrc_check, icrc_check_fragmentable, icrc_identification, icrc_of_parts,
+    is_pulled, parse, parse_trimmed,
 };
 use irnic_transports::{Gather, Mark, Path, Payload, RxPacket, Sideband, Time, TxPacket};
 
 use crate::memory::{copy_payload, pieces};
-use crate::nic::Nic;
+use crate::nic::{FastPacket, Nic};
 
 /// How the ICRC of a received frame can be checked.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -86,6 +86,27 @@ pub fn emit_frame(packet: &TxPacket<'_>, wire: Option<&Path>, out: &mut [u8]) {
     }
 }
 
+/// Writes a packet of the fast path as [`emit_frame`] does.
+pub fn emit_fast(packet: &FastPacket<'_>, wire: Option<&Path>, out: &mut [u8]) {
+    let rest = packet.head.emit(out);
+    let len = rest.len() - ICRC_LEN - usize::from(packet.head.pad);
+    copy_payload(&Payload::Gather(packet.payload), &mut rest[..len]);
+    // Padding and ICRC: 4 to 7 bytes.
+    let rest = &mut rest[len..];
+    rest.first_chunk_mut().into_iter().for_each(|word: &mut [u8; 4]| *word = [0; 4]);
+    rest.last_chunk_mut().into_iter().for_each(|word: &mut [u8; ICRC_LEN]| *word = [0; ICRC_LEN]);
+    if let Some(path) = wire {
+        icrc_append(path, 0, out);
+    }
+}
+
+/// Returns the length of the frame of a packet of the fast path.
+#[inline]
+pub fn fast_len(packet: &FastPacket<'_>) -> usize {
+    let payload = packet.payload.segments().iter().map(|s| s.len as usize).sum::<usize>();
+    packet.head.len() + payload + usize::from(packet.head.pad) + ICRC_LEN
+}
+
 /// Returns a packet's payload if a carrier may leave it in place until transmission; `None` if it has to be copied at
 /// once.
 #[inline]
@@ -111,22 +132,40 @@ pub fn emit_around(packet: &TxPacket<'_>, payload: &Gather<'_>, wire: Option<&Pa
 
 /// Parses a frame and passes it to the NIC, or counts the error.
 pub fn receive_frame(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, icrc: Icrc) {
-    receive_frame_with(nic, now, frame, icrc, Sideband::NONE);
+    if !is_intact(nic, frame, icrc) {
+        return;
+    }
+    if let Some(fast) = FastFrame::parse(frame.bytes)
+        && nic.receive_fast(now, &frame.path, frame.arrived, &fast)
+    {
+        return;
+    }
+    receive_intact(nic, now, frame, Sideband::NONE);
 }
 
 /// Parses a frame and passes it to the NIC with its out-of-band data, or counts the error.
 pub fn receive_frame_with(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, icrc: Icrc, sideband: Sideband<'_>) {
-    let RxFrame { path, bytes, arrived, .. } = frame;
+    if is_intact(nic, frame, icrc) {
+        receive_intact(nic, now, frame, sideband);
+    }
+}
+
+/// Returns whether the ICRC of a frame is right, as far as it has to be, or counts the error.
+#[inline]
+fn is_intact(nic: &mut Nic, frame: &RxFrame<'_>, icrc: Icrc) -> bool {
     let intact = match icrc {
         Icrc::Off => true,
-        Icrc::Needed => frame.icrc.is_right(path, bytes),
-        Icrc::Checked => frame.icrc.covers(path, bytes),
+        Icrc::Needed => frame.icrc.is_right(&frame.path, frame.bytes),
+        Icrc::Checked => frame.icrc.covers(&frame.path, frame.bytes),
     };
     if !intact {
         nic.counters_mut().rx_icrc_encapsulated += 1;
-        return;
     }
-    let mut sideband = sideband;
+    intact
+}
+
+fn receive_intact(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, mut sideband: Sideband<'_>) {
+    let RxFrame { path, bytes, arrived, .. } = frame;
     let parsed = match path.mark() {
         mark @ (Mark::Trimmed | Mark::Returned) if is_pulled(bytes) => {
             (sideband.trimmed, sideband.returned) = (true, mark == Mark::Returned);

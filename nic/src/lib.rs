@@ -109,4 +109,4 @@ pub use irnic_transports::pacer;
 pub use irnic_transports::qp::QpConfig;
 pub use loopback::loopback;
 pub use memory::{MemoryReader, Mr, MrChanges, Mw, MwKind, copy_bytes, copy_payload, prefetch};
-pub use nic::{Limits, Nic, NicConfig};
+pub use nic::{FastPacket, Limits, Nic, NicConfig, TxSink};

@@ -25,8 +25,8 @@ use irnic_transports::qp::{
 };
 use irnic_transports::rc::MAX_NACKS_WAITING;
 use irnic_transports::room;
-use irnic_transports::wire::Mtu;
 use irnic_transports::wire::mad::{GSI_QPN, MAD_LEN};
+use irnic_transports::wire::{FastFrame, Mtu};
 use irnic_transports::{Gather, Path, RxPacket, Time};
 
 use crate::clock::Clock;
@@ -44,6 +44,7 @@ use crate::wheel::Wheel;
 pub use limits::Limits;
 use noticed::Noticed;
 use slot::{LowSlot, PulledSlot, Slot};
+pub use transmit::{FastPacket, TxSink};
 
 /// Limits and settings of a NIC.
 #[derive(Clone, Debug)]
@@ -66,6 +67,9 @@ pub struct NicConfig {
     pub clock: Clock,
     /// Resolution of the timers, ns.
     pub timer_tick: u64,
+    /// Whether frames of small messages take the fast path ([`TxSink::takes_fast`](crate::TxSink::takes_fast),
+    /// [`Nic::receive_fast`]). It has no effect but on speed.
+    pub fast_path: bool,
 }
 
 impl Default for NicConfig {
@@ -80,6 +84,7 @@ impl Default for NicConfig {
             seed: [0; 32],
             clock: Clock::default(),
             timer_tick: 1_000,
+            fast_path: true,
         }
     }
 }
@@ -422,7 +427,7 @@ impl Nic {
     pub fn post_send(&mut self, qpn: u32, wr: &SendWr<'_>) -> Result<(), PostError> {
         let (index, slot, device) = self.find(qpn).map_err(|_| PostError::NoQueue)?;
         let posted = slot.qp.post_send(wr, device);
-        self.touch(index);
+        self.touch_until(index, Time::NEVER);
         if self.device.cq_failed {
             self.spread_cq_failure();
         }
@@ -451,7 +456,7 @@ impl Nic {
     pub fn post_recv(&mut self, qpn: u32, wr: &RecvWr<'_>) -> Result<(), PostError> {
         let (index, slot, device) = self.find(qpn).map_err(|_| PostError::NoQueue)?;
         let posted = slot.qp.post_recv(wr, device);
-        self.touch(index);
+        self.touch_until(index, Time::NEVER);
         if self.device.cq_failed {
             self.spread_cq_failure();
         }
@@ -484,6 +489,28 @@ impl Nic {
         if self.device.cq_failed {
             self.spread_cq_failure();
         }
+    }
+
+    /// Receives a frame of the fast path as [`Self::receive`] would its packet. Returns false, and changes nothing, if
+    /// that would do anything out of the ordinary: the frame is then to be parsed in full.
+    #[inline]
+    pub fn receive_fast(&mut self, now: Time, path: &Path, arrived: Time, frame: &FastFrame<'_>) -> bool {
+        if !self.config.fast_path || path.is_congested() {
+            return false;
+        }
+        let Ok((index, slot, device)) = self.find(frame.dest_qp) else { return false };
+        if !slot.qp.knows(path) {
+            return false;
+        }
+        device.now = arrived;
+        if !slot.qp.receive_fast(now, frame, device) {
+            return false;
+        }
+        self.touch(index);
+        if self.device.cq_failed {
+            self.spread_cq_failure();
+        }
+        true
     }
 
     /// Receives a packet not addressed to an application's queue pair: a management datagram, or one for the members of
@@ -575,8 +602,14 @@ impl Nic {
     /// wheel reaches them: acknowledgements move one back all the time.
     #[inline]
     fn touch(&mut self, index: u32) {
+        let Some(slot) = &self.qps[index as usize] else { return };
+        self.touch_until(index, slot.qp.next_deadline());
+    }
+
+    /// Updates a queue pair's places, given its deadline. [`Time::NEVER`] will do after posting, which sets no timer.
+    #[inline]
+    fn touch_until(&mut self, index: u32, mut deadline: Time) {
         let Some(slot) = self.qps[index as usize].as_mut() else { return };
-        let mut deadline = slot.qp.next_deadline();
         if !slot.ready && slot.qp.wants_tx() {
             let mtu = slot.qp.path_mtu().bytes() as u32;
             match slot.pacer.as_mut().map(|p| (p.earliest(self.device.now, mtu), p)) {

@@ -2,10 +2,10 @@
 
 use std::io;
 
-use irnic_nic::Nic;
-use irnic_nic::frame::{Icrc, emit_around, emit_frame, payload_in_place, receive_frame};
+use irnic_nic::frame::{Icrc, emit_around, emit_fast, emit_frame, fast_len, payload_in_place, receive_frame};
+use irnic_nic::{FastPacket, Nic, TxSink};
 use irnic_transports::telemetry::Int;
-use irnic_transports::{Path, Time};
+use irnic_transports::{Path, Time, TxPacket};
 
 use crate::{Port, TxFrame};
 
@@ -86,6 +86,77 @@ struct Held {
     bytes: Vec<u8>,
 }
 
+/// Makes frames of packets, and passes them to a port.
+struct Sink<'a, P> {
+    port: &'a mut P,
+    icrc: Icrc,
+    held: &'a mut Option<Held>,
+    now: Time,
+}
+
+impl<P: Port> Sink<'_, P> {
+    /// Returns whether frames to a queue pair need an ICRC.
+    #[inline]
+    fn needs_icrc(&self, path: &Path, dest_qp: u32) -> bool {
+        match self.icrc {
+            Icrc::Checked => true,
+            Icrc::Needed => self.port.needs_icrc(path, dest_qp),
+            Icrc::Off => false,
+        }
+    }
+
+    /// Keeps a frame, written by `fill`, that the port had no room for.
+    #[cold]
+    fn hold(&mut self, frame: &TxFrame<'_>, telemetry: Option<&Int>, fill: impl FnOnce(&mut [u8])) {
+        let mut bytes = vec![0; frame.len];
+        fill(&mut bytes);
+        let TxFrame { path, dest_qp, icrc, irn, .. } = *frame;
+        *self.held =
+            Some(Held { path: *path, dest_qp, icrc, irn, telemetry: telemetry.map(|int| Box::new(*int)), bytes });
+    }
+}
+
+impl<P: Port> TxSink for Sink<'_, P> {
+    fn packet(&mut self, packet: &TxPacket<'_>) -> bool {
+        let len = packet.headers.frame_len(packet.payload.len());
+        let (path, dest_qp, irn) = (packet.path, packet.headers.bth.dest_qp, packet.headers.irn.is_some());
+        let icrc = self.needs_icrc(path, dest_qp);
+        let wire = icrc.then(|| self.port.wire_path(path));
+        let frame = TxFrame { path, dest_qp, len, icrc, irn };
+        let telemetry = packet.sideband.telemetry;
+        attach(self.port, telemetry);
+        let in_place = payload_in_place(packet).filter(|_| icrc && len >= IN_PLACE).and_then(|payload| {
+            let at = packet.headers.len();
+            let fill = &mut |out: &mut [u8]| emit_around(packet, &payload, wire.as_ref(), out);
+            self.port.transmit_in_place(self.now, &frame, at, &payload, fill)
+        });
+        let mut fill = |out: &mut [u8]| emit_frame(packet, wire.as_ref(), out);
+        let sent = in_place.unwrap_or_else(|| self.port.transmit(self.now, &frame, &mut fill));
+        if !sent {
+            self.hold(&frame, telemetry, fill);
+        }
+        sent
+    }
+
+    fn takes_fast(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn fast(&mut self, packet: &FastPacket<'_>) -> bool {
+        let FastPacket { path, dest_qp, .. } = *packet;
+        let icrc = self.needs_icrc(path, dest_qp);
+        let wire = icrc.then(|| self.port.wire_path(path));
+        let frame = TxFrame { path, dest_qp, len: fast_len(packet), icrc, irn: true };
+        let mut fill = |out: &mut [u8]| emit_fast(packet, wire.as_ref(), out);
+        let sent = self.port.transmit(self.now, &frame, &mut fill);
+        if !sent {
+            self.hold(&frame, None, fill);
+        }
+        sent
+    }
+}
+
 /// Attaches telemetry to the next frame, if the port can carry it.
 #[inline]
 fn attach<P: Port>(port: &mut P, telemetry: Option<&Int>) {
@@ -149,7 +220,9 @@ impl<P: Port> NicPort<P> {
         *behind = if received < budget { 0 } else { *behind + 1 };
         if *behind == 0 || *behind > MOST_BEHIND {
             *behind = 0;
-            nic.on_deadline_knowing(now, |path, qpn| port.peer_process(path, qpn));
+            if nic.next_deadline() <= now {
+                nic.on_deadline_knowing(now, |path, qpn| port.peer_process(path, qpn));
+            }
         }
         // Otherwise after the answers.
         if !self.busy() {
@@ -220,39 +293,10 @@ impl<P: Port> NicPort<P> {
             }
             *held = None;
         }
-        let mut sent = 0;
-        if nic.wants_tx() {
-            sent = nic.poll_transmit(now, most, |packet| {
-                let len = packet.headers.frame_len(packet.payload.len());
-                let (path, dest_qp) = (packet.path, packet.headers.bth.dest_qp);
-                let icrc = match icrc {
-                    Icrc::Checked => true,
-                    Icrc::Needed => port.needs_icrc(path, dest_qp),
-                    Icrc::Off => false,
-                };
-                let wire = icrc.then(|| port.wire_path(path));
-                let irn = packet.headers.irn.is_some();
-                let frame = TxFrame { path, dest_qp, len, icrc, irn };
-                let telemetry = packet.sideband.telemetry;
-                attach(port, telemetry);
-                let in_place = payload_in_place(packet).filter(|_| icrc && len >= IN_PLACE).and_then(|payload| {
-                    let at = packet.headers.len();
-                    let fill = &mut |out: &mut [u8]| emit_around(packet, &payload, wire.as_ref(), out);
-                    port.transmit_in_place(now, &frame, at, &payload, fill)
-                });
-                let sent = in_place
-                    .unwrap_or_else(|| port.transmit(now, &frame, &mut |out| emit_frame(packet, wire.as_ref(), out)));
-                if sent {
-                    return true;
-                }
-                let mut bytes = vec![0; len];
-                emit_frame(packet, wire.as_ref(), &mut bytes);
-                let telemetry = telemetry.map(|int| Box::new(*int));
-                *held = Some(Held { path: *path, dest_qp, icrc, irn, telemetry, bytes });
-                false
-            });
+        if !nic.wants_tx() {
+            return Ok(0);
         }
-        Ok(sent)
+        Ok(nic.poll_transmit_into(now, most, &mut Sink { port, icrc: *icrc, held, now }))
     }
 
     /// Returns when [`Self::poll`] must be called next if nothing arrives: the earliest deadline of the NIC and the

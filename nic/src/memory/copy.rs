@@ -9,6 +9,9 @@ use std::sync::atomic::{Ordering, fence};
 
 use irnic_transports::{Gather, Payload};
 
+/// Longest range that is copied without calling the C library, bytes.
+const SHORT: usize = 32;
+
 /// Longest piece, bytes.
 const PIECE: usize = 2048;
 
@@ -18,6 +21,10 @@ const PIECE: usize = 2048;
 /// `from` must be readable and `to` writable for `len` bytes.
 #[inline]
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    if len <= SHORT {
+        // SAFETY: the caller's promise.
+        return unsafe { copy_short(from, to, len) };
+    }
     // When copying from the front, bytes that were not read yet must not be overwritten.
     let in_pieces = (to as usize).wrapping_sub(from as usize) >= len;
     let mut done = 0;
@@ -28,6 +35,35 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
     // SAFETY: `done <= len`.
     unsafe { std::ptr::copy(from.add(done), to.add(done), len - done) };
+}
+
+/// Copies at most [`SHORT`] bytes between ranges that may overlap: both ends of the range are read before any is
+/// written.
+///
+/// # Safety
+/// `from` must be readable and `to` writable for `len` bytes.
+#[inline]
+unsafe fn copy_short(from: *const u8, to: *mut u8, len: usize) {
+    macro_rules! both_ends {
+        ($word:ty) => {{
+            let last = len - size_of::<$word>();
+            // SAFETY: `len` is at least a word's length.
+            unsafe {
+                let first = from.cast::<$word>().read_unaligned();
+                let end = from.add(last).cast::<$word>().read_unaligned();
+                to.cast::<$word>().write_unaligned(first);
+                to.add(last).cast::<$word>().write_unaligned(end);
+            }
+        }};
+    }
+    match len {
+        0 => {}
+        1 => both_ends!(u8),
+        2..4 => both_ends!(u16),
+        4..8 => both_ends!(u32),
+        8..16 => both_ends!(u64),
+        _ => both_ends!(u128),
+    }
 }
 
 /// Copies a payload, or a frame with one.
@@ -125,7 +161,7 @@ mod tests {
     #[test]
     fn copies_as_a_move_does_however_the_ranges_overlap() {
         let memory: Vec<u8> = (0..20_000u32).map(|i| ((i * 7919) >> 5) as u8).collect();
-        for len in [0, 1, 2047, 2048, 2049, 4096, 4097, 6200] {
+        for len in (0..=33).chain([2047, 2048, 2049, 4096, 4097, 6200]) {
             for (from, to) in
                 [(0, 9000), (9000, 0), (5000, 5000), (5000, 5001), (5001, 5000), (5000, 8000), (8000, 5000)]
             {

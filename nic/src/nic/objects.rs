@@ -104,16 +104,27 @@ impl Nic {
     /// [`NicError::NotFound`], or [`NicError::CqOverflow`] if completions were lost and all others taken.
     #[inline]
     pub fn poll_cq(&mut self, cq: CqId, out: &mut [Wc]) -> Result<usize, NicError> {
+        let max = out.len();
+        let mut free = out.iter_mut();
+        self.poll_cq_each(cq, max, |wc| free.next().into_iter().for_each(|out| *out = *wc))
+    }
+
+    /// Takes up to `max` completions, oldest first, and passes each to `each`. Returns how many.
+    ///
+    /// # Errors
+    /// Those of [`Self::poll_cq`].
+    #[inline]
+    pub fn poll_cq_each(&mut self, cq: CqId, max: usize, mut each: impl FnMut(&Wc)) -> Result<usize, NicError> {
         let queue = self.device.cqs.get_mut(cq.0).ok_or(NicError::NotFound(Object::CompletionQueue))?;
         let mut n = 0;
-        while n < out.len() {
+        while n < max {
             let Some((wc, frees)) = queue.pop() else { break };
-            out[n] = wc;
+            each(wc);
             n += 1;
-            if let Frees::Shared(srq) = frees {
+            if let Frees::Shared(srq) = *frees {
                 self.device.srqs.get_mut(srq.0).into_iter().for_each(Srq::free);
             } else if let Some(Some(slot)) = self.qps.get_mut(wc.qp_num.wrapping_sub(self.first_qpn) as usize) {
-                slot.qp.free(frees);
+                slot.qp.free(*frees);
             }
         }
         if n == 0 && queue.overflowed() { Err(NicError::CqOverflow) } else { Ok(n) }

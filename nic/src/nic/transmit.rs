@@ -1,10 +1,50 @@
 //! Transmission and turns of queue pairs.
 
-use irnic_transports::{Payload, Time, TxPacket};
+use irnic_transports::qp::Fast;
+use irnic_transports::wire::FastHead;
+use irnic_transports::{Gather, Path, Payload, Time, TxPacket};
 
 use super::Nic;
 use super::pulled::own_path;
 use super::slot::Slot;
+
+/// Takes the packets that a NIC sends ([`Nic::poll_transmit_into`]).
+pub trait TxSink {
+    /// Takes a packet. Returns false if it wants no more.
+    fn packet(&mut self, packet: &TxPacket<'_>) -> bool;
+
+    /// Returns whether it takes packets of the fast path by [`Self::fast`].
+    fn takes_fast(&self) -> bool {
+        false
+    }
+
+    /// Takes a packet of the fast path. Returns false if it wants no more.
+    fn fast(&mut self, _packet: &FastPacket<'_>) -> bool {
+        true
+    }
+}
+
+/// A packet of the fast path: its headers are bytes, and it carries nothing out of band.
+#[derive(Copy, Clone, Debug)]
+pub struct FastPacket<'a> {
+    /// BTH and extended headers; the pad count is set.
+    pub head: &'a FastHead,
+    /// IP and UDP fields.
+    pub path: &'a Path,
+    /// Destination queue pair number, 24 bits.
+    pub dest_qp: u32,
+    /// Payload without padding: at most one segment.
+    pub payload: Gather<'a>,
+}
+
+/// A sink of packets alone.
+struct Packets<F>(F);
+
+impl<F: FnMut(&TxPacket<'_>) -> bool> TxSink for Packets<F> {
+    fn packet(&mut self, packet: &TxPacket<'_>) -> bool {
+        self.0(packet)
+    }
+}
 
 impl Nic {
     /// Returns whether [`Self::poll_transmit`] may have a packet.
@@ -18,17 +58,19 @@ impl Nic {
     /// which may be spread over several calls. Low-priority packets (RC3) go when no others may. Returns the number of
     /// packets sent.
     #[inline]
-    pub fn poll_transmit(&mut self, now: Time, budget: usize, mut sink: impl FnMut(&TxPacket<'_>) -> bool) -> usize {
-        self.transmit(now, budget, &mut sink)
+    pub fn poll_transmit(&mut self, now: Time, budget: usize, sink: impl FnMut(&TxPacket<'_>) -> bool) -> usize {
+        self.poll_transmit_into(now, budget, &mut Packets(sink))
     }
 
+    /// Passes packets to `sink` as [`Self::poll_transmit`] does.
     // Neither generic nor inlined, like all calls on the packet and work path: the NIC is compiled once, in this crate.
-    fn transmit(&mut self, now: Time, budget: usize, sink: &mut dyn FnMut(&TxPacket<'_>) -> bool) -> usize {
+    pub fn poll_transmit_into(&mut self, now: Time, budget: usize, sink: &mut dyn TxSink) -> usize {
+        let fast = self.config.fast_path && sink.takes_fast();
         self.device.now = now;
-        let timestamp = self.device.clock.ticks(now);
         let mut sent = 0;
         if self.mads_wait {
-            let (mads, open) = self.gsi.transmit(timestamp, budget, sink);
+            let (mads, open) =
+                self.gsi.transmit(self.device.clock.ticks(now), budget, &mut |packet| sink.packet(packet));
             self.mads_wait = self.gsi.wants_tx();
             sent = mads;
             if !open {
@@ -36,7 +78,8 @@ impl Nic {
             }
         }
         if !self.scheduler.urgent.is_empty() {
-            let (answers, open) = self.transmit_feedback(timestamp, budget - sent, sink);
+            let timestamp = self.device.clock.ticks(now);
+            let (answers, open) = self.transmit_feedback(timestamp, budget - sent, &mut |packet| sink.packet(packet));
             sent += answers;
             if !open {
                 return sent;
@@ -59,7 +102,10 @@ impl Nic {
                 if pacer.as_ref().is_some_and(|p| p.earliest(now, mtu) > now) {
                     break;
                 }
-                if !qp.poll_transmit(now, &mut self.device, &mut self.slot) {
+                let made = if fast { qp.poll_fast(now, &mut self.device, &mut self.slot) } else { Fast::FullPath };
+                if made == Fast::Nothing
+                    || made == Fast::FullPath && !qp.poll_transmit(now, &mut self.device, &mut self.slot)
+                {
                     break;
                 }
                 let Some(path) = qp.tx_path(self.slot.class) else { break };
@@ -71,16 +117,27 @@ impl Nic {
                     &own
                 };
                 let gather = self.device.memory.lend(qp, &self.slot.gather);
+                if let Fast::Built(len) = made {
+                    if let Some(pacer) = pacer {
+                        pacer.spend(now, len);
+                    }
+                    sent += 1;
+                    left -= 1;
+                    open =
+                        sink.fast(&FastPacket { head: &self.slot.fast, path, dest_qp: qp.dest_qp(), payload: gather });
+                    continue;
+                }
                 let headers = &self.slot.headers;
                 let sideband = self.slot.sideband(qp.qpn());
                 let payload = Payload::Gather(gather);
+                let timestamp = self.device.clock.ticks(now);
                 let packet = TxPacket { headers, path, payload, timestamp, sideband };
                 if let Some(pacer) = pacer {
                     pacer.spend(now, packet.payload.len() as u32);
                 }
                 sent += 1;
                 left -= 1;
-                open = sink(&packet);
+                open = sink.packet(&packet);
             }
             self.touch(index);
             if left > 0 && (!open || sent == budget) {
@@ -91,7 +148,8 @@ impl Nic {
             }
         }
         if open && sent < budget && self.scheduler.has_low() {
-            sent += self.transmit_low(now, timestamp, budget - sent, sink);
+            let timestamp = self.device.clock.ticks(now);
+            sent += self.transmit_low(now, timestamp, budget - sent, &mut |packet| sink.packet(packet));
         }
         if self.device.cq_failed {
             self.spread_cq_failure();

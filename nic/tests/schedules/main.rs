@@ -6,6 +6,7 @@
 mod choices;
 #[path = "../common/mod.rs"]
 mod common;
+mod fast_path;
 mod golden;
 mod model;
 mod stalls;

@@ -34,6 +34,10 @@ pub struct Outcome {
     pub cnps: u64,
     pub probes: u64,
     pub low: u64,
+    /// Number of frames sent by the fast path.
+    pub fast: u64,
+    /// CRC-32 of all counters of each NIC.
+    pub counters: u64,
 }
 
 impl Outcome {
@@ -45,10 +49,12 @@ impl Outcome {
             crc: u64::from(net.crc()),
             work_requests,
             bytes,
+            fast: net.fast,
             ..Outcome::default()
         };
         for nic in &net.nics {
             let c: &Counters = nic.counters();
+            o.counters += u64::from(crc32fast::hash(format!("{c:?}").as_bytes()));
             o.retransmitted += c.retransmitted_pkts;
             o.placed_ooo += c.irn_ooo_placed;
             o.rnr += c.rnr_nak_retry_err;
@@ -85,6 +91,8 @@ impl Outcome {
         self.cnps += o.cnps;
         self.probes += o.probes;
         self.low += o.low;
+        self.fast += o.fast;
+        self.counters += o.counters;
     }
 }
 

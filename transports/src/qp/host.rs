@@ -8,7 +8,7 @@ use crate::psn::Psn;
 use crate::sideband::{Colour, Sideband};
 use crate::slack::Piece;
 use crate::telemetry::Int;
-use crate::wire::{Bth, Headers, Opcode};
+use crate::wire::{Bth, FastHead, Headers, Opcode};
 
 /// Handle of a protection domain.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -187,6 +187,8 @@ impl GatherList {
 pub struct TxSlot {
     /// BTH and extended headers.
     pub headers: Headers,
+    /// Headers of a packet of the fast path, instead of `headers`.
+    pub fast: FastHead,
     /// Payload.
     pub gather: GatherList,
     /// Class of the packet.
@@ -208,6 +210,7 @@ impl Default for TxSlot {
         let headers = Headers::new(Bth::new(Opcode::RcAcknowledge, 0, Psn::new(0)));
         TxSlot {
             headers,
+            fast: FastHead::EMPTY,
             gather: GatherList::default(),
             class: PacketClass::Data,
             colour: Colour::Green,
@@ -250,6 +253,17 @@ impl TxSlot {
             returned: false,
         }
     }
+}
+
+/// Result of [`Qp::poll_fast`](super::Qp::poll_fast).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Fast {
+    /// A packet was built, with this many bytes of payload.
+    Built(u32),
+    /// There is nothing to send.
+    Nothing,
+    /// [`Qp::poll_transmit`](super::Qp::poll_transmit) has to find out what to send. Nothing has changed.
+    FullPath,
 }
 
 /// An event, other than a completion, that an application may wait for (IBA 11.6.3).

@@ -11,7 +11,7 @@ use super::attr::{ModifyError, QpAttr, QpState};
 use super::config::QpConfig;
 use super::context::{ClassPaths, QpContext, QpFailure};
 use super::counters::{Counters, QpCounts};
-use super::host::{CqId, Event, Host, PdId, PeerProcess, PullTurn, SrqId, TxSlot, XrcdId};
+use super::host::{CqId, Event, Fast, Host, PdId, PeerProcess, PullTurn, SrqId, TxSlot, XrcdId};
 use super::service::TransportService;
 use super::slack_state::SlackState;
 use super::stats::{QpStats, RttHistogram};
@@ -28,7 +28,7 @@ use crate::time::Time;
 use crate::uc::Uc;
 use crate::ud::Ud;
 use crate::wire::opcode::Service;
-use crate::wire::{Mtu, Opcode};
+use crate::wire::{FastFrame, Mtu, Opcode};
 
 /// A queue pair.
 #[derive(Clone, Debug)]
@@ -408,6 +408,26 @@ impl Qp {
         }
     }
 
+    /// Receives a packet of the fast path as [`Self::receive`] would. Returns false, and changes nothing, if that would do
+    /// anything out of the ordinary.
+    #[inline]
+    pub fn receive_fast(&mut self, now: Time, frame: &FastFrame<'_>, host: &mut impl Host) -> bool {
+        let connected = self.state == QpState::Rts && self.context.service == Service::Rc;
+        if !connected || self.no_rx_yet || self.beside.is_some() {
+            return false;
+        }
+        let AnyService::Rc(rc) = &mut self.service else { return false };
+        let before = host.counters().rcvd_bytes;
+        if !rc.receive_fast(now, &mut self.context, frame, host) {
+            return false;
+        }
+        let counters = host.counters();
+        counters.rcvd_pkts += 1;
+        self.rcvd_pkts += 1;
+        self.rcvd_bytes += counters.rcvd_bytes - before;
+        true
+    }
+
     /// Receives a packet that belongs to no service, such as a congestion notification, or to another one.
     #[cold]
     fn receive_other(&mut self, packet: &RxPacket<'_>, host: &mut impl Host) {
@@ -554,6 +574,25 @@ impl Qp {
                 false
             }
         }
+    }
+
+    /// Builds the next packet in `out` as [`Self::poll_transmit`] would, but its headers as bytes, if it is of the
+    /// ordinary kind: a SEND or WRITE of one small packet, or a positive acknowledgement, in the IRN format.
+    #[inline]
+    pub fn poll_fast(&mut self, now: Time, host: &mut impl Host, out: &mut TxSlot) -> Fast {
+        let connected = self.state == QpState::Rts && self.context.service == Service::Rc;
+        if !connected || self.beside.is_some() {
+            return Fast::FullPath;
+        }
+        let AnyService::Rc(rc) = &mut self.service else { return Fast::FullPath };
+        out.reset();
+        let made = rc.poll_fast(now, &self.context, host, out);
+        if let Fast::Built(len) = made {
+            host.counters().sent_pkts += 1;
+            self.sent_pkts += 1;
+            self.sent_bytes += u64::from(len);
+        }
+        made
     }
 
     /// Returns when [`Self::on_deadline`] is due.

@@ -227,6 +227,17 @@ impl RecvQueue {
         (ahead < self.len()).then(|| self.filling(i))
     }
 
+    /// Returns the oldest WQE if it is one of this queue's own, has this recv_WQE_SN, and no last packet of a message has
+    /// been placed in it.
+    #[inline]
+    pub(crate) fn oldest_untouched(&mut self, sn: Psn) -> Option<Filling<'_>> {
+        if self.source != Source::Own || self.head == self.tail || sn != self.head_sn() {
+            return None;
+        }
+        let filling = self.filling(self.place(self.head));
+        filling.slot.premature.is_none().then_some(filling)
+    }
+
     /// Handles a message of an unreliable service that is too long for the oldest WQE. A WQE from a shared receive
     /// queue cannot be put back, where it would be the next for all its queue pairs: it completes in error, and the
     /// queue pair continues. One of the queue pair's own waits for the next message.

@@ -191,6 +191,16 @@ impl AckQueue {
         std::mem::take(&mut self.cumulative).then_some(echo.map_or(Ack::Cumulative, Ack::Echo))
     }
 
+    /// Takes a cumulative acknowledgement, if it alone waits.
+    #[inline]
+    pub(super) fn pop_cumulative(&mut self) -> bool {
+        let alone = self.cumulative && self.count == 0 && self.duplicate.is_none() && self.echo.is_none();
+        if alone {
+            self.cumulative = false;
+        }
+        alone
+    }
+
     pub(super) fn clear(&mut self) {
         (self.cumulative, self.count, self.sent, self.echo) = (false, 0, None, None);
         self.duplicate = None;

@@ -24,12 +24,12 @@ use crate::qp::recv_queue::{RecvQueue, Source};
 use crate::qp::send_queue::SendQueue;
 use crate::qp::service::TransportService;
 use crate::qp::{
-    Host, PeerProcess, PostError, PullTurn, QpConfig, QpCounts, QpState, RttHistogram, SendWr, Service, TxSlot,
+    Fast, Host, PeerProcess, PostError, PullTurn, QpConfig, QpCounts, QpState, RttHistogram, SendWr, Service, TxSlot,
     WcStatus,
 };
 use crate::room::OutOfMemory;
 use crate::time::Time;
-use crate::wire::{Bth, Cnp};
+use crate::wire::{Bth, Cnp, FastFrame, FastOp};
 use requester::Requester;
 use responder::Responder;
 
@@ -78,6 +78,50 @@ impl Rc {
         let responded = !requested && self.responder_sent && self.responder.poll_transmit(now, c, host, out)?;
         self.responder_sent = !requested;
         Ok(requested || responded)
+    }
+
+    /// Receives a packet as [`TransportService::receive`] would. Returns false, and changes nothing, if that would do
+    /// anything out of the ordinary.
+    #[inline]
+    pub(crate) fn receive_fast(
+        &mut self,
+        now: Time,
+        c: &mut QpContext,
+        frame: &FastFrame<'_>,
+        host: &mut impl Host,
+    ) -> bool {
+        if let FastOp::Ack(aeth) = &frame.op {
+            return self.requester.receive_fast(now, c, frame.psn, aeth, host);
+        }
+        let taken = self.responder.receive_fast(now, c, frame, host);
+        c.peer_capable |= taken && frame.irn_capable && c.knows_irn;
+        taken
+    }
+
+    /// Builds the next packet of either half in the state RTS as [`TransportService::poll_transmit`] would, if it is of
+    /// the ordinary kind.
+    #[inline]
+    pub(crate) fn poll_fast(&mut self, now: Time, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> Fast {
+        out.gather.clear();
+        if !self.requester.may_be_fast() {
+            return Fast::FullPath;
+        }
+        let responds = self.responder.wants_tx();
+        if !responds || self.responder_sent {
+            match self.requester.poll_fast(now, c, host, out) {
+                Fast::Nothing if responds => {}
+                Fast::FullPath => return Fast::FullPath,
+                made => {
+                    self.responder_sent = made == Fast::Nothing;
+                    return made;
+                }
+            }
+        }
+        if !self.responder.poll_fast(c, host, out) {
+            return Fast::FullPath;
+        }
+        self.responder_sent = true;
+        Fast::Built(0)
     }
 
     #[cold]

@@ -289,6 +289,18 @@ impl Sender {
         !pipe || self.in_window().saturating_sub(lost) < self.stream.window
     }
 
+    /// Returns whether nothing is to be retransmitted, now or once a look for further losses is done: only new packets may
+    /// be sent.
+    #[inline]
+    pub fn is_fresh(&self) -> bool {
+        self.stream.next == self.stream.high
+            && match &self.scheme {
+                Scheme::GoBackN(_) => true,
+                Scheme::Irn(board) => !board.wants_tx(&self.stream, false),
+                Scheme::Rack(rack) => !rack.wants_tx(&self.stream, false),
+            }
+    }
+
     /// Returns whether recovery is in progress: something waits for retransmission, or not everything sent by then is
     /// acknowledged.
     pub fn is_recovering(&self) -> bool {

@@ -87,6 +87,8 @@ const X: u8 = 0x40;
 const C: u8 = 0x20;
 /// NDP's word is in the packet. Only with X.
 const N: u8 = 0x10;
+/// TLT's importance. Only with X.
+const IMPORTANCE: u8 = 0x0c;
 /// RC3's low priority. Only with X.
 const L: u8 = 0x02;
 
@@ -99,6 +101,38 @@ const TVER_IRN: u8 = 1;
 #[inline]
 pub(super) fn is_pulled(byte: u8) -> bool {
     byte & (X | N) == X | N
+}
+
+/// Returns whether a packet with this byte of flags, and this one with AckReq, has the IRN extension and no flag but
+/// AckReq, solicited event, MigReq and C.
+#[inline]
+pub(super) fn is_fast(flags: u8, bits: u8) -> bool {
+    flags & TVER == TVER_IRN && bits & (X | N | L | IMPORTANCE) == X
+}
+
+/// Returns both bytes of a packet that [`is_fast`].
+#[inline]
+pub(super) fn fast(solicited: bool, pad: u8, ack_req: bool) -> (u8, u8) {
+    let set = |condition: bool, bit: u8| if condition { bit } else { 0 };
+    (set(solicited, SOLICITED) | MIGREQ | (pad & 3) << 4 | TVER_IRN, set(ack_req, ACK_REQ) | X | C)
+}
+
+/// Returns the pad count in a byte of flags.
+#[inline]
+pub(super) fn pad(flags: u8) -> u8 {
+    flags >> 4 & 3
+}
+
+/// Returns whether a byte of flags has the solicited event.
+#[inline]
+pub(super) fn is_solicited(flags: u8) -> bool {
+    flags & SOLICITED != 0
+}
+
+/// Returns whether the byte with AckReq has C.
+#[inline]
+pub(super) fn is_irn_capable(bits: u8) -> bool {
+    bits & C != 0
 }
 
 impl Bth {
@@ -135,15 +169,15 @@ impl Bth {
         }
         let bth = Bth {
             opcode,
-            solicited: b[1] & SOLICITED != 0,
+            solicited: is_solicited(b[1]),
             migreq: b[1] & MIGREQ != 0,
-            pad: b[1] >> 4 & 3,
+            pad: pad(b[1]),
             pkey: u16::from_be_bytes([b[2], b[3]]),
             fecn: b[4] & FECN != 0,
             becn: b[4] & BECN != 0,
             dest_qp: u32::from_be_bytes([0, b[5], b[6], b[7]]),
             ack_req: b[8] & ACK_REQ != 0,
-            irn_capable: b[8] & C != 0,
+            irn_capable: is_irn_capable(b[8]),
             importance: if irn { Importance::from_bits(b[8]) } else { Importance::None },
             low: irn && b[8] & L != 0,
             psn: Psn::new(u32::from_be_bytes([0, b[9], b[10], b[11]])),

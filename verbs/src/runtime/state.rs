@@ -29,8 +29,6 @@ const LINGER_INTERVAL: Duration = Duration::from_micros(100);
 /// How often the last acknowledgement is repeated when a queue pair is destroyed: with a loss of one packet in ten, one
 /// peer in a thousand does not receive it.
 const FAREWELLS: usize = 2;
-/// Completions taken from the NIC at a time.
-const SCRATCH: usize = 32;
 /// Interval of readings of the NIC's clock and the host's for [`State::wall_clock`], ns: those kept then span half a
 /// second.
 const COMPARE_INTERVAL: u64 = 10 * MS;
@@ -44,7 +42,6 @@ pub(crate) struct State {
     pub(super) cqs: Registry,
     srqs: Registry,
     qps: Registry,
-    scratch: Box<[Wc; SCRATCH]>,
     /// Statistics of destroyed queue pairs.
     ledger: Ledger,
     /// The page for other processes, if they may read it.
@@ -88,7 +85,6 @@ impl State {
             live: live.clone(),
             timed: port.timed().is_some(),
             nic_port: NicPort::new(nic, port, icrc),
-            scratch: Box::new([Wc::EMPTY; SCRATCH]),
             ledger: Ledger::default(),
             page: None,
             unarmed: false,
@@ -507,21 +503,16 @@ impl State {
     /// Takes up to `max` completions of `cq`; `each` gets them in order.
     #[inline]
     pub(super) fn take(&mut self, cq: CqId, max: usize, each: &mut impl FnMut(&Wc)) -> Result<usize, NicError> {
-        let mut done = 0;
-        while done < max {
-            let want = (max - done).min(SCRATCH);
-            let n = self.nic_port.nic.poll_cq(cq, &mut self.scratch[..want])?;
-            if self.waits.is_some() && self.scratch[..n].iter().any(|wc| wc.status != WcStatus::Success) {
-                // The application is about to get an error, and may release memory that the port has yet to read.
-                self.send_deferred();
-            }
-            self.scratch[..n].iter().for_each(&mut *each);
-            done += n;
-            if n < want {
-                break;
-            }
+        let mut failed = false;
+        let n = self.nic_port.nic.poll_cq_each(cq, max, |wc| {
+            failed |= wc.status != WcStatus::Success;
+            each(wc);
+        })?;
+        if failed && self.waits.is_some() {
+            // The application is about to get an error, and may release memory that the port has yet to read.
+            self.send_deferred();
         }
-        Ok(done)
+        Ok(n)
     }
 
     /// Returns whether there is no completion in `cq`, nothing to send, and nothing in the port.

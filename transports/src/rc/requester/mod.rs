@@ -3,6 +3,7 @@
 //! One file per aspect: `transmit` builds packets, `plain` and `irn` process responses in the two wire formats, `timer`
 //! runs the retransmission timers. Shared parts are here: the state, completion and failure.
 
+mod fast;
 mod irn;
 mod plain;
 mod throttle;

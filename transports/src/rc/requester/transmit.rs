@@ -43,7 +43,7 @@ impl Requester {
     }
 
     /// Returns whether the next WQE may start.
-    fn may_start(&self) -> bool {
+    pub(super) fn may_start(&self) -> bool {
         if self.broken.is_some() || self.credit_stop.is_some() {
             return false;
         }

@@ -5,6 +5,7 @@
 //! requests that are not executed. Placement and the rules for receive WQEs are shared, and here.
 
 mod answered;
+mod fast;
 mod irn;
 mod plain;
 mod refusal;
