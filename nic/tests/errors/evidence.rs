@@ -1,7 +1,7 @@
 //! Retransmissions of selective recovery when it requires evidence, as in real time; and silence without any fault.
 
 use irnic_transports::config::{Timer, TransportConfig};
-use irnic_transports::qp::{QpState, SendOp, WcStatus::*};
+use irnic_transports::qp::{PeerProcess, QpState, Reader, SendOp, WcStatus::*};
 use irnic_transports::time::MS;
 use irnic_transports::wire::{IrnEth, parse};
 
@@ -42,6 +42,25 @@ fn a_timer_that_runs_out_too_early_costs_one_packet() {
     assert_eq!((again, duplicates, counters.tlp_probes), (timeouts + 1, timeouts + 1, 1));
     let (again, timeouts, _) = writes(&mut real_time("delay 10ms", false));
     assert!(again > 10 * timeouts, "without evidence {again} packets after {timeouts} timeouts");
+}
+
+/// Bytes that another process forwards are counted twice: when that has read them all, the peer has yet to read the
+/// copies.
+#[test]
+fn what_a_forwarder_has_read_is_not_answered_yet() {
+    for (reader, probes) in [(Reader::ForwarderThenPeer, 0), (Reader::Peer, 1)] {
+        let mut d = real_time("delay 80ms", true);
+        let process = |handed, answered| PeerProcess::Buffered { handed, answered, reader };
+        d.net.process = process(2000, 0);
+        d.post(1, SendOp::Write, 100);
+        d.run_for(3 * MS);
+        d.net.process = process(2200, 2000);
+        d.run_for(20 * MS);
+        assert_eq!(d.net.nics[0].counters().tlp_probes, probes, "{reader:?}");
+        d.net.process = process(2200, 2200);
+        d.run_for(20 * MS);
+        assert_eq!(d.net.nics[0].counters().tlp_probes, 1, "{reader:?}");
+    }
 }
 
 /// With the last packets lost nothing shows which are, until a probe is sent: its answer finds the others.

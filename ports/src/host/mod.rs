@@ -33,7 +33,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
-use irnic_transports::qp::{MULTICAST_QPN, PeerProcess};
+use irnic_transports::qp::{MULTICAST_QPN, PeerProcess, Reader};
 use irnic_transports::wire::mad::GSI_QPN;
 use irnic_transports::{Gather, Path, Time};
 
@@ -378,10 +378,13 @@ impl Port for HostPort {
         let forwarded = Slot::of(dest_qp).filter(|_| self.is_local(path)).and_then(|to| self.links.progress(to));
         match self.port_by_udp(path).and_then(|port| port.progress(path.dst)) {
             Some(progress) => {
-                let direct = forwarded.is_some() || progress.is_direct(dest_qp);
+                let reader = match forwarded {
+                    Some(_) => Reader::ForwarderThenPeer,
+                    None => progress.reader(dest_qp),
+                };
                 let (more, more_answered) = forwarded.unwrap_or_default();
                 let (handed, answered) = (progress.handed + more, progress.answered + more_answered);
-                PeerProcess::Buffered { handed, answered, direct }
+                PeerProcess::Buffered { handed, answered, reader }
             }
             None => PeerProcess::Unknown,
         }

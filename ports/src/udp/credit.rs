@@ -17,6 +17,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use irnic_transports::Time;
+use irnic_transports::qp::Reader;
 use irnic_transports::time::{MS, US};
 
 use crate::host::{Slot, sealed_len, sys};
@@ -92,9 +93,10 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Returns whether it is that of the process which has a queue pair.
-    pub(crate) fn is_direct(&self, qpn: u32) -> bool {
-        self.reader.is_none_or(|slot| Slot::of(qpn) == Slot::new(slot))
+    /// Returns whose progress it is, for the process which has a queue pair.
+    pub(crate) fn reader(&self, qpn: u32) -> Reader {
+        let own = self.reader.is_none_or(|slot| Slot::of(qpn) == Slot::new(slot));
+        if own { Reader::Peer } else { Reader::Forwarder }
     }
 }
 

@@ -550,7 +550,7 @@ impl Port for UdpPort {
     fn peer_process(&mut self, path: &Path, dest_qp: u32) -> PeerProcess {
         let Some(progress) = self.progress(path.dst) else { return PeerProcess::Unknown };
         let Progress { handed, answered, .. } = progress;
-        PeerProcess::Buffered { handed, answered, direct: progress.is_direct(dest_qp) }
+        PeerProcess::Buffered { handed, answered, reader: progress.reader(dest_qp) }
     }
 
     fn counters(&self) -> PortCounters {

@@ -1,6 +1,7 @@
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
+use irnic_transports::qp::Reader;
 use irnic_transports::time::{MS, SEC};
 
 use super::super::conformance::{self, Pair, V4_A, V4_B, check_frame, collect, frame, write_frame};
@@ -415,7 +416,7 @@ fn a_sender_knows_what_its_receiver_has_not_answered() {
     let path = path(V4_A, V4_B);
     assert_eq!(a.peer_process(&path, 7), PeerProcess::Unknown, "nothing was sent");
     let unanswered = |a: &mut UdpPort| match a.peer_process(&path, 7) {
-        PeerProcess::Buffered { handed, answered, direct: true } => handed - answered,
+        PeerProcess::Buffered { handed, answered, reader: Reader::Peer } => handed - answered,
         other => panic!("{other:?}"),
     };
     let send = |a: &mut UdpPort| assert!(a.transmit(Time::ZERO, &frame(&path, 1000), &mut |b| write_frame(0, b)));
@@ -433,12 +434,12 @@ fn a_sender_knows_what_its_receiver_has_not_answered() {
     assert_eq!(unanswered(&mut a), 0);
     // A receiver that forwards answers only for its own queue pairs.
     b.set_reader(3);
-    let direct = |a: &mut UdpPort, qpn| match a.peer_process(&path, qpn) {
-        PeerProcess::Buffered { direct, .. } => direct,
-        other => panic!("{other:?}"),
-    };
-    assert!(direct(&mut a, Slot::new(3).unwrap().first_qpn()));
-    assert!(!direct(&mut a, Slot::new(4).unwrap().first_qpn()));
+    for (slot, expected) in [(3, Reader::Peer), (4, Reader::Forwarder)] {
+        let PeerProcess::Buffered { reader, .. } = a.peer_process(&path, Slot::new(slot).unwrap().first_qpn()) else {
+            panic!("it is known")
+        };
+        assert_eq!(reader, expected);
+    }
 }
 
 /// As a sender does that has reached its maximum number of destinations.

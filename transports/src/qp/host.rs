@@ -320,9 +320,20 @@ pub enum PeerProcess {
         handed: u64,
         /// Bytes that were read, and whose answers have left.
         answered: u64,
-        /// Whether the process itself reads them, not another one that forwards.
-        direct: bool,
+        /// Which process reads them.
+        reader: Reader,
     },
+}
+
+/// Who reads what was passed to the buffers of a peer's host.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// The peer's process.
+    Peer,
+    /// Another process, which forwards to the peer's. How far that has read is unknown.
+    Forwarder,
+    /// First another process, then the peer's: bytes count once more when they are forwarded.
+    ForwarderThenPeer,
 }
 
 /// The device as seen by a queue pair: memory, completion queues, shared receive queues, counters.

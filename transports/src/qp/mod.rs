@@ -28,7 +28,7 @@ pub use config::QpConfig;
 pub use connect::ConnectParams;
 pub use counters::{Counters, QpCounts};
 pub use host::{
-    AtomicOp, Caller, CqId, Event, Fast, Frees, GatherList, Host, MemError, PdId, PeerProcess, PullTurn, RecvWqe,
+    AtomicOp, Caller, CqId, Event, Fast, Frees, GatherList, Host, MemError, PdId, PeerProcess, PullTurn, Reader, RecvWqe,
     SrqId, TxSlot, XrcSrq, XrcdId,
 };
 pub use qp::Qp;

@@ -4,7 +4,7 @@ use crate::config::{Timer, TransportConfig};
 use crate::footprint::{Item, bits, flag, footprint, instant, left, maybe, why, width};
 use crate::psn::Psn;
 use crate::qp::context::QpContext;
-use crate::qp::host::PeerProcess;
+use crate::qp::host::{PeerProcess, Reader};
 use crate::recovery::{Sack, Sender};
 use crate::time::{MS, Time};
 
@@ -33,6 +33,8 @@ enum Reading {
     Unchecked,
     /// It has not yet answered [`RetransmitTimer::unanswered`] bytes in total.
     Behind,
+    /// The same, after a process that forwards to it has read everything.
+    BehindForwarder,
     /// It has answered everything: the last answer may be in flight.
     Done,
 }
@@ -445,9 +447,13 @@ impl RetransmitTimer {
             return Answers::Unknown;
         }
         let silence = now.since(self.last_progress);
+        let mut forwarded = false;
         let (handed, answered, direct) = match process() {
             PeerProcess::Alive { handed, answered } => (handed, answered, true),
-            PeerProcess::Buffered { handed, answered, direct } if silence < STUCK => (handed, answered, direct),
+            PeerProcess::Buffered { handed, answered, reader } if silence < STUCK => {
+                forwarded = reader == Reader::ForwarderThenPeer;
+                (handed, answered, reader != Reader::Forwarder)
+            }
             _ => {
                 (self.reading, self.direct) = (Reading::Unchecked, false);
                 return Answers::Unknown;
@@ -465,11 +471,16 @@ impl RetransmitTimer {
                 next = self.srtt.clamp(1, wait);
                 Reading::Done
             }
-            Reading::Behind if answered < self.unanswered => {
+            Reading::Behind | Reading::BehindForwarder if answered < self.unanswered => {
                 next = wait.max((silence / 2).min(STUCK));
-                Reading::Behind
+                self.reading
             }
-            Reading::Behind => Reading::Done,
+            // What was passed on in the meantime is among what it has not answered now.
+            Reading::Behind if forwarded && answered < handed => {
+                self.unanswered = handed;
+                Reading::BehindForwarder
+            }
+            Reading::Behind | Reading::BehindForwarder => Reading::Done,
             Reading::Unchecked | Reading::Done => {
                 self.reading = Reading::Unchecked;
                 return if direct { Answers::None } else { Answers::Unknown };
