@@ -124,8 +124,16 @@ impl Value<'_> {
 
     /// Parses `on` or `off`.
     pub fn switch(&self) -> Result<bool, ValueError> {
-        self.word(&[("on", true), ("off", false)])
+        self.word(&SWITCH)
     }
+}
+
+/// The words of [`Value::switch`].
+pub const SWITCH: [(&str, bool); 2] = [("on", true), ("off", false)];
+
+/// Returns the words of a table for [`Value::word`].
+pub fn words<T>(table: &[(&'static str, T)]) -> Vec<&'static str> {
+    table.iter().map(|(word, _)| *word).collect()
 }
 
 /// Splits `a=1, b=2` at commas into key-value pairs, trimming blanks. A part without an equals sign is returned as an

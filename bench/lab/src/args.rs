@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::TypedValueParser;
 use irnic_ports::frames::{FrameSpec, ParseFrameSpecError};
 use irnic_report::words::words;
-use irnic_sim::network_args::NetworkArgs;
+use irnic_sim::key_args::{KeyArgs, Network};
 use irnic_sim::port_capture::PcapArgs;
 
 use crate::pace::{CLOCKS, Pace, pace};
@@ -42,12 +42,12 @@ pub struct LabArgs {
     pub file: Option<PathBuf>,
 
     #[command(flatten)]
-    pub(crate) network: NetworkArgs,
+    pub(crate) network: KeyArgs<Network>,
 
     /// Clock mode: elastic; realtime; dilated=K, K times slower; elastic=K, both; or virtual, which jumps from event to
     /// event while all programs poll in vain or sleep (experimental)
     #[arg(long, value_name = "HOW", default_value = "elastic", help_heading = "Run")]
-    #[arg(value_parser = words(CLOCKS).try_map(|text| pace(&text)), hide_possible_values = true)]
+    #[arg(value_parser = words(irnic_units::keys::words(&CLOCKS)).try_map(|text| pace(&text)), hide_possible_values = true)]
     pub clock: Pace,
     /// With --clock virtual: advance time without a program that has neither posted nor polled for this long, since it
     /// may be waiting for something else

@@ -80,7 +80,7 @@ fn plan(args: &LabArgs) -> Result<Plan, LabError> {
         Some(path) => file::read(path)?,
         None => LabFile::default(),
     };
-    experiment.grid.override_with(args.network.values());
+    experiment.grid.override_with(args.network.values().clone());
     let text = |e: irnic_fabric::experiment::TextError| LabError::Usage(e.to_string());
     let cases = experiment.grid.cases().map_err(text)?;
     let [case]: &[Case; 1] = cases[..]

@@ -35,20 +35,21 @@ impl fmt::Display for Clock {
     }
 }
 
-/// What [`pace`] accepts, for completion.
-pub const CLOCKS: [&str; 5] = ["elastic", "realtime", "virtual", "dilated=", "elastic="];
+/// Clocks by their names; a factor follows the equals sign.
+pub const CLOCKS: [(&str, Clock); 5] = [
+    ("elastic", Clock::Elastic),
+    ("realtime", Clock::Realtime),
+    ("virtual", Clock::Virtual),
+    ("dilated=", Clock::Realtime),
+    ("elastic=", Clock::Elastic),
+];
 
 /// Parses elastic, realtime, virtual, or one of them slowed down by a factor.
 pub fn pace(text: &str) -> Result<Pace, String> {
-    let (name, factor) = text.split_once('=').unwrap_or((text, ""));
-    let clock = match name {
-        "elastic" => Clock::Elastic,
-        "realtime" if factor.is_empty() => Clock::Realtime,
-        "dilated" if !factor.is_empty() => Clock::Realtime,
-        "virtual" if factor.is_empty() => Clock::Virtual,
-        _ => return Err("expected elastic, realtime, dilated=K, elastic=K or virtual".into()),
-    };
-    if factor.is_empty() {
+    let (name, factor) = text.split_at(text.find('=').map_or(text.len(), |at| at + 1));
+    let found = CLOCKS.iter().find(|(known, _)| *known == name);
+    let (_, clock) = *found.ok_or("expected elastic, realtime, dilated=K, elastic=K or virtual")?;
+    if !name.ends_with('=') {
         return Ok(Pace { clock, slower: 1.0 });
     }
     match factor.parse::<f64>() {
@@ -72,8 +73,16 @@ mod tests {
         ] {
             assert_eq!(pace(text), Ok(Pace { clock, slower }), "{text}");
         }
-        for text in ["", "dilated", "realtime=2", "dilated=0.5", "dilated=x", "virtual=2"] {
+        for text in ["", "dilated", "elastic=", "realtime=2", "dilated=0.5", "dilated=x", "virtual=2"] {
             assert!(pace(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_completed_is_read() {
+        for (text, clock) in CLOCKS {
+            let factor = if text.ends_with('=') { "2" } else { "" };
+            assert_eq!(pace(&format!("{text}{factor}")).map(|pace| pace.clock), Ok(clock), "{text}");
         }
     }
 }

@@ -15,11 +15,6 @@ pub fn words(words: impl IntoIterator<Item = &'static str>) -> Words {
     Words(words.into_iter().collect())
 }
 
-/// Returns the parser of a switch.
-pub fn on_or_off() -> Words {
-    words(["on", "off"])
-}
-
 impl TypedValueParser for Words {
     type Value = String;
 

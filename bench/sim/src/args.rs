@@ -7,7 +7,7 @@ use irnic_sweep::SweepArgs;
 
 use irnic_fabric::experiment::Values;
 
-use crate::network_args::{NetworkArgs, given};
+use crate::key_args::{KeyArgs, Network, Run, Simulation};
 use crate::port_capture::PcapArgs;
 use crate::replay::ScheduleArgs;
 
@@ -65,37 +65,9 @@ pub struct SimArgs {
     #[arg(long, value_name = "FILE")]
     pub experiment: Option<PathBuf>,
     #[command(flatten)]
-    network: NetworkArgs,
-    /// Switch parameters of --cc rocc: qref, qmid, qmax, chunk, alpha, beta, t, fraction, such as qref=75KB,t=100us
-    /// [default: the paper's for the rate of each link]
-    #[arg(long, value_name = "KEY=VALUE,…", help_heading = "Switches")]
-    rocc: Vec<String>,
-    /// Queue pairs: per-flow or reused [default: per-flow]
-    #[arg(long, value_name = "HOW", help_heading = "Transport")]
-    qps: Vec<String>,
-    /// Connection type: rc, or uc with open-loop flows, which are sent at the rate of the sender's link without
-    /// retransmission [default: rc]
-    #[arg(long, value_name = "rc|uc", help_heading = "Transport")]
-    service: Vec<String>,
-    /// Header bytes per packet: real, or fixed:N [default: real]
-    #[arg(long, value_name = "HOW", help_heading = "Transport")]
-    headers: Vec<String>,
-    /// Traffic to generate [default: irn-heavy]
-    #[arg(long, value_name = "SPEC", help_heading = "Workload")]
-    workload: Vec<String>,
-    /// Offered load of Poisson arrivals as a share of the hosts' rate, unless their part of the workload has its own
-    /// [default: 0.7]
-    #[arg(long, value_name = "SHARE", help_heading = "Workload")]
-    load: Vec<String>,
-    /// Duration of Poisson arrivals, incasts by load and closed loops [default: 10ms, without --flows-count]
-    #[arg(long, value_name = "TIME", help_heading = "Workload")]
-    duration: Vec<String>,
-    /// Maximum number of flows per part of the workload, of Poisson arrivals and closed loops
-    #[arg(long, value_name = "N", help_heading = "Workload")]
-    flows_count: Vec<String>,
-    /// Read flows from this file instead of generating a workload
-    #[arg(long, value_name = "FILE", help_heading = "Workload")]
-    flows: Vec<String>,
+    network: KeyArgs<Network>,
+    #[command(flatten)]
+    simulation: KeyArgs<Simulation>,
     /// Random seed [default: 1]
     #[arg(long, value_name = "N", help_heading = "Run")]
     pub seed: Vec<String>,
@@ -109,18 +81,8 @@ pub struct SimArgs {
     /// of --jobs is divided by this number [default: 1]
     #[arg(long, value_name = "N", help_heading = "Run")]
     pub threads: Option<usize>,
-    /// Stop at this simulated time [default: when all flows are complete]
-    #[arg(long, value_name = "TIME", help_heading = "Run")]
-    until: Vec<String>,
-    /// On a deadlock, end the run or continue until no events remain or --until [default: end]
-    #[arg(long, value_name = "end|continue", help_heading = "Run")]
-    deadlock: Vec<String>,
-    /// Sampling interval of queues and rates [default: 10us with --series or --html, else never]
-    #[arg(long, value_name = "TIME", help_heading = "Run")]
-    sample: Vec<String>,
-    /// Cross-check: send real frames with real payload and verify all of it; same results, slower
-    #[arg(long, help_heading = "Run")]
-    verify: bool,
+    #[command(flatten)]
+    run: KeyArgs<Run>,
     /// Write summaries of all runs as JSON; - writes to standard output instead of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
@@ -153,25 +115,8 @@ impl SimArgs {
 
     /// Returns the values of the given keys.
     pub fn values(&self) -> Values {
-        let on = ["on".to_owned()];
-        let verify: &[String] = if self.verify { &on } else { &[] };
-        let mut values = self.network.values();
-        values.extend(given(&[
-            ("workload", &self.workload),
-            ("flows", &self.flows),
-            ("load", &self.load),
-            ("duration", &self.duration),
-            ("flows-count", &self.flows_count),
-            ("rocc", &self.rocc),
-            ("deadlock", &self.deadlock),
-            ("qps", &self.qps),
-            ("service", &self.service),
-            ("headers", &self.headers),
-            ("until", &self.until),
-            ("sample", &self.sample),
-            ("verify", verify),
-        ]));
-        values
+        let all = [self.network.values(), self.simulation.values(), self.run.values()];
+        all.into_iter().flatten().map(|(key, values)| (*key, values.clone())).collect()
     }
 }
 
@@ -189,12 +134,27 @@ mod tests {
 
     #[test]
     fn every_key_is_an_option() {
-        for key in &KEYS {
+        for key in KEYS.iter() {
             let option = format!("--{}", key.name());
-            let line = if key.name() == "verify" { vec!["sim", &option] } else { vec!["sim", &option, "on"] };
+            let line = if key.value_name.is_none() { vec!["sim", &option] } else { vec!["sim", &option, "on"] };
             let values = <Line as clap::Parser>::try_parse_from(line).unwrap_or_else(|e| panic!("{e}")).args.values();
             assert_eq!(values.keys().collect::<Vec<_>>(), [&key.name()]);
             assert_eq!(values[key.name()], [Written::flag(key.name(), "on")]);
+        }
+    }
+
+    #[test]
+    fn repeated_options_make_a_grid_or_a_list() {
+        let lists: Vec<String> = KEYS.iter().filter(|key| key.joined).map(|key| format!("--{}", key.name())).collect();
+        assert!(!lists.is_empty());
+        let exceptions = AFTER_HELP.split(['(', ')']).nth(1).expect("exceptions");
+        for key in KEYS.iter().filter(|key| key.value_name.is_some()) {
+            let option = format!("--{}", key.name());
+            let line = ["sim", &option, "a", &option, "b"];
+            let values = <Line as clap::Parser>::try_parse_from(line).unwrap_or_else(|e| panic!("{e}")).args.values();
+            let texts: Vec<&str> = values[key.name()].iter().map(|written| written.text.as_str()).collect();
+            assert_eq!(texts, if lists.contains(&option) { vec!["a,b"] } else { vec!["a", "b"] }, "{option}");
+            assert_eq!(exceptions.split([' ', ',']).any(|word| word == option), lists.contains(&option), "{option}");
         }
     }
 }

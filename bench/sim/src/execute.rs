@@ -240,11 +240,11 @@ impl Simulations<'_> {
 /// Returns the command line of `irnic sim` that repeats a run of a case.
 pub fn replay(case: &Case, seed: u64) -> String {
     let mut arguments = vec!["irnic".to_owned(), "sim".to_owned()];
-    for written in KEYS.iter().filter_map(|key| case.given(key.name())) {
-        match (written.key, written.text.as_str()) {
-            ("verify", "on") => arguments.push("--verify".to_owned()),
-            ("verify", _) => {}
-            (key, text) => arguments.extend([format!("--{key}"), text.to_owned()]),
+    for (key, written) in KEYS.iter().filter_map(|key| Some((key, case.given(key.name())?))) {
+        let option = format!("--{}", key.name());
+        match key.value_name {
+            Some(_) => arguments.extend([option, written.text.clone()]),
+            None => arguments.extend((written.text == "on").then_some(option)),
         }
     }
     arguments.extend(["--seed".to_owned(), seed.to_string()]);

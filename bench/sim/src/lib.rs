@@ -15,7 +15,7 @@ mod execute;
 pub mod file;
 mod heap;
 mod html;
-pub mod network_args;
+pub mod key_args;
 mod per_flow;
 pub mod port_capture;
 mod replay;

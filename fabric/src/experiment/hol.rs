@@ -72,19 +72,37 @@ fn keys<C>(
     Ok(())
 }
 
+/// A mechanism: its name, and the parser of its parameters.
+type Mechanism<T> = (&'static str, fn(&Value<'_>, &str) -> Result<T, ValueError>);
+
+/// Parses a mechanism of a table and its parameters.
+fn mechanism<T>(value: &Value<'_>, known: &[Mechanism<T>], expected: &str) -> Result<T, ValueError> {
+    let (name, rest) = value.text.split_once(',').unwrap_or((value.text, ""));
+    let (_, read) = known.iter().find(|(known, _)| *known == name).ok_or_else(|| value.wrong(expected))?;
+    read(value, rest)
+}
+
+/// Returns a mechanism without parameters.
+fn alone<T>(value: &Value<'_>, rest: &str, mechanism: T, expected: &str) -> Result<T, ValueError> {
+    if rest.is_empty() { Ok(mechanism) } else { Err(value.wrong(expected)) }
+}
+
+/// Values accepted by [`flow_control`], for messages.
+const FLOW_CONTROL: &str = "pfc, credits, or gfc and parameters as in gfc,b1=281KB,bm=300KB";
+
+pub(super) const FLOW_CONTROLS: [Mechanism<LinkFlowControl>; 3] = [
+    ("pfc", |value, rest| alone(value, rest, LinkFlowControl::Pfc, FLOW_CONTROL)),
+    ("credits", |value, rest| alone(value, rest, LinkFlowControl::Credits, FLOW_CONTROL)),
+    ("gfc", |value, rest| {
+        let mut given = GfcGiven::default();
+        keys(value, "gfc", rest, &GFC, &mut given)?;
+        Ok(LinkFlowControl::Gfc(given))
+    }),
+];
+
 /// Parses link-level flow control: PFC, credits, or GFC with its parameters.
 pub(super) fn flow_control(value: &Value<'_>) -> Result<LinkFlowControl, ValueError> {
-    let (name, rest) = value.text.split_once(',').unwrap_or((value.text, ""));
-    match name {
-        "pfc" if rest.is_empty() => Ok(LinkFlowControl::Pfc),
-        "credits" if rest.is_empty() => Ok(LinkFlowControl::Credits),
-        "gfc" => {
-            let mut given = GfcGiven::default();
-            keys(value, name, rest, &GFC, &mut given)?;
-            Ok(LinkFlowControl::Gfc(given))
-        }
-        _ => Err(value.wrong("pfc, credits, or gfc and parameters as in gfc,b1=281KB,bm=300KB")),
-    }
+    mechanism(value, &FLOW_CONTROLS, FLOW_CONTROL)
 }
 
 /// Parses Δ^esc: a multiple of the link's delay, or a time.
@@ -101,22 +119,27 @@ fn period(value: &Value<'_>) -> Result<Period, ValueError> {
     }
 }
 
+/// Values accepted by [`hol`], for messages.
+const REMEDY: &str = "off, escape, lb or dlb, and parameters as in escape,pool=8,nack=on or lb,wait=100us";
+
+pub(super) const REMEDIES: [Mechanism<Option<HolConfig>>; 4] = [
+    ("off", |value, rest| alone(value, rest, None, REMEDY)),
+    ("escape", |value, rest| {
+        let mut config = EscapeConfig::default();
+        keys(value, "escape", rest, &ESCAPE, &mut config)?;
+        Ok(Some(HolConfig::Escape(config)))
+    }),
+    ("lb", |value, rest| breaker(value, "lb", rest, Remedy::Drop).map(Some)),
+    ("dlb", |value, rest| breaker(value, "dlb", rest, Remedy::Rotate).map(Some)),
+];
+
+fn breaker(value: &Value<'_>, name: &str, rest: &str, remedy: Remedy) -> Result<HolConfig, ValueError> {
+    let mut config = BreakerConfig::new(remedy);
+    keys(value, name, rest, &BREAKER, &mut config)?;
+    Ok(HolConfig::Breaker(config))
+}
+
 /// Parses countermeasures: none, or a mechanism with its parameters.
 pub(super) fn hol(value: &Value<'_>) -> Result<Option<HolConfig>, ValueError> {
-    let (name, rest) = value.text.split_once(',').unwrap_or((value.text, ""));
-    match name {
-        "off" if rest.is_empty() => Ok(None),
-        "escape" => {
-            let mut config = EscapeConfig::default();
-            keys(value, name, rest, &ESCAPE, &mut config)?;
-            Ok(Some(HolConfig::Escape(config)))
-        }
-        "lb" | "dlb" => {
-            let remedy = if name == "lb" { Remedy::Drop } else { Remedy::Rotate };
-            let mut config = BreakerConfig::new(remedy);
-            keys(value, name, rest, &BREAKER, &mut config)?;
-            Ok(Some(HolConfig::Breaker(config)))
-        }
-        _ => Err(value.wrong("off, escape, lb or dlb, and parameters as in escape,pool=8,nack=on or lb,wait=100us")),
-    }
+    mechanism(value, &REMEDIES, REMEDY)
 }

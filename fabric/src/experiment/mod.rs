@@ -46,7 +46,7 @@ pub use differing::Differing;
 pub use extensions::{Extensions, NamedSwitch};
 pub use grid::{Case, Grid, Run, Values};
 pub use hol::{GfcGiven, LinkFlowControl};
-pub use keys::{KEYS, Key, find, link_named};
+pub use keys::{CATEGORIES, Category, KEYS, Key, find, link_named};
 pub use switches::{Buffers, InputBuffers, QueueLength, SharedBuffers, TrimmingBuffers};
 pub use transport::Transport;
 pub use written::{Origin, TextError, Written};

@@ -11,7 +11,7 @@ pub mod spec;
 pub use build::{Internet2, MAX_ARITY, MAX_HOSTS};
 pub use routes::Routes;
 pub(crate) use routes::Wires;
-pub use spec::NAMES;
+pub use spec::names;
 
 /// A network: nodes `0..hosts` are hosts, `hosts..hosts + switches` are switches.
 #[derive(Clone, Debug, PartialEq)]

@@ -19,6 +19,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use irnic_units as units;
+use irnic_units::keys::words;
 
 use super::build::most_times;
 use super::{Internet2, MAX_ARITY, Topology, ns3};
@@ -33,8 +34,22 @@ const LEAF_SPINE: (u64, u64) = (100_000_000_000, 1_000);
 /// Maximum number of ports of one switch, and of hosts of one description.
 const MAX_PORTS: u32 = 65_535;
 
-/// Names of the topologies that are built from a description.
-pub const NAMES: [&str; 6] = ["star", "dumbbell", "leaf-spine", "ring", "fat-tree", "internet2"];
+/// Builds a topology from the keys of its description.
+type Build = fn(&str) -> Result<Topology, Error>;
+
+const KINDS: [(&str, Build); 6] = [
+    ("star", star),
+    ("dumbbell", dumbbell),
+    ("leaf-spine", leaf_spine),
+    ("ring", ring),
+    ("fat-tree", fat_tree),
+    ("internet2", internet2),
+];
+
+/// Returns the names of the topologies that are built from a description.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|(name, _)| *name)
+}
 
 impl FromStr for Topology {
     type Err = Error;
@@ -42,19 +57,16 @@ impl FromStr for Topology {
     /// Parses a description ([`crate::topology::spec`]), and reads the file if it names one.
     fn from_str(text: &str) -> Result<Topology, Error> {
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+        if let Some((_, build)) = KINDS.iter().find(|(name, _)| *name == kind) {
+            return build(rest);
+        }
         match kind {
-            "star" => star(rest),
-            "dumbbell" => dumbbell(rest),
-            "leaf-spine" => leaf_spine(rest),
-            "ring" => ring(rest),
-            "fat-tree" => fat_tree(rest),
-            "internet2" => internet2(rest),
             "file" => ns3::read(Path::new(rest)),
             _ if text.contains('/') || text.ends_with(".txt") => ns3::read(Path::new(text)),
             _ => Err(Error::Name {
                 what: "topology",
                 name: kind.to_owned(),
-                known: format!("{}, file:PATH", NAMES.join(", ")),
+                known: format!("{}, file:PATH", words(&KINDS).join(", ")),
             }),
         }
     }

@@ -183,7 +183,7 @@ fn settings(page: &mut String, batch: &Batch, runs: &[Run], names: &[String]) {
     if names.len() > 1 {
         line("", names);
     }
-    for key in &KEYS {
+    for key in KEYS.iter() {
         let values: Vec<Option<String>> = batch.cases.iter().map(|c| c.get(key.name()).map(|v| v.text)).collect();
         if values.iter().any(Option::is_some) {
             line(key.name(), &values.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>());
