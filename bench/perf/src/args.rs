@@ -10,7 +10,7 @@ use irnic_report::words::words;
 use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::MAX_RD_ATOMIC;
 
-use crate::plan::{Atomic, Test};
+use crate::plan::{Atomic, PortKind, Test};
 use crate::refused::Refused;
 
 const AFTER_HELP: &str = "\
@@ -87,7 +87,7 @@ pub struct PerfArgs {
     pub(super) source_ip: Option<IpAddr>,
     /// Packet carrier: mem, udp or shm [default: mem in one process, udp in two]
     #[arg(long, value_name = "KIND", requires = "test")]
-    #[arg(value_parser = words(["mem", "udp", "shm"]), hide_possible_values = true)]
+    #[arg(value_parser = words(PortKind::ALL.map(PortKind::name)), hide_possible_values = true)]
     pub(super) port: Option<String>,
     /// Local address of the UDP socket [default: the TCP connection's; 127.0.0.1 in one process]
     #[arg(long, value_name = "ADDR", requires = "test")]

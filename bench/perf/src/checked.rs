@@ -171,20 +171,21 @@ impl PerfArgs {
 
     fn port(&self, device: Option<&Chosen>) -> Result<PortKind, PerfError> {
         let here = self.here();
-        let port = match self.port.as_deref() {
-            None => match device {
+        let named = |text: &str| PortKind::ALL.into_iter().find(|port| port.name() == text);
+        let port = match (self.port.as_deref(), self.port.as_deref().and_then(named)) {
+            (_, Some(PortKind::Mem)) if !here => {
+                return usage("--port mem joins NICs of one process only; choose udp or shm for two");
+            }
+            (_, Some(port)) => port,
+            (None, None) => match device {
                 Some(device) => device.port()?,
                 None if here => PortKind::Mem,
                 None => PortKind::Udp,
             },
-            Some("udp") => PortKind::Udp,
-            Some("shm") => PortKind::Shm,
-            Some("mem") if here => PortKind::Mem,
-            Some("mem") => return usage("--port mem joins NICs of one process only; choose udp or shm for two"),
-            Some(n) if n.parse::<u16>().is_ok() => {
+            (Some(n), None) if n.parse::<u16>().is_ok() => {
                 return usage(format!("--port {n}: chooses mem, udp or shm here; the TCP port is -p {n}"));
             }
-            Some(other) => return usage(format!("--port {other}: expected mem, udp or shm")),
+            (Some(other), None) => return usage(format!("--port {other}: expected mem, udp or shm")),
         };
         if device.is_some() && port != PortKind::Udp {
             return usage(format!("--ib-dev, --gid-index: {} has no addresses; use them with --port udp", port.name()));
@@ -563,6 +564,7 @@ impl PerfArgs {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
     use irnic_transports::time::SEC;
 
     use super::*;
@@ -574,6 +576,23 @@ mod tests {
         }
         for text in ["", "0", "K", "2G", "-1", "64KB", "ten", "99999999999999999999", "64é"] {
             assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_completed_is_accepted() {
+        let command = Alone::command();
+        let mut completed = Vec::new();
+        for option in command.get_arguments().filter(|option| option.is_hide_possible_values_set()) {
+            let name = option.get_long().expect("a long option");
+            for word in option.get_possible_values() {
+                let value = format!("--{name}={}", word.get_name());
+                PerfArgs::plan_of(&["write-bw", &value]).unwrap_or_else(|e| panic!("{value}: {e:?}"));
+                completed.push(value);
+            }
+        }
+        for value in ["--port=mem", "--port=shm", "--transport=irn"] {
+            assert!(completed.iter().any(|known| known == value), "{value}: {completed:?}");
         }
     }
 

@@ -91,6 +91,8 @@ pub enum PortKind {
 }
 
 impl PortKind {
+    pub const ALL: [PortKind; 3] = [PortKind::Mem, PortKind::Udp, PortKind::Shm];
+
     pub fn name(self) -> &'static str {
         match self {
             PortKind::Mem => "mem",

@@ -46,6 +46,13 @@ pub enum PortKind {
     Lab(LabSpec),
 }
 
+impl PortKind {
+    /// Returns the words that ports are or, with a colon, begin with.
+    pub fn words() -> Vec<&'static str> {
+        irnic_units::keys::words(&value::PORTS)
+    }
+}
+
 /// Destination of statistics when the application ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stats {

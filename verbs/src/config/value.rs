@@ -54,21 +54,26 @@ fn word<T: Copy>(value: &Value<'_>, words: &[(&str, T)], expected: &str) -> Resu
     value.read(|text| words.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning), expected)
 }
 
+/// Parses what follows the word that a port begins with.
+type ReadPort = fn(&Value<'_>, &str) -> Result<PortKind, ValueError>;
+
+/// Ports by the words that they are or, with a colon, begin with.
+pub(super) const PORTS: [(&str, ReadPort); 5] = [
+    ("auto", |_, _| Ok(PortKind::Auto)),
+    ("shm", |_, _| Ok(PortKind::Shm)),
+    ("udp", |_, _| Ok(PortKind::Udp)),
+    ("frames:", |value, spec| {
+        let refuse = |e: ParseFrameSpecError| value.refuse(format_args!("frames: {e}"));
+        spec.parse().map(PortKind::Frames).map_err(refuse)
+    }),
+    ("lab:", |value, spec| spec.parse().map(PortKind::Lab).map_err(|e: ParseLabSpecError| value.refuse(e))),
+];
+
 pub(super) fn port(value: &Value<'_>) -> Result<PortKind, ValueError> {
-    match value.text {
-        "auto" => Ok(PortKind::Auto),
-        "shm" => Ok(PortKind::Shm),
-        "udp" => Ok(PortKind::Udp),
-        text => match text.strip_prefix("frames:") {
-            Some(spec) => spec
-                .parse()
-                .map(PortKind::Frames)
-                .map_err(|e: ParseFrameSpecError| value.refuse(format_args!("frames: {e}"))),
-            None => match text.strip_prefix("lab:") {
-                Some(spec) => spec.parse().map(PortKind::Lab).map_err(|e: ParseLabSpecError| value.refuse(e)),
-                None => Err(value.wrong("auto, shm, udp, lab:SOCKET or frames:CARRIER such as frames:tap:tap0")),
-            },
-        },
+    let (word, rest) = value.text.split_at(value.text.find(':').map_or(value.text.len(), |at| at + 1));
+    match PORTS.iter().find(|(known, _)| *known == word) {
+        Some((_, read)) => read(value, rest),
+        None => Err(value.wrong("auto, shm, udp, lab:SOCKET or frames:CARRIER such as frames:tap:tap0")),
     }
 }
 

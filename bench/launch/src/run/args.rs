@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use irnic_ports::output::{CAPTURE, Output, OutputError};
-use irnic_report::words::words;
+use irnic_report::words::{Words, words};
 use irnic_transports::config::TransportConfig;
-use irnic_verbs::config::{Config, ConfigError, Given, Origin, Stats, Variables};
+use irnic_verbs::config::{Config, ConfigError, Given, Origin, PortKind, Stats, Variables};
 use irnic_verbs::device::{self, DeviceInfo};
 use irnic_verbs::stats::STATISTICS;
 
@@ -41,7 +41,7 @@ pub struct RunArgs {
     impair: Option<String>,
     /// Packet carrier: auto, shm, udp, or frames: with a carrier, such as frames:tap:tap0 (docs/frames.md)
     #[arg(long, value_name = "KIND")]
-    #[arg(value_parser = words(["auto", "shm", "udp", "frames:"]), hide_possible_values = true)]
+    #[arg(value_parser = ports(), hide_possible_values = true)]
     port: Option<String>,
     /// Record packets for Wireshark; %p in the name is the process id
     #[arg(long, value_name = "FILE")]
@@ -81,6 +81,11 @@ pub struct RunArgs {
     /// Application and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
+}
+
+/// Completes ports, without that of a lab, which `irnic lab` sets.
+fn ports() -> Words {
+    words(PortKind::words().into_iter().filter(|word| *word != "lab:"))
 }
 
 /// Returns an absolute path, valid in any working directory of the application.
@@ -185,5 +190,37 @@ impl RunArgs {
             environment.insert("IRNIC_STATS".into(), absolute(path)?);
         }
         Ok(environment)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: RunArgs,
+    }
+
+    #[test]
+    fn what_is_completed_is_accepted() {
+        let mut completed = Vec::new();
+        for option in Line::command().get_arguments().filter(|option| option.is_hide_possible_values_set()) {
+            let name = option.get_long().expect("a long option");
+            for word in option.get_possible_values() {
+                let rest = if word.get_name().ends_with(':') { "tap:tap0" } else { "" };
+                let value = format!("--{name}={}{rest}", word.get_name());
+                let line = Line::try_parse_from(["run", "--config=/dev/null", &value, "true"]);
+                let variables = line.unwrap_or_else(|e| panic!("{e}")).args.variables().expect("variables");
+                Config::load(&variables).unwrap_or_else(|e| panic!("{value}: {e}"));
+                completed.push(value);
+            }
+        }
+        for value in ["--port=auto", "--port=frames:tap:tap0", "--transport=irn"] {
+            assert!(completed.iter().any(|known| known == value), "{value}: {completed:?}");
+        }
     }
 }
