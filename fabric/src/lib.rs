@@ -70,3 +70,7 @@ pub mod topology;
 pub mod workload;
 
 pub use priorities::Priorities;
+
+// Of `forward_switch!`.
+#[doc(hidden)]
+pub use irnic_units::delegate;

@@ -4,7 +4,7 @@
 /// `on_timer`, `extract`, `paused_upstreams`, `blocks`, `preempts`, `rank`, `delayed`, `prefetch`, `prefetch_output`,
 /// `flush`. Methods neither written nor forwarded have the defaults of [`crate::switch::Switch`], which do nothing: a
 /// wrapper around a switch that pauses its neighbours must forward `paused_upstreams` and `blocks`, or deadlocks are
-/// not found.
+/// not found. The trait must be in scope.
 ///
 /// ```
 /// use irnic_fabric::Priorities;
@@ -30,112 +30,98 @@
 macro_rules! forward_switch {
     ($inner:tt: $($method:ident),+ $(,)?) => { $($crate::forward_switch!(@ $inner $method);)+ };
     (@ $inner:tt enqueue) => {
-        $crate::forward_switch!(@method $inner fn enqueue(
+        $crate::delegate!((self.$inner): fn enqueue(
             &mut self,
             ctx: &mut $crate::switch::SwitchCtx<'_>,
             id: $crate::network::PacketId,
             output: u16,
-        ) -> $crate::switch::Verdict);
+        ) -> $crate::switch::Verdict;);
     };
     (@ $inner:tt dequeue) => {
-        $crate::forward_switch!(@method $inner fn dequeue(
+        $crate::delegate!((self.$inner): fn dequeue(
             &mut self,
             ctx: &mut $crate::switch::SwitchCtx<'_>,
             output: u16,
             paused: $crate::Priorities,
-        ) -> $crate::switch::Dequeue);
+        ) -> $crate::switch::Dequeue;);
     };
     (@ $inner:tt backlog) => {
-        $crate::forward_switch!(@method $inner fn backlog(&self, output: u16) -> u64);
+        $crate::delegate!((self.$inner): fn backlog(&self, output: u16) -> u64;);
     };
     (@ $inner:tt on_control) => {
-        $crate::forward_switch!(@method $inner fn on_control(
+        $crate::delegate!((self.$inner): fn on_control(
             &mut self,
             ctx: &mut $crate::switch::SwitchCtx<'_>,
             port: u16,
             control: $crate::network::Control,
-        ));
+        ););
     };
     (@ $inner:tt on_timer) => {
-        $crate::forward_switch!(@method $inner fn on_timer(&mut self, ctx: &mut $crate::switch::SwitchCtx<'_>));
+        $crate::delegate!((self.$inner): fn on_timer(&mut self, ctx: &mut $crate::switch::SwitchCtx<'_>););
     };
     (@ $inner:tt paused_upstreams) => {
-        $crate::forward_switch!(@method $inner fn paused_upstreams(&self) -> Vec<(u16, u8)>);
+        $crate::delegate!((self.$inner): fn paused_upstreams(&self) -> Vec<(u16, u8)>;);
     };
     (@ $inner:tt blocks) => {
-        $crate::forward_switch!(@method $inner fn blocks(
+        $crate::delegate!((self.$inner): fn blocks(
             &self,
             packets: &$crate::network::Packets,
             input: u16,
             priority: u8,
             output: u16,
-        ) -> bool);
+        ) -> bool;);
     };
     (@ $inner:tt extract) => {
-        $crate::forward_switch!(@method $inner fn extract(
+        $crate::delegate!((self.$inner): fn extract(
             &mut self,
             ctx: &mut $crate::switch::SwitchCtx<'_>,
             output: u16,
             wanted: &mut dyn FnMut(&$crate::network::Packets, $crate::network::PacketId) -> bool,
-        ) -> Option<$crate::network::PacketId>);
+        ) -> Option<$crate::network::PacketId>;);
     };
     (@ $inner:tt preempts) => {
-        $crate::forward_switch!(@method $inner fn preempts(&self) -> bool);
+        $crate::delegate!((self.$inner): fn preempts(&self) -> bool;);
     };
     (@ $inner:tt rank) => {
-        $crate::forward_switch!(@method $inner fn rank(
+        $crate::delegate!((self.$inner): fn rank(
             &self,
             packets: &$crate::network::Packets,
             output: u16,
             paused: $crate::Priorities,
-        ) -> Option<i64>);
+        ) -> Option<i64>;);
     };
     (@ $inner:tt delayed) => {
-        $crate::forward_switch!(@method $inner fn delayed(
+        $crate::delegate!((self.$inner): fn delayed(
             &mut self,
             ctx: &mut $crate::switch::SwitchCtx<'_>,
             output: u16,
             id: $crate::network::PacketId,
             by: u64,
-        ));
+        ););
     };
     (@ $inner:tt prefetch) => {
-        $crate::forward_switch!(@method $inner fn prefetch(
+        $crate::delegate!((self.$inner): fn prefetch(
             &self,
             packets: &$crate::network::Packets,
             id: $crate::network::PacketId,
             input: u16,
             output: u16,
-        ));
+        ););
     };
     (@ $inner:tt prefetch_output) => {
-        $crate::forward_switch!(@method $inner fn prefetch_output(
+        $crate::delegate!((self.$inner): fn prefetch_output(
             &self,
             packets: &$crate::network::Packets,
             output: u16,
             step: usize,
-        ));
+        ););
     };
     (@ $inner:tt flush) => {
-        $crate::forward_switch!(@method $inner fn flush(
+        $crate::delegate!((self.$inner): fn flush(
             &mut self,
             ctx: &mut $crate::switch::SwitchCtx<'_>,
             output: u16,
             lost: &mut Vec<$crate::network::PacketId>,
-        ));
-    };
-    (@method $inner:tt fn $name:ident(&$self:ident $(, $arg:ident: $type:ty)* $(,)?) $(-> $returned:ty)?) => {
-        fn $name(&$self $(, $arg: $type)*) $(-> $returned)? {
-            #[allow(unused_imports)]
-            use $crate::switch::Switch as _;
-            $self.$inner.$name($($arg),*)
-        }
-    };
-    (@method $inner:tt fn $name:ident(&mut $self:ident $(, $arg:ident: $type:ty)* $(,)?) $(-> $returned:ty)?) => {
-        fn $name(&mut $self $(, $arg: $type)*) $(-> $returned)? {
-            #[allow(unused_imports)]
-            use $crate::switch::Switch as _;
-            $self.$inner.$name($($arg),*)
-        }
+        ););
     };
 }
