@@ -131,11 +131,11 @@ pub(crate) struct Setup {
     pub(crate) low_levels: u64,
     /// Whether anything depends on measured round trips.
     pub(crate) measures: bool,
-    /// Whether there are tail loss probes, send times as evidence of losses, a window of TLT, fences between requests
+    /// Whether there are tail loss probes, send times as evidence of losses, echoes of marks, fences between requests
     /// to overlapping memory, and a priority of acknowledgements.
     pub(crate) probes: bool,
     pub(crate) evidence: bool,
-    pub(crate) tlt_window: bool,
+    pub(crate) echoes: bool,
     pub(crate) fences: bool,
     pub(crate) ack_priority: bool,
     /// Whether there is congestion control, and whether it takes congestion notifications or telemetry.

@@ -135,8 +135,10 @@ impl Experiment {
             };
         }
         transport.check().map_err(|error| self.refuse("transport", error))?;
-        if transport.has_tlt_window() && matches!(self.routing, Routing::Spray | Routing::Random) {
-            let why = "tlt takes packets that are overtaken for lost; it needs ecmp, source or static";
+        if let Some(name) = transport.needs_one_way()
+            && matches!(self.routing, Routing::Spray | Routing::Random)
+        {
+            let why = format!("{name} takes packets that are overtaken for lost; it needs ecmp, source or static");
             return Err(self.refuse("routing", why));
         }
         if transport.congestion != CongestionConfig::None || transport.has_probes() {

@@ -417,10 +417,9 @@ impl Experiment {
 /// and of acknowledgements.
 pub(super) fn count_priorities(config: &mut SimConfig) {
     let acks = config.setups.iter().filter_map(|setup| setup.transport.ack_priority);
-    // RC3 uses lower ones as well.
     let low = config.flows.iter().flat_map(|flow| {
         let setup = config.setups.get(usize::from(flow.setup));
-        let levels = setup.and_then(|setup| setup.transport.discipline.rc3()).map_or(0, |rc3| rc3.levels);
+        let levels = setup.map_or(0, |setup| setup.transport.discipline.low_levels());
         (1..=levels).map(|level| flow.priority.saturating_sub(level))
     });
     let used = config

@@ -49,7 +49,7 @@ impl Nic {
             add("pulls.deadline", Per::Nic, 0, Some("follows from other fields"));
         }
         if let Some(LowSlot { rings: _ }) = low {
-            let levels = slot.qp.config().discipline.rc3().map_or(0, |rc3| rc3.levels.into());
+            let levels = u64::from(slot.qp.config().discipline.low_levels());
             add("low.rings", Per::QueuePair, levels, None);
             add("scheduler.low", Per::QueuePair, levels * QP, None);
             add("scheduler.low_waiting", Per::Nic, 8, None);

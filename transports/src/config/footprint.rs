@@ -18,12 +18,12 @@ impl TransportConfig {
             reads: reads.into(),
             answers: answers.into(),
             cap: self.cap(),
-            low_levels: self.discipline.rc3().map_or(0, |rc3| rc3.levels.into()),
+            low_levels: self.discipline.low_levels().into(),
             measures: matches!(self.timer, Timer::Estimated { .. } | Timer::Tcp { .. })
                 || matches!(self.discipline, Discipline::Tlp(_)),
             probes: self.has_probes(),
             evidence: self.evidence,
-            tlt_window: self.has_tlt_window(),
+            echoes: self.echoes(),
             fences: self.overlap == Overlap::Fence,
             ack_priority: self.ack_priority.is_some(),
             controlled: self.congestion != CongestionConfig::None,
@@ -61,16 +61,6 @@ footprint!(TransportConfig, |at| {
 
 /// Reason for fields of [`TransportConfig`] that select the transport.
 const FIXED: &str = "which transport it is: the NIC is built for it";
-
-impl Parts for Discipline {
-    fn list(&self, at: &Setup, ledger: &mut Ledger) {
-        ledger.enter_sibling(at, "pull", bits(16 + 16 + 10).when(self.pull().is_some(), why::OFF));
-        ledger.enter_sibling(at, "tlt", bits(16).when(self.tlt().is_some(), why::OFF));
-        ledger.enter_sibling(at, "tlp", instant().when(at.probes, why::OFF));
-        // Packets of the first priority, number of priorities, reach.
-        ledger.enter_sibling(at, "rc3", bits(17 + 3 + 17).when(self.rc3().is_some(), why::OFF));
-    }
-}
 
 impl Parts for FlowControl {
     fn list(&self, at: &Setup, ledger: &mut Ledger) {

@@ -1,8 +1,8 @@
 //! A transport is a composition: independent choices of wire format, loss recovery, flow control and timer, and the
 //! presets that name the compositions of the literature.
 //!
-//! The choices and the presets made of them are here, those of one paper in `discipline`; `text` parses and formats
-//! them.
+//! The choices and the presets made of them are here, with their text form in `text`; those of one paper are in
+//! `discipline`.
 
 mod discipline;
 mod footprint;
@@ -308,45 +308,9 @@ impl TransportConfig {
         matches!(self.timer, Timer::Estimated { .. })
     }
 
-    /// Returns the minimum time to a tail loss probe of the retransmission timer, ns, 0 without probes. With TLT by the
-    /// rules for windows, RC3 or pulls, which handle tails, it has none.
-    pub(crate) fn timer_probe(&self) -> u64 {
-        match (self.timer, self.discipline) {
-            (Timer::Estimated { .. }, Discipline::Pull(_) | Discipline::Rc3(_)) => 0,
-            (Timer::Estimated { .. }, Discipline::Tlt(_)) if self.has_tlt_window() => 0,
-            (Timer::Estimated { probe, .. }, _) => probe,
-            _ => 0,
-        }
-    }
-
-    /// Returns whether there are tail loss probes, of the retransmission timer or besides it.
-    pub fn has_probes(&self) -> bool {
-        match (self.timer, self.discipline) {
-            (_, Discipline::Tlp(_)) => true,
-            (Timer::Estimated { probe, .. }, _) => probe > 0,
-            _ => false,
-        }
-    }
-
     /// Returns whether this end supports the IRN extension, and announces it.
     pub fn knows_irn(&self) -> bool {
         self.wire != WireFormat::Roce
-    }
-
-    /// Returns whether TLT marks packets by the rules for windows.
-    pub fn has_tlt_window(&self) -> bool {
-        let windows = self.wire == WireFormat::Irn && self.recovery == Recovery::Selective;
-        self.discipline.tlt().is_some_and(|tlt| tlt.mode == TltMode::Window || tlt.mode == TltMode::On && windows)
-    }
-
-    /// Returns whether TLT marks packets by the rules for rates.
-    pub fn has_tlt_rate(&self) -> bool {
-        self.discipline.tlt().is_some() && !self.has_tlt_window()
-    }
-
-    /// Returns the number of packets from the first missing one that both ends of a request stream track.
-    pub fn tracked(&self) -> u32 {
-        self.discipline.rc3().map_or(self.window, |rc3| self.window.max(rc3.reach))
     }
 
     /// Returns the maximum number of packets in flight.

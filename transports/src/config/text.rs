@@ -6,9 +6,9 @@ use std::str::FromStr;
 use irnic_units::keys::{Key, Value, ValueError, pairs};
 use irnic_units::{MAX_NS, MAX_RATE, Nanoseconds, RATE};
 
+use super::discipline::{self, Discipline};
 use super::{
-    Discipline, FlowControl, MAX_RETRANSMIT_DELAY, Nak, Overlap, Placement, PullConfig, Rc3Config, Timer, TltClock,
-    TltConfig, TltFirst, TltMode, TransportConfig, WireFormat, paper, real_time,
+    FlowControl, MAX_RETRANSMIT_DELAY, Nak, Overlap, Placement, Timer, TransportConfig, WireFormat, paper, real_time,
 };
 use crate::congestion::{CongestionConfig, FairRateConfig, RoccConfig};
 use crate::edge::{self, Edge};
@@ -22,8 +22,14 @@ const WINDOW: &str = "a power of two from 64 to 65536 packets";
 /// Valid timeouts.
 const TIMEOUT: &str = "a time such as 320us, 2ms or 1s";
 
+/// A parameter.
+pub(super) type TransportKey = Key<TransportConfig, ConfigError>;
+
 /// All parameters.
-static KEYS: [Key<TransportConfig, ConfigError>; 37] = [
+static KEYS: [&[TransportKey]; 3] = [&RECOVERY, &discipline::KEYS, &NETWORK];
+
+/// Those of loss recovery and acknowledgements.
+static RECOVERY: [TransportKey; 18] = [
     Key::new("recovery", |t, v| set(&mut t.recovery, recovery(v))),
     Key::new("nak", |t, v| set(&mut t.nak, nak(v))),
     Key::new("cap", |t, v| set(&mut t.flow, cap(v))),
@@ -44,20 +50,10 @@ static KEYS: [Key<TransportConfig, ConfigError>; 37] = [
     Key::new("credits", |t, v| set(&mut t.credits, v.switch())),
     Key::new("ack-priority", |t, v| set(&mut t.ack_priority, ack_priority(v))),
     Key::new("overlap", |t, v| set(&mut t.overlap, v.word(&OVERLAPS))),
-    Key::new("iw", |t, v| set(&mut pull(t, v)?.window, v.number(1..=4096, "1 to 4096 packets"))),
-    Key::new("paths", |t, v| set(&mut pull(t, v)?.paths, paths(v))),
-    Key::new("penalty", |t, v| set(&mut pull(t, v)?.penalty, v.switch())),
-    Key::new("rts", |t, v| set(&mut pull(t, v)?.returns, v.switch())),
-    Key::new("pull-rate", |t, v| set(&mut pull(t, v)?.rate, pull_rate(v))),
-    Key::new("pull-class", |t, v| set(&mut pull(t, v)?.class, v.number(0..=7, "a class, 0 to 7"))),
-    Key::new("tlt", tlt),
-    Key::new("tlt-clock", |t, v| set(&mut tlt_of(t, v)?.clock, v.word(&TLT_CLOCKS))),
-    Key::new("tlt-first", |t, v| set(&mut tlt_of(t, v)?.first, v.word(&TLT_FIRSTS))),
-    Key::new("tlt-every", |t, v| set(&mut tlt_of(t, v)?.every, tlt_every(v))),
-    Key::new("tlp", tlp),
-    Key::new("rc3", rc3),
-    Key::new("rc3-levels", |t, v| set(&mut rc3_of(t, v)?.levels, v.number(1..=7, "1 to 7 priorities"))),
-    Key::new("rc3-reach", |t, v| set(&mut rc3_of(t, v)?.reach, window(v))),
+];
+
+/// Those of the network and of congestion control.
+static NETWORK: [TransportKey; 5] = [
     Key::new("slack", |t, v| set(&mut t.slack, v.read(|text| text.parse().ok(), slack::EXPECTED))),
     Key::new("edge", |t, v| set(&mut t.edge, v.read(|text| text.parse().ok(), edge::EXPECTED))),
     Key::new("cc", congestion),
@@ -68,14 +64,9 @@ static KEYS: [Key<TransportConfig, ConfigError>; 37] = [
 const PLACEMENTS: [(&str, Placement); 3] =
     [("any", Placement::Any), ("watched", Placement::Watched), ("in-order", Placement::InOrder)];
 const OVERLAPS: [(&str, Overlap); 2] = [("application", Overlap::Application), ("fence", Overlap::Fence)];
-const TLT_MODES: [(&str, Option<TltMode>); 4] =
-    [("off", None), ("on", Some(TltMode::On)), ("window", Some(TltMode::Window)), ("rate", Some(TltMode::Rate))];
-const TLT_CLOCKS: [(&str, TltClock); 3] =
-    [("adaptive", TltClock::Adaptive), ("mtu", TltClock::Mtu), ("probe", TltClock::Probe)];
-const TLT_FIRSTS: [(&str, TltFirst); 2] = [("window", TltFirst::Window), ("packet", TltFirst::Packet)];
 
 /// Stores a parsed value.
-fn set<T>(to: &mut T, read: Result<T, ValueError>) -> Result<(), ConfigError> {
+pub(super) fn set<T>(to: &mut T, read: Result<T, ValueError>) -> Result<(), ConfigError> {
     *to = read?;
     Ok(())
 }
@@ -85,90 +76,8 @@ fn congestion(config: &mut TransportConfig, value: &Value<'_>) -> Result<(), Con
     Ok(())
 }
 
-/// Returns the parameters of pulls, an error if the transport has no pulls.
-fn pull<'a>(config: &'a mut TransportConfig, value: &Value<'_>) -> Result<&'a mut PullConfig, ConfigError> {
-    config.discipline.pull_mut().ok_or_else(|| needs(value, "ndp"))
-}
-
-/// Returns the parameters of TLT, an error if it is off.
-fn tlt_of<'a>(config: &'a mut TransportConfig, value: &Value<'_>) -> Result<&'a mut TltConfig, ConfigError> {
-    config.discipline.tlt_mut().ok_or_else(|| needs(value, "tlt=on"))
-}
-
-/// Returns the parameters of RC3, an error if it is off.
-fn rc3_of<'a>(config: &'a mut TransportConfig, value: &Value<'_>) -> Result<&'a mut Rc3Config, ConfigError> {
-    config.discipline.rc3_mut().ok_or_else(|| needs(value, "rc3=on"))
-}
-
-fn needs(value: &Value<'_>, what: &'static str) -> ConfigError {
+pub(super) fn needs(value: &Value<'_>, what: &'static str) -> ConfigError {
     ConfigError::Needs { key: value.key.into(), what }
-}
-
-fn tlt(config: &mut TransportConfig, value: &Value<'_>) -> Result<(), ConfigError> {
-    let Some(mode) = value.word(&TLT_MODES)? else {
-        config.discipline.switch_off("tlt");
-        return Ok(());
-    };
-    config.discipline.check_free("tlt")?;
-    let before = config.discipline.tlt().copied().unwrap_or(TltConfig::DEFAULT);
-    config.discipline = Discipline::Tlt(TltConfig { mode, ..before });
-    Ok(())
-}
-
-fn rc3(config: &mut TransportConfig, value: &Value<'_>) -> Result<(), ConfigError> {
-    let slots = match value.text {
-        "off" => {
-            config.discipline.switch_off("rc3");
-            return Ok(());
-        }
-        "on" => Rc3Config::DEFAULT.slots,
-        _ => value.number(1..=65_536, "off, on, or 1 to 65536 packets of the first low priority")?,
-    };
-    config.discipline.check_free("rc3")?;
-    let before = config.discipline.rc3().copied().unwrap_or(Rc3Config::DEFAULT);
-    config.discipline = Discipline::Rc3(Rc3Config { slots, ..before });
-    Ok(())
-}
-
-/// Sets the minimum time to a tail loss probe: of the timer if it has probes, otherwise beside it.
-fn tlp(config: &mut TransportConfig, value: &Value<'_>) -> Result<(), ConfigError> {
-    let least = match value.text {
-        "off" => 0,
-        _ => value.time(1..=MAX_NS, "off, or a time such as 10us")?,
-    };
-    let pulled = config.discipline.pull().is_some();
-    match &mut config.timer {
-        Timer::Estimated { probe, .. } if !pulled => *probe = least,
-        _ if least == 0 => config.discipline.switch_off("tlp"),
-        _ => {
-            config.discipline.check_free("tlp")?;
-            config.discipline = Discipline::Tlp(least);
-        }
-    }
-    Ok(())
-}
-
-fn paths(value: &Value<'_>) -> Result<u16, ValueError> {
-    match value.text {
-        "auto" => Ok(0),
-        _ => value.number(1..=256, "auto, or 1 to 256 ways"),
-    }
-}
-
-fn tlt_every(value: &Value<'_>) -> Result<u32, ValueError> {
-    match value.text {
-        "none" => Ok(0),
-        _ => value.number(1..=65_536, "none, or 1 to 65536 packets"),
-    }
-}
-
-fn pull_rate(value: &Value<'_>) -> Result<u32, ValueError> {
-    let thousandths = |text: &str| {
-        let rate: f64 = text.parse().ok()?;
-        let thousandths = (rate * f64::from(PullConfig::FULL_RATE)).round();
-        (1.0..=2000.0).contains(&thousandths).then_some(thousandths as u32)
-    };
-    value.read(thousandths, "a part of the line's rate, 0.001 to 2")
 }
 
 fn recovery(value: &Value<'_>) -> Result<Recovery, ValueError> {
@@ -192,7 +101,7 @@ fn cap(value: &Value<'_>) -> Result<FlowControl, ValueError> {
     }
 }
 
-fn window(value: &Value<'_>) -> Result<u32, ValueError> {
+pub(super) fn window(value: &Value<'_>) -> Result<u32, ValueError> {
     let most = Bitmap::<1>::MAX_BITS;
     let read = |text: &str| text.parse().ok().filter(|n: &u32| (64..=most).contains(n) && n.is_power_of_two());
     value.read(read, WINDOW)
@@ -225,7 +134,7 @@ fn ack_priority(value: &Value<'_>) -> Result<Option<u8>, ValueError> {
 impl TransportConfig {
     /// Sets one parameter by name.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
-        match (Key::find(&KEYS, key), key.strip_prefix("cc.")) {
+        match (KEYS.iter().find_map(|keys| Key::find(keys, key)), key.strip_prefix("cc.")) {
             (Some(found), _) => (found.set)(self, &Value { key, text: value }),
             (None, Some(parameter)) => Ok(self.congestion.set(parameter, value)?),
             (None, None) => Err(ConfigError::Key(key.into())),
@@ -301,28 +210,6 @@ impl TransportConfig {
             return Err(ConfigError::RoccRecovery(Nanoseconds(recovery), Nanoseconds(point.period)));
         }
         Ok(())
-    }
-
-    /// Checks that the discipline is compatible with the other choices.
-    fn check_discipline(&self) -> Result<(), ConfigError> {
-        let selective = self.wire == WireFormat::Irn && self.recovery == Recovery::Selective;
-        match self.discipline {
-            Discipline::None => return Ok(()),
-            Discipline::Pull(_) if self.wire != WireFormat::Irn => return Err(ConfigError::PulledWire),
-            Discipline::Pull(_) if self.congestion != CongestionConfig::None => {
-                return Err(ConfigError::PulledCongestion);
-            }
-            Discipline::Tlt(_) if self.wire == WireFormat::Auto => return Err(ConfigError::TltAuto),
-            // The rules for rates retransmit nothing.
-            Discipline::Tlt(_) if !self.has_tlt_window() => return Ok(()),
-            Discipline::Tlt(_) if !selective => return Err(ConfigError::Selective("tlt=window")),
-            Discipline::Tlp(_) if self.has_estimated_timer() => return Err(ConfigError::Exclusive("rto-min", "tlp")),
-            Discipline::Tlp(_) if !selective => return Err(ConfigError::Selective("tlp")),
-            Discipline::Rc3(_) if !selective => return Err(ConfigError::Selective("rc3")),
-            _ => {}
-        }
-        let delayed = self.discipline.name().filter(|_| self.retransmit_delay != 0);
-        delayed.map_or(Ok(()), |name| Err(ConfigError::Delay(name)))
     }
 
     /// Parses a preset's name, then parameters: `irn,cap=110,rto-high=320us`. `real_time` selects the preset's
@@ -435,14 +322,9 @@ impl ParsedTransport {
         }
         let pairs: Result<Vec<_>, _> = parameters.into_iter().flat_map(pairs).collect();
         let pairs = pairs.map_err(|part| ConfigError::NotKeyValue(part.trim().into()))?;
-        // A text may give the parameters of a discipline before it, and probes before the timer that has them.
-        let step = |key: &str| match key {
-            "tlp" => 2,
-            _ if key.starts_with("tlt-") || key.starts_with("rc3-") => 1,
-            _ => 0,
-        };
-        for now in 0..3 {
-            for Value { key, text } in pairs.iter().filter(|pair| step(pair.key) == now) {
+        // A text may give the parameters of a discipline before it.
+        for now in 0..discipline::STEPS {
+            for Value { key, text } in pairs.iter().filter(|pair| discipline::step(pair.key) == now) {
                 config.set(key, text)?;
             }
         }
@@ -486,7 +368,7 @@ pub enum ConfigError {
     Preset(String),
     /// Unknown parameter.
     #[error("transport parameter \"{0}\" does not exist; expected {keys} or cc.PARAMETER",
-        keys = KEYS.iter().map(|key| key.name).collect::<Vec<_>>().join(", "))]
+        keys = KEYS.iter().copied().flatten().map(|key| key.name).collect::<Vec<_>>().join(", "))]
     Key(String),
     /// Bad value.
     #[error("transport parameter {0}")]
@@ -533,27 +415,27 @@ pub enum ConfigError {
     /// The delay of fetching a packet again is not modelled with disciplines.
     #[error("{0} sends packets again at once; leave out retransmit-delay")]
     Delay(&'static str),
-    /// Only the IRN extension has pulls.
-    #[error("ndp needs the packets of IRN")]
-    PulledWire,
+    /// Only the IRN extension has what the discipline needs.
+    #[error("{0} needs the packets of IRN")]
+    Wire(&'static str),
     /// Pulls are the congestion control.
-    #[error("ndp has no congestion control but its pulls; leave out cc")]
-    PulledCongestion,
+    #[error("{0} has no congestion control but its pulls; leave out cc")]
+    PulledCongestion(&'static str),
     /// The packet format is not known from the beginning.
-    #[error("tlt marks packets from the first on, whose format auto does not know yet; use an irn transport, or roce")]
-    TltAuto,
+    #[error("{0} marks packets from the first on, whose format auto does not know yet; use an irn transport, or roce")]
+    AutoFormat(&'static str),
     /// Timers in the wrong order.
     #[error("{low} is longer than {high}")]
     #[allow(missing_docs)]
     TimerOrder { low: &'static str, high: &'static str },
 }
 
-fn on(flag: bool) -> &'static str {
+pub(super) fn on(flag: bool) -> &'static str {
     if flag { "on" } else { "off" }
 }
 
 /// Returns the word of a value.
-fn word<T: PartialEq>(words: &[(&'static str, T)], value: T) -> &'static str {
+pub(super) fn word<T: PartialEq>(words: &[(&'static str, T)], value: T) -> &'static str {
     words.iter().find(|(_, of)| *of == value).map_or("", |(word, _)| word)
 }
 
@@ -627,41 +509,6 @@ impl fmt::Display for TransportConfig {
         }
         if self.congestion != CongestionConfig::None || matches!(self.discipline, Discipline::Tlp(_)) {
             write!(f, ",line-rate={}bit,base-rtt={}", self.line_rate, Nanoseconds(self.base_rtt))?;
-        }
-        Ok(())
-    }
-}
-
-impl TransportConfig {
-    /// Formats the discipline, and the probes of the timer.
-    fn fmt_discipline(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Discipline::Pull(PullConfig { window, paths, penalty, returns, rate, class }) = self.discipline {
-            write!(f, ",iw={window},paths=")?;
-            match paths {
-                0 => f.write_str("auto")?,
-                paths => write!(f, "{paths}")?,
-            }
-            write!(f, ",penalty={},rts={}", on(penalty), on(returns))?;
-            write!(f, ",pull-rate={},pull-class={class}", f64::from(rate) / f64::from(PullConfig::FULL_RATE))?;
-            return write!(f, ",line-rate={}bit", self.line_rate);
-        }
-        if let Discipline::Tlt(TltConfig { mode, clock, first, every }) = self.discipline {
-            write!(f, ",tlt={}", word(&TLT_MODES, Some(mode)))?;
-            write!(f, ",tlt-clock={},tlt-first={}", word(&TLT_CLOCKS, clock), word(&TLT_FIRSTS, first))?;
-            match every {
-                0 => f.write_str(",tlt-every=none")?,
-                every => write!(f, ",tlt-every={every}")?,
-            }
-        }
-        match (self.timer, self.discipline) {
-            (Timer::Estimated { probe: 0, .. }, _) => f.write_str(",tlp=off")?,
-            (Timer::Estimated { probe: least, .. }, _) | (_, Discipline::Tlp(least)) => {
-                write!(f, ",tlp={}", Nanoseconds(least))?;
-            }
-            _ => {}
-        }
-        if let Discipline::Rc3(Rc3Config { slots, levels, reach }) = self.discipline {
-            write!(f, ",rc3={slots},rc3-levels={levels},rc3-reach={reach}")?;
         }
         Ok(())
     }

@@ -298,7 +298,7 @@ impl Qp {
                 // RFC 3168: ECT(0).
                 path.traffic_class |= 2;
             }
-            if c.discipline().tlt().is_some() || c.discipline().pull().is_some() {
+            if c.discipline().has_marks() {
                 // Those bits are for switches to set.
                 path = path.with_mark(Mark::Whole);
             }
@@ -501,7 +501,7 @@ impl Qp {
     /// Returns whether it may have packets that go after those of all other queue pairs (RC3).
     #[inline]
     pub fn has_low(&self) -> bool {
-        self.context.discipline().rc3().is_some()
+        self.context.discipline().low_levels() > 0
     }
 
     /// Returns the priority of the next packet of [`Self::poll_low`], 0 to 7, if there may be one.

@@ -214,8 +214,8 @@ footprint!(AckQueue, |at| {
     count => left(why::PORT),
     sent => maybe(width::PSN + 8).when(at.irn, why::IRN),
     duplicate => maybe(width::PSN).when(at.irn && at.evidence, why::OFF),
-    echo => maybe(2 + width::PSN + 1).when(at.tlt_window, why::OFF),
-    before_echo => bits(6).when(at.tlt_window, why::OFF),
+    echo => maybe(2 + width::PSN + 1).when(at.echoes, why::OFF),
+    before_echo => bits(6).when(at.echoes, why::OFF),
 });
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod tlt;
 
 pub(super) use self::hooks::{Acknowledged, Chosen, Delivery, Departure, Due, Hooks, Turn};
 pub(super) use self::rc3::LowLoop;
+pub(super) use self::tlt::count_echo;
 
 use self::pull::Ends;
 use self::rc3::LowAcks;

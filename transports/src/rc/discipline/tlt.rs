@@ -15,6 +15,7 @@ use crate::config::{TltClock, TltFirst};
 use crate::footprint::{bits, flag, footprint, left, maybe, sequence, times, why, width};
 use crate::packet::PacketClass;
 use crate::psn::Psn;
+use crate::qp::Counters;
 use crate::qp::context::QpContext;
 use crate::qp::host::{Host, TxSlot};
 use crate::rc::fetch::Fetch;
@@ -22,6 +23,11 @@ use crate::recovery::Sender;
 use crate::sideband::Colour;
 use crate::time::Time;
 use crate::wire::{Importance, IrnEth, Opcode};
+
+/// Counts an acknowledgement that echoes a mark: any end sends them.
+pub(in crate::rc) fn count_echo(counters: &mut Counters) {
+    counters.tlt_echoes += 1;
+}
 
 /// The latest transmission of a packet.
 #[derive(Copy, Clone, Debug, Default)]

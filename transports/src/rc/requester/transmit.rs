@@ -8,7 +8,7 @@ use crate::qp::host::{Host, TxSlot};
 use crate::qp::send_queue::{Fence, SendWqe};
 use crate::qp::work::{SendOp, WcStatus};
 use crate::rc::acks::{ACK_EVERY, Ack};
-use crate::rc::discipline::{Chosen, Departure, Hooks, Turn};
+use crate::rc::discipline::{Chosen, Departure, Hooks, Turn, count_echo};
 use crate::slack::Piece;
 use crate::telemetry::Int;
 use crate::time::Time;
@@ -171,7 +171,7 @@ impl Requester {
         out.headers.aeth = Some(Aeth { syndrome: syndrome.to_u8(), msn: self.responses.msn() });
         out.headers.irn = Some(IrnEth::Ack { selective: sack.last, run: sack.run });
         if let Ack::Echo(echo) = ack {
-            host.counters().tlt_echoes += 1;
+            count_echo(host.counters());
             out.headers.bth.importance = echo.importance;
         }
         true

@@ -7,7 +7,7 @@ use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure, position};
 use crate::qp::host::{Host, PeerProcess, TxSlot};
 use crate::rc::acks::Ack;
-use crate::rc::discipline::{Chosen, Departure, Hooks, Turn};
+use crate::rc::discipline::{Chosen, Departure, Hooks, Turn, count_echo};
 use crate::rc::timer::Expiry;
 use crate::recovery::Sack;
 use crate::time::Time;
@@ -76,7 +76,7 @@ impl Responder {
         counters.sent_acks += 1;
         let expected = self.rx.expected();
         if let Ack::Echo(_) = ack {
-            counters.tlt_echoes += 1;
+            count_echo(counters);
         }
         match ack.sack() {
             Some(sack) if !sack.last.before(expected) => {
