@@ -7,10 +7,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A module's path from the crate's root on.
-type Module = Vec<String>;
+pub type Module = Vec<String>;
 
 /// All production files of a crate by their modules.
-fn modules(root: &Path) -> BTreeMap<Module, String> {
+pub fn modules(root: &Path) -> BTreeMap<Module, String> {
     let mut found = BTreeMap::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {

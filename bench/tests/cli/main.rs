@@ -4,6 +4,7 @@ mod ci;
 mod circles;
 mod deep;
 mod footprint;
+mod mechanisms;
 mod output;
 mod outputs;
 mod packages;
