@@ -34,6 +34,7 @@ fn bash_completes_commands_and_options() {
         (["irnic", "run", "--port", "sh"], "shm"),
         (["irnic", "perf", "--transport", "ro"], "roce"),
         (["irnic", "sim", "--pfc", "o"], "on off"),
+        (["irnic", "sim", "--deadlock", "c"], "continue"),
     ] {
         assert_eq!(completed(&words), expected, "{words:?}");
     }

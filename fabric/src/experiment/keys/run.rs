@@ -1,5 +1,7 @@
 //! Keys of the run: its end, and what is observed.
 
+use irnic_units::keys::words;
+
 use super::key::Key;
 use super::parse::positive_time;
 
@@ -14,6 +16,7 @@ pub(super) static KEYS: [Key; 4] = [
         |e, v| v.word(&DEADLOCK).map(|outlives| e.outlive_deadlocks = outlives),
     )
     .unset("end")
+    .words(|| words(&DEADLOCK))
     .sim_only(),
     Key::new("sample", "TIME", "Sampling interval of queues and rates", |e, v| {
         positive_time(v).map(|ns| e.sample = Some(ns))

@@ -7,7 +7,7 @@ use irnic_units::{self as units, MAX_BYTES, MAX_NS, SIZE, quotient};
 use super::key::Key;
 use super::parse::size;
 use super::rocc::points;
-use crate::experiment::hol::{FLOW_CONTROLS, flow_control, hol};
+use crate::experiment::hol::{FLOW_CONTROLS, REMEDIES, flow_control, hol};
 use crate::experiment::{
     Buffers, Experiment, InputBuffers, QueueLength, SharedBuffers, TrimmingBuffers, differing, policies,
 };
@@ -116,7 +116,8 @@ pub(super) static KEYS: [Key; 26] = [
          each switch of the loop send one (dlb), as in lb,wait=100us",
         |e, v| hol(v).map(|hol| e.hol = hol),
     )
-    .unset("off"),
+    .unset("off")
+    .words(|| words(&REMEDIES)),
     Key::new("alpha", "X", "shared-buffer: limit each queue to X times the free buffer", |e, v| {
         shared(e, v).and_then(|shared| positive(v).map(|alpha| shared.alpha = alpha))
     })
@@ -179,7 +180,8 @@ pub(super) static KEYS: [Key; 26] = [
          arriving one (arriving), or the arriving one with its header queued in its place (fifo)",
         |e, v| trimming(e, v).and_then(|t| v.word(&CUTS).map(|cut| t.cut = cut)),
     )
-    .unset("coin"),
+    .unset("coin")
+    .words(|| words(&CUTS)),
     Key::on_off(
         "return-headers",
         "trimming: return headers that do not fit to their sender: on or off",

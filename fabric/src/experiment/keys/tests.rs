@@ -31,7 +31,12 @@ fn grids_have_an_order_of_all_keys() {
 #[test]
 fn parsers_accept_what_is_completed() {
     // What may follow words that values begin with.
-    let begun = [("ecn", "step:", "100KB"), ("ecn", "red:", "100KB,400KB,0.2"), ("ecn", "pi:", "100KB,0.005,1ms")];
+    let begun = [
+        ("ecn", "step:", "100KB"),
+        ("ecn", "red:", "100KB,400KB,0.2"),
+        ("ecn", "pi:", "100KB,0.005,1ms"),
+        ("headers", "fixed:", "62"),
+    ];
     let completed = KEYS.iter().flat_map(|key| key.completions().into_iter().map(|word| (key.name(), word)));
     let mut ends = 0;
     for (key, word) in completed {

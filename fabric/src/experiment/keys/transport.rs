@@ -82,6 +82,7 @@ pub(super) static KEYS: [Key; 15] = [
         v.word(&QPS).map(|policy| e.qps = policy)
     })
     .default("per-flow")
+    .words(|| words(&QPS))
     .sim_only(),
     Key::new(
         "service",
@@ -91,12 +92,14 @@ pub(super) static KEYS: [Key; 15] = [
         |e, v| v.word(&SERVICES).map(|service| e.service = service),
     )
     .default("rc")
+    .words(|| words(&SERVICES))
     .sim_only(),
     Key::new("headers", "HOW", "Header bytes per packet: real, or fixed:N", |e, v| {
         v.read(headers, "real, or fixed: and bytes for each packet, such as fixed:62")
             .map(|headers| e.headers = headers)
     })
     .default("real")
+    .words(|| words(&HEADERS))
     .sim_only(),
 ];
 
@@ -166,10 +169,14 @@ fn parameter(experiment: &mut Experiment, value: &Value<'_>) -> Result<(), Value
     transport.config.set(key, value.text).map_err(|error| value.refuse(error))
 }
 
+/// Parser of what follows a word.
+type ReadHeaders = fn(&str) -> Option<HeaderBytes>;
+
+const HEADERS: [(&str, ReadHeaders); 2] = [
+    ("real", |rest| rest.is_empty().then_some(HeaderBytes::Real)),
+    ("fixed:", |bytes| bytes.parse().ok().filter(|n| *n <= 1_000).map(HeaderBytes::Fixed)),
+];
+
 fn headers(text: &str) -> Option<HeaderBytes> {
-    match text.split_once(':') {
-        None if text == "real" => Some(HeaderBytes::Real),
-        Some(("fixed", bytes)) => bytes.parse().ok().filter(|n| *n <= 1_000).map(HeaderBytes::Fixed),
-        _ => None,
-    }
+    HEADERS.iter().find_map(|(word, read)| read(text.strip_prefix(word)?))
 }
