@@ -11,7 +11,7 @@ help:
 	@echo 'make test               install what the tests need, run them all, end with a summary'
 	@echo 'make applications       the long forms of the application tests, which make test leaves out'
 	@echo 'make arm64              build for aarch64 and test under qemu-user'
-	@echo 'make lint               rustfmt, clippy, shellcheck, cargo-deny'
+	@echo 'make lint               rustfmt, clippy, rustdoc, shellcheck, cargo-deny'
 	@echo 'make soak SCHEDULES=n   n seeded schedules from seed FIRST on (1000000 from 1)'
 	@echo 'make fuzz SECONDS=s     every fuzz target for s seconds (60); needs a nightly toolchain'
 	@echo 'make sanitize           the tests of memory and ports under AddressSanitizer; needs a nightly toolchain'

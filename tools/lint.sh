@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Format, clippy, shellcheck, cargo-deny. Runs them all, fails if one did.
+# Format, clippy, rustdoc, shellcheck, cargo-deny. Runs them all, fails if one did.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 status=0
@@ -10,6 +10,7 @@ check() {
 
 check tools/format.sh --check
 check cargo clippy --workspace --all-targets --all-features -- -D warnings
+check env RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features
 check tools/comments.sh
 if command -v shellcheck >/dev/null; then
     check shellcheck tools/*.sh bench/*.sh tools/rxe/*.sh tools/rxe/guest/* .ci/run
