@@ -11,7 +11,7 @@ use irnic_report::words::words;
 use irnic_sim::key_args::{KeyArgs, Network};
 use irnic_sim::port_capture::PcapArgs;
 
-use crate::pace::{CLOCKS, Pace, pace};
+use crate::pace::{Pace, clocks, pace};
 
 const AFTER_HELP: &str = "\
 Each process that opens a device is a host of the network. Its number is IRNIC_LAB_HOST=N in its
@@ -47,7 +47,7 @@ pub struct LabArgs {
     /// Clock mode: elastic; realtime; dilated=K, K times slower; elastic=K, both; or virtual, which jumps from event to
     /// event while all programs poll in vain or sleep (experimental)
     #[arg(long, value_name = "HOW", default_value = "elastic", help_heading = "Run")]
-    #[arg(value_parser = words(irnic_units::keys::words(&CLOCKS)).try_map(|text| pace(&text)), hide_possible_values = true)]
+    #[arg(value_parser = words(clocks()).try_map(|text| pace(&text)), hide_possible_values = true)]
     pub clock: Pace,
     /// With --clock virtual: advance time without a program that has neither posted nor polled for this long, since it
     /// may be waiting for something else

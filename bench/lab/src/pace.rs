@@ -36,13 +36,18 @@ impl fmt::Display for Clock {
 }
 
 /// Clocks by their names; a factor follows the equals sign.
-pub const CLOCKS: [(&str, Clock); 5] = [
+const CLOCKS: [(&str, Clock); 5] = [
     ("elastic", Clock::Elastic),
     ("realtime", Clock::Realtime),
     ("virtual", Clock::Virtual),
     ("dilated=", Clock::Realtime),
     ("elastic=", Clock::Elastic),
 ];
+
+/// Returns the names of clocks, for completion.
+pub fn clocks() -> Vec<&'static str> {
+    irnic_units::keys::words(&CLOCKS)
+}
 
 /// Parses elastic, realtime, virtual, or one of them slowed down by a factor.
 pub fn pace(text: &str) -> Result<Pace, String> {
