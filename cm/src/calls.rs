@@ -130,7 +130,7 @@ impl Cm {
         let c = self.connection(id, "accept")?;
         match (c.state, param) {
             (State::RepReceived, None) => {
-                self.send_rtu(id);
+                self.send_rtu(now, id);
                 Ok(())
             }
             (State::ReqReceived, Some(param)) => self.send_rep(now, id, param),
@@ -148,15 +148,18 @@ impl Cm {
         }
     }
 
-    /// Confirms a REP.
-    fn send_rtu(&mut self, id: CmId) {
+    /// Confirms a REP. The peer repeats the REP if this is lost; but one that received an MRA stays silent for a minute,
+    /// and to it the RTU is sent several times.
+    fn send_rtu(&mut self, now: Time, id: CmId) {
         let Ok(c) = self.connection(id, "accept") else { return };
         c.state = State::Established;
         let (comm_id, path, tid) = (c.comm_id, c.path, c.tid);
         let rtu = Rtu { local_comm_id: comm_id, remote_comm_id: c.remote_id, ..Rtu::default() };
         let answer = self.send_message(path, tid, rtu);
-        if let Some(c) = self.connections.get_mut(comm_id) {
-            c.answer = Some(answer);
+        let Some(c) = self.connections.get_mut(comm_id) else { return };
+        c.answer = Some(answer);
+        if c.mra_sent {
+            self.send_answer_repeatedly(now, comm_id);
         }
     }
 
@@ -264,14 +267,20 @@ impl Cm {
         let is_silent = |c: &Connection| c.mra_sent || matches!(c.state, State::RepSent | State::MraRepReceived);
         let silent = self.connections.get(comm_id).is_some_and(is_silent);
         self.refuse_once(now, comm_id, reason, private_data);
+        if silent {
+            self.send_answer_repeatedly(now, comm_id);
+        }
+    }
+
+    /// Sends the answer again and again for one interval, to a peer that is silent.
+    fn send_answer_repeatedly(&mut self, now: Time, comm_id: u32) {
         let jitter = self.random.random();
         let Some(c) = self.connections.get_mut(comm_id) else { return };
-        if let Some(mad) = c.answer.filter(|_| silent) {
-            let repeat = Repeat::new(now, mad, self.config.first_repeat, c.interval, 0, jitter);
-            let due = repeat.due();
-            c.repeat = Some(repeat);
-            self.connections.set_due(comm_id, due);
-        }
+        let Some(mad) = c.answer else { return };
+        let repeat = Repeat::new(now, mad, self.config.first_repeat, c.interval, 0, jitter);
+        let due = repeat.due();
+        c.repeat = Some(repeat);
+        self.connections.set_due(comm_id, due);
     }
 
     /// Sends a REJ for a connection that is being established, and remembers it.

@@ -49,9 +49,14 @@ impl Cm {
 
     /// Handles a peer that does not answer.
     fn on_timeout(&mut self, now: Time, comm_id: u32) {
-        let Some(c) = self.connections.get(comm_id) else { return };
+        let Some(c) = self.connections.get_mut(comm_id) else { return };
         let (state, owner) = (c.state, c.owner);
         match state {
+            // The RTU was sent several times.
+            State::Established => {
+                c.repeat = None;
+                return self.connections.set_due(comm_id, Time::NEVER);
+            }
             State::DreqSent => return self.set_disconnected(now, comm_id, TIMED_OUT),
             State::RepSent | State::MraRepReceived => self.refuse(now, comm_id, RejReason::TIMEOUT, &[]),
             // The REJ was sent several times.

@@ -92,6 +92,35 @@ fn an_mra_makes_the_active_side_wait() {
 }
 
 #[test]
+fn a_lost_confirmation_after_an_mra_takes_no_minute() {
+    let mut net = Net::pair();
+    net.listen(1, 7);
+    let active = net.connect(0, 1, 7, &param(0x11, b""));
+    let passive = net.expect(1, EventKind::ConnectRequest).id;
+    net.cms[1].accept(net.now, passive, Some(&param(0x22, b""))).expect("accepted");
+    net.expect(0, EventKind::ConnectResponse);
+    // The application is slow: the REP is repeated once, and answered by an MRA.
+    net.run_for(SEC);
+    let mras = net.names().iter().filter(|name| **name == (0, "MRA")).count();
+    assert_eq!(mras, 1);
+    net.cms[0].accept(net.now, active, None).expect("confirmed");
+    net.faults.loss = 1000;
+    net.take();
+    net.faults.loss = 0;
+    let confirmed = net.now;
+    net.expect(1, EventKind::Established);
+    assert!(net.now < confirmed + SEC, "{:?} after {confirmed:?}", net.now);
+    // Both stay connected when the repeats have ended.
+    net.run_for(80 * SEC);
+    assert!(net.events(0).is_empty() && net.events(1).is_empty());
+    let count = net.names().iter().filter(|name| **name == (0, "RTU")).count();
+    assert!((2..20).contains(&count), "{count}");
+    net.cms[0].disconnect(net.now, active).expect("under way");
+    net.expect(1, EventKind::Disconnected);
+    net.expect(0, EventKind::Disconnected);
+}
+
+#[test]
 fn what_belongs_to_no_connection_is_answered_where_an_answer_helps() {
     let mut net = Net::pair();
     // A DREQ for an unknown connection is answered by a DREP.
