@@ -12,8 +12,8 @@ use crate::sandbox::{Device, Sandbox, all, free_port, installed, namespaces, ski
 use crate::table::Row;
 
 /// The address of the interface; from the block for documentation (RFC 5737).
-const ADDRESS: &str = "192.0.2.1";
-const IP: &str = "/usr/bin/ip";
+pub const ADDRESS: &str = "192.0.2.1";
+pub const IP: &str = "/usr/bin/ip";
 const PROGRAM: &str = "/usr/bin/fi_pingpong";
 
 /// An endpoint's type and provider, options, the sizes in the report as the program abbreviates them, whether it
@@ -120,7 +120,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// Makes an interface in this namespace: libfabric passes over the loopback interface.
-fn make_interface() -> Result<(), Failed> {
+pub fn make_interface() -> Result<(), Failed> {
     for line in [
         "link add veth0 type veth peer name veth1",
         &format!("address add {ADDRESS}/24 dev veth0"),

@@ -10,8 +10,10 @@ mod cm_faults;
 mod crates;
 mod death;
 mod examples;
+mod fabtests;
 mod fio;
 mod frames;
+mod gloo;
 mod iser;
 mod libfabric;
 mod mooncake;
@@ -28,6 +30,7 @@ mod qperf;
 mod rdmacm;
 mod sandbox;
 mod table;
+mod valkey;
 
 use std::collections::BTreeSet;
 
@@ -64,6 +67,9 @@ fn trials(all: bool) -> Vec<Trial> {
     trials.extend(qperf::trials());
     trials.extend(mooncake::trials());
     trials.extend(newest::trials());
+    trials.extend(fabtests::trials());
+    trials.extend(valkey::trials());
+    trials.extend(gloo::trials());
     trials.push(Trial::test("applications: docs/applications.md has what is tested", || {
         let rows = [
             rdmacm::ROWS,
@@ -71,9 +77,12 @@ fn trials(all: bool) -> Vec<Trial> {
             newest::ROWS,
             qperf::ROWS,
             libfabric::ROWS,
+            fabtests::ROWS,
             iser::ROWS,
             preload::ROWS,
             published::ROWS,
+            valkey::ROWS,
+            gloo::ROWS,
         ]
         .concat();
         table::compare("verbs/tests/applications", &rows).map_err(Into::into)
