@@ -217,7 +217,10 @@ fn ndp_ends_an_incast_at_its_optimum_and_prefers_whom_it_is_told_to() {
     // time.
     let cells = json["cells"].as_array().expect("a list");
     let spread = cells.iter().find(|c| c["id"] == "figure16/ndp/50/spread").expect("a cell");
-    assert_eq!((&spread["paper"], &spread["authors"], &spread["answer"]), (&1.2.into(), &1.071.into(), &"holds".into()));
+    assert_eq!(
+        (&spread["paper"], &spread["authors"], &spread["answer"]),
+        (&1.2.into(), &1.071.into(), &"holds".into())
+    );
     assert_eq!((out, json), ndp(&folder, &[&only[..], &["--jobs", "2"]].concat()));
 }
 

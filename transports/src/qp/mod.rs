@@ -28,8 +28,8 @@ pub use config::QpConfig;
 pub use connect::ConnectParams;
 pub use counters::{Counters, QpCounts};
 pub use host::{
-    AtomicOp, Caller, CqId, Event, Fast, Frees, GatherList, Host, MemError, PdId, PeerProcess, PullTurn, Reader, RecvWqe,
-    SrqId, TxSlot, XrcSrq, XrcdId,
+    AtomicOp, Caller, CqId, Event, Fast, Frees, GatherList, Host, MemError, PdId, PeerProcess, PullTurn, Reader,
+    RecvWqe, SrqId, TxSlot, XrcSrq, XrcdId,
 };
 pub use qp::Qp;
 pub use send_queue::{MAX_MESSAGE, PostError};
