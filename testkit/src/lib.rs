@@ -1,6 +1,7 @@
-//! Shared parts of the tests of all irnic crates: skipping, retries, waiting, and crash diagnosis.
+//! Shared parts of the tests of all irnic crates: skipping, retries, waiting, browsers, and crash diagnosis.
 #![forbid(unsafe_code)]
 
+pub mod browser;
 pub mod crash;
 pub mod golden;
 pub mod once;

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use crate::support::{Folder, free_port, irnic, listens, needs, text};
 use serde_json::Value;
@@ -288,13 +288,9 @@ fn others_read_a_lab_only_if_that_is_said() {
 
 /// A browser of so many points, which does not look at the clock.
 fn browser(folder: &Folder, size: &str, address: &str, what: &str) -> Vec<u8> {
-    let mut browser = Command::new("timeout");
-    browser.args(["-k", "5", "120", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]);
-    browser.args(["--virtual-time-budget=6000", "--no-first-run", "--disable-dev-shm-usage", what]);
-    browser.arg(format!("--window-size={size}"));
-    browser.arg(format!("--user-data-dir={}", folder.path().join("profile").display()));
-    browser.env("HOME", folder.path()).arg(format!("http://{address}/"));
-    browser.output().expect("chromium starts").stdout
+    let size = format!("--window-size={size}");
+    let options = ["--hide-scrollbars", what, &size];
+    irnic_testkit::browser::open(folder.path(), &format!("http://{address}/"), 6_000, &options)
 }
 
 #[test]

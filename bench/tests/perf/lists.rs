@@ -403,17 +403,13 @@ frame.srcdoc = REPORT;
 </script>"#;
 
 fn probe(folder: &Folder, page: &Path, more: &[&str]) -> Value {
-    let mut browser = Command::new("timeout");
-    browser.args(["-k", "5", "120", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]);
-    browser.args(["--virtual-time-budget=10000", "--no-first-run", "--disable-dev-shm-usage"]).args(more);
-    browser.arg(format!("--user-data-dir={}", folder.path().join("profile").display()));
-    let output =
-        browser.env("HOME", folder.path()).arg(format!("file://{}", page.display())).output().expect("chromium starts");
-    let dom = text(&output.stdout);
-    let begin = dom.find("<pre id=\"found\">").unwrap_or_else(|| panic!("no page: {}", text(&output.stderr))) + 16;
+    let address = format!("file://{}", page.display());
+    let dom = irnic_testkit::browser::open(folder.path(), &address, 10_000, &[&["--dump-dom"], more].concat());
+    let dom = text(&dom);
+    let begin = dom.find("<pre id=\"found\">").unwrap_or_else(|| panic!("no page: {dom}")) + 16;
     let found = dom[begin..].split("</pre>").next().expect("an end");
     let found = found.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&");
-    serde_json::from_str(&found).unwrap_or_else(|e| panic!("{e}: {found}\n{}", text(&output.stderr)))
+    serde_json::from_str(&found).unwrap_or_else(|e| panic!("{e}: {found}"))
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! The report of `irnic sim`, opened in a browser.
 
-use std::process::Command;
-
 use crate::support::{Folder, irnic, needs, text};
 use serde_json::Value;
 
@@ -74,17 +72,13 @@ fn found() -> Option<Value> {
     assert!(!report.contains("src=") && !report.contains("url(") && !report.contains("@import"));
     let quoted = serde_json::to_string(&report).expect("JSON").replace("</", "<\\/");
     let page = folder.write("probe.html", &PROBE.replace("REPORT", &quoted));
-    let mut browser = Command::new("timeout");
-    browser.args(["-k", "5", "120", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]);
-    browser.args(["--virtual-time-budget=10000", "--no-first-run", "--disable-dev-shm-usage"]);
-    browser.arg(format!("--user-data-dir={}", folder.path().join("profile").display()));
-    browser.env("HOME", folder.path()).arg(format!("file://{}", page.display()));
-    let output = browser.output().expect("chromium starts");
-    let dom = text(&output.stdout);
-    let begin = dom.find("<pre id=\"found\">").unwrap_or_else(|| panic!("no page: {}", text(&output.stderr))) + 16;
+    let dom =
+        irnic_testkit::browser::open(folder.path(), &format!("file://{}", page.display()), 10_000, &["--dump-dom"]);
+    let dom = text(&dom);
+    let begin = dom.find("<pre id=\"found\">").unwrap_or_else(|| panic!("no page: {dom}")) + 16;
     let json = dom[begin..].split("</pre>").next().expect("an end").replace("&lt;", "<").replace("&gt;", ">");
     let json = json.replace("&quot;", "\"").replace("&amp;", "&");
-    Some(serde_json::from_str(&json).unwrap_or_else(|e| panic!("{e}: {json}\n{}", text(&output.stderr))))
+    Some(serde_json::from_str(&json).unwrap_or_else(|e| panic!("{e}: {json}")))
 }
 
 #[test]
