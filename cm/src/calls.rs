@@ -148,8 +148,8 @@ impl Cm {
         }
     }
 
-    /// Confirms a REP. The peer repeats the REP if this is lost; but one that received an MRA stays silent for a minute,
-    /// and to it the RTU is sent several times.
+    /// Confirms a REP. The peer repeats the REP if this is lost; but one that received an MRA stays silent for a
+    /// minute, and to it the RTU is sent several times.
     fn send_rtu(&mut self, now: Time, id: CmId) {
         let Ok(c) = self.connection(id, "accept") else { return };
         c.state = State::Established;

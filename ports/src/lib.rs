@@ -391,8 +391,9 @@ pub trait Port {
         Resolution::Ready
     }
 
-    /// Records that everything received so far is answered, and the answers flushed. A port whose frames go to processes
-    /// of the same host shows it to their senders, who ask by [`Self::peer_process`]. The default does nothing.
+    /// Records that everything received so far is answered, and the answers flushed. A port whose frames go to
+    /// processes of the same host shows it to their senders, who ask by [`Self::peer_process`]. The default does
+    /// nothing.
     fn mark_answered(&mut self) {}
 
     /// Returns what is known of the destination process of frames to this queue pair at `path.dst`. May make a system

@@ -34,8 +34,8 @@ impl<'a, P: Port> TimedNicPort<'a, P> {
         self.on.port.timed().expect("a port with a clock")
     }
 
-    /// Performs due work, each item at its time. `alarm` is the time of the caller's next work that the NIC does not know
-    /// of: the clock does not pass it before the next turn. Not inlined: most ports never come here.
+    /// Performs due work, each item at its time. `alarm` is the time of the caller's next work that the NIC does not
+    /// know of: the clock does not pass it before the next turn. Not inlined: most ports never come here.
     ///
     /// # Errors
     /// The port's error. The NIC and the port remain usable.

@@ -1,7 +1,7 @@
 //! Words of a text as the range that a value has to lie in: `about 2 times less`, `at least 10 % more`, `the same`.
 //!
-//! A number stands for itself ± half a unit of its last printed digit. [`QUALIFIERS`] and [`PHRASES`] are all words there
-//! are; docs/reproduction.md lists them for readers, and a test compares.
+//! A number stands for itself ± half a unit of its last printed digit. [`QUALIFIERS`] and [`PHRASES`] are all words
+//! there are; docs/reproduction.md lists them for readers, and a test compares.
 
 use std::fmt::{self, Display, Formatter};
 

@@ -111,8 +111,8 @@ impl LabServer {
     }
 
     /// Keeps all processes from acting at the lab's time `now`, ns, until [`LabServer::release`]. Returns false if one
-    /// is active. If the wait for those that acted at [`LabServer::standing`] has `timed_out`, the ones that have made no
-    /// call since count as away from now on.
+    /// is active. If the wait for those that acted at [`LabServer::standing`] has `timed_out`, the ones that have made
+    /// no call since count as away from now on.
     pub fn try_hold(&mut self, now: u64, timed_out: bool) -> bool {
         let mut unasked = false;
         let mut held = true;

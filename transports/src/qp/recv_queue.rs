@@ -227,8 +227,8 @@ impl RecvQueue {
         (ahead < self.len()).then(|| self.filling(i))
     }
 
-    /// Returns the oldest WQE if it is one of this queue's own, has this recv_WQE_SN, and no last packet of a message has
-    /// been placed in it.
+    /// Returns the oldest WQE if it is one of this queue's own, has this recv_WQE_SN, and no last packet of a message
+    /// has been placed in it.
     #[inline]
     pub(crate) fn oldest_untouched(&mut self, sn: Psn) -> Option<Filling<'_>> {
         if self.source != Source::Own || self.head == self.tail || sn != self.head_sn() {

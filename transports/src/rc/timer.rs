@@ -90,8 +90,8 @@ pub(crate) struct RetransmitTimer {
     /// Time since progress in which the timer was overdue but not run, ns.
     absent: u64,
     /// Once retries are used up and the peer's process is alive: bytes passed to it at the last check that counts, and
-    /// the number of checks that count, including the first: those at which it had answered more than had been passed to
-    /// it at the previous one. 0: no check yet.
+    /// the number of checks that count, including the first: those at which it had answered more than had been passed
+    /// to it at the previous one. 0: no check yet.
     doubt: u64,
     checks: u8,
     /// Estimated: whether it was known at the last check what the peer itself had answered.
@@ -440,8 +440,8 @@ impl RetransmitTimer {
         self.arm(until.max(now), c);
     }
 
-    /// Checks, after a silence of `wait`, whether the peer owes an answer to data passed to it when the silence was first
-    /// noticed, or has only just answered. Then there is no evidence of a loss, and the timer continues.
+    /// Checks, after a silence of `wait`, whether the peer owes an answer to data passed to it when the silence was
+    /// first noticed, or has only just answered. Then there is no evidence of a loss, and the timer continues.
     fn check_answers(&mut self, now: Time, wait: u64, c: &QpContext, process: impl FnOnce() -> PeerProcess) -> Answers {
         if c.config.patience == 0 {
             return Answers::Unknown;

@@ -289,8 +289,8 @@ impl Sender {
         !pipe || self.in_window().saturating_sub(lost) < self.stream.window
     }
 
-    /// Returns whether nothing is to be retransmitted, now or once a look for further losses is done: only new packets may
-    /// be sent.
+    /// Returns whether nothing is to be retransmitted, now or once a look for further losses is done: only new packets
+    /// may be sent.
     #[inline]
     pub fn is_fresh(&self) -> bool {
         self.stream.next == self.stream.high

@@ -1,6 +1,6 @@
-//! fabtests, libfabric's own tests, of its repository: messages, RMA and data in completions over connections, and tagged
-//! messages over `ofi_rxm`. `TESTS_FABTESTS` names the folder with their programs, which find the libfabric
-//! that they were built for.
+//! fabtests, libfabric's own tests, of its repository: messages, RMA and data in completions over connections, and
+//! tagged messages over `ofi_rxm`. `TESTS_FABTESTS` names the folder with their programs, which find the libfabric that
+//! they were built for.
 
 use std::path::PathBuf;
 

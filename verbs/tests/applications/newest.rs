@@ -1,6 +1,6 @@
-//! perftest of its repository, which has what Debian's lacks: `--data_validation` checks every byte, and its READs have to
-//! be in memory before the result of an atomic operation that follows them. `TESTS_PERFTEST` names the folder with its
-//! programs.
+//! perftest of its repository, which has what Debian's lacks: `--data_validation` checks every byte, and its READs have
+//! to be in memory before the result of an atomic operation that follows them. `TESTS_PERFTEST` names the folder with
+//! its programs.
 
 use std::path::PathBuf;
 

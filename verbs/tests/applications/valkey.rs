@@ -1,5 +1,5 @@
-//! Valkey over RDMA, built with `BUILD_RDMA=yes` from its sources, of 9.0 or later: what is set by `valkey-cli --rdma` comes
-//! back, and `valkey-benchmark --rdma` counts requests. `TESTS_VALKEY` names the folder with the programs.
+//! Valkey over RDMA, built with `BUILD_RDMA=yes` from its sources, of 9.0 or later: what is set by `valkey-cli --rdma`
+//! comes back, and `valkey-benchmark --rdma` counts requests. `TESTS_VALKEY` names the folder with the programs.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

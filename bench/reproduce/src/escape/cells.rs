@@ -133,8 +133,8 @@ impl points::Metric for Metric {
     }
 }
 
-/// Traffic of Figures 4.15 and 4.17: with the text's ten generators per source, and as separate flows. Hadoop's sizes are
-/// those of HPCC's simulator, which the text refers to by its paper, and those in the author's repository for RoCC.
+/// Traffic of Figures 4.15 and 4.17: with the text's ten generators per source, and as separate flows. Hadoop's sizes
+/// are those of HPCC's simulator, which the text refers to by its paper, and those in the author's repository for RoCC.
 const TRAFFIC: [(&str, Traffic); 5] = [
     ("web-search", Traffic::Generators("WebSearch", 10)),
     ("hadoop", Traffic::Generators("FbHdp2015", 10)),

@@ -70,7 +70,8 @@ pub fn one(scenario: &Scenario, time: Time, seed: u64, watch: &Watch<'_>) -> Res
     Ok(Measured { settle_rate, ..Measured::of(scenario, time, &before, &after) })
 }
 
-/// Time from which senders stay near the rate that they have from a time on, ns. `sent`: times and bytes sent until then.
+/// Time from which senders stay near the rate that they have from a time on, ns. `sent`: times and bytes sent until
+/// then.
 fn rates_settled(sent: &[(u64, u64)], rest: u64) -> u64 {
     let rate = |a: (u64, u64), b: (u64, u64)| (b.1 - a.1) as f64 / (b.0 - a.0).max(1) as f64;
     let (Some(first), Some(last)) = (sent.iter().find(|(at, _)| *at >= rest), sent.last()) else { return 0 };

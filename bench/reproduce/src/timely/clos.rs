@@ -81,8 +81,8 @@ impl Clos {
         Clos { cc: "none".into(), percent, incast, early: false }
     }
 
-    /// Congestion control of the incast. Its connections begin at their share of the receiver's link, as in steady state;
-    /// early, at line rate, as all others.
+    /// Congestion control of the incast. Its connections begin at their share of the receiver's link, as in steady
+    /// state; early, at line rate, as all others.
     fn incast_cc(&self) -> String {
         if self.cc == "none" || self.early {
             self.cc.clone()

@@ -20,9 +20,9 @@ const MS: u64 = 1_000_000;
 const DELAY: u64 = 10 * US;
 /// Length of a flow that never ends, bytes.
 const LONG: u64 = 1_000_000_000;
-/// Start times of the flows of Figure 5.4, in 100 µs: those of each core, to the others in order. The text has "a random
-/// jitter in the start times ranging from 0-5ms", which is [`Starts::Random`]; these are from `workload-fq-5ms.txt` of github.com/NetSys/ups, whose topology (no edge switches, hosts 1 µs
-/// away) they require.
+/// Start times of the flows of Figure 5.4, in 100 µs: those of each core, to the others in order. The text has "a
+/// random jitter in the start times ranging from 0-5ms", which is [`Starts::Random`]; these are from
+/// `workload-fq-5ms.txt` of github.com/NetSys/ups, whose topology (no edge switches, hosts 1 µs away) they require.
 const STARTS: [[u64; 9]; 10] = [
     [10, 15, 47, 19, 32, 22, 48, 11, 7],
     [10, 8, 31, 46, 5, 4, 21, 27, 14],

@@ -50,8 +50,8 @@ impl Requester {
         true
     }
 
-    /// Returns whether the next packet may be one of the fast path: no message is under way, and no read acknowledgement
-    /// waits.
+    /// Returns whether the next packet may be one of the fast path: no message is under way, and no read
+    /// acknowledgement waits.
     #[inline]
     pub(in crate::rc) fn may_be_fast(&self) -> bool {
         self.format == Format::Irn && self.stream.high() == self.assigned && self.read_acks.is_empty()

@@ -65,8 +65,8 @@ impl Responder {
         true
     }
 
-    /// Builds the next packet as [`Self::poll_transmit`] would, if it is a cumulative acknowledgement. Otherwise returns
-    /// false, and changes nothing.
+    /// Builds the next packet as [`Self::poll_transmit`] would, if it is a cumulative acknowledgement. Otherwise
+    /// returns false, and changes nothing.
     #[inline]
     pub(in crate::rc) fn poll_fast(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
         if !self.irn || self.cnp || self.marked || self.unanswered || self.nak.is_some() || !self.acks.pop_cumulative()
