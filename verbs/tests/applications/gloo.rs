@@ -2,12 +2,12 @@
 //! iteration gave. `TESTS_GLOO` names the folder with `benchmark`, built with `-DUSE_IBVERBS=ON -DBUILD_BENCHMARK=ON`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use libtest_mimic::{Failed, Trial};
 
 use crate::process::Process;
-use crate::sandbox::{Device, RELIABLE, Sandbox, all, isolated, skipped};
+use crate::sandbox::{Device, RELIABLE, Sandbox, of_sources};
 use crate::table::Row;
 
 /// The folder of the program.
@@ -28,26 +28,12 @@ pub const ROWS: &[Row] = &[Row {
 
 /// All tests of gloo, in the long form.
 pub fn trials() -> Vec<Trial> {
-    if !all() {
-        return Vec::new();
-    }
-    let folder = std::env::var_os(FOLDER).map(PathBuf::from);
-    let mut trials = Vec::new();
-    for benchmark in BENCHMARKS {
-        for port in ["shm", "udp"] {
-            for (network, device) in RELIABLE {
-                let name = format!("gloo: {benchmark} ({port}, {network})");
-                let device = Device { port, ..device };
-                trials.push(match folder.clone() {
-                    None => skipped(name, &format!("gloo: {FOLDER} names no folder with its benchmark")),
-                    Some(folder) => Trial::test(name.clone(), move || {
-                        isolated(name, move |sandbox| ranks(sandbox, &folder.join("benchmark"), benchmark, device))
-                    }),
-                });
-            }
-        }
-    }
-    trials
+    let of = |benchmark| {
+        of_sources(FOLDER, &format!("gloo: {benchmark}"), &[], &RELIABLE, move |sandbox, folder, device| {
+            ranks(sandbox, &folder.join("benchmark"), benchmark, device)
+        })
+    };
+    BENCHMARKS.into_iter().flat_map(of).collect()
 }
 
 fn ranks(sandbox: &Sandbox, program: &Path, benchmark: &str, device: Device) -> Result<(), Failed> {

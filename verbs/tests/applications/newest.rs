@@ -2,13 +2,13 @@
 //! to be in memory before the result of an atomic operation that follows them. `TESTS_PERFTEST` names the folder with
 //! its programs.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use libtest_mimic::{Failed, Trial};
 
 use crate::perftest::{Rows, Run, judge};
 use crate::process::Process;
-use crate::sandbox::{Device, RELIABLE, Sandbox, all, free_port, isolated, skipped, wait_for_listener};
+use crate::sandbox::{Device, RELIABLE, Sandbox, free_port, of_sources, wait_for_listener};
 use crate::table::Row;
 
 /// The folder of the programs.
@@ -38,48 +38,30 @@ pub const ROWS: &[Row] = &[
 
 /// All tests of that version, in the long form.
 pub fn trials() -> Vec<Trial> {
-    if !all() {
-        return Vec::new();
-    }
-    let folder = std::env::var_os(FOLDER).map(PathBuf::from);
     let runs = [
         ("ib_read_bw", "RC", "--data_validation"),
         ("ib_write_bw", "RC", "--data_validation"),
         ("ib_send_bw", "XRC", ""),
         ("ib_write_bw", "XRC", ""),
     ];
-    let mut trials = Vec::new();
-    for (tool, service, option) in runs {
-        for port in ["shm", "udp"] {
-            for (network, device) in RELIABLE {
-                let name = format!("perftest of its repository: {tool} -c {service} {option} ({port}, {network})");
-                let device = Device { port, ..device };
-                trials.push(match folder.clone() {
-                    None => skipped(
-                        name,
-                        &format!("perftest of its repository: {FOLDER} names no folder with its programs"),
-                    ),
-                    Some(folder) => Trial::test(name.clone(), move || {
-                        isolated(name, move |sandbox| {
-                            both_ends(sandbox, folder.join(tool), (tool, service, option), device)
-                        })
-                    }),
-                });
-            }
-        }
-    }
-    trials
+    let of = |(tool, service, option)| {
+        let name = format!("perftest of its repository: {tool} -c {service} {option}");
+        of_sources(FOLDER, &name, &[], &RELIABLE, move |sandbox, folder, device| {
+            both_ends(sandbox, &folder.join(tool), (tool, service, option), device)
+        })
+    };
+    runs.into_iter().flat_map(of).collect()
 }
 
 fn both_ends(
     sandbox: &Sandbox,
-    program: PathBuf,
+    program: &Path,
     (tool, service, option): (&'static str, &'static str, &'static str),
     device: Device,
 ) -> Result<(), Failed> {
     let (port, iterations) = (free_port(), ITERATIONS.to_string());
     let command = |peer: Option<&str>| {
-        let mut command = sandbox.command(&program, device);
+        let mut command = sandbox.command(program, device);
         command.args(["-F", "-c", service, "-n", &iterations, "-p", &port.to_string()]);
         command.args(option.split_whitespace()).args(peer);
         command

@@ -34,6 +34,9 @@ pub const RELIABLE: [(&str, Device); 4] = [
     ("roce, 1 % loss", Device { transport: "roce", impair: "loss 1%", port: "" }),
 ];
 
+/// Those without loss.
+pub const LOSSLESS: [(&str, Device); 2] = [RELIABLE[0], RELIABLE[2]];
+
 /// A test's surroundings.
 pub struct Sandbox {
     /// The test's name.
@@ -237,6 +240,36 @@ pub fn trial(
         Some(why) => skipped(name, &why),
         None => Trial::test(name.clone(), move || isolated(name, test)),
     }
+}
+
+/// Tests with programs that were built of a project's own sources, in each network. The variable `folder` names the
+/// folder with them, which `test` gets; without it they are not run, and that is said. In the long form alone.
+pub fn of_sources(
+    folder: &str,
+    name: &str,
+    needs: &[&str],
+    networks: &[(&str, Device)],
+    test: impl Fn(&Sandbox, &Path, Device) -> Result<(), Failed> + Clone + Send + 'static,
+) -> Vec<Trial> {
+    if !all() {
+        return Vec::new();
+    }
+    let programs = std::env::var_os(folder).map(PathBuf::from);
+    let mut trials = Vec::new();
+    for port in ["shm", "udp"] {
+        for &(network, device) in networks {
+            let name = format!("{name} ({port}, {network})");
+            let device = Device { port, ..device };
+            trials.push(match programs.clone() {
+                None => skipped(name, &format!("{folder} names no folder with its programs")),
+                Some(programs) => {
+                    let test = test.clone();
+                    trial(name, needs, move |sandbox| test(sandbox, &programs, device))
+                }
+            });
+        }
+    }
+    trials
 }
 
 /// Runs a test of this name in a sandbox of its own.

@@ -2,12 +2,12 @@
 //! comes back, and `valkey-benchmark --rdma` counts requests. `TESTS_VALKEY` names the folder with the programs.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use libtest_mimic::{Failed, Trial};
 
 use crate::process::{Ended, Process};
-use crate::sandbox::{Device, RELIABLE, Sandbox, all, free_port, isolated, skipped, wait_for_service};
+use crate::sandbox::{Device, RELIABLE, Sandbox, free_port, of_sources, wait_for_service};
 use crate::table::Row;
 
 /// The folder of the programs.
@@ -35,24 +35,7 @@ pub const ROWS: &[Row] = &[
 
 /// All tests of Valkey, in the long form.
 pub fn trials() -> Vec<Trial> {
-    if !all() {
-        return Vec::new();
-    }
-    let folder = std::env::var_os(FOLDER).map(PathBuf::from);
-    let mut trials = Vec::new();
-    for port in ["shm", "udp"] {
-        for (network, device) in RELIABLE {
-            let name = format!("valkey: --rdma ({port}, {network})");
-            let device = Device { port, ..device };
-            trials.push(match folder.clone() {
-                None => skipped(name, &format!("Valkey: {FOLDER} names no folder with its programs")),
-                Some(folder) => {
-                    Trial::test(name.clone(), move || isolated(name, move |sandbox| serve(sandbox, &folder, device)))
-                }
-            });
-        }
-    }
-    trials
+    of_sources(FOLDER, "valkey: --rdma", &[], &RELIABLE, serve)
 }
 
 fn serve(sandbox: &Sandbox, folder: &Path, device: Device) -> Result<(), Failed> {
