@@ -95,10 +95,7 @@ fn an_mra_makes_the_active_side_wait() {
 fn a_lost_confirmation_after_an_mra_takes_no_minute() {
     let mut net = Net::pair();
     net.listen(1, 7);
-    let active = net.connect(0, 1, 7, &param(0x11, b""));
-    let passive = net.expect(1, EventKind::ConnectRequest).id;
-    net.cms[1].accept(net.now, passive, Some(&param(0x22, b""))).expect("accepted");
-    net.expect(0, EventKind::ConnectResponse);
+    let (active, _) = net.accepted();
     // The application is slow: the REP is repeated once, and answered by an MRA.
     net.run_for(SEC);
     let mras = net.names().iter().filter(|name| **name == (0, "MRA")).count();

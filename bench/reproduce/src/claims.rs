@@ -172,9 +172,9 @@ impl Distances {
 pub struct Tally {
     /// Sentences with a range of the text, each once: it holds if all of its cells do, and fails if one does.
     pub sentences: Answers,
-    /// The same of ranges that are ours.
+    /// Sentences with a range of ours, each once.
     pub ours: Answers,
-    /// The same of what was fitted.
+    /// Sentences that show what a parameter was fitted to, each once, whosever range it is.
     pub fitted: Answers,
     /// Printed numbers, and those that were fitted.
     pub numbers: [Distances; 2],

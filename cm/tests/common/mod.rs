@@ -226,12 +226,19 @@ impl Net {
         id
     }
 
-    /// A connection from manager 0 to manager 1, which listens at port 7: the ids of both ends.
-    pub fn connected(&mut self) -> (CmId, CmId) {
+    /// A connection from manager 0 to manager 1, which listens at port 7 and has accepted; manager 0 has not confirmed.
+    /// Returns the ids of both ends.
+    pub fn accepted(&mut self) -> (CmId, CmId) {
         let active = self.connect(0, 1, 7, &param(0x11, b"hello"));
         let passive = self.expect(1, EventKind::ConnectRequest).id;
         self.cms[1].accept(self.now, passive, Some(&param(0x22, b"welcome"))).expect("accepted");
         assert_eq!(self.expect(0, EventKind::ConnectResponse).id, active);
+        (active, passive)
+    }
+
+    /// A connection from manager 0 to manager 1, which listens at port 7: the ids of both ends.
+    pub fn connected(&mut self) -> (CmId, CmId) {
+        let (active, passive) = self.accepted();
         self.cms[0].accept(self.now, active, None).expect("confirmed");
         assert_eq!(self.expect(1, EventKind::Established).id, passive);
         (active, passive)

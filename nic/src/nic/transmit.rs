@@ -67,10 +67,10 @@ impl Nic {
     pub fn poll_transmit_into(&mut self, now: Time, budget: usize, sink: &mut dyn TxSink) -> usize {
         let fast = self.config.fast_path && sink.takes_fast();
         self.device.now = now;
+        let timestamp = self.device.clock.ticks(now);
         let mut sent = 0;
         if self.mads_wait {
-            let (mads, open) =
-                self.gsi.transmit(self.device.clock.ticks(now), budget, &mut |packet| sink.packet(packet));
+            let (mads, open) = self.gsi.transmit(timestamp, budget, &mut |packet| sink.packet(packet));
             self.mads_wait = self.gsi.wants_tx();
             sent = mads;
             if !open {
@@ -78,7 +78,6 @@ impl Nic {
             }
         }
         if !self.scheduler.urgent.is_empty() {
-            let timestamp = self.device.clock.ticks(now);
             let (answers, open) = self.transmit_feedback(timestamp, budget - sent, &mut |packet| sink.packet(packet));
             sent += answers;
             if !open {
@@ -117,27 +116,18 @@ impl Nic {
                     &own
                 };
                 let gather = self.device.memory.lend(qp, &self.slot.gather);
-                if let Fast::Built(len) = made {
-                    if let Some(pacer) = pacer {
-                        pacer.spend(now, len);
-                    }
-                    sent += 1;
-                    left -= 1;
-                    open =
-                        sink.fast(&FastPacket { head: &self.slot.fast, path, dest_qp: qp.dest_qp(), payload: gather });
-                    continue;
-                }
-                let headers = &self.slot.headers;
-                let sideband = self.slot.sideband(qp.qpn());
                 let payload = Payload::Gather(gather);
-                let timestamp = self.device.clock.ticks(now);
-                let packet = TxPacket { headers, path, payload, timestamp, sideband };
                 if let Some(pacer) = pacer {
-                    pacer.spend(now, packet.payload.len() as u32);
+                    pacer.spend(now, payload.len() as u32);
                 }
                 sent += 1;
                 left -= 1;
-                open = sink.packet(&packet);
+                open = if made == Fast::FullPath {
+                    let (headers, sideband) = (&self.slot.headers, self.slot.sideband(qp.qpn()));
+                    sink.packet(&TxPacket { headers, path, payload, timestamp, sideband })
+                } else {
+                    sink.fast(&FastPacket { head: &self.slot.fast, path, dest_qp: qp.dest_qp(), payload: gather })
+                };
             }
             self.touch(index);
             if left > 0 && (!open || sent == budget) {
@@ -148,7 +138,6 @@ impl Nic {
             }
         }
         if open && sent < budget && self.scheduler.has_low() {
-            let timestamp = self.device.clock.ticks(now);
             sent += self.transmit_low(now, timestamp, budget - sent, &mut |packet| sink.packet(packet));
         }
         if self.device.cq_failed {

@@ -585,7 +585,6 @@ impl Qp {
             return Fast::FullPath;
         }
         let AnyService::Rc(rc) = &mut self.service else { return Fast::FullPath };
-        out.reset();
         let made = rc.poll_fast(now, &self.context, host, out);
         if let Fast::Built(len) = made {
             host.counters().sent_pkts += 1;

@@ -102,10 +102,11 @@ impl Rc {
     /// the ordinary kind.
     #[inline]
     pub(crate) fn poll_fast(&mut self, now: Time, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> Fast {
-        out.gather.clear();
         if !self.requester.may_be_fast() {
             return Fast::FullPath;
         }
+        out.reset();
+        out.gather.clear();
         let responds = self.responder.wants_tx();
         if !responds || self.responder_sent {
             match self.requester.poll_fast(now, c, host, out) {

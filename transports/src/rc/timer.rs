@@ -33,7 +33,8 @@ enum Reading {
     Unchecked,
     /// It has not yet answered [`RetransmitTimer::unanswered`] bytes in total.
     Behind,
-    /// The same, after a process that forwards to it has read everything.
+    /// A process that forwards to it has read everything, and it has not yet answered
+    /// [`RetransmitTimer::unanswered`] bytes in total.
     BehindForwarder,
     /// It has answered everything: the last answer may be in flight.
     Done,

@@ -35,7 +35,7 @@ pub struct Done {
     class: u8,
     /// Completion time, s.
     fct: f64,
-    /// The same without the round trip of a handshake.
+    /// Completion time without the round trip of a handshake, s.
     connected: f64,
 }
 

@@ -1,7 +1,7 @@
 //! The responder's part of the fast path: ordinary requests in order, and their acknowledgements.
 
 use super::Responder;
-use crate::packet::Payload;
+use crate::packet::{PacketClass, Payload};
 use crate::qp::access::Access;
 use crate::qp::context::QpContext;
 use crate::qp::host::{Host, TxSlot};
@@ -75,7 +75,7 @@ impl Responder {
         }
         host.counters().sent_acks += 1;
         let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.credits(c) }.to_u8(), msn: self.rx.msn() };
-        out.class = crate::packet::PacketClass::Ack;
+        out.class = PacketClass::Ack;
         out.fast = FastHead::ack(c.dest_qp, self.rx.expected().minus(1), &aeth);
         true
     }
