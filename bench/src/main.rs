@@ -70,15 +70,8 @@ fn main() -> ExitCode {
         output::watch();
         return output::finish(rdma::main(rest));
     }
-    if let [program, rest @ ..] = &arguments[..]
-        && lab::is_agent(program)
-    {
-        return lab::host::agent(rest);
-    }
-    if let [_, name, rest @ ..] = &arguments[..]
-        && name == lab::KEEPER
-    {
-        return lab::keep(rest);
+    if let Some(status) = lab::started_by_lab() {
+        return status;
     }
     let command = match parse::<Command>(&arguments, |error| perf::with_test(error, &arguments)) {
         Ok(command) => command,

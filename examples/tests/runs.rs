@@ -58,6 +58,33 @@ fn the_command_line_knows_parts_of_ones_own() {
     assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Packets of an unmodified program pass the package's own switch, which trims some of them for a slow link.
+#[test]
+fn applications_in_a_lab_pass_a_switch_of_ones_own() {
+    if Command::new("ib_write_bw").arg("--version").output().is_err() {
+        irnic_testkit::skipped("there is no ib_write_bw");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let report = folder.path().join("lab.json");
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+    let script = format!(
+        "IRNIC_LAB_HOST=0 ib_write_bw -d irnic0 -p {port} -s 65536 -n 100 &
+         {}
+         IRNIC_LAB_HOST=1 ib_write_bw -d irnic0 -p {port} -s 65536 -n 100 127.77.0.1 && wait $!",
+        irnic_testkit::wait::shell_for_listener(port)
+    );
+    let mut command = Command::new(env!("CARGO_BIN_EXE_own-lab"));
+    command.args(["--topology", "dumbbell:left=1,right=1,rate=10G,bottleneck=1G", "--transport", "ndp"]);
+    command.args(["--switch", "own-trimming", "--json"]).arg(&report).args(["--", "sh", "-c", &script]);
+    let output = command.output().expect("the example starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(report).expect("a report")).expect("JSON");
+    let number = |key: &str| json[key].as_u64().expect("a number");
+    assert!(number("dropped") == 0 && number("trimmed") > 0, "{json}");
+}
+
 #[test]
 fn what_is_outside_is_short() {
     for (file, most) in [
@@ -65,6 +92,7 @@ fn what_is_outside_is_short() {
         (include_str!("../src/controller.rs"), 60),
         (include_str!("../src/main.rs"), 60),
         (include_str!("../src/sim.rs"), 30),
+        (include_str!("../src/lab.rs"), 30),
     ] {
         assert!(file.lines().count() <= most, "{} lines, {most} at most", file.lines().count());
     }

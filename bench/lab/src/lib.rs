@@ -1,4 +1,4 @@
-//! `irnic lab`: unmodified RDMA applications on an emulated network.
+//! `irnic lab`: unmodified RDMA applications on an emulated network. [`main_with`] runs it with switches of one's own.
 //!
 //! `args` and `file` describe the network and the hosts, `switchd` is the network and the time, `processes` has the
 //! applications, `control` receives commands of tests, `report` writes the results.
@@ -34,6 +34,7 @@ mod switchd;
 pub mod top;
 mod view;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -45,7 +46,7 @@ pub use args::LabArgs;
 use error::{LabError, failed};
 use file::{HostCommand, LabFile};
 use files::Files;
-use irnic_fabric::experiment::Case;
+use irnic_fabric::experiment::{Case, Extensions};
 use irnic_fabric::lab::Lab;
 use irnic_fabric::sim::SimConfig;
 use irnic_ports::frames::FrameSpec;
@@ -54,8 +55,6 @@ use irnic_sim::port_capture::PortCapture;
 use irnic_transports::wire::Mtu;
 use irnic_verbs::config::Variables;
 use keeper::Keeper;
-pub use keeper::{NAME as KEEPER, main as keep};
-pub use namespaces::is_agent;
 use pace::{Clock, Pace};
 use processes::{Ended, Surroundings};
 use report::Report;
@@ -75,7 +74,7 @@ struct Plan {
     addressing: Addressing,
 }
 
-fn plan(args: &LabArgs) -> Result<Plan, LabError> {
+fn plan(args: &LabArgs, extensions: &Extensions) -> Result<Plan, LabError> {
     let LabFile { mut experiment, clock, hosts, mut guests, netns } = match &args.file {
         Some(path) => file::read(path)?,
         None => LabFile::default(),
@@ -86,7 +85,7 @@ fn plan(args: &LabArgs) -> Result<Plan, LabError> {
     let [case]: &[Case; 1] = cases[..]
         .try_into()
         .map_err(|_| LabError::Usage(format!("{} networks; expected one value for each option", cases.len())))?;
-    let experiment = case.experiment().map_err(text)?;
+    let experiment = case.experiment_with(extensions).map_err(text)?;
     let config = experiment.lab(args.seed).map_err(|e| text(case.error(e)))?;
     let known = config.topology.hosts;
     if let Some(host) = hosts.iter().find(|host| host.host >= known) {
@@ -302,8 +301,8 @@ impl Finished {
 }
 
 /// Runs a lab to its end. Returns the exit status.
-fn run(args: &LabArgs) -> Result<u8, LabError> {
-    let plan = plan(args)?;
+fn run(args: &LabArgs, extensions: &Extensions) -> Result<u8, LabError> {
+    let plan = plan(args, extensions)?;
     let variables = Variables::from_environment().map_err(|e| LabError::Usage(e.to_string()))?;
     let library = library::find(&variables)?;
     let addresses = addresses(args)?;
@@ -349,9 +348,30 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     finished.status(args, &interrupted)
 }
 
+/// Runs what a lab starts its own program for, if that is how this process was started: the keeper, which ends what the
+/// lab has started if the lab is killed, and `ssh` and `rsh` in labs with `--netns`. A program that calls [`main_with`]
+/// calls this first, and returns the status if there is one.
+pub fn started_by_lab() -> Option<ExitCode> {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    match &arguments[..] {
+        [program, rest @ ..] if namespaces::is_agent(program) => Some(host::agent(rest)),
+        [_, name, rest @ ..] if name == keeper::NAME => Some(keeper::main(rest)),
+        _ => None,
+    }
+}
+
 /// Runs `irnic lab`.
 pub fn main(args: &LabArgs) -> ExitCode {
-    match run(args) {
+    main_with(args, &Extensions::default())
+}
+
+/// Entry point of a program with switches of its own: all of `irnic lab`, whose `--switch` also accepts the names of
+/// `extensions`; their controllers have no effect, since congestion control is in the applications' processes. The
+/// library for these is sought beside the program, as irnic does, unless `IRNIC_LIBRARY` names it. Returns the exit
+/// status: that of the first command that failed, or 0; 1 for a failure of the lab, 2 for bad arguments, 130 when
+/// interrupted.
+pub fn main_with(args: &LabArgs, extensions: &Extensions) -> ExitCode {
+    match run(args, extensions) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("irnic: {error}");
