@@ -46,6 +46,7 @@ pub(super) fn in_kb(text: &str, least: u64) -> String {
 /// Rejects what makes no sense for any flows.
 pub(super) fn network(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
     open_loop(experiment)?;
+    hosts(experiment, &config.topology)?;
     buffers(experiment, config)?;
     marks(experiment, config)?;
     edge(experiment, config)?;
@@ -68,6 +69,21 @@ pub(super) fn network(experiment: &Experiment, config: &SimConfig) -> Result<(),
         }
         _ => Ok(()),
     }
+}
+
+/// Rejects hosts that do not have one link.
+fn hosts(experiment: &Experiment, topology: &Topology) -> Result<(), ValueError> {
+    let mut links = vec![0; topology.hosts as usize];
+    for end in topology.links.iter().flat_map(|link| [link.a, link.b]) {
+        links.get_mut(end as usize).into_iter().for_each(|n| *n += 1);
+    }
+    let Some(host) = links.iter().position(|n| *n != 1) else { return Ok(()) };
+    let (id, n) = (topology.id(host as u32), links[host]);
+    let why = format!(
+        "host {id} has {n} links; expected one: hosts with several ports, as in HPCC's ali_32host_10rack.txt, are not \
+         supported"
+    );
+    Err(experiment.refuse("topology", why))
 }
 
 /// Rejects options that unreliable or shared connections do not support.

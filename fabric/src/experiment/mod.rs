@@ -226,6 +226,7 @@ impl Experiment {
             "buffer" => self.buffer.map_or_else(String::new, |bytes| bytes.to_string()),
             "sample" => self.sample.map_or_else(String::new, |ns| format!("{ns}ns")),
             "until" => self.until.map_or_else(String::new, |ns| format!("{ns}ns")),
+            "topology" => self.topology.name.clone(),
             "workload" => self.workload.name.clone(),
             "transport" if self.written.is_none() => {
                 self.transports.iter().map(|t| t.config.to_string()).collect::<Vec<_>>().join("+")

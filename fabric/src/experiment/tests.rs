@@ -527,6 +527,7 @@ fn programs_are_told_keys_and_values_too() {
         ("until=1ns: expected more than ", |e| e.until = Some(1)),
         ("ecn=: 9 bytes are less than one packet", |e| e.ecn = Some(Ecn::Step { k: 9 })),
         ("transport=: expected one, or one for each part of the workload", |e| e.transports.clear()),
+        ("topology=star-4: host 0 has 2 links; expected one", |e| e.topology.links.push(e.topology.links[0])),
     ] {
         let error = refused(change);
         assert!(error.starts_with(said), "{error}");

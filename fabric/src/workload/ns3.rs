@@ -2,7 +2,8 @@
 //!
 //! The first line has the number of flows. HPCC and TLT continue with `source destination priority port bytes start`
 //! for each, ConWeave has no port; the start is in seconds. The formats are distinguished by the number of columns. The
-//! rest after the last flow is ignored, since those simulators read no further.
+//! rest after the last flow is ignored, since those simulators read no further. Files of the first DCQCN simulator, whose
+//! six columns are `source destination priority packets start end`, are rejected.
 
 use std::path::Path;
 
@@ -39,12 +40,19 @@ pub fn parse(path: &Path, text: &str, topology: &Topology, class: u8) -> Result<
     Ok(flows)
 }
 
+const OTHER: &str = "a port below 65,536 and a whole number of bytes before the start (files of the first DCQCN simulator, \
+                     with packets, start and end, are not supported)";
+
 fn flow(line: &Line<'_>, topology: &Topology, class: u8) -> Result<Flow, Error> {
     let (bytes, start) = match line.columns.len() {
         5 => (3, 4),
         6 => (4, 5),
         _ => return Err(line.wrong_line("a flow: source, destination, priority, perhaps a port, bytes and start")),
     };
+    let is_number = |at: usize, limit: u64| line.columns[at].parse().is_ok_and(|number: u64| number <= limit);
+    if line.columns.len() == 6 && !(is_number(3, u16::MAX.into()) && is_number(4, u64::MAX)) {
+        return Err(line.wrong_line(OTHER));
+    }
     let host = |at| line.column(at, |id| topology.host_with_id(id.parse().ok()?), "the id of a host");
     let (src, dst) = (host(0)?, host(1)?);
     if src == dst {
@@ -95,6 +103,11 @@ mod tests {
             (
                 "1\n0 1 3 5\n",
                 "f.txt:2: expected a flow: source, destination, priority, perhaps a port, bytes and start, found `0 1 3 5`",
+            ),
+            (
+                "1\n2 1 3 10000000 2.0 9.5\n",
+                "f.txt:2: expected a port below 65,536 and a whole number of bytes before the start (files of the first \
+                 DCQCN simulator, with packets, start and end, are not supported), found `2 1 3 10000000 2.0 9.5`",
             ),
             ("1\n0 4 3 5 2\n", "f.txt:2: expected the id of a host, found `4`"),
             ("1\n0 0 3 5 2\n", "f.txt:2: expected a flow between two hosts, found `0`"),
