@@ -7,6 +7,7 @@ use irnic_sweep::SweepArgs;
 
 use irnic_fabric::experiment::Values;
 
+use crate::beside::Other;
 use crate::key_args::{KeyArgs, Network, Run, Simulation};
 use crate::port_capture::PcapArgs;
 use crate::replay::ScheduleArgs;
@@ -53,6 +54,7 @@ Examples:
   irnic sim --workload cdf:WebSearch+foreground --load 0.2
   irnic sim --workload irn-heavy:load=0.6+incast:senders=all,each=8KB,to=random,load=0.05
   irnic sim --topology fat-tree --workload incast:senders=30,bytes=150MB --seeds 10
+  irnic sim --topology fat.txt --flows flow.txt --transport hpcc --beside ns3:fct.txt
   irnic sim --experiment grid.toml --json grid.json
   irnic sim --experiment grid.toml --out runs/ --shard 3/64     one shard; irnic merge runs/ merges all
   irnic sim --experiment grid.toml --out runs/ --print slurm --shards 64 > job.sh";
@@ -96,6 +98,10 @@ pub struct SimArgs {
     /// Write queues and rates over time as CSV; - writes to standard output instead of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub series: Option<PathBuf>,
+    /// Print flow completion times beside those that another simulator found for the same flows: htsim:FILE, the output
+    /// of a program of csg-htsim, or ns3:FILE, fct.txt of the ns-3 RDMA simulators
+    #[arg(long, value_name = "SIMULATOR:FILE", help_heading = "Output")]
+    pub beside: Option<Other>,
     #[command(flatten)]
     pub(crate) pcap: PcapArgs,
     #[command(flatten)]

@@ -3,13 +3,14 @@
 //!
 //! `args` and [`file`](mod@file) parse user input into a [`Grid`](irnic_fabric::experiment::Grid), whose combinations
 //! are the cases; `irnic-fabric` turns them into runs, which `execute` performs as a [sweep](irnic_sweep). `results`
-//! has the rows of the report, which `table` prints and `html` draws; `summary_json`, `per_flow` and [`series`] write
-//! files for programs.
+//! has the rows of the report, which `table` prints and `html` draws; `beside` compares flows with another simulator's;
+//! `summary_json`, `per_flow` and [`series`] write files for programs.
 
 #[macro_use]
 extern crate irnic_report;
 
 mod args;
+mod beside;
 mod error;
 mod execute;
 pub mod file;
@@ -97,7 +98,7 @@ fn batch(args: &SimArgs, mut file: file::ExperimentFile, extensions: &Extensions
     if let [alone] = &experiments[..] {
         args.pcap.check(&alone.topology).map_err(CommandError::Usage)?;
     }
-    let shows_flows = args.per_flow.is_some() || args.html.is_some();
+    let shows_flows = args.per_flow.is_some() || args.html.is_some() || args.beside.is_some();
     Ok(Batch {
         experiments,
         cases,
@@ -151,6 +152,7 @@ fn check_sweep(args: &SimArgs) -> Result<(), CommandError> {
         ("--per-flow", args.per_flow.is_some()),
         ("--series", args.series.is_some()),
         ("--html", args.html.is_some()),
+        ("--beside", args.beside.is_some()),
     ];
     sweep.check(&files)?;
     if let Some((file, _)) = files[1..].iter().find(|(_, given)| *given && args.summaries_only) {
@@ -186,6 +188,8 @@ fn run_with(args: &SimArgs, extensions: &Extensions) -> Result<(), CommandError>
         let json = args.json.as_deref().map(OutFile::open).transpose().map_err(CommandError::Usage)?;
         return replay::run(&args.schedule, experiment.clone(), *seed, json);
     }
+    let read = |other: &beside::Other| other.read().map_err(|e| CommandError::Usage(format!("--beside: {e}")));
+    let others = args.beside.as_ref().map(read).transpose()?;
     let files = Files::open(args)?;
     let how = How {
         args: &args.sweep,
@@ -207,6 +211,9 @@ fn run_with(args: &SimArgs, extensions: &Extensions) -> Result<(), CommandError>
     // of no run.
     let mut failed = if runs.iter().any(|run| run.result.is_ok()) { files.write(&report) } else { Vec::new() };
     table::print(&report);
+    if let Some((other, flows)) = args.beside.as_ref().zip(others) {
+        irnic_report::output::print(&beside::text(other, &flows, &batch, &runs));
+    }
     // This depends on the machine, unlike the results.
     if args.sweep.out.is_none() && std::io::stderr().is_terminal() {
         eprintln!("{WHO}: {}", table::speed(&runs));
@@ -251,6 +258,7 @@ fn unscheduled(args: &SimArgs) -> Vec<(&'static str, bool)> {
             ("--per-flow", args.per_flow.is_some()),
             ("--series", args.series.is_some()),
             ("--html", args.html.is_some()),
+            ("--beside", args.beside.is_some()),
             ("--threads", args.threads.is_some()),
             ("--verify", given.contains_key("verify")),
         ];

@@ -29,6 +29,12 @@ pub enum Unit {
 /// Latest start, ns.
 const MAX_START: u64 = 3_600_000_000_000;
 
+/// Reads the number of hosts of a matrix.
+pub fn nodes(path: &Path) -> Result<u32, Error> {
+    let text = Lines::read(path)?;
+    number(&mut Lines::new(path, &text), "Nodes", u32::MAX.into()).map(|nodes| nodes as u32)
+}
+
 /// Reads a matrix. Without a `unit`, all flows must start at 0.
 pub fn read(path: &Path, unit: Option<Unit>, setting: &Setting<'_>, class: u8) -> Result<Vec<Flow>, Error> {
     parse(path, &Lines::read(path)?, unit, setting, class)

@@ -1,9 +1,11 @@
 //! `irnic reproduce ndp`: the simulations of NDP's paper, compared with its numbers and those committed by its authors.
 //!
 //! [`reference`](mod@reference) reads the values of the paper and the authors' results, [`scenario`] defines what is
-//! run, [`cells`] what is compared, [`measure`] runs it, [`table`] prints, [`picture`] draws.
+//! run, [`cells`] what is compared, [`measure`] runs it, [`table`] prints, [`picture`] draws; [`matrix`] has other
+//! traffic, for a comparison with htsim.
 
 mod cells;
+mod matrix;
 mod measure;
 mod picture;
 mod reference;
@@ -35,7 +37,8 @@ const QUICK: Time = Time { from: 2_000_000, until: 5_000_000 };
   irnic reproduce ndp                                    all cells, 15 minutes on two cores
   irnic reproduce ndp --only figure16/ndp --seeds 5      one table, with confidence intervals
   irnic reproduce ndp --json ndp.json                    everything, also as JSON
-  irnic reproduce ndp --only figure14 --svg .            Figure 14 as a picture, figure14.svg")]
+  irnic reproduce ndp --only figure14 --svg .            Figure 14 as a picture, figure14.svg
+  irnic reproduce ndp --matrix perm.cm --beside htsim:perm.txt   completion times beside those that htsim printed")]
 pub struct NdpArgs {
     /// Run only cells whose id starts with ID, such as figure14, figure16/ndp or uplink-trimming; may be repeated
     #[arg(long, value_name = "ID")]
@@ -52,6 +55,13 @@ pub struct NdpArgs {
     /// Draw the figures that the cells belong to, as DIR/figure14.svg
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
+    /// Instead of the cells, run NDP on a connection matrix of htsim, in the fat-tree of the paper that has as many hosts.
+    /// The first line printed is the command `irnic sim` that does the same
+    #[arg(long, value_name = "FILE.cm", conflicts_with_all = ["only", "list", "quick", "svg", "junit"])]
+    matrix: Option<PathBuf>,
+    /// With --matrix: print completion times beside those of another simulator: htsim:FILE, the output of htsim_ndp
+    #[arg(long, value_name = "SIMULATOR:FILE", requires = "matrix")]
+    beside: Option<String>,
     #[command(flatten)]
     pub(super) common: Common,
 }
@@ -68,6 +78,9 @@ struct Settings {
 impl NdpArgs {
     /// Runs what the arguments ask for.
     pub fn run(&self) -> Result<(), CommandError> {
+        if let Some(path) = &self.matrix {
+            return matrix::run(path, self.beside.as_deref(), &self.common);
+        }
         let time = if self.quick { QUICK } else { Time { from: self.warm_up, until: self.until } };
         if time.until < time.from + 2_000_000 {
             return Err(CommandError::Usage("--until: expected at least 2 ms after --warm-up".to_owned()));
