@@ -3,6 +3,7 @@
 //!
 //! Each measures whole windows of events on one QP, with 128-bit bitmaps and a BDP cap of 111 packets, as in the
 //! reference modules: without loss, and with every tenth packet lost, so that bitmaps, holes and NACKs are in use.
+//! `irn/65536` has that many QPs, and each event is of another one, at random.
 
 use std::hint::black_box;
 
@@ -198,5 +199,60 @@ fn sender_modules(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, receive_data, sender_modules);
+const QPS: usize = 1 << 16;
+
+/// Returns all QPs in random order.
+fn order() -> Vec<u32> {
+    let mut order: Vec<u32> = (0..QPS as u32).collect();
+    let mut random = 0x2545_f491_u32;
+    for last in (1..QPS).rev() {
+        random ^= random << 13;
+        random ^= random >> 17;
+        random ^= random << 5;
+        order.swap(last, (u64::from(random) * (last as u64 + 1) >> 32) as usize);
+    }
+    order
+}
+
+fn many_queue_pairs(c: &mut Criterion) {
+    let order = order();
+    let mut group = c.benchmark_group("irn/65536");
+    group.throughput(Throughput::Elements(QPS as u64));
+    let mut receivers = vec![Receiver::new(Psn::new(0xff_f000), Psn::new(0), WINDOW); QPS];
+    group.bench_function("receiveData", |b| {
+        b.iter(|| {
+            for &qp in &order {
+                let receiver = &mut receivers[qp as usize];
+                black_box(receiver.receive_data(receiver.expected(), Class::Middle));
+            }
+        })
+    });
+    let mut senders = vec![sender(); QPS];
+    group.throughput(Throughput::Elements(2 * QPS as u64));
+    group.bench_function("txFree, then receiveAck", |b| {
+        b.iter(|| {
+            for &qp in &order {
+                black_box(senders[qp as usize].tx_free(Time::ZERO, true));
+            }
+            for &qp in &order {
+                let sender = &mut senders[qp as usize];
+                black_box(sender.receive_ack(Time::ZERO, sender.high(), None));
+            }
+        })
+    });
+    for sender in &mut senders {
+        (0..3).for_each(|_| _ = sender.tx_free(Time::ZERO, true));
+    }
+    group.throughput(Throughput::Elements(QPS as u64));
+    group.bench_function("timeout", |b| {
+        b.iter(|| {
+            for &qp in &order {
+                black_box(senders[qp as usize].timeout(black_box(false), black_box(3)));
+            }
+        })
+    });
+    group.finish();
+}
+
+criterion_group!(benches, receive_data, sender_modules, many_queue_pairs);
 criterion_main!(benches);

@@ -227,7 +227,7 @@ fn ndp_ends_an_incast_at_its_optimum_and_prefers_whom_it_is_told_to() {
 #[test]
 fn ndp_spreads_better_by_the_source_and_leaves_slow_links_out() {
     let folder = Folder::new();
-    let only = ["--only", "uplink-trimming", "--only", "figure22/penalty", "--only", "figure22/no-penalty/"];
+    let only = ["--only", "uplink-trimming", "--only", "figure22/penalty/", "--only", "figure22/no-penalty/"];
     let (out, json) = ndp(&folder, &[&only[..], &["--svg", "pictures"]].concat());
     let of = |id: &str| ours(&json, id);
     let trimmed = |who: &str| of(&format!("uplink-trimming/128/{who}/trimmed_on_uplinks"));

@@ -1,5 +1,6 @@
 //! Small networks whose behaviour one computes by hand. The computations are the comments.
 
+mod acks;
 mod breaker;
 mod carried;
 mod colours;

@@ -10,7 +10,7 @@ use irnic_fabric::network::{
 };
 use irnic_fabric::switch::{SwitchConfig, TrimmingConfig};
 use irnic_fabric::topology::Topology;
-use irnic_transports::recovery::{Answer, Class, Feedback, Paths, Pulled, Receiver};
+use irnic_transports::recovery::{Answer, Class, Feedback, Paths, Penalty, Pulled, Receiver};
 use irnic_transports::wire::{Bth, Headers, Opcode};
 use irnic_transports::{Path, Psn, Time};
 
@@ -88,7 +88,7 @@ impl Host {
     }
 
     fn paths(&self, peer: u32) -> Paths {
-        Paths::new(self.ways, true, 1 + self.id * 65_537 + peer).unwrap()
+        Paths::new(self.ways, Penalty::Skip, 1 + self.id * 65_537 + peer).unwrap()
     }
 
     /// Has a stream of so many packets begin.

@@ -85,7 +85,7 @@ pub fn pulled(rng: &mut StdRng) -> [TransportConfig; 2] {
         for (key, value) in [
             ("iw", ["1", "2", "7", "30"][rng.random_range(0..4)]),
             ("paths", ["1", "2", "16"][rng.random_range(0..3)]),
-            ("penalty", ["on", "off"][rng.random_range(0..2)]),
+            ("penalty", ["on", "off", "exclude"][rng.random_range(0..3)]),
             ("rts", ["on", "on", "on", "off"][rng.random_range(0..4)]),
             ("pull-class", ["0", "3", "7"][rng.random_range(0..3)]),
             ("line-rate", ["100M", "1G", "40G"][rng.random_range(0..3)]),

@@ -10,7 +10,7 @@ use super::text::{ConfigError, TransportKey, needs, on, set, window, word};
 use super::{Timer, TransportConfig, WireFormat};
 use crate::congestion::CongestionConfig;
 use crate::footprint::{Ledger, Parts, Setup, bits, instant, why};
-use crate::recovery::Recovery;
+use crate::recovery::{Penalty, Recovery};
 
 /// The mechanism that selects and marks the packets of reliable connections.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -107,8 +107,8 @@ pub struct PullConfig {
     /// Paths to choose from, 1 to 256: UDP source ports from 0xc000 on. 0 for the number of paths in the simulated
     /// network, and 1 in a real one, which does not report it.
     pub paths: u16,
-    /// Whether paths that lose a disproportionate share of packets are temporarily excluded (§3.2.3).
-    pub penalty: bool,
+    /// How paths that lose a disproportionate share of packets are avoided (§3.2.3).
+    pub penalty: Penalty,
     /// Whether returned packets are handled (§3.2.4).
     pub returns: bool,
     /// Rate of this end's pulls, in thousandths of the rate that fills
@@ -286,7 +286,7 @@ impl TransportConfig {
                 0 => f.write_str("auto")?,
                 paths => write!(f, "{paths}")?,
             }
-            write!(f, ",penalty={},rts={}", on(penalty), on(returns))?;
+            write!(f, ",penalty={},rts={}", word(&PENALTIES, penalty), on(returns))?;
             write!(f, ",pull-rate={},pull-class={class}", f64::from(rate) / f64::from(PullConfig::FULL_RATE))?;
             return write!(f, ",line-rate={}bit", self.line_rate);
         }
@@ -322,11 +322,13 @@ impl Parts for Discipline {
     }
 }
 
+const PENALTIES: [(&str, Penalty); 3] = [("on", Penalty::Skip), ("exclude", Penalty::Exclude), ("off", Penalty::Off)];
+
 /// Parameters of disciplines in text form.
 pub(super) static KEYS: [TransportKey; 14] = [
     Key::new("iw", |t, v| set(&mut pull(t, v)?.window, v.number(1..=4096, "1 to 4096 packets"))),
     Key::new("paths", |t, v| set(&mut pull(t, v)?.paths, paths(v))),
-    Key::new("penalty", |t, v| set(&mut pull(t, v)?.penalty, v.switch())),
+    Key::new("penalty", |t, v| set(&mut pull(t, v)?.penalty, v.word(&PENALTIES))),
     Key::new("rts", |t, v| set(&mut pull(t, v)?.returns, v.switch())),
     Key::new("pull-rate", |t, v| set(&mut pull(t, v)?.rate, pull_rate(v))),
     Key::new("pull-class", |t, v| set(&mut pull(t, v)?.class, v.number(0..=7, "a class, 0 to 7"))),

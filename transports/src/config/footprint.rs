@@ -47,6 +47,7 @@ footprint!(TransportConfig, |at| {
     placement => left(FIXED),
     patience => left("of real time: how long software waits for a process"),
     credits => left(FIXED),
+    ack_every => left(FIXED),
     ack_priority => bits(3).when(ack_priority.is_some(), why::OFF),
     overlap => left(FIXED),
     discipline => part(discipline),

@@ -14,7 +14,7 @@ pub use text::{ConfigError, GivenKeys, ParsedTransport};
 use crate::congestion::{CongestionConfig, TcpConfig};
 use crate::edge::Edge;
 use crate::psn::Psn;
-use crate::recovery::{Recovery, Sender};
+use crate::recovery::{Penalty, Recovery, Sender};
 use crate::slack::Slack;
 use crate::time::{MS, SEC, US};
 
@@ -148,6 +148,10 @@ pub struct TransportConfig {
     pub patience: u64,
     /// Whether acknowledgements carry end-to-end credits (IBA 9.7.7.2). Shared receive queues never do.
     pub credits: bool,
+    /// Plain RoCE: a request of this many packets asks for an acknowledgement after as many, 1 to 65,536, so that a long
+    /// message frees its packets in time. `None`: only for its last packet, and where the sender could not go on
+    /// without: what IRN's comparison with RoCE assumes (§4.4.2).
+    pub ack_every: Option<u32>,
     /// Priority of acknowledgements and congestion notifications, 0 to 7, if not that of the queue pair: the upper
     /// three bits of their traffic class. Queues on the path of reverse data then do not distort measurements of the
     /// forward path (TIMELY §3.1, §5). Plain RoCE's use the common priority once the queue pair has answered a READ or
@@ -192,6 +196,9 @@ pub mod paper {
 /// likely peer, has the same limit (RXE_MAX_UNACKED_PSNS).
 pub const PLAIN_CAP: u32 = 128;
 
+/// Packets of a plain RoCE message between requests for an acknowledgement.
+pub const ACK_EVERY: u32 = 16;
+
 /// Maximum time to refetch a packet, ns.
 pub const MAX_RETRANSMIT_DELAY: u64 = SEC;
 
@@ -231,6 +238,7 @@ impl TransportConfig {
         placement: Placement::Any,
         patience: 0,
         credits: true,
+        ack_every: Some(ACK_EVERY),
         ack_priority: None,
         overlap: Overlap::Application,
         discipline: Discipline::None,
@@ -273,7 +281,7 @@ impl TransportConfig {
                 discipline: Discipline::Pull(PullConfig {
                     window: PullConfig::WINDOW,
                     paths: 0,
-                    penalty: true,
+                    penalty: Penalty::Skip,
                     returns: true,
                     rate: PullConfig::FULL_RATE,
                     class: 0,

@@ -40,7 +40,7 @@ fn display_parses_back() {
 fn pulls_have_parameters_and_go_with_nothing_that_they_replace() {
     let text = "ndp,iw=23,paths=16,penalty=off,rts=off,pull-rate=0.95,pull-class=3,line-rate=10G";
     let config = TransportConfig::parse(text, true).unwrap();
-    let expected = PullConfig { window: 23, paths: 16, penalty: false, returns: false, rate: 950, class: 3 };
+    let expected = PullConfig { window: 23, paths: 16, penalty: Penalty::Off, returns: false, rate: 950, class: 3 };
     assert_eq!((config.discipline, config.line_rate), (Discipline::Pull(expected), 10_000_000_000));
     assert_eq!(TransportConfig::parse(&config.to_string(), true), Ok(config), "{config}");
     let read = |text| TransportConfig::parse(text, false).err().map(|e| e.to_string());
@@ -80,6 +80,19 @@ fn overlapping_requests_are_the_applications_unless_told_otherwise() {
     ] {
         assert_eq!(why(text).as_deref(), Some(expected));
     }
+}
+
+#[test]
+fn plain_roce_requests_acknowledgements_at_an_interval_or_at_the_end() {
+    let read = |text| TransportConfig::parse(text, false).map(|c| c.ack_every);
+    assert_eq!((read("roce"), read("auto,ack-every=none")), (Ok(Some(16)), Ok(None)));
+    assert_eq!(read("roce,ack-every=none,ack-every=4"), Ok(Some(4)));
+    for every in ["none", "4"] {
+        let config = TransportConfig::parse(&format!("roce,ack-every={every}"), true).unwrap();
+        assert_eq!(TransportConfig::parse(&config.to_string(), true), Ok(config));
+    }
+    assert!(matches!(read("roce,ack-every=0"), Err(ConfigError::Value(_))));
+    assert_eq!(read("irn,ack-every=4"), Err(ConfigError::IrnAcks));
 }
 
 #[test]

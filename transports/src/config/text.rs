@@ -8,7 +8,8 @@ use irnic_units::{MAX_NS, MAX_RATE, Nanoseconds, RATE};
 
 use super::discipline::{self, Discipline};
 use super::{
-    FlowControl, MAX_RETRANSMIT_DELAY, Nak, Overlap, Placement, Timer, TransportConfig, WireFormat, paper, real_time,
+    ACK_EVERY, FlowControl, MAX_RETRANSMIT_DELAY, Nak, Overlap, Placement, Timer, TransportConfig, WireFormat, paper,
+    real_time,
 };
 use crate::congestion::{CongestionConfig, FairRateConfig, RoccConfig};
 use crate::edge::{self, Edge};
@@ -29,7 +30,7 @@ pub(super) type TransportKey = Key<TransportConfig, ConfigError>;
 static KEYS: [&[TransportKey]; 3] = [&RECOVERY, &discipline::KEYS, &NETWORK];
 
 /// Those of loss recovery and acknowledgements.
-static RECOVERY: [TransportKey; 18] = [
+static RECOVERY: [TransportKey; 19] = [
     Key::new("recovery", |t, v| set(&mut t.recovery, recovery(v))),
     Key::new("nak", |t, v| set(&mut t.nak, nak(v))),
     Key::new("cap", |t, v| set(&mut t.flow, cap(v))),
@@ -48,6 +49,7 @@ static RECOVERY: [TransportKey; 18] = [
     Key::new("placement", |t, v| set(&mut t.placement, v.word(&PLACEMENTS))),
     Key::new("patience", |t, v| set(&mut t.patience, patience(v))),
     Key::new("credits", |t, v| set(&mut t.credits, v.switch())),
+    Key::new("ack-every", |t, v| set(&mut t.ack_every, ack_every(v))),
     Key::new("ack-priority", |t, v| set(&mut t.ack_priority, ack_priority(v))),
     Key::new("overlap", |t, v| set(&mut t.overlap, v.word(&OVERLAPS))),
 ];
@@ -124,6 +126,13 @@ fn patience(value: &Value<'_>) -> Result<u64, ValueError> {
     }
 }
 
+fn ack_every(value: &Value<'_>) -> Result<Option<u32>, ValueError> {
+    match value.text {
+        "none" => Ok(None),
+        _ => value.number(1..=65536, "none, or 1 to 65536 packets").map(Some),
+    }
+}
+
 fn ack_priority(value: &Value<'_>) -> Result<Option<u8>, ValueError> {
     match value.text {
         "same" => Ok(None),
@@ -148,6 +157,9 @@ impl TransportConfig {
         }
         if self.wire == WireFormat::Roce && self.overlap == Overlap::Fence {
             return Err(ConfigError::RoceOverlap);
+        }
+        if self.wire == WireFormat::Irn && self.ack_every != Some(ACK_EVERY) {
+            return Err(ConfigError::IrnAcks);
         }
         self.check_discipline()?;
         if let Timer::Irn { low, high, .. } = self.timer
@@ -385,6 +397,9 @@ pub enum ConfigError {
     /// Plain RoCE receivers place requests in order.
     #[error("plain RoCE places requests in order; leave out overlap=fence, or use an irn transport")]
     RoceOverlap,
+    /// IRN acknowledges every packet.
+    #[error("IRN acknowledges every packet; leave out ack-every, or use roce or auto")]
+    IrnAcks,
     /// An algorithm that needs telemetry, which only simulated and emulated networks have.
     #[error("hpcc needs telemetry of the switches, which only irnic sim and irnic lab have")]
     NoTelemetry,
@@ -486,6 +501,11 @@ impl fmt::Display for TransportConfig {
             patience => write!(f, ",patience={}", Nanoseconds(patience))?,
         }
         write!(f, ",credits={credits}")?;
+        match self.ack_every {
+            Some(ACK_EVERY) => {}
+            Some(packets) => write!(f, ",ack-every={packets}")?,
+            None => write!(f, ",ack-every=none")?,
+        }
         if let Some(priority) = self.ack_priority {
             write!(f, ",ack-priority={priority}")?;
         }

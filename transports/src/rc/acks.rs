@@ -11,10 +11,6 @@ use crate::wire::Importance;
 /// this many packets.
 pub const MAX_NACKS_WAITING: usize = 64;
 
-/// Plain RoCE: maximum number of packets between a requester's requests for an acknowledgement, so that a long message
-/// frees its packets in time.
-pub(super) const ACK_EVERY: u32 = 16;
-
 /// Run length of an ACK whose selective sequence number names a packet received twice. Other ACKs have none.
 pub(super) const DUPLICATE: u8 = 1;
 

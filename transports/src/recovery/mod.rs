@@ -24,7 +24,7 @@ mod sender;
 mod stream;
 
 pub use bitmap::Bitmap;
-pub use paths::Paths;
+pub use paths::{Paths, Penalty};
 pub use pulled::{Answer, Feedback, Pulled, Turn, Unexpected};
 pub use receiver::{Arrival, Class, Receiver};
 pub use sender::{Recovery, Sack, Sender, SenderState};

@@ -1,7 +1,7 @@
 //! The paths of a sender that chooses one for each packet (NDP §3.1.1, §3.2.3): a permutation of all of them, and a
 //! scoreboard by which those that lose a disproportionate share of packets are temporarily excluded.
 
-use crate::footprint::{bits, footprint, times, why, width};
+use crate::footprint::{bits, footprint, left, times, why, width};
 use crate::room::{OutOfMemory, boxed};
 
 /// Criteria of a bad path. The paper has no numbers; these are its authors' (`NdpSrc::is_bad_path` of their simulator).
@@ -14,6 +14,20 @@ mod limits {
     pub(super) const PERCENT: u64 = 30;
     /// Threshold of that ratio relative to all paths', in percent.
     pub(super) const TIMES_MEAN_PERCENT: u64 = 125;
+}
+
+/// How paths that lose a disproportionate share of packets are avoided. The paper leaves them out "for a while"
+/// (§3.2.3); its number is a count that grows with each answer that finds a path bad, and shrinks with each other.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Penalty {
+    /// Not at all.
+    Off,
+    /// A path misses as many of its turns as it has counted, then is used once: irnic's reading, by which a path that
+    /// works again comes back.
+    Skip,
+    /// A path is not used while it has counted anything: the authors' code (`NdpSrc::choose_route`), by which only
+    /// answers to packets still in flight bring a path back.
+    Exclude,
 }
 
 /// Statistics of one path.
@@ -37,23 +51,25 @@ pub struct Paths {
     /// All paths together.
     all: Score,
     random: u32,
+    /// [`Penalty::Exclude`].
+    excludes: bool,
 }
 
 impl Paths {
     /// Maximum number of paths.
     pub const MAX: u16 = 1 << 14;
 
-    /// Creates `n` paths, 1 to [`Self::MAX`], numbered from 0; `penalty` says whether bad ones are excluded. The same
-    /// `seed` gives the same order.
-    pub fn new(n: u16, penalty: bool, seed: u32) -> Result<Paths, OutOfMemory> {
+    /// Creates `n` paths, 1 to [`Self::MAX`], numbered from 0. The same `seed` gives the same order.
+    pub fn new(n: u16, penalty: Penalty, seed: u32) -> Result<Paths, OutOfMemory> {
         let n = n.clamp(1, Self::MAX);
         let mut order = boxed(0, usize::from(n))?;
         order.iter_mut().zip(0..).for_each(|(way, number)| *way = number);
-        let scored = if penalty && n > 1 { usize::from(n) } else { 0 };
+        let scored = if penalty != Penalty::Off && n > 1 { usize::from(n) } else { 0 };
         let scores = boxed(Score::default(), scored)?;
         // Any state but 0 will do.
         let random = seed.wrapping_mul(0x9e37_79b9) | 1;
-        let mut paths = Paths { order, at: 0, scores, all: Score::default(), random };
+        let excludes = penalty == Penalty::Exclude;
+        let mut paths = Paths { order, at: 0, scores, all: Score::default(), random, excludes };
         paths.permute();
         Ok(paths)
     }
@@ -98,6 +114,7 @@ impl Paths {
         for _ in 0..self.order.len() {
             let way = self.turn();
             match self.scores.get_mut(usize::from(way)) {
+                Some(score) if self.excludes && score.avoid > 0 => {}
                 Some(score) if score.skipped < score.avoid => score.skipped += 1,
                 Some(score) => {
                     score.skipped = 0;
@@ -179,6 +196,7 @@ footprint!(Paths, |_setup| {
     scores => times(scores.len() as u64, Score::default()).heap(size_of_val(&**scores)),
     all => times(1, Score::default()).when(!scores.is_empty(), why::OFF),
     random => bits(32).when(order.len() > 1, why::OFF),
+    excludes => left("which rule it is: the NIC is built for it"),
 });
 
 footprint!(Score, |at| {
@@ -194,7 +212,7 @@ mod tests {
 
     #[test]
     fn every_way_has_its_turn_in_each_permutation() {
-        let mut paths = Paths::new(16, true, 7).unwrap();
+        let mut paths = Paths::new(16, Penalty::Skip, 7).unwrap();
         let mut orders = Vec::new();
         for _ in 0..20 {
             let order: Vec<u16> = (0..16).map(|_| paths.next_path()).collect();
@@ -234,14 +252,16 @@ mod tests {
             }
             (used, later)
         };
-        assert_eq!(share(false), (1_000, 1_000));
-        let (bad, good) = share(true);
+        assert_eq!(share(Penalty::Off), (1_000, 1_000));
+        let (bad, good) = share(Penalty::Skip);
         assert!(bad < 200 && good > 800, "{bad} {good}");
+        // Without packets in flight there are no answers that bring it back.
+        assert_eq!(share(Penalty::Exclude), (0, 0));
     }
 
     #[test]
     fn ways_that_are_all_as_bad_are_all_used() {
-        let mut paths = Paths::new(4, true, 1).unwrap();
+        let mut paths = Paths::new(4, Penalty::Skip, 1).unwrap();
         let mut used = [0; 4];
         for n in 0..8_000 {
             let path = paths.next_path();
@@ -254,7 +274,7 @@ mod tests {
     #[test]
     fn a_lost_packet_takes_another_way_if_there_is_one() {
         for n in [1, 2, 5] {
-            let mut paths = Paths::new(n, true, 3).unwrap();
+            let mut paths = Paths::new(n, Penalty::Skip, 3).unwrap();
             for _ in 0..100 {
                 assert_eq!(paths.other_path(0) == 0, n == 1);
             }

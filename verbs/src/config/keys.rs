@@ -67,7 +67,7 @@ const fn parameter(
 }
 
 /// All settings. Later ones depend on earlier ones: a transport's parameters follow it.
-pub static KEYS: [Key; 40] = [
+pub static KEYS: [Key; 41] = [
     Key {
         name: "name",
         variable: "IRNIC_DEVICE",
@@ -206,6 +206,13 @@ pub static KEYS: [Key; 40] = [
         "`2s`",
         "How long a peer on another host may be silent before it counts as dead, if its retries take less time; a peer on this \
          host is waited for while its process exists and does not run. `iba`: only the retries count",
+    ),
+    parameter(
+        "ack-every",
+        "IRNIC_ACK_EVERY",
+        "1 to 65536 packets, `none`",
+        "`16`",
+        "Packets of a plain RoCE message between requests for an acknowledgement; none: only the last packet",
     ),
     parameter("credits", "IRNIC_CREDITS", "`on`, `off`", "`on`", "Whether acknowledgements carry end-to-end credits"),
     parameter(

@@ -4,6 +4,7 @@ use irnic_fabric::sim::Routing;
 use irnic_fabric::summary::mean_and_confidence;
 use irnic_fabric::switch::Cut;
 use irnic_report::junit;
+use irnic_transports::recovery::Penalty;
 use irnic_transports::wire::Mtu;
 use serde::Serialize;
 
@@ -406,11 +407,12 @@ impl Points {
     fn figure22(&mut self) {
         let slow = |window, penalty| Scenario { window, penalty, slow_link: true, ..permutation(SMALL) };
         for (name, scenario) in [
-            ("penalty", slow(WINDOW, true)),
-            ("no-penalty", slow(WINDOW, false)),
-            ("no-penalty-no-timeouts", Scenario { timeouts: false, ..slow(WINDOW, false) }),
-            ("no-penalty-iw-15", Scenario { timeouts: false, ..slow(15, false) }),
-            ("dctcp", slow(WINDOW, true).of(System::Dctcp)),
+            ("penalty", slow(WINDOW, Penalty::Skip)),
+            ("penalty-exclude", slow(WINDOW, Penalty::Exclude)),
+            ("no-penalty", slow(WINDOW, Penalty::Off)),
+            ("no-penalty-no-timeouts", Scenario { timeouts: false, ..slow(WINDOW, Penalty::Off) }),
+            ("no-penalty-iw-15", Scenario { timeouts: false, ..slow(15, Penalty::Off) }),
+            ("dctcp", slow(WINDOW, Penalty::Skip).of(System::Dctcp)),
         ] {
             self.add(format!("figure22/{name}"), scenario, RATES);
         }

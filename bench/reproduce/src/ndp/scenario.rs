@@ -7,6 +7,7 @@ use irnic_fabric::switch::{Cut, Ecn};
 use irnic_fabric::topology::{LinkSpec, Topology};
 use irnic_fabric::workload::{ENDLESS, Flow};
 use irnic_transports::config::TransportConfig;
+use irnic_transports::recovery::Penalty;
 use irnic_transports::wire::Mtu;
 
 use crate::random;
@@ -132,8 +133,8 @@ pub struct Scenario {
     pub mtu: Mtu,
     /// The choice of paths.
     pub routing: Routing,
-    /// Whether NDP avoids lossy paths.
-    pub penalty: bool,
+    /// How NDP avoids lossy paths.
+    pub penalty: Penalty,
     /// Whether NDP retransmits packets without an answer for 1 ms (§3.2). The authors' simulator does not.
     pub timeouts: bool,
     /// Whether the time until each packet is acknowledged is recorded.
@@ -162,7 +163,7 @@ impl Scenario {
             queue: QUEUE,
             mtu: MTU,
             routing: Routing::Source,
-            penalty: true,
+            penalty: Penalty::Skip,
             timeouts: true,
             latencies: false,
             slow_link: false,
@@ -267,7 +268,11 @@ impl Scenario {
     fn transport(&self) -> Result<Transport, String> {
         let text = match self.system {
             System::Ndp => {
-                let penalty = if self.penalty { "on" } else { "off" };
+                let penalty = match self.penalty {
+                    Penalty::Skip => "on",
+                    Penalty::Exclude => "exclude",
+                    Penalty::Off => "off",
+                };
                 let rto = if self.timeouts { "" } else { ",rto=10s" };
                 format!("ndp,iw={},penalty={penalty}{rto}", self.window)
             }

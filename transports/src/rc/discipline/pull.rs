@@ -16,7 +16,7 @@ use crate::psn::Psn;
 use crate::qp::context::QpContext;
 use crate::qp::host::{Host, PullTurn, TxSlot};
 use crate::rc::acks::MAX_NACKS_WAITING;
-use crate::recovery::{Answer, Feedback, Paths, Pulled, Turn, Unexpected};
+use crate::recovery::{Answer, Feedback, Paths, Penalty, Pulled, Turn, Unexpected};
 use crate::room::OutOfMemory;
 use crate::time::{MS, Time};
 use crate::wire::{Aeth, FeedbackKind, Headers, IrnEth, NdpWord, Opcode};
@@ -266,7 +266,7 @@ impl PullReceiver {
             repeat: Time::NEVER,
             repeats: 0,
             interval: 0,
-            paths: Paths::new(pull.paths.max(1), false, 0)?,
+            paths: Paths::new(pull.paths.max(1), Penalty::Off, 0)?,
         }))
     }
 

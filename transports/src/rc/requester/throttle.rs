@@ -8,7 +8,6 @@ use crate::congestion::{Ack, Congestion, Controller, ControllerMetrics, Line, Po
 use crate::footprint::{Setup, bits, flag, footprint, instant, left, part, sequence, times, why, width};
 use crate::pacer::Pacer;
 use crate::psn::Psn;
-use crate::rc::acks::ACK_EVERY;
 use crate::recovery::Sack;
 use crate::telemetry::Int;
 use crate::time::{Time, time_of};
@@ -51,6 +50,8 @@ pub(crate) struct Throttle {
     blocked: Time,
     /// Bytes of a segment, if round trips are measured.
     segment: Option<u32>,
+    /// Packets between requests for an acknowledgement: [`TransportConfig::ack_every`].
+    ack_every: Option<u32>,
     /// Rate at which the packets of a segment leave, bit/s, 0 for the line rate.
     pacing: u64,
     /// Time at which the packets sent so far have left at the rate `pacing`.
@@ -88,6 +89,7 @@ impl Throttle {
             line,
             blocked: Time::NEVER,
             segment,
+            ack_every: config.ack_every,
             pacing: if pacing < line.rate { pacing } else { 0 },
             paced: Time::ZERO,
             open: None,
@@ -232,7 +234,8 @@ impl Throttle {
         let measured = self.measure(now, psn, fresh, payload, ends);
         self.update_blocked(now);
         let between = self.open.is_none() && !self.is_open();
-        let late = between && self.blocked.since(now).saturating_mul(ACK_EVERY.into()) > self.line.base_rtt;
+        let unheard = |every: u32| self.blocked.since(now).saturating_mul(every.into()) > self.line.base_rtt;
+        let late = between && self.ack_every.is_some_and(unheard);
         measured || late || self.controller.window() != u32::MAX
     }
 
@@ -372,6 +375,7 @@ footprint!(Throttle, |at| {
     pacer => part(pacer),
     blocked => left(why::FOLLOWS),
     segment => left(why::SHARED),
+    ack_every => left(why::SHARED),
     pacing => left(why::SHARED),
     paced => instant().when(*pacing > 0, why::OFF),
     open => times(1, Segment::NONE).when(segment.is_some(), why::OFF),

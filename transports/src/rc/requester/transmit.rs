@@ -7,7 +7,7 @@ use crate::qp::context::{QpContext, QpFailure, ends, position};
 use crate::qp::host::{Host, TxSlot};
 use crate::qp::send_queue::{Fence, SendWqe};
 use crate::qp::work::{SendOp, WcStatus};
-use crate::rc::acks::{ACK_EVERY, Ack};
+use crate::rc::acks::Ack;
 use crate::rc::discipline::{Chosen, Departure, Hooks, Turn, count_echo};
 use crate::slack::Piece;
 use crate::telemetry::Int;
@@ -346,7 +346,8 @@ impl Requester {
         headers.bth.pad = pad_for(len as usize);
         let ends = ends(position);
         headers.bth.solicited = ends && w.solicited;
-        headers.bth.ack_req = irn || ends || !fresh || k % ACK_EVERY == ACK_EVERY - 1 || self.must_ask(psn);
+        let is_due = || c.config.ack_every.is_some_and(|every| k % every == every - 1);
+        headers.bth.ack_req = irn || ends || !fresh || is_due() || self.must_ask(psn);
         match w.op {
             SendOp::Write | SendOp::WriteImm(_) => {
                 if irn || k == 0 {
