@@ -8,8 +8,8 @@ use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::incast::{Bytes, Incast};
 use irnic_fabric::workload::spec::Part;
 use irnic_fabric::workload::{Sizes, Workload};
-use irnic_transports::config::{FlowControl, Nak, Timer, TransportConfig, paper};
-use irnic_transports::congestion::{AimdConfig, CongestionConfig, DcqcnConfig, TcpConfig, TimelyConfig};
+use irnic_transports::config::{FlowControl, Nak, Timer, TransportConfig, paper, real_time};
+use irnic_transports::congestion::{AimdConfig, CongestionConfig, DcqcnConfig, DctcpConfig, TcpConfig, TimelyConfig};
 use irnic_transports::wire::Mtu;
 
 /// The parameters varied by the chapter.
@@ -76,6 +76,10 @@ const TIMELY: CongestionConfig = CongestionConfig::Timely(TimelyConfig { segment
 /// DCQCN with the parameters of its paper, "as implemented in the Mellanox ConnectX-4 RoCE NIC" (§4.3.1): there a
 /// decrease does not set the target rate if there was no increase since the previous one.
 const DCQCN: CongestionConfig = CongestionConfig::Dcqcn(DcqcnConfig { clamp_target: false, ..DcqcnConfig::PAPER });
+/// DCTCP with the parameters of its paper.
+const DCTCP: CongestionConfig = CongestionConfig::Dctcp(DctcpConfig::PAPER);
+/// Packets above which switches mark for DCTCP: its authors' choice for 10 Gbit/s; the chapter gives none.
+const MARK_DCTCP: u64 = 65;
 /// Propagation delay of a link, ns.
 const DELAY: u64 = 2_000;
 /// Number of links of the longest path of a three-tier fat-tree.
@@ -109,6 +113,8 @@ pub enum System {
     IrnPfc,
     /// RoCE with PFC, and no timeouts.
     RocePfc,
+    /// RoCE with PFC, and no timeouts, whose receivers acknowledge only the last packet of a message (§4.4.2).
+    RocePfcLastAck,
     /// IRN with credit-based flow control, and no timeouts.
     IrnCredits,
     /// RoCE with credit-based flow control, and no timeouts.
@@ -119,6 +125,10 @@ pub enum System {
     IrnGoBackN,
     /// IRN without BDP-FC.
     IrnNoBdp,
+    /// IRN without selective acknowledgements (§4.3.3): of several losses it finds one per round trip.
+    IrnNoSack,
+    /// IRN with timeouts computed from measured round trips (§4.3.3).
+    IrnDynamicTimeouts,
     /// IRN with the worst overheads (§4.5.3): 16 more bytes of header on each packet, 2 µs before each retransmission.
     IrnOverheads,
     /// Resilient RoCE (§4.3.5): RoCE without PFC, always with DCQCN.
@@ -127,6 +137,12 @@ pub enum System {
     Iwarp,
     /// IRN with TCP's rule of additive increase and multiplicative decrease (§4.3.6).
     IrnAimd,
+    /// The same with PFC (§4.3.4).
+    IrnAimdPfc,
+    /// IRN with DCTCP, without PFC and with it (§4.3.4).
+    IrnDctcp,
+    /// See [`System::IrnDctcp`].
+    IrnDctcpPfc,
     /// IRN with packet spraying by switches.
     IrnSprayed,
     /// IRN with packet spraying by switches, with a NACK threshold against reordering (§4.6).
@@ -135,19 +151,25 @@ pub enum System {
 
 impl System {
     /// All systems, with their names in cells.
-    pub const ALL: [(&'static str, System); 14] = [
+    pub const ALL: [(&'static str, System); 20] = [
         ("irn", System::Irn),
         ("irn-pfc", System::IrnPfc),
         ("roce-pfc", System::RocePfc),
+        ("roce-pfc-last-ack", System::RocePfcLastAck),
         ("irn-credits", System::IrnCredits),
         ("roce-credits", System::RoceCredits),
         ("roce", System::Roce),
         ("irn-go-back-n", System::IrnGoBackN),
         ("irn-no-bdp", System::IrnNoBdp),
+        ("irn-no-sack", System::IrnNoSack),
+        ("irn-dynamic-timeouts", System::IrnDynamicTimeouts),
         ("irn-overheads", System::IrnOverheads),
         ("resilient-roce", System::ResilientRoce),
         ("iwarp", System::Iwarp),
         ("irn-aimd", System::IrnAimd),
+        ("irn-aimd-pfc", System::IrnAimdPfc),
+        ("irn-dctcp", System::IrnDctcp),
+        ("irn-dctcp-pfc", System::IrnDctcpPfc),
         ("irn-sprayed", System::IrnSprayed),
         ("irn-sprayed-threshold", System::IrnSprayedThreshold),
     ];
@@ -159,7 +181,9 @@ impl System {
 
     /// Whether switches lose no packets.
     fn is_lossless(self) -> bool {
-        self.has_credits() || matches!(self, System::IrnPfc | System::RocePfc)
+        use System::*;
+        let pfc = matches!(self, IrnPfc | RocePfc | RocePfcLastAck | IrnAimdPfc | IrnDctcpPfc);
+        pfc || self.has_credits()
     }
 
     fn has_credits(self) -> bool {
@@ -169,9 +193,11 @@ impl System {
     /// Returns the name of the transport that the system is a variant of.
     fn preset(self) -> &'static str {
         match self {
-            System::RocePfc | System::RoceCredits | System::Roce | System::ResilientRoce => "roce",
+            System::RocePfc | System::RocePfcLastAck | System::RoceCredits => "roce",
+            System::Roce | System::ResilientRoce => "roce",
             System::IrnGoBackN => "irn-go-back-n",
             System::IrnNoBdp => "irn-no-bdp",
+            System::IrnNoSack => "irn-no-sack",
             System::Iwarp => "iwarp",
             _ => "irn",
         }
@@ -216,13 +242,23 @@ impl Scenario {
             ("figure4.9", "cross-traffic" | "cross-traffic-background") => {
                 s.load = 0.5;
                 s.workload.name += "+incast";
-                s.workload.parts.push(incast(30));
+                s.workload.parts.push(incast(30, 1));
             }
-            ("figure4.9", incast) => {
-                let senders: u32 = incast.strip_prefix("incast-")?.parse().ok()?;
-                s.workload = Workload { name: incast.to_owned(), parts: vec![self::incast(senders)] };
+            ("figure4.9", name) => {
+                let incast = name.strip_prefix("incast-")?;
+                let (senders, variant) = incast.split_once('-').unwrap_or((incast, ""));
+                let flows = match variant {
+                    "4-flows" => 4,
+                    "" => 1,
+                    rate => {
+                        s.gbps = rate.strip_suffix('G')?.parse().ok()?;
+                        1
+                    }
+                };
+                let parts = vec![self::incast(senders.parse().ok()?, flows)];
+                s.workload = Workload { name: name.to_owned(), parts };
             }
-            ("figure4.12", "headers") | ("spraying" | "credits", "default") => {}
+            ("figure4.12", "headers") | ("spraying" | "credits" | "window" | "acks", "default") => {}
             ("credits", load) => s.load = load.strip_suffix('%')?.parse::<f64>().ok()? / 100.0,
             (figure, "default") if figure.starts_with("figure4.") => {}
             _ => return None,
@@ -277,7 +313,9 @@ impl Scenario {
         if system.has_credits() {
             experiment.flow_control = LinkFlowControl::Credits;
         }
-        experiment.ecn = (transport.config.congestion == DCQCN).then(|| self.marking());
+        let for_dctcp = Ecn::Step { k: MARK_DCTCP * (MTU.bytes() as u64 + u64::from(HEADER)) };
+        let rules = [(DCQCN, self.marking()), (DCTCP, for_dctcp)];
+        experiment.ecn = rules.into_iter().find(|(cc, _)| transport.config.congestion == *cc).map(|(_, rule)| rule);
         experiment.headers = HeaderBytes::Fixed(header);
         experiment.quantum = QUANTUM;
         if matches!(system, System::IrnSprayed | System::IrnSprayedThreshold) {
@@ -292,7 +330,8 @@ impl Scenario {
         let config: &mut TransportConfig = &mut transport.config;
         config.congestion = match system {
             System::ResilientRoce => DCQCN,
-            System::IrnAimd => CongestionConfig::Aimd(AimdConfig::PAPER),
+            System::IrnAimd | System::IrnAimdPfc => CongestionConfig::Aimd(AimdConfig::PAPER),
+            System::IrnDctcp | System::IrnDctcpPfc => DCTCP,
             System::Iwarp => CongestionConfig::Tcp(TcpConfig::RFC),
             _ => self.cc.config(),
         };
@@ -301,11 +340,16 @@ impl Scenario {
             lossless if lossless.is_lossless() => Timer::Fixed(None),
             System::Roce | System::ResilientRoce => Timer::Fixed(Some(self.rto_high())),
             System::Iwarp => config.timer,
+            // Before the first measurement it is 16 times `min`: RTO_high.
+            System::IrnDynamicTimeouts => {
+                Timer::Estimated { min: self.rto_high() / 16, max: real_time::RTO_MAX, n: self.n, probe: 0 }
+            }
             _ => Timer::Irn { low: paper::RTO_LOW, high: self.rto_high(), n: self.n },
         };
         match system {
             // "Upon every out-of-order packet arrival, an IRN receiver sends a NACK" (§4.2.1): go-back-N as well.
             System::Roce | System::ResilientRoce | System::IrnGoBackN => config.nak = Nak::PerPacket,
+            System::RocePfcLastAck => config.ack_every = None,
             System::IrnSprayedThreshold => config.nack_threshold = NACK_THRESHOLD,
             System::IrnOverheads => config.retransmit_delay = FETCH,
             _ => {}
@@ -320,9 +364,9 @@ impl Scenario {
     }
 }
 
-/// Returns an incast with this many senders (§4.3.4).
-fn incast(senders: u32) -> Part {
-    Part::Incast(Incast { senders: Some(senders), bytes: INCAST, ..Incast::default() })
+/// Returns an incast with this many senders, and connections of each (§4.3.4).
+fn incast(senders: u32, flows: u32) -> Part {
+    Part::Incast(Incast { senders: Some(senders), flows, bytes: INCAST, ..Incast::default() })
 }
 
 #[cfg(test)]
