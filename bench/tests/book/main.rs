@@ -59,6 +59,7 @@ fn main() -> ExitCode {
     add("sources_that_are_named_exist", unknown_sources);
     add("links_of_the_book_lead_somewhere", |_, repository| html::broken_links(repository));
     add("each_page_is_in_the_contents", left_out);
+    add("docs_stay_short", |_, repository| too_long(repository));
     add("lines_and_commands_are_told_apart", |_, _| misread());
     libtest_mimic::run(&arguments, trials).exit_code()
 }
@@ -98,6 +99,19 @@ fn unclassified(book: &[Page]) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// Words of all pages under docs/; what has no letter and no digit, such as a bar of a table, is none.
+fn too_long(repository: &Path) -> Vec<String> {
+    const MOST: usize = 50_000;
+    let pages = std::fs::read_dir(repository.join("docs")).expect("docs").map(|page| page.expect("a page").path());
+    let pages = pages.filter(|page| page.extension().is_some_and(|ext| ext == "md"));
+    let words = |page: PathBuf| {
+        let text = std::fs::read_to_string(page).expect("a page");
+        text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count()
+    };
+    let all: usize = pages.map(words).sum();
+    if all > MOST { vec![format!("docs/ has {all} words, {MOST} at most")] } else { Vec::new() }
 }
 
 /// Says how many commands are run, started or read. Those of irnic that are not are a tenth at most.

@@ -85,6 +85,8 @@ fn open_mpi_runs_over_ucx() {
 const LOOPS: &str = include_str!("mpi/loops.c");
 /// Neighbours and all-to-all, in Python.
 const EXCHANGE: &str = include_str!("mpi/exchange.py");
+/// Two agents of NIXL, in Python.
+const AGENTS: &str = include_str!("mpi/nixl.py");
 /// A UCP server and client on a listener.
 const UCP: &str = include_str!("mpi/ucp.c");
 /// A loopback interface, and one that libfabric does not pass over; its address is from the block for documentation.
@@ -119,6 +121,18 @@ const ROWS: &[Row] = &[
         "`Sendrecv`, `Alltoall` and `alltoall` of objects, 1 B to 1 MB, every byte; each NIC moved its rank's bytes",
     ),
     row(
+        "Intel MPI Benchmarks of their repository, on Open MPI over UCX",
+        "=2021.11",
+        "mpirun -n {2,4} IMB-MPI1 {PingPong,Sendrecv,Exchange,Bcast,Allreduce,Alltoall}",
+        "data of every message of 1 B to 1 MB, by the program (`-DCHECK`); each NIC moved its rank's bytes",
+    ),
+    row(
+        "NIXL of PyPI over its UCX",
+        "=1.5.1",
+        "UCX_TLS=rc_v,self python3 nixl.py",
+        "WRITE with a notification, and READ, 1 B to 1 MiB, every byte; both NICs moved their bytes",
+    ),
+    row(
         "UCX, `ucp_listener`",
         "libucx0",
         "UCX_SOCKADDR_TLS_PRIORITY=rdmacm UCX_TLS={rc_v,ud_v},self",
@@ -126,9 +140,16 @@ const ROWS: &[Row] = &[
     ),
 ];
 
+/// Names the folder of Intel MPI Benchmarks' `IMB-MPI1`, built by Debian's Open MPI with `CPPFLAGS=-DCHECK`.
+const IMB: &str = "TESTS_IMB";
+const IMB_BENCHMARKS: [&str; 6] = ["PingPong", "Sendrecv", "Exchange", "Bcast", "Allreduce", "Alltoall"];
+
 /// Wheels. MPICH's has UCX, and a libfabric with its verbs provider.
 const MPICH: &str = "mpich==5.0.2";
 const MPI4PY: &str = "mpi4py==4.1.2";
+/// NIXL's bring their UCX and libibverbs.
+const NIXL: &str = "nixl-cu12==1.5.1";
+const NUMPY: &str = "numpy==2.3.5";
 
 const LOOPS_CHECKED: &str =
     "latency, bandwidth and all-to-all, 1 B to 1 MB, every byte of every message; each NIC moved its rank's bytes";
@@ -339,6 +360,62 @@ fn mpi4py_passes_messages() {
         mpich_of_pypi_over_ucx,
     ];
     all.into_iter().filter_map(|mpi| mpi()).for_each(|mpi| exchanges(&mpi));
+}
+
+#[test]
+fn intels_benchmarks_find_no_defects() {
+    if std::env::var_os("IRNIC_APPLICATIONS").is_none() {
+        return irnic_testkit::long_form("Intel MPI Benchmarks");
+    }
+    let Some(programs) = std::env::var_os(IMB).map(PathBuf::from) else {
+        return crate::support::skipped(&format!("{IMB} names no folder with IMB-MPI1"));
+    };
+    let Some(mpi) = open_mpi_over_ucx() else { return };
+    for (ranks, impair) in [(2, ""), (4, "loss 1%")] {
+        let folder = Folder::new();
+        let program = programs.join("IMB-MPI1");
+        let benchmarks = IMB_BENCHMARKS.join(" ");
+        let options = format!("-npmin {ranks} -iter 20 -iter_policy off -msglog 0:20 {benchmarks}");
+        let script = format!("{} -n {ranks} $IRNIC run --sysfs -- '{}' {options}", mpi.mpirun, program.display());
+        let Some(sent) = sent_bytes(&folder, &script, impair) else { return };
+        let output = std::fs::read_to_string(folder.path().join("output")).expect("the output");
+        // Tables of bytes, repetitions, times, and the deviation from the expected data at last.
+        for benchmark in IMB_BENCHMARKS {
+            let (_, table) = output.split_once(&format!("# Benchmarking {benchmark} ")).expect("its table");
+            let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+            let rows = rows.skip_while(|row| row.first() != Some(&"0")).take_while(|row| !row.is_empty());
+            let rows: Vec<_> = rows.collect();
+            assert!(rows.len() >= 21 && rows.iter().all(|row| row.last() == Some(&"0.00")), "{benchmark}: {output}");
+        }
+        assert!(sent.len() == ranks && sent.iter().all(|bytes| *bytes >= 5 << 20), "{sent:?}");
+    }
+}
+
+#[test]
+fn agents_of_nixl_write_and_read() {
+    if std::env::var_os("IRNIC_APPLICATIONS").is_none() {
+        return irnic_testkit::long_form("NIXL");
+    }
+    let Some(()) = needs(&["python3", "unshare", "ip"]) else { return };
+    let Some(nixl) = wheel_for_python(NIXL, |line| line.contains("nixl_cu12.libs/libucp-")) else { return };
+    let Some(numpy) = wheel_for_python(NUMPY, |line| line.contains("numpy/__init__.py")) else { return };
+    for impair in ["", "loss 1%"] {
+        let folder = Folder::new();
+        folder.write("nixl.py", AGENTS);
+        let script = format!(
+            "export UCX_TLS=rc_v,self PYTHONPATH='{}:{}' && \
+             {{ $IRNIC run --sysfs -- python3 nixl.py target >target.txt & }} && \
+             $IRNIC run --sysfs -- python3 nixl.py initiator && wait $!",
+            nixl.display(),
+            numpy.display()
+        );
+        let Some(sent) = sent_bytes(&folder, &script, impair) else { return };
+        let said =
+            ["output", "target.txt"].map(|name| std::fs::read_to_string(folder.path().join(name)).expect("a file"));
+        assert!(said.iter().all(|text| text.contains(" is right\n")), "{said:?}");
+        // All sizes once in each direction.
+        assert!(sent.len() == 2 && sent.iter().all(|bytes| *bytes >= 1 << 20), "{sent:?}");
+    }
 }
 
 #[test]
