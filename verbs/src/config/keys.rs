@@ -210,9 +210,9 @@ pub static KEYS: [Key; 41] = [
     parameter(
         "ack-every",
         "IRNIC_ACK_EVERY",
-        "1 to 65536 packets, `none`",
+        "`1` to `65536`, `none`",
         "`16`",
-        "Packets of a plain RoCE message between requests for an acknowledgement; none: only the last packet",
+        "Packets of a plain RoCE message between requests for an acknowledgement. `none`: the last packet alone requests one",
     ),
     parameter("credits", "IRNIC_CREDITS", "`on`, `off`", "`on`", "Whether acknowledgements carry end-to-end credits"),
     parameter(
