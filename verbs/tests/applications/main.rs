@@ -83,7 +83,6 @@ fn trials(all: bool) -> Vec<Trial> {
             published::ROWS,
             valkey::ROWS,
             gloo::ROWS,
-            pyverbs::ROWS,
         ]
         .concat();
         table::compare("verbs/tests/applications", &rows).map_err(Into::into)

@@ -3,21 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use irnic_testkit::once;
 use libtest_mimic::{Failed, Trial};
 
 use crate::process::Process;
-use crate::sandbox::{Device, LOSSLESS, RELIABLE, Sandbox, all, built, of_sources, trial};
-use crate::table::Row;
+use crate::sandbox::{Device, RELIABLE, Sandbox, all, trial};
 
 const PYTHON: &str = "/usr/bin/python3";
 const SUITE: &str = "/usr/share/doc/rdma-core/tests";
 const PYVERBS: &str = "/usr/lib/python3/dist-packages/pyverbs";
-/// Names the folder of rdma-core's sources, whose `build` has pyverbs for [`PYTHON`].
-const FOLDER: &str = "TESTS_RDMA_CORE";
 const MARK: &str = "<!-- made from fixtures/pyverbs.txt and fixtures/pyverbs-rxe.txt -->\n";
 /// How many huge pages there shall be.
 const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
@@ -31,15 +27,6 @@ const REASONS: [(&str, &str); 6] = [
     ("raw", "Raw packet queue pairs, and what is done with them (flow steering, RSS), need a NIC of Ethernet."),
     ("tag-matching", "Tag matching is not implemented, nor announced."),
 ];
-
-/// Lines of docs/applications.md.
-pub const ROWS: &[Row] = &[Row {
-    application: "pyverbs of rdma-core's repository",
-    package: "=65.0",
-    command: "run_tests.py",
-    checked: "no case fails, and as many pass as of Debian's",
-    network: "shm and udp, 0 %",
-}];
 
 /// What a case did, and why.
 type Outcomes = BTreeMap<String, (String, String)>;
@@ -85,34 +72,13 @@ fn lacks_huge_pages(what: &str, (outcome, reason): &(String, String)) -> bool {
 
 /// Runs `cases`, or all there are, and returns what the script printed of them.
 fn print(sandbox: &Sandbox, device: Device, cases: &[String]) -> Result<String, Failed> {
-    // Cases of rdma_cm ask for the network interface before they connect.
-    print_of(sandbox, sandbox.command_with_sysfs(PYTHON, device), Path::new(SUITE), cases)
-}
-
-/// Runs `cases` of the suite in this folder with a command, the interpreter, likewise.
-fn print_of(sandbox: &Sandbox, mut command: Command, suite: &Path, cases: &[String]) -> Result<String, Failed> {
     let work = sandbox.dir.path().join("suite");
     fs::create_dir(&work)?;
-    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/applications/run_suite.py")).arg(suite).arg(&work);
-    command.args(cases.iter().map(|case| format!("tests.{case}")));
-    Ok(Process::start(&mut command)?.succeed()?.stdout)
-}
-
-/// Runs the suite of a repository's state: nothing fails, and as much passes as does of Debian's.
-fn of_repository(sandbox: &Sandbox, folder: &Path, device: Device) -> Result<(), Failed> {
-    let _pages = HugePages::reserve();
+    // Cases of rdma_cm ask for the network interface before they connect.
     let mut command = sandbox.command_with_sysfs(PYTHON, device);
-    // What it was built with would come before the folder with irnic's library.
-    let preloaded = ["libirnic_sysfs.so", "libirnic_verbs.so"].map(|name| built(name).display().to_string());
-    command.env("LD_PRELOAD", preloaded.join(":")).env("PYTHONPATH", folder.join("build/python"));
-    let found = outcomes(&print_of(sandbox, command, &folder.join("tests"), &[])?);
-    let failed: Vec<_> = found.iter().filter(|(_, (outcome, _))| outcome == "fail").collect();
-    let passed = found.values().filter(|(outcome, _)| outcome == "pass").count();
-    let least = expected().values().filter(|what| *what == "pass").count();
-    match failed.is_empty() && passed >= least {
-        true => Ok(()),
-        false => Err(format!("{passed} passed, {least} at least are expected; failed: {failed:#?}").into()),
-    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/applications/run_suite.py");
+    command.args([script, SUITE]).arg(&work).args(cases.iter().map(|case| format!("tests.{case}")));
+    Ok(Process::start(&mut command)?.succeed()?.stdout)
 }
 
 /// What cases did, by what the script printed.
@@ -195,7 +161,6 @@ pub fn trials() -> Vec<Trial> {
             if bad.is_empty() { Ok(()) } else { Err(format!("{bad:?} of {found:#?}").into()) }
         }));
     }
-    trials.extend(of_sources(FOLDER, "pyverbs of its repository", &[PYTHON], &LOSSLESS, of_repository));
     trials.push(Trial::test("pyverbs: docs/conformance.md says what the lists of cases say", move || {
         let file = repository("docs/conformance.md");
         let text = fs::read_to_string(&file)?;

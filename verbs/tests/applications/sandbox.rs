@@ -141,7 +141,7 @@ impl Sandbox {
 }
 
 /// A library that was built together with this program.
-pub fn built(library: &str) -> PathBuf {
+fn built(library: &str) -> PathBuf {
     let path = std::env::current_exe().expect("this program has a path").with_file_name(library);
     assert!(path.exists(), "no {}", path.display());
     path
