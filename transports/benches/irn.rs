@@ -209,7 +209,7 @@ fn order() -> Vec<u32> {
         random ^= random << 13;
         random ^= random >> 17;
         random ^= random << 5;
-        order.swap(last, (u64::from(random) * (last as u64 + 1) >> 32) as usize);
+        order.swap(last, ((u64::from(random) * (last as u64 + 1)) >> 32) as usize);
     }
     order
 }

@@ -2,8 +2,8 @@
 //!
 //! The first line has the number of flows. HPCC and TLT continue with `source destination priority port bytes start`
 //! for each, ConWeave has no port; the start is in seconds. The formats are distinguished by the number of columns. The
-//! rest after the last flow is ignored, since those simulators read no further. Files of the first DCQCN simulator, whose
-//! six columns are `source destination priority packets start end`, are rejected.
+//! rest after the last flow is ignored, since those simulators read no further. Files of the first DCQCN simulator are
+//! rejected: their six columns are `source destination priority packets start end`.
 
 use std::path::Path;
 

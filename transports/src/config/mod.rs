@@ -148,9 +148,9 @@ pub struct TransportConfig {
     pub patience: u64,
     /// Whether acknowledgements carry end-to-end credits (IBA 9.7.7.2). Shared receive queues never do.
     pub credits: bool,
-    /// Plain RoCE: a request of this many packets asks for an acknowledgement after as many, 1 to 65,536, so that a long
-    /// message frees its packets in time. `None`: only for its last packet, and where the sender could not go on
-    /// without: what IRN's comparison with RoCE assumes (§4.4.2).
+    /// Plain RoCE: packets of a message between requests for an acknowledgement, 1 to 65,536, so that a long message
+    /// frees its packets in time. `None`: only the last packet requests one, and any without which the sender could not
+    /// go on, as IRN's comparison with RoCE assumes (§4.4.2).
     pub ack_every: Option<u32>,
     /// Priority of acknowledgements and congestion notifications, 0 to 7, if not that of the queue pair: the upper
     /// three bits of their traffic class. Queues on the path of reverse data then do not distort measurements of the

@@ -1,4 +1,4 @@
-//! NDP on connection matrices of htsim: the paper's network, with the header of htsim's packets.
+//! NDP on connection matrices of htsim: the paper's network, with the header and the pulls of htsim.
 
 use std::path::Path;
 
@@ -12,6 +12,8 @@ use crate::shared::Common;
 
 /// Header of htsim's packets, bytes (`NdpPacket::ACKSIZE`).
 const HEADER: u32 = 64;
+/// Rate of htsim's pulls, as a share of the link's (`NdpPullPacer` in `main_ndp.cpp`).
+const PULL_RATE: f64 = 0.99;
 /// Largest number of ports of a switch: `-nodes 8192` in htsim's largest scripts.
 const MAX_ARITY: u32 = 32;
 
@@ -52,7 +54,7 @@ fn arguments(path: &Path, beside: Option<&str>, common: &Common) -> Result<Vec<S
     option("switch", "trimming".to_owned());
     option("data-queue", QUEUE.to_string());
     option("routing", "source".to_owned());
-    option("transport", format!("ndp,iw={WINDOW}"));
+    option("transport", format!("ndp,iw={WINDOW},pull-rate={PULL_RATE}"));
     option("workload", format!("cm:{},unit=ps", path.display()));
     option("seed", common.seed.to_string());
     if common.seeds > 1 {
@@ -94,7 +96,7 @@ mod tests {
         assert_eq!(
             line("Nodes 128\nConnections 0\n").unwrap(),
             "--topology fat-tree:k=8,rate=10G,delay=1us --mtu 8192 --headers fixed:64 --switch trimming --data-queue 8 \
-             --routing source --transport ndp,iw=23 --workload cm:m.cm,unit=ps --seed 1 --seeds 2 --beside htsim:out.txt"
+             --routing source --transport ndp,iw=23,pull-rate=0.99 --workload cm:m.cm,unit=ps --seed 1 --seeds 2 --beside htsim:out.txt"
         );
         for (text, why) in [
             ("Nodes 17\n", "--matrix m.cm: 17 nodes; expected those of a fat-tree: 16, 54, 128, 250, "),

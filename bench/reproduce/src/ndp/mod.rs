@@ -55,8 +55,8 @@ pub struct NdpArgs {
     /// Draw the figures that the cells belong to, as DIR/figure14.svg
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
-    /// Instead of the cells, run NDP on a connection matrix of htsim, in the fat-tree of the paper that has as many hosts.
-    /// The first line printed is the command `irnic sim` that does the same
+    /// Instead of the cells, run NDP on a connection matrix of htsim, in the paper's fat-tree with as many hosts. The
+    /// first line printed is the command `irnic sim` that does the same
     #[arg(long, value_name = "FILE.cm", conflicts_with_all = ["only", "list", "quick", "svg", "junit"])]
     matrix: Option<PathBuf>,
     /// With --matrix: print completion times beside those of another simulator: htsim:FILE, the output of htsim_ndp

@@ -85,6 +85,15 @@ pub struct Completed {
     end: f64,
 }
 
+/// Flows that nothing tells apart.
+#[derive(Default)]
+struct Alike {
+    /// End and start of irnic's.
+    ours: Vec<(f64, f64)>,
+    /// End of the other's.
+    theirs: Vec<f64>,
+}
+
 /// Completion times of the flows that both completed, ns, flow by flow.
 #[derive(Debug, Default, PartialEq)]
 struct Compared {
@@ -99,17 +108,16 @@ impl Compared {
         let sized = others.iter().any(|other| other.bytes.is_some());
         let ended = flows.iter().filter(|(flow, _)| flow.bytes < ENDLESS);
         let ended = ended.filter_map(|(flow, record)| Some((flow, record.acknowledged? as f64)));
-        // By what identifies a flow: starts and ends of irnic's, and ends of the other's.
-        let mut all: BTreeMap<(u32, u32, u64), (Vec<(f64, f64)>, Vec<f64>)> = BTreeMap::new();
+        let mut all: BTreeMap<(u32, u32, u64), Alike> = BTreeMap::new();
         for (flow, end) in ended {
             let bytes = if sized { flow.bytes } else { 0 };
-            all.entry((flow.src, flow.dst, bytes)).or_default().0.push((end, flow.start as f64));
+            all.entry((flow.src, flow.dst, bytes)).or_default().ours.push((end, flow.start as f64));
         }
         for other in others {
-            all.entry((other.src, other.dst, other.bytes.unwrap_or(0))).or_default().1.push(other.end);
+            all.entry((other.src, other.dst, other.bytes.unwrap_or(0))).or_default().theirs.push(other.end);
         }
         let mut compared = Compared::default();
-        for (mut ours, mut theirs) in all.into_values() {
+        for Alike { mut ours, mut theirs } in all.into_values() {
             ours.sort_by(|a, b| a.0.total_cmp(&b.0));
             theirs.sort_by(f64::total_cmp);
             let both = ours.len().min(theirs.len());

@@ -5,8 +5,9 @@ use super::*;
 const HTSIM: &str = "\
 no_of_nodes 16
 ndp_0_5
+Flow control is off
 Flow ndp_0_5 flow_id 1000000001 finished at 1712.35 total bytes 2007040
-Flow Roce_12_3 77 finished at 20 total bytes 9000
+...|....Flow Roce_12_3 77 finished at 20 total bytes 9000
 Done
 ";
 
@@ -27,10 +28,6 @@ fn lines_of_flows_are_found_in_what_htsim_prints() {
         (
             "Flow ndp finished at 3 total bytes 1",
             "f:1: expected Flow NAME_SOURCE_DESTINATION … finished at MICROSECONDS, found `Flow ndp finished at 3 total bytes 1`",
-        ),
-        (
-            "Flow a_1_2 finished at",
-            "f:1: expected Flow NAME_SOURCE_DESTINATION … finished at MICROSECONDS, found `Flow a_1_2 finished at`",
         ),
         (
             "Flow a_1_2 finished at nan us",
