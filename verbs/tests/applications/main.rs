@@ -83,6 +83,7 @@ fn trials(all: bool) -> Vec<Trial> {
             published::ROWS,
             valkey::ROWS,
             gloo::ROWS,
+            mooncake::ROWS,
         ]
         .concat();
         table::compare("verbs/tests/applications", &rows).map_err(Into::into)
