@@ -6,8 +6,8 @@ use std::process::Command;
 use crate::support::wheels::wheel;
 use crate::support::{Folder, needs, skipped, text};
 
-/// Two namespaces, joined by a link of which either end is `eth0`, with 10.0.0.1 and 10.0.0.2. `flaps CLIENT` takes the
-/// link down for a third of a second while a process sends, and once more from the other end.
+/// Two namespaces, joined by a link of which either end is `eth0`, with 10.0.0.1 and 10.0.0.2. `moves CLIENT` waits
+/// until a process has sent 3 MB.
 const LINK: &str = r#"set -e
 ip link set lo up
 unshare --net sleep 600 & other=$!
@@ -25,24 +25,21 @@ export IRNIC_RATE=200M
 # Bytes that have left.
 sent() { ip -j -s link show eth0 | sed 's/.*"tx":{"bytes":\([0-9]*\).*/\1/'; }
 moves() { to=$(($(sent) + 3000000)); until [ "$(sent)" -gt $to ]; do kill -0 $1; sleep 0.01; done; }
-flaps() {
-    for end in '' there; do
-        moves $1
-        $end ip link set eth0 down
-        sleep 0.3
-        $end ip link set eth0 up
-    done
-    moves $1
-}
 "#;
 
-/// perftest, for three seconds at least.
+/// perftest, for three seconds at least. The link fails for a third of a second while it sends, and once more from the
+/// other end.
 const PERFTEST: &str = r#"
 test="ib_write_bw -d irnic0 -p 18515 -n 20000 -s 4096 -u 16"
 there "$IRNIC" run --transport "$TRANSPORT" -- $test >server.txt 2>&1 & server=$!
 until there grep -q ':4853 .* 0A ' /proc/net/tcp /proc/net/tcp6; do sleep 0.02; done
 "$IRNIC" run --transport "$TRANSPORT" -- $test 10.0.0.2 >client.txt 2>&1 & client=$!
-flaps $client
+for end in '' there; do
+    moves $client
+    $end ip link set eth0 down
+    sleep 0.3
+    $end ip link set eth0 up
+done
 wait $client
 wait $server
 grep -q '^ 4096  *20000 ' client.txt
@@ -71,22 +68,29 @@ grep -q 'batch count [1-9]' client.txt
 kill $target
 echo survived"#;
 
+/// Runs a script in a network namespace of its own. Returns what it prints and what it says on standard error, or skips
+/// the test.
+fn isolated(folder: &Folder, script: &str, variables: &[(&str, &str)]) -> Option<(String, String)> {
+    let mut command = Command::new("unshare");
+    command.args(["--map-root-user", "--net", "sh", "-c", script]).current_dir(folder.path());
+    command.env("IRNIC", env!("CARGO_BIN_EXE_irnic")).env("XDG_CONFIG_HOME", folder.path());
+    let output = command.envs(variables.iter().copied()).output().expect("unshare starts");
+    let err = text(&output.stderr);
+    if err.contains("not permitted") {
+        skipped("no network namespaces here");
+        return None;
+    }
+    Some((text(&output.stdout), err))
+}
+
 /// Runs a script after [`LINK`] with both transports.
 fn survives(script: &str, variables: &[(&str, &str)]) {
     for transport in ["irn", "roce"] {
         let folder = Folder::new();
-        let mut command = Command::new("unshare");
-        command.args(["--map-root-user", "--net", "sh", "-c", &format!("{LINK}{script}")]).current_dir(folder.path());
-        command
-            .envs([("IRNIC", env!("CARGO_BIN_EXE_irnic")), ("TRANSPORT", transport)])
-            .envs(variables.iter().copied());
-        let output = command.env("XDG_CONFIG_HOME", folder.path()).output().expect("unshare starts");
-        let err = text(&output.stderr);
-        if err.contains("not permitted") {
-            return skipped("no network namespaces here");
-        }
+        let variables = [&[("TRANSPORT", transport)], variables].concat();
+        let Some((out, err)) = isolated(&folder, &format!("{LINK}{script}"), &variables) else { return };
         let files = ["server.txt", "client.txt"].map(|name| std::fs::read_to_string(folder.path().join(name)));
-        assert_eq!(text(&output.stdout), "survived\n", "{transport}: {err}{files:?}");
+        assert_eq!(out, "survived\n", "{transport}: {err}{files:?}");
     }
 }
 
@@ -129,14 +133,7 @@ fn ids_of_librdmacm_hear_that_their_interface_changes_and_goes() {
     let mut cc = Command::new("cc");
     cc.args(["-Wall", "-Werror", "-o", "cm_events"]).arg(source).args(["-lrdmacm", "-libverbs"]);
     assert!(cc.current_dir(folder.path()).status().expect("cc").success());
-    let mut command = Command::new("unshare");
-    command.args(["--map-root-user", "--net", "sh", "-c", CHANGES]).current_dir(folder.path());
-    command.env("IRNIC", env!("CARGO_BIN_EXE_irnic")).env("XDG_CONFIG_HOME", folder.path());
-    let output = command.output().expect("unshare starts");
-    let err = text(&output.stderr);
-    if err.contains("not permitted") {
-        return skipped("no network namespaces here");
-    }
+    let Some((out, err)) = isolated(&folder, CHANGES, &[]) else { return };
     let events = "bound to irnic0\nown RDMA_CM_EVENT_ADDR_CHANGE\nown RDMA_CM_EVENT_DEVICE_REMOVAL\n";
-    assert_eq!(text(&output.stdout), events, "{err}");
+    assert_eq!(out, events, "{err}");
 }

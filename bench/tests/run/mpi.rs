@@ -375,14 +375,23 @@ fn mpi4py_passes_messages() {
     all.into_iter().filter_map(|mpi| mpi()).for_each(|mpi| exchanges(&mpi));
 }
 
+/// The folder that a variable names, in the long form, with what was built of a project's own sources. Otherwise the
+/// test is skipped.
+fn long_form_of(what: &str, folder: &str) -> Option<PathBuf> {
+    if std::env::var_os("IRNIC_APPLICATIONS").is_none() {
+        irnic_testkit::long_form(what);
+        return None;
+    }
+    let named = std::env::var_os(folder).map(PathBuf::from);
+    if named.is_none() {
+        crate::support::skipped(&format!("{what}: {folder} names no folder"));
+    }
+    named
+}
+
 #[test]
 fn intels_benchmarks_find_no_defects() {
-    if std::env::var_os("IRNIC_APPLICATIONS").is_none() {
-        return irnic_testkit::long_form("Intel MPI Benchmarks");
-    }
-    let Some(programs) = std::env::var_os(IMB).map(PathBuf::from) else {
-        return crate::support::skipped(&format!("{IMB} names no folder with IMB-MPI1"));
-    };
+    let Some(programs) = long_form_of("Intel MPI Benchmarks", IMB) else { return };
     let Some(mpi) = open_mpi_over_ucx() else { return };
     for (ranks, impair) in [(2, ""), (4, "loss 1%")] {
         let folder = Folder::new();
@@ -406,12 +415,7 @@ fn intels_benchmarks_find_no_defects() {
 
 #[test]
 fn the_newest_suite_of_rdma_core_passes() {
-    if std::env::var_os("IRNIC_APPLICATIONS").is_none() {
-        return irnic_testkit::long_form("rdma-core's newest suite");
-    }
-    let Some(sources) = std::env::var_os(RDMA_CORE).map(PathBuf::from) else {
-        return crate::support::skipped(&format!("{RDMA_CORE} names no folder with rdma-core"));
-    };
+    let Some(sources) = long_form_of("rdma-core's newest suite", RDMA_CORE) else { return };
     let Some(()) = needs(&[PYTHON, "unshare", "ip"]) else { return };
     let folder = Folder::new();
     let suite = Path::new(env!("CARGO_MANIFEST_DIR")).join("../verbs/tests/applications/run_suite.py");

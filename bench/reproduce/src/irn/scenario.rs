@@ -137,11 +137,11 @@ pub enum System {
     Iwarp,
     /// IRN with TCP's rule of additive increase and multiplicative decrease (§4.3.6).
     IrnAimd,
-    /// The same with PFC (§4.3.4).
+    /// IRN with TCP's rule, with PFC, and no timeouts (§4.3.4).
     IrnAimdPfc,
-    /// IRN with DCTCP, without PFC and with it (§4.3.4).
+    /// IRN with DCTCP, without PFC (§4.3.4).
     IrnDctcp,
-    /// See [`System::IrnDctcp`].
+    /// IRN with DCTCP and PFC, and no timeouts (§4.3.4).
     IrnDctcpPfc,
     /// IRN with packet spraying by switches.
     IrnSprayed,

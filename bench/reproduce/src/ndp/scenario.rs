@@ -268,19 +268,18 @@ impl Scenario {
     fn transport(&self) -> Result<Transport, String> {
         let text = match self.system {
             System::Ndp => {
-                let penalty = match self.penalty {
-                    Penalty::Skip => "on",
-                    Penalty::Exclude => "exclude",
-                    Penalty::Off => "off",
-                };
                 let rto = if self.timeouts { "" } else { ",rto=10s" };
-                format!("ndp,iw={},penalty={penalty}{rto}", self.window)
+                format!("ndp,iw={}{rto}", self.window)
             }
             // The initial window and the minimum timeout are those of the authors' simulator (`sim/tcp.cpp`).
             System::Dctcp => "iwarp,cc=dctcp,cc.initial=10,rto-min=1ms".to_owned(),
             System::Dcqcn => "roce,cc=dcqcn".to_owned(),
         };
-        text.parse().map_err(|e| format!("{text}: {e}"))
+        let mut transport: Transport = text.parse().map_err(|e| format!("{text}: {e}"))?;
+        if let Some(pull) = transport.config.discipline.pull_mut() {
+            pull.penalty = self.penalty;
+        }
+        Ok(transport)
     }
 
     fn switches(&self, experiment: &mut Experiment) {
