@@ -60,7 +60,13 @@ pub const PREMISES: &[Premise] = &[
     // the thread first.
     Premise {
         reason: "rping's thread for events outlives their channel (rdma-core 44, rping.c)",
-        tests: &["rdma_cm: rping *", "rping, the guest is *", "rdmacm: rping (*", "docs/rdma_cm.md"],
+        tests: &[
+            "rdma_cm: rping *",
+            "rping, the guest is *",
+            "rdmacm: rping (*",
+            "docs/howto-applications.md",
+            "docs/rdma_cm.md",
+        ],
         signs: &[&["\nping data: rdma-ping-9", "rdma_get_cm_event: Bad file descriptor\n"]],
     },
     // A test may see one of these: a test that makes two kernels panic has found a bug.
@@ -198,6 +204,7 @@ mod tests {
             ("rping, the guest is client, no loss", pings("rdma-ping-9") + closed, true),
             ("rdmacm: rping (IPv6, udp, 1 % loss)", pings("rdma-ping-9") + closed, true),
             ("docs/rdma_cm.md", pings("rdma-ping-9") + closed, true),
+            ("docs/howto-applications.md", pings("rdma-ping-9") + closed, true),
             ("docs/lab.md", pings("rdma-ping-9") + closed, false),
             (rping, pings("rdma-ping-8") + closed, false),
             (rping, pings("rdma-ping-9"), false),
