@@ -43,6 +43,9 @@ pub struct MergeArgs {
     /// Write summaries of all runs, or cells, as JSON; - writes to standard output instead of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     json: Option<PathBuf>,
+    /// Write a line per case and seed, or per cell, as CSV; - writes to standard output instead of the table
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    csv: Option<PathBuf>,
     /// irnic sim: write every flow as CSV or Parquet; - writes CSV to standard output instead of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     per_flow: Option<PathBuf>,
@@ -81,6 +84,7 @@ fn run(args: &MergeArgs) -> Result<(), CommandError> {
     let files = [
         ("--out", Some(&dir)),
         ("--json", args.json.as_ref()),
+        ("--csv", args.csv.as_ref()),
         ("--junit", args.junit.as_ref()),
         ("--per-flow", args.per_flow.as_ref()),
         ("--series", args.series.as_ref()),

@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use irnic_report::csv::field;
 use irnic_report::output::OutFile;
 use serde_json::{Map, Value, json};
 
@@ -260,7 +261,7 @@ pub fn csv(to: &mut impl Write, results: &Results<'_>) -> io::Result<()> {
         let loss = plan.loss.map_or_else(String::new, |_| percent(plan).to_string());
         let before = [
             plan.test.name(),
-            quoted(&plan.label),
+            field(&plan.label).into_owned(),
             loss,
             plan.size.to_string(),
             (turn.repetition + 1).to_string(),
@@ -279,9 +280,4 @@ pub fn csv(to: &mut impl Write, results: &Results<'_>) -> io::Result<()> {
         writeln!(to, "{}", cells.join(","))?;
     }
     Ok(())
-}
-
-/// Quotes a cell that may contain commas (RFC 4180).
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }

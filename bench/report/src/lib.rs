@@ -4,6 +4,7 @@
 //! Each command crate has `#[macro_use] extern crate irnic_report;`, for [`println!`] and [`eprintln!`], which do not
 //! panic on write errors: [`output::finish`] reports them.
 
+pub mod csv;
 mod error;
 pub mod html;
 pub mod interrupt;

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use irnic_report::CommandError;
+use irnic_report::csv;
 use irnic_report::junit;
 use irnic_report::output::OutFile;
 use irnic_sweep::{self as sweep, How, SweepArgs};
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// Program name prefixed to error messages.
 pub const WHO: &str = "irnic reproduce";
@@ -32,6 +34,9 @@ pub struct Common {
     /// Write the cells as JSON to this file; - writes to standard output instead of the table
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write a line per cell, with its settings, as CSV to this file; - writes to standard output instead of the table
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
     /// Write JUnit XML to this file, a test case per cell; - writes to standard output instead of the table
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
@@ -53,18 +58,25 @@ impl Common {
 
     /// Opens the result files, which are checked before anything runs. `pictures`: whether there will be pictures.
     pub fn open(&self, pictures: bool) -> Result<Files, CommandError> {
-        let files = [("--json", self.json.is_some()), ("--junit", self.junit.is_some()), ("--svg", pictures)];
+        let files = [
+            ("--json", self.json.is_some()),
+            ("--csv", self.csv.is_some()),
+            ("--junit", self.junit.is_some()),
+            ("--svg", pictures),
+        ];
         self.sweep.check(&files)?;
         let usage = |option| move |e| CommandError::Usage(format!("{option} {e}"));
         let json = self.json.as_deref().map(OutFile::open).transpose().map_err(usage("--json"))?;
+        let csv = self.csv.as_deref().map(OutFile::open).transpose().map_err(usage("--csv"))?;
         let junit = self.junit.as_deref().map(junit::File::open).transpose().map_err(usage("--junit"))?;
-        Ok(Files { json, junit })
+        Ok(Files { json, csv, junit })
     }
 }
 
 /// Result files.
 pub struct Files {
     pub json: Option<OutFile>,
+    pub csv: Option<OutFile>,
     pub junit: Option<junit::File>,
 }
 
@@ -98,11 +110,47 @@ impl Files {
         if let Some(file) = self.json {
             file.write(|to| all(to)).map_err(failed("--json"))?;
         }
+        if let Some(file) = self.csv {
+            let rows = rows(paper, settings, seeds, cells).map_err(|e| CommandError::Failed(e.to_string()))?;
+            file.write(|to| csv::objects(to, &FIRST, &rows)).map_err(failed("--csv"))?;
+        }
         if let Some(file) = self.junit {
             file.write(&format!("{WHO} {paper}"), cells.iter().map(Into::into)).map_err(failed("--junit"))?;
         }
         Ok(())
     }
+}
+
+/// The first columns of the CSV file.
+const FIRST: [&str; 7] = ["id", "ours", "confidence", "paper", "paper_low", "paper_high", "answer"];
+
+/// Returns the rows of the CSV file: the cells, each with the settings and seeds that they have in common.
+fn rows(
+    paper: &str,
+    settings: &impl Serialize,
+    seeds: &[u64],
+    cells: &[impl Serialize],
+) -> serde_json::Result<Vec<Map<String, Value>>> {
+    let object = |value: Value| match value {
+        Value::Object(members) => members,
+        other => Map::from_iter([("value".to_owned(), other)]),
+    };
+    let mut common = Map::from_iter([("reproduces".to_owned(), paper.into())]);
+    common.insert("first_seed".to_owned(), seeds.first().copied().into());
+    common.insert("seeds".to_owned(), seeds.len().into());
+    common.extend(
+        object(serde_json::to_value(settings)?).into_iter().map(|(key, value)| (format!("setting_{key}"), value)),
+    );
+    let row = |cell| {
+        let mut row = object(serde_json::to_value(cell)?);
+        if seeds.len() == 1 {
+            // One value has none.
+            row.insert("confidence".to_owned(), Value::Null);
+        }
+        row.extend(common.clone());
+        Ok(row)
+    };
+    cells.iter().map(row).collect()
 }
 
 /// Returns the command line that repeats the run of a cell with a seed.

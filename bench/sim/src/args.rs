@@ -88,6 +88,10 @@ pub struct SimArgs {
     /// Write summaries of all runs as JSON; - writes to standard output instead of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
+    /// Write a line per case and seed as CSV, with all settings as columns; - writes to standard output instead of the
+    /// table
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub csv: Option<PathBuf>,
     /// Write a self-contained HTML report with plots; - writes to standard output instead of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub html: Option<PathBuf>,

@@ -34,6 +34,13 @@ impl Selection for Network {
     }
 }
 
+impl Network {
+    /// Returns the names of these keys.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        KeyArgs::<Network>::keys().map(|(_, key)| key.name())
+    }
+}
+
 impl Selection for Simulation {
     fn has(category: &Category, key: &Key) -> bool {
         !key.in_lab && category.name != Run::HEADING

@@ -4,13 +4,14 @@
 //! `args` and [`file`](mod@file) parse user input into a [`Grid`](irnic_fabric::experiment::Grid), whose combinations
 //! are the cases; `irnic-fabric` turns them into runs, which `execute` performs as a [sweep](irnic_sweep). `results`
 //! has the rows of the report, which `table` prints and `html` draws; `beside` compares flows with another simulator's;
-//! `summary_json`, `per_flow` and [`series`] write files for programs.
+//! `summary_json`, `csv`, `per_flow` and [`series`] write files for programs.
 
 #[macro_use]
 extern crate irnic_report;
 
 mod args;
 mod beside;
+mod csv;
 mod error;
 mod execute;
 pub mod file;
@@ -149,13 +150,14 @@ fn check_sweep(args: &SimArgs) -> Result<(), CommandError> {
     }
     let files = [
         ("--json", args.json.is_some()),
+        ("--csv", args.csv.is_some()),
         ("--per-flow", args.per_flow.is_some()),
         ("--series", args.series.is_some()),
         ("--html", args.html.is_some()),
         ("--beside", args.beside.is_some()),
     ];
     sweep.check(&files)?;
-    if let Some((file, _)) = files[1..].iter().find(|(_, given)| *given && args.summaries_only) {
+    if let Some((file, _)) = files[2..].iter().find(|(_, given)| *given && args.summaries_only) {
         return Err(CommandError::Usage(format!("{file}: there are no flows and no samples with --summaries-only")));
     }
     if args.pcap.pcap.is_some() {
@@ -255,6 +257,7 @@ fn unscheduled(args: &SimArgs) -> Vec<(&'static str, bool)> {
         ];
         all.extend(flags.into_iter().zip(keys).map(|(flag, key)| (flag, given.contains_key(key))));
         let files = [
+            ("--csv", args.csv.is_some()),
             ("--per-flow", args.per_flow.is_some()),
             ("--series", args.series.is_some()),
             ("--html", args.html.is_some()),
@@ -283,6 +286,7 @@ struct Files {
     per_flow: Option<(OutFile, per_flow::Kind)>,
     record: Option<(OutFile, per_flow::Kind)>,
     json: Option<OutFile>,
+    csv: Option<OutFile>,
     series: Option<OutFile>,
     html: Option<OutFile>,
 }
@@ -298,6 +302,7 @@ impl Files {
             per_flow: open(&args.per_flow)?.zip(kind("--per-flow", &args.per_flow)?),
             record: open(&args.schedule.record)?.zip(kind("--record", &args.schedule.record)?),
             json: open(&args.json)?,
+            csv: open(&args.csv)?,
             series: open(&args.series)?,
             html: open(&args.html)?,
         })
@@ -317,6 +322,7 @@ impl Files {
                 .zip(schedule)
                 .map(|((file, kind), schedule)| file.write(|to| schedule_file::write(to, kind, schedule))),
             self.json.map(|file| file.write(|to| summary_json::write(to, batch, runs))),
+            self.csv.map(|file| file.write(|to| csv::write(to, batch, runs))),
             self.series.map(|file| file.write(|to| series::write(to, batch, runs))),
             self.html.map(|file| file.write(|to| html::write(to, report))),
         ];

@@ -9,6 +9,9 @@ use std::path::Path;
 use irnic_fabric::sim::FlowRecord;
 use irnic_fabric::workload::Flow;
 
+use irnic_report::csv::field;
+
+use crate::csv::{tail, tail_names, varied};
 use crate::execute::{Batch, Finished, Run};
 
 /// File format of flows.
@@ -59,7 +62,7 @@ const fn sometimes(name: &'static str, value: fn(&Flow, &FlowRecord) -> Option<u
     Column { name, value, optional: true }
 }
 
-/// Columns; `case` and `seed` follow.
+/// Columns; `case`, `seed`, and the settings that differ between cases follow.
 const COLUMNS: [Column; 11] = [
     always("src", |f, _| Some(f.src.into())),
     always("dst", |f, _| Some(f.dst.into())),
@@ -89,9 +92,11 @@ fn finished(runs: &[Run]) -> impl Iterator<Item = (&Run, &Finished)> {
 
 fn csv(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()> {
     let names: Vec<&str> = COLUMNS.iter().map(|c| c.name).collect();
-    writeln!(out, "{},case,seed", names.join(","))?;
+    let keys = varied(batch);
+    writeln!(out, "{},case,seed{}", names.join(","), tail_names(&keys))?;
     for (run, finished) in finished(runs) {
-        let case = quoted(&batch.cases[run.case].label);
+        let case = &batch.cases[run.case];
+        let (label, settings) = (field(&case.label), tail(case, &keys));
         for (flow, record) in &finished.flows {
             for column in &COLUMNS {
                 if let Some(value) = (column.value)(flow, record) {
@@ -99,13 +104,8 @@ fn csv(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()> {
                 }
                 out.write_all(b",")?;
             }
-            writeln!(out, "{case},{}", run.seed)?;
+            writeln!(out, "{label},{}{settings}", run.seed)?;
         }
     }
     Ok(())
-}
-
-/// A text as a field of CSV (RFC 4180).
-pub fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }

@@ -2,24 +2,30 @@
 
 use std::io::{self, Write};
 
+use irnic_report::csv::field;
+
+use crate::csv::{tail, tail_names, varied};
 use crate::execute::{Batch, Run};
 
 /// Writes the samples of all runs.
 pub fn write(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()> {
+    let keys = varied(batch);
     writeln!(
         out,
-        "at_ns,buffered_bytes,longest_queue_bytes,paused_ports,active_flows,delivered_bytes,delivered_bps,case,seed"
+        "at_ns,buffered_bytes,longest_queue_bytes,paused_ports,active_flows,delivered_bytes,delivered_bps,case,seed{}",
+        tail_names(&keys)
     )?;
     for run in runs {
         let Ok(finished) = &run.result else { continue };
-        let case = crate::per_flow::quoted(&batch.cases[run.case].label);
+        let case = &batch.cases[run.case];
+        let (label, settings) = (field(&case.label), tail(case, &keys));
         let mut before = (finished.begins, 0);
         for s in &finished.samples {
             let rate = rate(before, (s.at, s.delivered));
             before = (s.at, s.delivered);
             writeln!(
                 out,
-                "{},{},{},{},{},{},{rate:.0},{case},{}",
+                "{},{},{},{},{},{},{rate:.0},{label},{}{settings}",
                 s.at, s.buffered, s.longest, s.stopped, s.active, s.delivered, run.seed
             )?;
         }

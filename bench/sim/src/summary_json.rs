@@ -11,10 +11,10 @@ use crate::execute::{Batch, Finished, Run};
 use crate::results::ending;
 
 /// A statistic of a run, with its name.
-type Statistic = (&'static str, fn(&Summary) -> f64);
+pub type Statistic = (&'static str, fn(&Summary) -> f64);
 
 /// Statistics that are averaged over seeds.
-const MEANS: [Statistic; 10] = [
+pub const MEANS: [Statistic; 10] = [
     ("avg_slowdown", |s| s.all.slowdown.mean),
     ("avg_fct_ns", |s| s.all.fct.mean),
     ("p50_fct_ns", |s| s.all.fct.p50),

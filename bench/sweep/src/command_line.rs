@@ -10,7 +10,7 @@ const HOW: [&str; 8] = ["out", "shard", "shards", "print", "jobs", "threads", "r
 /// Options without a value.
 const FLAGS: [&str; 2] = ["resume", "retry-failed"];
 /// Options that name result files.
-const RESULTS: [&str; 6] = ["json", "junit", "html", "per-flow", "series", "svg"];
+const RESULTS: [&str; 7] = ["json", "csv", "junit", "html", "per-flow", "series", "svg"];
 
 /// Returns the arguments of this process, without the program.
 pub fn given() -> Result<Vec<String>, CommandError> {

@@ -1,6 +1,6 @@
 //! `irnic sim` as a user runs it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -204,6 +204,51 @@ fn all_transports_get_the_same_flows() {
     };
     assert!(!of(",irn,1").is_empty());
     assert_eq!(of(",irn,1"), of(",roce,1"));
+}
+
+/// The lines of a CSV file, each as its fields by column.
+fn table(csv: &str) -> Vec<HashMap<&str, &str>> {
+    let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let head = lines.next().expect("a header");
+    lines.map(|fields| head.iter().copied().zip(fields).collect()).collect()
+}
+
+#[test]
+fn csv_has_a_line_for_each_case_and_seed_with_its_settings() {
+    let folder = Folder::new();
+    let grid = ["--transport", "irn", "--transport", "roce", "--load", "0.2", "--load", "0.4", "--seeds", "2"];
+    let files = ["--csv", "s.csv", "--json", "s.json", "--per-flow", "f.csv", "--series", "q.csv"];
+    run(&folder, &[&SMALL[..], &grid, &files].concat());
+    let json: Value = serde_json::from_str(&read(&folder, "s.json")).expect("JSON");
+    let csv = read(&folder, "s.csv");
+    let lines = table(&csv);
+    let runs = json["cases"]
+        .as_array()
+        .expect("cases")
+        .iter()
+        .flat_map(|case| case["runs"].as_array().expect("runs").iter().map(move |run| (&case["settings"], run)));
+    let runs: Vec<_> = runs.collect();
+    assert_eq!((lines.len(), runs.len()), (8, 8), "{csv}");
+    for (line, (settings, run)) in lines.iter().zip(runs) {
+        for key in ["transport", "load", "topology", "pfc", "buffer"] {
+            assert_eq!(line[key], settings[key].as_str().expect("a setting"), "{key}");
+        }
+        assert_eq!(line["seed"], run["seed"].to_string());
+        assert_eq!(line["sent_packets"], run["sent_packets"].to_string());
+        let mean: f64 = line["avg_fct_ns"].parse().expect("a number");
+        assert_eq!(Some(mean), run["all"]["fct_ns"]["mean"].as_f64());
+    }
+    // Files with many lines for each run have the settings that differ.
+    for (name, columns) in [("f.csv", "timeouts,case,seed,transport,load"), ("q.csv", "case,seed,transport,load")] {
+        let text = read(&folder, name);
+        assert!(text.lines().next().expect("a header").ends_with(columns), "{name}");
+        let all = table(&text);
+        assert!(
+            all.iter().any(|line| (line["transport"], line["load"], line["seed"]) == ("roce", "0.4", "2")),
+            "{name}"
+        );
+        assert!(all.iter().all(|line| line["case"].contains(line["transport"])), "{name}");
+    }
 }
 
 #[cfg(feature = "parquet")]

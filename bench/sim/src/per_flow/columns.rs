@@ -10,6 +10,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
 use super::{COLUMNS, finished};
+use crate::csv::{value, varied};
 use crate::execute::{Batch, Run};
 
 /// Writes the flows of all runs.
@@ -19,9 +20,16 @@ pub fn write(out: &mut (impl Write + Send), batch: &Batch, runs: &[Run]) -> parq
         Type::primitive_type_builder(name, Physical::INT64).with_repetition(repetition).build()
     };
     let mut fields = COLUMNS.iter().map(|c| number(c.name, c.optional)).collect::<parquet::errors::Result<Vec<_>>>()?;
-    let text = Type::primitive_type_builder("case", Physical::BYTE_ARRAY).with_repetition(Repetition::REQUIRED);
-    fields.push(text.with_logical_type(Some(LogicalType::String)).build()?);
+    let text = |name| {
+        let text = Type::primitive_type_builder(name, Physical::BYTE_ARRAY).with_repetition(Repetition::REQUIRED);
+        text.with_logical_type(Some(LogicalType::String)).build()
+    };
+    fields.push(text("case")?);
     fields.push(number("seed", false)?);
+    let keys = varied(batch);
+    for key in &keys {
+        fields.push(text(key)?);
+    }
     let fields = fields.into_iter().map(Arc::new).collect();
     let schema = Arc::new(Type::group_type_builder("flows").with_fields(fields).build()?);
     let mut writer = SerializedFileWriter::new(out, schema, Arc::new(WriterProperties::builder().build()))?;
@@ -36,13 +44,20 @@ pub fn write(out: &mut (impl Write + Send), batch: &Batch, runs: &[Run]) -> parq
             to.close()?;
         }
         let n = finished.flows.len();
-        let label = ByteArray::from(batch.cases[run.case].label.as_str());
+        let case = &batch.cases[run.case];
+        let label = ByteArray::from(case.label.as_str());
         if let Some(mut to) = group.next_column()? {
             to.typed::<ByteArrayType>().write_batch(&vec![label; n], None, None)?;
             to.close()?;
         }
         if let Some(mut to) = group.next_column()? {
             to.typed::<Int64Type>().write_batch(&vec![run.seed as i64; n], None, None)?;
+            to.close()?;
+        }
+        for key in &keys {
+            let Some(mut to) = group.next_column()? else { break };
+            let text = ByteArray::from(value(case, key).as_str());
+            to.typed::<ByteArrayType>().write_batch(&vec![text; n], None, None)?;
             to.close()?;
         }
         group.close()?;

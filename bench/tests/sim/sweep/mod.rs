@@ -25,7 +25,8 @@ const FLOWS: &str = "flows.parquet";
 const FLOWS: &str = "flows.csv";
 
 /// All that can be written of an experiment.
-const FILES: [&str; 8] = ["--json", "s.json", "--html", "r.html", "--per-flow", FLOWS, "--series", "q.csv"];
+const FILES: [&str; 10] =
+    ["--json", "s.json", "--csv", "s.csv", "--html", "r.html", "--per-flow", FLOWS, "--series", "q.csv"];
 
 fn grid() -> Folder {
     let folder = Folder::new();
