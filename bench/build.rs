@@ -15,7 +15,7 @@ fn objects() -> Option<PathBuf> {
     let out = std::env::var_os("OUT_DIR").expect("cargo names a directory");
     // PROFILE/build/PACKAGE/out
     let directory = Path::new(&out).ancestors().nth(3)?.join("deps");
-    for name in ["libirnic_verbs.so", "libirnic_sysfs.so"] {
+    for name in ["libirnic_verbs.so", "libirnic_sysfs.so", "libirnic_clock.so"] {
         let path = directory.join(name);
         if !path.exists() {
             std::fs::write(path, []).ok()?;

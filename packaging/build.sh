@@ -43,19 +43,19 @@ cargo_deb=3.8.0
 maturin=1.16.0
 
 stage_files() { # What /usr, a prefix or a wheel's data get, in $stage
-    cargo build --quiet --profile "$profile" --no-default-features --features "$features" -p irnic -p irnic-verbs -p irnic-sysfs
+    cargo build --quiet --profile "$profile" --no-default-features --features "$features" -p irnic -p irnic-verbs -p irnic-sysfs -p irnic-clock
     rm -rf "$stage"
     mkdir -p "$stage"/bin "$stage"/lib/irnic "$stage"/share/{man/man1,irnic,doc/irnic/examples} \
         "$stage"/share/{bash-completion/completions,zsh/vendor-completions,fish/vendor_completions.d}
     strip -o "$stage/bin/irnic" "$built/irnic"
-    for library in verbs sysfs; do
+    for library in verbs sysfs clock; do
         strip --strip-unneeded -o "$stage/lib/irnic/libirnic_$library.so" "$built/libirnic_$library.so"
         # By these names AddressSanitizer and the dynamic loader accept them: docs/configuration.md.
         ln -s "libirnic_$library.so" "$stage/lib/irnic/libirnic_$library-precedes-libasan.so"
     done
     ln -s libirnic_verbs.so "$stage/lib/irnic/libibverbs.so.1"
     ln -s libirnic_verbs.so "$stage/lib/irnic/libibverbs.so"
-    chmod 644 "$stage"/lib/irnic/libirnic_{verbs,sysfs}.so
+    chmod 644 "$stage"/lib/irnic/libirnic_{verbs,sysfs,clock}.so
     "$stage/bin/irnic" man "$stage/share/man/man1"
     "$stage/bin/irnic" completions bash >"$stage/share/bash-completion/completions/irnic"
     "$stage/bin/irnic" completions zsh >"$stage/share/zsh/vendor-completions/_irnic"

@@ -129,7 +129,7 @@ perftest() {
 
 step 'build' short --test layout --test sim --test schedules --no-run
 # By itself: together with others it would have cargo choose other features and build them all again.
-step 'build of libirnic_sysfs' cargo build --quiet --target "$target" -p irnic-sysfs
+step 'build of what is preloaded' cargo build --quiet --target "$target" -p irnic-sysfs -p irnic-clock
 step 'layout' layout
 step 'perftest' perftest
 # One thread each: threads that spin for each other take minutes where qemu runs them.

@@ -54,9 +54,10 @@ enum Command {
 
 /// The embedded objects.
 #[cfg(embedded)]
-static OBJECTS: [run::embedded::Object; 2] = [
+static OBJECTS: [run::embedded::Object; 3] = [
     ("libirnic_verbs.so", include_bytes!(concat!(env!("EMBEDDED_FROM"), "/libirnic_verbs.so"))),
     ("libirnic_sysfs.so", include_bytes!(concat!(env!("EMBEDDED_FROM"), "/libirnic_sysfs.so"))),
+    ("libirnic_clock.so", include_bytes!(concat!(env!("EMBEDDED_FROM"), "/libirnic_clock.so"))),
 ];
 
 fn main() -> ExitCode {

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::Args;
 use clap::builder::TypedValueParser;
+use clap::{Args, ValueEnum};
 use irnic_ports::frames::{FrameSpec, ParseFrameSpecError};
 use irnic_report::words::words;
 use irnic_sim::key_args::{KeyArgs, Network};
@@ -33,6 +33,15 @@ Examples:
   irnic lab clos.toml                                    hosts and their commands from a file
   irnic lab --clock dilated=100 --json lab.json -- ./app a hundred times slower than real time";
 
+/// The time that programs see.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProgramTime {
+    /// The machine's
+    Machine,
+    /// The lab's
+    Lab,
+}
+
 /// Run unmodified RDMA applications on an emulated network: switches, queues, pauses and losses, in real time.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP, disable_version_flag = true)]
@@ -53,6 +62,10 @@ pub struct LabArgs {
     /// may be waiting for something else
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time, help_heading = "Run")]
     pub virtual_patience: u64,
+    /// Time that programs see: the machine's; or the lab's (lab), in which the rates that they print are those of the
+    /// network: clocks of the C library, absolute timeouts, on x86 the time stamp counter
+    #[arg(long, value_name = "WHOSE", default_value = "machine", help_heading = "Run")]
+    pub program_time: ProgramTime,
     /// Random seed
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Run")]
     pub seed: u64,
@@ -82,6 +95,10 @@ pub struct LabArgs {
     /// output, in which case the output of commands goes to standard error
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
+    /// Write the statistics of the whole network as a line of CSV, with all settings as columns; - writes to standard
+    /// output
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub csv: Option<PathBuf>,
     /// Write JUnit XML, a test case per command, which passes if the exit status is 0; - writes to standard output
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub junit: Option<PathBuf>,

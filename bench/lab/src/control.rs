@@ -15,6 +15,7 @@ use irnic_fabric::topology::Topology;
 use irnic_ports::lab::{LabServer, Unasked, Waker};
 use serde_json::{Value, json};
 
+use crate::args::ProgramTime;
 use crate::pace::Pace;
 use crate::pairs::Pairs;
 use crate::process_stats::ProcessStats;
@@ -221,7 +222,9 @@ impl Control {
         let guests: Vec<_> = server.guests().collect();
         let view = View { lab, pairs, lasted, busy, lateness, unclaimed, unasked, guests: &guests, samples: None };
         let processes = &ProcessStats::all(server);
-        Report { view, topology: &self.topology, pace: self.pace, took, ended: &[], processes, comparison: None }.json()
+        let program_time = ProgramTime::Machine;
+        let (topology, pace) = (&self.topology, self.pace);
+        Report { view, topology, pace, took, ended: &[], processes, comparison: None, program_time }.json()
     }
 }
 

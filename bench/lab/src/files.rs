@@ -13,6 +13,7 @@ use crate::report::Report;
 /// Output files.
 pub struct Files {
     json: Option<OutFile>,
+    csv: Option<OutFile>,
     junit: Option<junit::File>,
     series: Option<OutFile>,
     port_series: Option<OutFile>,
@@ -25,6 +26,7 @@ impl Files {
         let open = |path: &Option<PathBuf>| path.as_deref().map(OutFile::open).transpose().map_err(LabError::Usage);
         Ok(Files {
             json: open(&args.json)?,
+            csv: open(&args.csv)?,
             junit: args.junit.as_deref().map(junit::File::open).transpose().map_err(LabError::Usage)?,
             series: open(&args.series)?,
             port_series: open(&args.port_series)?,
@@ -37,11 +39,12 @@ impl Files {
         self.series.is_some() || self.port_series.is_some() || self.html.is_some()
     }
 
-    /// Writes all files. An error in one does not affect the others.
-    pub fn write(self, report: &Report<'_>) -> Result<(), LabError> {
-        let Files { json, junit, series, port_series, html } = self;
+    /// Writes all files, CSV with the seed and the settings of the network. An error in one does not affect the others.
+    pub fn write(self, report: &Report<'_>, seed: u64, settings: &[(&'static str, String)]) -> Result<(), LabError> {
+        let Files { json, csv, junit, series, port_series, html } = self;
         let (lab, topology) = (report.view.lab, report.topology);
         let mut written = vec![json.map(|file| file.write(|out| report.write(out)))];
+        written.push(csv.map(|file| file.write(|out| report.write_csv(out, seed, settings))));
         written.push(junit.map(|file| file.write("irnic lab", report.cases())));
         if let Some(samples) = report.view.samples {
             written.extend([

@@ -42,7 +42,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-pub use args::LabArgs;
+pub use args::{LabArgs, ProgramTime};
 use error::{LabError, failed};
 use file::{HostCommand, LabFile};
 use files::Files;
@@ -50,7 +50,9 @@ use irnic_fabric::experiment::{Case, Extensions};
 use irnic_fabric::lab::Lab;
 use irnic_fabric::sim::SimConfig;
 use irnic_ports::frames::FrameSpec;
+use irnic_ports::host_now;
 use irnic_ports::lab::{Addressing, LabServer, ServerConfig};
+use irnic_sim::key_args::Network;
 use irnic_sim::port_capture::PortCapture;
 use irnic_transports::wire::Mtu;
 use irnic_verbs::config::Variables;
@@ -63,11 +65,16 @@ use stats::{Board, Stats};
 use switchd::Switchd;
 use view::Outcome;
 
-use irnic_launch::run::library;
+use irnic_launch::run::{clock_library, library};
+
+/// The variable by which a program's clock finds the lab's (`irnic-clock`).
+const PROGRAM_TIME: &str = "IRNIC_PROGRAM_TIME";
 
 /// The lab to run.
 struct Plan {
     config: SimConfig,
+    /// The keys of the network, with their values.
+    settings: Vec<(&'static str, String)>,
     pace: Pace,
     hosts: Vec<HostCommand>,
     guests: Vec<(u32, FrameSpec)>,
@@ -87,6 +94,8 @@ fn plan(args: &LabArgs, extensions: &Extensions) -> Result<Plan, LabError> {
         .map_err(|_| LabError::Usage(format!("{} networks; expected one value for each option", cases.len())))?;
     let experiment = case.experiment_with(extensions).map_err(text)?;
     let config = experiment.lab(args.seed).map_err(|e| text(case.error(e)))?;
+    let settings =
+        Network::names().map(|key| (key, case.get(key).map_or_else(String::new, |value| value.text))).collect();
     let known = config.topology.hosts;
     if let Some(host) = hosts.iter().find(|host| host.host >= known) {
         return Err(LabError::Usage(format!("there is no host {}; expected 0 to {}", host.host, known - 1)));
@@ -113,7 +122,7 @@ fn plan(args: &LabArgs, extensions: &Extensions) -> Result<Plan, LabError> {
         (false, true) => Addressing::Loopback,
         (false, false) => Addressing::Detached,
     };
-    Ok(Plan { pace, config, hosts, guests, addressing })
+    Ok(Plan { pace, config, settings, hosts, guests, addressing })
 }
 
 impl Plan {
@@ -276,8 +285,9 @@ impl Finished {
             ended: &self.ended,
             processes: &self.outcome.processes,
             comparison: comparison.as_ref(),
+            program_time: args.program_time,
         };
-        files.write(&report)?;
+        files.write(&report, args.seed, &plan.settings)?;
         if !args.quiet {
             eprint!("{}", report.text());
         }
@@ -303,6 +313,10 @@ impl Finished {
 /// Runs a lab to its end. Returns the exit status.
 fn run(args: &LabArgs, extensions: &Extensions) -> Result<u8, LabError> {
     let plan = plan(args, extensions)?;
+    let clock = match args.program_time {
+        ProgramTime::Machine => None,
+        ProgramTime::Lab => Some(clock_library()?),
+    };
     let variables = Variables::from_environment().map_err(|e| LabError::Usage(e.to_string()))?;
     let library = library::find(&variables)?;
     let addresses = addresses(args)?;
@@ -311,6 +325,9 @@ fn run(args: &LabArgs, extensions: &Extensions) -> Result<u8, LabError> {
     let (keeper, location) = Location::open(&plan)?;
     let (socket, stats_socket) = (location.socket(""), location.socket(top::SUFFIX).display().to_string());
     let server = plan.server(&socket, &lab)?;
+    // The lab's time goes on from here.
+    let (at, machines) = (i128::from(server.now()), i128::from(host_now().0));
+    let epochs = [machines - at, began_at() as i128 - at];
     let place = args.control.clone().unwrap_or_else(|| location.socket(control::SUFFIX));
     let control = control::listen(&place, server.waker(), plan.config.topology.clone(), plan.pace);
     let (control, control_socket) =
@@ -326,15 +343,20 @@ fn run(args: &LabArgs, extensions: &Extensions) -> Result<u8, LabError> {
     };
     let network = NetworkThread::start(switchd)?;
     let setup = &plan.config.setups[0];
-    let environment = [
+    let mut environment = vec![
         ("IRNIC_TRANSPORT", setup.transport.to_string()),
         ("IRNIC_MTU", setup.mtu.bytes().to_string()),
         (control::VARIABLE, control_socket.place()),
         (top::VARIABLE, stats_socket),
     ];
+    if clock.is_some() {
+        let [monotonic, realtime] = epochs;
+        environment.push((PROGRAM_TIME, format!("{} {monotonic} {realtime}", socket.display())));
+    }
     let surroundings = Surroundings {
         socket: &socket,
         library: &library,
+        preloaded: clock.as_slice(),
         variables: &environment,
         namespaces: location.directory.as_ref().map(|own| &*own.path),
     };

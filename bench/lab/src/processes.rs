@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -25,6 +25,8 @@ pub struct Surroundings<'a> {
     pub socket: &'a Path,
     /// The shared object that replaces libibverbs.
     pub library: &'a Path,
+    /// Further shared objects to be preloaded.
+    pub preloaded: &'a [PathBuf],
     /// Environment variables.
     pub variables: &'a [(&'a str, String)],
     /// The lab's directory, if hosts have namespaces.
@@ -44,7 +46,7 @@ impl Surroundings<'_> {
         }
         // So that processes it leaves behind can be terminated with it.
         command.process_group(0);
-        run::put_in(&mut command, self.library, Some(Vec::new()))?;
+        run::put_in(&mut command, self.library, Some(self.preloaded.to_vec()))?;
         if let Some(directory) = self.namespaces {
             let entrance = Entrance::open(directory, host);
             let entrance = entrance.map_err(|e| run::RunError::Failed(format!("the namespaces of hosts: {e}")))?;

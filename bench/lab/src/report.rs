@@ -6,9 +6,10 @@ use std::io::{self, Write};
 use irnic_fabric::network::{LinkRecord, PortCounters};
 use irnic_fabric::topology::Topology;
 use irnic_ports::lab::{GuestCounters, Unasked};
-use irnic_report::junit;
-use serde_json::{Value, json};
+use irnic_report::{csv, junit};
+use serde_json::{Map, Value, json};
 
+use crate::args::ProgramTime;
 use crate::compare::Comparison;
 use crate::pace::Pace;
 use crate::pairs::Pair;
@@ -33,6 +34,8 @@ pub struct Report<'a> {
     /// Numbers of the processes.
     pub processes: &'a [ProcessStats],
     pub comparison: Option<&'a Comparison>,
+    /// The time that programs see.
+    pub program_time: ProgramTime,
 }
 
 /// The largest delay of a late frame, ns, and the number of late frames: into the network, or at a process.
@@ -92,12 +95,18 @@ impl Report<'_> {
             0 => writeln!(text, "  fidelity: no frame was late"),
             late => writeln!(text, "  fidelity: {late} frames were late, the worst by {:.1} us", worst as f64 / 1e3),
         };
-        if let Some(slower) = busy.slower().filter(|slower| *slower >= NOTABLE && unasked.is_none()) {
-            let _ = writeln!(
+        let slower = busy.slower().filter(|slower| *slower >= NOTABLE && unasked.is_none());
+        let _ = match (self.program_time, slower) {
+            (ProgramTime::Lab, _) => {
+                writeln!(text, "  rates that programs print are the network's: they see the lab's time")
+            }
+            (ProgramTime::Machine, Some(slower)) => writeln!(
                 text,
-                "  rates that programs print are {slower:.1} times lower than the network's: they measure this machine's time",
-            );
-        }
+                "  rates that programs print are {slower:.1} times lower than the network's: they measure this machine's time \
+                 (--program-time lab)",
+            ),
+            (ProgramTime::Machine, None) => Ok(()),
+        };
         let _ = match unasked {
             None => Ok(()),
             Some(Unasked { jumps, first: Some(first) }) => writeln!(
@@ -272,6 +281,26 @@ impl Report<'_> {
             all["rules"] = rules(lab.rules());
         }
         all
+    }
+
+    /// Writes the statistics of the whole network as CSV.
+    pub fn write_csv(&self, out: &mut impl Write, seed: u64, settings: &[(&'static str, String)]) -> io::Result<()> {
+        let total = |of: fn(&Figures) -> u64| self.processes.iter().map(|process| of(&process.total)).sum::<u64>();
+        let mut all: Map<String, Value> =
+            settings.iter().map(|(key, text)| ((*key).to_owned(), text.as_str().into())).collect();
+        all.insert("seed".to_owned(), seed.into());
+        let Value::Object(report) = self.json() else { return Ok(()) };
+        all.extend(report);
+        all.insert("sent_packets".to_owned(), total(|f| f.counts.sent_pkts).into());
+        all.insert("retransmitted_packets".to_owned(), total(|f| f.counts.retransmitted).into());
+        all.insert("timeouts".to_owned(), total(|f| f.counts.timeouts).into());
+        all.insert(
+            "arrived_bytes".to_owned(),
+            self.view.pairs.iter().map(|(_, _, pair)| pair.bytes).sum::<u64>().into(),
+        );
+        all.insert("failed_commands".to_owned(), self.ended.iter().filter(|ended| ended.code() != 0).count().into());
+        let first: Vec<&str> = std::iter::once("seed").chain(settings.iter().map(|(key, _)| *key)).collect();
+        csv::objects(out, &first, &[all])
     }
 
     /// Writes everything as JSON.

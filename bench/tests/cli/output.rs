@@ -146,6 +146,7 @@ fn writing() -> Vec<Vec<&'static str>> {
     let rtt = |option| vec!["rtt", "-n", "5", "-s", "64", "--port", "shm", option];
     vec![
         sim("--json"),
+        sim("--csv"),
         sim("--per-flow"),
         sim("--series"),
         sim("--html"),
@@ -241,10 +242,10 @@ fn results() -> Vec<Vec<&'static str>> {
     };
     let irn = ["reproduce", "irn", "--only", "table4.2/70%/no-cc/irn/avg_slowdown", "--arrivals", "100us"];
     let perf = ["perf", "write-bw", "-n", "5"];
-    let mut all = more(&SMALL, &["--json", "--per-flow", "--series", "--html", "--record", "--pcap"]);
-    all.extend(more(&irn, &["--json", "--junit"]));
-    all.extend(more(&["merge", "runs"], &["--json", "--per-flow", "--series", "--html"]));
-    all.extend(more(&["merge", "cells"], &["--json", "--junit"]));
+    let mut all = more(&SMALL, &["--json", "--csv", "--per-flow", "--series", "--html", "--record", "--pcap"]);
+    all.extend(more(&irn, &["--json", "--csv", "--junit"]));
+    all.extend(more(&["merge", "runs"], &["--json", "--csv", "--per-flow", "--series", "--html"]));
+    all.extend(more(&["merge", "cells"], &["--json", "--csv", "--junit"]));
     all.extend(more(&["rtt", "-n", "5", "-s", "64", "--port", "shm"], &["--json", "--svg"]));
     all.extend(more(&perf, &["--out_json_file", "--csv", "--pcap"]));
     all.extend(more(&[&perf[..], &["--loss", "0,1"]].concat(), &["--svg", "--html"]));
@@ -301,7 +302,7 @@ fn a_replayed_schedule_has_its_results_on_standard_output_as_well() {
 #[test]
 fn a_lab_that_has_standard_output_for_a_file_sends_what_commands_print_to_standard_error() {
     let folder = Folder::new();
-    for option in ["--json", "--junit", "--series", "--port-series", "--html", "--pcap"] {
+    for option in ["--json", "--csv", "--junit", "--series", "--port-series", "--html", "--pcap"] {
         let args = ["lab", "--topology", "star:hosts=2", option, "-", "--", "sh", "-c", "sleep 0.1; echo said"];
         let (out, err) = run(&folder, &args);
         check_kind(option, &out, &args);

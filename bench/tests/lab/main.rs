@@ -7,6 +7,7 @@ mod kills;
 mod live;
 mod netns;
 mod outputs;
+mod program_time;
 #[path = "../support/mod.rs"]
 mod support;
 mod virtual_time;

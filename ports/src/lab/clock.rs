@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use irnic_transports::Time;
+use irnic_transports::time::MS;
 
 use crate::host::{sealed_len, sys};
 use crate::region::{PAGE, Region, Shared};
@@ -182,6 +183,27 @@ fn check_file(file: BorrowedFd<'_>, len: usize) -> io::Result<()> {
     if sealed_len(file) == Some(len) { Ok(()) } else { Err(wrong()) }
 }
 
+impl ClockWords {
+    /// Returns the line; `None` if the server was stopped while it wrote a new one.
+    #[inline]
+    fn line(&self) -> Option<Line> {
+        for _ in 0..READ_ATTEMPTS {
+            let before = self.sequence.load(Ordering::Acquire);
+            let line = Line {
+                lab: self.lab.load(Ordering::Relaxed),
+                host: self.host.load(Ordering::Relaxed),
+                rate: self.rate.load(Ordering::Relaxed),
+            };
+            fence(Ordering::Acquire);
+            if before & 1 == 0 && self.sequence.load(Ordering::Relaxed) == before {
+                return Some(line);
+            }
+            std::hint::spin_loop();
+        }
+        None
+    }
+}
+
 /// The page as mapped by the server or a port.
 pub(super) struct Page {
     region: Region,
@@ -251,22 +273,13 @@ impl Page {
     /// Returns the line.
     #[inline]
     pub(super) fn line(&self) -> Line {
-        let words = self.words();
-        for _ in 0..READ_ATTEMPTS {
-            let before = words.sequence.load(Ordering::Acquire);
-            let line = Line {
-                lab: words.lab.load(Ordering::Relaxed),
-                host: words.host.load(Ordering::Relaxed),
-                rate: words.rate.load(Ordering::Relaxed),
-            };
-            fence(Ordering::Acquire);
-            if before & 1 == 0 && words.sequence.load(Ordering::Relaxed) == before {
+        match self.words().line() {
+            Some(line) => {
                 self.last.set(line);
-                return line;
+                line
             }
-            std::hint::spin_loop();
+            None => self.last.get(),
         }
-        self.last.get()
     }
 
     /// Returns the lab's time, ns.
@@ -356,6 +369,64 @@ impl Page {
 
     pub(super) fn set_rate(&self, host: u32, rate: u64) {
         self.link(host).rate.store(rate, Ordering::Relaxed);
+    }
+}
+
+/// The clock of a lab, for a process that is not one of its ports. It never goes back, and goes on at the host's speed
+/// when the lab has ended. May be read from several threads, and by signal handlers.
+pub struct LabClock {
+    region: Region,
+    /// Process id of the server; 0 if unknown.
+    server: libc::pid_t,
+    /// The latest time that was read, ns, and the host's time then, ns.
+    seen: AtomicU64,
+    seen_at: AtomicU64,
+    /// 1 if the lab has ended: `seen` and `seen_at` are the time then.
+    ended: AtomicU32,
+}
+
+/// Time without a change after which the clock checks whether the lab has ended, ns.
+const STILL_FOR: u64 = 500 * MS;
+
+impl LabClock {
+    /// Connects to the lab at a path or abstract name, and maps its clock.
+    ///
+    /// # Errors
+    /// If there is no lab, or it is another user's or of another version.
+    pub fn open(lab: &std::path::Path) -> io::Result<LabClock> {
+        let (socket, answer) = super::hello::request_clock(lab)?;
+        let file = super::hello::next_message(&socket, &mut [0; 8])?.fd;
+        let file = file.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the lab sent no clock"))?;
+        let Page { region, .. } = Page::open(file.as_fd(), answer.assignment.hosts)?;
+        let server = sys::peer_process(socket.as_fd()).map_or(0, |process| process as libc::pid_t);
+        let seen_at = AtomicU64::new(host_now().0);
+        Ok(LabClock { region, server, seen: AtomicU64::new(0), seen_at, ended: AtomicU32::new(0) })
+    }
+
+    /// Returns the lab's time, ns.
+    pub fn now(&self) -> u64 {
+        let (words, host) = (self.region.object::<ClockWords>(0), host_now());
+        let seen = self.seen.load(Ordering::Acquire);
+        if self.ended.load(Ordering::Relaxed) != 0 {
+            return seen + host.0.saturating_sub(self.seen_at.load(Ordering::Relaxed));
+        }
+        // The limit first: it comes with the line that was set before it.
+        let limit = words.limit.0.load(Ordering::Acquire);
+        let now = words.line().map_or(seen, |line| line.at(host).min(limit));
+        if now > seen {
+            self.seen_at.fetch_max(host.0, Ordering::Relaxed);
+            return self.seen.fetch_max(now, Ordering::AcqRel).max(now);
+        }
+        if host.0.saturating_sub(self.seen_at.load(Ordering::Relaxed)) > STILL_FOR && self.server > 0 {
+            // SAFETY: no memory is passed, and no signal sent.
+            let gone = unsafe { libc::kill(self.server, 0) } != 0
+                && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+            if gone {
+                self.seen_at.store(host.0, Ordering::Relaxed);
+                self.ended.store(1, Ordering::Relaxed);
+            }
+        }
+        seen
     }
 }
 

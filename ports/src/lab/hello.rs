@@ -19,6 +19,8 @@ pub(super) enum Request {
     Entry,
     /// A service for the process in this slot of the host.
     Service { slot: u16, service: u64 },
+    /// The page with the clock, without entry.
+    Clock,
 }
 
 /// Bytes of the first message of a process.
@@ -36,6 +38,7 @@ pub(super) fn hello(request: Request, wish: Wish) -> [u8; GREETING] {
         Request::Assignment => (0, 0, 0),
         Request::Entry => (1, 0, 0),
         Request::Service { slot, service } => (2, slot, service),
+        Request::Clock => (3, 0, 0),
     };
     message[..8].copy_from_slice(&HELLO);
     (message[8], message[9]) = (code, kind);
@@ -60,6 +63,7 @@ pub(super) fn read_hello(message: &[u8]) -> Option<(Request, Wish)> {
         0 => Request::Assignment,
         1 => Request::Entry,
         2 => Request::Service { slot: u16::from_le_bytes([message[10], message[11]]), service },
+        3 => Request::Clock,
         _ => return None,
     };
     (message[..8] == HELLO).then_some((request, wish))
@@ -166,8 +170,18 @@ pub(super) fn greet(server: &std::path::Path, hello: &[u8]) -> io::Result<OwnedF
 
 /// Connects to the server and sends a request.
 pub(super) fn call(spec: &LabSpec, request: Request) -> io::Result<(OwnedFd, Answer)> {
-    let name = |e: io::Error| name(&spec.socket, &e);
-    let socket = greet(&spec.socket, &hello(request, wish(spec)?))?;
+    answered(&spec.socket, &hello(request, wish(spec)?))
+}
+
+/// Connects to the server and asks for the page with the clock, which follows the answer.
+pub(super) fn request_clock(server: &std::path::Path) -> io::Result<(OwnedFd, Answer)> {
+    answered(server, &hello(Request::Clock, Wish::Any))
+}
+
+/// Connects to the server, sends the first message, and waits for the answer.
+fn answered(server: &std::path::Path, hello: &[u8]) -> io::Result<(OwnedFd, Answer)> {
+    let name = |e: io::Error| name(server, &e);
+    let socket = greet(server, hello)?;
     let mut bytes = [0; 256];
     let message = next_message(&socket, &mut bytes).map_err(name)?;
     if let Some(answer) = Answer::read(&bytes[..message.len]) {

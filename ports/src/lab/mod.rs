@@ -40,7 +40,7 @@ mod spec;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use clock::Line;
+pub use clock::{LabClock, Line};
 pub use guest::GuestCounters;
 pub use jumps::{Standing, Unasked};
 pub use port::LabPort;

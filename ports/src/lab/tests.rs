@@ -432,6 +432,22 @@ fn a_frame_that_was_corrupted_has_an_icrc_that_does_not_hold() {
 }
 
 #[test]
+fn the_clock_is_read_without_entering_and_does_not_go_back() {
+    let mut bench = bench(&[10, 10]);
+    let lab = bench.socket.clone();
+    let clock = bench.attended(|| LabClock::open(&lab)).unwrap();
+    let first = clock.now();
+    assert!(first >= 1_000_000 && clock.now() >= first, "{first}");
+    bench.server.restart_at(5);
+    assert!(clock.now() >= first);
+    bench.server.set_limit(first + 1_000_000_000);
+    bench.server.restart_at(first + 2_000_000_000);
+    assert_eq!(clock.now(), first + 1_000_000_000);
+    assert_eq!(bench.server.members().count(), 0);
+    assert!(LabClock::open("@no such lab".as_ref()).is_err());
+}
+
+#[test]
 fn a_server_is_woken_by_another_thread() {
     let mut bench = bench(&[1_000_000_000]);
     let waker = bench.server.waker();

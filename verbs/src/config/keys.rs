@@ -365,12 +365,13 @@ pub static KEYS: [Key; 41] = [
 ];
 
 /// Variables that are not settings: name and meaning.
-pub(super) const OTHER_VARIABLES: [(&str, &str); 6] = [
+pub(super) const OTHER_VARIABLES: [(&str, &str); 7] = [
     ("IRNIC_CONFIG", "Settings file; else `./irnic.toml`, else `$XDG_CONFIG_HOME/irnic/irnic.toml` (`~/.config`)"),
     ("IRNIC_LAB_CONTROL", "Control socket of a lab, for `irnic ctl`; set by `irnic lab` (lab-faults.md)"),
     ("IRNIC_LAB", "Socket at which the lab of a process answers `irnic top`; set by `irnic lab` (lab-live.md)"),
     ("IRNIC_LAB_HOST", "Number of the lab host that a process belongs to (lab.md)"),
     ("IRNIC_LIBRARY", "Shared object that `irnic run` gives to applications, instead of the installed one"),
+    ("IRNIC_PROGRAM_TIME", "Lab whose time programs see; set by `irnic lab --program-time lab` (lab.md)"),
     ("IRNIC_SYSFS", "Directory that replaces /sys and /dev; set by `irnic run --sysfs`"),
 ];
 

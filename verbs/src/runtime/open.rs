@@ -137,7 +137,20 @@ fn frame_port(info: &DeviceInfo, spec: &FrameSpec) -> io::Result<(Box<dyn Device
 fn lab_port(spec: &LabSpec) -> io::Result<(Box<dyn DevicePort>, Slot)> {
     let port = LabPort::open(spec)?;
     let slot = port.slot();
+    tell_clock();
     Ok((Box::new(port), slot))
+}
+
+/// Has the time stamp counter follow the lab's time, if the program's clocks do: the preloaded libirnic_clock.so does
+/// it.
+fn tell_clock() {
+    // SAFETY: a C string.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"irnic_clock_trap_counter".as_ptr()) };
+    if !found.is_null() {
+        // SAFETY: the library's function of this name has this type.
+        let trap: extern "C" fn() = unsafe { std::mem::transmute(found) };
+        trap();
+    }
 }
 
 /// Puts the configured wrappers around a port: impairments, a rate, a capture.

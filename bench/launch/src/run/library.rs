@@ -12,6 +12,9 @@ pub const VERBS: &str = "libirnic_verbs.so";
 /// The library that shows files under /sys and /dev.
 pub const SYSFS: &str = "libirnic_sysfs.so";
 
+/// The library that gives programs a lab's time.
+pub const CLOCK: &str = "libirnic_clock.so";
+
 /// The name by which the library is preloaded.
 ///
 /// AddressSanitizer ends a program whose first object is neither its own runtime nor has `libasan.so` in its path: an
@@ -22,6 +25,8 @@ pub const PRELOADED: &str = "libirnic_verbs-precedes-libasan.so";
 /// The name by which [`SYSFS`] is preloaded: like [`PRELOADED`], one that AddressSanitizer accepts ahead of its
 /// runtime, whose functions are called by those of the library.
 pub const SYSFS_PRELOADED: &str = "libirnic_sysfs-precedes-libasan.so";
+/// The name by which [`CLOCK`] is preloaded, as [`SYSFS_PRELOADED`].
+pub const CLOCK_PRELOADED: &str = "libirnic_clock-precedes-libasan.so";
 /// The names that the dynamic loader, `dlopen` and linkers look for, and the name for preloading.
 pub const VERBS_NAMES: [&str; 3] = ["libibverbs.so.1", "libibverbs.so", PRELOADED];
 

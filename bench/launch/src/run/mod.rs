@@ -42,6 +42,12 @@ pub fn put_in(command: &mut Command, library: &Path, more: Option<Vec<PathBuf>>)
     Ok(())
 }
 
+/// Returns the path by which the library that gives programs a lab's time is preloaded.
+pub fn clock_library() -> Result<PathBuf, RunError> {
+    let clock = library::installed(library::CLOCK)?;
+    Ok(links::directory(&clock, &[library::CLOCK_PRELOADED])?.join(library::CLOCK_PRELOADED))
+}
+
 /// Executes the application. Returns only on failure.
 fn run(args: &RunArgs) -> Result<std::convert::Infallible, RunError> {
     let variables = args.variables()?;
