@@ -1,5 +1,5 @@
-//! The time stamp counter: reading it is forbidden (prctl(2), PR_SET_TSC), and the signal handler puts the lab's time in
-//! place of its value. A reading takes some microseconds.
+//! The time stamp counter: reading it is forbidden (prctl(2), PR_SET_TSC), and the signal handler returns the lab's
+//! time instead. A reading takes some microseconds.
 
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
