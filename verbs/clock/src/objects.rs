@@ -32,6 +32,7 @@ pub fn is_own(address: usize) -> bool {
 }
 
 /// Returns whether an address is in the kernel's object.
+#[cfg(target_arch = "x86_64")]
 pub fn is_vdso(address: usize) -> bool {
     VDSO.has(address)
 }

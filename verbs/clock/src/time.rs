@@ -62,6 +62,7 @@ pub fn is_lab() -> bool {
 }
 
 /// Marks that the time stamp counter may not be read any more.
+#[cfg(target_arch = "x86_64")]
 pub fn set_trapped() {
     IS_TRAPPED.store(true, Ordering::Relaxed);
 }
