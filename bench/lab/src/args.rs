@@ -31,7 +31,17 @@ Examples:
             'ib_write_bw -d irnic0 & sleep 1; ib_write_bw -d irnic0 127.77.0.1'
   irnic lab --netns --topology star:hosts=4 -- mpirun --host h0,h1,h2,h3 ./app
   irnic lab clos.toml                                    hosts and their commands from a file
+  irnic lab --shell --netns --tcp emulated --topology star:hosts=2    a prompt; then, for example: h0 ping h1
   irnic lab --clock dilated=100 --json lab.json -- ./app a hundred times slower than real time";
+
+/// Path of the IP packets of hosts with network namespaces.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Tcp {
+    /// A bridge outside the emulated network
+    Bridge,
+    /// The emulated network
+    Emulated,
+}
 
 /// The time that programs see.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
@@ -79,6 +89,10 @@ pub struct LabArgs {
     /// Give each host its own network namespace, joined by a bridge, for TCP; requires root or a user namespace
     #[arg(long, help_heading = "Run")]
     pub netns: bool,
+    /// With --netns: path of the hosts' other IP packets, as of TCP and ping: a bridge outside the emulated network; or
+    /// the emulated network (emulated), with its rates, delays, losses and faults
+    #[arg(long, value_name = "PATH", help_heading = "Run")]
+    pub tcp: Option<Tcp>,
     /// Attach an Ethernet station, such as a virtual machine, as a host, with the carrier of its packets:
     /// 2=dgram:local=PATH,remote=PATH, 2=tap:NAME or 2=packet:INTERFACE
     #[arg(long, value_name = "HOST=CARRIER", value_parser = guest, help_heading = "Run")]
@@ -129,6 +143,10 @@ pub struct LabArgs {
     /// Print no summary at the end
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
+
+    /// Prompt for commands on hosts and for faults; help lists them
+    #[arg(long, conflicts_with = "command", help_heading = "Run")]
+    pub shell: bool,
 
     /// Application and its arguments
     #[arg(last = true, value_name = "COMMAND")]

@@ -12,7 +12,9 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use irnic_fabric::lab::{Command, Lab, Plan};
 use irnic_fabric::topology::Topology;
-use irnic_ports::lab::{LabServer, Unasked, Waker};
+use irnic_ports::lab::{Addressing, LabServer, Unasked, Waker};
+use irnic_report::output::DASH;
+use irnic_sim::port_capture::{PcapArgs, PortCapture};
 use serde_json::{Value, json};
 
 use crate::args::ProgramTime;
@@ -45,6 +47,7 @@ pub struct Control {
     requests: Receiver<Request>,
     topology: Topology,
     pace: Pace,
+    addressing: Addressing,
     began: Instant,
     /// Answers deferred to a lab time, ns.
     pending: Vec<(u64, Sender<String>, String)>,
@@ -92,7 +95,13 @@ impl Socket {
 ///
 /// # Errors
 /// Those of the system.
-pub fn listen(place: &Path, waker: Waker, topology: Topology, pace: Pace) -> io::Result<(Control, Socket)> {
+pub fn listen(
+    place: &Path,
+    waker: Waker,
+    topology: Topology,
+    pace: Pace,
+    addressing: Addressing,
+) -> io::Result<(Control, Socket)> {
     let is_abstract = place.as_os_str().as_bytes().starts_with(b"@");
     let place = if is_abstract { place.to_owned() } else { std::path::absolute(place)? };
     let socket = Socket { place: place.display().to_string() };
@@ -112,7 +121,7 @@ pub fn listen(place: &Path, waker: Waker, topology: Topology, pace: Pace) -> io:
             }
         }
     })?;
-    let control = Control { requests, topology, pace, began: Instant::now(), pending: Vec::new() };
+    let control = Control { requests, topology, pace, addressing, began: Instant::now(), pending: Vec::new() };
     Ok((control, socket))
 }
 
@@ -182,6 +191,9 @@ impl Control {
     /// Carries out a command. Returns the answer, and the lab time, ns, at which it takes effect, if that is later.
     fn carry_out(&self, text: &str, emulation: &mut Emulation<'_>) -> Result<(Option<u64>, String), String> {
         let Emulation { server, lab, .. } = emulation;
+        if let Some(words) = text.trim().strip_prefix("pcap").filter(|rest| !rest.starts_with(char::is_alphanumeric)) {
+            return self.capture(words, lab).map(|fields| (None, done(&fields)));
+        }
         let now = server.now().max(lab.now());
         let mut plan = |plan, lasts| {
             let at = lab.plan(now, plan, lasts);
@@ -214,13 +226,44 @@ impl Control {
         Ok((None, done(&fields)))
     }
 
+    /// Begins a capture, or ends it: `FILE [PORTS]`, or `off`.
+    fn capture(&self, words: &str, lab: &mut Lab) -> Result<Value, String> {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let (file, ports) = match words[..] {
+            ["off"] if lab.stop_recording() => return Ok(json!({})),
+            ["off"] => return Err("pcap off: nothing is recorded".into()),
+            [file] => (file, ""),
+            [file, ports] => (file, ports),
+            _ => return Err("pcap: expected a file, and ports such as s0-h1; or off".into()),
+        };
+        if file == DASH {
+            return Err("pcap -: expected a file; standard output is the application's".into());
+        }
+        if lab.is_recording() {
+            return Err("pcap: packets are recorded already; `pcap off` ends that".into());
+        }
+        let pcap_port = ports.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        let args = PcapArgs { pcap: Some(file.into()), pcap_port };
+        let addressing = self.addressing;
+        let network = lab.network().ports();
+        let capture = PortCapture::open(&args, &self.topology, network, move |host| addressing.address(host))?;
+        let ports = capture.map(|capture| {
+            let ports = capture.ports.clone();
+            let recorded = ports.len();
+            lab.record(ports, Box::new(capture));
+            recorded
+        });
+        Ok(json!({ "ports": ports }))
+    }
+
     /// The counters so far, as in `--json` at the end.
     fn stats(&self, emulation: &Emulation<'_>) -> Value {
         let &Emulation { ref server, ref lab, pairs, began, busy, unclaimed, unasked } = emulation;
         let took = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let (lasted, lateness) = (server.now().saturating_sub(began), server.lateness());
         let guests: Vec<_> = server.guests().collect();
-        let view = View { lab, pairs, lasted, busy, lateness, unclaimed, unasked, guests: &guests, samples: None };
+        let (guests, ip) = (&guests[..], server.ip());
+        let view = View { lab, pairs, lasted, busy, lateness, unclaimed, unasked, guests, ip, samples: None };
         let processes = &ProcessStats::all(server);
         let program_time = ProgramTime::Machine;
         let (topology, pace) = (&self.topology, self.pace);

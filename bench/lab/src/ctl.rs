@@ -16,6 +16,7 @@ Commands:
   link down LINK [for TIME]          link up LINK
   pause PRIORITY host HOST [for TIME]     resume PRIORITY host HOST
   kill HOST
+  pcap FILE [PORTS]                  pcap off
   rules      clear [RULE]      stats      time
 
 The answer is one line of JSON: {\"ok\":true,...}. Times are in lab time.
@@ -40,7 +41,7 @@ pub struct CtlArgs {
 }
 
 /// Sends a command. Returns the answer, without the newline.
-fn ask(socket: &str, command: &str) -> io::Result<String> {
+pub fn ask(socket: &str, command: &str) -> io::Result<String> {
     let mut lab = connect(socket)?;
     lab.write_all(format!("{command}\n").as_bytes())?;
     let mut answer = String::new();

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use clap::ValueEnum;
 use irnic_ports::frames::{FrameSpec, ParseFrameSpecError};
 use irnic_report::CommandError;
 use irnic_sim::file::{ExperimentFile, Reader, read_with};
@@ -9,6 +10,7 @@ use irnic_units::toml as lines;
 use toml::Spanned;
 use toml::de::DeValue;
 
+use crate::args::Tcp;
 use crate::error::LabError;
 use crate::pace::{Pace, pace};
 
@@ -38,11 +40,13 @@ pub struct LabFile {
     pub guests: Vec<(u32, FrameSpec)>,
     /// Whether hosts have network namespaces.
     pub netns: bool,
+    /// How IP packets of these travel.
+    pub tcp: Option<Tcp>,
 }
 
 /// Reads a file.
 pub fn read(path: &Path) -> Result<LabFile, LabError> {
-    let (mut clock, mut netns, mut hosts, mut guests) = (None, false, Vec::new(), Vec::new());
+    let (mut clock, mut netns, mut tcp, mut hosts, mut guests) = (None, false, None, Vec::new(), Vec::new());
     let experiment = read_with(path, &mut |reader, name, value| match name {
         "clock" => {
             let at = value.span().start;
@@ -54,6 +58,13 @@ pub fn read(path: &Path) -> Result<LabFile, LabError> {
             let at = value.span().start;
             let text = lines::word(value.get_ref()).unwrap_or_default();
             netns = switch(&text).ok_or_else(|| reader.error(at, format!("netns = {text:?}: expected on or off")))?;
+            Ok(true)
+        }
+        "tcp" => {
+            let at = value.span().start;
+            let text = lines::word(value.get_ref()).unwrap_or_default();
+            let known = Tcp::from_str(&text, false).ok();
+            tcp = Some(known.ok_or_else(|| reader.error(at, format!("tcp = {text:?}: expected bridge or emulated")))?);
             Ok(true)
         }
         "host" => {
@@ -69,7 +80,7 @@ pub fn read(path: &Path) -> Result<LabFile, LabError> {
         }
         _ => Ok(false),
     })?;
-    Ok(LabFile { experiment, clock, hosts, guests, netns })
+    Ok(LabFile { experiment, clock, hosts, guests, netns, tcp })
 }
 
 fn switch(text: &str) -> Option<bool> {

@@ -52,7 +52,7 @@ fn number(text: &str) -> Result<u32, String> {
 }
 
 /// Returns the directory of a lab, by its socket.
-fn directory(socket: &str) -> Result<PathBuf, String> {
+pub fn directory(socket: &str) -> Result<PathBuf, String> {
     let directory = Path::new(socket).parent().filter(|_| !socket.starts_with('@'));
     directory
         .map(Path::to_owned)

@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
@@ -22,19 +23,37 @@ const DONE: &str = "done";
 /// The message by which the keeper reports that the hosts' networks exist.
 const READY: &str = "ready";
 
+/// First word of the line with the descriptors of the hosts' TUN devices, which precedes [`READY`].
+const TUNS: &str = "tuns";
+/// The argument for TUN devices.
+const EMULATED: &str = "emulated";
+
+/// The networks that a keeper creates.
+#[derive(Copy, Clone)]
+pub struct Networks<'a> {
+    /// Directory of the lab.
+    pub directory: &'a Path,
+    /// Number of hosts.
+    pub hosts: u32,
+    /// Whether IP packets between hosts cross the emulated network.
+    pub emulated: bool,
+}
+
 /// The launcher's end.
 pub struct Keeper {
     process: Child,
     pipe: Option<ChildStdin>,
+    /// TUN devices of the hosts, if there are any.
+    tuns: Vec<OwnedFd>,
 }
 
 impl Keeper {
-    /// Starts the process. With the directory of a lab and a number of hosts, it creates the hosts' networks there, and
-    /// kills the processes in them at the end.
-    pub fn start(network: Option<(&Path, u32)>) -> io::Result<Keeper> {
+    /// Starts the process. If hosts have their own networks, it creates them, and kills the processes in them at the
+    /// end.
+    pub fn start(networks: Option<Networks<'_>>) -> io::Result<Keeper> {
         let mut command = Command::new(std::env::current_exe()?);
-        if let Some((directory, hosts)) = network {
-            command.arg(NAME).arg(directory).arg(hosts.to_string());
+        if let Some(Networks { directory, hosts, emulated }) = networks {
+            command.arg(NAME).arg(directory).arg(hosts.to_string()).args(emulated.then_some(EMULATED));
         } else {
             command.arg(NAME);
         }
@@ -42,14 +61,23 @@ impl Keeper {
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = command.spawn()?;
         let (pipe, said) = (process.stdin.take(), process.stdout.take());
-        let keeper = Keeper { pipe, process };
-        let mut line = String::new();
-        said.map(|said| BufReader::new(said).read_line(&mut line)).transpose()?;
+        let mut keeper = Keeper { pipe, process, tuns: Vec::new() };
+        let mut lines = said.map(|said| BufReader::new(said).lines()).into_iter().flatten();
+        let mut line = lines.next().transpose()?.unwrap_or_default();
+        if let Some(numbers) = line.strip_prefix(TUNS) {
+            keeper.tuns = taken(keeper.process.id(), numbers)?;
+            line = lines.next().transpose()?.unwrap_or_default();
+        }
         match line.trim_end() {
             READY => Ok(keeper),
             "" => Err(io::Error::other("it has ended")),
             why => Err(io::Error::other(why)),
         }
+    }
+
+    /// Takes the TUN devices, one for each host.
+    pub fn take_tuns(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.tuns)
     }
 
     /// Registers a process group to be terminated with the launcher.
@@ -66,6 +94,23 @@ impl Drop for Keeper {
     }
 }
 
+/// Duplicates descriptors of another process (pidfd_getfd(2)).
+fn taken(process: u32, numbers: &str) -> io::Result<Vec<OwnedFd>> {
+    let owned = |result: libc::c_long| match libc::c_int::try_from(result) {
+        // SAFETY: a new descriptor that nobody else has.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    };
+    // SAFETY: no memory is passed.
+    let process = owned(unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) })?;
+    let number = |word: &str| word.parse::<libc::c_int>().map_err(|_| io::Error::other("a descriptor is not a number"));
+    let numbers: Vec<libc::c_int> = numbers.split_whitespace().map(number).collect::<Result<_, _>>()?;
+    // SAFETY: as above.
+    let duplicate =
+        |number: libc::c_int| unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) };
+    numbers.into_iter().map(|number| owned(duplicate(number))).collect()
+}
+
 /// Sends a signal to a process group. Returns whether the group exists.
 pub fn signal(group: u32, signal: libc::c_int) -> bool {
     // SAFETY: no memory is passed.
@@ -75,12 +120,17 @@ pub fn signal(group: u32, signal: libc::c_int) -> bool {
 /// Runs the keeper.
 pub fn main(arguments: &[OsString]) -> ExitCode {
     let made = match arguments {
-        [directory, hosts] => {
+        [directory, hosts, how @ ..] => {
             let hosts = hosts.to_str().and_then(|hosts| hosts.parse().ok()).unwrap_or(0);
-            Made::new(Path::new(directory), hosts).map(Some)
+            Made::new(Path::new(directory), hosts, how.iter().any(|word| word == EMULATED)).map(Some)
         }
         _ => Ok(None),
     };
+    if let Ok(Some(made)) = &made
+        && made.tuns().next().is_some()
+    {
+        println!("{TUNS}{}", made.tuns().map(|fd| format!(" {fd}")).collect::<String>());
+    }
     let (said, made) = match made {
         Ok(made) => (READY.to_owned(), made),
         Err(why) => (why, None),

@@ -28,6 +28,7 @@ mod report;
 mod rules;
 mod samples;
 mod serve;
+mod shell;
 mod socket;
 mod stats;
 mod switchd;
@@ -42,7 +43,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-pub use args::{LabArgs, ProgramTime};
+pub use args::{LabArgs, ProgramTime, Tcp};
 use error::{LabError, failed};
 use file::{HostCommand, LabFile};
 use files::Files;
@@ -56,7 +57,7 @@ use irnic_sim::key_args::Network;
 use irnic_sim::port_capture::PortCapture;
 use irnic_transports::wire::Mtu;
 use irnic_verbs::config::Variables;
-use keeper::Keeper;
+use keeper::{Keeper, Networks};
 use pace::{Clock, Pace};
 use processes::{Ended, Surroundings};
 use report::Report;
@@ -79,10 +80,12 @@ struct Plan {
     hosts: Vec<HostCommand>,
     guests: Vec<(u32, FrameSpec)>,
     addressing: Addressing,
+    /// IP packets of the hosts' kernels cross the network.
+    emulated: bool,
 }
 
 fn plan(args: &LabArgs, extensions: &Extensions) -> Result<Plan, LabError> {
-    let LabFile { mut experiment, clock, hosts, mut guests, netns } = match &args.file {
+    let LabFile { mut experiment, clock, hosts, mut guests, netns, tcp } = match &args.file {
         Some(path) => file::read(path)?,
         None => LabFile::default(),
     };
@@ -105,8 +108,9 @@ fn plan(args: &LabArgs, extensions: &Extensions) -> Result<Plan, LabError> {
     if netns && known > namespaces::MOST {
         return Err(LabError::Usage(format!("--netns: {known} hosts; expected {} at most", namespaces::MOST)));
     }
-    if hosts.is_empty() && args.command.is_empty() {
-        return Err(LabError::Usage("there is nothing to run; expected a command after --, or hosts in a file".into()));
+    if hosts.is_empty() && args.command.is_empty() && !args.shell {
+        let expected = "expected a command after --, --shell, or hosts in a file";
+        return Err(LabError::Usage(format!("there is nothing to run; {expected}")));
     }
     if config.setups[0].mtu == Mtu::B8192 {
         return Err(LabError::Usage("--mtu: expected 256 to 4096, which verbs know".into()));
@@ -117,12 +121,21 @@ fn plan(args: &LabArgs, extensions: &Extensions) -> Result<Plan, LabError> {
             "--clock virtual: a guest does not tell when it waits; expected another clock".into(),
         ));
     }
+    let emulated = args.tcp.or(tcp) == Some(Tcp::Emulated);
+    if emulated && !netns {
+        return Err(LabError::Usage("--tcp emulated: hosts have no IP packets of their own without --netns".into()));
+    }
+    if emulated && pace.clock == Clock::Virtual {
+        return Err(LabError::Usage(
+            "--clock virtual: kernels do not tell when they wait (--tcp emulated); expected another clock".into(),
+        ));
+    }
     let addressing = match (netns, guests.is_empty()) {
         (true, _) => Addressing::Namespaces,
         (false, true) => Addressing::Loopback,
         (false, false) => Addressing::Detached,
     };
-    Ok(Plan { pace, config, settings, hosts, guests, addressing })
+    Ok(Plan { pace, config, settings, hosts, guests, addressing, emulated })
 }
 
 impl Plan {
@@ -201,7 +214,8 @@ impl Location {
         if directory.is_some() {
             namespaces::sweep(&std::env::temp_dir());
         }
-        let keeper = Keeper::start(directory.as_deref().map(|directory| (directory, plan.config.topology.hosts)));
+        let (hosts, emulated) = (plan.config.topology.hosts, plan.emulated);
+        let keeper = Keeper::start(directory.as_deref().map(|directory| Networks { directory, hosts, emulated }));
         let keeper = keeper.map_err(|e| match directory {
             Some(_) => LabError::Failed(format!("--netns: {e}")),
             None => LabError::Failed(format!("no process to end the others: {e}")),
@@ -322,14 +336,17 @@ fn run(args: &LabArgs, extensions: &Extensions) -> Result<u8, LabError> {
     let addresses = addresses(args)?;
     let files = Files::open(args)?;
     let lab = plan.network(args)?;
-    let (keeper, location) = Location::open(&plan)?;
+    let (mut keeper, location) = Location::open(&plan)?;
     let (socket, stats_socket) = (location.socket(""), location.socket(top::SUFFIX).display().to_string());
-    let server = plan.server(&socket, &lab)?;
+    let mut server = plan.server(&socket, &lab)?;
+    for (host, tun) in (0..).zip(keeper.take_tuns()) {
+        server.add_kernel(host, tun).map_err(failed)?;
+    }
     // The lab's time goes on from here.
     let (at, machines) = (i128::from(server.now()), i128::from(host_now().0));
     let epochs = [machines - at, began_at() as i128 - at];
     let place = args.control.clone().unwrap_or_else(|| location.socket(control::SUFFIX));
-    let control = control::listen(&place, server.waker(), plan.config.topology.clone(), plan.pace);
+    let control = control::listen(&place, server.waker(), plan.config.topology.clone(), plan.pace, plan.addressing);
     let (control, control_socket) =
         control.map_err(|e| LabError::Failed(format!("--control {}: {e}", place.display())))?;
     let interrupted = irnic_report::interrupt::flag().map_err(failed)?;
@@ -360,7 +377,12 @@ fn run(args: &LabArgs, extensions: &Extensions) -> Result<u8, LabError> {
         variables: &environment,
         namespaces: location.directory.as_ref().map(|own| &*own.path),
     };
-    let ended = processes::run(&surroundings, keeper, &plan.hosts, &args.command, &interrupted);
+    let mut command = args.command.clone();
+    if args.shell {
+        command.push(std::env::current_exe().map_err(failed)?.into_os_string());
+        command.extend(shell::arguments(plan.config.topology.hosts, plan.addressing));
+    }
+    let ended = processes::run(&surroundings, keeper, &plan.hosts, &command, &interrupted);
     let outcome = network.finish()?;
     let ended = ended?;
 
@@ -378,6 +400,7 @@ pub fn started_by_lab() -> Option<ExitCode> {
     match &arguments[..] {
         [program, rest @ ..] if namespaces::is_agent(program) => Some(host::agent(rest)),
         [_, name, rest @ ..] if name == keeper::NAME => Some(keeper::main(rest)),
+        [_, name, rest @ ..] if name == shell::NAME => Some(shell::main(rest)),
         _ => None,
     }
 }

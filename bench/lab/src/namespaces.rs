@@ -5,6 +5,9 @@
 //!                                                         └─ veth ─ eth0, 10.77.0.2/16, of host h1 …
 //! ```
 //!
+//! With `--tcp emulated`, each host also has a TUN device, `lab0`, with the route to the other hosts: their IP packets then
+//! cross the emulated network. Only those of the launcher cross the bridge.
+//!
 //! Each host has its own network and host name; all share one view of the files, in which /etc/hosts has the names. The
 //! keeper creates the namespaces and holds them by descriptors, to which symbolic links in the lab's directory lead.
 //! The namespaces thus exist as long as the keeper, and leave nothing to be removed.
@@ -13,7 +16,7 @@ use std::ffi::CString;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
@@ -21,7 +24,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use irnic_ports::frames::Mac;
-use irnic_ports::lab::Addressing;
+use irnic_ports::lab::{Addressing, IP_MTU};
 
 use crate::socket::PREFIX;
 
@@ -31,6 +34,10 @@ pub const MOST: u32 = 1_000;
 /// Name of the launcher's interface and host, and its address.
 const LAUNCHER: &str = "lab";
 const GATEWAY: &str = "10.77.255.254";
+
+/// Name of a host's TUN device, and the network of the hosts' addresses, which the launcher's is not in.
+const TUN: &str = "lab0";
+const HOSTS_NETWORK: &str = "10.77.0.0/17";
 
 /// Programs by which launchers of parallel jobs reach hosts: here, links to this program.
 const AGENTS: [&str; 2] = ["ssh", "rsh"];
@@ -179,6 +186,8 @@ pub struct Made {
     _in_use: InUse,
     directory: PathBuf,
     held: Vec<File>,
+    /// TUN devices of the hosts.
+    tuns: Vec<File>,
     /// Device and inode numbers of the network namespaces' files.
     networks: Vec<(u64, u64)>,
 }
@@ -186,24 +195,31 @@ pub struct Made {
 impl Made {
     /// Creates the directory of a lab and its namespaces, and moves this process, which must be single-threaded, into
     /// the launcher's.
-    pub fn new(directory: &Path, hosts: u32) -> Result<Made, String> {
+    ///
+    /// `emulated`: IP packets between hosts cross the emulated network, by [`Made::tuns`].
+    pub fn new(directory: &Path, hosts: u32, emulated: bool) -> Result<Made, String> {
         let make = |path: &Path| fs::DirBuilder::new().mode(0o700).create(path).map_err(failed("its directory"));
         make(directory)?;
         let in_use = InUse::new(directory).map_err(failed("its directory"))?;
         // From here on, the directory is removed on drop.
-        let mut made =
-            Made { _in_use: in_use, directory: directory.to_owned(), held: Vec::new(), networks: Vec::new() };
+        let mut made = Made {
+            _in_use: in_use,
+            directory: directory.to_owned(),
+            held: Vec::new(),
+            tuns: Vec::new(),
+            networks: Vec::new(),
+        };
         [PROGRAMS, NAMESPACES].iter().try_for_each(|part| make(&directory.join(part)))?;
         let program = std::env::current_exe().map_err(failed("this program"))?;
         AGENTS
             .iter()
             .try_for_each(|agent| symlink(&program, programs(directory).join(agent)))
             .map_err(failed("its programs"))?;
-        made.make(hosts)?;
+        made.make(hosts, emulated)?;
         Ok(made)
     }
 
-    fn make(&mut self, hosts: u32) -> Result<(), String> {
+    fn make(&mut self, hosts: u32, emulated: bool) -> Result<(), String> {
         raise_limit();
         if leave().map_err(failed(
             "no namespaces: neither as root nor in a user namespace (sysctl user.max_user_namespaces, \
@@ -223,7 +239,7 @@ impl Made {
              up\n"
         );
         for host in 0..hosts {
-            self.make_host(host, net)?;
+            self.make_host(host, net, emulated)?;
             let _ = writeln!(bridge, "link set {} master {LAUNCHER} up", name(host));
         }
         set(&self.held[uts], libc::CLONE_NEWUTS).map_err(failed("the host name"))?;
@@ -232,7 +248,7 @@ impl Made {
     }
 
     /// Creates the namespaces of a host, which this process enters, and a link to the launcher's.
-    fn make_host(&mut self, host: u32, launcher: usize) -> Result<(), String> {
+    fn make_host(&mut self, host: u32, launcher: usize, emulated: bool) -> Result<(), String> {
         unshare(libc::CLONE_NEWNET | libc::CLONE_NEWUTS).map_err(failed("a network namespace"))?;
         set_host_name(&name(host)).map_err(failed("the host name"))?;
         self.hold("uts", Some(host))?;
@@ -244,7 +260,17 @@ impl Made {
         ip(&format!(
             "link set lo up\nlink add eth0 address {mac} type veth peer name {peer} netns {launcher}\naddr add \
              {address}/16 dev eth0\nlink set eth0 up\n"
-        ))
+        ))?;
+        if emulated {
+            self.tuns.push(tun_device().map_err(failed("--tcp emulated: /dev/net/tun"))?);
+            ip(&format!("link set {TUN} mtu {IP_MTU} up\nroute add {HOSTS_NETWORK} dev {TUN} src {address}\n"))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the descriptors of the hosts' TUN devices.
+    pub fn tuns(&self) -> impl Iterator<Item = RawFd> {
+        self.tuns.iter().map(AsRawFd::as_raw_fd)
     }
 
     /// Holds a namespace of this process, and makes a symbolic link to it.
@@ -304,6 +330,20 @@ impl Drop for Made {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.directory);
     }
+}
+
+/// Creates a TUN device in this process's network namespace.
+fn tun_device() -> io::Result<File> {
+    let file = File::options().read(true).write(true).open("/dev/net/tun")?;
+    // SAFETY: all zeros are a valid request.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(TUN.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
+    // SAFETY: a valid request, which the call reads and writes.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
+    Ok(file)
 }
 
 /// Moves this process into new namespaces that it may configure. Returns whether that required a user namespace.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use irnic_fabric::network::{LinkRecord, PortCounters};
 use irnic_fabric::topology::Topology;
-use irnic_ports::lab::{GuestCounters, Unasked};
+use irnic_ports::lab::{GuestCounters, IpCounters, Unasked};
 use irnic_report::{csv, junit};
 use serde_json::{Map, Value, json};
 
@@ -120,7 +120,7 @@ impl Report<'_> {
 
     /// Appends the numbers of frames that found their receiver late, had none, or failed at a guest.
     fn add_strays(&self, text: &mut String) {
-        let View { lab, lateness, unclaimed, guests, .. } = &self.view;
+        let View { lab, lateness, unclaimed, guests, ip, .. } = &self.view;
         if lateness.overrun > 0 {
             let _ = writeln!(text, "  {} frames found a process that had not run for long", lateness.overrun);
         }
@@ -132,6 +132,12 @@ impl Report<'_> {
             let _ = writeln!(
                 text,
                 "  guest {host}: {rx_icrc} of its packets had a wrong ICRC, {overrun} overran its link; {dropped} overran it"
+            );
+        }
+        if let Some(IpCounters { sent, received, overrun, dropped, .. }) = ip {
+            let _ = writeln!(
+                text,
+                "  IP packets of hosts: {sent} sent, {received} received; {overrun} overran a link, {dropped} dropped at an end"
             );
         }
         if lab.refused() > 0 {
@@ -273,6 +279,9 @@ impl Report<'_> {
         };
         if !self.view.guests.is_empty() {
             all["guests"] = self.view.guests.iter().map(guest).collect();
+        }
+        if let Some(IpCounters { sent, received, overrun, dropped, .. }) = self.view.ip {
+            all["ip"] = json!({ "sent": sent, "received": received, "overrun": overrun, "dropped": dropped });
         }
         if let Some(Unasked { jumps, first }) = self.view.unasked {
             all["jumps_without_poll"] = json!({ "count": jumps, "first_ns": first });

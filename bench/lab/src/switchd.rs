@@ -153,7 +153,7 @@ impl Switchd {
         self.read_clocks();
         let lasted = self.server.now() - self.began;
         self.collect();
-        let (lateness, guests) = (self.server.lateness(), self.server.guests().collect());
+        let (lateness, guests, ip) = (self.server.lateness(), self.server.guests().collect(), self.server.ip());
         let unasked = self.unasked();
         self.server.close();
         let processes = ProcessStats::all(&self.server);
@@ -161,7 +161,7 @@ impl Switchd {
         if let Some(samples) = &mut samples {
             samples.finish(&lab);
         }
-        Outcome { lab, pairs, lasted, busy, lateness, unclaimed, unasked, guests, samples, processes }
+        Outcome { lab, pairs, lasted, busy, lateness, unclaimed, unasked, guests, ip, samples, processes }
     }
 
     /// Yields the core, and notes whether other threads compute.

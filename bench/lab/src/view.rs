@@ -1,7 +1,7 @@
 //! A view of a lab, while it runs and at its end.
 
 use irnic_fabric::lab::Lab;
-use irnic_ports::lab::{GuestCounters, Lateness, Unasked};
+use irnic_ports::lab::{GuestCounters, IpCounters, Lateness, Unasked};
 
 use crate::pairs::Pairs;
 use crate::process_stats::ProcessStats;
@@ -40,6 +40,8 @@ pub struct View<'a> {
     pub unclaimed: u64,
     /// Hosts that are not processes.
     pub guests: &'a [GuestCounters],
+    /// IP packets of hosts' kernels, if these cross the network.
+    pub ip: Option<IpCounters>,
     /// Number of times that time advanced although an application had not waited, if it waits for that.
     pub unasked: Option<Unasked>,
     /// Samples of the network, at its end.
@@ -62,6 +64,8 @@ pub struct Outcome {
     pub unclaimed: u64,
     /// Hosts that are not processes.
     pub guests: Vec<GuestCounters>,
+    /// IP packets of hosts' kernels, if these cross the network.
+    pub ip: Option<IpCounters>,
     /// Number of times that time advanced although an application had not waited, if it waits for that.
     pub unasked: Option<Unasked>,
     /// Samples of the network.
@@ -73,7 +77,7 @@ pub struct Outcome {
 impl Outcome {
     /// Returns a view of it.
     pub fn view(&self) -> View<'_> {
-        let Outcome { lab, pairs, lasted, busy, lateness, unclaimed, unasked, guests, samples, .. } = self;
+        let Outcome { lab, pairs, lasted, busy, lateness, unclaimed, unasked, guests, ip, samples, .. } = self;
         let samples = samples.as_ref();
         View {
             lab,
@@ -84,6 +88,7 @@ impl Outcome {
             unclaimed: *unclaimed,
             unasked: *unasked,
             guests,
+            ip: *ip,
             samples,
         }
     }

@@ -8,6 +8,7 @@ mod live;
 mod netns;
 mod outputs;
 mod program_time;
+mod shell;
 #[path = "../support/mod.rs"]
 mod support;
 mod virtual_time;

@@ -10,7 +10,7 @@ use irnic_testkit::{shim, wait};
 use serde_json::Value;
 
 /// Whether this user may have what is needed. If not, the test is skipped.
-fn permitted() -> Option<()> {
+pub fn permitted() -> Option<()> {
     needs(&["ip", "unshare"])?;
     let tried = Command::new("unshare").args(["--map-root-user", "--net", "--mount", "true"]).output().unwrap();
     if !tried.status.success() {

@@ -57,7 +57,7 @@ pub enum Command {
 #[error("{0}")]
 pub struct CommandError(String);
 
-const COMMANDS: &str = "drop, corrupt, duplicate, delay, link, pause, resume, kill, rules, clear, stats or time";
+const COMMANDS: &str = "drop, corrupt, duplicate, delay, link, pause, resume, kill, pcap, rules, clear, stats or time";
 
 /// Longest text that errors quote, characters.
 const QUOTED: usize = 40;

@@ -494,6 +494,17 @@ impl Lab {
         self.network.shared_mut().recorder = Some(recorder);
     }
 
+    /// Returns whether frames are recorded.
+    pub fn is_recording(&mut self) -> bool {
+        self.network.shared_mut().recorder.is_some()
+    }
+
+    /// Ends a recording. Returns whether there was one.
+    pub fn stop_recording(&mut self) -> bool {
+        self.network.untap();
+        self.network.shared_mut().recorder.take().is_some()
+    }
+
     /// Tracks flows from now on, for [`Lab::flows`].
     pub fn keep_flows(&mut self) {
         self.flows = Some(Box::default());

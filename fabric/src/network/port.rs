@@ -358,6 +358,10 @@ impl Port {
         self.flags |= TAPPED;
     }
 
+    pub(crate) fn untap(&mut self) {
+        self.flags &= !TAPPED;
+    }
+
     /// Limits the rate to that of the link over two to the power of `halvings` from now on.
     pub(crate) fn pace(&mut self, halvings: u8) {
         if self.halvings == 0 {

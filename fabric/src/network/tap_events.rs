@@ -11,6 +11,11 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         self.ports[port as usize].tap();
     }
 
+    /// Disables [`Endpoint::on_tap`] for all ports.
+    pub fn untap(&mut self) {
+        self.ports.iter_mut().for_each(Port::untap);
+    }
+
     /// Calls [`Endpoint::on_tap`] for a packet that was put on a host's link.
     #[cold]
     pub(crate) fn show_put(&mut self, host: u32, put: &Put) {

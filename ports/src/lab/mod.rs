@@ -39,6 +39,7 @@ mod server;
 mod spec;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod tun;
 
 pub use clock::{LabClock, Line};
 pub use guest::GuestCounters;
@@ -47,6 +48,7 @@ pub use port::LabPort;
 pub use process_page::{Departed, Shown};
 pub use server::{Arriving, LabServer, Lateness, Leaving, Member, MemberId, ServerConfig, Waker};
 pub use spec::{Assignment, LabSpec, ParseLabSpecError};
+pub use tun::{IpCounters, MTU as IP_MTU};
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::BorrowedFd;

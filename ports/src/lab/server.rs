@@ -23,6 +23,7 @@ use super::hello::{Answer, Request, Wish, read_hello};
 use super::jumps::{Jumps, Presence};
 use super::member::{Kind, PREFIX, REGION, Tag, notice, place, telemetry, words};
 use super::process_page::{Departed, NAME, Shown, group_of};
+use super::tun::{self, IpCounters, Tun};
 use super::{Addressing, Assignment, MAX_HOSTS};
 use crate::frames::FrameSpec;
 use crate::host::services::{Receiver, receiver};
@@ -37,7 +38,7 @@ use crate::sync::{Ordering, fence};
 /// Interval of checks for processes that may have ended unnoticed.
 const ROLL_CALL: Duration = Duration::from_millis(100);
 
-/// Tokens of the listening socket, of the waker of this server, and of all guests.
+/// Tokens of the listening socket, of the waker of this server, and of all guests and kernels.
 const LISTENER: u64 = u64::MAX;
 const WAKER: u64 = u64::MAX - 1;
 const GUEST: u64 = u64::MAX - 2;
@@ -249,6 +250,7 @@ pub struct LabServer {
     next_token: u64,
     members: Vec<Option<Member>>,
     guests: Vec<Guest>,
+    tuns: Vec<Tun>,
     /// Live processes, by host and slot.
     order: Vec<MemberId>,
     pub(super) jumps: Jumps,
@@ -304,6 +306,7 @@ impl LabServer {
             next_token: 0,
             members: Vec::new(),
             guests: Vec::new(),
+            tuns: Vec::new(),
             order: Vec::new(),
             jumps: Jumps::default(),
             of_host: vec![Vec::new(); hosts],
@@ -418,6 +421,9 @@ impl LabServer {
         if !self.guests.is_empty() {
             self.collect_from_guests(&mut each);
         }
+        if !self.tuns.is_empty() {
+            self.collect_from_kernels(&mut each);
+        }
         if self.any_ended {
             self.remove_ended();
         }
@@ -439,6 +445,12 @@ impl LabServer {
             }
             return known;
         }
+        if qpn == tun::QPN
+            && let Some(tun) = self.tuns.iter_mut().find(|tun| tun.host == host)
+        {
+            tun.deliver(traffic_class, frame, corrupted);
+            return true;
+        }
         let receiver = match qpn {
             MULTICAST_QPN => Receiver::All,
             GSI_QPN => receiver(frame, |service| self.claims.listener(host, service)),
@@ -458,6 +470,7 @@ impl LabServer {
     /// Notifies the processes of a host that exactly these priorities of their link are paused.
     pub fn pause(&mut self, host: u32, at: u64, paused: u8) {
         self.guests.iter_mut().filter(|guest| guest.host == host).for_each(|guest| guest.pause(paused));
+        self.tuns.iter_mut().filter(|tun| tun.host == host).for_each(|tun| tun.pause(paused));
         self.notify(host, at, Kind::Pause, paused);
     }
 

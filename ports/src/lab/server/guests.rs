@@ -1,6 +1,7 @@
-//! Hosts that are not processes.
+//! Hosts that are not processes, and kernels of hosts.
 
 use super::*;
+use crate::lab::tun::Waiting;
 
 impl LabServer {
     /// Makes a station on an Ethernet a host of the lab: the server acts as all others on its link. The host is no
@@ -46,10 +47,46 @@ impl LabServer {
         }
     }
 
-    /// Returns the time until a link with a waiting packet of a guest becomes free.
+    /// Has the packets that a TUN device in a host's network namespace carries cross the lab's network, between hosts
+    /// that have such devices. `file` is the device's, without packet information (`IFF_NO_PI`).
+    ///
+    /// # Errors
+    /// If there is no such host; the system's error.
+    pub fn add_kernel(&mut self, host: u32, file: OwnedFd) -> io::Result<()> {
+        let hosts = self.of_host.len() as u32;
+        if host >= hosts {
+            let why = format!("there is no host {host}; expected 0 to {}", hosts - 1);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let tun = Tun::new(host, file, self.addressing, hosts)?;
+        self.epoll.add(tun.descriptor(), libc::EPOLLIN, GUEST)?;
+        self.tuns.push(tun);
+        Ok(())
+    }
+
+    /// Returns the counters of the packets of all hosts' kernels; `None` if they have no devices.
+    pub fn ip(&self) -> Option<IpCounters> {
+        self.tuns.iter().map(Tun::counters).reduce(IpCounters::plus)
+    }
+
+    /// Passes on what kernels have sent, as their links become free.
+    pub(super) fn collect_from_kernels(&mut self, each: &mut dyn FnMut(Leaving<'_>)) {
+        let LabServer { tuns, page, .. } = self;
+        for tun in tuns {
+            let (start, host) = (page.now(), tun.host);
+            let free = page.link_of(host).0 <= start;
+            let Some(Waiting { dst, udp_src, traffic_class, frame }) = tun.take(free) else { continue };
+            let (dst, telemetry) = (Some(dst), None);
+            each(Leaving { host, dst, start, udp_src, traffic_class, frame: &frame, telemetry });
+            tun.reuse(frame);
+        }
+    }
+
+    /// Returns the time until a link with a waiting packet of a guest or kernel becomes free.
     pub(super) fn until_links_are_free(&self) -> Duration {
-        let waiting = self.guests.iter().filter(|guest| guest.waits());
-        let free = waiting.map(|guest| self.page.line().host_time(self.page.link_of(guest.host).0)).min();
+        let guests = self.guests.iter().filter(|guest| guest.waits()).map(|guest| guest.host);
+        let kernels = self.tuns.iter().filter(|tun| tun.waits()).map(|tun| tun.host);
+        let free = guests.chain(kernels).map(|host| self.page.line().host_time(self.page.link_of(host).0)).min();
         free.map_or(Duration::MAX, |free| Duration::from_nanos(free.0.saturating_sub(host_now().0)))
     }
 }
