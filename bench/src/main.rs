@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use irnic_decode as decode;
 use irnic_lab::{self as lab, ctl};
-use irnic_launch::{config, devinfo, doctor, rdma, run};
+use irnic_launch::{config, devinfo, doctor, ranks, rdma, run};
 use irnic_perf::{self as perf, rtt};
 use irnic_report::usage::parse;
 use irnic_report::{output, version};
@@ -40,6 +40,7 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     Footprint(footprint::FootprintArgs),
     Host(lab::host::HostArgs),
+    Launch(Box<ranks::LaunchArgs>),
     Lab(Box<lab::LabArgs>),
     Man(shell::ManArgs),
     Merge(merge::MergeArgs),
@@ -79,7 +80,7 @@ fn main() -> ExitCode {
         Err(status) => return status,
     };
     // The standard output of these belongs to the application.
-    if !matches!(command, Command::Run(_) | Command::Lab(_) | Command::Host(_)) {
+    if !matches!(command, Command::Run(_) | Command::Launch(_) | Command::Lab(_) | Command::Host(_)) {
         output::watch();
     }
     output::finish(match command {
@@ -92,6 +93,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::main(&args),
         Command::Footprint(args) => footprint::main(&args),
         Command::Host(args) => lab::host::main(args),
+        Command::Launch(args) => ranks::main(&args),
         Command::Lab(args) => lab::main(&args),
         Command::Merge(args) => merge::main(&args),
         Command::Man(args) => shell::man(&args, Command::command()),

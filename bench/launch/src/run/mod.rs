@@ -19,6 +19,7 @@ use std::process::{Command, ExitCode};
 
 pub use args::RunArgs;
 pub use error::RunError;
+use irnic_verbs::config::Variables;
 use program::Obstacle;
 
 /// Prepends `paths` to the value of `variable`, separated by colons.
@@ -50,9 +51,16 @@ pub fn clock_library() -> Result<PathBuf, RunError> {
 
 /// Executes the application. Returns only on failure.
 fn run(args: &RunArgs) -> Result<std::convert::Infallible, RunError> {
-    let variables = args.variables()?;
-    let (config, infos) = args.check(&variables)?;
-    let library = library::find(&variables)?;
+    let mut command = command(args, &args.variables()?, args.sysfs())?;
+    let error = command.exec();
+    Err(RunError::Exec { command: command.get_program().to_owned(), error })
+}
+
+/// Returns the application's command, with its environment, after a check of all settings. `shows_files`: it is shown
+/// the files of the devices under /sys and /dev.
+pub fn command(args: &RunArgs, variables: &Variables, shows_files: bool) -> Result<Command, RunError> {
+    let (config, infos) = args.check(variables)?;
+    let library = library::find(variables)?;
     args.prepare_outputs(&config)?;
     let (program, rest) = args.command();
     let obstacle = program::locate(program).and_then(|path| program::obstacle(&path));
@@ -60,9 +68,9 @@ fn run(args: &RunArgs) -> Result<std::convert::Infallible, RunError> {
         eprintln!("irnic: {} does not run on irnic: {obstacle}; programs that it starts may", program.display());
     }
     let mut command = Command::new(program);
-    command.args(rest).envs(args.environment(&variables, &config)?);
+    command.args(rest).envs(args.environment(variables, &config)?);
     let mut preloads = Vec::new();
-    if args.sysfs() {
+    if shows_files {
         let sysfs = library::installed(library::SYSFS)?;
         preloads.push(links::directory(&sysfs, &[library::SYSFS_PRELOADED])?.join(library::SYSFS_PRELOADED));
         let directory = sysfs::directory(&infos)?;
@@ -73,7 +81,7 @@ fn run(args: &RunArgs) -> Result<std::convert::Infallible, RunError> {
         command.env("IRNIC_SYSFS", directory);
     }
     put_in(&mut command, &library, (!matches!(obstacle, Some(Obstacle::Loader))).then_some(preloads))?;
-    Err(RunError::Exec { command: program.clone(), error: command.exec() })
+    Ok(command)
 }
 
 /// Runs `irnic run`.
