@@ -7,6 +7,7 @@ use std::process::Command;
 use object::{Object, ObjectSymbol};
 
 use super::finding::Finding;
+use super::stacks;
 use crate::run::program::{self, Obstacle};
 
 /// A function that only libibverbs defines.
@@ -58,6 +59,8 @@ fn loaded(path: &Path) -> Vec<Finding> {
     let text = String::from_utf8_lossy(&output.stdout);
     let libraries = text.lines().filter_map(|line| line.trim().split_once(" => "));
     let mut findings = Vec::new();
+    let places = libraries.clone().map(|(_, place)| place.split(" (0x").next().unwrap_or_default());
+    findings.extend(stacks::of_objects(places.filter_map(|place| Path::new(place).canonicalize().ok())));
     for (name, place) in libraries {
         let place = place.split(" (0x").next().unwrap_or_default();
         if place == "not found" {
@@ -90,25 +93,27 @@ fn is_vendored(name: &str, place: &Path) -> bool {
     name.starts_with("libibverbs") && (name != "libibverbs.so.1" || !ours)
 }
 
-/// Copies of libibverbs in wheels, of which a Python program may load one.
+/// Communication libraries and copies of libibverbs in wheels, which a Python program may load.
 fn wheels(program: &Path) -> Vec<Finding> {
     let is_python = program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python"));
     let Some(prefix) = program.parent().and_then(Path::parent).filter(|_| is_python) else { return Vec::new() };
     let entries =
         |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
     let named = |path: &PathBuf, part: &str| path.file_name().is_some_and(|name| name.to_string_lossy().contains(part));
-    let packages = entries(prefix.join("lib"))
+    let packages: Vec<PathBuf> = entries(prefix.join("lib"))
         .filter(|path| named(path, "python3"))
-        .flat_map(|python| [python.join("site-packages"), python.join("dist-packages")]);
+        .flat_map(|python| [python.join("site-packages"), python.join("dist-packages")])
+        .collect();
+    let mut findings = stacks::of_packages(packages.iter().cloned());
     let copies = packages
+        .into_iter()
         .flat_map(entries)
         .filter(|folder| named(folder, ".libs"))
         .flat_map(entries)
         .filter(|library| named(library, "libibverbs"));
-    copies
-        .map(|library| {
-            let found = format!("{} comes with a wheel; irnic run puts irnic's before it", library.display());
-            Finding::note("vendored", found, "IRNIC_STATS=on shows at the end whether irnic carried anything")
-        })
-        .collect()
+    findings.extend(copies.map(|library| {
+        let found = format!("{} comes with a wheel; irnic run puts irnic's before it", library.display());
+        Finding::note("vendored", found, "IRNIC_STATS=on shows at the end whether irnic carried anything")
+    }));
+    findings
 }

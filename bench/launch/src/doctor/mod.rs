@@ -1,11 +1,13 @@
 //! `irnic doctor`: finds problems that keep applications from running on irnic, or make them slow, with remedies.
 //!
-//! `device` examines settings, addresses, ports and libraries, `host` the machine, `command` a program.
+//! `device` examines settings, addresses, ports and libraries, `host` the machine, `command` a program, `stacks` its
+//! communication libraries.
 
 mod command;
 mod device;
 mod finding;
 mod host;
+mod stacks;
 
 use std::ffi::OsString;
 use std::io::Write;
