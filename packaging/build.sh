@@ -98,6 +98,9 @@ build_wheel() {
     mkdir -p "$place/wheel/data/data"
     sed "s,@BENCH@,$PWD/bench," packaging/pyproject.toml >"$place/wheel/pyproject.toml"
     cp -rL "$stage/share" "$stage/lib" "$place/wheel/data/data/"
+    mkdir "$place/wheel/python"
+    cp -r packaging/python/irnic "$place/wheel/python/"
+    rm -rf "$place/wheel/python/irnic/__pycache__"
     # A wheel has no links. irnic makes them when it first runs.
     find "$place/wheel/data" -name '*-precedes-libasan.so' -delete -o -name 'libibverbs.so*' -delete
     (cd "$place/wheel" && CARGO_TARGET_DIR=$target "$tools/python/bin/maturin" build --quiet --locked --strip --out "$place" \

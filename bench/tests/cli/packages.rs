@@ -60,7 +60,7 @@ fn debian() -> Option<&'static Path> {
         // What apt was told here about proxies and dates holds for it there.
         let mut command = Command::new("mmdebstrap");
         command.args(["--variant=minbase", "--quiet", "--dpkgopt=path-exclude=/usr/share/locale/*"]);
-        command.arg("--include=perftest,ibverbs-utils,python3-venv,python3-pip,python3-pyverbs");
+        command.arg("--include=perftest,ibverbs-utils,python3-venv,python3-pip,python3-pyverbs,python3-pytest");
         for part in std::fs::read_dir("/etc/apt/apt.conf.d").into_iter().flatten().flatten() {
             if std::fs::read_to_string(part.path()).is_ok_and(|text| text.contains("Acquire::")) {
                 command.arg("--aptopt").arg(part.path());
@@ -194,13 +194,19 @@ fn wheel() {
     let name = wheel.file_name().expect("a name").to_str().expect("text").to_owned();
     system.copy(&wheel, &name);
     system.copy(&repository().join("bench/examples/python"), "home/user/sample");
+    system.copy(&repository().join("packaging/python/tests"), "home/user/tests");
     let script = format!(
         "cd ~; python3 -m venv --system-site-packages env; env/bin/pip install --no-index /{name}
-        cd sample; irnic run --sysfs -- python -m unittest 2>&1; irnic doctor | grep library"
+        cd sample; irnic run --sysfs -- python -m unittest 2>&1; irnic doctor | grep library
+        cd ../tests; python -m pytest -p no:cacheprovider 2>&1"
     );
     let system_root = system.root();
-    std::os::unix::fs::lchown(system_root.join("home/user/sample"), Some(1000), Some(1000)).expect("its owner");
+    for folder in ["sample", "tests"] {
+        let folder = system_root.join("home/user").join(folder);
+        std::os::unix::fs::lchown(folder, Some(1000), Some(1000)).expect("its owner");
+    }
     let said = system.run("1000:1000", "/home/user/env/bin", &script);
+    assert!(said.contains(" 7 passed"), "{said}");
     assert!(said.contains("\nOK") && said.contains("/home/user/env/lib/irnic/libirnic_verbs.so"), "{said}");
     system.transfers("/home/user/env/bin");
     let left = "env/bin/pip uninstall --yes irnic >/dev/null; find env -name '*irnic*'";
