@@ -2,8 +2,10 @@
 # Measures unmodified applications on irnic beside what else their users could run on the same two cores: perftest on irnic over
 # shared memory and over UDP, `irnic perf` itself, the raw ring and the raw UDP loop, UCX (tcp, posix with CMA) and libfabric
 # (tcp;ofi_rxm, udp;ofi_rxd). All in turn, ROUNDS times (5), a second each. Prints the best and the median of each row, and the
-# median of its ratios to its peer's figure of the same round, beside the ratio aimed at. Needs Debian's perftest, ucx-utils,
-# libfabric-bin, gcc and libibverbs-dev.
+# median of its ratios to its peer's figure of the same round, beside the ratio aimed at. How long a cache line takes between the two
+# cores is measured before and after each row: near is up to 1.6 times the least of all, far is more. Figures are listed by state,
+# compared only within one, and left out if it changed meanwhile. Needs Debian's perftest, ucx-utils, libfabric-bin, gcc and
+# libibverbs-dev.
 #
 #   bench/peers.sh [--rows REGEX] [FILE]      the tables go to FILE as well
 #
@@ -28,6 +30,7 @@ irnic=target/release/irnic
 dir=$(mktemp -d) data=$dir/data
 trap 'rm -rf "$dir"; kill $(jobs -p) 2>/dev/null || true' EXIT
 gcc -O2 -o "$dir/threads" bench/threads.c -libverbs -pthread
+gcc -O2 -o "$dir/line" bench/line.c -pthread
 port=18600
 
 # What is measured: group, row, peer's row, ratio aimed at, command that prints the figure. Groups say whether more is better.
@@ -80,7 +83,13 @@ row() { # group, row, peer's row, ratio aimed at, command...
     shift 4
     [[ "$group $name" =~ $rows || $peer = - ]] || return 0
     if [ -z "${measured[$key]+there}" ]; then
-        measured[$key]=$("$@" || true)
+        if [ "$1" = raw ]; then
+            measured[$key]="$("$@" || true)|$baseline_lines"
+        else
+            local before
+            before=$("$dir/line")
+            measured[$key]="$("$@" || true)|$before|$("$dir/line")"
+        fi
     fi
     echo "$round|$group|$name|$peer|$aim|${measured[$key]}" >>"$data"
 }
@@ -142,7 +151,9 @@ threads() { # how many, size
 
 for round in $(seq "$rounds"); do
     echo "round $round of $rounds" >&2
+    baseline_lines=$("$dir/line")
     baseline=$("$irnic" perf --baseline 2>/dev/null)
+    baseline_lines="$baseline_lines|$("$dir/line")"
     measured=()
     spec
 done
@@ -156,26 +167,37 @@ awk -F '|' '
     }
     function median(key, list, n) { n = sorted(key, list); return n ? list[int((n + 1) / 2)] : 0 }
     function add(key, x) { value[key, ++count[key]] = x }
+    function state_of(ns) { return ns <= 1.6 * least ? "near" : "far" }
     $6 + 0 <= 0 { next }
     {
-        one = $2 "|" $3
-        if (!(($1, one) in figure)) { figure[$1, one] = $6 + 0; add(one, $6 + 0) }
-        line = one "|" $4 "|" $5
+        row[++rows] = $0
+        if (!least || $7 + 0 < least) least = $7 + 0
+        if ($8 + 0 < least) least = $8 + 0
+    }
+    function take(text,    f, state, one, line, peer) {
+        split(text, f, "|")
+        state = state_of(f[7])
+        if (state != state_of(f[8])) { changed++; return }
+        one = f[2] "|" f[3] "|" state
+        if (!((f[1], one) in figure)) { figure[f[1], one] = f[6] + 0; add(one, f[6] + 0) }
+        line = f[2] "|" f[3] "|" f[4] "|" f[5] "|" state
         if (!(line in seen)) { seen[line] = 1; lines[++n] = line }
-        peer = $2 "|" $4
-        if ($4 != "-" && (($1, peer) in figure)) add("ratio|" line, $6 / figure[$1, peer])
+        peer = f[2] "|" f[4] "|" state
+        if (f[4] != "-" && ((f[1], peer) in figure)) add("ratio|" line, f[6] / figure[f[1], peer])
     }
     END {
+        for (i = 1; i <= rows; i++) take(row[i])
+        printf "A cache line takes %.0f ns between near cores. %d of %d measurements were left out: the cores moved meanwhile.\n", least, changed, rows
         for (i = 1; i <= n; i++) {
             split(lines[i], part, "|")
             if (part[1] != group) {
                 group = part[1]
-                printf "\n| %s | best | median | of | ratio | aim | rounds |\n|---|---|---|---|---|---|---|\n", group
+                printf "\n| %s | cores | best | median | of | ratio | aim | rounds |\n|---|---|---|---|---|---|---|---|\n", group
             }
-            one = part[1] "|" part[2]
+            one = part[1] "|" part[2] "|" part[5]
             m = median(one, list)
             best = group ~ /less is better/ ? list[1] : list[count[one]]
-            ratio = part[3] == "-" ? "" : sprintf("%.2f", median("ratio|" lines[i], list))
-            printf "| %s | %.4g | %.4g | %s | %s | %s | %d |\n", part[2], best, m, part[3] == "-" ? "" : part[3], ratio, part[4] == "-" ? "" : part[4], count[one]
+            ratio = part[3] == "-" || !count["ratio|" lines[i]] ? "" : sprintf("%.2f", median("ratio|" lines[i], list))
+            printf "| %s | %s | %.4g | %.4g | %s | %s | %s | %d |\n", part[2], part[5], best, m, part[3] == "-" ? "" : part[3], ratio, part[4] == "-" ? "" : part[4], count[one]
         }
     }' "$data" | tee "$file"
