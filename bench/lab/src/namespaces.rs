@@ -5,8 +5,8 @@
 //!                                                         └─ veth ─ eth0, 10.77.0.2/16, of host h1 …
 //! ```
 //!
-//! With `--tcp emulated`, each host also has a TUN device, `lab0`, with the route to the other hosts: their IP packets then
-//! cross the emulated network. Only those of the launcher cross the bridge.
+//! With `--tcp emulated`, each host also has a TUN device, `lab0`, with the route to the other hosts: their IP packets
+//! then cross the emulated network. Only those of the launcher cross the bridge.
 //!
 //! Each host has its own network and host name; all share one view of the files, in which /etc/hosts has the names. The
 //! keeper creates the namespaces and holds them by descriptors, to which symbolic links in the lab's directory lead.

@@ -1,4 +1,5 @@
-//! Running applications: `irnic run`, `irnic launch`, `irnic doctor`, `irnic devinfo`, `irnic config`, and `rdma` of iproute2.
+//! Running applications: `irnic run`, `irnic launch`, `irnic doctor`, `irnic devinfo`, `irnic config`, and `rdma` of
+//! iproute2.
 
 #[macro_use]
 extern crate irnic_report;

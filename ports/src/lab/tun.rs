@@ -1,6 +1,6 @@
 //! IP packets of a host's kernel. A TUN device in the host's network namespace exchanges them with the server, which
-//! sends each as a UD SEND, as IP over InfiniBand does (RFC 4391), so that it crosses the same links and switches as the
-//! host's RDMA frames, and is subject to the same faults.
+//! sends each as a UD SEND, as IP over InfiniBand does (RFC 4391), so that it crosses the same links and switches as
+//! the host's RDMA frames, and is subject to the same faults.
 
 use std::collections::VecDeque;
 use std::io;
