@@ -34,6 +34,7 @@ use crate::ring::{Consumer, Producer};
 use crate::sheet::SheetReader;
 use crate::stamp::host_now;
 use crate::sync::{Ordering, fence};
+use guests::Held;
 
 /// Interval of checks for processes that may have ended unnoticed.
 const ROLL_CALL: Duration = Duration::from_millis(100);
@@ -251,6 +252,9 @@ pub struct LabServer {
     members: Vec<Option<Member>>,
     guests: Vec<Guest>,
     tuns: Vec<Tun>,
+    /// Frames for guests and kernels whose time has not come, in order of time; and buffers for more.
+    held: VecDeque<Held>,
+    spare: Vec<Vec<u8>>,
     /// Live processes, by host and slot.
     order: Vec<MemberId>,
     pub(super) jumps: Jumps,
@@ -307,6 +311,8 @@ impl LabServer {
             members: Vec::new(),
             guests: Vec::new(),
             tuns: Vec::new(),
+            held: VecDeque::new(),
+            spare: Vec::new(),
             order: Vec::new(),
             jumps: Jumps::default(),
             of_host: vec![Vec::new(); hosts],
@@ -418,6 +424,10 @@ impl LabServer {
         if self.members.iter().flatten().any(|member| member.corrupt) {
             self.expel_corrupt();
         }
+        if !self.held.is_empty() {
+            self.hand_over();
+            self.guests.iter_mut().for_each(Guest::publish);
+        }
         if !self.guests.is_empty() {
             self.collect_from_guests(&mut each);
         }
@@ -437,18 +447,16 @@ impl LabServer {
         let tag = Tag { udp_src, traffic_class, kind: Kind::Frame, corrupted, telemetry: telemetry.is_some() };
         let Some(number) = frame.get(5..8) else { return false };
         let qpn = u32::from_be_bytes([0, number[0], number[1], number[2]]);
-        if let Some(guest) = self.guests.iter_mut().find(|guest| guest.host == host) {
+        if self.is_guest(host) {
             // The multicast group of a frame is not known here.
             let known = qpn != MULTICAST_QPN;
             if known {
-                guest.deliver(src, (udp_src, traffic_class), frame, corrupted);
+                self.hold(host, at, arriving);
             }
             return known;
         }
-        if qpn == tun::QPN
-            && let Some(tun) = self.tuns.iter_mut().find(|tun| tun.host == host)
-        {
-            tun.deliver(traffic_class, frame, corrupted);
+        if qpn == tun::QPN && self.tuns.iter().any(|tun| tun.host == host) {
+            self.hold(host, at, arriving);
             return true;
         }
         let receiver = match qpn {
@@ -514,7 +522,7 @@ impl LabServer {
     /// `now` or earlier, if one has not done it yet.
     pub fn wake(&mut self, now: u64) -> u64 {
         fence(Ordering::SeqCst);
-        let mut next = u64::MAX;
+        let mut next = self.held.front().map_or(u64::MAX, |held| held.at);
         for member in self.alive() {
             let need = member.need();
             next = next.min(need);

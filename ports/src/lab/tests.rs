@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use irnic_transports::telemetry::{Hop, Int};
-use irnic_transports::{Path, Time};
+use irnic_transports::{Path, Psn, Time};
 
 use super::hello::{Request, Wish, hello, read_hello};
 use super::member::{Kind, Tag, place};
@@ -429,6 +429,29 @@ fn a_frame_that_was_corrupted_has_an_icrc_that_does_not_hold() {
     let mut right = Vec::new();
     port.receive(Time(5_000), 10, &mut |frame| right.push(frame.icrc.is_right(&frame.path, frame.bytes))).unwrap();
     assert_eq!(right, [false, true]);
+}
+
+#[test]
+fn a_frame_for_a_kernel_waits_until_its_time_has_come() {
+    let mut bench = patient(&[10, 10]);
+    let (device, kernel) = UnixDatagram::pair().unwrap();
+    kernel.set_nonblocking(true).unwrap();
+    bench.server.add_kernel(1, device.into()).unwrap();
+    let mut packet = [0; 20];
+    packet[0] = 0x45;
+    let mut frame = Vec::new();
+    super::tun::write_frame(&packet, Psn::new(0), &mut frame);
+    for at in [7_000, 6_000] {
+        assert!(bench.server.deliver(1, at, &arriving(0, &frame)));
+    }
+    for (now, next, received) in [(5_000, 6_000, 0), (5_999, 6_000, 0), (6_000, 7_000, 1), (8_000, u64::MAX, 1)] {
+        bench.server.set_limit(now);
+        bench.collected();
+        let got = std::iter::from_fn(|| kernel.recv(&mut [0; 64]).ok()).count();
+        assert_eq!((got, bench.server.wake(now)), (received, next), "{now}");
+    }
+    assert_eq!(bench.server.ip().unwrap().received, 2);
+    assert!(bench.server.add_kernel(2, kernel.into()).is_err());
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn entropy(packet: &[u8]) -> u16 {
 }
 
 /// Writes the frame of a packet, with an ICRC of 0, which labs do not check.
-fn write_frame(packet: &[u8], psn: Psn, frame: &mut Vec<u8>) {
+pub(super) fn write_frame(packet: &[u8], psn: Psn, frame: &mut Vec<u8>) {
     let payload = ENCAPSULATION.len() + packet.len();
     let pad = payload.wrapping_neg() & 3;
     let bth = Bth { pad: pad as u8, ..Bth::new(Opcode::UdSendOnly, QPN, psn) };

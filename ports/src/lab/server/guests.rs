@@ -3,7 +3,46 @@
 use super::*;
 use crate::lab::tun::Waiting;
 
+/// A frame for a guest or a kernel. Processes have the time of each frame, and wait until it has come; these take what
+/// they are given, and the network is ahead of time by up to the time that a frame takes to the first switch.
+pub(super) struct Held {
+    pub(super) at: u64,
+    host: u32,
+    src: u32,
+    udp_src: u16,
+    traffic_class: u8,
+    corrupted: bool,
+    frame: Vec<u8>,
+}
+
 impl LabServer {
+    /// Delivers a frame to a guest or a kernel as soon as its time has come.
+    pub(super) fn hold(&mut self, host: u32, at: u64, arriving: &Arriving<'_>) {
+        let Arriving { src, udp_src, traffic_class, corrupted, .. } = *arriving;
+        let mut frame = self.spare.pop().unwrap_or_default();
+        frame.clear();
+        frame.extend_from_slice(arriving.frame);
+        let held = Held { at, host, src, udp_src, traffic_class, corrupted, frame };
+        let place = self.held.partition_point(|earlier| earlier.at <= at);
+        self.held.insert(place, held);
+        self.hand_over();
+    }
+
+    /// Delivers frames whose time has come. Guests get them by [`LabServer::publish`].
+    pub(super) fn hand_over(&mut self) {
+        let now = self.page.now();
+        while self.held.front().is_some_and(|held| held.at <= now) {
+            let Some(held) = self.held.pop_front() else { return };
+            let Held { host, src, udp_src, traffic_class, corrupted, .. } = held;
+            if let Some(guest) = self.guests.iter_mut().find(|guest| guest.host == host) {
+                guest.deliver(src, (udp_src, traffic_class), &held.frame, corrupted);
+            } else if let Some(tun) = self.tuns.iter_mut().find(|tun| tun.host == host) {
+                tun.deliver(traffic_class, &held.frame, corrupted);
+            }
+            self.spare.push(held.frame);
+        }
+    }
+
     /// Makes a station on an Ethernet a host of the lab: the server acts as all others on its link. The host is no
     /// longer available to processes.
     ///
