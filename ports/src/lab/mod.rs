@@ -28,6 +28,7 @@
 mod claims;
 mod clock;
 mod guest;
+mod held;
 mod hello;
 mod jumps;
 mod member;

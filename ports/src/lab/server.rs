@@ -19,6 +19,7 @@ use irnic_transports::{Path, Time};
 use super::claims::Claims;
 use super::clock::{BrakePage, Line, Page};
 use super::guest::{Guest, GuestCounters};
+use super::held::Held;
 use super::hello::{Answer, Request, Wish, read_hello};
 use super::jumps::{Jumps, Presence};
 use super::member::{Kind, PREFIX, REGION, Tag, notice, place, telemetry, words};
@@ -34,7 +35,6 @@ use crate::ring::{Consumer, Producer};
 use crate::sheet::SheetReader;
 use crate::stamp::host_now;
 use crate::sync::{Ordering, fence};
-use guests::Held;
 
 /// Interval of checks for processes that may have ended unnoticed.
 const ROLL_CALL: Duration = Duration::from_millis(100);

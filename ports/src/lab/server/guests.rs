@@ -1,19 +1,8 @@
 //! Hosts that are not processes, and kernels of hosts.
 
 use super::*;
+use crate::lab::held::Held;
 use crate::lab::tun::Waiting;
-
-/// A frame for a guest or a kernel. Processes have the time of each frame, and wait until it has come; these take what
-/// they are given, and the network is ahead of time by up to the time that a frame takes to the first switch.
-pub(super) struct Held {
-    pub(super) at: u64,
-    host: u32,
-    src: u32,
-    udp_src: u16,
-    traffic_class: u8,
-    corrupted: bool,
-    frame: Vec<u8>,
-}
 
 impl LabServer {
     /// Delivers a frame to a guest or a kernel as soon as its time has come.
