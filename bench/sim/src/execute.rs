@@ -9,7 +9,9 @@ use irnic_fabric::network::{CreditConfig, address};
 use irnic_fabric::schedule::{Detail, Schedule};
 use irnic_fabric::sim::{Ending, FlowRecord, Outcome, Parallel, Sample, SimConfig, Simulation};
 use irnic_fabric::summary::{Summary, size_edges};
-use irnic_fabric::switch::{Discipline, InputQueuedConfig, SharedBufferConfig, SwitchConfig, Thresholds};
+use irnic_fabric::switch::{
+    Discipline, Ecn, InputQueuedConfig, PiConfig, SharedBufferConfig, SwitchConfig, Thresholds,
+};
 use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::Flow;
 use irnic_fabric::workload::incast::{Bytes, Incast, When};
@@ -351,8 +353,28 @@ fn resolved(config: &SimConfig) -> Vec<(Cow<'static, str>, String)> {
     all.into_iter().map(|(key, text)| (Cow::Borrowed(key), text)).collect()
 }
 
-/// Returns the values of the keys that describe the type of the switches.
+/// Returns the values of the keys that describe the type of the switches, and what they mark, which may follow from the
+/// congestion control.
 fn switches(switch: &SwitchConfig) -> Vec<(&'static str, String)> {
+    let ecn = match switch {
+        SwitchConfig::InputQueued(c) => c.ecn,
+        SwitchConfig::SharedBuffer(c) => c.ecn,
+        SwitchConfig::OutputQueued(c) => c.ecn,
+        _ => Ecn::Off,
+    };
+    let marked = match ecn {
+        Ecn::Step { k } => format!("all that meet more than {k} bytes"),
+        Ecn::Red { kmin, kmax, pmax } => format!("RED, kmin {kmin} bytes, kmax {kmax} bytes, pmax {pmax}"),
+        Ecn::Pi(PiConfig { reference, .. }) => format!("PI, reference {reference} bytes"),
+        Ecn::Off => return kind(switch),
+    };
+    let mut all = kind(switch);
+    all.push(("ecn", marked));
+    all
+}
+
+/// Returns the values of the keys that describe the type of the switches.
+fn kind(switch: &SwitchConfig) -> Vec<(&'static str, String)> {
     match switch {
         SwitchConfig::InputQueued(c) => input_queued(c),
         SwitchConfig::SharedBuffer(c) => shared_buffer(c),

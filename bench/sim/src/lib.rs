@@ -104,7 +104,7 @@ fn batch(args: &SimArgs, mut file: file::ExperimentFile, extensions: &Extensions
         experiments,
         cases,
         seeds,
-        irnic: env!("CARGO_PKG_VERSION").to_owned(),
+        irnic: irnic_report::version::get().to_owned(),
         threads: args.threads.unwrap_or(1),
         // Stored runs may be asked for more by `irnic merge`.
         keep_flows: shows_flows || args.sweep.worker && keeps_all,

@@ -7,7 +7,7 @@ use irnic_fabric::summary::{Distribution, Group, Summary, mean_and_confidence};
 use irnic_sweep::NoResult;
 use serde_json::{Map, Value, json};
 
-use crate::execute::{Batch, Finished, Run};
+use crate::execute::{Batch, Finished, Run, replay};
 use crate::results::ending;
 
 /// A statistic of a run, with its name.
@@ -59,7 +59,8 @@ fn case(batch: &Batch, at: usize, runs: &[Run]) -> Value {
         Err(NoResult::Missing) => json!({ "seed": r.seed, "ending": "missing" }),
     });
     let runs: Vec<Value> = runs.collect();
-    json!({ "label": case.label, "settings": settings, "resolved": resolved, "over_seeds": mean, "runs": runs })
+    let command = replay(case, batch.seeds[0]);
+    json!({ "label": case.label, "command": command, "settings": settings, "resolved": resolved, "over_seeds": mean, "runs": runs })
 }
 
 fn run(seed: u64, finished: &Finished) -> Value {

@@ -22,7 +22,7 @@ mod stored;
 mod supervise;
 mod worker;
 
-use irnic_report::CommandError;
+use irnic_report::{CommandError, version};
 
 pub use args::{Engine, Merging, SweepArgs};
 pub use command_line::{again, quoted};
@@ -40,7 +40,7 @@ pub fn perform<S: Sweep>(sweep: &S, how: &How<'_>) -> Result<Option<Performed<S:
         }
         let interrupted = irnic_report::interrupt::flag().map_err(|e| CommandError::Failed(e.to_string()))?;
         let results = local::all(sweep, how.jobs, &interrupted)?;
-        return Ok(Some(Performed { results, irnic: env!("CARGO_PKG_VERSION").to_owned() }));
+        return Ok(Some(Performed { results, irnic: version::get().to_owned() }));
     };
     if args.worker {
         return worker::work(sweep, out, args.run_memory).map(|()| None);

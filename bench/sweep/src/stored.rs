@@ -65,7 +65,7 @@ pub fn perform<S: Sweep>(sweep: &S, how: &How<'_>, out: &Path) -> Result<Option<
         State::Missing => Err(NoResult::NeverBegun),
     };
     let results = all.iter().enumerate().map(result).collect();
-    Ok(Some(Performed { results, irnic: env!("CARGO_PKG_VERSION").to_owned() }))
+    Ok(Some(Performed { results, irnic: version::get().to_owned() }))
 }
 
 /// Returns the indices of the runs of a shard, or of all: the longest first.

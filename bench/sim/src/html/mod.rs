@@ -13,7 +13,7 @@ use irnic_report::html::{POINTS, begin, buttons, end, figures, peaks};
 use irnic_report::picture::{Axis, Scale, escaped};
 use irnic_sweep::NoResult;
 
-use crate::execute::{Batch, Finished, Reached, Run};
+use crate::execute::{Batch, Finished, Reached, Run, replay};
 use crate::results::{Column, Report, Row};
 use crate::series::rate;
 
@@ -191,7 +191,7 @@ fn settings(page: &mut String, batch: &Batch, runs: &[Run], names: &[String]) {
     }
     let resolved: Vec<_> =
         (0..batch.cases.len()).map(|at| batch.of_case(at, runs).next().map(|(_, f)| &f.resolved)).collect();
-    for name in ["network", "transport", "buffer", "pfc"] {
+    for name in ["network", "transport", "buffer", "ecn", "pfc"] {
         let value = |r: &Option<&Vec<(Cow<'static, str>, String)>>| {
             r.and_then(|r| r.iter().find(|(key, _)| *key == name)).map_or_else(String::new, |(_, text)| text.clone())
         };
@@ -200,6 +200,9 @@ fn settings(page: &mut String, batch: &Batch, runs: &[Run], names: &[String]) {
             line(&format!("{name}, resolved"), &values);
         }
     }
+    let commands: Vec<String> = batch.cases.iter().map(|case| replay(case, batch.seeds[0])).collect();
+    line("command", &commands);
+    line("irnic", &vec![batch.irnic.clone(); commands.len()]);
     page.push_str("</tbody></table></div>\n");
 }
 
