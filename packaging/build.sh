@@ -99,7 +99,7 @@ build_wheel() {
     sed "s,@BENCH@,$PWD/bench," packaging/pyproject.toml >"$place/wheel/pyproject.toml"
     cp -rL "$stage/share" "$stage/lib" "$place/wheel/data/data/"
     mkdir "$place/wheel/python"
-    cp -r packaging/python/irnic "$place/wheel/python/"
+    cp -rL packaging/python/irnic "$place/wheel/python/"
     rm -rf "$place/wheel/python/irnic/__pycache__"
     # A wheel has no links. irnic makes them when it first runs.
     find "$place/wheel/data" -name '*-precedes-libasan.so' -delete -o -name 'libibverbs.so*' -delete

@@ -191,9 +191,6 @@ impl Control {
     /// Carries out a command. Returns the answer, and the lab time, ns, at which it takes effect, if that is later.
     fn carry_out(&self, text: &str, emulation: &mut Emulation<'_>) -> Result<(Option<u64>, String), String> {
         let Emulation { server, lab, .. } = emulation;
-        if let Some(words) = text.trim().strip_prefix("pcap").filter(|rest| !rest.starts_with(char::is_alphanumeric)) {
-            return self.capture(words, lab).map(|fields| (None, done(&fields)));
-        }
         let now = server.now().max(lab.now());
         let mut plan = |plan, lasts| {
             let at = lab.plan(now, plan, lasts);
@@ -209,6 +206,9 @@ impl Control {
                 (Some(id), 0) => return Err(format!("there is no rule {id}; `rules` has those there are")),
                 (_, cleared) => json!({ "cleared": cleared }),
             },
+            Command::Capture { file, ports } => self.capture(&file, &ports, lab)?,
+            Command::CaptureOff if lab.stop_recording() => json!({}),
+            Command::CaptureOff => return Err("pcap off: nothing is recorded".into()),
             Command::Rules => json!({ "rules": rules(lab.rules()) }),
             Command::Time => json!({ "ns": now }),
             Command::Stats => self.stats(emulation),
@@ -226,16 +226,8 @@ impl Control {
         Ok((None, done(&fields)))
     }
 
-    /// Begins a capture, or ends it: `FILE [PORTS]`, or `off`.
-    fn capture(&self, words: &str, lab: &mut Lab) -> Result<Value, String> {
-        let words: Vec<&str> = words.split_whitespace().collect();
-        let (file, ports) = match words[..] {
-            ["off"] if lab.stop_recording() => return Ok(json!({})),
-            ["off"] => return Err("pcap off: nothing is recorded".into()),
-            [file] => (file, ""),
-            [file, ports] => (file, ports),
-            _ => return Err("pcap: expected a file, and ports such as s0-h1; or off".into()),
-        };
+    /// Begins a capture. Returns the number of ports.
+    fn capture(&self, file: &str, ports: &str, lab: &mut Lab) -> Result<Value, String> {
         if file == DASH {
             return Err("pcap -: expected a file; standard output is the application's".into());
         }

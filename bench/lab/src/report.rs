@@ -34,7 +34,7 @@ pub struct Report<'a> {
     /// Numbers of the processes.
     pub processes: &'a [ProcessStats],
     pub comparison: Option<&'a Comparison>,
-    /// The time that programs see.
+    /// The time that programs see, for [`Report::text`].
     pub program_time: ProgramTime,
 }
 
@@ -57,6 +57,11 @@ pub fn throughput(pair: &Pair) -> f64 {
 impl Report<'_> {
     fn sum(&self, of: fn(&PortCounters) -> u64) -> u64 {
         self.view.lab.network().links().map(|link| of(&link.counters)).sum()
+    }
+
+    /// Returns a sum over processes.
+    fn total(&self, of: fn(&Figures) -> u64) -> u64 {
+        self.processes.iter().map(|process| of(&process.total)).sum()
     }
 
     /// The summary.
@@ -159,15 +164,14 @@ impl Report<'_> {
             self.sum(|c| c.pauses),
             self.sum(|c| c.paused) as f64 / 1e6,
         );
-        let total = |of: fn(&Figures) -> u64| self.processes.iter().map(|process| of(&process.total)).sum::<u64>();
         if !self.processes.is_empty() {
             let _ = writeln!(
                 text,
                 "  processes: {}; packets: {} sent, {} of them again; {} timeouts",
                 self.processes.len(),
-                total(|f| f.counts.sent_pkts),
-                total(|f| f.counts.retransmitted),
-                total(|f| f.counts.timeouts),
+                self.total(|f| f.counts.sent_pkts),
+                self.total(|f| f.counts.retransmitted),
+                self.total(|f| f.counts.timeouts),
             );
         }
         for rule in lab.rules() {
@@ -294,15 +298,14 @@ impl Report<'_> {
 
     /// Writes the statistics of the whole network as CSV.
     pub fn write_csv(&self, out: &mut impl Write, seed: u64, settings: &[(&'static str, String)]) -> io::Result<()> {
-        let total = |of: fn(&Figures) -> u64| self.processes.iter().map(|process| of(&process.total)).sum::<u64>();
         let mut all: Map<String, Value> =
             settings.iter().map(|(key, text)| ((*key).to_owned(), text.as_str().into())).collect();
         all.insert("seed".to_owned(), seed.into());
         let Value::Object(report) = self.json() else { return Ok(()) };
         all.extend(report);
-        all.insert("sent_packets".to_owned(), total(|f| f.counts.sent_pkts).into());
-        all.insert("retransmitted_packets".to_owned(), total(|f| f.counts.retransmitted).into());
-        all.insert("timeouts".to_owned(), total(|f| f.counts.timeouts).into());
+        all.insert("sent_packets".to_owned(), self.total(|f| f.counts.sent_pkts).into());
+        all.insert("retransmitted_packets".to_owned(), self.total(|f| f.counts.retransmitted).into());
+        all.insert("timeouts".to_owned(), self.total(|f| f.counts.timeouts).into());
         all.insert(
             "arrived_bytes".to_owned(),
             self.view.pairs.iter().map(|(_, _, pair)| pair.bytes).sum::<u64>().into(),

@@ -5,7 +5,7 @@ use crate::lab::faults::{Action, Kind, Rule};
 use crate::topology::Topology;
 
 /// A command to a lab.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// A rule about frames.
     Rule(Rule),
@@ -46,6 +46,15 @@ pub enum Command {
         /// The host.
         host: u32,
     },
+    /// Packets are captured from now on.
+    Capture {
+        /// File name.
+        file: String,
+        /// Names of ports, separated by commas; empty: those of hosts.
+        ports: String,
+    },
+    /// A capture ends.
+    CaptureOff,
     /// Queries the counters.
     Stats,
     /// Queries the lab's time.
@@ -189,7 +198,7 @@ impl Command {
     /// drop|corrupt|duplicate|delay TIME  [KIND] [from HOST] [to HOST] [qp NUMBER] [nth N] [count N|all]
     /// link down LINK [for TIME]    link up LINK
     /// pause PRIORITY host HOST [for TIME]    resume PRIORITY host HOST
-    /// kill HOST    rules    clear [RULE]    stats    time
+    /// kill HOST    pcap FILE [PORTS]    pcap off    rules    clear [RULE]    stats    time
     /// ```
     ///
     /// `nth` without `count` is one frame; with neither, a rule applies to every frame. Times are the lab's.
@@ -223,6 +232,11 @@ impl Command {
                 }
             }
             "kill" => Command::Kill { host: words.host()? },
+            "pcap" => match words.word() {
+                "" => return Err(wrong("", "a file and perhaps ports such as s0-h1, or off")),
+                "off" => Command::CaptureOff,
+                file => Command::Capture { file: file.to_owned(), ports: words.word().to_owned() },
+            },
             "rules" => Command::Rules,
             "clear" if words.words.clone().next().is_none() => Command::Clear(None),
             "clear" => {
@@ -287,6 +301,9 @@ mod tests {
             ("pause 0 host 3", Command::Pause { priority: 0, host: 3, lasts: None }),
             ("resume 0 host 3", Command::Resume { priority: 0, host: 3 }),
             ("kill 2", Command::Kill { host: 2 }),
+            ("pcap a.pcapng", Command::Capture { file: "a.pcapng".into(), ports: String::new() }),
+            ("pcap a.pcapng s0-h1,s1", Command::Capture { file: "a.pcapng".into(), ports: "s0-h1,s1".into() }),
+            ("pcap off", Command::CaptureOff),
             ("rules", Command::Rules),
             ("clear", Command::Clear(None)),
             ("clear 7", Command::Clear(Some(7))),
@@ -320,6 +337,8 @@ mod tests {
             ("pause 8 host 1", "\"8\": expected a priority, 0 to 7"),
             ("pause 3 1", "\"1\": expected host"),
             ("kill", "the command ends too early: expected a host, 0 to 3"),
+            ("pcap", "the command ends too early: expected a file and perhaps ports"),
+            ("pcap off s0", "\"s0\": expected nothing more"),
             ("clear all", "\"all\": expected the number of a rule, as `rules` has it"),
             ("time now", "\"now\": expected nothing more"),
         ] {

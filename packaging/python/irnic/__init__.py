@@ -19,12 +19,14 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sysconfig
 import tempfile
 import time
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+
+from .control import Lab as Control
+from .control import Refused
 
 __all__ = ["Lab", "Process", "Refused", "Rule", "lab", "program", "run"]
 
@@ -33,10 +35,6 @@ Command = Sequence[Union[str, "os.PathLike[str]"]]
 # Seconds between two looks at something that is awaited, and until a process that was terminated is killed.
 _INTERVAL = 0.02
 _GRACE = 5.0
-
-
-class Refused(Exception):
-    """The lab refused a command; the text says why."""
 
 
 def program() -> str:
@@ -147,10 +145,7 @@ class Rule:
         self._lab, self.number = lab, number
 
     def _counters(self) -> Dict[str, Any]:
-        for rule in self._lab.ask("rules")["rules"]:
-            if rule["rule"] == self.number:
-                return rule
-        raise KeyError("rule {} was cleared".format(self.number))
+        return self._lab._control.rule(self.number)
 
     @property
     def matches(self) -> int:
@@ -200,9 +195,7 @@ class Lab:
                 time.sleep(_INTERVAL)
             pairs = [pair.partition("=") for pair in self._read("environment").split("\0") if pair]
             self._environment = {name: value for name, _, value in pairs}
-            self._control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self._control.connect(path("control"))
-            self._answers = self._control.makefile("r", encoding="utf-8", newline="\n")
+            self._control = Control(path("control"))
         except BaseException:
             if self._lab is not None:
                 self._lab.communicate()
@@ -214,7 +207,6 @@ class Lab:
     def __exit__(self, kind: Any, *_: Any) -> None:
         for process in self._processes:
             process.__exit__()
-        self._answers.close()
         self._control.close()
         self._lab.stdin.close()
         try:
@@ -265,16 +257,7 @@ class Lab:
     def ask(self, command: str) -> Dict[str, Any]:
         """Sends a command to the lab (docs/lab-faults.md), and returns the answer when it has taken effect. Raises
         Refused with the lab's reason, ConnectionError if the lab has ended."""
-        if "\n" in command or "\r" in command:
-            raise ValueError("a command is one line")
-        self._control.sendall(command.encode() + b"\n")
-        line = self._answers.readline()
-        if not line.endswith("\n"):
-            raise ConnectionError("the lab has ended")
-        answer = json.loads(line)
-        if not answer.pop("ok"):
-            raise Refused(answer["error"])
-        return answer
+        return self._control.ask(command)
 
     def _rule(self, action: str, kind: str, words: Mapping[str, Any]) -> Rule:
         names = {"from_host": "from", "to_host": "to"}

@@ -100,6 +100,9 @@ unsafe extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut 
         unsafe { actions::pass_on(signal, info, context) };
         return;
     };
+    // What is interrupted has its errno still to read.
+    // SAFETY: this thread's.
+    let errno = unsafe { *libc::__errno_location() };
     let value = if is_own(at) || is_vdso(at) { machines() } else { labs() };
     registers[libc::REG_RAX as usize] = i64::from(value as u32);
     registers[libc::REG_RDX as usize] = (value >> 32) as i64;
@@ -109,6 +112,8 @@ unsafe extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut 
         registers[libc::REG_RCX as usize] = i64::from(unsafe { libc::sched_getcpu() });
     }
     registers[libc::REG_RIP as usize] += length as i64;
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
 }
 
 /// Returns the length of the instruction if it reads the counter.

@@ -1,0 +1,1 @@
+../../../bench/clients/irnic_lab.py
