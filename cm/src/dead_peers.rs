@@ -3,29 +3,34 @@
 use irnic_transports::Time;
 use irnic_transports::wire::mad::RejReason;
 
-use crate::connection::State;
+use crate::connection::{Connection, State};
 use crate::{Cm, ConnData, EventKind, EventParam};
 
 impl Cm {
-    /// Ends connections whose peers' processes are known to be dead, as if the peers' kernels had sent a DREQ for
-    /// established ones, a REJ for others. `is_dead` is called with the peer's address and communication id.
+    /// Returns the communication ids of connections whose peers' processes are dead. `is_dead` is called with the peer's
+    /// address and communication id.
     ///
     /// Nothing is known of peers on other hosts, which may lose power without a message: their loss is detected by the
     /// queue pairs.
-    pub fn end_dead_peers(&mut self, now: Time, mut is_dead: impl FnMut(std::net::IpAddr, u32) -> bool) {
-        let ended: Vec<u32> = self
-            .connections
-            .iter()
-            .filter(|c| match c.state {
-                // A peer that asked for more time has died meanwhile.
-                State::MraReqReceived => c.mra_id != 0 && is_dead(c.path.dst, c.mra_id),
-                _ => c.state.knows_peer() && c.remote_id != 0 && is_dead(c.path.dst, c.remote_id),
-            })
-            .map(|c| c.comm_id)
-            .collect();
-        for comm_id in ended {
+    pub fn with_dead_peers(&self, mut is_dead: impl FnMut(std::net::IpAddr, u32) -> bool) -> Vec<u32> {
+        let dead = |c: &&Connection| match c.state {
+            // A peer that asked for more time has died meanwhile.
+            State::MraReqReceived => c.mra_id != 0 && is_dead(c.path.dst, c.mra_id),
+            _ => c.state.knows_peer() && c.remote_id != 0 && is_dead(c.path.dst, c.remote_id),
+        };
+        self.connections.iter().filter(dead).map(|c| c.comm_id).collect()
+    }
+
+    /// Ends those of the connections `dead`, whose peers' processes are dead, that have not ended yet, as if the peers'
+    /// kernels had sent a DREQ for established ones, a REJ for others.
+    ///
+    /// What the peers sent before they died should be received between [`Self::with_dead_peers`] and this call:
+    /// messages from a new process with the numbers of the dead one may have arrived with it.
+    pub fn end_dead_peers(&mut self, now: Time, dead: &[u32]) {
+        for &comm_id in dead {
             let Some((state, owner)) = self.connections.get(comm_id).map(|c| (c.state, c.owner)) else { continue };
             match state {
+                _ if !state.knows_peer() && state != State::MraReqReceived => {}
                 State::Established | State::DreqSent => self.set_disconnected(now, comm_id, 0),
                 _ => {
                     let reason =

@@ -22,7 +22,8 @@ use crate::stamp::RingClock;
 use crate::sync::{Ordering, fence};
 use crate::{PortCounters, RxFrame, RxIcrc};
 
-/// How long a slot is remembered as empty, in ns. Frames to it make no system call during this time.
+/// How long a slot is remembered as empty, in ns. Frames to it make no system call during this time, except management
+/// datagrams: one that counts as undeliverable is refused, which ends a connection.
 const ABSENCE_NS: u64 = 10_000_000;
 /// Maximum age of the list of live slots that multicast frames go to, in ns.
 const LIVE_SLOTS_NS: u64 = 100_000_000;
@@ -192,9 +193,9 @@ impl Links {
 
     /// Returns the process that answers a frame to queue pair 1 for `to`: this one, which knows of no connection, if
     /// that process has ended.
-    pub(super) fn or_own(&mut self, now: Time, to: Receiver) -> Receiver {
+    pub(super) fn or_own(&mut self, to: Receiver) -> Receiver {
         match to {
-            Receiver::One(to) if !self.has_link(to) && !self.open(now, to) => Receiver::One(self.slot),
+            Receiver::One(to) if !self.has_link(to) && !self.open(to) => Receiver::One(self.slot),
             there => there,
         }
     }
@@ -232,8 +233,8 @@ impl Links {
 
     /// Opens a link to the destination process of a management datagram if there is none, so that its end is noticed.
     /// If the process has ended already, that is reported, too.
-    pub(super) fn watch(&mut self, now: Time, slot: Slot) {
-        if !self.has_link(slot) && !self.open(now, slot) {
+    pub(super) fn watch(&mut self, slot: Slot) {
+        if !self.has_link(slot) && !self.open(slot) {
             self.lost = true;
         }
     }
@@ -263,7 +264,7 @@ impl Links {
         len: usize,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> bool {
-        if !matches!(self.peers[usize::from(to.number())], Peer::Link(_)) && !self.open(now, to) {
+        if !matches!(self.peers[usize::from(to.number())], Peer::Link(_)) && !self.open_at_times(now, to) {
             self.host.tx_absent += 1;
             self.counters.tx_dropped += 1;
             return true;
@@ -354,13 +355,23 @@ impl Links {
         self.flush();
     }
 
-    /// Opens a link to a slot that has none. Returns false if no process has the slot, or none had it a moment ago.
+    /// Opens a link like [`Links::open`], but not if no process had the slot a moment ago.
     #[cold]
-    fn open(&mut self, now: Time, to: Slot) -> bool {
+    fn open_at_times(&mut self, now: Time, to: Slot) -> bool {
         let at = usize::from(to.number());
         if matches!(self.peers[at], Peer::Absent(until) if now < until) {
             return false;
         }
+        let opened = self.open(to);
+        if !opened {
+            self.peers[at] = Peer::Absent(Time(now.0.saturating_add(ABSENCE_NS)));
+        }
+        opened
+    }
+
+    /// Opens a link to a slot that has none. Returns false if no process has the slot.
+    #[cold]
+    fn open(&mut self, to: Slot) -> bool {
         let opened = if to == self.slot {
             Outbound::loopback(self.ring_bytes).map(|(link, ring)| {
                 let id = self.new_id();
@@ -371,14 +382,15 @@ impl Links {
             self.connect(to)
         };
         match opened {
-            Ok(link) => self.peers[at] = Peer::Link(Box::new(link)),
+            Ok(link) => {
+                self.peers[usize::from(to.number())] = Peer::Link(Box::new(link));
+                true
+            }
             Err(e) => {
                 self.host.links_refused += u64::from(e.kind() != io::ErrorKind::ConnectionRefused);
-                self.peers[at] = Peer::Absent(Time(now.0.saturating_add(ABSENCE_NS)));
-                return false;
+                false
             }
         }
-        true
     }
 
     fn connect(&mut self, to: Slot) -> io::Result<Outbound> {

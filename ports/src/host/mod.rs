@@ -300,10 +300,10 @@ impl HostPort {
         let copy = &mut |out: &mut [u8]| out.copy_from_slice(bytes);
         let mut by_udp = !local;
         if let Receiver::One(to) = to {
-            self.links.watch(now, to);
+            self.links.watch(to);
             by_udp = self.udp_only && to != self.links.slot();
         }
-        let sent = match self.links.or_own(now, to) {
+        let sent = match self.links.or_own(to) {
             Receiver::One(to) if !by_udp => self.links.push(now, to, (&path, sent_icrc(frame)), frame.len, copy),
             Receiver::All => {
                 self.links.multicast(now, (&path, sent_icrc(frame)), bytes);

@@ -182,13 +182,13 @@ impl End {
 }
 
 /// Returns the processes of the device that receive a frame from outside.
-fn receiver(now: Time, frame: &RxFrame<'_>, links: &mut Links) -> Receiver {
+fn receiver(frame: &RxFrame<'_>, links: &mut Links) -> Receiver {
     let Some(qpn) = receiver_qp(&frame.path, frame.bytes) else { return Receiver::None };
     match Slot::of(qpn) {
         Some(slot) => Receiver::One(slot),
         None if qpn == GSI_QPN => {
             let to = links.mad_receiver(frame.bytes);
-            links.or_own(now, to)
+            links.or_own(to)
         }
         None => Receiver::None,
     }
@@ -471,7 +471,7 @@ impl Wire {
         let (mut frames, mut forwarded, mut failed) = (0, false, None);
         let Wire { ends, groups, .. } = self;
         for socket in ends.iter_mut().filter_map(|end| end.socket.as_mut()) {
-            let mut deliver = |frame: RxFrame<'_>| match receiver(now, &frame, links) {
+            let mut deliver = |frame: RxFrame<'_>| match receiver(&frame, links) {
                 Receiver::One(to) if to != own => {
                     forwarded = true;
                     links.forward(now, to, &frame);

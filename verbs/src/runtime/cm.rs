@@ -23,15 +23,18 @@ const FAREWELLS: usize = 3;
 const EVENT_POLLING: u64 = 50 * US;
 
 impl State {
-    /// Ends connections to processes that have ended.
+    /// Receives what has arrived, and then ends connections to processes that had ended before: a new process may have
+    /// the slot of one of them already.
     #[cold]
     pub(super) fn drop_peers(&mut self, now: Time) {
         let port = &*self.nic_port.port;
         // A query takes a system call, and many connections may be to few processes.
         let mut known = BTreeMap::new();
-        self.manager.cm.end_dead_peers(now, |address, comm_id| {
+        let dead = self.manager.cm.with_dead_peers(|address, comm_id| {
             *known.entry((address, Slot::of_comm_id(comm_id))).or_insert_with(|| port.peer_ended(address, comm_id))
         });
+        self.run_cm(now);
+        self.manager.cm.end_dead_peers(now, &dead);
         self.run_cm(now);
     }
 

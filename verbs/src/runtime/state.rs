@@ -347,14 +347,13 @@ impl State {
         };
         self.unanswered += received;
         let cm_time = self.time(now);
-        if self.nic_port.nic.has_mads()
+        if self.manager.has_ids() && self.nic_port.port.take_lost() {
+            self.drop_peers(cm_time);
+        } else if self.nic_port.nic.has_mads()
             || self.manager.waits_for_neighbours()
             || cm_time >= self.manager.next_deadline()
         {
             self.run_cm(cm_time);
-        }
-        if self.manager.has_ids() && self.nic_port.port.take_lost() {
-            self.drop_peers(cm_time);
         }
         received
     }

@@ -96,6 +96,28 @@ fn answers_go_to_the_process_whose_communication_id_they_name() {
     assert_eq!((take(&mut a), a.host_counters().tx_absent), (vec![answer], 0));
 }
 
+/// A process may get the slot of one that has just ended, to which frames were still sent.
+#[test]
+fn an_answer_reaches_a_process_whose_slot_was_empty_a_moment_ago() {
+    for udp in [HostUdp::Off, HostUdp::Only] {
+        let domain = fresh_domain();
+        let with = |number| HostPort::open(&HostConfig { udp, ..config(&domain, number) }).unwrap();
+        let mut a = with(1);
+        assert!(a.links.push(Time::ZERO, slot(2), (&PATH, RxIcrc::Absent), 64, &mut |to| write_frame(0, to)));
+        assert_eq!(a.host_counters().tx_absent, 1);
+        let mut b = with(2);
+        let answer = frame(REP, 2 << 22 | 5, 0);
+        let to = a.links.mad_receiver(&answer);
+        a.links.watch(slot(2));
+        assert_eq!(a.links.or_own(to), Receiver::One(slot(2)), "{udp:?}");
+        assert!(!a.take_lost(), "{udp:?}: nobody has ended");
+        if udp == HostUdp::Off {
+            send_frame(&mut a, &answer);
+            assert_eq!((take(&mut a).len(), take(&mut b)), (0, vec![answer]));
+        }
+    }
+}
+
 #[test]
 fn the_owner_of_the_udp_port_passes_datagrams_of_other_hosts_on() {
     let domain = fresh_domain();
