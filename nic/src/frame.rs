@@ -1,8 +1,9 @@
 //! Packets as frames, the bytes from BTH to ICRC: shared by all drivers that carry bytes.
 
+use irnic_transports::qp::Taken;
 use irnic_transports::wire::{
-    FastFrame, ICRC_LEN, icrc_append, icrc_check, icrc_check_fragmentable, icrc_identification, icrc_of_parts,
-    is_pulled, parse, parse_trimmed,
+    CarriedAck, FastFrame, ICRC_LEN, LONGEST_REQUEST, icrc_append, icrc_check, icrc_check_fragmentable,
+    icrc_identification, icrc_of_parts, is_pulled, parse, parse_trimmed,
 };
 use irnic_transports::{Gather, Mark, Path, Payload, RxPacket, Sideband, Time, TxPacket};
 
@@ -135,12 +136,28 @@ pub fn receive_frame(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, icrc: Icrc) 
     if !is_intact(nic, frame, icrc) {
         return;
     }
+    // A frame that came over a wire carries no acknowledgement.
     if let Some(fast) = FastFrame::parse(frame.bytes)
-        && nic.receive_fast(now, &frame.path, frame.arrived, &fast)
+        && (fast.ack.is_none() || frame.icrc == RxIcrc::Absent)
     {
-        return;
+        match (nic.receive_fast(now, &frame.path, frame.arrived, &fast), &fast.ack) {
+            (Taken::All, _) => return,
+            (_, None) => {}
+            (taken, Some(ack)) => return receive_apart(nic, now, frame, ack, taken),
+        }
     }
     receive_intact(nic, now, frame, Sideband::NONE);
+}
+
+/// Receives what is left of a request that carries an acknowledgement, each as a frame of its own.
+#[cold]
+fn receive_apart(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, ack: &CarriedAck, taken: Taken) {
+    let mut room = [0; LONGEST_REQUEST];
+    let (request, acknowledgement) = FastFrame::apart(frame.bytes, ack, &mut room);
+    if taken == Taken::Nothing {
+        receive_intact(nic, now, &RxFrame { bytes: request, ..*frame }, Sideband::NONE);
+    }
+    receive_intact(nic, now, &RxFrame { bytes: &acknowledgement, ..*frame }, Sideband::NONE);
 }
 
 /// Parses a frame and passes it to the NIC with its out-of-band data, or counts the error.

@@ -21,12 +21,12 @@ use std::sync::Arc;
 use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::{
     ConnectParams, Counters, CqId, Host, MULTICAST_QPN, PeerProcess, PostError, Qp, QpAttr, QpConfig, QpState, RecvWr,
-    SendWr, Service, TxSlot,
+    SendWr, Service, Taken, TxSlot,
 };
 use irnic_transports::rc::MAX_NACKS_WAITING;
 use irnic_transports::room;
 use irnic_transports::wire::mad::{GSI_QPN, MAD_LEN};
-use irnic_transports::wire::{FastFrame, Mtu};
+use irnic_transports::wire::{FastFrame, FastOp, Mtu};
 use irnic_transports::{Gather, Path, RxPacket, Time};
 
 use crate::clock::Clock;
@@ -491,26 +491,31 @@ impl Nic {
         }
     }
 
-    /// Receives a frame of the fast path as [`Self::receive`] would its packet. Returns false, and changes nothing, if
-    /// that would do anything out of the ordinary: the frame is then to be parsed in full.
+    /// Receives a frame of the fast path as [`Self::receive`] would its packet, unless that would do anything out of the
+    /// ordinary: what is not taken is to be parsed in full.
     #[inline]
-    pub fn receive_fast(&mut self, now: Time, path: &Path, arrived: Time, frame: &FastFrame<'_>) -> bool {
+    pub fn receive_fast(&mut self, now: Time, path: &Path, arrived: Time, frame: &FastFrame<'_>) -> Taken {
         if !self.config.fast_path || path.is_congested() {
-            return false;
+            return Taken::Nothing;
         }
-        let Ok((index, slot, device)) = self.find(frame.dest_qp) else { return false };
+        let Ok((index, slot, device)) = self.find(frame.dest_qp) else { return Taken::Nothing };
         if !slot.qp.knows(path) {
-            return false;
+            return Taken::Nothing;
         }
         device.now = arrived;
-        if !slot.qp.receive_fast(now, frame, device) {
-            return false;
+        let taken = slot.qp.receive_fast(now, frame, device);
+        if taken != Taken::Nothing {
+            if frame.ack.is_some() || matches!(frame.op, FastOp::Ack(_)) {
+                self.touch(index);
+            } else {
+                // A request sets no timer.
+                self.touch_until(index, Time::NEVER);
+            }
+            if self.device.cq_failed {
+                self.spread_cq_failure();
+            }
         }
-        self.touch(index);
-        if self.device.cq_failed {
-            self.spread_cq_failure();
-        }
-        true
+        taken
     }
 
     /// Receives a packet not addressed to an application's queue pair: a management datagram, or one for the members of
@@ -587,6 +592,15 @@ impl Nic {
         while let Some(index) = self.wheel.pop_due(now) {
             let Some(slot) = self.qps[index as usize].as_mut() else { continue };
             slot.timer = Time::NEVER;
+            let deadline = slot.qp.next_deadline();
+            if deadline > now && slot.has_only_its_timer() {
+                // It was moved back, or fell away.
+                if deadline != Time::NEVER {
+                    slot.timer = deadline;
+                    self.wheel.schedule(index, deadline);
+                }
+                continue;
+            }
             slot.qp.on_deadline(now, &mut self.device, &mut process);
             self.touch(index);
         }

@@ -278,6 +278,12 @@ pub trait Port {
         true
     }
 
+    /// Returns whether frames to this queue pair stay in the host's memory, are read by an irnic of this version, and are
+    /// recorded nowhere: a request may then carry an acknowledgement, in a format that is on no wire. Default: false.
+    fn carries_acks(&self, _path: &Path, _dest_qp: u32) -> bool {
+        false
+    }
+
     /// Queues one frame of exactly `frame.len` bytes to `frame.path.dst`. `fill` is called once to write it, directly
     /// into the port's buffer, and must write every byte: the initial contents of the buffer are arbitrary.
     ///
@@ -451,6 +457,7 @@ pub(crate) use forward_rest;
 impl<P: Port + ?Sized> Port for Box<P> {
     irnic_units::delegate!((**self):
         fn needs_icrc(&self, path: &Path, dest_qp: u32) -> bool;
+        fn carries_acks(&self, path: &Path, dest_qp: u32) -> bool;
         fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool;
         fn transmit_in_place(
             &mut self,

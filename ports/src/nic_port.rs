@@ -143,6 +143,11 @@ impl<P: Port> TxSink for Sink<'_, P> {
     }
 
     #[inline]
+    fn carries_acks(&self, path: &Path, dest_qp: u32) -> bool {
+        self.icrc != Icrc::Checked && self.port.carries_acks(path, dest_qp)
+    }
+
+    #[inline]
     fn fast(&mut self, packet: &FastPacket<'_>) -> bool {
         let FastPacket { path, dest_qp, .. } = *packet;
         let icrc = self.needs_icrc(path, dest_qp);

@@ -321,3 +321,39 @@ fn the_bit_of_low_priority_lies_where_the_documentation_says() {
     bytes[8] |= 0x02;
     assert_eq!(parse(&bytes).map(|(headers, _)| headers), Ok(plain));
 }
+
+/// A request that carries an acknowledgement is read as it was written, stands for the two frames, and is cut short or
+/// garbled without harm.
+#[test]
+fn a_request_with_an_acknowledgement_is_a_request_and_an_acknowledgement() {
+    use irnic_transports::psn::Psn;
+    use irnic_transports::wire::{Aeth, CarriedAck, FastFrame, FastHead, ICRC_LEN, LONGEST_REQUEST, Reth, parse};
+
+    let ack = CarriedAck { psn: Psn::new(0x12_3456), aeth: Aeth { syndrome: 0x1f, msn: Psn::new(0xab_cdef) } };
+    let reth = Reth { va: 0x1122_3344_5566_7788, rkey: 0x99aa_bbcc, len: 5 };
+    let send = FastHead::send(0x77_0011, Psn::new(9), true, 3, Psn::new(4));
+    let write = FastHead::write(0x77_0011, Psn::new(9), false, 3, &reth);
+    for plain in [send, write] {
+        let mut carrying = plain;
+        carrying.carry(&ack);
+        let frame = |head: &FastHead| {
+            let mut frame = vec![0; head.len() + 8 + ICRC_LEN];
+            head.emit(&mut frame)[..5].copy_from_slice(b"bytes");
+            frame
+        };
+        let (alone, whole) = (frame(&plain), frame(&carrying));
+        assert!(carrying.carries_ack() && !plain.carries_ack() && whole.len() == alone.len() + 8);
+        let parsed = FastFrame::parse(&whole).expect("a frame of the fast path");
+        let expected = FastFrame::parse(&alone).expect("a frame of the fast path");
+        assert_eq!(parsed, FastFrame { ack: Some(ack), ..expected });
+        let mut room = [0xaa; LONGEST_REQUEST];
+        let (request, acknowledgement) = FastFrame::apart(&whole, &ack, &mut room);
+        assert_eq!(request, alone);
+        let (headers, payload) = parse(&acknowledgement).expect("an acknowledgement");
+        assert_eq!((headers.aeth, headers.bth.dest_qp, payload), (Some(ack.aeth), 0x77_0011, &[][..]));
+        assert!(parse(&whole).is_err(), "it is on no wire");
+        (0..whole.len()).for_each(|len| _ = FastFrame::parse(&whole[..len]));
+        let longest = [&whole[..whole.len() - 12], &[0; 513][..], &[0; 11]].concat();
+        assert!(FastFrame::parse(&longest).is_none(), "it could not be taken apart");
+    }
+}

@@ -20,6 +20,14 @@ pub(super) struct Slot {
     pub(super) low: Option<LowSlot>,
 }
 
+impl Slot {
+    /// Returns whether the wheel examines it for the queue pair's own deadline alone.
+    #[inline]
+    pub(super) fn has_only_its_timer(&self) -> bool {
+        self.pacer.is_none() && self.pulled.is_none() && self.low.is_none()
+    }
+}
+
 /// Scheduling state of a queue pair whose streams are pulled.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct PulledSlot {

@@ -18,6 +18,12 @@ pub trait TxSink {
         false
     }
 
+    /// Returns whether a packet of the fast path to a queue pair may carry an acknowledgement
+    /// ([`FastHead::carry`]).
+    fn carries_acks(&self, _path: &Path, _dest_qp: u32) -> bool {
+        false
+    }
+
     /// Takes a packet of the fast path. Returns false if it wants no more.
     fn fast(&mut self, _packet: &FastPacket<'_>) -> bool {
         true
@@ -101,7 +107,13 @@ impl Nic {
                 if pacer.as_ref().is_some_and(|p| p.earliest(now, mtu) > now) {
                     break;
                 }
-                let made = if fast { qp.poll_fast(now, &mut self.device, &mut self.slot) } else { Fast::FullPath };
+                // A pacer lets packets out one by one.
+                let two = pacer.is_none() && left > 1 && sent + 1 < budget;
+                let carries = |path: &Path, dest_qp| two && sink.carries_acks(path, dest_qp);
+                let made = match fast {
+                    true => qp.poll_fast(now, &mut self.device, &mut self.slot, carries),
+                    false => Fast::FullPath,
+                };
                 if made == Fast::Nothing
                     || made == Fast::FullPath && !qp.poll_transmit(now, &mut self.device, &mut self.slot)
                 {
@@ -122,12 +134,19 @@ impl Nic {
                 }
                 sent += 1;
                 left -= 1;
-                open = if made == Fast::FullPath {
+                if made == Fast::FullPath {
                     let (headers, sideband) = (&self.slot.headers, self.slot.sideband(qp.qpn()));
-                    sink.packet(&TxPacket { headers, path, payload, timestamp, sideband })
-                } else {
-                    sink.fast(&FastPacket { head: &self.slot.fast, path, dest_qp: qp.dest_qp(), payload: gather })
-                };
+                    open = sink.packet(&TxPacket { headers, path, payload, timestamp, sideband });
+                    continue;
+                }
+                open = sink.fast(&FastPacket { head: &self.slot.fast, path, dest_qp: qp.dest_qp(), payload: gather });
+                if self.slot.fast.carries_ack() {
+                    sent += 1;
+                    left -= 1;
+                }
+                if self.slot.is_last {
+                    break;
+                }
             }
             self.touch(index);
             if left > 0 && (!open || sent == budget) {

@@ -16,7 +16,7 @@ use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::{
     Access, ConnectParams, CqId, MwBind, PdId, PeerProcess, QpAttr, SendData, SendWr, Service, SrqId, Wc, WcStatus,
 };
-use irnic_transports::wire::{ICRC_LEN, Mtu, icrc_append, is_pulled, parse};
+use irnic_transports::wire::{FastFrame, ICRC_LEN, LONGEST_REQUEST, Mtu, icrc_append, is_pulled, parse};
 use irnic_transports::{Colour, Mark, Path, Psn, Time, TxPacket};
 
 /// Time for which frames accumulate before they are taken, if they are taken in batches, ns.
@@ -70,9 +70,27 @@ pub struct Network {
     crc: crc32fast::Hasher,
     /// Number of frames sent by the fast path.
     pub fast: u64,
+    carry: Carry,
+    /// Number of acknowledgements that requests carried.
+    pub carried: u64,
+}
+
+/// Whether requests carry acknowledgements, and who takes them apart.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Carry {
+    #[default]
+    No,
+    /// The sender does: the network sees the same frames.
+    ApartWhenSent,
+    /// The receiver's port does: the NIC sees two frames.
+    ApartOnArrival,
+    /// The receiver's NIC does.
+    Whole,
 }
 
 thread_local! {
+    /// Whether requests carry acknowledgements in this thread's next networks; by default some are taken apart when sent.
+    pub static CARRY: Cell<Option<Carry>> = const { Cell::new(None) };
     /// Whether the NICs of this thread's next networks have the fast path; by default some do, by their seed.
     pub static FAST_PATH: Cell<Option<bool>> = const { Cell::new(None) };
 }
@@ -82,6 +100,8 @@ thread_local! {
 struct Frames {
     frames: Vec<(Path, Vec<u8>)>,
     fast: u64,
+    carry: Carry,
+    carried: u64,
 }
 
 impl TxSink for Frames {
@@ -96,12 +116,29 @@ impl TxSink for Frames {
         true
     }
 
+    fn carries_acks(&self, _path: &Path, _dest_qp: u32) -> bool {
+        self.carry != Carry::No
+    }
+
     fn fast(&mut self, packet: &FastPacket<'_>) -> bool {
         // Nothing of it may be left.
         let mut frame = vec![0xaa; fast_len(packet)];
         emit_fast(packet, Some(packet.path), &mut frame);
-        self.frames.push((*packet.path, frame));
         self.fast += 1;
+        let ack = FastFrame::parse(&frame).and_then(|parsed| parsed.ack);
+        assert_eq!(ack.is_some(), packet.head.carries_ack());
+        self.carried += u64::from(ack.is_some());
+        match ack {
+            Some(ack) if self.carry == Carry::ApartWhenSent => {
+                let mut room = [0xaa; LONGEST_REQUEST];
+                let (request, mut acknowledgement) = FastFrame::apart(&frame, &ack, &mut room);
+                for part in [request, &mut acknowledgement] {
+                    icrc_append(packet.path, 0, part);
+                    self.frames.push((*packet.path, part.to_vec()));
+                }
+            }
+            _ => self.frames.push((*packet.path, frame)),
+        }
         true
     }
 }
@@ -144,6 +181,8 @@ impl Network {
             red_loss: 0,
             crc: crc32fast::Hasher::new(),
             fast: 0,
+            carry: CARRY.get().unwrap_or(if seed.is_multiple_of(2) { Carry::ApartWhenSent } else { Carry::No }),
+            carried: 0,
         }
     }
 
@@ -152,10 +191,11 @@ impl Network {
         for from in 0..self.nics.len() {
             let mut line = self.now;
             while self.absent[from] <= self.now && self.nics[from].wants_tx() {
-                let mut sink = Frames::default();
+                let mut sink = Frames { carry: self.carry, ..Frames::default() };
                 self.nics[from].poll_transmit_into(self.now, 64, &mut sink);
-                let Frames { frames, fast } = sink;
+                let Frames { frames, fast, carried, .. } = sink;
                 self.fast += fast;
+                self.carried += carried;
                 if frames.is_empty() {
                     continue;
                 }
@@ -273,9 +313,18 @@ impl Network {
         }
     }
 
-    /// Advances to the next event: an arrival, or a timer. Returns false if there is none.
+    /// Sends, and advances to the next event: an arrival, or a timer, which is answered. Returns false if there is none.
     pub fn step(&mut self) -> bool {
         self.send();
+        let any = self.receive();
+        if any {
+            self.send();
+        }
+        any
+    }
+
+    /// Advances to the next event without sending. Returns false if there is none.
+    pub fn receive(&mut self) -> bool {
         let at = self.next();
         if at == Time::NEVER {
             return false;
@@ -295,7 +344,7 @@ impl Network {
                 let Some(Reverse((due, _, to, path, frame))) = self.flying.pop() else { unreachable!() };
                 self.read[to].1 += frame.len() as u64;
                 let frame = RxFrame { path, bytes: &frame, arrived: due, icrc: RxIcrc::Exact };
-                receive_frame(&mut self.nics[to], self.now, &frame, Icrc::Checked);
+                self.arrive(to, &frame);
             }
             if self.hasty {
                 self.run_timers();
@@ -303,8 +352,24 @@ impl Network {
         } else {
             self.run_timers();
         }
-        self.send();
         true
+    }
+
+    /// Passes a frame to a NIC. One that carries an acknowledgement is without an ICRC in a host's memory, but not here.
+    fn arrive(&mut self, to: usize, frame: &RxFrame<'_>) {
+        let (nic, now) = (&mut self.nics[to], self.now);
+        let ack = FastFrame::parse(frame.bytes).and_then(|parsed| parsed.ack);
+        let Some(ack) = ack.filter(|_| frame.icrc.is_right(&frame.path, frame.bytes)) else {
+            return receive_frame(nic, now, frame, Icrc::Checked);
+        };
+        let whole = RxFrame { icrc: RxIcrc::Absent, ..*frame };
+        if self.carry == Carry::Whole {
+            return receive_frame(nic, now, &whole, Icrc::Needed);
+        }
+        let mut room = [0xaa; LONGEST_REQUEST];
+        let (request, acknowledgement) = FastFrame::apart(frame.bytes, &ack, &mut room);
+        receive_frame(nic, now, &RxFrame { bytes: request, ..whole }, Icrc::Needed);
+        receive_frame(nic, now, &RxFrame { bytes: &acknowledgement, ..whole }, Icrc::Needed);
     }
 
     /// Returns the CRC-32 of all frames sent so far: equal for runs that sent the same bytes at the same times.

@@ -1,32 +1,121 @@
 //! The fast path of small messages does what the path of all others does: the same schedules with and without it send
 //! the same bytes at the same times, and end with the same counters.
 
-use crate::common::FAST_PATH;
+use irnic_nic::NicConfig;
+use irnic_transports::config::TransportConfig;
+use irnic_transports::qp::{RecvWr, SendData, SendOp, SendWr, Sge, Wc, WcOpcode, WcStatus};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::choices::impairments;
 use crate::common::seeds::sweep;
+use crate::common::{CARRY, Carry, Connection, FAST_PATH, Network, connect, create, region};
 use crate::model::{self, Outcome};
 
-/// Runs a schedule with the fast path or without it.
-fn run(seed: u64, run: fn(u64, bool) -> Outcome, fast: bool) -> Outcome {
-    FAST_PATH.set(Some(fast));
+/// Messages of each end of a conversation, and the room for each.
+const MESSAGES: usize = 60;
+const ROOM: usize = 512;
+
+/// Runs a schedule with the fast path or without it, or at some ends only.
+fn run(seed: u64, run: fn(u64, bool) -> Outcome, fast: Option<bool>, carry: Carry) -> Outcome {
+    FAST_PATH.set(fast);
+    CARRY.set(Some(carry));
     let outcome = run(seed, false);
     FAST_PATH.set(None);
+    CARRY.set(None);
     outcome
 }
 
-/// Returns the number of frames that took the fast path in schedules of a kind.
-fn compare(count: u64, kind: fn(u64, bool) -> Outcome) -> u64 {
+/// Compares schedules of a kind that run in two ways. Returns the sum of the outcomes of the first.
+fn compare(count: u64, kind: fn(u64, bool) -> Outcome, [one, other]: [(Option<bool>, Carry); 2]) -> Outcome {
     let both = |seed| {
-        let [with, without] = [true, false].map(|fast| run(seed, kind, fast));
-        assert_eq!(without.fast, 0);
-        assert_eq!(Outcome { fast: 0, ..with }, without, "with the fast path and without it");
-        with
+        let [one, other] = [one, other].map(|(fast, carry)| run(seed, kind, fast, carry));
+        let same = |outcome: &Outcome| Outcome { fast: 0, carried: 0, ..outcome.clone() };
+        assert_eq!(same(&one), same(&other));
+        one
     };
-    sweep("schedules", 1, count, both, Outcome::add).fast
+    sweep("schedules", 1, count, both, Outcome::add)
 }
 
 #[test]
 fn schedules_are_the_same_with_and_without_it() {
     let count = crate::how_many(2_000);
-    assert!(compare(count, model::run) > count);
-    assert!(compare(count / 4, model::run_newer) > 0);
+    let ways = [(Some(true), Carry::No), (Some(false), Carry::No)];
+    assert!(compare(count, model::run, ways).fast > count);
+    assert!(compare(count / 4, model::run_newer, ways).fast > 0);
+}
+
+/// Two ends that send each other small messages, and post between taking what has arrived and answering it.
+fn conversation(seed: u64, _verbose: bool) -> Outcome {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let preset = |name| TransportConfig::preset(name).expect("a preset");
+    let transport = [preset(["irn", "auto"][rng.random_range(0..2)]), preset("irn")];
+    let c = Connection { transport, sq_sig_all: true, ..Connection::default() };
+    let config = NicConfig { quantum: [2, 16][rng.random_range(0..2)], ..NicConfig::default() };
+    let mut net = Network::new(2, &impairments(&mut rng), seed, &config);
+    let ends = [create(&mut net, 0, &c, 0, None), create(&mut net, 1, &c, 1, None)];
+    connect(&mut net, &c, ends);
+    let from = ends.map(|end| region(&mut net, end, MESSAGES * ROOM, |i| (i * 7 + i / ROOM + end.nic) as u8));
+    let to = ends.map(|end| region(&mut net, end, MESSAGES * ROOM, |_| 0));
+    let lens: [Vec<u32>; 2] = ends.map(|_| (0..MESSAGES).map(|_| rng.random_range(0..=ROOM as u32)).collect());
+    let sends: [Vec<bool>; 2] = ends.map(|_| (0..MESSAGES).map(|_| rng.random()).collect());
+    for (i, end) in ends.iter().enumerate() {
+        for at in (0..MESSAGES).filter(|at| sends[1 - i][*at]) {
+            let sges = [Sge { addr: to[i].addr + (at * ROOM) as u64, len: ROOM as u32, lkey: to[i].lkey }];
+            net.nics[i].post_recv(end.qpn, &RecvWr { wr_id: 0, sges: &sges }).expect("room");
+        }
+    }
+    let (mut posted, mut done) = ([0; 2], [0; 2]);
+    for _ in 0..100_000 {
+        for i in [0, 1] {
+            let most = rng.random_range(1..=4);
+            while posted[i] < MESSAGES && posted[i] - done[i] < most {
+                let at = posted[i];
+                let sges = [Sge { addr: from[i].addr + (at * ROOM) as u64, len: lens[i][at], lkey: from[i].lkey }];
+                let op = if sends[i][at] { SendOp::Send } else { SendOp::Write };
+                let remote_addr = to[1 - i].addr + (at * ROOM) as u64;
+                let wr = SendWr { remote_addr, rkey: to[1 - i].rkey, ..SendWr::new(1, op, SendData::Sges(&sges)) };
+                net.nics[i].post_send(ends[i].qpn, &wr).expect("room");
+                posted[i] += 1;
+            }
+        }
+        if rng.random_bool(0.7) {
+            net.send();
+        }
+        net.receive();
+        for i in [0, 1] {
+            let mut wcs = [Wc::EMPTY; 16];
+            let n = net.nics[i].poll_cq(ends[i].cq, &mut wcs).expect("a queue");
+            assert!(wcs[..n].iter().all(|wc| wc.status == WcStatus::Success), "{:?}", &wcs[..n]);
+            done[i] += wcs[..n].iter().filter(|wc| wc.opcode != WcOpcode::Recv).count();
+        }
+        if done == [MESSAGES; 2] {
+            break;
+        }
+    }
+    assert_eq!(done, [MESSAGES; 2], "all has arrived");
+    for i in [0, 1] {
+        let (sent, received) = (net.nics[i].bytes(&from[i]).expect("memory"), net.nics[1 - i].bytes(&to[1 - i]));
+        let received = received.expect("memory");
+        // SENDs take the receive buffers in order, which are at the places of the SENDs.
+        for (at, len) in lens[i].iter().enumerate() {
+            let range = at * ROOM..at * ROOM + *len as usize;
+            assert_eq!(sent[range.clone()], received[range], "message {at} of {i}");
+        }
+    }
+    Outcome::of(&net, 2 * MESSAGES as u64, 0)
+}
+
+#[test]
+fn a_request_that_carries_an_acknowledgement_stands_for_the_two_frames() {
+    type Kind = fn(u64, bool) -> Outcome;
+    for (kind, count, least) in [(conversation as Kind, crate::how_many(1_000), 2), (model::run, 500, 0)] {
+        // For the network: the same bytes at the same times.
+        let ways = [(None, Carry::ApartWhenSent), (None, Carry::No)];
+        let mut carried = compare(count, kind, ways).carried;
+        // For the receiver, with and without a fast path of its own: where both are lost, marked or delayed together.
+        let ways = [(None, Carry::Whole), (None, Carry::ApartOnArrival)];
+        carried = carried.min(compare(count, kind, ways).carried);
+        assert!(carried >= least * count, "{carried} in {count} schedules");
+    }
 }

@@ -36,6 +36,8 @@ pub struct Outcome {
     pub low: u64,
     /// Number of frames sent by the fast path.
     pub fast: u64,
+    /// Number of acknowledgements that requests carried.
+    pub carried: u64,
     /// CRC-32 of all counters of each NIC.
     pub counters: u64,
 }
@@ -50,6 +52,7 @@ impl Outcome {
             work_requests,
             bytes,
             fast: net.fast,
+            carried: net.carried,
             ..Outcome::default()
         };
         for nic in &net.nics {
@@ -92,6 +95,7 @@ impl Outcome {
         self.probes += o.probes;
         self.low += o.low;
         self.fast += o.fast;
+        self.carried += o.carried;
         self.counters += o.counters;
     }
 }

@@ -517,7 +517,8 @@ impl Links {
                 self.turn = 0;
             }
             let link = &mut self.inbound[self.turn];
-            match link.receive(now, TURN.min(budget - frames), &mut self.clock, &mut self.copy, each) {
+            let most = TURN.min(budget - frames);
+            match link.receive(now, most, &mut self.clock, &mut self.copy, each) {
                 Ok(0) if link.is_drained() => self.close_inbound(self.turn),
                 Ok(0) => {
                     silent += 1;
@@ -525,7 +526,8 @@ impl Links {
                 }
                 Ok(count) => {
                     frames += count;
-                    silent = 0;
+                    // With fewer than it could have given, its ring was found empty.
+                    silent = if count < most { silent + 1 } else { 0 };
                     self.turn += 1;
                 }
                 Err(_) => {

@@ -370,6 +370,10 @@ impl Port for HostPort {
         self.wire.is_some() && self.by_ring(path, dest_qp).is_none()
     }
 
+    fn carries_acks(&self, path: &Path, dest_qp: u32) -> bool {
+        self.by_ring(path, dest_qp).is_some()
+    }
+
     fn peer_process(&mut self, path: &Path, dest_qp: u32) -> PeerProcess {
         if let Some(to) = self.by_ring(path, dest_qp) {
             return self.links.process(to);

@@ -201,6 +201,8 @@ pub struct TxSlot {
     pub piece: Piece,
     /// Telemetry, for the sideband.
     pub telemetry: Option<Int>,
+    /// Whether the queue pair is known to have nothing more to send now.
+    pub is_last: bool,
     /// Path of the packet, 0 to 255, if its queue pair chooses one for each: its UDP source port minus 0xc000.
     pub path: Option<u16>,
 }
@@ -217,6 +219,7 @@ impl Default for TxSlot {
             slack: 0,
             piece: Piece::default(),
             telemetry: None,
+            is_last: false,
             path: None,
         }
     }
@@ -230,6 +233,7 @@ impl TxSlot {
         self.colour = Colour::Green;
         self.slack = 0;
         self.telemetry = None;
+        self.is_last = false;
         self.path = None;
     }
 
@@ -264,6 +268,17 @@ pub enum Fast {
     Nothing,
     /// [`Qp::poll_transmit`](super::Qp::poll_transmit) has to find out what to send. Nothing has changed.
     FullPath,
+}
+
+/// What [`Qp::receive_fast`](super::Qp::receive_fast) has done with a frame.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It has received the frame.
+    All,
+    /// It has received the request, but not the acknowledgement that it carries.
+    Request,
+    /// Nothing has changed.
+    Nothing,
 }
 
 /// An event, other than a completion, that an application may wait for (IBA 11.6.3).

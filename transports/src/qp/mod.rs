@@ -29,7 +29,7 @@ pub use connect::ConnectParams;
 pub use counters::{Counters, QpCounts};
 pub use host::{
     AtomicOp, Caller, CqId, Event, Fast, Frees, GatherList, Host, MemError, PdId, PeerProcess, PullTurn, Reader,
-    RecvWqe, SrqId, TxSlot, XrcSrq, XrcdId,
+    RecvWqe, SrqId, Taken, TxSlot, XrcSrq, XrcdId,
 };
 pub use qp::Qp;
 pub use send_queue::{MAX_MESSAGE, PostError};

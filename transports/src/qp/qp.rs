@@ -11,7 +11,7 @@ use super::attr::{ModifyError, QpAttr, QpState};
 use super::config::QpConfig;
 use super::context::{ClassPaths, QpContext, QpFailure};
 use super::counters::{Counters, QpCounts};
-use super::host::{CqId, Event, Fast, Host, PdId, PeerProcess, PullTurn, SrqId, TxSlot, XrcdId};
+use super::host::{CqId, Event, Fast, Host, PdId, PeerProcess, PullTurn, SrqId, Taken, TxSlot, XrcdId};
 use super::service::TransportService;
 use super::slack_state::SlackState;
 use super::stats::{QpStats, RttHistogram};
@@ -28,7 +28,7 @@ use crate::time::Time;
 use crate::uc::Uc;
 use crate::ud::Ud;
 use crate::wire::opcode::Service;
-use crate::wire::{FastFrame, Mtu, Opcode};
+use crate::wire::{FastFrame, FastOp, Mtu, Opcode};
 
 /// A queue pair.
 #[derive(Clone, Debug)]
@@ -408,24 +408,23 @@ impl Qp {
         }
     }
 
-    /// Receives a packet of the fast path as [`Self::receive`] would. Returns false, and changes nothing, if that would
-    /// do anything out of the ordinary.
+    /// Receives a packet of the fast path as [`Self::receive`] would, unless that would do anything out of the ordinary.
     #[inline]
-    pub fn receive_fast(&mut self, now: Time, frame: &FastFrame<'_>, host: &mut impl Host) -> bool {
+    pub fn receive_fast(&mut self, now: Time, frame: &FastFrame<'_>, host: &mut impl Host) -> Taken {
         let connected = self.state == QpState::Rts && self.context.service == Service::Rc;
         if !connected || self.no_rx_yet || self.beside.is_some() {
-            return false;
+            return Taken::Nothing;
         }
-        let AnyService::Rc(rc) = &mut self.service else { return false };
-        let before = host.counters().rcvd_bytes;
-        if !rc.receive_fast(now, &mut self.context, frame, host) {
-            return false;
+        let AnyService::Rc(rc) = &mut self.service else { return Taken::Nothing };
+        let taken = rc.receive_fast(now, &mut self.context, frame, host);
+        if taken != Taken::Nothing {
+            let packets = if taken == Taken::All && frame.ack.is_some() { 2 } else { 1 };
+            let counters = host.counters();
+            counters.rcvd_pkts += packets;
+            self.rcvd_pkts += packets;
+            self.rcvd_bytes += if matches!(frame.op, FastOp::Ack(_)) { 0 } else { frame.payload.len() as u64 };
         }
-        let counters = host.counters();
-        counters.rcvd_pkts += 1;
-        self.rcvd_pkts += 1;
-        self.rcvd_bytes += counters.rcvd_bytes - before;
-        true
+        taken
     }
 
     /// Receives a packet that belongs to no service, such as a congestion notification, or to another one.
@@ -577,18 +576,28 @@ impl Qp {
     }
 
     /// Builds the next packet in `out` as [`Self::poll_transmit`] would, but its headers as bytes, if it is of the
-    /// ordinary kind: a SEND or WRITE of one small packet, or a positive acknowledgement, in the IRN format.
+    /// ordinary kind: a SEND or WRITE of one small packet, or a positive acknowledgement, in the IRN format. `carries`
+    /// returns whether a request to its peer may carry an acknowledgement: such a frame counts as two packets.
     #[inline]
-    pub fn poll_fast(&mut self, now: Time, host: &mut impl Host, out: &mut TxSlot) -> Fast {
+    pub fn poll_fast(
+        &mut self,
+        now: Time,
+        host: &mut impl Host,
+        out: &mut TxSlot,
+        carries: impl FnOnce(&Path, u32) -> bool,
+    ) -> Fast {
         let connected = self.state == QpState::Rts && self.context.service == Service::Rc;
         if !connected || self.beside.is_some() {
             return Fast::FullPath;
         }
         let AnyService::Rc(rc) = &mut self.service else { return Fast::FullPath };
-        let made = rc.poll_fast(now, &self.context, host, out);
+        let c = &self.context;
+        let carries = || c.path().is_some_and(|path| carries(path, c.dest_qp));
+        let made = rc.poll_fast(now, c, host, out, carries);
         if let Fast::Built(len) = made {
-            host.counters().sent_pkts += 1;
-            self.sent_pkts += 1;
+            let packets = if out.fast.carries_ack() { 2 } else { 1 };
+            host.counters().sent_pkts += packets;
+            self.sent_pkts += packets;
             self.sent_bytes += u64::from(len);
         }
         made

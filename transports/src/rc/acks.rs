@@ -187,14 +187,17 @@ impl AckQueue {
         std::mem::take(&mut self.cumulative).then_some(echo.map_or(Ack::Cumulative, Ack::Echo))
     }
 
-    /// Takes a cumulative acknowledgement, if it alone waits.
+    /// Returns whether a cumulative acknowledgement waits, alone.
     #[inline]
-    pub(super) fn pop_cumulative(&mut self) -> bool {
-        let alone = self.cumulative && self.count == 0 && self.duplicate.is_none() && self.echo.is_none();
-        if alone {
-            self.cumulative = false;
-        }
-        alone
+    pub(super) fn is_cumulative(&self) -> bool {
+        self.cumulative && self.count == 0 && self.duplicate.is_none() && self.echo.is_none()
+    }
+
+    /// Takes the cumulative acknowledgement.
+    #[inline]
+    pub(super) fn pop_cumulative(&mut self) {
+        debug_assert!(self.is_cumulative(), "there is one");
+        self.cumulative = false;
     }
 
     pub(super) fn clear(&mut self) {

@@ -24,8 +24,8 @@ use crate::qp::recv_queue::{RecvQueue, Source};
 use crate::qp::send_queue::SendQueue;
 use crate::qp::service::TransportService;
 use crate::qp::{
-    Fast, Host, PeerProcess, PostError, PullTurn, QpConfig, QpCounts, QpState, RttHistogram, SendWr, Service, TxSlot,
-    WcStatus,
+    Fast, Host, PeerProcess, PostError, PullTurn, QpConfig, QpCounts, QpState, RttHistogram, SendWr, Service, Taken,
+    TxSlot, WcStatus,
 };
 use crate::room::OutOfMemory;
 use crate::time::Time;
@@ -80,8 +80,7 @@ impl Rc {
         Ok(requested || responded)
     }
 
-    /// Receives a packet as [`TransportService::receive`] would. Returns false, and changes nothing, if that would do
-    /// anything out of the ordinary.
+    /// Receives a packet as [`TransportService::receive`] would, unless that would do anything out of the ordinary.
     #[inline]
     pub(crate) fn receive_fast(
         &mut self,
@@ -89,19 +88,32 @@ impl Rc {
         c: &mut QpContext,
         frame: &FastFrame<'_>,
         host: &mut impl Host,
-    ) -> bool {
+    ) -> Taken {
         if let FastOp::Ack(aeth) = &frame.op {
-            return self.requester.receive_fast(now, c, frame.psn, aeth, host);
+            let taken = self.requester.receive_fast(now, c, frame.psn, aeth, host);
+            return if taken { Taken::All } else { Taken::Nothing };
         }
-        let taken = self.responder.receive_fast(now, c, frame, host);
-        c.peer_capable |= taken && frame.irn_capable && c.knows_irn;
-        taken
+        if !self.responder.receive_fast(c, frame, host) {
+            return Taken::Nothing;
+        }
+        c.peer_capable |= frame.irn_capable && c.knows_irn;
+        match &frame.ack {
+            Some(ack) if !self.requester.receive_fast(now, c, ack.psn, &ack.aeth, host) => Taken::Request,
+            _ => Taken::All,
+        }
     }
 
     /// Builds the next packet of either half in the state RTS as [`TransportService::poll_transmit`] would, if it is of
-    /// the ordinary kind.
+    /// the ordinary kind. A request takes the acknowledgement that would follow it along if `carries` returns true.
     #[inline]
-    pub(crate) fn poll_fast(&mut self, now: Time, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> Fast {
+    pub(crate) fn poll_fast(
+        &mut self,
+        now: Time,
+        c: &QpContext,
+        host: &mut impl Host,
+        out: &mut TxSlot,
+        carries: impl FnOnce() -> bool,
+    ) -> Fast {
         if !self.requester.may_be_fast() {
             return Fast::FullPath;
         }
@@ -114,6 +126,15 @@ impl Rc {
                 Fast::FullPath => return Fast::FullPath,
                 made => {
                     self.responder_sent = made == Fast::Nothing;
+                    if responds
+                        && self.responder.has_ack()
+                        && carries()
+                        && let Some(ack) = self.responder.take_ack(c, host)
+                    {
+                        out.fast.carry(&ack);
+                        out.is_last = !self.requester.has_fresh() && !self.responder.wants_tx();
+                        self.responder_sent = true;
+                    }
                     return made;
                 }
             }

@@ -1,6 +1,10 @@
 //! Frames of the fast path: SENDs and WRITEs of one packet and positive acknowledgements, in the IRN format and without
 //! any flag that is rare. [`FastFrame::parse`] and the constructors of [`FastHead`] do for them what
 //! [`parse`](super::parse) and [`Headers::emit`](super::Headers::emit) do for all, in fewer instructions.
+//!
+//! Within a host, where both ends are irnic, a request may carry an acknowledgement of the other direction of its
+//! connection: eight bytes after the BTH, whose opcode then is one of those for manufacturers (IBA 9.2.1, 0xc0 and
+//! above). Such a frame stands for two, [`FastFrame::apart`], and is on no wire.
 
 use super::bth::{self, Bth};
 use super::eth::{Aeth, Reth, parse_psn};
@@ -11,8 +15,18 @@ const SEND: u8 = Opcode::RcSendOnly as u8;
 const WRITE: u8 = Opcode::RcWriteOnly as u8;
 const ACK: u8 = Opcode::RcAcknowledge as u8;
 
-/// Length of the headers of all but WRITEs, bytes.
+/// Bits of the opcode of a request that carries an acknowledgement.
+const CARRIES_ACK: u8 = 0xc0;
+const SEND_AND_ACK: u8 = CARRIES_ACK | SEND;
+const WRITE_AND_ACK: u8 = CARRIES_ACK | WRITE;
+
+/// Length of the headers of all but WRITEs, and of a carried acknowledgement, bytes.
 const SHORT: usize = Bth::LEN + 8;
+const CARRIED: usize = 8;
+/// Length of the longest headers, bytes.
+const LONGEST: usize = Bth::LEN + CARRIED + 16;
+/// Maximum length of a payload, bytes. Payloads of longer frames may stay in place until a port sends them.
+pub(crate) const MAX_FAST_PAYLOAD: usize = 512;
 
 /// Operation of a [`FastFrame`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -28,6 +42,15 @@ pub enum FastOp {
     Ack(Aeth),
 }
 
+/// A positive acknowledgement that a request carries.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct CarriedAck {
+    /// Everything up to this sequence number is acknowledged.
+    pub psn: Psn,
+    /// Syndrome and message sequence number.
+    pub aeth: Aeth,
+}
+
 /// A parsed frame of the fast path.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct FastFrame<'a> {
@@ -41,6 +64,8 @@ pub struct FastFrame<'a> {
     pub irn_capable: bool,
     /// Operation, and the fields of its extended headers.
     pub op: FastOp,
+    /// Acknowledgement of the other direction. Valid only without an ICRC, in the memory of a host.
+    pub ack: Option<CarriedAck>,
     /// Payload without padding.
     pub payload: &'a [u8],
 }
@@ -49,22 +74,28 @@ impl<'a> FastFrame<'a> {
     /// Parses a frame, BTH to ICRC; `None` if it takes another path, valid or not. The ICRC is not read.
     #[inline]
     pub fn parse(frame: &'a [u8]) -> Option<FastFrame<'a>> {
-        if !matches!(frame, [SEND | WRITE | ACK, ..]) {
-            return None;
-        }
+        let [code @ (SEND | WRITE | ACK | SEND_AND_ACK | WRITE_AND_ACK), ..] = *frame else { return None };
         let (body, _icrc) = frame.split_last_chunk::<ICRC_LEN>()?;
         // The shortest headers: a BTH and two words.
-        let (bth, rest) = body.split_first_chunk::<{ Bth::LEN }>()?;
+        let (bth, mut rest) = body.split_first_chunk::<{ Bth::LEN }>()?;
+        let mut ack = None;
+        if code >= CARRIES_ACK {
+            let (&[s0, m0, m1, m2, _, p0, p1, p2], after) = rest.split_first_chunk::<CARRIED>()?;
+            ack = Some(CarriedAck { psn: parse_psn(&[0, p0, p1, p2]), aeth: Aeth::parse(&[s0, m0, m1, m2]) });
+            rest = after;
+        }
         let (words, rest) = rest.split_first_chunk::<8>()?;
-        let [op, flags, p0, p1, congestion, _, _, _, bits, ..] = *bth;
+        let [_, flags, p0, p1, congestion, _, _, _, bits, ..] = *bth;
         if [p0, p1, congestion] != [0xff, 0xff, 0] || !bth::is_fast(flags, bits) {
             return None;
         }
         let word = |at: usize| [words[at], words[at + 1], words[at + 2], words[at + 3]];
-        let (op, padded) = match op {
+        let (op, padded) = match code {
             // The second word: packets of the message before this one.
-            SEND if parse_psn(&word(4)) == Psn::new(0) => (FastOp::Send { recv_wqe_sn: parse_psn(&word(0)) }, rest),
-            WRITE => {
+            SEND | SEND_AND_ACK if parse_psn(&word(4)) == Psn::new(0) => {
+                (FastOp::Send { recv_wqe_sn: parse_psn(&word(0)) }, rest)
+            }
+            WRITE | WRITE_AND_ACK => {
                 let (more, rest) = rest.split_first_chunk::<8>()?;
                 let mut reth = [0; 16];
                 reth[..8].copy_from_slice(words);
@@ -76,6 +107,9 @@ impl<'a> FastFrame<'a> {
             _ => return None,
         };
         let pad = usize::from(bth::pad(flags));
+        if ack.is_some() && padded.len() > MAX_FAST_PAYLOAD {
+            return None;
+        }
         if pad > padded.len() || !padded.len().is_multiple_of(4) {
             return None;
         }
@@ -85,16 +119,41 @@ impl<'a> FastFrame<'a> {
             solicited: bth::is_solicited(flags),
             irn_capable: bth::is_irn_capable(bits),
             op,
+            ack,
             payload: &padded[..padded.len() - pad],
         })
     }
+
+    /// Returns the two frames that a frame with an acknowledgement stands for, each without an ICRC: the request, which
+    /// is written to `room`, and the acknowledgement.
+    ///
+    /// # Panics
+    /// If `frame` is not one that [`Self::parse`] returned `ack` for.
+    #[cold]
+    pub fn apart<'r>(
+        frame: &[u8],
+        ack: &CarriedAck,
+        room: &'r mut [u8; LONGEST_REQUEST],
+    ) -> (&'r mut [u8], [u8; SHORT + ICRC_LEN]) {
+        let request = &mut room[..frame.len() - CARRIED];
+        request[..Bth::LEN].copy_from_slice(&frame[..Bth::LEN]);
+        request[0] &= !CARRIES_ACK;
+        request[Bth::LEN..].copy_from_slice(&frame[Bth::LEN + CARRIED..]);
+        let dest_qp = u32::from_be_bytes([0, frame[5], frame[6], frame[7]]);
+        let mut bytes = [0; SHORT + ICRC_LEN];
+        FastHead::ack(dest_qp, ack.psn, &ack.aeth).emit(&mut bytes);
+        (request, bytes)
+    }
 }
+
+/// Length of the longest request without a carried acknowledgement, bytes.
+pub const LONGEST_REQUEST: usize = LONGEST - CARRIED + MAX_FAST_PAYLOAD + ICRC_LEN;
 
 /// The headers of a packet of the fast path, as bytes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct FastHead {
-    bytes: [u8; Bth::LEN + 16],
-    /// [`SHORT`], or all of them.
+    bytes: [u8; LONGEST],
+    /// [`SHORT`], or 8 or 16 more.
     len: u8,
     /// Bytes of padding after the payload.
     pub pad: u8,
@@ -102,14 +161,14 @@ pub struct FastHead {
 
 impl FastHead {
     /// Headers of no packet.
-    pub const EMPTY: FastHead = FastHead { bytes: [0; Bth::LEN + 16], len: SHORT as u8, pad: 0 };
+    pub const EMPTY: FastHead = FastHead { bytes: [0; LONGEST], len: SHORT as u8, pad: 0 };
 
     #[inline]
     fn new(op: u8, solicited: bool, ack_req: bool, pad: u8, dest_qp: u32, psn: Psn) -> FastHead {
         let (flags, bits) = bth::fast(solicited, pad, ack_req);
         let [_, q0, q1, q2] = dest_qp.to_be_bytes();
         let [_, s0, s1, s2] = psn.get().to_be_bytes();
-        let mut bytes = [0; Bth::LEN + 16];
+        let mut bytes = [0; LONGEST];
         bytes[..Bth::LEN].copy_from_slice(&[op, flags, 0xff, 0xff, 0, q0, q1, q2, bits, s0, s1, s2]);
         FastHead { bytes, len: SHORT as u8, pad }
     }
@@ -132,9 +191,27 @@ impl FastHead {
     #[inline]
     pub fn write(dest_qp: u32, psn: Psn, solicited: bool, pad: u8, reth: &Reth) -> FastHead {
         let mut head = FastHead::new(WRITE, solicited, true, pad, dest_qp, psn);
-        head.bytes[Bth::LEN..].copy_from_slice(&reth.emit());
-        head.len = head.bytes.len() as u8;
+        head.bytes[Bth::LEN..][..16].copy_from_slice(&reth.emit());
+        head.len = (Bth::LEN + 16) as u8;
         head
+    }
+
+    /// Adds an acknowledgement of the other direction to a request.
+    #[inline]
+    pub fn carry(&mut self, ack: &CarriedAck) {
+        // Of known length, so that no call copies them.
+        let extended: [u8; 16] = std::array::from_fn(|i| self.bytes[Bth::LEN + i]);
+        self.bytes[Bth::LEN + CARRIED..].copy_from_slice(&extended);
+        self.bytes[Bth::LEN..][..4].copy_from_slice(&ack.aeth.emit());
+        self.bytes[Bth::LEN + 4..][..4].copy_from_slice(&ack.psn.get().to_be_bytes());
+        self.bytes[0] |= CARRIES_ACK;
+        self.len += CARRIED as u8;
+    }
+
+    /// Returns whether they are of a request that carries an acknowledgement.
+    #[inline]
+    pub fn carries_ack(&self) -> bool {
+        self.bytes[0] >= CARRIES_ACK
     }
 
     /// Returns the headers of the acknowledgement of everything up to `psn`.
@@ -158,13 +235,17 @@ impl FastHead {
     #[inline]
     pub fn emit<'a>(&self, out: &'a mut [u8]) -> &'a mut [u8] {
         // Lengths known to the compiler need no call to copy.
-        if let ([head @ .., _, _, _, _, _, _, _, _], SHORT) = (&self.bytes, self.len()) {
-            let (to, rest) = out.split_at_mut(SHORT);
-            to.copy_from_slice(head);
-            return rest;
+        match self.len() {
+            SHORT => emit_head::<SHORT>(&self.bytes, out),
+            LONGEST => emit_head::<LONGEST>(&self.bytes, out),
+            _ => emit_head::<{ SHORT + 8 }>(&self.bytes, out),
         }
-        let (to, rest) = out.split_at_mut(self.bytes.len());
-        to.copy_from_slice(&self.bytes);
-        rest
     }
+}
+
+#[inline]
+fn emit_head<'a, const N: usize>(bytes: &[u8; LONGEST], out: &'a mut [u8]) -> &'a mut [u8] {
+    let (to, rest) = out.split_at_mut(N);
+    to.copy_from_slice(&bytes[..N]);
+    rest
 }

@@ -6,11 +6,7 @@ use crate::qp::context::QpContext;
 use crate::qp::host::{Fast, Host, TxSlot};
 use crate::qp::work::SendOp;
 use crate::time::Time;
-use crate::wire::{Aeth, FastHead, Reth, Syndrome, pad_for};
-
-/// Maximum length of a message on the fast path, bytes. Payloads of longer frames may stay in place until a port sends
-/// them.
-const MOST: u32 = 512;
+use crate::wire::{Aeth, FastHead, MAX_FAST_PAYLOAD, Reth, Syndrome, pad_for};
 
 impl Requester {
     /// Returns whether requests are of the ordinary kind.
@@ -57,6 +53,12 @@ impl Requester {
         self.format == Format::Irn && self.stream.high() == self.assigned && self.read_acks.is_empty()
     }
 
+    /// Returns whether a work request has not started.
+    #[inline]
+    pub(in crate::rc) fn has_fresh(&self) -> bool {
+        self.sq.started != self.sq.tail
+    }
+
     /// Builds the next packet as [`Self::poll_transmit`] would, if it is a whole small message sent for the first time.
     #[inline]
     pub(in crate::rc) fn poll_fast(
@@ -81,7 +83,7 @@ impl Requester {
         };
         let (len, solicited) = (w.len, w.solicited);
         let reth = Reth { va: w.remote_addr, rkey: w.rkey, len };
-        if len > c.mtu.min(MOST) || self.stream.is_full() || !self.may_start() {
+        if len > c.mtu.min(MAX_FAST_PAYLOAD as u32) || self.stream.is_full() || !self.may_start() {
             return Fast::FullPath;
         }
         if w.is_inline() {

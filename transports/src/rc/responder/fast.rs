@@ -7,25 +7,19 @@ use crate::qp::context::QpContext;
 use crate::qp::host::{Host, TxSlot};
 use crate::qp::work::{Wc, WcOpcode};
 use crate::recovery::Class;
-use crate::time::Time;
-use crate::wire::{Aeth, FastFrame, FastHead, FastOp, Syndrome};
+use crate::wire::{Aeth, CarriedAck, FastFrame, FastHead, FastOp, Syndrome};
 
 impl Responder {
     /// Executes a request as [`Self::receive`] would. Returns false, and changes nothing, if that would do anything out
     /// of the ordinary.
     #[inline]
-    pub(in crate::rc) fn receive_fast(
-        &mut self,
-        now: Time,
-        c: &QpContext,
-        frame: &FastFrame<'_>,
-        host: &mut impl Host,
-    ) -> bool {
+    pub(in crate::rc) fn receive_fast(&mut self, c: &QpContext, frame: &FastFrame<'_>, host: &mut impl Host) -> bool {
         let ordinary = self.irn
             && frame.psn == self.rx.expected()
             && !self.rx.has_gap()
             && self.discipline.is_plain()
-            && self.pending.is_none();
+            && self.pending.is_none()
+            && !self.peer_silent;
         let (len, payload) = (frame.payload.len(), Payload::Bytes(frame.payload));
         if !ordinary || len > c.mtu as usize {
             return false;
@@ -51,7 +45,6 @@ impl Responder {
             FastOp::Ack(_) => return false,
         };
         host.counters().rcvd_bytes += len as u64;
-        self.heard(now, c);
         self.plain_peer |= !frame.irn_capable;
         self.rx.receive_data(frame.psn, class);
         self.acks.push_cumulative();
@@ -69,14 +62,27 @@ impl Responder {
     /// returns false, and changes nothing.
     #[inline]
     pub(in crate::rc) fn poll_fast(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
-        if !self.irn || self.cnp || self.marked || self.unanswered || self.nak.is_some() || !self.acks.pop_cumulative()
-        {
-            return false;
+        let Some(ack) = self.take_ack(c, host) else { return false };
+        out.class = PacketClass::Ack;
+        out.fast = FastHead::ack(c.dest_qp, ack.psn, &ack.aeth);
+        true
+    }
+
+    /// Returns whether the next packet would be a cumulative acknowledgement.
+    #[inline]
+    pub(in crate::rc) fn has_ack(&self) -> bool {
+        self.irn && !(self.cnp || self.marked || self.unanswered) && self.nak.is_none() && self.acks.is_cumulative()
+    }
+
+    /// Returns the next packet if it is a cumulative acknowledgement, which then counts as sent.
+    #[inline]
+    pub(in crate::rc) fn take_ack(&mut self, c: &QpContext, host: &mut impl Host) -> Option<CarriedAck> {
+        if !self.has_ack() {
+            return None;
         }
+        self.acks.pop_cumulative();
         host.counters().sent_acks += 1;
         let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.credits(c) }.to_u8(), msn: self.rx.msn() };
-        out.class = PacketClass::Ack;
-        out.fast = FastHead::ack(c.dest_qp, self.rx.expected().minus(1), &aeth);
-        true
+        Some(CarriedAck { psn: self.rx.expected().minus(1), aeth })
     }
 }
