@@ -4,6 +4,7 @@
 pub mod browser;
 pub mod crash;
 pub mod golden;
+pub mod instructions;
 pub mod once;
 pub mod retry;
 pub mod sharing;

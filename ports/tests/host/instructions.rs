@@ -7,14 +7,14 @@
 //! cargo test --release -p irnic-ports --test host instructions -- --nocapture                        counts a release
 //! ```
 
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use irnic_nic::frame::Icrc;
 use irnic_nic::{Mr, NicConfig};
 use irnic_ports::NicPort;
 use irnic_ports::host::{HostConfig, HostPort, HostUdp};
+use irnic_testkit::instructions::{can_count, compare};
 use irnic_transports::TransportConfig;
 use irnic_transports::qp::{RecvWr, SendData, SendOp, SendWr, Sge, Wc, WcStatus};
 use irnic_transports::wire::Mtu;
@@ -195,47 +195,17 @@ fn instructions(text: &str, object: &Path) -> u64 {
     total
 }
 
-fn table() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/host/instructions.txt")
-}
-
 #[test]
 fn no_change_adds_any_unseen() {
     if let Ok(row) = std::env::var(ROW) {
         return run_row(&row);
     }
-    if Command::new("valgrind").arg("--version").output().is_err() {
-        return irnic_testkit::skipped("valgrind is not installed");
-    }
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let mut found = String::new();
-    let counts: Vec<u64> = ROWS.iter().map(|row| count(row.0, folder.path())).collect();
-    for ((name, ..), count) in ROWS.iter().zip(&counts) {
-        writeln!(found, "{name:<26}{count:>8}").expect("text");
-    }
-    eprint!("{found}");
-    let rustc = Command::new("rustc").arg("--version").output().expect("rustc");
-    let built = format!("{}, {}\n", String::from_utf8_lossy(&rustc.stdout).trim(), std::env::consts::ARCH);
-    if !cfg!(debug_assertions) {
+    if !can_count() {
         return;
     }
-    if irnic_testkit::golden::is_written() {
-        return std::fs::write(table(), built + &found).expect("the table");
-    }
-    let known = std::fs::read_to_string(table()).expect("the table");
-    let Some(known) = known.strip_prefix(&built) else {
-        return irnic_testkit::skipped("instructions.txt was counted with another compiler");
-    };
-    assert_eq!(known.lines().count(), ROWS.len(), "GOLDEN=write adds a row");
-    for ((line, (name, ..)), count) in known.lines().zip(ROWS).zip(counts) {
-        let before: u64 = line.strip_prefix(name).and_then(|n| n.trim().parse().ok()).expect("the row's number");
-        let most = before + before * 3 / 100;
-        assert!(count <= most, "{name}: {count} instructions, {before} before; GOLDEN=write accepts them\n{found}");
-        assert!(
-            count + count * 3 / 100 >= before,
-            "{name}: only {count}, not {before}: GOLDEN=write notes it\n{found}"
-        );
-    }
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let counts: Vec<_> = ROWS.iter().map(|row| (row.0, count(row.0, folder.path()))).collect();
+    compare(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/host/instructions.txt"), &counts);
 }
 
 #[test]
