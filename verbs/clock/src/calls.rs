@@ -9,7 +9,7 @@ use libc::{clockid_t, time_t, timespec, timeval};
 
 use crate::next::{Next, next};
 use crate::objects::is_own;
-use crate::time::{is_lab, machine_deadline, of_lab, of_machine, timespec_of};
+use crate::time::{is_lab, machine_deadline, of_lab, of_machine, seen, timespec_of};
 
 /// A function that jumps to another one with its return address as a further argument, in the register named for each
 /// architecture.
@@ -43,7 +43,7 @@ unsafe extern "C" fn clock_gettime_by(clock: clockid_t, to: *mut timespec, calle
     if is_own(caller) || to.is_null() {
         return of_machine(clock, to);
     }
-    let Some(ns) = of_lab(clock) else { return of_machine(clock, to) };
+    let Some(ns) = seen(clock, false) else { return of_machine(clock, to) };
     // SAFETY: the caller's promise.
     unsafe { to.write(timespec_of(ns)) };
     0

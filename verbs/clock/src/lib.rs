@@ -17,6 +17,7 @@ mod deadlines;
 mod exec;
 mod next;
 mod objects;
+mod seen;
 mod time;
 #[cfg(target_arch = "x86_64")]
 mod tsc;

@@ -1,5 +1,6 @@
 //! The lab's time, as the times of the C library's clocks.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -10,6 +11,7 @@ use libc::{clockid_t, timespec};
 
 use crate::next::{Next, next};
 use crate::objects;
+use crate::seen::Seen;
 
 /// ns of a second.
 pub const SECOND: i64 = 1_000_000_000;
@@ -67,18 +69,44 @@ pub fn set_trapped() {
     IS_TRAPPED.store(true, Ordering::Relaxed);
 }
 
+thread_local! {
+    static SEEN: Cell<Option<Seen>> = const { Cell::new(None) };
+}
+
+/// Returns the lab's time by a clock as the program sees it ([`Seen`]); as [`of_lab`].
+#[inline]
+pub fn seen(clock: clockid_t, counter: bool) -> Option<i64> {
+    let now = of_lab(clock)?;
+    let mut cpu = timespec { tv_sec: 0, tv_nsec: 0 };
+    if !IS_TRAPPED.load(Ordering::Relaxed) || of_machine(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut cpu) != 0 {
+        return Some(now);
+    }
+    // In the lab's time, without the clock's epoch.
+    let epoch = epoch_of(clock)?;
+    let seen = Seen::next(SEEN.get(), counter, now - epoch, nanoseconds(&cpu));
+    SEEN.set(Some(seen));
+    Some(epoch + seen.at)
+}
+
+/// Returns what the lab's time is added to for a clock, ns.
+#[inline]
+fn epoch_of(clock: clockid_t) -> Option<i64> {
+    let Program { monotonic, realtime, .. } = PROGRAM.get()?;
+    match clock {
+        libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE => Some(*realtime),
+        libc::CLOCK_MONOTONIC | libc::CLOCK_MONOTONIC_RAW | libc::CLOCK_MONOTONIC_COARSE | libc::CLOCK_BOOTTIME => {
+            Some(*monotonic)
+        }
+        _ => None,
+    }
+}
+
 /// Returns the lab's time by a clock, ns; `None` for those that count something else, and without a lab.
 #[inline]
 pub fn of_lab(clock: clockid_t) -> Option<i64> {
-    let Program { clock: lab, monotonic, realtime } = PROGRAM.get()?;
-    let epoch = match clock {
-        libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE => *realtime,
-        libc::CLOCK_MONOTONIC | libc::CLOCK_MONOTONIC_RAW | libc::CLOCK_MONOTONIC_COARSE | libc::CLOCK_BOOTTIME => {
-            *monotonic
-        }
-        _ => return None,
-    };
-    Some(epoch.saturating_add(i64::try_from(lab.now()).unwrap_or(i64::MAX)))
+    let epoch = epoch_of(clock)?;
+    let lab = PROGRAM.get()?.clock.now();
+    Some(epoch.saturating_add(i64::try_from(lab).unwrap_or(i64::MAX)))
 }
 
 /// Returns the machine's time by a clock. Like clock_gettime(2).

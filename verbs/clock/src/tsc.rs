@@ -8,7 +8,7 @@ use libc::{siginfo_t, timespec, ucontext_t};
 
 use crate::actions;
 use crate::objects::{is_own, is_vdso};
-use crate::time::{of_lab, set_trapped};
+use crate::time::{of_lab, seen, set_trapped};
 
 /// linux/prctl.h.
 const PR_GET_TSC: c_int = 25;
@@ -140,7 +140,7 @@ fn machines() -> u64 {
 
 /// The counter's value by the lab's time.
 fn labs() -> u64 {
-    let (Some(Counter { value, at, khz }), Some(now)) = (COUNTER.get(), of_lab(libc::CLOCK_MONOTONIC)) else {
+    let (Some(Counter { value, at, khz }), Some(now)) = (COUNTER.get(), seen(libc::CLOCK_MONOTONIC, true)) else {
         return machines();
     };
     let passed = u128::from(u64::try_from(now - at).unwrap_or(0)) * u128::from(*khz) / 1_000_000;
