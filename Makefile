@@ -4,12 +4,13 @@ SECONDS ?= 60
 SCHEDULES ?= 1000000
 FIRST ?= 1
 
-.PHONY: help check test applications arm64 lint soak fuzz sanitize bench doc deb tarball wheel image
+.PHONY: help check test applications gpu arm64 lint soak fuzz sanitize bench doc deb tarball wheel image
 
 help:
 	@echo 'make check              the inner loop: format, clippy, unit tests, firmware, golden outputs'
 	@echo 'make test               install what the tests need, run them all, end with a summary'
 	@echo 'make applications       the long forms of the application tests, which make test leaves out'
+	@echo 'make gpu                the tests with memory of a GPU, on the one of this host'
 	@echo 'make arm64              build for aarch64 and test under qemu-user'
 	@echo 'make lint               rustfmt, clippy, rustdoc, shellcheck, cargo-deny'
 	@echo 'make soak SCHEDULES=n   n seeded schedules from seed FIRST on (1000000 from 1)'
@@ -27,6 +28,9 @@ test:
 
 applications:
 	@tools/applications.sh
+
+gpu:
+	TESTS_GPU=real cargo nextest run -p irnic-verbs --all-features -E 'binary(gpu)' --success-output final
 
 arm64:
 	@tools/arm64.sh

@@ -6,7 +6,7 @@ use irnic_transports::qp::{
     Access, AtomicOp, Caller, Counters, CqId, Event, Frees, GatherList, Host, MemError, MwBind, PdId, RecvWqe, Sge,
     SrqId, Wc, XrcSrq, XrcdId,
 };
-use irnic_transports::{Payload, Time};
+use irnic_transports::{Payload, Piece, Time};
 
 use crate::clock::Clock;
 use crate::cq::{Cq, Pushed};
@@ -96,10 +96,10 @@ impl Host for Device {
         by: Caller,
         rkey: u32,
         va: u64,
-        len: u32,
+        piece: Piece,
         out: &mut GatherList,
     ) -> Result<(), MemError> {
-        self.memory.gather_remote(by, rkey, va, len, out)
+        self.memory.gather_remote(by, rkey, va, piece, out)
     }
 
     #[cold]
@@ -122,6 +122,11 @@ impl Host for Device {
         payload: &Payload<'_>,
     ) -> Result<(), MemError> {
         self.memory.place_remote(by, rkey, va, len, payload)
+    }
+
+    #[inline]
+    fn place_late(&mut self, late: bool) {
+        self.memory.place_late(late);
     }
 
     #[inline]

@@ -75,6 +75,9 @@ pub enum RegisterError {
     /// The protection domain does not exist.
     #[error("no protection domain {0:?}")]
     Pd(PdId),
+    /// A region keeps its kind of memory, the host's or an accelerator's, and the latter its range.
+    #[error("a region of an accelerator's memory cannot get another range")]
+    Kind,
 }
 
 /// A kind of object of the NIC.

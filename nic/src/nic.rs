@@ -340,6 +340,7 @@ impl Nic {
     pub fn modify_qp(&mut self, qpn: u32, attr: &QpAttr) -> Result<(), NicError> {
         // A queue pair that begins to receive or to send allocates its state for that.
         room::ensure(0)?;
+        self.device.memory.settle();
         let (index, slot, device) = self.find(qpn)?;
         let cqs = slot.qp.cqs();
         let before = noticed::peer(&slot.qp);
@@ -371,6 +372,7 @@ impl Nic {
         if self.groups.holds(qpn) {
             return Err(NicError::InUse(Object::QueuePair));
         }
+        self.device.memory.settle();
         let (index, slot, device) = self.find(qpn)?;
         let (pd, cqs, srq, xrcd) = (slot.qp.pd(), slot.qp.cqs(), slot.qp.srq(), slot.qp.xrcd());
         device.forget_completions(qpn, cqs, slot.qp.held_receives());

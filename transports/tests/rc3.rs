@@ -10,7 +10,7 @@ use irnic_transports::qp::{
 };
 use irnic_transports::time::{MS, US};
 use irnic_transports::wire::{Headers, Mtu, NakCode, Opcode, Syndrome};
-use irnic_transports::{Path, Payload, Psn, RxPacket, Sideband, Time, TransportConfig};
+use irnic_transports::{Path, Payload, Piece, Psn, RxPacket, Sideband, Time, TransportConfig};
 use proptest::prelude::*;
 
 const MTU: u64 = 1024;
@@ -35,7 +35,7 @@ impl Host for Device {
         Err(MemError::Key(0))
     }
 
-    fn gather_remote(&mut self, _: Caller, key: u32, _: u64, _: u32, _: &mut GatherList) -> Result<(), MemError> {
+    fn gather_remote(&mut self, _: Caller, key: u32, _: u64, _: Piece, _: &mut GatherList) -> Result<(), MemError> {
         Err(MemError::Key(key))
     }
 
@@ -52,6 +52,8 @@ impl Host for Device {
         *self.placed.entry(va / MTU).or_default() += 1;
         Ok(())
     }
+
+    fn place_late(&mut self, _: bool) {}
 
     fn check_remote(&mut self, _: Caller, key: u32, _: u64, _: u64, _: Access) -> Result<(), MemError> {
         Err(MemError::Key(key))

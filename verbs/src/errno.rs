@@ -10,6 +10,7 @@ use irnic_nic::{NicError, RegisterError};
 use irnic_transports::room::{self, OutOfMemory};
 
 use crate::explain;
+use crate::gpu::GpuError;
 
 /// Sets the calling thread's `errno`.
 pub(crate) fn set_errno(value: c_int) {
@@ -98,6 +99,12 @@ impl From<NicError> for Errno {
             _ => libc::EINVAL,
         };
         refused(errno, &e)
+    }
+}
+
+impl From<GpuError> for Errno {
+    fn from(e: GpuError) -> Errno {
+        refused(libc::EFAULT, &e)
     }
 }
 

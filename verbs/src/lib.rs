@@ -72,6 +72,7 @@ pub mod device;
 mod errno;
 mod explain;
 pub mod gid;
+mod gpu;
 mod objects;
 mod runtime;
 pub mod stats;

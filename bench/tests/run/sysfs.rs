@@ -44,6 +44,19 @@ fn files_of_the_device_are_there_only_if_asked_for() {
 }
 
 #[test]
+fn the_module_for_memory_of_gpus_is_there_where_that_is_on() {
+    let folder = Folder::new();
+    for (gpu, found) in [("on", true), ("off", false)] {
+        for file in ["/sys/module/nvidia_peermem/version", "/sys/kernel/mm/memory_peers/nv_mem/version"] {
+            let mut command = irnic(&folder);
+            command.env("IRNIC_GPU", gpu).args(["run", "--sysfs", "--address", "127.0.0.1", "--", "cat", file]);
+            let output = command.output().expect("irnic starts");
+            assert_eq!(output.status.success(), found, "{gpu}: {file}: {}", text(&output.stderr));
+        }
+    }
+}
+
+#[test]
 fn the_device_file_is_a_character_device_that_can_be_opened() {
     let folder = Folder::new();
     let script = "d=/dev/infiniband/uverbs_irnic0; test -c $d && test -r $d && test -w $d && : <>$d && ls /dev/infiniband \

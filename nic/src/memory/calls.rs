@@ -1,9 +1,11 @@
 //! Calls on memory regions and memory windows.
 
+use std::sync::Arc;
+
 use irnic_transports::qp::{Access, PdId};
 use irnic_transports::room;
 
-use super::{MemoryReader, Mr, MrChanges, Mw, MwKind};
+use super::{Accelerator, MemoryReader, Mr, MrChanges, Mw, MwKind};
 use crate::error::{NicError, Object};
 use crate::nic::Nic;
 
@@ -55,6 +57,26 @@ impl Nic {
         self.check_pd(pd)?;
         // SAFETY: the caller makes the promise that is required here.
         Ok(unsafe { self.device.memory.register_external(pd, addr, len, iova, access) }?)
+    }
+
+    /// Registers `len` bytes of an accelerator's memory at `addr`, otherwise as [`Self::reg_mr`] does. Only `driver`
+    /// accesses it, which is called inside calls on any NIC that has the region.
+    ///
+    /// Packets of a message that arrive in order may be written together, at the latest with the last one. If that
+    /// fails, so does every later access to the region. Memory windows cannot be bound to it.
+    ///
+    /// # Errors
+    /// As for [`Self::reg_mr`].
+    pub fn reg_accelerator_mr(
+        &mut self,
+        pd: PdId,
+        (addr, len): (u64, u64),
+        iova: u64,
+        access: Access,
+        driver: Arc<dyn Accelerator>,
+    ) -> Result<Mr, NicError> {
+        self.check_pd(pd)?;
+        Ok(self.device.memory.register_accelerated(pd, (addr, len), iova, access, driver)?)
     }
 
     /// Changes a region to which no memory window is bound. Its keys stay, as with rxe and mlx5 (ibv_rereg_mr(3):

@@ -1,10 +1,15 @@
 //! Memory regions and protection: the only module in which the NIC accesses memory that is not its own.
 
+mod accelerator;
+mod by_driver;
 mod calls;
 mod copy;
 pub mod prefetch;
+mod region;
 mod regions;
 mod shared;
+mod staged;
+mod staging;
 mod windows;
 
 use std::ops::{Deref, DerefMut};
@@ -13,11 +18,13 @@ use irnic_transports::Gather;
 use irnic_transports::qp::{Access, Caller, GatherList, MemError, Qp};
 use irnic_transports::wire::Mtu;
 
+pub use accelerator::{Accelerator, CopyError};
 pub(crate) use copy::pieces;
 pub use copy::{copy_bytes, copy_payload};
+pub use region::{Mr, MrChanges};
 pub(crate) use regions::Regions;
-pub use regions::{Mr, MrChanges};
 use shared::Shared;
+use staging::Staging;
 pub use windows::{Mw, MwKind};
 
 /// A NIC's access to memory: regions, possibly shared with other NICs, and the means to read them.
@@ -26,6 +33,10 @@ pub(crate) struct Memory {
     table: Shared,
     /// Reader of application memory that may be unmapped, and a buffer for a packet's payload.
     reader: Option<(MemoryReader, Box<[u8]>)>,
+    /// Copies of accelerators' memory.
+    staging: Option<Box<Staging>>,
+    /// Whether payloads may be placed late, where a driver places them.
+    late: bool,
 }
 
 /// Copies the application's memory from an address on. Returns false if it is not mapped, without a fault.
@@ -49,7 +60,7 @@ impl DerefMut for Memory {
 
 impl Memory {
     pub(crate) fn new(limit: usize, domains: usize, seed: [u8; 32]) -> Memory {
-        Memory { table: Shared::new(Regions::new(limit, domains, seed)), reader: None }
+        Memory { table: Shared::new(Regions::new(limit, domains, seed)), reader: None, staging: None, late: false }
     }
 
     pub(crate) fn set_reader(&mut self, reader: MemoryReader) {
@@ -64,12 +75,26 @@ impl Memory {
     /// Returns a packet's payload in place, by the list that `qp` has just made for it.
     #[inline]
     pub(crate) fn lend<'a>(&'a self, _qp: &'a Qp, list: &'a GatherList) -> Gather<'a> {
-        // SAFETY: each segment belongs to the queue pair, to a region of this table, or to the table. They are borrowed
-        // for as long as the list, so none can change or be freed before it.
+        // SAFETY: each segment belongs to the queue pair, to a region of this table, to the table, or to the copies made
+        // here. They are borrowed for as long as the list, so none can change or be freed before it.
         unsafe { Gather::new(list.segments()) }.with_stable(list.stable)
     }
 
-    /// Lists remotely readable memory as [`Regions::gather_remote`] does, or a copy of it made by the reader.
+    /// Sets whether payloads may be placed late.
+    #[inline]
+    pub(crate) fn place_late(&mut self, late: bool) {
+        self.late = late;
+    }
+
+    /// Places what was to be placed late: before an acknowledgement leaves, or the application may reuse the memory.
+    #[inline]
+    pub(crate) fn settle(&mut self) {
+        if let Some(staging) = &mut self.staging {
+            staging.flush(&self.table);
+        }
+    }
+
+    /// Lists remotely readable memory as [`Self::gather_remote`] does, or a copy of it made by the reader.
     pub(crate) fn gather_again(
         &mut self,
         by: Caller,
@@ -78,7 +103,10 @@ impl Memory {
         len: u32,
         out: &mut GatherList,
     ) -> Result<(), MemError> {
-        let mut addr = self.remote(by, rkey, va, u64::from(len), Access::REMOTE_READ)?;
+        let mut addr = match self.remote(by, rkey, va, u64::from(len), Access::REMOTE_READ) {
+            Ok(addr) => addr,
+            Err(error) => return self.gather_remote_copy(error, by, rkey, va, len, None, out),
+        };
         // A region without memory has nothing to read.
         if let Some((read, room)) = self.reader.as_mut().filter(|_| addr != 0) {
             let copy = room.get_mut(..len as usize).ok_or(MemError::Key(rkey))?;

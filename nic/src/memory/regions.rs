@@ -1,103 +1,21 @@
-//! The table of regions, and protection: who may access what.
+//! The table of regions.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use irnic_transports::Payload;
 use irnic_transports::qp::{Access, AtomicOp, Caller, GatherList, MemError, PdId, Sge};
 use irnic_transports::room;
-use irnic_transports::{Gather, Payload};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::copy::{copy_in, copy_payload};
+use super::accelerator::AcceleratedRegions;
+use super::copy::copy_in;
 use super::prefetch;
+use super::region::{Backing, Mr, MrChanges, Region};
 use super::windows::Windows;
 use crate::error::{NicError, Object, RegisterError};
 use crate::table::{Pd, Table};
-
-/// A registered memory region: its keys and its range.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Mr {
-    /// Local key, for scatter/gather elements of this device. A random number.
-    pub lkey: u32,
-    /// Remote key, for requests of peers. The same number, as on most hardware: some programs send their peers the
-    /// local key.
-    pub rkey: u32,
-    /// Address of the first byte in scatter/gather elements and remote requests.
-    pub addr: u64,
-    /// Length in bytes.
-    pub len: u64,
-}
-
-/// The changes of [`Nic::rereg_mr`](crate::Nic::rereg_mr). `None` leaves a property unchanged.
-#[derive(Copy, Clone, Debug, Default)]
-pub struct MrChanges {
-    /// New memory: pointer, length in bytes, and the address of the first byte in scatter/gather elements and remote
-    /// requests.
-    pub translation: Option<(*mut u8, u64, u64)>,
-    /// New protection domain.
-    pub pd: Option<PdId>,
-    /// New access rights.
-    pub access: Option<Access>,
-}
-
-/// Location of a region's bytes.
-#[derive(Debug)]
-pub(super) enum Backing {
-    /// Memory allocated by the device.
-    Owned(Box<[u64]>),
-    /// Memory of the application.
-    External,
-    /// No memory: only lengths count.
-    Phantom,
-}
-
-#[derive(Debug)]
-pub(super) struct Region {
-    pub(super) pd: PdId,
-    /// Address of the first byte in scatter/gather elements and remote requests.
-    pub(super) addr: u64,
-    pub(super) len: u64,
-    /// Difference from such an address to the application's, modulo 2⁶⁴.
-    pub(super) shift: u64,
-    pub(super) access: Access,
-    /// Number of memory windows bound to the region.
-    pub(super) windows: AtomicU32,
-    pub(super) backing: Backing,
-}
-
-impl Region {
-    #[inline]
-    pub(super) fn check(&self, key: u32, pd: PdId, addr: u64, len: u64, needed: Access) -> Result<(), MemError> {
-        if self.pd != pd {
-            return Err(MemError::Domain(key));
-        }
-        if !self.access.allows(needed) {
-            return Err(MemError::Rights { key, needed });
-        }
-        let offset = addr.wrapping_sub(self.addr);
-        if addr < self.addr || offset > self.len || len > self.len - offset {
-            return Err(MemError::Bounds { key, addr, len });
-        }
-        Ok(())
-    }
-
-    /// Returns whether memory windows are bound to the region.
-    pub(super) fn is_bound(&self) -> bool {
-        self.windows.load(Ordering::Acquire) > 0
-    }
-
-    /// Returns the address of the first byte, whether it has memory or not.
-    pub(super) fn host_start(&self) -> u64 {
-        self.addr.wrapping_add(self.shift)
-    }
-
-    /// Returns the address to access for `addr`, 0 if there is no memory.
-    #[inline]
-    pub(super) fn host_addr(&self, addr: u64) -> u64 {
-        if matches!(self.backing, Backing::Phantom) { 0 } else { addr.wrapping_add(self.shift) }
-    }
-}
 
 /// The regions and protection domains of a device. Keys are random 32-bit numbers, so that none can be guessed from
 /// others, and a stale one is not mistaken for its successor.
@@ -112,8 +30,15 @@ pub(crate) struct Regions {
     pub(crate) pds: Table<Pd>,
     /// State changed by work requests: NICs that share the table lock it.
     pub(super) windows: Mutex<Windows>,
+    /// Regions of memory that only a driver can access.
+    pub(super) accelerated: AcceleratedRegions,
     pub(super) limit: usize,
     pub(super) keys: StdRng,
+}
+
+/// Returns the right that an atomic needs.
+pub(super) fn needed(op: AtomicOp) -> Access {
+    if matches!(op, AtomicOp::Store(_)) { Access::REMOTE_WRITE } else { Access::REMOTE_ATOMIC }
 }
 
 pub(super) const FREE: u32 = u32::MAX;
@@ -131,6 +56,7 @@ impl Regions {
             by_key: vec![(0, FREE); 64],
             used: 0,
             windows: Mutex::default(),
+            accelerated: AcceleratedRegions::default(),
             limit: limit.min((1 << 24) - 1),
             keys: StdRng::from_seed(seed),
         }
@@ -175,22 +101,23 @@ impl Regions {
             None => return Err(RegisterError::Full(self.limit)),
         };
         let shift = addr.wrapping_sub(iova);
-        let key = self.new_key(index);
+        let key = self.draw_key();
+        self.insert_key(key, index);
         let windows = AtomicU32::new(0);
         self.regions[index as usize] = Some(Region { pd, addr: iova, len, shift, access, windows, backing });
         Ok(Mr { lkey: key, rkey: key, addr: iova, len })
     }
 
-    pub(super) fn new_key(&mut self, index: u32) -> u32 {
-        // 0 is what applications forget to set, or take for none.
-        let key = loop {
+    /// Draws a key that belongs to nothing.
+    pub(super) fn draw_key(&mut self) -> u32 {
+        loop {
             let key = self.keys.random::<u32>();
-            if key != 0 && self.find_key(key).is_none() && !self.windows().owns(key) {
-                break key;
+            let taken = self.find_key(key).is_some() || self.windows().owns(key) || self.accelerated.get(key).is_some();
+            // 0 is what applications forget to set, or take for none.
+            if key != 0 && !taken {
+                return key;
             }
-        };
-        self.insert_key(key, index);
-        key
+        }
     }
 
     /// Changes the given properties of a region and keeps the rest, including the keys. On an error nothing is changed.
@@ -198,6 +125,9 @@ impl Regions {
     /// # Safety
     /// As for [`Self::register_external`], if there is a new range.
     pub(crate) unsafe fn reregister(&mut self, mr: &Mr, changes: &MrChanges) -> Result<Mr, NicError> {
+        if let Some(changed) = self.reregister_accelerated(mr, changes) {
+            return changed;
+        }
         let index = self.index_of(mr.lkey)?;
         let old = self.region(mr.lkey).ok_or(MemError::Key(mr.lkey))?;
         if old.is_bound() {
@@ -260,6 +190,9 @@ impl Regions {
 
     /// Deregisters a region. Work requests that still name it end with a protection error.
     pub(crate) fn deregister(&mut self, lkey: u32) -> Result<(), NicError> {
+        if self.accelerated.remove(lkey) {
+            return Ok(());
+        }
         let index = self.index_of(lkey)?;
         let region = self.region(lkey).ok_or(MemError::Key(lkey))?;
         if region.is_bound() {
@@ -273,7 +206,7 @@ impl Regions {
 
     /// Returns whether any region or window belongs to this protection domain.
     pub(crate) fn uses(&self, pd: PdId) -> bool {
-        self.regions.iter().flatten().any(|r| r.pd == pd) || self.windows().uses(pd)
+        self.regions.iter().flatten().any(|r| r.pd == pd) || self.windows().uses(pd) || self.accelerated.uses(pd)
     }
 
     /// Returns the bytes of a region that the device allocated; `None` for other regions.
@@ -428,15 +361,6 @@ impl Regions {
         self.walk(pd, sges, offset, u64::from(len), Access(0), |addr, len| out.push(addr, len))
     }
 
-    /// Copies the beginning of the memory under `sges`, for the length of `to`.
-    pub(crate) fn read_local(&self, pd: PdId, sges: &[Sge], to: &mut [u8]) -> Result<(), MemError> {
-        let mut list = GatherList::default();
-        self.gather_local(pd, sges, 0, to.len() as u32, &mut list)?;
-        // SAFETY: each segment belongs to a region of this table, which is borrowed.
-        copy_payload(&Payload::Gather(unsafe { Gather::new(list.segments()) }), to);
-        Ok(())
-    }
-
     #[inline]
     pub(crate) fn gather_remote(
         &self,
@@ -506,10 +430,9 @@ impl Regions {
         region.check(rkey, by.pd, region.addr, 0, needed)
     }
 
-    pub(crate) fn atomic(&self, by: Caller, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, MemError> {
+    pub(super) fn atomic(&self, by: Caller, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, MemError> {
         use std::sync::atomic::AtomicU64;
-        let needed = if matches!(op, AtomicOp::Store(_)) { Access::REMOTE_WRITE } else { Access::REMOTE_ATOMIC };
-        let addr = self.remote(by, rkey, va, 8, needed)?;
+        let addr = self.remote(by, rkey, va, 8, needed(op))?;
         // Both: a region's addresses may be unrelated to the location of its bytes.
         if !va.is_multiple_of(8) || !addr.is_multiple_of(8) {
             return Err(MemError::Alignment(va));
@@ -534,7 +457,7 @@ impl Regions {
     /// Invalidates the key of a type 2 window. A region's key stays valid until it is deregistered, as with rxe and
     /// mlx5: otherwise one peer could revoke it for all others.
     pub(crate) fn invalidate(&self, by: Caller, rkey: u32) -> Result<(), MemError> {
-        if self.find_key(rkey).is_some() {
+        if self.find_key(rkey).is_some() || self.accelerated.get(rkey).is_some() {
             return Err(MemError::Window("it is no window's key"));
         }
         self.invalidate_window(by, rkey)

@@ -45,7 +45,7 @@ fn sge(mr: &Mr, offset: u64, len: u32) -> Sge {
 /// Returns the whole gather list of `sges`.
 fn gather(memory: &Memory, sges: &[Sge], offset: u64, len: u32) -> Result<Vec<Segment>, MemError> {
     let mut list = GatherList::default();
-    memory.gather_local(PD, sges, offset, len, &mut list)?;
+    memory.table.gather_local(PD, sges, offset, len, &mut list)?;
     Ok(list.segments().to_vec())
 }
 
@@ -131,14 +131,14 @@ fn remote_writes_and_atomics_are_granted_only_with_local_writes() {
 fn a_key_grants_what_it_was_registered_for_in_its_own_domain() {
     let payload = Payload::Bytes(&[1; 8]);
     for access in (0..16).map(Access).filter(|a| a.allows(LOCAL) || a.0 & 0b1010 == 0) {
-        let (memory, mr) = owned(&[0; 16], access);
+        let (mut memory, mr) = owned(&[0; 16], access);
         let op = AtomicOp::FetchAdd { add: 1 };
         let place = [sge(&mr, 0, 16)];
         let mut list = GatherList::default();
         let attempts = [
             (LOCAL, mr.lkey, memory.place_local(PD, &place, 0, &payload)),
             (Access::REMOTE_WRITE, mr.rkey, memory.place_remote(by(PD), mr.rkey, mr.addr, 8, &payload)),
-            (Access::REMOTE_READ, mr.rkey, memory.gather_remote(by(PD), mr.rkey, mr.addr, 8, &mut list)),
+            (Access::REMOTE_READ, mr.rkey, memory.table.gather_remote(by(PD), mr.rkey, mr.addr, 8, &mut list)),
             (Access::REMOTE_ATOMIC, mr.rkey, memory.atomic(by(PD), mr.rkey, mr.addr, op).map(|_| ())),
         ];
         for (needed, key, result) in attempts {
@@ -152,7 +152,7 @@ fn a_key_grants_what_it_was_registered_for_in_its_own_domain() {
         assert_eq!(memory.place_local(OTHER, &place, 0, &payload), Err(MemError::Domain(mr.lkey)));
         assert_eq!(memory.place_remote(by(OTHER), mr.rkey, mr.addr, 8, &payload), Err(MemError::Domain(mr.rkey)));
         assert_eq!(memory.gather_local(OTHER, &place, 0, 8, &mut list), Err(MemError::Domain(mr.lkey)));
-        assert_eq!(memory.gather_remote(by(OTHER), mr.rkey, mr.addr, 8, &mut list), Err(MemError::Domain(mr.rkey)));
+        assert_eq!(memory.table.gather_remote(by(OTHER), mr.rkey, mr.addr, 8, &mut list), Err(MemError::Domain(mr.rkey)));
         assert_eq!(memory.atomic(by(OTHER), mr.rkey, mr.addr, op), Err(MemError::Domain(mr.rkey)));
         assert_eq!(memory.owned(&mr).unwrap(), before);
     }
@@ -384,9 +384,9 @@ fn memory_without_bytes_reads_as_zeros_and_takes_anything() {
 fn atomics_act_on_eight_aligned_bytes_inside() {
     let (memory, mr) = owned(&[0; 24], ALL);
     let at = |offset| mr.addr.wrapping_add(offset);
-    let add = |offset, add| memory.atomic(by(PD), mr.rkey, at(offset), AtomicOp::FetchAdd { add });
+    let add = |offset, add| memory.table.atomic(by(PD), mr.rkey, at(offset), AtomicOp::FetchAdd { add });
     let swap =
-        |offset, compare, swap| memory.atomic(by(PD), mr.rkey, at(offset), AtomicOp::CompareSwap { compare, swap });
+        |offset, compare, swap| memory.table.atomic(by(PD), mr.rkey, at(offset), AtomicOp::CompareSwap { compare, swap });
     assert_eq!(add(16, 5), Ok(0));
     assert_eq!(add(16, u64::MAX), Ok(5), "addition wraps");
     assert_eq!(swap(16, 5, 9), Ok(4));

@@ -102,8 +102,8 @@ impl Regions {
             return None;
         }
         let drawn: [u32; Self::DRAWS] = std::array::from_fn(|_| self.keys.random::<u32>() >> 8);
-        let free =
-            |p: &u32| *p != 0 && !self.windows().owns(p << 8) && (0..256).all(|k| self.find_key(p << 8 | k).is_none());
+        let of_region = |key| self.find_key(key).is_some() || self.accelerated.get(key).is_some();
+        let free = |p: &u32| *p != 0 && !self.windows().owns(p << 8) && !(0..256).any(|k| of_region(p << 8 | k));
         let prefix = drawn.into_iter().find(free)?;
         let windows = self.windows.get_mut().unwrap_or_else(PoisonError::into_inner);
         let handle = windows.free.pop().unwrap_or_else(|| {
@@ -171,6 +171,9 @@ impl Regions {
             // o10-37.2.40
             MwKind::Type2 if bind.len == 0 => return refuse("a type 2 window is not unbound by an empty binding"),
             MwKind::Type2 => {}
+        }
+        if self.accelerated.get(bind.lkey).is_some() {
+            return refuse("it cannot cover an accelerator's memory");
         }
         let region = self.region(bind.lkey).ok_or(MemError::Key(bind.lkey))?;
         // C10-73

@@ -115,6 +115,8 @@ impl Nic {
     /// Those of [`Self::poll_cq`].
     #[inline]
     pub fn poll_cq_each(&mut self, cq: CqId, max: usize, mut each: impl FnMut(&Wc)) -> Result<usize, NicError> {
+        // A completion may be the reason to reuse memory.
+        self.device.memory.settle();
         let queue = self.device.cqs.get_mut(cq.0).ok_or(NicError::NotFound(Object::CompletionQueue))?;
         let mut n = 0;
         while n < max {

@@ -73,6 +73,7 @@ impl Nic {
     pub fn poll_transmit_into(&mut self, now: Time, budget: usize, sink: &mut dyn TxSink) -> usize {
         let fast = self.config.fast_path && sink.takes_fast();
         self.device.now = now;
+        self.device.memory.settle();
         let timestamp = self.device.clock.ticks(now);
         let mut sent = 0;
         if self.mads_wait {

@@ -6,6 +6,7 @@ mod common;
 #[path = "../errors/kit.rs"]
 mod kit;
 
+mod accelerator;
 mod captures;
 mod congestion;
 mod custom;

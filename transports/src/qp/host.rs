@@ -92,6 +92,9 @@ pub enum MemError {
     /// An atomic's address is not a multiple of 8.
     #[error("atomic address {0:#x} is not a multiple of 8")]
     Alignment(u64),
+    /// The driver of an accelerator could not copy from or to its memory.
+    #[error("the driver cannot copy memory of the region of key {0:#x}")]
+    Copy(u32),
 }
 
 /// Slots freed when a completion is polled. A work request keeps its slot until then, as with hardware, whose drivers
@@ -356,7 +359,8 @@ pub enum Reader {
 /// All methods that name memory check key, protection domain, bounds and rights themselves; a queue pair has no other
 /// access to memory.
 pub trait Host {
-    /// Lists the memory under `sges` from `offset` on for `len` bytes.
+    /// Lists the memory under `sges`, a message, from `offset` on for `len` bytes. Clears [`GatherList::stable`] if it
+    /// lists a copy, which is unchanged until the next call.
     fn gather_local(
         &mut self,
         pd: PdId,
@@ -369,9 +373,15 @@ pub trait Host {
     /// Copies the beginning of the memory under `sges`, for the length of `to`.
     fn read_local(&mut self, pd: PdId, sges: &[Sge], to: &mut [u8]) -> Result<(), MemError>;
 
-    /// Lists remotely readable memory.
-    fn gather_remote(&mut self, by: Caller, rkey: u32, va: u64, len: u32, out: &mut GatherList)
-    -> Result<(), MemError>;
+    /// Lists remotely readable memory: a piece of a response, which begins at `va`.
+    fn gather_remote(
+        &mut self,
+        by: Caller,
+        rkey: u32,
+        va: u64,
+        piece: Piece,
+        out: &mut GatherList,
+    ) -> Result<(), MemError>;
 
     /// Lists remotely readable memory for a retransmission. A peer that has all of it, and the application with it, may
     /// have released the memory: this also fails if it is unmapped.
@@ -383,6 +393,10 @@ pub trait Host {
     /// Copies `payload` to remotely writable memory, if all of the `len` bytes at `va`, at least the payload, are.
     fn place_remote(&mut self, by: Caller, rkey: u32, va: u64, len: u64, payload: &Payload<'_>)
     -> Result<(), MemError>;
+
+    /// Begins or ends a time in which payloads may be placed late: nothing depends on them before the last of their
+    /// message is placed, which still comes and reports errors of all.
+    fn place_late(&mut self, late: bool);
 
     /// Checks a remote range without accessing it.
     fn check_remote(&mut self, by: Caller, rkey: u32, va: u64, len: u64, needed: Access) -> Result<(), MemError>;

@@ -68,11 +68,11 @@ impl<T: Copy> Held<T> {
     }
 
     /// Passes the bytes of packets before `expected` to `place`, in their order.
-    pub(super) fn release(&mut self, expected: Psn, mut place: impl FnMut(T, &[u8])) {
+    pub(super) fn release(&mut self, expected: Psn, mut place: impl FnMut(Psn, T, &[u8])) {
         loop {
             let due = self.ends[..self.waiting].iter().enumerate().filter(|(_, end)| end.psn.before(expected));
             let Some((first, end)) = due.reduce(|a, b| if b.1.psn.before(a.1.psn) { b } else { a }) else { return };
-            place(end.to, &end.bytes);
+            place(end.psn, end.to, &end.bytes);
             self.waiting -= 1;
             self.ends.swap(first, self.waiting);
         }
@@ -96,7 +96,7 @@ mod tests {
         }
         let placed = |held: &mut Held<u32>, expected: u32| {
             let mut placed = Vec::new();
-            held.release(Psn::new(expected), |to, bytes| {
+            held.release(Psn::new(expected), |_, to, bytes| {
                 assert_eq!(bytes, [to as u8; 4]);
                 placed.push(to);
             });

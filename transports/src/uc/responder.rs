@@ -82,7 +82,15 @@ impl Responder {
             }
             return Ok(());
         }
-        match self.take(c, packet, host) {
+        let late = !bth.opcode.ends_message();
+        if late {
+            host.place_late(true);
+        }
+        let taken = self.take(c, packet, host);
+        if late {
+            host.place_late(false);
+        }
+        match taken {
             Ok(()) => Ok(()),
             Err(Stop::Drop) => {
                 self.message = None;

@@ -10,7 +10,9 @@ use irnic_transports::qp::Access;
 use super::access::access;
 use crate::abi::consts::*;
 use crate::abi::structs::*;
+use crate::config::Gpu;
 use crate::errno::{Errno, Result, invalid, pointer, refused, status, unsupported};
+use crate::gpu;
 use crate::objects::{Mr, Pd};
 
 /// Bytes of a page.
@@ -75,6 +77,14 @@ unsafe fn register(pd: *mut ibv_pd, addr: *mut c_void, len: usize, iova: u64, fl
         return Err(invalid!(
             "iova {iova:#x} and address {addr:p} differ in their offset within a page of {PAGE} bytes"
         ));
+    }
+    if domain.device.info().config.gpu != Gpu::Off
+        && let Some(driver) = gpu::accelerator(addr as u64, len as u64)?
+    {
+        let range = (addr as u64, len as u64);
+        let mr = domain.device.lock_memory().nic().reg_accelerator_mr(domain.id, range, iova, access, driver.clone())?;
+        let registered = gpu::Registered::new(range.0, range.1, driver);
+        return Ok(Mr::of_gpu(domain, pd, addr, len, mr, access, registered));
     }
     populate(addr, len, access)?;
     let iova = if access.allows(Access::ZERO_BASED) { 0 } else { iova };
@@ -201,9 +211,12 @@ pub unsafe extern "C" fn ibv_rereg_mr(
             if length == 0 || addr.is_null() {
                 return Err(invalid!("{length} bytes at {addr:p}: expected memory to register"));
             }
+            if this.gpu.is_some() {
+                return Err(unsupported!("a region of a GPU's memory keeps its range"));
+            }
             changes.translation = Some((addr.cast(), length as u64, addr as u64));
             populate(addr, length, rights)?;
-        } else if changes.access.is_some() {
+        } else if changes.access.is_some() && this.gpu.is_none() {
             populate(this.base.addr, this.base.length, rights)?;
         }
         // SAFETY: as for a registration.

@@ -11,6 +11,7 @@ use super::access::access;
 use crate::abi::consts::*;
 use crate::abi::structs::*;
 use crate::errno::{Errno, Result, invalid, refused, status, unsupported};
+use crate::gpu;
 use crate::objects::{Ah, Mw, Qp, Srq};
 use crate::runtime::State;
 
@@ -59,7 +60,7 @@ impl Sges {
 /// Gathers inline data; returns its part of `room`.
 ///
 /// # Safety
-/// All elements may be read.
+/// All elements may be read, unless they are registered memory of a GPU.
 unsafe fn collect<'a>(sges: &[Sge], room: &'a mut [u8]) -> Result<&'a [u8]> {
     let mut len = 0;
     for s in sges.iter().filter(|s| s.len > 0) {
@@ -68,7 +69,7 @@ unsafe fn collect<'a>(sges: &[Sge], room: &'a mut [u8]) -> Result<&'a [u8]> {
         let to =
             to.ok_or_else(|| invalid!("more than {limit} bytes inline, which is the queue pair's max_inline_data"))?;
         // SAFETY: the caller's promise.
-        to.copy_from_slice(unsafe { std::slice::from_raw_parts(s.addr as *const u8, s.len as usize) });
+        unsafe { gpu::read(s.addr, to) }.map_err(|e| refused(libc::EFAULT, &e))?;
         len += s.len as usize;
     }
     Ok(&room[..len])
@@ -197,7 +198,7 @@ unsafe fn post_one(state: &mut State, qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
         send.data = SendData::Sges(&[]);
     } else if has(IBV_SEND_INLINE) {
         send.data = match sges.as_slice() {
-            [only] if only.len > 0 => {
+            [only] if only.len > 0 && !gpu::any_registered() => {
                 // SAFETY: the application's promise for inline data.
                 SendData::Inline(unsafe { std::slice::from_raw_parts(only.addr as *const u8, only.len as usize) })
             }

@@ -8,7 +8,8 @@ use irnic_transports::wire::Feth;
 use super::post::{address, bind, posted};
 use crate::abi::consts::*;
 use crate::abi::structs::*;
-use crate::errno::{Errno, Result, invalid, status, unsupported};
+use crate::errno::{Errno, Result, invalid, refused, status, unsupported};
+use crate::gpu;
 use crate::objects::{Batch, Data, Qp, Request};
 
 /// Rejects operations that a service does not have.
@@ -298,7 +299,9 @@ unsafe extern "C" fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, n: usize, list:
             }
             let start = batch.bytes.len();
             for b in buffers().filter(|b| b.length > 0) {
-                batch.bytes.extend_from_slice(std::slice::from_raw_parts(b.addr.cast(), b.length));
+                let end = batch.bytes.len();
+                batch.bytes.resize(end + b.length, 0);
+                gpu::read(b.addr as u64, &mut batch.bytes[end..]).map_err(|e| refused(libc::EFAULT, &e))?;
             }
             let range = start..batch.bytes.len();
             batch.last()?.data = Data::Inline(range);

@@ -67,7 +67,7 @@ const fn parameter(
 }
 
 /// All settings. Later ones depend on earlier ones: a transport's parameters follow it.
-pub static KEYS: [Key; 41] = [
+pub static KEYS: [Key; 42] = [
     Key {
         name: "name",
         variable: "IRNIC_DEVICE",
@@ -339,6 +339,15 @@ pub static KEYS: [Key; 41] = [
         default: "`poll`",
         about: "Arrival time of packets from UDP: when irnic polled, or when the kernel received them (SO_TIMESTAMPNS), which does not depend on when the process runs",
         set: field!(kernel_stamps = value::timestamps),
+    },
+    Key {
+        name: "gpu",
+        variable: "IRNIC_GPU",
+        values: "`auto`, `on`, `off`",
+        default: "`auto`",
+        about: "Whether memory of GPUs can be registered (ai.md), if the application has loaded the GPU's driver. `on`: `--sysfs` also \
+                shows the kernel module that programs look for, as `auto` does where the host has such a driver",
+        set: field!(gpu = value::gpu),
     },
     Key {
         name: "stats",

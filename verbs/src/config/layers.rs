@@ -9,7 +9,7 @@ use super::error::{ConfigError, Origin};
 use super::file::{self, File};
 use super::keys::{KEYS, Set, why};
 use super::variables::{Given, Setting, Variables};
-use super::{Config, DeviceConfig, GidLayout, PortKind, Stats, Units};
+use super::{Config, DeviceConfig, GidLayout, Gpu, PortKind, Stats, Units};
 
 impl Config {
     /// Loads the configuration from these variables and the file that they select.
@@ -109,6 +109,7 @@ impl DeviceConfig {
             gid_layout: GidLayout::Dense,
             clock: Clock::default(),
             kernel_stamps: false,
+            gpu: Gpu::Auto,
             given: Given::default(),
         }
     }

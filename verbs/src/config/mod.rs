@@ -86,6 +86,25 @@ pub enum GidLayout {
     Mlx5,
 }
 
+/// Whether memory of GPUs can be registered.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Gpu {
+    /// No.
+    Off,
+    /// Yes, and programs that look for a kernel module which does it find one.
+    On,
+    /// As on, if this host has a GPU's driver.
+    Auto,
+}
+
+impl Gpu {
+    /// Returns whether it is on for this host.
+    pub fn is_on(self) -> bool {
+        let drivers = ["/proc/driver/nvidia/version", "/dev/kfd"];
+        self == Gpu::On || self == Gpu::Auto && drivers.iter().any(|path| std::path::Path::new(path).exists())
+    }
+}
+
 /// One device.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -126,6 +145,8 @@ pub struct DeviceConfig {
     pub clock: Clock,
     /// Whether packets from UDP carry the kernel's time stamps.
     pub kernel_stamps: bool,
+    /// Whether memory of GPUs can be registered.
+    pub gpu: Gpu,
     /// Explicit settings and their origins.
     pub given: Given,
 }

@@ -12,7 +12,7 @@ use irnic_transports::wire::Mtu;
 use irnic_units::keys::{Value, ValueError};
 use irnic_units::tc_rate_or_letter;
 
-use super::{GidLayout, MAX_UNITS, PortKind, Stats, Units};
+use super::{GidLayout, Gpu, MAX_UNITS, PortKind, Stats, Units};
 
 /// Maximum length of a device name: with a prefix it must fit into 64 bytes (`ibv_device`), and it is part of a file's
 /// name.
@@ -130,6 +130,10 @@ pub(super) fn clock(value: &Value<'_>) -> Result<Clock, ValueError> {
 
 pub(super) fn timestamps(value: &Value<'_>) -> Result<bool, ValueError> {
     value.word(&[("poll", false), ("kernel", true)])
+}
+
+pub(super) fn gpu(value: &Value<'_>) -> Result<Gpu, ValueError> {
+    value.word(&[("auto", Gpu::Auto), ("on", Gpu::On), ("off", Gpu::Off)])
 }
 
 pub(super) fn seed(value: &Value<'_>) -> Result<u64, ValueError> {

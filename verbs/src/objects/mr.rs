@@ -9,6 +9,7 @@ use irnic_transports::qp::Access;
 use super::pd::Pd;
 use crate::abi::structs::*;
 use crate::errno::{Errno, Result, invalid};
+use crate::gpu::Registered;
 use crate::runtime::DeviceRuntime;
 
 /// A memory region.
@@ -22,6 +23,8 @@ pub(crate) struct Mr {
     pub(crate) mr: NicMr,
     /// The rights; `None` for a null region, which cannot be changed.
     pub(crate) access: Option<Access>,
+    /// If it is memory of a GPU.
+    pub(crate) gpu: Option<Registered>,
 }
 
 impl Mr {
@@ -35,12 +38,26 @@ impl Mr {
         access: Access,
     ) -> *mut ibv_mr {
         domain.hold();
-        Mr::boxed(domain, pd, (addr, length), mr, Some(access))
+        Mr::boxed(domain, pd, (addr, length), mr, Some(access), None)
+    }
+
+    /// Creates the object of a region of a GPU's memory.
+    pub(crate) fn of_gpu(
+        domain: &Pd,
+        pd: *mut ibv_pd,
+        addr: *mut c_void,
+        length: usize,
+        mr: NicMr,
+        access: Access,
+        registered: Registered,
+    ) -> *mut ibv_mr {
+        domain.hold();
+        Mr::boxed(domain, pd, (addr, length), mr, Some(access), Some(registered))
     }
 
     /// Creates the object of a null region, which does not keep its domain from being freed.
     pub(crate) fn null(domain: &Pd, pd: *mut ibv_pd, mr: NicMr) -> *mut ibv_mr {
-        Mr::boxed(domain, pd, (std::ptr::null_mut(), usize::MAX), mr, None)
+        Mr::boxed(domain, pd, (std::ptr::null_mut(), usize::MAX), mr, None, None)
     }
 
     fn boxed(
@@ -49,10 +66,11 @@ impl Mr {
         (addr, length): (*mut c_void, usize),
         mr: NicMr,
         access: Option<Access>,
+        gpu: Option<Registered>,
     ) -> *mut ibv_mr {
         let (context, handle) = (domain.context_ptr(), mr.lkey);
         let base = ibv_mr { context, pd, addr, length, handle, lkey: mr.lkey, rkey: mr.rkey };
-        Box::into_raw(Box::new(Mr { base, device: domain.device.clone(), mr, access })).cast()
+        Box::into_raw(Box::new(Mr { base, device: domain.device.clone(), mr, access, gpu })).cast()
     }
 
     /// Returns the region behind a C pointer.

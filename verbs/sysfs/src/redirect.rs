@@ -5,11 +5,15 @@ use std::ffi::{CStr, c_char, c_int};
 use crate::counters::{Counter, DIGITS, decimal, join};
 
 /// What the kernel's drivers would provide.
-const CLASSES: [&[u8]; 4] = [
+const CLASSES: [&[u8]; 7] = [
     b"/sys/class/infiniband",
     b"/sys/class/infiniband_mad",
     b"/sys/class/infiniband_verbs",
     b"/sys/class/misc/rdma_cm",
+    // Modules that give NICs access to the memory of GPUs.
+    b"/sys/kernel/mm/memory_peers",
+    b"/sys/module/nvidia_peermem",
+    b"/sys/module/nv_peer_mem",
 ];
 /// Interfaces, whose directory `device` shows the RDMA devices on them.
 const INTERFACES: &[u8] = b"/sys/class/net/";

@@ -328,7 +328,12 @@ impl Batch {
     pub fn inline(&self, list: &[&[u8]]) {
         let buffers: Vec<ibv_data_buf> =
             list.iter().map(|b| ibv_data_buf { addr: b.as_ptr().cast_mut().cast(), length: b.len() }).collect();
-        // SAFETY: exists; the bytes may be read.
+        self.inline_at(&buffers);
+    }
+
+    /// As [`Batch::inline`], for memory that only the NIC reads.
+    pub fn inline_at(&self, buffers: &[ibv_data_buf]) {
+        // SAFETY: exists; the callers name memory that the NIC can read.
         unsafe { (self.table().wr_set_inline_data_list.unwrap())(self.0, buffers.len(), buffers.as_ptr()) };
     }
 

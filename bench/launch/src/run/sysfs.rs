@@ -151,6 +151,13 @@ fn add_device(tree: &mut Tree, index: usize, info: &DeviceInfo) {
     add_links(tree, info);
 }
 
+/// Files by which NCCL, UCX and NVSHMEM know that a NIC can be given memory of a GPU.
+const GPU_MODULES: [&str; 3] = [
+    "sys/module/nvidia_peermem/version",
+    "sys/kernel/mm/memory_peers/nv_mem/version",
+    "sys/kernel/mm/memory_peers/amdkfd/version",
+];
+
 /// Adds links to a device from other places.
 fn add_links(tree: &mut Tree, info: &DeviceInfo) {
     let (name, uverbs) = (&info.name, info.uverbs());
@@ -177,6 +184,9 @@ fn tree(infos: &[DeviceInfo]) -> Tree {
     tree.insert("dev/infiniband/rdma_cm".into(), Entry::File(String::new()));
     if let Some(own) = std::env::current_exe().ok().and_then(|path| path.into_os_string().into_string().ok()) {
         tree.insert(format!("{PROGRAMS}/{}", rdma::NAME), Entry::Link(own));
+    }
+    if infos.iter().any(|info| info.config.gpu.is_on()) {
+        tree.extend(GPU_MODULES.map(|file| (file.into(), Entry::File("irnic\n".into()))));
     }
     infos.iter().enumerate().for_each(|(index, info)| add_device(&mut tree, index, info));
     tree

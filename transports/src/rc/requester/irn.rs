@@ -7,6 +7,7 @@ use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure, ends, position};
 use crate::qp::host::Host;
+use crate::qp::work::WcStatus;
 use crate::rc::acks::{DUPLICATE, Echo};
 use crate::rc::discipline::{Acknowledged, Delivery, Hooks};
 use crate::recovery::{Arrival, Class, Recovery, Sack};
@@ -169,8 +170,10 @@ impl Requester {
         let request_end = w.first.plus(1);
         let acked = self.stream.acked();
         self.responses.receive_data(psn, class);
-        if self.held.as_ref().is_some_and(|held| !held.is_empty()) {
-            self.place_held(c, host);
+        if self.held.as_ref().is_some_and(|held| !held.is_empty())
+            && let Some(failed) = self.place_held(c, host)
+        {
+            return self.fail_wqe(failed, WcStatus::LocProtErr, c, host);
         }
         host.counters().irn_ooo_placed += u64::from(ahead > 0);
         self.answer_response(now, packet, Delivery::Whole, host);

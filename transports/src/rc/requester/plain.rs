@@ -4,7 +4,7 @@ use super::{Format, Requester};
 use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure};
-use crate::qp::host::Host;
+use crate::qp::host::{Host, MemError};
 use crate::qp::work::{SendOp, WcStatus};
 use crate::rc::discipline::Hooks;
 use crate::rc::watched;
@@ -202,17 +202,31 @@ impl Requester {
                 now = Payload::Bytes(first);
             }
         }
-        host.place_local(c.pd, self.sq.sges(index), offset, &now).map_err(|_| WcStatus::LocProtErr)
+        let late = in_order && !ends && !self.responses.has_gap();
+        if late {
+            host.place_late(true);
+        }
+        let placed = host.place_local(c.pd, self.sq.sges(index), offset, &now);
+        if late {
+            host.place_late(false);
+        }
+        placed.map_err(|_| WcStatus::LocProtErr)
     }
 
-    /// Places the held parts of responses before which everything has arrived.
+    /// Places the held parts of responses before which everything has arrived. Returns the work request of the first
+    /// that a driver cannot place.
     #[cold]
-    pub(super) fn place_held(&mut self, c: &QpContext, host: &mut impl Host) {
+    pub(super) fn place_held(&mut self, c: &QpContext, host: &mut impl Host) -> Option<u32> {
+        let mut failed = None;
         if let Some(held) = &mut self.held {
-            held.release(self.responses.expected(), |(index, offset), bytes| {
+            held.release(self.responses.expected(), |_, (index, offset), bytes| {
                 // If refused, the application has released the memory since the work request was posted.
-                let _ = host.place_local(c.pd, self.sq.sges(index), offset, &Payload::Bytes(bytes));
+                let placed = host.place_local(c.pd, self.sq.sges(index), offset, &Payload::Bytes(bytes));
+                if failed.is_none() && matches!(placed, Err(MemError::Copy(_))) {
+                    failed = Some(index);
+                }
             });
         }
+        failed
     }
 }

@@ -337,9 +337,9 @@ impl Requester {
         if w.is_inline() {
             out.gather.push(self.sq.inline_data(index)[offset as usize..].as_ptr() as u64, len);
         } else {
+            out.gather.stable = true;
             host.gather_local(c.pd, self.sq.sges(index), u64::from(offset), len, &mut out.gather)
                 .map_err(|_| WcStatus::LocProtErr)?;
-            out.gather.stable = true;
         }
         let headers = &mut out.headers;
         *headers = c.headers(opcode(&w.op, position), psn);

@@ -6,7 +6,7 @@ use crate::config::Nak;
 use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
 use crate::qp::context::QpContext;
-use crate::qp::host::Host;
+use crate::qp::host::{Host, MemError};
 use crate::qp::send_queue::MAX_MESSAGE;
 use crate::rc::acks::{DUPLICATE, Echo};
 use crate::rc::discipline::{Acknowledged, Delivery, Hooks};
@@ -31,14 +31,24 @@ impl Responder {
         }
         let low = packet.headers.bth.low;
         match self.rx.locate(psn) {
-            Arrival::InOrder => match self.place(now, c, packet, true, host) {
-                // It was early, and will be resent in its turn.
-                Err(Refusal::NotReady) if low => {
-                    host.counters().irn_ooo_dropped += 1;
-                    return Ok(());
+            Arrival::InOrder => {
+                let late = !packet.headers.bth.opcode.ends_message() && !self.rx.has_gap();
+                if late {
+                    host.place_late(true);
                 }
-                placed => placed?,
-            },
+                let placed = self.place(now, c, packet, true, host);
+                if late {
+                    host.place_late(false);
+                }
+                match placed {
+                    // It was early, and will be resent in its turn.
+                    Err(Refusal::NotReady) if low => {
+                        host.counters().irn_ooo_dropped += 1;
+                        return Ok(());
+                    }
+                    placed => placed?,
+                }
+            }
             Arrival::OutOfOrder(_) => {
                 host.counters().out_of_seq_request += 1;
                 if c.config.recovery == Recovery::GoBackN {
@@ -69,7 +79,7 @@ impl Responder {
         }
         let (_, cqes) = self.rx.receive_data(psn, Class::of(packet.headers.bth.opcode));
         if self.held.as_ref().is_some_and(|held| !held.is_empty()) {
-            self.place_held(host);
+            self.place_held(host)?;
         }
         self.answer(now, packet, Delivery::Whole, host);
         self.deliver(c, cqes, host)?;
@@ -196,15 +206,20 @@ impl Responder {
         Ok(())
     }
 
-    /// Places the held parts of packets before which everything has arrived.
+    /// Places the held parts of packets before which everything has arrived. Fails if a driver does.
     #[cold]
-    fn place_held(&mut self, host: &mut impl Host) {
+    fn place_held(&mut self, host: &mut impl Host) -> Result<(), Refusal> {
+        let mut placed = Ok(());
         if let Some(held) = &mut self.held {
-            held.release(self.rx.expected(), |(by, rkey, va), bytes| {
+            held.release(self.rx.expected(), |psn, (by, rkey, va), bytes| {
                 // Checked on arrival. If refused now, the application has released the memory since.
-                let _ = host.place_remote(by, rkey, va, bytes.len() as u64, &Payload::Bytes(bytes));
+                let one = host.place_remote(by, rkey, va, bytes.len() as u64, &Payload::Bytes(bytes));
+                if placed.is_ok() && matches!(one, Err(MemError::Copy(_))) {
+                    placed = Err(Refusal::NakAt(psn, NakCode::RemoteOperationalError));
+                }
             });
         }
+        placed
     }
 
     /// Returns the bytes of a message before a packet.

@@ -42,11 +42,20 @@ impl Responder {
             return Err(INVALID);
         }
         self.check_named(c)?;
-        match opcode.operation() {
-            Operation::Send => self.plain_send(c, packet, host)?,
-            Operation::Write => self.plain_write(c, packet, host)?,
+        let write = match opcode.operation() {
+            Operation::Send => false,
+            Operation::Write => true,
             _ => return self.plain_read(c, packet, host),
+        };
+        let late = !opcode.ends_message();
+        if late {
+            host.place_late(true);
         }
+        let placed = if write { self.plain_write(c, packet, host) } else { self.plain_send(c, packet, host) };
+        if late {
+            host.place_late(false);
+        }
+        placed?;
         if headers.bth.ack_req {
             self.acks.push_cumulative();
         }

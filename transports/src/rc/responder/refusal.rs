@@ -23,8 +23,11 @@ pub(super) enum Refusal {
 /// The most common refusal.
 pub(super) const INVALID: Refusal = Refusal::Nak(NakCode::InvalidRequest);
 
-/// Returns the refusal of an access that memory protection denies.
+/// Returns the refusal of an access that memory protection denies, or that a driver cannot execute.
 pub(super) fn access_refused(error: MemError, host: &mut impl Host) -> Refusal {
+    if matches!(error, MemError::Copy(_)) {
+        return Refusal::Nak(NakCode::RemoteOperationalError);
+    }
     host.counters().resp_remote_access_errors += 1;
     Refusal::Nak(if matches!(error, MemError::Alignment(_)) {
         NakCode::InvalidRequest

@@ -5,11 +5,12 @@ use super::{ReadKind, ReadOp, Responder};
 use crate::packet::PacketClass;
 use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure, position};
-use crate::qp::host::{Host, PeerProcess, TxSlot};
+use crate::qp::host::{Host, MemError, PeerProcess, TxSlot};
 use crate::rc::acks::Ack;
 use crate::rc::discipline::{Chosen, Departure, Hooks, Turn, count_echo};
 use crate::rc::timer::Expiry;
 use crate::recovery::Sack;
+use crate::slack::Piece;
 use crate::time::Time;
 use crate::wire::opcode::Position;
 use crate::wire::{Aeth, Credits, IrnEth, NakCode, Opcode, Syndrome, pad_for};
@@ -252,14 +253,16 @@ impl Responder {
         let (by, va) = (op.caller(c), op.va.wrapping_add(u64::from(offset)));
         let gathered = match again {
             _ if len == 0 => Ok(()),
-            false => host.gather_remote(by, op.rkey, va, len, gather),
+            false => host.gather_remote(by, op.rkey, va, Piece { of: op.len, at: offset, len }, gather),
             true => host.gather_again(by, op.rkey, va, len, gather),
         };
-        if gathered.is_err() {
-            // The region was deregistered between request and response. The PSN is that of the request packet that last
-            // requested it: in plain RoCE, where a requester repeats only the rest of a response, it may be any of the
-            // response's.
-            let nak = (if self.irn { op.psn } else { psn }, Syndrome::Nak(NakCode::RemoteAccessError));
+        if let Err(error) = gathered {
+            // The region was deregistered between request and response, or a driver failed. The PSN is that of the
+            // request packet that last requested it: in plain RoCE, where a requester repeats only the rest of a
+            // response, it may be any of the response's.
+            let copy = matches!(error, MemError::Copy(_));
+            let code = if copy { NakCode::RemoteOperationalError } else { NakCode::RemoteAccessError };
+            let nak = (if self.irn { op.psn } else { psn }, Syndrome::Nak(code));
             gather.clear();
             if again {
                 // A requester that has the response may have released the region: this notifies one that has not, and
@@ -268,10 +271,10 @@ impl Responder {
                 self.nak = Some(nak);
                 return Ok(false);
             }
-            host.counters().resp_remote_access_errors += 1;
+            host.counters().resp_remote_access_errors += u64::from(!copy);
             host.counters().resp_remote_errors += 1;
             self.terminal_nak = Some(nak);
-            return Err(QpFailure::Access);
+            return Err(if copy { QpFailure::Request } else { QpFailure::Access });
         }
         host.counters().sent_bytes += u64::from(len);
         Ok(true)
