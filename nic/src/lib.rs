@@ -108,7 +108,5 @@ pub use gsi::ManagementDatagram;
 pub use irnic_transports::pacer;
 pub use irnic_transports::qp::QpConfig;
 pub use loopback::loopback;
-pub use memory::{
-    Accelerator, CopyError, MemoryReader, Mr, MrChanges, Mw, MwKind, copy_bytes, copy_payload, prefetch,
-};
+pub use memory::{Accelerator, CopyError, MemoryReader, Mr, MrChanges, Mw, MwKind, copy_bytes, copy_payload, prefetch};
 pub use nic::{FastPacket, Limits, Nic, NicConfig, TxSink};

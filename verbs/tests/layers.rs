@@ -4,8 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// All modules, from the ground up.
-const LAYERS: [&str; 13] =
-    ["abi", "gid", "gpu", "config", "explain", "errno", "device", "stats", "runtime", "objects", "ucma", "calls", "symbols"];
+const LAYERS: [&str; 13] = [
+    "abi", "gid", "gpu", "config", "explain", "errno", "device", "stats", "runtime", "objects", "ucma", "calls",
+    "symbols",
+];
 
 /// What the runtime takes: nothing of C.
 const OF_RUNTIME: [&str; 5] = ["gid", "config", "device", "stats", "runtime"];

@@ -124,7 +124,13 @@ impl Regions {
         let after = match op {
             AtomicOp::Store(bytes) => u64::from_ne_bytes(bytes),
             AtomicOp::FetchAdd { add } => before.wrapping_add(add),
-            AtomicOp::CompareSwap { compare, swap } => if before == compare { swap } else { return Ok(before) },
+            AtomicOp::CompareSwap { compare, swap } => {
+                if before == compare {
+                    swap
+                } else {
+                    return Ok(before);
+                }
+            }
         };
         region.write(key, addr, &after.to_ne_bytes())?;
         Ok(before)

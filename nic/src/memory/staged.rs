@@ -187,8 +187,7 @@ impl Memory {
         // Bytes written late may have failed.
         region.is_there(rkey)?;
         let Piece { of, at, .. } = piece.unwrap_or_default();
-        let part =
-            Part { region: None, addr, len, before: at.into(), rest: u64::from(of.saturating_sub(at).max(len)) };
+        let part = Part { region: None, addr, len, before: at.into(), rest: u64::from(of.saturating_sub(at).max(len)) };
         let message = piece.map(|_| Message::Response(by.qpn));
         out.stable = false;
         out.push(staging.gather(message, (rkey, region), &part)?, len);

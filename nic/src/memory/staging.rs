@@ -129,8 +129,8 @@ impl Staging {
         late: bool,
     ) -> Result<(), MemError> {
         let end = |from: Late| from.addr.wrapping_add(self.bytes.len() as u64);
-        let follows = self.late.is_some_and(|l| l.key == key && end(l) == addr)
-            && self.bytes.len() + bytes.len() <= BATCH;
+        let follows =
+            self.late.is_some_and(|l| l.key == key && end(l) == addr) && self.bytes.len() + bytes.len() <= BATCH;
         if !follows {
             self.flush(table);
         }
@@ -193,7 +193,8 @@ impl Ahead {
         if begins || self.to - self.from < out.len() {
             (self.from, self.to) = (0, 0);
             let ahead = part.rest.min(region.left(part.addr)).min(BATCH as u64) as usize;
-            if ahead < out.len() || !self.grow(ahead) || region.read(key, part.addr, &mut self.bytes[..ahead]).is_err() {
+            if ahead < out.len() || !self.grow(ahead) || region.read(key, part.addr, &mut self.bytes[..ahead]).is_err()
+            {
                 return false;
             }
             self.to = ahead;

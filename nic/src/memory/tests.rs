@@ -152,7 +152,10 @@ fn a_key_grants_what_it_was_registered_for_in_its_own_domain() {
         assert_eq!(memory.place_local(OTHER, &place, 0, &payload), Err(MemError::Domain(mr.lkey)));
         assert_eq!(memory.place_remote(by(OTHER), mr.rkey, mr.addr, 8, &payload), Err(MemError::Domain(mr.rkey)));
         assert_eq!(memory.gather_local(OTHER, &place, 0, 8, &mut list), Err(MemError::Domain(mr.lkey)));
-        assert_eq!(memory.table.gather_remote(by(OTHER), mr.rkey, mr.addr, 8, &mut list), Err(MemError::Domain(mr.rkey)));
+        assert_eq!(
+            memory.table.gather_remote(by(OTHER), mr.rkey, mr.addr, 8, &mut list),
+            Err(MemError::Domain(mr.rkey))
+        );
         assert_eq!(memory.atomic(by(OTHER), mr.rkey, mr.addr, op), Err(MemError::Domain(mr.rkey)));
         assert_eq!(memory.owned(&mr).unwrap(), before);
     }
@@ -385,8 +388,9 @@ fn atomics_act_on_eight_aligned_bytes_inside() {
     let (memory, mr) = owned(&[0; 24], ALL);
     let at = |offset| mr.addr.wrapping_add(offset);
     let add = |offset, add| memory.table.atomic(by(PD), mr.rkey, at(offset), AtomicOp::FetchAdd { add });
-    let swap =
-        |offset, compare, swap| memory.table.atomic(by(PD), mr.rkey, at(offset), AtomicOp::CompareSwap { compare, swap });
+    let swap = |offset, compare, swap| {
+        memory.table.atomic(by(PD), mr.rkey, at(offset), AtomicOp::CompareSwap { compare, swap })
+    };
     assert_eq!(add(16, 5), Ok(0));
     assert_eq!(add(16, u64::MAX), Ok(5), "addition wraps");
     assert_eq!(swap(16, 5, 9), Ok(4));

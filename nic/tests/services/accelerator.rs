@@ -181,8 +181,7 @@ fn messages_move_between_memories_of_any_kind_whatever_is_lost() {
                         post(&mut net, ends[0], op, &source, (there[0].addr, mr.rkey));
                         run(&mut net);
                         assert_eq!(statuses(&mut net, ends[0]), [WcStatus::Success], "{what}");
-                        let moved =
-                            if read { a.bytes(&net, ends[0], &source) } else { b.bytes(&net, ends[1], &there) };
+                        let moved = if read { a.bytes(&net, ends[0], &source) } else { b.bytes(&net, ends[1], &there) };
                         assert!(moved == expected, "{what}: {op:?} of {len} bytes");
                         // So that the next one has something to do.
                         b.gpu.memory.lock().unwrap().rotate_left(1);
@@ -324,6 +323,8 @@ fn a_driver_that_fails_ends_the_work_request_with_its_end_at_fault() {
                     assert!(failed || after > 0, "{said}");
                     let received = statuses(&mut net, ends[1]);
                     match receiver.filter(|_| failed) {
+                        // A response that is repeated does not end the responder.
+                        Some(_) if op == SendOp::Read && after > 0 && received.is_empty() => {}
                         Some(status) => assert_eq!(received, [status], "{said}"),
                         None => assert!(!failed || received.is_empty(), "{said}: {received:?}"),
                     }

@@ -82,7 +82,8 @@ unsafe fn register(pd: *mut ibv_pd, addr: *mut c_void, len: usize, iova: u64, fl
         && let Some(driver) = gpu::accelerator(addr as u64, len as u64)?
     {
         let range = (addr as u64, len as u64);
-        let mr = domain.device.lock_memory().nic().reg_accelerator_mr(domain.id, range, iova, access, driver.clone())?;
+        let mr =
+            domain.device.lock_memory().nic().reg_accelerator_mr(domain.id, range, iova, access, driver.clone())?;
         let registered = gpu::Registered::new(range.0, range.1, driver);
         return Ok(Mr::of_gpu(domain, pd, addr, len, mr, access, registered));
     }

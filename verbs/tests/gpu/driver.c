@@ -21,12 +21,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct { char *device, *behind; size_t len; } blocks[MAX];
 static struct { void *to; const void *from; size_t len; int to_device; } waiting[MAX];
 static int waits, streams;
-/* Copies made so far, and those after which all fail; -1: none does. */
-static int copies, fails_after = -1;
+/* Copies on streams that fail: 1 those to the device, 0 those to the host, -1 none. */
+static int fails = -1;
 
-int fake_copies(void) { return copies; }
 int fake_streams(void) { return streams; }
-void fake_fail_after(int n) { LOCKED(fails_after = n < 0 ? -1 : copies + n); }
+void fake_fail(int to_device) { LOCKED(fails = to_device); }
 
 /* The bytes behind device memory, or NULL for any other range. Under the lock. */
 static char *behind(const void *at, size_t len) {
@@ -41,8 +40,6 @@ static char *behind(const void *at, size_t len) {
 static int copy(void *to, const void *from, size_t len, int to_device) {
     char *there = behind(to_device ? to : from, len);
     if (!there) return INVALID;
-    if (fails_after >= 0 && copies >= fails_after) return FAILED;
-    copies++;
     if (to_device) memcpy(there, from, len);
     else memcpy(to, there, len);
     return OK;
@@ -60,15 +57,16 @@ static int later(void *to, const void *from, size_t len, int to_device) {
 static int synchronize(void) {
     int code = OK;
     LOCKED(for (int i = 0; i < waits; i++) {
-        int one = copy(waiting[i].to, waiting[i].from, waiting[i].len, waiting[i].to_device);
+        int to_device = waiting[i].to_device;
+        int one = to_device == fails ? FAILED : copy(waiting[i].to, waiting[i].from, waiting[i].len, to_device);
         if (one) code = one;
     } waits = 0);
     return code;
 }
 
 static int now(void *to, const void *from, size_t len, int to_device) {
-    int code, limit;
-    LOCKED(limit = fails_after; fails_after = -1; code = copy(to, from, len, to_device); copies -= !code; fails_after = limit);
+    int code;
+    LOCKED(code = copy(to, from, len, to_device));
     return code;
 }
 

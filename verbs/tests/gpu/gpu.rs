@@ -23,7 +23,7 @@ type Copy = unsafe extern "C" fn(*mut c_void, *const c_void, usize, c_int) -> c_
 #[derive(Copy, Clone)]
 pub struct Fake {
     streams: unsafe extern "C" fn() -> c_int,
-    fail_after: unsafe extern "C" fn(c_int),
+    fail: unsafe extern "C" fn(c_int),
 }
 
 impl Fake {
@@ -33,10 +33,10 @@ impl Fake {
         unsafe { (self.streams)() }
     }
 
-    /// Has all copies on streams fail after the next `n`; -1: none.
-    pub fn fail_after(&self, n: c_int) {
+    /// Has copies on streams fail: those to the GPU, or those from it, or none.
+    pub fn fail(&self, to_gpu: Option<bool>) {
         // SAFETY: has no precondition.
-        unsafe { (self.fail_after)(n) }
+        unsafe { (self.fail)(to_gpu.map_or(-1, c_int::from)) }
     }
 }
 
@@ -106,10 +106,8 @@ impl Gpu {
             Api::Hip => [c"hipMalloc", c"hipFree", c"hipMemcpy", c"hipMemcpy"],
         };
         let [allocate, free, to_device, to_host] = names;
-        let fake = (!real()).then(|| Fake {
-            streams: function(library, c"fake_streams"),
-            fail_after: function(library, c"fake_fail_after"),
-        });
+        let fake = (!real())
+            .then(|| Fake { streams: function(library, c"fake_streams"), fail: function(library, c"fake_fail") });
         Some(Gpu {
             api,
             allocate: function(library, allocate),

@@ -132,7 +132,8 @@ fn datagrams_and_inline_data_come_from_it() {
         memory.write(0, &(0..LEN).map(|i| (i * 3) as u8).collect::<Vec<_>>());
         let host = pd.mr(4096);
         host.write(0, &[1, 2, 3]);
-        for (n, way) in ["inline", "inline, two elements", "ibv_wr_set_inline_data", "gathered"].into_iter().enumerate() {
+        for (n, way) in ["inline", "inline, two elements", "ibv_wr_set_inline_data", "gathered"].into_iter().enumerate()
+        {
             let (sent, received) = (ctx.cq(64), ctx.cq(64));
             let srq = pd.srq(16, 2);
             let a = pd.qp(&sent, QpSpec::ud().ops(IBV_QP_EX_WITH_SEND));
@@ -211,19 +212,19 @@ fn a_region_that_ends_takes_no_more_and_its_stream_goes() {
 fn a_copy_that_fails_ends_the_request_at_fault() {
     for gpu in Gpu::all() {
         let Some(fake) = gpu.fake else { continue };
-        for (write, after, status) in [
-            // To send, the driver reads; to receive, it writes.
-            (true, 0, IBV_WC_LOC_PROT_ERR),
-            (true, 1, IBV_WC_REM_OP_ERR),
-            (false, 0, IBV_WC_REM_OP_ERR),
-            (false, 1, IBV_WC_LOC_PROT_ERR),
+        // To send, the driver copies from the GPU; to receive, to it.
+        for (write, to_gpu, status) in [
+            (true, false, IBV_WC_LOC_PROT_ERR),
+            (true, true, IBV_WC_REM_OP_ERR),
+            (false, false, IBV_WC_REM_OP_ERR),
+            (false, true, IBV_WC_LOC_PROT_ERR),
         ] {
             let t = Two::new(&gpu, QpSpec::rc());
-            fake.fail_after(after);
+            fake.fail(Some(to_gpu));
             let wr = if write { Send::write(1, t.to.remote(0)) } else { Send::read(1, t.to.remote(0)) };
             assert_eq!(t.a.post(wr.sge(t.from.sge(0, 10_000))), 0);
             t.cq.expect(1, status);
-            fake.fail_after(-1);
+            fake.fail(None);
         }
     }
 }
