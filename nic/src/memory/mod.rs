@@ -75,8 +75,8 @@ impl Memory {
     /// Returns a packet's payload in place, by the list that `qp` has just made for it.
     #[inline]
     pub(crate) fn lend<'a>(&'a self, _qp: &'a Qp, list: &'a GatherList) -> Gather<'a> {
-        // SAFETY: each segment belongs to the queue pair, to a region of this table, to the table, or to the copies made
-        // here. They are borrowed for as long as the list, so none can change or be freed before it.
+        // SAFETY: each segment belongs to the queue pair, to a region of this table, to the table, or to the copies
+        // made here. They are borrowed for as long as the list, so none can change or be freed before it.
         unsafe { Gather::new(list.segments()) }.with_stable(list.stable)
     }
 

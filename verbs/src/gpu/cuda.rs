@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use irnic_nic::{Accelerator, CopyError};
 
+use super::common::{GpuError, Streams, common};
 use super::library::{Library, functions};
-use super::{GpuError, Streams, common};
 
 /// CUcontext and CUstream.
 type Context = *mut c_void;
