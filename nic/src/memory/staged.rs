@@ -157,14 +157,26 @@ impl Memory {
         }
         let (table, staging) = (&*self.table, self.staging.get_or_insert_default());
         staging.begin(table);
-        table.walk_parts(pd, sges, offset, len.into(), Access(0), |part| {
+        // Segments that are copies, by bits; they get their addresses when none is written any more.
+        let mut copies = 0u32;
+        let listed = table.walk_parts(pd, sges, offset, len.into(), Access(0), |part| {
             let addr = match part.region {
                 None => part.addr,
-                Some(region) => staging.gather(message, region, &part)?,
+                Some(region) => {
+                    copies |= 1 << out.count;
+                    staging.gather(message, region, &part)?
+                }
             };
             out.push(addr, part.len);
             Ok(())
-        })
+        });
+        if listed.is_err() {
+            out.clear();
+        }
+        let start = staging.start();
+        let of_copies = out.segments[..out.count].iter_mut().enumerate().filter(|(i, _)| copies >> i & 1 != 0);
+        of_copies.for_each(|(_, segment)| segment.addr += start);
+        listed
     }
 
     #[cold]
@@ -190,7 +202,8 @@ impl Memory {
         let part = Part { region: None, addr, len, before: at.into(), rest: u64::from(of.saturating_sub(at).max(len)) };
         let message = piece.map(|_| Message::Response(by.qpn));
         out.stable = false;
-        out.push(staging.gather(message, (rkey, region), &part)?, len);
+        let offset = staging.gather(message, (rkey, region), &part)?;
+        out.push(staging.start() + offset, len);
         Ok(())
     }
 

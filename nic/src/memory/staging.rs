@@ -84,8 +84,13 @@ impl Staging {
         self.flush(table);
     }
 
-    /// Copies a part of a message to the packet; returns the address of the copy. Parts of a message are read ahead if
-    /// they come in order; `None` is a part by itself.
+    /// Returns the address of the packet's copies.
+    pub(super) fn start(&self) -> u64 {
+        self.packet.as_ptr() as u64
+    }
+
+    /// Copies a part of a message to the packet; returns the position of the copy there. Parts of a message are read
+    /// ahead if they come in order; `None` is a part by itself.
     pub(super) fn gather(
         &mut self,
         message: Option<Message>,
@@ -102,8 +107,9 @@ impl Staging {
         if !ahead {
             region.read(key, part.addr, to)?;
         }
+        let position = self.filled as u64;
         self.filled = end;
-        Ok(to.as_ptr() as u64)
+        Ok(position)
     }
 
     /// Returns a payload's bytes in a buffer to be [given back](Self::put_back).
