@@ -48,7 +48,7 @@ impl Two<'_> {
         connect(&a, &b);
         let [from, to] = [3, 5].map(|step| {
             let memory = gpu.register(&pd, LEN, ALL);
-            memory.write(0, &(0..LEN).map(|i| (i * step >> 2) as u8).collect::<Vec<_>>());
+            memory.write(0, &(0..LEN).map(|i| ((i * step) >> 2) as u8).collect::<Vec<_>>());
             memory
         });
         Two { a, b, from, to, cq, pd, _ctx: ctx }
