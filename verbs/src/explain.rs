@@ -26,6 +26,20 @@ pub(crate) fn set_wanted(wanted: bool) {
     WANTED.store(wanted, Ordering::Relaxed);
 }
 
+/// Whether reasons are wanted.
+#[inline]
+pub(crate) fn is_wanted() -> bool {
+    WANTED.load(Ordering::Relaxed)
+}
+
+/// Prints a reason that belongs to no call, once.
+#[cold]
+pub(crate) fn tell(why: &str) {
+    if let Some(line) = PRINTED.lock().line(why) {
+        let _ = io::stderr().write_all(line.as_bytes());
+    }
+}
+
 /// Makes the reason noted next be printed in any case: it is a mistake that only the user can fix.
 pub(crate) fn insist() {
     INSISTS.set(true);
@@ -34,7 +48,7 @@ pub(crate) fn insist() {
 /// Records why a call is about to fail with `errno`.
 #[cold]
 pub(crate) fn note(errno: c_int, why: &dyn fmt::Display) {
-    if WANTED.load(Ordering::Relaxed) || INSISTS.get() {
+    if is_wanted() || INSISTS.get() {
         REASON.set(Some((errno, why.to_string())));
     }
 }
@@ -42,7 +56,7 @@ pub(crate) fn note(errno: c_int, why: &dyn fmt::Display) {
 /// Prints why `call` fails with `errno`, if a reason was noted.
 #[cold]
 pub(crate) fn print(call: &str, errno: c_int) {
-    if !WANTED.load(Ordering::Relaxed) && !INSISTS.get() {
+    if !is_wanted() && !INSISTS.get() {
         return;
     }
     INSISTS.set(false);

@@ -10,7 +10,7 @@ const LAYERS: [&str; 13] = [
 ];
 
 /// What the runtime takes: nothing of C.
-const OF_RUNTIME: [&str; 5] = ["gid", "config", "device", "stats", "runtime"];
+const OF_RUNTIME: [&str; 6] = ["gid", "config", "explain", "device", "stats", "runtime"];
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("sources") {

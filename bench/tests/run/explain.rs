@@ -159,3 +159,58 @@ fn every_refusal_has_its_reason_once() {
     folder.write("irnic.toml", "explain = true\n");
     assert_eq!(self::messages(&run(&[])).len(), messages.len());
 }
+
+/// What each end of ibv_rc_pingpong says, server and client, with options of its own.
+fn both_ends(folder: &Folder, options: [&[&str]; 2]) -> [Vec<String>; 2] {
+    let port = free_port();
+    let start = |options: &[&str], host: &[&str]| {
+        let mut command = irnic(folder);
+        command.args(["run", "--address", "127.0.0.1", "--explain"]).args(options);
+        command.args(["--", "ibv_rc_pingpong", "-g", "0", "-n", "4", "-p", &port]).args(host);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("irnic starts")
+    };
+    let mut server = start(options[0], &[]);
+    await_listener(&port);
+    let client = start(options[1], &["127.0.0.1"]).wait_with_output().expect("an end");
+    // It waits for a message that never comes.
+    server.kill().expect("a process");
+    let server = server.wait_with_output().expect("an end");
+    [messages(&server), messages(&client)]
+}
+
+#[test]
+fn ends_of_different_transports_say_so() {
+    let Some(()) = needs(&["ibv_rc_pingpong"]) else { return };
+    let folder = Folder::new();
+    let (roce, irn) = (["--transport", "roce"], ["--transport", "irn"]);
+    for (server, client, here, there) in [(irn, roce, "irn", "roce"), (roce, irn, "roce", "irn")] {
+        let [server, client] = both_ends(&folder, [&server, &client]);
+        let dropped = format!("sender's wire format is {there}, and {here} here; give both ends the same transport");
+        assert!(server.iter().any(|line| line.contains(&dropped)), "{server:?}");
+        let [line] = &client[..] else { panic!("{client:?}") };
+        assert!(line.contains("IBV_WC_RETRY_EXC_ERR (12)") && line.contains(&format!("here it is {there}")), "{line}");
+    }
+}
+
+#[test]
+fn a_device_that_a_program_asks_for_is_told_with_those_that_there_are() {
+    let Some(()) = needs(&["ibv_devinfo"]) else { return };
+    let folder = Folder::new();
+    let run = |options: &[&str], name: &str| {
+        let mut command = irnic(&folder);
+        command.args(["run", "--address", "127.0.0.1"]).args(options).args(["--", "ibv_devinfo", "-d", name]);
+        command.output().expect("irnic runs")
+    };
+    let said = messages(&run(&["--explain"], "mlx5_0"));
+    let [line] = &said[..] else { panic!("{said:?}") };
+    assert!(line.contains("asks for device mlx5_0 (its arguments), and there is irnic0"), "{line}");
+    assert!(line.contains("[[device]] name = \"mlx5_0\""), "{line}");
+    for (options, name) in [(&[][..], "mlx5_0"), (&["--explain"], "irnic0")] {
+        assert!(messages(&run(options, name)).is_empty(), "{name}");
+    }
+    // The recipe of docs/ci.md.
+    folder.write("irnic.toml", "[[device]]\nname = \"mlx5_0\"\n");
+    let output = run(&["--explain"], "mlx5_0");
+    assert!(output.status.success() && text(&output.stdout).contains("mlx5_0"), "{}", text(&output.stderr));
+    assert!(messages(&output).is_empty(), "{}", text(&output.stderr));
+}

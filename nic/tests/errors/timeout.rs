@@ -1,11 +1,13 @@
 //! Silent peers: transport retries, and timers that never expire.
 
-use irnic_transports::config::Nak;
+use irnic_nic::NicConfig;
+use irnic_transports::config::{Nak, TransportConfig};
 use irnic_transports::qp::{PeerProcess, QpState, SendOp, WcStatus::*};
 use irnic_transports::time::{MS, SEC};
 use irnic_transports::wire::{AckTimeout, Opcode, parse};
 
-use crate::kit::{Case, Duo, calm};
+use crate::common::Network;
+use crate::kit::{Case, Duo, calm, connection};
 
 fn kill(d: &mut Duo) {
     let qpn = d.ends[1].qpn;
@@ -286,4 +288,22 @@ fn a_queue_pair_that_goes_says_once_more_what_has_arrived() {
             assert_eq!(d.done(0), [(1, if says { Success } else { RetryExcErr })]);
         }
     });
+}
+
+/// The end that drops requests counts that they are of another format; the other gives up as if nobody were there.
+#[test]
+fn ends_of_different_transports_do_not_hear_each_other_and_one_counts_why() {
+    for transports in [["roce", "irn"], ["irn", "roce"]] {
+        let mut c = connection("roce");
+        c.transport = transports.map(|t| TransportConfig::preset(t).unwrap());
+        (c.retry_cnt, c.timeout) = (2, 3);
+        let mut d = Duo::on(Network::new(2, "delay 5us", 1, &NicConfig::default()), c, false);
+        d.post(1, SendOp::Write, 64);
+        d.run();
+        assert_eq!(d.done(0), [(1, RetryExcErr)], "{transports:?}");
+        let counters = d.net.nics[1].counters();
+        assert!(counters.rx_other_transport >= 3, "{transports:?}: {}", counters.rx_other_transport);
+        assert_eq!(counters.rx_unexpected, counters.rx_other_transport, "{transports:?}");
+        assert_eq!(d.net.nics[0].counters().rx_other_transport, 0, "{transports:?}");
+    }
 }

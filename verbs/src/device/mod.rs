@@ -1,5 +1,6 @@
 //! The devices that a configuration defines on the host's interfaces, and their properties. None is opened here.
 
+mod asked;
 mod attributes;
 mod counters;
 mod live;
@@ -12,6 +13,7 @@ use irnic_ports::host::domain;
 use irnic_ports::lab::{Addressing, Assignment, LabSpec};
 use irnic_transports::wire::Mtu;
 
+pub(crate) use asked::asked;
 pub(crate) use attributes::{DEFAULT_PKEY, GID_TABLE, PKEY_TABLE};
 pub use attributes::{device_attr, port_attr};
 pub(crate) use counters::{Counted, counter_value};

@@ -142,6 +142,10 @@ pub(crate) fn devices() -> &'static [Device] {
             let infos = device::infos(&config)?;
             stats::set_wanted(config.stats);
             explain::set_wanted(config.explain);
+            if config.explain {
+                let names: Vec<&str> = infos.iter().map(|info| info.name.as_str()).collect();
+                device::asked(&names).iter().for_each(|line| explain::tell(line));
+            }
             Ok(infos)
         });
         match made {

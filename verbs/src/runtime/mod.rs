@@ -37,6 +37,7 @@ mod sleepers;
 mod state;
 #[cfg(test)]
 mod tests;
+mod unheard;
 mod unit;
 mod units;
 mod waiting;

@@ -251,13 +251,13 @@ impl Responder {
         let irn = headers.irn.is_some();
         if irn && !self.irn {
             if !self.may_enter_irn(c, headers) {
-                host.counters().rx_unexpected += 1;
+                self.refuse_format(c, headers, host);
                 return Ok(());
             }
             self.enter_irn(c);
         }
         if irn != self.irn {
-            host.counters().rx_unexpected += 1;
+            self.refuse_format(c, headers, host);
             return Ok(());
         }
         match headers.bth.opcode.operation() {
@@ -366,6 +366,19 @@ impl Responder {
             WireFormat::Irn => ahead >= 0 && (ahead as u32) < c.config.tracked(),
         };
         begins && headers.bth.opcode.is_request()
+    }
+
+    /// Counts a packet of another format, which is dropped. Late packets for an earlier queue pair may come in either
+    /// format; those of a format that this queue pair never uses are from a peer with another transport.
+    #[cold]
+    fn refuse_format(&self, c: &QpContext, headers: &Headers, host: &mut impl Host) {
+        host.counters().rx_unexpected += 1;
+        let never = match c.config.wire {
+            WireFormat::Roce => headers.irn.is_some(),
+            WireFormat::Irn => headers.irn.is_none(),
+            WireFormat::Auto => false,
+        };
+        host.counters().rx_other_transport += u64::from(never && headers.bth.opcode.is_request());
     }
 
     /// Handles the first packet with the extension: the peer has received everything sent before, so both sequence
