@@ -299,7 +299,7 @@ fn one(batch: &Batch, case: usize, seed: u64, watch: &Watch<'_>) -> Result<Finis
     let resolved = resolved(&config);
     let edges = size_edges(config.setups[0].mtu.bytes() as u64);
     let topology = config.topology.clone();
-    let until = config.until;
+    let (until, samples) = (config.until, config.sample.is_some());
     let begun = Instant::now();
     let mut simulation = Runner::new(config, batch, &topology)?;
     let mut advance = watch.begin();
@@ -321,6 +321,10 @@ fn one(batch: &Batch, case: usize, seed: u64, watch: &Watch<'_>) -> Result<Finis
     summary.events -= outcome.samples.len() as u64;
     let begins = outcome.flows.first().map_or(0, |f| f.start);
     outcome.samples.retain(|s| s.at >= begins);
+    // Curves reach the end of the run.
+    if samples && outcome.last.at > outcome.samples.last().map_or(begins, |sample| sample.at) {
+        outcome.samples.push(outcome.last);
+    }
     let flows = std::mem::take(&mut outcome.flows).into_iter().zip(std::mem::take(&mut outcome.records));
     let named = |(flow, record): (Flow, FlowRecord)| {
         (Flow { src: topology.id(flow.src), dst: topology.id(flow.dst), ..flow }, record)

@@ -50,24 +50,25 @@ pub mod samples {
     use irnic_fabric::sim::Sample;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    /// Time, buffered, longest, stopped, delivered, active.
-    type Row = (u64, u64, u64, u32, u64, u32);
+    /// Time, buffered, longest, stopped, delivered, placed, active.
+    type Row = (u64, u64, u64, u32, u64, u64, u32);
 
     pub fn serialize<S: Serializer>(samples: &[Sample], to: S) -> Result<S::Ok, S::Error> {
         let row = |s: &Sample| -> Row {
-            let Sample { at, buffered, longest, stopped, delivered, active } = *s;
-            (at, buffered, longest, stopped, delivered, active)
+            let Sample { at, buffered, longest, stopped, delivered, placed, active } = *s;
+            (at, buffered, longest, stopped, delivered, placed, active)
         };
         to.collect_seq(samples.iter().map(row))
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Sample>, D::Error> {
-        let sample = |(at, buffered, longest, stopped, delivered, active): Row| Sample {
+        let sample = |(at, buffered, longest, stopped, delivered, placed, active): Row| Sample {
             at,
             buffered,
             longest,
             stopped,
             delivered,
+            placed,
             active,
         };
         Ok(Vec::<Row>::deserialize(from)?.into_iter().map(sample).collect())

@@ -53,6 +53,24 @@ pub struct LinkChange {
     pub what: Change,
 }
 
+impl LinkChange {
+    /// Describes the change in a few words: `down h0-s0`, `h0-s0 at 10G`, or `s0>h0 at 10G` of one direction.
+    pub fn describe(&self, topology: &Topology) -> String {
+        let Some(link) = topology.links.get(self.link as usize) else { return String::new() };
+        let (a, b) = (topology.label(link.a), topology.label(link.b));
+        let gigabits = |rate: u64| rate as f64 / 1e9;
+        match self.what {
+            Change::Down => format!("down {a}-{b}"),
+            Change::Up => format!("up {a}-{b}"),
+            Change::Rate(rate) => format!("{a}-{b} at {}G", gigabits(rate)),
+            Change::RateFrom { node, rate } => {
+                let (from, to) = if node == link.a { (a, b) } else { (b, a) };
+                format!("{from}>{to} at {}G", gigabits(rate))
+            }
+        }
+    }
+}
+
 /// A path that a switch takes although others may be shorter, as an administrator can configure. Without a working link
 /// to `via`, the shortest paths apply.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -70,6 +70,8 @@ pub struct Sample {
     pub stopped: u32,
     /// Payload bytes delivered so far, including duplicates.
     pub delivered: u64,
+    /// Payload bytes that NICs have taken so far, each once.
+    pub placed: u64,
     /// Flows in progress.
     pub active: u32,
 }
@@ -185,6 +187,8 @@ pub struct Outcome {
     pub nics: Counters,
     /// Samples of the network at intervals.
     pub samples: Vec<Sample>,
+    /// The network at the end of the run.
+    pub last: Sample,
     /// Observations at the ends of connections, if requested.
     pub observed: Option<Observed>,
     /// Times at which packets entered and left the network, if requested ([`super::SimConfig::schedule`]).
@@ -230,6 +234,7 @@ impl<A: Agenda> Site<A> {
             longest,
             stopped: self.net.ports().iter().filter(|p| !p.paused().is_empty()).count() as u32,
             delivered: self.net.totals().payload_bytes,
+            placed: self.net.endpoints().map(|endpoint| endpoint.nic().counters().rcvd_bytes).sum(),
             active: self.flows.active(),
         }
     }
@@ -242,6 +247,7 @@ impl Sample {
         self.longest = self.longest.max(other.longest);
         self.stopped += other.stopped;
         self.delivered += other.delivered;
+        self.placed += other.placed;
         self.active += other.active;
     }
 }
@@ -279,6 +285,8 @@ pub(super) fn of<A: Agenda>(mut sites: Vec<Site<A>>, ending: Ending) -> Result<O
     if ending == Ending::Complete {
         check_queue_pairs(&sites)?;
     }
+    let mut last = sites[0].take_sample();
+    sites.iter().skip(1).for_each(|site| last.add(&site.take_sample()));
     let mut rest = sites.split_off(1);
     let mut first = sites.remove(0);
     for part in &mut rest {
@@ -330,6 +338,7 @@ pub(super) fn of<A: Agenda>(mut sites: Vec<Site<A>>, ending: Ending) -> Result<O
         deadlocked_at: first.net.first_deadlock(),
         records,
         samples: first.samples,
+        last,
         observed,
         schedule,
         flows,
