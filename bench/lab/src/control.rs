@@ -35,6 +35,8 @@ pub const SUFFIX: &str = "-control";
 const LONGEST: u64 = 4_096;
 /// Maximum number of queued commands.
 const WAITING: usize = 64;
+/// Maximum number of faults that are remembered for reports.
+const REMEMBERED: usize = 1_000;
 
 /// A command, and the channel for its answer.
 struct Request {
@@ -51,6 +53,8 @@ pub struct Control {
     began: Instant,
     /// Answers deferred to a lab time, ns.
     pending: Vec<(u64, Sender<String>, String)>,
+    /// Faults, and their ends, with the lab times of their effect, ns.
+    faults: Vec<(u64, String)>,
 }
 
 /// The lab being controlled.
@@ -121,7 +125,15 @@ pub fn listen(
             }
         }
     })?;
-    let control = Control { requests, topology, pace, addressing, began: Instant::now(), pending: Vec::new() };
+    let control = Control {
+        requests,
+        topology,
+        pace,
+        addressing,
+        began: Instant::now(),
+        pending: Vec::new(),
+        faults: Vec::new(),
+    };
     Ok((control, socket))
 }
 
@@ -189,11 +201,22 @@ impl Control {
     }
 
     /// Carries out a command. Returns the answer, and the lab time, ns, at which it takes effect, if that is later.
-    fn carry_out(&self, text: &str, emulation: &mut Emulation<'_>) -> Result<(Option<u64>, String), String> {
+    fn carry_out(&mut self, text: &str, emulation: &mut Emulation<'_>) -> Result<(Option<u64>, String), String> {
         let Emulation { server, lab, .. } = emulation;
         let now = server.now().max(lab.now());
-        let mut plan = |plan, lasts| {
+        let faults = &mut self.faults;
+        let mut remember = |at: u64, text: String| {
+            if faults.len() < REMEMBERED {
+                faults.push((at, text));
+            }
+        };
+        let said = text.trim();
+        let mut plan = |plan, lasts: Option<u64>| {
             let at = lab.plan(now, plan, lasts);
+            remember(at, said.to_owned());
+            if let Some(lasts) = lasts {
+                remember(at.saturating_add(lasts), format!("end of {said}"));
+            }
             Ok((Some(at), done(&json!({ "at_ns": at }))))
         };
         let fields = match Command::parse(text, &self.topology).map_err(|e| e.to_string())? {
@@ -201,10 +224,16 @@ impl Control {
             Command::LinkUp { link } => return plan(Plan::Up { link }, None),
             Command::Pause { priority, host, lasts } => return plan(Plan::Pause { host, priority }, lasts),
             Command::Resume { priority, host } => return plan(Plan::Resume { host, priority }, None),
-            Command::Rule(rule) => json!({ "rule": lab.add_rule(rule) }),
+            Command::Rule(rule) => {
+                remember(now, said.to_owned());
+                json!({ "rule": lab.add_rule(rule) })
+            }
             Command::Clear(id) => match (id, lab.remove_rules(id)) {
                 (Some(id), 0) => return Err(format!("there is no rule {id}; `rules` has those there are")),
-                (_, cleared) => json!({ "cleared": cleared }),
+                (_, cleared) => {
+                    remember(now, said.to_owned());
+                    json!({ "cleared": cleared })
+                }
             },
             Command::Capture { file, ports } => self.capture(&file, &ports, lab)?,
             Command::CaptureOff if lab.stop_recording() => json!({}),
@@ -214,7 +243,10 @@ impl Control {
             Command::Stats => self.stats(emulation),
             Command::Kill { host } => match server.kill(host) {
                 (killed, 0) if killed.is_empty() => return Err(format!("host {host} has no process")),
-                (killed, 0) => json!({ "killed": killed }),
+                (killed, 0) => {
+                    remember(now, said.to_owned());
+                    json!({ "killed": killed })
+                }
                 (killed, hidden) => {
                     let killed = killed.len();
                     return Err(format!(
@@ -224,6 +256,16 @@ impl Control {
             },
         };
         Ok((None, done(&fields)))
+    }
+
+    /// Returns the faults that were commanded, and their ends, with the lab times of their effect, ns.
+    pub fn faults(&self) -> &[(u64, String)] {
+        &self.faults
+    }
+
+    /// Adds faults that were planned from the beginning.
+    pub fn remember(&mut self, planned: impl IntoIterator<Item = (u64, String)>) {
+        self.faults.extend(planned.into_iter().take(REMEMBERED));
     }
 
     /// Begins a capture. Returns the number of ports.
@@ -259,7 +301,19 @@ impl Control {
         let processes = &ProcessStats::all(server);
         let program_time = ProgramTime::Machine;
         let (topology, pace) = (&self.topology, self.pace);
-        Report { view, topology, pace, took, ended: &[], processes, comparison: None, program_time }.json()
+        Report {
+            view,
+            topology,
+            pace,
+            took,
+            ended: &[],
+            processes,
+            comparison: None,
+            program_time,
+            faults: &[],
+            command: "",
+        }
+        .json()
     }
 }
 

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use irnic_report::html::plot::{Line, Plot};
+use irnic_report::html::plot::{Event, Line, Plot};
 use irnic_report::html::{POINTS, begin, buttons, end, figures, peaks, table};
+use irnic_report::looks::Look;
 use irnic_report::picture::{Axis, Scale, escaped};
 use irnic_sim::series::rate;
 
@@ -23,12 +24,13 @@ pub fn write(out: &mut impl Write, report: &Report<'_>, samples: &Samples) -> io
     let samples = &samples.busy();
     let ports = shown(samples);
     let mut page = String::new();
-    begin(&mut page, &format!("irnic lab: {}", report.topology.name), ports.len() + 1);
+    let looks: Vec<Look> = (0..=ports.len()).map(Look::nth).collect();
+    begin(&mut page, &format!("irnic lab: {}", report.topology.name), &looks);
     for line in report.text().lines().take_while(|line| !line.trim_start().starts_with("from ")) {
         let _ = writeln!(page, "<p>{}</p>", escaped(line.trim().trim_start_matches("lab: ")));
     }
-    legend(&mut page, report, &ports);
-    let mut plots = plots(samples, &ports);
+    legend(&mut page, report, &ports, &looks);
+    let mut plots = plots(samples, &ports, &events(report, samples));
     plots.retain(|plot| plot.lines.iter().any(|line| line.points.iter().any(|point| point.1 > 0.0)));
     figures(&mut page, &plots);
     if let Some(comparison) = report.comparison {
@@ -40,6 +42,8 @@ pub fn write(out: &mut impl Write, report: &Report<'_>, samples: &Samples) -> io
     commands(&mut page, report);
     processes(&mut page, report);
     queue_pairs(&mut page, report);
+    let (command, version) = (escaped(report.command), irnic_report::version::get());
+    let _ = writeln!(page, "<p>again: {command} (irnic {})</p>", escaped(version));
     end(&mut page, &plots)?;
     out.write_all(page.as_bytes())
 }
@@ -63,13 +67,20 @@ fn shown(samples: &Samples) -> Vec<usize> {
     shown.into_iter().collect()
 }
 
-fn legend(page: &mut String, report: &Report<'_>, ports: &[usize]) {
+fn legend(page: &mut String, report: &Report<'_>, ports: &[usize], looks: &[Look]) {
     let links: Vec<_> = report.view.lab.network().links().collect();
     let names = ports.iter().map(|port| {
         let link = &links[*port];
         format!("{} to {}", report.topology.label(link.from), report.topology.label(link.to))
     });
-    buttons(page, std::iter::once("all".to_owned()).chain(names));
+    buttons(page, std::iter::once("all".to_owned()).chain(names), looks);
+}
+
+/// The faults during the time that is plotted.
+fn events(report: &Report<'_>, samples: &Samples) -> Vec<Event> {
+    let last = samples.moments().last().map_or(0, |moment| moment.at);
+    let shown = report.faults.iter().filter(|(at, _)| (samples.from()..=last).contains(at));
+    shown.map(|(at, text)| Event { at: seconds(samples, *at), text: text.clone() }).collect()
 }
 
 /// Indices of moments that delimit as many intervals as a screen shows.
@@ -101,7 +112,7 @@ fn seconds(samples: &Samples, at: u64) -> f64 {
     (at - samples.from()) as f64 / 1e9
 }
 
-fn plots(samples: &Samples, ports: &[usize]) -> Vec<Plot> {
+fn plots(samples: &Samples, ports: &[usize], events: &[Event]) -> Vec<Plot> {
     let moments = samples.moments();
     let axis = |label| Axis { label, scale: Scale::Linear };
     let line = |case, points| Line { case, dashed: false, points, spread: Vec::new() };
@@ -109,8 +120,11 @@ fn plots(samples: &Samples, ports: &[usize]) -> Vec<Plot> {
     let each = |points: &dyn Fn(usize) -> Vec<(f64, f64)>| {
         ports.iter().zip(1..).map(|(port, case)| line(case, points(*port))).collect::<Vec<_>>()
     };
+    // Above some MB, numbers of KB are long.
+    let most = moments.iter().map(|m| m.buffered).max().unwrap_or(0);
+    let (unit, size) = if most < 10_000_000 { ("KB", 1e3) } else { ("MB", 1e6) };
     let highest = |values: Vec<u64>| {
-        peaks(moments.iter().zip(values).map(|(m, v)| (seconds(samples, m.at), v as f64 / 1e3)).collect())
+        peaks(moments.iter().zip(values).map(|(m, v)| (seconds(samples, m.at), v as f64 / size)).collect())
     };
     let delivered: Vec<u64> = moments.iter().map(|m| m.delivered).collect();
     let plot = |id: &'static str, title: &'static str, caption: &'static str, y, lines| Plot {
@@ -120,6 +134,7 @@ fn plots(samples: &Samples, ports: &[usize]) -> Vec<Plot> {
         x: axis("lab time since the first frame [s]"),
         y: axis(y),
         lines,
+        events: events.to_vec(),
     };
     vec![
         plot(
@@ -140,7 +155,7 @@ fn plots(samples: &Samples, ports: &[usize]) -> Vec<Plot> {
             "queues",
             "Queues",
             "Bytes that wait for a port of a switch; in all, those of all switches.",
-            "KB",
+            unit,
             std::iter::once(line(0, highest(moments.iter().map(|m| m.buffered).collect())))
                 .chain(each(&|port| highest(of(port, |p| p.queued))))
                 .collect(),

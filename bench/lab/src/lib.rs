@@ -279,6 +279,16 @@ impl NetworkThread {
     }
 }
 
+/// Returns the command line of this process, for a shell.
+fn command_line() -> String {
+    let mut words = std::env::args_os();
+    let program = words.next().map(PathBuf::from).unwrap_or_default();
+    let program = program.file_name().map_or_else(|| "irnic".into(), |name| name.to_string_lossy().into_owned());
+    let words: Vec<String> =
+        std::iter::once(program).chain(words.map(|word| word.to_string_lossy().into_owned())).collect();
+    irnic_report::shell::quoted(&words)
+}
+
 /// A lab whose commands and network have ended.
 struct Finished {
     outcome: Outcome,
@@ -291,6 +301,8 @@ impl Finished {
     /// Writes the report to its files, and the summary to standard error.
     fn report(&self, args: &LabArgs, plan: &Plan, files: Files) -> Result<(), LabError> {
         let comparison = if args.compare { compare::compare(&plan.config, &self.outcome)? } else { None };
+        let mut faults = self.outcome.faults.clone();
+        faults.sort_by_key(|(at, _)| *at);
         let report = Report {
             view: self.outcome.view(),
             topology: &plan.config.topology,
@@ -300,6 +312,8 @@ impl Finished {
             processes: &self.outcome.processes,
             comparison: comparison.as_ref(),
             program_time: args.program_time,
+            faults: &faults,
+            command: &command_line(),
         };
         files.write(&report, args.seed, &plan.settings)?;
         if !args.quiet {
@@ -347,8 +361,10 @@ fn run(args: &LabArgs, extensions: &Extensions) -> Result<u8, LabError> {
     let epochs = [machines - at, began_at() as i128 - at];
     let place = args.control.clone().unwrap_or_else(|| location.socket(control::SUFFIX));
     let control = control::listen(&place, server.waker(), plan.config.topology.clone(), plan.pace, plan.addressing);
-    let (control, control_socket) =
+    let (mut control, control_socket) =
         control.map_err(|e| LabError::Failed(format!("--control {}: {e}", place.display())))?;
+    let planned = plan.config.changes.iter();
+    control.remember(planned.map(|change| (change.at, change.describe(&plan.config.topology))));
     let interrupted = irnic_report::interrupt::flag().map_err(failed)?;
 
     let began = Instant::now();

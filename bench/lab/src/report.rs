@@ -36,6 +36,10 @@ pub struct Report<'a> {
     pub comparison: Option<&'a Comparison>,
     /// The time that programs see, for [`Report::text`].
     pub program_time: ProgramTime,
+    /// Changes of links and other faults, with their times, ns.
+    pub faults: &'a [(u64, String)],
+    /// The command line of the lab; empty if it is not over.
+    pub command: &'a str,
 }
 
 /// The largest delay of a late frame, ns, and the number of late frames: into the network, or at a process.
@@ -76,6 +80,9 @@ impl Report<'_> {
         }
         for ended in self.ended.iter().filter(|ended| ended.code() != 0) {
             let _ = writeln!(text, "  {}: exit status {}", ended.name, ended.code());
+        }
+        if !self.command.is_empty() {
+            let _ = writeln!(text, "  again: {} (irnic {})", self.command, irnic_report::version::get());
         }
         text
     }
@@ -256,7 +263,7 @@ impl Report<'_> {
             })
         });
         let mut all = json!({
-            "irnic": env!("CARGO_PKG_VERSION"),
+            "irnic": irnic_report::version::get(),
             "hosts": lab.hosts(),
             "clock": { "kind": self.pace.clock, "slower": self.pace.slower },
             "lab_ns": lasted, "host_ns": self.took,
@@ -281,6 +288,11 @@ impl Report<'_> {
                 "foreign": frames.rx_foreign, "unresolved": frames.tx_unresolved,
             })
         };
+        if !self.command.is_empty() {
+            all["command"] = self.command.into();
+            let fault = |(at, what): &(u64, String)| json!({ "at_ns": at, "what": what });
+            all["faults"] = self.faults.iter().map(fault).collect();
+        }
         if !self.view.guests.is_empty() {
             all["guests"] = self.view.guests.iter().map(guest).collect();
         }

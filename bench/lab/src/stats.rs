@@ -49,6 +49,9 @@ pub struct Stats {
     /// Payload bytes that have reached hosts.
     pub delivered_bytes: u64,
     pub processes: Vec<ProcessStats>,
+    /// The last changes of links and other faults, also those to come.
+    #[serde(default)]
+    pub faults: Vec<Fault>,
     /// Processes that have left recently.
     #[serde(default)]
     pub ended: Vec<ProcessStats>,
@@ -103,6 +106,15 @@ pub struct Point {
     pub received_bytes: Vec<u64>,
 }
 
+/// A change of a link, or another fault.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fault {
+    /// When, in the lab's time that has elapsed, ns.
+    pub lab_ns: u64,
+    /// What was commanded.
+    pub what: String,
+}
+
 /// Maximum number of hosts of a lab with curves for each.
 const CURVES: usize = 64;
 
@@ -110,7 +122,7 @@ impl Stats {
     /// Returns the snapshot of a lab in which nothing has happened.
     pub fn of_network(topology: &Topology, pace: Pace) -> Stats {
         Stats {
-            irnic: env!("CARGO_PKG_VERSION").into(),
+            irnic: irnic_report::version::get().into(),
             pid: std::process::id(),
             topology: topology.name.clone(),
             slower: pace.slower,

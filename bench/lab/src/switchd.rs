@@ -16,7 +16,7 @@ use crate::pace::{Clock, Pace};
 use crate::pairs::Pairs;
 use crate::process_stats::ProcessStats;
 use crate::samples::Samples;
-use crate::stats::{Board, Snapshot, Stats};
+use crate::stats::{Board, Fault, Snapshot, Stats};
 use crate::view::{Busy, Outcome};
 
 /// Rounds between checks for processes that join or leave.
@@ -27,6 +27,8 @@ const ATTENTION: Duration = Duration::from_millis(20);
 const PATIENT: u32 = 100;
 /// Time ahead for which it spins instead of sleeping, ns of the host's time.
 const SOON: u64 = 60 * US;
+/// Maximum number of faults in a snapshot.
+const FAULTS: usize = 32;
 /// Maximum sleep.
 pub(super) const SLEEP: Duration = Duration::from_millis(100);
 
@@ -157,11 +159,12 @@ impl Switchd {
         let unasked = self.unasked();
         self.server.close();
         let processes = ProcessStats::all(&self.server);
-        let Switchd { lab, pairs, busy, unclaimed, mut samples, .. } = self;
+        let Switchd { lab, pairs, busy, unclaimed, control, mut samples, .. } = self;
         if let Some(samples) = &mut samples {
             samples.finish(&lab);
         }
-        Outcome { lab, pairs, lasted, busy, lateness, unclaimed, unasked, guests, ip, samples, processes }
+        let faults = control.map_or_else(Vec::new, |control| control.faults().to_vec());
+        Outcome { lab, pairs, lasted, busy, lateness, unclaimed, unasked, guests, ip, samples, processes, faults }
     }
 
     /// Yields the core, and notes whether other threads compute.
@@ -178,6 +181,13 @@ impl Switchd {
         stats.host_ns = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         stats.lab_ns = self.server.now() - self.began;
         stats.unclaimed_frames = self.unclaimed;
+        let faults = self.control.as_ref().map_or(&[][..], Control::faults);
+        let shown = faults
+            .iter()
+            .rev()
+            .take(FAULTS)
+            .map(|(at, what)| Fault { lab_ns: at.saturating_sub(self.began), what: what.clone() });
+        stats.faults = shown.collect();
         stats.unasked_jumps = self.unasked().map(|unasked| unasked.jumps);
         let shown = self.server.members().map(|(_, member)| member.shown().cloned()).collect();
         self.board.answer(Snapshot { stats, shown, departed: self.server.departed().cloned().collect() });

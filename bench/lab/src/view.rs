@@ -72,6 +72,8 @@ pub struct Outcome {
     pub samples: Option<Samples>,
     /// Final numbers of the processes.
     pub processes: Vec<ProcessStats>,
+    /// Faults that were commanded, and their ends, with their times, ns.
+    pub faults: Vec<(u64, String)>,
 }
 
 impl Outcome {

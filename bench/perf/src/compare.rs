@@ -99,10 +99,7 @@ fn conclude(results: &Results<'_>) {
         let is_it = |plan: &super::plan::Plan| plan.label == transport && plan.loss == Some(one);
         let case = results.sweep.plans.iter().position(is_it)?;
         let goodput = results.main_number(case, Unit::Gigabits)?.median;
-        let again = results.spread(case, |ran| {
-            let of_client = |name: &str| ran.counters.get(name).copied().unwrap_or(0) as f64;
-            100.0 * of_client("retransmitted_pkts") / of_client("sent_pkts").max(1.0)
-        })?;
+        let again = results.spread(case, |ran| 100.0 * ran.retransmitted_share())?;
         Some((results.relative(case)? * 100.0, goodput, again.median))
     };
     if let (Some(roce), Some(irn)) = (of("roce"), of("irn")) {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use irnic_report::html::{self, plot};
+use irnic_report::looks::looks;
 use irnic_report::picture::{self, Axis, Scale, Series, escaped};
 
 use crate::document::percent;
@@ -111,8 +112,7 @@ fn over(
     let bw = |case: usize, ran: &Ran| {
         if let Line::Bw(bw) = ran.line { unit.of(bw.average, sweep.plans[case].size) } else { 0.0 }
     };
-    let again =
-        |_: usize, ran: &Ran| 100.0 * ran.count("retransmitted_pkts") as f64 / ran.count("sent_pkts").max(1) as f64;
+    let again = |_: usize, ran: &Ran| 100.0 * ran.retransmitted_share();
     vec![
         Chart {
             id: id("bandwidth"),
@@ -125,7 +125,7 @@ fn over(
         Chart {
             id: id("again"),
             title: format!("Packets sent again{of}"),
-            caption: format!("{median}: share of all packets that both ends sent{bars}."),
+            caption: format!("{median}: share of the packets that both ends sent, acknowledgements apart{bars}."),
             x: axis,
             y: AGAIN,
             curves: curves(false, &again),
@@ -195,7 +195,7 @@ pub fn svg(results: &Results<'_>) -> String {
     let series = |curve: &Curve| {
         let (points, spread) = split(&curve.points);
         let name = if curve.dashed { format!("{}, 99 %", names[curve.case]) } else { names[curve.case].clone() };
-        Series { name, colour: curve.case, dashed: curve.dashed, points, spread }
+        Series { name, of: curve.case, dashed: curve.dashed, points, spread }
     };
     let plots: Vec<(String, picture::Plot)> = charts
         .into_iter()
@@ -213,7 +213,8 @@ pub fn html(out: &mut impl Write, results: &Results<'_>) -> io::Result<()> {
     let sweep = results.sweep;
     let plan = sweep.first();
     let mut page = String::new();
-    html::begin(&mut page, &title(results), names.len());
+    let looks = looks(names.iter().map(String::as_str));
+    html::begin(&mut page, &title(results), &looks);
     let length = match plan.length {
         Length::Messages(n) => format!("{n} messages a queue pair"),
         Length::Time { duration, .. } => format!("{} s", duration.as_secs_f64()),
@@ -226,7 +227,7 @@ pub fn html(out: &mut impl Write, results: &Results<'_>) -> io::Result<()> {
             let _ = writeln!(page, "<p class=\"bad\">{}</p>", escaped(&format!("{}: {why}", sweep.name(*turn))));
         }
     }
-    html::buttons(&mut page, names);
+    html::buttons(&mut page, names, &looks);
     let line = |curve: &Curve| {
         let (points, spread) = split(&curve.points);
         plot::Line { case: curve.case, dashed: curve.dashed, points, spread }
@@ -240,6 +241,7 @@ pub fn html(out: &mut impl Write, results: &Results<'_>) -> io::Result<()> {
             x: chart.x,
             y: chart.y,
             lines: chart.curves.iter().map(line).collect(),
+            events: Vec::new(),
         })
         .collect();
     html::figures(&mut page, &plots);

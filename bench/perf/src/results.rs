@@ -68,6 +68,12 @@ impl Ran {
     pub fn count(&self, name: &str) -> u64 {
         [&self.counters, &self.peer_counters].into_iter().filter_map(|counters| counters.get(name)).sum()
     }
+
+    /// Returns the share of packets sent again, 0 to 1: of those that both ends sent, acknowledgements apart.
+    pub fn retransmitted_share(&self) -> f64 {
+        let sent = self.count("sent_pkts").saturating_sub(self.count("sent_acks"));
+        self.count("retransmitted_pkts") as f64 / sent.max(1) as f64
+    }
 }
 
 /// Results so far.

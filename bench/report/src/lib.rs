@@ -9,9 +9,11 @@ mod error;
 pub mod html;
 pub mod interrupt;
 pub mod junit;
+pub mod looks;
 #[macro_use]
 pub mod output;
 pub mod picture;
+pub mod shell;
 pub mod table;
 pub mod usage;
 pub mod version;

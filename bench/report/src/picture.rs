@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use crate::looks::{COLOURS, DARK, DASHES, LIGHT, Look, MARKS, looks};
+
 /// Scale of an axis.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -28,9 +30,9 @@ pub struct Axis {
 pub struct Series {
     /// Name in the legend.
     pub name: String,
-    /// Index of its colour.
-    pub colour: usize,
-    /// Whether the line is dashed: the second of two of a colour.
+    /// Number of what it is of, which has one colour and one mark: those of the transport that its name has, or others.
+    pub of: usize,
+    /// Whether the line is dashed: the second of two of the same.
     pub dashed: bool,
     /// Points, x and y, from left to right.
     pub points: Vec<(f64, f64)>,
@@ -60,11 +62,9 @@ const STEP: f64 = 300.0;
 /// Position of names, and maximum width of a letter.
 const NAMES: f64 = RIGHT + 46.0;
 const LETTER: f64 = 8.5;
-/// Colours on white, and on black. Beyond the last, they repeat.
-const COLOURS: [&str; 6] = ["#0b6e4f", "#1f5fb4", "#b3261e", "#8a5a00", "#6a3fa0", "#555555"];
-const DARK: [&str; 6] = ["#4cc3a0", "#6db1ff", "#ff8a80", "#e0b44a", "#c39bf0", "#aab3bd"];
-/// Lines with at most this many points have markers.
+/// Lines with at most this many points have marks there; others have [`SPARSE`] of them.
 const MARKED: usize = 30;
+const SPARSE: usize = 5;
 
 /// Draws plots below each other, under a title.
 pub fn draw(title: &str, plots: &[Plot]) -> String {
@@ -111,9 +111,13 @@ fn title_height(title: &str) -> f64 {
 /// Styles for dark mode: style sheets override the attributes of elements.
 fn dark() -> String {
     let mut style = String::from("@media (prefers-color-scheme: dark) { .back { fill: #14171b } ");
-    style.push_str("text { fill: #e6e9ed } .rule { stroke: #2d333b } .mark { fill: #14171b } ");
+    style.push_str("text { fill: #e6e9ed } .rule { stroke: #2d333b } ");
     for (n, colour) in DARK.iter().enumerate() {
-        let _ = write!(style, ".c{n} {{ stroke: {colour} }} ");
+        let _ = write!(style, ".c{n} {{ stroke: {colour} }} .f{n} {{ fill: {colour} }} ");
+    }
+    style.push_str(".mark { stroke: #14171b } .hollow { fill: #14171b } ");
+    for (n, colour) in DARK.iter().enumerate() {
+        let _ = write!(style, ".c{n}.hollow {{ stroke: {colour} }} ");
     }
     style + "}"
 }
@@ -164,14 +168,22 @@ impl Plot {
             escaped(self.x.label),
             escaped(self.y.label)
         );
+        let looks = self.looks();
         for (n, series) in self.series.iter().enumerate() {
-            let dash = if series.dashed { " stroke-dasharray=\"6 4\"" } else { "" };
-            let colour = series.colour % COLOURS.len();
-            let stroke = format!("stroke=\"{}\"{dash} stroke-width=\"1.5\"", COLOURS[colour]);
+            let Look { colour, dash } = looks.get(series.of).copied().unwrap_or_default();
+            let dash = match (series.dashed, dash) {
+                (true, _) => " stroke-dasharray=\"6 4\"".to_owned(),
+                (false, 0) => String::new(),
+                (false, dash) => format!(" stroke-dasharray=\"{}\"", DASHES[dash]),
+            };
+            let stroke = format!("stroke=\"{}\" stroke-width=\"1.5\"", LIGHT[colour]);
             let places: Vec<(f64, f64)> = series.points.iter().map(|p| (x(p.0), y(p.1))).collect();
             let points: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-            let _ =
-                writeln!(out, "<polyline class=\"c{colour}\" fill=\"none\" {stroke} points=\"{}\"/>", points.join(" "));
+            let _ = writeln!(
+                out,
+                "<polyline class=\"c{colour}\" fill=\"none\" {stroke}{dash} points=\"{}\"/>",
+                points.join(" ")
+            );
             for ((at, _), (from, to)) in places.iter().zip(&series.spread) {
                 let (top, bottom) = (y(*to), y(*from));
                 let _ = writeln!(
@@ -180,26 +192,53 @@ impl Plot {
                     at - 4.0
                 );
             }
-            if places.len() <= MARKED {
-                for (x, y) in &places {
-                    let _ = writeln!(
-                        out,
-                        "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\" class=\"c{colour} mark\" fill=\"white\" {stroke}/>"
-                    );
-                }
+            for place in marked(&places, series.of) {
+                mark(out, place, colour, series.dashed);
             }
             let at = top + 12.0 + 20.0 * n as f64;
             let _ = writeln!(
                 out,
-                "<line class=\"c{colour}\" x1=\"{}\" x2=\"{}\" y1=\"{at}\" y2=\"{at}\" {stroke}/><text x=\"{}\" y=\"{}\">{}</text>",
+                "<line class=\"c{colour}\" x1=\"{}\" x2=\"{}\" y1=\"{at}\" y2=\"{at}\" {stroke}{dash}/><text x=\"{}\" y=\"{}\">{}</text>",
                 RIGHT + 14.0,
                 RIGHT + 40.0,
                 NAMES,
                 at + 4.0,
                 escaped(&series.name)
             );
+            mark(out, (RIGHT + 27.0, at), colour, series.dashed);
         }
     }
+
+    /// Returns the looks of what lines are of, by its number.
+    fn looks(&self) -> Vec<Look> {
+        let count = self.series.iter().map(|series| series.of + 1).max().unwrap_or(0);
+        let name = |of: usize| self.series.iter().find(|series| series.of == of).map_or("", |series| &series.name);
+        looks((0..count).map(name))
+    }
+}
+
+/// Returns where a line has marks: at its points if they are few; else at some, which are others for each line.
+fn marked(places: &[(f64, f64)], of: usize) -> Vec<(f64, f64)> {
+    if places.len() <= MARKED {
+        return places.to_vec();
+    }
+    let step = (RIGHT - LEFT) / SPARSE as f64;
+    let aims = (0..SPARSE).map(|n| LEFT + step * (n as f64 + (of as f64 * 0.37).fract()));
+    let near = |aim: f64| {
+        let nearest = places.iter().copied().min_by(|a, b| (a.0 - aim).abs().total_cmp(&(b.0 - aim).abs()));
+        nearest.filter(|(x, _)| (x - aim).abs() <= step / 2.0)
+    };
+    aims.filter_map(near).collect()
+}
+
+/// Draws a mark: hollow on dashed lines.
+fn mark(out: &mut String, (x, y): (f64, f64), colour: usize, hollow: bool) {
+    let (path, ink) = (MARKS[colour % COLOURS], LIGHT[colour % COLOURS]);
+    let style = match hollow {
+        true => format!("class=\"c{colour} mark hollow\" fill=\"white\" stroke=\"{ink}\" stroke-width=\"1.3\""),
+        false => format!("class=\"f{colour} mark\" fill=\"{ink}\" stroke=\"white\" stroke-width=\"0.8\""),
+    };
+    let _ = writeln!(out, "<path {style} d=\"{path}\" transform=\"translate({x:.1} {y:.1})\"/>");
 }
 
 /// Range and ticks of an axis.
@@ -287,7 +326,7 @@ mod tests {
         let axis = |label, scale| Axis { label, scale };
         let series = |name: &str, dashed| Series {
             name: name.into(),
-            colour: 0,
+            of: 0,
             dashed,
             points: vec![(1.0, 2.0), (3.0, 4.0)],
             spread: if dashed { vec![(1.0, 2.5), (3.5, 4.0)] } else { Vec::new() },
@@ -298,7 +337,8 @@ mod tests {
             series: vec![series("a & b", false), series("c", true)],
         };
         let svg = draw("Figure 1: this & that", &[plot(), plot()]);
-        assert_eq!((svg.matches("<polyline").count(), svg.matches("stroke-dasharray").count()), (4, 12));
+        assert_eq!((svg.matches("<polyline").count(), svg.matches("stroke-dasharray").count()), (4, 4));
+        assert_eq!((svg.matches(" mark\"").count(), svg.matches(" mark hollow\"").count()), (6, 6));
         assert_eq!(svg.matches("<path class=\"c0 spread\"").count(), 4, "an interval at each point of one line");
         for part in ["Figure 1: this &amp; that", "time [ms]", "&lt;rate&gt;", "a &amp; b", "viewBox=\"0 0 760 644\""] {
             assert!(svg.contains(part), "{part}: {svg}");

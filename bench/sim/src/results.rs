@@ -7,6 +7,8 @@ use irnic_sweep::NoResult;
 
 use crate::execute::{Batch, Finished, Run};
 
+/// Maximum number of cases with columns; more have a line each.
+pub const COLUMNS: usize = 6;
 /// Maximum length of a word in a column head.
 pub const WORD: usize = 24;
 /// Maximum length of a case's name in a table: cases with longer ones are numbered, with their names listed above.
@@ -50,7 +52,7 @@ pub struct Column<'a> {
     /// Kinds of the parts of the workload, which are its classes.
     kinds: Vec<String>,
     /// Transports of its classes, if they differ.
-    pub transports: Vec<String>,
+    transports: Vec<String>,
 }
 
 /// Returns the columns of all cases.
@@ -102,6 +104,21 @@ impl Column<'_> {
             1 => format!("{mean:.places$}"),
             _ => format!("{mean:.places$} ±{confidence:.places$}"),
         }
+    }
+
+    /// Returns a line of heads, and one of cells for each range of sizes and for each class.
+    pub fn by_part(&self, title: &str, parts: &[Part]) -> Vec<Vec<String>> {
+        // One per row: goodput is present only if transports share a network.
+        let heads = ["flows", "slowdown", "average", "p50", "p95", "p99", "p99.9", "max", "Gbit/s"];
+        let rows = parts.first().map_or(heads.len() - 1, |part| part.rows.len());
+        let mut lines = vec![std::iter::once(title).chain(heads).take(1 + rows).map(str::to_owned).collect::<Vec<_>>()];
+        for part in parts {
+            let cells = part.rows.iter().map(|r| self.cell(r.places, &r.of));
+            let transport = part.class.and_then(|class| self.transports.get(class));
+            let name = transport.map_or_else(|| part.name.clone(), |transport| format!("{}, {transport}", part.name));
+            lines.push(std::iter::once(name).chain(cells).collect());
+        }
+        lines
     }
 
     /// Returns the endings of the runs, in words.

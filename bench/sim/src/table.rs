@@ -6,10 +6,8 @@ use irnic_fabric::summary::Summary;
 use irnic_report::table::align;
 
 use crate::execute::Run;
-use crate::results::{Column, MS, Part, Report, Row, WORD, of_complete};
+use crate::results::{COLUMNS, Column, MS, Report, Row, WORD, of_complete};
 
-/// Maximum number of cases with columns; more have a line each.
-const COLUMNS: usize = 6;
 /// Prints everything.
 pub fn print(report: &Report<'_>) {
     irnic_report::output::print(&text(report));
@@ -110,24 +108,9 @@ fn column_by_case(out: &mut String, Report { columns, names, rows, parts, .. }: 
     align(out, &lines);
     for (column, name) in columns.iter().zip(names) {
         let title = if columns.len() > 1 { name } else { "FCT in ms" };
-        by_part(out, column, title, parts);
+        out.push('\n');
+        align(out, &column.by_part(title, parts));
     }
-}
-
-/// Writes a line for each range of sizes and for each class.
-fn by_part(out: &mut String, column: &Column<'_>, title: &str, parts: &[Part]) {
-    // One per row: goodput is present only if transports share a network.
-    let heads = ["flows", "slowdown", "average", "p50", "p95", "p99", "p99.9", "max", "Gbit/s"];
-    let rows = parts.first().map_or(heads.len() - 1, |part| part.rows.len());
-    let mut lines = vec![std::iter::once(title).chain(heads).take(1 + rows).map(str::to_owned).collect::<Vec<_>>()];
-    for part in parts {
-        let cells = part.rows.iter().map(|r| column.cell(r.places, &r.of));
-        let transport = part.class.and_then(|class| column.transports.get(class));
-        let name = transport.map_or_else(|| part.name.clone(), |transport| format!("{}, {transport}", part.name));
-        lines.push(std::iter::once(name).chain(cells).collect());
-    }
-    out.push('\n');
-    align(out, &lines);
 }
 
 /// Writes a line for each case.

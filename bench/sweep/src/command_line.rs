@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use irnic_report::CommandError;
+pub use irnic_report::shell::quoted;
 
 /// Options that determine where and how runs are performed, without affecting results; all take a value except
 /// [`FLAGS`].
@@ -82,19 +83,6 @@ pub fn again(without: &[&str], with: impl Iterator<Item = String>) -> String {
     }
     all.extend(with);
     quoted(&all)
-}
-
-/// Quotes words for a POSIX shell.
-pub fn quoted(words: &[impl AsRef<str>]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
-    let one = |word: &str| {
-        if !word.is_empty() && word.chars().all(plain) {
-            word.to_owned()
-        } else {
-            format!("'{}'", word.replace('\'', "'\\''"))
-        }
-    };
-    words.iter().map(|word| one(word.as_ref())).collect::<Vec<_>>().join(" ")
 }
 
 /// Formats a path as a word.

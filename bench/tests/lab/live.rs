@@ -23,6 +23,10 @@ impl Drop for Running {
 }
 
 fn start(folder: &Folder) -> Option<Running> {
+    start_on(folder, "leaf-spine:leaves=2,spines=2,hosts=2,rate=1G,delay=20us")
+}
+
+fn start_on(folder: &Folder, topology: &str) -> Option<Running> {
     needs(&["ib_write_bw"])?;
     let flow = |src: u32| {
         let port = free_port();
@@ -34,7 +38,7 @@ fn start(folder: &Folder) -> Option<Running> {
     };
     let script = format!("{} & {} & wait", flow(0), flow(1));
     let mut command = irnic(folder);
-    command.args(["lab", "--topology", "leaf-spine:leaves=2,spines=2,hosts=2,rate=1G,delay=20us"]);
+    command.args(["lab", "--topology", topology, "--link-event", "rate:h3-s1=999M@2ms"]);
     command.args(["--transport", "roce", "--pfc", "on", "--live", "0", "--metrics", "127.0.0.1:0", "--live-public"]);
     command.args(["--", "sh", "-c", &script]);
     let mut lab = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("irnic runs");
@@ -333,4 +337,33 @@ fn a_browser_shows_the_network_its_load_and_the_last_minute() {
     assert!(table.matches("<td>RC</td>").count() >= 4 && table.contains(" us</td>"), "{table}");
     assert!(table.contains("<td>h0</td><td>h2</td>") && table.contains("bit/s</td>"), "{table}");
     assert!(dom.contains("<td>h2</td>") && dom.contains("ib_write_bw") && dom.contains("no frame was late"), "{dom}");
+}
+
+#[test]
+fn names_of_hosts_do_not_run_into_each_other() {
+    if needs(&["chromium"]).is_none() {
+        return;
+    }
+    let folder = Folder::new();
+    let Some(lab) = start_on(&folder, "fat-tree:k=4,rate=1G,delay=20us") else { return };
+    await_frames(&lab);
+    for (size, all) in [("390,844", false), ("600,844", true), ("1300,844", true)] {
+        let dom = text(&browser(&folder, size, &lab.live, "--dump-dom"));
+        let map = dom.split("id=\"map\"").nth(1).expect("a map").split("</svg>").next().expect("its end");
+        // Where names stand, and how many letters they have.
+        let named = map.split("<text x=\"").skip(1).filter_map(|part| {
+            let (x, rest) = part.split_once('"')?;
+            let name = rest.split_once('>')?.1.split('<').next()?;
+            name.starts_with('h').then(|| (x.parse::<f64>().expect("a number"), name.len()))
+        });
+        let mut named: Vec<(f64, usize)> = named.collect();
+        named.sort_by(|a, b| a.0.total_cmp(&b.0));
+        assert_eq!(named.len() == 16, all, "{size}: {named:?}");
+        assert!(named.len() >= 4, "{size}: {named:?}");
+        // Letters of 12 pixels are 7 to 8 wide.
+        let apart = |two: &[(f64, usize)]| two[1].0 - two[0].0 >= 3.7 * (two[0].1 + two[1].1) as f64;
+        assert!(named.windows(2).all(apart), "{size}: {named:?}");
+    }
+    let stats: Value = serde_json::from_str(&get(&lab.live, "/stats.json")).expect("JSON");
+    assert_eq!(stats["faults"][0]["what"], "h3-s1 at 0.999G", "what happens to links is told: {}", stats["faults"]);
 }

@@ -85,9 +85,10 @@ fn the_network_is_written_over_time() {
     let folder = Folder::new();
     let options =
         ["--sample", "500us", "--series", "s.csv", "--port-series", "p.csv", "--html", "r.html", "--json", "r.json"];
-    if incast(&folder, &options).is_none() {
-        return;
-    }
+    // Some of these fall into the transfers, whenever they begin.
+    let events: Vec<String> = (1..1_000).map(|n| format!("rate:h0-s0={}G@{}ms", 9 + n % 2, n * 20)).collect();
+    let events = events.join(",");
+    let Some(output) = incast(&folder, &[&options[..], &["--link-event", &events]].concat()) else { return };
     let json: Value =
         serde_json::from_slice(&std::fs::read(folder.path().join("r.json")).expect("a file")).expect("JSON");
 
@@ -128,6 +129,15 @@ fn the_network_is_written_over_time() {
     let ids: Vec<&str> = plots.as_array().expect("plots").iter().filter_map(|p| p["id"].as_str()).collect();
     assert!(ids.starts_with(&["delivered", "throughput", "queues"]), "{ids:?}");
     assert!(report.contains("<span>s0 to h0</span>") && report.contains("<th>h1 h0</th>"), "{report}");
+    // What happened to links is marked, and the result says how to get it again.
+    let marked = plots[1]["events"].as_array().expect("events");
+    assert!(marked.iter().any(|event| event["text"] == "h0-s0 at 9G"), "{marked:?}");
+    assert_eq!(json["faults"][0]["what"], "h0-s0 at 10G", "{}", json["faults"][0]);
+    let command = json["command"].as_str().expect("a command");
+    assert!(command.starts_with("irnic lab --topology star:hosts=3,rate=10G,delay=5us --sample 500us"), "{command}");
+    let (err, version) = (text(&output.stderr), json["irnic"].as_str().expect("a version"));
+    assert!(err.contains(&format!("  again: {command} (irnic {version})")), "{err}");
+    assert!(report.contains("again: irnic lab "), "{report}");
     let highest =
         plots[2]["lines"].as_array().expect("lines").iter().flat_map(|l| l["points"].as_array().expect("points"));
     assert!(highest.filter_map(|p| p[1].as_f64()).any(|kb| kb > 20.0), "{}", plots[2]);

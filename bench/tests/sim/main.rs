@@ -2,6 +2,7 @@
 
 mod golden;
 mod junit;
+mod pictures;
 mod report;
 mod reproduce;
 mod runs;

@@ -26,7 +26,7 @@ const look = (width) => new Promise((done) => {
         };
       });
       const numbers = [...svg.querySelectorAll("text")].map((text) => text.textContent).filter((text) => /^[0-9]/.test(text));
-      const marks = [...svg.querySelectorAll("circle.series")].filter((mark) => mark.style.display !== "none");
+      const marks = [...svg.querySelectorAll("path.mark:not(.sparse)")].filter((mark) => mark.style.display !== "none");
       const seen = (mark) => mark.getBBox().width > 2 && page.defaultView.getComputedStyle(mark).stroke !== "none";
       const points = shown.flatMap((line) => line.getAttribute("points").split(" ")).length;
       return { id: svg.id, width: box.width, height: box.height, right: box.right, series, numbers, points, marks: marks.filter(seen).length };
@@ -95,7 +95,7 @@ fn a_browser_shows_all_plots_on_a_phone_and_on_a_desktop() {
         let alone = &frame["without"][1];
         assert!(alone["marks"].as_u64() < plots[1]["marks"].as_u64() && alone["marks"] == alone["points"], "{alone}");
         let ids: Vec<&str> = plots.iter().map(|p| p["id"].as_str().unwrap()).collect();
-        assert_eq!(ids[..6], ["fct-cdf", "slowdown", "delivered", "longest", "buffered", "active"]);
+        assert_eq!(ids[..6], ["fct-cdf", "slowdown", "goodput", "longest", "buffered", "active"]);
         for plot in plots {
             assert!(plot["width"].as_f64() > Some(200.0) && plot["height"].as_f64() > Some(100.0), "{plot}");
             assert!(plot["right"].as_f64() <= Some(width), "{plot}");
@@ -109,7 +109,7 @@ fn a_browser_shows_all_plots_on_a_phone_and_on_a_desktop() {
         // RoCE's flows start during a fifth of the time: alone it has the whole width, and other numbers below.
         let of = |plots: &Value, what: &str| {
             let mut all = plots.as_array().unwrap().iter();
-            let plot = all.find(|p| p["id"] == "delivered").unwrap();
+            let plot = all.find(|p| p["id"] == "goodput").unwrap();
             plot["series"].as_array().unwrap().last().unwrap()[what].clone()
         };
         let (both, alone) =

@@ -10,7 +10,7 @@ use super::report::name;
 pub fn draw(plan: &RttPlan, cases: &[Case]) -> String {
     let mut series = Vec::new();
     for (number, case) in cases.iter().enumerate() {
-        for (colour, (clock, times)) in case.clocks().into_iter().enumerate() {
+        for (of, (clock, times)) in case.clocks().into_iter().enumerate() {
             let mut points = Vec::new();
             let mut seen = 0;
             for value in times.iter_recorded() {
@@ -20,7 +20,7 @@ pub fn draw(plan: &RttPlan, cases: &[Case]) -> String {
                 points.push((us, seen as f64 / times.len() as f64));
             }
             let name = format!("{clock}, {}", name(case));
-            series.push(Series { name, colour, dashed: number > 0, points, spread: Vec::new() });
+            series.push(Series { name, of, dashed: number > 0, points, spread: Vec::new() });
         }
     }
     let x = Axis { label: "round trip [µs]", scale: Scale::Log };

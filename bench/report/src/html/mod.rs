@@ -5,13 +5,12 @@ pub mod plot;
 use std::fmt::Write as _;
 use std::io;
 
+use crate::looks::{DASHES, Look, MARKS};
 use crate::picture::escaped;
 use plot::Plot;
 
-/// Maximum number of points of a line, more than a screen shows.
-pub const POINTS: usize = 300;
-/// Number of colours of the style sheet.
-const COLOURS: usize = 8;
+/// Maximum number of points of a line, about as many as a plot has room for.
+pub const POINTS: usize = 200;
 /// The style sheet, and the script that draws plots.
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -33,33 +32,38 @@ pub fn figures(page: &mut String, plots: &[Plot]) {
 
 /// Writes the data of plots, the script, and the end of the page.
 pub fn end(page: &mut String, plots: &[Plot]) -> io::Result<()> {
-    // It contains no user text.
-    let data = serde_json::to_string(plots).map_err(io::Error::other)?;
+    // Texts of events may contain anything.
+    let data = serde_json::to_string(plots).map_err(io::Error::other)?.replace("</", "<\\/");
+    let marks = serde_json::to_string(&MARKS).map_err(io::Error::other)?;
+    let _ = writeln!(page, "<script id=\"marks\" type=\"application/json\">{marks}</script>");
     let _ = writeln!(page, "<script id=\"plots\" type=\"application/json\">{data}</script>");
     let _ = writeln!(page, "<script>\n{SCRIPT}</script>\n</body>\n</html>");
     Ok(())
 }
 
-/// Writes the beginning of a page, up to its heading, with colours for the lines of `cases`.
-pub fn begin(page: &mut String, title: &str, cases: usize) {
+/// Writes the beginning of a page, up to its heading, with the looks of the lines of cases.
+pub fn begin(page: &mut String, title: &str, looks: &[Look]) {
     let title = escaped(title);
     let _ = write!(
         page,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n<style>\n{STYLE}"
     );
-    colours(page, cases);
+    colours(page, looks);
     let _ = writeln!(page, "</style>\n</head>\n<body>\n<h1>{title}</h1>");
 }
 
 /// Writes the names of cases as buttons that hide and show their lines.
-pub fn buttons(page: &mut String, names: impl IntoIterator<Item = String>) {
+pub fn buttons(page: &mut String, names: impl IntoIterator<Item = String>, looks: &[Look]) {
     page.push_str("<div class=\"legend\">");
-    for (case, name) in names.into_iter().enumerate() {
-        let name = escaped(&name);
+    for ((case, name), look) in names.into_iter().enumerate().zip(looks) {
+        let (name, colour) = (escaped(&name), look.colour);
         let _ = write!(
             page,
-            "<button class=\"s{case}\" data-case=\"{case}\" aria-pressed=\"true\"><i></i><span>{name}</span></button>"
+            "<button class=\"s{case}\" data-case=\"{case}\" data-mark=\"{colour}\" aria-pressed=\"true\">\
+             <svg class=\"key\" viewBox=\"-15 -6 30 12\" aria-hidden=\"true\"><path class=\"series s{case}\" d=\"M-15 0h30\"/>\
+             <path class=\"series s{case} mark\" d=\"{}\"/></svg><span>{name}</span></button>",
+            MARKS[colour]
         );
     }
     page.push_str("</div>\n");
@@ -84,22 +88,25 @@ pub fn table(page: &mut String, heading: &str, head: &[&str], rows: impl Iterato
     page.push_str("</tbody></table></div>\n");
 }
 
-/// Writes the colours of `cases`. Beyond the last colour they repeat, with other dashes.
-fn colours(page: &mut String, cases: usize) {
-    for case in 0..cases {
-        let _ = write!(page, ".s{case} {{ color: var(--c{}); ", case % COLOURS);
-        match case / COLOURS % 3 {
-            1 => page.push_str("stroke-dasharray: 8 3; }\n"),
-            2 => page.push_str("stroke-dasharray: 2 2; }\n"),
-            _ => page.push_str("}\n"),
-        }
+/// Writes the colours and dashes of cases.
+fn colours(page: &mut String, looks: &[Look]) {
+    for (case, Look { colour, dash }) in looks.iter().enumerate() {
+        let _ = writeln!(page, ".s{case} {{ color: var(--c{colour}); stroke-dasharray: {}; }}", DASHES[*dash]);
     }
 }
 
-/// Reduces points to as many as a screen shows: the highest of each interval, so that no peak is lost.
+/// Reduces points to as many as a screen shows: the highest of each interval, so that no peak is lost, and the last,
+/// where a line ends.
 pub fn peaks(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
-    let stretch = points.len().div_ceil(POINTS).max(1);
-    points.chunks(stretch).filter_map(|c| c.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))).collect()
+    let stretch = points.len().div_ceil(POINTS - 1).max(1);
+    let highest = points.chunks(stretch).filter_map(|c| c.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)));
+    let mut shown: Vec<(f64, f64)> = highest.collect();
+    if let Some(last) = points.last()
+        && shown.last() != Some(last)
+    {
+        shown.push(*last);
+    }
+    shown
 }
 
 #[cfg(test)]
@@ -110,7 +117,10 @@ mod tests {
     fn no_peak_is_lost() {
         let mut points: Vec<(f64, f64)> = (0..10_000).map(|i| (f64::from(i), 1.0)).collect();
         points[7_654].1 = 9.0;
+        points[9_999].1 = 0.0;
         let shown = peaks(points);
         assert!(shown.len() <= POINTS && shown.contains(&(7_654.0, 9.0)));
+        assert_eq!(shown.last(), Some(&(9_999.0, 0.0)), "a line ends where its last point is");
+        assert_eq!(peaks(vec![(0.0, 1.0), (1.0, 0.0)]), [(0.0, 1.0), (1.0, 0.0)]);
     }
 }

@@ -52,8 +52,11 @@ const element = (parent, name, attributes, text) => {
   if (text !== undefined) made.textContent = text;
   return parent.appendChild(made);
 };
-// Lines of so few points have marks there.
+// Lines of so few points have marks there; others have this many, so that they are told apart without colour.
 const MARKED = 40;
+const SPARSE = 5;
+const MARKS = JSON.parse(document.getElementById("marks").textContent);
+const marks = [...document.querySelectorAll(".legend button")].map((b) => MARKS[b.dataset.mark]);
 const hidden = new Set();
 const labels = [...document.querySelectorAll(".legend button")].map((b) => b.textContent);
 const plots = JSON.parse(document.getElementById("plots").textContent).map((plot) => {
@@ -71,18 +74,29 @@ const plots = JSON.parse(document.getElementById("plots").textContent).map((plot
     const style = { class: `series s${line.case}${line.dashed ? " dashed" : ""}` };
     const drawn = element(svg, "polyline", style);
     // Where points are few, nobody is to take what is between them for measured.
-    const marks = points.length <= MARKED ? points.map(() => element(svg, "circle", { ...style, r: 3 })) : [];
+    const each = points.length <= MARKED;
+    const places = each ? points : Array(SPARSE).fill();
+    const shape = { ...style, class: style.class + (each ? " mark" : " mark sparse"), d: marks[line.case] };
+    const drawnMarks = places.map(() => element(svg, "path", shape));
     // A plot that has spreads has one at each point.
     const spread = (line.spread || []).filter((_, n) => usable(line.points[n]));
     const bars = spread.map(() => element(svg, "path", { ...style, class: style.class + " spread" }));
-    return { ...line, points, drawn, marks, spread, bars };
+    return { ...line, points, drawn, each, marks: drawnMarks, spread, bars };
   });
   const marked = lines.every((line) => line.points.length <= MARKED);
+  const events = (plot.events || []).map(({ at, text }) => {
+    const line = element(svg, "line", { class: "event", y1: y0, y2: y0 + height });
+    element(line, "title", {}, text);
+    return { at, line, said: element(svg, "text", { class: "event" }, text) };
+  });
   const tip = svg.parentElement.appendChild(document.createElement("div"));
   tip.className = "tip";
   const cursor = element(svg, "line", { class: "cursor", y1: y0, y2: y0 + height });
-  return { ...plot, svg, grid, lines, marked, tip, cursor };
+  return { ...plot, svg, grid, lines, marked, events, tip, cursor };
 });
+// Letters of an event need so much room to the next one's.
+const ROOM = 13;
+const nearest = (places, at) => places.reduce((a, b) => (Math.abs(b[0] - at) < Math.abs(a[0] - at) ? b : a));
 const draw = (plot) => {
   const shown = plot.lines.filter((line) => !hidden.has(line.case));
   // Axes fit what is shown; of nothing, what was.
@@ -109,13 +123,31 @@ const draw = (plot) => {
     line.places = line.points.map(([a, b]) => [Number(px(a)), Number(py(b)), b]);
     line.drawn.setAttribute("points", line.places.map(([a, b]) => a + "," + b).join(" "));
     line.marks.forEach((mark, n) => {
-      mark.setAttribute("cx", line.places[n][0]);
-      mark.setAttribute("cy", line.places[n][1]);
+      // Those of different lines are at different places.
+      const aim = x0 + (width * (n + ((line.case * 0.37) % 1))) / SPARSE;
+      const [a, b] = line.each ? line.places[n] : nearest(line.places, aim);
+      mark.setAttribute("transform", `translate(${a} ${b})`);
+      // A short line needs no five marks at its end.
+      if (!line.each && Math.abs(a - aim) > width / SPARSE / 2) mark.style.display = "none";
     });
     line.bars.forEach((bar, n) => {
       const [low, high] = line.spread[n];
       bar.setAttribute("d", `M${line.places[n][0] - 4} ${py(high)}h8m-4 0V${py(low)}m-4 0h8`);
     });
+  }
+  let last = -Infinity;
+  for (const { at, line, said } of plot.events) {
+    const place = Number(px(at));
+    const inside = place >= x0 - 0.5 && place <= x0 + width + 0.5;
+    line.setAttribute("x1", place);
+    line.setAttribute("x2", place);
+    line.style.display = inside ? "" : "none";
+    const fits = inside && place - last >= ROOM && place - x0 >= ROOM;
+    said.style.display = fits ? "" : "none";
+    if (!fits) continue;
+    last = place;
+    said.setAttribute("transform", `translate(${place - 3} ${y0 + 3}) rotate(-90)`);
+    said.setAttribute("text-anchor", "end");
   }
 };
 plots.forEach(draw);
@@ -141,13 +173,12 @@ for (const plot of plots) {
     let at = ((event.clientX - box.left) / box.width) * WIDTH;
     if (at < x0 || at > x0 + width) return hide();
     const shown = lines.filter((line) => !hidden.has(line.case) && line.points.length > 0);
-    const nearest = (places) => places.reduce((a, b) => (Math.abs(b[0] - at) < Math.abs(a[0] - at) ? b : a));
     // Between marks there is nothing to be told.
-    if (plot.marked && shown.length > 0) at = nearest(shown.flatMap((line) => line.places))[0];
+    if (plot.marked && shown.length > 0) at = nearest(shown.flatMap((line) => line.places), at)[0];
     tip.textContent = "";
     tip.append(x.label + ": " + digits(value(plot.ranges[0], (at - x0) / width)));
     for (const line of shown) {
-      const near = nearest(line.places);
+      const near = nearest(line.places, at);
       if (plot.marked && Math.abs(near[0] - at) > 1) continue;
       const row = tip.appendChild(document.createElement("div"));
       row.className = "s" + line.case;

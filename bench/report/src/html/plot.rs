@@ -22,6 +22,15 @@ pub struct Line {
     pub spread: Vec<(f64, f64)>,
 }
 
+/// Something that happened at a time, shown as a vertical line.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Event {
+    /// Where on the horizontal axis.
+    pub at: f64,
+    /// What happened.
+    pub text: String,
+}
+
 /// A plot.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plot {
@@ -39,6 +48,9 @@ pub struct Plot {
     pub y: Axis,
     /// Lines.
     pub lines: Vec<Line>,
+    /// Events, if x is a time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<Event>,
 }
 
 /// Rounds to five digits, more than a screen shows.
@@ -62,7 +74,8 @@ mod tests {
             spread: Vec::new(),
         };
         let (x, y) = (axis("a", Scale::Linear), axis("b", Scale::Log));
-        let plot = Plot { id: "p".into(), title: "t".into(), caption: "c".into(), x, y, lines: vec![line] };
+        let (id, title, caption) = ("p".into(), "t".into(), "c".into());
+        let plot = Plot { id, title, caption, x, y, lines: vec![line], events: Vec::new() };
         assert_eq!(
             serde_json::to_string(&plot).expect("JSON"),
             "{\"id\":\"p\",\"x\":{\"label\":\"a\",\"scale\":\"linear\"},\"y\":{\"label\":\"b\",\"scale\":\"log\"},\

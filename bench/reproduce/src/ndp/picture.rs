@@ -81,17 +81,17 @@ pub fn all(cells: &[Cell], runs: &Runs<'_>) -> Vec<(String, String)> {
     files(pictures)
 }
 
-fn series(name: &str, colour: usize, points: Vec<(f64, f64)>) -> Series {
-    Series { name: name.replace('/', ", "), colour, dashed: false, points, spread: Vec::new() }
+fn series(name: &str, of: usize, points: Vec<(f64, f64)>) -> Series {
+    Series { name: name.replace('/', ", "), of, dashed: false, points, spread: Vec::new() }
 }
 
 /// Throughput of the hosts of the first seed, sorted.
 fn sorted(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
-    let one = |(colour, (name, scenario)): (usize, &(&str, &Scenario))| {
+    let one = |(of, (name, scenario)): (usize, &(&str, &Scenario))| {
         let rates = runs(scenario).first()?.sorted();
         let last = rates.len().saturating_sub(1).max(1) as f64;
         let place = |(n, rate): (usize, f64)| (100.0 * n as f64 / last, rate);
-        Some(series(name, colour, rates.into_iter().enumerate().map(place).collect()))
+        Some(series(name, of, rates.into_iter().enumerate().map(place).collect()))
     };
     Plot {
         x: axis("hosts, the slowest first [%]", Scale::Linear),
@@ -103,9 +103,9 @@ fn sorted(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
 /// The first flow of the first seed, over time.
 fn over_time(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     let middle = |n: usize| (n as f64 + 0.5) * INTERVAL as f64 / 1e6;
-    let one = |(colour, (name, scenario)): (usize, &(&str, &Scenario))| {
+    let one = |(of, (name, scenario)): (usize, &(&str, &Scenario))| {
         let rates = runs(scenario).first()?.first.iter().enumerate();
-        Some(series(name, colour, rates.map(|(n, rate)| (middle(n), *rate)).collect()))
+        Some(series(name, of, rates.map(|(n, rate)| (middle(n), *rate)).collect()))
     };
     Plot {
         x: axis("time [ms]", Scale::Linear),
@@ -131,7 +131,7 @@ fn swept(points: &[(&str, &Scenario)], metric: Metric, runs: &Runs<'_>) -> Vec<S
         }
     }
     all.retain(|(_, points)| points.len() > 1);
-    all.into_iter().enumerate().map(|(colour, (name, points))| series(name, colour, points)).collect()
+    all.into_iter().enumerate().map(|(of, (name, points))| series(name, of, points)).collect()
 }
 
 #[cfg(test)]

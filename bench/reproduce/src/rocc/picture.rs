@@ -37,9 +37,9 @@ fn value(metric: Metric, scenario: &Scenario, runs: &Runs<'_>) -> Option<f64> {
     mean(runs(scenario).into_iter().filter_map(|run| metric.of(run)))
 }
 
-fn series((colour, (name, points)): (usize, (String, Vec<(f64, f64)>))) -> Series {
+fn series((of, (name, points)): (usize, (String, Vec<(f64, f64)>))) -> Series {
     // Beyond the last, colours repeat.
-    Series { name, colour, dashed: colour >= 6, points, spread: Vec::new() }
+    Series { name, of, dashed: false, points, spread: Vec::new() }
 }
 
 /// A line for each rate of the links.

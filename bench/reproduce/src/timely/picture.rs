@@ -129,8 +129,8 @@ fn legend(name: &str) -> String {
 }
 
 /// A line with its name in cells.
-fn series(name: &str, colour: usize, points: Vec<(f64, f64)>) -> Series {
-    Series { name: legend(name), colour, dashed: false, points, spread: Vec::new() }
+fn series(name: &str, of: usize, points: Vec<(f64, f64)>) -> Series {
+    Series { name: legend(name), of, dashed: false, points, spread: Vec::new() }
 }
 
 /// Values of intervals of this length, ns, over ms.
@@ -141,8 +141,8 @@ fn over_time(values: &[f64], interval: u64) -> Vec<(f64, f64)> {
 
 /// One connection of the first seed for each name.
 fn one_of_each(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
-    let one = |(colour, (name, scenario)): (usize, &(&str, &Scenario))| {
-        Some(series(name, colour, over_time(runs(scenario).first()?.sample.first()?, SAMPLE)))
+    let one = |(of, (name, scenario)): (usize, &(&str, &Scenario))| {
+        Some(series(name, of, over_time(runs(scenario).first()?.sample.first()?, SAMPLE)))
     };
     Plot { x: TIME, y: RATE, series: points.iter().enumerate().filter_map(one).collect() }
 }
@@ -157,10 +157,10 @@ fn sample(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
 
 /// The distribution of round trips of the first seed.
 fn distribution(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
-    let one = |(colour, (name, scenario)): (usize, &(&str, &Scenario))| {
+    let one = |(of, (name, scenario)): (usize, &(&str, &Scenario))| {
         let run = *runs(scenario).first()?;
         let shares = (0..).map(|n| f64::from(n) / QUANTILES as f64);
-        Some(series(name, colour, run.quantiles.iter().copied().zip(shares).collect()))
+        Some(series(name, of, run.quantiles.iter().copied().zip(shares).collect()))
     };
     let x = Axis { label: "round trip [µs]", scale: Scale::Log };
     Plot { x, y: linear("share of round trips"), series: points.iter().enumerate().filter_map(one).collect() }
@@ -169,13 +169,13 @@ fn distribution(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
 /// Round trips, and dashed, the queue of each, of the first seed.
 fn queue(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     let mut lines = Vec::new();
-    for (colour, (name, scenario)) in points.iter().enumerate() {
+    for (of, (name, scenario)) in points.iter().enumerate() {
         let Some(run) = runs(scenario).first().copied() else { continue };
         let shares = (0..).map(|n| f64::from(n) / QUANTILES as f64);
         let trips = run.quantiles.iter().map(|rtt| (rtt - run.base).max(0.0)).zip(shares).collect();
-        lines.push(series(name, colour, trips));
+        lines.push(series(name, of, trips));
         let of_queue = run.queue.into_iter().flatten().zip(PERCENTILES.map(|p| p / 100.0)).collect();
-        lines.push(Series { dashed: true, ..series(&format!("{}, queue", legend(name)), colour, of_queue) });
+        lines.push(Series { dashed: true, ..series(&format!("{}, queue", legend(name)), of, of_queue) });
     }
     Plot { x: linear("[µs]"), y: linear("share"), series: lines }
 }
@@ -185,7 +185,7 @@ fn queue(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
 fn marks(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     const PARTS: usize = 10;
     let mut lines = Vec::new();
-    for (colour, (name, scenario)) in points.iter().enumerate() {
+    for (of, (name, scenario)) in points.iter().enumerate() {
         let Some(run) = runs(scenario).first().copied() else { continue };
         let mut parts = vec![Vec::new(); PARTS + 1];
         run.rounds.iter().for_each(|(share, trip)| parts[(share * PARTS as f64).round() as usize].push(*trip));
@@ -194,16 +194,16 @@ fn marks(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
         let at = |trips: &[f64], share: f64| trips[((trips.len() - 1) as f64 * share).round() as usize];
         let middle = parts().map(|(part, trips)| (100.0 * part as f64 / PARTS as f64, at(trips, 0.5))).collect();
         let spread = parts().map(|(_, trips)| (at(trips, 0.25), at(trips, 0.75))).collect();
-        lines.push(Series { spread, ..series(&name.replace("dctcp/", ""), colour, middle) });
+        lines.push(Series { spread, ..series(&name.replace("dctcp/", ""), of, middle) });
     }
     Plot { x: linear("packets of the round that were marked [%]"), y: linear("round trip [µs]"), series: lines }
 }
 
 /// Rates of the staying connections of the first seed.
 fn left(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
-    let one = |(colour, (name, scenario)): (usize, &(&str, &Scenario))| {
+    let one = |(of, (name, scenario)): (usize, &(&str, &Scenario))| {
         let rates: Vec<f64> = runs(scenario).first()?.mean.iter().copied().take((SHOWN / INTERVAL) as usize).collect();
-        Some(series(name, colour, over_time(&rates, INTERVAL)))
+        Some(series(name, of, over_time(&rates, INTERVAL)))
     };
     let x = linear("time since nine of ten connections ended [ms]");
     Plot { x, y: RATE, series: points.iter().enumerate().filter_map(one).collect() }
@@ -216,7 +216,7 @@ const SHOWN: u64 = 200_000_000;
 fn swept(points: &[(&str, &Scenario)], runs: &Runs<'_>, value: fn(&Measured) -> f64) -> Vec<Series> {
     let parts = |name: &str| name.rsplit_once('/').and_then(|(line, at)| Some((line.to_owned(), place(at)?)));
     let lines = pictures::swept(points, parts, |scenario| mean(runs(scenario).into_iter().map(value)));
-    lines.into_iter().enumerate().map(|(colour, (name, points))| series(&name, colour, points)).collect()
+    lines.into_iter().enumerate().map(|(of, (name, points))| series(&name, of, points)).collect()
 }
 
 /// Parses a time in µs, or a rate in Gbit/s.

@@ -78,9 +78,9 @@ fn tradeoff(rows: &[Row<'_>], runs: &Runs<'_>) -> Plot {
     Plot { x: MEAN, y: TAIL, series: rows.iter().filter_map(point).enumerate().map(series).collect() }
 }
 
-fn series((colour, (name, points)): (usize, (String, Vec<(f64, f64)>))) -> Series {
+fn series((of, (name, points)): (usize, (String, Vec<(f64, f64)>))) -> Series {
     // Beyond the last, colours repeat.
-    Series { name, colour, dashed: colour >= 6, points, spread: Vec::new() }
+    Series { name, of, dashed: false, points, spread: Vec::new() }
 }
 
 /// Parses the system and the number in a row's name: `400KB-pfc`, `hpcc/10%-tlt`, `web-search/20%/dctcp-200us`.

@@ -33,7 +33,7 @@ pub fn all(cells: &[Cell], runs: &Runs<'_>, lines: Lines) -> Vec<(String, String
         Some((name.to_owned(), points.filter(|(ratio, _)| *ratio <= 2.0).collect()))
     };
     let replays = rows.of("5.1").into_iter().filter_map(replay).collect();
-    let series = |(colour, (name, points))| Series { name, colour, dashed: false, points, spread: Vec::new() };
+    let series = |(of, (name, points))| Series { name, of, dashed: false, points, spread: Vec::new() };
     let plot = |x, y, lines: Vec<Line>| Plot { x, y, series: lines.into_iter().enumerate().map(series).collect() };
     let axis = |label| Axis { label, scale: Scale::Linear };
     let log = |label| Axis { label, scale: Scale::Log };
