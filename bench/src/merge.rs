@@ -98,8 +98,12 @@ fn run(args: &MergeArgs) -> Result<(), CommandError> {
     }
     // On another machine the folder may not exist, and the files named may not be needed.
     let _ = std::env::set_current_dir(&manifest.directory);
-    let merging =
-        Merging { partial: args.partial, mixed: args.mixed_versions, experiment: manifest.experiment.clone() };
+    let merging = Merging {
+        partial: args.partial,
+        mixed: args.mixed_versions,
+        experiment: manifest.experiment.clone(),
+        what: manifest.what(),
+    };
     let of = || format!("{}: of irnic {}", args.dir.display(), quoted(&manifest.arguments));
     match Command::try_parse_from(arguments) {
         Ok(Command::Sim(mut sim)) => {

@@ -28,8 +28,8 @@ pub struct Compared {
     pub paper: Paper,
     /// Mean over the seeds; `None` if a run has no result.
     pub ours: Option<f64>,
-    /// Half-width of the 95 % confidence interval of the mean; 0 with one seed.
-    pub confidence: f64,
+    /// Half-width of the 95 % confidence interval of the mean; `None` with one seed.
+    pub confidence: Option<f64>,
     /// Our value over the paper's, if that is a number other than 0.
     pub ratio: Option<f64>,
     /// Whether our value agrees, if the paper has a claim or 0.
@@ -59,16 +59,24 @@ impl From<Paper> for Said {
     }
 }
 
+/// Returns the mean of values, one for each seed, and half of its 95 % confidence interval, which one value has not.
+pub fn mean(values: Option<Vec<f64>>) -> (Option<f64>, Option<f64>) {
+    let Some(values) = values.filter(|values| !values.is_empty()) else { return (None, None) };
+    let (mean, confidence) = mean_and_confidence(&values);
+    (Some(mean), (values.len() > 1).then_some(confidence))
+}
+
 impl Compared {
     /// Compares the values, one for each seed.
     pub fn new(id: &str, said: &Said, values: PerSeed) -> Compared {
         let values: Option<Vec<f64>> = values.into_iter().collect();
-        let (ours, confidence) = values.filter(|v| !v.is_empty()).map(|v| mean_and_confidence(&v)).unzip();
-        Compared::of(id, said, ours, confidence.unwrap_or(0.0))
+        let (ours, confidence) = mean(values);
+        Compared::of(id, said, ours, confidence)
     }
 
     /// Compares a mean over seeds, ± half of its confidence interval.
-    pub fn of(id: &str, said: &Said, ours: Option<f64>, confidence: f64) -> Compared {
+    pub fn of(id: &str, said: &Said, ours: Option<f64>, confidence: Option<f64>) -> Compared {
+        let half = confidence.unwrap_or(0.0);
         Compared {
             id: id.to_owned(),
             paper: said.paper,
@@ -79,8 +87,8 @@ impl Compared {
                 _ => None,
             },
             answer: match said.paper {
-                Paper::Range(range) => ours.map(|o| Answer::of(o, confidence, range)),
-                Paper::Number(0.0) => ours.map(|o| Answer::of(o, confidence, [0.0, 0.0])),
+                Paper::Range(range) => ours.map(|o| Answer::of(o, half, range)),
+                Paper::Number(0.0) => ours.map(|o| Answer::of(o, half, [0.0, 0.0])),
                 _ => None,
             },
             claimed: said.claimed.clone(),
@@ -127,8 +135,15 @@ impl From<&Compared> for junit::Case {
 
 /// Returns a cell as a test case, which is skipped if there are no bounds, a run has no result, or the seeds do not
 /// decide.
-pub fn judged(id: &str, ours: Option<f64>, confidence: f64, paper: &str, answer: Option<Answer>) -> junit::Case {
-    let ours = ours.map_or_else(|| "no result".to_owned(), |ours| format!("ours is {ours} (95 %: ± {confidence})"));
+pub fn judged(
+    id: &str,
+    ours: Option<f64>,
+    confidence: Option<f64>,
+    paper: &str,
+    answer: Option<Answer>,
+) -> junit::Case {
+    let half = confidence.map_or_else(String::new, |half| format!(" (95 %: ± {half})"));
+    let ours = ours.map_or_else(|| "no result".to_owned(), |ours| format!("ours is {ours}{half}"));
     let said = format!("{ours}, {paper}");
     let verdict = match answer {
         Some(Answer::Holds) => junit::Verdict::Passed,
@@ -153,7 +168,7 @@ mod tests {
     fn means_are_compared_with_the_papers_number_and_range() {
         let number = result(Paper::Number(4.0), &[Some(1.0), Some(3.0)]);
         assert_eq!((number.ours, number.ratio, number.answer), (Some(2.0), Some(0.5), None));
-        assert!(number.confidence > 0.0 && result(Paper::Silent, &[Some(1.0)]).confidence == 0.0);
+        assert!(number.confidence > Some(0.0) && result(Paper::Silent, &[Some(1.0)]).confidence.is_none());
         let range = result(Paper::Range([1.0, 1.75]), &[Some(0.5), Some(3.0)]);
         assert_eq!((range.ours, range.ratio, range.answer), (Some(1.75), None, Some(Answer::Undecided)));
         let none = [0.0, 1.0].map(|v| result(Paper::Number(0.0), &[Some(v)]));
@@ -163,7 +178,7 @@ mod tests {
     #[test]
     fn a_run_without_a_result_leaves_the_cell_without() {
         let cell = result(Paper::Range([0.0, 9.0]), &[Some(1.0), None]);
-        assert_eq!((cell.ours, cell.confidence, cell.answer), (None, 0.0, None));
+        assert_eq!((cell.ours, cell.confidence, cell.answer), (None, None, None));
         assert_eq!(result(Paper::Silent, &[]).ours, None);
     }
 }

@@ -80,13 +80,13 @@ struct Run {
     date: String,
 }
 
-/// A cell: the mean over seeds, and half of its 95 % confidence interval.
+/// A cell: the mean over seeds, and half of its 95 % confidence interval, if there are several.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Value {
     id: String,
     ours: f64,
-    confidence: f64,
+    confidence: Option<f64>,
 }
 
 fn root() -> PathBuf {
@@ -121,7 +121,7 @@ fn said_of(paper: &str) -> Vec<(String, Said)> {
 fn cells_of(page: &Page, results: Option<&Results>) -> Vec<Compared> {
     let of = |(id, said): (String, Said)| {
         let value = results.and_then(|results| results.cells.iter().find(|value| value.id == id));
-        Compared::of(&id, &said, value.map(|value| value.ours), value.map_or(0.0, |value| value.confidence))
+        Compared::of(&id, &said, value.map(|value| value.ours), value.and_then(|value| value.confidence))
     };
     said_of(page.paper).into_iter().filter(|(id, _)| (page.about)(id)).map(of).collect()
 }

@@ -95,7 +95,8 @@ impl<'a, S: Debug + PartialEq + Sync, M: Serialize + DeserializeOwned + Send> Sc
     pub fn perform(&self, how: &How<'_>) -> Result<Option<Runs<'a, S, M>>, CommandError> {
         let Some(mut performed) = sweep::perform(self, how)? else { return Ok(None) };
         let each = self.scenarios.iter().map(|_| performed.results.drain(..self.seeds.len()).collect()).collect();
-        Ok(Some(Runs { scenarios: self.scenarios, cells: self.cells, seeds: self.seeds, each }))
+        let irnic = performed.irnic;
+        Ok(Some(Runs { scenarios: self.scenarios, cells: self.cells, seeds: self.seeds, each, irnic }))
     }
 }
 
@@ -106,6 +107,8 @@ pub struct Runs<'a, S, M> {
     seeds: &'a [u64],
     /// By scenario, then by seed.
     each: Vec<Vec<Result<M, NoResult>>>,
+    /// Version of irnic that performed them.
+    irnic: String,
 }
 
 impl<S: PartialEq, M> Runs<'_, S, M> {
@@ -113,6 +116,11 @@ impl<S: PartialEq, M> Runs<'_, S, M> {
     pub fn of(&self, scenario: &S) -> Vec<Option<&M>> {
         let at = self.scenarios.iter().position(|s| s == scenario);
         at.map_or(Vec::new(), |at| self.each[at].iter().map(|run| run.as_ref().ok()).collect())
+    }
+
+    /// Returns the version of irnic that performed them.
+    pub fn irnic(&self) -> &str {
+        &self.irnic
     }
 
     /// Returns the results of a scenario's successful runs.

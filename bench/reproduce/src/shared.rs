@@ -80,13 +80,25 @@ pub struct Files {
     pub junit: Option<junit::File>,
 }
 
+/// Where results come from.
+pub struct Origin<'a> {
+    /// The subcommand: `timely`.
+    pub paper: &'a str,
+    /// Version of irnic that performed the runs.
+    pub irnic: &'a str,
+    /// The command line that repeats them.
+    pub command: &'a str,
+}
+
 /// The JSON document.
 #[derive(Serialize)]
-pub struct Document<'a, S, C> {
+struct Document<'a, S, C> {
     paper: &'a str,
+    irnic: &'a str,
+    command: &'a str,
     #[serde(flatten)]
     settings: &'a S,
-    pub seeds: &'a [u64],
+    seeds: &'a [u64],
     cells: &'a [C],
 }
 
@@ -94,7 +106,7 @@ impl Files {
     /// Writes the result files: cells of a paper, and the settings they depend on.
     pub fn write<'a, C: Serialize>(
         self,
-        paper: &str,
+        Origin { paper, irnic, command }: &Origin<'_>,
         settings: &impl Serialize,
         seeds: &[u64],
         cells: &'a [C],
@@ -103,7 +115,7 @@ impl Files {
         junit::Case: From<&'a C>,
     {
         let all = |to: &mut dyn Write| {
-            serde_json::to_writer_pretty(&mut *to, &Document { paper, settings, seeds, cells })?;
+            serde_json::to_writer_pretty(&mut *to, &Document { paper, irnic, command, settings, seeds, cells })?;
             writeln!(to)
         };
         let failed = |option| move |e| CommandError::Failed(format!("{option} {e}"));
@@ -143,10 +155,6 @@ fn rows(
     );
     let row = |cell| {
         let mut row = object(serde_json::to_value(cell)?);
-        if seeds.len() == 1 {
-            // One value has none.
-            row.insert("confidence".to_owned(), Value::Null);
-        }
         row.extend(common.clone());
         Ok(row)
     };

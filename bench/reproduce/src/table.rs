@@ -47,9 +47,9 @@ pub fn ours(result: &Compared) -> String {
     }
 }
 
-/// Formats half of the confidence interval, if there are several seeds.
-pub fn confidence(result: &Compared, seeds: &[u64]) -> String {
-    if seeds.len() > 1 { number(result.confidence) } else { "-".to_owned() }
+/// Formats half of the confidence interval, if there is one.
+pub fn confidence(result: &Compared) -> String {
+    result.confidence.map_or_else(|| "-".to_owned(), number)
 }
 
 /// Formats the sentence of a claim, and whose range it is held against.
@@ -64,11 +64,11 @@ fn quoted(claimed: &Claimed) -> String {
 pub fn all(results: &[Compared], seeds: &[u64], quick: bool, units: &str) {
     let quickly = if quick { " Runs are shortened." } else { "" };
     println!("Seeds {seeds:?}.{quickly} {units}");
-    cells_and_claims(results, seeds);
+    cells_and_claims(results);
 }
 
 /// Prints cells, figure by figure, and which claims of the paper hold.
-pub fn cells_and_claims(results: &[Compared], seeds: &[u64]) {
+pub fn cells_and_claims(results: &[Compared]) {
     let mut figure = "";
     for result in results.iter().filter(|r| r.claimed.is_none()) {
         let (this, name) = result.id.split_once('/').unwrap_or((&result.id, ""));
@@ -77,15 +77,15 @@ pub fn cells_and_claims(results: &[Compared], seeds: &[u64]) {
             println!("  {:36} {:>10} {:>10} {:>9} {:>7}", "cell", "paper", "ours", "± 95 %", "ratio");
             figure = this;
         }
-        let (theirs, ours, half) = (paper(result.paper), ours(result), confidence(result, seeds));
+        let (theirs, ours, half) = (paper(result.paper), ours(result), confidence(result));
         let ratio = result.ratio.map_or(String::new(), |ratio| format!("{ratio:.3}"));
         println!("  {name:36} {theirs:>10} {ours:>10} {half:>9} {ratio:>7}");
     }
-    print_claims(results, seeds);
+    print_claims(results);
 }
 
 /// Prints the claims of a paper, if there are any, and which of them hold.
-pub fn print_claims(results: &[Compared], seeds: &[u64]) {
+pub fn print_claims(results: &[Compared]) {
     let claims: Vec<&Compared> = results.iter().filter(|r| r.claimed.is_some()).collect();
     if claims.is_empty() {
         return;
@@ -94,7 +94,7 @@ pub fn print_claims(results: &[Compared], seeds: &[u64]) {
     println!("\nwhat the text says, and what is accepted as that");
     for claim in &claims {
         let answer = claim.answer.map_or("-", |answer| answer.word());
-        let (theirs, ours, half) = (paper(claim.paper), ours(claim), confidence(claim, seeds));
+        let (theirs, ours, half) = (paper(claim.paper), ours(claim), confidence(claim));
         let text = claim.claimed.as_ref().map_or(String::new(), quoted);
         println!("  {:width$} {theirs:>12} {ours:>9} {half:>8} {answer:>6}  {text}", claim.id);
     }

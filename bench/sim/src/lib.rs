@@ -213,6 +213,7 @@ fn run_with(args: &SimArgs, extensions: &Extensions) -> Result<(), CommandError>
     // of no run.
     let mut failed = if runs.iter().any(|run| run.result.is_ok()) { files.write(&report) } else { Vec::new() };
     table::print(&report);
+    println!("again: {} (irnic {})", args.sweep.command(), batch.irnic);
     if let Some((other, flows)) = args.beside.as_ref().zip(others) {
         irnic_report::output::print(&beside::text(other, &flows, &batch, &runs));
     }

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use irnic_report::CommandError;
 use irnic_units as units;
 
+use crate::command_line::{again, quoted};
 use crate::shard::{self, Shard};
 
 /// Who starts the shards.
@@ -29,6 +30,8 @@ pub struct Merging {
     pub mixed: bool,
     /// The original text of the experiment file.
     pub experiment: Option<String>,
+    /// The arguments of the runs, without those for where and how they were performed.
+    pub what: Vec<String>,
 }
 
 /// Runs in parts, on several machines, again and again until all are done.
@@ -79,6 +82,14 @@ impl SweepArgs {
                 Err(CommandError::Usage(format!("{file}: shards write no files of results; `irnic merge` does")))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Returns the command line that repeats the runs, whether they were performed here or are only put together.
+    pub fn command(&self) -> String {
+        match &self.merging {
+            Some(merging) => quoted(&[&["irnic".to_owned()], &merging.what[..]].concat()),
+            None => again(&[], std::iter::empty()),
         }
     }
 

@@ -46,6 +46,13 @@ fn cells_have_the_papers_number_ours_and_a_confidence_interval() {
     assert!((slowdown["ratio"].as_f64().expect("a number") - ours / 8.24).abs() < 1e-9);
     assert!(of("table4.2/70%/no-cc/irn-over-roce-pfc/p99_fct")["ours"].as_f64().is_some_and(|r| r > 0.0));
     assert!(out.contains("IRN beats RoCE with PFC (no-cc): ") && out.contains("table4.2"), "{out}");
+    // Results say how to get them again.
+    let again = "irnic reproduce irn --only table4.2/70%/no-cc --seeds 2 --arrivals 300us";
+    assert_eq!(json["command"], again);
+    assert!(
+        json["irnic"].as_str().is_some_and(|version| out.starts_with(&format!("{again}\nirnic {version}\n"))),
+        "{out}"
+    );
 }
 
 #[test]
@@ -58,6 +65,7 @@ fn the_heavy_tailed_flows_may_be_others() {
         let cells = json["cells"].as_array().expect("a list");
         assert_eq!((json["workload"].as_str(), cells.len()), (Some(workload), 3));
         assert!(cells.iter().all(|cell| cell["ours"].is_number() == has), "{workload}: {out}");
+        assert!(cells.iter().all(|cell| cell["confidence"].is_null()), "one seed has no interval: {json}");
     }
 }
 

@@ -31,7 +31,7 @@ pub fn print(results: &[Compared], arrivals: u64, seeds: &[u64]) {
             (_, Some(answer)) => answer.word().to_owned(),
             _ => "-".to_owned(),
         };
-        let confidence = if seeds.len() > 1 { number(result.confidence) } else { "-".to_owned() };
+        let confidence = result.confidence.map_or_else(|| "-".to_owned(), number);
         println!("  {name:52} {metric:20} {:>12} {ours:>12} {confidence:>9} {verdict:>7}", paper(result.paper));
     }
     println!();

@@ -1,7 +1,6 @@
 //! Cells: what is run and measured, the values of the paper, and the accepted range.
 
 use irnic_fabric::sim::Routing;
-use irnic_fabric::summary::mean_and_confidence;
 use irnic_fabric::switch::Cut;
 use irnic_report::junit;
 use irnic_transports::recovery::Penalty;
@@ -12,7 +11,7 @@ use super::measure::Measured;
 use super::reference::{By, Number, Reference, Said};
 use super::scenario::{LINK_RATE, Phases, Scenario, System, Traffic, WINDOW};
 use crate::claims::{Answer, Claimed, Judged, Source};
-use crate::compared::{PerSeed, judged};
+use crate::compared::{PerSeed, judged, mean};
 use crate::evaluation::Entry;
 
 /// A metric. Rates are in Gbit/s, shares in percent.
@@ -204,8 +203,8 @@ pub struct Result {
     pub said: Said,
     /// Mean over the seeds; `None` if a run has no result.
     pub ours: Option<f64>,
-    /// Half-width of the 95 % confidence interval of the mean; 0 with one seed.
-    pub confidence: f64,
+    /// Half-width of the 95 % confidence interval of the mean; `None` with one seed.
+    pub confidence: Option<f64>,
     /// Our value over the paper's or else the authors', if that is a number other than 0.
     pub ratio: Option<f64>,
     /// Whether it is within the bounds, if there are any.
@@ -233,8 +232,7 @@ impl Entry for Cell {
             None => of(over).into_iter().collect(),
             Some((by, under)) => of(over).into_iter().zip(of(under)).map(|(a, b)| Some(by.compare(a?, b?))).collect(),
         };
-        let (ours, confidence) = values.filter(|v| !v.is_empty()).map(|v| mean_and_confidence(&v)).unzip();
-        let confidence = confidence.unwrap_or(0.0);
+        let (ours, confidence) = mean(values);
         let printed = self.said.paper.or(self.said.authors).filter(|printed| *printed != 0.0);
         Result {
             id: self.id.clone(),
@@ -242,7 +240,7 @@ impl Entry for Cell {
             ours,
             confidence,
             ratio: printed.and_then(|printed| Some(ours? / printed)),
-            answer: self.said.accept.and_then(|range| Some(Answer::of(ours?, confidence, range))),
+            answer: self.said.accept.and_then(|range| Some(Answer::of(ours?, confidence.unwrap_or(0.0), range))),
         }
     }
 }
@@ -615,7 +613,7 @@ mod tests {
         assert_eq!(cell.result(|_| vec![Some(&run)]).answer, Some(Answer::Holds));
         cell.said.accept = Some([9.3, f64::INFINITY]);
         let result = cell.result(|_| vec![Some(&run), Some(&run)]);
-        assert_eq!((result.ours, result.confidence, result.answer), (Some(9.2), 0.0, Some(Answer::Fails)));
+        assert_eq!((result.ours, result.confidence, result.answer), (Some(9.2), None, Some(Answer::Fails)));
         let result = cell.result(|_| vec![Some(&run), None]);
         assert_eq!((result.ours, result.answer), (None, None));
     }

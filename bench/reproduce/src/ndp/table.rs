@@ -28,7 +28,7 @@ pub fn print(results: &[Result], time: Time, seeds: &[u64]) {
         let name = if this_row == row { "" } else { this_row.split_once('/').map_or(this_row, |(_, rest)| rest) };
         row = this_row;
         let verdict = result.answer.map_or("", Answer::word);
-        let confidence = if seeds.len() > 1 { number(result.confidence) } else { "-".to_owned() };
+        let confidence = result.confidence.map_or_else(|| "-".to_owned(), number);
         println!(
             "  {name:30} {metric:18} {:>8} {:>8} {:>14} {:>9} {confidence:>8} {verdict:>6}",
             or_dash(result.said.paper),

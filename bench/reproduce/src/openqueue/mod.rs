@@ -79,7 +79,7 @@ impl OpenQueueArgs {
                 "{measured} after {warm_up}; seeds {seeds:?}. Rates in Gbit/s, weighted ones in values of 1500 bytes"
             );
             println!("a µs, delays in µs, shares of what was offered.");
-            table::cells_and_claims(results, seeds);
+            table::cells_and_claims(results);
             if !self.quick && self.only.is_empty() {
                 cost::print();
             }

@@ -23,8 +23,8 @@ pub fn print(results: &[Compared], time: Time, seeds: &[u64]) {
             figure = this;
         }
         let ratio = result.ratio.map_or(String::new(), |ratio| format!("{ratio:.3}"));
-        let (theirs, ours, half) = (paper(result.paper), ours(result), confidence(result, seeds));
+        let (theirs, ours, half) = (paper(result.paper), ours(result), confidence(result));
         println!("  {name:38} {theirs:>10} {ours:>10} {half:>9} {ratio:>7}");
     }
-    print_claims(results, seeds);
+    print_claims(results);
 }

@@ -16,8 +16,8 @@ pub fn print(results: &[Compared], flows: u64, seeds: &[u64]) {
             table = this_table;
         }
         let ratio = result.ratio.map_or(String::new(), |ratio| format!("{ratio:.2}"));
-        let (theirs, ours, half) = (paper(result.paper), ours(result), confidence(result, seeds));
+        let (theirs, ours, half) = (paper(result.paper), ours(result), confidence(result));
         println!("  {name:28} {metric:14} {theirs:>10} {ours:>10} {half:>9} {ratio:>7}");
     }
-    print_claims(results, seeds);
+    print_claims(results);
 }

@@ -103,7 +103,7 @@ impl UpsArgs {
             let quickly = if quick { " Runs are shortened." } else { "" };
             println!("Seeds {seeds:?}, arrivals of what is replayed for {ms} ms.{quickly}");
             println!("Shares of packets; of congestion points, drops and flows left out in %; the worst in us.");
-            table::cells_and_claims(results, seeds);
+            table::cells_and_claims(results);
         };
         let draw = |cells: &[Cell], runs: &RunsOf<'_, Cell>| {
             let of =
