@@ -7,6 +7,7 @@ use irnic_transports::{Gather, Path, Payload, Time, TxPacket};
 use super::Nic;
 use super::pulled::own_path;
 use super::slot::Slot;
+use crate::device::Device;
 
 /// Takes the packets that a NIC sends ([`Nic::poll_transmit_into`]).
 pub trait TxSink {
@@ -74,10 +75,11 @@ impl Nic {
         let fast = self.config.fast_path && sink.takes_fast();
         self.device.now = now;
         self.device.memory.settle();
-        let timestamp = self.device.clock.ticks(now);
+        // Computed where it is needed: not on the fast path.
+        let timestamp = |device: &Device| device.clock.ticks(now);
         let mut sent = 0;
         if self.mads_wait {
-            let (mads, open) = self.gsi.transmit(timestamp, budget, &mut |packet| sink.packet(packet));
+            let (mads, open) = self.gsi.transmit(timestamp(&self.device), budget, &mut |packet| sink.packet(packet));
             self.mads_wait = self.gsi.wants_tx();
             sent = mads;
             if !open {
@@ -85,7 +87,8 @@ impl Nic {
             }
         }
         if !self.scheduler.urgent.is_empty() {
-            let (answers, open) = self.transmit_feedback(timestamp, budget - sent, &mut |packet| sink.packet(packet));
+            let (answers, open) =
+                self.transmit_feedback(timestamp(&self.device), budget - sent, &mut |packet| sink.packet(packet));
             sent += answers;
             if !open {
                 return sent;
@@ -137,6 +140,7 @@ impl Nic {
                 left -= 1;
                 if made == Fast::FullPath {
                     let (headers, sideband) = (&self.slot.headers, self.slot.sideband(qp.qpn()));
+                    let timestamp = timestamp(&self.device);
                     open = sink.packet(&TxPacket { headers, path, payload, timestamp, sideband });
                     continue;
                 }
@@ -158,7 +162,7 @@ impl Nic {
             }
         }
         if open && sent < budget && self.scheduler.has_low() {
-            sent += self.transmit_low(now, timestamp, budget - sent, &mut |packet| sink.packet(packet));
+            sent += self.transmit_low(now, timestamp(&self.device), budget - sent, &mut |packet| sink.packet(packet));
         }
         if self.device.cq_failed {
             self.spread_cq_failure();
