@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::process::Command;
 use std::ptr::null_mut;
+use std::sync::{Mutex, PoisonError};
 
 use irnic_testkit::{once, skipped};
 use irnic_verbs::abi::structs::*;
@@ -82,10 +83,15 @@ fn function<F>(library: *mut c_void, name: &CStr) -> F {
 }
 
 impl Gpu {
-    /// Those to test with.
-    pub fn all() -> Vec<Gpu> {
+    /// Those to test with. Other tests of the process wait until they are used.
+    pub fn all() -> impl Iterator<Item = Gpu> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let apis: &[Api] = if real() { &[Api::Cuda] } else { &[Api::Cuda, Api::Hip] };
-        apis.iter().filter_map(|&api| Gpu::open(api)).collect()
+        apis.iter().filter_map(move |&api| {
+            let _ = &alone;
+            Gpu::open(api)
+        })
     }
 
     pub fn open(api: Api) -> Option<Gpu> {
