@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use irnic_report::CommandError;
 use irnic_units as units;
 
-use crate::command_line::{again, quoted};
+use crate::command_line::{Split, given, quoted};
 use crate::shard::{self, Shard};
 
 /// Who starts the shards.
@@ -87,10 +87,13 @@ impl SweepArgs {
 
     /// Returns the command line that repeats the runs, whether they were performed here or are only put together.
     pub fn command(&self) -> String {
-        match &self.merging {
-            Some(merging) => quoted(&[&["irnic".to_owned()], &merging.what[..]].concat()),
-            None => again(&[], std::iter::empty()),
-        }
+        let what = match &self.merging {
+            Some(merging) => merging.what.clone(),
+            None => Split::of(&given().unwrap_or_default()).what,
+        };
+        // What is stored of a run is no part of it.
+        let words = std::iter::once("irnic".to_owned()).chain(what).filter(|word| word != "--summaries-only");
+        quoted(&words.collect::<Vec<_>>())
     }
 
     /// Returns the prefix of messages on standard error for a command called `who`.

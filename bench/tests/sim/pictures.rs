@@ -22,7 +22,8 @@ fn plot<'a>(plots: &'a [Value], id: &str) -> Option<&'a Value> {
 
 /// The text of the cells of a table's rows.
 fn rows(page: &str, class: &str) -> Vec<Vec<String>> {
-    let tables = page.split(&format!("<table class=\"{class}\">")).skip(1);
+    let begin = format!("<table class=\"{class}\">");
+    let tables = page.split(&begin).skip(1);
     let rows = tables.flat_map(|table| table.split("</table>").next().expect("an end").split("<tr").skip(1));
     let cell =
         |part: &str| part.split_once('>').map_or("", |(_, rest)| rest).split('<').next().unwrap_or("").to_owned();

@@ -45,7 +45,7 @@ const short = (v) => {
 // Plots: lines are made once, and placed again when a case is hidden or shown.
 const [WIDTH, HEIGHT] = [520, 320];
 // Where lines are: left, top, width, height.
-const [x0, y0, width, height] = [56, 12, 448, 262];
+const [x0, y0, width, height] = [64, 12, 440, 262];
 const element = (parent, name, attributes, text) => {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const key in attributes) made.setAttribute(key, attributes[key]);
@@ -66,7 +66,7 @@ const plots = JSON.parse(document.getElementById("plots").textContent).map((plot
   element(svg, "path", { class: "axis", d: `M${x0} ${y0}v${height}h${width}` });
   element(svg, "text", { class: "label", x: x0 + width / 2, y: HEIGHT - 8, "text-anchor": "middle" }, plot.x.label);
   const middle = y0 + height / 2;
-  const turned = { class: "label", x: 13, y: middle, "text-anchor": "middle", transform: `rotate(-90 13 ${middle})` };
+  const turned = { class: "label", x: 17, y: middle, "text-anchor": "middle", transform: `rotate(-90 17 ${middle})` };
   element(svg, "text", turned, plot.y.label);
   const lines = plot.lines.map((line) => {
     const usable = ([x, y]) => (plot.x.scale !== "log" || x > 0) && (plot.y.scale !== "log" || y > 0);
@@ -95,7 +95,7 @@ const plots = JSON.parse(document.getElementById("plots").textContent).map((plot
   return { ...plot, svg, grid, lines, marked, events, tip, cursor };
 });
 // Letters of an event need so much room to the next one's.
-const ROOM = 13;
+const ROOM = 17;
 const nearest = (places, at) => places.reduce((a, b) => (Math.abs(b[0] - at) < Math.abs(a[0] - at) ? b : a));
 const draw = (plot) => {
   const shown = plot.lines.filter((line) => !hidden.has(line.case));

@@ -368,16 +368,12 @@ impl Responder {
         begins && headers.bth.opcode.is_request()
     }
 
-    /// Counts a packet of another format, which is dropped. Late packets for an earlier queue pair may come in either
-    /// format; those of a format that this queue pair never uses are from a peer with another transport.
+    /// Counts a packet of another format, which is dropped. Plain RoCE never uses IRN's: requests with it are from a
+    /// peer with another transport. Plain ones may be late, from before the peer used IRN's.
     #[cold]
     fn refuse_format(&self, c: &QpContext, headers: &Headers, host: &mut impl Host) {
         host.counters().rx_unexpected += 1;
-        let never = match c.config.wire {
-            WireFormat::Roce => headers.irn.is_some(),
-            WireFormat::Irn => headers.irn.is_none(),
-            WireFormat::Auto => false,
-        };
+        let never = c.config.wire == WireFormat::Roce && headers.irn.is_some();
         host.counters().rx_other_transport += u64::from(never && headers.bth.opcode.is_request());
     }
 
