@@ -16,9 +16,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Time between terminating and killing ranks.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Settings of NCCL, of those that the environment does not have: InfiniBand between ranks, found at the loopback
-/// interface. Its device API looks for hardware that is not there (NCCL 2.28: net.cc).
-const NCCL: [(&str, &str); 7] = [
+/// Settings of NCCL and NVSHMEM, of those that the environment does not have: InfiniBand between ranks, found at the
+/// loopback interface. NCCL's device API looks for hardware that is not there (NCCL 2.28: net.cc); NVSHMEM asks for
+/// dma-buf, which has no pointer.
+const SETTINGS: [(&str, &str); 8] = [
     ("NCCL_NET", "IB"),
     ("NCCL_IB_HCA", "irnic"),
     ("NCCL_SOCKET_IFNAME", "lo"),
@@ -26,13 +27,14 @@ const NCCL: [(&str, &str); 7] = [
     ("NCCL_SHM_DISABLE", "1"),
     ("NCCL_GIN_ENABLE", "0"),
     ("NCCL_GIN_TYPE", "2"),
+    ("NVSHMEM_IB_DISABLE_DMABUF", "1"),
 ];
 
 const AFTER_HELP: &str = "\
 Each rank has RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as from torchrun. Ranks of one host share a
 NIC, at 127.0.0.1 for the first host, 127.0.0.2 for the second and so on; in a lab, at the lab's hosts. NCCL_HOSTID names the host; NCCL_NET=IB,
-NCCL_IB_HCA=irnic, NCCL_SOCKET_IFNAME=lo, NCCL_P2P_DISABLE=1, NCCL_SHM_DISABLE=1, NCCL_GIN_ENABLE=0 and NCCL_GIN_TYPE=2 are set unless the
-environment has them. If a rank fails, the others are terminated. Exit status: that of the first rank that failed, or 0; others as for
+NCCL_IB_HCA=irnic, NCCL_SOCKET_IFNAME=lo, NCCL_P2P_DISABLE=1, NCCL_SHM_DISABLE=1, NCCL_GIN_ENABLE=0, NCCL_GIN_TYPE=2 and
+NVSHMEM_IB_DISABLE_DMABUF=1 are set unless the environment has them. If a rank fails, the others are terminated. Exit status: that of the first rank that failed, or 0; others as for
 irnic run.
 
 Examples:
@@ -88,7 +90,7 @@ impl LaunchArgs {
         command.envs(numbers.map(|(name, number)| (name, number.to_string())));
         let unset = |name: &str| std::env::var_os(name).is_none();
         command.envs([("MASTER_ADDR", "127.0.0.1")].into_iter().filter(|(name, _)| unset(name)));
-        command.envs(NCCL.into_iter().filter(|(name, _)| unset(name)));
+        command.envs(SETTINGS.into_iter().filter(|(name, _)| unset(name)));
         command.envs([("NCCL_HOSTID", format!("h{host}"))].into_iter().filter(|(name, _)| unset(name)));
         if in_lab {
             command.env("IRNIC_LAB_HOST", host.to_string());
