@@ -27,7 +27,7 @@ pub const MARKS: [&str; COLOURS] = [
 
 /// The transports, in the order of their colours.
 const TRANSPORTS: [&str; COLOURS] =
-    ["irn", "roce", "ndp", "irn-go-back-n", "auto", "iwarp", "irn-no-bdp", "irn-no-sack"];
+    ["irn", "roce", "irn-go-back-n", "ndp", "auto", "iwarp", "irn-no-bdp", "irn-no-sack"];
 
 /// The look of a line.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_transport_has_its_colour_wherever_it_stands() {
-        assert_eq!(of(&["roce", "irn-go-back-n", "irn"]), [(1, 0), (3, 0), (0, 0)]);
+        assert_eq!(of(&["roce", "irn-go-back-n", "irn"]), [(1, 0), (2, 0), (0, 0)]);
         assert_eq!(of(&["IRN", "RoCE with PFC", "RoCE"]), [(0, 0), (1, 0), (1, 1)]);
         assert_eq!(of(&["irn", "other", "roce,cap=9", "load=0.5"]), [(0, 0), (2, 0), (1, 0), (3, 0)]);
         // Too many of one: by order.
