@@ -102,7 +102,7 @@ irnic_units::counters! {
         rx_malformed,
         /// Packets of a QP dropped because they make no sense in its state: a wrong format, an unknown acknowledgement.
         rx_unexpected,
-        /// Requests among `rx_unexpected` with IRN's extension at a QP of plain RoCE: the ends have different transports.
+        /// Requests among `rx_unexpected` in IRN's format at a QP of plain RoCE: the ends have different transports.
         rx_other_transport,
         /// IRN: packets placed ahead of the expected one.
         irn_ooo_placed,

@@ -613,7 +613,8 @@ mod tests {
         assert_eq!(cell.result(|_| vec![Some(&run)]).answer, Some(Answer::Holds));
         cell.said.accept = Some([9.3, f64::INFINITY]);
         let result = cell.result(|_| vec![Some(&run), Some(&run)]);
-        assert_eq!((result.ours, result.confidence, result.answer), (Some(9.2), None, Some(Answer::Fails)));
+        assert_eq!((result.ours, result.confidence, result.answer), (Some(9.2), Some(0.0), Some(Answer::Fails)));
+        assert_eq!(cell.result(|_| vec![Some(&run)]).confidence, None, "one run has no interval");
         let result = cell.result(|_| vec![Some(&run), None]);
         assert_eq!((result.ours, result.answer), (None, None));
     }

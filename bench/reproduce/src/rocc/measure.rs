@@ -156,15 +156,7 @@ mod tests {
 
     #[test]
     fn a_queue_has_settled_after_it_was_away_last() {
-        let sample = |n: u64, longest| Sample {
-            at: n * 20,
-            longest,
-            buffered: 0,
-            stopped: 0,
-            delivered: 0,
-            placed: 0,
-            active: 0,
-        };
+        let sample = |n: u64, longest| Sample { at: n * 20, longest, ..Sample::default() };
         let at = |f: fn(u64) -> u64| settled(&(1..=100).map(|n| sample(n, f(n))).collect::<Vec<_>>(), 100.0);
         assert_eq!(at(|_| 105), 0.0);
         assert_eq!(at(|_| 0), 2_000.0);

@@ -276,9 +276,10 @@ mod tests {
         assert!(all(&cells, &|_| Vec::new()).is_empty(), "nothing is drawn of runs without results");
         let only: Vec<Cell> = cells.into_iter().filter(|c| c.id.starts_with("figure15/64KB")).collect();
         let [(name, svg)] = &all(&only, &|_| vec![&measured])[..] else { panic!("one figure") };
+        // A mark at each point, and in the legend.
         assert_eq!(
-            (name.as_str(), svg.matches("<polyline").count(), svg.matches("<circle").count()),
-            ("figure15.svg", 2, 12)
+            (name.as_str(), svg.matches("<polyline").count(), svg.matches("\"translate(").count()),
+            ("figure15.svg", 2, 14)
         );
     }
 }

@@ -141,7 +141,8 @@ mod tests {
         assert!(all(&cells, &|_| Vec::new()).is_empty(), "nothing is drawn of runs without results");
         let only: Vec<Cell> = cells.into_iter().filter(|c| c.id.starts_with("figure9/hpcc")).collect();
         let [(name, svg)] = &all(&only, &|_| vec![&summary])[..] else { panic!("one figure") };
+        // A mark at each point, and in the legend.
         let count = |what| svg.matches(what).count();
-        assert_eq!((name.as_str(), count("<polyline"), count("<circle")), ("figure9.svg", 4, 24));
+        assert_eq!((name.as_str(), count("<polyline"), count("\"translate(")), ("figure9.svg", 4, 28));
     }
 }

@@ -233,7 +233,7 @@ fn ranges(flows: &[(u64, f64)]) -> Vec<&[(u64, f64)]> {
     ranges
 }
 
-/// Gbit/s over ms since `begins`, averaged over intervals. The last interval may be short; it belongs to the one before.
+/// Gbit/s over ms since `begins`, averaged over intervals. A short interval at the end belongs to the one before.
 fn rates(begins: u64, samples: &[Sample]) -> Vec<(f64, f64)> {
     let stretch = samples.len().div_ceil(POINTS).max(1);
     let mut ends: Vec<&Sample> = samples.chunks(stretch).filter_map(|c| c.last()).collect();
