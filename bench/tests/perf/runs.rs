@@ -223,16 +223,22 @@ fn pulled_streams_of_two_processes_pass_a_line_that_trims() {
         let peer = free_port();
         let server =
             start(&[&args[..], &["--server", "-p", &peer, "--out_json_file", file.to_str().expect("UTF-8")]].concat());
-        let client = run(&[&args[..], &["localhost", "-p", &peer]].concat());
+        let other = dir.path().join(format!("{port}-client.json"));
+        let to_other = ["--out_json_file", other.to_str().expect("UTF-8")];
+        let client = run(&[&args[..], &["localhost", "-p", &peer], &to_other].concat());
         assert_success(&args, &client);
         assert_success(&args, &finish(server));
-        let json = json(&file);
-        let rx = &json["impairments"]["rx"];
+        let ends = [json(&file), json(&other)];
+        let rx = &ends[0]["impairments"]["rx"];
         assert!(rx["trimmed"].as_u64() > Some(0) && rx["over_limit"] == 0, "{port}: {rx}");
-        // A process that had no core for long may find more headers than the queue holds: those alone cost timeouts.
+        // A process that had no core for long may find more headers, acknowledgements and pulls than the queue holds:
+        // those alone cost the other end timeouts.
         let count = |value: &Value| value.as_u64().expect("a count");
-        let timeouts = count(&json["results"]["counters"]["local_ack_timeout_err"]);
-        assert!(timeouts <= count(&rx["header_drops"]), "{port}: {json}");
+        for (end, other) in [(&ends[0], &ends[1]), (&ends[1], &ends[0])] {
+            let timeouts = count(&end["results"]["counters"]["local_ack_timeout_err"]);
+            let drops = [end, other].map(|end| count(&end["impairments"]["rx"]["header_drops"])).iter().sum::<u64>();
+            assert!(timeouts <= drops, "{port}: {timeouts} timeouts, {drops} headers dropped: {end}");
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
 
-use crate::support::{Folder, irnic, needs, skipped, text};
+use crate::support::{Folder, free_ports, irnic, needs, skipped, text};
 
 /// Builds the program in a folder, if this machine has what it takes.
 fn built() -> Option<Folder> {
@@ -24,7 +24,8 @@ fn built() -> Option<Folder> {
 
 /// Has ranks reduce, each with options of its own for `irnic run`. Returns their statistics.
 fn reduce(folder: &Folder, size: &str, ranks: &[Vec<&str>]) -> Vec<serde_json::Value> {
-    let hosts: Vec<String> = ranks.iter().map(|_| format!("127.0.0.1:{}", crate::support::free_port())).collect();
+    let ports = free_ports(ranks.len());
+    let hosts: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
     let start = |(rank, options): (usize, &Vec<&str>)| -> Child {
         let mut command = irnic(folder);
         command.args(["run", "--mtu", "1024", &format!("--stats=stats-{rank}.json")]).args(options);

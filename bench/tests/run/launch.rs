@@ -34,8 +34,9 @@ fn ranks_have_the_variables_of_torchrun_and_nccl() {
 
 #[test]
 fn a_rank_that_fails_ends_the_others() {
-    let (lines, status, err) =
-        launch(&["-n", "2"], "[ $RANK = 1 ] && exit 3; trap 'echo ended; exit 0' TERM; while :; do sleep 0.1; done");
+    let script = "if [ $RANK = 1 ]; then until [ -e ready ]; do sleep 0.01; done; exit 3; fi; \
+                  trap 'echo ended; exit 0' TERM; touch ready; while :; do sleep 0.1; done";
+    let (lines, status, err) = launch(&["-n", "2"], script);
     assert_eq!((lines, status), (BTreeSet::from(["ended".to_owned()]), Some(3)), "{err}");
     assert_eq!(err, "irnic: rank 1: exit status 3\n");
     let (_, status, err) = launch(&["-n", "0"], "true");

@@ -78,16 +78,16 @@ unsafe fn register(pd: *mut ibv_pd, addr: *mut c_void, len: usize, iova: u64, fl
             "iova {iova:#x} and address {addr:p} differ in their offset within a page of {PAGE} bytes"
         ));
     }
-    if domain.device.info().config.gpu != Gpu::Off
-        && let Some(driver) = gpu::accelerator(addr as u64, len as u64)?
-    {
+    if let Err(error) = populate(addr, len, access) {
+        // A driver is looked for only here: dlopen(3) takes the loader's lock, which a child of fork(2) would inherit.
         let range = (addr as u64, len as u64);
+        let wanted = domain.device.info().config.gpu != Gpu::Off;
+        let Some(driver) = (if wanted { gpu::accelerator(range.0, range.1)? } else { None }) else { return Err(error) };
         let mr =
             domain.device.lock_memory().nic().reg_accelerator_mr(domain.id, range, iova, access, driver.clone())?;
         let registered = gpu::Registered::new(range.0, range.1, driver);
         return Ok(Mr::of_gpu(domain, pd, addr, len, mr, access, registered));
     }
-    populate(addr, len, access)?;
     let iova = if access.allows(Access::ZERO_BASED) { 0 } else { iova };
     // SAFETY: the application keeps registered memory until it deregisters it, as required by ibv_reg_mr(3).
     let mr = unsafe { domain.device.lock_memory().nic().reg_mr(domain.id, addr.cast(), len as u64, iova, access) }?;
