@@ -2,13 +2,13 @@
 
 use std::process::Output;
 
-use crate::support::{Folder, free_port, irnic, listens, needs, text};
+use crate::support::{Folder, free_ports, irnic, listens, needs, text};
 use serde_json::Value;
 
 /// Two transfers between hosts of a star at once, to the same host, by perftest; `options` go to the lab.
 fn incast(folder: &Folder, options: &[&str]) -> Option<Output> {
     needs(&["ib_write_bw"])?;
-    let (one, two) = (free_port(), free_port());
+    let [one, two] = free_ports();
     let flow = |port: &str, src: u32| {
         format!(
             "(IRNIC_LAB_HOST=0 ib_write_bw -d irnic0 -n 400 -p {port} >/dev/null & {}

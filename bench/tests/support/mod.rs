@@ -153,10 +153,10 @@ pub fn free_port() -> String {
     listener.local_addr().expect("its address").port().to_string()
 }
 
-/// Returns different TCP ports that are free.
-pub fn free_ports(count: usize) -> Vec<String> {
-    let listeners: Vec<_> = (0..count).map(|_| std::net::TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
-    listeners.iter().map(|listener| listener.local_addr().expect("its address").port().to_string()).collect()
+/// Returns different TCP ports that are free: calls of [`free_port`] one after the other may return the same.
+pub fn free_ports<const N: usize>() -> [String; N] {
+    let listeners = [(); N].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a port"));
+    listeners.map(|listener| listener.local_addr().expect("its address").port().to_string())
 }
 
 /// Waits until a process listens on a TCP port, without connecting.

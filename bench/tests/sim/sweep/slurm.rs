@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::engines::stopped_shard;
 use super::{RUNS, SHARDS, assert_merged, done, grid, kill, results, sim, wait_for};
-use crate::support::{Folder, free_port, long_form, needs, skipped, text};
+use crate::support::{Folder, free_ports, long_form, needs, skipped, text};
 
 /// Slurm on this host, for as long as the value lives, in a folder of its own.
 struct Slurm {
@@ -36,7 +36,7 @@ impl Slurm {
         let place = fs::canonicalize(folder.path()).expect("a folder");
         let at = |name: &str| place.join(name).display().to_string();
         let host = text(&Command::new("hostname").arg("-s").output().expect("hostname runs").stdout).trim().to_owned();
-        let [controller, node] = [free_port(), free_port()];
+        let [controller, node] = free_ports();
         let conf = format!(
             "ClusterName=irnic\nSlurmctldHost={host}(127.0.0.1)\nSlurmUser=root\nSlurmdUser=root\n\
              AuthType=auth/munge\nAuthInfo=socket={},cred_expire=5\nSlurmctldPort={controller}\nSlurmdPort={node}\n\
