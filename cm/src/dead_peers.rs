@@ -7,8 +7,8 @@ use crate::connection::{Connection, State};
 use crate::{Cm, ConnData, EventKind, EventParam};
 
 impl Cm {
-    /// Returns the communication ids of connections whose peers' processes are dead. `is_dead` is called with the peer's
-    /// address and communication id.
+    /// Returns the communication ids of connections whose peers' processes are dead. `is_dead` is called with the
+    /// peer's address and communication id.
     ///
     /// Nothing is known of peers on other hosts, which may lose power without a message: their loss is detected by the
     /// queue pairs.

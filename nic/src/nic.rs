@@ -493,8 +493,8 @@ impl Nic {
         }
     }
 
-    /// Receives a frame of the fast path as [`Self::receive`] would its packet, unless that would do anything out of the
-    /// ordinary: what is not taken is to be parsed in full.
+    /// Receives a frame of the fast path as [`Self::receive`] would its packet, unless that would do anything out of
+    /// the ordinary: what is not taken is to be parsed in full.
     #[inline]
     pub fn receive_fast(&mut self, now: Time, path: &Path, arrived: Time, frame: &FastFrame<'_>) -> Taken {
         if !self.config.fast_path || path.is_congested() {

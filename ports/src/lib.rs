@@ -278,8 +278,9 @@ pub trait Port {
         true
     }
 
-    /// Returns whether frames to this queue pair stay in the host's memory, are read by an irnic of this version, and are
-    /// recorded nowhere: a request may then carry an acknowledgement, in a format that is on no wire. Default: false.
+    /// Returns whether frames to this queue pair stay in the host's memory, are read by an irnic of this version, and
+    /// are recorded nowhere: a request may then carry an acknowledgement, in a format that is on no wire. Default:
+    /// false.
     fn carries_acks(&self, _path: &Path, _dest_qp: u32) -> bool {
         false
     }

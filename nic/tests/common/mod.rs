@@ -89,7 +89,8 @@ pub enum Carry {
 }
 
 thread_local! {
-    /// Whether requests carry acknowledgements in this thread's next networks; by default some are taken apart when sent.
+    /// Whether requests carry acknowledgements in this thread's next networks; by default some are taken apart when
+    /// sent.
     pub static CARRY: Cell<Option<Carry>> = const { Cell::new(None) };
     /// Whether the NICs of this thread's next networks have the fast path; by default some do, by their seed.
     pub static FAST_PATH: Cell<Option<bool>> = const { Cell::new(None) };
@@ -313,7 +314,8 @@ impl Network {
         }
     }
 
-    /// Sends, and advances to the next event: an arrival, or a timer, which is answered. Returns false if there is none.
+    /// Sends, and advances to the next event: an arrival, or a timer, which is answered. Returns false if there is
+    /// none.
     pub fn step(&mut self) -> bool {
         self.send();
         let any = self.receive();
@@ -355,7 +357,8 @@ impl Network {
         true
     }
 
-    /// Passes a frame to a NIC. One that carries an acknowledgement is without an ICRC in a host's memory, but not here.
+    /// Passes a frame to a NIC. One that carries an acknowledgement is without an ICRC in a host's memory, but not
+    /// here.
     fn arrive(&mut self, to: usize, frame: &RxFrame<'_>) {
         let (nic, now) = (&mut self.nics[to], self.now);
         let ack = FastFrame::parse(frame.bytes).and_then(|parsed| parsed.ack);

@@ -408,7 +408,8 @@ impl Qp {
         }
     }
 
-    /// Receives a packet of the fast path as [`Self::receive`] would, unless that would do anything out of the ordinary.
+    /// Receives a packet of the fast path as [`Self::receive`] would, unless that would do anything out of the
+    /// ordinary.
     #[inline]
     pub fn receive_fast(&mut self, now: Time, frame: &FastFrame<'_>, host: &mut impl Host) -> Taken {
         let connected = self.state == QpState::Rts && self.context.service == Service::Rc;

@@ -1,5 +1,5 @@
-//! Instructions of each message through the whole library, in the thread of an application that calls it: two queue pairs
-//! of one process, and a clock that valgrind does not slow down.
+//! Instructions of each message through the whole library, in the thread of an application that calls it: two queue
+//! pairs of one process, and a clock that valgrind does not slow down.
 //!
 //! ```text
 //! GOLDEN=write cargo nextest run -p irnic-verbs --all-features -E 'binary(instructions)'        writes the table
