@@ -34,7 +34,7 @@ pub(crate) fn is_wanted() -> bool {
 
 /// Prints a reason that belongs to no call, once.
 #[cold]
-pub(crate) fn tell(why: &str) {
+pub(crate) fn print_once(why: &str) {
     if let Some(line) = PRINTED.lock().line(why) {
         let _ = io::stderr().write_all(line.as_bytes());
     }

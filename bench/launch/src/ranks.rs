@@ -34,8 +34,8 @@ const AFTER_HELP: &str = "\
 Each rank has RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as from torchrun. Ranks of one host share a
 NIC, at 127.0.0.1 for the first host, 127.0.0.2 for the second and so on; in a lab, at the lab's hosts. NCCL_HOSTID names the host; NCCL_NET=IB,
 NCCL_IB_HCA=irnic, NCCL_SOCKET_IFNAME=lo, NCCL_P2P_DISABLE=1, NCCL_SHM_DISABLE=1, NCCL_GIN_ENABLE=0, NCCL_GIN_TYPE=2 and
-NVSHMEM_IB_DISABLE_DMABUF=1 are set unless the environment has them. If a rank fails, the others are terminated. Exit status: that of the first rank that failed, or 0; others as for
-irnic run.
+NVSHMEM_IB_DISABLE_DMABUF=1 are set unless the environment has them. If a rank fails, the others are terminated. Exit status: that of
+the first rank that failed, or 0; others as for irnic run.
 
 Examples:
   irnic launch -n 2 -- python3 train.py

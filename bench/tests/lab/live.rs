@@ -365,5 +365,5 @@ fn names_of_hosts_do_not_run_into_each_other() {
         assert!(named.windows(2).all(apart), "{size}: {named:?}");
     }
     let stats: Value = serde_json::from_str(&get(&lab.live, "/stats.json")).expect("JSON");
-    assert_eq!(stats["faults"][0]["what"], "h3-s1 at 0.999G", "what happens to links is told: {}", stats["faults"]);
+    assert_eq!(stats["faults"][0]["what"], "h3-s1 at 0.999G", "link events are reported: {}", stats["faults"]);
 }

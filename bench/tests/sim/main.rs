@@ -6,6 +6,7 @@ mod pictures;
 mod report;
 mod reproduce;
 mod runs;
+mod series;
 #[path = "../support/mod.rs"]
 mod support;
 mod sweep;

@@ -85,7 +85,7 @@ fn results_are_the_matrix_of_the_terminal() {
         }
     }
     assert_eq!(rows(&page, "parts")[0][1..4], ["flows", "slowdown", "average"]);
-    // Two of a kind are told apart by dashes, transports by colours and marks.
+    // Two of a kind differ by dashes, transports by colours and marks.
     let twice = ["--transport", "roce", "--pfc", "on", "--pfc", "off"];
     let (page, _) = self::page(&folder, &[&INCAST[..], &twice].concat());
     assert!(page.contains(".s0 { color: var(--c1); stroke-dasharray: none; }"), "RoCE has its colour");

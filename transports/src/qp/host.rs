@@ -398,6 +398,22 @@ pub trait Host {
     /// message is placed, which still comes and reports errors of all.
     fn place_late(&mut self, late: bool);
 
+    /// Calls `place`, in such a time if `late`.
+    #[inline]
+    fn placing<R>(&mut self, late: bool, place: impl FnOnce(&mut Self) -> R) -> R
+    where
+        Self: Sized,
+    {
+        if late {
+            self.place_late(true);
+        }
+        let placed = place(self);
+        if late {
+            self.place_late(false);
+        }
+        placed
+    }
+
     /// Checks a remote range without accessing it.
     fn check_remote(&mut self, by: Caller, rkey: u32, va: u64, len: u64, needed: Access) -> Result<(), MemError>;
 

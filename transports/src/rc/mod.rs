@@ -126,12 +126,8 @@ impl Rc {
                 Fast::FullPath => return Fast::FullPath,
                 made => {
                     self.responder_sent = made == Fast::Nothing;
-                    if responds
-                        && self.responder.has_ack()
-                        && carries()
-                        && let Some(ack) = self.responder.take_ack(c, host)
-                    {
-                        out.fast.carry(&ack);
+                    if responds && self.responder.has_ack() && carries() {
+                        out.fast.carry(&self.responder.take_ack(c, host));
                         out.is_last = !self.requester.has_fresh() && !self.responder.wants_tx();
                         self.responder_sent = true;
                     }

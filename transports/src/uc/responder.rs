@@ -82,15 +82,7 @@ impl Responder {
             }
             return Ok(());
         }
-        let late = !bth.opcode.ends_message();
-        if late {
-            host.place_late(true);
-        }
-        let taken = self.take(c, packet, host);
-        if late {
-            host.place_late(false);
-        }
-        match taken {
+        match host.placing(!bth.opcode.ends_message(), |host| self.take(c, packet, host)) {
             Ok(()) => Ok(()),
             Err(Stop::Drop) => {
                 self.message = None;

@@ -144,7 +144,7 @@ pub(crate) fn devices() -> &'static [Device] {
             explain::set_wanted(config.explain);
             if config.explain {
                 let names: Vec<&str> = infos.iter().map(|info| info.name.as_str()).collect();
-                device::asked(&names).iter().for_each(|line| explain::tell(line));
+                device::asked(&names).iter().for_each(|line| explain::print_once(line));
             }
             Ok(infos)
         });

@@ -15,7 +15,7 @@ impl Unit {
     pub(super) fn explain(&self, state: &mut State) {
         if explain::is_wanted() {
             let info = self.info();
-            reasons(&info.name, &info.config, state.nic().counters()).for_each(|why| explain::tell(&why));
+            reasons(&info.name, &info.config, state.nic().counters()).for_each(|why| explain::print_once(&why));
         }
     }
 }
@@ -36,7 +36,7 @@ fn reasons(name: &str, config: &DeviceConfig, counters: &Counters) -> impl Itera
     let silent = (counters.retry_exceeded_err > 0).then(|| {
         format!(
             "a queue pair of {name} ends with IBV_WC_RETRY_EXC_ERR (12): its peer does not answer. It has ended, cannot be \
-             reached, or has another transport; here it is {here}: --explain at the peer tells of packets that it drops"
+             reached, or has another transport; here it is {here}: --explain at the peer reports packets that it drops"
         )
     });
     other.into_iter().chain(silent)
@@ -57,8 +57,8 @@ mod tests {
         let dropped = Counters { rx_other_transport: 3, ..Counters::default() };
         assert!(of("roce", dropped)[0].contains("sender's wire format is irn, and roce here"));
         let silent = Counters { retry_exceeded_err: 1, ..Counters::default() };
-        let told = of("roce", silent);
-        assert_eq!(told.len(), 1);
-        assert!(told[0].contains("IBV_WC_RETRY_EXC_ERR") && told[0].contains("here it is roce"), "{told:?}");
+        let found = of("roce", silent);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].contains("IBV_WC_RETRY_EXC_ERR") && found[0].contains("here it is roce"), "{found:?}");
     }
 }

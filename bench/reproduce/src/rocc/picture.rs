@@ -38,7 +38,6 @@ fn value(metric: Metric, scenario: &Scenario, runs: &Runs<'_>) -> Option<f64> {
 }
 
 fn series((of, (name, points)): (usize, (String, Vec<(f64, f64)>))) -> Series {
-    // Beyond the last, colours repeat.
     Series { name, of, dashed: false, points, spread: Vec::new() }
 }
 

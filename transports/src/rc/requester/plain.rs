@@ -203,13 +203,7 @@ impl Requester {
             }
         }
         let late = in_order && !ends && !self.responses.has_gap();
-        if late {
-            host.place_late(true);
-        }
-        let placed = host.place_local(c.pd, self.sq.sges(index), offset, &now);
-        if late {
-            host.place_late(false);
-        }
+        let placed = host.placing(late, |host| host.place_local(c.pd, self.sq.sges(index), offset, &now));
         placed.map_err(|_| WcStatus::LocProtErr)
     }
 

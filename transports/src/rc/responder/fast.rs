@@ -62,7 +62,10 @@ impl Responder {
     /// returns false, and changes nothing.
     #[inline]
     pub(in crate::rc) fn poll_fast(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
-        let Some(ack) = self.take_ack(c, host) else { return false };
+        if !self.has_ack() {
+            return false;
+        }
+        let ack = self.take_ack(c, host);
         out.class = PacketClass::Ack;
         out.fast = FastHead::ack(c.dest_qp, ack.psn, &ack.aeth);
         true
@@ -74,15 +77,12 @@ impl Responder {
         self.irn && !(self.cnp || self.marked || self.unanswered) && self.nak.is_none() && self.acks.is_cumulative()
     }
 
-    /// Returns the next packet if it is a cumulative acknowledgement, which then counts as sent.
+    /// Returns the cumulative acknowledgement that [there is](Self::has_ack), which then counts as sent.
     #[inline]
-    pub(in crate::rc) fn take_ack(&mut self, c: &QpContext, host: &mut impl Host) -> Option<CarriedAck> {
-        if !self.has_ack() {
-            return None;
-        }
+    pub(in crate::rc) fn take_ack(&mut self, c: &QpContext, host: &mut impl Host) -> CarriedAck {
         self.acks.pop_cumulative();
         host.counters().sent_acks += 1;
         let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.credits(c) }.to_u8(), msn: self.rx.msn() };
-        Some(CarriedAck { psn: self.rx.expected().minus(1), aeth })
+        CarriedAck { psn: self.rx.expected().minus(1), aeth }
     }
 }

@@ -33,14 +33,7 @@ impl Responder {
         match self.rx.locate(psn) {
             Arrival::InOrder => {
                 let late = !packet.headers.bth.opcode.ends_message() && !self.rx.has_gap();
-                if late {
-                    host.place_late(true);
-                }
-                let placed = self.place(now, c, packet, true, host);
-                if late {
-                    host.place_late(false);
-                }
-                match placed {
+                match host.placing(late, |host| self.place(now, c, packet, true, host)) {
                     // It was early, and will be resent in its turn.
                     Err(Refusal::NotReady) if low => {
                         host.counters().irn_ooo_dropped += 1;

@@ -47,15 +47,9 @@ impl Responder {
             Operation::Write => true,
             _ => return self.plain_read(c, packet, host),
         };
-        let late = !opcode.ends_message();
-        if late {
-            host.place_late(true);
-        }
-        let placed = if write { self.plain_write(c, packet, host) } else { self.plain_send(c, packet, host) };
-        if late {
-            host.place_late(false);
-        }
-        placed?;
+        host.placing(!opcode.ends_message(), |host| {
+            if write { self.plain_write(c, packet, host) } else { self.plain_send(c, packet, host) }
+        })?;
         if headers.bth.ack_req {
             self.acks.push_cumulative();
         }
