@@ -187,6 +187,12 @@ impl Cm {
         self.id(id).map(|own| (own.space, own.kind))
     }
 
+    /// Returns the number of the queue pair of this side of the id's connection; `None` if there is none.
+    pub fn local_qpn(&self, id: CmId) -> Option<u32> {
+        let connection = self.connections.get(self.id(id).ok()?.connection?)?;
+        (connection.local_qpn != 0).then_some(connection.local_qpn)
+    }
+
     /// Returns the socket addresses of both ends.
     pub fn addresses(&self, id: CmId) -> Result<Addresses, CmError> {
         let own = self.id(id)?;

@@ -106,6 +106,12 @@ impl Cq {
         Ok(())
     }
 
+    /// Returns whether there are completions of a queue pair.
+    pub(crate) fn has_any_of(&self, qpn: u32) -> bool {
+        let slot = |n: u32| self.head.wrapping_add(n) as usize & (self.ring.len() - 1);
+        (0..self.len()).any(|n| self.ring[slot(n)].0.qp_num == qpn)
+    }
+
     /// Removes the completions of a queue pair; `freed` is called with the resources held by each.
     pub(crate) fn purge(&mut self, qpn: u32, mut freed: impl FnMut(Frees)) {
         let mut kept = self.head;

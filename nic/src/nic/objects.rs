@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use irnic_transports::Gather;
 use irnic_transports::config::TransportConfig;
-use irnic_transports::qp::{CqId, Frees, PdId, PostError, Qp, RecvWr, SrqId, Wc};
+use irnic_transports::qp::{CqId, Frees, PdId, PostError, Qp, QpState, RecvWr, SrqId, Wc};
 use irnic_transports::room;
 
 use super::{Nic, limit};
@@ -87,8 +87,16 @@ impl Nic {
     ///
     /// # Errors
     /// [`NicError::NotFound`].
+    #[inline]
     pub fn cq_len(&self, cq: CqId) -> Result<u32, NicError> {
         Ok(self.device.cqs.get(cq.0).ok_or(NicError::NotFound(Object::CompletionQueue))?.len())
+    }
+
+    /// Returns whether a queue pair in RTS has completions that were not polled yet.
+    pub fn has_unpolled(&self, qpn: u32) -> bool {
+        let Some(qp) = self.qp(qpn).filter(|qp| qp.state() == QpState::Rts) else { return false };
+        let (send, recv) = qp.cqs();
+        [send, recv].into_iter().any(|cq| self.device.cqs.get(cq.0).is_some_and(|cq| cq.has_any_of(qpn)))
     }
 
     /// Returns the total number of completions in all queues, polled or not. From it, a thread that polled nothing can

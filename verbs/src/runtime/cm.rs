@@ -61,7 +61,7 @@ impl State {
     pub(super) fn run_cm(&mut self, now: Time) {
         let (nic, port) = (&mut self.nic_port.nic, &mut self.nic_port.port);
         let heard = &mut self.presence.heard;
-        let Manager { cm, listener, neighbours, next_deadline, .. } = &mut self.manager;
+        let Manager { cm, listener, neighbours, departures, next_deadline, .. } = &mut self.manager;
         if !neighbours.is_empty() {
             neighbours.retain(|id| cm.kind(id).is_ok());
             neighbours.poll(now, &mut |dst| port.resolve(now, dst), &mut |id, status| {
@@ -77,7 +77,19 @@ impl State {
         if now >= cm.next_deadline() {
             cm.on_deadline(now);
         }
-        while let Some(event) = cm.poll_event() {
+        departures.retain(|id| cm.kind(id).is_ok());
+        let unpolled = |cm: &Cm, id| cm.local_qpn(id).is_some_and(|qpn| nic.has_unpolled(qpn));
+        loop {
+            let event = match departures.take(now, |id| unpolled(cm, id)) {
+                Some(event) => event,
+                None => match cm.poll_event() {
+                    None => break,
+                    Some(event) => match departures.pass(now, event, |id| unpolled(cm, id)) {
+                        Some(event) => event,
+                        None => continue,
+                    },
+                },
+            };
             *heard = true;
             if !listener.as_ref().is_some_and(|listener| listener.event(&event)) && event.listener.is_some() {
                 // An id without a taker would never be destroyed.
@@ -88,7 +100,7 @@ impl State {
             // A datagram without room is retransmitted later.
             nic.post_mad(path, &mad);
         }
-        *next_deadline = cm.next_deadline().min(neighbours.next_deadline());
+        *next_deadline = cm.next_deadline().min(neighbours.next_deadline()).min(departures.next_deadline(now));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use irnic_cm::{Cm, CmConfig, CmEvent, CmId};
+use irnic_cm::{Cm, CmConfig, CmEvent, CmId, Departures};
 use irnic_nic::Nic;
 use irnic_ports::host::Slot;
 use irnic_transports::Time;
@@ -28,6 +28,7 @@ pub(super) struct Manager {
     pub(super) cm: Cm,
     pub(super) listener: Option<Arc<dyn CmListener>>,
     pub(super) neighbours: Neighbours,
+    pub(super) departures: Departures,
     /// When the application last polled for events.
     pub(super) last_poll: Time,
     /// When [`State::run_cm`] next has work on its own. Read with every poll, so it is cached.
@@ -43,6 +44,7 @@ impl Manager {
             cm: Cm::new(config.with_mtu(info.mtu)),
             listener: None,
             neighbours: Neighbours::new(),
+            departures: Departures::default(),
             last_poll: Time::ZERO,
             next_deadline: Time::NEVER,
         }
