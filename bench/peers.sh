@@ -39,31 +39,33 @@ spec() {
     local threads='Threads of one process, each with its own CQ and queue pairs, shm [M/s, more is better]'
     row "$bw" 'raw ring' - - raw 'ring, 4096 B' 2
     row "$bw" 'raw UDP loop with segmentation' - - raw 'UDP with segmentation, 4096 B' 2
+    row "$bw" 'UDP loop with window and ACKs' - - raw 'UDP with window and ACKs, 4096 B' 2
     row "$bw" 'UCX posix+cma, tag_bw' - - ucx posix,cma,self tag_bw 65536 30000
     row "$bw" 'UCX tcp, tag_bw' - - ucx tcp,self tag_bw 65536 15000
     row "$bw" 'libfabric tcp;ofi_rxm, pingpong' - - fabric 'tcp;ofi_rxm' 65536 3000
     row "$bw" 'libfabric udp;ofi_rxd, pingpong' - - fabric 'udp;ofi_rxd' 65536 1000
-    row "$bw" 'ib_write_bw, udp' 'raw UDP loop with segmentation' 0.7 perftest udp ib_write_bw 65536 4
+    row "$bw" 'ib_write_bw, udp' 'UDP loop with window and ACKs' 0.9 perftest udp ib_write_bw 65536 4
     row "$bw" 'ib_write_bw, udp' 'UCX tcp, tag_bw' 1.3 perftest udp ib_write_bw 65536 4
-    row "$bw" 'ib_read_bw, udp' 'raw UDP loop with segmentation' 0.7 perftest udp ib_read_bw 65536 4
-    row "$bw" 'ib_send_bw, udp' 'raw UDP loop with segmentation' - perftest udp ib_send_bw 65536 4
-    row "$bw" 'irnic perf write-bw, udp' 'raw UDP loop with segmentation' 0.8 own udp write-bw 65536 4
+    row "$bw" 'ib_read_bw, udp' 'UDP loop with window and ACKs' 0.85 perftest udp ib_read_bw 65536 4
+    row "$bw" 'ib_send_bw, udp' 'UDP loop with window and ACKs' - perftest udp ib_send_bw 65536 4
+    row "$bw" 'irnic perf write-bw, udp' 'UDP loop with window and ACKs' 0.9 own udp write-bw 65536 4
     row "$bw" 'ib_write_bw, shm' 'UCX posix+cma, tag_bw' 1.1 perftest shm ib_write_bw 65536 4
     row "$bw" 'ib_read_bw, shm' 'UCX posix+cma, tag_bw' - perftest shm ib_read_bw 65536 4
     row "$bw" 'ib_send_bw, shm' 'UCX posix+cma, tag_bw' - perftest shm ib_send_bw 65536 4
     row "$bw" 'irnic perf write-bw, shm' 'raw ring' - own shm write-bw 65536 4
     row "$lat" 'raw ring' - - raw 'ring, 2 B' 1
     row "$lat" 'raw UDP loop' - - raw 'UDP, 2 B' 1
+    row "$lat" "UDP loop with a port's options" - - raw "UDP, 44 B, a port's options" 1
     row "$lat" 'UCX posix, tag_lat' - - ucx posix,self tag_lat 2 50000
     row "$lat" 'UCX tcp, tag_lat' - - ucx tcp,self tag_lat 2 30000
     row "$lat" 'libfabric tcp;ofi_rxm, pingpong' - - fabric 'tcp;ofi_rxm' 2 10000
     row "$lat" 'libfabric udp;ofi_rxd, pingpong' - - fabric 'udp;ofi_rxd' 2 10000
-    row "$lat" 'ib_send_lat, udp' 'raw UDP loop' 1.3 perftest udp ib_send_lat 2 5
-    row "$lat" 'ib_send_lat, udp' 'UCX tcp, tag_lat' 0.8 perftest udp ib_send_lat 2 5
+    row "$lat" 'ib_send_lat, udp' "UDP loop with a port's options" 1.5 perftest udp ib_send_lat 2 5
+    row "$lat" 'ib_send_lat, udp' 'UCX tcp, tag_lat' 1 perftest udp ib_send_lat 2 5
     row "$lat" 'ib_send_lat, shm' 'UCX posix, tag_lat' 1.5 perftest shm ib_send_lat 2 5
-    row "$lat" 'ib_write_lat, udp' 'raw UDP loop' - perftest udp ib_write_lat 2 5
+    row "$lat" 'ib_write_lat, udp' "UDP loop with a port's options" - perftest udp ib_write_lat 2 5
     row "$lat" 'ib_write_lat, shm' 'raw ring' - perftest shm ib_write_lat 2 5
-    row "$lat" 'irnic perf write-lat, udp' 'raw UDP loop' - own udp write-lat 2 5
+    row "$lat" 'irnic perf write-lat, udp' "UDP loop with a port's options" - own udp write-lat 2 5
     row "$lat" 'irnic perf write-lat, shm' 'raw ring' - own shm write-lat 2 5
     row "$rate" 'raw ring' - - raw 'ring, 8 B' 0
     row "$rate" 'irnic perf write-bw, shm' - - own shm write-bw 8 5

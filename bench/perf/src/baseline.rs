@@ -20,14 +20,19 @@ const MIB: f64 = (1u64 << 20) as f64;
 /// A path, and its measurement.
 type Row<T> = (&'static str, fn() -> io::Result<T>);
 
-const RATES: [Row<Rate>; 5] = [
+const RATES: [Row<Rate>; 6] = [
     ("copy of 64 KiB, one core", || Ok(raw::copy_bandwidth(raw::MESSAGE, TIME))),
     ("ring, 4096 B", || raw::ring_bandwidth(PACKET, RING, TIME)),
     ("ring, 8 B", || raw::ring_bandwidth(8, RING, TIME)),
     ("UDP with segmentation, 4096 B", || raw::udp_bandwidth(PACKET, TIME)),
+    ("UDP with window and ACKs, 4096 B", || raw::udp_reliable_bandwidth(TIME)),
     ("UDP with segmentation, 64 B", || raw::udp_bandwidth(64, TIME)),
 ];
-const TRIPS: [Row<RoundTrip>; 2] = [("ring, 2 B", || raw::ring_rtt(ROUNDS)), ("UDP, 2 B", || raw::udp_rtt(ROUNDS))];
+const TRIPS: [Row<RoundTrip>; 3] = [
+    ("ring, 2 B", || raw::ring_rtt(ROUNDS)),
+    ("UDP, 2 B", || raw::udp_rtt(ROUNDS)),
+    ("UDP, 44 B, a port's options", || raw::udp_rtt_as_port(ROUNDS)),
+];
 
 /// The median of several measurements, by `key`; `None` if the machine does not support it.
 fn medians<T: Copy>(rows: &[Row<T>], key: impl Fn(&T) -> f64) -> Result<Vec<Option<T>>, PerfError> {

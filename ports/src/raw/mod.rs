@@ -1,14 +1,17 @@
 //! Baselines: the performance of this machine without a NIC, measured alongside irnic in the same run.
 //!
-//! There is no protocol here: no acknowledgements, no headers, no checksums. Every bandwidth includes the copy from and
-//! to the application's buffer; both buffers are 64 KiB and reused. The code shares nothing with the ports, so that a
-//! slow port cannot slow its own baseline. Two threads spin, each on its own core.
+//! There is no protocol here: no acknowledgements, no headers, no checksums; only [`udp_reliable_bandwidth`] has some of
+//! these. Every bandwidth includes the copy from and to the application's buffer; both buffers are 64 KiB and reused.
+//! The code shares nothing with the ports, so that a slow port cannot slow its own baseline. Two threads spin, each on
+//! its own core.
 
+mod reliable;
 mod ring;
 mod udp;
 
+pub use reliable::udp_reliable_bandwidth;
 pub use ring::{ring_bandwidth, ring_rtt};
-pub use udp::{udp_bandwidth, udp_rtt};
+pub use udp::{udp_bandwidth, udp_rtt, udp_rtt_as_port};
 
 use std::hint::black_box;
 use std::io;
@@ -147,9 +150,14 @@ mod tests {
             measured("ring_bandwidth", ring_bandwidth(4096, 1 << 19, time)),
             measured("ring_bandwidth", ring_bandwidth(64, 1 << 18, time)),
             measured("udp_bandwidth", udp_bandwidth(4096, time)),
+            measured("udp_reliable_bandwidth", udp_reliable_bandwidth(time)),
         ];
         assert!(rates.iter().flatten().all(|r| r.frames_per_second > 0.0));
-        let trips = [measured("ring_rtt", ring_rtt(100)), measured("udp_rtt", udp_rtt(100))];
+        let trips = [
+            measured("ring_rtt", ring_rtt(100)),
+            measured("udp_rtt", udp_rtt(100)),
+            measured("udp_rtt_as_port", udp_rtt_as_port(100)),
+        ];
         assert!(trips.iter().flatten().all(|t| t.median > 0 && t.p99 >= t.median));
     }
 }
