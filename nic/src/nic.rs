@@ -457,12 +457,13 @@ impl Nic {
     /// Posts a receive work request.
     pub fn post_recv(&mut self, qpn: u32, wr: &RecvWr<'_>) -> Result<(), PostError> {
         let (index, slot, device) = self.find(qpn).map_err(|_| PostError::NoQueue)?;
-        let posted = slot.qp.post_recv(wr, device);
-        self.touch_until(index, Time::NEVER);
+        if slot.qp.post_recv(wr, device)? {
+            self.touch_until(index, Time::NEVER);
+        }
         if self.device.cq_failed {
             self.spread_cq_failure();
         }
-        posted
+        Ok(())
     }
 
     // Packets and time.
@@ -645,10 +646,7 @@ impl Nic {
         if slot.low.is_some() {
             deadline = deadline.min(slot.offer_low(index, self.device.now, &mut self.scheduler));
         }
-        if deadline < slot.timer {
-            slot.timer = deadline;
-            self.wheel.schedule(index, deadline);
-        }
+        slot.set_timer(index, deadline, &mut self.wheel);
     }
 
     /// Moves the queue pairs of an overflowed completion queue to the error state (IBA 10.2.6.4).

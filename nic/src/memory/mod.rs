@@ -94,6 +94,12 @@ impl Memory {
         }
     }
 
+    /// Returns whether [`Self::settle`] has nothing to do.
+    #[inline]
+    pub(crate) fn is_settled(&self) -> bool {
+        self.staging.is_none()
+    }
+
     /// Lists remotely readable memory as [`Self::gather_remote`] does, or a copy of it made by the reader.
     pub(crate) fn gather_again(
         &mut self,

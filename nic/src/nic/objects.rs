@@ -92,6 +92,13 @@ impl Nic {
         Ok(self.device.cqs.get(cq.0).ok_or(NicError::NotFound(Object::CompletionQueue))?.len())
     }
 
+    /// Returns whether [`Self::poll_cq`] would return 0, and do nothing else. False if `cq` does not exist.
+    #[inline]
+    pub fn has_nothing_in(&self, cq: CqId) -> bool {
+        let empty = |queue: &Cq| queue.len() == 0 && !queue.overflowed();
+        self.device.cqs.get(cq.0).is_some_and(empty) && self.device.memory.is_settled()
+    }
+
     /// Returns whether a queue pair in RTS has completions that were not polled yet.
     pub fn has_unpolled(&self, qpn: u32) -> bool {
         let Some(qp) = self.qp(qpn).filter(|qp| qp.state() == QpState::Rts) else { return false };

@@ -4,6 +4,7 @@ use irnic_transports::Time;
 use irnic_transports::qp::Qp;
 
 use crate::pacer::Pacer;
+use crate::wheel::Wheel;
 
 /// A queue pair and its place in the scheduler.
 #[derive(Debug)]
@@ -25,6 +26,15 @@ impl Slot {
     #[inline]
     pub(super) fn has_only_its_timer(&self) -> bool {
         self.pacer.is_none() && self.pulled.is_none() && self.low.is_none()
+    }
+
+    /// Has the wheel examine it at its new deadline, unless it does so earlier.
+    #[inline]
+    pub(super) fn set_timer(&mut self, index: u32, deadline: Time, wheel: &mut Wheel) {
+        if deadline < self.timer {
+            self.timer = deadline;
+            wheel.schedule(index, deadline);
+        }
     }
 }
 

@@ -107,6 +107,8 @@ impl Nic {
             let Slot { qp, pacer, .. } = &mut **slot;
             let mtu = qp.path_mtu().bytes() as u32;
             let mut left = self.scheduler.begin_turn(index, self.quantum);
+            // Nothing is left to send.
+            let mut done = false;
             while left > 0 && open && sent < budget {
                 if pacer.as_ref().is_some_and(|p| p.earliest(now, mtu) > now) {
                     break;
@@ -118,9 +120,8 @@ impl Nic {
                     true => qp.poll_fast(now, &mut self.device, &mut self.slot, carries),
                     false => Fast::FullPath,
                 };
-                if made == Fast::Nothing
-                    || made == Fast::FullPath && !qp.poll_transmit(now, &mut self.device, &mut self.slot)
-                {
+                done = made == Fast::Nothing;
+                if done || made == Fast::FullPath && !qp.poll_transmit(now, &mut self.device, &mut self.slot) {
                     break;
                 }
                 let Some(path) = qp.tx_path(self.slot.class) else { break };
@@ -150,10 +151,16 @@ impl Nic {
                     left -= 1;
                 }
                 if self.slot.is_last {
+                    done = true;
                     break;
                 }
             }
-            self.touch(index);
+            if done && slot.has_only_its_timer() {
+                debug_assert!(!slot.qp.wants_tx(), "the fast path says that nothing is left");
+                slot.set_timer(index, slot.qp.next_deadline(), &mut self.wheel);
+            } else {
+                self.touch(index);
+            }
             if left > 0 && (!open || sent == budget) {
                 self.scheduler.interrupt_turn(index, left);
             }

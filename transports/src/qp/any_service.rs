@@ -64,7 +64,7 @@ impl TransportService for AnyService {
         #[inline]
         fn check(&self, wr: &SendWr<'_>, c: &QpContext) -> Result<(), PostError>;
         #[inline]
-        fn recv_posted(&mut self);
+        fn recv_posted(&mut self) -> bool;
         #[inline]
         fn admits(&mut self, state: QpState, bth: &Bth) -> bool;
         #[inline]

@@ -51,8 +51,10 @@ pub(crate) trait TransportService {
     /// Checks whether the service supports a work request.
     fn check(&self, wr: &SendWr<'_>, c: &QpContext) -> Result<(), PostError>;
 
-    /// Handles the posting of a receive work request.
-    fn recv_posted(&mut self) {}
+    /// Handles the posting of a receive work request. Returns whether there is something to send for it.
+    fn recv_posted(&mut self) -> bool {
+        false
+    }
 
     /// Returns whether a packet of the service is received in a state. Others are counted as dropped.
     fn admits(&mut self, state: QpState, bth: &Bth) -> bool;

@@ -214,8 +214,8 @@ impl TransportService for Rc {
     }
 
     #[inline]
-    fn recv_posted(&mut self) {
-        self.responder.posted();
+    fn recv_posted(&mut self) -> bool {
+        self.responder.posted()
     }
 
     #[inline]

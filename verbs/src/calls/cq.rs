@@ -127,11 +127,22 @@ pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 
 /// ibv_poll_cq(3).
 pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, num_entries: c_int, wc: *mut ibv_wc) -> c_int {
-    let Ok(max) = usize::try_from(num_entries) else { return -libc::EINVAL };
     // SAFETY: the caller's promise.
-    if guard_look(|| !cq.is_null() && unsafe { Cq::from_c(cq) }.is_ok_and(|cq| cq.queue.finds_nothing())) {
+    if num_entries >= 0 && guard_look(|| unsafe { Cq::exists(cq) }.is_some_and(|cq| cq.queue.finds_nothing())) {
         return 0;
     }
+    // SAFETY: passed on.
+    unsafe { poll_port(cq, num_entries, wc) }
+}
+
+/// Polls a queue for which a look at memory does not suffice.
+///
+/// # Safety
+/// As for ibv_poll_cq(3).
+// A function of its own, so that a look needs no room on the stack.
+#[inline(never)]
+unsafe fn poll_port(cq: *mut ibv_cq, num_entries: c_int, wc: *mut ibv_wc) -> c_int {
+    let Ok(max) = usize::try_from(num_entries) else { return -libc::EINVAL };
     let mut n = 0;
     let outcome = status("ibv_poll_cq", || {
         // SAFETY: the caller's promise.

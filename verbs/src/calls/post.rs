@@ -24,37 +24,24 @@ pub(super) fn posted(outcome: std::result::Result<(), PostError>) -> Result<()> 
     })
 }
 
-/// Scatter/gather elements, converted. Most requests have one: the others are not initialised.
-struct Sges {
-    /// The first `count` are initialised.
-    list: [MaybeUninit<Sge>; Gather::MAX],
-    count: usize,
-}
+/// Room for converted scatter/gather elements: most requests have one, and the others are not initialised.
+type Sges = [MaybeUninit<Sge>; Gather::MAX];
 
-impl Sges {
-    /// Converts the elements of a C list.
-    ///
-    /// # Safety
-    /// `n` elements at `list` may be read; they need not be aligned: those of libiscsi's packed structures are not.
-    #[inline]
-    unsafe fn new(list: *const ibv_sge, n: c_int) -> Result<Sges> {
-        let count = usize::try_from(n).ok().filter(|&n| n <= Gather::MAX);
-        let count = count.ok_or_else(|| invalid!("num_sge = {n}: expected 0 to {}", Gather::MAX))?;
-        let mut sges = Sges { list: [const { MaybeUninit::uninit() }; Gather::MAX], count };
-        for (i, to) in sges.list[..count].iter_mut().enumerate() {
-            // SAFETY: the caller's promise.
-            let s = unsafe { list.add(i).read_unaligned() };
-            to.write(Sge { addr: s.addr, len: s.length, lkey: s.lkey });
-        }
-        Ok(sges)
+/// Returns the elements of a C list, converted into `room`.
+///
+/// # Safety
+/// `n` elements at `list` may be read; they need not be aligned: those of libiscsi's packed structures are not.
+#[inline]
+unsafe fn convert(list: *const ibv_sge, n: c_int, room: &mut Sges) -> Result<&[Sge]> {
+    let count = usize::try_from(n).ok().filter(|&n| n <= Gather::MAX);
+    let count = count.ok_or_else(|| invalid!("num_sge = {n}: expected 0 to {}", Gather::MAX))?;
+    for (i, to) in room[..count].iter_mut().enumerate() {
+        // SAFETY: the caller's promise.
+        let s = unsafe { list.add(i).read_unaligned() };
+        to.write(Sge { addr: s.addr, len: s.length, lkey: s.lkey });
     }
-
-    /// Returns the elements.
-    #[inline]
-    fn as_slice(&self) -> &[Sge] {
-        // SAFETY: `new` has written as many.
-        unsafe { std::slice::from_raw_parts(self.list.as_ptr().cast(), self.count) }
-    }
+    // SAFETY: as many were written.
+    Ok(unsafe { std::slice::from_raw_parts(room.as_ptr().cast(), count) })
 }
 
 /// Gathers inline data; returns its part of `room`.
@@ -158,8 +145,9 @@ unsafe fn aligned<T: Copy>(wr: *const T, room: &mut MaybeUninit<T>) -> Option<&T
 unsafe fn post_one(state: &mut State, qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
     // SAFETY: the caller's promise.
     let (op, remote_addr, rkey) = unsafe { operation(wr) }?;
+    let mut room = [const { MaybeUninit::uninit() }; Gather::MAX];
     // SAFETY: the caller's promise.
-    let sges = unsafe { Sges::new(wr.sg_list, wr.num_sge) }?;
+    let sges = unsafe { convert(wr.sg_list, wr.num_sge, &mut room) }?;
     let has = |flag: u32| wr.send_flags & flag != 0;
     let to = if qp.sends_datagrams() {
         // SAFETY: the member of the union that UD uses.
@@ -178,7 +166,7 @@ unsafe fn post_one(state: &mut State, qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
     let mut send = SendWr {
         wr_id: wr.wr_id,
         op,
-        data: SendData::Sges(sges.as_slice()),
+        data: SendData::Sges(sges),
         remote_addr,
         rkey,
         signaled: has(IBV_SEND_SIGNALED),
@@ -187,26 +175,26 @@ unsafe fn post_one(state: &mut State, qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
         to,
         remote_srqn,
     };
-    let mut room;
+    let mut inline;
     if let SendOp::AtomicWrite(value) = &mut send.op {
         // The value is eight bytes of the application, read while posting.
         // SAFETY: the application's promise.
-        let bytes = unsafe { collect(sges.as_slice(), value) }?.len();
+        let bytes = unsafe { collect(sges, value) }?.len();
         if bytes != 8 {
             return Err(invalid!("ATOMIC_WRITE of {bytes} bytes: expected 8"));
         }
         send.data = SendData::Sges(&[]);
     } else if has(IBV_SEND_INLINE) {
-        send.data = match sges.as_slice() {
+        send.data = match sges {
             [only] if only.len > 0 && !gpu::any_registered() => {
                 // SAFETY: the application's promise for inline data.
                 SendData::Inline(unsafe { std::slice::from_raw_parts(only.addr as *const u8, only.len as usize) })
             }
             list => {
-                room = [0; Nic::MAX_INLINE as usize];
+                inline = [0; Nic::MAX_INLINE as usize];
                 let limit = qp.init.cap.max_inline_data as usize;
                 // SAFETY: the application's promise for inline data.
-                SendData::Inline(unsafe { collect(list, &mut room[..limit]) }?)
+                SendData::Inline(unsafe { collect(list, &mut inline[..limit]) }?)
             }
         };
     }
@@ -257,9 +245,10 @@ unsafe fn post_list(
         // SAFETY: a list that ends with NULL.
         unsafe { aligned(wr, &mut room) }
     } {
+        let mut room = [const { MaybeUninit::uninit() }; Gather::MAX];
         // SAFETY: the caller's promise.
-        let posted = unsafe { Sges::new(one.sg_list, one.num_sge) }
-            .and_then(|sges| post(&RecvWr { wr_id: one.wr_id, sges: sges.as_slice() }));
+        let posted = unsafe { convert(one.sg_list, one.num_sge, &mut room) }
+            .and_then(|sges| post(&RecvWr { wr_id: one.wr_id, sges }));
         if let Err(e) = posted {
             // SAFETY: the caller's promise.
             unsafe { bad_wr.write_unaligned(wr) };

@@ -75,9 +75,20 @@ impl Cq {
     ///
     /// # Safety
     /// `cq` exists or is NULL.
+    #[inline]
     pub(crate) unsafe fn from_c<'a>(cq: *mut ibv_cq) -> Result<&'a Cq> {
+        // SAFETY: passed on.
+        unsafe { Cq::exists(cq) }.ok_or_else(|| invalid!("the completion queue is NULL"))
+    }
+
+    /// Returns the queue behind a C pointer, unless it is NULL.
+    ///
+    /// # Safety
+    /// `cq` exists or is NULL.
+    #[inline]
+    pub(crate) unsafe fn exists<'a>(cq: *mut ibv_cq) -> Option<&'a Cq> {
         // SAFETY: `ex` is the first member, and begins like an `ibv_cq`.
-        unsafe { cq.cast::<Cq>().as_ref() }.ok_or_else(|| invalid!("the completion queue is NULL"))
+        unsafe { cq.cast::<Cq>().as_ref() }
     }
 
     /// Frees a queue that is no longer notified: purges events that were not taken, and waits for the acknowledgement

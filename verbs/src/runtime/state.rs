@@ -502,6 +502,10 @@ impl State {
     /// Takes up to `max` completions of `cq`; `each` gets them in order.
     #[inline]
     pub(super) fn take(&mut self, cq: CqId, max: usize, each: &mut impl FnMut(&Wc)) -> Result<usize, NicError> {
+        if self.nic_port.nic.has_nothing_in(cq) { Ok(0) } else { self.take_some(cq, max, each) }
+    }
+
+    fn take_some(&mut self, cq: CqId, max: usize, each: &mut impl FnMut(&Wc)) -> Result<usize, NicError> {
         let mut failed = false;
         let n = self.nic_port.nic.poll_cq_each(cq, max, |wc| {
             failed |= wc.status != WcStatus::Success;
@@ -514,11 +518,17 @@ impl State {
         Ok(n)
     }
 
-    /// Returns whether there is no completion in `cq`, nothing to send, and nothing in the port.
+    /// Returns whether an empty poll need only look at memory, and that shows no completion in `cq`, nothing to send,
+    /// and nothing in the port.
     #[inline]
-    pub(super) fn has_nothing_for(&mut self, cq: CqId) -> bool {
+    pub(super) fn looks_in_vain(&mut self, cq: CqId) -> bool {
+        if !self.model.empty_polls.need_only_look() {
+            return false;
+        }
         let nothing_left = !self.ack_deferred && self.waits.is_none() && !self.nic_port.busy();
-        nothing_left && self.nic_port.nic.cq_len(cq) == Ok(0) && !self.nic_port.port.may_receive()
+        let nothing = nothing_left && self.nic_port.nic.has_nothing_in(cq) && !self.nic_port.port.may_receive();
+        self.model.empty_polls.looked(nothing);
+        nothing
     }
 
     // Schedule of polls.

@@ -169,11 +169,8 @@ impl Unit {
         if !self.may_look.load(Ordering::Relaxed) {
             return false;
         }
-        let mut state = self.state.lock();
-        let finds_nothing = state.model.empty_polls.need_only_look() && state.has_nothing_for(cq);
-        if finds_nothing {
-            state.model.empty_polls.looked();
-        } else {
+        let finds_nothing = self.state.lock().looks_in_vain(cq);
+        if !finds_nothing {
             self.may_look.store(false, Ordering::Relaxed);
         }
         finds_nothing
@@ -235,12 +232,7 @@ impl Unit {
             return Ok(Some(n));
         }
         let wakes = state.polled_empty(now);
-        if state.model.empty_polls.need_only_look() {
-            match state.nic_port.port.may_receive() {
-                true => state.model.empty_polls.cannot_look(),
-                false => self.may_look.store(true, Ordering::Relaxed),
-            }
-        }
+        self.may_look.store(state.model.empty_polls.need_only_look(), Ordering::Relaxed);
         if wakes {
             self.unlock(state);
             self.wake();

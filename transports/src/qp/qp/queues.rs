@@ -63,9 +63,9 @@ impl Qp {
         self.service.copy_waiting(&self.context, host);
     }
 
-    /// Posts a receive work request. In ERR it is flushed at once.
+    /// Posts a receive work request. In ERR it is flushed at once. Returns whether there is something to send for it.
     #[inline]
-    pub fn post_recv(&mut self, wr: &RecvWr<'_>, host: &mut impl Host) -> Result<(), PostError> {
+    pub fn post_recv(&mut self, wr: &RecvWr<'_>, host: &mut impl Host) -> Result<bool, PostError> {
         if self.state == QpState::Reset {
             return Err(PostError::State(self.state));
         }
@@ -75,9 +75,8 @@ impl Qp {
         self.service.recv_queue_mut().post(wr)?;
         if self.state == QpState::Err {
             self.service.recv_queue_mut().flush(&self.context, WcStatus::WrFlushErr, host);
-        } else {
-            self.service.recv_posted();
+            return Ok(false);
         }
-        Ok(())
+        Ok(self.service.recv_posted())
     }
 }

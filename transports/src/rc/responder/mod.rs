@@ -230,13 +230,14 @@ impl Responder {
         self.timer.stop();
     }
 
-    /// Handles a posted receive WQE, which has to be announced to a peer without credit.
+    /// Handles a posted receive WQE. Returns whether it has to be announced, to a peer without credit.
     #[inline]
-    pub(super) fn posted(&mut self) {
-        if self.zero_credits_sent {
-            self.zero_credits_sent = false;
+    pub(super) fn posted(&mut self) -> bool {
+        let announces = std::mem::take(&mut self.zero_credits_sent);
+        if announces {
             self.acks.push_cumulative();
         }
+        announces
     }
 
     /// Receives a packet for the responder: a request, or a read acknowledgement.

@@ -14,9 +14,12 @@ use irnic_transports::time::{SEC, US};
 
 /// Consecutive empty polls after which a system call to stop peers from ringing pays off.
 const PERSISTENT: u32 = 64;
-/// Number of empty polls that only look at memory between two that also run timers and read the clock, and how close
-/// together, ns, two of the latter must be: the next poll is then about to come.
+/// Number of empty polls that only look at memory between two that also run timers and read the clock, at first and at
+/// most: it grows in persistent polling as long as the latter are less than [`OFTEN`] ns apart.
 const LOOKS: u32 = 15;
+const MOST_LOOKS: u32 = 63;
+const OFTEN: u64 = 500;
+/// How close together, ns, two polls that do more than look must be: the next poll is then about to come.
 const CLOSE: u64 = 4 * US;
 /// Number of empty polls before it is checked again whether a look at memory would do, once it did not.
 const RECHECK: u32 = 64;
@@ -34,8 +37,12 @@ pub(in crate::runtime) const SLEEP: u64 = 100 * US;
 pub(in crate::runtime) struct EmptyPolls {
     /// Number of consecutive empty polls, except those that only look at memory.
     count: u32,
-    /// Number of empty polls that need only look at memory from here on.
+    /// Number of empty polls that need only look at memory from here on, and their number after the last one that did
+    /// more.
     looks: u32,
+    granted: u32,
+    /// Number of consecutive times that already the first look did not suffice.
+    in_vain: u8,
     /// Number of other empty polls before that is possible again.
     recheck: u32,
     /// Time of the last empty poll that did more than look at memory.
@@ -105,24 +112,32 @@ impl EmptyPolls {
     /// Records a call other than an empty poll.
     #[inline]
     pub(in crate::runtime) fn end(&mut self) {
-        (self.count, self.looks) = (0, 0);
+        (self.count, self.looks, self.granted, self.in_vain) = (0, 0, 0, 0);
     }
 
-    /// Returns whether an empty poll need only look at memory. One that does is recorded by [`EmptyPolls::looked`].
+    /// Returns whether an empty poll need only look at memory. [`EmptyPolls::looked`] records what a look showed.
     #[inline]
     pub(in crate::runtime) fn need_only_look(&self) -> bool {
         self.looks > 0
     }
 
-    /// Records an empty poll that only read memory.
+    /// Records a poll that only looked at memory: whether it `found_nothing`, or the port has to be polled.
     #[inline]
-    pub(in crate::runtime) fn looked(&mut self) {
-        self.looks -= 1;
+    pub(in crate::runtime) fn looked(&mut self, found_nothing: bool) {
+        if found_nothing {
+            self.looks -= 1;
+        } else {
+            self.look_failed();
+        }
     }
 
-    /// Records that a look at memory does not suffice: the port has to be polled.
-    pub(in crate::runtime) fn cannot_look(&mut self) {
-        (self.looks, self.recheck) = (0, RECHECK);
+    #[cold]
+    fn look_failed(&mut self) {
+        self.in_vain = if self.looks == self.granted { self.in_vain + 1 } else { 0 };
+        if self.in_vain == 2 {
+            (self.in_vain, self.recheck) = (0, RECHECK);
+        }
+        self.looks = 0;
     }
 
     /// Records an empty poll. Returns whether polling counts as persistent from this one on.
@@ -131,8 +146,14 @@ impl EmptyPolls {
         self.count = self.count.saturating_add(1);
         self.recheck = self.recheck.saturating_sub(1);
         // A thread that is about to sleep does so after a fixed number of polls.
-        let continues = now.since(self.noted) < CLOSE && now >= self.oversubscribed_until;
-        self.looks = if self.recheck == 0 && continues { LOOKS } else { 0 };
+        let interval = now.since(self.noted);
+        let continues = interval < CLOSE && now >= self.oversubscribed_until;
+        self.granted = match (self.recheck == 0 && continues, self.granted) {
+            (false, _) => 0,
+            (true, before) if self.count > PERSISTENT && interval < OFTEN => (2 * before + 1).clamp(LOOKS, MOST_LOOKS),
+            (true, before) => before.max(LOOKS),
+        };
+        self.looks = self.granted;
         self.noted = now;
         if self.count == 1 {
             self.next = if now < self.oversubscribed_until { now } else { now + PATIENCE };
@@ -211,7 +232,7 @@ mod tests {
         polls.note(Time(SEC + CLOSE - 1));
         for _ in 0..LOOKS {
             assert!(polls.need_only_look());
-            polls.looked();
+            polls.looked(true);
         }
         assert!(!polls.need_only_look());
         polls.note(Time(SEC + 2 * CLOSE - 1));
@@ -219,8 +240,15 @@ mod tests {
         polls.note(Time(SEC + 2 * CLOSE));
         polls.end();
         assert!(!polls.need_only_look(), "it made another call");
-        polls.note(Time(SEC + 2 * CLOSE));
-        polls.cannot_look();
+        // A first look that does not suffice may be chance; the second in a row is not.
+        for recheck in [0, RECHECK] {
+            polls.note(Time(SEC + 2 * CLOSE));
+            polls.note(Time(SEC + 2 * CLOSE));
+            assert!(polls.need_only_look());
+            polls.looked(false);
+            assert!(!polls.need_only_look());
+            assert_eq!(polls.recheck, recheck);
+        }
         for _ in 0..RECHECK {
             assert!(!polls.need_only_look());
             polls.note(Time(SEC + 2 * CLOSE));
@@ -229,6 +257,19 @@ mod tests {
         polls.oversubscribed_until = Time(3 * SEC);
         polls.note(Time(SEC + 2 * CLOSE));
         assert!(!polls.need_only_look(), "it is about to sleep");
+    }
+
+    #[test]
+    fn persistent_polls_look_more_often_as_long_as_they_are_quick() {
+        let mut polls = persistent(Time::ZERO);
+        let mut now = Time::ZERO;
+        let mut after = |interval: u64| {
+            now += interval;
+            polls.note(now);
+            polls.looks
+        };
+        let looks: Vec<_> = [OFTEN - 1, OFTEN - 1, OFTEN - 1, OFTEN, CLOSE, OFTEN].map(&mut after).into();
+        assert_eq!(looks, [31, MOST_LOOKS, MOST_LOOKS, MOST_LOOKS, 0, LOOKS]);
     }
 
     #[test]
