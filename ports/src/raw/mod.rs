@@ -1,9 +1,9 @@
 //! Baselines: the performance of this machine without a NIC, measured alongside irnic in the same run.
 //!
-//! There is no protocol here: no acknowledgements, no headers, no checksums; only [`udp_reliable_bandwidth`] has some of
-//! these. Every bandwidth includes the copy from and to the application's buffer; both buffers are 64 KiB and reused.
-//! The code shares nothing with the ports, so that a slow port cannot slow its own baseline. Two threads spin, each on
-//! its own core.
+//! There is no protocol here: no acknowledgements, no headers, no checksums; only [`udp_reliable_bandwidth`] has some
+//! of these. Every bandwidth includes the copy from and to the application's buffer; both buffers are 64 KiB and
+//! reused. The code shares nothing with the ports, so that a slow port cannot slow its own baseline. Two threads spin,
+//! each on its own core.
 
 mod reliable;
 mod ring;
