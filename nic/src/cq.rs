@@ -59,13 +59,17 @@ impl Cq {
         self.overflowed
     }
 
+    /// Adds a completion of this time.
+    // By reference, so that it is copied as a whole rather than field by field.
     #[inline]
-    pub(crate) fn push(&mut self, wc: Wc, frees: Frees) -> Pushed {
+    pub(crate) fn push(&mut self, wc: &Wc, timestamp: u64, frees: Frees) -> Pushed {
         if self.len() >= self.limit {
             return if std::mem::replace(&mut self.overflowed, true) { Pushed::Quiet } else { Pushed::Overflow };
         }
         let slot = self.tail as usize & (self.ring.len() - 1);
-        self.ring[slot] = (wc, frees);
+        let entry = &mut self.ring[slot];
+        (entry.0, entry.1) = (*wc, frees);
+        entry.0.timestamp = timestamp;
         self.tail = self.tail.wrapping_add(1);
         let event = match self.armed {
             None => false,
@@ -139,6 +143,10 @@ mod tests {
         Wc { wr_id, qp_num, ..Wc::EMPTY }
     }
 
+    fn push(cq: &mut Cq, wc: Wc) -> Pushed {
+        cq.push(&wc, 0, Frees::Receive)
+    }
+
     fn drain(cq: &mut Cq) -> Vec<u64> {
         std::iter::from_fn(|| cq.pop().map(|(wc, _)| wc.wr_id)).collect()
     }
@@ -149,7 +157,7 @@ mod tests {
         let (mut pushed, mut popped) = (0, 0);
         for round in 0..300u32 {
             for _ in 0..(round * 7 % 6).min(5 - cq.len()) {
-                assert_eq!(cq.push(wc(pushed, 1), Frees::Receive), Pushed::Quiet);
+                assert_eq!(push(&mut cq, wc(pushed, 1)), Pushed::Quiet);
                 pushed += 1;
             }
             for _ in 0..round % 4 {
@@ -166,24 +174,24 @@ mod tests {
         // Three, although the ring has room for four.
         let mut cq = Cq::new(3).unwrap();
         for wr_id in 0..3 {
-            assert_eq!(cq.push(wc(wr_id, 1), Frees::Receive), Pushed::Quiet);
+            assert_eq!(push(&mut cq, wc(wr_id, 1)), Pushed::Quiet);
         }
         assert!(!cq.overflowed());
-        assert_eq!(cq.push(wc(3, 1), Frees::Receive), Pushed::Overflow);
-        assert_eq!(cq.push(wc(4, 1), Frees::Receive), Pushed::Quiet);
+        assert_eq!(push(&mut cq, wc(3, 1)), Pushed::Overflow);
+        assert_eq!(push(&mut cq, wc(4, 1)), Pushed::Quiet);
         assert!(cq.overflowed());
         assert_eq!(drain(&mut cq), [0, 1, 2]);
         assert!(cq.overflowed(), "room does not bring the lost one back");
-        assert_eq!(Cq::new(0).unwrap().push(wc(0, 1), Frees::Receive), Pushed::Overflow);
+        assert_eq!(push(&mut Cq::new(0).unwrap(), wc(0, 1)), Pushed::Overflow);
     }
 
     #[test]
     fn an_armed_queue_tells_of_the_next_completion_once() {
         let mut cq = Cq::new(8).unwrap();
-        cq.push(wc(0, 1), Frees::Receive);
+        push(&mut cq, wc(0, 1));
         cq.arm(Arm::Next);
-        assert_eq!(cq.push(wc(1, 1), Frees::Receive), Pushed::Event);
-        assert_eq!(cq.push(wc(2, 1), Frees::Receive), Pushed::Quiet);
+        assert_eq!(push(&mut cq, wc(1, 1)), Pushed::Event);
+        assert_eq!(push(&mut cq, wc(2, 1)), Pushed::Quiet);
     }
 
     #[test]
@@ -193,9 +201,9 @@ mod tests {
         for wakes in [solicited, failed] {
             let mut cq = Cq::new(8).unwrap();
             cq.arm(Arm::Solicited);
-            assert_eq!(cq.push(wc(0, 1), Frees::Receive), Pushed::Quiet);
-            assert_eq!(cq.push(wakes, Frees::Receive), Pushed::Event);
-            assert_eq!(cq.push(wakes, Frees::Receive), Pushed::Quiet);
+            assert_eq!(push(&mut cq, wc(0, 1)), Pushed::Quiet);
+            assert_eq!(push(&mut cq, wakes), Pushed::Event);
+            assert_eq!(push(&mut cq, wakes), Pushed::Quiet);
         }
     }
 
@@ -208,7 +216,7 @@ mod tests {
         ] {
             let mut cq = Cq::new(8).unwrap();
             arms.into_iter().for_each(|arm| cq.arm(arm));
-            assert_eq!(cq.push(wc(0, 1), Frees::Receive), expected, "{arms:?}");
+            assert_eq!(push(&mut cq, wc(0, 1)), expected, "{arms:?}");
         }
     }
 
@@ -219,19 +227,19 @@ mod tests {
                 for pattern in 0..1u32 << limit {
                     let mut cq = Cq::new(limit).unwrap();
                     for wr_id in 0..start {
-                        cq.push(wc(wr_id, 9), Frees::Receive);
+                        push(&mut cq, wc(wr_id, 9));
                         cq.pop();
                     }
                     let owner = |n: u32| 1 + (pattern >> n & 1);
                     for n in 0..limit {
-                        assert_eq!(cq.push(wc(n.into(), owner(n)), Frees::Receive), Pushed::Quiet);
+                        assert_eq!(push(&mut cq, wc(n.into(), owner(n))), Pushed::Quiet);
                     }
                     cq.purge(1, |_| ());
                     let kept: Vec<u64> = (0..limit).filter(|&n| owner(n) == 2).map(u64::from).collect();
                     assert_eq!(cq.len() as usize, kept.len());
                     // Freed entries can be used again.
                     for n in cq.len()..limit {
-                        assert_eq!(cq.push(wc(100 + u64::from(n), 1), Frees::Receive), Pushed::Quiet);
+                        assert_eq!(push(&mut cq, wc(100 + u64::from(n), 1)), Pushed::Quiet);
                     }
                     assert_eq!(drain(&mut cq)[..kept.len()], kept, "{pattern:#b} from {start}");
                 }
@@ -244,9 +252,9 @@ mod tests {
         let mut cq = Cq::new(4).unwrap();
         (cq.head, cq.tail) = (u32::MAX - 1, u32::MAX - 1);
         for n in 0..4 {
-            assert_eq!(cq.push(wc(n, 1 + n as u32 % 2), Frees::Receive), Pushed::Quiet);
+            assert_eq!(push(&mut cq, wc(n, 1 + n as u32 % 2)), Pushed::Quiet);
         }
-        assert_eq!((cq.len(), cq.push(wc(4, 1), Frees::Receive)), (4, Pushed::Overflow));
+        assert_eq!((cq.len(), push(&mut cq, wc(4, 1))), (4, Pushed::Overflow));
         cq.purge(1, |_| ());
         assert_eq!(drain(&mut cq), [1, 3]);
     }

@@ -184,7 +184,7 @@ impl Host for Device {
         let Some(queue) = self.cqs.get_mut(cq.0) else { return };
         let timestamp = self.clock.ticks(self.now);
         self.completions += 1;
-        match queue.push(Wc { timestamp, ..wc }, frees) {
+        match queue.push(&wc, timestamp, frees) {
             Pushed::Quiet => {}
             Pushed::Event => self.events.push_back(NicEvent::Completion(cq)),
             Pushed::Overflow => {
