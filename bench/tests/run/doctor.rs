@@ -281,6 +281,44 @@ fn what_a_program_loads_is_told() {
     finds(&output, "vendored", "note", "libibverbs-98.so.1 comes with a wheel");
 }
 
+/// What dpkg says of an installed package, without Debian's revision: 1.17.0 of 1.17.0-3.
+fn installed(package: &str) -> Option<String> {
+    let output = Command::new("dpkg-query").args(["-W", "-f", "${Version}", package]).output().ok()?;
+    let version = output.status.success().then(|| text(&output.stdout))?;
+    Some(version.split('-').next()?.to_owned())
+}
+
+#[test]
+fn versions_of_communication_libraries_are_those_of_their_releases() {
+    let folder = Folder::new();
+    for (program, package, name) in [("ucx_info", "libucx0", "UCX"), ("fi_info", "libfabric1", "libfabric")] {
+        let Some(()) = needs(&[program]) else { continue };
+        let Some(version) = installed(package) else { continue };
+        let output = behind(&folder, &[], &["--".as_ref(), program.as_ref()]);
+        finds(&output, "stack", "note", &format!("{name} {version}, /"));
+    }
+}
+
+#[test]
+fn packages_are_sought_where_python_looks_for_them() {
+    let Some(()) = needs(&["python3"]) else { return };
+    let folder = Folder::new();
+    let packages = folder.path().join("elsewhere");
+    for name in ["nvidia_nccl_cu12-2.28.9.dist-info", "nvidia_nvshmem_cu12-3.4.5.dist-info", "nixl_cu12.libs"] {
+        std::fs::create_dir_all(packages.join(name)).expect("folders");
+    }
+    folder.write("elsewhere/nixl_cu12.libs/libucp-12ab.so.0.0.0", "");
+    folder.write("train", "#!/usr/bin/env python3\n");
+    for program in ["python3", "./train"] {
+        let mut doctor = irnic(&folder);
+        doctor.env("PYTHONPATH", &packages).args(["doctor", "--json", "--", program]);
+        let output = doctor.output().expect("irnic runs");
+        finds(&output, "stack", "note", "it crashes where a NIC is not mlx5 (net.cc); NCCL_GIN_ENABLE=0 NCCL_GIN_TYPE=2");
+        finds(&output, "stack", "note", "NVSHMEM_IB_DISABLE_DMABUF=1");
+        finds(&output, "stack", "note", "/libucp-12ab.so.0.0.0; irnic run --sysfs");
+    }
+}
+
 #[test]
 fn a_healthy_device_has_nothing_wrong() {
     let folder = Folder::new();

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use object::{Object, ObjectSymbol};
 
@@ -31,7 +31,7 @@ pub fn examine(name: &OsStr) -> Vec<Finding> {
         };
         return vec![Finding::wrong("program", format!("{}: {obstacle}", path.display()), remedy)];
     }
-    let mut findings = wheels(&path);
+    let mut findings = wheels(&path, &data);
     let Ok(file) = object::File::parse(&*data) else {
         findings.insert(0, Finding::ok("program", format!("{}: a script; what it starts finds irnic", path.display())));
         return findings;
@@ -93,25 +93,53 @@ fn is_vendored(name: &str, place: &Path) -> bool {
     name.starts_with("libibverbs") && (name != "libibverbs.so.1" || !ours)
 }
 
-/// Communication libraries and copies of libibverbs in wheels, which a Python program may load.
-fn wheels(program: &Path) -> Vec<Finding> {
-    let is_python = program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python"));
-    let Some(prefix) = program.parent().and_then(Path::parent).filter(|_| is_python) else { return Vec::new() };
-    let entries =
-        |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
-    let named = |path: &PathBuf, part: &str| path.file_name().is_some_and(|name| name.to_string_lossy().contains(part));
-    let packages: Vec<PathBuf> = entries(prefix.join("lib"))
+/// The Python that a program is, or, of a script, is run by.
+fn python(program: &Path, data: &[u8]) -> Option<PathBuf> {
+    let is_python = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python"));
+    if is_python(program) {
+        return Some(program.to_owned());
+    }
+    let line = data.strip_prefix(b"#!")?.split(|c| *c == b'\n').next()?;
+    let words = String::from_utf8_lossy(line);
+    let mut words = words.split_whitespace();
+    let first = Path::new(words.next()?).to_owned();
+    let interpreter = if first.ends_with("env") { program::locate(OsStr::new(words.next()?))? } else { first };
+    is_python(&interpreter).then_some(interpreter)
+}
+
+/// Folders in which a Python looks for packages: as it says, or else those below its own.
+fn package_folders(python: &Path) -> Vec<PathBuf> {
+    let mut asked = Command::new(python);
+    asked.args(["-c", "import sys; print(*sys.path, sep='\\n')"]).stdin(Stdio::null()).stderr(Stdio::null());
+    let said = asked.output().map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let folders: Vec<PathBuf> = said.lines().map(PathBuf::from).filter(|path| path.is_absolute()).collect();
+    if !folders.is_empty() {
+        return folders;
+    }
+    let Some(prefix) = python.parent().and_then(Path::parent) else { return Vec::new() };
+    entries(&prefix.join("lib"))
         .filter(|path| named(path, "python3"))
         .flat_map(|python| [python.join("site-packages"), python.join("dist-packages")])
-        .collect();
+        .collect()
+}
+
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    std::fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()))
+}
+
+fn named(path: &Path, part: &str) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().contains(part))
+}
+
+/// Communication libraries and copies of libibverbs in wheels, which a Python program may load.
+fn wheels(program: &Path, data: &[u8]) -> Vec<Finding> {
+    let Some(python) = python(program, data) else { return Vec::new() };
+    let packages = package_folders(&python);
     let mut findings = stacks::of_packages(packages.iter().cloned());
-    let copies = packages
-        .into_iter()
-        .flat_map(entries)
-        .filter(|folder| named(folder, ".libs"))
-        .flat_map(entries)
-        .filter(|library| named(library, "libibverbs"));
-    findings.extend(copies.map(|library| {
+    let libs = packages.iter().flat_map(|folder| entries(folder)).filter(|folder| named(folder, ".libs"));
+    let copies: Vec<PathBuf> = libs.flat_map(|folder| entries(&folder)).collect();
+    findings.extend(stacks::of_objects(copies.iter().cloned()));
+    findings.extend(copies.iter().filter(|library| named(library, "libibverbs")).map(|library| {
         let found = format!("{} comes with a wheel; irnic run puts irnic's before it", library.display());
         Finding::note("vendored", found, "IRNIC_STATS=on shows at the end whether irnic carried anything")
     }));

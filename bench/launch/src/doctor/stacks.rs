@@ -1,18 +1,34 @@
-//! Communication libraries that a program has: what each needs to run on irnic.
+//! Communication libraries that a program has: which version, and what each needs to run on irnic.
 
 use std::path::{Path, PathBuf};
 
+use object::{Object, ObjectSection, ReadCache};
+
 use super::finding::Finding;
 
-/// A library: its name, prefixes of its packages for Python and of its shared object, and what it needs.
+/// A library.
 struct Stack {
     name: &'static str,
+    /// Prefixes of its packages for Python.
     packages: &'static [&'static str],
+    /// Its shared object, without `.so`.
     object: &'static str,
+    release: Release,
+    /// What it needs, by its version.
     needs: fn(&str) -> Need,
 }
 
-/// What a library needs, by its version.
+/// Where a shared object has the version that its library was released as.
+enum Release {
+    /// Nowhere: only its package's metadata have it.
+    Package,
+    /// In its name, or else after these bytes.
+    Name(&'static str),
+    /// In a string of its own: its name has the version of the interface.
+    Alone,
+}
+
+/// What a library needs.
 enum Need {
     /// What makes it run on irnic.
     This(&'static str),
@@ -24,47 +40,107 @@ const LAUNCH: &str = "irnic launch -n RANKS -- sets what it needs (docs/ai.md)";
 const FILES: &str = "irnic run --sysfs: it looks for devices under /sys";
 
 const STACKS: [Stack; 6] = [
-    Stack { name: "NCCL", packages: &["nvidia_nccl_"], object: "libnccl.so", needs: nccl },
+    Stack {
+        name: "NCCL",
+        packages: &["nvidia_nccl_"],
+        object: "libnccl",
+        release: Release::Name("NCCL version "),
+        needs: nccl,
+    },
     Stack {
         name: "NVSHMEM",
         packages: &["nvidia_nvshmem_"],
-        object: "libnvshmem_host.so",
-        needs: |_| Need::Trap("it registers GPU memory, which irnic refuses", "use its transports within a machine"),
+        object: "libnvshmem_host",
+        release: Release::Name("NVSHMEM v"),
+        needs: |_| {
+            Need::This(
+                "irnic run --sysfs with NVSHMEM_IB_DISABLE_DMABUF=1, which irnic launch sets; IBRC, its default between hosts, \
+                 and not IBGDA, which drives an mlx5 device from the GPU",
+            )
+        },
     },
     Stack {
         name: "NIXL",
         packages: &["nixl", "nixl_cu12", "nixl_cu13"],
-        object: "libnixl.so",
+        object: "libnixl",
+        release: Release::Package,
         needs: |_| Need::This(FILES),
     },
     Stack {
         name: "Mooncake",
         packages: &["mooncake_transfer_engine"],
-        object: "libtransfer_engine.so",
+        object: "libtransfer_engine",
+        release: Release::Package,
         needs: |_| Need::This(FILES),
     },
     Stack {
         name: "UCX",
         packages: &["libucx_", "ucx_py"],
-        object: "libucp.so",
+        object: "libucp",
+        release: Release::Alone,
         needs: |_| Need::This("irnic run --sysfs, with UCX_TLS=rc_v,self"),
     },
     Stack {
         name: "libfabric",
         packages: &[],
-        object: "libfabric.so",
+        object: "libfabric",
+        release: Release::Alone,
         needs: |_| Need::This("provider verbs;ofi_rxm, and an address that is not loopback's, as in irnic lab --netns"),
     },
 ];
 
 fn nccl(version: &str) -> Need {
-    if version.starts_with("2.28.") {
+    // 2.28.3 has no GIN yet; 2.29.2 falls back to its proxy.
+    if ["2.28.7", "2.28.9"].contains(&version) {
         Need::Trap(
             "it crashes where a NIC is not mlx5 (net.cc)",
             "NCCL_GIN_ENABLE=0 NCCL_GIN_TYPE=2, which irnic launch sets with all else that it needs",
         )
     } else {
         Need::This(LAUNCH)
+    }
+}
+
+/// Takes a version of three numbers from the beginning of a text, and returns it with the rest.
+fn version_at(text: &[u8]) -> Option<(&str, &[u8])> {
+    let end = text.iter().position(|c| !c.is_ascii_digit() && *c != b'.').unwrap_or(text.len());
+    let version = std::str::from_utf8(&text[..end]).ok()?;
+    let is_version = version.split('.').count() == 3 && version.split('.').all(|number| !number.is_empty());
+    is_version.then_some((version, &text[end..]))
+}
+
+impl Release {
+    /// Returns the version in a shared object's constants, if there is just one that can be it.
+    fn within(&self, constants: &[u8]) -> Option<String> {
+        let mut found: Option<&str> = None;
+        for string in constants.split(|c| *c == 0) {
+            let version = match self {
+                Release::Package => None,
+                Release::Name(mark) => string.strip_prefix(mark.as_bytes()).and_then(version_at),
+                // A number may be in front of it, which is no text.
+                Release::Alone => {
+                    let begin = string.iter().rposition(|c| !c.is_ascii_digit() && *c != b'.').map_or(0, |at| at + 1);
+                    version_at(&string[begin..]).filter(|_| begin == 0 || !string[..begin].is_ascii())
+                }
+            };
+            let Some((version, _)) = version else { continue };
+            if found.is_some_and(|other| other != version) {
+                return None;
+            }
+            found = Some(version);
+        }
+        found.map(str::to_owned)
+    }
+
+    /// Returns the version of a shared object, of which `rest` is what its name has after `.so`.
+    fn of(&self, path: &Path, rest: &str) -> Option<String> {
+        let named = version_at(rest.trim_start_matches('.').as_bytes()).map(|(version, _)| version.to_owned());
+        if let (Release::Name(_), Some(_)) = (self, &named) {
+            return named;
+        }
+        let cache = ReadCache::new(std::fs::File::open(path).ok()?);
+        let file = object::File::parse(&cache).ok()?;
+        self.within(file.section_by_name(".rodata")?.data().ok()?)
     }
 }
 
@@ -79,15 +155,15 @@ impl Stack {
     }
 }
 
-/// Returns findings about shared objects: paths with their links resolved, whose names may end with a version.
+/// Returns findings about shared objects: paths with their links resolved. Copies in wheels have a hash in their names.
 pub fn of_objects(objects: impl Iterator<Item = PathBuf>) -> Vec<Finding> {
     let of = |path: PathBuf| {
-        let name = path.file_name()?.to_str()?.to_owned();
-        let (stack, rest) = STACKS.iter().find_map(|stack| Some((stack, name.strip_prefix(stack.object)?)))?;
-        // libucp.so.0.0.0 has the version of its interface.
-        let version = rest.trim_start_matches('.');
-        let version = if version.matches('.').count() == 2 && !version.starts_with('0') { version } else { "" };
-        Some(stack.finding(version, &path))
+        let (name, rest) = path.file_name()?.to_str()?.split_once(".so")?;
+        let is = |stack: &&Stack| {
+            name.strip_prefix(stack.object).is_some_and(|hash| hash.is_empty() || hash.starts_with('-'))
+        };
+        let stack = STACKS.iter().find(is)?;
+        Some(stack.finding(&stack.release.of(&path, rest).unwrap_or_default(), &path))
     };
     objects.filter_map(of).collect()
 }
@@ -136,16 +212,45 @@ mod tests {
     }
 
     #[test]
+    fn the_crash_of_gin_is_that_of_two_versions() {
+        let crashes = |version: &str| matches!(nccl(version), Need::Trap(..));
+        assert!(["2.28.7", "2.28.9"].iter().all(|version| crashes(version)));
+        assert!(!["2.27.7", "2.28.3", "2.29.2", "2.30.7", ""].iter().any(|version| crashes(version)));
+    }
+
+    #[test]
+    fn versions_are_read_from_constants() {
+        let nccl = Release::Name("NCCL version ");
+        assert_eq!(nccl.within(b"x\02.1.0\0NCCL version 2.28.9+cuda12.9\0"), Some("2.28.9".into()));
+        assert_eq!(nccl.within(b"NCCL version mismatch\0"), None);
+        // The bytes of 25.6 are in front of it; addresses are no versions.
+        let alone = |constants: &[u8]| Release::Alone.within(constants);
+        assert_eq!(alone(b"127.0.0.1\0usage: a 9.9.9\0e\xcd\xcdA1.13.1\0%d.%d\0"), Some("1.13.1".into()));
+        assert_eq!(alone(b"1.17.0\0x\01.17.0\0"), Some("1.17.0".into()));
+        assert_eq!(alone(b"1.17.0\01.2.3\0"), None, "which one is it?");
+        assert_eq!(alone(b"1.17\0"), None);
+    }
+
+    #[test]
     fn objects_are_known_by_their_names() {
-        let paths = ["/lib/libnccl.so.2.27.3", "/lib/libucp.so.0.0.0", "/lib/libfabric.so.1.19.1", "/lib/libm.so.6"];
+        let paths = [
+            "/lib/libnccl.so.2.27.3",
+            "/lib/libnvshmem_host.so.3.4.5",
+            "/app.libs/libucp-98ab.so.0.0.0",
+            "/lib/libfabric.so.1.20.0",
+            "/lib/libfabricated.so.1",
+            "/lib/libm.so.6",
+        ];
         let found: Vec<String> =
             of_objects(paths.map(PathBuf::from).into_iter()).into_iter().map(|f| f.found).collect();
+        // Names of the last two have versions of interfaces.
         assert_eq!(
             found,
             [
                 "NCCL 2.27.3, /lib/libnccl.so.2.27.3",
-                "UCX, /lib/libucp.so.0.0.0",
-                "libfabric 1.19.1, /lib/libfabric.so.1.19.1"
+                "NVSHMEM 3.4.5, /lib/libnvshmem_host.so.3.4.5",
+                "UCX, /app.libs/libucp-98ab.so.0.0.0",
+                "libfabric, /lib/libfabric.so.1.20.0"
             ]
         );
     }
