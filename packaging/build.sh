@@ -4,7 +4,7 @@ usage='usage: packaging/build.sh deb|tarball|wheel|image...
 deb      irnic_VERSION-1_ARCH.deb, for apt install ./irnic_*.deb
 tarball  irnic-VERSION-ARCH-linux-gnu.tar.xz, to be unpacked anywhere
 wheel    irnic-VERSION-py3-none-PLATFORM.whl, for pip install ./irnic-*.whl
-image    irnic:VERSION, of podman, buildah or docker, and irnic-VERSION-ARCH.oci.tar
+image    irnic and irnic:VERSION, of podman, buildah or docker, and irnic-VERSION-ARCH.oci.tar
 
 They come into target/package. Environment:
 PROFILE   profile of cargo (dist: optimised as a whole, three times as long to build as release)
@@ -119,7 +119,8 @@ build_image() {
     rm -rf "$place/image" "$file"
     mkdir -p "$place/image"
     cp "$place"/irnic_*.deb "$place/image/irnic.deb"
-    "$engine" build --quiet --build-arg "BASE=$base" --file packaging/Containerfile --tag "irnic:$version" "$place/image"
+    "$engine" build --quiet --build-arg "BASE=$base" --file packaging/Containerfile --tag irnic --tag "irnic:$version" \
+        "$place/image"
     case $engine in
     buildah) buildah push --quiet "irnic:$version" "oci-archive:$file:irnic:$version" ;;
     podman) podman save --quiet --format oci-archive --output "$file" "irnic:$version" ;;

@@ -4,6 +4,7 @@ mod ci;
 mod circles;
 mod deep;
 mod footprint;
+mod kubernetes;
 mod mechanisms;
 mod output;
 mod outputs;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock};
 
+use crate::kubernetes;
 use crate::support::{Folder, long_form, needs, skipped, text};
 
 /// perftest between two processes, both on irnic.
@@ -250,12 +251,19 @@ fn image() {
     let image = concat!("localhost/irnic:", env!("CARGO_PKG_VERSION"));
     let container = podman(&["create", "--quiet", image]);
     podman(&["export", "--output", tar, container.trim()]);
-    assert_eq!(podman(&["inspect", "--format", "{{.Config.Cmd}}", image]).trim(), "[irnic doctor]");
+    let starts = podman(&["inspect", "--format", "{{.Config.Entrypoint}} {{.Config.Cmd}}", "localhost/irnic:latest"]);
+    assert_eq!(starts.trim(), "[irnic] [doctor]");
     podman(&["rm", container.trim()]);
-    podman(&["rmi", "--force", image, base]);
+    // It has perftest.
+    podman(&["tag", base, "localhost/rdma-app"]);
+    kubernetes::podman_plays_the_manifests();
+    podman(&["rmi", "--force", image, "localhost/irnic:latest", "localhost/rdma-app", base]);
     let system = Installed::new(|root| {
         succeeds(Command::new("tar").args(["-xf", tar, "-C"]).arg(root));
     });
     system.transfers("/usr/bin");
     assert!(system.run("1000:1000", "/usr/bin", "irnic doctor").contains("/usr/lib/irnic/libirnic_verbs.so"));
+    // What `podman run --rm irnic perf` starts, for less time.
+    let said = system.run("0:0", "/usr/bin", "irnic perf write-bw -n 100");
+    assert!(said.contains("65536"), "{said}");
 }
