@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Measures how long applications take in `irnic lab`, by the lab's clock, with each transport: on networks that lose frames, and
-# on one whose buffers overflow. Every byte that an application moves is checked. Prints a table of medians and ranges, and how
-# many times longer that is than the first transport takes without losses.
+# Measures how long applications take in `irnic lab`, by the lab's clock, with each transport: on networks that lose frames, one
+# whose buffers overflow, and one whose links fail for a while. Every byte that an application moves is checked, but for UCX's
+# perftest. Prints a table of medians and ranges, and how many times longer that is than the first transport takes without losses.
 #
 #   bench/lab-applications.sh [--rounds N] [--only REGEX] [--csv FILE] [--list] [FILE]
 #
@@ -14,17 +14,15 @@
 #   bench/lab-applications.sh --rounds 1 --only '^disk.*(roce|irn)[|]1 %'
 #
 # IRNIC: the program [cargo builds it]. BYTES: what each rank sends, and what clients write and read in all, a multiple of 3 MiB
-# [6291456]. WHEELS: a folder for programs of PyPI [in cargo's target]. Needs Debian's openmpi-bin, libopenmpi-dev, libibverbs-dev, tgt,
-# libiscsi-dev, gcc and python3 (3.11, x86-64), and from PyPI the wheel of Mooncake's Transfer Engine, which it fetches. Status: 1 if
-# an application failed or frames were late, 2 for bad arguments.
+# [6291456]. WHEELS: a folder for programs of PyPI [in cargo's target]. TESTS_GLOO: the folder of gloo's benchmark, built with
+# -DUSE_IBVERBS=ON. Needs Debian's openmpi-bin, libopenmpi-dev, libibverbs-dev, tgt, libiscsi-dev, gcc, ucx-utils, libfabric-bin (and
+# root, or a user namespace) and python3 (3.11, x86-64), and from PyPI Mooncake and NIXL, which it fetches. Status: 1 if an
+# application failed or frames were late, 2 for bad arguments.
 
-# Jobs are scripts, which functions with the names of applications make.
-# shellcheck disable=SC2016,SC2317
 set -euo pipefail
 self=$(realpath "$0")
-for name in IRNIC WHEELS; do [ -z "${!name:-}" ] || printf -v "$name" %s "$(realpath -m "${!name}")"; done
+for name in IRNIC WHEELS TESTS_GLOO; do [ -z "${!name:-}" ] || printf -v "$name" %s "$(realpath -m "${!name}")"; done
 cd "$(dirname "$0")/.."
-wheel='mooncake-transfer-engine-non-cuda==0.3.13.post1'
 rounds=5 only=. csv='' list=false file=/dev/null
 while [ $# -gt 0 ]; do
     case $1 in
@@ -41,9 +39,9 @@ bytes=${BYTES:-6291456}
 [[ $rounds =~ ^[1-9][0-9]*$ ]] || { echo "$0: --rounds $rounds: expected a number from 1 on" >&2; exit 2; }
 [[ $bytes =~ ^[1-9][0-9]*$ && $((10#$bytes % 3145728)) = 0 ]] || { echo "$0: BYTES=$bytes: expected a multiple of 3145728" >&2; exit 2; }
 
-applications=(allreduce alltoall cache disk)
+applications=(allreduce alltoall cache disk nixl store gloo ucx libfabric)
 transports=(roce 'roce with PFC' irn 'irn with dcqcn')
-networks=('no loss' '0.1 % loss' '1 % loss' 'short buffers')
+networks=('no loss' '0.1 % loss' '1 % loss' 'short buffers' 'link flap')
 
 options() { # TRANSPORT: the lab's options, a line each
     case $1 in
@@ -58,7 +56,7 @@ options() { # TRANSPORT: the lab's options, a line each
 topology() { # NETWORK: the lab's options, a line each
     local spec=leaf-spine:leaves=2,spines=2,hosts=2,rate=10G,delay=2us
     case $1 in
-    'no loss') printf '%s\n' --topology "$spec" ;;
+    'no loss' | 'link flap') printf '%s\n' --topology "$spec" ;;
     '0.1 % loss') printf '%s\n' --topology "$spec,loss=0.025%" ;;
     '1 % loss') printf '%s\n' --topology "$spec,loss=0.25%" ;;
     # Half as much between the switches as the hosts can send, and a quarter of the room in front of it.
@@ -70,7 +68,7 @@ topology() { # NETWORK: the lab's options, a line each
 # RoCE waits seconds for timers instead, each of which would take as much longer.
 clock() { # TRANSPORT NETWORK: the lab's options, a line each
     case "$1, $2" in
-    'roce with PFC, '*' % loss') printf '%s\n' --clock elastic=2 ;;
+    'roce with PFC, '*' % loss' | 'roce with PFC, link flap') printf '%s\n' --clock elastic=2 ;;
     *) printf '%s\n' --clock elastic=30 ;;
     esac
 }
@@ -83,6 +81,8 @@ cells() {
                 # Three hosts' go-back-N sends millions of frames, most of which are dropped, beside six threads that spin: it
                 # takes longer than anybody waits.
                 [ "$application|$transport|$network" = 'cache|roce|short buffers' ] && continue
+                # One client does not fill them.
+                [[ "$application|$network" =~ ^(nixl|store|ucx|libfabric)[|]short ]] && continue
                 [[ "$application|$transport|$network" =~ $only ]] && echo "$application|$transport|$network"
             done
         done
@@ -93,10 +93,6 @@ cells=$(cells)
 [ -n "$cells" ] || { echo "$0: --only $only: there is no such cell; --list names them" >&2; exit 2; }
 "$list" && echo "$cells" && exit
 
-needs() { # PROGRAM PACKAGE
-    command -v "$1" >/dev/null || { echo "$0: no $1: apt-get install $2" >&2; exit 1; }
-}
-python=/usr/bin/python3
 dir=$(mktemp -d)
 csv=${csv:-$dir/runs}
 trap 'rm -rf "$dir"' EXIT
@@ -104,131 +100,46 @@ if [ -z "${IRNIC:-}" ]; then
     cargo build --release --quiet
     IRNIC=$(realpath "${CARGO_TARGET_DIR:-target}/release/irnic")
 fi
-sources=$PWD/bench/applications
-if grep -q '^allreduce' <<<"$cells"; then
-    needs gcc gcc
-    gcc -O2 -o "$dir/allreduce" "$sources/allreduce.c" -libverbs
-fi
-if grep -q '^alltoall' <<<"$cells"; then
-    needs mpicc.openmpi libopenmpi-dev
-    needs mpirun.openmpi openmpi-bin
-    mpicc.openmpi -O2 -o "$dir/alltoall" "$sources/alltoall.c"
-fi
-if grep -q '^disk' <<<"$cells"; then
-    needs gcc gcc
-    needs tgtd tgt
-    gcc -O2 -o "$dir/disk" "$sources/disk.c" -liscsi
-fi
-if grep -q '^cache' <<<"$cells"; then
-    needs "$python" python3
-    # Where the tests have it.
-    mooncake=$(realpath -m "${WHEELS:-${CARGO_TARGET_DIR:-target}/tmp/wheels}/$wheel")
-    if [ ! -d "$mooncake" ]; then
-        "$python" -m pip --version >/dev/null 2>&1 && pip="$python -m pip" || pip='python3 -m pip'
-        $pip download --quiet --no-deps --only-binary=:all: --python-version=3.11 --platform=manylinux_2_28_x86_64 --retries=1 \
-            --dest "$dir/wheel" "$wheel"
-        "$python" -m zipfile -e "$dir"/wheel/*.whl "$dir/unpacked"
-        mkdir -p "${mooncake%/*}"
-        cp -r "$dir/unpacked" "$mooncake"
-    fi
-fi
-
-# Jobs: commands of a lab, in a folder of their own. Each prints `ns BEGAN ENDED` for each rank that measures, or client.
-
-# Of one host of the other leaf, or, where buffers are short, of all three others at once.
-clients() { # NETWORK
-    if [ "$1" = 'short buffers' ]; then echo 1 2 3; else echo 2; fi
-}
-
-allreduce() {
-    # Each rank's next is behind the other switch.
-    cat <<END
-rank=0
-for host in 0 2 1 3; do
-    IRNIC_LAB_HOST=\$host "$IRNIC" run -- "$dir/allreduce" -s $bytes -k 128K -n 1 -w 1 \$rank 127.0.0.1 127.0.0.1 127.0.0.1 127.0.0.1 &
-    all="\$all \$!" rank=\$((rank + 1))
-done
-for job in \$all; do wait \$job || { kill \$all; exit 1; }; done
-END
-}
-
-alltoall() {
-    # Open MPI refuses to be run by root unless told twice. A session that ends removes the folder in which another one begins,
-    # unless each has its own. UCX gives up on a peer that is silent for 30 s of this machine's time. It takes a connection request
-    # of its peer for the answer to its own, and uses the memory of that again, which the NIC may not have read: not if requests
-    # are inline.
-    cat <<END
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tmpdir_base=\$PWD
-export UCX_UD_VERBS_TIMEOUT=300s UCX_KEEPALIVE_INTERVAL=inf UCX_UD_VERBS_TX_MIN_INLINE=128
-exec mpirun.openmpi --oversubscribe -n 4 --mca pml ucx -x UCX_TLS=rc_v,self \
-    "$IRNIC" run --sysfs -- "$dir/alltoall" 262144 $((bytes / 786432))
-END
-}
-
-cache() { # NETWORK
-    local hosts number=0 host
-    read -ra hosts <<<"$(clients "$1")"
-    local sizes="${#hosts[@]} $((bytes / ${#hosts[@]}))"
-    # Workers spin, two for each device unless told otherwise. A batch is given up after 30 s of this machine's time otherwise.
-    cat <<END
-export PYTHONPATH='$mooncake:$PWD/bench/clients' MC_WORKERS_PER_CTX=1 MC_TRANSFER_TIMEOUT=280
-cache() { IRNIC_LAB_HOST=\$1 exec "$IRNIC" run --sysfs -- $python "$sources/cache.py" \$2; }
-cache 0 'target . $sizes' & all=\$!
-END
-    for host in "${hosts[@]}"; do
-        echo "cache $host 'client . $number $sizes' & all=\"\$all \$!\""
-        number=$((number + 1))
-    done
-    echo 'for job in $all; do wait $job || { kill $all; exit 1; }; done'
-}
-
-disk() { # NETWORK
-    local hosts number=0 host name=iqn.2026-11.org.irnic
-    read -ra hosts <<<"$(clients "$1")"
-    local sizes="${#hosts[@]} $((bytes / ${#hosts[@]}))"
-    cat <<END
-export TGT_IPC_SOCKET=\$PWD/tgt
-truncate -s $bytes image
-IRNIC_LAB_HOST=0 tgtd --foreground --control-port 77 --iser port=3260,pool_sz_mb=32 & target=\$!
-trap 'kill -9 \$target' EXIT
-until [ -e tgt.77 ]; do kill -0 \$target || exit 1; sleep 0.02; done
-administer() { tgtadm --control-port 77 --lld iser --mode "\$@"; }
-administer target --op new --tid 1 --targetname $name:disk
-administer logicalunit --op new --tid 1 --lun 1 --backing-store "\$PWD/image"
-administer target --op bind --tid 1 --initiator-address ALL
-administer target --op bind --tid 1 --initiator-name $name:initiator
-connected() { # COMMAND...: again while the target does not listen
-    for try in {1..100}; do
-        "\$@"
-        status=\$?
-        [ \$status -eq 3 ] || return \$status
-        sleep 0.1
-    done
-    return 3
-}
-END
-    for host in "${hosts[@]}"; do
-        echo "IRNIC_LAB_HOST=$host connected '$dir/disk' . $number $sizes iser://127.77.0.1:3260/$name:disk/1 $name:initiator & all=\"\$all \$!\""
-        number=$((number + 1))
-    done
-    echo 'for job in $all; do wait $job || { kill $all; exit 1; }; done'
-}
+# shellcheck source=bench/applications/jobs.sh
+. bench/applications/jobs.sh
+mapfile -t used < <(cut -d '|' -f 1 <<<"$cells" | sort -u)
+for application in "${used[@]}"; do prepare "$application"; done
 
 figure() { # NAME: of the lab's JSON
     sed -n "s/^  \"$1\": \([0-9]*\),\{0,1\}$/\1/p" "$dir/job/lab.json"
 }
 
+# Takes the links between the first leaf and the spines down for 2 ms, while a tenth of the frames or more have been sent.
+flap() {
+    local ctl=("$IRNIC" ctl --socket "$dir/job/control") sent=0
+    until [ "${sent:-0}" -gt $((bytes / 10240)) ]; do
+        sent=$("${ctl[@]}" stats 2>/dev/null | sed -n 's/.*"frames":\([0-9]*\).*/\1/p') || true
+        [ -e "$dir/job/ended" ] && return
+        sleep 0.01
+    done
+    for link in s0-s2 s0-s3; do "${ctl[@]}" link down "$link" for 2ms >>"$dir/job/flaps" 2>&1 || true; done
+}
+
 run() { # APPLICATION TRANSPORT NETWORK ROUND
-    local application=$1 transport=$2 network=$3 round=$4 lab ns row=
+    local application=$1 transport=$2 network=$3 round=$4 lab ns row='' status=0 flaps=''
     mapfile -t lab < <(options "$transport" && topology "$network" && clock "$transport" "$network")
+    [ "$application" != libfabric ] || lab+=(--netns)
     rm -rf "$dir/job"
     mkdir "$dir/job"
     "$application" "$network" >"$dir/job/job.sh"
-    if (cd "$dir/job" && exec timeout 300 "$IRNIC" lab "${lab[@]}" --seed "$round" --json lab.json -- bash job.sh) \
-        </dev/null >"$dir/job/output" 2>"$dir/job/errors"; then
+    [ "$network" != 'link flap' ] || { flap & flaps=$!; }
+    (cd "$dir/job" && exec timeout 300 "$IRNIC" lab "${lab[@]}" --seed "$round" --json lab.json --control control -- bash job.sh) \
+        </dev/null >"$dir/job/output" 2>"$dir/job/errors" || status=1
+    touch "$dir/job/ended"
+    [ -z "$flaps" ] || wait "$flaps"
+    if [ "$status" = 0 ]; then
         ns=$(awk '$1 == "ns" { if (!n++ || $2 < began) began = $2; if ($3 > ended) ended = $3 }
             END { printf "%d", ended - began }' "$dir/job/output")
+        # Programs that do not ask for the time: while frames were under way.
+        [ "$ns" != 0 ] || ns=$(sed -n '/^  "busy"/,/}/s/^    "lab_ns": \([0-9]*\).*/\1/p' "$dir/job/lab.json")
         for name in late_frames frames dropped lost marked pauses lab_ns host_ns; do row+=,$(figure "$name"); done
+        # A short transfer may end before the links fail.
+        [[ $network = 'link flap' && $(figure lost) = 0 && $((++missed)) -lt 10 ]] && { run "$@"; return; }
         echo "\"$application\",\"$transport\",\"$network\",$round,$ns$row" >>"$csv"
         [ "$(figure late_frames)" = 0 ] && return
         echo "$application|$transport|$network, round $round: frames were late" >&2
@@ -246,6 +157,7 @@ echo application,transport,network,round,job_ns,late_frames,frames,dropped,lost,
 for round in $(seq "$rounds"); do
     echo "round $round of $rounds" >&2
     while IFS='|' read -r application transport network <&3; do
+        missed=0
         run "$application" "$transport" "$network" "$round"
     done 3<<<"$cells"
 done

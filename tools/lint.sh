@@ -13,7 +13,7 @@ check cargo clippy --workspace --all-targets --all-features -- -D warnings
 check env RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features
 check tools/comments.sh
 if command -v shellcheck >/dev/null; then
-    check shellcheck tools/*.sh bench/*.sh tools/rxe/*.sh tools/rxe/guest/* .ci/run
+    check shellcheck tools/*.sh bench/*.sh bench/applications/*.sh tools/rxe/*.sh tools/rxe/guest/* .ci/run
 else
     echo 'SKIPPED shellcheck: it is not installed'
 fi

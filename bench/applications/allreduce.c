@@ -5,8 +5,8 @@
  *   allreduce [OPTIONS] RANK HOST...
  *
  * HOST... are the hosts of all ranks, in order; rank R listens on TCP port PORT + R, or that of a HOST:PORT. Each rank prints the
- * times of an iteration, and, inside a lab, `ns BEGAN ENDED` by the lab's clock. Status: 0, 1 for wrong data or an error with its
- * name, 2 for bad options.
+ * times of an iteration, and, inside a lab, `ns BEGAN ENDED` by the lab's clock; before its last iterations rank 1 tells the lab what
+ * LAB_FAULT says. Status: 0, 1 for wrong data or an error with its name, 2 for bad options.
  *
  *   -s SIZE     bytes that each rank reduces [4M]           -k CHUNK    bytes of a message [128K]
  *   -n NUMBER   iterations [100]                            -w NUMBER   iterations before them [10]
@@ -489,6 +489,10 @@ int main(int argc, char **argv)
 	for (uint64_t i = 0; i < warm_up + iterations; i++) {
 		if (i == warm_up && getenv("IRNIC_LAB_CONTROL"))
 			began = lab_time();
+		if (i == warm_up && rank == 1 && getenv("LAB_FAULT")) {
+			fprintf(stderr, "began %lld\n", began);
+			lab_ask(getenv("LAB_FAULT"));
+		}
 		double start = now_us();
 		all_reduce(i);
 		if (i >= warm_up)

@@ -6,7 +6,8 @@
 The target has memory for the caches of so many clients. Each client writes its own cache of BYTES there, then reads it back,
 in batches of 128 blocks of 64 KiB. FOLDER is where they meet. Each client prints when it began and ended by the lab's clock, ns.
 
-A block before that makes the connections. Data are made before, and checked after, what is timed.
+A block before that makes the connections. Data are made before, and checked after, what is timed. Before that the first client
+tells the lab what LAB_FAULT says.
 """
 
 import ctypes
@@ -80,6 +81,7 @@ def client(folder, number, clients, size):
     def move(way, local, batch):
         lengths = [min(BLOCK, size - at) for at in batch]
         if way(segment, [local + at for at in batch], [theirs + at for at in batch], lengths):
+            say(folder, f"done{number}", "")
             sys.exit(f"client {number}: a transfer failed")
 
     move(own.batch_transfer_sync_write, mine, range(0, 1))
@@ -88,6 +90,9 @@ def client(folder, number, clients, size):
         hear(folder, f"ready{other}")
     with Lab() as lab:
         began = lab.ask("time")["ns"]
+        if number == 0 and "LAB_FAULT" in os.environ:
+            print("began", began, file=sys.stderr, flush=True)
+            lab.ask(os.environ["LAB_FAULT"])
         for batch in batches:
             move(own.batch_transfer_sync_write, mine, batch)
         for batch in batches:

@@ -1,5 +1,6 @@
-//! `packaging/kubernetes`: its manifests fit together, and what their containers run does so here, in network namespaces in
-//! place of pods. Podman plays them with the images that `packages.rs` makes, where it can run containers.
+//! `packaging/kubernetes`: its manifests fit together, and what their containers run does so here, in network
+//! namespaces in place of pods. Podman plays them with the images that `packages.rs` makes, where it can run
+//! containers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -313,7 +313,12 @@ fn packages_are_sought_where_python_looks_for_them() {
         let mut doctor = irnic(&folder);
         doctor.env("PYTHONPATH", &packages).args(["doctor", "--json", "--", program]);
         let output = doctor.output().expect("irnic runs");
-        finds(&output, "stack", "note", "it crashes where a NIC is not mlx5 (net.cc); NCCL_GIN_ENABLE=0 NCCL_GIN_TYPE=2");
+        finds(
+            &output,
+            "stack",
+            "note",
+            "it crashes where a NIC is not mlx5 (net.cc); NCCL_GIN_ENABLE=0 NCCL_GIN_TYPE=2",
+        );
         finds(&output, "stack", "note", "NVSHMEM_IB_DISABLE_DMABUF=1");
         finds(&output, "stack", "note", "/libucp-12ab.so.0.0.0; irnic run --sysfs");
     }

@@ -86,7 +86,7 @@ const LOOPS: &str = include_str!("mpi/loops.c");
 /// Neighbours and all-to-all, in Python.
 const EXCHANGE: &str = include_str!("mpi/exchange.py");
 /// Two agents of NIXL, in Python.
-const AGENTS: &str = include_str!("mpi/nixl.py");
+const AGENTS: &str = include_str!("../../applications/agents.py");
 /// A UCP server and client on a listener.
 const UCP: &str = include_str!("mpi/ucp.c");
 /// A loopback interface, and one that libfabric does not pass over; its address is from the block for documentation.
@@ -136,7 +136,7 @@ const ROWS: &[Row] = &[
     row(
         "NIXL of PyPI over its UCX",
         "=1.5.1",
-        "UCX_TLS=rc_v,self python3 nixl.py",
+        "UCX_TLS=rc_v,self python3 agents.py",
         "WRITE with a notification, and READ, 1 B to 1 MiB, every byte; both NICs moved their bytes",
     ),
     row(
@@ -446,11 +446,11 @@ fn agents_of_nixl_write_and_read() {
     let Some(numpy) = wheel_for_python(NUMPY, |line| line.contains("numpy/__init__.py")) else { return };
     for impair in ["", "loss 1%"] {
         let folder = Folder::new();
-        folder.write("nixl.py", AGENTS);
+        folder.write("agents.py", AGENTS);
         let script = format!(
             "export UCX_TLS=rc_v,self PYTHONPATH='{}:{}' && \
-             {{ $IRNIC run --sysfs -- python3 nixl.py target >target.txt & }} && \
-             $IRNIC run --sysfs -- python3 nixl.py initiator && wait $!",
+             {{ $IRNIC run --sysfs -- python3 agents.py target >target.txt & }} && \
+             $IRNIC run --sysfs -- python3 agents.py initiator && wait $!",
             nixl.display(),
             numpy.display()
         );
