@@ -24,7 +24,7 @@ IRNIC_APPLICATIONS=all tests --release -p irnic-verbs --test applications --test
 tests --release -p irnic-nic --tests
 # The book's links are looked at where mdbook is.
 tools/book.sh || status=1
-tests --workspace --all-features -E 'binary(run) & (test(mpi4py) | test(ucx_connects) | test(intels_benchmarks) | test(nixl) | test(newest_suite)) | binary(lab) & (test(kills::) | test(applications::))
+tests --workspace --all-features -E 'binary(run) & (test(mpi4py) | test(ucx_connects) | test(intels_benchmarks) | test(nixl) | test(newest_suite)) | binary(lab) & (test(kills::) | test(applications::) | test(libraries::))
     | binary(guests) | binary(book) | binary(cli) & (test(ci::an_application_in_rust) | test(packages::))
     | binary(sim) & test(slurm)'
 cargo run --quiet -p irnic-testkit --bin summary -- "$logs"/applications-*.xml verbs nic bench | tee "$logs/applications-summary"

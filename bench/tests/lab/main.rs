@@ -4,6 +4,7 @@ mod applications;
 mod faults;
 mod hosts;
 mod kills;
+mod libraries;
 mod live;
 mod netns;
 mod outputs;
