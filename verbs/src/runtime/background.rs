@@ -132,7 +132,7 @@ struct Turn<'a> {
 impl Turn<'_> {
     /// Runs the unit once, and unlocks it. Returns how long the thread may sleep, in ns; `None`: it does another round.
     fn round(&mut self, mut state: MutexGuard<'_, State>) -> Option<u64> {
-        self.unit.explain(&mut state);
+        state.explain();
         let time = now();
         let polled = state.model.is_polling(time);
         let patience = state.model.patience(time);

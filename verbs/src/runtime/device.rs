@@ -169,7 +169,7 @@ impl DeviceRuntime {
             state.close_cm(now);
             state.say_goodbye_to_all();
             state.send_rest();
-            unit.explain(&mut state);
+            state.explain();
             let stats = state.stats(self.info());
             state.publish(true);
             state.port().finish();

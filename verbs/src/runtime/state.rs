@@ -17,6 +17,7 @@ use super::listener::{Listener, Owner, Registry};
 use super::manager::Manager;
 use super::port::{DevicePort, seed_at};
 use super::presence::Presence;
+use super::unheard::Unheard;
 use crate::device::{DeviceInfo, Live};
 use crate::stats::page::OwnPage;
 use crate::stats::{self, DeviceStats, Ledger, QpRecord};
@@ -64,6 +65,8 @@ pub(crate) struct State {
     pub(super) forked: bool,
     /// The last error of the port, reported once.
     last_error: Option<String>,
+    /// What was explained of packets that did not reach their peer.
+    pub(super) unheard: Unheard,
     /// The state of the device.
     pub(super) live: Arc<Live>,
 }
@@ -95,6 +98,7 @@ impl State {
             waits: None,
             forked: false,
             last_error: None,
+            unheard: Unheard::default(),
         }
     }
 

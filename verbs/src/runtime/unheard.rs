@@ -5,35 +5,62 @@ use irnic_transports::config::WireFormat;
 use irnic_transports::qp::Counters;
 
 use super::state::State;
-use super::unit::Unit;
 use crate::config::DeviceConfig;
 use crate::explain;
 
-impl Unit {
+impl State {
     /// Prints why packets of the unit's queue pairs were dropped or not answered, if reasons are wanted.
     #[inline]
-    pub(super) fn explain(&self, state: &mut State) {
-        if explain::is_wanted() {
-            let info = self.info();
-            reasons(&info.name, &info.config, state.nic().counters()).for_each(|why| explain::print_once(&why));
+    pub(super) fn explain(&mut self) {
+        if explain::is_wanted()
+            && let Some(news) = self.unheard.take_news(self.nic_port.nic.counters())
+        {
+            let info = self.live.get();
+            reasons(&info.name, &info.config, news).for_each(|why| explain::print_once(&why));
         }
     }
 }
 
-/// Returns reasons by counters of a device.
-fn reasons(name: &str, config: &DeviceConfig, counters: &Counters) -> impl Iterator<Item = String> + use<> {
+/// What has happened to a unit's packets that has a reason to be told.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Unheard {
+    /// Requests were dropped whose sender has another wire format.
+    other_transport: bool,
+    /// A peer did not answer.
+    silent: bool,
+}
+
+impl Unheard {
+    /// Returns what the counters say that they have not said before, and keeps it for the next call.
+    #[inline]
+    fn take_news(&mut self, counters: &Counters) -> Option<Unheard> {
+        let now = Unheard { other_transport: counters.rx_other_transport > 0, silent: counters.retry_exceeded_err > 0 };
+        if *self == now {
+            return None;
+        }
+        let before = std::mem::replace(self, now);
+        Some(Unheard {
+            other_transport: now.other_transport && !before.other_transport,
+            silent: now.silent && !before.silent,
+        })
+    }
+}
+
+/// Returns the reasons for what has happened on a device.
+#[cold]
+fn reasons(name: &str, config: &DeviceConfig, news: Unheard) -> impl Iterator<Item = String> + use<> {
     let here = match config.transport.wire {
         WireFormat::Roce => "roce",
         WireFormat::Irn => "irn",
         WireFormat::Auto => "auto",
     };
-    let other = (counters.rx_other_transport > 0).then(|| {
+    let other = news.other_transport.then(|| {
         format!(
             "{name} has dropped requests: their sender's wire format is irn, and {here} here; give both ends the same \
              transport (irnic run --transport), or auto"
         )
     });
-    let silent = (counters.retry_exceeded_err > 0).then(|| {
+    let silent = news.silent.then(|| {
         format!(
             "a queue pair of {name} ends with IBV_WC_RETRY_EXC_ERR (12): its peer does not answer. It has ended, cannot be \
              reached, or has another transport; here it is {here}: --explain at the peer reports packets that it drops"
@@ -51,7 +78,11 @@ mod tests {
         let of = |transport: &str, counters: Counters| -> Vec<String> {
             let mut config = DeviceConfig::new("irnic0".into());
             config.transport = transport.parse().expect("a transport");
-            reasons("irnic0", &config, &counters).collect()
+            Unheard::default()
+                .take_news(&counters)
+                .into_iter()
+                .flat_map(|news| reasons("irnic0", &config, news))
+                .collect()
         };
         assert!(of("irn", Counters::default()).is_empty());
         let dropped = Counters { rx_other_transport: 3, ..Counters::default() };
@@ -60,5 +91,20 @@ mod tests {
         let found = of("roce", silent);
         assert_eq!(found.len(), 1);
         assert!(found[0].contains("IBV_WC_RETRY_EXC_ERR") && found[0].contains("here it is roce"), "{found:?}");
+    }
+
+    #[test]
+    fn a_reason_is_put_into_words_once() {
+        let mut unheard = Unheard::default();
+        let mut counters = Counters::default();
+        let both = Unheard { other_transport: true, silent: true };
+        assert_eq!(unheard.take_news(&counters), None);
+        counters.rx_other_transport = 3;
+        assert_eq!(unheard.take_news(&counters), Some(Unheard { other_transport: true, silent: false }));
+        counters.rx_other_transport = 4;
+        assert_eq!(unheard.take_news(&counters), None, "more of the same");
+        counters.retry_exceeded_err = 1;
+        assert_eq!(unheard.take_news(&counters), Some(Unheard { other_transport: false, silent: true }));
+        assert_eq!((unheard.take_news(&counters), unheard), (None, both));
     }
 }
