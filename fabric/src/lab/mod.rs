@@ -12,6 +12,8 @@
 mod command;
 mod faults;
 mod flows;
+mod goodput;
+mod plan;
 
 use std::collections::VecDeque;
 
@@ -32,6 +34,8 @@ use crate::sim::ENCAPSULATION;
 
 use flows::FlowLog;
 pub use flows::SeenFlow;
+use goodput::Goodput;
+pub use plan::Plan;
 
 /// Bytes on the wire of the shortest Ethernet frame.
 const SHORTEST: u32 = 64;
@@ -46,6 +50,8 @@ pub struct Lab {
     late: Late,
     refused: u64,
     flows: Option<Box<FlowLog>>,
+    /// Payload without repetitions, if it is counted.
+    goodput: Option<Box<Goodput>>,
     /// Fault rules, if there are any.
     faults: Option<Box<Faults>>,
     /// Frames of hosts to themselves, in order of time.
@@ -54,46 +60,6 @@ pub struct Lab {
     plans: Vec<(u64, Plan)>,
     /// By host, the priorities paused by the network, and by plans.
     paused: Vec<(Priorities, Priorities)>,
-}
-
-/// A change to a link or a host at a time.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Plan {
-    /// A link fails.
-    Down {
-        /// Number of the link in the topology.
-        link: u32,
-    },
-    /// A link works again.
-    Up {
-        /// Number of the link in the topology.
-        link: u32,
-    },
-    /// A host pauses a priority, in addition to those that the network pauses.
-    Pause {
-        /// The host.
-        host: u32,
-        /// 0 to 7.
-        priority: u8,
-    },
-    /// A host pauses a priority only if the network does.
-    Resume {
-        /// The host.
-        host: u32,
-        /// 0 to 7.
-        priority: u8,
-    },
-}
-
-impl Plan {
-    /// Returns whether both concern the same link, or the same priority of the same host.
-    fn is_about_the_same(self, other: Plan) -> bool {
-        let subject = |plan| match plan {
-            Plan::Down { link } | Plan::Up { link } => (link, None),
-            Plan::Pause { host, priority } | Plan::Resume { host, priority } => (host, Some(priority)),
-        };
-        subject(self) == subject(other)
-    }
 }
 
 /// A frame of a host to itself.
@@ -295,6 +261,7 @@ impl Lab {
             plans: Vec::new(),
             paused,
             flows: None,
+            goodput: None,
             turned: VecDeque::new(),
         })
     }
@@ -484,6 +451,9 @@ impl Lab {
             if let (Some(flows), What::Frame { src, frame, .. }) = (&mut self.flows, what) {
                 flows.arrived(src, host, at, frame);
             }
+            if let (Some(goodput), What::Frame { src, frame, corrupted: false, .. }) = (&mut self.goodput, what) {
+                goodput.arrived(src, host, frame);
+            }
             each(Arrival { host, at, what });
         }
     }
@@ -513,6 +483,17 @@ impl Lab {
     /// Returns the flows between queue pairs, in order of their start.
     pub fn flows(&self) -> Vec<SeenFlow> {
         self.flows.as_ref().map_or_else(Vec::new, |flows| flows.all())
+    }
+
+    /// Counts from now on what reaches hosts for the first time, for [`Lab::goodput`].
+    pub fn count_goodput(&mut self) {
+        self.goodput = Some(Box::default());
+    }
+
+    /// Returns the payload that has reached hosts without repetitions, bytes; 0 if it is not counted. A packet of a
+    /// reliable queue pair is a repetition if one with its number has arrived before, even if the NIC dropped that.
+    pub fn goodput(&self) -> u64 {
+        self.goodput.as_ref().map_or(0, |goodput| goodput.bytes)
     }
 
     #[cold]
