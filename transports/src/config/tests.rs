@@ -34,6 +34,14 @@ fn display_parses_back() {
             assert_eq!(TransportConfig::parse(&c.to_string(), real_time), Ok(c), "{c}");
         }
     }
+    for (text, parameter) in
+        [("irn,cc=dcqcn", ",cc.g="), ("roce,cc=dcqcn-vendor,cc.f=3", ",cc.g="), ("irn,cc=timely", ",cc.t-low=")]
+    {
+        let c = TransportConfig::parse(text, true).unwrap();
+        let all = format!("{c:#}");
+        assert_eq!(TransportConfig::parse(&all, true), Ok(c), "{all}");
+        assert!(all.contains(parameter), "{all}");
+    }
 }
 
 #[test]

@@ -454,6 +454,8 @@ pub(super) fn word<T: PartialEq>(words: &[(&'static str, T)], value: T) -> &'sta
     words.iter().find(|(_, of)| *of == value).map_or("", |(word, _)| word)
 }
 
+/// Writes the wire format and the parameters, in the form parsed by [`TransportConfig::parse`]. Those of congestion
+/// control are written if they differ from its preset's, or with `{:#}` all.
 impl fmt::Display for TransportConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let wire = match self.wire {
@@ -520,7 +522,7 @@ impl fmt::Display for TransportConfig {
             write!(f, ",edge={}", self.edge)?;
         }
         if self.congestion != CongestionConfig::None {
-            let text = self.congestion.to_string();
+            let text = if f.alternate() { format!("{:#}", self.congestion) } else { self.congestion.to_string() };
             let mut parts = text.split(',');
             write!(f, ",cc={}", parts.next().unwrap_or_default())?;
             for part in parts {

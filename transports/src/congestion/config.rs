@@ -116,7 +116,7 @@ impl CongestionConfig {
         with_parameters!(self, config => names(config), Vec::new())
     }
 
-    /// Returns the parameters that differ from another configuration of its kind.
+    /// Returns the parameters that differ from another configuration of its kind; of another kind, all.
     pub fn changes(&self, other: &CongestionConfig) -> Vec<(&'static str, String)> {
         let keys = self.keys().into_iter().filter(|key| self.get(key) != other.get(key));
         keys.filter_map(|key| Some((key, self.get(key)?))).collect()
@@ -145,8 +145,8 @@ impl CongestionConfig {
     }
 }
 
-/// Writes the first preset of its kind, then the differences, in the form parsed by [`FromStr`]. A custom algorithm is
-/// written as its name alone.
+/// Writes the first preset of its kind, then the differences, or with `{:#}` all parameters, in the form parsed by
+/// [`FromStr`]. A custom algorithm is written as its name alone.
 impl fmt::Display for CongestionConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let CongestionConfig::Custom(factory) = self {
@@ -157,7 +157,9 @@ impl fmt::Display for CongestionConfig {
             return Err(fmt::Error);
         };
         f.write_str(name)?;
-        for (key, value) in self.changes(preset) {
+        // Nothing has the parameters of its kind.
+        let other = if f.alternate() { &CongestionConfig::None } else { preset };
+        for (key, value) in self.changes(other) {
             write!(f, ",{key}={value}")?;
         }
         Ok(())
