@@ -1,9 +1,10 @@
-//! Looks of lines: a transport has one colour and one mark in all pages and pictures.
+//! Looks of lines: a transport has one colour in all pages and pictures.
 //!
 //! Colours differ for people who see no red or green (ΔE 76 above 20 in simulations of deuteranopia and protanopia),
-//! and from their background by a contrast of 3 and more (WCAG 1.4.11). Marks differ without colour.
+//! and from their background by a contrast of 3 and more (WCAG 1.4.11). Marks and dashes tell lines apart without
+//! colour: no two of up to [`COLOURS`] lines have the same mark, no two of up to [`DISTINCT`] both in common.
 
-/// Number of colours, each with a mark.
+/// Number of colours, and of marks.
 pub const COLOURS: usize = 8;
 /// Colours on white.
 pub const LIGHT: [&str; COLOURS] =
@@ -11,8 +12,10 @@ pub const LIGHT: [&str; COLOURS] =
 /// Colours on black.
 pub const DARK: [&str; COLOURS] =
     ["#3dbeff", "#e26e1a", "#35f188", "#9d5aff", "#ffe73c", "#67f6f6", "#c03ba1", "#bd898d"];
-/// Dashes of lines with the same colour, as in SVG's `stroke-dasharray`.
-pub const DASHES: [&str; 3] = ["none", "8 3", "2 3"];
+/// Dashes, as in SVG's `stroke-dasharray`.
+pub const DASHES: [&str; 5] = ["none", "8 3", "2 3", "9 3 2 3", "9 3 2 3 2 3"];
+/// Number of looks that differ without colour.
+pub const DISTINCT: usize = COLOURS * DASHES.len();
 /// Marks: paths around 0, as in SVG's `d`.
 pub const MARKS: [&str; COLOURS] = [
     "M-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0z",
@@ -25,15 +28,17 @@ pub const MARKS: [&str; COLOURS] = [
     "M-3.4-3.4L3.4 0-3.4 3.4z",
 ];
 
-/// The transports, in the order of their colours.
+/// The transports, in the order of their colours. The mark of a transport's first line is in the same order.
 const TRANSPORTS: [&str; COLOURS] =
     ["irn", "roce", "irn-go-back-n", "ndp", "auto", "iwarp", "irn-no-bdp", "irn-no-sack"];
 
 /// The look of a line.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// Index of the colour and the mark, below [`COLOURS`].
+    /// Index of the colour, below [`COLOURS`].
     pub colour: usize,
+    /// Index of the mark, below [`COLOURS`].
+    pub mark: usize,
     /// Index of the dashes, below the length of [`DASHES`].
     pub dash: usize,
 }
@@ -41,36 +46,48 @@ pub struct Look {
 impl Look {
     /// Returns the look of the `n`th line among those that no transport tells apart.
     pub fn nth(n: usize) -> Look {
-        Look { colour: n % COLOURS, dash: n / COLOURS % DASHES.len() }
+        Look { colour: n % COLOURS, mark: n % COLOURS, dash: n / COLOURS % DASHES.len() }
     }
 }
 
 /// Returns the looks of lines by their names, or by the transports of what they show. Lines of a transport have its
-/// colour, and differ by dashes; others have colours that no transport among them has. Where lines of a transport are
-/// more than dashes can tell apart, colours are assigned in order.
+/// colour; others take turns with the colours that no transport among them has. The first line of a colour has the
+/// colour's mark and no dashes; further ones have the next dashes, and a mark that no other line has, if there is one.
 pub fn looks<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Look> {
     let transports: Vec<Option<usize>> = names.into_iter().map(transport).collect();
-    let of = |transport: usize| transports.iter().filter(|of| **of == Some(transport)).count();
-    if (0..COLOURS).any(|transport| of(transport) > DASHES.len()) {
-        return (0..transports.len()).map(Look::nth).collect();
+    let mut free: Vec<usize> = (0..COLOURS).filter(|colour| !transports.contains(&Some(*colour))).collect();
+    if free.is_empty() {
+        free.extend(0..COLOURS);
     }
-    let free: Vec<usize> = (0..COLOURS).filter(|colour| of(*colour) == 0).collect();
-    let (mut seen, mut others) = ([0; COLOURS], 0);
-    let look = |transport: &Option<usize>| match transport {
-        Some(colour) => {
-            seen[*colour] += 1;
-            Look { colour: *colour, dash: seen[*colour] - 1 }
-        }
-        None => {
-            let n = others;
-            others += 1;
-            Look {
-                colour: free.get(n % free.len().max(1)).copied().unwrap_or(0),
-                dash: n / free.len().max(1) % DASHES.len(),
-            }
-        }
-    };
-    transports.iter().map(look).collect()
+    let mut others = free.iter().copied().cycle();
+    let colours: Vec<usize> =
+        transports.iter().map(|transport| transport.or_else(|| others.next()).unwrap_or_default()).collect();
+    let mut looks: Vec<Look> = Vec::with_capacity(colours.len());
+    for (n, &colour) in colours.iter().enumerate() {
+        let nth = colours[..n].iter().filter(|before| **before == colour).count();
+        let dash = nth % DASHES.len();
+        let first = Look { colour, mark: colour, dash };
+        looks.push(if nth == 0 { first } else { unlike(&looks, &colours, first).unwrap_or(first) });
+    }
+    looks
+}
+
+/// Returns a look of this colour that differs from all others by its mark, or else by mark and dashes, and leaves the
+/// first line of each of `colours` its look; `None` if there is none. The dashes are those of `wanted`, if possible.
+fn unlike(others: &[Look], colours: &[usize], wanted: Look) -> Option<Look> {
+    let Look { colour, dash, .. } = wanted;
+    let is_owned = |mark: usize| colours.contains(&mark);
+    let alone = (0..COLOURS).find(|mark| !is_owned(*mark) && others.iter().all(|other| other.mark != *mark));
+    if let Some(mark) = alone {
+        return Some(Look { mark, ..wanted });
+    }
+    let marks = || std::iter::once(colour).chain(0..COLOURS);
+    let dashes = (0..DASHES.len()).map(|more| (dash + more) % DASHES.len());
+    let mut looks = dashes.flat_map(|dash| marks().map(move |mark| Look { colour, mark, dash }));
+    looks.find(|look| {
+        let differs = |other: &Look| (other.mark, other.dash) != (look.mark, look.dash);
+        (look.dash != 0 || !is_owned(look.mark)) && others.iter().all(differs)
+    })
 }
 
 /// Returns the transport that a name has as a word: `RoCE` in `RoCE, PFC`.
@@ -92,10 +109,40 @@ mod tests {
         assert_eq!(of(&["roce", "irn-go-back-n", "irn"]), [(1, 0), (2, 0), (0, 0)]);
         assert_eq!(of(&["IRN", "RoCE with PFC", "RoCE"]), [(0, 0), (1, 0), (1, 1)]);
         assert_eq!(of(&["irn", "other", "roce,cap=9", "load=0.5"]), [(0, 0), (2, 0), (1, 0), (3, 0)]);
-        // Too many of one: by order.
-        assert_eq!(of(&["irn 1", "irn 2", "irn 3", "irn 4"]), [(0, 0), (1, 0), (2, 0), (3, 0)]);
         assert_eq!(of(&["a"; 9])[8], (0, 1));
         assert_eq!(of(&["chairn", "h0 to s0"]), [(0, 0), (1, 0)]);
+    }
+
+    #[test]
+    fn many_cases_of_a_transport_keep_its_colour_and_differ_without_it() {
+        let names = |of: &[(&str, usize)]| -> Vec<String> {
+            of.iter().flat_map(|(name, n)| (0..*n).map(move |at| format!("{name} load={at}"))).collect()
+        };
+        for (mix, colours) in [
+            (&[("irn", 4)][..], &[0][..]),
+            (&[("irn", DISTINCT)][..], &[0][..]),
+            (&[("roce", 12), ("irn", 12)][..], &[1, 0][..]),
+            (&[("irn", 3), ("roce", 2), ("ndp", 3)][..], &[0, 1, 3][..]),
+            (&[("irn", 30), ("other", 10)][..], &[0, 1, 2, 3, 4, 5, 6, 7][..]),
+        ] {
+            let names = names(mix);
+            let looks = looks(names.iter().map(String::as_str));
+            for (name, look) in names.iter().zip(&looks) {
+                assert!(colours.contains(&look.colour), "{mix:?}: {name}: {look:?}");
+                assert!(transport(name).is_none_or(|transport| transport == look.colour), "{mix:?}: {name}: {look:?}");
+            }
+            for (n, look) in looks.iter().enumerate() {
+                let alike =
+                    |other: &&Look| other.mark == look.mark && (looks.len() <= COLOURS || other.dash == look.dash);
+                assert_eq!(looks[..n].iter().find(alike), None, "{mix:?}: {look:?}");
+            }
+        }
+        // More than there are looks still have their colour.
+        assert!(looks(std::iter::repeat_n("irn", 2 * DISTINCT)).iter().all(|look| look.colour == 0));
+        // The first of each transport has its mark wherever it stands.
+        let of = |names: &[&str]| looks(names.iter().copied()).iter().map(|look| look.mark).collect::<Vec<_>>();
+        assert_eq!(of(&["irn 1", "irn 2", "roce"])[2], 1);
+        assert_eq!(of(&["irn 1", "irn 2", "irn 3", "roce 1", "roce 2"]), [0, 2, 3, 1, 4]);
     }
 
     /// A colour in linear light.

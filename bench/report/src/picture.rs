@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::looks::{COLOURS, DARK, DASHES, LIGHT, Look, MARKS, looks};
+use crate::looks::{DARK, DASHES, LIGHT, Look, MARKS, looks};
 
 /// Scale of an axis.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
@@ -30,7 +30,7 @@ pub struct Axis {
 pub struct Series {
     /// Name in the legend.
     pub name: String,
-    /// Number of what it is of, which has one colour and one mark: those of the transport that its name has, or others.
+    /// Number of what it is of, which has one colour, that of the transport that its name has or another, and one mark.
     pub of: usize,
     /// Whether the line is dashed: the second of two of the same.
     pub dashed: bool,
@@ -170,8 +170,9 @@ impl Plot {
         );
         let looks = self.looks();
         for (n, series) in self.series.iter().enumerate() {
-            let Look { colour, dash } = looks.get(series.of).copied().unwrap_or_default();
-            let dash = match (series.dashed, dash) {
+            let look = looks.get(series.of).copied().unwrap_or_default();
+            let colour = look.colour;
+            let dash = match (series.dashed, look.dash) {
                 (true, _) => " stroke-dasharray=\"6 4\"".to_owned(),
                 (false, 0) => String::new(),
                 (false, dash) => format!(" stroke-dasharray=\"{}\"", DASHES[dash]),
@@ -193,7 +194,7 @@ impl Plot {
                 );
             }
             for place in marked(&places, series.of) {
-                mark(out, place, colour, series.dashed);
+                mark(out, place, look, series.dashed);
             }
             let at = top + 12.0 + 20.0 * n as f64;
             let _ = writeln!(
@@ -205,7 +206,7 @@ impl Plot {
                 at + 4.0,
                 escaped(&series.name)
             );
-            mark(out, (RIGHT + 27.0, at), colour, series.dashed);
+            mark(out, (RIGHT + 27.0, at), look, series.dashed);
         }
     }
 
@@ -232,8 +233,8 @@ fn marked(places: &[(f64, f64)], of: usize) -> Vec<(f64, f64)> {
 }
 
 /// Draws a mark: hollow on dashed lines.
-fn mark(out: &mut String, (x, y): (f64, f64), colour: usize, hollow: bool) {
-    let (path, ink) = (MARKS[colour % COLOURS], LIGHT[colour % COLOURS]);
+fn mark(out: &mut String, (x, y): (f64, f64), Look { colour, mark, .. }: Look, hollow: bool) {
+    let (path, ink) = (MARKS[mark], LIGHT[colour]);
     let style = match hollow {
         true => format!("class=\"c{colour} mark hollow\" fill=\"white\" stroke=\"{ink}\" stroke-width=\"1.3\""),
         false => format!("class=\"f{colour} mark\" fill=\"{ink}\" stroke=\"white\" stroke-width=\"0.8\""),

@@ -93,6 +93,27 @@ fn results_are_the_matrix_of_the_terminal() {
 }
 
 #[test]
+fn many_cases_of_a_transport_have_its_colour_and_other_marks() {
+    let folder = Folder::new();
+    let buffers: Vec<&str> =
+        ["20KB", "30KB", "40KB", "50KB", "60KB"].into_iter().flat_map(|b| ["--buffer", b]).collect();
+    let (page, _) = page(&folder, &[&INCAST[..], &["--transport", "roce", "--transport", "irn"], &buffers].concat());
+    let mut looks = std::collections::BTreeSet::new();
+    for case in 0..10 {
+        let after = |mark: &str, end: &str| {
+            let rest = page.split_once(mark).unwrap_or_else(|| panic!("{mark}")).1;
+            rest.split_once(end).expect("an end").0.to_owned()
+        };
+        let name = after(&format!("data-case=\"{case}\""), "</button>");
+        let colour = after(&format!(".s{case} {{ color: var("), ")");
+        assert_eq!(colour, if name.contains("roce") { "--c1" } else { "--c0" }, "{name}");
+        let mark = after(&format!("data-case=\"{case}\" data-mark=\""), "\"");
+        looks.insert((mark, after(&format!(".s{case} {{ color: var({colour}); stroke-dasharray: "), ";")));
+    }
+    assert_eq!(looks.len(), 10, "no two look the same without colour: {looks:?}");
+}
+
+#[test]
 fn what_happens_to_links_is_marked() {
     let folder = Folder::new();
     let events = ["--link-event", "down:h0-s0@100us,up:0@150us,rate:0=5G@300us", "--sample", "1us"];
@@ -171,7 +192,7 @@ fn pages_are_legible_at_three_widths_in_light_and_dark() {
                 assert_eq!(frame[what].to_string(), "[]", "{what}: {frame}");
             }
             assert!(frame["scroll"].as_f64() <= frame["width"].as_f64(), "the page is wider than the screen: {frame}");
-            assert_eq!(frame["shapes"], 2, "a mark for each transport: {frame}");
+            assert_eq!(frame["shapes"], 4, "a mark for each case: {frame}");
             assert!(frame["events"].as_u64() >= Some(9), "a line at each event: {frame}");
         }
     }

@@ -56,14 +56,14 @@ pub fn begin(page: &mut String, title: &str, looks: &[Look]) {
 /// Writes the names of cases as buttons that hide and show their lines.
 pub fn buttons(page: &mut String, names: impl IntoIterator<Item = String>, looks: &[Look]) {
     page.push_str("<div class=\"legend\">");
-    for ((case, name), look) in names.into_iter().enumerate().zip(looks) {
-        let (name, colour) = (escaped(&name), look.colour);
+    for ((case, name), Look { mark, .. }) in names.into_iter().enumerate().zip(looks) {
+        let name = escaped(&name);
         let _ = write!(
             page,
-            "<button class=\"s{case}\" data-case=\"{case}\" data-mark=\"{colour}\" aria-pressed=\"true\">\
+            "<button class=\"s{case}\" data-case=\"{case}\" data-mark=\"{mark}\" aria-pressed=\"true\">\
              <svg class=\"key\" viewBox=\"-15 -6 30 12\" aria-hidden=\"true\"><path class=\"series s{case}\" d=\"M-15 0h30\"/>\
              <path class=\"series s{case} mark\" d=\"{}\"/></svg><span>{name}</span></button>",
-            MARKS[colour]
+            MARKS[*mark]
         );
     }
     page.push_str("</div>\n");
@@ -90,7 +90,7 @@ pub fn table(page: &mut String, heading: &str, head: &[&str], rows: impl Iterato
 
 /// Writes the colours and dashes of cases.
 fn colours(page: &mut String, looks: &[Look]) {
-    for (case, Look { colour, dash }) in looks.iter().enumerate() {
+    for (case, Look { colour, dash, .. }) in looks.iter().enumerate() {
         let _ = writeln!(page, ".s{case} {{ color: var(--c{colour}); stroke-dasharray: {}; }}", DASHES[*dash]);
     }
 }
