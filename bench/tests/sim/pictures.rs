@@ -175,7 +175,12 @@ fn pages_are_legible_at_three_widths_in_light_and_dark() {
     let folder = Folder::new();
     let several = ["--topology", "star:hosts=8", "--duration", "300us", "--transport", "irn", "--transport", "roce"];
     let more = ["--pfc", "on", "--pfc", "off", "--link-event", "down:1-8@100us,up:1-8@150us,rate:1-8=5G@152us"];
-    let (report, _) = page(&folder, &[&several[..], &more].concat());
+    // A heading that is one long word, and a fault that takes many.
+    let workload = ["--workload", "irn-heavy+incast:senders=3,share=0.1"];
+    let (report, _) = page(&folder, &[&several[..], &more, &workload].concat());
+    let fault = "\"text\":\"drop ack from 1 to 0 qp 0x004000 nth 3 count all, and link ";
+    assert!(report.contains("\"text\":\"down "), "{report}");
+    let report = report.replace("\"text\":\"down ", &format!("{fault}down "));
     let quoted = serde_json::to_string(&report).expect("JSON").replace("</", "<\\/");
     let probe = folder.write("probe.html", &PROBE.replace("REPORT", &quoted));
     let address = format!("file://{}", probe.display());

@@ -11,6 +11,8 @@ use plot::Plot;
 
 /// Maximum number of points of a line, about as many as a plot has room for.
 pub const POINTS: usize = 200;
+/// Characters of a cell of a table from which it has several lines, as commands have.
+const LONG: usize = 40;
 /// The style sheet, and the script that draws plots.
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -76,7 +78,9 @@ pub fn table(page: &mut String, heading: &str, head: &[&str], rows: impl Iterato
         return;
     }
     let cells = |element, cells: &mut dyn Iterator<Item = &str>| {
-        cells.map(|cell| format!("<{element}>{}</{element}>", escaped(cell))).collect::<String>()
+        let class = |cell: &str| if cell.chars().count() > LONG { " class=\"long\"" } else { "" };
+        let one = |cell: &str| format!("<{element}{}>{}</{element}>", class(cell), escaped(cell));
+        cells.map(one).collect::<String>()
     };
     let head = cells("th", &mut head.iter().copied());
     let _ = writeln!(page, "<h2>{heading}</h2>\n<div class=\"scroll\"><table><thead><tr>{head}</tr></thead><tbody>");
@@ -112,6 +116,14 @@ pub fn peaks(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_cells_of_a_table_are_wrapped() {
+        let mut page = String::new();
+        let row = |first: String| vec![first, "0".to_owned()];
+        table(&mut page, "Commands", &["command", "status"], ["sh".to_owned(), "x".repeat(41)].map(row).into_iter());
+        assert!(page.contains("<tr><th>sh</th><td>0</td></tr>") && page.contains("<th class=\"long\">xxx"), "{page}");
+    }
 
     #[test]
     fn no_peak_is_lost() {

@@ -45,7 +45,7 @@ const short = (v) => {
 // Plots: lines are made once, and placed again when a case is hidden or shown.
 const [WIDTH, HEIGHT] = [520, 320];
 // Where lines are: left, top, width, height.
-const [x0, y0, width, height] = [64, 12, 440, 262];
+const [x0, y0, width, height] = [72, 12, 428, 262];
 const element = (parent, name, attributes, text) => {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const key in attributes) made.setAttribute(key, attributes[key]);
@@ -87,15 +87,21 @@ const plots = JSON.parse(document.getElementById("plots").textContent).map((plot
   const events = (plot.events || []).map(({ at, text }) => {
     const line = element(svg, "line", { class: "event", y1: y0, y2: y0 + height });
     element(line, "title", {}, text);
-    return { at, line, said: element(svg, "text", { class: "event" }, text) };
+    return { at, line, text, said: element(svg, "text", { class: "event" }) };
   });
   const tip = svg.parentElement.appendChild(document.createElement("div"));
   tip.className = "tip";
   const cursor = element(svg, "line", { class: "cursor", y1: y0, y2: y0 + height });
   return { ...plot, svg, grid, lines, marked, events, tip, cursor };
 });
-// Letters of an event need so much room to the next one's.
+// Letters of an event need so much room to the next one's, numbers of an axis so much between them.
 const ROOM = 17;
+const GAP = 6;
+// Cuts off what does not fit into `room`.
+const fit = (text, said, room) => {
+  text.textContent = said;
+  for (let n = said.length - 1; n > 0 && text.getComputedTextLength() > room; n--) text.textContent = said.slice(0, n) + "…";
+};
 const nearest = (places, at) => places.reduce((a, b) => (Math.abs(b[0] - at) < Math.abs(a[0] - at) ? b : a));
 const draw = (plot) => {
   const shown = plot.lines.filter((line) => !hidden.has(line.case));
@@ -109,9 +115,14 @@ const draw = (plot) => {
   const px = (v) => (x0 + share(x, v) * width).toFixed(1);
   const py = (v) => (y0 + (1 - share(y, v)) * height).toFixed(1);
   plot.grid.replaceChildren();
+  let right = -Infinity;
   for (const v of ticks(x)) {
     element(plot.grid, "line", { class: "grid", x1: px(v), y1: y0, x2: px(v), y2: y0 + height });
-    element(plot.grid, "text", { x: px(v), y: y0 + height + 16, "text-anchor": "middle" }, short(v));
+    const text = element(plot.grid, "text", { x: px(v), y: y0 + height + 16, "text-anchor": "middle" }, short(v));
+    const half = text.getComputedTextLength() / 2;
+    // Many powers of ten stand close together.
+    if (Number(px(v)) - half < right + GAP) text.remove();
+    else right = Number(px(v)) + half;
   }
   for (const v of ticks(y)) {
     element(plot.grid, "line", { class: "grid", x1: x0, y1: py(v), x2: x0 + width, y2: py(v) });
@@ -136,7 +147,7 @@ const draw = (plot) => {
     });
   }
   let last = -Infinity;
-  for (const { at, line, said } of plot.events) {
+  for (const { at, line, text, said } of plot.events) {
     const place = Number(px(at));
     const inside = place >= x0 - 0.5 && place <= x0 + width + 0.5;
     line.setAttribute("x1", place);
@@ -146,11 +157,14 @@ const draw = (plot) => {
     said.style.display = fits ? "" : "none";
     if (!fits) continue;
     last = place;
+    fit(said, text, height - 2 * GAP);
     said.setAttribute("transform", `translate(${place - 3} ${y0 + 3}) rotate(-90)`);
     said.setAttribute("text-anchor", "end");
   }
 };
 plots.forEach(draw);
+// Letters have another size on a narrow page.
+addEventListener("resize", () => plots.forEach(draw));
 
 // Legend: a click hides and shows a case in all plots.
 for (const button of document.querySelectorAll(".legend button")) {
