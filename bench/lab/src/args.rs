@@ -1,6 +1,7 @@
 //! The command line of `irnic lab`.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -10,6 +11,7 @@ use irnic_ports::frames::{FrameSpec, ParseFrameSpecError};
 use irnic_report::words::words;
 use irnic_sim::key_args::{KeyArgs, Network};
 use irnic_sim::port_capture::PcapArgs;
+use serde::Serialize;
 
 use crate::pace::{Pace, clocks, pace};
 
@@ -44,12 +46,22 @@ pub enum Tcp {
 }
 
 /// The time that programs see.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub enum ProgramTime {
     /// The machine's
     Machine,
     /// The lab's
     Lab,
+}
+
+impl fmt::Display for ProgramTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ProgramTime::Machine => "machine",
+            ProgramTime::Lab => "lab",
+        })
+    }
 }
 
 /// Run unmodified RDMA applications on an emulated network: switches, queues, pauses and losses, in real time.

@@ -13,16 +13,16 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use irnic_fabric::lab::{Command, Lab, Plan};
 use irnic_fabric::topology::Topology;
 use irnic_ports::lab::{Addressing, LabServer, Unasked, Waker};
+use irnic_report::origin::Origin;
 use irnic_report::output::DASH;
 use irnic_sim::port_capture::{PcapArgs, PortCapture};
 use serde_json::{Value, json};
 
-use crate::args::ProgramTime;
-use crate::pace::Pace;
 use crate::pairs::Pairs;
 use crate::process_stats::ProcessStats;
 use crate::report::Report;
 use crate::rules::rules;
+use crate::settings::Settings;
 use crate::socket;
 use crate::view::{Busy, View};
 
@@ -48,7 +48,7 @@ struct Request {
 pub struct Control {
     requests: Receiver<Request>,
     topology: Topology,
-    pace: Pace,
+    settings: Settings,
     addressing: Addressing,
     began: Instant,
     /// Answers deferred to a lab time, ns.
@@ -103,7 +103,7 @@ pub fn listen(
     place: &Path,
     waker: Waker,
     topology: Topology,
-    pace: Pace,
+    settings: Settings,
     addressing: Addressing,
 ) -> io::Result<(Control, Socket)> {
     let is_abstract = place.as_os_str().as_bytes().starts_with(b"@");
@@ -128,7 +128,7 @@ pub fn listen(
     let control = Control {
         requests,
         topology,
-        pace,
+        settings,
         addressing,
         began: Instant::now(),
         pending: Vec::new(),
@@ -299,21 +299,9 @@ impl Control {
         let (guests, ip) = (&guests[..], server.ip());
         let view = View { lab, pairs, lasted, busy, lateness, unclaimed, unasked, guests, ip, samples: None };
         let processes = &ProcessStats::all(server);
-        let program_time = ProgramTime::Machine;
-        let (topology, pace) = (&self.topology, self.pace);
-        Report {
-            view,
-            topology,
-            pace,
-            took,
-            ended: &[],
-            processes,
-            comparison: None,
-            program_time,
-            faults: &[],
-            command: "",
-        }
-        .json()
+        let Control { topology, settings, faults, .. } = self;
+        let origin = &Origin::of_process();
+        Report { view, topology, settings, took, ended: &[], processes, comparison: None, faults, origin }.json()
     }
 }
 

@@ -39,17 +39,17 @@ impl Files {
         self.series.is_some() || self.port_series.is_some() || self.html.is_some()
     }
 
-    /// Writes all files, CSV with the seed and the settings of the network. An error in one does not affect the others.
-    pub fn write(self, report: &Report<'_>, seed: u64, settings: &[(&'static str, String)]) -> Result<(), LabError> {
+    /// Writes all files, with how to get them again. An error in one does not affect the others.
+    pub fn write(self, report: &Report<'_>) -> Result<(), LabError> {
         let Files { json, csv, junit, series, port_series, html } = self;
-        let (lab, topology) = (report.view.lab, report.topology);
+        let (lab, topology, origin) = (report.view.lab, report.topology, report.origin);
         let mut written = vec![json.map(|file| file.write(|out| report.write(out)))];
-        written.push(csv.map(|file| file.write(|out| report.write_csv(out, seed, settings))));
+        written.push(csv.map(|file| file.write(|out| report.write_csv(out))));
         written.push(junit.map(|file| file.write("irnic lab", report.cases())));
         if let Some(samples) = report.view.samples {
             written.extend([
-                series.map(|file| file.write(|out| samples.write(out))),
-                port_series.map(|file| file.write(|out| samples.write_ports(out, lab, topology))),
+                series.map(|file| file.write(|out| samples.write(out, origin))),
+                port_series.map(|file| file.write(|out| samples.write_ports(out, origin, lab, topology))),
                 html.map(|file| file.write(|out| html::write(out, report, samples))),
             ]);
         }

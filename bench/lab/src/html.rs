@@ -13,6 +13,7 @@ use irnic_sim::series::rate;
 use crate::process_stats::{Figures, ProcessState, ProcessStats, QueuePair};
 use crate::report::{self, Report};
 use crate::samples::{PortSample, Samples};
+use crate::settings::Settings;
 
 /// Ports of each ranking that are plotted.
 const RANKED: usize = 3;
@@ -26,7 +27,7 @@ pub fn write(out: &mut impl Write, report: &Report<'_>, samples: &Samples) -> io
     let mut page = String::new();
     let looks: Vec<Look> = (0..=ports.len()).map(Look::nth).collect();
     begin(&mut page, &format!("irnic lab: {}", report.topology.name), &looks);
-    for line in report.text().lines().take_while(|line| !line.trim_start().starts_with("from ")) {
+    for line in report.summary().lines() {
         let _ = writeln!(page, "<p>{}</p>", escaped(line.trim().trim_start_matches("lab: ")));
     }
     legend(&mut page, report, &ports, &looks);
@@ -42,9 +43,8 @@ pub fn write(out: &mut impl Write, report: &Report<'_>, samples: &Samples) -> io
     commands(&mut page, report);
     processes(&mut page, report);
     queue_pairs(&mut page, report);
-    let (command, version) = (escaped(report.command), irnic_report::version::get());
-    let _ = writeln!(page, "<p>again: {command} (irnic {})</p>", escaped(version));
-    end(&mut page, &plots)?;
+    settings(&mut page, report.settings);
+    end(&mut page, report.origin, &plots)?;
     out.write_all(page.as_bytes())
 }
 
@@ -127,6 +127,11 @@ fn plots(samples: &Samples, ports: &[usize], events: &[Event]) -> Vec<Plot> {
         peaks(moments.iter().zip(values).map(|(m, v)| (seconds(samples, m.at), v as f64 / size)).collect())
     };
     let delivered: Vec<u64> = moments.iter().map(|m| m.delivered).collect();
+    let goodput: Vec<u64> = moments.iter().map(|m| m.goodput).collect();
+    let mut received = vec![line(0, by_second(samples, &goodput, 8e-9))];
+    if delivered != goodput {
+        received.push(Line { dashed: true, ..line(0, by_second(samples, &delivered, 8e-9)) });
+    }
     let plot = |id: &'static str, title: &'static str, caption: &'static str, y, lines| Plot {
         id: id.into(),
         title: title.into(),
@@ -138,11 +143,11 @@ fn plots(samples: &Samples, ports: &[usize], events: &[Event]) -> Vec<Plot> {
     };
     vec![
         plot(
-            "delivered",
-            "Delivered",
-            "Payload that reached hosts, repetitions included.",
+            "goodput",
+            "Goodput",
+            "Payload that reached hosts for the first time; dashed, with retransmissions, if there were any.",
             "Gbit/s",
-            vec![line(0, by_second(samples, &delivered, 8e-9))],
+            received,
         ),
         plot(
             "throughput",
@@ -182,6 +187,15 @@ fn plots(samples: &Samples, ports: &[usize], events: &[Event]) -> Vec<Plot> {
             each(&|port| by_second(samples, &of(port, |p| p.paused), 1e-7)),
         ),
     ]
+}
+
+/// Writes what was set, and what follows from it.
+fn settings(page: &mut String, settings: &Settings) {
+    page.push_str("<h2>Settings</h2>\n<div class=\"scroll\"><table class=\"settings\"><tbody>\n");
+    for (name, value) in settings.all() {
+        let _ = writeln!(page, "<tr><th>{}</th><td>{}</td></tr>", escaped(&name), escaped(&value));
+    }
+    page.push_str("</tbody></table></div>\n");
 }
 
 fn pairs(page: &mut String, report: &Report<'_>) {

@@ -28,6 +28,7 @@ mod report;
 mod rules;
 mod samples;
 mod serve;
+mod settings;
 mod shell;
 mod socket;
 mod stats;
@@ -53,15 +54,17 @@ use irnic_fabric::sim::SimConfig;
 use irnic_ports::frames::FrameSpec;
 use irnic_ports::host_now;
 use irnic_ports::lab::{Addressing, LabServer, ServerConfig};
+use irnic_report::origin::Origin;
 use irnic_sim::key_args::Network;
 use irnic_sim::port_capture::PortCapture;
 use irnic_transports::wire::Mtu;
 use irnic_verbs::config::Variables;
 use keeper::{Keeper, Networks};
-use pace::{Clock, Pace};
+use pace::Clock;
 use processes::{Ended, Surroundings};
 use report::Report;
 use serve::{Addresses, Server};
+use settings::Settings;
 use stats::{Board, Stats};
 use switchd::Switchd;
 use view::Outcome;
@@ -74,9 +77,7 @@ const PROGRAM_TIME: &str = "IRNIC_PROGRAM_TIME";
 /// The lab to run.
 struct Plan {
     config: SimConfig,
-    /// The keys of the network, with their values.
-    settings: Vec<(&'static str, String)>,
-    pace: Pace,
+    settings: Settings,
     hosts: Vec<HostCommand>,
     guests: Vec<(u32, FrameSpec)>,
     addressing: Addressing,
@@ -97,8 +98,7 @@ fn plan(args: &LabArgs, extensions: &Extensions) -> Result<Plan, LabError> {
         .map_err(|_| LabError::Usage(format!("{} networks; expected one value for each option", cases.len())))?;
     let experiment = case.experiment_with(extensions).map_err(text)?;
     let config = experiment.lab(args.seed).map_err(|e| text(case.error(e)))?;
-    let settings =
-        Network::names().map(|key| (key, case.get(key).map_or_else(String::new, |value| value.text))).collect();
+    let keys = Network::names().map(|key| (key, case.get(key).map_or_else(String::new, |value| value.text))).collect();
     let known = config.topology.hosts;
     if let Some(host) = hosts.iter().find(|host| host.host >= known) {
         return Err(LabError::Usage(format!("there is no host {}; expected 0 to {}", host.host, known - 1)));
@@ -135,7 +135,9 @@ fn plan(args: &LabArgs, extensions: &Extensions) -> Result<Plan, LabError> {
         (false, true) => Addressing::Loopback,
         (false, false) => Addressing::Detached,
     };
-    Ok(Plan { pace, config, settings, hosts, guests, addressing, emulated })
+    let (program_time, seed, resolved) = (args.program_time, args.seed, irnic_sim::resolved(&config));
+    let settings = Settings { pace, program_time, seed, keys, resolved };
+    Ok(Plan { config, settings, hosts, guests, addressing, emulated })
 }
 
 impl Plan {
@@ -156,7 +158,7 @@ impl Plan {
 
     /// Opens the lab's socket for processes, and attaches the guests.
     fn server(&self, socket: &Path, lab: &Lab) -> Result<LabServer, LabError> {
-        let Plan { pace, guests, addressing, .. } = self;
+        let Plan { settings: Settings { pace, .. }, guests, addressing, .. } = self;
         let rates = (0..lab.hosts()).map(|host| lab.network().port_of(host).rate).collect();
         let mut server = ServerConfig::new(rates);
         (server.encapsulation, server.slower, server.addressing) = (Lab::ENCAPSULATION, pace.slower, *addressing);
@@ -170,9 +172,10 @@ impl Plan {
 
     /// Puts the network between the processes of the server, with the lab's clock.
     fn switchd(&self, args: &LabArgs, server: LabServer, lab: Lab) -> Switchd {
-        let patience = (self.pace.clock == Clock::Virtual).then(|| Duration::from_nanos(args.virtual_patience));
-        let stats = Stats::of_network(&self.config.topology, self.pace);
-        Switchd::new(server, lab, self.pace, stats).patient(patience)
+        let pace = self.settings.pace;
+        let patience = (pace.clock == Clock::Virtual).then(|| Duration::from_nanos(args.virtual_patience));
+        let stats = Stats::of_network(&self.config.topology, pace);
+        Switchd::new(server, lab, pace, stats).patient(patience)
     }
 }
 
@@ -279,16 +282,6 @@ impl NetworkThread {
     }
 }
 
-/// Returns the command line of this process, for a shell.
-fn command_line() -> String {
-    let mut words = std::env::args_os();
-    let program = words.next().map(PathBuf::from).unwrap_or_default();
-    let program = program.file_name().map_or_else(|| "irnic".into(), |name| name.to_string_lossy().into_owned());
-    let words: Vec<String> =
-        std::iter::once(program).chain(words.map(|word| word.to_string_lossy().into_owned())).collect();
-    irnic_report::shell::quoted(&words)
-}
-
 /// A lab whose commands and network have ended.
 struct Finished {
     outcome: Outcome,
@@ -303,19 +296,19 @@ impl Finished {
         let comparison = if args.compare { compare::compare(&plan.config, &self.outcome)? } else { None };
         let mut faults = self.outcome.faults.clone();
         faults.sort_by_key(|(at, _)| *at);
+        let origin = Origin::of_process();
         let report = Report {
             view: self.outcome.view(),
             topology: &plan.config.topology,
-            pace: plan.pace,
+            settings: &plan.settings,
             took: self.took,
             ended: &self.ended,
             processes: &self.outcome.processes,
             comparison: comparison.as_ref(),
-            program_time: args.program_time,
             faults: &faults,
-            command: &command_line(),
+            origin: &origin,
         };
-        files.write(&report, args.seed, &plan.settings)?;
+        files.write(&report)?;
         if !args.quiet {
             eprint!("{}", report.text());
         }
@@ -360,7 +353,8 @@ fn run(args: &LabArgs, extensions: &Extensions) -> Result<u8, LabError> {
     let (at, machines) = (i128::from(server.now()), i128::from(host_now().0));
     let epochs = [machines - at, began_at() as i128 - at];
     let place = args.control.clone().unwrap_or_else(|| location.socket(control::SUFFIX));
-    let control = control::listen(&place, server.waker(), plan.config.topology.clone(), plan.pace, plan.addressing);
+    let control =
+        control::listen(&place, server.waker(), plan.config.topology.clone(), plan.settings.clone(), plan.addressing);
     let (mut control, control_socket) =
         control.map_err(|e| LabError::Failed(format!("--control {}: {e}", place.display())))?;
     let planned = plan.config.changes.iter();

@@ -6,16 +6,17 @@ use std::io::{self, Write};
 use irnic_fabric::network::{LinkRecord, PortCounters};
 use irnic_fabric::topology::Topology;
 use irnic_ports::lab::{GuestCounters, IpCounters, Unasked};
+use irnic_report::origin::Origin;
 use irnic_report::{csv, junit};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::args::ProgramTime;
 use crate::compare::Comparison;
-use crate::pace::Pace;
 use crate::pairs::Pair;
 use crate::process_stats::{Figures, ProcessStats};
 use crate::processes::Ended;
 use crate::rules::rules;
+use crate::settings::Settings;
 use crate::view::View;
 
 /// Maximum number of pairs of hosts in the summary.
@@ -27,19 +28,17 @@ const NOTABLE: f64 = 1.1;
 pub struct Report<'a> {
     pub view: View<'a>,
     pub topology: &'a Topology,
-    pub pace: Pace,
+    pub settings: &'a Settings,
     /// Elapsed time of the host, ns.
     pub took: u64,
     pub ended: &'a [Ended],
     /// Numbers of the processes.
     pub processes: &'a [ProcessStats],
     pub comparison: Option<&'a Comparison>,
-    /// The time that programs see, for [`Report::text`].
-    pub program_time: ProgramTime,
     /// Changes of links and other faults, with their times, ns.
     pub faults: &'a [(u64, String)],
-    /// The command line of the lab; empty if it is not over.
-    pub command: &'a str,
+    /// How to get the results again.
+    pub origin: &'a Origin,
 }
 
 /// The largest delay of a late frame, ns, and the number of late frames: into the network, or at a process.
@@ -68,12 +67,21 @@ impl Report<'_> {
         self.processes.iter().map(|process| of(&process.total)).sum()
     }
 
-    /// The summary.
-    pub fn text(&self) -> String {
+    /// The whole network: times, frames and counters.
+    pub fn summary(&self) -> String {
         let mut text = String::new();
         self.add_times(&mut text);
         self.add_strays(&mut text);
         self.add_counters(&mut text);
+        text
+    }
+
+    /// Everything for the terminal.
+    pub fn text(&self) -> String {
+        let mut text = self.summary();
+        for (key, value) in &self.settings.resolved {
+            let _ = writeln!(text, "  {key}: {value}");
+        }
         self.add_pairs(&mut text);
         if let Some(comparison) = self.comparison {
             text += &comparison.text();
@@ -81,9 +89,7 @@ impl Report<'_> {
         for ended in self.ended.iter().filter(|ended| ended.code() != 0) {
             let _ = writeln!(text, "  {}: exit status {}", ended.name, ended.code());
         }
-        if !self.command.is_empty() {
-            let _ = writeln!(text, "  again: {} (irnic {})", self.command, irnic_report::version::get());
-        }
+        let _ = writeln!(text, "  {}", self.origin);
         text
     }
 
@@ -108,7 +114,7 @@ impl Report<'_> {
             late => writeln!(text, "  fidelity: {late} frames were late, the worst by {:.1} us", worst as f64 / 1e3),
         };
         let slower = busy.slower().filter(|slower| *slower >= NOTABLE && unasked.is_none());
-        let _ = match (self.program_time, slower) {
+        let _ = match (self.settings.program_time, slower) {
             (ProgramTime::Lab, _) => {
                 writeln!(text, "  rates that programs print are the network's: they see the lab's time")
             }
@@ -262,10 +268,15 @@ impl Report<'_> {
                 "first_ns": pair.first, "last_ns": pair.last, "throughput_bps": throughput(pair),
             })
         });
+        let Settings { pace, program_time, seed, .. } = self.settings;
+        let [settings, resolved] = self.settings.json();
+        let fault = |(at, what): &(u64, String)| json!({ "at_ns": at, "what": what });
         let mut all = json!({
-            "irnic": irnic_report::version::get(),
+            "irnic": self.origin.irnic, "command": self.origin.command,
+            "settings": settings, "resolved": resolved, "seed": seed,
             "hosts": lab.hosts(),
-            "clock": { "kind": self.pace.clock, "slower": self.pace.slower },
+            "clock": { "kind": pace.clock, "slower": pace.slower },
+            "program_time": program_time,
             "lab_ns": lasted, "host_ns": self.took,
             "busy": { "lab_ns": busy.lab, "host_ns": busy.host },
             "late_frames": late, "worst_lag_ns": worst, "overrun_frames": lateness.overrun,
@@ -279,6 +290,7 @@ impl Report<'_> {
             "comparison": self.comparison.map(Comparison::json),
             "commands": self.ended.iter()
                 .map(|ended| json!({ "name": ended.name, "status": ended.code() })).collect::<Vec<_>>(),
+            "faults": self.faults.iter().map(fault).collect::<Vec<_>>(),
         });
         let guest = |guest: &GuestCounters| {
             let GuestCounters { host, sent, received, rx_icrc, overrun, dropped, frames, .. } = guest;
@@ -288,11 +300,6 @@ impl Report<'_> {
                 "foreign": frames.rx_foreign, "unresolved": frames.tx_unresolved,
             })
         };
-        if !self.command.is_empty() {
-            all["command"] = self.command.into();
-            let fault = |(at, what): &(u64, String)| json!({ "at_ns": at, "what": what });
-            all["faults"] = self.faults.iter().map(fault).collect();
-        }
         if !self.view.guests.is_empty() {
             all["guests"] = self.view.guests.iter().map(guest).collect();
         }
@@ -309,11 +316,12 @@ impl Report<'_> {
     }
 
     /// Writes the statistics of the whole network as CSV.
-    pub fn write_csv(&self, out: &mut impl Write, seed: u64, settings: &[(&'static str, String)]) -> io::Result<()> {
-        let mut all: Map<String, Value> =
-            settings.iter().map(|(key, text)| ((*key).to_owned(), text.as_str().into())).collect();
-        all.insert("seed".to_owned(), seed.into());
-        let Value::Object(report) = self.json() else { return Ok(()) };
+    pub fn write_csv(&self, out: &mut impl Write) -> io::Result<()> {
+        let (Value::Object(mut report), [Value::Object(mut all), _]) = (self.json(), self.settings.json()) else {
+            return Ok(());
+        };
+        // They are columns of their own.
+        report.remove("settings");
         all.extend(report);
         all.insert("sent_packets".to_owned(), self.total(|f| f.counts.sent_pkts).into());
         all.insert("retransmitted_packets".to_owned(), self.total(|f| f.counts.retransmitted).into());
@@ -323,8 +331,8 @@ impl Report<'_> {
             self.view.pairs.iter().map(|(_, _, pair)| pair.bytes).sum::<u64>().into(),
         );
         all.insert("failed_commands".to_owned(), self.ended.iter().filter(|ended| ended.code() != 0).count().into());
-        let first: Vec<&str> = std::iter::once("seed").chain(settings.iter().map(|(key, _)| *key)).collect();
-        csv::objects(out, &first, &[all])
+        let first: Vec<&str> = std::iter::once("seed").chain(self.settings.keys.iter().map(|(key, _)| *key)).collect();
+        csv::objects(out, self.origin, &first, &[all])
     }
 
     /// Writes everything as JSON.

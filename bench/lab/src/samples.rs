@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use irnic_fabric::lab::Lab;
 use irnic_fabric::network::PortId;
 use irnic_fabric::topology::Topology;
-
+use irnic_report::origin::Origin;
 use irnic_sim::series::rate;
 
 /// Default sampling interval, ns.
@@ -24,8 +24,9 @@ pub struct Moment {
     pub longest: u64,
     /// Ports paused by PFC.
     pub stopped: u32,
-    /// Payload bytes that have reached hosts, including duplicates.
+    /// Payload bytes that have reached hosts, including duplicates, and those that reached them for the first time.
     pub delivered: u64,
+    pub goodput: u64,
 }
 
 /// Counters of a port at a moment.
@@ -74,7 +75,8 @@ impl Samples {
     #[cold]
     pub fn sample(&mut self, lab: &Lab) {
         let network = lab.network();
-        let mut moment = Moment { at: lab.now(), delivered: network.totals().payload_bytes, ..Moment::default() };
+        let (delivered, goodput) = (network.totals().payload_bytes, lab.goodput());
+        let mut moment = Moment { at: lab.now(), delivered, goodput, ..Moment::default() };
         for (id, port) in network.ports().iter().enumerate() {
             let (c, queued) = (port.counters_at(moment.at), network.backlog_of(id as PortId));
             moment.buffered += queued;
@@ -160,20 +162,22 @@ impl Samples {
     }
 
     /// Writes the samples of the whole network, with the columns of `irnic sim --series`.
-    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+    pub fn write(&self, out: &mut impl Write, origin: &Origin) -> io::Result<()> {
+        out.write_all(origin.comment().as_bytes())?;
         writeln!(
             out,
             "at_ns,buffered_bytes,longest_queue_bytes,paused_ports,delivered_bytes,delivered_bps,dropped,lost,marked,\
-             pauses"
+             pauses,goodput_bytes,goodput_bps"
         )?;
-        let mut before = (self.from, 0);
+        let mut before = Moment { at: self.from, ..Moment::default() };
         for (m, rows) in self.moments.iter().zip(self.rows.chunks(self.ports)) {
-            let rate = rate(before, (m.at, m.delivered));
-            before = (m.at, m.delivered);
+            let rate = |of: fn(&Moment) -> u64| rate((before.at, of(&before)), (m.at, of(m)));
+            let (delivered, goodput) = (rate(|m| m.delivered), rate(|m| m.goodput));
+            before = *m;
             let sum = |of: fn(&PortSample) -> u64| rows.iter().map(of).sum::<u64>();
             writeln!(
                 out,
-                "{},{},{},{},{},{rate:.0},{},{},{},{}",
+                "{},{},{},{},{},{delivered:.0},{},{},{},{},{},{goodput:.0}",
                 m.at,
                 m.buffered,
                 m.longest,
@@ -182,14 +186,16 @@ impl Samples {
                 sum(|p| p.dropped),
                 sum(|p| p.lost),
                 sum(|p| p.marked),
-                sum(|p| p.pauses)
+                sum(|p| p.pauses),
+                m.goodput
             )?;
         }
         Ok(())
     }
 
     /// Writes the samples of each port, except for ports that were never active.
-    pub fn write_ports(&self, out: &mut impl Write, lab: &Lab, topology: &Topology) -> io::Result<()> {
+    pub fn write_ports(&self, out: &mut impl Write, origin: &Origin, lab: &Lab, topology: &Topology) -> io::Result<()> {
+        out.write_all(origin.comment().as_bytes())?;
         writeln!(out, "at_ns,from,to,bytes,sent_bps,packets,queue_bytes,dropped,lost,marked,pauses,paused_ns")?;
         let active: Vec<bool> = (0..self.ports)
             .map(|port| self.of_port(port).last().is_some_and(|p| *p != PortSample::default()))

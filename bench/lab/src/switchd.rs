@@ -94,6 +94,7 @@ impl Switchd {
 
     /// Samples the network every `every` ns of the lab's time.
     pub fn sample(mut self, every: u64) -> Switchd {
+        self.lab.count_goodput();
         self.samples = Some(Samples::new(self.began, every, self.lab.network().ports().len()));
         self
     }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use irnic_report::csv::field;
+use irnic_report::origin::Origin;
 use irnic_report::output::OutFile;
 use serde_json::{Map, Value, json};
 
@@ -161,7 +162,8 @@ pub fn document(results: &Results<'_>) -> Value {
         Ok(one) => Value::Array(one.into()),
         Err(list) => Value::Array(list),
     };
-    let mut whole = json!({ "test_info": results.test_info, "results": list });
+    let Origin { command, irnic } = &results.origin;
+    let mut whole = json!({ "irnic": irnic, "command": command, "test_info": results.test_info, "results": list });
     if let Some(network) = &results.network {
         whole["impairments"] = report::network(network);
     }
@@ -247,8 +249,9 @@ const BEFORE: [&str; 8] =
     ["test", "transport", "loss_percent", "MsgSize", "repetition", "Seed", "n_iterations", "seconds"];
 const AFTER: [&str; 4] = ["retransmitted_pkts", "timeouts", "sent_pkts", "CPU_util"];
 
-/// Writes a line for each run, in the order of execution.
+/// Writes how to get the results again, and a line for each run, in the order of execution.
 pub fn csv(to: &mut impl Write, results: &Results<'_>) -> io::Result<()> {
+    to.write_all(results.origin.comment().as_bytes())?;
     let mut is_first = true;
     for (turn, outcome) in &results.runs {
         let Ok(ran) = outcome else { continue };

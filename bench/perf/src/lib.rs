@@ -45,6 +45,7 @@ mod report;
 mod results;
 pub mod rtt;
 mod run;
+mod settings;
 mod sweep;
 mod table;
 mod variable;

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use irnic_report::html::{self, plot};
 use irnic_report::looks::looks;
 use irnic_report::picture::{self, Axis, Scale, Series, escaped};
+use serde_json::Value;
 
 use crate::document::percent;
 use crate::figures::{Line, Unit};
@@ -189,7 +190,7 @@ fn split(points: &[(f64, Spread)]) -> (Pairs, Pairs) {
     (points.iter().map(|(x, spread)| (*x, spread.median)).collect(), spread)
 }
 
-/// Draws the picture.
+/// Draws the picture, with the settings and how to get it again in its description.
 pub fn svg(results: &Results<'_>) -> String {
     let (names, charts) = charts(results);
     let series = |curve: &Curve| {
@@ -204,7 +205,18 @@ pub fn svg(results: &Results<'_>) -> String {
             (chart.title, picture::Plot { x: chart.x, y: chart.y, series })
         })
         .collect();
-    picture::draw_titled(&title(results), &plots)
+    let settings = results.test_info.iter().map(|(name, value)| format!("\n{name}: {}", shown(value)));
+    let text = format!("{}{}", results.origin, settings.collect::<String>());
+    picture::described(&picture::draw_titled(&title(results), &plots), &text)
+}
+
+/// A setting as text: elements of lists one after the other.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(all) => all.iter().map(shown).collect::<Vec<_>>().join("; "),
+        other => other.to_string(),
+    }
 }
 
 /// Writes the report: plots, and the numbers.
@@ -252,10 +264,9 @@ pub fn html(out: &mut impl Write, results: &Results<'_>) -> io::Result<()> {
     }
     page.push_str("<h2>Settings</h2>\n<div class=\"scroll\"><table class=\"settings\"><tbody>\n");
     for (name, value) in &results.test_info {
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let _ = writeln!(page, "<tr><th>{}</th><td>{}</td></tr>", escaped(name), escaped(&value));
+        let _ = writeln!(page, "<tr><th>{}</th><td>{}</td></tr>", escaped(name), escaped(&shown(value)));
     }
     page.push_str("</tbody></table></div>\n");
-    html::end(&mut page, &plots)?;
+    html::end(&mut page, &results.origin, &plots)?;
     out.write_all(page.as_bytes())
 }

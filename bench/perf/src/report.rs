@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::figures::{Lat, Line};
 use crate::pacing::Pacing;
 use crate::plan::{Place, Plan, Verb};
+use crate::settings::{self, marking};
 use crate::sweep::{Show, Sweep};
 
 pub const LINE: &str = "---------------------------------------------------------------------------------------";
@@ -60,12 +61,19 @@ pub fn head(sweep: &Sweep, mtu: Mtu) -> (Vec<String>, Map<String, Value>) {
     if !losses.is_empty() {
         lines.push(format!(" Loss each way   : {}", losses.join(", ")));
     }
+    let marking = marking(&plan.impair);
+    if marking != "off" || sweep.plans.iter().any(|plan| plan.transport.congestion.uses_ecn()) {
+        lines.push(format!(" ECN marking     : {marking}"));
+    }
+    let resolved = sweep.resolved();
+    lines.extend(resolved.iter().map(|text| format!(" Transport       : {text}")));
     let mut info: Map<String, Value> = [
         ("test", json!(format!("{both}{} Test", plan.test.title(plan.atomic)).replace(' ', "_"))),
         ("Device", json!(plan.port.name())),
         ("Number_of_qps", json!(plan.qps)),
         ("Transport_type", json!(texts)),
         ("Transport", json!(plan.transport.to_string())),
+        ("Transports", json!(resolved)),
         ("Connection_type", json!("RC")),
         ("Using_SRQ", json!(on(plan.srq))),
         ("TX_depth", json!(plan.depth(size))),
@@ -80,6 +88,8 @@ pub fn head(sweep: &Sweep, mtu: Mtu) -> (Vec<String>, Map<String, Value>) {
         ("Place", json!(place)),
         ("Verification", json!(verification)),
         ("Impairment", json!(or(&plan.impair_text, "none"))),
+        ("Impairment_resolved", json!(or(&settings::network(plan), "none"))),
+        ("ECN_marking", json!(marking)),
         ("Seed", json!(plan.seed)),
         ("BW_unit", json!(sweep.show.unit().name())),
         ("Latency_unit", json!("usec")),
@@ -95,6 +105,7 @@ pub fn head(sweep: &Sweep, mtu: Mtu) -> (Vec<String>, Map<String, Value>) {
     if !losses.is_empty() {
         info.insert("Loss_each_way".into(), json!(losses));
     }
+    info.extend(settings::others(sweep).map(|(key, value)| (key.to_owned(), value)));
     (lines, info)
 }
 

@@ -1,6 +1,7 @@
 //! Results of a command: recorded run by run, printed as they come or as one table, written to files at the end.
 
 use irnic_ports::impair::Report;
+use irnic_report::origin::Origin;
 use irnic_transports::wire::Mtu;
 use serde_json::{Map, Value};
 
@@ -85,13 +86,16 @@ pub struct Results<'a> {
     /// Ended runs, with their results or the error.
     pub runs: Vec<(Turn, Result<Ran, String>)>,
     pub network: Option<[Report; 2]>,
+    /// How to get the results again.
+    pub origin: Origin,
     began: bool,
 }
 
 impl<'a> Results<'a> {
     pub fn new(sweep: &'a Sweep) -> Results<'a> {
         let (test_info, compares) = (Map::new(), sweep.compares());
-        Results { sweep, compares, test_info, runs: Vec::new(), network: None, began: false }
+        let origin = Origin::of_process();
+        Results { sweep, compares, test_info, runs: Vec::new(), network: None, origin, began: false }
     }
 
     /// Whether only a single number is printed.
@@ -227,7 +231,7 @@ impl<'a> Results<'a> {
             table::print(self);
         }
         if self.began {
-            println!("{LINE}");
+            println!("{LINE}\n {}", self.origin);
         }
         for line in self.network.iter().flat_map(report::queues) {
             println!("{line}");

@@ -106,6 +106,15 @@ impl Sweep {
         distinct(self.plans.iter().map(|plan| plan.transport_text.as_str()))
     }
 
+    /// Transports with all their parameters, in order, each after its name if there are several.
+    pub fn resolved(&self) -> Vec<String> {
+        let several = self.labels().len() > 1;
+        distinct(self.plans.iter().map(|plan| match several {
+            true => format!("{}: {:#}", plan.label, plan.transport),
+            false => format!("{:#}", plan.transport),
+        }))
+    }
+
     /// Losses, ascending; `None` alone if they are not listed.
     pub fn losses(&self) -> Vec<Option<Percent>> {
         let mut all = distinct(self.plans.iter().map(|plan| plan.loss));

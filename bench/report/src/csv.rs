@@ -1,13 +1,15 @@
-//! CSV files (RFC 4180): a header, then a line for each record.
+//! CSV files (RFC 4180): comments that begin with `#`, a header, then a line for each record.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 
 use serde_json::{Map, Value};
 
-/// Returns a text as a field: quoted if it contains a comma, a quote or a line break.
+use crate::origin::Origin;
+
+/// Returns a text as a field: quoted if it contains a comma, a quote, a line break, or `#`, with which comments begin.
 pub fn field(text: &str) -> Cow<'_, str> {
-    if text.contains([',', '"', '\n', '\r']) {
+    if text.contains([',', '"', '\n', '\r', '#']) {
         Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
     } else {
         Cow::Borrowed(text)
@@ -28,10 +30,11 @@ pub fn line(to: &mut impl Write, fields: impl IntoIterator<Item: AsRef<str>>) ->
     writeln!(to)
 }
 
-/// Writes JSON objects: a column for each key that any of them has, those of `first` before the others. The members of
-/// an object `k` are `k_member`, the ends of a pair of numbers `k_low` and `k_high`; `null` is empty, other lists are
-/// left out.
-pub fn objects(to: &mut impl Write, first: &[&str], objects: &[Map<String, Value>]) -> io::Result<()> {
+/// Writes JSON objects, after a comment that says how to get them again: a column for each key that any of them has,
+/// those of `first` before the others. The members of an object `k` are `k_member`, the ends of a pair of numbers
+/// `k_low` and `k_high`; `null` is empty, other lists are left out.
+pub fn objects(to: &mut impl Write, origin: &Origin, first: &[&str], objects: &[Map<String, Value>]) -> io::Result<()> {
+    to.write_all(origin.comment().as_bytes())?;
     let rows: Vec<Vec<(String, String)>> = objects.iter().map(flat).collect();
     let mut columns: Vec<&str> = Vec::new();
     for (column, _) in rows.iter().flatten() {
@@ -78,7 +81,9 @@ mod tests {
 
     #[test]
     fn texts_are_quoted_where_they_must_be() {
-        for (text, expected) in [("a b", "a b"), ("a,b", "\"a,b\""), ("say \"a\"", "\"say \"\"a\"\"\""), ("", "")] {
+        for (text, expected) in
+            [("a b", "a b"), ("a,b", "\"a,b\""), ("#1", "\"#1\""), ("say \"a\"", "\"say \"\"a\"\"\""), ("", "")]
+        {
             assert_eq!(field(text), expected);
         }
     }
@@ -97,12 +102,14 @@ mod tests {
         let all: Vec<Map<String, Value>> =
             all.into_iter().map(|o| o.as_object().cloned().expect("an object")).collect();
         let mut to = Vec::new();
-        objects(&mut to, &["id", "paper"], &all).expect("written");
+        let origin = Origin { command: "irnic x".into(), irnic: "1".into() };
+        objects(&mut to, &origin, &["id", "paper"], &all).expect("written");
         let text = String::from_utf8(to).expect("UTF-8");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines,
             [
+                "# again: irnic x (irnic 1)",
                 "id,paper,claim_place,claim_text,ours,holds,paper_low,paper_high",
                 "\"a,b\",1.5,§2,x,,,,",
                 "c,,,,7,true,0,2.5"

@@ -10,6 +10,7 @@ pub mod html;
 pub mod interrupt;
 pub mod junit;
 pub mod looks;
+pub mod origin;
 #[macro_use]
 pub mod output;
 pub mod picture;

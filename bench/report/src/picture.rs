@@ -103,6 +103,13 @@ fn draw_all(title: &str, plots: &[(&str, &Plot)]) -> String {
     out
 }
 
+/// Adds a description to a picture, for readers of its file and of screens.
+pub fn described(svg: &str, text: &str) -> String {
+    // XML has no control characters.
+    let text = escaped(&text.replace(|c: char| c.is_control() && c != '\n', "?"));
+    svg.replacen("</title>\n", &format!("</title>\n<desc>{text}</desc>\n"), 1)
+}
+
 /// Height of the title of a plot.
 fn title_height(title: &str) -> f64 {
     if title.is_empty() { 0.0 } else { 24.0 }
@@ -347,5 +354,7 @@ mod tests {
         let mut long = plot();
         long.series[0].name = "n".repeat(40);
         assert!(draw("", &[long]).contains("viewBox=\"0 0 936 344\""), "long names widen the picture");
+        let said = described(&svg, "again: a <b> & \u{1b}[0m\nMtu: 1024");
+        assert!(said.contains("</title>\n<desc>again: a &lt;b&gt; &amp; ?[0m\nMtu: 1024</desc>\n"), "{said}");
     }
 }

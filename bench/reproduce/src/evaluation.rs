@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::pictures;
 use crate::runs::{Make, Runs, Scenarios, once};
-use crate::shared::{Common, Origin, choose, list};
+use crate::shared::{Common, choose, list};
 
 /// A cell of the results: the scenarios it needs, and how it is computed from their runs.
 pub trait Entry {
@@ -93,13 +93,13 @@ where
         };
         let Some(runs) = scenarios.perform(&common.how())? else { return Ok(()) };
         let results: Vec<E::Result> = cells.iter().map(|cell| cell.result(|scenario| runs.of(scenario))).collect();
-        let (irnic, command) = (runs.irnic(), &common.sweep.command());
-        println!("{command}\nirnic {irnic}\n");
+        let origin = &common.sweep.origin(runs.irnic());
+        println!("{}\nirnic {}\n", origin.command, origin.irnic);
         print(&results, &seeds);
         if runs.any() {
-            files.write(&Origin { paper, irnic, command }, &settings, &seeds, &results)?;
+            files.write(paper, origin, &settings, &seeds, &results)?;
             if let Some(folder) = svg {
-                pictures::write(folder, draw(&cells, &runs))?;
+                pictures::write(folder, origin, draw(&cells, &runs))?;
             }
         }
         runs.conclude()

@@ -5,8 +5,9 @@ use std::io::Write;
 use std::path::Path;
 
 use irnic_report::CommandError;
+use irnic_report::origin::Origin;
 use irnic_report::output::{OutFile, check_folder};
-use irnic_report::picture::{Plot, draw};
+use irnic_report::picture::{Plot, described, draw};
 
 /// Scenarios by the names of the rows of cells.
 pub struct Rows<'a, S>(Vec<(&'a str, &'a S)>);
@@ -89,13 +90,13 @@ fn create(folder: &Path) -> Result<(), String> {
     std::fs::create_dir_all(folder).map_err(|e| format!("--svg {}: {e}", folder.display()))
 }
 
-/// Writes files into the folder.
-pub fn write(folder: &Path, files: Vec<(String, String)>) -> Result<(), CommandError> {
+/// Writes files into the folder, with how to get them again.
+pub fn write(folder: &Path, origin: &Origin, files: Vec<(String, String)>) -> Result<(), CommandError> {
     if !files.is_empty() {
         create(folder).map_err(CommandError::Failed)?;
     }
     for (name, svg) in files {
-        let path = folder.join(name);
+        let (path, svg) = (folder.join(name), described(&svg, &origin.to_string()));
         let written = OutFile::open(&path).and_then(|file| file.write(|to| to.write_all(svg.as_bytes())));
         written.map_err(|e| CommandError::Failed(format!("--svg {e}")))?;
     }

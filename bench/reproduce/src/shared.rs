@@ -7,6 +7,7 @@ use clap::Args;
 use irnic_report::CommandError;
 use irnic_report::csv;
 use irnic_report::junit;
+use irnic_report::origin::Origin;
 use irnic_report::output::OutFile;
 use irnic_sweep::{self as sweep, How, SweepArgs};
 use serde::Serialize;
@@ -80,16 +81,6 @@ pub struct Files {
     pub junit: Option<junit::File>,
 }
 
-/// Where results come from.
-pub struct Origin<'a> {
-    /// The subcommand: `timely`.
-    pub paper: &'a str,
-    /// Version of irnic that performed the runs.
-    pub irnic: &'a str,
-    /// The command line that repeats them.
-    pub command: &'a str,
-}
-
 /// The JSON document.
 #[derive(Serialize)]
 struct Document<'a, S, C> {
@@ -106,7 +97,8 @@ impl Files {
     /// Writes the result files: cells of a paper, and the settings they depend on.
     pub fn write<'a, C: Serialize>(
         self,
-        Origin { paper, irnic, command }: &Origin<'_>,
+        paper: &str,
+        origin: &Origin,
         settings: &impl Serialize,
         seeds: &[u64],
         cells: &'a [C],
@@ -114,6 +106,7 @@ impl Files {
     where
         junit::Case: From<&'a C>,
     {
+        let Origin { command, irnic } = origin;
         let all = |to: &mut dyn Write| {
             serde_json::to_writer_pretty(&mut *to, &Document { paper, irnic, command, settings, seeds, cells })?;
             writeln!(to)
@@ -124,7 +117,7 @@ impl Files {
         }
         if let Some(file) = self.csv {
             let rows = rows(paper, settings, seeds, cells).map_err(|e| CommandError::Failed(e.to_string()))?;
-            file.write(|to| csv::objects(to, &FIRST, &rows)).map_err(failed("--csv"))?;
+            file.write(|to| csv::objects(to, origin, &FIRST, &rows)).map_err(failed("--csv"))?;
         }
         if let Some(file) = self.junit {
             file.write(&format!("{WHO} {paper}"), cells.iter().map(Into::into)).map_err(failed("--junit"))?;

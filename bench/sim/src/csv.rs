@@ -36,6 +36,7 @@ const COUNTS: [Count; 15] = [
 pub fn write(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()> {
     let statistics = COUNTS.iter().map(|(name, _)| *name).chain(MEANS.iter().map(|(name, _)| *name));
     let head = ["case", "seed", "ending"].into_iter().chain(KEYS.iter().map(|key| key.name())).chain(statistics);
+    out.write_all(batch.origin.comment().as_bytes())?;
     csv::line(out, head)?;
     for run in runs {
         let Ok(finished) = &run.result else { continue };

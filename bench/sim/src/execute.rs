@@ -17,6 +17,7 @@ use irnic_fabric::workload::Flow;
 use irnic_fabric::workload::incast::{Bytes, Incast, When};
 use irnic_fabric::workload::spec::Part;
 use irnic_report::CommandError;
+use irnic_report::origin::Origin;
 use irnic_sweep::{self as sweep, How, NoResult, Sweep, Watch};
 use serde::{Deserialize, Serialize};
 
@@ -35,8 +36,8 @@ pub struct Batch {
     pub experiments: Vec<Experiment>,
     /// Seeds of each case.
     pub seeds: Vec<u64>,
-    /// Version of irnic that performs them.
-    pub irnic: String,
+    /// How to get the results again.
+    pub origin: Origin,
     /// Threads of each run.
     pub threads: usize,
     /// Whether individual flows are needed afterwards.
@@ -344,10 +345,10 @@ fn one(batch: &Batch, case: usize, seed: u64, watch: &Watch<'_>) -> Result<Finis
 }
 
 /// Returns the values of keys without a fixed default, for reports.
-fn resolved(config: &SimConfig) -> Vec<(Cow<'static, str>, String)> {
+pub fn resolved(config: &SimConfig) -> Vec<(Cow<'static, str>, String)> {
     let topology = &config.topology;
     let network = format!("{} hosts, {} switches, {} links", topology.hosts, topology.switches, topology.links.len());
-    let transports: Vec<String> = config.setups.iter().map(|s| s.transport.to_string()).collect();
+    let transports: Vec<String> = config.setups.iter().map(|s| format!("{:#}", s.transport)).collect();
     let mut all = vec![("network", network), ("transport", transports.join(" + "))];
     all.extend(switches(&config.switch));
     if !config.differing.is_empty() {

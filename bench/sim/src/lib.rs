@@ -33,7 +33,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub use args::SimArgs;
-pub use execute::{SLICE, estimate};
+pub use execute::{SLICE, estimate, resolved};
 
 use error::usage;
 use execute::{Batch, Reached, Run, Simulations};
@@ -104,7 +104,7 @@ fn batch(args: &SimArgs, mut file: file::ExperimentFile, extensions: &Extensions
         experiments,
         cases,
         seeds,
-        irnic: irnic_report::version::get().to_owned(),
+        origin: args.sweep.origin(irnic_report::version::get()),
         threads: args.threads.unwrap_or(1),
         // Stored runs may be asked for more by `irnic merge`.
         keep_flows: shows_flows || args.sweep.worker && keeps_all,
@@ -188,7 +188,7 @@ fn run_with(args: &SimArgs, extensions: &Extensions) -> Result<(), CommandError>
             return Err(CommandError::Usage("--replay replays one run: expected one case and one seed".into()));
         };
         let json = args.json.as_deref().map(OutFile::open).transpose().map_err(CommandError::Usage)?;
-        return replay::run(&args.schedule, experiment.clone(), *seed, json);
+        return replay::run(&args.schedule, experiment.clone(), *seed, &batch.origin, json);
     }
     let read = |other: &beside::Other| other.read().map_err(|e| CommandError::Usage(format!("--beside: {e}")));
     let others = args.beside.as_ref().map(read).transpose()?;
@@ -206,14 +206,14 @@ fn run_with(args: &SimArgs, extensions: &Extensions) -> Result<(), CommandError>
         experiment: text.as_deref(),
     };
     let Some((runs, irnic)) = simulations.perform(&how)? else { return Ok(()) };
-    batch.irnic = irnic;
+    batch.origin = args.sweep.origin(&irnic);
     note_alone(&runs);
     let report = Report::of(&batch, &runs);
     // Files are written before the table, whose reader may close its pipe, and existing ones are worth more than those
     // of no run.
     let mut failed = if runs.iter().any(|run| run.result.is_ok()) { files.write(&report) } else { Vec::new() };
     table::print(&report);
-    println!("again: {} (irnic {})", args.sweep.command(), batch.irnic);
+    println!("{}", batch.origin);
     if let Some((other, flows)) = args.beside.as_ref().zip(others) {
         irnic_report::output::print(&beside::text(other, &flows, &batch, &runs));
     }
@@ -319,9 +319,9 @@ impl Files {
             .then(|| "--record: nothing is written of a run that was interrupted".to_owned());
         let written = [
             self.per_flow.map(|(file, kind)| file.write(|to| per_flow::write(to, kind, batch, runs))),
-            self.record
-                .zip(schedule)
-                .map(|((file, kind), schedule)| file.write(|to| schedule_file::write(to, kind, schedule))),
+            self.record.zip(schedule).map(|((file, kind), schedule)| {
+                file.write(|to| schedule_file::write(to, kind, &batch.origin, schedule))
+            }),
             self.json.map(|file| file.write(|to| summary_json::write(to, batch, runs))),
             self.csv.map(|file| file.write(|to| csv::write(to, batch, runs))),
             self.series.map(|file| file.write(|to| series::write(to, batch, runs))),

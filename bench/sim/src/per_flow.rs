@@ -1,7 +1,7 @@
 //! Every flow of every run, as CSV or, with the feature `parquet`, as Parquet.
 
 #[cfg(feature = "parquet")]
-mod columns;
+pub mod columns;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -93,6 +93,7 @@ fn finished(runs: &[Run]) -> impl Iterator<Item = (&Run, &Finished)> {
 fn csv(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()> {
     let names: Vec<&str> = COLUMNS.iter().map(|c| c.name).collect();
     let keys = varied(batch);
+    out.write_all(batch.origin.comment().as_bytes())?;
     writeln!(out, "{},case,seed{}", names.join(","), tail_names(&keys))?;
     for (run, finished) in finished(runs) {
         let case = &batch.cases[run.case];

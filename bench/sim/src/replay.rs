@@ -9,6 +9,7 @@ use irnic_fabric::experiment::Experiment;
 use irnic_fabric::schedule::{Counts, Header, Replay, Replayed, Schedule};
 use irnic_fabric::sim::SimConfig;
 use irnic_report::CommandError;
+use irnic_report::origin::Origin;
 use irnic_report::output::OutFile;
 use irnic_sweep::Progress;
 use irnic_transports::qp::Service;
@@ -85,7 +86,9 @@ impl Row {
 
 /// The JSON document.
 #[derive(Serialize)]
-struct Document {
+struct Document<'a> {
+    irnic: &'a str,
+    command: &'a str,
     late_above_ns: u64,
     worst_ns: u64,
     rows: Vec<Row>,
@@ -96,11 +99,12 @@ struct Document {
 /// Shares at which the distribution of ratios is shown.
 const SHARES: [f64; 7] = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99];
 
-/// Replays the schedule of the arguments with an experiment's network.
+/// Replays the schedule of the arguments with an experiment's network. `origin`: how to do that again.
 pub fn run(
     args: &ScheduleArgs,
     mut experiment: Experiment,
     seed: u64,
+    origin: &Origin,
     json: Option<OutFile>,
 ) -> Result<(), CommandError> {
     let Some(path) = &args.replay else { return Ok(()) };
@@ -130,8 +134,9 @@ pub fn run(
     progress.finish();
     let replayed = replay.outcome(late).map_err(failed)?;
     print(&replayed, late);
+    println!("{origin}");
     let Some(json) = json else { return Ok(()) };
-    let document = document(&replayed, late);
+    let document = document(&replayed, late, origin);
     let written = json.write(|to| {
         serde_json::to_writer_pretty(&mut *to, &document)?;
         writeln!(to)
@@ -150,9 +155,11 @@ fn late(args: &ScheduleArgs, config: &SimConfig, schedule: &Schedule) -> Result<
     Ok((u64::from(longest) * 8_000_000_000).div_ceil(slowest.max(1)))
 }
 
-fn document(replayed: &Replayed, late: u64) -> Document {
+fn document<'a>(replayed: &Replayed, late: u64, Origin { command, irnic }: &'a Origin) -> Document<'a> {
     let by_points = replayed.by_points.iter().enumerate().map(|(n, counts)| Row::of(Some(n), counts));
     Document {
+        irnic,
+        command,
         late_above_ns: late,
         worst_ns: replayed.worst,
         rows: std::iter::once(Row::of(None, &replayed.all)).chain(by_points).collect(),

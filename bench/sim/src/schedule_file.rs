@@ -8,6 +8,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 
 use irnic_fabric::schedule::{Schedule, Scheduled};
+use irnic_report::origin::Origin;
 
 use crate::per_flow::Kind;
 
@@ -71,15 +72,16 @@ impl Rows {
 }
 
 /// Writes a schedule.
-pub fn write(out: &mut (impl Write + Send), kind: Kind, schedule: &Schedule) -> io::Result<()> {
+pub fn write(out: &mut (impl Write + Send), kind: Kind, origin: &Origin, schedule: &Schedule) -> io::Result<()> {
     match kind {
-        Kind::Csv => csv(out, schedule),
+        Kind::Csv => csv(out, origin, schedule),
         #[cfg(feature = "parquet")]
-        Kind::Parquet => columns::write(out, schedule).map_err(io::Error::other),
+        Kind::Parquet => columns::write(out, origin, schedule).map_err(io::Error::other),
     }
 }
 
-fn csv(out: &mut impl Write, schedule: &Schedule) -> io::Result<()> {
+fn csv(out: &mut impl Write, origin: &Origin, schedule: &Schedule) -> io::Result<()> {
+    out.write_all(origin.comment().as_bytes())?;
     let hops = hops(schedule);
     let mut names: Vec<String> = COLUMNS.iter().map(|c| c.name.to_owned()).collect();
     names.extend((0..hops).flat_map(of_hop));
@@ -112,15 +114,17 @@ pub fn read(path: &Path, kind: Kind) -> Result<Schedule, String> {
     read.map_err(|e| format!("{}{e}", path.display()))
 }
 
-/// Parses CSV. Errors begin with the line.
+/// Parses CSV; lines that begin with `#` are comments. Errors begin with the line.
 fn parse(text: impl BufRead) -> Result<Schedule, String> {
-    let mut lines = text.lines();
-    let head = lines.next().ok_or(": is empty; expected a line of names")?.map_err(|e| format!(": {e}"))?;
+    let is_comment = |line: &io::Result<String>| line.as_ref().is_ok_and(|line| line.starts_with('#'));
+    let mut lines = (1..).zip(text.lines()).filter(|(_, line)| !is_comment(line));
+    let (first, head) = lines.next().ok_or(": is empty; expected a line of names")?;
+    let head = head.map_err(|e| format!(": {e}"))?;
     let names: Vec<&str> = head.split(',').collect();
     let place = |name: &str| names.iter().position(|n| *n == name);
     let mut places = Vec::new();
     for column in &COLUMNS {
-        places.push(place(column.name).ok_or_else(|| format!(":1: no column `{}`", column.name))?);
+        places.push(place(column.name).ok_or_else(|| format!(":{first}: no column `{}`", column.name))?);
     }
     let of_hops: Vec<[usize; 2]> = (0..MAX_HOPS)
         .map_while(|hop| {
@@ -129,7 +133,7 @@ fn parse(text: impl BufRead) -> Result<Schedule, String> {
         })
         .collect();
     let mut rows = Rows { packets: Vec::new(), starts: vec![Vec::new(); of_hops.len()] };
-    for (at, line) in (2..).zip(lines) {
+    for (at, line) in lines {
         let line = line.map_err(|e| format!(":{at}: {e}"))?;
         let fields: Vec<&str> = line.split(',').collect();
         let number = |place: usize, name: &str| {
@@ -178,7 +182,7 @@ mod tests {
 
     fn again(kind: Kind, schedule: &Schedule) -> Schedule {
         let mut file = tempfile::NamedTempFile::new().expect("a file");
-        write(file.as_file_mut(), kind, schedule).expect("written");
+        write(file.as_file_mut(), kind, &Origin::of_process(), schedule).expect("written");
         read(file.path(), kind).expect("a schedule")
     }
 
@@ -197,8 +201,9 @@ mod tests {
         assert_eq!(said(""), ": is empty; expected a line of names");
         assert_eq!(said("flow,psn\n"), ":1: no column `src`");
         let mut text = Vec::new();
-        write(&mut text, Kind::Csv, &some(false)).expect("written");
+        write(&mut text, Kind::Csv, &Origin::of_process(), &some(false)).expect("written");
         let text = String::from_utf8(text).expect("text").replace("\n1,7,1,3,1460", "\n1,7,1,3,long");
-        assert_eq!(said(&text), ":3: expected a whole number as wire_bytes, found `long`");
+        // Below the comment, the names and a packet.
+        assert_eq!(said(&text), ":4: expected a whole number as wire_bytes, found `long`");
     }
 }

@@ -10,6 +10,7 @@ use crate::execute::{Batch, Run};
 /// Writes the samples of all runs.
 pub fn write(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()> {
     let keys = varied(batch);
+    out.write_all(batch.origin.comment().as_bytes())?;
     writeln!(
         out,
         "at_ns,buffered_bytes,longest_queue_bytes,paused_ports,active_flows,delivered_bytes,delivered_bps,case,seed{}",

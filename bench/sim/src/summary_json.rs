@@ -30,7 +30,7 @@ pub const MEANS: [Statistic; 10] = [
 /// Writes the summaries.
 pub fn write(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()> {
     let cases: Vec<Value> = (0..batch.cases.len()).map(|at| case(batch, at, runs)).collect();
-    let all = json!({ "irnic": batch.irnic, "seeds": batch.seeds, "cases": cases });
+    let all = json!({ "irnic": batch.origin.irnic, "seeds": batch.seeds, "cases": cases });
     serde_json::to_writer_pretty(&mut *out, &all)?;
     writeln!(out)
 }

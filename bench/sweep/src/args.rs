@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use irnic_report::CommandError;
+use irnic_report::origin::Origin;
 use irnic_units as units;
 
 use crate::command_line::{Split, given, quoted};
@@ -85,15 +86,16 @@ impl SweepArgs {
         }
     }
 
-    /// Returns the command line that repeats the runs, whether they were performed here or are only put together.
-    pub fn command(&self) -> String {
+    /// Returns how to get the results of runs again, whether they were performed here or are only put together.
+    /// `irnic`: the version that performed them.
+    pub fn origin(&self, irnic: &str) -> Origin {
         let what = match &self.merging {
             Some(merging) => merging.what.clone(),
             None => Split::of(&given().unwrap_or_default()).what,
         };
         // What is stored of a run is no part of it.
         let words = std::iter::once("irnic".to_owned()).chain(what).filter(|word| word != "--summaries-only");
-        quoted(&words.collect::<Vec<_>>())
+        Origin { command: quoted(&words.collect::<Vec<_>>()), irnic: irnic.to_owned() }
     }
 
     /// Returns the prefix of messages on standard error for a command called `who`.

@@ -89,9 +89,7 @@ pub fn results<S: Sweep>(sweep: &S, out: &Path, merging: &Merging) -> Result<Per
         eprintln!("{WHO}: {said}");
     }
     eprintln!("{WHO}: {} of {} runs; {}", all.len() - gaps.len(), all.len(), cost(core_seconds));
-    // The names that processes of these versions report.
-    let mut irnic: Vec<&str> = used.iter().filter_map(|(version, _)| version.split(' ').next()).collect();
+    let mut irnic: Vec<&str> = used.iter().map(|(version, _)| *version).collect();
     irnic.sort_unstable();
-    irnic.dedup();
     Ok(Performed { results, irnic: irnic.join("+") })
 }

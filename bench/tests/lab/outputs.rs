@@ -27,7 +27,7 @@ fn incast(folder: &Folder, options: &[&str]) -> Option<Output> {
 
 /// Rows of a CSV file by the names of its columns.
 fn csv(folder: &Folder, name: &str) -> Vec<Vec<(String, String)>> {
-    let file = std::fs::read_to_string(folder.path().join(name)).expect("a file");
+    let file = crate::support::csv(folder, name);
     let mut lines = file.lines();
     let head: Vec<&str> = lines.next().expect("a head").split(',').collect();
     let row = |line: &str| {
@@ -102,6 +102,7 @@ fn the_network_is_written_over_time() {
     // 400 messages of 64 KiB from each of two.
     assert!(number(last, "delivered_bytes") >= 2 * 400 * 65_536, "{last:?}");
     assert!(number(last, "delivered_bytes") < 2 * 400 * 65_536 * 11 / 10, "{last:?}");
+    assert_eq!(number(last, "goodput_bytes"), 2 * 400 * 65_536, "what arrived twice counts once");
     // Two at 10 Gbit/s into one.
     assert!(series.iter().any(|row| number(row, "longest_queue_bytes") > 20_000), "no queue");
     assert!(series.iter().all(|row| number(row, "delivered_bps") < 10_400_000_000), "faster than the link");
@@ -127,7 +128,7 @@ fn the_network_is_written_over_time() {
     let data = report.split("<script id=\"plots\" type=\"application/json\">").nth(1).expect("plots");
     let plots: Value = serde_json::from_str(data.split("</script>").next().expect("an end")).expect("JSON");
     let ids: Vec<&str> = plots.as_array().expect("plots").iter().filter_map(|p| p["id"].as_str()).collect();
-    assert!(ids.starts_with(&["delivered", "throughput", "queues"]), "{ids:?}");
+    assert!(ids.starts_with(&["goodput", "throughput", "queues"]), "{ids:?}");
     assert!(report.contains("<span>s0 to h0</span>") && report.contains("<th>h1 h0</th>"), "{report}");
     // What happened to links is marked, and the result says how to get it again.
     let marked = plots[1]["events"].as_array().expect("events");
@@ -141,6 +142,72 @@ fn the_network_is_written_over_time() {
     let highest =
         plots[2]["lines"].as_array().expect("lines").iter().flat_map(|l| l["points"].as_array().expect("points"));
     assert!(highest.filter_map(|p| p[1].as_f64()).any(|kb| kb > 20.0), "{}", plots[2]);
+}
+
+#[test]
+fn goodput_is_what_arrived_for_the_first_time() {
+    if needs(&["ib_write_bw"]).is_none() {
+        return;
+    }
+    for transport in ["roce", "irn"] {
+        let folder = Folder::new();
+        let [port] = free_ports();
+        let script = format!(
+            "IRNIC_LAB_HOST=0 ib_write_bw -d irnic0 -n 300 -p {port} >/dev/null & {}
+             IRNIC_LAB_HOST=1 ib_write_bw -d irnic0 -n 300 -p {port} 127.77.0.1 >/dev/null && wait",
+            listens(&port)
+        );
+        let mut lab = irnic(&folder);
+        lab.args(["lab", "--topology", "star:hosts=2,rate=10G,delay=5us,loss=1%", "--transport", transport]);
+        lab.args(["--series", "s.csv", "--html", "r.html", "--json", "r.json", "--", "sh", "-c", &script]);
+        let output = lab.output().expect("irnic runs");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let series = csv(&folder, "s.csv");
+        let last = series.last().expect("a row");
+        assert_eq!(number(last, "goodput_bytes"), 300 * 65_536, "{transport}: {last:?}");
+        assert!(number(last, "delivered_bytes") > 300 * 65_536, "{transport}: nothing was sent twice: {last:?}");
+        // As the firmware counts.
+        let json = std::fs::read(folder.path().join("r.json")).expect("a file");
+        let json: Value = serde_json::from_slice(&json).expect("JSON");
+        let processes = json["processes"].as_array().expect("processes").iter();
+        let placed: u64 = processes.filter_map(|process| process["counters"]["rcvd_bytes"].as_u64()).sum();
+        assert_eq!(placed, 300 * 65_536, "{transport}");
+        let report = std::fs::read_to_string(folder.path().join("r.html")).expect("a report");
+        let data = report.split("<script id=\"plots\" type=\"application/json\">").nth(1).expect("plots");
+        let plots: Value = serde_json::from_str(data.split("</script>").next().expect("an end")).expect("JSON");
+        let lines = plots[0]["lines"].as_array().expect("lines");
+        let dashed: Vec<bool> = lines.iter().filter_map(|line| line["dashed"].as_bool()).collect();
+        assert_eq!((&plots[0]["id"], &dashed[..]), (&"goodput".into(), &[false, true][..]), "{transport}");
+        assert!(report.contains("<h3>Goodput</h3>"), "{transport}");
+    }
+}
+
+#[test]
+fn results_have_the_settings_and_what_follows_from_them() {
+    let folder = Folder::new();
+    let network = ["lab", "--topology", "star:hosts=2,rate=10G", "--transport", "roce", "--cc", "dcqcn"];
+    let files = ["--json", "r.json", "--csv", "r.csv", "--html", "r.html", "--program-time", "lab", "--seed", "7"];
+    let script = ["--", "sh", "-c", "\"$0\" ctl stats > stats.json", env!("CARGO_BIN_EXE_irnic")];
+    let output = irnic(&folder).args(network).args(files).args(script).output().expect("irnic runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let marking = "RED, kmin 1250 bytes, kmax 50000 bytes, pmax 0.01";
+    // A running lab says so too: whose time rates are in that programs print.
+    for name in ["r.json", "stats.json"] {
+        let json = std::fs::read(folder.path().join(name)).expect("a file");
+        let json: Value = serde_json::from_slice(&json).expect("JSON");
+        assert_eq!((&json["program_time"], &json["seed"]), (&"lab".into(), &7.into()), "{name}");
+        assert_eq!((&json["settings"]["cc"], &json["resolved"]["ecn"]), (&"dcqcn".into(), &marking.into()), "{name}");
+    }
+    let report = std::fs::read_to_string(folder.path().join("r.html")).expect("a report");
+    for row in [format!("<th>ecn, resolved</th><td>{marking}</td>"), "<th>program-time</th><td>lab</td>".into()] {
+        assert!(report.contains(&row), "{row}: {report}");
+    }
+    assert!(text(&output.stderr).contains(&format!("  ecn: {marking}\n")), "{}", text(&output.stderr));
+    let table = crate::support::csv(&folder, "r.csv");
+    let head: Vec<&str> = table.lines().next().expect("names").split(',').collect();
+    for column in ["seed", "topology", "cc", "resolved_ecn", "program_time"] {
+        assert_eq!(head.iter().filter(|name| **name == column).count(), 1, "{column}: {head:?}");
+    }
 }
 
 #[test]

@@ -40,7 +40,7 @@ struct Csv {
 
 impl Csv {
     fn read(folder: &Folder) -> Csv {
-        let all = read(folder, "r.csv");
+        let all = crate::support::csv(folder, "r.csv");
         let mut lines = all.lines().map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
         let names = lines.next().expect("a head");
         let rows: Vec<Vec<String>> = lines.collect();
@@ -149,6 +149,36 @@ fn every_combination_is_a_line_and_all_files_agree_with_it() {
     let reported = results[7]["BW_average"].as_f64().expect("a number");
     assert!((drawn / reported - 1.0).abs() < 1e-3, "{drawn} is drawn, {reported} reported");
     assert_eq!(line["spread"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn every_output_says_how_to_get_it_again_and_what_was_set() {
+    let folder = Folder::new();
+    let network = "tx rate 1gbit ecn 30k 100k 50%";
+    let args = ["write-bw", "-n", "5", "-s", "4K", "--transport", "irn,cc=dcqcn", "--impair", network];
+    let out = run(&folder, &[&args[..], &FILES].concat());
+    let json = json(&folder);
+    let (command, version) = (json["command"].as_str().expect("a command"), json["irnic"].as_str().expect("a version"));
+    let given = "irnic perf write-bw -n 5 -s 4K --transport irn,cc=dcqcn --impair 'tx rate 1gbit ecn 30k 100k 50%'";
+    assert!(command.starts_with(given) && version.starts_with(env!("CARGO_PKG_VERSION")), "{command} {version}");
+    let again = format!("again: {command} (irnic {version})");
+    assert!(read(&folder, "r.csv").starts_with(&format!("# {again}\n")), "{}", read(&folder, "r.csv"));
+    let [svg, html] = ["r.svg", "r.html"].map(|name| read(&folder, name));
+    assert_well_formed(&svg);
+    let info = &json["test_info"];
+    let [transport, marking] = [&info["Transports"][0], &info["ECN_marking"]].map(|text| text.as_str().expect("text"));
+    // What was not given has its default: DCQCN's gain, and the recovery of losses.
+    assert!(transport.contains(",recovery=selective,") && transport.contains(",cc.g="), "{transport}");
+    assert_eq!(marking, "sent: RED, kmin 30720 bytes, kmax 102400 bytes, pmax 50%; received: off");
+    assert_eq!(info["Impairment_resolved"], "tx ecn 30720 102400 50% rate 1gbit limit 1000");
+    for (what, text) in [("text", &out), ("SVG", &svg), ("page", &html)] {
+        for part in [&again, transport, marking] {
+            assert!(text.contains(part), "{what}: {part}: {text}");
+        }
+    }
+    assert!(html.contains("<th>Iterations</th><td>5</td>") && svg.contains("\nIterations: 5"), "{svg}");
+    // A number alone is a number alone.
+    assert_eq!(run(&folder, &[&args[..], &["--output", "bandwidth"]].concat()).lines().count(), 1);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use crate::support::{Folder, assert_well_formed, irnic, text};
+use crate::support::{Folder, assert_well_formed, csv, irnic, text};
 use serde_json::Value;
 
 fn reproduce(folder: &Folder, args: &[&str]) -> Output {
@@ -49,6 +49,10 @@ fn cells_have_the_papers_number_ours_and_a_confidence_interval() {
     // Results say how to get them again.
     let again = "irnic reproduce irn --only table4.2/70%/no-cc --seeds 2 --arrivals 300us";
     assert_eq!(json["command"], again);
+    let only = ["--only", "table4.2/70%/no-cc/irn/avg_slowdown", "--arrivals", "300us", "--csv", "cells.csv"];
+    assert!(reproduce(&folder, &only).status.success());
+    let table = csv(&folder, "cells.csv");
+    assert!(table.starts_with("id,ours,") && table.lines().count() == 2, "{table}");
     assert!(
         json["irnic"].as_str().is_some_and(|version| out.starts_with(&format!("{again}\nirnic {version}\n"))),
         "{out}"
@@ -176,6 +180,8 @@ fn figures_are_drawn() {
     ] {
         let svg = picture(name);
         assert_well_formed(&svg);
+        let again = "<desc>again: irnic reproduce timely --only figure9 ";
+        assert!(svg.contains(again) && svg.contains(" (irnic 0."), "{svg}");
         assert!(svg.contains(title) && axes.iter().all(|axis| svg.contains(&format!(">{axis}<"))), "{svg}");
         let drawn: Vec<&str> = svg.split("<polyline").skip(1).collect();
         assert_eq!(drawn.len(), lines, "{name}");

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{Folder, irnic, needs, ring, text};
+use crate::support::{Folder, csv, irnic, needs, ring, text};
 use serde_json::Value;
 
 /// Small enough for a debug build, large enough to congest.
@@ -148,7 +148,7 @@ fn discrete_distributions_have_the_sizes_that_are_listed() {
     std::fs::write(folder.path().join("packets.txt"), ns2).expect("packets.txt");
     let sizes = |workload: &str| -> BTreeSet<u64> {
         run(&folder, &[&SMALL[..], &["--workload", workload, "--per-flow", "f.csv"]].concat());
-        read(&folder, "f.csv").lines().skip(1).map(|l| l.split(',').nth(2).unwrap().parse().unwrap()).collect()
+        csv(&folder, "f.csv").lines().skip(1).map(|l| l.split(',').nth(2).unwrap().parse().unwrap()).collect()
     };
     let packets = [1, 2, 3, 5, 7];
     assert_eq!(sizes("cdf:packets.txt,unit=1460,discrete=on"), packets.map(|n| n * 1460).into());
@@ -199,7 +199,7 @@ fn what_several_threads_cannot_share_out_one_runs_and_says_why() {
 fn all_transports_get_the_same_flows() {
     let folder = Folder::new();
     run(&folder, &[&SMALL[..], &["--transport", "irn", "--transport", "roce", "--per-flow", "f.csv"]].concat());
-    let csv = read(&folder, "f.csv");
+    let csv = csv(&folder, "f.csv");
     let of = |case: &str| -> Vec<String> {
         let lines = csv.lines().filter(|line| line.contains(case));
         lines.map(|line| line.split(',').take(4).collect::<Vec<_>>().join(",")).collect()
@@ -222,15 +222,19 @@ fn csv_has_a_line_for_each_case_and_seed_with_its_settings() {
     let files = ["--csv", "s.csv", "--json", "s.json", "--per-flow", "f.csv", "--series", "q.csv"];
     run(&folder, &[&SMALL[..], &grid, &files].concat());
     let json: Value = serde_json::from_str(&read(&folder, "s.json")).expect("JSON");
-    let csv = read(&folder, "s.csv");
-    let lines = table(&csv);
+    let first = read(&folder, "s.csv");
+    let again = "# again: irnic sim --topology star:hosts=8 --duration 500us --transport irn --transport roce --load 0.2 \
+                 --load 0.4 --seeds 2 (irnic ";
+    assert!(first.starts_with(again) && first.lines().filter(|line| line.starts_with('#')).count() == 1, "{first}");
+    let summaries = csv(&folder, "s.csv");
+    let lines = table(&summaries);
     let runs = json["cases"]
         .as_array()
         .expect("cases")
         .iter()
         .flat_map(|case| case["runs"].as_array().expect("runs").iter().map(move |run| (&case["settings"], run)));
     let runs: Vec<_> = runs.collect();
-    assert_eq!((lines.len(), runs.len()), (8, 8), "{csv}");
+    assert_eq!((lines.len(), runs.len()), (8, 8), "{summaries}");
     for (line, (settings, run)) in lines.iter().zip(runs) {
         for key in ["transport", "load", "topology", "mtu"] {
             assert_eq!(line[key], settings[key].as_str().expect("a setting"), "{key}");
@@ -242,7 +246,7 @@ fn csv_has_a_line_for_each_case_and_seed_with_its_settings() {
     }
     // Files with many lines for each run have the settings that differ.
     for name in ["f.csv", "q.csv"] {
-        let text = read(&folder, name);
+        let text = csv(&folder, name);
         let (_, settings) = text.lines().next().and_then(|head| head.split_once(",case,seed,")).expect("a header");
         assert_eq!(BTreeSet::from_iter(settings.split(',')), BTreeSet::from(["load", "transport"]), "{name}");
         let all = table(&text);
@@ -268,12 +272,15 @@ mod parquet_files {
         let until = ["--until", "300us", "--transport", "irn,cap=64"];
         run(&folder, &[&SMALL[..], &until, &["--per-flow", "f.csv"]].concat());
         run(&folder, &[&SMALL[..], &until, &["--per-flow", "f.parquet"]].concat());
-        let csv = read(&folder, "f.csv");
+        let csv = csv(&folder, "f.csv");
         let mut lines = csv.lines();
         let names: Vec<&str> = lines.next().expect("a heading").split(',').collect();
         assert_eq!(names[..6], ["src", "dst", "bytes", "start_ns", "fct_ns", "ideal_ns"]);
         let file = std::fs::File::open(folder.path().join("f.parquet")).expect("a file");
         let reader = SerializedFileReader::new(file).expect("Parquet");
+        let said = reader.metadata().file_metadata().key_value_metadata().expect("metadata");
+        let command = said.iter().find(|of| of.key == "command").and_then(|of| of.value.as_deref());
+        assert!(command.is_some_and(|command| command.starts_with("irnic sim --topology star:hosts=8 ")), "{said:?}");
         let mut unfinished = 0;
         let mut rows = reader.get_row_iter(None).expect("rows");
         for line in lines {
@@ -366,11 +373,12 @@ fn files_of_the_ns3_simulators_are_read_as_they_are() {
         "1ms",
     ];
     run(&folder, &[&files[..], &shared].concat());
-    let csv = read(&folder, "f.csv");
-    let starts: Vec<String> = csv.lines().skip(1).map(|l| l.split(',').take(4).collect::<Vec<_>>().join(",")).collect();
+    let flows = csv(&folder, "f.csv");
+    let starts: Vec<String> =
+        flows.lines().skip(1).map(|l| l.split(',').take(4).collect::<Vec<_>>().join(",")).collect();
     assert_eq!(starts, ["0,127,20000,2000000000", "1,127,30000,2000000000", "5,6,1000,2000001000"]);
     // Nothing is told of the two seconds in which nothing happens.
-    let series = read(&folder, "s.csv");
+    let series = csv(&folder, "s.csv");
     assert!(series.lines().nth(1).unwrap().starts_with("2000000000,"), "{series}");
 }
 
@@ -518,7 +526,7 @@ fn ctrl_c_among_several_runs_tells_how_many_were_done_and_shows_those_alone() {
         .map(|c| c["runs"][0]["ending"].clone())
         .collect();
     assert_eq!(endings, ["complete", "interrupted", "never-begun"]);
-    assert!(read(&folder, "f.csv").lines().skip(1).all(|line| line.contains(",short,1,")));
+    assert!(csv(&folder, "f.csv").lines().skip(1).all(|line| line.contains(",short,1,")));
     let report = read(&folder, "r.html");
     for part in ["1 of 3 runs was done, 1 under way, 1 never begun", "<td class=\"bad\">never begun</td>"] {
         assert!(report.contains(part), "{part}");
@@ -660,6 +668,8 @@ fn a_recorded_schedule_is_replayed_and_other_networks_are_refused() {
         assert!(code == Some(2) && error.contains("expected the network, the routing and the seed"), "{error}");
     }
     // Parquet has what CSV has, and LSTF is not static priorities.
+    let printed = |said: &String| said.split("again: ").next().expect("a table").to_owned();
+    let said: Vec<String> = said.iter().map(printed).collect();
     assert!(said.len() == 3 || said[..3] == said[3..]);
     assert_ne!(said[0], said[1]);
     let (code, _, error) = sim(&["--replay", "a.csv", "--workload", "irn-heavy"]);

@@ -42,6 +42,17 @@ impl Drop for Folder {
     }
 }
 
+/// Reads a CSV file, which has to say how to get it again. Returns its names and records.
+#[track_caller]
+pub fn csv(folder: &Folder, name: &str) -> String {
+    let file = std::fs::read_to_string(folder.path().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let (said, records): (Vec<&str>, Vec<&str>) = file.lines().partition(|line| line.starts_with('#'));
+    let is_said = said.first().is_some_and(|line| line.starts_with("# again: irnic "));
+    assert!(is_said && said.last().is_some_and(|line| line.ends_with(')') && line.contains(" (irnic ")), "{said:?}");
+    assert!(file.starts_with(&said.join("\n")), "comments come first: {name}");
+    records.iter().map(|line| format!("{line}\n")).collect()
+}
+
 /// Gives a command that may start Open MPI a folder for its sessions. By default all of a host's are in one, which
 /// fails if one ends as another begins ("mkdir: File exists", orte/util/session_dir.c, 4.1.4).
 pub fn with_sessions<'a>(command: &'a mut Command, folder: &Folder) -> &'a mut Command {

@@ -14,6 +14,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use irnic_nic::clock::Clock;
+use irnic_report::origin::Origin;
 use irnic_report::output::OutFile;
 use irnic_units::{self as units, TIME};
 
@@ -149,9 +150,10 @@ pub fn main(args: &RttArgs) -> ExitCode {
         if let Some(threads) = plan.load {
             cases.push(case(threads)?);
         }
-        let drawn = svg.map(|file| file.write(|to| to.write_all(picture::draw(&plan, &cases).as_bytes())));
-        let written = json.map(|file| file.write(|to| writeln!(to, "{:#}", report::json(&plan, &cases))));
-        report::print(&plan, &cases);
+        let origin = Origin::of_process();
+        let drawn = svg.map(|file| file.write(|to| to.write_all(picture::draw(&plan, &cases, &origin).as_bytes())));
+        let written = json.map(|file| file.write(|to| writeln!(to, "{:#}", report::json(&plan, &cases, &origin))));
+        report::print(&plan, &cases, &origin);
         for (option, written) in [("--svg", drawn), ("--json", written)] {
             written.unwrap_or(Ok(())).map_err(|e| PerfError::Failed(format!("{option} {e}")))?;
         }

@@ -1,5 +1,6 @@
 //! A plot of the distributions: a line for each clock and load, over the logarithm of the round trip.
 
+use irnic_report::origin::Origin;
 use irnic_report::picture::{self, Axis, Plot, Scale, Series};
 
 use super::RttPlan;
@@ -7,7 +8,7 @@ use super::measure::Case;
 use super::report::name;
 
 /// Draws the plot as SVG. Colours distinguish clocks; dashed lines are under load.
-pub fn draw(plan: &RttPlan, cases: &[Case]) -> String {
+pub fn draw(plan: &RttPlan, cases: &[Case], origin: &Origin) -> String {
     let mut series = Vec::new();
     for (number, case) in cases.iter().enumerate() {
         for (of, (clock, times)) in case.clocks().into_iter().enumerate() {
@@ -25,5 +26,6 @@ pub fn draw(plan: &RttPlan, cases: &[Case]) -> String {
     }
     let x = Axis { label: "round trip [µs]", scale: Scale::Log };
     let y = Axis { label: "share of round trips", scale: Scale::Linear };
-    picture::draw(&format!("Round trips of {} bytes by three clocks", plan.size), &[Plot { x, y, series }])
+    let svg = picture::draw(&format!("Round trips of {} bytes by three clocks", plan.size), &[Plot { x, y, series }]);
+    picture::described(&svg, &origin.to_string())
 }

@@ -1,6 +1,7 @@
 //! Percentiles as a table and as JSON.
 
 use hdrhistogram::Histogram;
+use irnic_report::origin::Origin;
 use serde_json::{Map, Value, json};
 
 use super::RttPlan;
@@ -27,8 +28,8 @@ pub fn name(case: &Case) -> String {
     }
 }
 
-/// Prints the table.
-pub fn print(plan: &RttPlan, cases: &[Case]) {
+/// Prints the table, and how to get it again.
+pub fn print(plan: &RttPlan, cases: &[Case], origin: &Origin) {
     println!("Round trips of {} segments of {} bytes, {} [us]", plan.iters, plan.size, port(plan));
     println!("NIC clock {}", plan.clock);
     if cases.iter().any(|case| !case.real_time) {
@@ -46,6 +47,7 @@ pub fn print(plan: &RttPlan, cases: &[Case]) {
         }
         println!("{:<20}fitted line: {:+.3} ppm", "", case.drift_ppm);
     }
+    println!("{origin}");
 }
 
 fn at(times: &Histogram<u64>, percentile: f64) -> u64 {
@@ -53,7 +55,7 @@ fn at(times: &Histogram<u64>, percentile: f64) -> u64 {
 }
 
 /// Returns everything as JSON.
-pub fn json(plan: &RttPlan, cases: &[Case]) -> Value {
+pub fn json(plan: &RttPlan, cases: &[Case], Origin { command, irnic }: &Origin) -> Value {
     let one = |case: &Case| {
         let mut map = Map::from_iter([
             ("load_threads".to_owned(), json!(case.load)),
@@ -74,6 +76,8 @@ pub fn json(plan: &RttPlan, cases: &[Case]) -> Value {
         Value::Object(map)
     };
     json!({
+        "irnic": irnic,
+        "command": command,
         "port": if plan.udp { "udp" } else { "shm" },
         "timestamps": match (plan.udp, plan.kernel_stamps) {
             (true, true) => "kernel",

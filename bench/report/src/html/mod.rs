@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::io;
 
 use crate::looks::{DASHES, Look, MARKS};
+use crate::origin::Origin;
 use crate::picture::escaped;
 use plot::Plot;
 
@@ -32,8 +33,9 @@ pub fn figures(page: &mut String, plots: &[Plot]) {
     );
 }
 
-/// Writes the data of plots, the script, and the end of the page.
-pub fn end(page: &mut String, plots: &[Plot]) -> io::Result<()> {
+/// Writes how to get the results again, the data of plots, the script, and the end of the page.
+pub fn end(page: &mut String, origin: &Origin, plots: &[Plot]) -> io::Result<()> {
+    let _ = writeln!(page, "<p class=\"origin\">{}</p>", escaped(&origin.to_string()));
     // Texts of events may contain anything.
     let data = serde_json::to_string(plots).map_err(io::Error::other)?.replace("</", "<\\/");
     let marks = serde_json::to_string(&MARKS).map_err(io::Error::other)?;

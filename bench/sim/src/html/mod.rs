@@ -28,7 +28,7 @@ pub fn write(out: &mut impl Write, report: &Report<'_>) -> io::Result<()> {
     tables::results(&mut page, report);
     notes(&mut page, batch, runs);
     tables::settings(&mut page, batch, runs, names);
-    end(&mut page, &plots)?;
+    end(&mut page, &batch.origin, &plots)?;
     out.write_all(page.as_bytes())
 }
 
@@ -143,7 +143,7 @@ mod tests {
                 cases,
                 experiments: Vec::new(),
                 seeds: vec![1],
-                irnic: String::new(),
+                origin: Default::default(),
                 keep_flows: false,
                 schedule: None,
                 pcap: Default::default(),

@@ -139,6 +139,6 @@ pub fn settings(page: &mut String, batch: &Batch, runs: &[Run], names: &[String]
     }
     let commands: Vec<String> = batch.cases.iter().map(|case| replay(case, batch.seeds[0])).collect();
     line("command", &commands);
-    line("irnic", &vec![batch.irnic.clone(); commands.len()]);
+    line("irnic", &vec![batch.origin.irnic.clone(); commands.len()]);
     page.push_str("</tbody></table></div>\n");
 }

@@ -3,8 +3,10 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use irnic_report::origin::Origin;
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
@@ -12,6 +14,13 @@ use parquet::schema::types::Type;
 use super::{COLUMNS, finished};
 use crate::csv::{value, varied};
 use crate::execute::{Batch, Run};
+
+/// Returns the properties of a file, with how to get it again as metadata.
+pub fn properties(origin: &Origin) -> Arc<WriterProperties> {
+    let Origin { command, irnic } = origin.clone();
+    let metadata = [("command", command), ("irnic", irnic)].map(|(key, text)| KeyValue::new(key.to_owned(), text));
+    Arc::new(WriterProperties::builder().set_key_value_metadata(Some(metadata.into())).build())
+}
 
 /// Writes the flows of all runs.
 pub fn write(out: &mut (impl Write + Send), batch: &Batch, runs: &[Run]) -> parquet::errors::Result<()> {
@@ -32,7 +41,7 @@ pub fn write(out: &mut (impl Write + Send), batch: &Batch, runs: &[Run]) -> parq
     }
     let fields = fields.into_iter().map(Arc::new).collect();
     let schema = Arc::new(Type::group_type_builder("flows").with_fields(fields).build()?);
-    let mut writer = SerializedFileWriter::new(out, schema, Arc::new(WriterProperties::builder().build()))?;
+    let mut writer = SerializedFileWriter::new(out, schema, properties(&batch.origin))?;
     for (run, finished) in finished(runs) {
         let mut group = writer.next_row_group()?;
         for column in &COLUMNS {

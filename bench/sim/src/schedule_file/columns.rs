@@ -5,19 +5,20 @@ use std::io::Write;
 use std::sync::Arc;
 
 use irnic_fabric::schedule::{Schedule, Scheduled};
+use irnic_report::origin::Origin;
 use parquet::basic::{Repetition, Type as Physical};
 use parquet::column::reader::get_typed_column_reader;
 use parquet::data_type::Int64Type;
 use parquet::errors::{ParquetError, Result};
-use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
 use super::{COLUMNS, MAX_HOPS, Rows, hops, of_hop};
+use crate::per_flow::columns::properties;
 
 /// Writes a schedule. Packets with fewer hops than others have 0 in the remaining columns.
-pub fn write(out: &mut (impl Write + Send), schedule: &Schedule) -> Result<()> {
+pub fn write(out: &mut (impl Write + Send), origin: &Origin, schedule: &Schedule) -> Result<()> {
     let number = |name: &str| {
         let kind = Type::primitive_type_builder(name, Physical::INT64).with_repetition(Repetition::REQUIRED);
         kind.build().map(Arc::new)
@@ -28,7 +29,7 @@ pub fn write(out: &mut (impl Write + Send), schedule: &Schedule) -> Result<()> {
         fields.push(number(&name)?);
     }
     let schema = Arc::new(Type::group_type_builder("packets").with_fields(fields).build()?);
-    let mut writer = SerializedFileWriter::new(out, schema, Arc::new(WriterProperties::builder().build()))?;
+    let mut writer = SerializedFileWriter::new(out, schema, properties(origin))?;
     let mut group = writer.next_row_group()?;
     let mut column = |values: Vec<i64>| -> Result<()> {
         let Some(mut to) = group.next_column()? else { return Ok(()) };

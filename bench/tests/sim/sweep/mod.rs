@@ -348,6 +348,9 @@ fn damaged_results_are_told_and_made_again() {
     assert_eq!(done(&folder, &["merge", "runs"]), whole);
 }
 
+/// Another version of irnic.
+const OTHER: &str = "0.0.7 (5d0c9d9a1b2c 2026-01-31)";
+
 /// Writes results as another version of irnic would have.
 fn of_another_version(files: &[PathBuf]) {
     use sha2::{Digest, Sha256};
@@ -356,12 +359,12 @@ fn of_another_version(files: &[PathBuf]) {
         let json: Value = serde_json::from_str(&text).unwrap();
         let ours = json["irnic"].as_str().expect("a version");
         let mut hash = Sha256::new();
-        for part in [json["run"].as_str().expect("a hash"), "0.0.7"] {
+        for part in [json["run"].as_str().expect("a hash"), OTHER] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
         let name: String = hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        let text = text.replacen(&format!("\"irnic\":\"{ours}\""), "\"irnic\":\"0.0.7\"", 1);
+        let text = text.replacen(&format!("\"irnic\":\"{ours}\""), &format!("\"irnic\":\"{OTHER}\""), 1);
         fs::write(path.with_file_name(format!("{name}.json")), text).unwrap();
         fs::remove_file(path).unwrap();
     }
@@ -375,16 +378,16 @@ fn versions_are_not_mixed_unless_that_is_asked_for() {
     let all = files(&folder, ".json");
     of_another_version(&all[..3]);
     let mixed = said(&folder, 1, &["merge", "runs"]);
-    assert!(mixed.contains(&format!("5 by irnic {}, 3 by irnic 0.0.7", env!("CARGO_PKG_VERSION"))), "{mixed}");
+    assert!(mixed.contains(&format!("5 by irnic {}, 3 by irnic {OTHER}", env!("CARGO_PKG_VERSION"))), "{mixed}");
     // The text ends with the version that performed the runs.
     let by = |version: &str| whole.replace(concat!("(irnic ", env!("CARGO_PKG_VERSION")), &format!("(irnic {version}"));
-    let both = concat!("0.0.7+", env!("CARGO_PKG_VERSION"));
+    let both = &format!("{OTHER}+{}", env!("CARGO_PKG_VERSION"));
     assert_eq!(done(&folder, &["merge", "runs", "--mixed-versions", "--json", "m.json"]), by(both));
     let json: Value = serde_json::from_slice(&fs::read(folder.path().join("m.json")).unwrap()).expect("JSON");
-    assert_eq!(json["irnic"], concat!("0.0.7+", env!("CARGO_PKG_VERSION")));
+    assert_eq!(json["irnic"], *both);
     // Those of one version alone are not mixed, whichever it is; and this one has none of its own then.
     of_another_version(&all[3..]);
-    assert_eq!(done(&folder, &["merge", "runs"]), by("0.0.7"));
+    assert_eq!(done(&folder, &["merge", "runs"]), by(OTHER));
     assert!(said(&folder, 0, &small).contains("8 runs: 8 made; "));
 }
 
