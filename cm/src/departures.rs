@@ -27,11 +27,11 @@ impl Departures {
     /// been polled yet.
     pub fn pass(&mut self, now: Time, event: CmEvent, unpolled: impl Fn(CmId) -> bool) -> Option<CmEvent> {
         let follows = self.waiting.iter().any(|(_, waiting)| waiting.id == event.id);
-        if !follows && !(event.kind == EventKind::Disconnected && unpolled(event.id)) {
-            return Some(event);
+        if follows || event.kind == EventKind::Disconnected && unpolled(event.id) {
+            self.waiting.push((now, event));
+            return None;
         }
-        self.waiting.push((now, event));
-        None
+        Some(event)
     }
 
     /// Takes the oldest event that need not wait any more.

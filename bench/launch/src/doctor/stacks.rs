@@ -221,13 +221,13 @@ mod tests {
     #[test]
     fn versions_are_read_from_constants() {
         let nccl = Release::Name("NCCL version ");
-        assert_eq!(nccl.within(b"x\02.1.0\0NCCL version 2.28.9+cuda12.9\0"), Some("2.28.9".into()));
+        assert_eq!(nccl.within(b"x\x002.1.0\0NCCL version 2.28.9+cuda12.9\0"), Some("2.28.9".into()));
         assert_eq!(nccl.within(b"NCCL version mismatch\0"), None);
         // The bytes of 25.6 are in front of it; addresses are no versions.
         let alone = |constants: &[u8]| Release::Alone.within(constants);
         assert_eq!(alone(b"127.0.0.1\0usage: a 9.9.9\0e\xcd\xcdA1.13.1\0%d.%d\0"), Some("1.13.1".into()));
-        assert_eq!(alone(b"1.17.0\0x\01.17.0\0"), Some("1.17.0".into()));
-        assert_eq!(alone(b"1.17.0\01.2.3\0"), None, "which one is it?");
+        assert_eq!(alone(b"1.17.0\0x\x001.17.0\0"), Some("1.17.0".into()));
+        assert_eq!(alone(b"1.17.0\x001.2.3\0"), None, "which one is it?");
         assert_eq!(alone(b"1.17\0"), None);
     }
 
