@@ -88,10 +88,12 @@ run() { # APPLICATION TRANSPORT FAULT
     local bytes=3145728 shape='' status=0 began ended said lab
     [ "$3" != 'a lone packet lost' ] || { bytes=64 shape='-s 32 -c 1 -q 2'; }
     mapfile -t lab < <(options "$2")
+    # For 34 s ranks poll in vain, while IRN's timers expire 100,000 times.
+    [ "$1|$3" != 'allreduce|host dead' ] || lab+=(--clock virtual)
     rm -rf "$dir/job"
     mkdir "$dir/job"
     "$1" 'no loss' >"$dir/job/job.sh"
-    (cd "$dir/job" && LAB_FAULT=$(fault "$1" "$3") exec timeout 300 "$IRNIC" lab "${lab[@]}" \
+    (cd "$dir/job" && LAB_FAULT=$(fault "$1" "$3") exec timeout 600 "$IRNIC" lab "${lab[@]}" \
         --topology leaf-spine:leaves=2,spines=2,hosts=2,rate=10G,delay=2us --json lab.json -- bash job.sh) \
         </dev/null >"$dir/job/output" 2>"$dir/job/errors" || status=$?
     began=$(sed -n 's/^began //p' "$dir/job/errors")

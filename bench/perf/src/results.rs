@@ -120,7 +120,7 @@ impl<'a> Results<'a> {
         for line in lines {
             println!("{line}");
         }
-        println!("{LINE}");
+        println!(" Command         : {}\n Version         : {}\n{LINE}", self.origin.command, self.origin.irnic);
         if !self.compares && self.sweep.show.interval.is_none() {
             println!("{}", report::columns(self.sweep.first(), &self.sweep.show));
         }
@@ -231,7 +231,7 @@ impl<'a> Results<'a> {
             table::print(self);
         }
         if self.began {
-            println!("{LINE}\n {}", self.origin);
+            println!("{LINE}");
         }
         for line in self.network.iter().flat_map(report::queues) {
             println!("{line}");

@@ -1,4 +1,4 @@
-//! What single faults do to the libraries of AI clusters: `bench/lab-faults.sh`, and the table of docs/ai.md that it made.
+//! What single faults do to the libraries of AI clusters: `bench/lab-faults.sh`, and its table in docs/ai.md.
 //! `IRNIC_BLESS=1` with `IRNIC_APPLICATIONS=long` writes that anew.
 
 use std::collections::HashMap;

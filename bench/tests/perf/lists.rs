@@ -171,8 +171,9 @@ fn every_output_says_how_to_get_it_again_and_what_was_set() {
     assert!(transport.contains(",recovery=selective,") && transport.contains(",cc.g="), "{transport}");
     assert_eq!(marking, "sent: RED, kmin 30720 bytes, kmax 102400 bytes, pmax 50%; received: off");
     assert_eq!(info["Impairment_resolved"], "tx ecn 30720 102400 50% rate 1gbit limit 1000");
-    for (what, text) in [("text", &out), ("SVG", &svg), ("page", &html)] {
-        for part in [&again, transport, marking] {
+    let head = format!(" Command         : {command}\n Version         : {version}\n");
+    for (what, text, origin) in [("text", &out, &head), ("SVG", &svg, &again), ("page", &html, &again)] {
+        for part in [origin, transport, marking] {
             assert!(text.contains(part), "{what}: {part}: {text}");
         }
     }

@@ -101,12 +101,12 @@ fn nccl(version: &str) -> Need {
     }
 }
 
-/// Takes a version of three numbers from the beginning of a text, and returns it with the rest.
-fn version_at(text: &[u8]) -> Option<(&str, &[u8])> {
+/// The version of three numbers with which a text begins.
+fn version_at(text: &[u8]) -> Option<&str> {
     let end = text.iter().position(|c| !c.is_ascii_digit() && *c != b'.').unwrap_or(text.len());
     let version = std::str::from_utf8(&text[..end]).ok()?;
     let is_version = version.split('.').count() == 3 && version.split('.').all(|number| !number.is_empty());
-    is_version.then_some((version, &text[end..]))
+    is_version.then_some(version)
 }
 
 impl Release {
@@ -123,7 +123,7 @@ impl Release {
                     version_at(&string[begin..]).filter(|_| begin == 0 || !string[..begin].is_ascii())
                 }
             };
-            let Some((version, _)) = version else { continue };
+            let Some(version) = version else { continue };
             if found.is_some_and(|other| other != version) {
                 return None;
             }
@@ -134,9 +134,8 @@ impl Release {
 
     /// Returns the version of a shared object, of which `rest` is what its name has after `.so`.
     fn of(&self, path: &Path, rest: &str) -> Option<String> {
-        let named = version_at(rest.trim_start_matches('.').as_bytes()).map(|(version, _)| version.to_owned());
-        if let (Release::Name(_), Some(_)) = (self, &named) {
-            return named;
+        if let (Release::Name(_), Some(version)) = (self, version_at(rest.trim_start_matches('.').as_bytes())) {
+            return Some(version.to_owned());
         }
         let cache = ReadCache::new(std::fs::File::open(path).ok()?);
         let file = object::File::parse(&cache).ok()?;
