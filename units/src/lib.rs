@@ -16,10 +16,12 @@ mod counters;
 mod delegate;
 pub mod keys;
 pub mod math;
+mod names;
 mod quantity;
 #[cfg(feature = "toml")]
 pub mod toml;
 
+pub use names::{did_you_mean, nearest};
 pub use quantity::{
     BitRate, MAX_BYTES, MAX_NS, MAX_RATE, MIN_LINK_RATE, Nanoseconds, RATE, SIZE, TIME, Unit, decimal, quotient, rate,
     size, tc_link_rate, tc_rate, tc_rate_or_letter, tc_size, tc_time, time, too_slow, with_unit,

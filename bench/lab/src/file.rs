@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use irnic_ports::frames::{FrameSpec, ParseFrameSpecError};
 use irnic_report::CommandError;
 use irnic_sim::file::{ExperimentFile, Reader, read_with};
-use irnic_units::toml as lines;
+use irnic_units::{did_you_mean, toml as lines};
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -44,10 +44,14 @@ pub struct LabFile {
     pub tcp: Option<Tcp>,
 }
 
+/// What a lab file has besides the keys of experiments, and the keys of a host.
+const OTHERS: [&str; 4] = ["clock", "netns", "tcp", "[[host]]"];
+const OF_HOST: [&str; 5] = ["host", "command", "after", "service", "frames"];
+
 /// Reads a file.
 pub fn read(path: &Path) -> Result<LabFile, LabError> {
     let (mut clock, mut netns, mut tcp, mut hosts, mut guests) = (None, false, None, Vec::new(), Vec::new());
-    let experiment = read_with(path, &mut |reader, name, value| match name {
+    let experiment = read_with(path, &OTHERS, &mut |reader, name, value| match name {
         "clock" => {
             let at = value.span().start;
             let text = lines::word(value.get_ref()).unwrap_or_default();
@@ -113,10 +117,8 @@ fn host(reader: &Reader<'_>, value: &Spanned<DeValue<'_>>) -> Result<(HostComman
                 frames = Some(text.parse::<FrameSpec>().map_err(why)?);
             }
             other => {
-                let why = format!(
-                    "unknown key {other:?} of a host; known are host, command, after, service, \
-                           frames"
-                );
+                let (known, meant) = (OF_HOST.join(", "), did_you_mean(other, OF_HOST));
+                let why = format!("unknown key {other:?} of a host; known are {known}{meant}");
                 return Err(reader.error(name.span().start, why));
             }
         }

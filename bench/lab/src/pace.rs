@@ -53,7 +53,11 @@ pub fn clocks() -> Vec<&'static str> {
 pub fn pace(text: &str) -> Result<Pace, String> {
     let (name, factor) = text.split_at(text.find('=').map_or(text.len(), |at| at + 1));
     let found = CLOCKS.iter().find(|(known, _)| *known == name);
-    let (_, clock) = *found.ok_or("expected elastic, realtime, dilated=K, elastic=K or virtual")?;
+    let expected = || {
+        let meant = irnic_units::did_you_mean(name.trim_end_matches('='), clocks());
+        format!("expected elastic, realtime, dilated=K, elastic=K or virtual{meant}")
+    };
+    let (_, clock) = *found.ok_or_else(expected)?;
     if !name.ends_with('=') {
         return Ok(Pace { clock, slower: 1.0 });
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use irnic_fabric::experiment::{Grid, KEYS, Origin, Run, Values, Written, find};
-use irnic_units::toml as lines;
+use irnic_units::{did_you_mean, toml as lines};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -29,26 +29,38 @@ const NAME: &str = "name";
 /// Parses a table that does not belong to experiments, given its name and contents. Returns whether it is known.
 pub type Other<'a> = &'a mut dyn FnMut(&Reader<'_>, &str, &Spanned<DeValue<'_>>) -> Result<bool, CommandError>;
 
-/// Reads a file that contains more than an experiment.
-pub fn read_with(path: &Path, other: Other<'_>) -> Result<ExperimentFile, CommandError> {
+/// Reads a file that contains more than an experiment: what has one of `others` for a name, `[[NAME]]` for tables, goes
+/// to `other`.
+pub fn read_with(
+    path: &Path,
+    others: &'static [&'static str],
+    other: Other<'_>,
+) -> Result<ExperimentFile, CommandError> {
     let text = std::fs::read_to_string(path).map_err(|e| CommandError::Usage(format!("{}: {e}", path.display())))?;
-    parse_with(path, &text, other)
+    parse_with(path, &text, others, other)
 }
 
 /// A file being read.
 pub struct Reader<'a> {
     path: Arc<PathBuf>,
     text: &'a str,
+    /// Names that are no keys of experiments, for messages.
+    others: &'static [&'static str],
 }
 
 /// Parses `text`; `path` is for messages.
 pub fn parse(path: &Path, text: &str) -> Result<ExperimentFile, CommandError> {
-    parse_with(path, text, &mut |_, _, _| Ok(false))
+    parse_with(path, text, &["[[run]]"], &mut |_, _, _| Ok(false))
 }
 
 /// Parses `text` like [`read_with`]; `path` is for messages.
-pub fn parse_with(path: &Path, text: &str, other: Other<'_>) -> Result<ExperimentFile, CommandError> {
-    let reader = Reader { path: Arc::new(path.to_owned()), text };
+pub fn parse_with(
+    path: &Path,
+    text: &str,
+    others: &'static [&'static str],
+    other: Other<'_>,
+) -> Result<ExperimentFile, CommandError> {
+    let reader = Reader { path: Arc::new(path.to_owned()), text, others };
     let table = lines::parse(text).map_err(|(line, why)| reader.error_in(line, why))?;
     let mut file = ExperimentFile::default();
     for (name, value) in table.get_ref() {
@@ -104,12 +116,10 @@ impl Reader<'_> {
     ) -> Result<(), CommandError> {
         let at = name.span().start;
         let Some(key) = find(name.get_ref()) else {
-            let known: Vec<&str> = KEYS.iter().map(|k| k.name()).collect();
-            let why = format!(
-                "unknown key \"{}\"; known are {}, {SEED}, {SEEDS}, [[{RUN}]]",
-                name.get_ref(),
-                known.join(", ")
-            );
+            let known: Vec<&str> =
+                KEYS.iter().map(|k| k.name()).chain([SEED, SEEDS]).chain(self.others.iter().copied()).collect();
+            let meant = did_you_mean(name.get_ref(), known.iter().map(|name| name.trim_matches(['[', ']'])));
+            let why = format!("unknown key \"{}\"; known are {}{meant}", name.get_ref(), known.join(", "));
             return Err(self.error(at, why));
         };
         into.insert(key.name(), self.values(key.name(), at, value)?);

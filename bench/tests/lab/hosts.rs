@@ -287,16 +287,21 @@ fn what_makes_no_sense_is_told_in_one_line_before_anything_starts() {
     folder.write("key.toml", "[[host]]\nhost = 0\ncomand = 'touch started'\n");
     folder.write("none.toml", "[[host]]\nhost = 0\n");
     folder.write("clock.toml", "clock = 'slow'\n");
+    folder.write("hots.toml", "[[hots]]\nhost = 0\n");
     folder.write("when.toml", "[[host]]\nhost = 0\ncommand = 'x'\nafter = 'soon'\n");
     let touch = ["--", "touch", "started"];
     for (arguments, part) in [
         (vec!["--topology", "torus:hosts=3"], "star, dumbbell"),
         (vec!["--topology", "star:hosts=2", "--topology", "star:hosts=3"], "2 networks"),
         (vec!["--clock", "slow"], "expected elastic, realtime"),
+        (vec!["--clock", "virtaul"], "; did you mean \"virtual\"?"),
+        (vec!["hots.toml"], "hots.toml:1: unknown key \"hots\"; known are topology, "),
+        (vec!["hots.toml"], ", clock, netns, tcp, [[host]]; did you mean \"host\"?"),
         (vec!["--max-lag", "x"], "a time such as"),
         (vec!["--mtu", "8192"], "256 to 4096"),
         (vec!["host.toml"], "there is no host 2; expected 0 to 1"),
-        (vec!["key.toml"], "key.toml:3: unknown key \"comand\""),
+        (vec!["key.toml"], "key.toml:3: unknown key \"comand\" of a host; known are host, command, "),
+        (vec!["key.toml"], "; did you mean \"command\"?"),
         (vec!["none.toml"], "none.toml:1: a host has a command"),
         (vec!["clock.toml"], "clock.toml:1: clock = \"slow\": expected elastic"),
         (vec!["when.toml"], "when.toml:4: after = \"soon\": expected a time"),

@@ -412,6 +412,26 @@ fn a_link_that_fails_loses_packets_and_irn_sends_them_again() {
 }
 
 #[test]
+fn a_misspelt_value_gets_the_one_that_was_meant() {
+    let folder = Folder::new();
+    for (args, meant) in [
+        (["--cc", "timley"], "timely"),
+        (["--cc", "timely,gian=1"], "gain"),
+        (["--transport", "irm"], "irn"),
+        (["--transport", "irn,cpa=3"], "cap"),
+        (["--topology", "leafspine:leaves=2"], "leaf-spine"),
+        (["--workload", "cdf:websearch"], "WebSearch"),
+    ] {
+        let output = sim(&folder, &args);
+        let said = text(&output.stderr);
+        assert!(
+            !output.status.success() && said.ends_with(&format!("; did you mean \"{meant}\"?\n")),
+            "{args:?}: {said}"
+        );
+    }
+}
+
+#[test]
 fn errors_name_what_is_wrong_and_what_would_be_right() {
     let folder = Folder::new();
     folder.write("t.txt", "3 1 2\n2\n0 2 40Gbps 1us 0\n1 2 40Gbps one 0\n");

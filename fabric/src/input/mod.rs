@@ -9,6 +9,7 @@ pub use lines::{Line, Lines};
 
 use std::path::PathBuf;
 
+use irnic_units::did_you_mean;
 use irnic_units::keys::{Value, ValueError};
 
 /// An error in a description or a file.
@@ -35,7 +36,7 @@ pub enum Error {
         found: String,
     },
     /// An unknown name.
-    #[error("unknown {what} `{name}`; known are {known}")]
+    #[error("unknown {what} `{name}`; known are {known}{}", did_you_mean(name, known.split(", ")))]
     Name {
         /// Kind of thing.
         what: &'static str,

@@ -503,7 +503,7 @@ mod tests {
             ("irn-heavy:size=1", "irn-heavy: unknown key `size`; it takes load, outside".to_owned()),
             (
                 "cdf:Websearch",
-                "unknown distribution `Websearch`; known are AliStorage2019, CacheFollower, FbHdp2015, GoogleRPC2008, IMC10, NdpWeb, RoccHadoop, Solar2022, WebSearch, WebServer, and files"
+                "unknown distribution `Websearch`; known are AliStorage2019, CacheFollower, FbHdp2015, GoogleRPC2008, IMC10, NdpWeb, RoccHadoop, Solar2022, WebSearch, WebServer, and files; did you mean \"WebSearch\"?"
                     .to_owned(),
             ),
             ("irn-heavy:load=70%", format!("irn-heavy: load=70%: {load}")),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use irnic_units::keys::{Key, Value, ValueError, pairs};
-use irnic_units::{MAX_NS, MAX_RATE, Nanoseconds, RATE};
+use irnic_units::{MAX_NS, MAX_RATE, Nanoseconds, RATE, did_you_mean};
 
 use super::discipline::{self, Discipline};
 use super::{
@@ -375,12 +375,14 @@ impl FromStr for TransportConfig {
 pub enum ConfigError {
     /// Unknown preset.
     #[error(
-        "transport \"{0}\" does not exist; choose roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto, iwarp or ndp"
+        "transport \"{0}\" does not exist; choose roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto, iwarp or ndp{meant}",
+        meant = did_you_mean(.0, TransportConfig::PRESETS)
     )]
     Preset(String),
     /// Unknown parameter.
-    #[error("transport parameter \"{0}\" does not exist; expected {keys} or cc.PARAMETER",
-        keys = KEYS.iter().copied().flatten().map(|key| key.name).collect::<Vec<_>>().join(", "))]
+    #[error("transport parameter \"{0}\" does not exist; expected {keys} or cc.PARAMETER{meant}",
+        keys = KEYS.iter().copied().flatten().map(|key| key.name).collect::<Vec<_>>().join(", "),
+        meant = did_you_mean(.0, KEYS.iter().copied().flatten().map(|key| key.name)))]
     Key(String),
     /// Bad value.
     #[error("transport parameter {0}")]

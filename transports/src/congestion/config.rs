@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use irnic_units::did_you_mean;
 use irnic_units::keys::{Value, ValueError, pairs};
 
 use super::parameters::Parameters;
@@ -190,11 +191,17 @@ impl FromStr for CongestionConfig {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CongestionError {
     /// Unknown name.
-    #[error("congestion control \"{name}\" does not exist; choose {there_are}")]
+    #[error(
+        "congestion control \"{name}\" does not exist; choose {there_are}{}",
+        did_you_mean(name, there_are.split(", "))
+    )]
     #[allow(missing_docs)]
     Preset { name: String, there_are: String },
     /// Unknown parameter.
-    #[error("congestion control parameter \"{key}\" does not exist; there are: {there_are}")]
+    #[error(
+        "congestion control parameter \"{key}\" does not exist; there are: {there_are}{}",
+        did_you_mean(key, there_are.split(", "))
+    )]
     #[allow(missing_docs)]
     Key { key: String, there_are: String },
     /// Bad value.
