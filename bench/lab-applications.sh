@@ -90,20 +90,9 @@ cells() {
     true
 }
 cells=$(cells)
-[ -n "$cells" ] || { echo "$0: --only $only: there is no such cell; --list names them" >&2; exit 2; }
-"$list" && echo "$cells" && exit
-
-dir=$(mktemp -d)
-csv=${csv:-$dir/runs}
-trap 'rm -rf "$dir"' EXIT
-if [ -z "${IRNIC:-}" ]; then
-    cargo build --release --quiet
-    IRNIC=$(realpath "${CARGO_TARGET_DIR:-target}/release/irnic")
-fi
 # shellcheck source=bench/applications/jobs.sh
 . bench/applications/jobs.sh
-mapfile -t used < <(cut -d '|' -f 1 <<<"$cells" | sort -u)
-for application in "${used[@]}"; do prepare "$application"; done
+begin "$cells"
 
 figure() { # NAME: of the lab's JSON
     sed -n "s/^  \"$1\": \([0-9]*\),\{0,1\}$/\1/p" "$dir/job/lab.json"

@@ -59,20 +59,9 @@ cells=$(for application in "${applications[@]}"; do
         done
     done
 done || true)
-[ -n "$cells" ] || { echo "$0: --only $only: there is no such cell; --list names them" >&2; exit 2; }
-"$list" && echo "$cells" && exit
-
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-csv=${csv:-$dir/runs}
-if [ -z "${IRNIC:-}" ]; then
-    cargo build --release --quiet
-    IRNIC=$(realpath "${CARGO_TARGET_DIR:-target}/release/irnic")
-fi
 # shellcheck source=bench/applications/jobs.sh
 . bench/applications/jobs.sh
-mapfile -t used < <(cut -d '|' -f 1 <<<"$cells" | sort -u)
-for application in "${used[@]}"; do prepare "$application"; done
+begin "$cells"
 
 counted() { # NAME: a counter, of all processes
     awk -v key="\"$1\":" '$1 == key { n += $2 } END { printf "%d", n }' "$dir/job/lab.json"

@@ -1,11 +1,11 @@
 # shellcheck shell=bash
 # Jobs for labs of four hosts, two behind each of two switches, that bench/lab-applications.sh and bench/lab-faults.sh run.
-# Sourced in the repository's root, with IRNIC the program, `dir` a folder for what is built, `bytes` what each rank sends, or all
-# clients write and read. WHEELS, TESTS_GLOO: see lab-applications.sh. `shape`: more options of allreduce.
+# Sourced in the repository's root, with their arguments `only`, `list` and `csv`; IRNIC, WHEELS, TESTS_GLOO: see
+# lab-applications.sh. `bytes` is what each rank sends, or all clients write and read; `shape`: more options of allreduce.
 #
-# `prepare APPLICATION` builds and fetches what it needs. A function with its name prints its script, for a folder of its own; there
-# each rank that measures, or client, prints `ns BEGAN ENDED` by the lab's clock, before which the job tells the lab what LAB_FAULT
-# says.
+# `begin CELLS` lists cells, which are named APPLICATION|…, or builds and fetches what they need, below `dir`. A function with an
+# application's name prints its script, for a folder of its own; there each rank that measures, or client, prints `ns BEGAN ENDED` by
+# the lab's clock, before which the job tells the lab what LAB_FAULT says.
 
 # Jobs are scripts, which functions with the names of applications make.
 # shellcheck disable=SC2016,SC2034,SC2154
@@ -68,6 +68,24 @@ prepare() { # APPLICATION
     ucx) needs ucx_perftest ucx-utils ;;
     libfabric) needs fi_pingpong libfabric-bin ;;
     esac
+}
+
+begin() { # CELLS
+    [ -n "$1" ] || { echo "$0: --only $only: there is no such cell; --list names them" >&2; exit 2; }
+    if "$list"; then
+        echo "$1"
+        exit
+    fi
+    dir=$(mktemp -d)
+    trap 'rm -rf "$dir"' EXIT
+    csv=${csv:-$dir/runs}
+    if [ -z "${IRNIC:-}" ]; then
+        cargo build --release --quiet
+        IRNIC=$(realpath "${CARGO_TARGET_DIR:-target}/release/irnic")
+    fi
+    local used application
+    mapfile -t used < <(cut -d '|' -f 1 <<<"$1" | sort -u)
+    for application in "${used[@]}"; do prepare "$application"; done
 }
 
 # Of one host of the other leaf, or, where buffers are short, of all three others at once.

@@ -8,12 +8,13 @@
 use irnic_transports::Time;
 use irnic_transports::time::{MS, US};
 
+use crate::cm::Cm;
 use crate::event::{CmEvent, EventKind};
 use crate::param::CmId;
 
 /// How long an event waits for completions to be polled, ns: several time slices of a busy machine.
 const PATIENCE: u64 = 50 * MS;
-/// Interval at which waiting events are looked at, ns.
+/// Interval of checks whether events still have to wait, ns.
 const INTERVAL: u64 = 20 * US;
 
 /// Events of connections that have ended, and all later events of the same ids.
@@ -23,9 +24,25 @@ pub struct Departures {
 }
 
 impl Departures {
+    /// Takes the next event of `cm` that need not wait. `unpolled` returns whether completions of a queue pair, by its
+    /// number, have not been polled yet.
+    pub fn next_event(&mut self, now: Time, cm: &mut Cm, unpolled: impl Fn(u32) -> bool) -> Option<CmEvent> {
+        self.retain(|id| cm.kind(id).is_ok());
+        if let Some(event) = self.take(now, |id| cm.local_qpn(id).is_some_and(&unpolled)) {
+            return Some(event);
+        }
+        while let Some(event) = cm.poll_event() {
+            let passed = self.pass(now, event, |id| cm.local_qpn(id).is_some_and(&unpolled));
+            if passed.is_some() {
+                return passed;
+            }
+        }
+        None
+    }
+
     /// Returns the event, unless it has to wait. `unpolled` returns whether completions of an id's queue pair have not
     /// been polled yet.
-    pub fn pass(&mut self, now: Time, event: CmEvent, unpolled: impl Fn(CmId) -> bool) -> Option<CmEvent> {
+    fn pass(&mut self, now: Time, event: CmEvent, unpolled: impl Fn(CmId) -> bool) -> Option<CmEvent> {
         let follows = self.waiting.iter().any(|(_, waiting)| waiting.id == event.id);
         if follows || event.kind == EventKind::Disconnected && unpolled(event.id) {
             self.waiting.push((now, event));
@@ -35,14 +52,14 @@ impl Departures {
     }
 
     /// Takes the oldest event that need not wait any more.
-    pub fn take(&mut self, now: Time, unpolled: impl Fn(CmId) -> bool) -> Option<CmEvent> {
+    fn take(&mut self, now: Time, unpolled: impl Fn(CmId) -> bool) -> Option<CmEvent> {
         let is_over = |(since, event): &(Time, CmEvent)| now.since(*since) >= PATIENCE || !unpolled(event.id);
         let at = self.waiting.iter().position(is_over)?;
         Some(self.waiting.remove(at).1)
     }
 
     /// Drops the events of ids that do not exist any more.
-    pub fn retain(&mut self, exists: impl Fn(CmId) -> bool) {
+    fn retain(&mut self, exists: impl Fn(CmId) -> bool) {
         self.waiting.retain(|(_, event)| exists(event.id));
     }
 

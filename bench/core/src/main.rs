@@ -14,15 +14,15 @@ use clap::Parser;
 use irnic_decode as decode;
 use irnic_launch::{config, devinfo, doctor, rdma, run};
 use irnic_perf::{self as perf, rtt};
-use irnic_report::output;
 use irnic_report::usage::parse;
+use irnic_report::{output, version};
 
 const AFTER_HELP: &str = "\
 `cargo build --release` builds irnic with all commands: lab, sim, reproduce and others.";
 
 /// An RDMA NIC in software: the commands that need no emulated network.
 #[derive(Parser)]
-#[command(name = "irnic-core", version, after_help = AFTER_HELP)]
+#[command(name = "irnic-core", version = version::get(), after_help = AFTER_HELP)]
 enum Command {
     Config(config::ConfigArgs),
     Decode(decode::DecodeArgs),
@@ -53,6 +53,7 @@ fn become_irnic(arguments: &[OsString]) -> ExitCode {
 }
 
 fn main() -> ExitCode {
+    version::set(env!("VERSION_WITH_COMMIT"));
     let arguments: Vec<_> = std::env::args_os().collect();
     if let [program, rest @ ..] = &arguments[..]
         && rdma::is_called(program)

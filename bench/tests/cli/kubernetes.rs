@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Folder, needs, skipped, text};
+use crate::support::{Folder, NAMESPACES, needs, skipped, text};
 use yaml_rust2::{Yaml, YamlEmitter, YamlLoader};
 
 const MANIFESTS: [&str; 3] = ["pod.yaml", "pair.yaml", "job.yaml"];
@@ -103,7 +103,7 @@ fn rooted(text: &str, folder: &Path) -> String {
         if begins && (path.starts_with("/irnic") || INSTALLED.iter().any(|place| path.starts_with(place))) {
             all += folder.to_str().expect("text");
         }
-        // To the path's end: what is within it is not looked at.
+        // To the end of the path: parts of it are no paths of their own.
         let end = path.find(|c: char| !(c.is_ascii_alphanumeric() || "/._-".contains(c))).unwrap_or(path.len());
         all += &path[..end];
         rest = &path[end..];
@@ -204,18 +204,8 @@ fn two_pods_talk_rdma_over_udp() {
     install(&folder);
     let [server, client] = <[Pod; 2]>::try_from(pods("pair.yaml")).map_err(drop).expect("two pods");
     let script = format!(
-        r#"ip link set lo up
+        r#"{NAMESPACES}
         {copy}
-        unshare --net sleep 600 & other=$!
-        trap 'kill $other' EXIT
-        until [ "$(readlink /proc/$other/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.02; done
-        there() {{ nsenter --net=/proc/$other/ns/net "$@"; }}
-        ip link add eth0 type veth peer name eth0 netns $other
-        ip addr add 10.0.0.1/24 dev eth0
-        ip link set eth0 up
-        there ip link set lo up
-        there ip addr add 10.0.0.2/24 dev eth0
-        there ip link set eth0 up
         there {server} >server.txt 2>&1 & server=$!
         {client}
         wait $server"#,

@@ -289,7 +289,7 @@ fn a_file_by_the_name_of_a_dash_is_standard_output_and_has_it_alone() {
             run(&folder, &[&args[..], &["file"]].concat());
             let mut file = std::fs::read(folder.path().join("file")).expect("a file");
             if option == "--record" {
-                // It is part of the command that is told.
+                // The file's name is part of the command.
                 file = text(&file).replacen("--record file", "--record -", 1).into();
             }
             assert!(file == ended.stdout, "{args:?}: another file than {} bytes", file.len());

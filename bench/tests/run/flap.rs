@@ -4,23 +4,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use crate::support::wheels::wheel;
-use crate::support::{Folder, needs, skipped, text};
+use crate::support::{Folder, NAMESPACES, needs, skipped, text};
 
-/// Two namespaces, joined by a link of which either end is `eth0`, with 10.0.0.1 and 10.0.0.2. `moves CLIENT` waits
-/// until a process has sent 3 MB.
-const LINK: &str = r#"set -e
-ip link set lo up
-unshare --net sleep 600 & other=$!
-trap 'kill $other' EXIT
-until [ "$(readlink /proc/$other/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.02; done
-there() { nsenter --net=/proc/$other/ns/net "$@"; }
-ip link add eth0 type veth peer name eth0 netns $other
-ip addr add 10.0.0.1/24 dev eth0
-ip link set eth0 up
-there ip link set lo up
-there ip addr add 10.0.0.2/24 dev eth0
-there ip link set eth0 up
-until ip link show eth0 | grep -q 'state UP'; do sleep 0.02; done
+/// After [`NAMESPACES`]: waits for the link, which then is slow. `moves CLIENT` waits until a process has sent 3 MB.
+const LINK: &str = r#"until ip link show eth0 | grep -q 'state UP'; do sleep 0.02; done
 export IRNIC_RATE=200M
 # Bytes that have left.
 sent() { ip -j -s link show eth0 | sed 's/.*"tx":{"bytes":\([0-9]*\).*/\1/'; }
@@ -83,12 +70,12 @@ fn isolated(folder: &Folder, script: &str, variables: &[(&str, &str)]) -> Option
     Some((text(&output.stdout), err))
 }
 
-/// Runs a script after [`LINK`] with both transports.
+/// Runs a script after [`NAMESPACES`] and [`LINK`] with both transports.
 fn survives(script: &str, variables: &[(&str, &str)]) {
     for transport in ["irn", "roce"] {
         let folder = Folder::new();
         let variables = [&[("TRANSPORT", transport)], variables].concat();
-        let Some((out, err)) = isolated(&folder, &format!("{LINK}{script}"), &variables) else { return };
+        let Some((out, err)) = isolated(&folder, &format!("{NAMESPACES}{LINK}{script}"), &variables) else { return };
         let files = ["server.txt", "client.txt"].map(|name| std::fs::read_to_string(folder.path().join(name)));
         assert_eq!(out, "survived\n", "{transport}: {err}{files:?}");
     }

@@ -1,5 +1,6 @@
 //! `irnic sim`, `irnic reproduce` and sweeps, and what they write, to the byte.
 
+mod errors;
 mod golden;
 mod junit;
 mod pictures;

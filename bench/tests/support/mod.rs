@@ -13,6 +13,22 @@ use irnic_testkit::{crash, wait};
 pub use irnic_testkit::{long_form, skipped};
 use tempfile::TempDir;
 
+/// Beginning of a script in a network namespace: makes another one, and joins both by a link of which either end is
+/// `eth0`, with 10.0.0.1 and 10.0.0.2. `there COMMAND` runs a command in the other.
+pub const NAMESPACES: &str = r#"set -e
+ip link set lo up
+unshare --net sleep 600 & other=$!
+trap 'kill $other' EXIT
+until [ "$(readlink /proc/$other/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.02; done
+there() { nsenter --net=/proc/$other/ns/net "$@"; }
+ip link add eth0 type veth peer name eth0 netns $other
+ip addr add 10.0.0.1/24 dev eth0
+ip link set eth0 up
+there ip link set lo up
+there ip addr add 10.0.0.2/24 dev eth0
+there ip link set eth0 up
+"#;
+
 /// A directory of its own for each test.
 pub struct Folder(TempDir);
 

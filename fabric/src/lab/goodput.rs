@@ -9,6 +9,10 @@ use irnic_transports::wire::parse;
 /// connection of the queue pair.
 const REMEMBERED: u32 = 1 << 16;
 
+/// Maximum number of streams whose numbers are remembered, 8 KiB each; of others every packet counts. Frames of
+/// applications may name any queue pair.
+const STREAMS: usize = 1 << 14;
+
 /// Which of the last [`REMEMBERED`] sequence numbers have arrived, in a ring of bits (as in RFC 6479).
 #[derive(Clone, Debug)]
 struct Arrived {
@@ -67,9 +71,11 @@ impl Goodput {
         let mut is_first = true;
         if bth.opcode.is_reliable() {
             let stream = (src, dst, bth.dest_qp, bth.opcode.is_response());
+            let has_room = self.streams.len() < STREAMS;
             match self.streams.get_mut(&stream) {
                 Some(arrived) => is_first = arrived.take(bth.psn),
-                None => drop(self.streams.insert(stream, Arrived::new(bth.psn))),
+                None if has_room => drop(self.streams.insert(stream, Arrived::new(bth.psn))),
+                None => {}
             }
         }
         self.bytes += if is_first { bytes } else { 0 };

@@ -77,19 +77,7 @@ impl State {
         if now >= cm.next_deadline() {
             cm.on_deadline(now);
         }
-        departures.retain(|id| cm.kind(id).is_ok());
-        let unpolled = |cm: &Cm, id| cm.local_qpn(id).is_some_and(|qpn| nic.has_unpolled(qpn));
-        loop {
-            let event = match departures.take(now, |id| unpolled(cm, id)) {
-                Some(event) => event,
-                None => match cm.poll_event() {
-                    None => break,
-                    Some(event) => match departures.pass(now, event, |id| unpolled(cm, id)) {
-                        Some(event) => event,
-                        None => continue,
-                    },
-                },
-            };
+        while let Some(event) = departures.next_event(now, cm, |qpn| nic.has_unpolled(qpn)) {
             *heard = true;
             if !listener.as_ref().is_some_and(|listener| listener.event(&event)) && event.listener.is_some() {
                 // An id without a taker would never be destroyed.

@@ -21,7 +21,7 @@ impl State {
     }
 }
 
-/// What has happened to a unit's packets that has a reason to be told.
+/// Which reasons a unit's counters give.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Unheard {
     /// Requests were dropped whose sender has another wire format.

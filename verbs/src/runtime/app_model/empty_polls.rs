@@ -121,7 +121,7 @@ impl EmptyPolls {
         self.looks > 0
     }
 
-    /// Records a poll that only looked at memory: whether it `found_nothing`, or the port has to be polled.
+    /// Records a poll that only read memory: whether it `found_nothing`, or the port has to be polled.
     #[inline]
     pub(in crate::runtime) fn looked(&mut self, found_nothing: bool) {
         if found_nothing {
