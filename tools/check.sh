@@ -12,12 +12,13 @@ step() { # NAME COMMAND...
 }
 
 # What a build, or a command with a wrong argument, leaves behind does not belong into the repository.
+# shellcheck disable=SC2317 # a step calls it by its name
 root_files() {
     local known='.ci .config .git .github .gitignore CHANGELOG.md CONTRIBUTING.md Cargo.lock Cargo.toml LICENSE-APACHE LICENSE-MIT
         Makefile README.md SECURITY.md bench book.toml cm deny.toml docs examples fabric fixtures fuzz nic openqueue packaging ports
         rustfmt.toml target testkit tools transports units verbs'
     local unknown
-    unknown=$(comm -13 <(tr -s ' \n' '\n' <<<"$known" | sort) <(ls -A | sort))
+    unknown=$(comm -13 <(tr -s ' \n' '\n' <<<"$known" | sort) <(find . -mindepth 1 -maxdepth 1 -printf '%f\n' | sort))
     [ -z "$unknown" ] || { printf 'not on the list of files in the root (tools/check.sh): %s\n' "$unknown" && return 1; }
 }
 
