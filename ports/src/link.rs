@@ -241,7 +241,8 @@ impl Link {
         self.rx.mark_answered();
     }
 
-    fn must_wake(&mut self) -> bool {
+    /// Returns whether there are frames to take, room where there was none, or an end to notice.
+    pub(super) fn must_wake(&mut self) -> bool {
         if self.rx.has_frames() || self.failure.is_some() || self.other().closed.load(Ordering::Acquire) == 1 {
             return true;
         }

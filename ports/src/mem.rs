@@ -66,6 +66,10 @@ impl Port for MemPort {
         })?)
     }
 
+    fn may_receive(&mut self) -> bool {
+        self.link.must_wake()
+    }
+
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         Ok(self.link.wait(timeout)?)
     }

@@ -61,6 +61,8 @@ pub(crate) struct State {
     /// The NIC's clock against the host's real-time clock, and when they are next compared.
     wall: Calibration,
     compare_at: Time,
+    /// The queue in which a look at memory found nothing, with nothing to send: neither changes until this is reset.
+    quiet: CqId,
     /// This process is a fork of the one that owns the unit: all activity has stopped.
     pub(super) forked: bool,
     /// The last error of the port, reported once.
@@ -96,6 +98,7 @@ impl State {
             unanswered: 0,
             ack_deferred: false,
             waits: None,
+            quiet: CqId::NONE,
             forked: false,
             last_error: None,
             unheard: Unheard::default(),
@@ -105,6 +108,7 @@ impl State {
     /// Returns the firmware.
     #[inline]
     pub(crate) fn nic(&mut self) -> &mut Nic {
+        self.quiet = CqId::NONE;
         &mut self.nic_port.nic
     }
 
@@ -340,6 +344,7 @@ impl State {
         if self.forked {
             return 0;
         }
+        self.quiet = CqId::NONE;
         let budget = Nic::RX_BATCH.saturating_sub(self.unanswered);
         let received = match self.timed {
             true => self.turn().map(|moved| moved.received),
@@ -395,7 +400,7 @@ impl State {
         let Some(until) = self.model.packets_may_wait(now).filter(|_| !overdue && self.keeps_line_busy(number)) else {
             return self.transmit(now);
         };
-        self.unanswered = 0;
+        (self.unanswered, self.quiet) = (0, CqId::NONE);
         let sent = match self.timed {
             true => self.turn().map(|moved| (moved.sent, false)),
             false => self.nic_port.transmit_full(now),
@@ -419,7 +424,7 @@ impl State {
         if self.forked {
             return 0;
         }
-        (self.ack_deferred, self.waits, self.unanswered) = (false, None, 0);
+        (self.ack_deferred, self.waits, self.unanswered, self.quiet) = (false, None, 0, CqId::NONE);
         let sent = match self.timed {
             true => self.turn().map(|moved| moved.sent),
             false => self.nic_port.transmit(now),
@@ -529,10 +534,20 @@ impl State {
         if !self.model.empty_polls.need_only_look() {
             return false;
         }
-        let nothing_left = !self.ack_deferred && self.waits.is_none() && !self.nic_port.busy();
-        let nothing = nothing_left && self.nic_port.nic.has_nothing_in(cq) && !self.nic_port.port.may_receive();
+        let nothing = (self.quiet == cq || self.is_quiet(cq)) && !self.nic_port.port.may_receive();
         self.model.empty_polls.looked(nothing);
         nothing
+    }
+
+    /// Returns whether there is no completion in `cq`, and nothing to send.
+    #[inline(never)]
+    fn is_quiet(&mut self, cq: CqId) -> bool {
+        let nothing_left = !self.ack_deferred && self.waits.is_none() && !self.nic_port.busy();
+        let quiet = nothing_left && self.nic_port.nic.has_nothing_in(cq);
+        if quiet {
+            self.quiet = cq;
+        }
+        quiet
     }
 
     // Schedule of polls.

@@ -4,6 +4,7 @@ mod answers;
 mod endings;
 mod events;
 mod front;
+mod looks;
 mod memory_watch;
 mod panics;
 mod trains;
