@@ -31,11 +31,13 @@ dir=$(mktemp -d) data=$dir/data
 trap 'rm -rf "$dir"; kill $(jobs -p) 2>/dev/null || true' EXIT
 gcc -O2 -o "$dir/threads" bench/threads.c -libverbs -pthread
 gcc -O2 -o "$dir/line" bench/line.c -pthread
+gcc -O2 -o "$dir/allreduce" bench/applications/allreduce.c -libverbs
 port=18600
 
 # What is measured: group, row, peer's row, ratio aimed at, command that prints the figure. Groups say whether more is better.
 spec() {
     local bw='64 KiB [MiB/s, more is better]' lat='2 B, half a round trip [us, less is better]' rate='8 B WRITE [M/s, more is better]'
+    local nccl='All-reduce of 4 MiB as NCCL makes it, two ranks, chunks of 512 KiB [ms, less is better]'
     local threads='Threads of one process, each with its own CQ and queue pairs, shm [M/s, more is better]'
     row "$bw" 'raw ring' - - raw 'ring, 4096 B' 2
     row "$bw" 'raw UDP loop with segmentation' - - raw 'UDP with segmentation, 4096 B' 2
@@ -70,8 +72,13 @@ spec() {
     row "$rate" 'raw ring' - - raw 'ring, 8 B' 0
     row "$rate" 'irnic perf write-bw, shm' - - own shm write-bw 8 5
     row "$rate" 'ib_write_bw, shm' - - perftest shm ib_write_bw 8 5
+    row "$nccl" 'memcpy through a ring' - - allreduce ring
+    row "$nccl" 'irnic, shm' 'memcpy through a ring' 1.3 allreduce shm
+    row "$nccl" 'ib_write_bw, udp, the 8 MiB' - - written udp
+    row "$nccl" 'irnic, udp, an address each' 'ib_write_bw, udp, the 8 MiB' 1.3 allreduce udp
     row "$threads" '1 thread, 8 B' - - threads 1 8
     row "$threads" '2 threads, 8 B' '1 thread, 8 B' 1.8 threads 2 8
+    row "$threads" '2 threads, 8 B, queues created by the first thread' '1 thread, 8 B' 1.8 threads 2 8 first
     row "$threads" '4 threads, 8 B' '2 threads, 8 B' 1 threads 4 8
     row "$threads" '1 thread, 64 KiB' - - threads 1 65536
     row "$threads" '2 threads, 64 KiB' '1 thread, 64 KiB' 1.8 threads 2 65536
@@ -147,8 +154,29 @@ fabric() { # provider, size, iterations
     wait "$server" 2>/dev/null || true
 }
 
-threads() { # how many, size
-    "$irnic" run -- "$dir/threads" "$1" "$2" 1 2>/dev/null | awk '{ print $5 }'
+allreduce() { # ring, or the carrier
+    port=$((port + 2))
+    local carrier=$1 ring='' options=(-n 40 -w 5 -k 512K -p "$port")
+    [ "$carrier" = ring ] && ring=$(mktemp -p /dev/shm) && options+=(-r "$ring")
+    allreduce_rank 0 >/dev/null 2>&1 &
+    allreduce_rank 1 2>/dev/null | awk '{ for (i = 1; i < NF; i++) if ($i == "median") print $(i + 1) / 1000 }'
+    wait $!
+    rm -f ${ring:+"$ring"}
+}
+
+allreduce_rank() { # rank; $carrier and $options of its caller
+    local on=("$irnic" run --mtu 1024 --port "$carrier" --address "127.0.0.$((2 + $1))" --)
+    [ "$carrier" = ring ] && on=()
+    taskset -c "$1" "${on[@]}" "$dir/allreduce" "${options[@]}" "$1" localhost localhost
+}
+
+# Each rank sends 4 MiB in an all-reduce.
+written() { # carrier
+    perftest "$1" ib_write_bw 65536 4 | awk '{ if ($1 > 0) print 8 * 1000 / $1 }'
+}
+
+threads() { # how many, size, [first]
+    "$irnic" run -- "$dir/threads" "$1" "$2" 1 ${3:+"$3"} 2>/dev/null | awk '{ print $5 }'
 }
 
 for round in $(seq "$rounds"); do

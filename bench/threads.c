@@ -1,8 +1,9 @@
 // Do threads scale? One process on a device, N threads, each with a completion queue and two RC queue pairs of its own that are
-// connected to each other; each keeps 64 RDMA WRITEs of so many bytes under way. Prints millions of WRITEs a second.
+// connected to each other; each keeps 64 RDMA WRITEs under way. Prints millions of WRITEs a second.
 //
 //     gcc -O2 -o threads bench/threads.c -libverbs -pthread
-//     irnic run -- ./threads 2 8 1        # threads, bytes, seconds
+//     irnic run -- ./threads 2 8 1            # threads, bytes, seconds
+//     irnic run -- ./threads 2 8 1 first      # the first thread creates all queues
 
 #include <infiniband/verbs.h>
 #include <pthread.h>
@@ -20,6 +21,7 @@ static struct ibv_pd *pd;
 static union ibv_gid gid;
 static struct ibv_port_attr port;
 static size_t bytes;
+static int by_first;
 static atomic_int go, stop;
 static pthread_barrier_t ready;
 
@@ -57,12 +59,25 @@ static void connect_to(struct ibv_qp *qp, const struct ibv_qp *peer) {
                                       IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC), "RTS");
 }
 
-static void *run(void *count) {
-    struct ibv_cq *cq = ibv_create_cq(device, 2 * DEPTH, NULL, NULL, 0);
-    check(!cq, "ibv_create_cq");
-    struct ibv_qp *from = queue_pair(cq), *to = queue_pair(cq);
-    connect_to(from, to);
-    connect_to(to, from);
+struct worker {
+    struct ibv_cq *cq;
+    struct ibv_qp *from;
+    long count;
+};
+
+static void create(struct worker *worker) {
+    worker->cq = ibv_create_cq(device, 2 * DEPTH, NULL, NULL, 0);
+    check(!worker->cq, "ibv_create_cq");
+    struct ibv_qp *to = queue_pair(worker->cq);
+    worker->from = queue_pair(worker->cq);
+    connect_to(worker->from, to);
+    connect_to(to, worker->from);
+}
+
+static void *run(void *of) {
+    struct worker *worker = of;
+    if (!by_first)
+        create(worker);
     char *memory = aligned_alloc(4096, (2 * bytes + 4095) / 4096 * 4096);
     check(!memory, "aligned_alloc");
     memset(memory, 1, 2 * bytes);
@@ -71,6 +86,8 @@ static void *run(void *count) {
     pthread_barrier_wait(&ready);
     while (!atomic_load(&go)) {
     }
+    struct ibv_cq *cq = worker->cq;
+    struct ibv_qp *from = worker->from;
     long done = 0;
     int under_way = 0;
     while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
@@ -94,15 +111,16 @@ static void *run(void *count) {
         under_way -= n;
         done += n;
     }
-    *(long *)count = done;
+    worker->count = done;
     return NULL;
 }
 
 int main(int argc, char **argv) {
-    int threads = argc == 4 ? atoi(argv[1]) : 0, seconds = argc == 4 ? atoi(argv[3]) : 0;
-    bytes = argc == 4 ? strtoul(argv[2], NULL, 10) : 0;
+    by_first = argc == 5 && !strcmp(argv[4], "first");
+    int threads = argc == 4 + by_first ? atoi(argv[1]) : 0, seconds = threads ? atoi(argv[3]) : 0;
+    bytes = threads ? strtoul(argv[2], NULL, 10) : 0;
     if (threads < 1 || threads > MAX_THREADS || bytes < 1 || seconds < 1) {
-        fprintf(stderr, "usage: %s THREADS BYTES SECONDS (1 to %d threads)\n", argv[0], MAX_THREADS);
+        fprintf(stderr, "usage: %s THREADS BYTES SECONDS [first] (1 to %d threads)\n", argv[0], MAX_THREADS);
         return 2;
     }
     int devices;
@@ -114,17 +132,20 @@ int main(int argc, char **argv) {
     check(!pd, "ibv_alloc_pd");
     check(ibv_query_port(device, 1, &port) || ibv_query_gid(device, 1, 1, &gid), "ibv_query_gid");
     pthread_t ids[MAX_THREADS];
-    long counts[MAX_THREADS] = {0}, total = 0;
+    static struct worker workers[MAX_THREADS];
+    long total = 0;
     pthread_barrier_init(&ready, NULL, threads + 1);
     for (int i = 0; i < threads; i++)
-        check(pthread_create(&ids[i], NULL, run, &counts[i]), "pthread_create");
+        check(pthread_create(&ids[i], NULL, run, &workers[i]), "pthread_create");
+    for (int i = 0; i < threads && by_first; i++)
+        create(&workers[i]);
     pthread_barrier_wait(&ready);
     atomic_store(&go, 1);
     sleep(seconds);
     atomic_store(&stop, 1);
     for (int i = 0; i < threads; i++) {
         pthread_join(ids[i], NULL);
-        total += counts[i];
+        total += workers[i].count;
     }
     printf("%d threads, %zu bytes: %.3f M/s, %.0f MiB/s\n", threads, bytes, total / 1e6 / seconds,
            (double)total * bytes / seconds / 1048576);

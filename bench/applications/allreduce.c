@@ -13,6 +13,7 @@
  *   -c NUMBER   channels [2]                                -q NUMBER   messages in flight for each [8]
  *   -m MTU      path MTU [the port's]                       -p PORT     first TCP port [18600]
  *   -a          the WRITE and the immediate value apart     -d, -g      device, index of the GID
+ *   -r FILE     without a NIC: chunks are copied into a ring in FILE, and out of it, all ranks on one host
  *
  * A channel has one connection to the next rank and one from the rank before, with a completion queue and an RC queue pair at each
  * end. The receiver posts a receive without memory, then writes a "clear to send" of 64 bytes (address, key, number) into a table of
@@ -24,12 +25,14 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "lab_time.h"
@@ -55,7 +58,15 @@ struct hello {
 	struct end ends[MAX_CHANNELS];
 };
 
+/* What -r puts between two ranks, before `depth` chunks. */
+struct ring {
+	_Alignas(128) uint64_t made; /* messages since the beginning */
+	_Alignas(128) uint64_t used;
+	_Alignas(128) char chunks[];
+};
+
 struct connection {
+	struct ring *ring;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
 	struct ibv_mr *mr, *table_mr;
@@ -76,7 +87,7 @@ static uint64_t size = 4 << 20, chunk = 128 << 10, iterations = 100, warm_up = 1
 static uint64_t rank, port = 18600, wanted_mtu, gid_index = UINT64_MAX;
 static char **hosts; /* by rank */
 static int apart;
-static const char *device;
+static const char *device, *ring_file;
 static struct channel all[MAX_CHANNELS];
 static struct ibv_context *context;
 static struct ibv_pd *pd;
@@ -203,6 +214,21 @@ static void connect_connection(struct connection *c, const struct end *peer, con
 		IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
+/* Opens what a rank sends to the next by -r. */
+static void open_ring(struct connection *c, uint64_t of, uint64_t number)
+{
+	size_t chunks = (depth * chunk + 4095) / 4096 * 4096, bytes = 4096 + chunks;
+	int file = open(ring_file, O_RDWR | O_CREAT, 0600);
+
+	CHECK(file >= 0);
+	CHECK0(posix_fallocate(file, (of * channels + number) * bytes, bytes));
+	c->ring = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, (of * channels + number) * bytes);
+	CHECK(c->ring != MAP_FAILED);
+	close(file);
+	CHECK(c->chunks = aligned_alloc(4096, chunks));
+	memset(c->chunks, 0, chunks);
+}
+
 static struct addrinfo *resolve(uint64_t number, int own)
 {
 	struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_flags = own ? AI_PASSIVE : 0}, *to;
@@ -298,6 +324,33 @@ static int poll_connection(struct connection *c, const struct channel *of, int s
 	return n > 0;
 }
 
+/* The same by -r. */
+static int copy_out(struct channel *of)
+{
+	struct connection *c = &of->out;
+	uint64_t len, at = c->done % depth * chunk;
+
+	if (c->done == c->made || c->done - __atomic_load_n(&c->ring->used, __ATOMIC_ACQUIRE) == depth)
+		return 0;
+	place(of, rank, c->done % of->messages, &len);
+	memcpy(c->ring->chunks + at, c->chunks + at, len);
+	__atomic_store_n(&c->ring->made, ++c->done, __ATOMIC_RELEASE);
+	return 1;
+}
+
+static int copy_in(struct channel *of)
+{
+	struct connection *c = &of->in;
+	uint64_t len, at = c->done % depth * chunk;
+
+	if (c->done - c->used == depth || c->done == __atomic_load_n(&c->ring->made, __ATOMIC_ACQUIRE))
+		return 0;
+	place(of, (rank + ranks - 1) % ranks, c->done % of->messages, &len);
+	memcpy(c->chunks + at, c->ring->chunks + at, len);
+	__atomic_store_n(&c->ring->used, ++c->done, __ATOMIC_RELEASE);
+	return 1;
+}
+
 static int serve_out(struct channel *of)
 {
 	struct connection *c = &of->out;
@@ -389,8 +442,9 @@ static void all_reduce(uint64_t iteration)
 		for (uint64_t i = 0; i < channels; i++) {
 			struct channel *c = &all[i];
 
-			moved |= serve_in(c, (iteration + 1) * c->messages);
-			moved |= reduce(c, i, iteration) | serve_out(c);
+			moved |= ring_file ? copy_in(c) : serve_in(c, (iteration + 1) * c->messages);
+			moved |= reduce(c, i, iteration);
+			moved |= ring_file ? copy_out(c) : serve_out(c);
 			busy |= c->op < c->ops || c->out.done < c->out.made;
 		}
 		if (!moved)
@@ -406,7 +460,7 @@ static int by_value(const void *a, const void *b)
 static void usage(void)
 {
 	fprintf(stderr, "usage: allreduce [-s SIZE] [-k CHUNK] [-n ITERATIONS] [-w WARM_UP] [-c CHANNELS] [-q MESSAGES IN FLIGHT]\n"
-		"                 [-m PATH MTU] [-p TCP PORT] [-a] [-d DEVICE] [-g GID] RANK HOST...\n");
+		"                 [-m PATH MTU] [-p TCP PORT] [-a] [-d DEVICE] [-g GID] [-r FILE] RANK HOST...\n");
 	exit(2);
 }
 
@@ -429,13 +483,15 @@ int main(int argc, char **argv)
 	long long began = 0, ended;
 	double *times, total = 0;
 
-	for (int option; (option = getopt(argc, argv, "s:k:n:w:c:q:d:g:p:m:a")) != -1;) {
+	for (int option; (option = getopt(argc, argv, "s:k:n:w:c:q:d:g:p:m:ar:")) != -1;) {
 		if (option == '?')
 			usage();
 		if (numbers[option])
 			*numbers[option] = number(optarg);
 		else if (option == 'd')
 			device = optarg;
+		else if (option == 'r')
+			ring_file = optarg;
 		else
 			apart = 1;
 	}
@@ -449,19 +505,26 @@ int main(int argc, char **argv)
 			"messages in flight are even and %d at most\n", MAX_DEPTH);
 		return 2;
 	}
-	open_device();
+	if (!ring_file)
+		open_device();
 	own = (struct hello){.size = size, .chunk = chunk, .iterations = iterations + warm_up, .ranks = ranks,
 		.channels = channels, .depth = depth, .mtu = attr.active_mtu};
 	if (wanted_mtu)
 		for (own.mtu = IBV_MTU_256; 128u << own.mtu < wanted_mtu;)
 			own.mtu++;
-	CHECK0(ibv_query_gid(context, 1, gid_index, &own.gid));
+	if (!ring_file)
+		CHECK0(ibv_query_gid(context, 1, gid_index, &own.gid));
 	struct hello inward = own;
 	for (uint64_t i = 0; i < channels; i++) {
 		uint64_t block = size / channels / ranks, group = depth / 2 * chunk, groups = (block + group - 1) / group;
 
 		all[i] = (struct channel){.block = block, .messages = groups * depth / 2 * steps(),
 			.ops = groups * depth / 2 * (steps() + 1)};
+		if (ring_file) {
+			open_ring(&all[i].out, rank, i);
+			open_ring(&all[i].in, (rank + ranks - 1) % ranks, i);
+			continue;
+		}
 		open_connection(&all[i].out, &own.ends[i]);
 		open_connection(&all[i].in, &inward.ends[i]);
 	}
@@ -477,7 +540,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < 2; i++)
 		if (memcmp(&own, &theirs[i], offsetof(struct hello, mtu)))
 			die("the ranks have different options");
-	for (uint64_t i = 0; i < channels; i++) {
+	for (uint64_t i = 0; i < channels && !ring_file; i++) {
 		uint32_t in_mtu = own.mtu < theirs[0].mtu ? own.mtu : theirs[0].mtu;
 		uint32_t out_mtu = own.mtu < theirs[1].mtu ? own.mtu : theirs[1].mtu;
 
