@@ -7,6 +7,7 @@ pub mod golden;
 pub mod instructions;
 pub mod once;
 pub mod retry;
+pub mod rxe;
 pub mod sharing;
 pub mod shim;
 pub mod skip;

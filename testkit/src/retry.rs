@@ -69,6 +69,13 @@ pub const PREMISES: &[Premise] = &[
         ],
         signs: &[&["\nping data: rdma-ping-9", "rdma_get_cm_event: Bad file descriptor\n"]],
     },
+    // Seen with 6.12: for minutes the driver sends nothing, though its program waits for the completion of a request,
+    // and nothing that irnic sent waits to be read.
+    Premise {
+        reason: "rxe's requester stopped: it repeats an unanswered request no more, whatever its timeout",
+        tests: &["integrity, irnic as server*"],
+        signs: &[&[crate::rxe::REQUESTER_IDLE]],
+    },
     // A test may see one of these: a test that makes two kernels panic has found a bug.
     Premise {
         reason: "the guest's kernel panicked",

@@ -21,7 +21,7 @@ use std::time::Duration;
 use case::{Case, Condition, Role, wanted};
 use guest::Guest;
 use host::{Host, Outcome};
-use irnic_testkit::{retry, sharing};
+use irnic_testkit::{retry, rxe, sharing};
 use libtest_mimic::{Arguments, Failed};
 use parking_lot::{Condvar, Mutex};
 
@@ -305,15 +305,17 @@ impl Watch {
             Command::new("gdb").args(["-p", &process, "-batch", "-ex", "thread apply all backtrace 12"]).output();
         let stacks = stacks.map_or_else(|e| e.to_string(), |out| String::from_utf8_lossy(&out.stdout).into_owned());
         // Counters twice, which shows whether packets still come.
-        let script = "for i in 1 2; do grep . /sys/class/infiniband/rxe0/ports/1/hw_counters/*; sleep 1; done; ip -6 neigh; \
-            grep -v :0000:0000:0000$ /sys/class/infiniband/rxe0/ports/1/gids/*; \
-            cat /proc/net/tcp; for p in $(pidof PROGRAM); do cat /proc/$p/wchan /proc/$p/stat; done";
+        let script = "for i in 1 2; do grep . /sys/class/infiniband/rxe0/ports/1/hw_counters/*; \
+            for p in $(pidof PROGRAM); do cat /proc/$p/wchan; echo; cat /proc/$p/stat; done; sleep 3; done; ip -6 neigh; \
+            grep -v :0000:0000:0000$ /sys/class/infiniband/rxe0/ports/1/gids/*; cat /proc/net/tcp";
         let script = script.replace("PROGRAM", case.program());
         let before = sockets_of(&process);
         let theirs = guest.run(&script).map_or_else(|e| e, |outcome| outcome.describe());
         let after = sockets_of(&process);
+        let idle = rxe::requester_is_idle(case.program(), &theirs) && case.role == Role::Server;
+        let idle = if idle { rxe::REQUESTER_IDLE } else { "" };
         *self.found.lock() = format!(
-            "\nafter {:?}, irnic:\n{stacks}\n{before}\nthe guest:\n{theirs}\nirnic again:\n{after}",
+            "\nafter {:?}, irnic:\n{stacks}\n{before}\nthe guest:\n{theirs}\nirnic again:\n{after}\n{idle}",
             host::PATIENCE / 2
         );
     }
