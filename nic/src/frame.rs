@@ -2,7 +2,7 @@
 
 use irnic_transports::qp::Taken;
 use irnic_transports::wire::{
-    CarriedAck, FastFrame, ICRC_LEN, LONGEST_REQUEST, icrc_append, icrc_check, icrc_check_fragmentable,
+    CarriedAck, FastFrame, ICRC_LEN, LONGEST_CARRIER, icrc_append, icrc_check, icrc_check_fragmentable,
     icrc_identification, icrc_of_parts, is_pulled, parse, parse_trimmed,
 };
 use irnic_transports::{Gather, Mark, Path, Payload, RxPacket, Sideband, Time, TxPacket};
@@ -149,15 +149,18 @@ pub fn receive_frame(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, icrc: Icrc) 
     receive_intact(nic, now, frame, Sideband::NONE);
 }
 
-/// Receives what is left of a request that carries an acknowledgement, each as a frame of its own.
+/// Receives what is left of a frame that carries an acknowledgement, each packet as a frame of its own.
 #[cold]
 fn receive_apart(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, ack: &CarriedAck, taken: Taken) {
-    let mut room = [0; LONGEST_REQUEST];
-    let (request, acknowledgement) = FastFrame::apart(frame.bytes, ack, &mut room);
-    if taken == Taken::Nothing {
-        receive_intact(nic, now, &RxFrame { bytes: request, ..*frame }, Sideband::NONE);
+    let mut room = [0; LONGEST_CARRIER];
+    let (carrier, acknowledgement) = FastFrame::apart(frame.bytes, ack, &mut room);
+    let mut parts = [&*carrier, &acknowledgement];
+    if ack.first {
+        parts.swap(0, 1);
     }
-    receive_intact(nic, now, &RxFrame { bytes: &acknowledgement, ..*frame }, Sideband::NONE);
+    for bytes in &parts[usize::from(taken == Taken::First)..] {
+        receive_intact(nic, now, &RxFrame { bytes, ..*frame }, Sideband::NONE);
+    }
 }
 
 /// Parses a frame and passes it to the NIC with its out-of-band data, or counts the error.

@@ -26,7 +26,7 @@ use irnic_transports::qp::{
 use irnic_transports::rc::MAX_NACKS_WAITING;
 use irnic_transports::room;
 use irnic_transports::wire::mad::{GSI_QPN, MAD_LEN};
-use irnic_transports::wire::{FastFrame, FastOp, Mtu};
+use irnic_transports::wire::{FastFrame, Mtu};
 use irnic_transports::{Gather, Path, RxPacket, Time};
 
 use crate::clock::Clock;
@@ -508,11 +508,11 @@ impl Nic {
         device.now = arrived;
         let taken = slot.qp.receive_fast(now, frame, device);
         if taken != Taken::Nothing {
-            if frame.ack.is_some() || matches!(frame.op, FastOp::Ack(_)) {
-                self.touch(index);
-            } else {
-                // A request sets no timer.
+            if frame.ack.is_none() && frame.op.is_request() {
+                // It sets no timer.
                 self.touch_until(index, Time::NEVER);
+            } else {
+                self.touch(index);
             }
             if self.device.cq_failed {
                 self.spread_cq_failure();

@@ -322,38 +322,89 @@ fn the_bit_of_low_priority_lies_where_the_documentation_says() {
     assert_eq!(parse(&bytes).map(|(headers, _)| headers), Ok(plain));
 }
 
-/// A request that carries an acknowledgement is read as it was written, stands for the two frames, and is cut short or
-/// garbled without harm.
+/// Every packet of the fast path is what the general parser reads, alone and with an acknowledgement, which makes two
+/// of it; it is cut short or garbled without harm.
 #[test]
-fn a_request_with_an_acknowledgement_is_a_request_and_an_acknowledgement() {
-    use irnic_transports::psn::Psn;
-    use irnic_transports::wire::{Aeth, CarriedAck, FastFrame, FastHead, ICRC_LEN, LONGEST_REQUEST, Reth, parse};
+fn a_packet_of_the_fast_path_is_like_any_other() {
+    use irnic_transports::wire::{CarriedAck, FastFrame, FastHead, FastOp, ICRC_LEN, LONGEST_CARRIER};
 
-    let ack = CarriedAck { psn: Psn::new(0x12_3456), aeth: Aeth { syndrome: 0x1f, msn: Psn::new(0xab_cdef) } };
+    let (to, psn, sn) = (0x77_0011, Psn::new(9), Psn::new(4));
+    let aeth = Aeth { syndrome: 0x1f, msn: Psn::new(0xab_cdef) };
+    let ack = CarriedAck { psn: Psn::new(0x12_3456), aeth, of_responses: false, first: false };
     let reth = Reth { va: 0x1122_3344_5566_7788, rkey: 0x99aa_bbcc, len: 5 };
-    let send = FastHead::send(0x77_0011, Psn::new(9), true, 3, Psn::new(4));
-    let write = FastHead::write(0x77_0011, Psn::new(9), false, 3, &reth);
-    for plain in [send, write] {
-        let mut carrying = plain;
-        carrying.carry(&ack);
-        let frame = |head: &FastHead| {
-            let mut frame = vec![0; head.len() + 8 + ICRC_LEN];
-            head.emit(&mut frame)[..5].copy_from_slice(b"bytes");
-            frame
-        };
-        let (alone, whole) = (frame(&plain), frame(&carrying));
-        assert!(carrying.carries_ack() && !plain.carries_ack() && whole.len() == alone.len() + 8);
-        let parsed = FastFrame::parse(&whole).expect("a frame of the fast path");
-        let expected = FastFrame::parse(&alone).expect("a frame of the fast path");
-        assert_eq!(parsed, FastFrame { ack: Some(ack), ..expected });
-        let mut room = [0xaa; LONGEST_REQUEST];
-        let (request, acknowledgement) = FastFrame::apart(&whole, &ack, &mut room);
-        assert_eq!(request, alone);
-        let (headers, payload) = parse(&acknowledgement).expect("an acknowledgement");
-        assert_eq!((headers.aeth, headers.bth.dest_qp, payload), (Some(ack.aeth), 0x77_0011, &[][..]));
-        assert!(parse(&whole).is_err(), "it is on no wire");
-        (0..whole.len()).for_each(|len| _ = FastFrame::parse(&whole[..len]));
-        let longest = [&whole[..whole.len() - 12], &[0; 513][..], &[0; 11]].concat();
-        assert!(FastFrame::parse(&longest).is_none(), "it could not be taken apart");
+    let atomic = AtomicEth { va: 0x1122_3344_5566_7788, rkey: 0x99aa_bbcc, swap_add: u64::MAX - 2, compare: 1 << 63 };
+    let frame = |head: &FastHead, payload: &[u8]| {
+        let mut frame = vec![0; head.len() + payload.len() + usize::from(head.pad) + ICRC_LEN];
+        head.emit(&mut frame)[..payload.len()].copy_from_slice(payload);
+        frame
+    };
+    let read = |headers: &Headers| match headers.irn {
+        Some(IrnEth::Read { read_wqe_sn }) => read_wqe_sn,
+        other => panic!("{other:?}"),
+    };
+    let head = |set: &dyn Fn(&mut FastHead)| {
+        let mut head = FastHead::EMPTY;
+        set(&mut head);
+        head
+    };
+    let read_ack = CarriedAck { of_responses: true, ..ack };
+    for (plain, opcode, payload) in [
+        (head(&|head| head.set_send(to, psn, true, 3, sn)), Opcode::RcSendOnly, &b"bytes"[..]),
+        (head(&|head| head.set_write(to, psn, false, 3, &reth)), Opcode::RcWriteOnly, b"bytes"),
+        (head(&|head| head.set_read(to, psn, &reth, sn)), Opcode::RcReadRequest, b""),
+        (head(&|head| head.set_atomic(to, psn, &atomic, true, sn)), Opcode::RcCompareSwap, b""),
+        (head(&|head| head.set_atomic(to, psn, &atomic, false, sn)), Opcode::RcFetchAdd, b""),
+        (head(&|head| head.set_response(to, psn, 3, &aeth)), Opcode::RcReadResponseOnly, b"bytes"),
+        (head(&|head| head.set_response(to, psn, 0, &aeth)), Opcode::RcReadResponseOnly, b""),
+        (head(&|head| head.set_atomic_ack(to, psn, &aeth, 1 << 40)), Opcode::RcAtomicAcknowledge, b""),
+        (head(&|head| head.set_ack(to, &ack)), Opcode::RcAcknowledge, b""),
+        (head(&|head| head.set_ack(to, &read_ack)), Opcode::RcReadAcknowledge, b""),
+    ] {
+        let alone = frame(&plain, payload);
+        let (headers, bytes) = parse(&alone).expect("a frame");
+        let parsed = FastFrame::parse(&alone).expect("a frame of the fast path");
+        assert_eq!((headers.bth.opcode, bytes, parsed.payload), (opcode, payload, payload));
+        assert_eq!((parsed.dest_qp, parsed.psn, parsed.ack), (headers.bth.dest_qp, headers.bth.psn, None));
+        assert_eq!((parsed.solicited, parsed.irn_capable), (headers.bth.solicited, headers.bth.irn_capable));
+        match parsed.op {
+            FastOp::Send { recv_wqe_sn } => {
+                assert_eq!(headers.irn, Some(IrnEth::Send { recv_wqe_sn, psn_offset: 0 }));
+            }
+            FastOp::Write(reth) => assert_eq!(headers.reth, Some(reth)),
+            FastOp::Read { reth, read_wqe_sn } => assert_eq!((headers.reth, read(&headers)), (Some(reth), read_wqe_sn)),
+            FastOp::Atomic { atomic, compares, read_wqe_sn } => {
+                assert_eq!((headers.atomic, read(&headers)), (Some(atomic), read_wqe_sn));
+                assert_eq!(compares, opcode == Opcode::RcCompareSwap);
+            }
+            FastOp::Response => assert_eq!(headers.aeth, Some(aeth)),
+            FastOp::AtomicAck(value) => {
+                assert_eq!((headers.aeth, headers.atomic_ack), (Some(aeth), Some(value)));
+            }
+            FastOp::Ack(read) | FastOp::ReadAck(read) => {
+                let irn = IrnEth::Ack { selective: ack.psn, run: 0 };
+                assert_eq!((headers.aeth, headers.irn, headers.bth.psn), (Some(read), Some(irn), ack.psn));
+            }
+        }
+        (0..alone.len()).for_each(|len| _ = FastFrame::parse(&alone[..len]));
+        for (of_responses, first) in [(false, false), (false, true), (true, false), (true, true)] {
+            let ack = CarriedAck { of_responses, first, ..ack };
+            let mut carrying = plain;
+            carrying.carry(&ack);
+            let whole = frame(&carrying, payload);
+            assert!(carrying.carries_ack() && !plain.carries_ack() && whole.len() == alone.len() + 8);
+            assert!(parse(&whole).is_err(), "it is on no wire");
+            (0..whole.len()).for_each(|len| _ = FastFrame::parse(&whole[..len]));
+            if matches!(parsed.op, FastOp::Ack(_) | FastOp::ReadAck(_)) {
+                assert_eq!(FastFrame::parse(&whole), None, "an acknowledgement carries none");
+                continue;
+            }
+            assert_eq!(FastFrame::parse(&whole), Some(FastFrame { ack: Some(ack), ..parsed }));
+            let mut room = [0xaa; LONGEST_CARRIER];
+            let (carrier, acknowledgement) = FastFrame::apart(&whole, &ack, &mut room);
+            assert_eq!(carrier, alone);
+            assert_eq!(acknowledgement[..], frame(&head(&|head| head.set_ack(to, &ack)), b""));
+            let longest = [&whole[..carrying.len()], &[0; 516][..], &[0; ICRC_LEN]].concat();
+            assert!(FastFrame::parse(&longest).is_none(), "it could not be taken apart");
+        }
     }
 }

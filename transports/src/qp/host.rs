@@ -278,8 +278,8 @@ pub enum Fast {
 pub enum Taken {
     /// It has received the frame.
     All,
-    /// It has received the request, but not the acknowledgement that it carries.
-    Request,
+    /// It has received the first of the two packets that the frame stands for.
+    First,
     /// Nothing has changed.
     Nothing,
 }

@@ -28,7 +28,7 @@ use crate::time::Time;
 use crate::uc::Uc;
 use crate::ud::Ud;
 use crate::wire::opcode::Service;
-use crate::wire::{FastFrame, FastOp, Mtu, Opcode};
+use crate::wire::{FastFrame, Mtu, Opcode};
 
 /// A queue pair.
 #[derive(Clone, Debug)]
@@ -417,13 +417,14 @@ impl Qp {
             return Taken::Nothing;
         }
         let AnyService::Rc(rc) = &mut self.service else { return Taken::Nothing };
+        let before = host.counters().rcvd_bytes;
         let taken = rc.receive_fast(now, &mut self.context, frame, host);
         if taken != Taken::Nothing {
             let packets = if taken == Taken::All && frame.ack.is_some() { 2 } else { 1 };
             let counters = host.counters();
             counters.rcvd_pkts += packets;
             self.rcvd_pkts += packets;
-            self.rcvd_bytes += if matches!(frame.op, FastOp::Ack(_)) { 0 } else { frame.payload.len() as u64 };
+            self.rcvd_bytes += counters.rcvd_bytes - before;
         }
         taken
     }
@@ -585,7 +586,7 @@ impl Qp {
         now: Time,
         host: &mut impl Host,
         out: &mut TxSlot,
-        carries: impl FnOnce(&Path, u32) -> bool,
+        carries: impl Fn(&Path, u32) -> bool,
     ) -> Fast {
         let connected = self.state == QpState::Rts && self.context.service == Service::Rc;
         if !connected || self.beside.is_some() {

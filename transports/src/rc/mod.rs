@@ -29,7 +29,7 @@ use crate::qp::{
 };
 use crate::room::OutOfMemory;
 use crate::time::Time;
-use crate::wire::{Bth, Cnp, FastFrame, FastOp};
+use crate::wire::{Bth, CarriedAck, Cnp, FastFrame, FastOp};
 use requester::Requester;
 use responder::Responder;
 
@@ -89,22 +89,42 @@ impl Rc {
         frame: &FastFrame<'_>,
         host: &mut impl Host,
     ) -> Taken {
-        if let FastOp::Ack(aeth) = &frame.op {
-            let taken = self.requester.receive_fast(now, c, frame.psn, aeth, host);
-            return if taken { Taken::All } else { Taken::Nothing };
+        let mut taken = Taken::Nothing;
+        if let Some(ack) = frame.ack.as_ref().filter(|ack| ack.first) {
+            if !self.receive_fast_ack(now, c, ack, host) {
+                return Taken::Nothing;
+            }
+            taken = Taken::First;
         }
-        if !self.responder.receive_fast(c, frame, host) {
-            return Taken::Nothing;
-        }
-        c.peer_capable |= frame.irn_capable && c.knows_irn;
-        match &frame.ack {
-            Some(ack) if !self.requester.receive_fast(now, c, ack.psn, &ack.aeth, host) => Taken::Request,
+        let received = match &frame.op {
+            FastOp::Response | FastOp::AtomicAck(_) => self.requester.receive_fast_response(now, c, frame, host),
+            FastOp::Ack(aeth) => self.requester.receive_fast(now, c, frame.psn, aeth, host),
+            FastOp::ReadAck(aeth) => self.responder.receive_fast_read_ack(now, c, frame.psn, aeth, host),
+            _ => {
+                let received = self.responder.receive_fast(c, frame, host);
+                c.peer_capable |= received && frame.irn_capable && c.knows_irn;
+                received
+            }
+        };
+        match frame.ack.as_ref().filter(|ack| !ack.first) {
+            _ if !received => taken,
+            Some(ack) if !self.receive_fast_ack(now, c, ack, host) => Taken::First,
             _ => Taken::All,
         }
     }
 
+    /// Receives an acknowledgement that another packet carried.
+    #[inline]
+    fn receive_fast_ack(&mut self, now: Time, c: &QpContext, ack: &CarriedAck, host: &mut impl Host) -> bool {
+        match ack.of_responses {
+            false => self.requester.receive_fast(now, c, ack.psn, &ack.aeth, host),
+            true => self.responder.receive_fast_read_ack(now, c, ack.psn, &ack.aeth, host),
+        }
+    }
+
     /// Builds the next packet of either half in the state RTS as [`TransportService::poll_transmit`] would, if it is of
-    /// the ordinary kind. A request takes the acknowledgement that would follow it along if `carries` returns true.
+    /// the ordinary kind. A request or response takes along, if `carries` returns true, the acknowledgement that would
+    /// precede or follow it.
     #[inline]
     pub(crate) fn poll_fast(
         &mut self,
@@ -112,34 +132,50 @@ impl Rc {
         c: &QpContext,
         host: &mut impl Host,
         out: &mut TxSlot,
-        carries: impl FnOnce() -> bool,
+        carries: impl Fn() -> bool,
     ) -> Fast {
-        if !self.requester.may_be_fast() {
+        let has_read_ack = self.requester.owes_acks();
+        if !self.requester.may_be_fast() || has_read_ack && !self.requester.has_read_ack() {
             return Fast::FullPath;
         }
         out.reset();
         out.gather.clear();
         let responds = self.responder.wants_tx();
-        if !responds || self.responder_sent {
+        let requests_next = !responds || self.responder_sent;
+        // It goes first.
+        if has_read_ack && !(requests_next && self.requester.has_fresh() && carries()) {
+            return self.requester.poll_fast_read_ack(c, host, out);
+        }
+        if requests_next {
             match self.requester.poll_fast(now, c, host, out) {
                 Fast::Nothing if responds => {}
+                Fast::FullPath if has_read_ack => return self.requester.poll_fast_read_ack(c, host, out),
                 Fast::FullPath => return Fast::FullPath,
                 made => {
                     self.responder_sent = made == Fast::Nothing;
-                    if responds && self.responder.has_ack() && carries() {
-                        out.fast.carry(&self.responder.take_ack(c, host));
-                        out.is_last = !self.requester.has_fresh() && !self.responder.wants_tx();
+                    let ack = if has_read_ack {
+                        self.requester.take_read_ack(host)
+                    } else if responds && self.responder.has_ack() && carries() {
                         self.responder_sent = true;
-                    }
+                        let ack = self.responder.take_ack(c, host);
+                        out.is_last = !self.requester.has_fresh() && !self.responder.wants_tx();
+                        ack
+                    } else {
+                        return made;
+                    };
+                    out.fast.carry(&ack);
                     return made;
                 }
             }
         }
-        if !self.responder.poll_fast(c, host, out) {
-            return Fast::FullPath;
-        }
-        self.responder_sent = true;
-        Fast::Built(0)
+        let made = if !self.responder.has_response() {
+            self.responder.poll_fast_ack(c, host, out)
+        } else {
+            let alone = !self.requester.is_idle() || !carries();
+            self.responder.poll_fast_answer(now, alone, c, host, out)
+        };
+        self.responder_sent |= made != Fast::FullPath;
+        made
     }
 
     #[cold]

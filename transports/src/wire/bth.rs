@@ -129,6 +129,12 @@ pub(super) fn is_solicited(flags: u8) -> bool {
     flags & SOLICITED != 0
 }
 
+/// Returns whether the byte with AckReq has it.
+#[inline]
+pub(super) fn requests_ack(bits: u8) -> bool {
+    bits & ACK_REQ != 0
+}
+
 /// Returns whether the byte with AckReq has C.
 #[inline]
 pub(super) fn is_irn_capable(bits: u8) -> bool {

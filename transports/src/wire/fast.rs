@@ -1,30 +1,37 @@
-//! Frames of the fast path: SENDs and WRITEs of one packet and positive acknowledgements, in the IRN format and without
-//! any flag that is rare. [`FastFrame::parse`] and the constructors of [`FastHead`] do for them what
-//! [`parse`](super::parse) and [`Headers::emit`](super::Headers::emit) do for all, in fewer instructions.
+//! Frames of the fast path: SENDs and WRITEs of one packet, READ and atomic requests, their responses of one packet,
+//! and positive acknowledgements, in the IRN format and without any flag that is rare. [`FastFrame::parse`] and the
+//! setters of [`FastHead`] do for them what [`parse`](super::parse) and [`Headers::emit`](super::Headers::emit) do for
+//! all, in fewer instructions.
 //!
-//! Within a host, where both ends are irnic, a request may carry an acknowledgement of the other direction of its
-//! connection: eight bytes after the BTH, whose opcode then is one of those for manufacturers (IBA 9.2.1, 0xc0 and
-//! above). Such a frame stands for two, [`FastFrame::apart`], and is on no wire.
+//! Within a host, where both ends are irnic, a request or response may carry an acknowledgement: eight bytes after the
+//! BTH, whose opcode then is one of those for manufacturers (IBA 9.2.1, 0xc0 and above). Such a frame stands for two,
+//! [`FastFrame::apart`], and is on no wire.
 
 use super::bth::{self, Bth};
-use super::eth::{Aeth, Reth, parse_psn};
+use super::eth::{Aeth, AtomicEth, Reth, parse_psn};
 use super::{ICRC_LEN, Opcode};
 use crate::psn::Psn;
 
 const SEND: u8 = Opcode::RcSendOnly as u8;
 const WRITE: u8 = Opcode::RcWriteOnly as u8;
+const READ: u8 = Opcode::RcReadRequest as u8;
+const COMPARE_SWAP: u8 = Opcode::RcCompareSwap as u8;
+const FETCH_ADD: u8 = Opcode::RcFetchAdd as u8;
+const RESPONSE: u8 = Opcode::RcReadResponseOnly as u8;
+const ATOMIC_ACK: u8 = Opcode::RcAtomicAcknowledge as u8;
 const ACK: u8 = Opcode::RcAcknowledge as u8;
+const READ_ACK: u8 = Opcode::RcReadAcknowledge as u8;
 
-/// Bits of the opcode of a request that carries an acknowledgement.
+/// Bits of the opcode of a packet that carries an acknowledgement.
 const CARRIES_ACK: u8 = 0xc0;
 const SEND_AND_ACK: u8 = CARRIES_ACK | SEND;
 const WRITE_AND_ACK: u8 = CARRIES_ACK | WRITE;
 
-/// Length of the headers of all but WRITEs, and of a carried acknowledgement, bytes.
-const SHORT: usize = Bth::LEN + 8;
+/// Length of the headers of an acknowledgement, and of one that is carried, bytes.
+const ACK_LEN: usize = Bth::LEN + 8;
 const CARRIED: usize = 8;
-/// Length of the longest headers, bytes.
-const LONGEST: usize = Bth::LEN + CARRIED + 16;
+/// Length of the longest headers, bytes: those of an atomic request that carries an acknowledgement.
+const LONGEST: usize = Bth::LEN + CARRIED + 32;
 /// Maximum length of a payload, bytes. Payloads of longer frames may stay in place until a port sends them.
 pub(crate) const MAX_FAST_PAYLOAD: usize = 512;
 
@@ -38,17 +45,75 @@ pub enum FastOp {
     },
     /// A WRITE of one packet, without immediate.
     Write(Reth),
-    /// An acknowledgement without a selective one.
+    /// A READ request.
+    Read {
+        /// What to read.
+        reth: Reth,
+        /// Its index among the requests with a response.
+        read_wqe_sn: Psn,
+    },
+    /// A compare-and-swap or fetch-and-add.
+    Atomic {
+        /// Address and operands.
+        atomic: AtomicEth,
+        /// Whether it compares and swaps, or else adds.
+        compares: bool,
+        /// Its index among the requests with a response.
+        read_wqe_sn: Psn,
+    },
+    /// The response to a READ, in one packet.
+    Response,
+    /// The response to an atomic: the previous value.
+    AtomicAck(u64),
+    /// An acknowledgement of requests without a selective one.
     Ack(Aeth),
+    /// An acknowledgement of responses without a selective one.
+    ReadAck(Aeth),
 }
 
-/// A positive acknowledgement that a request carries.
+impl FastOp {
+    /// Returns whether it is a request: only its receiver's responder handles it.
+    #[inline]
+    pub fn is_request(&self) -> bool {
+        matches!(self, FastOp::Send { .. } | FastOp::Write(_) | FastOp::Read { .. } | FastOp::Atomic { .. })
+    }
+}
+
+/// A positive acknowledgement that another packet carries.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct CarriedAck {
     /// Everything up to this sequence number is acknowledged.
     pub psn: Psn,
     /// Syndrome and message sequence number.
     pub aeth: Aeth,
+    /// Whether it acknowledges responses, or else requests.
+    pub of_responses: bool,
+    /// Whether it was sent before the packet that carries it, or else after it.
+    pub first: bool,
+}
+
+impl CarriedAck {
+    const OF_RESPONSES: u8 = 1;
+    const FIRST: u8 = 2;
+
+    #[inline]
+    fn parse(&[s0, m0, m1, m2, flags, p0, p1, p2]: &[u8; CARRIED]) -> CarriedAck {
+        CarriedAck {
+            psn: parse_psn(&[0, p0, p1, p2]),
+            aeth: Aeth::parse(&[s0, m0, m1, m2]),
+            of_responses: flags & CarriedAck::OF_RESPONSES != 0,
+            first: flags & CarriedAck::FIRST != 0,
+        }
+    }
+
+    #[inline]
+    fn emit(&self) -> [u8; CARRIED] {
+        let set = |condition: bool, bit: u8| if condition { bit } else { 0 };
+        let flags = set(self.of_responses, CarriedAck::OF_RESPONSES) | set(self.first, CarriedAck::FIRST);
+        let [s0, m0, m1, m2] = self.aeth.emit();
+        let [_, p0, p1, p2] = self.psn.get().to_be_bytes();
+        [s0, m0, m1, m2, flags, p0, p1, p2]
+    }
 }
 
 /// A parsed frame of the fast path.
@@ -64,7 +129,7 @@ pub struct FastFrame<'a> {
     pub irn_capable: bool,
     /// Operation, and the fields of its extended headers.
     pub op: FastOp,
-    /// Acknowledgement of the other direction. Valid only without an ICRC, in the memory of a host.
+    /// Acknowledgement that it carries. Valid only without an ICRC, in the memory of a host.
     pub ack: Option<CarriedAck>,
     /// Payload without padding.
     pub payload: &'a [u8],
@@ -74,58 +139,19 @@ impl<'a> FastFrame<'a> {
     /// Parses a frame, BTH to ICRC; `None` if it takes another path, valid or not. The ICRC is not read.
     #[inline]
     pub fn parse(frame: &'a [u8]) -> Option<FastFrame<'a>> {
-        let [code @ (SEND | WRITE | ACK | SEND_AND_ACK | WRITE_AND_ACK), ..] = *frame else { return None };
-        let (body, _icrc) = frame.split_last_chunk::<ICRC_LEN>()?;
-        // The shortest headers: a BTH and two words.
-        let (bth, mut rest) = body.split_first_chunk::<{ Bth::LEN }>()?;
-        let mut ack = None;
-        if code >= CARRIES_ACK {
-            let (&[s0, m0, m1, m2, _, p0, p1, p2], after) = rest.split_first_chunk::<CARRIED>()?;
-            ack = Some(CarriedAck { psn: parse_psn(&[0, p0, p1, p2]), aeth: Aeth::parse(&[s0, m0, m1, m2]) });
-            rest = after;
-        }
-        let (words, rest) = rest.split_first_chunk::<8>()?;
-        let [_, flags, p0, p1, congestion, _, _, _, bits, ..] = *bth;
-        if [p0, p1, congestion] != [0xff, 0xff, 0] || !bth::is_fast(flags, bits) {
-            return None;
-        }
-        let word = |at: usize| [words[at], words[at + 1], words[at + 2], words[at + 3]];
-        let (op, padded) = match code {
-            // The second word: packets of the message before this one.
-            SEND | SEND_AND_ACK if parse_psn(&word(4)) == Psn::new(0) => {
-                (FastOp::Send { recv_wqe_sn: parse_psn(&word(0)) }, rest)
+        let [code, ..] = *frame else { return None };
+        match (code, code & !CARRIES_ACK) {
+            (SEND | WRITE | ACK | SEND_AND_ACK | WRITE_AND_ACK, opcode) => Start::parse(frame)?.message(opcode),
+            (0x20..CARRIES_ACK, _) => None,
+            (_, opcode @ (READ | COMPARE_SWAP | FETCH_ADD | RESPONSE | ATOMIC_ACK | READ_ACK)) => {
+                Start::parse(frame)?.answered(opcode)
             }
-            WRITE | WRITE_AND_ACK => {
-                let (more, rest) = rest.split_first_chunk::<8>()?;
-                let mut reth = [0; 16];
-                reth[..8].copy_from_slice(words);
-                reth[8..].copy_from_slice(more);
-                (FastOp::Write(Reth::parse(&reth)), rest)
-            }
-            // The upper byte: packets acknowledged selectively.
-            ACK if words[4] == 0 && rest.is_empty() => (FastOp::Ack(Aeth::parse(&word(0))), rest),
-            _ => return None,
-        };
-        let pad = usize::from(bth::pad(flags));
-        if ack.is_some() && padded.len() > MAX_FAST_PAYLOAD {
-            return None;
+            _ => None,
         }
-        if pad > padded.len() || !padded.len().is_multiple_of(4) {
-            return None;
-        }
-        Some(FastFrame {
-            dest_qp: u32::from_be_bytes([0, bth[5], bth[6], bth[7]]),
-            psn: parse_psn(&[0, bth[9], bth[10], bth[11]]),
-            solicited: bth::is_solicited(flags),
-            irn_capable: bth::is_irn_capable(bits),
-            op,
-            ack,
-            payload: &padded[..padded.len() - pad],
-        })
     }
 
-    /// Returns the two frames that a frame with an acknowledgement stands for, each without an ICRC: the request, which
-    /// is written to `room`, and the acknowledgement.
+    /// Returns the two frames that a frame with an acknowledgement stands for, each without an ICRC: the packet that
+    /// carried it, which is written to `room`, and the acknowledgement.
     ///
     /// # Panics
     /// If `frame` is not one that [`Self::parse`] returned `ack` for.
@@ -133,27 +159,138 @@ impl<'a> FastFrame<'a> {
     pub fn apart<'r>(
         frame: &[u8],
         ack: &CarriedAck,
-        room: &'r mut [u8; LONGEST_REQUEST],
-    ) -> (&'r mut [u8], [u8; SHORT + ICRC_LEN]) {
-        let request = &mut room[..frame.len() - CARRIED];
-        request[..Bth::LEN].copy_from_slice(&frame[..Bth::LEN]);
-        request[0] &= !CARRIES_ACK;
-        request[Bth::LEN..].copy_from_slice(&frame[Bth::LEN + CARRIED..]);
+        room: &'r mut [u8; LONGEST_CARRIER],
+    ) -> (&'r mut [u8], [u8; ACK_LEN + ICRC_LEN]) {
+        let carrier = &mut room[..frame.len() - CARRIED];
+        carrier[..Bth::LEN].copy_from_slice(&frame[..Bth::LEN]);
+        carrier[0] &= !CARRIES_ACK;
+        carrier[Bth::LEN..].copy_from_slice(&frame[Bth::LEN + CARRIED..]);
         let dest_qp = u32::from_be_bytes([0, frame[5], frame[6], frame[7]]);
-        let mut bytes = [0; SHORT + ICRC_LEN];
-        FastHead::ack(dest_qp, ack.psn, &ack.aeth).emit(&mut bytes);
-        (request, bytes)
+        let mut bytes = [0; ACK_LEN + ICRC_LEN];
+        let mut head = FastHead::EMPTY;
+        head.set_ack(dest_qp, ack);
+        head.emit(&mut bytes);
+        (carrier, bytes)
     }
 }
 
-/// Length of the longest request without a carried acknowledgement, bytes.
-pub const LONGEST_REQUEST: usize = LONGEST - CARRIED + MAX_FAST_PAYLOAD + ICRC_LEN;
+/// The beginning of a frame of the fast path.
+struct Start<'a> {
+    bth: &'a [u8; Bth::LEN],
+    ack: Option<CarriedAck>,
+    /// The other headers, and the payload.
+    rest: &'a [u8],
+}
+
+impl<'a> Start<'a> {
+    #[inline]
+    fn parse(frame: &'a [u8]) -> Option<Start<'a>> {
+        let (body, _icrc) = frame.split_last_chunk::<ICRC_LEN>()?;
+        let (bth, mut rest) = body.split_first_chunk::<{ Bth::LEN }>()?;
+        let [code, flags, p0, p1, congestion, _, _, _, bits, ..] = *bth;
+        if [p0, p1, congestion] != [0xff, 0xff, 0] || !bth::is_fast(flags, bits) {
+            return None;
+        }
+        let mut ack = None;
+        if code >= CARRIES_ACK {
+            let (bytes, after) = rest.split_first_chunk::<CARRIED>()?;
+            ack = Some(CarriedAck::parse(bytes));
+            rest = after;
+        }
+        Some(Start { bth, ack, rest })
+    }
+
+    /// Parses the rest of a SEND, WRITE or acknowledgement.
+    #[inline]
+    fn message(self, opcode: u8) -> Option<FastFrame<'a>> {
+        let (words, rest) = self.rest.split_first_chunk::<8>()?;
+        let word = |at: usize| [words[at], words[at + 1], words[at + 2], words[at + 3]];
+        match opcode {
+            // The second word: packets of the message before this one.
+            SEND if parse_psn(&word(4)) == Psn::new(0) => {
+                self.with_payload(FastOp::Send { recv_wqe_sn: parse_psn(&word(0)) }, rest)
+            }
+            WRITE => {
+                let (reth, rest) = self.rest.split_first_chunk()?;
+                self.with_payload(FastOp::Write(Reth::parse(reth)), rest)
+            }
+            ACK => self.acknowledgement(words, rest, FastOp::Ack),
+            _ => None,
+        }
+    }
+
+    /// Parses the rest of a READ or atomic, of its response, or of the acknowledgement of that.
+    #[inline(never)]
+    fn answered(self, opcode: u8) -> Option<FastFrame<'a>> {
+        match opcode {
+            READ => {
+                let (reth, rest) = self.rest.split_first_chunk()?;
+                let (word, rest) = rest.split_first_chunk()?;
+                let op = FastOp::Read { reth: Reth::parse(reth), read_wqe_sn: parse_psn(word) };
+                self.without_payload(op, rest)
+            }
+            COMPARE_SWAP | FETCH_ADD => {
+                let (atomic, rest) = self.rest.split_first_chunk()?;
+                let (word, rest) = rest.split_first_chunk()?;
+                let (atomic, compares) = (AtomicEth::parse(atomic), opcode == COMPARE_SWAP);
+                self.without_payload(FastOp::Atomic { atomic, compares, read_wqe_sn: parse_psn(word) }, rest)
+            }
+            RESPONSE => {
+                let (_aeth, rest) = self.rest.split_first_chunk::<4>()?;
+                self.with_payload(FastOp::Response, rest)
+            }
+            ATOMIC_ACK => {
+                let (_aeth, rest) = self.rest.split_first_chunk::<4>()?;
+                let (value, rest) = rest.split_first_chunk()?;
+                self.without_payload(FastOp::AtomicAck(u64::from_be_bytes(*value)), rest)
+            }
+            READ_ACK => {
+                let (words, rest) = self.rest.split_first_chunk()?;
+                self.acknowledgement(words, rest, FastOp::ReadAck)
+            }
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn acknowledgement(self, words: &[u8; 8], rest: &'a [u8], op: fn(Aeth) -> FastOp) -> Option<FastFrame<'a>> {
+        let [s0, m0, m1, m2, run, ..] = *words;
+        // Selective ones, and those that request an answer, are rare.
+        let plain = run == 0 && self.ack.is_none() && !bth::requests_ack(self.bth[8]);
+        if plain { self.without_payload(op(Aeth::parse(&[s0, m0, m1, m2])), rest) } else { None }
+    }
+
+    #[inline]
+    fn without_payload(self, op: FastOp, rest: &'a [u8]) -> Option<FastFrame<'a>> {
+        if rest.is_empty() { self.with_payload(op, rest) } else { None }
+    }
+
+    #[inline]
+    fn with_payload(self, op: FastOp, padded: &'a [u8]) -> Option<FastFrame<'a>> {
+        let Start { bth, ack, .. } = self;
+        let pad = usize::from(bth::pad(bth[1]));
+        if pad > padded.len() || !padded.len().is_multiple_of(4) || ack.is_some() && padded.len() > MAX_FAST_PAYLOAD {
+            return None;
+        }
+        Some(FastFrame {
+            dest_qp: u32::from_be_bytes([0, bth[5], bth[6], bth[7]]),
+            psn: parse_psn(&[0, bth[9], bth[10], bth[11]]),
+            solicited: bth::is_solicited(bth[1]),
+            irn_capable: bth::is_irn_capable(bth[8]),
+            op,
+            ack,
+            payload: &padded[..padded.len() - pad],
+        })
+    }
+}
+
+/// Length of the longest frame that may carry an acknowledgement, without it, bytes.
+pub const LONGEST_CARRIER: usize = LONGEST - CARRIED + MAX_FAST_PAYLOAD + ICRC_LEN;
 
 /// The headers of a packet of the fast path, as bytes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct FastHead {
     bytes: [u8; LONGEST],
-    /// [`SHORT`], or 8 or 16 more.
     len: u8,
     /// Bytes of padding after the payload.
     pub pad: u8,
@@ -161,64 +298,96 @@ pub struct FastHead {
 
 impl FastHead {
     /// Headers of no packet.
-    pub const EMPTY: FastHead = FastHead { bytes: [0; LONGEST], len: SHORT as u8, pad: 0 };
+    pub const EMPTY: FastHead = FastHead { bytes: [0; LONGEST], len: Bth::LEN as u8, pad: 0 };
 
+    // Setters write in place, and only what is used: a value would be copied.
+
+    /// Writes the BTH.
     #[inline]
-    fn new(op: u8, solicited: bool, ack_req: bool, pad: u8, dest_qp: u32, psn: Psn) -> FastHead {
+    fn set(&mut self, op: u8, (solicited, ack_req, pad): (bool, bool, u8), dest_qp: u32, psn: Psn) {
         let (flags, bits) = bth::fast(solicited, pad, ack_req);
         let [_, q0, q1, q2] = dest_qp.to_be_bytes();
         let [_, s0, s1, s2] = psn.get().to_be_bytes();
-        let mut bytes = [0; LONGEST];
-        bytes[..Bth::LEN].copy_from_slice(&[op, flags, 0xff, 0xff, 0, q0, q1, q2, bits, s0, s1, s2]);
-        FastHead { bytes, len: SHORT as u8, pad }
+        self.bytes[..Bth::LEN].copy_from_slice(&[op, flags, 0xff, 0xff, 0, q0, q1, q2, bits, s0, s1, s2]);
+        (self.len, self.pad) = (Bth::LEN as u8, pad);
     }
 
+    /// Adds a header. Inlined, so that its place is known to the compiler.
+    #[inline(always)]
+    fn add<const N: usize>(&mut self, at: usize, header: [u8; N]) {
+        self.bytes[at..at + N].copy_from_slice(&header);
+        self.len = (at + N) as u8;
+    }
+
+    /// Sets the headers of a SEND of one packet with `pad` bytes of padding.
     #[inline]
-    fn with_words(mut self, first: [u8; 4], second: [u8; 4]) -> FastHead {
-        self.bytes[Bth::LEN..][..4].copy_from_slice(&first);
-        self.bytes[Bth::LEN + 4..][..4].copy_from_slice(&second);
-        self
+    pub fn set_send(&mut self, dest_qp: u32, psn: Psn, solicited: bool, pad: u8, recv_wqe_sn: Psn) {
+        self.set(SEND, (solicited, true, pad), dest_qp, psn);
+        self.add(Bth::LEN, recv_wqe_sn.get().to_be_bytes());
+        self.add(Bth::LEN + 4, [0; 4]);
     }
 
-    /// Returns the headers of a SEND of one packet with `pad` bytes of padding.
+    /// Sets the headers of a WRITE of one packet with `pad` bytes of padding.
     #[inline]
-    pub fn send(dest_qp: u32, psn: Psn, solicited: bool, pad: u8, recv_wqe_sn: Psn) -> FastHead {
-        let head = FastHead::new(SEND, solicited, true, pad, dest_qp, psn);
-        head.with_words(recv_wqe_sn.get().to_be_bytes(), [0; 4])
+    pub fn set_write(&mut self, dest_qp: u32, psn: Psn, solicited: bool, pad: u8, reth: &Reth) {
+        self.set(WRITE, (solicited, true, pad), dest_qp, psn);
+        self.add(Bth::LEN, reth.emit());
     }
 
-    /// Returns the headers of a WRITE of one packet with `pad` bytes of padding.
+    /// Sets the headers of a READ request.
     #[inline]
-    pub fn write(dest_qp: u32, psn: Psn, solicited: bool, pad: u8, reth: &Reth) -> FastHead {
-        let mut head = FastHead::new(WRITE, solicited, true, pad, dest_qp, psn);
-        head.bytes[Bth::LEN..][..16].copy_from_slice(&reth.emit());
-        head.len = (Bth::LEN + 16) as u8;
-        head
+    pub fn set_read(&mut self, dest_qp: u32, psn: Psn, reth: &Reth, read_wqe_sn: Psn) {
+        self.set(READ, (false, true, 0), dest_qp, psn);
+        self.add(Bth::LEN, reth.emit());
+        self.add(Bth::LEN + 16, read_wqe_sn.get().to_be_bytes());
     }
 
-    /// Adds an acknowledgement of the other direction to a request.
+    /// Sets the headers of a compare-and-swap, or a fetch-and-add.
+    #[inline]
+    pub fn set_atomic(&mut self, dest_qp: u32, psn: Psn, atomic: &AtomicEth, compares: bool, read_wqe_sn: Psn) {
+        self.set(if compares { COMPARE_SWAP } else { FETCH_ADD }, (false, true, 0), dest_qp, psn);
+        self.add(Bth::LEN, atomic.emit());
+        self.add(Bth::LEN + 28, read_wqe_sn.get().to_be_bytes());
+    }
+
+    /// Sets the headers of the response to a READ, in one packet with `pad` bytes of padding.
+    #[inline]
+    pub fn set_response(&mut self, dest_qp: u32, psn: Psn, pad: u8, aeth: &Aeth) {
+        self.set(RESPONSE, (false, false, pad), dest_qp, psn);
+        self.add(Bth::LEN, aeth.emit());
+    }
+
+    /// Sets the headers of the response to an atomic, with the previous value.
+    #[inline]
+    pub fn set_atomic_ack(&mut self, dest_qp: u32, psn: Psn, aeth: &Aeth, value: u64) {
+        self.set(ATOMIC_ACK, (false, false, 0), dest_qp, psn);
+        self.add(Bth::LEN, aeth.emit());
+        self.add(Bth::LEN + 4, value.to_be_bytes());
+    }
+
+    /// Sets the headers of an acknowledgement.
+    #[inline]
+    pub fn set_ack(&mut self, dest_qp: u32, ack: &CarriedAck) {
+        self.set(if ack.of_responses { READ_ACK } else { ACK }, (false, false, 0), dest_qp, ack.psn);
+        self.add(Bth::LEN, ack.aeth.emit());
+        self.add(Bth::LEN + 4, ack.psn.get().to_be_bytes());
+    }
+
+    /// Adds an acknowledgement to the headers of another packet.
     #[inline]
     pub fn carry(&mut self, ack: &CarriedAck) {
         // Of known length, so that no call copies them.
-        let extended: [u8; 16] = std::array::from_fn(|i| self.bytes[Bth::LEN + i]);
+        let extended: [u8; LONGEST - CARRIED - Bth::LEN] = std::array::from_fn(|i| self.bytes[Bth::LEN + i]);
         self.bytes[Bth::LEN + CARRIED..].copy_from_slice(&extended);
-        self.bytes[Bth::LEN..][..4].copy_from_slice(&ack.aeth.emit());
-        self.bytes[Bth::LEN + 4..][..4].copy_from_slice(&ack.psn.get().to_be_bytes());
+        self.bytes[Bth::LEN..][..CARRIED].copy_from_slice(&ack.emit());
         self.bytes[0] |= CARRIES_ACK;
         self.len += CARRIED as u8;
     }
 
-    /// Returns whether they are of a request that carries an acknowledgement.
+    /// Returns whether they are of a packet that carries an acknowledgement.
     #[inline]
     pub fn carries_ack(&self) -> bool {
         self.bytes[0] >= CARRIES_ACK
-    }
-
-    /// Returns the headers of the acknowledgement of everything up to `psn`.
-    #[inline]
-    pub fn ack(dest_qp: u32, psn: Psn, aeth: &Aeth) -> FastHead {
-        let head = FastHead::new(ACK, false, false, 0, dest_qp, psn);
-        head.with_words(aeth.emit(), psn.get().to_be_bytes())
     }
 
     /// Returns the length of the headers in bytes.
@@ -236,9 +405,15 @@ impl FastHead {
     pub fn emit<'a>(&self, out: &'a mut [u8]) -> &'a mut [u8] {
         // Lengths known to the compiler need no call to copy.
         match self.len() {
-            SHORT => emit_head::<SHORT>(&self.bytes, out),
-            LONGEST => emit_head::<LONGEST>(&self.bytes, out),
-            _ => emit_head::<{ SHORT + 8 }>(&self.bytes, out),
+            16 => emit_head::<16>(&self.bytes, out),
+            20 => emit_head::<20>(&self.bytes, out),
+            24 => emit_head::<24>(&self.bytes, out),
+            28 => emit_head::<28>(&self.bytes, out),
+            32 => emit_head::<32>(&self.bytes, out),
+            36 => emit_head::<36>(&self.bytes, out),
+            40 => emit_head::<40>(&self.bytes, out),
+            44 => emit_head::<44>(&self.bytes, out),
+            _ => emit_head::<LONGEST>(&self.bytes, out),
         }
     }
 }

@@ -1,12 +1,15 @@
-//! The requester's part of the fast path: messages of one small packet, and positive acknowledgements.
+//! The requester's part of the fast path: messages of one small packet, READ and atomic requests and their responses of
+//! one packet, and positive acknowledgements.
 
 use super::{Format, Requester};
+use crate::packet::{PacketClass, Payload};
 use crate::psn::Psn;
 use crate::qp::context::QpContext;
 use crate::qp::host::{Fast, Host, TxSlot};
 use crate::qp::work::SendOp;
+use crate::recovery::Class;
 use crate::time::Time;
-use crate::wire::{Aeth, FastHead, MAX_FAST_PAYLOAD, Reth, Syndrome, pad_for};
+use crate::wire::{Aeth, AtomicEth, CarriedAck, Credits, FastFrame, FastOp, MAX_FAST_PAYLOAD, Reth, Syndrome, pad_for};
 
 impl Requester {
     /// Returns whether requests are of the ordinary kind.
@@ -46,11 +49,90 @@ impl Requester {
         true
     }
 
-    /// Returns whether the next packet may be one of the fast path: no message is under way, and no read
-    /// acknowledgement waits.
+    /// Handles the response to the oldest READ or atomic, in one packet, as [`Self::receive`] would. Returns false, and
+    /// changes nothing, if that would do anything out of the ordinary.
+    #[inline]
+    pub(in crate::rc) fn receive_fast_response(
+        &mut self,
+        now: Time,
+        c: &QpContext,
+        frame: &FastFrame<'_>,
+        host: &mut impl Host,
+    ) -> bool {
+        let in_order = frame.psn == self.responses.expected() && !self.responses.has_gap();
+        let Some(&index) = self.reads.front().filter(|_| self.is_ordinary() && in_order) else { return false };
+        let w = self.sq.get(index);
+        if w.resp_first != frame.psn || w.resp_packets != 1 || w.resp_arrived != 0 {
+            return false;
+        }
+        let value;
+        let (payload, bytes) = match (frame.op, w.op) {
+            (FastOp::Response, SendOp::Read) if frame.payload.len() == w.len as usize => (frame.payload, w.len),
+            (FastOp::AtomicAck(old), SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }) => {
+                // The verbs deliver it in host byte order.
+                value = old.to_ne_bytes();
+                (&value[..], 0)
+            }
+            _ => return false,
+        };
+        let request_end = w.first.plus(1);
+        if host.place_local(c.pd, self.sq.sges(index), 0, &Payload::Bytes(payload)).is_err() {
+            return false;
+        }
+        host.counters().rcvd_bytes += u64::from(bytes);
+        let spurious = self.stream.spurious();
+        self.responses.receive_data(frame.psn, Class::Last);
+        self.read_acks.push_cumulative();
+        // A READ is executed once every request up to it has arrived, so its response acknowledges them.
+        self.acknowledge(now, c, request_end);
+        self.progressed(now, c);
+        while let Some(&index) = self.reads.front()
+            && self.is_done(index)
+        {
+            self.reads.pop_front();
+        }
+        host.counters().irn_spurious_timeouts += u64::from(self.stream.spurious().wrapping_sub(spurious));
+        self.fetch.observe(now, &self.stream);
+        let completed = self.complete(c, host);
+        debug_assert!(completed.is_ok(), "only a broken one fails");
+        true
+    }
+
+    /// Returns whether the next packet may be one of the fast path: no message is under way.
     #[inline]
     pub(in crate::rc) fn may_be_fast(&self) -> bool {
-        self.format == Format::Irn && self.stream.high() == self.assigned && self.read_acks.is_empty()
+        self.format == Format::Irn && self.stream.high() == self.assigned
+    }
+
+    /// Returns whether read acknowledgements wait.
+    #[inline]
+    pub(in crate::rc) fn owes_acks(&self) -> bool {
+        !self.read_acks.is_empty()
+    }
+
+    /// Returns whether the next packet is a cumulative read acknowledgement.
+    #[inline]
+    pub(in crate::rc) fn has_read_ack(&self) -> bool {
+        self.read_acks.is_cumulative() && !self.probe
+    }
+
+    /// Returns the read acknowledgement that [there is](Self::has_read_ack), which then counts as sent.
+    #[inline]
+    pub(in crate::rc) fn take_read_ack(&mut self, host: &mut impl Host) -> CarriedAck {
+        self.read_acks.pop_cumulative();
+        host.counters().irn_read_acks_sent += 1;
+        let syndrome = Syndrome::Ack { credits: Credits::INVALID }.to_u8();
+        let aeth = Aeth { syndrome, msn: self.responses.msn() };
+        CarriedAck { psn: self.responses.expected().minus(1), aeth, of_responses: true, first: true }
+    }
+
+    /// Builds the read acknowledgement that [there is](Self::has_read_ack) as a packet of its own.
+    #[inline(never)]
+    pub(in crate::rc) fn poll_fast_read_ack(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> Fast {
+        let ack = self.take_read_ack(host);
+        out.class = PacketClass::Ack;
+        out.fast.set_ack(c.dest_qp, &ack);
+        Fast::Built(0)
     }
 
     /// Returns whether a work request has not started.
@@ -59,7 +141,14 @@ impl Requester {
         self.sq.started != self.sq.tail
     }
 
-    /// Builds the next packet as [`Self::poll_transmit`] would, if it is a whole small message sent for the first time.
+    /// Returns whether there is nothing to send, if no message is [under way](Self::may_be_fast).
+    #[inline]
+    pub(in crate::rc) fn is_idle(&self) -> bool {
+        !self.has_fresh() && self.read_acks.is_empty() && self.is_ordinary() && self.stream.is_fresh()
+    }
+
+    /// Builds the next packet as [`Self::poll_transmit`] would, if it is a whole small message, or a READ or atomic
+    /// request, sent for the first time.
     #[inline]
     pub(in crate::rc) fn poll_fast(
         &mut self,
@@ -79,6 +168,9 @@ impl Requester {
         let write = match w.op {
             SendOp::Send => false,
             SendOp::Write => true,
+            SendOp::Read | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => {
+                return self.poll_fast_answered(now, c, out);
+            }
             _ => return Fast::FullPath,
         };
         let (len, solicited) = (w.len, w.solicited);
@@ -92,22 +184,50 @@ impl Requester {
             out.gather.clear();
             return Fast::FullPath;
         }
-        let Some(psn) = self.fetch.tx_free(now, &mut self.stream, true) else {
+        let Some(psn) = self.start_fast(now, c) else {
             out.gather.clear();
             return Fast::FullPath;
         };
-        self.start_next(c);
         let pad = pad_for(len as usize);
-        out.fast = match write {
-            true => FastHead::write(c.dest_qp, psn, solicited, pad, &reth),
-            false => FastHead::send(c.dest_qp, psn, solicited, pad, self.sq.get(index).sn),
-        };
+        match write {
+            true => out.fast.set_write(c.dest_qp, psn, solicited, pad, &reth),
+            false => out.fast.set_send(c.dest_qp, psn, solicited, pad, self.sq.get(index).sn),
+        }
+        host.counters().sent_bytes += u64::from(len);
+        Fast::Built(len)
+    }
+
+    /// Starts the next work request, one of a single packet, which may go. Returns its sequence number.
+    #[inline(always)]
+    fn start_fast(&mut self, now: Time, c: &QpContext) -> Option<Psn> {
+        let psn = self.fetch.tx_free(now, &mut self.stream, true)?;
+        self.start_next(c);
         self.fetch.observe(now, &self.stream);
         self.timer.sent(now, psn, true, c);
         if psn == self.stream.acked() {
             self.timer.alive(now);
         }
-        host.counters().sent_bytes += u64::from(len);
-        Fast::Built(len)
+        Some(psn)
+    }
+
+    /// Builds the request of the next work request, a READ or atomic.
+    #[inline(never)]
+    fn poll_fast_answered(&mut self, now: Time, c: &QpContext, out: &mut TxSlot) -> Fast {
+        let index = self.sq.started;
+        // Where there may be none, it fails in its turn.
+        if self.max_rd_atomic == 0 || self.stream.is_full() || !self.may_start() {
+            return Fast::FullPath;
+        }
+        let Some(psn) = self.start_fast(now, c) else { return Fast::FullPath };
+        let w = self.sq.get(index);
+        let atomic = |swap_add, compare| AtomicEth { va: w.remote_addr, rkey: w.rkey, swap_add, compare };
+        match w.op {
+            SendOp::CompareSwap { compare, swap } => {
+                out.fast.set_atomic(c.dest_qp, psn, &atomic(swap, compare), true, w.sn);
+            }
+            SendOp::FetchAdd { add } => out.fast.set_atomic(c.dest_qp, psn, &atomic(add, 0), false, w.sn),
+            _ => out.fast.set_read(c.dest_qp, psn, &Reth { va: w.remote_addr, rkey: w.rkey, len: w.len }, w.sn),
+        }
+        Fast::Built(0)
     }
 }

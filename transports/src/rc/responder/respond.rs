@@ -201,7 +201,7 @@ impl Responder {
         self.discipline.mark(&Departure { now, psn, high, more, follows, srtt }, &self.tx, c, host, out);
     }
 
-    fn find_op(&self, psn: Psn) -> Option<ReadOp> {
+    pub(super) fn find_op(&self, psn: Psn) -> Option<ReadOp> {
         let mut sn = self.oldest_read_sn;
         while sn != self.next_read_sn {
             let op = self.buffer[self.read_slot(sn)]?;
