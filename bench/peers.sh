@@ -165,7 +165,8 @@ allreduce() { # ring, or the carrier
 }
 
 allreduce_rank() { # rank; $carrier and $options of its caller
-    local on=("$irnic" run --mtu 1024 --port "$carrier" --address "127.0.0.$((2 + $1))" --)
+    local on=("$irnic" run --mtu 1024 --port "$carrier" --address 127.0.0.1 --)
+    [ "$carrier" = udp ] && on=("$irnic" run --mtu 1024 --port udp --address "127.0.0.$((2 + $1))" --)
     [ "$carrier" = ring ] && on=()
     taskset -c "$1" "${on[@]}" "$dir/allreduce" "${options[@]}" "$1" localhost localhost
 }
