@@ -165,8 +165,8 @@ allreduce() { # ring, or the carrier
 }
 
 allreduce_rank() { # rank; $carrier and $options of its caller
-    local on=("$irnic" run --mtu 1024 --port "$carrier" --address 127.0.0.1 --)
-    [ "$carrier" = udp ] && on=("$irnic" run --mtu 1024 --port udp --address "127.0.0.$((2 + $1))" --)
+    local on=("$irnic" run --port "$carrier" --address 127.0.0.1 --)
+    [ "$carrier" = udp ] && on=("$irnic" run --port udp --address "127.0.0.$((2 + $1))" --)
     [ "$carrier" = ring ] && on=()
     taskset -c "$1" "${on[@]}" "$dir/allreduce" "${options[@]}" "$1" localhost localhost
 }
@@ -221,14 +221,20 @@ awk -F '|' '
         printf "A cache line takes %.0f ns between near cores. %d of %d measurements were left out: the cores moved meanwhile.\n", least, changed, rows
         for (i = 1; i <= n; i++) {
             split(lines[i], part, "|")
-            if (part[1] != group) {
-                group = part[1]
-                printf "\n| %s | cores | best | median | of | ratio | aim | rounds |\n|---|---|---|---|---|---|---|---|\n", group
-            }
-            one = part[1] "|" part[2] "|" part[5]
-            m = median(one, list)
-            best = group ~ /less is better/ ? list[1] : list[count[one]]
-            ratio = part[3] == "-" || !count["ratio|" lines[i]] ? "" : sprintf("%.2f", median("ratio|" lines[i], list))
-            printf "| %s | %s | %.4g | %.4g | %s | %s | %s | %d |\n", part[2], part[5], best, m, part[3] == "-" ? "" : part[3], ratio, part[4] == "-" ? "" : part[4], count[one]
+            if (!(part[1] in known)) { known[part[1]]; groups[++all] = part[1] }
         }
+        for (g = 1; g <= all; g++) {
+            printf "\n| %s | cores | best | median | of | ratio | aim | rounds |\n|---|---|---|---|---|---|---|---|\n", groups[g]
+            for (i = 1; i <= n; i++) {
+                split(lines[i], part, "|")
+                if (part[1] == groups[g]) print_row(part, "ratio|" lines[i])
+            }
+        }
+    }
+    function print_row(part, ratios,    one, m, best, ratio) {
+        one = part[1] "|" part[2] "|" part[5]
+        m = median(one, list)
+        best = part[1] ~ /less is better/ ? list[1] : list[count[one]]
+        ratio = part[3] == "-" || !count[ratios] ? "" : sprintf("%.2f", median(ratios, list))
+        printf "| %s | %s | %.4g | %.4g | %s | %s | %s | %d |\n", part[2], part[5], best, m, part[3] == "-" ? "" : part[3], ratio, part[4] == "-" ? "" : part[4], count[one]
     }' "$data" | tee "$file"
