@@ -33,5 +33,5 @@ fn main() {
         println!("cargo:rustc-cfg=embedded");
         println!("cargo:rustc-env=EMBEDDED_FROM={}", objects.display());
     }
-    version::tell();
+    version::emit();
 }

@@ -9,7 +9,7 @@ fn git(arguments: &[&str]) -> Option<String> {
 }
 
 /// Sets `VERSION_WITH_COMMIT` for the program that is built.
-pub fn tell() {
+pub fn emit() {
     println!("cargo:rerun-if-env-changed=BUILD_COMMIT");
     // Else each commit would build the program of the tests anew.
     let released = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");

@@ -1,4 +1,4 @@
-//! Tells a release build which commit it is of, as `irnic`'s does.
+//! Gives a release build its commit, as `irnic`'s build script does.
 
 #[path = "../build/version.rs"]
 mod version;
@@ -6,5 +6,5 @@ mod version;
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=../build/version.rs");
-    version::tell();
+    version::emit();
 }

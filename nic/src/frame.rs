@@ -2,8 +2,8 @@
 
 use irnic_transports::qp::Taken;
 use irnic_transports::wire::{
-    CarriedAck, FastFrame, ICRC_LEN, LONGEST_CARRIER, icrc_append, icrc_check, icrc_check_fragmentable,
-    icrc_identification, icrc_of_parts, is_pulled, parse, parse_trimmed,
+    APART, FastAck, FastFrame, ICRC_LEN, icrc_append, icrc_check, icrc_check_fragmentable, icrc_identification,
+    icrc_of_parts, is_pulled, parse, parse_trimmed,
 };
 use irnic_transports::{Gather, Mark, Path, Payload, RxPacket, Sideband, Time, TxPacket};
 
@@ -151,13 +151,9 @@ pub fn receive_frame(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, icrc: Icrc) 
 
 /// Receives what is left of a frame that carries an acknowledgement, each packet as a frame of its own.
 #[cold]
-fn receive_apart(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, ack: &CarriedAck, taken: Taken) {
-    let mut room = [0; LONGEST_CARRIER];
-    let (carrier, acknowledgement) = FastFrame::apart(frame.bytes, ack, &mut room);
-    let mut parts = [&*carrier, &acknowledgement];
-    if ack.first {
-        parts.swap(0, 1);
-    }
+fn receive_apart(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, ack: &FastAck, taken: Taken) {
+    let mut room = [0; APART];
+    let parts = FastFrame::apart(frame.bytes, ack, &mut room);
     for bytes in &parts[usize::from(taken == Taken::First)..] {
         receive_intact(nic, now, &RxFrame { bytes, ..*frame }, Sideband::NONE);
     }

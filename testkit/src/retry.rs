@@ -69,8 +69,8 @@ pub const PREMISES: &[Premise] = &[
         ],
         signs: &[&["\nping data: rdma-ping-9", "rdma_get_cm_event: Bad file descriptor\n"]],
     },
-    // Seen with 6.12: for minutes the driver sends nothing, though its program waits for the completion of a request,
-    // and nothing that irnic sent waits to be read.
+    // Seen with 6.12: two minutes after the beginning of a test its program waited for the completion of a request, and
+    // the driver sent nothing.
     Premise {
         reason: "rxe's requester stopped: it repeats an unanswered request no more, whatever its timeout",
         tests: &["integrity, irnic as server*"],

@@ -326,11 +326,11 @@ fn the_bit_of_low_priority_lies_where_the_documentation_says() {
 /// of it; it is cut short or garbled without harm.
 #[test]
 fn a_packet_of_the_fast_path_is_like_any_other() {
-    use irnic_transports::wire::{CarriedAck, FastFrame, FastHead, FastOp, ICRC_LEN, LONGEST_CARRIER};
+    use irnic_transports::wire::{APART, FastAck, FastFrame, FastHead, FastOp, ICRC_LEN};
 
     let (to, psn, sn) = (0x77_0011, Psn::new(9), Psn::new(4));
     let aeth = Aeth { syndrome: 0x1f, msn: Psn::new(0xab_cdef) };
-    let ack = CarriedAck { psn: Psn::new(0x12_3456), aeth, of_responses: false, first: false };
+    let ack = FastAck { psn: Psn::new(0x12_3456), aeth, of_responses: false, first: false };
     let reth = Reth { va: 0x1122_3344_5566_7788, rkey: 0x99aa_bbcc, len: 5 };
     let atomic = AtomicEth { va: 0x1122_3344_5566_7788, rkey: 0x99aa_bbcc, swap_add: u64::MAX - 2, compare: 1 << 63 };
     let frame = |head: &FastHead, payload: &[u8]| {
@@ -347,7 +347,7 @@ fn a_packet_of_the_fast_path_is_like_any_other() {
         set(&mut head);
         head
     };
-    let read_ack = CarriedAck { of_responses: true, ..ack };
+    let read_ack = FastAck { of_responses: true, ..ack };
     for (plain, opcode, payload) in [
         (head(&|head| head.set_send(to, psn, true, 3, sn)), Opcode::RcSendOnly, &b"bytes"[..]),
         (head(&|head| head.set_write(to, psn, false, 3, &reth)), Opcode::RcWriteOnly, b"bytes"),
@@ -380,29 +380,31 @@ fn a_packet_of_the_fast_path_is_like_any_other() {
             FastOp::AtomicAck(value) => {
                 assert_eq!((headers.aeth, headers.atomic_ack), (Some(aeth), Some(value)));
             }
-            FastOp::Ack(read) | FastOp::ReadAck(read) => {
-                let irn = IrnEth::Ack { selective: ack.psn, run: 0 };
-                assert_eq!((headers.aeth, headers.irn, headers.bth.psn), (Some(read), Some(irn), ack.psn));
+            FastOp::Ack(parsed) => {
+                let irn = IrnEth::Ack { selective: parsed.psn, run: 0 };
+                assert_eq!(parsed, FastAck { of_responses: opcode == Opcode::RcReadAcknowledge, ..ack });
+                assert_eq!((headers.aeth, headers.irn, headers.bth.psn), (Some(aeth), Some(irn), parsed.psn));
             }
         }
         (0..alone.len()).for_each(|len| _ = FastFrame::parse(&alone[..len]));
         for (of_responses, first) in [(false, false), (false, true), (true, false), (true, true)] {
-            let ack = CarriedAck { of_responses, first, ..ack };
+            let ack = FastAck { of_responses, first, ..ack };
             let mut carrying = plain;
             carrying.carry(&ack);
             let whole = frame(&carrying, payload);
             assert!(carrying.carries_ack() && !plain.carries_ack() && whole.len() == alone.len() + 8);
             assert!(parse(&whole).is_err(), "it is on no wire");
             (0..whole.len()).for_each(|len| _ = FastFrame::parse(&whole[..len]));
-            if matches!(parsed.op, FastOp::Ack(_) | FastOp::ReadAck(_)) {
+            if matches!(parsed.op, FastOp::Ack(_)) {
                 assert_eq!(FastFrame::parse(&whole), None, "an acknowledgement carries none");
                 continue;
             }
             assert_eq!(FastFrame::parse(&whole), Some(FastFrame { ack: Some(ack), ..parsed }));
-            let mut room = [0xaa; LONGEST_CARRIER];
-            let (carrier, acknowledgement) = FastFrame::apart(&whole, &ack, &mut room);
-            assert_eq!(carrier, alone);
-            assert_eq!(acknowledgement[..], frame(&head(&|head| head.set_ack(to, &ack)), b""));
+            let mut parts = [alone.clone(), frame(&head(&|head| head.set_ack(to, &ack)), b"")];
+            if first {
+                parts.reverse();
+            }
+            assert_eq!(FastFrame::apart(&whole, &ack, &mut [0xaa; APART]), parts);
             let longest = [&whole[..carrying.len()], &[0; 516][..], &[0; ICRC_LEN]].concat();
             assert!(FastFrame::parse(&longest).is_none(), "it could not be taken apart");
         }

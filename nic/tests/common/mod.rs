@@ -16,7 +16,7 @@ use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::{
     Access, ConnectParams, CqId, MwBind, PdId, PeerProcess, QpAttr, SendData, SendWr, Service, SrqId, Wc, WcStatus,
 };
-use irnic_transports::wire::{FastFrame, ICRC_LEN, LONGEST_CARRIER, Mtu, icrc_append, is_pulled, parse};
+use irnic_transports::wire::{APART, FastFrame, ICRC_LEN, Mtu, icrc_append, is_pulled, parse};
 use irnic_transports::{Colour, Mark, Path, Psn, Time, TxPacket};
 
 /// Time for which frames accumulate before they are taken, if they are taken in batches, ns.
@@ -131,13 +131,7 @@ impl TxSink for Frames {
         self.carried += u64::from(ack.is_some());
         match ack {
             Some(ack) if self.carry == Carry::ApartWhenSent => {
-                let mut room = [0xaa; LONGEST_CARRIER];
-                let (carrier, mut acknowledgement) = FastFrame::apart(&frame, &ack, &mut room);
-                let mut parts = [carrier, &mut acknowledgement];
-                if ack.first {
-                    parts.reverse();
-                }
-                for part in parts {
+                for part in FastFrame::apart(&frame, &ack, &mut [0xaa; APART]) {
                     icrc_append(packet.path, 0, part);
                     self.frames.push((*packet.path, part.to_vec()));
                 }
@@ -373,13 +367,7 @@ impl Network {
         if self.carry == Carry::Whole {
             return receive_frame(nic, now, &whole, Icrc::Needed);
         }
-        let mut room = [0xaa; LONGEST_CARRIER];
-        let (carrier, acknowledgement) = FastFrame::apart(frame.bytes, &ack, &mut room);
-        let mut parts = [&*carrier, &acknowledgement];
-        if ack.first {
-            parts.reverse();
-        }
-        for bytes in parts {
+        for bytes in FastFrame::apart(frame.bytes, &ack, &mut [0xaa; APART]) {
             receive_frame(nic, now, &RxFrame { bytes, ..whole }, Icrc::Needed);
         }
     }

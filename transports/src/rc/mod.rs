@@ -29,7 +29,7 @@ use crate::qp::{
 };
 use crate::room::OutOfMemory;
 use crate::time::Time;
-use crate::wire::{Bth, CarriedAck, Cnp, FastFrame, FastOp};
+use crate::wire::{Bth, Cnp, FastAck, FastFrame, FastOp};
 use requester::Requester;
 use responder::Responder;
 
@@ -98,8 +98,7 @@ impl Rc {
         }
         let received = match &frame.op {
             FastOp::Response | FastOp::AtomicAck(_) => self.requester.receive_fast_response(now, c, frame, host),
-            FastOp::Ack(aeth) => self.requester.receive_fast(now, c, frame.psn, aeth, host),
-            FastOp::ReadAck(aeth) => self.responder.receive_fast_read_ack(now, c, frame.psn, aeth, host),
+            FastOp::Ack(ack) => self.receive_fast_ack(now, c, ack, host),
             _ => {
                 let received = self.responder.receive_fast(c, frame, host);
                 c.peer_capable |= received && frame.irn_capable && c.knows_irn;
@@ -113,12 +112,12 @@ impl Rc {
         }
     }
 
-    /// Receives an acknowledgement that another packet carried.
+    /// Receives an acknowledgement.
     #[inline]
-    fn receive_fast_ack(&mut self, now: Time, c: &QpContext, ack: &CarriedAck, host: &mut impl Host) -> bool {
+    fn receive_fast_ack(&mut self, now: Time, c: &QpContext, ack: &FastAck, host: &mut impl Host) -> bool {
         match ack.of_responses {
-            false => self.requester.receive_fast(now, c, ack.psn, &ack.aeth, host),
-            true => self.responder.receive_fast_read_ack(now, c, ack.psn, &ack.aeth, host),
+            false => self.requester.receive_fast_ack(now, c, ack, host),
+            true => self.responder.receive_fast_ack(now, c, ack, host),
         }
     }
 

@@ -65,10 +65,8 @@ pub enum FastOp {
     Response,
     /// The response to an atomic: the previous value.
     AtomicAck(u64),
-    /// An acknowledgement of requests without a selective one.
-    Ack(Aeth),
-    /// An acknowledgement of responses without a selective one.
-    ReadAck(Aeth),
+    /// An acknowledgement without a selective one.
+    Ack(FastAck),
 }
 
 impl FastOp {
@@ -79,37 +77,37 @@ impl FastOp {
     }
 }
 
-/// A positive acknowledgement that another packet carries.
+/// An acknowledgement, a packet of its own or carried by another.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct CarriedAck {
+pub struct FastAck {
     /// Everything up to this sequence number is acknowledged.
     pub psn: Psn,
     /// Syndrome and message sequence number.
     pub aeth: Aeth,
     /// Whether it acknowledges responses, or else requests.
     pub of_responses: bool,
-    /// Whether it was sent before the packet that carries it, or else after it.
+    /// Whether it goes before the packet that carries it, or else after it.
     pub first: bool,
 }
 
-impl CarriedAck {
+impl FastAck {
     const OF_RESPONSES: u8 = 1;
     const FIRST: u8 = 2;
 
     #[inline]
-    fn parse(&[s0, m0, m1, m2, flags, p0, p1, p2]: &[u8; CARRIED]) -> CarriedAck {
-        CarriedAck {
+    fn parse(&[s0, m0, m1, m2, flags, p0, p1, p2]: &[u8; CARRIED]) -> FastAck {
+        FastAck {
             psn: parse_psn(&[0, p0, p1, p2]),
             aeth: Aeth::parse(&[s0, m0, m1, m2]),
-            of_responses: flags & CarriedAck::OF_RESPONSES != 0,
-            first: flags & CarriedAck::FIRST != 0,
+            of_responses: flags & FastAck::OF_RESPONSES != 0,
+            first: flags & FastAck::FIRST != 0,
         }
     }
 
     #[inline]
     fn emit(&self) -> [u8; CARRIED] {
         let set = |condition: bool, bit: u8| if condition { bit } else { 0 };
-        let flags = set(self.of_responses, CarriedAck::OF_RESPONSES) | set(self.first, CarriedAck::FIRST);
+        let flags = set(self.of_responses, FastAck::OF_RESPONSES) | set(self.first, FastAck::FIRST);
         let [s0, m0, m1, m2] = self.aeth.emit();
         let [_, p0, p1, p2] = self.psn.get().to_be_bytes();
         [s0, m0, m1, m2, flags, p0, p1, p2]
@@ -130,7 +128,7 @@ pub struct FastFrame<'a> {
     /// Operation, and the fields of its extended headers.
     pub op: FastOp,
     /// Acknowledgement that it carries. Valid only without an ICRC, in the memory of a host.
-    pub ack: Option<CarriedAck>,
+    pub ack: Option<FastAck>,
     /// Payload without padding.
     pub payload: &'a [u8],
 }
@@ -150,34 +148,35 @@ impl<'a> FastFrame<'a> {
         }
     }
 
-    /// Returns the two frames that a frame with an acknowledgement stands for, each without an ICRC: the packet that
-    /// carried it, which is written to `room`, and the acknowledgement.
+    /// Returns the two frames that a frame with an acknowledgement stands for, in order, each without an ICRC. They are
+    /// written to `room`.
     ///
     /// # Panics
     /// If `frame` is not one that [`Self::parse`] returned `ack` for.
     #[cold]
-    pub fn apart<'r>(
-        frame: &[u8],
-        ack: &CarriedAck,
-        room: &'r mut [u8; LONGEST_CARRIER],
-    ) -> (&'r mut [u8], [u8; ACK_LEN + ICRC_LEN]) {
-        let carrier = &mut room[..frame.len() - CARRIED];
+    pub fn apart<'r>(frame: &[u8], ack: &FastAck, room: &'r mut [u8; APART]) -> [&'r mut [u8]; 2] {
+        let (acknowledgement, rest) = room.split_at_mut(ACK_LEN + ICRC_LEN);
+        let carrier = &mut rest[..frame.len() - CARRIED];
         carrier[..Bth::LEN].copy_from_slice(&frame[..Bth::LEN]);
         carrier[0] &= !CARRIES_ACK;
         carrier[Bth::LEN..].copy_from_slice(&frame[Bth::LEN + CARRIED..]);
-        let dest_qp = u32::from_be_bytes([0, frame[5], frame[6], frame[7]]);
-        let mut bytes = [0; ACK_LEN + ICRC_LEN];
         let mut head = FastHead::EMPTY;
-        head.set_ack(dest_qp, ack);
-        head.emit(&mut bytes);
-        (carrier, bytes)
+        head.set_ack(u32::from_be_bytes([0, frame[5], frame[6], frame[7]]), ack);
+        head.emit(acknowledgement).fill(0);
+        if ack.first { [acknowledgement, carrier] } else { [carrier, acknowledgement] }
     }
+}
+
+/// Returns the packet sequence number.
+#[inline]
+fn psn_of(bth: &[u8; Bth::LEN]) -> Psn {
+    parse_psn(&[0, bth[9], bth[10], bth[11]])
 }
 
 /// The beginning of a frame of the fast path.
 struct Start<'a> {
     bth: &'a [u8; Bth::LEN],
-    ack: Option<CarriedAck>,
+    ack: Option<FastAck>,
     /// The other headers, and the payload.
     rest: &'a [u8],
 }
@@ -194,7 +193,7 @@ impl<'a> Start<'a> {
         let mut ack = None;
         if code >= CARRIES_ACK {
             let (bytes, after) = rest.split_first_chunk::<CARRIED>()?;
-            ack = Some(CarriedAck::parse(bytes));
+            ack = Some(FastAck::parse(bytes));
             rest = after;
         }
         Some(Start { bth, ack, rest })
@@ -214,7 +213,7 @@ impl<'a> Start<'a> {
                 let (reth, rest) = self.rest.split_first_chunk()?;
                 self.with_payload(FastOp::Write(Reth::parse(reth)), rest)
             }
-            ACK => self.acknowledgement(words, rest, FastOp::Ack),
+            ACK => self.acknowledgement(words, rest, false),
             _ => None,
         }
     }
@@ -246,18 +245,23 @@ impl<'a> Start<'a> {
             }
             READ_ACK => {
                 let (words, rest) = self.rest.split_first_chunk()?;
-                self.acknowledgement(words, rest, FastOp::ReadAck)
+                self.acknowledgement(words, rest, true)
             }
             _ => None,
         }
     }
 
     #[inline]
-    fn acknowledgement(self, words: &[u8; 8], rest: &'a [u8], op: fn(Aeth) -> FastOp) -> Option<FastFrame<'a>> {
+    fn acknowledgement(self, words: &[u8; 8], rest: &'a [u8], of_responses: bool) -> Option<FastFrame<'a>> {
         let [s0, m0, m1, m2, run, ..] = *words;
         // Selective ones, and those that request an answer, are rare.
         let plain = run == 0 && self.ack.is_none() && !bth::requests_ack(self.bth[8]);
-        if plain { self.without_payload(op(Aeth::parse(&[s0, m0, m1, m2])), rest) } else { None }
+        let (psn, aeth) = (psn_of(self.bth), Aeth::parse(&[s0, m0, m1, m2]));
+        if plain {
+            self.without_payload(FastOp::Ack(FastAck { psn, aeth, of_responses, first: false }), rest)
+        } else {
+            None
+        }
     }
 
     #[inline]
@@ -274,7 +278,7 @@ impl<'a> Start<'a> {
         }
         Some(FastFrame {
             dest_qp: u32::from_be_bytes([0, bth[5], bth[6], bth[7]]),
-            psn: parse_psn(&[0, bth[9], bth[10], bth[11]]),
+            psn: psn_of(bth),
             solicited: bth::is_solicited(bth[1]),
             irn_capable: bth::is_irn_capable(bth[8]),
             op,
@@ -284,8 +288,8 @@ impl<'a> Start<'a> {
     }
 }
 
-/// Length of the longest frame that may carry an acknowledgement, without it, bytes.
-pub const LONGEST_CARRIER: usize = LONGEST - CARRIED + MAX_FAST_PAYLOAD + ICRC_LEN;
+/// Room for the frames that [`FastFrame::apart`] returns, bytes.
+pub const APART: usize = LONGEST - CARRIED + MAX_FAST_PAYLOAD + ICRC_LEN + ACK_LEN + ICRC_LEN;
 
 /// The headers of a packet of the fast path, as bytes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -367,7 +371,7 @@ impl FastHead {
 
     /// Sets the headers of an acknowledgement.
     #[inline]
-    pub fn set_ack(&mut self, dest_qp: u32, ack: &CarriedAck) {
+    pub fn set_ack(&mut self, dest_qp: u32, ack: &FastAck) {
         self.set(if ack.of_responses { READ_ACK } else { ACK }, (false, false, 0), dest_qp, ack.psn);
         self.add(Bth::LEN, ack.aeth.emit());
         self.add(Bth::LEN + 4, ack.psn.get().to_be_bytes());
@@ -375,7 +379,7 @@ impl FastHead {
 
     /// Adds an acknowledgement to the headers of another packet.
     #[inline]
-    pub fn carry(&mut self, ack: &CarriedAck) {
+    pub fn carry(&mut self, ack: &FastAck) {
         // Of known length, so that no call copies them.
         let extended: [u8; LONGEST - CARRIED - Bth::LEN] = std::array::from_fn(|i| self.bytes[Bth::LEN + i]);
         self.bytes[Bth::LEN + CARRIED..].copy_from_slice(&extended);

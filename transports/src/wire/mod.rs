@@ -28,7 +28,7 @@ pub use cnp::Cnp;
 pub use error::ParseError;
 pub use eth::{Aeth, AtomicEth, Deth, Reth};
 pub(crate) use fast::MAX_FAST_PAYLOAD;
-pub use fast::{CarriedAck, FastFrame, FastHead, FastOp, LONGEST_CARRIER};
+pub use fast::{APART, FastAck, FastFrame, FastHead, FastOp};
 pub use flush::Feth;
 pub use grh::Grh;
 pub use headers::{Headers, NdpWord, is_pulled, parse, parse_trimmed};

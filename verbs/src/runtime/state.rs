@@ -61,7 +61,7 @@ pub(crate) struct State {
     /// The NIC's clock against the host's real-time clock, and when they are next compared.
     wall: Calibration,
     compare_at: Time,
-    /// The queue in which a look at memory found nothing, with nothing to send: neither changes until this is reset.
+    /// The queue that a poll found empty, with nothing to send: neither changes until this is reset.
     quiet: CqId,
     /// This process is a fork of the one that owns the unit: all activity has stopped.
     pub(super) forked: bool,

@@ -1,10 +1,10 @@
 //! Two units connected in one thread, without their background threads unless a test runs a turn of theirs.
 
 mod answers;
+mod empty_polls;
 mod endings;
 mod events;
 mod front;
-mod looks;
 mod memory_watch;
 mod panics;
 mod trains;

@@ -9,7 +9,7 @@ use crate::qp::host::{Fast, Host, TxSlot};
 use crate::qp::work::SendOp;
 use crate::recovery::Class;
 use crate::time::Time;
-use crate::wire::{Aeth, AtomicEth, CarriedAck, Credits, FastFrame, FastOp, MAX_FAST_PAYLOAD, Reth, Syndrome, pad_for};
+use crate::wire::{Aeth, AtomicEth, Credits, FastAck, FastFrame, FastOp, MAX_FAST_PAYLOAD, Reth, Syndrome, pad_for};
 
 impl Requester {
     /// Returns whether requests are of the ordinary kind.
@@ -18,27 +18,26 @@ impl Requester {
         self.format == Format::Irn && self.throttle.is_none() && self.discipline.is_plain() && self.broken.is_none()
     }
 
-    /// Handles a positive acknowledgement of everything up to `psn` as [`Self::receive`] would. Returns false, and
-    /// changes nothing, if that would do anything out of the ordinary.
+    /// Handles a positive acknowledgement as [`Self::receive`] would. Returns false, and changes nothing, if that would
+    /// do anything out of the ordinary.
     #[inline]
-    pub(in crate::rc) fn receive_fast(
+    pub(in crate::rc) fn receive_fast_ack(
         &mut self,
         now: Time,
         c: &QpContext,
-        psn: Psn,
-        aeth: &Aeth,
+        ack: &FastAck,
         host: &mut impl Host,
     ) -> bool {
-        if !self.is_ordinary() || !matches!(Syndrome::from_u8(aeth.syndrome), Some(Syndrome::Ack { .. })) {
+        if !self.is_ordinary() || !matches!(Syndrome::from_u8(ack.aeth.syndrome), Some(Syndrome::Ack { .. })) {
             return false;
         }
-        let cumulative = psn.plus(1);
+        let cumulative = ack.psn.plus(1);
         let (before, spurious) = (self.stream.acked(), self.stream.spurious());
         if !self.stream.receive_ack(now, cumulative, None) {
             return false;
         }
         self.take_sample(now, c);
-        self.update_credits(aeth);
+        self.update_credits(&ack.aeth);
         if before.before(cumulative) {
             self.advanced(now, cumulative, c);
         }
@@ -118,12 +117,12 @@ impl Requester {
 
     /// Returns the read acknowledgement that [there is](Self::has_read_ack), which then counts as sent.
     #[inline]
-    pub(in crate::rc) fn take_read_ack(&mut self, host: &mut impl Host) -> CarriedAck {
+    pub(in crate::rc) fn take_read_ack(&mut self, host: &mut impl Host) -> FastAck {
         self.read_acks.pop_cumulative();
         host.counters().irn_read_acks_sent += 1;
         let syndrome = Syndrome::Ack { credits: Credits::INVALID }.to_u8();
         let aeth = Aeth { syndrome, msn: self.responses.msn() };
-        CarriedAck { psn: self.responses.expected().minus(1), aeth, of_responses: true, first: true }
+        FastAck { psn: self.responses.expected().minus(1), aeth, of_responses: true, first: true }
     }
 
     /// Builds the read acknowledgement that [there is](Self::has_read_ack) as a packet of its own.

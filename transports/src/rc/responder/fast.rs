@@ -13,7 +13,7 @@ use crate::qp::work::{Wc, WcOpcode};
 use crate::recovery::Class;
 use crate::slack::Piece;
 use crate::time::Time;
-use crate::wire::{Aeth, AtomicEth, CarriedAck, FastFrame, FastOp, MAX_FAST_PAYLOAD, Reth, Syndrome, pad_for};
+use crate::wire::{Aeth, AtomicEth, FastAck, FastFrame, FastOp, MAX_FAST_PAYLOAD, Reth, Syndrome, pad_for};
 
 impl Responder {
     /// Executes a request as [`Self::receive`] would. Returns false, and changes nothing, if that would do anything out
@@ -135,22 +135,21 @@ impl Responder {
         true
     }
 
-    /// Handles a positive read acknowledgement of everything up to `psn` as [`Self::receive`] would. Returns false, and
-    /// changes nothing, if that would do anything out of the ordinary.
+    /// Handles a positive read acknowledgement as [`Self::receive`] would. Returns false, and changes nothing, if that
+    /// would do anything out of the ordinary.
     #[inline]
-    pub(in crate::rc) fn receive_fast_read_ack(
+    pub(in crate::rc) fn receive_fast_ack(
         &mut self,
         now: Time,
         c: &QpContext,
-        psn: Psn,
-        aeth: &Aeth,
+        ack: &FastAck,
         host: &mut impl Host,
     ) -> bool {
         let ordinary = self.irn && self.discipline.is_plain() && self.pending.is_none() && !self.peer_silent;
-        if !ordinary || !matches!(Syndrome::from_u8(aeth.syndrome), Some(Syndrome::Ack { .. })) {
+        if !ordinary || !matches!(Syndrome::from_u8(ack.aeth.syndrome), Some(Syndrome::Ack { .. })) {
             return false;
         }
-        let cumulative = psn.plus(1);
+        let cumulative = ack.psn.plus(1);
         let (before, spurious) = (self.tx.acked(), self.tx.spurious());
         if !self.tx.receive_ack(now, cumulative, None) {
             return false;
@@ -196,7 +195,7 @@ impl Responder {
             return if owes_ack { Fast::FullPath } else { self.poll_fast_response(now, c, host, out) };
         }
         if !alone && let made @ Fast::Built(_) = self.poll_fast_response(now, c, host, out) {
-            out.fast.carry(&CarriedAck { first: true, ..self.take_ack(c, host) });
+            out.fast.carry(&FastAck { first: true, ..self.take_ack(c, host) });
             out.is_last = !self.wants_tx();
             return made;
         }
@@ -259,10 +258,10 @@ impl Responder {
 
     /// Returns the cumulative acknowledgement that [there is](Self::has_ack), which then counts as sent.
     #[inline]
-    pub(in crate::rc) fn take_ack(&mut self, c: &QpContext, host: &mut impl Host) -> CarriedAck {
+    pub(in crate::rc) fn take_ack(&mut self, c: &QpContext, host: &mut impl Host) -> FastAck {
         self.acks.pop_cumulative();
         host.counters().sent_acks += 1;
         let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.credits(c) }.to_u8(), msn: self.rx.msn() };
-        CarriedAck { psn: self.rx.expected().minus(1), aeth, of_responses: false, first: false }
+        FastAck { psn: self.rx.expected().minus(1), aeth, of_responses: false, first: false }
     }
 }
