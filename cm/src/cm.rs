@@ -38,6 +38,8 @@ pub struct Cm {
     pub(crate) seen: KnownPeers,
     mads: VecDeque<(Path, [u8; MAD_LEN])>,
     pub(crate) events: VecDeque<CmEvent>,
+    /// An MRA has arrived since [`Cm::take_mra`].
+    pub(crate) mra_arrived: bool,
 }
 
 impl Cm {
@@ -56,6 +58,7 @@ impl Cm {
             seen: KnownPeers::new(u64::from_le_bytes(std::array::from_fn(|i| config.seed[i]))),
             mads: VecDeque::new(),
             events: VecDeque::new(),
+            mra_arrived: false,
         }
     }
 

@@ -21,6 +21,13 @@ impl Cm {
         self.connections.iter().filter(dead).map(|c| c.comm_id).collect()
     }
 
+    /// Returns whether a peer that was unknown until then has asked for more time (MRA) since the last call. Its process
+    /// may have died, and that have been noticed, before the MRA was received: [`Self::with_dead_peers`] has to be
+    /// called again.
+    pub fn take_mra(&mut self) -> bool {
+        std::mem::take(&mut self.mra_arrived)
+    }
+
     /// Ends those of the connections `dead`, whose peers' processes are dead, that have not ended yet, as if the peers'
     /// kernels had sent a DREQ for established ones, a REJ for others.
     ///

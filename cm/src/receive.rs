@@ -181,7 +181,10 @@ impl Cm {
         let wait = |c: &Connection| nanos(mra.service_timeout) + nanos(c.ack_timeout);
         let Some(c) = self.connections.get_mut(mra.remote_comm_id).filter(|c| c.path.dst == peer) else { return };
         c.state = match (c.state, mra.message_mraed) {
-            (State::ReqSent, rejected::REQ) => State::MraReqReceived,
+            (State::ReqSent, rejected::REQ) => {
+                self.mra_arrived = true;
+                State::MraReqReceived
+            }
             (State::RepSent, rejected::REP) if c.remote_id == mra.local_comm_id => State::MraRepReceived,
             // Only the first one counts, so that a peer cannot extend its time without end.
             _ => return,

@@ -62,8 +62,10 @@ fn a_peer_that_asked_for_time_and_ended_is_not_waited_for() {
     net.listen(1, 7);
     let active = net.connect(0, 1, 7, &param(0x11, b""));
     net.expect(1, EventKind::ConnectRequest);
+    assert!(!net.cms[0].take_mra());
     // The request is repeated, and answered by an MRA, which asks for a minute.
     net.run_for(SEC);
+    assert!(net.cms[0].take_mra() && !net.cms[0].take_mra() && !net.cms[1].take_mra());
     let mra_id = std::cell::Cell::new(0);
     net.end_dead_peers(0, |peer, comm_id| {
         assert_eq!(peer, address(1));

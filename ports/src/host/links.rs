@@ -215,6 +215,13 @@ impl Links {
         true
     }
 
+    /// Has [`Self::take_lost`] return true once more, with the processes that it reported last.
+    pub(super) fn look_again(&mut self) {
+        self.lost = true;
+        // Slots may have new processes meanwhile.
+        self.ended.processes.append(&mut self.reported.processes);
+    }
+
     /// Returns whether the process that had a slot when [`Self::take_lost`] was last called has ended. Makes a system
     /// call if there is no link.
     pub(super) fn process_ended(&self, slot: Slot) -> bool {

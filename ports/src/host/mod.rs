@@ -169,6 +169,11 @@ impl HostPort {
         self.links.take_lost()
     }
 
+    /// Has [`HostPort::take_lost`] return true once more: a process has become known that may have ended before.
+    pub fn look_again(&mut self) {
+        self.links.look_again();
+    }
+
     /// Returns whether the process that a communication id of `address` belongs to had ended when
     /// [`HostPort::take_lost`] was last called. False if that is not known: on another host.
     pub fn peer_ended(&self, address: IpAddr, comm_id: u32) -> bool {

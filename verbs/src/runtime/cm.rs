@@ -89,6 +89,12 @@ impl State {
             nic.post_mad(path, &mad);
         }
         *next_deadline = cm.next_deadline().min(neighbours.next_deadline()).min(departures.next_deadline(now));
+        if cm.take_mra() {
+            port.look_again();
+            if port.take_lost() {
+                self.drop_peers(now);
+            }
+        }
     }
 }
 

@@ -41,6 +41,9 @@ pub(crate) trait DevicePort: Port + Send {
         false
     }
 
+    /// Has [`Self::take_lost`] return true once more, for a process that has become known since.
+    fn look_again(&mut self) {}
+
     /// Returns whether the process that a communication id of `address` belongs to has ended, as far as known.
     fn peer_ended(&self, _address: IpAddr, _comm_id: u32) -> bool {
         false
@@ -128,6 +131,10 @@ impl DevicePort for HostPort {
         HostPort::take_lost(self)
     }
 
+    fn look_again(&mut self) {
+        HostPort::look_again(self);
+    }
+
     fn peer_ended(&self, address: IpAddr, comm_id: u32) -> bool {
         HostPort::peer_ended(self, address, comm_id)
     }
@@ -153,6 +160,7 @@ macro_rules! wrapper {
             irnic_units::delegate!((self.inner_mut()):
                 fn add_address(&mut self, address: IpAddr);
                 fn take_lost(&mut self) -> bool;
+                fn look_again(&mut self);
             );
 
             fn finish(&mut self) {
@@ -191,6 +199,10 @@ impl<P: DevicePort + ?Sized> DevicePort for Box<P> {
 
     fn take_lost(&mut self) -> bool {
         (**self).take_lost()
+    }
+
+    fn look_again(&mut self) {
+        (**self).look_again();
     }
 
     fn peer_ended(&self, address: IpAddr, comm_id: u32) -> bool {

@@ -170,7 +170,9 @@ fn the_end_of_a_process_is_noticed() {
         drop(b);
         take(&mut a);
         assert!(a.take_lost() && a.peer_ended(PATH.dst, ids[1]), "{udp:?}");
-        assert!(!a.take_lost(), "told once");
+        assert!(!a.take_lost(), "reported once");
+        a.look_again();
+        assert!(a.take_lost() && a.peer_ended(PATH.dst, ids[1]) && !a.take_lost(), "and once more on request");
         assert!(!a.peer_ended(Ipv4Addr::new(192, 0, 2, 1).into(), ids[1]), "nothing is known of other hosts");
     }
 }
