@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::process::{Child, Stdio};
 
 use crate::support::{Folder, free_port, irnic, listens, needs, text};
+use irnic_testkit::wait::until;
 use serde_json::Value;
 
 /// A lab in which two hosts write to a third for as long as this value lives.
@@ -63,16 +64,17 @@ fn get(address: &str, path: &str) -> String {
     answer.split_once("\r\n\r\n").expect("a head").1.to_owned()
 }
 
-/// Waits until frames arrive at host 2.
+/// Waits until frames of both senders arrive at host 2, and acknowledgements at them.
 fn await_frames(lab: &Running) -> Value {
-    loop {
-        let stats: Value = serde_json::from_str(&get(&lab.live, "/stats.json")).expect("JSON");
-        if stats["delivered_bytes"].as_u64() > Some(1_000_000) && stats["processes"].as_array().map(Vec::len) == Some(4)
-        {
-            return stats;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
+    let mut stats = Value::Null;
+    until("round trips of two senders", || {
+        stats = serde_json::from_str(&get(&lab.live, "/stats.json")).expect("JSON");
+        let processes = stats["processes"].as_array().map_or(&[][..], Vec::as_slice);
+        let queue_pairs = processes.iter().filter_map(|process| process["queue_pairs"].as_array()).flatten();
+        let measured = queue_pairs.filter(|qp| qp["rtt_ns"]["samples"].as_u64() > Some(0)).count();
+        processes.len() == 4 && measured >= 2 && stats["delivered_bytes"].as_u64() > Some(1_000_000)
+    });
+    stats
 }
 
 /// The socket at which a lab answers, by the process of its launcher.
